@@ -1,0 +1,164 @@
+//! The result of dissection: which headers a packet has, where each starts, and why the walk ended.
+
+/// Most headers that one packet is dissected into; the walk stops with [`Stop::TooDeep`] beyond it.
+///
+/// Linux enters 15 protocol layers (rule G7); one more makes room for the link layer itself.
+pub const LAYERS_MAX: usize = 16;
+
+/// A kind of header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum Kind {
+    /// Ethernet II, 14 bytes.
+    #[default]
+    Ethernet,
+    /// Linux cooked capture, 16 bytes.
+    Sll,
+    /// Linux cooked capture version 2, 20 bytes.
+    Sll2,
+    /// BSD loopback, 4 bytes of address family in the capturing host's order.
+    Null,
+    /// The 4 bytes of an 802.1Q or 802.1ad tag: tag control information and the next EtherType.
+    Vlan,
+    /// A PPPoE session header with its 2-byte PPP protocol: 8 bytes.
+    Pppoe,
+    /// One MPLS label stack entry, 4 bytes.
+    Mpls,
+    /// IPv4 with its options.
+    Ipv4,
+    /// The fixed IPv6 header, 40 bytes.
+    Ipv6,
+    /// One IPv6 hop-by-hop, routing or destination options header.
+    Ipv6Extension,
+    /// An IPv6 fragment header, 8 bytes.
+    Ipv6Fragment,
+    /// TCP with its options.
+    Tcp,
+    /// UDP, 8 bytes.
+    Udp,
+    /// ICMP or ICMPv6: the 8 bytes that all messages share.
+    Icmp,
+    /// GRE with the optional fields that its flags announce.
+    Gre,
+    /// VXLAN, 8 bytes (also with group policy or remote checksum bits).
+    Vxlan,
+    /// VXLAN with the generic protocol extension, 8 bytes.
+    VxlanGpe,
+    /// Geneve with its options.
+    Geneve,
+    /// GUE variant 0 with its optional fields.
+    Gue,
+    /// ESP: SPI and sequence number, 8 bytes; what follows is encrypted.
+    Esp,
+}
+
+/// One header of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Layer {
+    /// What header it is.
+    pub kind: Kind,
+    /// Where it starts, in bytes from the start of the frame.
+    pub offset: u16,
+    /// How long it is in bytes, with its options.
+    pub len: u16,
+}
+
+impl Layer {
+    /// Where the header ends, in bytes from the start of the frame.
+    #[inline]
+    pub const fn end(&self) -> usize {
+        self.offset as usize + self.len as usize
+    }
+}
+
+/// Why the walk over the headers ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// A transport header (TCP, UDP without a known tunnel inside, ICMP) was found; its payload follows.
+    Payload,
+    /// The payload of an IP fragment follows; it has no header of its own, or only the first part of one.
+    Fragment,
+    /// ESP or another header that hides what follows.
+    Encrypted,
+    /// An EtherType, IP protocol or tunnel payload type that has no view here.
+    Unknown,
+    /// The frame ends inside the header that should come next.
+    Cut,
+    /// The next header contradicts itself: a wrong version, a length below its minimum.
+    Malformed,
+    /// [`LAYERS_MAX`] headers were found and another one follows.
+    TooDeep,
+}
+
+/// How the lengths that the headers declare compare with the bytes that are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Every declared length (IP, UDP, PPPoE) ends exactly where the frame ends.
+    Exact,
+    /// A declared length ends before the frame does: Ethernet padding, or a trailer.
+    Padded,
+    /// A declared length ends beyond the frame: a lie, or a capture cut short.
+    Short,
+    /// An IP length of zero, as BIG TCP superframes have: the packet ends with the frame (rule G62).
+    Jumbo,
+}
+
+/// The headers of one packet, outermost first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stack {
+    layers: [Layer; LAYERS_MAX],
+    count: u8,
+    /// Why the walk ended.
+    pub stop: Stop,
+    /// How the declared lengths compare with the frame.
+    pub extent: Extent,
+    /// Where the innermost declared payload ends, in bytes from the start of the frame. It lies beyond the frame
+    /// when [`Extent::Short`], and before the end of the frame when [`Extent::Padded`].
+    pub end: u32,
+}
+
+impl Stack {
+    /// A stack without layers for a frame of `end` bytes.
+    #[inline]
+    pub const fn new(end: u32) -> Self {
+        let layer = Layer { kind: Kind::Ethernet, offset: 0, len: 0 };
+        Self {
+            layers: [layer; LAYERS_MAX],
+            count: 0,
+            stop: Stop::Unknown,
+            extent: Extent::Exact,
+            end,
+        }
+    }
+
+    /// Appends a header; `false` when there is no room for it.
+    #[inline]
+    pub fn push(&mut self, layer: Layer) -> bool {
+        match self.layers.get_mut(self.count as usize) {
+            Some(slot) => {
+                *slot = layer;
+                self.count += 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The headers, outermost first.
+    #[inline]
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers[..(self.count as usize).min(LAYERS_MAX)]
+    }
+
+    /// The innermost header.
+    #[inline]
+    pub fn last(&self) -> Option<Layer> {
+        self.layers().last().copied()
+    }
+
+    /// Where the innermost header ends and its payload starts, in bytes from the start of the frame.
+    #[inline]
+    pub fn header_len(&self) -> usize {
+        self.last().map_or(0, |layer| layer.end())
+    }
+}
