@@ -1,0 +1,104 @@
+//! Safe loops, compiled for whatever every machine of the target has.
+
+use crate::sum::end_around_add;
+
+/// How many bytes are summed where they stand, without choosing a backend: the longest IPv4 or TCP
+/// header, and what one step of the widest loop takes.
+pub(crate) const SHORT_BYTES: usize = 64;
+
+/// Sum a few bytes: no call, no loop over single bytes.
+#[inline(always)]
+pub(crate) fn short(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks();
+    let mut total = u128::from(last_word(bytes, rest));
+    for word in words {
+        total += u128::from(u64::from_le_bytes(*word));
+    }
+    // No slice is long enough for the carries to fill more than the upper half.
+    end_around_add(total as u64, (total >> 64) as u64)
+}
+
+/// Copy and sum a few bytes. The caller has compared the lengths.
+#[inline(always)]
+pub(crate) fn short_copy(source: &[u8], destination: &mut [u8]) -> u64 {
+    destination.copy_from_slice(source);
+    short(source)
+}
+
+pub(super) fn sum(bytes: &[u8]) -> u64 {
+    let (blocks, rest) = bytes.as_chunks::<BLOCK_BYTES>();
+    let mut lanes = Lanes::default();
+    for block in blocks {
+        lanes.add(block);
+    }
+    end_around_add(lanes.total(), short(rest))
+}
+
+pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
+    let (blocks, rest) = source.as_chunks::<BLOCK_BYTES>();
+    let (target_blocks, target_rest) = destination.as_chunks_mut::<BLOCK_BYTES>();
+    let mut lanes = Lanes::default();
+    for (block, target) in blocks.iter().zip(target_blocks) {
+        *target = *block;
+        lanes.add(block);
+    }
+    end_around_add(lanes.total(), short_copy(rest, target_rest))
+}
+
+/// The bytes of `rest`, which are the last ones of `bytes` and fewer than eight, as one word or a
+/// sum of words.
+#[inline(always)]
+fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
+    if let Some(last) = bytes.last_chunk() {
+        // Load the last eight bytes and shift out those that were counted already. In two steps,
+        // since a shift by 64, for nothing left, does not exist.
+        return u64::from_le_bytes(*last) >> 1 >> (63 - 8 * rest.len());
+    }
+    let mut rest = rest;
+    let mut total = 0;
+    if let Some((four, more)) = rest.split_first_chunk() {
+        total += u64::from(u32::from_le_bytes(*four));
+        rest = more;
+    }
+    if let Some((two, more)) = rest.split_first_chunk() {
+        total += u64::from(u16::from_le_bytes(*two));
+        rest = more;
+    }
+    total + rest.first().map_or(0, |&byte| u64::from(byte))
+}
+
+/// Accumulators side by side, for the compiler to make vectors of.
+///
+/// Each 64-bit word goes whole into `whole`, which wraps, and its upper half into `upper`, which
+/// does not. The sum of the lower halves follows at the end: one shift and two additions a word,
+/// without separating its halves.
+#[derive(Default)]
+struct Lanes {
+    whole: [u64; LANES],
+    upper: [u64; LANES],
+}
+
+impl Lanes {
+    #[inline(always)]
+    fn add(&mut self, block: &[u8; BLOCK_BYTES]) {
+        let (words, _) = block.as_chunks();
+        for ((whole, upper), word) in self.whole.iter_mut().zip(&mut self.upper).zip(words) {
+            let word = u64::from_le_bytes(*word);
+            *whole = whole.wrapping_add(word);
+            *upper += word >> 32;
+        }
+    }
+
+    #[inline(always)]
+    fn total(&self) -> u64 {
+        let mut total = 0;
+        for (&whole, &upper) in self.whole.iter().zip(&self.upper) {
+            let lower = whole.wrapping_sub(upper << 32);
+            total = end_around_add(total, end_around_add(lower, upper));
+        }
+        total
+    }
+}
+
+const LANES: usize = 8;
+const BLOCK_BYTES: usize = 8 * LANES;

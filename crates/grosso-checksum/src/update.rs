@@ -1,0 +1,41 @@
+//! A checksum field after the data under it changed.
+
+/// The checksum after a word of the data went from `old` to `new`: RFC 1624 equation 3,
+/// `HC' = ~(~HC + ~m + m')`.
+///
+/// The word must start at an even offset from where the checksum starts. The result is that of
+/// summing again, with one exception: when the data (pseudo-header included) become or stay
+/// nothing but zeros it is `0x0000`, where summing again gives `0xffff`; no IP header and no
+/// segment with a pseudo-header is like that.
+///
+/// A UDP field of zero means that there is no checksum and must not be updated; any other goes
+/// through [`nonzero`] afterwards (rule C10).
+#[inline]
+#[must_use]
+pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
+    !fold(!checksum as u32 + !old as u32 + new as u32)
+}
+
+/// [`update`] for a field of 32 bits: a sequence number, an IPv4 address.
+#[inline]
+#[must_use]
+pub const fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
+    let removed = (!old >> 16) + (!old & 0xffff);
+    let added = (new >> 16) + (new & 0xffff);
+    !fold(!checksum as u32 + removed + added)
+}
+
+/// What a UDP field carries for `checksum`: `0xffff` instead of zero, which would mean that none
+/// was computed (RFC 768, RFC 8200 section 8.1).
+#[inline]
+#[must_use]
+pub const fn nonzero(checksum: u16) -> u16 {
+    if checksum == 0 { 0xffff } else { checksum }
+}
+
+/// Fold a sum of at most 65537 words: the first addition leaves at most 0x1fffe, so the second
+/// has no carry.
+const fn fold(sum: u32) -> u16 {
+    let once = (sum >> 16) + (sum & 0xffff);
+    ((once >> 16) + (once & 0xffff)) as u16
+}

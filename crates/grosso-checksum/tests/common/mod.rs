@@ -1,0 +1,67 @@
+//! The loop that RFC 1071 section 4.1 prints, and bytes to run it on.
+
+/// A port of the C code, statement by statement, except that the words are put together by hand as
+/// a big-endian machine would load them. Returns what goes into the checksum field.
+pub(crate) fn rfc_1071(data: &[u8]) -> u16 {
+    let mut sum: u64 = 0;
+    let mut count = data.len();
+    let mut addr = 0;
+    while count > 1 {
+        sum += u64::from(data[addr]) << 8 | u64::from(data[addr + 1]);
+        addr += 2;
+        count -= 2;
+    }
+    if count > 0 {
+        sum += u64::from(data[addr]) << 8;
+    }
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// Bytes that look random and are the same in every run (xorshift64*).
+pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        bytes.extend(state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Run each listed test with a function that sums by the public entry, and with one for every
+/// backend. A backend that this machine lacks is skipped aloud.
+#[macro_export]
+macro_rules! for_every_backend {
+    ($($test:ident)*) => {
+        mod public_entry {
+            $(#[test] fn $test() { super::$test(grosso_checksum::Sum::of); })*
+        }
+        $crate::for_backend!(portable Portable: $($test)*);
+        $crate::for_backend!(avx2 Avx2: $($test)*);
+        $crate::for_backend!(avx512 Avx512: $($test)*);
+        $crate::for_backend!(neon Neon: $($test)*);
+    };
+}
+
+/// The part of `for_every_backend` for one of them.
+#[macro_export]
+macro_rules! for_backend {
+    ($module:ident $backend:ident: $($test:ident)*) => {
+        mod $module {
+            $(#[test] fn $test() {
+                use grosso_checksum::{Backend, of_with};
+                if Backend::available().any(|backend| backend == Backend::$backend) {
+                    super::$test(|bytes| of_with(Backend::$backend, bytes));
+                } else {
+                    println!("skipped: this machine has no {}", Backend::$backend);
+                }
+            })*
+        }
+    };
+}
