@@ -1,1 +1,24 @@
-//! Placeholder.
+//! Packets, traffic and slow oracles for the tests of Grosso, independent of the code that they
+//! test.
+//!
+//! | module | what it gives |
+//! |---|---|
+//! | [`Packet`] and [`headers`] | any frame, right or lying, header by header |
+//! | [`oracle`] | what is right, said slowly and literally |
+//! | [`random`] | seeded random numbers |
+//!
+//! ```
+//! use grosso_testkit::Packet;
+//!
+//! let first = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(8)).tcp(|t| t).payload_len(100);
+//! assert_eq!(first.build().len(), 154);
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod headers;
+pub mod oracle;
+mod packet;
+pub mod random;
+
+pub use packet::{Packet, stream};

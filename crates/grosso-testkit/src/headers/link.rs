@@ -1,0 +1,182 @@
+//! Link headers: Ethernet, VLAN tags, PPPoE sessions, MPLS labels.
+
+use super::{Around, Header, ethertype, setters};
+
+/// Ethernet II. By default aa:00:00:00:00:02 to aa:00:00:00:00:01, and inside a tunnel 02:...
+/// instead of aa:...
+#[derive(Clone, Debug)]
+pub struct Ethernet {
+    pub(crate) destination: [u8; 6],
+    pub(crate) source: [u8; 6],
+    pub(crate) ethertype: Option<u16>,
+}
+
+impl Ethernet {
+    pub(crate) fn new(depth: u8) -> Self {
+        let first = if depth == 0 { 0xaa } else { 0x02 };
+        Self {
+            destination: [first, 0, 0, 0, depth, 1],
+            source: [first, 0, 0, 0, depth, 2],
+            ethertype: None,
+        }
+    }
+
+    setters! {
+        /// The destination address.
+        destination: [u8; 6];
+        /// The source address.
+        source: [u8; 6];
+    }
+
+    /// Writes this EtherType whatever follows.
+    pub fn ethertype_raw(mut self, value: u16) -> Self {
+        self.ethertype = Some(value);
+        self
+    }
+
+    pub(crate) fn encode(&self, around: &Around<'_>) -> Vec<u8> {
+        let kind = self.ethertype.unwrap_or_else(|| ethertype(around.next()));
+        [&self.destination[..], &self.source, &kind.to_be_bytes()].concat()
+    }
+}
+
+/// The 4 bytes of a VLAN tag behind its EtherType; that EtherType is 802.1Q's unless
+/// [`service`](Self::service).
+#[derive(Clone, Debug)]
+pub struct Vlan {
+    pub(crate) tpid: u16,
+    pub(crate) id: u16,
+    pub(crate) priority: u8,
+    pub(crate) drop_eligible: bool,
+    pub(crate) ethertype: Option<u16>,
+}
+
+impl Vlan {
+    pub(crate) fn new() -> Self {
+        Self { tpid: 0x8100, id: 1, priority: 0, drop_eligible: false, ethertype: None }
+    }
+
+    setters! {
+        /// The VLAN identifier, 12 bits.
+        id: u16;
+        /// The priority code point, 3 bits.
+        priority: u8;
+        /// The drop eligible indicator.
+        drop_eligible: bool;
+    }
+
+    /// Makes it an 802.1ad service tag (0x88a8).
+    pub fn service(mut self) -> Self {
+        self.tpid = 0x88a8;
+        self
+    }
+
+    /// Writes this EtherType whatever follows.
+    pub fn ethertype_raw(mut self, value: u16) -> Self {
+        self.ethertype = Some(value);
+        self
+    }
+
+    pub(crate) fn encode(&self, around: &Around<'_>) -> Vec<u8> {
+        let tag = u16::from(self.priority & 7) << 13
+            | u16::from(self.drop_eligible) << 12
+            | self.id & 0x0fff;
+        let kind = self.ethertype.unwrap_or_else(|| ethertype(around.next()));
+        [tag.to_be_bytes(), kind.to_be_bytes()].concat()
+    }
+}
+
+/// A PPPoE session header with its PPP protocol (RFC 2516).
+#[derive(Clone, Debug)]
+pub struct Pppoe {
+    pub(crate) version_type: u8,
+    pub(crate) code: u8,
+    pub(crate) session: u16,
+    pub(crate) len: Option<u16>,
+    pub(crate) protocol: Option<u16>,
+}
+
+impl Pppoe {
+    pub(crate) fn new() -> Self {
+        Self { version_type: 0x11, code: 0, session: 0x1234, len: None, protocol: None }
+    }
+
+    setters! {
+        /// Version and type, 4 bits each; 0x11 is the only defined pair.
+        version_type: u8;
+        /// The code; 0 is session data.
+        code: u8;
+        /// The session identifier.
+        session: u16;
+    }
+
+    /// Writes this length whatever follows.
+    pub fn len_raw(mut self, value: u16) -> Self {
+        self.len = Some(value);
+        self
+    }
+
+    /// Writes this PPP protocol whatever follows.
+    pub fn protocol_raw(mut self, value: u16) -> Self {
+        self.protocol = Some(value);
+        self
+    }
+
+    pub(crate) fn encode(&self, around: &Around<'_>) -> Vec<u8> {
+        let protocol = self.protocol.unwrap_or_else(|| match around.next() {
+            Some(Header::Ipv4(_)) => 0x0021,
+            Some(Header::Ipv6(_)) => 0x0057,
+            Some(Header::Mpls(_)) => 0x0281,
+            // LCP, which nobody aggregates.
+            _ => 0xc021,
+        });
+        let len = self.len.unwrap_or_else(|| {
+            // Rule G5a caps the length of an aggregate.
+            (around.inner.len() + 2).min(0xffff) as u16
+        });
+        let mut bytes = vec![self.version_type, self.code];
+        bytes.extend(self.session.to_be_bytes());
+        bytes.extend(len.to_be_bytes());
+        bytes.extend(protocol.to_be_bytes());
+        bytes
+    }
+}
+
+/// One MPLS label stack entry (RFC 3032).
+#[derive(Clone, Debug)]
+pub struct Mpls {
+    pub(crate) label: u32,
+    pub(crate) traffic_class: u8,
+    pub(crate) ttl: u8,
+    pub(crate) bottom: Option<bool>,
+}
+
+impl Mpls {
+    pub(crate) fn new() -> Self {
+        Self { label: 16, traffic_class: 0, ttl: 64, bottom: None }
+    }
+
+    setters! {
+        /// The label, 20 bits.
+        label: u32;
+        /// The traffic class, 3 bits.
+        traffic_class: u8;
+        /// The time to live.
+        ttl: u8;
+    }
+
+    /// Writes this bottom-of-stack bit whatever follows.
+    pub fn bottom_raw(mut self, value: bool) -> Self {
+        self.bottom = Some(value);
+        self
+    }
+
+    pub(crate) fn encode(&self, around: &Around<'_>) -> Vec<u8> {
+        let bottom = self.bottom.unwrap_or_else(|| !matches!(around.next(), Some(Header::Mpls(_))));
+        let entry = (self.label & 0xf_ffff) << 12
+            | u32::from(self.traffic_class & 7) << 9
+            | u32::from(bottom) << 8
+            | u32::from(self.ttl);
+        entry.to_be_bytes().to_vec()
+    }
+}

@@ -1,0 +1,292 @@
+//! The headers that a [`Packet`](crate::Packet) is made of, one builder each.
+//!
+//! Every length, checksum and next-protocol number is computed unless it is overridden; an override
+//! may lie.
+
+mod link;
+mod network;
+mod transport;
+mod tunnel;
+
+pub use link::{Ethernet, Mpls, Pppoe, Vlan};
+pub use network::{Extension, Fragment, Ipv4, Ipv6};
+pub use transport::{Esp, Icmp, Sctp, Tcp, Udp};
+pub use tunnel::{Geneve, Gre, Gue, Vxlan};
+
+use crate::oracle;
+
+/// The UDP port of VXLAN (RFC 7348).
+pub const VXLAN_PORT: u16 = 4789;
+/// The UDP port of VXLAN-GPE.
+pub const VXLAN_GPE_PORT: u16 = 4790;
+/// The UDP port of Geneve (RFC 8926).
+pub const GENEVE_PORT: u16 = 6081;
+/// The UDP port of GUE, both versions.
+pub const GUE_PORT: u16 = 6080;
+/// The UDP port that carries IP directly (FOU) in this kit; FOU has no port of its own.
+pub const FOU_PORT: u16 = 5555;
+/// The UDP port of ESP in UDP (RFC 3948).
+pub const ESP_PORT: u16 = 4500;
+
+/// Defines builder methods that set the field of their name.
+macro_rules! setters {
+    ($($(#[$meta:meta])* $name:ident: $kind:ty;)*) => {
+        $($(#[$meta])*
+        pub fn $name(mut self, $name: $kind) -> Self {
+            self.$name = $name;
+            self
+        })*
+    };
+}
+
+/// Defines the builder methods by which a checksum can lie.
+macro_rules! checksum_setters {
+    () => {
+        /// Writes this checksum whatever is right.
+        pub fn checksum_raw(mut self, value: u16) -> Self {
+            self.checksum = crate::headers::Checksum::Raw(value);
+            self
+        }
+
+        /// Writes zero: no checksum (UDP), or a wrong one.
+        pub fn checksum_zero(self) -> Self {
+            self.checksum_raw(0)
+        }
+
+        /// Writes the right checksum with these bits flipped.
+        pub fn checksum_xor(mut self, bits: u16) -> Self {
+            self.checksum = crate::headers::Checksum::Xor(bits);
+            self
+        }
+    };
+}
+
+pub(crate) use checksum_setters;
+pub(crate) use setters;
+
+/// What to write in a checksum field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Checksum {
+    /// The right value.
+    #[default]
+    Right,
+    /// The uncomplemented pseudo-header sum, as a partial checksum has it.
+    Seed,
+    /// This value.
+    Raw(u16),
+    /// The right value with these bits flipped.
+    Xor(u16),
+}
+
+impl Checksum {
+    /// The field's value when `right` were the right one.
+    pub(crate) fn field(self, right: u16) -> u16 {
+        match self {
+            Self::Right | Self::Seed => right,
+            Self::Raw(value) => value,
+            Self::Xor(bits) => right ^ bits,
+        }
+    }
+}
+
+/// One header of any kind.
+#[derive(Clone, Debug)]
+pub(crate) enum Header {
+    Ethernet(Ethernet),
+    Vlan(Vlan),
+    Pppoe(Pppoe),
+    Mpls(Mpls),
+    Ipv4(Ipv4),
+    Ipv6(Ipv6),
+    Extension(Extension),
+    Fragment(Fragment),
+    Tcp(Tcp),
+    Udp(Udp),
+    Icmp(Icmp),
+    Sctp(Sctp),
+    Esp(Esp),
+    Gre(Gre),
+    Vxlan(Vxlan),
+    Geneve(Geneve),
+    Gue(Gue),
+}
+
+/// The addresses that a transport checksum covers.
+#[derive(Clone, Debug)]
+pub(crate) struct Addresses {
+    pub(crate) source: Vec<u8>,
+    pub(crate) destination: Vec<u8>,
+}
+
+impl Addresses {
+    /// The folded, uncomplemented pseudo-header sum.
+    pub(crate) fn seed(&self, protocol: u8, len: usize) -> u16 {
+        oracle::sum(&oracle::pseudo_header(&self.source, &self.destination, protocol, len))
+    }
+
+    /// Whether they are IPv6 addresses.
+    pub(crate) fn is_v6(&self) -> bool {
+        self.source.len() == 16
+    }
+}
+
+/// What surrounds a header while its bytes are made.
+pub(crate) struct Around<'a> {
+    /// The headers inside it, outermost first.
+    pub(crate) inside: &'a [Header],
+    /// The finished bytes of what is inside it.
+    pub(crate) inner: &'a [u8],
+    /// The addresses of the nearest IP header around it.
+    pub(crate) addresses: Option<&'a Addresses>,
+    /// Whether checksums over payload are left for each segment to fill in (a superframe, rules
+    /// G51, T11).
+    pub(crate) superframe: bool,
+}
+
+impl Around<'_> {
+    /// The next header.
+    pub(crate) fn next(&self) -> Option<&Header> {
+        self.inside.first()
+    }
+
+    /// The transport checksum of `header` with a zeroed checksum field: complemented, or the seed
+    /// alone.
+    pub(crate) fn transport(&self, mode: Checksum, protocol: u8, header: &[u8]) -> u16 {
+        let len = header.len() + self.inner.len();
+        let seed = self.addresses.map_or(0, |addresses| addresses.seed(protocol, len));
+        if mode == Checksum::Seed || (self.superframe && mode == Checksum::Right) {
+            return seed;
+        }
+        let bytes = [header, self.inner].concat();
+        mode.field(!oracle::add(seed, oracle::sum(&bytes)))
+    }
+}
+
+impl Header {
+    /// The header's bytes.
+    pub(crate) fn encode(&self, around: &Around<'_>) -> Vec<u8> {
+        match self {
+            Self::Ethernet(header) => header.encode(around),
+            Self::Vlan(header) => header.encode(around),
+            Self::Pppoe(header) => header.encode(around),
+            Self::Mpls(header) => header.encode(around),
+            Self::Ipv4(header) => header.encode(around),
+            Self::Ipv6(header) => header.encode(around),
+            Self::Extension(header) => header.encode(around),
+            Self::Fragment(header) => header.encode(around),
+            Self::Tcp(header) => header.encode(around),
+            Self::Udp(header) => header.encode(around),
+            Self::Icmp(header) => header.encode(around),
+            Self::Sctp(header) => header.encode(around),
+            Self::Esp(header) => header.encode(),
+            Self::Gre(header) => header.encode(around),
+            Self::Vxlan(header) => header.encode(around),
+            Self::Geneve(header) => header.encode(around),
+            Self::Gue(header) => header.encode(around),
+        }
+    }
+
+    /// How long the header is in bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Ethernet(_) => 14,
+            Self::Vlan(_) | Self::Mpls(_) => 4,
+            Self::Pppoe(_) | Self::Fragment(_) | Self::Udp(_) => 8,
+            Self::Icmp(_) | Self::Esp(_) | Self::Vxlan(_) => 8,
+            Self::Ipv4(header) => 20 + header.options.len(),
+            Self::Ipv6(_) => 40,
+            Self::Extension(header) => 2 + header.data.len(),
+            Self::Tcp(header) => 20 + header.options.len(),
+            Self::Sctp(_) => 12,
+            Self::Gre(header) => {
+                let words = [header.with_checksum, header.key.is_some(), header.sequence.is_some()];
+                4 + 4 * words.iter().filter(|present| **present).count()
+            }
+            Self::Geneve(header) => 8 + header.options.len(),
+            Self::Gue(header) => {
+                4 + header.options.len() + if header.remote_checksum { 8 } else { 0 }
+            }
+        }
+    }
+
+    /// Whether the header announces remote checksum offload.
+    pub(crate) fn wants_seed(&self) -> bool {
+        match self {
+            Self::Vxlan(header) => header.remote_checksum,
+            Self::Gue(header) => header.remote_checksum,
+            _ => false,
+        }
+    }
+
+    /// Leaves the transport checksum as its seed, unless it was overridden.
+    pub(crate) fn seed(&mut self) {
+        let checksum = match self {
+            Self::Tcp(header) => &mut header.checksum,
+            Self::Udp(header) => &mut header.checksum,
+            _ => return,
+        };
+        if *checksum == Checksum::Right {
+            *checksum = Checksum::Seed;
+        }
+    }
+
+    /// The addresses of an IP header.
+    pub(crate) fn addresses(&self) -> Option<Addresses> {
+        match self {
+            Self::Ipv4(header) => Some(Addresses {
+                source: header.source.to_vec(),
+                destination: header.destination.to_vec(),
+            }),
+            Self::Ipv6(header) => Some(Addresses {
+                source: header.source.to_vec(),
+                destination: header.destination.to_vec(),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Where the checksum field lies that a partial checksum can point at, from the start of the
+    /// header.
+    pub(crate) fn checksum_offset(&self) -> Option<usize> {
+        match self {
+            Self::Tcp(_) => Some(16),
+            Self::Udp(_) => Some(6),
+            _ => None,
+        }
+    }
+}
+
+/// The EtherType that announces `next`.
+pub(crate) fn ethertype(next: Option<&Header>) -> u16 {
+    match next {
+        Some(Header::Vlan(vlan)) => vlan.tpid,
+        Some(Header::Pppoe(_)) => 0x8864,
+        Some(Header::Mpls(_)) => 0x8847,
+        Some(Header::Ipv4(_)) => 0x0800,
+        Some(Header::Ipv6(_)) => 0x86dd,
+        Some(Header::Ethernet(_)) => 0x6558,
+        // The first EtherType for local experiments (IEEE 802, clause 9.2.3).
+        _ => 0x88b5,
+    }
+}
+
+/// The IP protocol number that announces `next`.
+pub(crate) fn protocol(next: Option<&Header>, inside_v6: bool) -> u8 {
+    match next {
+        Some(Header::Extension(extension)) => extension.kind,
+        Some(Header::Fragment(_)) => 44,
+        Some(Header::Ipv4(_)) => 4,
+        Some(Header::Ipv6(_)) => 41,
+        Some(Header::Tcp(_)) => 6,
+        Some(Header::Udp(_)) => 17,
+        Some(Header::Icmp(_)) if inside_v6 => 58,
+        Some(Header::Icmp(_)) => 1,
+        Some(Header::Gre(_)) => 47,
+        Some(Header::Esp(_)) => 50,
+        Some(Header::Sctp(_)) => 132,
+        Some(Header::Mpls(_)) => 137,
+        Some(Header::Ethernet(_)) => 143,
+        // The first protocol number for experiments (RFC 3692).
+        _ => 253,
+    }
+}

@@ -1,0 +1,279 @@
+//! Network headers: IPv4, IPv6 and the IPv6 extension headers.
+
+use super::{Around, Checksum, checksum_setters, protocol, setters};
+use crate::oracle;
+
+/// IPv4 (RFC 791). By default 192.168.1.200 to 192.168.1.100 (10.d.0.2 to 10.d.0.1 at tunnel depth
+/// d), DF set, TTL 8, identification 0.
+#[derive(Clone, Debug)]
+pub struct Ipv4 {
+    pub(crate) source: [u8; 4],
+    pub(crate) destination: [u8; 4],
+    pub(crate) tos: u8,
+    pub(crate) id: u16,
+    pub(crate) reserved_bit: bool,
+    pub(crate) df: bool,
+    pub(crate) more_fragments: bool,
+    pub(crate) fragment_offset: u16,
+    pub(crate) ttl: u8,
+    pub(crate) options: Vec<u8>,
+    pub(crate) protocol: Option<u8>,
+    pub(crate) total_len: Option<u16>,
+    pub(crate) version_ihl: Option<u8>,
+    pub(crate) checksum: Checksum,
+}
+
+impl Ipv4 {
+    pub(crate) fn new(depth: u8) -> Self {
+        let (source, destination) = match depth {
+            0 => ([192, 168, 1, 200], [192, 168, 1, 100]),
+            _ => ([10, depth, 0, 2], [10, depth, 0, 1]),
+        };
+        Self {
+            source,
+            destination,
+            tos: 0,
+            id: 0,
+            reserved_bit: false,
+            df: true,
+            more_fragments: false,
+            fragment_offset: 0,
+            ttl: 8,
+            options: Vec::new(),
+            protocol: None,
+            total_len: None,
+            version_ihl: None,
+            checksum: Checksum::Right,
+        }
+    }
+
+    setters! {
+        /// The source address.
+        source: [u8; 4];
+        /// The destination address.
+        destination: [u8; 4];
+        /// The type of service: DSCP and ECN.
+        tos: u8;
+        /// The identification.
+        id: u16;
+        /// The reserved top bit of the fragment word.
+        reserved_bit: bool;
+        /// "Don't fragment".
+        df: bool;
+        /// "More fragments".
+        more_fragments: bool;
+        /// The fragment offset in units of 8 bytes.
+        fragment_offset: u16;
+        /// The time to live.
+        ttl: u8;
+    }
+
+    checksum_setters!();
+
+    /// The options, filled up with end-of-options to a multiple of 4 bytes.
+    pub fn options(mut self, options: &[u8]) -> Self {
+        self.options = options.to_vec();
+        self.options.resize(options.len().next_multiple_of(4), 0);
+        self
+    }
+
+    /// Writes this protocol number whatever follows.
+    pub fn protocol(mut self, value: u8) -> Self {
+        self.protocol = Some(value);
+        self
+    }
+
+    /// Writes this total length whatever follows.
+    pub fn total_len_raw(mut self, value: u16) -> Self {
+        self.total_len = Some(value);
+        self
+    }
+
+    /// Writes this first byte whatever the options are.
+    pub fn version_ihl_raw(mut self, value: u8) -> Self {
+        self.version_ihl = Some(value);
+        self
+    }
+
+    pub(crate) fn encode(&self, around: &Around<'_>) -> Vec<u8> {
+        let header_len = 20 + self.options.len();
+        let version_ihl = self.version_ihl.unwrap_or(0x40 | (header_len / 4) as u8);
+        // A length that the field cannot hold is written as zero (rule G50).
+        let len = u16::try_from(header_len + around.inner.len()).unwrap_or(0);
+        let fragment = u16::from(self.reserved_bit) << 15
+            | u16::from(self.df) << 14
+            | u16::from(self.more_fragments) << 13
+            | self.fragment_offset & 0x1fff;
+        let mut bytes = vec![version_ihl, self.tos];
+        bytes.extend(self.total_len.unwrap_or(len).to_be_bytes());
+        bytes.extend(self.id.to_be_bytes());
+        bytes.extend(fragment.to_be_bytes());
+        bytes.push(self.ttl);
+        bytes.push(self.protocol.unwrap_or_else(|| protocol(around.next(), false)));
+        bytes.extend([0, 0]);
+        bytes.extend(self.source);
+        bytes.extend(self.destination);
+        bytes.extend(&self.options);
+        let checksum = self.checksum.field(oracle::checksum(&bytes));
+        bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+        bytes
+    }
+}
+
+/// The fixed IPv6 header (RFC 8200). By default fdaa::2 to fdaa::1 (fdaa:d::2 to fdaa:d::1 at
+/// tunnel depth d), hop limit 8.
+#[derive(Clone, Debug)]
+pub struct Ipv6 {
+    pub(crate) source: [u8; 16],
+    pub(crate) destination: [u8; 16],
+    pub(crate) traffic_class: u8,
+    pub(crate) flow_label: u32,
+    pub(crate) hop_limit: u8,
+    pub(crate) next_header: Option<u8>,
+    pub(crate) payload_len: Option<u16>,
+    pub(crate) version: u8,
+}
+
+impl Ipv6 {
+    pub(crate) fn new(depth: u8) -> Self {
+        let mut source = [0; 16];
+        source[..4].copy_from_slice(&[0xfd, 0xaa, 0, depth]);
+        let mut destination = source;
+        source[15] = 2;
+        destination[15] = 1;
+        Self {
+            source,
+            destination,
+            traffic_class: 0,
+            flow_label: 0,
+            hop_limit: 8,
+            next_header: None,
+            payload_len: None,
+            version: 6,
+        }
+    }
+
+    setters! {
+        /// The source address.
+        source: [u8; 16];
+        /// The destination address.
+        destination: [u8; 16];
+        /// The traffic class: DSCP and ECN.
+        traffic_class: u8;
+        /// The flow label, 20 bits.
+        flow_label: u32;
+        /// The hop limit.
+        hop_limit: u8;
+        /// The version nibble; anything but 6 is a lie.
+        version: u8;
+    }
+
+    /// Writes this next header whatever follows.
+    pub fn next_header(mut self, value: u8) -> Self {
+        self.next_header = Some(value);
+        self
+    }
+
+    /// Writes this payload length whatever follows.
+    pub fn payload_len_raw(mut self, value: u16) -> Self {
+        self.payload_len = Some(value);
+        self
+    }
+
+    pub(crate) fn encode(&self, around: &Around<'_>) -> Vec<u8> {
+        let word = u32::from(self.version & 15) << 28
+            | u32::from(self.traffic_class) << 20
+            | self.flow_label & 0xf_ffff;
+        // A length that the field cannot hold is written as zero (rule G63, the form of 7.2).
+        let len = u16::try_from(around.inner.len()).unwrap_or(0);
+        let mut bytes = word.to_be_bytes().to_vec();
+        bytes.extend(self.payload_len.unwrap_or(len).to_be_bytes());
+        bytes.push(self.next_header.unwrap_or_else(|| protocol(around.next(), true)));
+        bytes.push(self.hop_limit);
+        bytes.extend(self.source);
+        bytes.extend(self.destination);
+        bytes
+    }
+}
+
+/// A hop-by-hop, routing or destination options header (RFC 8200 section 4).
+#[derive(Clone, Debug)]
+pub struct Extension {
+    pub(crate) kind: u8,
+    pub(crate) data: Vec<u8>,
+    pub(crate) next_header: Option<u8>,
+    pub(crate) len: Option<u8>,
+}
+
+impl Extension {
+    /// A header whose 6 bytes of contents do nothing: PadN, or a routing header with no segments
+    /// left.
+    pub(crate) fn new(kind: u8) -> Self {
+        let data = if kind == 43 { vec![4, 0, 0, 0, 0, 0] } else { vec![1, 4, 0, 0, 0, 0] };
+        Self { kind, data, next_header: None, len: None }
+    }
+
+    /// The contents behind the two fixed bytes, filled up with zeros (Pad1) to a multiple of 8 with
+    /// them.
+    pub fn data(mut self, data: &[u8]) -> Self {
+        self.data = data.to_vec();
+        self.data.resize((data.len() + 2).next_multiple_of(8) - 2, 0);
+        self
+    }
+
+    /// Writes this next header whatever follows.
+    pub fn next_header(mut self, value: u8) -> Self {
+        self.next_header = Some(value);
+        self
+    }
+
+    /// Writes this length (units of 8 bytes behind the first 8) whatever the contents are.
+    pub fn len_raw(mut self, value: u8) -> Self {
+        self.len = Some(value);
+        self
+    }
+
+    pub(crate) fn encode(&self, around: &Around<'_>) -> Vec<u8> {
+        let next = self.next_header.unwrap_or_else(|| protocol(around.next(), true));
+        let len = self.len.unwrap_or(((self.data.len() + 2) / 8 - 1) as u8);
+        [&[next, len][..], &self.data].concat()
+    }
+}
+
+/// The IPv6 fragment header (RFC 8200 section 4.5); an atomic fragment by default (RFC 6946).
+#[derive(Clone, Debug)]
+pub struct Fragment {
+    pub(crate) id: u32,
+    pub(crate) offset: u16,
+    pub(crate) more: bool,
+    pub(crate) next_header: Option<u8>,
+}
+
+impl Fragment {
+    pub(crate) fn new() -> Self {
+        Self { id: 0, offset: 0, more: false, next_header: None }
+    }
+
+    setters! {
+        /// The identification.
+        id: u32;
+        /// The fragment offset in units of 8 bytes.
+        offset: u16;
+        /// Whether more fragments follow.
+        more: bool;
+    }
+
+    /// Writes this next header whatever follows.
+    pub fn next_header(mut self, value: u8) -> Self {
+        self.next_header = Some(value);
+        self
+    }
+
+    pub(crate) fn encode(&self, around: &Around<'_>) -> Vec<u8> {
+        let next = self.next_header.unwrap_or_else(|| protocol(around.next(), true));
+        let mut bytes = vec![next, 0];
+        bytes.extend((self.offset << 3 | u16::from(self.more)).to_be_bytes());
+        bytes.extend(self.id.to_be_bytes());
+        bytes
+    }
+}

@@ -1,0 +1,322 @@
+//! Tunnel headers: GRE, VXLAN, Geneve, GUE.
+
+use super::{Around, Checksum, Header, checksum_setters, ethertype, protocol, setters};
+use crate::oracle;
+
+/// GRE (RFC 2784, RFC 2890). Without optional fields by default.
+#[derive(Clone, Debug)]
+pub struct Gre {
+    pub(crate) with_checksum: bool,
+    pub(crate) checksum: Checksum,
+    pub(crate) reserved: u16,
+    pub(crate) key: Option<u32>,
+    pub(crate) sequence: Option<u32>,
+    pub(crate) extra_flags: u16,
+    pub(crate) protocol: Option<u16>,
+}
+
+impl Gre {
+    pub(crate) fn new() -> Self {
+        Self {
+            with_checksum: false,
+            checksum: Checksum::Right,
+            reserved: 0,
+            key: None,
+            sequence: None,
+            extra_flags: 0,
+            protocol: None,
+        }
+    }
+
+    setters! {
+        /// Whether the checksum and reserved words are there (flag C).
+        with_checksum: bool;
+        /// The reserved word behind the checksum.
+        reserved: u16;
+        /// Further bits of the flag word: R, s, recursion, version.
+        extra_flags: u16;
+    }
+
+    checksum_setters!();
+
+    /// Adds the checksum (flag C).
+    pub fn checksum(self) -> Self {
+        self.with_checksum(true)
+    }
+
+    /// Adds the key (flag K).
+    pub fn key(mut self, key: u32) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// Adds the sequence number (flag S).
+    pub fn sequence(mut self, sequence: u32) -> Self {
+        self.sequence = Some(sequence);
+        self
+    }
+
+    /// Writes this protocol type whatever follows.
+    pub fn protocol_raw(mut self, value: u16) -> Self {
+        self.protocol = Some(value);
+        self
+    }
+
+    pub(crate) fn encode(&self, around: &Around<'_>) -> Vec<u8> {
+        let flags = u16::from(self.with_checksum) << 15
+            | u16::from(self.key.is_some()) << 13
+            | u16::from(self.sequence.is_some()) << 12
+            | self.extra_flags;
+        let mut bytes = flags.to_be_bytes().to_vec();
+        bytes.extend(self.protocol.unwrap_or_else(|| ethertype(around.next())).to_be_bytes());
+        if self.with_checksum {
+            bytes.extend([0, 0]);
+            bytes.extend(self.reserved.to_be_bytes());
+        }
+        bytes.extend(self.key.iter().flat_map(|key| key.to_be_bytes()));
+        bytes.extend(self.sequence.iter().flat_map(|sequence| sequence.to_be_bytes()));
+        // In a superframe the checksum of each segment is still to be made, and the field is zero.
+        if self.with_checksum && !around.superframe {
+            let right = oracle::checksum(&[&bytes[..], around.inner].concat());
+            bytes[4..6].copy_from_slice(&self.checksum.field(right).to_be_bytes());
+        }
+        bytes
+    }
+}
+
+/// VXLAN (RFC 7348) with the bits of group policy, generic protocol extension and remote checksum
+/// offload.
+#[derive(Clone, Debug)]
+pub struct Vxlan {
+    pub(crate) vni: u32,
+    pub(crate) flags: u32,
+    pub(crate) reserved: u8,
+    pub(crate) gpe: bool,
+    pub(crate) remote_checksum: bool,
+}
+
+impl Vxlan {
+    pub(crate) fn new() -> Self {
+        Self { vni: 1, flags: 0x0800_0000, reserved: 0, gpe: false, remote_checksum: false }
+    }
+
+    setters! {
+        /// The network identifier, 24 bits.
+        vni: u32;
+        /// The whole first word; by default only the I flag.
+        flags: u32;
+        /// The last byte.
+        reserved: u8;
+    }
+
+    /// Adds a group policy identifier (rule W31).
+    pub fn gbp(mut self, policy: u16) -> Self {
+        self.flags |= 0x8000_0000 | u32::from(policy);
+        self
+    }
+
+    /// Makes it VXLAN-GPE: P flag and next protocol (rule W31).
+    pub fn gpe(mut self) -> Self {
+        self.gpe = true;
+        self
+    }
+
+    /// Makes it announce remote checksum offload for the innermost transport header (rule C50),
+    /// whose checksum is left as its seed.
+    pub fn remote_checksum(mut self) -> Self {
+        self.remote_checksum = true;
+        self
+    }
+
+    pub(crate) fn encode(&self, around: &Around<'_>) -> Vec<u8> {
+        let mut flags = self.flags;
+        let mut reserved = self.reserved;
+        if self.gpe {
+            flags |= 0x0400_0000
+                | match around.next() {
+                    Some(Header::Ipv4(_)) => 1,
+                    Some(Header::Ipv6(_)) => 2,
+                    Some(Header::Ethernet(_)) => 3,
+                    Some(Header::Mpls(_)) => 5,
+                    _ => 0,
+                };
+        }
+        if self.remote_checksum {
+            flags |= 0x0020_0000;
+            if let Some((start, offset)) = remote_checksum(around) {
+                reserved |= (start / 2) as u8 & 0x7f | if offset == 6 { 0x80 } else { 0 };
+            }
+        }
+        let mut bytes = flags.to_be_bytes().to_vec();
+        bytes.extend(((self.vni & 0xff_ffff) << 8 | u32::from(reserved)).to_be_bytes());
+        bytes
+    }
+}
+
+/// Geneve (RFC 8926).
+#[derive(Clone, Debug)]
+pub struct Geneve {
+    pub(crate) vni: u32,
+    pub(crate) version: u8,
+    pub(crate) control: bool,
+    pub(crate) critical: bool,
+    pub(crate) reserved_bits: u8,
+    pub(crate) reserved: u8,
+    pub(crate) options: Vec<u8>,
+    pub(crate) options_len: Option<u8>,
+    pub(crate) protocol: Option<u16>,
+}
+
+impl Geneve {
+    pub(crate) fn new() -> Self {
+        Self {
+            vni: 1,
+            version: 0,
+            control: false,
+            critical: false,
+            reserved_bits: 0,
+            reserved: 0,
+            options: Vec::new(),
+            options_len: None,
+            protocol: None,
+        }
+    }
+
+    setters! {
+        /// The network identifier, 24 bits.
+        vni: u32;
+        /// The version, 2 bits.
+        version: u8;
+        /// The O bit: a control packet.
+        control: bool;
+        /// The C bit: there are critical options.
+        critical: bool;
+        /// The six reserved bits of the second byte.
+        reserved_bits: u8;
+        /// The last byte.
+        reserved: u8;
+    }
+
+    /// Appends one option: class, type, contents (filled up with zeros to a multiple of 4 bytes).
+    pub fn option(mut self, class: u16, kind: u8, contents: &[u8]) -> Self {
+        let len = contents.len().next_multiple_of(4);
+        self.options.extend(class.to_be_bytes());
+        self.options.extend([kind, (len / 4) as u8 & 0x1f]);
+        self.options.extend(contents);
+        self.options.extend(vec![0; len - contents.len()]);
+        self
+    }
+
+    /// Writes this option length (words, 6 bits) whatever the options are.
+    pub fn options_len_raw(mut self, words: u8) -> Self {
+        self.options_len = Some(words);
+        self
+    }
+
+    /// Writes this protocol type whatever follows.
+    pub fn protocol_raw(mut self, value: u16) -> Self {
+        self.protocol = Some(value);
+        self
+    }
+
+    pub(crate) fn encode(&self, around: &Around<'_>) -> Vec<u8> {
+        let words = self.options_len.unwrap_or((self.options.len() / 4) as u8);
+        let mut bytes = vec![
+            (self.version & 3) << 6 | words & 0x3f,
+            u8::from(self.control) << 7 | u8::from(self.critical) << 6 | self.reserved_bits & 0x3f,
+        ];
+        bytes.extend(self.protocol.unwrap_or_else(|| ethertype(around.next())).to_be_bytes());
+        bytes.extend(((self.vni & 0xff_ffff) << 8 | u32::from(self.reserved)).to_be_bytes());
+        bytes.extend(&self.options);
+        bytes
+    }
+}
+
+/// GUE version 0 (rule W20). Version 1 has no header: put IP directly behind a UDP header to
+/// [`GUE_PORT`](super::GUE_PORT).
+#[derive(Clone, Debug)]
+pub struct Gue {
+    pub(crate) version: u8,
+    pub(crate) control: bool,
+    pub(crate) flags: u16,
+    pub(crate) options: Vec<u8>,
+    pub(crate) remote_checksum: bool,
+    pub(crate) hlen: Option<u8>,
+    pub(crate) protocol: Option<u8>,
+}
+
+impl Gue {
+    pub(crate) fn new() -> Self {
+        Self {
+            version: 0,
+            control: false,
+            flags: 0,
+            options: Vec::new(),
+            remote_checksum: false,
+            hlen: None,
+            protocol: None,
+        }
+    }
+
+    setters! {
+        /// The version, 2 bits.
+        version: u8;
+        /// The C bit: a control message.
+        control: bool;
+        /// The flag word; it adds no fields by itself.
+        flags: u16;
+    }
+
+    /// Raw optional fields behind the first word, filled up with zeros to a multiple of 4 bytes.
+    pub fn options(mut self, options: &[u8]) -> Self {
+        self.options = options.to_vec();
+        self.options.resize(options.len().next_multiple_of(4), 0);
+        self
+    }
+
+    /// Makes it announce remote checksum offload for the innermost transport header (rule C51),
+    /// whose checksum is left as its seed.
+    pub fn remote_checksum(mut self) -> Self {
+        self.remote_checksum = true;
+        self
+    }
+
+    /// Writes this header length (words behind the first) whatever the fields are.
+    pub fn hlen_raw(mut self, words: u8) -> Self {
+        self.hlen = Some(words);
+        self
+    }
+
+    /// Writes this protocol number whatever follows.
+    pub fn protocol_raw(mut self, value: u8) -> Self {
+        self.protocol = Some(value);
+        self
+    }
+
+    pub(crate) fn encode(&self, around: &Around<'_>) -> Vec<u8> {
+        let mut fields = self.options.clone();
+        let mut flags = self.flags;
+        if self.remote_checksum {
+            flags |= 0x0001;
+            let (start, offset) = remote_checksum(around).unwrap_or((0, 0));
+            fields.extend(0x8000_0000_u32.to_be_bytes());
+            fields.extend((start as u16).to_be_bytes());
+            fields.extend(((start + offset) as u16).to_be_bytes());
+        }
+        let words = self.hlen.unwrap_or((fields.len() / 4) as u8);
+        let kind = self.protocol.unwrap_or_else(|| protocol(around.next(), false));
+        let mut bytes =
+            vec![(self.version & 3) << 6 | u8::from(self.control) << 5 | words & 0x1f, kind];
+        bytes.extend(flags.to_be_bytes());
+        bytes.extend(fields);
+        bytes
+    }
+}
+
+/// Where the innermost transport checksum starts, from the first byte inside this header, and its
+/// field from there.
+fn remote_checksum(around: &Around<'_>) -> Option<(usize, usize)> {
+    let last = around.inside.iter().rposition(|header| header.checksum_offset().is_some())?;
+    let start = around.inside[..last].iter().map(Header::len).sum();
+    Some((start, around.inside[last].checksum_offset()?))
+}

@@ -1,0 +1,263 @@
+//! A packet written header by header, outermost first, and turned into bytes innermost first.
+
+use crate::headers::{
+    Addresses, Around, Esp, Ethernet, Extension, FOU_PORT, Fragment, GUE_PORT, Geneve, Gre, Gue,
+    Header, Icmp, Ipv4, Ipv6, Mpls, Pppoe, Sctp, Tcp, Udp, Vlan, Vxlan,
+};
+use crate::random::mix;
+
+/// A packet under construction: headers, payload, and what the link did to its end.
+///
+/// ```
+/// use grosso_testkit::{oracle, Packet};
+///
+/// let frame = Packet::new()
+///     .ethernet(|e| e)
+///     .ipv4(|ip| ip.ttl(64))
+///     .udp(|udp| udp.source_port(49152))
+///     .vxlan(|v| v.vni(42))
+///     .ethernet(|e| e)
+///     .ipv4(|ip| ip.id(8).df(true))
+///     .tcp(|t| t.sequence(100).psh().timestamps(1, 2))
+///     .payload_len(1000)
+///     .build();
+/// assert_eq!(frame.len(), 14 + 20 + 8 + 8 + 14 + 20 + 32 + 1000);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Packet {
+    pub(crate) headers: Vec<Header>,
+    payload: Payload,
+    pad_to: usize,
+    trailer: Vec<u8>,
+    truncate: Option<usize>,
+}
+
+/// The innermost bytes.
+#[derive(Clone, Debug)]
+enum Payload {
+    /// These.
+    Bytes(Vec<u8>),
+    /// So many bytes of the stream that the sequence number points into.
+    Stream(usize),
+}
+
+impl Default for Payload {
+    fn default() -> Self {
+        Self::Bytes(Vec::new())
+    }
+}
+
+/// Defines one method that appends one header, given its default and its variant.
+macro_rules! appends {
+    ($($(#[$meta:meta])* $name:ident: $kind:ident = $start:expr;)*) => {
+        $($(#[$meta])*
+        pub fn $name(mut self, edit: impl FnOnce($kind) -> $kind) -> Self {
+            let start = $start(&self);
+            self.headers.push(Header::$kind(edit(start)));
+            self
+        })*
+    };
+}
+
+impl Packet {
+    /// A packet without headers and without payload.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    appends! {
+        /// Appends an Ethernet header.
+        ethernet: Ethernet = |packet: &Self| Ethernet::new(packet.links());
+        /// Appends an 802.1Q tag (or an 802.1ad one: [`Vlan::service`]).
+        vlan: Vlan = |_: &Self| Vlan::new();
+        /// Appends a PPPoE session header.
+        pppoe: Pppoe = |_: &Self| Pppoe::new();
+        /// Appends an MPLS label.
+        mpls: Mpls = |_: &Self| Mpls::new();
+        /// Appends an IPv4 header.
+        ipv4: Ipv4 = |packet: &Self| Ipv4::new(packet.networks());
+        /// Appends an IPv6 header.
+        ipv6: Ipv6 = |packet: &Self| Ipv6::new(packet.networks());
+        /// Appends an IPv6 hop-by-hop options header.
+        hop_by_hop: Extension = |_: &Self| Extension::new(0);
+        /// Appends an IPv6 routing header with no segments left.
+        routing: Extension = |_: &Self| Extension::new(43);
+        /// Appends an IPv6 destination options header.
+        destination_options: Extension = |_: &Self| Extension::new(60);
+        /// Appends an IPv6 fragment header; atomic unless an offset or "more" is set.
+        fragment: Fragment = |_: &Self| Fragment::new();
+        /// Appends a TCP header.
+        tcp: Tcp = |_: &Self| Tcp::new();
+        /// Appends a UDP header.
+        udp: Udp = |_: &Self| Udp::new();
+        /// Appends an ICMP or ICMPv6 header.
+        icmp: Icmp = |_: &Self| Icmp::new();
+        /// Appends an SCTP common header.
+        sctp: Sctp = |_: &Self| Sctp::new();
+        /// Appends an ESP header; the payload stands for what is encrypted.
+        esp: Esp = |_: &Self| Esp::new();
+        /// Appends a GRE header.
+        gre: Gre = |_: &Self| Gre::new();
+        /// Appends a VXLAN header.
+        vxlan: Vxlan = |_: &Self| Vxlan::new();
+        /// Appends a Geneve header.
+        geneve: Geneve = |_: &Self| Geneve::new();
+        /// Appends a GUE version 0 header.
+        gue: Gue = |_: &Self| Gue::new();
+        /// Appends the UDP header of FOU, to [`FOU_PORT`]; IP follows directly.
+        fou: Udp = |_: &Self| Udp::new().destination_port(FOU_PORT);
+        /// Appends the UDP header of GUE version 1, to [`GUE_PORT`]; IP follows directly.
+        gue_direct: Udp = |_: &Self| Udp::new().destination_port(GUE_PORT);
+    }
+
+    /// Sets the payload.
+    pub fn payload(mut self, bytes: &[u8]) -> Self {
+        self.payload = Payload::Bytes(bytes.to_vec());
+        self
+    }
+
+    /// Sets a payload of `len` bytes that depend only on the innermost TCP sequence number (on 0
+    /// without TCP) and their place behind it, so that every cut of one stream has the same bytes.
+    pub fn payload_len(mut self, len: usize) -> Self {
+        self.payload = Payload::Stream(len);
+        self
+    }
+
+    /// Appends zeros until the frame has `len` bytes, as Ethernet does below 60; no header counts
+    /// them.
+    pub fn pad_to(mut self, len: usize) -> Self {
+        self.pad_to = len;
+        self
+    }
+
+    /// Appends bytes behind the padding that no header counts.
+    pub fn trailer(mut self, bytes: &[u8]) -> Self {
+        self.trailer = bytes.to_vec();
+        self
+    }
+
+    /// Cuts the finished frame off after `len` bytes, as a short capture does.
+    pub fn truncate(mut self, len: usize) -> Self {
+        self.truncate = Some(len);
+        self
+    }
+
+    /// The frame, every checksum complete.
+    pub fn build(&self) -> Vec<u8> {
+        self.finish(self.assemble(false))
+    }
+
+    /// The frame with the innermost transport checksum left partial: the field holds the folded,
+    /// uncomplemented pseudo-header sum. Outer checksums are those of the completed packet (rule
+    /// C40). With it, where the sum starts and where its field lies from there.
+    ///
+    /// # Panics
+    /// Without a TCP or UDP header.
+    pub fn build_partial(&self) -> (Vec<u8>, usize, usize) {
+        let (start, offset) = self.checksum_place();
+        let mut frame = self.assemble(false);
+        let mut seeded = self.clone();
+        seeded.headers[self.transport()].seed();
+        let seed = &seeded.assemble(false)[start + offset..start + offset + 2];
+        frame[start + offset..start + offset + 2].copy_from_slice(seed);
+        (self.finish(frame), start, offset)
+    }
+
+    /// The frame as a superframe to be segmented: every TCP and UDP checksum that is not overridden
+    /// is the folded, uncomplemented pseudo-header sum (rules G51, T11), a GRE checksum is zero.
+    /// With it, where the innermost transport header starts and where its checksum lies from there.
+    ///
+    /// # Panics
+    /// Without a TCP or UDP header.
+    pub fn build_superframe(&self) -> (Vec<u8>, usize, usize) {
+        let (start, offset) = self.checksum_place();
+        (self.finish(self.assemble(true)), start, offset)
+    }
+
+    /// How many bytes the headers take.
+    pub fn header_len(&self) -> usize {
+        self.headers.iter().map(Header::len).sum()
+    }
+
+    /// The headers and the payload, from the inside out.
+    fn assemble(&self, superframe: bool) -> Vec<u8> {
+        let mut headers = self.headers.clone();
+        if headers.iter().any(Header::wants_seed)
+            && let Some(last) = headers.iter().rposition(|h| h.checksum_offset().is_some())
+        {
+            headers[last].seed();
+        }
+        let mut inner = self.payload_bytes();
+        for (index, header) in headers.iter().enumerate().rev() {
+            let addresses = headers[..index].iter().rev().find_map(Header::addresses);
+            inner = prepend(header, &headers[index + 1..], inner, addresses.as_ref(), superframe);
+        }
+        inner
+    }
+
+    /// Padding, trailer and truncation.
+    fn finish(&self, mut frame: Vec<u8>) -> Vec<u8> {
+        frame.resize(frame.len().max(self.pad_to), 0);
+        frame.extend(&self.trailer);
+        frame.truncate(self.truncate.unwrap_or(usize::MAX));
+        frame
+    }
+
+    fn payload_bytes(&self) -> Vec<u8> {
+        match &self.payload {
+            Payload::Bytes(bytes) => bytes.clone(),
+            Payload::Stream(len) => {
+                let first = self.headers.iter().rev().find_map(|header| match header {
+                    Header::Tcp(tcp) => Some(tcp.sequence),
+                    _ => None,
+                });
+                stream(first.unwrap_or(0), *len)
+            }
+        }
+    }
+
+    fn checksum_place(&self) -> (usize, usize) {
+        let transport = self.transport();
+        let start = self.headers[..transport].iter().map(Header::len).sum();
+        (start, self.headers[transport].checksum_offset().unwrap_or(0))
+    }
+
+    fn transport(&self) -> usize {
+        let place = self.headers.iter().rposition(|header| header.checksum_offset().is_some());
+        place.expect("a partial checksum needs a TCP or UDP header")
+    }
+
+    fn links(&self) -> u8 {
+        self.headers.iter().filter(|header| matches!(header, Header::Ethernet(_))).count() as u8
+    }
+
+    fn networks(&self) -> u8 {
+        self.headers.iter().filter(|header| header.addresses().is_some()).count() as u8
+    }
+}
+
+/// The `len` bytes of an endless pseudo-random stream from position `first`, which wraps as a
+/// sequence number does.
+pub fn stream(first: u32, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len + 16);
+    let mut word = first & !7;
+    while bytes.len() < len + 8 {
+        bytes.extend(mix(u64::from(word)).to_le_bytes());
+        word = word.wrapping_add(8);
+    }
+    bytes.drain(..(first & 7) as usize);
+    bytes.truncate(len);
+    bytes
+}
+
+fn prepend(
+    header: &Header,
+    inside: &[Header],
+    inner: Vec<u8>,
+    addresses: Option<&Addresses>,
+    superframe: bool,
+) -> Vec<u8> {
+    let mut bytes = header.encode(&Around { inside, inner: &inner, addresses, superframe });
+    bytes.extend(inner);
+    bytes
+}

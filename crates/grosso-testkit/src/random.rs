@@ -1,0 +1,112 @@
+//! A small generator of seeded random numbers.
+
+/// SplitMix64: every seed gives one sequence, on every machine and for ever.
+#[derive(Clone, Debug)]
+pub struct Random {
+    state: u64,
+}
+
+impl Random {
+    /// The generator of this seed.
+    pub const fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// The next 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        let value = mix(self.state);
+        self.state = self.state.wrapping_add(GOLDEN);
+        value
+    }
+
+    /// A number below `bound`, which is not zero. The bias is below one in a million for bounds
+    /// below 2^40.
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.bits() % bound as u64) as usize
+    }
+
+    /// A number from `first` to `last`, both included.
+    pub fn within(&mut self, first: usize, last: usize) -> usize {
+        first + self.below(last - first + 1)
+    }
+
+    /// True once in `count` times on average.
+    pub fn one_in(&mut self, count: usize) -> bool {
+        self.below(count) == 0
+    }
+
+    /// True with this probability in percent.
+    pub fn percent(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of `choices`, which are not empty.
+    pub fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.below(choices.len())]
+    }
+
+    /// A geometric number with this mean, at least 1.
+    pub fn geometric(&mut self, mean: usize) -> usize {
+        let mut count = 1;
+        while !self.one_in(mean) {
+            count += 1;
+        }
+        count
+    }
+
+    /// `len` random bytes.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len + 8);
+        while bytes.len() < len {
+            bytes.extend(self.bits().to_le_bytes());
+        }
+        bytes.truncate(len);
+        bytes
+    }
+
+    /// Brings `items` into random order (Fisher and Yates).
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last + 1));
+        }
+    }
+}
+
+/// The increment of SplitMix64, odd and close to 2^64 over the golden ratio.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The output function of SplitMix64 applied to the state after `state`.
+pub(crate) const fn mix(state: u64) -> u64 {
+    let mut z = state.wrapping_add(GOLDEN);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sequence_is_the_published_one() {
+        let mut random = Random::new(1234567);
+        let first = [random.bits(), random.bits(), random.bits()];
+        assert_eq!(first, [6457827717110365317, 3203168211198807973, 9817491932198370423]);
+    }
+
+    #[test]
+    fn shuffling_keeps_every_item() {
+        let mut items: Vec<usize> = (0..100).collect();
+        Random::new(1).shuffle(&mut items);
+        assert_ne!(items, (0..100).collect::<Vec<_>>());
+        items.sort_unstable();
+        assert_eq!(items, (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn geometric_numbers_have_their_mean() {
+        let mut random = Random::new(1);
+        let total: usize = (0..10_000).map(|_| random.geometric(8)).sum();
+        assert!((75_000..85_000).contains(&total), "{total}");
+    }
+}
