@@ -1,13 +1,17 @@
 //! The result of dissection: which headers a packet has, where each starts, and why the walk ended.
 
+use core::fmt;
+
 /// Most headers that one packet is dissected into; the walk stops with [`Stop::TooDeep`] beyond it.
 ///
 /// Linux enters 15 protocol layers (rule G7); one more makes room for the link layer itself.
 pub const LAYERS_MAX: usize = 16;
 
 /// A kind of header.
+///
+/// Two bytes wide so that [`Layer`] has no padding and an empty [`Stack`] is filled by wide stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-#[repr(u8)]
+#[repr(u16)]
 pub enum Kind {
     /// Ethernet II, 14 bytes.
     #[default]
@@ -63,6 +67,40 @@ pub struct Layer {
     pub len: u16,
 }
 
+impl Kind {
+    /// The short word that [`Stack`]'s `Display` uses.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ethernet => "eth",
+            Self::Sll => "sll",
+            Self::Sll2 => "sll2",
+            Self::Null => "null",
+            Self::Vlan => "vlan",
+            Self::Pppoe => "pppoe",
+            Self::Mpls => "mpls",
+            Self::Ipv4 => "ip4",
+            Self::Ipv6 => "ip6",
+            Self::Ipv6Extension => "ext6",
+            Self::Ipv6Fragment => "frag6",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Icmp => "icmp",
+            Self::Gre => "gre",
+            Self::Vxlan => "vxlan",
+            Self::VxlanGpe => "gpe",
+            Self::Geneve => "geneve",
+            Self::Gue => "gue",
+            Self::Esp => "esp",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 impl Layer {
     /// Where the header ends, in bytes from the start of the frame.
     #[inline]
@@ -101,6 +139,24 @@ pub enum Extent {
     Short,
     /// An IP length of zero, as BIG TCP superframes have: the packet ends with the frame (rule G62).
     Jumbo,
+}
+
+impl Extent {
+    /// The extent of a packet from those of its levels: a lie about missing bytes outweighs padding,
+    /// which outweighs an undeclared length, which outweighs an exact one.
+    #[inline]
+    pub const fn combine(self, other: Self) -> Self {
+        if self.rank() >= other.rank() { self } else { other }
+    }
+
+    const fn rank(self) -> u8 {
+        match self {
+            Self::Exact => 0,
+            Self::Jumbo => 1,
+            Self::Padded => 2,
+            Self::Short => 3,
+        }
+    }
 }
 
 /// The headers of one packet, outermost first.
@@ -160,5 +216,18 @@ impl Stack {
     #[inline]
     pub fn header_len(&self) -> usize {
         self.last().map_or(0, |layer| layer.end())
+    }
+}
+
+/// The words of [`Kind::name`], outermost first: `eth vlan ip4 udp vxlan eth ip4 tcp`.
+impl fmt::Display for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, layer) in self.layers().iter().enumerate() {
+            if i > 0 {
+                f.write_str(" ")?;
+            }
+            f.write_str(layer.kind.name())?;
+        }
+        Ok(())
     }
 }
