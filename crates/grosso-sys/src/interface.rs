@@ -1,0 +1,284 @@
+//! Network interfaces: names, state, addresses, bridges and their attributes in sysfs.
+
+use core::fmt;
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::ioctl::{Opcode, Updater, ioctl};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
+
+use crate::abi;
+
+/// Bytes of the kernel's name field, its terminating zero included (`IFNAMSIZ`).
+const NAME_BYTES: usize = 16;
+
+/// The name of a network interface: 1 to 15 bytes, no zero, slash or white space.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct InterfaceName {
+    bytes: [u8; NAME_BYTES],
+    length: usize,
+}
+
+impl InterfaceName {
+    /// Checks a name by the kernel's rules.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::InvalidInput`] if the kernel would refuse the name.
+    pub fn new(name: &str) -> io::Result<Self> {
+        let legal = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':';
+        if name.is_empty()
+            || name.len() >= NAME_BYTES
+            || name == "."
+            || name == ".."
+            || !name.bytes().all(legal)
+        {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("not an interface name: {name:?}"),
+            ));
+        }
+        let mut bytes = [0; NAME_BYTES];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        Ok(Self { bytes, length: name.len() })
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        core::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+
+    /// The name the kernel wrote into a request, which it may have chosen itself (`tap%d`).
+    pub(crate) fn from_kernel(bytes: [u8; NAME_BYTES]) -> io::Result<Self> {
+        let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES);
+        let text = core::str::from_utf8(&bytes[..length]).map_err(io::Error::other)?;
+        Self::new(text)
+    }
+}
+
+impl fmt::Debug for InterfaceName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), formatter)
+    }
+}
+
+impl fmt::Display for InterfaceName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// A socket through which the interfaces of one network namespace are set: the one its creator's thread was in.
+#[derive(Debug)]
+pub struct Control {
+    socket: OwnedFd,
+}
+
+impl Control {
+    /// Opens a control socket in the calling thread's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// Those of `socket(2)`.
+    pub fn new() -> io::Result<Self> {
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        Ok(Self { socket })
+    }
+
+    /// The index of an interface.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if there is no such interface.
+    pub fn index(&self, name: &InterfaceName) -> io::Result<u32> {
+        Ok(netdevice::name_to_index(&self.socket, name.as_str())?)
+    }
+
+    /// Brings an interface up or takes it down.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` without `CAP_NET_ADMIN` in the namespace, `ENODEV`, or the device's own.
+    pub fn set_up(&self, name: &InterfaceName, up: bool) -> io::Result<()> {
+        let mut request = InterfaceRequest::new(name);
+        self.call::<{ abi::SIOCGIFFLAGS }>(&mut request)?;
+        let flags = u16::from_ne_bytes([request.value.0[0], request.value.0[1]]);
+        let flags = if up { flags | abi::IFF_UP } else { flags & !abi::IFF_UP };
+        self.call::<{ abi::SIOCSIFFLAGS }>(&mut request.with(&flags.to_ne_bytes()))
+    }
+
+    /// Sets the MTU in bytes, which excludes the link-layer header.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the device cannot have it; otherwise as [`Control::set_up`].
+    pub fn set_mtu(&self, name: &InterfaceName, bytes: u16) -> io::Result<()> {
+        let mut request = InterfaceRequest::new(name).with(&i32::from(bytes).to_ne_bytes());
+        self.call::<{ abi::SIOCSIFMTU }>(&mut request)
+    }
+
+    /// Sets how many packets the device queues for transmission; for a TAP, how many wait to be read.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` outside the initial user namespace; otherwise as [`Control::set_up`].
+    pub fn set_transmit_queue_length(&self, name: &InterfaceName, packets: i32) -> io::Result<()> {
+        let mut request = InterfaceRequest::new(name).with(&packets.to_ne_bytes());
+        self.call::<{ abi::SIOCSIFTXQLEN }>(&mut request)
+    }
+
+    /// Sets the Ethernet address.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRNOTAVAIL` for a multicast or zero address; otherwise as [`Control::set_up`].
+    pub fn set_hardware_address(&self, name: &InterfaceName, address: [u8; 6]) -> io::Result<()> {
+        let mut value = [0; 8];
+        value[..2].copy_from_slice(&abi::ARPHRD_ETHER.to_ne_bytes());
+        value[2..].copy_from_slice(&address);
+        self.call::<{ abi::SIOCSIFHWADDR }>(&mut InterfaceRequest::new(name).with(&value))
+    }
+
+    /// Sets the IPv4 address and the length of its network prefix in bits (at most 32).
+    ///
+    /// # Errors
+    ///
+    /// As [`Control::set_up`].
+    pub fn set_ipv4_address(
+        &self,
+        name: &InterfaceName,
+        address: Ipv4Addr,
+        prefix_bits: u8,
+    ) -> io::Result<()> {
+        let mask = u32::MAX.checked_shl(32 - u32::from(prefix_bits.min(32))).unwrap_or(0);
+        let request = InterfaceRequest::new(name);
+        self.call::<{ abi::SIOCSIFADDR }>(&mut request.with(&internet_address(address)))?;
+        self.call::<{ abi::SIOCSIFNETMASK }>(&mut request.with(&internet_address(mask.into())))
+    }
+
+    /// Creates a bridge.
+    ///
+    /// # Errors
+    ///
+    /// `ENOPKG` if the kernel has no bridges; otherwise as [`Control::set_up`].
+    pub fn add_bridge(&self, name: &InterfaceName) -> io::Result<()> {
+        // The argument is the name alone, of which a request is a longer form.
+        self.call::<{ abi::SIOCBRADDBR }>(&mut InterfaceRequest::new(name))
+    }
+
+    /// Makes an interface a port of a bridge.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if it is a port already; otherwise as [`Control::set_up`].
+    pub fn add_bridge_port(&self, bridge: &InterfaceName, port: &InterfaceName) -> io::Result<()> {
+        let index = self.index(port)?;
+        let mut request = InterfaceRequest::new(bridge).with(&index.to_ne_bytes());
+        self.call::<{ abi::SIOCBRADDIF }>(&mut request)
+    }
+
+    /// Hands a buffer to the driver through `SIOCETHTOOL`.
+    ///
+    /// # Safety
+    ///
+    /// `buffer` must be as long as the `ethtool` command in its first word lets the kernel read and write.
+    pub(crate) unsafe fn ethtool(
+        &self,
+        name: &InterfaceName,
+        buffer: &mut [u32],
+    ) -> io::Result<()> {
+        let address = buffer.as_mut_ptr().expose_provenance();
+        self.call::<{ abi::SIOCETHTOOL }>(
+            &mut InterfaceRequest::new(name).with(&address.to_ne_bytes()),
+        )
+    }
+
+    /// One ioctl of those in `abi` that take a `struct ifreq`, which is all that this module names.
+    fn call<const OPCODE: Opcode>(&self, request: &mut InterfaceRequest) -> io::Result<()> {
+        request.call::<OPCODE>(&self.socket)
+    }
+}
+
+/// Writes an attribute of an interface in sysfs, below `/sys/class/net/<name>/`.
+///
+/// The sysfs that is mounted must be that of the interface's namespace: see [`crate::namespace`].
+///
+/// # Errors
+///
+/// Not found if the kernel lacks the attribute, `EPERM` if it wants a privilege in the initial namespace.
+pub fn write_attribute(name: &InterfaceName, attribute: &str, value: &str) -> io::Result<()> {
+    fs::write(format!("/sys/class/net/{name}/{attribute}"), value)
+}
+
+/// `struct ifreq`: a name and the widest of its values. A kernel with a shorter union copies less.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct InterfaceRequest {
+    pub(crate) name: [u8; NAME_BYTES],
+    value: RequestValue,
+}
+
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct RequestValue([u8; 24]);
+
+impl InterfaceRequest {
+    pub(crate) fn new(name: &InterfaceName) -> Self {
+        Self { name: name.bytes, value: RequestValue([0; 24]) }
+    }
+
+    /// The same request with a value, of which at most 24 bytes exist.
+    pub(crate) fn with(mut self, value: &[u8]) -> Self {
+        self.value.0[..value.len()].copy_from_slice(value);
+        self
+    }
+
+    pub(crate) fn call<const OPCODE: Opcode>(&mut self, file: impl AsFd) -> io::Result<()> {
+        // SAFETY: every opcode of `abi` given here reads and writes a `struct ifreq` or a prefix of it, and `self`
+        // is as long and as aligned as the longest.
+        let updater = unsafe { Updater::<OPCODE, Self>::new(self) };
+        // SAFETY: as above; the borrow of `self` lasts until the call returns.
+        unsafe { ioctl(file, updater) }?;
+        Ok(())
+    }
+}
+
+/// `struct sockaddr_in` with no port.
+fn internet_address(address: Ipv4Addr) -> [u8; 8] {
+    let mut value = [0; 8];
+    value[..2].copy_from_slice(&AddressFamily::INET.as_raw().to_ne_bytes());
+    value[4..].copy_from_slice(&address.octets());
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_rules_of_the_kernel() {
+        for legal in ["a", "eth0", "fifteen-bytes-x", "tap%d", "a.b"] {
+            assert_eq!(InterfaceName::new(legal).unwrap().as_str(), legal);
+        }
+        for illegal in ["", ".", "..", "sixteen-bytes-xx", "a/b", "a b", "a:b", "a\0b", "é"] {
+            assert!(InterfaceName::new(illegal).is_err(), "{illegal:?}");
+        }
+    }
+
+    #[test]
+    fn loopback_has_an_index_and_a_stranger_has_none() {
+        let control = Control::new().unwrap();
+        assert!(control.index(&InterfaceName::new("lo").unwrap()).unwrap() > 0);
+        let stranger = control.index(&InterfaceName::new("no-such-device").unwrap());
+        assert_eq!(stranger.unwrap_err().raw_os_error(), Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn a_request_is_laid_out_as_the_kernel_expects() {
+        assert_eq!(size_of::<InterfaceRequest>(), 40);
+        assert_eq!(internet_address(Ipv4Addr::new(10, 1, 2, 3))[2..], [0, 0, 10, 1, 2, 3]);
+    }
+}
