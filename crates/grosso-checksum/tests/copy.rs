@@ -9,10 +9,12 @@ use proptest::prelude::*;
 /// Room on both sides of a destination, to see what is written there: more than one vector.
 const MARGIN: usize = 96;
 
+/// The name of a function like [`copy`], and the function.
+type Entry = (String, Box<dyn Fn(&[u8], &mut [u8]) -> Sum>);
+
 /// The public entry, and every backend of this machine.
-fn entries() -> Vec<(String, Box<dyn Fn(&[u8], &mut [u8]) -> Sum>)> {
-    let mut entries: Vec<(String, Box<dyn Fn(&[u8], &mut [u8]) -> Sum>)> =
-        vec![("public".into(), Box::new(copy))];
+fn entries() -> Vec<Entry> {
+    let mut entries: Vec<Entry> = vec![("public".into(), Box::new(copy))];
     for backend in Backend::available() {
         entries.push((
             backend.to_string(),

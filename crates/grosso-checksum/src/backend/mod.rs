@@ -3,11 +3,20 @@
 //! Every function here returns a sum of little-endian words as 64 bits with end-around carry, zero
 //! only if every byte is zero.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+mod neon;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 pub(crate) use portable::{SHORT_BYTES, short, short_copy};
 
 use core::fmt;
+use core::sync::atomic::{AtomicU8, Ordering};
 
 /// The loop that sums long blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,18 +33,59 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The backends that this machine can run, slowest first. [`Backend::Portable`] is always the
-    /// first.
+    /// The backends that this machine can run, narrowest first. The first is
+    /// [`Backend::Portable`], the last is [`backend()`].
     pub fn available() -> impl Iterator<Item = Self> {
-        [Self::Portable].into_iter()
+        OF_THIS_TARGET.into_iter().filter(|backend| backend.is_available())
     }
 
+    #[inline]
     pub(crate) fn sum(self, bytes: &[u8]) -> u64 {
-        portable::sum(bytes)
+        match self.or_portable() {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => {
+                // SAFETY: `or_portable` lets only pass what was detected.
+                unsafe { avx2::sum(bytes) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                // SAFETY: `or_portable` lets only pass what was detected.
+                unsafe { avx512::sum(bytes) }
+            }
+            #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+            Self::Neon => neon::sum(bytes),
+            _ => portable::sum(bytes),
+        }
     }
 
+    #[inline]
     pub(crate) fn copy(self, source: &[u8], destination: &mut [u8]) -> u64 {
-        portable::copy(source, destination)
+        match self.or_portable() {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => {
+                // SAFETY: `or_portable` lets only pass what was detected.
+                unsafe { avx2::copy(source, destination) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                // SAFETY: `or_portable` lets only pass what was detected.
+                unsafe { avx512::copy(source, destination) }
+            }
+            #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+            Self::Neon => neon::copy(source, destination),
+            _ => portable::copy(source, destination),
+        }
+    }
+
+    #[inline]
+    fn or_portable(self) -> Self {
+        if self.is_available() { self } else { Self::Portable }
+    }
+
+    /// A machine that has one backend has all the narrower ones of its target.
+    #[inline]
+    fn is_available(self) -> bool {
+        self as u8 <= backend() as u8
     }
 }
 
@@ -52,15 +102,55 @@ impl fmt::Display for Backend {
 
 /// The backend that [`Sum::of`](crate::Sum::of) and [`copy`](crate::copy()) use for long blocks on
 /// this machine. It is chosen once.
+#[inline]
 #[must_use]
 pub fn backend() -> Backend {
-    Backend::Portable
+    match CHOSEN.load(Ordering::Relaxed) {
+        0 => Backend::Portable,
+        1 => Backend::Avx2,
+        2 => Backend::Avx512,
+        3 => Backend::Neon,
+        _ => choose(),
+    }
 }
 
+/// Sum a block that is not short.
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
     backend().sum(bytes)
 }
 
+/// Copy and sum a block that is not short. The caller has compared the lengths.
 pub(crate) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
     backend().copy(source, destination)
 }
+
+#[cold]
+fn choose() -> Backend {
+    // Threads that meet here store the same value.
+    let chosen = detect();
+    CHOSEN.store(chosen as u8, Ordering::Relaxed);
+    chosen
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detect() -> Backend {
+    x86::detect()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detect() -> Backend {
+    if cfg!(all(target_arch = "aarch64", target_feature = "neon")) {
+        Backend::Neon
+    } else {
+        Backend::Portable
+    }
+}
+
+/// The discriminant of what was chosen, or [`NOT_CHOSEN`].
+static CHOSEN: AtomicU8 = AtomicU8::new(NOT_CHOSEN);
+const NOT_CHOSEN: u8 = u8::MAX;
+
+#[cfg(target_arch = "x86_64")]
+const OF_THIS_TARGET: [Backend; 3] = [Backend::Portable, Backend::Avx2, Backend::Avx512];
+#[cfg(not(target_arch = "x86_64"))]
+const OF_THIS_TARGET: [Backend; 2] = [Backend::Portable, Backend::Neon];

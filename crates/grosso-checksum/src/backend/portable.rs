@@ -26,23 +26,37 @@ pub(crate) fn short_copy(source: &[u8], destination: &mut [u8]) -> u64 {
 }
 
 pub(super) fn sum(bytes: &[u8]) -> u64 {
-    let (blocks, rest) = bytes.as_chunks::<BLOCK_BYTES>();
-    let mut lanes = Lanes::default();
-    for block in blocks {
-        lanes.add(block);
-    }
-    end_around_add(lanes.total(), short(rest))
+    sum_in_lanes::<LANES>(bytes)
 }
 
 pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
-    let (blocks, rest) = source.as_chunks::<BLOCK_BYTES>();
-    let (target_blocks, target_rest) = destination.as_chunks_mut::<BLOCK_BYTES>();
-    let mut lanes = Lanes::default();
-    for (block, target) in blocks.iter().zip(target_blocks) {
+    copy_in_lanes::<LANES>(source, destination)
+}
+
+/// The body of every safe loop: inlined into a function of a backend, it becomes vectors of that
+/// backend.
+#[inline(always)]
+pub(super) fn sum_in_lanes<const LANES: usize>(bytes: &[u8]) -> u64 {
+    let (blocks, _) = bytes.as_chunks::<8>().0.as_chunks();
+    let mut lanes = Lanes::<LANES>::ZERO;
+    for block in blocks {
+        lanes.add(block);
+    }
+    end_around_add(lanes.total(), short(&bytes[8 * LANES * blocks.len()..]))
+}
+
+/// [`sum_in_lanes`] with a copy. The caller has compared the lengths.
+#[inline(always)]
+pub(super) fn copy_in_lanes<const LANES: usize>(source: &[u8], destination: &mut [u8]) -> u64 {
+    let (blocks, _) = source.as_chunks::<8>().0.as_chunks();
+    let (targets, _) = destination.as_chunks_mut::<8>().0.as_chunks_mut();
+    let mut lanes = Lanes::<LANES>::ZERO;
+    for (block, target) in blocks.iter().zip(targets) {
         *target = *block;
         lanes.add(block);
     }
-    end_around_add(lanes.total(), short_copy(rest, target_rest))
+    let done = 8 * LANES * blocks.len();
+    end_around_add(lanes.total(), short_copy(&source[done..], &mut destination[done..]))
 }
 
 /// The bytes of `rest`, which are the last ones of `bytes` and fewer than eight, as one word or a
@@ -72,17 +86,17 @@ fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
 /// Each 64-bit word goes whole into `whole`, which wraps, and its upper half into `upper`, which
 /// does not. The sum of the lower halves follows at the end: one shift and two additions a word,
 /// without separating its halves.
-#[derive(Default)]
-struct Lanes {
+struct Lanes<const LANES: usize> {
     whole: [u64; LANES],
     upper: [u64; LANES],
 }
 
-impl Lanes {
+impl<const LANES: usize> Lanes<LANES> {
+    const ZERO: Self = Self { whole: [0; LANES], upper: [0; LANES] };
+
     #[inline(always)]
-    fn add(&mut self, block: &[u8; BLOCK_BYTES]) {
-        let (words, _) = block.as_chunks();
-        for ((whole, upper), word) in self.whole.iter_mut().zip(&mut self.upper).zip(words) {
+    fn add(&mut self, block: &[[u8; 8]; LANES]) {
+        for ((whole, upper), word) in self.whole.iter_mut().zip(&mut self.upper).zip(block) {
             let word = u64::from_le_bytes(*word);
             *whole = whole.wrapping_add(word);
             *upper += word >> 32;
@@ -94,11 +108,10 @@ impl Lanes {
         let mut total = 0;
         for (&whole, &upper) in self.whole.iter().zip(&self.upper) {
             let lower = whole.wrapping_sub(upper << 32);
-            total = end_around_add(total, end_around_add(lower, upper));
+            total += lower + upper;
         }
         total
     }
 }
 
 const LANES: usize = 8;
-const BLOCK_BYTES: usize = 8 * LANES;

@@ -1,0 +1,42 @@
+//! What an x86-64 processor and its operating system offer, without the standard library.
+
+use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
+
+use super::Backend;
+
+/// The widest backend that the processor has, and for which the operating system saves the
+/// registers.
+pub(super) fn detect() -> Backend {
+    if __cpuid(0).eax < FEATURES_LEAF {
+        return Backend::Portable;
+    }
+    let basic = __cpuid(1).ecx;
+    if basic & OSXSAVE == 0 || basic & AVX == 0 {
+        return Backend::Portable;
+    }
+    // SAFETY: OSXSAVE says that the instruction exists and that the operating system enabled it.
+    let saved = unsafe { _xgetbv(0) };
+    let extended = __cpuid_count(FEATURES_LEAF, 0).ebx;
+    if saved & SAVED_YMM != SAVED_YMM || extended & AVX2 == 0 {
+        Backend::Portable
+    } else if saved & SAVED_ZMM != SAVED_ZMM || extended & AVX512 != AVX512 {
+        Backend::Avx2
+    } else {
+        Backend::Avx512
+    }
+}
+
+/// The leaf of structured extended features.
+const FEATURES_LEAF: u32 = 7;
+
+/// Leaf 1, ECX.
+const OSXSAVE: u32 = 1 << 27;
+const AVX: u32 = 1 << 28;
+
+/// Leaf 7, EBX: AVX2; AVX512F with AVX512BW.
+const AVX2: u32 = 1 << 5;
+const AVX512: u32 = 1 << 16 | 1 << 30;
+
+/// XCR0: SSE and AVX state; the same with mask registers and both parts of the 512-bit ones.
+const SAVED_YMM: u64 = 0b110;
+const SAVED_ZMM: u64 = 0b1110_0110;
