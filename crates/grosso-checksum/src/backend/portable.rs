@@ -21,8 +21,28 @@ pub(crate) fn short(bytes: &[u8]) -> u64 {
 /// Copy and sum a few bytes. The caller has compared the lengths.
 #[inline(always)]
 pub(crate) fn short_copy(source: &[u8], destination: &mut [u8]) -> u64 {
-    destination.copy_from_slice(source);
+    // Overlapping stores of fixed sizes, where `copy_from_slice` would be a call.
+    match source.len() {
+        33..=SHORT_BYTES => copy_both_ends::<32>(source, destination),
+        17..=32 => copy_both_ends::<16>(source, destination),
+        8..=16 => copy_both_ends::<8>(source, destination),
+        4..=7 => copy_both_ends::<4>(source, destination),
+        _ => destination.copy_from_slice(source),
+    }
     short(source)
+}
+
+/// Copy between `SIZE` and twice `SIZE` bytes.
+#[inline(always)]
+fn copy_both_ends<const SIZE: usize>(source: &[u8], destination: &mut [u8]) {
+    if let (Some(head), Some(target)) = (source.first_chunk(), destination.first_chunk_mut()) {
+        let target: &mut [u8; SIZE] = target;
+        *target = *head;
+    }
+    if let (Some(tail), Some(target)) = (source.last_chunk(), destination.last_chunk_mut()) {
+        let target: &mut [u8; SIZE] = target;
+        *target = *tail;
+    }
 }
 
 pub(super) fn sum(bytes: &[u8]) -> u64 {
