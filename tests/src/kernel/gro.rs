@@ -1,0 +1,334 @@
+//! What the kernel's receive coalescing (GRO) makes of a vector of frames.
+
+use std::fmt;
+use std::io;
+use std::process;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use grosso_sys::ethtool;
+use grosso_sys::interface::{Control, InterfaceName, write_attribute};
+use grosso_sys::netlink::Netlink;
+use grosso_sys::packet::{PacketSocket, Received};
+use grosso_sys::scheduling;
+use grosso_sys::tun::{Tun, TunBuilder};
+
+use super::virtio::VirtioHeader;
+use super::worker::Worker;
+use super::{FRAME_BYTES_MAX, MTU_BYTES, QUIET, isolate};
+
+/// Most frames in a vector with [`Batching::Poll`]: a poll that finds 64 is cut there (rule G72).
+pub const FRAMES_MAX: usize = 63;
+/// How often a vector is asked by [`GroOracle::coalesce`].
+const REPEATS: usize = 3;
+/// Bytes of packets that may wait for the oracle: a vector of jumbo frames many times over.
+const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
+/// EtherType of the frame that ends a vector (IEEE 802 local experimental 1); no GRO handler has it.
+const FENCE_ETHERTYPE: u16 = 0x88b5;
+/// The shortest Ethernet frame without its check sequence.
+const FENCE_BYTES: usize = 60;
+/// How long a fence may take. It takes microseconds unless the machine stands still.
+const FENCE_WAIT: Duration = Duration::from_secs(5);
+/// `gro_flush_timeout` in nanoseconds: shorter than a jiffy at HZ=250, longer than writing a vector.
+const FLUSH_TIMEOUT_NS: &str = "2000000";
+
+/// How a vector is held together, so that the kernel coalesces it as if it had arrived in one burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batching {
+    /// All frames are taken in one NAPI poll, at whose end everything held is delivered. Exact: the
+    /// NAPI thread shares a processor with the writer, who has the greater real-time priority and so
+    /// is done before the poll begins. At most [`FRAMES_MAX`] frames.
+    Poll,
+    /// Each frame is a poll of its own and `gro_flush_timeout` delivers what is held. Any number of
+    /// frames; 20 ms a vector and more; a vector written across a jiffy's end may come apart.
+    Timer,
+}
+
+/// How an oracle is set up.
+#[derive(Clone, Debug, Default)]
+pub struct GroOptions {
+    /// How vectors are held together; by default the best that the system allows.
+    pub batching: Option<Batching>,
+    /// Device features to turn on, in the words of `ethtool -k`.
+    pub features: Vec<&'static str>,
+    /// `gro_max_size` and `gro_ipv4_max_size` in bytes (rule G60).
+    pub max_size: Option<(u32, u32)>,
+    /// A UDP port on which a VXLAN device listens (rule T5).
+    pub vxlan_port: Option<u16>,
+}
+
+/// One packet that the kernel delivered.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Delivered {
+    /// What the kernel says about the packet; offsets count a VLAN tag that is in `bytes`.
+    pub virtio: VirtioHeader,
+    /// The frame. A VLAN tag that the kernel took out of the bytes is put back.
+    pub bytes: Vec<u8>,
+}
+
+impl fmt::Debug for Delivered {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { virtio, bytes } = self;
+        write!(formatter, "{} bytes {virtio:?} ", bytes.len())?;
+        bytes.iter().take(128).try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+/// The kernel's receive coalescing. Each oracle is a namespace, a TAP and a thread of its own, so
+/// several can be asked at once.
+pub struct GroOracle {
+    worker: Worker<State>,
+    batching: Batching,
+}
+
+impl GroOracle {
+    /// Starts an oracle with the kernel's defaults.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what the system refused.
+    pub fn new() -> Result<Self, String> {
+        Self::with(&GroOptions::default())
+    }
+
+    /// Starts an oracle.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what the system refused.
+    pub fn with(options: &GroOptions) -> Result<Self, String> {
+        let options = options.clone();
+        let worker = Worker::start(move || State::new(&options))?;
+        let batching = worker.run(|state| state.batching);
+        Ok(Self { worker, batching })
+    }
+
+    /// What the kernel delivers for a vector of frames, in its order: the most frequent of three
+    /// answers. Coalescing too little may be timing, and then it is rare.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for more than [`FRAMES_MAX`] frames with [`Batching::Poll`]; `EINVAL` for a frame
+    /// that a TAP refuses (under 14 bytes); an error if the kernel dropped a packet for want of memory.
+    pub fn coalesce(&mut self, frames: &[Vec<u8>]) -> io::Result<Vec<Delivered>> {
+        let answers =
+            (0..REPEATS).map(|_| self.coalesce_once(frames)).collect::<io::Result<Vec<_>>>()?;
+        Ok(most_frequent(answers))
+    }
+
+    /// What the kernel delivers for a vector of frames, asked once.
+    ///
+    /// # Errors
+    ///
+    /// As [`GroOracle::coalesce`].
+    pub fn coalesce_once(&mut self, frames: &[Vec<u8>]) -> io::Result<Vec<Delivered>> {
+        if self.batching == Batching::Poll && frames.len() > FRAMES_MAX {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{} frames do not fit in one poll", frames.len()),
+            ));
+        }
+        let frames: Vec<Vec<u8>> = frames.iter().map(|frame| with_plain_header(frame)).collect();
+        self.worker.run(move |state| state.coalesce(&frames))
+    }
+
+    /// Turns a device feature on or off for the vectors to come.
+    ///
+    /// # Errors
+    ///
+    /// As [`ethtool::set_feature`].
+    pub fn set_feature(&mut self, feature: &'static str, on: bool) -> io::Result<()> {
+        self.worker
+            .run(move |state| ethtool::set_feature(&state.control, state.tap.name(), feature, on))
+    }
+
+    /// How vectors are held together.
+    pub fn batching(&self) -> Batching {
+        self.batching
+    }
+}
+
+/// The most frequent answer; of several, the one with the fewest packets.
+///
+/// # Panics
+///
+/// If there is no answer.
+pub fn most_frequent(answers: Vec<Vec<Delivered>>) -> Vec<Delivered> {
+    let count = |answer| answers.iter().filter(|&other| other == answer).count();
+    let best = answers.iter().max_by_key(|&answer| (count(answer), usize::MAX - answer.len()));
+    best.expect("at least one answer").clone()
+}
+
+/// What the oracle's thread owns.
+struct State {
+    tap: Tun,
+    socket: PacketSocket,
+    control: Control,
+    batching: Batching,
+    fences: u64,
+    buffer: Vec<u8>,
+}
+
+impl State {
+    fn new(options: &GroOptions) -> Result<Self, String> {
+        let control = isolate()?;
+        let name = unique_name();
+        let describe = |what: &str, error: io::Error| format!("{what}: {error}");
+        let tap = TunBuilder::tap(name)
+            .virtio_header(true)
+            .napi(true)
+            .nonblocking(true)
+            .open()
+            .map_err(|error| describe("no TAP with NAPI", error))?;
+        control.set_mtu(&name, MTU_BYTES).map_err(|error| describe("MTU", error))?;
+        for feature in &options.features {
+            ethtool::set_feature(&control, &name, feature, true)
+                .map_err(|error| describe(feature, error))?;
+        }
+        if let Some((ipv6, ipv4)) = options.max_size {
+            let index = control.index(&name).map_err(|error| describe("index", error))?;
+            Netlink::new()
+                .and_then(|netlink| netlink.set_gro_max_size(index, ipv6, ipv4))
+                .map_err(|error| describe("gro_max_size", error))?;
+        }
+        if let Some(port) = options.vxlan_port {
+            add_vxlan(&control, port).map_err(|error| describe("no VXLAN device", error))?;
+        }
+        control.set_up(&name, true).map_err(|error| describe("interface up", error))?;
+        let socket = PacketSocket::builder()
+            .virtio_header(true)
+            .ignore_outgoing(true)
+            .receive_buffer_bytes(RECEIVE_BUFFER_BYTES)
+            .bind(&name)
+            .map_err(|error| describe("no packet socket", error))?;
+        let batching = batch(&name, options.batching)?;
+        Ok(Self { tap, socket, control, batching, fences: 0, buffer: vec![0; FRAME_BYTES_MAX] })
+    }
+
+    /// Writes a vector, virtio headers first, and collects what comes of it.
+    fn coalesce(&mut self, frames: &[Vec<u8>]) -> io::Result<Vec<Delivered>> {
+        for frame in frames {
+            self.tap.write(frame)?;
+        }
+        let mut delivered = Vec::new();
+        match self.batching {
+            // The poll runs while this thread sleeps, and is over when it wakes: a poll is not preempted.
+            Batching::Poll if frames.is_empty() => {}
+            Batching::Poll => _ = self.socket.wait(QUIET)?,
+            Batching::Timer => {
+                while self.socket.wait(QUIET)? {
+                    while let Some(packet) = self.receive()? {
+                        delivered.push(packet);
+                    }
+                }
+            }
+        }
+        self.drain_to_fence(&mut delivered)?;
+        match self.socket.take_drops()? {
+            0 => Ok(delivered),
+            drops => Err(io::Error::other(format!("{drops} packets dropped by the packet socket"))),
+        }
+    }
+
+    /// Sends a frame that the kernel does not touch and takes everything that comes before it, so that
+    /// no packet can be counted to the next vector.
+    fn drain_to_fence(&mut self, delivered: &mut Vec<Delivered>) -> io::Result<()> {
+        self.fences += 1;
+        let mut fence = vec![0; FENCE_BYTES];
+        fence[12..14].copy_from_slice(&FENCE_ETHERTYPE.to_be_bytes());
+        fence[14..22].copy_from_slice(&self.fences.to_be_bytes());
+        self.tap.write(&with_plain_header(&fence))?;
+        loop {
+            match self.receive()? {
+                Some(packet) if packet.bytes == fence => return Ok(()),
+                Some(packet) => delivered.push(packet),
+                None if self.socket.wait(FENCE_WAIT)? => {}
+                None => return Err(io::Error::other("the kernel did not deliver the fence")),
+            }
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<Option<Delivered>> {
+        let received = self.socket.receive(&mut self.buffer)?;
+        Ok(received.map(|received| delivered(&self.buffer, &received)))
+    }
+}
+
+/// Chooses how vectors are held together and prepares the device for it.
+fn batch(name: &InterfaceName, wanted: Option<Batching>) -> Result<Batching, String> {
+    let poll = || match wanted {
+        Some(Batching::Timer) => Err("not wanted".to_owned()),
+        _ => share_processor_with_napi(name),
+    };
+    let timer = || match wanted {
+        Some(Batching::Poll) => Err("not wanted".to_owned()),
+        _ => write_attribute(name, "threaded", "0")
+            .and_then(|()| write_attribute(name, "napi_defer_hard_irqs", "0"))
+            .and_then(|()| write_attribute(name, "gro_flush_timeout", FLUSH_TIMEOUT_NS))
+            .map_err(|error| format!("gro_flush_timeout: {error}")),
+    };
+    let refused = match poll() {
+        Ok(()) => return Ok(Batching::Poll),
+        Err(why) => why,
+    };
+    match timer() {
+        Ok(()) => Ok(Batching::Timer),
+        Err(why) => Err(format!("no way to hold a vector together: {refused}; {why}")),
+    }
+}
+
+/// Gives the device a NAPI thread on this thread's processor, of lesser real-time priority.
+fn share_processor_with_napi(name: &InterfaceName) -> Result<(), String> {
+    let describe = |what: &str, error: io::Error| format!("{what}: {error}");
+    write_attribute(name, "threaded", "1").map_err(|error| describe("threaded NAPI", error))?;
+    let napi = scheduling::find_kernel_thread(&format!("napi/{name}-"))
+        .map_err(|error| describe("/proc", error))?
+        .ok_or("the NAPI thread is not in sight")?;
+    let processors =
+        scheduling::allowed_processors().map_err(|error| describe("affinity", error))?;
+    let processor = processors[ORACLES.load(Ordering::Relaxed) % processors.len()];
+    for (thread, priority) in [(Some(napi), 1), (None, 2)] {
+        scheduling::pin(thread, processor).map_err(|error| describe("affinity", error))?;
+        scheduling::set_realtime(thread, priority)
+            .map_err(|error| describe("real-time priority", error))?;
+    }
+    Ok(())
+}
+
+/// A VXLAN device that is up, so that its socket listens.
+fn add_vxlan(control: &Control, port: u16) -> io::Result<()> {
+    let name = InterfaceName::new("vxlan0")?;
+    Netlink::new()?.add_vxlan(&name, 42, port)?;
+    control.set_up(&name, true)
+}
+
+/// How many oracles were started, which spreads them over the processors and names their devices.
+static ORACLES: AtomicUsize = AtomicUsize::new(0);
+
+/// A name that no other device on the machine has, because its NAPI thread is found by it.
+fn unique_name() -> InterfaceName {
+    let number = ORACLES.fetch_add(1, Ordering::Relaxed) & 0xffff;
+    InterfaceName::new(&format!("g{:x}n{number:x}", process::id())).expect("14 bytes at most")
+}
+
+fn with_plain_header(frame: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0; VirtioHeader::BYTES];
+    packet.extend_from_slice(frame);
+    packet
+}
+
+fn delivered(buffer: &[u8], received: &Received) -> Delivered {
+    let (header, frame) = buffer[..received.length]
+        .split_first_chunk()
+        .expect("a packet socket puts a virtio header first");
+    let mut virtio = VirtioHeader::parse(header);
+    let mut bytes = frame.to_vec();
+    if let Some(tag) = received.vlan {
+        let [high, low] = tag.protocol.to_be_bytes();
+        let [control_high, control_low] = tag.control.to_be_bytes();
+        bytes.splice(12..12, [high, low, control_high, control_low]);
+        virtio.header_length += if virtio.header_length > 0 { 4 } else { 0 };
+        virtio.checksum_start += if virtio.checksum_start > 0 { 4 } else { 0 };
+    }
+    Delivered { virtio, bytes }
+}

@@ -1,0 +1,112 @@
+//! What the kernel's segmentation (GSO) makes of a superframe.
+
+use std::io;
+
+use grosso_sys::interface::{InterfaceName, write_attribute};
+use grosso_sys::tun::{Tun, TunBuilder};
+
+use super::virtio::VirtioHeader;
+use super::worker::Worker;
+use super::{FRAME_BYTES_MAX, MTU_BYTES, isolate};
+
+/// Packets that may wait to be read: a superframe of 65 535 bytes in segments of one byte.
+const QUEUE_PACKETS: i32 = 70_000;
+/// Packets that may wait to be read where only real root may say how many (`TUN_READQ_SIZE`).
+const QUEUE_PACKETS_DEFAULT: i32 = 500;
+
+/// The kernel's segmentation: a bridge between a TAP that superframes are written to and a TAP without
+/// offloads that packets are read from.
+///
+/// A bridge, unlike a router, changes no byte of a frame: addresses and TTL come back as they went in.
+pub struct GsoOracle {
+    worker: Worker<State>,
+}
+
+impl GsoOracle {
+    /// Starts an oracle.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what the system refused.
+    pub fn new() -> Result<Self, String> {
+        let describe = |error: io::Error| format!("no bridge between two TAPs: {error}");
+        let setup = move || {
+            let control = isolate()?;
+            let create = || {
+                let input = port("gso-in")?;
+                let output = port("gso-out")?;
+                input.set_header_bytes(VirtioHeader::TUNNEL_BYTES as u8)?;
+                let longer = control.set_transmit_queue_length(output.name(), QUEUE_PACKETS);
+                let queue_packets = longer.map_or(QUEUE_PACKETS_DEFAULT, |()| QUEUE_PACKETS);
+                let bridge = InterfaceName::new("gso-bridge")?;
+                control.add_bridge(&bridge)?;
+                // A bridge that forgets at once sends a frame whose address it saw on the input there.
+                write_attribute(&bridge, "bridge/ageing_time", "0")?;
+                write_attribute(&bridge, "bridge/multicast_snooping", "0")
+                    .or_else(ignore_not_found)?;
+                for tap in [&input, &output] {
+                    control.set_mtu(tap.name(), MTU_BYTES)?;
+                    control.add_bridge_port(&bridge, tap.name())?;
+                    control.set_up(tap.name(), true)?;
+                }
+                write_attribute(output.name(), "brport/learning", "0")?;
+                write_attribute(input.name(), "brport/learning", "0")?;
+                control.set_up(&bridge, true)?;
+                Ok(State { input, output, queue_packets, buffer: vec![0; FRAME_BYTES_MAX] })
+            };
+            create().map_err(describe)
+        };
+        Ok(Self { worker: Worker::start(setup)? })
+    }
+
+    /// The packets that leave for a frame and what its virtio header says of it, without headers of
+    /// their own: all checksums are complete. None if the kernel drops the frame.
+    ///
+    /// The destination must not be one of 01:80:c2:00:00:00 to 0f, which no bridge forwards.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a header that the kernel refuses (rules V1 to V8); an error for more packets than
+    /// the output holds, which are 500 without real root.
+    pub fn segment(&mut self, header: &VirtioHeader, frame: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        let mut packet = header.to_bytes().to_vec();
+        packet.extend_from_slice(frame);
+        self.worker.run(move |state| state.segment(&packet))
+    }
+}
+
+/// What the oracle's thread owns.
+struct State {
+    input: Tun,
+    output: Tun,
+    queue_packets: i32,
+    buffer: Vec<u8>,
+}
+
+impl State {
+    /// A write runs through bridge and segmentation before it returns, so all packets are there.
+    fn segment(&mut self, packet: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        self.input.write(packet)?;
+        let mut segments = Vec::new();
+        loop {
+            match self.output.read(&mut self.buffer) {
+                Ok(length) => segments.push(self.buffer[VirtioHeader::BYTES..length].to_vec()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        if segments.len() < self.queue_packets as usize {
+            Ok(segments)
+        } else {
+            Err(io::Error::other("more packets than wait to be read; some are lost"))
+        }
+    }
+}
+
+fn port(name: &str) -> io::Result<Tun> {
+    TunBuilder::tap(InterfaceName::new(name)?).virtio_header(true).nonblocking(true).open()
+}
+
+fn ignore_not_found(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}

@@ -1,0 +1,82 @@
+//! The running kernel as an oracle: what would Linux do with these frames?
+//!
+//! [`GroOracle`] hands a vector of frames to the kernel's receive coalescing and gives back what it
+//! delivers; [`GsoOracle`] hands it a superframe and gives back the packets it puts on the wire. Both
+//! live in network namespaces of their own, touch nothing outside them, and need no program.
+//!
+//! They want root. Without it, run the tests inside a user namespace (`unshare -Urm cargo test ...`):
+//! [`GsoOracle`] works there; [`GroOracle`] does not, because holding a vector together wants
+//! real-time priority or `gro_flush_timeout`, and the kernel gives both to real root only.
+//!
+//! What the kernel does depends on its version (rules G14a, G34a, G34b, G63): a test of such a rule
+//! asks [`release`] first. A test whose oracle cannot start prints `skipped:` and why:
+//!
+//! ```no_run
+//! use grosso_tests::kernel::GroOracle;
+//!
+//! match GroOracle::new() {
+//!     Ok(mut oracle) => println!("{:?}", oracle.coalesce(&[vec![0; 60]])),
+//!     Err(why) => println!("skipped: {why}"),
+//! }
+//! ```
+
+use std::fs;
+use std::time::Duration;
+
+use grosso_sys::interface::Control;
+use grosso_sys::namespace;
+
+mod capabilities;
+mod gro;
+mod gso;
+mod virtio;
+mod worker;
+
+pub use capabilities::{Capability, capabilities};
+pub use gro::{Batching, Delivered, FRAMES_MAX, GroOptions, GroOracle, most_frequent};
+pub use gso::GsoOracle;
+pub use virtio::{TunnelOffsets, VirtioHeader};
+
+/// The greatest MTU of the oracles' devices; superframes may be longer.
+const MTU_BYTES: u16 = 65_000;
+/// The longest frame that is read back: the ceiling of rule G60, link-layer header and virtio header.
+const FRAME_BYTES_MAX: usize = 524_280 + 18 + 24;
+/// After so long without a packet no more will come. The kernel's own timer in the oracle is 2 ms.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// Whether the oracles can be asked here, and why not.
+///
+/// # Errors
+///
+/// A sentence for `skipped:` that names the oracle and the refusal.
+pub fn probe() -> Result<(), String> {
+    GroOracle::new().map_err(|why| format!("the kernel's GRO cannot be asked: {why}"))?;
+    GsoOracle::new().map_err(|why| format!("the kernel's GSO cannot be asked: {why}"))?;
+    Ok(())
+}
+
+/// The running kernel's major and minor version.
+pub fn release() -> (u32, u32) {
+    let text = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = text.split(|letter: char| !letter.is_ascii_digit()).map(str::parse);
+    let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
+    (next(), next())
+}
+
+/// Moves the calling thread into a silent network of its own.
+fn isolate() -> Result<Control, String> {
+    namespace::isolate_thread_network()
+        .map_err(|error| format!("no network namespace of one's own: {error}"))?;
+    // Without these the kernel sends neighbour discovery of its own, and netfilter looks into bridged
+    // frames. A kernel without IPv6 or bridge netfilter has not the files, and need not be silenced.
+    for (path, value) in [
+        ("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1"),
+        ("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1"),
+        ("/proc/sys/net/bridge/bridge-nf-call-iptables", "0"),
+        ("/proc/sys/net/bridge/bridge-nf-call-ip6tables", "0"),
+        ("/proc/sys/net/bridge/bridge-nf-call-arptables", "0"),
+    ] {
+        let _ = fs::write(path, value);
+    }
+    Control::new().map_err(|error| format!("no control socket: {error}"))
+}
