@@ -1,0 +1,126 @@
+//! The buffers of all held trains but the first of each, in one bounded pool.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// A buffer and the range of it that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part<B> {
+    /// The buffer, as it was pushed.
+    pub buffer: B,
+    start: u32,
+    end: u32,
+}
+
+impl<B: AsRef<[u8]>> Part<B> {
+    #[inline]
+    pub(crate) fn new(buffer: B, range: Range<usize>) -> Self {
+        Self { buffer, start: range.start as u32, end: range.end as u32 }
+    }
+
+    /// The range of the buffer that counts.
+    #[inline]
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    /// The bytes that count.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer.as_ref().get(self.range()).unwrap_or_default()
+    }
+}
+
+/// Lists of parts over one slab. Slots are used again in the order in which they were freed last.
+#[derive(Debug)]
+pub(crate) struct Pool<B> {
+    slots: Vec<Slot<B>>,
+    free: u32,
+    limit: usize,
+}
+
+#[derive(Debug)]
+struct Slot<B> {
+    part: Option<Part<B>>,
+    next: u32,
+}
+
+/// The first and the last part of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct List {
+    pub(crate) head: u32,
+    tail: u32,
+}
+
+impl List {
+    pub(crate) const EMPTY: Self = Self { head: NONE, tail: NONE };
+}
+
+impl<B> Pool<B> {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { slots: Vec::new(), free: NONE, limit: limit.min(NONE as usize) }
+    }
+
+    /// Appends a part; gives it back when the pool is full.
+    #[inline]
+    pub(crate) fn push(&mut self, list: &mut List, part: Part<B>) -> Result<(), Part<B>> {
+        let index = self.free;
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            self.free = slot.next;
+            slot.part = Some(part);
+            slot.next = NONE;
+            self.link(list, index);
+            return Ok(());
+        }
+        self.grow(list, part)
+    }
+
+    /// Takes the first part of a list.
+    #[inline]
+    pub(crate) fn pop(&mut self, list: &mut List) -> Option<Part<B>> {
+        let index = list.head;
+        let slot = self.slots.get_mut(index as usize)?;
+        list.head = slot.next;
+        if list.head == NONE {
+            list.tail = NONE;
+        }
+        slot.next = self.free;
+        self.free = index;
+        slot.part.take()
+    }
+
+    /// The parts of a list, in order.
+    pub(crate) fn iter(&self, list: List) -> impl Iterator<Item = &Part<B>> + use<'_, B> {
+        let mut at = list.head;
+        core::iter::from_fn(move || {
+            let slot = self.slots.get(at as usize)?;
+            at = slot.next;
+            slot.part.as_ref()
+        })
+    }
+
+    #[inline]
+    fn link(&mut self, list: &mut List, index: u32) {
+        match self.slots.get_mut(list.tail as usize) {
+            Some(tail) => tail.next = index,
+            None => list.head = index,
+        }
+        list.tail = index;
+    }
+
+    #[cold]
+    fn grow(&mut self, list: &mut List, part: Part<B>) -> Result<(), Part<B>> {
+        if self.slots.len() >= self.limit {
+            return Err(part);
+        }
+        let index = self.slots.len() as u32;
+        self.slots.push(Slot { part: Some(part), next: NONE });
+        self.link(list, index);
+        Ok(())
+    }
+}
+
+/// No slot.
+const NONE: u32 = u32::MAX;

@@ -1,0 +1,301 @@
+//! What a device can take, in ethtool's words, and what must be done to a frame for it.
+
+use core::ops::{BitAnd, BitOr, BitOrAssign};
+
+use grosso_wire::{Kind, Stack, tcp, udp};
+
+use crate::{
+    bytes::u16_at,
+    checksum::Checksum,
+    meta::{Cut, Cwr, Gso, Meta},
+    segment::Outgoing,
+};
+
+/// Declares the feature bits: constant, ethtool's name, and a sentence.
+macro_rules! features {
+    ($($(#[doc = $sentence:literal])+ $constant:ident = $bit:literal, $name:literal;)+) => {
+        impl Features {
+            $($(#[doc = $sentence])+ pub const $constant: Self = Self(1 << $bit);)+
+
+            /// Every feature with the name that ethtool gives it.
+            pub const NAMES: &'static [(&'static str, Self)] = &[$(($name, Self::$constant),)+];
+        }
+    };
+}
+
+/// A set of device features.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Features(u32);
+
+features! {
+    /// Frames in several pieces.
+    SCATTER_GATHER = 0, "tx-scatter-gather";
+    /// Checksums of TCP and UDP over IPv4 without tunnels.
+    CHECKSUM_IPV4 = 1, "tx-checksum-ipv4";
+    /// Any checksum given by start and offset.
+    CHECKSUM_GENERIC = 2, "tx-checksum-ip-generic";
+    /// Checksums of TCP and UDP right behind the fixed IPv6 header.
+    CHECKSUM_IPV6 = 3, "tx-checksum-ipv6";
+    /// Segmentation in software below the caller, which must always be possible.
+    GENERIC_SEGMENTATION = 4, "tx-generic-segmentation";
+    /// TCP segmentation over IPv4.
+    TCP_SEGMENTATION = 5, "tx-tcp-segmentation";
+    /// TCP segmentation that keeps CWR on the first packet only.
+    TCP_ECN_SEGMENTATION = 6, "tx-tcp-ecn-segmentation";
+    /// TCP segmentation that may leave or set IPv4 identifications as it likes.
+    TCP_MANGLEID_SEGMENTATION = 7, "tx-tcp-mangleid-segmentation";
+    /// TCP segmentation over IPv6.
+    TCP6_SEGMENTATION = 8, "tx-tcp6-segmentation";
+    /// TCP segmentation that keeps CWR on every packet.
+    TCP_ACCECN_SEGMENTATION = 9, "tx-tcp-accecn-segmentation";
+    /// UDP segmentation into datagrams.
+    UDP_SEGMENTATION = 10, "tx-udp-segmentation";
+    /// Segmentation inside GRE.
+    GRE_SEGMENTATION = 11, "tx-gre-segmentation";
+    /// Segmentation inside GRE with a checksum.
+    GRE_CHECKSUM_SEGMENTATION = 12, "tx-gre-csum-segmentation";
+    /// Segmentation inside IP in IPv4.
+    IPXIP4_SEGMENTATION = 13, "tx-ipxip4-segmentation";
+    /// Segmentation inside IP in IPv6.
+    IPXIP6_SEGMENTATION = 14, "tx-ipxip6-segmentation";
+    /// Segmentation inside a UDP tunnel without an outer checksum.
+    UDP_TUNNEL_SEGMENTATION = 15, "tx-udp_tnl-segmentation";
+    /// Segmentation inside a UDP tunnel with an outer checksum.
+    UDP_TUNNEL_CHECKSUM_SEGMENTATION = 16, "tx-udp_tnl-csum-segmentation";
+    /// Segmentation that repeats headers it does not understand (rule S47).
+    GSO_PARTIAL = 17, "tx-gso-partial";
+    /// Segmentation of packets with remote checksum offload.
+    REMOTE_CHECKSUM_SEGMENTATION = 18, "tx-tunnel-remcsum-segmentation";
+    /// Superframes from untrusted sources are taken as they are.
+    GSO_ROBUST = 19, "tx-gso-robust";
+}
+
+impl Features {
+    /// No feature.
+    pub const NONE: Self = Self(0);
+    /// Every feature.
+    pub const ALL: Self = Self((1 << 20) - 1);
+
+    /// The feature of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, feature)| *feature)
+    }
+
+    /// Whether all of `other` are in the set.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The set without those of `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// What is active of what is wanted, once the dependencies between features are obeyed: segmentation needs pieces
+    /// and a checksum for what it cuts (R5).
+    #[must_use]
+    pub fn active(self) -> Self {
+        let mut active = self;
+        let checksum4 = Self::CHECKSUM_GENERIC.0 | Self::CHECKSUM_IPV4.0;
+        let checksum6 = Self::CHECKSUM_GENERIC.0 | Self::CHECKSUM_IPV6.0;
+        if !active.contains(Self::SCATTER_GATHER) {
+            active = active.without(Self::SEGMENTATION | Self::GENERIC_SEGMENTATION);
+        }
+        if active.0 & checksum4 == 0 {
+            active = active.without(Self::OVER_IPV4);
+        }
+        if active.0 & checksum6 == 0 {
+            active = active.without(Self::TCP6_SEGMENTATION);
+        }
+        if active.0 & (checksum4 | checksum6) == 0 {
+            active = active.without(Self::SEGMENTATION);
+        }
+        active
+    }
+
+    const OVER_IPV4: Self = Self(
+        Self::TCP_SEGMENTATION.0 | Self::TCP_ECN_SEGMENTATION.0 | Self::TCP_MANGLEID_SEGMENTATION.0,
+    );
+
+    /// Every kind of segmentation in the device.
+    const SEGMENTATION: Self = Self(
+        Self::OVER_IPV4.0
+            | Self::TCP6_SEGMENTATION.0
+            | Self::TCP_ACCECN_SEGMENTATION.0
+            | Self::UDP_SEGMENTATION.0
+            | Self::TUNNELS.0
+            | Self::GSO_PARTIAL.0
+            | Self::GSO_ROBUST.0,
+    );
+
+    /// Segmentation inside something.
+    const TUNNELS: Self = Self(
+        Self::GRE_SEGMENTATION.0
+            | Self::GRE_CHECKSUM_SEGMENTATION.0
+            | Self::IPXIP4_SEGMENTATION.0
+            | Self::IPXIP6_SEGMENTATION.0
+            | Self::UDP_TUNNEL_SEGMENTATION.0
+            | Self::UDP_TUNNEL_CHECKSUM_SEGMENTATION.0
+            | Self::REMOTE_CHECKSUM_SEGMENTATION.0,
+    );
+}
+
+impl BitOr for Features {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Features {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl BitAnd for Features {
+    type Output = Self;
+
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+/// A device as a sender sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Device {
+    /// What it takes.
+    pub features: Features,
+    /// It takes superframes of fewer bytes than this (rule S2).
+    pub gso_max_size: u32,
+    /// It takes superframes of at most so many packets (rule S2).
+    pub gso_max_segs: u32,
+}
+
+impl Device {
+    /// A device with these features and Linux's default limits.
+    #[must_use]
+    pub const fn new(features: Features) -> Self {
+        Self { features, gso_max_size: 65536, gso_max_segs: 65535 }
+    }
+}
+
+/// What must be done to a frame before a device takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Nothing.
+    Nothing,
+    /// Complete its partial checksum.
+    Complete,
+    /// Cut it, at the last moment.
+    Segment(Outgoing),
+}
+
+impl Device {
+    /// What must be done to a frame for this device: Linux's `netif_needs_gso`, as a function of nothing but its
+    /// arguments. `frame` holds at least the headers; `len` is the length of the whole frame in bytes.
+    #[must_use]
+    pub fn work(&self, frame: &[u8], len: usize, stack: &Stack, meta: &Meta) -> Work {
+        let checksums = self.completes_checksum(stack);
+        let Some(gso) = meta.gso else {
+            let is_partial = matches!(meta.checksum, Checksum::Partial { .. });
+            return if is_partial && !checksums { Work::Complete } else { Work::Nothing };
+        };
+        let needed = needed(frame, stack, &gso);
+        let fits = len < self.gso_max_size as usize && u32::from(gso.segments) <= self.gso_max_segs;
+        let takes = |needed| self.features.contains(needed) && checksums && fits;
+        let is_robust = !gso.untrusted || self.features.contains(Features::GSO_ROBUST);
+        if takes(needed) && is_robust && matches!(gso.cut, Cut::Every(_)) {
+            return Work::Nothing;
+        }
+        let innermost = needed.without(Features::TUNNELS) | Features::GSO_PARTIAL;
+        if takes(innermost) && is_robust && needed != innermost && matches!(gso.cut, Cut::Every(_)) {
+            return Work::Segment(Outgoing::GSO_PARTIAL);
+        }
+        Work::Segment(Outgoing { partial_checksums: checksums, gso_partial: false })
+    }
+
+    /// Whether the device completes the innermost checksum. Only the generic kind looks behind IPv6 extension headers
+    /// or into tunnels (B22).
+    fn completes_checksum(&self, stack: &Stack) -> bool {
+        if self.features.contains(Features::CHECKSUM_GENERIC) {
+            return true;
+        }
+        let mut ip = stack.layers().iter().filter(|l| matches!(l.kind, Kind::Ipv4 | Kind::Ipv6));
+        let extended = stack.layers().iter().any(|layer| layer.kind == Kind::Ipv6Extension);
+        match (ip.next().map(|layer| layer.kind), ip.next()) {
+            (Some(Kind::Ipv4), None) => self.features.contains(Features::CHECKSUM_IPV4),
+            (Some(Kind::Ipv6), None) => !extended && self.features.contains(Features::CHECKSUM_IPV6),
+            _ => false,
+        }
+    }
+}
+
+/// The features that a device needs to cut this superframe itself: the bits of Linux's `gso_type` (rule S1).
+#[must_use]
+pub fn needed(frame: &[u8], stack: &Stack, gso: &Gso) -> Features {
+    let mut needed = Features::NONE;
+    let mut ip = None;
+    let mut above = None;
+    let header_len = stack.header_len();
+    for layer in stack.layers() {
+        let start = layer.offset as usize;
+        match layer.kind {
+            Kind::Ipv4 | Kind::Ipv6 => {
+                if matches!(above, Some(Kind::Ipv4 | Kind::Ipv6 | Kind::Ipv6Extension)) {
+                    needed |= match ip {
+                        Some(Kind::Ipv4) => Features::IPXIP4_SEGMENTATION,
+                        _ => Features::IPXIP6_SEGMENTATION,
+                    };
+                }
+                ip = Some(layer.kind);
+            }
+            Kind::Gre => {
+                let has_checksum = frame.get(start).is_some_and(|flags| flags & 0x80 != 0);
+                needed |= if has_checksum {
+                    Features::GRE_CHECKSUM_SEGMENTATION
+                } else {
+                    Features::GRE_SEGMENTATION
+                };
+            }
+            Kind::Udp if layer.end() < header_len => {
+                needed |= if u16_at(frame, start + udp::field::CHECKSUM.start) == 0 {
+                    Features::UDP_TUNNEL_SEGMENTATION
+                } else {
+                    Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION
+                };
+            }
+            Kind::Udp => needed |= Features::UDP_SEGMENTATION,
+            Kind::Tcp => needed |= tcp_needed(frame, start, ip, gso),
+            _ => {}
+        }
+        above = Some(layer.kind);
+    }
+    if crate::segment::remote_checksum(stack, frame) {
+        needed |= Features::REMOTE_CHECKSUM_SEGMENTATION;
+    }
+    needed
+}
+
+fn tcp_needed(frame: &[u8], start: usize, ip: Option<Kind>, gso: &Gso) -> Features {
+    let mut needed = match ip {
+        Some(Kind::Ipv6) => Features::TCP6_SEGMENTATION,
+        _ => Features::TCP_SEGMENTATION,
+    };
+    if gso.fixed_ids.bits() != 0 {
+        needed |= Features::TCP_MANGLEID_SEGMENTATION;
+    }
+    let flags = u16_at(frame, start + tcp::field::OFFSET_FLAGS.start);
+    if flags & tcp::CWR != 0 {
+        needed |= match gso.cwr {
+            Cwr::First => Features::TCP_ECN_SEGMENTATION,
+            Cwr::Every => Features::TCP_ACCECN_SEGMENTATION,
+        };
+    }
+    needed
+}

@@ -1,0 +1,138 @@
+//! What is known about a packet beside its bytes.
+//!
+//! Nothing here is read from the packet: it is what a device, a hypervisor or an earlier stage of the engine said
+//! about it, as `virtio_net_hdr`, a receive descriptor or a pcapng option carry it.
+
+use core::num::NonZeroU16;
+
+use crate::checksum::Checksum;
+
+/// Metadata of one frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// What is known about the checksums.
+    pub checksum: Checksum,
+    /// How to cut the frame, when it is a superframe.
+    pub gso: Option<Gso>,
+    /// A VLAN tag that the device took out of the frame.
+    pub vlan: Option<VlanTag>,
+    /// The receive hash that the device computed.
+    pub hash: Option<u32>,
+    /// When the frame arrived, in nanoseconds of the caller's clock.
+    pub timestamp_ns: Option<u64>,
+}
+
+/// A VLAN tag beside the frame, as `skb->vlan_tci` holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VlanTag {
+    /// The tag protocol: 0x8100 or 0x88a8.
+    pub protocol: u16,
+    /// Priority, drop eligibility and identifier.
+    pub tci: u16,
+}
+
+/// How a superframe is cut into packets: the part of its laws that its headers cannot tell (rules S1, G52).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gso {
+    /// Where the payload is cut.
+    pub cut: Cut,
+    /// How many packets the superframe stands for; 0 when its source did not say (rule S3).
+    pub segments: u16,
+    /// The IPv4 levels whose identification stays the same on every packet instead of stepping (rule G14).
+    pub fixed_ids: IpLevels,
+    /// Which packets carry CWR, when the superframe does.
+    pub cwr: Cwr,
+    /// The packets had partial checksums when they were joined, so cutting gives partial checksums back.
+    pub partial_members: bool,
+    /// The description came from a source that cannot be trusted, such as a guest (rules G8, V7).
+    pub untrusted: bool,
+}
+
+impl Gso {
+    /// A trusted description that cuts the payload every `size` bytes; `None` when `size` is zero.
+    ///
+    /// The number of segments is left open, identifications step, and CWR stays on the first packet.
+    #[must_use]
+    pub const fn every(size: u16) -> Option<Self> {
+        match NonZeroU16::new(size) {
+            Some(size) => Some(Self {
+                cut: Cut::Every(size),
+                segments: 0,
+                fixed_ids: IpLevels::NONE,
+                cwr: Cwr::First,
+                partial_members: false,
+                untrusted: false,
+            }),
+            None => None,
+        }
+    }
+
+    /// Payload bytes of each packet but the last, when they are all equal.
+    #[must_use]
+    pub const fn size(&self) -> Option<u16> {
+        match self.cut {
+            Cut::Every(size) => Some(size.get()),
+            Cut::Parts | Cut::Fragments(_) => None,
+        }
+    }
+}
+
+/// Where the payload of a superframe is cut.
+///
+/// Linux marks the second case with a `gso_size` of 0xffff, a value that a user could also ask for (rule S2, B19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Every so many bytes; the last packet carries the rest.
+    Every(NonZeroU16),
+    /// Where the buffers of the superframe end: each is the payload of one packet (K98).
+    Parts,
+    /// Into IP fragments whose data is at most so many bytes: UFO (rule S30).
+    Fragments(NonZeroU16),
+}
+
+/// Which packets of a train carry CWR.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cwr {
+    /// Only the first, as RFC 3168 senders want (rule S11).
+    #[default]
+    First,
+    /// Every packet, as AccECN wants (RFC 9768, rule G34a).
+    Every,
+}
+
+/// A set of IP levels of a packet, the outermost being level 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IpLevels(u8);
+
+impl IpLevels {
+    /// No level.
+    pub const NONE: Self = Self(0);
+    /// Every level.
+    pub const ALL: Self = Self(u8::MAX);
+
+    /// The set whose level `n` is bit `n` of `bits`.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
+    /// Level `n` as bit `n`.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether `level` is in the set; levels beyond 7 are in none.
+    #[inline]
+    #[must_use]
+    pub const fn contains(self, level: usize) -> bool {
+        level < 8 && self.0 & (1 << level) != 0
+    }
+
+    /// The set with `level` in it.
+    #[inline]
+    #[must_use]
+    pub const fn with(self, level: usize) -> Self {
+        Self(if level < 8 { self.0 | (1 << level) } else { self.0 })
+    }
+}

@@ -1,0 +1,459 @@
+//! Segmentation: a superframe is cut into the packets that it stands for.
+//!
+//! Every packet gets the headers of the superframe with the laws of [`crate::template`] applied at its place. The
+//! payload is either copied behind them, and summed while it is copied, or left where it is.
+
+use grosso_checksum::Sum;
+use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, Stop, dissect, gre, tcp, udp};
+
+use crate::{
+    bytes::u16_at,
+    checksum::Checksum,
+    meta::{Cut, Cwr, Gso, IpLevels, Meta},
+    template::render::{Checksums, Place, Template},
+};
+
+mod jumbo;
+#[cfg(test)]
+mod tests;
+
+/// What the device that gets the packets wants of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Outgoing {
+    /// Leave the innermost checksum partial; the ones around it are completed without reading the payload (rule C40).
+    pub partial_checksums: bool,
+    /// Make one packet of as many whole segments as there are, and one of the rest: the device repeats the headers
+    /// itself (rule S47).
+    pub gso_partial: bool,
+}
+
+impl Outgoing {
+    /// A device that completes checksums itself.
+    pub const PARTIAL_CHECKSUMS: Self = Self { partial_checksums: true, gso_partial: false };
+    /// A device with `tx-gso-partial`.
+    pub const GSO_PARTIAL: Self = Self { partial_checksums: true, gso_partial: true };
+}
+
+/// Why a frame is not cut. It stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NoCut {
+    /// The frame has no description of how to cut it.
+    NotSuperframe,
+    /// Its payload fits into one packet already (rule S3).
+    Whole,
+    /// Its headers do not lead to TCP or UDP, or contradict themselves (rule S3, B34).
+    Headers,
+    /// Its headers are not together in the first slice.
+    HeadersSplit,
+    /// Its headers are longer than [`HEADER_BYTES_MAX`].
+    HeaderTooLong,
+    /// It has more than [`IP_LEVELS_MAX`] IP headers (rule S4).
+    TooManyIpHeaders,
+    /// Its partial checksum is not that of its transport header (rule S3).
+    ChecksumStart,
+    /// A GRE sequence number would be needed for each packet (rule S43).
+    GreSequence,
+    /// It is a fragment already, or must be cut into fragments.
+    Fragments,
+}
+
+impl NoCut {
+    /// A sentence for a person.
+    #[must_use]
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::NotSuperframe => "no segment size is known for it",
+            Self::Whole => "its payload fits into one packet",
+            Self::Headers => "its headers do not lead to TCP or UDP",
+            Self::HeadersSplit => "its headers are not in one piece",
+            Self::HeaderTooLong => "its headers are longer than any that are cut",
+            Self::TooManyIpHeaders => "it has more than five IP headers",
+            Self::ChecksumStart => "its partial checksum is not that of its transport header",
+            Self::GreSequence => "each packet would need a GRE sequence number of its own",
+            Self::Fragments => "it is an IP fragment, or is to be cut into fragments",
+        }
+    }
+}
+
+impl core::fmt::Display for NoCut {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.sentence())
+    }
+}
+
+impl core::error::Error for NoCut {}
+
+/// A buffer that is too small for the next packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferTooSmall {
+    /// Bytes that it needs.
+    pub needed: usize,
+}
+
+impl core::fmt::Display for BufferTooSmall {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "the next packet needs {} bytes", self.needed)
+    }
+}
+
+impl core::error::Error for BufferTooSmall {}
+
+/// One packet cut from a superframe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Bytes of its headers.
+    pub header_len: usize,
+    /// Bytes of its payload.
+    pub payload_len: usize,
+    /// What is known about it.
+    pub meta: Meta,
+}
+
+impl Segment {
+    /// Bytes of the packet.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.header_len + self.payload_len
+    }
+
+    /// Never: a packet has headers.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+/// The packets of one superframe, in order.
+#[must_use]
+#[derive(Clone, Debug)]
+pub struct Segments<'a> {
+    header: [u8; HEADER_BYTES_MAX],
+    stack: Stack,
+    meta: Meta,
+    gso: Gso,
+    outgoing: Outgoing,
+    remote_checksum: bool,
+    transport: Layer,
+    payload: Payload<'a>,
+    index: u32,
+    before: usize,
+    payload_len: usize,
+    count: u32,
+}
+
+impl<'a> Segments<'a> {
+    /// Plans how to cut the frame that `slices` make together; its headers lie in the first slice.
+    ///
+    /// Where the headers' lengths disagree with the bytes, the bytes count: superframes beyond 64 KB have no other
+    /// way, and guests leave lengths open.
+    ///
+    /// # Errors
+    /// When the frame cannot be cut, or need not be.
+    pub fn new(
+        slices: &'a [&'a [u8]],
+        meta: &Meta,
+        link: LinkType,
+        ports: &Ports,
+        outgoing: Outgoing,
+    ) -> Result<Self, NoCut> {
+        let gso = meta.gso.ok_or(NoCut::NotSuperframe)?;
+        let head = slices.first().copied().unwrap_or_default();
+        let frame_stack = dissect(head, link, ports);
+        let frame_header_len = frame_stack.header_len();
+        let transport = transport(&frame_stack, slices.len() > 1)?;
+        if frame_header_len > HEADER_BYTES_MAX {
+            return Err(NoCut::HeaderTooLong);
+        }
+        check_stack(&frame_stack, head)?;
+        if let Checksum::Partial { start, .. } = meta.checksum
+            && start != transport.offset
+        {
+            return Err(NoCut::ChecksumStart);
+        }
+        let frame_len: usize = slices.iter().map(|slice| slice.len()).sum();
+        let payload_len = frame_len.saturating_sub(frame_header_len);
+        let count = count(&gso, slices, frame_header_len, payload_len)?;
+        let mut header = [0; HEADER_BYTES_MAX];
+        header[..frame_header_len].copy_from_slice(&head[..frame_header_len]);
+        let stack = match jumbo::remove(&mut header[..frame_header_len], &frame_stack) {
+            Some(header_len) => dissect(&header[..header_len], link, ports),
+            None => frame_stack,
+        };
+        Ok(Self {
+            remote_checksum: remote_checksum(&stack, &header),
+            transport: stack.last().unwrap_or(transport),
+            header,
+            stack,
+            meta: *meta,
+            gso,
+            outgoing,
+            payload: Payload { slices, slice: 0, offset: frame_header_len },
+            index: 0,
+            before: 0,
+            payload_len,
+            count,
+        })
+    }
+
+    /// Writes the next packet into `out`, copying and summing its payload in one pass. `None` after the last.
+    ///
+    /// # Errors
+    /// When `out` is too small; the packet is not lost, it is still the next.
+    #[inline]
+    pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Segment>, BufferTooSmall> {
+        let Some(next) = self.next_span() else { return Ok(None) };
+        let header_len = self.stack.header_len();
+        let needed = header_len + next.payload;
+        let Some((header, rest)) = out.split_at_mut_checked(header_len) else {
+            return Err(BufferTooSmall { needed });
+        };
+        let Some(payload) = rest.get_mut(..next.payload) else {
+            return Err(BufferTooSmall { needed });
+        };
+        let sum = self.payload.copy(payload);
+        Ok(Some(self.finish(next, sum, header)))
+    }
+
+    /// Writes the headers of the next packet into `header` and leaves its payload where it is: the slices that `payload`
+    /// is given, in order. `None` after the last.
+    ///
+    /// # Errors
+    /// When `header` is too small; the packet is still the next.
+    #[inline]
+    pub fn scatter_next(
+        &mut self,
+        header: &mut [u8],
+        mut payload: impl FnMut(&'a [u8]),
+    ) -> Result<Option<Segment>, BufferTooSmall> {
+        let Some(next) = self.next_span() else { return Ok(None) };
+        let needed = self.stack.header_len();
+        let Some(header) = header.get_mut(..needed) else { return Err(BufferTooSmall { needed }) };
+        let wants_sum = !self.leaves_partial();
+        let mut sum = Sum::ZERO;
+        let mut len = 0;
+        self.payload.take(next.payload, |slice| {
+            if wants_sum {
+                sum = sum.append(len, Sum::of(slice));
+                len += slice.len();
+            }
+            payload(slice);
+        });
+        Ok(Some(self.finish(next, sum, header)))
+    }
+
+    /// Packets that are still to come.
+    #[must_use]
+    pub fn remaining(&self) -> u32 {
+        self.count - self.index
+    }
+
+    /// Bytes that a buffer needs for any of the packets.
+    #[must_use]
+    pub fn packet_len_max(&self) -> usize {
+        let payload = match self.gso.cut {
+            Cut::Every(size) if !self.outgoing.gso_partial => size.get() as usize,
+            _ => self.payload_len,
+        };
+        self.stack.header_len() + payload.min(self.payload_len)
+    }
+
+    /// What the next packet takes of the payload.
+    #[inline]
+    fn next_span(&self) -> Option<Span> {
+        let left = self.payload_len - self.before;
+        if left == 0 {
+            return None;
+        }
+        let (payload, unit) = match self.gso.cut {
+            Cut::Every(size) => {
+                let size = size.get() as usize;
+                let whole = left / size * size;
+                if self.outgoing.gso_partial && whole > size {
+                    (whole, size)
+                } else {
+                    (size.min(left), size.min(left))
+                }
+            }
+            Cut::Parts | Cut::Fragments(_) => {
+                let part = self.payload.slice_len().min(left);
+                (part, part)
+            }
+        };
+        Some(Span { payload, unit, last: payload == left })
+    }
+
+    /// Writes the headers of the packet whose payload was just taken.
+    #[inline]
+    fn finish(&mut self, span: Span, sum: Sum, header: &mut [u8]) -> Segment {
+        let header_len = header.len();
+        header.copy_from_slice(&self.header[..header_len]);
+        let repeats = span.unit < span.payload;
+        let template = Template {
+            stack: &self.stack,
+            header: &self.header[..header_len],
+            fixed_ids: self.gso.fixed_ids,
+            cwr: self.gso.cwr,
+            remote_checksum: self.remote_checksum,
+        };
+        let place = Place {
+            index: self.index,
+            before: self.before as u32,
+            payload: span.unit,
+            last: span.last,
+        };
+        let checksums = if repeats {
+            Checksums::Seeds
+        } else if self.leaves_partial() {
+            Checksums::Partial
+        } else {
+            Checksums::Complete(sum)
+        };
+        template.render(place, checksums, header);
+        let packets = (span.payload / span.unit.max(1)) as u32;
+        self.index += packets;
+        self.before += span.payload;
+        Segment { header_len, payload_len: span.payload, meta: self.segment_meta(repeats, packets) }
+    }
+
+    #[inline]
+    fn segment_meta(&self, repeats: bool, packets: u32) -> Meta {
+        let offset = if self.transport.kind == Kind::Tcp {
+            tcp::field::CHECKSUM.start
+        } else {
+            udp::field::CHECKSUM.start
+        };
+        let checksum = if self.leaves_partial() || repeats {
+            Checksum::Partial { start: self.transport.offset, offset: offset as u16 }
+        } else {
+            Checksum::None
+        };
+        let gso = repeats.then_some(Gso { segments: packets as u16, ..self.gso });
+        Meta { checksum, gso, ..self.meta }
+    }
+
+    /// A checksum stays partial for a device that completes it, or because it was partial before its packet joined;
+    /// remote checksum offload leaves nothing to complete.
+    #[inline]
+    fn leaves_partial(&self) -> bool {
+        (self.outgoing.partial_checksums || self.gso.partial_members) && !self.remote_checksum
+    }
+}
+
+/// What one packet takes of the payload.
+#[derive(Clone, Copy)]
+struct Span {
+    /// Bytes that it takes.
+    payload: usize,
+    /// Bytes that its headers speak of: fewer, when a device repeats them.
+    unit: usize,
+    last: bool,
+}
+
+/// The payload of a superframe, from the place on up to which it was taken.
+#[derive(Clone, Copy, Debug)]
+struct Payload<'a> {
+    slices: &'a [&'a [u8]],
+    slice: usize,
+    offset: usize,
+}
+
+impl<'a> Payload<'a> {
+    /// Hands out the next `len` bytes, slice by slice.
+    #[inline]
+    fn take(&mut self, mut len: usize, mut each: impl FnMut(&'a [u8])) {
+        while len > 0 {
+            let Some(slice) = self.slices.get(self.slice) else { return };
+            let rest = slice.get(self.offset..).unwrap_or_default();
+            let taken = rest.len().min(len);
+            if taken > 0 {
+                each(&rest[..taken]);
+            }
+            len -= taken;
+            self.offset += taken;
+            if self.offset >= slice.len() {
+                self.slice += 1;
+                self.offset = 0;
+            }
+        }
+    }
+
+    #[inline]
+    fn copy(&mut self, out: &mut [u8]) -> Sum {
+        let mut sum = Sum::ZERO;
+        let mut at = 0;
+        self.take(out.len(), |slice| {
+            if let Some(target) = out.get_mut(at..at + slice.len()) {
+                sum = sum.append(at, grosso_checksum::copy(slice, target));
+            }
+            at += slice.len();
+        });
+        sum
+    }
+
+    /// Bytes up to the end of the slice that is next.
+    fn slice_len(&self) -> usize {
+        let mut ahead = *self;
+        loop {
+            match ahead.slices.get(ahead.slice) {
+                Some(slice) if slice.len() > ahead.offset => return slice.len() - ahead.offset,
+                Some(_) => ahead = Self { slice: ahead.slice + 1, offset: 0, ..ahead },
+                None => return 0,
+            }
+        }
+    }
+}
+
+/// The transport header. With the payload in other slices the first one ends with the headers, and lengths say more than
+/// is there.
+fn transport(stack: &Stack, _split: bool) -> Result<Layer, NoCut> {
+    match (stack.stop, stack.last()) {
+        (Stop::Payload, Some(layer)) if matches!(layer.kind, Kind::Tcp | Kind::Udp) => Ok(layer),
+        (Stop::Fragment, _) => Err(NoCut::Fragments),
+        (Stop::Cut, _) => Err(NoCut::HeadersSplit),
+        _ => Err(NoCut::Headers),
+    }
+}
+
+fn check_stack(stack: &Stack, head: &[u8]) -> Result<(), NoCut> {
+    let mut ip_levels = 0;
+    for layer in stack.layers() {
+        match layer.kind {
+            Kind::Ipv4 | Kind::Ipv6 => ip_levels += 1,
+            Kind::Ipv6Fragment => return Err(NoCut::Fragments),
+            Kind::Gre => {
+                let flags = u16_at(head, layer.offset as usize + gre::field::FLAGS.start);
+                if flags & gre::FLAG_SEQUENCE != 0 {
+                    return Err(NoCut::GreSequence);
+                }
+            }
+            _ => {}
+        }
+    }
+    if ip_levels > IP_LEVELS_MAX { Err(NoCut::TooManyIpHeaders) } else { Ok(()) }
+}
+
+fn count(gso: &Gso, slices: &[&[u8]], header_len: usize, payload_len: usize) -> Result<u32, NoCut> {
+    let count = match gso.cut {
+        Cut::Every(size) => payload_len.div_ceil(size.get() as usize),
+        Cut::Parts => {
+            let in_first = slices.first().map_or(0, |slice| slice.len().saturating_sub(header_len));
+            let others = slices.iter().skip(1).filter(|slice| !slice.is_empty()).count();
+            usize::from(in_first > 0) + others
+        }
+        Cut::Fragments(_) => return Err(NoCut::Fragments),
+    };
+    if count < 2 { Err(NoCut::Whole) } else { Ok(count as u32) }
+}
+
+/// Most IP headers of a superframe (rule S4).
+pub const IP_LEVELS_MAX: usize = 5;
+
+pub use crate::coalesce::HEADER_BYTES_MAX;
+
+/// Whether the innermost checksum stays a seed on the wire, because a tunnel header asks the receiver to complete it
+/// (rules C50, C51).
+pub(crate) fn remote_checksum(stack: &Stack, header: &[u8]) -> bool {
+    stack.layers().iter().any(|layer| crate::tunnel::remote_checksum(layer, header).is_some())
+}

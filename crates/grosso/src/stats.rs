@@ -1,0 +1,88 @@
+//! Counters by name and by reason. They only grow; formatting is for the programs above.
+
+use crate::coalesce::reason::{Close, NoMerge, Pass};
+
+/// What a coalescer did since it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CoalesceStats {
+    /// Frames pushed.
+    pub frames_in: u64,
+    /// Bytes of the frames pushed.
+    pub bytes_in: u64,
+    /// Wire packets that the pushed frames stand for: a superframe counts as its segments.
+    pub packets_in: u64,
+    /// Frames delivered, superframes and single ones.
+    pub frames_out: u64,
+    /// Bytes of the frames delivered.
+    pub bytes_out: u64,
+    /// Wire packets that the delivered frames stand for.
+    pub packets_out: u64,
+    /// Superframes among the delivered frames: trains of at least two packets.
+    pub superframes: u64,
+    /// Wire packets in those superframes.
+    pub superframe_packets: u64,
+    /// Packets that can be in no train, by reason.
+    pub passed: [u64; Pass::COUNT],
+    /// Packets that did not join the train of their flow, by reason.
+    pub refused: [u64; NoMerge::COUNT],
+    /// Trains that left, by reason; [`Close::Never`] stays zero here.
+    pub closed: [u64; Close::COUNT],
+    /// Delivered frames by the wire packets that each stands for; bucket `i` counts those up to
+    /// [`SEGMENT_BUCKETS`]`[i]`, the last one those beyond.
+    pub segments: [u64; SEGMENT_BUCKETS.len() + 1],
+}
+
+/// Upper bounds of the buckets of [`CoalesceStats::segments`], in wire packets a frame.
+pub const SEGMENT_BUCKETS: [u32; 9] = [1, 2, 4, 8, 16, 32, 45, 64, 128];
+
+impl Default for CoalesceStats {
+    fn default() -> Self {
+        Self {
+            frames_in: 0,
+            bytes_in: 0,
+            packets_in: 0,
+            frames_out: 0,
+            bytes_out: 0,
+            packets_out: 0,
+            superframes: 0,
+            superframe_packets: 0,
+            passed: [0; Pass::COUNT],
+            refused: [0; NoMerge::COUNT],
+            closed: [0; Close::COUNT],
+            segments: [0; SEGMENT_BUCKETS.len() + 1],
+        }
+    }
+}
+
+impl CoalesceStats {
+    /// Wire packets pushed and not delivered yet.
+    #[must_use]
+    pub const fn packets_held(&self) -> u64 {
+        self.packets_in - self.packets_out
+    }
+
+    #[inline]
+    pub(crate) fn count_in(&mut self, bytes: usize, packets: u32) {
+        self.frames_in += 1;
+        self.bytes_in += bytes as u64;
+        self.packets_in += u64::from(packets);
+    }
+
+    #[inline]
+    pub(crate) fn count_out(&mut self, bytes: usize, packets: u32, superframe: bool) {
+        self.frames_out += 1;
+        self.bytes_out += bytes as u64;
+        self.packets_out += u64::from(packets);
+        if superframe {
+            self.superframes += 1;
+            self.superframe_packets += u64::from(packets);
+        }
+        let bucket = if packets <= 1 {
+            0
+        } else {
+            SEGMENT_BUCKETS.iter().position(|&le| packets <= le).unwrap_or(SEGMENT_BUCKETS.len())
+        };
+        self.segments[bucket] += 1;
+    }
+}
