@@ -8,12 +8,12 @@
 //! |---|---|
 //! | `sum` | [`Sum`]: make, add, subtract, [append](Sum::append), fold |
 //! | `pseudo` | [`pseudo_v4`] and [`pseudo_v6`]: the pseudo-headers of TCP and UDP |
-//! | `update` | [`update`], [`update_u32`]: a field changed, RFC 1624; [`nonzero`]: RFC 768 |
-//! | `copy` | [`copy`]: copy and sum in one pass |
+//! | `update` | [`update()`], [`update_u32`]: a field changed, RFC 1624; [`nonzero`]: RFC 768 |
+//! | `copy` | [`copy()`]: copy and sum in one pass |
 //! | `backend` | the loops over many bytes, one for each kind of machine, and the choice made once |
 //!
 //! The crate needs neither `std` nor `alloc`, takes no input but its arguments, and gives the same
-//! results on every machine. Nothing here panics except [`copy`] on slices of different lengths.
+//! results on every machine. Nothing here panics except [`copy()`] on slices of different lengths.
 //!
 //! ```
 //! use grosso_checksum::{Sum, pseudo_v4, update};

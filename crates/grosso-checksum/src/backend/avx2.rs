@@ -23,10 +23,11 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
             lanes.add(load(vector));
         }
     }
-    for (lanes, vector) in chains.iter_mut().zip(vectors) {
-        lanes.add(load(vector));
+    let [first, second, third, mut last] = chains;
+    for vector in vectors {
+        last.add(load(vector));
     }
-    end_around_add(total(chains), short(rest))
+    end_around_add(first.join(second).join(third.join(last)).total(), short(rest))
 }
 
 /// The caller has compared the lengths.
@@ -34,20 +35,22 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
 pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
     let (vectors, rest) = source.as_chunks();
     let (targets, target_rest) = destination.as_chunks_mut();
-    let (blocks, vectors) = vectors.as_chunks();
-    let (target_blocks, targets) = targets.as_chunks_mut();
-    let mut chains = [Lanes::zero(); CHAINS];
-    for (block, target_block) in blocks.iter().zip(target_blocks) {
-        let block: &[_; CHAINS] = block;
-        let target_block: &mut [_; CHAINS] = target_block;
-        for ((lanes, vector), target) in chains.iter_mut().zip(block).zip(target_block) {
-            lanes.add(load_and_store(vector, target));
-        }
+    let (Some((first, vectors)), Some((last_target, targets))) =
+        (vectors.split_first(), targets.split_last_mut())
+    else {
+        return short_copy(source, destination);
+    };
+    // One step between load and store, for the reason given in the AVX-512 loop.
+    let mut lanes = Lanes::zero();
+    let mut held = load(first);
+    for (vector, target) in vectors.iter().zip(targets) {
+        store(target, held);
+        lanes.add(held);
+        held = load(vector);
     }
-    for ((lanes, vector), target) in chains.iter_mut().zip(vectors).zip(targets) {
-        lanes.add(load_and_store(vector, target));
-    }
-    end_around_add(total(chains), short_copy(rest, target_rest))
+    store(last_target, held);
+    lanes.add(held);
+    end_around_add(lanes.total(), short_copy(rest, target_rest))
 }
 
 /// Accumulators of four lanes, as in the portable loop: words whole, wrapping, and their upper
@@ -80,16 +83,15 @@ impl Lanes {
             upper: _mm256_add_epi64(self.upper, other.upper),
         }
     }
-}
 
-#[inline]
-#[target_feature(enable = "avx2")]
-fn total([first, second, third, fourth]: [Lanes; CHAINS]) -> u64 {
-    let lanes = first.join(second).join(third.join(fourth));
-    let lower = _mm256_sub_epi64(lanes.whole, _mm256_slli_epi64::<32>(lanes.upper));
-    let four = _mm256_add_epi64(lower, lanes.upper);
-    let two = _mm_add_epi64(_mm256_castsi256_si128(four), _mm256_extracti128_si256::<1>(four));
-    (_mm_cvtsi128_si64(two) as u64).wrapping_add(_mm_extract_epi64::<1>(two) as u64)
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn total(self) -> u64 {
+        let lower = _mm256_sub_epi64(self.whole, _mm256_slli_epi64::<32>(self.upper));
+        let four = _mm256_add_epi64(lower, self.upper);
+        let two = _mm_add_epi64(_mm256_castsi256_si128(four), _mm256_extracti128_si256::<1>(four));
+        (_mm_cvtsi128_si64(two) as u64).wrapping_add(_mm_extract_epi64::<1>(two) as u64)
+    }
 }
 
 #[inline]
@@ -101,11 +103,9 @@ fn load(bytes: &[u8; VECTOR_BYTES]) -> __m256i {
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn load_and_store(bytes: &[u8; VECTOR_BYTES], target: &mut [u8; VECTOR_BYTES]) -> __m256i {
-    let words = load(bytes);
+fn store(target: &mut [u8; VECTOR_BYTES], words: __m256i) {
     // SAFETY: the reference is valid for writing 32 bytes, and this store asks for no alignment.
-    unsafe { _mm256_storeu_si256(target.as_mut_ptr().cast(), words) };
-    words
+    unsafe { _mm256_storeu_si256(target.as_mut_ptr().cast(), words) }
 }
 
 const VECTOR_BYTES: usize = 32;

@@ -1,4 +1,7 @@
-//! 512-bit vectors.
+//! 512-bit vectors of x86-64.
+//!
+//! By intrinsics, for the masked load of what is left after the last whole vector: at the length of
+//! a packet that is most of the time of the safe loop.
 
 use core::arch::x86_64::{
     __m512i, _mm512_add_epi64, _mm512_loadu_si512, _mm512_maskz_loadu_epi8,
@@ -6,53 +9,59 @@ use core::arch::x86_64::{
     _mm512_storeu_si512, _mm512_sub_epi64,
 };
 
+use super::portable::short_copy;
+
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) fn sum(bytes: &[u8]) -> u64 {
-    let (vectors, rest) = bytes.as_chunks::<64>();
-    let (blocks, vectors) = vectors.as_chunks::<4>();
-    let mut lanes = [Lanes::zero(); 4];
+    let (vectors, rest) = bytes.as_chunks();
+    let (blocks, vectors) = vectors.as_chunks();
+    let mut chains = [Lanes::zero(); CHAINS];
     for block in blocks {
-        for (lanes, vector) in lanes.iter_mut().zip(block) {
+        let block: &[_; CHAINS] = block;
+        for (lanes, vector) in chains.iter_mut().zip(block) {
             lanes.add(load(vector));
         }
     }
-    for (lanes, vector) in lanes.iter_mut().zip(vectors) {
-        lanes.add(load(vector));
+    let [first, second, third, mut last] = chains;
+    for vector in vectors {
+        last.add(load(vector));
     }
-    let [a, b, c, mut d] = lanes;
-    d.add(load_partial(rest));
-    a.join(b).join(c.join(d)).total()
+    last.add(load_partial(rest));
+    first.join(second).join(third.join(last)).total()
 }
 
+/// The caller has compared the lengths.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
-    let (vectors, rest) = source.as_chunks::<64>();
-    let (targets, _) = destination.as_chunks_mut::<64>();
-    let mut lanes = [Lanes::zero(); 4];
-    let (blocks, vectors) = vectors.as_chunks::<4>();
-    let (target_blocks, targets) = targets.as_chunks_mut::<4>();
-    for (block, target) in blocks.iter().zip(target_blocks) {
-        for ((lanes, vector), target) in lanes.iter_mut().zip(block).zip(target) {
-            let v = load(vector);
-            store(target, v);
-            lanes.add(v);
-        }
+    let (vectors, rest) = source.as_chunks();
+    let (targets, _) = destination.as_chunks_mut();
+    let (Some((first, vectors)), Some((last_target, targets))) =
+        (vectors.split_first(), targets.split_last_mut())
+    else {
+        return short_copy(source, destination);
+    };
+    // Each vector is stored one step after it was loaded. Stored in the same step, LLVM would see a
+    // call of `memcpy` in the loop, make one, and leave a second pass for the sum. One chain is
+    // enough here, as the stores take longer.
+    let mut lanes = Lanes::zero();
+    let mut held = load(first);
+    for (vector, target) in vectors.iter().zip(targets) {
+        store(target, held);
+        lanes.add(held);
+        held = load(vector);
     }
-    for ((lanes, vector), target) in lanes.iter_mut().zip(vectors).zip(targets) {
-        let v = load(vector);
-        store(target, v);
-        lanes.add(v);
-    }
-    let [a, b, c, mut d] = lanes;
-    d.add(load_partial(rest));
-    if let (Some(last), Some(target)) = (source.last_chunk::<64>(), destination.last_chunk_mut()) {
+    store(last_target, held);
+    lanes.add(held);
+    lanes.add(load_partial(rest));
+    // What is left is stored with the bytes before it: masked stores are slow on some processors.
+    if let (Some(last), Some(target)) = (source.last_chunk(), destination.last_chunk_mut()) {
         store(target, load(last));
-    } else {
-        destination.copy_from_slice(source);
     }
-    a.join(b).join(c.join(d)).total()
+    lanes.total()
 }
 
+/// Accumulators of eight lanes, as in the portable loop: words whole, wrapping, and their upper
+/// halves.
 #[derive(Clone, Copy)]
 struct Lanes {
     whole: __m512i,
@@ -92,23 +101,30 @@ impl Lanes {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load(bytes: &[u8; 64]) -> __m512i {
-    // SAFETY: the reference is valid for reading 64 bytes, and this load wants no alignment.
+fn load(bytes: &[u8; VECTOR_BYTES]) -> __m512i {
+    // SAFETY: the reference is valid for reading 64 bytes, and this load asks for no alignment.
     unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
 }
 
+/// Load fewer than 64 bytes, and zeros after them.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn load_partial(bytes: &[u8]) -> __m512i {
-    debug_assert!(bytes.len() < 64);
-    let mask = (1 << (bytes.len() & 63)) - 1;
-    // SAFETY: masked.
+    // The remainder changes nothing; it spares the reader, and the compiler, a shift by 64.
+    let mask = (1 << (bytes.len() % VECTOR_BYTES)) - 1;
+    // SAFETY: the mask has no bit for a byte at or after `bytes.len()`; the processor neither reads
+    // a byte whose bit is clear, nor faults on it, nor asks for alignment.
     unsafe { _mm512_maskz_loadu_epi8(mask, bytes.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn store(target: &mut [u8; 64], words: __m512i) {
-    // SAFETY: the reference is valid for writing 64 bytes.
+fn store(target: &mut [u8; VECTOR_BYTES], words: __m512i) {
+    // SAFETY: the reference is valid for writing 64 bytes, and this store asks for no alignment.
     unsafe { _mm512_storeu_si512(target.as_mut_ptr().cast(), words) }
 }
+
+const VECTOR_BYTES: usize = 64;
+
+/// Independent chains of additions: two loads a cycle, and an addition takes one.
+const CHAINS: usize = 4;

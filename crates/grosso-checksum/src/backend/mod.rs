@@ -18,6 +18,8 @@ pub(crate) use portable::{SHORT_BYTES, short, short_copy};
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
 
+use crate::sum::end_around_add;
+
 /// The loop that sums long blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -41,6 +43,9 @@ impl Backend {
 
     #[inline]
     pub(crate) fn sum(self, bytes: &[u8]) -> u64 {
+        if bytes.len() > SPAN_BYTES {
+            return in_spans(bytes, SPAN_BYTES, |span| self.sum(span));
+        }
         match self.or_portable() {
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => {
@@ -58,8 +63,15 @@ impl Backend {
         }
     }
 
+    /// The caller has compared the lengths.
     #[inline]
     pub(crate) fn copy(self, source: &[u8], destination: &mut [u8]) -> u64 {
+        if source.len() > SPAN_BYTES {
+            let mut targets = destination.chunks_mut(SPAN_BYTES);
+            return in_spans(source, SPAN_BYTES, |span| {
+                targets.next().map_or(0, |target| self.copy(span, target))
+            });
+        }
         match self.or_portable() {
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => {
@@ -124,6 +136,12 @@ pub(crate) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
     backend().copy(source, destination)
 }
 
+/// The sum of a block by the sums of its spans. The length of a span must be even.
+#[cold]
+fn in_spans(bytes: &[u8], span_bytes: usize, sum: impl FnMut(&[u8]) -> u64) -> u64 {
+    bytes.chunks(span_bytes).map(sum).fold(0, end_around_add)
+}
+
 #[cold]
 fn choose() -> Backend {
     // Threads that meet here store the same value.
@@ -154,3 +172,44 @@ const NOT_CHOSEN: u8 = u8::MAX;
 const OF_THIS_TARGET: [Backend; 3] = [Backend::Portable, Backend::Avx2, Backend::Avx512];
 #[cfg(not(target_arch = "x86_64"))]
 const OF_THIS_TARGET: [Backend; 2] = [Backend::Portable, Backend::Neon];
+
+/// The most bytes that a loop is given at once. The accumulators of a loop hold the sums of its
+/// 2^27 words, of less than 2^33 each when halves are added, with four bits to spare.
+const SPAN_BYTES: usize = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_make_up_the_block() {
+        let bytes: [u8; 203] = core::array::from_fn(|index| (index * index + 7) as u8);
+        for len in 0..bytes.len() {
+            let block = &bytes[..len];
+            for span_bytes in [2, 8, 10, 64, 202, 204] {
+                let sum = in_spans(block, span_bytes, short);
+                // Multiples of the modulus apart, both zero or neither.
+                assert_eq!(sum % 0xffff, short(block) % 0xffff, "{len} in {span_bytes}");
+                assert_eq!(sum == 0, short(block) == 0);
+            }
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn chosen_is_what_the_standard_library_detects() {
+        extern crate std;
+        let expected = if std::is_x86_feature_detected!("avx512f")
+            && std::is_x86_feature_detected!("avx512bw")
+        {
+            Backend::Avx512
+        } else if std::is_x86_feature_detected!("avx2") {
+            Backend::Avx2
+        } else {
+            Backend::Portable
+        };
+        assert_eq!(backend(), expected);
+        assert_eq!(Backend::available().last(), Some(expected));
+        assert_eq!(Backend::available().next(), Some(Backend::Portable));
+    }
+}
