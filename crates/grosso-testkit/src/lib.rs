@@ -4,6 +4,7 @@
 //! | module | what it gives |
 //! |---|---|
 //! | [`Packet`] and [`headers`] | any frame, right or lying, header by header |
+//! | [`flows`] | which flow a frame is of, and what must hold between input and output |
 //! | [`oracle`] | what is right, said slowly and literally |
 //! | [`random`] | seeded random numbers |
 //!
@@ -16,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod flows;
 pub mod headers;
 pub mod oracle;
 mod packet;

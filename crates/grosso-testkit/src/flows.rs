@@ -1,0 +1,215 @@
+//! Flows, and what must hold between the packets that go in and those that come out.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::oracle::{Layer, Lengths, Link, Parsed, Stop, parse};
+
+/// The flow of a packet: addresses, protocol and ports of every level down to the innermost
+/// transport header, with the identifiers between them (VLAN, PPPoE session, MPLS label, GRE key,
+/// VNI).
+///
+/// MAC addresses, VLAN priority and the IPv6 flow label are no part of it: a flow may change them
+/// under way and must still keep its order.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Flow(String);
+
+impl fmt::Display for Flow {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// The flow of `frame`; none when it is a fragment, is not IP, or cannot be read down to its
+/// transport header.
+pub fn flow_of(frame: &[u8], link: Link) -> Option<Flow> {
+    flow_of_parsed(&parse(frame, link, Lengths::Declared))
+}
+
+/// The same for a frame that is already taken apart.
+pub fn flow_of_parsed(parsed: &Parsed) -> Option<Flow> {
+    if matches!(parsed.stop, Stop::Broken | Stop::Fragment) {
+        return None;
+    }
+    let innermost = parsed.layers.iter().rposition(Layer::is_ip)?;
+    let mut parts: Vec<String> = parsed.layers.iter().filter_map(part).collect();
+    // What the innermost IP header carries, whether or not it can be read.
+    let behind = &parsed.layers[innermost + 1..];
+    if behind.iter().all(|layer| !matches!(layer.name, "tcp" | "udp")) {
+        let last = parsed.layers[innermost..].iter().rev().find_map(|layer| {
+            let field = if layer.name == "ipv4" { "protocol" } else { "next_header" };
+            layer.fields.contains_key(field).then(|| layer.number(field))
+        });
+        parts.push(format!("protocol {}", last.unwrap_or_default()));
+    }
+    Some(Flow(parts.join(", ")))
+}
+
+/// Asserts that `output` has exactly the packets of `input`, in any order.
+///
+/// # Panics
+/// When a packet was lost, invented or changed; the message shows the first of each.
+pub fn assert_conserved<A: AsRef<[u8]>, B: AsRef<[u8]>>(input: &[A], output: &[B]) {
+    let mut balance: BTreeMap<&[u8], i64> = BTreeMap::new();
+    for frame in input {
+        *balance.entry(frame.as_ref()).or_default() += 1;
+    }
+    for frame in output {
+        *balance.entry(frame.as_ref()).or_default() -= 1;
+    }
+    let lost = balance.iter().find(|(_, count)| **count > 0);
+    let invented = balance.iter().find(|(_, count)| **count < 0);
+    assert!(
+        lost.is_none() && invented.is_none(),
+        "{} packets in, {} packets out\nlost: {}\ninvented: {}",
+        input.len(),
+        output.len(),
+        lost.map_or_else(String::new, |(frame, _)| hex(frame)),
+        invented.map_or_else(String::new, |(frame, _)| hex(frame)),
+    );
+}
+
+/// Asserts that the packets of every flow come out in the order in which they went in.
+///
+/// # Panics
+/// When one does not; the message names the flow and shows the first packet out of place.
+pub fn assert_order_within_flows<A: AsRef<[u8]>, B: AsRef<[u8]>>(
+    input: &[A],
+    output: &[B],
+    link: Link,
+) {
+    let (before, after) = (by_flow(input, link), by_flow(output, link));
+    for (flow, expected) in &before {
+        let found = after.get(flow).map_or(&[][..], Vec::as_slice);
+        let place = (0..expected.len().max(found.len()))
+            .find(|index| expected.get(*index) != found.get(*index));
+        if let Some(place) = place {
+            panic!(
+                "flow [{flow}] differs at its packet {place}\nin:  {}\nout: {}",
+                expected.get(place).map_or_else(String::new, |frame| hex(frame)),
+                found.get(place).map_or_else(String::new, |frame| hex(frame)),
+            );
+        }
+    }
+}
+
+/// The first bytes of a frame and its length, for messages.
+pub fn hex(frame: &[u8]) -> String {
+    let shown: Vec<String> = frame.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();
+    format!(
+        "{}{} ({} bytes)",
+        shown.concat(),
+        if frame.len() > SHOWN { ".." } else { "" },
+        frame.len()
+    )
+}
+
+/// How many bytes of a frame a message shows: every header, little payload.
+const SHOWN: usize = 120;
+
+fn by_flow<T: AsRef<[u8]>>(frames: &[T], link: Link) -> BTreeMap<Flow, Vec<&[u8]>> {
+    let mut flows: BTreeMap<Flow, Vec<&[u8]>> = BTreeMap::new();
+    for frame in frames {
+        if let Some(flow) = flow_of(frame.as_ref(), link) {
+            flows.entry(flow).or_default().push(frame.as_ref());
+        }
+    }
+    flows
+}
+
+/// What one header adds to the flow.
+fn part(layer: &Layer) -> Option<String> {
+    Some(match layer.name {
+        "vlan" => format!("vlan {}", layer.number("tag") & 0x0fff),
+        "pppoe" => format!("pppoe {:#x}", layer.number("session")),
+        "mpls" => format!("mpls {}", layer.number("entry") >> 12),
+        "ipv4" => {
+            format!("{} > {}", dotted(layer.bytes("source")), dotted(layer.bytes("destination")))
+        }
+        "ipv6" => {
+            format!("{} > {}", colons(layer.bytes("source")), colons(layer.bytes("destination")))
+        }
+        "tcp" | "udp" => {
+            let ports = (layer.number("source_port"), layer.number("destination_port"));
+            format!("{} {} > {}", layer.name, ports.0, ports.1)
+        }
+        "vxlan" | "geneve" => format!("vni {}", layer.number("vni")),
+        "gre" if layer.fields.contains_key("key") => format!("gre key {:#x}", layer.number("key")),
+        "esp" => format!("esp {:#x}", layer.number("spi")),
+        _ => return None,
+    })
+}
+
+fn dotted(address: &[u8]) -> String {
+    address.iter().map(u8::to_string).collect::<Vec<_>>().join(".")
+}
+
+fn colons(address: &[u8]) -> String {
+    address
+        .chunks(2)
+        .map(|pair| format!("{:02x}{:02x}", pair[0], pair[1]))
+        .collect::<Vec<_>>()
+        .join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Packet;
+
+    fn frame(sequence: u32) -> Vec<u8> {
+        let packet = Packet::new().ethernet(|e| e).vlan(|v| v.id(7)).ipv4(|ip| ip);
+        packet.tcp(|t| t.sequence(sequence)).payload_len(10).build()
+    }
+
+    #[test]
+    fn a_flow_names_every_level() {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v.vni(42));
+        let packet = packet.ethernet(|e| e).ipv6(|ip| ip).hop_by_hop(|h| h).tcp(|t| t);
+        let flow = flow_of(&packet.build(), Link::Ethernet).expect("a readable flow");
+        let inner =
+            "fdaa:0001:0000:0000:0000:0000:0000:0002 > fdaa:0001:0000:0000:0000:0000:0000:0001";
+        let outer = "192.168.1.200 > 192.168.1.100, udp 1500 > 4789, vni 42";
+        assert_eq!(flow.to_string(), format!("{outer}, {inner}, tcp 1500 > 8000"));
+    }
+
+    #[test]
+    fn a_flow_survives_what_may_change_under_way() {
+        let flow = |label, mac, priority| {
+            let packet = Packet::new().ethernet(|e| e.source([mac; 6]));
+            let packet = packet.vlan(|v| v.id(7).priority(priority));
+            let packet = packet.ipv6(|ip| ip.flow_label(label)).tcp(|t| t);
+            flow_of(&packet.build(), Link::Ethernet).expect("a readable flow")
+        };
+        assert_eq!(flow(1, 2, 3), flow(4, 5, 6));
+    }
+
+    #[test]
+    fn fragments_and_garbage_have_no_flow() {
+        let first = Packet::new().ethernet(|e| e).ipv4(|ip| ip.more_fragments(true)).tcp(|t| t);
+        assert_eq!(flow_of(&first.build(), Link::Ethernet), None);
+        assert_eq!(flow_of(&frame(1)[..40], Link::Ethernet), None);
+        assert_eq!(flow_of(&[0xff; 60], Link::Ethernet), None);
+        assert_eq!(flow_of(&[], Link::Ethernet), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "2 packets in, 1 packets out")]
+    fn a_lost_packet_is_noticed() {
+        assert_conserved(&[frame(1), frame(2)], &[frame(1)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "invented")]
+    fn a_duplicated_packet_is_noticed() {
+        assert_conserved(&[frame(1)], &[frame(1), frame(1)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "vlan 7")]
+    fn an_overtaking_packet_is_noticed() {
+        let (one, two) = (frame(1), frame(2));
+        assert_conserved(&[&one, &two], &[&two, &one]);
+        assert_order_within_flows(&[&one, &two], &[&two, &one], Link::Ethernet);
+    }
+}

@@ -1,0 +1,476 @@
+//! A naive parser: every header becomes a map from the names of its fields to their bytes.
+
+use std::collections::BTreeMap;
+
+use crate::headers::{ESP_PORT, FOU_PORT, GENEVE_PORT, GUE_PORT, VXLAN_GPE_PORT, VXLAN_PORT};
+
+/// What a frame starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// An Ethernet header.
+    Ethernet,
+    /// An IPv4 or IPv6 header.
+    Ip,
+}
+
+/// How far the headers of a frame are believed about lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lengths {
+    /// A declared length cuts off what is behind it: a packet from the wire.
+    Declared,
+    /// Everything reaches to the end of the frame: a superframe, whose lengths may be zero.
+    Whole,
+}
+
+/// Why the parser stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// A transport header was found; its payload follows.
+    Transport,
+    /// The packet is a fragment of a datagram (not an atomic one).
+    Fragment,
+    /// What follows is encrypted, or of a kind that is not read.
+    Opaque,
+    /// The frame ends inside a header, or a header contradicts itself.
+    Broken,
+}
+
+/// One header of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// The kind of header: "ethernet", "vlan", "ipv4", "tcp" ...
+    pub name: &'static str,
+    /// Where it starts in the frame.
+    pub offset: usize,
+    /// How many bytes it has, with its options.
+    pub len: usize,
+    /// Where the header says that its contents end, counted in the frame; it may lie beyond the
+    /// frame.
+    pub declared_end: usize,
+    /// Where the contents end that are there.
+    pub end: usize,
+    /// The fields by name.
+    pub fields: BTreeMap<&'static str, Vec<u8>>,
+}
+
+impl Layer {
+    /// The field as a number, big-endian; zero when the header has no such field.
+    pub fn number(&self, field: &str) -> u64 {
+        let bytes = self.fields.get(field).map_or(&[][..], Vec::as_slice);
+        bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
+    }
+
+    /// The field's bytes; empty when the header has no such field.
+    pub fn bytes(&self, field: &str) -> &[u8] {
+        self.fields.get(field).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether it is an IPv4 or IPv6 header.
+    pub fn is_ip(&self) -> bool {
+        self.name == "ipv4" || self.name == "ipv6"
+    }
+
+    /// Where what is inside it starts.
+    pub fn inside(&self) -> usize {
+        self.offset + self.len
+    }
+}
+
+/// A frame taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parsed {
+    /// The headers, outermost first.
+    pub layers: Vec<Layer>,
+    /// Why there are no more.
+    pub stop: Stop,
+}
+
+impl Parsed {
+    /// The innermost header.
+    pub fn last(&self) -> Option<&Layer> {
+        self.layers.last()
+    }
+
+    /// The innermost payload.
+    pub fn payload<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
+        self.last().map_or(frame, |last| &frame[last.inside().min(last.end)..last.end])
+    }
+
+    /// The nearest IP header around the layer at `index`.
+    pub fn network_of(&self, index: usize) -> Option<&Layer> {
+        self.layers[..index].iter().rev().find(|layer| layer.is_ip())
+    }
+
+    /// Whether a tunnel header announces remote checksum offload (rules C50, C51).
+    pub fn has_remote_checksum(&self) -> bool {
+        self.layers.iter().any(|layer| match layer.name {
+            "vxlan" => layer.number("flags") & 0x0020_0000 != 0,
+            "gue" => {
+                layer.number("flags") & 1 != 0
+                    && layer.bytes("options").first().is_some_and(|byte| byte & 0x80 != 0)
+            }
+            _ => false,
+        })
+    }
+}
+
+/// What comes next.
+enum Next {
+    EtherType(u16),
+    Protocol(u8),
+    /// IPv4 or IPv6, as the first nibble says.
+    Nibble,
+    Udp(u16),
+    Stop(Stop),
+}
+
+/// Takes a frame apart.
+pub fn parse(frame: &[u8], link: Link, lengths: Lengths) -> Parsed {
+    let mut walk = Walk { frame, offset: 0, end: frame.len(), lengths, layers: Vec::new() };
+    let mut next = match link {
+        Link::Ethernet => walk.ethernet(),
+        Link::Ip => Some(Next::Nibble),
+    };
+    loop {
+        next = match next {
+            None => return Parsed { layers: walk.layers, stop: Stop::Broken },
+            Some(Next::Stop(stop)) => return Parsed { layers: walk.layers, stop },
+            Some(step) => walk.step(step),
+        };
+    }
+}
+
+struct Walk<'a> {
+    frame: &'a [u8],
+    offset: usize,
+    end: usize,
+    lengths: Lengths,
+    layers: Vec<Layer>,
+}
+
+impl Walk<'_> {
+    /// Reads the header that `next` announces. Every header has at least 4 bytes, so the walk ends.
+    fn step(&mut self, next: Next) -> Option<Next> {
+        match next {
+            Next::EtherType(0x8100 | 0x88a8) => self.vlan(),
+            Next::EtherType(0x8864) => self.pppoe(),
+            Next::EtherType(0x8847) | Next::Protocol(137) => self.mpls(),
+            Next::EtherType(0x0800) | Next::Protocol(4) => self.ipv4(),
+            Next::EtherType(0x86dd) | Next::Protocol(41) => self.ipv6(),
+            Next::EtherType(0x6558) | Next::Protocol(143) => self.ethernet(),
+            Next::Protocol(kind @ (0 | 43 | 60)) if self.inside_v6() => self.extension(kind),
+            Next::Protocol(44) if self.inside_v6() => self.fragment(),
+            Next::Protocol(6) => self.tcp(),
+            Next::Protocol(17) => self.udp(),
+            Next::Protocol(1) if !self.inside_v6() => self.icmp("icmp"),
+            Next::Protocol(58) if self.inside_v6() => self.icmp("icmp6"),
+            Next::Protocol(47) => self.gre(),
+            Next::Protocol(50) => self.esp(),
+            Next::Nibble => self.nibble(),
+            Next::Udp(port) => self.behind_udp(port),
+            Next::EtherType(_) | Next::Protocol(_) => Some(Next::Stop(Stop::Opaque)),
+            Next::Stop(stop) => Some(Next::Stop(stop)),
+        }
+    }
+
+    fn ethernet(&mut self) -> Option<Next> {
+        self.layer("ethernet", 14, &[("destination", 0, 6), ("source", 6, 6), ("type", 12, 2)])?;
+        Some(Next::EtherType(self.number("type") as u16))
+    }
+
+    fn vlan(&mut self) -> Option<Next> {
+        self.layer("vlan", 4, &[("tag", 0, 2), ("type", 2, 2)])?;
+        Some(Next::EtherType(self.number("type") as u16))
+    }
+
+    fn pppoe(&mut self) -> Option<Next> {
+        let fields = [
+            ("version_type", 0, 1),
+            ("code", 1, 1),
+            ("session", 2, 2),
+            ("len", 4, 2),
+            ("protocol", 6, 2),
+        ];
+        let start = self.offset;
+        self.layer("pppoe", 8, &fields)?;
+        self.declare(start + 6 + self.number("len") as usize)?;
+        Some(match (self.number("version_type"), self.number("code"), self.number("protocol")) {
+            (0x11, 0, 0x0021) => Next::EtherType(0x0800),
+            (0x11, 0, 0x0057) => Next::EtherType(0x86dd),
+            (0x11, 0, 0x0281) => Next::EtherType(0x8847),
+            _ => Next::Stop(Stop::Opaque),
+        })
+    }
+
+    fn mpls(&mut self) -> Option<Next> {
+        self.layer("mpls", 4, &[("entry", 0, 4)])?;
+        let bottom = self.number("entry") & 0x100 != 0;
+        Some(if bottom { Next::Nibble } else { Next::EtherType(0x8847) })
+    }
+
+    fn ipv4(&mut self) -> Option<Next> {
+        let first = *self.rest().first()?;
+        let len = usize::from(first & 15) * 4;
+        if first >> 4 != 4 || len < 20 {
+            return None;
+        }
+        let start = self.offset;
+        self.layer(
+            "ipv4",
+            len,
+            &[
+                ("version_ihl", 0, 1),
+                ("tos", 1, 1),
+                ("total_len", 2, 2),
+                ("id", 4, 2),
+                ("fragment", 6, 2),
+                ("ttl", 8, 1),
+                ("protocol", 9, 1),
+                ("checksum", 10, 2),
+                ("source", 12, 4),
+                ("destination", 16, 4),
+                ("options", 20, len - 20),
+            ],
+        )?;
+        self.declare(start + self.length_or_jumbo("total_len", self.frame.len() - start))?;
+        if self.number("fragment") & 0x3fff != 0 {
+            return Some(Next::Stop(Stop::Fragment));
+        }
+        Some(Next::Protocol(self.number("protocol") as u8))
+    }
+
+    fn ipv6(&mut self) -> Option<Next> {
+        if self.rest().first()? >> 4 != 6 {
+            return None;
+        }
+        let start = self.offset;
+        self.layer(
+            "ipv6",
+            40,
+            &[
+                ("word", 0, 4),
+                ("payload_len", 4, 2),
+                ("next_header", 6, 1),
+                ("hop_limit", 7, 1),
+                ("source", 8, 16),
+                ("destination", 24, 16),
+            ],
+        )?;
+        let present = self.frame.len() - start - 40;
+        self.declare(start + 40 + self.length_or_jumbo("payload_len", present))?;
+        Some(Next::Protocol(self.number("next_header") as u8))
+    }
+
+    fn extension(&mut self, kind: u8) -> Option<Next> {
+        let len = usize::from(*self.rest().get(1)?) * 8 + 8;
+        let name = match kind {
+            0 => "hop_by_hop",
+            43 => "routing",
+            _ => "destination_options",
+        };
+        self.layer(name, len, &[("next_header", 0, 1), ("data", 1, len - 1)])?;
+        Some(Next::Protocol(self.number("next_header") as u8))
+    }
+
+    fn fragment(&mut self) -> Option<Next> {
+        let fields = [("next_header", 0, 1), ("reserved", 1, 1), ("offset", 2, 2), ("id", 4, 4)];
+        self.layer("fragment", 8, &fields)?;
+        if self.number("offset") & 0xfff9 != 0 {
+            return Some(Next::Stop(Stop::Fragment));
+        }
+        Some(Next::Protocol(self.number("next_header") as u8))
+    }
+
+    fn tcp(&mut self) -> Option<Next> {
+        let words = usize::from(self.rest().get(12)? >> 4);
+        // The ports are readable even when the data offset is wrong; the header is then taken as
+        // bare.
+        let len = if words < 5 || words * 4 > self.end - self.offset { 20 } else { words * 4 };
+        self.layer(
+            "tcp",
+            len,
+            &[
+                ("source_port", 0, 2),
+                ("destination_port", 2, 2),
+                ("sequence", 4, 4),
+                ("ack", 8, 4),
+                ("offset_flags", 12, 2),
+                ("window", 14, 2),
+                ("checksum", 16, 2),
+                ("urgent_pointer", 18, 2),
+                ("options", 20, len - 20),
+            ],
+        )?;
+        Some(Next::Stop(Stop::Transport))
+    }
+
+    fn udp(&mut self) -> Option<Next> {
+        let start = self.offset;
+        let fields =
+            [("source_port", 0, 2), ("destination_port", 2, 2), ("len", 4, 2), ("checksum", 6, 2)];
+        self.layer("udp", 8, &fields)?;
+        self.declare(start + self.number("len") as usize)?;
+        Some(Next::Udp(self.number("destination_port") as u16))
+    }
+
+    fn behind_udp(&mut self, port: u16) -> Option<Next> {
+        match port {
+            VXLAN_PORT | VXLAN_GPE_PORT => self.vxlan(port == VXLAN_GPE_PORT),
+            GENEVE_PORT => self.geneve(),
+            GUE_PORT => match self.rest().first()? >> 6 {
+                0 => self.gue(),
+                1 => Some(Next::Nibble),
+                _ => Some(Next::Stop(Stop::Opaque)),
+            },
+            FOU_PORT => Some(Next::Nibble),
+            // A zero word is IKE, one byte is a keepalive (rule T9): both are plain payload.
+            ESP_PORT if self.rest().len() >= 8 && self.rest()[..4] != [0; 4] => self.esp(),
+            _ => Some(Next::Stop(Stop::Transport)),
+        }
+    }
+
+    fn icmp(&mut self, name: &'static str) -> Option<Next> {
+        self.layer(name, 8, &[("type_code", 0, 2), ("checksum", 2, 2), ("rest", 4, 4)])?;
+        Some(Next::Stop(Stop::Transport))
+    }
+
+    fn esp(&mut self) -> Option<Next> {
+        self.layer("esp", 8, &[("spi", 0, 4), ("sequence", 4, 4)])?;
+        Some(Next::Stop(Stop::Opaque))
+    }
+
+    fn gre(&mut self) -> Option<Next> {
+        let flags = u16::from_be_bytes([*self.rest().first()?, *self.rest().get(1)?]);
+        let mut fields = vec![("flags", 0, 2), ("protocol", 2, 2)];
+        let mut len = 4;
+        if flags & 0x8000 != 0 {
+            fields.extend([("checksum", len, 2), ("reserved", len + 2, 2)]);
+            len += 4;
+        }
+        if flags & 0x2000 != 0 {
+            fields.push(("key", len, 4));
+            len += 4;
+        }
+        if flags & 0x1000 != 0 {
+            fields.push(("sequence", len, 4));
+            len += 4;
+        }
+        self.layer("gre", len, &fields)?;
+        // R or another version: nobody knows what follows (rule W50).
+        if flags & 0x4007 != 0 {
+            return Some(Next::Stop(Stop::Opaque));
+        }
+        Some(Next::EtherType(self.number("protocol") as u16))
+    }
+
+    fn vxlan(&mut self, gpe: bool) -> Option<Next> {
+        self.layer("vxlan", 8, &[("flags", 0, 4), ("vni", 4, 3), ("reserved", 7, 1)])?;
+        let flags = self.number("flags");
+        Some(match (gpe, flags & 0xff) {
+            (false, _) => Next::EtherType(0x6558),
+            // Version 0, P set, O clear (rule T5).
+            _ if flags & 0x3500_0000 != 0x0400_0000 => Next::Stop(Stop::Opaque),
+            (true, 1) => Next::EtherType(0x0800),
+            (true, 2) => Next::EtherType(0x86dd),
+            (true, 3) => Next::EtherType(0x6558),
+            (true, 5) => Next::EtherType(0x8847),
+            (true, _) => Next::Stop(Stop::Opaque),
+        })
+    }
+
+    fn geneve(&mut self) -> Option<Next> {
+        let first = *self.rest().first()?;
+        let len = 8 + usize::from(first & 0x3f) * 4;
+        self.layer(
+            "geneve",
+            len,
+            &[
+                ("version_len", 0, 1),
+                ("bits", 1, 1),
+                ("protocol", 2, 2),
+                ("vni", 4, 3),
+                ("reserved", 7, 1),
+                ("options", 8, len - 8),
+            ],
+        )?;
+        if first >> 6 != 0 {
+            return Some(Next::Stop(Stop::Opaque));
+        }
+        Some(Next::EtherType(self.number("protocol") as u16))
+    }
+
+    fn gue(&mut self) -> Option<Next> {
+        let first = *self.rest().first()?;
+        let len = 4 + usize::from(first & 0x1f) * 4;
+        let fields =
+            [("first", 0, 1), ("protocol", 1, 1), ("flags", 2, 2), ("options", 4, len - 4)];
+        self.layer("gue", len, &fields)?;
+        // A control message, or flags whose fields do not fit (rule W21).
+        let flags = self.number("flags");
+        let private = self.layers.last()?.bytes("options").first().copied();
+        let bad_private =
+            flags == 1 && len < if private.is_some_and(|p| p & 0x80 != 0) { 12 } else { 8 };
+        if first & 0x20 != 0 || flags > 1 || bad_private {
+            return Some(Next::Stop(Stop::Opaque));
+        }
+        Some(Next::Protocol(self.number("protocol") as u8))
+    }
+
+    fn nibble(&mut self) -> Option<Next> {
+        match self.rest().first()? >> 4 {
+            4 => self.ipv4(),
+            6 => self.ipv6(),
+            _ => Some(Next::Stop(Stop::Opaque)),
+        }
+    }
+
+    /// Appends a header of `len` bytes with these fields (name, offset, length) and moves behind
+    /// it.
+    fn layer(
+        &mut self,
+        name: &'static str,
+        len: usize,
+        fields: &[(&'static str, usize, usize)],
+    ) -> Option<()> {
+        let header = self.rest().get(..len)?;
+        let fields = fields.iter().map(|(name, at, len)| (*name, header[*at..at + len].to_vec()));
+        let (offset, end) = (self.offset, self.end);
+        let fields = fields.collect();
+        self.layers.push(Layer { name, offset, len, declared_end: end, end, fields });
+        self.offset += len;
+        Some(())
+    }
+
+    /// Notes that the last header's contents end at `declared`, which cannot lie inside the header.
+    fn declare(&mut self, declared: usize) -> Option<()> {
+        if self.lengths == Lengths::Whole {
+            return Some(());
+        }
+        let broken = declared < self.offset;
+        self.end = self.end.min(declared.max(self.offset));
+        let last = self.layers.last_mut()?;
+        last.declared_end = declared;
+        last.end = self.end;
+        (!broken).then_some(())
+    }
+
+    /// A length field, or `present` when it is zero because `present` does not fit (rule G50).
+    fn length_or_jumbo(&self, field: &str, present: usize) -> usize {
+        match self.number(field) as usize {
+            0 if present > 0xffff => present,
+            len => len,
+        }
+    }
+
+    fn number(&self, field: &str) -> u64 {
+        self.layers.last().map_or(0, |layer| layer.number(field))
+    }
+
+    fn rest(&self) -> &[u8] {
+        &self.frame[self.offset..self.end]
+    }
+
+    fn inside_v6(&self) -> bool {
+        self.layers.iter().rev().find(|layer| layer.is_ip()).is_some_and(|ip| ip.name == "ipv6")
+    }
+}
