@@ -6,6 +6,7 @@
 
 use grosso_testkit::Packet;
 use grosso_testkit::headers::{Tcp, Udp};
+use grosso_testkit::random::Random;
 use grosso_tests::kernel::{
     Batching, Capability, Delivered, GroOptions, GroOracle, GsoOracle, VirtioHeader, capabilities,
     release,
@@ -148,6 +149,47 @@ fn both_ways_of_batching_agree() {
 }
 
 #[test]
+fn the_same_vector_has_the_same_answer_twenty_times() {
+    let Some(mut oracle) = gro(&GroOptions::default()) else { return };
+    if oracle.batching() != Batching::Poll {
+        return println!("skipped: with a timer an answer may differ from the next");
+    }
+    let mut random = Random::new(0x6f72_6163);
+    for number in 0..50 {
+        let vector = random_vector(&mut random);
+        let first = oracle.coalesce_once(&vector).unwrap();
+        for _ in 1..20 {
+            assert_eq!(oracle.coalesce_once(&vector).unwrap(), first, "vector {number}");
+        }
+    }
+}
+
+#[test]
+fn oracles_asked_at_once_do_not_hear_each_other() {
+    let ask = |length: usize| {
+        let Some(mut oracle) = gro(&GroOptions::default()) else { return };
+        for _ in 0..200 {
+            let delivered = oracle.coalesce(&train(&[length; 30])).unwrap();
+            assert_eq!(payloads(&delivered, TCP_HEADERS), [30 * length]);
+        }
+    };
+    std::thread::scope(|scope| {
+        for length in [100, 200, 300, 400] {
+            scope.spawn(move || ask(length));
+        }
+    });
+}
+
+#[test]
+fn a_refused_frame_leaves_nothing_behind() {
+    let Some(mut oracle) = gro(&GroOptions::default()) else { return };
+    let good = train(&[100, 100]);
+    let refused = [good[0].clone(), vec![0; 13]];
+    assert!(oracle.coalesce_once(&refused).is_err());
+    assert_eq!(payloads(&oracle.coalesce_once(&good).unwrap(), TCP_HEADERS), [200]);
+}
+
+#[test]
 fn a_vector_longer_than_a_poll_is_refused() {
     let Some(mut oracle) = gro(&GroOptions::default()) else { return };
     if oracle.batching() == Batching::Poll {
@@ -275,6 +317,30 @@ fn segment(index: usize, length: usize, edit: impl Fn(Tcp) -> Tcp) -> Packet {
         .ipv4(|ip| ip.id(index as u16))
         .tcp(|tcp| edit(tcp.sequence(FIRST_SEQUENCE)))
         .payload_len(length)
+}
+
+/// Up to 60 TCP segments of nine flows, some of them flagged or broken.
+fn random_vector(random: &mut Random) -> Vec<Vec<u8>> {
+    let mut sequences = [FIRST_SEQUENCE; 9];
+    (0..random.within(1, 60))
+        .map(|index| {
+            let flow = random.below(sequences.len());
+            let length = *random.choose(&[0, 1, 50, 100, 100, 100, 100, 1448]);
+            let kind = random.below(20);
+            let packet = segment(index, length, |tcp| {
+                let tcp = tcp.sequence(sequences[flow]).source_port(1500 + flow as u16);
+                match kind {
+                    0 => tcp.psh(),
+                    1 => tcp.fin(),
+                    2 => tcp.cwr(),
+                    3 => tcp.checksum_xor(1),
+                    _ => tcp,
+                }
+            });
+            sequences[flow] += length as u32;
+            packet.build()
+        })
+        .collect()
 }
 
 fn datagrams(lengths: &[usize]) -> Vec<Vec<u8>> {

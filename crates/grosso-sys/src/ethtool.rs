@@ -5,7 +5,8 @@ use std::io;
 use crate::abi;
 use crate::interface::{Control, InterfaceName};
 
-/// Words of one block of 32 features in the answer to `ETHTOOL_GFEATURES`: available, requested, active, fixed.
+/// Words of one block of 32 features in the answer to `ETHTOOL_GFEATURES`: available, requested,
+/// active, fixed.
 const WORDS_PER_BLOCK: usize = 4;
 /// Most features believed in an answer; Linux 6.18 has 64.
 const FEATURES_MAX: usize = 1024;
@@ -14,8 +15,9 @@ const FEATURES_MAX: usize = 1024;
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::NotFound`] if the kernel has no feature of that name, [`io::ErrorKind::Unsupported`] if the device
-/// did not follow, `EPERM` without `CAP_NET_ADMIN` in the namespace.
+/// [`io::ErrorKind::NotFound`] if the kernel has no feature of that name,
+/// [`io::ErrorKind::Unsupported`] if the device did not follow, `EPERM` without `CAP_NET_ADMIN` in
+/// the namespace.
 pub fn set_feature(
     control: &Control,
     name: &InterfaceName,
@@ -31,7 +33,8 @@ pub fn set_feature(
     let bit = 1 << (position % 32);
     command[2 + 2 * (position / 32)] = bit;
     command[3 + 2 * (position / 32)] = if on { bit } else { 0 };
-    // SAFETY: the kernel reads two words for each of the announced blocks and writes no more than that.
+    // SAFETY: the kernel reads two words for each of the announced blocks and writes no more than
+    // that.
     unsafe { control.ethtool(name, &mut command) }?;
     if active(control, name, names.len(), position)? == on {
         Ok(())
@@ -47,13 +50,15 @@ pub fn set_feature(
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::NotFound`] if the kernel has no feature of that name, `ENODEV` if there is no such device.
+/// [`io::ErrorKind::NotFound`] if the kernel has no feature of that name, `ENODEV` if there is no
+/// such device.
 pub fn feature_is_on(control: &Control, name: &InterfaceName, feature: &str) -> io::Result<bool> {
     let names = feature_names(control, name)?;
     active(control, name, names.len(), position(&names, feature)?)
 }
 
-/// The names of all features the kernel knows, in the order of their bits; unused bits have empty names.
+/// The names of all features the kernel knows, in the order of their bits; unused bits have empty
+/// names.
 ///
 /// # Errors
 ///
@@ -68,8 +73,9 @@ pub fn feature_names(control: &Control, name: &InterfaceName) -> io::Result<Vec<
     unsafe { control.ethtool(name, &mut info) }?;
     let count = (info[4] as usize).min(FEATURES_MAX);
 
-    // Command, string set, count, then the strings. The kernel writes its own count of them, which is the one it
-    // just told, a constant of the running kernel; the bound above could make the buffer too short for it.
+    // Command, string set, count, then the strings. The kernel writes its own count of them, which
+    // is the one it just told, a constant of the running kernel; the bound above could make the
+    // buffer too short for it.
     if count < info[4] as usize {
         return Err(io::Error::other(format!("{} features are more than believed", info[4])));
     }

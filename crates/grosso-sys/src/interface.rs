@@ -70,7 +70,8 @@ impl fmt::Display for InterfaceName {
     }
 }
 
-/// A socket through which the interfaces of one network namespace are set: the one its creator's thread was in.
+/// A socket through which the interfaces of one network namespace are set: the one its creator's
+/// thread was in.
 #[derive(Debug)]
 pub struct Control {
     socket: OwnedFd,
@@ -120,7 +121,8 @@ impl Control {
         self.call::<{ abi::SIOCSIFMTU }>(&mut request)
     }
 
-    /// Sets how many packets the device queues for transmission; for a TAP, how many wait to be read.
+    /// Sets how many packets the device queues for transmission; for a TAP, how many wait to be
+    /// read.
     ///
     /// # Errors
     ///
@@ -184,7 +186,8 @@ impl Control {
     ///
     /// # Safety
     ///
-    /// `buffer` must be as long as the `ethtool` command in its first word lets the kernel read and write.
+    /// `buffer` must be as long as the `ethtool` command in its first word lets the kernel read and
+    /// write.
     pub(crate) unsafe fn ethtool(
         &self,
         name: &InterfaceName,
@@ -208,7 +211,8 @@ impl Control {
 ///
 /// # Errors
 ///
-/// Not found if the kernel lacks the attribute, `EPERM` if it wants a privilege in the initial namespace.
+/// Not found if the kernel lacks the attribute, `EPERM` if it wants a privilege in the initial
+/// namespace.
 pub fn write_attribute(name: &InterfaceName, attribute: &str, value: &str) -> io::Result<()> {
     fs::write(format!("/sys/class/net/{name}/{attribute}"), value)
 }
@@ -237,8 +241,8 @@ impl InterfaceRequest {
     }
 
     pub(crate) fn call<const OPCODE: Opcode>(&mut self, file: impl AsFd) -> io::Result<()> {
-        // SAFETY: every opcode of `abi` given here reads and writes a `struct ifreq` or a prefix of it, and `self`
-        // is as long and as aligned as the longest.
+        // SAFETY: every opcode of `abi` given here reads and writes a `struct ifreq` or a prefix of
+        // it, and `self` is as long and as aligned as the longest.
         let updater = unsafe { Updater::<OPCODE, Self>::new(self) };
         // SAFETY: as above; the borrow of `self` lasts until the call returns.
         unsafe { ioctl(file, updater) }?;

@@ -1,8 +1,9 @@
 //! Private namespaces for a thread or a process: a network of one's own, without and with root.
 //!
-//! A network namespace belongs to a *thread*; descriptors opened in it stay usable from every other. Its devices'
-//! attributes are seen only through a sysfs mounted in it, so [`isolate_thread_network`] mounts one, visible to the
-//! calling thread alone. `/proc/net` is the network of the process's first thread: read `/proc/thread-self/net`.
+//! A network namespace belongs to a *thread*; descriptors opened in it stay usable from every
+//! other. Its devices' attributes are seen only through a sysfs mounted in it, so
+//! [`isolate_thread_network`] mounts one, visible to the calling thread alone. `/proc/net` is the
+//! network of the process's first thread: read `/proc/thread-self/net`.
 
 use std::fs;
 use std::io;
@@ -16,7 +17,8 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 ///
 /// # Errors
 ///
-/// `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, see [`isolate_process_user`].
+/// `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, see
+/// [`isolate_process_user`].
 pub fn isolate_thread_network() -> io::Result<()> {
     // SAFETY: descriptors stay shared, since `FILES` is not among the flags.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET | UnshareFlags::NEWNS | UnshareFlags::FS) }?;
@@ -30,7 +32,8 @@ pub fn isolate_thread_network() -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// `EINVAL` if the process has more than one thread, `EPERM` or `ENOSPC` if the system allows no user namespaces.
+/// `EINVAL` if the process has more than one thread, `EPERM` or `ENOSPC` if the system allows no
+/// user namespaces.
 pub fn isolate_process_user() -> io::Result<()> {
     let user = rustix::process::geteuid().as_raw();
     let group = rustix::process::getegid().as_raw();

@@ -35,14 +35,17 @@ impl Netlink {
         Ok(Self { socket })
     }
 
-    /// Sets the greatest length in bytes that GRO builds on an interface, for IPv6 and for IPv4 (rule G60).
+    /// Sets the greatest length in bytes that GRO builds on an interface, for IPv6 and for IPv4
+    /// (rule G60).
     ///
     /// # Errors
     ///
-    /// `EINVAL` above 524 280, `EPERM` without `CAP_NET_ADMIN`. Kernels before 6.3 ignore the size for IPv4.
+    /// `EINVAL` above 524 280, `EPERM` without `CAP_NET_ADMIN`. Kernels before 6.3 ignore the size
+    /// for IPv4.
     pub fn set_gro_max_size(&self, index: u32, ipv6: u32, ipv4: u32) -> io::Result<()> {
         let mut request = Request::link(index, 0);
-        // Setting the first also sets the second while both are at most 65536, so the order matters.
+        // Setting the first also sets the second while both are at most 65536, so the order
+        // matters.
         request.attribute(abi::IFLA_GRO_MAX_SIZE, &ipv6.to_ne_bytes());
         request.attribute(abi::IFLA_GRO_IPV4_MAX_SIZE, &ipv4.to_ne_bytes());
         self.execute(request)
@@ -81,7 +84,8 @@ struct Request {
 }
 
 impl Request {
-    /// `RTM_NEWLINK` with a `struct ifinfomsg`, for the interface of an index or, with 0, for one to be created.
+    /// `RTM_NEWLINK` with a `struct ifinfomsg`, for the interface of an index or, with 0, for one
+    /// to be created.
     fn link(index: u32, flags: u16) -> Self {
         let mut bytes = vec![0; HEADER_BYTES + 16];
         bytes[4..6].copy_from_slice(&abi::RTM_NEWLINK.to_ne_bytes());

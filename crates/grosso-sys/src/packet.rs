@@ -25,7 +25,8 @@ pub struct PacketSocketBuilder {
 }
 
 impl PacketSocketBuilder {
-    /// Puts a 10-byte virtio header before each packet, in both directions (`PACKET_VNET_HDR`, rule V21).
+    /// Puts a 10-byte virtio header before each packet, in both directions (`PACKET_VNET_HDR`, rule
+    /// V21).
     pub fn virtio_header(mut self, on: bool) -> Self {
         self.virtio_header = on;
         self
@@ -37,7 +38,8 @@ impl PacketSocketBuilder {
         self
     }
 
-    /// Bytes of packets, the kernel's bookkeeping included, that wait to be received before packets are dropped.
+    /// Bytes of packets, the kernel's bookkeeping included, that wait to be received before packets
+    /// are dropped.
     ///
     /// The system's limit is overridden where the caller may, and silently obeyed where not.
     pub fn receive_buffer_bytes(mut self, bytes: usize) -> Self {
@@ -45,14 +47,16 @@ impl PacketSocketBuilder {
         self
     }
 
-    /// Opens the socket in the calling thread's network namespace; it receives every protocol from now on.
+    /// Opens the socket in the calling thread's network namespace; it receives every protocol from
+    /// now on.
     ///
     /// # Errors
     ///
     /// `EPERM` without `CAP_NET_RAW` in the namespace, `ENODEV`, `ENETDOWN`.
     pub fn bind(self, interface: &InterfaceName) -> io::Result<PacketSocket> {
         let index = Control::new()?.index(interface)?;
-        // Protocol 0 receives nothing, so no packet of another interface slips in before the socket is bound.
+        // Protocol 0 receives nothing, so no packet of another interface slips in before the socket
+        // is bound.
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let file = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
         set_option(&file, abi::PACKET_AUXDATA, 1)?;
@@ -86,7 +90,8 @@ pub struct Received {
     pub length: usize,
     /// Whether the packet was longer than the buffer.
     pub truncated: bool,
-    /// The outermost VLAN tag. The kernel takes it out of the bytes before a packet socket sees them.
+    /// The outermost VLAN tag. The kernel takes it out of the bytes before a packet socket sees
+    /// them.
     pub vlan: Option<VlanTag>,
 }
 
@@ -109,7 +114,8 @@ impl PacketSocket {
     ///
     /// # Errors
     ///
-    /// `ENETDOWN` once after the interface went down, `EINVAL` for a packet the virtio header cannot express.
+    /// `ENETDOWN` once after the interface went down, `EINVAL` for a packet the virtio header
+    /// cannot express.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let mut control = ControlBuffer([0; CONTROL_BYTES]);
         let mut parts = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -119,7 +125,8 @@ impl PacketSocket {
         message.msg_iovlen = 1;
         message.msg_control = (&raw mut control).cast();
         message.msg_controllen = CONTROL_BYTES as _;
-        // SAFETY: the message names one buffer and one control buffer, both borrowed until the call returns.
+        // SAFETY: the message names one buffer and one control buffer, both borrowed until the call
+        // returns.
         let length = unsafe { libc::recvmsg(self.file.as_raw_fd(), &raw mut message, 0) };
         let Ok(length) = usize::try_from(length) else {
             let error = io::Error::last_os_error();
@@ -133,12 +140,14 @@ impl PacketSocket {
     ///
     /// # Errors
     ///
-    /// Would-block if the send buffer is full, `EINVAL` for a refused virtio header, `EMSGSIZE` above the MTU.
+    /// Would-block if the send buffer is full, `EINVAL` for a refused virtio header, `EMSGSIZE`
+    /// above the MTU.
     pub fn send(&self, packet: &[u8]) -> io::Result<usize> {
         Ok(rustix::net::send(&self.file, packet, SendFlags::empty())?)
     }
 
-    /// Waits until a packet can be received, and says whether one can. An interrupted wait ends early.
+    /// Waits until a packet can be received, and says whether one can. An interrupted wait ends
+    /// early.
     ///
     /// # Errors
     ///
@@ -201,7 +210,8 @@ impl LinkAddress {
     }
 }
 
-// SAFETY: the closure is given a pointer to a whole `struct sockaddr_ll`, which lives until it returns.
+// SAFETY: the closure is given a pointer to a whole `struct sockaddr_ll`, which lives until it
+// returns.
 unsafe impl SocketAddrArg for LinkAddress {
     unsafe fn with_sockaddr<R>(
         &self,
@@ -233,7 +243,8 @@ fn vlan_tag(message: &libc::msghdr) -> Option<VlanTag> {
     if header.is_null() {
         return None;
     }
-    // SAFETY: a header that is not null lies whole inside the control buffer, which is aligned for it.
+    // SAFETY: a header that is not null lies whole inside the control buffer, which is aligned for
+    // it.
     let described = unsafe { header.read() };
     let is_auxiliary =
         described.cmsg_level == abi::SOL_PACKET && described.cmsg_type == abi::PACKET_AUXDATA;

@@ -20,7 +20,8 @@ pub fn allowed_processors() -> io::Result<Vec<usize>> {
 ///
 /// # Errors
 ///
-/// `EINVAL` if the processor is not there, `EPERM` for another user's thread, `ESRCH` if the thread is gone.
+/// `EINVAL` if the processor is not there, `EPERM` for another user's thread, `ESRCH` if the thread
+/// is gone.
 pub fn pin(thread: Option<Pid>, processor: usize) -> io::Result<()> {
     if processor >= CpuSet::MAX_CPU {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -36,12 +37,14 @@ pub fn pin(thread: Option<Pid>, processor: usize) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// `EPERM` without `CAP_SYS_NICE` in the initial user namespace, or if the control group has no real-time share.
+/// `EPERM` without `CAP_SYS_NICE` in the initial user namespace, or if the control group has no
+/// real-time share.
 pub fn set_realtime(thread: Option<Pid>, priority: u8) -> io::Result<()> {
     let identifier = thread.map_or(0, |thread| thread.as_raw_nonzero().get());
     let parameter = libc::sched_param { sched_priority: i32::from(priority) };
-    // SAFETY: the kernel reads one `struct sched_param`, which begins with the priority in every C library. The raw
-    // call is used because musl's wrapper only says that the call is not implemented.
+    // SAFETY: the kernel reads one `struct sched_param`, which begins with the priority in every C
+    // library. The raw call is used because musl's wrapper only says that the call is not
+    // implemented.
     let result = unsafe {
         libc::syscall(
             libc::SYS_sched_setscheduler,

@@ -1,7 +1,8 @@
 //! TUN and TAP devices: a network interface whose wire is a file descriptor.
 //!
-//! One read or write is one packet. With the virtio header ([`TunBuilder::virtio_header`]) each packet has in front of
-//! it the header of `docs/rules.md` section 6.1: 10 bytes unless [`Tun::set_header_bytes`] said otherwise.
+//! One read or write is one packet. With the virtio header ([`TunBuilder::virtio_header`]) each
+//! packet has in front of it the header of `docs/rules.md` section 6.1: 10 bytes unless
+//! [`Tun::set_header_bytes`] said otherwise.
 
 use core::ops::BitOr;
 use std::io::{self, IoSlice};
@@ -13,7 +14,8 @@ use rustix::ioctl::{IntegerSetter, Setter, ioctl};
 use crate::abi;
 use crate::interface::{InterfaceName, InterfaceRequest};
 
-/// What the reader of a TUN or TAP device can take (`TUNSETOFFLOAD`, rule V30). Writes are not limited by it.
+/// What the reader of a TUN or TAP device can take (`TUNSETOFFLOAD`, rule V30). Writes are not
+/// limited by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads(u32);
 
@@ -44,7 +46,8 @@ impl BitOr for Offloads {
     }
 }
 
-/// How a TUN or TAP device is opened. Without `CAP_NET_ADMIN` only an existing device of one's own can be attached.
+/// How a TUN or TAP device is opened. Without `CAP_NET_ADMIN` only an existing device of one's own
+/// can be attached.
 #[derive(Clone, Debug)]
 pub struct TunBuilder {
     name: InterfaceName,
@@ -78,7 +81,8 @@ impl TunBuilder {
         self.flag(abi::IFF_NAPI_FRAGS, on)
     }
 
-    /// Lets several descriptors be queues of the one device (`IFF_MULTI_QUEUE`); each queue opens with the same flags.
+    /// Lets several descriptors be queues of the one device (`IFF_MULTI_QUEUE`); each queue opens
+    /// with the same flags.
     pub fn multi_queue(self, on: bool) -> Self {
         self.flag(abi::IFF_MULTI_QUEUE, on)
     }
@@ -93,8 +97,8 @@ impl TunBuilder {
     ///
     /// # Errors
     ///
-    /// Not found if the kernel has no TUN/TAP, `EPERM` without the privilege, `EBUSY` if the device is attached and
-    /// not multi-queue, `EINVAL` if it exists with other flags.
+    /// Not found if the kernel has no TUN/TAP, `EPERM` without the privilege, `EBUSY` if the device
+    /// is attached and not multi-queue, `EINVAL` if it exists with other flags.
     pub fn open(self) -> io::Result<Tun> {
         let mut access = OFlags::RDWR | OFlags::CLOEXEC;
         access.set(OFlags::NONBLOCK, self.nonblocking);
@@ -118,8 +122,8 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Sets the bytes of the virtio header: 10, 12, 20 or 24 are the known forms, and others of 10 and more are
-    /// accepted (rule V31).
+    /// Sets the bytes of the virtio header: 10, 12, 20 or 24 are the known forms, and others of 10
+    /// and more are accepted (rule V31).
     ///
     /// # Errors
     ///
@@ -150,7 +154,8 @@ impl Tun {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::WouldBlock`] if nonblocking and empty, `EINVAL` for a packet the header cannot express (V20).
+    /// [`io::ErrorKind::WouldBlock`] if nonblocking and empty, `EINVAL` for a packet the header
+    /// cannot express (V20).
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::read(&self.file, buffer)?)
     }
@@ -159,7 +164,8 @@ impl Tun {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a header the kernel refuses (rules V1 to V8), `EIO` while the interface is down.
+    /// `EINVAL` for a header the kernel refuses (rules V1 to V8), `EIO` while the interface is
+    /// down.
     pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
         Ok(rustix::io::write(&self.file, packet)?)
     }

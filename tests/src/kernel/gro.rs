@@ -27,6 +27,9 @@ const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
 const FENCE_ETHERTYPE: u16 = 0x88b5;
 /// The shortest Ethernet frame without its check sequence.
 const FENCE_BYTES: usize = 60;
+/// How long a poll may take to deliver its first packet, before all of a vector is taken for dropped.
+/// It takes microseconds; the rest is for oracles that wait for each other's processor.
+const POLL_WAIT: Duration = Duration::from_millis(250);
 /// How long a fence may take. It takes microseconds unless the machine stands still.
 const FENCE_WAIT: Duration = Duration::from_secs(5);
 /// `gro_flush_timeout` in nanoseconds: shorter than a jiffy at HZ=250, longer than writing a vector.
@@ -207,14 +210,13 @@ impl State {
 
     /// Writes a vector, virtio headers first, and collects what comes of it.
     fn coalesce(&mut self, frames: &[Vec<u8>]) -> io::Result<Vec<Delivered>> {
-        for frame in frames {
-            self.tap.write(frame)?;
-        }
+        // A refused frame ends the vector, but what was written before it has to come out first.
+        let written = frames.iter().try_for_each(|frame| self.tap.write(frame).map(drop));
         let mut delivered = Vec::new();
         match self.batching {
-            // The poll runs while this thread sleeps, and is over when it wakes: a poll is not preempted.
+            // The poll runs while this thread sleeps, and is over when it wakes: it is not preempted.
             Batching::Poll if frames.is_empty() => {}
-            Batching::Poll => _ = self.socket.wait(QUIET)?,
+            Batching::Poll => _ = self.socket.wait(POLL_WAIT)?,
             Batching::Timer => {
                 while self.socket.wait(QUIET)? {
                     while let Some(packet) = self.receive()? {
@@ -224,6 +226,7 @@ impl State {
             }
         }
         self.drain_to_fence(&mut delivered)?;
+        written?;
         match self.socket.take_drops()? {
             0 => Ok(delivered),
             drops => Err(io::Error::other(format!("{drops} packets dropped by the packet socket"))),

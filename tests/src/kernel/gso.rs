@@ -66,7 +66,7 @@ impl GsoOracle {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a header that the kernel refuses (rules V1 to V8); an error for more packets than
+    /// `EINVAL` for a header that the kernel refuses (rules V1 to V9); an error for more packets than
     /// the output holds, which are 500 without real root.
     pub fn segment(&mut self, header: &VirtioHeader, frame: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         let mut packet = header.to_bytes().to_vec();
@@ -88,18 +88,18 @@ impl State {
     fn segment(&mut self, packet: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         self.input.write(packet)?;
         let mut segments = Vec::new();
-        loop {
+        let mut refused = None;
+        // A packet that its header cannot express is an error (rule V9), and others may follow it.
+        for _ in 0..self.queue_packets {
             match self.output.read(&mut self.buffer) {
                 Ok(length) => segments.push(self.buffer[VirtioHeader::BYTES..length].to_vec()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return refused.map_or(Ok(segments), Err);
+                }
+                Err(error) => refused = Some(error),
             }
         }
-        if segments.len() < self.queue_packets as usize {
-            Ok(segments)
-        } else {
-            Err(io::Error::other("more packets than wait to be read; some are lost"))
-        }
+        Err(io::Error::other("more packets than wait to be read; some are lost"))
     }
 }
 
