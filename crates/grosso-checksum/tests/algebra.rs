@@ -7,6 +7,9 @@ use grosso_checksum::{Sum, nonzero, update, update_u32};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+/// Words at and beside every place where a carry or a sign may go wrong.
+const EDGES: [u16; 9] = [0x0000, 0x0001, 0x00ff, 0x5555, 0x7fff, 0x8000, 0xff00, 0xfffe, 0xffff];
+
 #[test]
 fn append_is_concatenation_at_every_split() {
     for len in [0, 1, 2, 7, 8, 63, 64, 65, 130, 301] {
@@ -63,16 +66,43 @@ fn rfc_1624_example_gives_zero() {
 
 #[test]
 fn update_is_summing_again_at_every_position() {
-    let values: [u16; 9] = [0x0000, 0x0001, 0x00ff, 0x5555, 0x7fff, 0x8000, 0xff00, 0xfffe, 0xffff];
-    let packet = noise(60, 5);
-    for offset in (0..packet.len()).step_by(2) {
-        for old in values {
-            for new in values {
-                let mut before = packet.clone();
+    for offset in (0..60).step_by(2) {
+        for checksum in EDGES {
+            for old in EDGES {
+                // Another word brings the checksum about.
+                let mut before = noise(60, 5);
                 before[offset..offset + 2].copy_from_slice(&old.to_be_bytes());
-                let mut after = before.clone();
-                after[offset..offset + 2].copy_from_slice(&new.to_be_bytes());
-                assert_eq!(update(rfc_1071(&before), old, new), rfc_1071(&after));
+                let balance = (offset + 2) % 60;
+                before[balance..balance + 2].fill(0);
+                let word = u32::from(!checksum) + 0xffff - u32::from(!rfc_1071(&before));
+                let word = (word % 0xffff) as u16;
+                before[balance..balance + 2].copy_from_slice(&word.to_be_bytes());
+                // Only zeros have a checksum of 0xffff.
+                let checksum = if checksum == 0xffff { 0 } else { checksum };
+                assert_eq!(rfc_1071(&before), checksum);
+                for new in EDGES {
+                    let mut after = before.clone();
+                    after[offset..offset + 2].copy_from_slice(&new.to_be_bytes());
+                    assert_eq!(update(checksum, old, new), rfc_1071(&after));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn update_of_32_bits_is_summing_again_at_the_edges() {
+    for high in EDGES {
+        for low in EDGES {
+            let old = u32::from(high) << 16 | u32::from(low);
+            for new in EDGES.iter().flat_map(|&a| EDGES.map(|b| u32::from(a) << 16 | u32::from(b)))
+            {
+                for rest in EDGES.into_iter().filter(|&rest| rest != 0) {
+                    let packet =
+                        |word: u32| [&rest.to_be_bytes()[..], &word.to_be_bytes()].concat();
+                    let updated = update_u32(rfc_1071(&packet(old)), old, new);
+                    assert_eq!(updated, rfc_1071(&packet(new)), "{rest:x}: {old:x} to {new:x}");
+                }
             }
         }
     }
