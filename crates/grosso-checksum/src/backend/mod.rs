@@ -2,15 +2,18 @@
 //!
 //! Every function here returns a sum of little-endian words as 64 bits with end-around carry, zero
 //! only if every byte is zero.
+//!
+//! Targets without vector registers, as kernels are, have the portable loop alone: x86-64 without
+//! SSE2 and AArch64 without NEON.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod avx2;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod avx512;
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
 mod neon;
 mod portable;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod x86;
 
 pub(crate) use portable::{SHORT_BYTES, short, short_copy};
@@ -47,14 +50,14 @@ impl Backend {
             return in_spans(bytes, SPAN_BYTES, |span| self.sum(span));
         }
         match self.or_portable() {
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
             Self::Avx2 => {
-                // SAFETY: `or_portable` lets only pass what was detected.
+                // SAFETY: `or_portable` passes this on only after the features were detected.
                 unsafe { avx2::sum(bytes) }
             }
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
             Self::Avx512 => {
-                // SAFETY: `or_portable` lets only pass what was detected.
+                // SAFETY: `or_portable` passes this on only after the features were detected.
                 unsafe { avx512::sum(bytes) }
             }
             #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
@@ -73,14 +76,14 @@ impl Backend {
             });
         }
         match self.or_portable() {
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
             Self::Avx2 => {
-                // SAFETY: `or_portable` lets only pass what was detected.
+                // SAFETY: `or_portable` passes this on only after the features were detected.
                 unsafe { avx2::copy(source, destination) }
             }
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
             Self::Avx512 => {
-                // SAFETY: `or_portable` lets only pass what was detected.
+                // SAFETY: `or_portable` passes this on only after the features were detected.
                 unsafe { avx512::copy(source, destination) }
             }
             #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
@@ -150,12 +153,12 @@ fn choose() -> Backend {
     chosen
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 fn detect() -> Backend {
     x86::detect()
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
 fn detect() -> Backend {
     if cfg!(all(target_arch = "aarch64", target_feature = "neon")) {
         Backend::Neon
@@ -168,9 +171,9 @@ fn detect() -> Backend {
 static CHOSEN: AtomicU8 = AtomicU8::new(NOT_CHOSEN);
 const NOT_CHOSEN: u8 = u8::MAX;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 const OF_THIS_TARGET: [Backend; 3] = [Backend::Portable, Backend::Avx2, Backend::Avx512];
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
 const OF_THIS_TARGET: [Backend; 2] = [Backend::Portable, Backend::Neon];
 
 /// The most bytes that a loop is given at once. The accumulators of a loop hold the sums of its
@@ -195,7 +198,7 @@ mod tests {
         }
     }
 
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
     #[test]
     fn chosen_is_what_the_standard_library_detects() {
         extern crate std;
