@@ -6,6 +6,9 @@
 //! | [`Packet`] and [`headers`] | any frame, right or lying, header by header |
 //! | [`flows`] | which flow a frame is of, and what must hold between input and output |
 //! | [`oracle`] | what is right, said slowly and literally |
+//! | [`stack`] | header stacks, nested |
+//! | [`Traffic`] | seeded flows with deviations |
+//! | [`strategy`] | the same for `proptest` |
 //! | [`random`] | seeded random numbers |
 //!
 //! ```
@@ -22,5 +25,8 @@ pub mod headers;
 pub mod oracle;
 mod packet;
 pub mod random;
+pub mod stack;
+pub mod strategy;
+pub mod traffic;
 
 pub use packet::{Packet, stream};

@@ -1,0 +1,322 @@
+//! Header stacks: every link, tunnel, network and transport of the kit, nested.
+
+use crate::Packet;
+use crate::headers::{Header, Ipv4, Tcp};
+use crate::oracle::Link;
+use crate::random::Random;
+
+/// What is in front of the outermost IP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Front {
+    /// Nothing: the frame starts with IP.
+    Bare,
+    /// Ethernet.
+    Ethernet,
+    /// Ethernet and an 802.1Q tag.
+    Vlan,
+    /// Ethernet, an 802.1ad tag and an 802.1Q tag.
+    DoubleVlan,
+    /// Ethernet and a PPPoE session.
+    Pppoe,
+    /// Ethernet and two MPLS labels.
+    Mpls,
+}
+
+/// An IP version, and what follows its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// IPv4 without options.
+    Ipv4,
+    /// IPv6 without extension headers.
+    Ipv6,
+    /// IPv6 with destination options.
+    Ipv6Options,
+    /// IPv6 with a hop-by-hop and a routing header.
+    Ipv6Routing,
+}
+
+/// A tunnel behind an IP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tunnel {
+    /// IP in IP.
+    Ip,
+    /// GRE.
+    Gre,
+    /// GRE with a key.
+    GreKey,
+    /// GRE with a checksum and a key.
+    GreChecksum,
+    /// GRE with a sequence number.
+    GreSequence,
+    /// GRE that carries Ethernet.
+    GreEthernet,
+    /// VXLAN without an outer checksum.
+    Vxlan,
+    /// VXLAN with an outer checksum and a group policy.
+    VxlanPolicy,
+    /// VXLAN with an outer checksum and a VLAN tag inside.
+    VxlanVlan,
+    /// VXLAN with remote checksum offload.
+    VxlanRemote,
+    /// VXLAN-GPE that carries IP.
+    VxlanGpe,
+    /// Geneve with an option.
+    Geneve,
+    /// GUE without an outer checksum.
+    Gue,
+    /// GUE with remote checksum offload.
+    GueRemote,
+    /// GUE version 1.
+    GueDirect,
+    /// FOU with an outer checksum.
+    Fou,
+}
+
+/// The innermost header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP without options.
+    Tcp,
+    /// TCP with timestamps.
+    TcpTimestamps,
+    /// UDP.
+    Udp,
+    /// ICMP or ICMPv6.
+    Icmp,
+    /// SCTP.
+    Sctp,
+    /// ESP.
+    Esp,
+}
+
+/// A stack of headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// What is in front of the outermost IP header.
+    pub front: Front,
+    /// The tunnels with the IP header that each stands behind, outermost first.
+    pub tunnels: Vec<(Network, Tunnel)>,
+    /// The innermost IP header.
+    pub network: Network,
+    /// The innermost header.
+    pub transport: Transport,
+}
+
+/// What distinguishes the packets of one flow from each other, and one flow from another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Which flow it is: goes into the inner source port and address.
+    pub flow: u16,
+    /// The TCP sequence number.
+    pub sequence: u32,
+    /// The TCP acknowledgment number.
+    pub ack: u32,
+    /// The value of the timestamp option.
+    pub timestamp: u32,
+    /// The IPv4 identifications by level, outermost first; levels beyond the last have 0.
+    pub ids: Vec<u16>,
+}
+
+impl Stack {
+    /// A stack without tunnels.
+    pub fn plain(front: Front, network: Network, transport: Transport) -> Self {
+        Self { front, tunnels: Vec::new(), network, transport }
+    }
+
+    /// A random stack: at most two tunnels and [`HEADERS_MAX`] headers; TCP most of the time.
+    pub fn random(random: &mut Random, link: Link) -> Self {
+        loop {
+            let fronts = if link == Link::Ip { &FRONTS[..1] } else { &FRONTS[1..] };
+            let count = *random.choose(&[0, 0, 0, 1, 1, 2]);
+            let tunnels =
+                (0..count).map(|_| (*random.choose(NETWORKS), *random.choose(TUNNELS))).collect();
+            let stack = Self {
+                front: *random.choose(fronts),
+                tunnels,
+                network: *random.choose(NETWORKS),
+                transport: if random.percent(60) {
+                    Transport::TcpTimestamps
+                } else {
+                    *random.choose(TRANSPORTS)
+                },
+            };
+            if stack.packet(&Place::default()).headers.len() <= HEADERS_MAX {
+                return stack;
+            }
+        }
+    }
+
+    /// Every stack with one tunnel or none behind Ethernet, and every front and transport without a
+    /// tunnel.
+    pub fn all() -> Vec<Self> {
+        let mut stacks = Vec::new();
+        for &network in NETWORKS {
+            for &front in FRONTS {
+                stacks.push(Self::plain(front, network, Transport::TcpTimestamps));
+            }
+            for &transport in TRANSPORTS {
+                stacks.push(Self::plain(Front::Ethernet, network, transport));
+            }
+            for &tunnel in TUNNELS {
+                for transport in [Transport::Tcp, Transport::Udp] {
+                    for inner in [Network::Ipv4, Network::Ipv6] {
+                        let mut stack = Self::plain(Front::Ethernet, inner, transport);
+                        stack.tunnels.push((network, tunnel));
+                        stacks.push(stack);
+                    }
+                }
+            }
+        }
+        stacks
+    }
+
+    /// What a frame of it starts with.
+    pub fn link(&self) -> Link {
+        if self.front == Front::Bare { Link::Ip } else { Link::Ethernet }
+    }
+
+    /// Whether its packets can form trains: TCP or UDP inside, and nothing on the way that forbids
+    /// it (rule T21, rule C54).
+    pub fn couples(&self) -> bool {
+        let tunnels = || self.tunnels.iter().map(|(_, tunnel)| *tunnel);
+        let remote = |tunnel| matches!(tunnel, Tunnel::VxlanRemote | Tunnel::GueRemote);
+        matches!(self.transport, Transport::Tcp | Transport::TcpTimestamps | Transport::Udp)
+            && tunnels().all(|tunnel| tunnel != Tunnel::GreSequence)
+            && tunnels().filter(|tunnel| remote(*tunnel)).count() <= 1
+    }
+
+    /// The packet at this place of its flow, without payload.
+    pub fn packet(&self, place: &Place) -> Packet {
+        let mut packet = front(Packet::new(), self.front);
+        for (level, (outer, tunnel)) in self.tunnels.iter().enumerate() {
+            packet = network(packet, *outer, place, level);
+            packet = through(packet, *tunnel, place);
+        }
+        packet = network(packet, self.network, place, self.tunnels.len());
+        transport(packet, self.transport, place)
+    }
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { flow: 0, sequence: 100, ack: 100, timestamp: 1, ids: Vec::new() }
+    }
+}
+
+/// Most headers of a random stack, so that two more fit the 16 that a dissection may hold.
+pub const HEADERS_MAX: usize = 14;
+
+/// Every front.
+pub const FRONTS: &[Front] =
+    &[Front::Bare, Front::Ethernet, Front::Vlan, Front::DoubleVlan, Front::Pppoe, Front::Mpls];
+
+/// Every network.
+pub const NETWORKS: &[Network] =
+    &[Network::Ipv4, Network::Ipv6, Network::Ipv6Options, Network::Ipv6Routing];
+
+/// Every tunnel.
+pub const TUNNELS: &[Tunnel] = &[
+    Tunnel::Ip,
+    Tunnel::Gre,
+    Tunnel::GreKey,
+    Tunnel::GreChecksum,
+    Tunnel::GreSequence,
+    Tunnel::GreEthernet,
+    Tunnel::Vxlan,
+    Tunnel::VxlanPolicy,
+    Tunnel::VxlanVlan,
+    Tunnel::VxlanRemote,
+    Tunnel::VxlanGpe,
+    Tunnel::Geneve,
+    Tunnel::Gue,
+    Tunnel::GueRemote,
+    Tunnel::GueDirect,
+    Tunnel::Fou,
+];
+
+/// Every transport.
+pub const TRANSPORTS: &[Transport] = &[
+    Transport::Tcp,
+    Transport::TcpTimestamps,
+    Transport::Udp,
+    Transport::Icmp,
+    Transport::Sctp,
+    Transport::Esp,
+];
+
+fn front(packet: Packet, front: Front) -> Packet {
+    match front {
+        Front::Bare => packet,
+        Front::Ethernet => packet.ethernet(|e| e),
+        Front::Vlan => packet.ethernet(|e| e).vlan(|v| v.id(7)),
+        Front::DoubleVlan => packet.ethernet(|e| e).vlan(|v| v.id(100).service()).vlan(|v| v.id(7)),
+        Front::Pppoe => packet.ethernet(|e| e).pppoe(|p| p),
+        Front::Mpls => packet.ethernet(|e| e).mpls(|m| m.label(100)).mpls(|m| m.label(200)),
+    }
+}
+
+fn network(packet: Packet, network: Network, place: &Place, level: usize) -> Packet {
+    let id = place.ids.get(level).copied().unwrap_or_default();
+    // Flows differ in an address as well as in a port, so that both are seen to matter.
+    let host = (place.flow & 3) as u8;
+    let ipv6 = |packet: Packet| {
+        packet.ipv6(|mut ip| {
+            ip.source[14] = host;
+            ip
+        })
+    };
+    match network {
+        Network::Ipv4 => packet.ipv4(|ip: Ipv4| {
+            let mut source = ip.source;
+            source[2] = source[2].wrapping_add(host);
+            ip.source(source).id(id)
+        }),
+        Network::Ipv6 => ipv6(packet),
+        Network::Ipv6Options => ipv6(packet).destination_options(|d| d),
+        Network::Ipv6Routing => ipv6(packet).hop_by_hop(|h| h).routing(|r| r),
+    }
+}
+
+fn through(packet: Packet, tunnel: Tunnel, place: &Place) -> Packet {
+    match tunnel {
+        Tunnel::Ip => packet,
+        Tunnel::Gre => packet.gre(|g| g),
+        Tunnel::GreKey => packet.gre(|g| g.key(7)),
+        Tunnel::GreChecksum => packet.gre(|g| g.checksum().key(9)),
+        Tunnel::GreSequence => packet.gre(|g| g.sequence(place.sequence)),
+        Tunnel::GreEthernet => packet.gre(|g| g).ethernet(|e| e),
+        Tunnel::Vxlan => packet.udp(|u| u.checksum_zero()).vxlan(|v| v.vni(42)).ethernet(|e| e),
+        Tunnel::VxlanPolicy => packet.udp(|u| u).vxlan(|v| v.gbp(5)).ethernet(|e| e),
+        Tunnel::VxlanVlan => packet.udp(|u| u).vxlan(|v| v).ethernet(|e| e).vlan(|v| v.id(9)),
+        Tunnel::VxlanRemote => packet.udp(|u| u).vxlan(|v| v.remote_checksum()).ethernet(|e| e),
+        Tunnel::VxlanGpe => packet.udp(|u| u).vxlan(|v| v.gpe()),
+        Tunnel::Geneve => {
+            packet.udp(|u| u).geneve(|g| g.option(0x0102, 3, &[1, 2, 3, 4])).ethernet(|e| e)
+        }
+        Tunnel::Gue => packet.udp(|u| u.checksum_zero()).gue(|g| g),
+        Tunnel::GueRemote => packet.udp(|u| u).gue(|g| g.remote_checksum()),
+        Tunnel::GueDirect => packet.gue_direct(|u| u),
+        Tunnel::Fou => packet.fou(|u| u),
+    }
+}
+
+fn transport(packet: Packet, transport: Transport, place: &Place) -> Packet {
+    let port = 1500 + place.flow;
+    let tcp = |t: Tcp| t.source_port(port).sequence(place.sequence).ack(place.ack);
+    match transport {
+        Transport::Tcp => packet.tcp(tcp),
+        Transport::TcpTimestamps => packet.tcp(|t| tcp(t).timestamps(place.timestamp, 1)),
+        Transport::Udp => packet.udp(|u| u.source_port(port)),
+        Transport::Icmp => packet.icmp(|i| i.rest(place.sequence.to_be_bytes())),
+        Transport::Sctp => packet.sctp(|s| s.source_port(port)),
+        Transport::Esp => packet.esp(|e| e.spi(u32::from(port)).sequence(place.sequence)),
+    }
+}
+
+/// The place of the innermost TCP header among a packet's headers.
+pub(crate) fn tcp_of(packet: &mut Packet) -> Option<&mut Tcp> {
+    packet.headers.iter_mut().rev().find_map(|header| match header {
+        Header::Tcp(tcp) => Some(tcp),
+        _ => None,
+    })
+}

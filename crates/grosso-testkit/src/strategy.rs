@@ -1,0 +1,74 @@
+//! Strategies for `proptest`; every value carries its seed, so that a failure names it.
+
+use proptest::prelude::*;
+use proptest::strategy::NoShrink;
+
+use crate::oracle::Link;
+use crate::random::Random;
+use crate::stack::Stack;
+use crate::traffic::{Sender, Traffic};
+
+/// A value made from a seed.
+#[derive(Clone, Debug)]
+pub struct Seeded<T> {
+    /// What it was made from.
+    pub seed: u64,
+    /// The value.
+    pub value: T,
+}
+
+/// A train: packets of one flow that obey all laws.
+#[derive(Clone)]
+pub struct Train {
+    /// Their headers.
+    pub stack: Stack,
+    /// The packets in order; the last may be shorter, or have PSH.
+    pub frames: Vec<Vec<u8>>,
+}
+
+impl std::fmt::Debug for Train {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let lens: Vec<usize> = self.frames.iter().map(Vec::len).collect();
+        write!(formatter, "{:?}, frames of {lens:?} bytes", self.stack)
+    }
+}
+
+/// Any stack of the kit over Ethernet.
+pub fn stack() -> impl Strategy<Value = Seeded<Stack>> {
+    seed().prop_map(|seed| Seeded {
+        seed,
+        value: Stack::random(&mut Random::new(seed), Link::Ethernet),
+    })
+}
+
+/// A train of 1 to 20 packets over any stack that couples.
+pub fn train() -> impl Strategy<Value = Seeded<Train>> {
+    (seed(), 1..=20_usize).prop_map(|(seed, count)| Seeded { seed, value: train_of(seed, count) })
+}
+
+/// Up to `frames_max` frames of [`Traffic::new`].
+pub fn traffic(frames_max: usize) -> impl Strategy<Value = Seeded<Vec<Vec<u8>>>> {
+    (seed(), 1..=frames_max)
+        .prop_map(|(seed, count)| Seeded { seed, value: Traffic::new(seed).take(count).collect() })
+}
+
+/// The train of `count` packets of this seed.
+pub fn train_of(seed: u64, count: usize) -> Train {
+    let mut random = Random::new(seed);
+    let stack = loop {
+        let stack = Stack::random(&mut random, Link::Ethernet);
+        if stack.couples() {
+            break stack;
+        }
+    };
+    let mut sender = Sender::new(stack.clone(), random.bits() as u16 & 0xfff, &mut random);
+    let mut frames: Vec<Vec<u8>> = (1..count).map(|_| sender.next(&mut random).build()).collect();
+    let last = if random.percent(50) { sender.last(&mut random) } else { sender.next(&mut random) };
+    frames.push(last.build());
+    Train { stack, frames }
+}
+
+/// A seed; a smaller one is not a simpler one.
+fn seed() -> NoShrink<proptest::num::u64::Any> {
+    any::<u64>().no_shrink()
+}

@@ -1,0 +1,187 @@
+//! Seeded traffic: interleaved flows over any header stack, with as many deviations as wanted.
+
+mod deviate;
+
+use std::collections::VecDeque;
+
+use crate::Packet;
+use crate::oracle::Link;
+use crate::random::Random;
+use crate::stack::{Place, Stack, Transport};
+
+pub use deviate::Deviation;
+
+/// An endless sequence of frames of several flows.
+///
+/// ```
+/// use grosso_testkit::Traffic;
+///
+/// let frames: Vec<Vec<u8>> = Traffic::new(7).take(100).collect();
+/// assert_eq!(frames, Traffic::new(7).take(100).collect::<Vec<_>>());
+/// ```
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    random: Random,
+    flows: Vec<Sender>,
+    queue: VecDeque<Vec<u8>>,
+    deviations_percent: usize,
+    burst_mean: usize,
+}
+
+impl Traffic {
+    /// One to six flows over Ethernet; about one packet in eight deviates.
+    pub fn new(seed: u64) -> Self {
+        Self::over(Link::Ethernet, seed)
+    }
+
+    /// The same over the given link.
+    pub fn over(link: Link, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let count = random.within(1, 6);
+        let mut flows: Vec<Sender> = Vec::new();
+        for flow in 0..count {
+            // Half of the flows share their headers with the one before, and differ only in host
+            // and port.
+            let shared = flows.last().map(|sender| sender.stack.clone());
+            let stack = match shared {
+                Some(stack) if random.percent(50) => stack,
+                _ => Stack::random(&mut random, link),
+            };
+            flows.push(Sender::new(stack, flow as u16, &mut random));
+        }
+        Self { random, flows, queue: VecDeque::new(), deviations_percent: 12, burst_mean: 6 }
+    }
+
+    /// One to six flows whose packets all obey the laws of their train.
+    pub fn benign(seed: u64) -> Self {
+        Self::new(seed).deviations_percent(0)
+    }
+
+    /// Flows of these stacks, one each.
+    pub fn of(stacks: &[Stack], seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let flows = stacks.iter().enumerate();
+        let flows = flows
+            .map(|(flow, stack)| Sender::new(stack.clone(), flow as u16, &mut random))
+            .collect();
+        Self { random, flows, queue: VecDeque::new(), deviations_percent: 12, burst_mean: 6 }
+    }
+
+    /// How many packets in a hundred deviate.
+    pub fn deviations_percent(mut self, percent: usize) -> Self {
+        self.deviations_percent = percent;
+        self
+    }
+
+    /// How many packets of one flow follow each other, on average.
+    pub fn burst_mean(mut self, packets: usize) -> Self {
+        self.burst_mean = packets;
+        self
+    }
+
+    /// The stacks of the flows.
+    pub fn stacks(&self) -> impl Iterator<Item = &Stack> {
+        self.flows.iter().map(|sender| &sender.stack)
+    }
+
+    /// Queues one burst of one flow.
+    fn burst(&mut self) {
+        let Self { random, flows, queue, .. } = self;
+        let index = random.below(flows.len());
+        let sender = &mut flows[index];
+        for _ in 0..random.geometric(self.burst_mean) {
+            if random.percent(self.deviations_percent) {
+                let deviation = *random.choose(Deviation::ALL);
+                queue.extend(deviate::frames(deviation, sender, random));
+            } else {
+                queue.push_back(sender.next(random).build());
+            }
+        }
+        // A flow that has sent everything it has says so (PSH), or ends with a shorter segment.
+        if random.percent(30) {
+            queue.push_back(sender.last(random).build());
+        }
+        sender.tick(random);
+    }
+}
+
+impl Iterator for Traffic {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        while self.queue.is_empty() {
+            // A burst can be empty: a deviation may send nothing of its own.
+            self.burst();
+        }
+        self.queue.pop_front()
+    }
+}
+
+/// One flow's sender.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    stack: Stack,
+    place: Place,
+    segment: usize,
+    /// For each IP level: whether its identification stays as it is.
+    fixed: Vec<bool>,
+    last: Vec<u8>,
+}
+
+impl Sender {
+    pub(crate) fn new(stack: Stack, flow: u16, random: &mut Random) -> Self {
+        let levels = stack.tunnels.len() + 1;
+        // Sequence numbers and identifications start shortly before they wrap in one flow of four.
+        let sequence = if random.one_in(4) { u32::MAX - 3000 } else { random.bits() as u32 };
+        let id = |random: &mut Random| if random.one_in(4) { 65530 } else { random.bits() as u16 };
+        let ids = (0..levels).map(|_| id(random)).collect();
+        let fixed = (0..levels).map(|_| random.percent(40)).collect();
+        let place = Place { flow, sequence, ids, ..Place::default() };
+        let segment = *random.choose(&[1, 2, 7, 100, 536, 1000, 1398]);
+        Self { stack, place, segment, fixed, last: Vec::new() }
+    }
+
+    /// The next packet with a payload of `len` bytes; the flow moves on.
+    pub(crate) fn send(&mut self, len: usize) -> Packet {
+        let packet = self.stack.packet(&self.place).payload_len(len);
+        self.place.sequence = self.place.sequence.wrapping_add(len as u32);
+        for (id, fixed) in self.place.ids.iter_mut().zip(&self.fixed) {
+            *id = id.wrapping_add(u16::from(!fixed));
+        }
+        packet
+    }
+
+    /// The next full segment.
+    pub(crate) fn next(&mut self, random: &mut Random) -> Packet {
+        // A retransmission repeats some packet of the recent past.
+        let packet = self.send(self.segment);
+        if self.last.is_empty() || random.one_in(3) {
+            self.last = packet.build();
+        }
+        packet
+    }
+
+    /// The last segment of a burst: shorter, or with PSH.
+    pub(crate) fn last(&mut self, random: &mut Random) -> Packet {
+        let len = random.within(1, self.segment);
+        let mut packet = self.send(len);
+        if let Some(tcp) = crate::stack::tcp_of(&mut packet) {
+            tcp.flags |= crate::headers::Tcp::PSH;
+        }
+        packet
+    }
+
+    /// Time passes: the clock of the timestamps, and what the peer has acknowledged.
+    fn tick(&mut self, random: &mut Random) {
+        if random.one_in(4) {
+            self.place.timestamp = self.place.timestamp.wrapping_add(1);
+        }
+        if random.one_in(8) {
+            self.place.ack = self.place.ack.wrapping_add(1448);
+        }
+    }
+
+    pub(crate) fn is_tcp(&self) -> bool {
+        matches!(self.stack.transport, Transport::Tcp | Transport::TcpTimestamps)
+    }
+}
