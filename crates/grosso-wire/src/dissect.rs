@@ -104,8 +104,16 @@ impl Default for Ports {
 #[inline]
 pub fn dissect(frame: &[u8], link: LinkType, ports: &Ports) -> Stack {
     let mut stack = Stack::new(0);
+    dissect_into(frame, link, ports, &mut stack);
+    stack
+}
+
+/// As [`dissect`], into a stack that the caller keeps: what it held is forgotten, not overwritten,
+/// which makes this the faster form in a loop over packets.
+pub fn dissect_into(frame: &[u8], link: LinkType, ports: &Ports, stack: &mut Stack) {
+    stack.clear();
     let mut walk = Walk {
-        stack: &mut stack,
+        stack,
         rest: frame,
         offset: 0,
         end: frame.len(),
@@ -113,11 +121,10 @@ pub fn dissect(frame: &[u8], link: LinkType, ports: &Ports) -> Stack {
         jumbo: false,
     };
     let stop = walk.run(link, ports);
-    let (end, extent) = (walk.end, walk.extent);
+    let Walk { stack, end, extent, .. } = walk;
     stack.stop = stop;
     stack.extent = extent;
     stack.end = u32::try_from(end).unwrap_or(u32::MAX);
-    stack
 }
 
 /// The header that the walk meets next.

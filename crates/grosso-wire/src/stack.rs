@@ -160,7 +160,7 @@ impl Extent {
 }
 
 /// The headers of one packet, outermost first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Stack {
     layers: [Layer; LAYERS_MAX],
     count: u8,
@@ -185,6 +185,12 @@ impl Stack {
             extent: Extent::Exact,
             end,
         }
+    }
+
+    /// Forgets the headers.
+    #[inline]
+    pub const fn clear(&mut self) {
+        self.count = 0;
     }
 
     /// Appends a header; `false` when there is no room for it.
@@ -218,6 +224,16 @@ impl Stack {
         self.last().map_or(0, |layer| layer.end())
     }
 }
+
+/// Equality of what was found; the slots behind the last header do not count.
+impl PartialEq for Stack {
+    fn eq(&self, other: &Self) -> bool {
+        let facts = |stack: &Self| (stack.stop, stack.extent, stack.end);
+        facts(self) == facts(other) && self.layers() == other.layers()
+    }
+}
+
+impl Eq for Stack {}
 
 /// The words of [`Kind::name`], outermost first: `eth vlan ip4 udp vxlan eth ip4 tcp`.
 impl fmt::Display for Stack {
