@@ -30,3 +30,4 @@ pub mod strategy;
 pub mod traffic;
 
 pub use packet::{Packet, stream};
+pub use traffic::Traffic;

@@ -209,7 +209,7 @@ impl Extension {
     /// A header whose 6 bytes of contents do nothing: PadN, or a routing header with no segments
     /// left.
     pub(crate) fn new(kind: u8) -> Self {
-        let data = if kind == 43 { vec![4, 0, 0, 0, 0, 0] } else { vec![1, 4, 0, 0, 0, 0] };
+        let data = if kind == 43 { vec![0; 6] } else { vec![1, 4, 0, 0, 0, 0] };
         Self { kind, data, next_header: None, len: None }
     }
 

@@ -89,7 +89,9 @@ impl Traffic {
         let Self { random, flows, queue, .. } = self;
         let index = random.below(flows.len());
         let sender = &mut flows[index];
-        for _ in 0..random.geometric(self.burst_mean) {
+        // One burst in twelve is long enough to meet the limits of size and number.
+        let mean = if random.one_in(12) { 12 * self.burst_mean } else { self.burst_mean };
+        for _ in 0..random.geometric(mean) {
             if random.percent(self.deviations_percent) {
                 let deviation = *random.choose(Deviation::ALL);
                 queue.extend(deviate::frames(deviation, sender, random));
@@ -122,7 +124,7 @@ impl Iterator for Traffic {
 pub(crate) struct Sender {
     stack: Stack,
     place: Place,
-    segment: usize,
+    pub(crate) segment: usize,
     /// For each IP level: whether its identification stays as it is.
     fixed: Vec<bool>,
     last: Vec<u8>,
@@ -137,7 +139,7 @@ impl Sender {
         let ids = (0..levels).map(|_| id(random)).collect();
         let fixed = (0..levels).map(|_| random.percent(40)).collect();
         let place = Place { flow, sequence, ids, ..Place::default() };
-        let segment = *random.choose(&[1, 2, 7, 100, 536, 1000, 1398]);
+        let segment = *random.choose(&[1, 2, 7, 100, 536, 1000, 1398, 8948]);
         Self { stack, place, segment, fixed, last: Vec::new() }
     }
 

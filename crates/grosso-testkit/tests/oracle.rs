@@ -1,0 +1,382 @@
+//! The oracles against the kernel's own cases (K1 to K33), the rules seen live, and each other.
+
+use grosso_testkit::headers::{Ipv4, Tcp};
+use grosso_testkit::oracle::{Description, Link, Refusal, Rules, join, segment, trains};
+use grosso_testkit::stack::{Place, Stack, Tunnel};
+use grosso_testkit::strategy;
+use grosso_testkit::{Packet, Traffic};
+use proptest::prelude::*;
+
+/// One packet of the kernel's fixture: `len` bytes from sequence number 100 + `at` on.
+fn tcp4(at: u32, len: usize, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
+    both(at, len, |ip| ip, edit)
+}
+
+fn both(
+    at: u32,
+    len: usize,
+    ip: impl FnOnce(Ipv4) -> Ipv4,
+    tcp: impl FnOnce(Tcp) -> Tcp,
+) -> Vec<u8> {
+    let packet = Packet::new().ethernet(|e| e).ipv4(ip);
+    packet.tcp(|t| tcp(t.sequence(at.wrapping_add(100)))).payload_len(len).build()
+}
+
+fn udp4(len: usize) -> Vec<u8> {
+    Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(len).build()
+}
+
+/// How many packets each train has.
+fn shape(frames: &[Vec<u8>]) -> Vec<usize> {
+    let trains = trains(frames, Link::Ethernet, Rules::default());
+    trains.iter().map(|train| train.packets.len()).collect()
+}
+
+fn plain(tcp: Tcp) -> Tcp {
+    tcp
+}
+
+#[test]
+fn k01_to_k04_lengths() {
+    assert_eq!(shape(&[tcp4(0, 100, plain), tcp4(100, 100, plain)]), [2]);
+    assert_eq!(shape(&[tcp4(0, 100, plain), tcp4(100, 50, plain)]), [2]);
+    assert_eq!(shape(&[tcp4(0, 100, plain), tcp4(100, 1, plain)]), [2]);
+    assert_eq!(shape(&[tcp4(0, 50, plain), tcp4(50, 100, plain)]), [1, 1]);
+    // Rule G11: padding that no header counts.
+    let padded = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t.sequence(200));
+    let padded = padded.payload_len(1).pad_to(60).build();
+    assert_eq!(shape(&[tcp4(0, 100, plain), padded]), [1, 1]);
+    // Rule G39: a shorter segment joins once and closes.
+    let frames = [tcp4(0, 100, plain), tcp4(100, 50, plain), tcp4(150, 100, plain)];
+    assert_eq!(shape(&frames), [2, 1]);
+}
+
+#[test]
+fn k06_acks_stay_alone() {
+    let ack = |number| tcp4(0, 0, |t: Tcp| t.ack(number));
+    assert_eq!(shape(&[ack(100), ack(100), ack(101)]), [1, 1, 1]);
+}
+
+#[test]
+fn k07_to_k11_flags() {
+    let five = |edit: &dyn Fn(usize, Tcp) -> Tcp| {
+        let frame = |index: usize| tcp4(index as u32 * 100, 100, |t| edit(index, t));
+        shape(&(0..5).map(frame).collect::<Vec<_>>())
+    };
+    assert_eq!(five(&|_, t| t), [5]);
+    assert_eq!(five(&|index, t| if index == 2 { t.psh() } else { t }), [3, 2]);
+    assert_eq!(five(&|index, t| if index == 1 || index == 2 { t.cwr() } else { t }), [1, 2, 2]);
+    // Rule G34.
+    assert_eq!(five(&|_, t| t.ece()), [5]);
+    assert_eq!(five(&|_, t| t.ae()), [5]);
+    assert_eq!(five(&|_, t| t.no_ack()), [5]);
+    assert_eq!(five(&|index, t| if index == 3 { t.ece() } else { t }), [3, 1, 1]);
+    for edit in [Tcp::syn, Tcp::rst, Tcp::urg] {
+        let frames = [
+            tcp4(0, 100, plain),
+            tcp4(100, 100, plain),
+            tcp4(200, 0, edit),
+            tcp4(200, 100, plain),
+            tcp4(300, 100, plain),
+        ];
+        assert_eq!(shape(&frames), [2, 1, 2]);
+    }
+}
+
+#[test]
+fn k12_k13_checksum_and_sequence() {
+    let first = tcp4(0, 100, plain);
+    assert_eq!(shape(&[first.clone(), tcp4(100, 100, |t| t.checksum_xor(1))]), [1, 1]);
+    assert_eq!(shape(&[first.clone(), tcp4(101, 100, plain)]), [1, 1]);
+    // Rule G75 made stricter: nothing overtakes, so the train ends at the wrong packet.
+    let after = tcp4(100, 100, plain);
+    assert_eq!(shape(&[first, tcp4(100, 100, |t| t.checksum_xor(1)), after]), [1, 1, 1]);
+}
+
+#[test]
+fn k14_k15_options() {
+    let stamped = |at, value| tcp4(at, 100, |t: Tcp| t.timestamps(value, 0));
+    let moved = tcp4(300, 100, |t| t.options(&[1, 8, 10, 0, 0, 0, 100, 0, 0, 0, 0, 1]));
+    let frames = [stamped(0, 0), stamped(100, 0), stamped(200, 100), moved];
+    assert_eq!(shape(&frames), [2, 1, 1]);
+    let scaled = tcp4(200, 100, |t| t.options(&[1, 3, 3, 7]));
+    assert_eq!(shape(&[stamped(0, 0), stamped(100, 0), scaled]), [2, 1]);
+}
+
+#[test]
+fn k16_to_k21_ipv4() {
+    let two = |edit: &dyn Fn(Ipv4) -> Ipv4| {
+        shape(&[tcp4(0, 100, plain), both(100, 100, edit, plain), tcp4(200, 100, plain)])
+    };
+    assert_eq!(two(&|ip| ip), [3]);
+    assert_eq!(two(&|ip| ip.tos(2)), [1, 1, 1]);
+    assert_eq!(two(&|ip| ip.ttl(7)), [1, 1, 1]);
+    assert_eq!(two(&|ip| ip.checksum_xor(1)), [1, 1, 1]);
+    assert_eq!(two(&|ip| ip.options(&[68, 8, 5, 0, 0, 0, 0, 0])), [1, 1, 1]);
+    assert_eq!(two(&|ip| ip.df(false)), [1, 1, 1]);
+    assert_eq!(two(&|ip| ip.reserved_bit(true)), [1, 1, 1]);
+    // A fragment is of no flow, and does not end the train.
+    assert_eq!(
+        shape(&[tcp4(0, 100, plain), both(100, 100, |ip| ip.more_fragments(true), plain)]),
+        [1, 1]
+    );
+}
+
+#[test]
+fn k22_to_k27_identification() {
+    let ids = |df, ids: &[u16]| {
+        let frames = ids.iter().enumerate();
+        let frame = |(index, id): (usize, &u16)| {
+            both(index as u32 * 100, 100, |ip| ip.df(df).id(*id), plain)
+        };
+        shape(&frames.map(frame).collect::<Vec<_>>())
+    };
+    for df in [true, false] {
+        assert_eq!(ids(df, &[8, 9]), [2]);
+        assert_eq!(ids(df, &[8, 8]), [2]);
+        assert_eq!(ids(df, &[8, 9, 9]), [2, 1]);
+        assert_eq!(ids(df, &[8, 8, 9]), [2, 1]);
+        assert_eq!(ids(df, &[65535, 0]), [2]);
+        assert_eq!(ids(df, &[8, 10]), [1, 1]);
+        assert_eq!(ids(df, &[8, 9, 10, 11]), [4]);
+    }
+}
+
+#[test]
+fn k28_to_k30_ipv6() {
+    let frame = |at: u32, through: &dyn Fn(Packet) -> Packet| {
+        let packet = through(Packet::new().ethernet(|e| e).ipv6(|ip| ip));
+        packet.tcp(|t| t.sequence(at.wrapping_add(100))).payload_len(100).build()
+    };
+    let options = |packet: Packet| packet.destination_options(|d| d);
+    let others = |packet: Packet| packet.destination_options(|d| d.data(&[1, 4, 0x11, 0, 0, 0]));
+    assert_eq!(shape(&[frame(0, &options), frame(100, &options)]), [2]);
+    assert_eq!(shape(&[frame(0, &options), frame(100, &others)]), [1, 1]);
+    assert_eq!(shape(&[frame(0, &|p| p), frame(100, &|p| p.fragment(|f| f))]), [1, 1]);
+}
+
+#[test]
+fn k31_k32_size() {
+    let mss = 4096 - 40;
+    let max = 65535 - 40;
+    let full = max / mss;
+    let mut frames: Vec<_> =
+        (0..full).map(|index| tcp4((index * mss) as u32, mss, plain)).collect();
+    let rest = max % mss;
+    frames.push(tcp4((full * mss) as u32, rest, plain));
+    assert_eq!(shape(&frames), [full + 1]);
+    frames.pop();
+    frames.push(tcp4((full * mss) as u32, rest + 1, plain));
+    assert_eq!(shape(&frames), [full, 1]);
+    // Rule G60: 45 segments of 1448 bytes, the 46th starts anew.
+    let frames: Vec<_> = (0..46).map(|index| tcp4(index * 1448, 1448, plain)).collect();
+    assert_eq!(shape(&frames), [45, 1]);
+}
+
+#[test]
+fn g33_urgent_pointer_must_be_equal() {
+    let frames = [tcp4(0, 100, |t| t.urgent_pointer(1)), tcp4(100, 100, |t| t.urgent_pointer(2))];
+    assert_eq!(shape(&frames), [1, 1]);
+}
+
+#[test]
+fn g40_sequence_wraps_and_order_counts() {
+    let at = 0xffff_ff9c_u32.wrapping_sub(100);
+    assert_eq!(shape(&[tcp4(at, 100, plain), tcp4(at.wrapping_add(100), 100, plain)]), [2]);
+    assert_eq!(
+        shape(&[tcp4(0, 100, plain), tcp4(200, 100, plain), tcp4(100, 100, plain)]),
+        [1, 1, 1]
+    );
+}
+
+#[test]
+fn u10_to_u13_datagrams() {
+    assert_eq!(shape(&[udp4(100), udp4(60), udp4(100)]), [2, 1]);
+    assert_eq!(shape(&[udp4(60), udp4(100)]), [1, 1]);
+    assert_eq!(shape(&[udp4(100), udp4(0), udp4(100)]), [1, 1, 1]);
+    assert_eq!(shape(&vec![udp4(100); 130]), [64, 64, 2]);
+    let without = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.checksum_zero());
+    assert_eq!(shape(&vec![without.payload_len(100).build(); 3]), [1, 1, 1]);
+}
+
+#[test]
+fn t02_to_t05_tunnels() {
+    let vxlan = |at: u32, edit: &dyn Fn(usize, Packet) -> Packet| {
+        let packet = edit(0, Packet::new().ethernet(|e| e).ipv4(|ip| ip));
+        let packet = edit(1, packet.udp(|u| u)).vxlan(|v| v).ethernet(|e| e);
+        edit(2, packet)
+            .ipv4(|ip| ip)
+            .tcp(|t| t.sequence(at.wrapping_add(100)))
+            .payload_len(100)
+            .build()
+    };
+    let same = |_: usize, packet: Packet| packet;
+    assert_eq!(shape(&[vxlan(0, &same), vxlan(100, &same)]), [2]);
+    let outer = |frame: Vec<u8>, at: usize| {
+        // The outer UDP source port is another flow.
+        let mut frame = frame;
+        frame[at] ^= 1;
+        frame
+    };
+    assert_eq!(shape(&[vxlan(0, &same), outer(vxlan(100, &same), 35)]), [1, 1]);
+    assert_eq!(shape(&[vxlan(0, &same), outer(vxlan(100, &same), 120)]), [1, 1]);
+}
+
+#[test]
+fn a_changed_mac_ends_the_train_of_its_flow() {
+    let frame = |at: u32, mac: u8| {
+        let packet = Packet::new().ethernet(|e| e.source([mac; 6])).ipv4(|ip| ip);
+        packet.tcp(|t| t.sequence(at.wrapping_add(100))).payload_len(100).build()
+    };
+    assert_eq!(shape(&[frame(0, 2), frame(100, 4), frame(100, 2)]), [1, 1, 1]);
+    // In another flow it would not: there the first train goes on.
+    let other = udp4(10);
+    assert_eq!(shape(&[frame(0, 2), other, frame(100, 2)]), [2, 1]);
+}
+
+#[test]
+fn segments_of_a_hand_made_superframe() {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(65535));
+    let packet = packet.tcp(|t| t.sequence(u32::MAX).fin().psh().cwr().urg()).payload_len(250);
+    let (superframe, ..) = packet.build_superframe();
+    let description = Description { gso_size: 100, ..Description::default() };
+    let cut = segment(&superframe, Link::Ethernet, description).expect("a superframe");
+    let expected = |id, sequence, flags, len| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id));
+        packet.tcp(|t| t.sequence(sequence).flags(flags)).payload_len(len).build()
+    };
+    let (common, cwr) = (Tcp::ACK | Tcp::URG, Tcp::CWR);
+    assert_eq!(cut[0], expected(65535, u32::MAX, common | cwr, 100));
+    assert_eq!(cut[1], expected(0, 99, common, 100));
+    assert_eq!(cut[2], expected(1, 199, common | Tcp::FIN | Tcp::PSH, 50));
+    let all = Description { cwr_on_all: true, fixed_ids: 1, ..description };
+    let cut = segment(&superframe, Link::Ethernet, all).expect("a superframe");
+    assert_eq!(cut[1], expected(65535, 99, common | cwr, 100));
+}
+
+#[test]
+fn what_cannot_be_cut_is_refused() {
+    let cut = |packet: Packet, gso_size| {
+        let description = Description { gso_size, ..Description::default() };
+        segment(&packet.payload_len(300).build(), Link::Ethernet, description).err()
+    };
+    let start = || Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+    assert_eq!(cut(start().tcp(|t| t), 0), Some(Refusal::NoSize));
+    assert_eq!(cut(start().icmp(|i| i), 100), Some(Refusal::NoTransport));
+    let gre = start().gre(|g| g.sequence(1)).ipv4(|ip| ip).tcp(|t| t);
+    assert_eq!(cut(gre, 100), Some(Refusal::GreSequence));
+    assert_eq!(cut(start().tcp(|t| t), 100), None);
+}
+
+/// What the packet builder makes of one long payload is what joining its segments makes.
+#[test]
+fn the_builder_and_the_oracle_agree_on_superframes() {
+    for stack in Stack::all().into_iter().filter(Stack::couples) {
+        let (superframe, ..) = stack.packet(&Place::default()).payload_len(950).build_superframe();
+        let description = Description { gso_size: 100, ..Description::default() };
+        let cut = segment(&superframe, stack.link(), description).expect("a stack that couples");
+        if stack.transport == grosso_testkit::stack::Transport::Udp {
+            // The laws of UDP have no sequence: joining reads only what is there.
+            assert_eq!(cut.len(), 10, "{stack:?}");
+        }
+        let (joined, again) = join(&cut, stack.link());
+        assert_eq!(joined, superframe, "{stack:?}");
+        assert_eq!(again, description, "{stack:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_train_is_one_train_and_cutting_gives_it_back(train in strategy::train()) {
+        let train = train.value;
+        let link = train.stack.link();
+        let found = trains(&train.frames, link, Rules::default());
+        prop_assert_eq!(found.len(), 1, "{:?}", found);
+        let (superframe, description) = join(&train.frames, link);
+        let cut = segment(&superframe, link, description);
+        prop_assert_eq!(cut.as_deref(), Ok(&train.frames[..]));
+    }
+
+    #[test]
+    fn whatever_is_coupled_is_given_back_by_cutting(traffic in strategy::traffic(300)) {
+        let frames = traffic.value;
+        let found = trains(&frames, Link::Ethernet, Rules::default());
+        let mut seen: Vec<usize> = found.iter().flat_map(|train| train.packets.clone()).collect();
+        seen.sort_unstable();
+        prop_assert_eq!(seen, (0..frames.len()).collect::<Vec<_>>());
+        for train in found.iter().filter(|train| train.packets.len() > 1) {
+            let packets: Vec<_> = train.packets.iter().map(|at| frames[*at].clone()).collect();
+            let (superframe, description) = join(&packets, Link::Ethernet);
+            prop_assert_eq!(segment(&superframe, Link::Ethernet, description), Ok(packets));
+        }
+    }
+}
+
+/// Traffic is worth its name: most benign packets couple, deviations of every kind end trains,
+/// tunnels occur.
+#[test]
+fn traffic_is_varied() {
+    let count = |traffic: Traffic| {
+        let frames: Vec<Vec<u8>> = traffic.take(300).collect();
+        trains(&frames, Link::Ethernet, Rules::default()).len()
+    };
+    let benign: usize = (0..50).map(|seed| count(Traffic::benign(seed))).sum();
+    let hostile: usize = (0..50).map(|seed| count(Traffic::new(seed))).sum();
+    assert!(benign * 5 < hostile * 4, "{benign} trains of benign traffic, {hostile} of hostile");
+    let stacks: Vec<Stack> = (0..300)
+        .flat_map(|seed| Traffic::new(seed).stacks().cloned().collect::<Vec<_>>())
+        .collect();
+    for tunnel in [Tunnel::GueRemote, Tunnel::Fou, Tunnel::GreChecksum, Tunnel::VxlanVlan] {
+        assert!(stacks.iter().any(|s| s.tunnels.len() == 2 && s.tunnels[1].1 == tunnel));
+    }
+}
+
+/// Why trains of hostile traffic end: every law is broken by some packet.
+#[test]
+fn every_reason_occurs() {
+    let mut reasons = std::collections::BTreeSet::new();
+    for seed in 0..400 {
+        let frames: Vec<Vec<u8>> = Traffic::new(seed).take(200).collect();
+        let found = trains(&frames, Link::Ethernet, Rules::default());
+        reasons.extend(found.iter().map(|train| train.closed_by));
+    }
+    for reason in [
+        "no flow",
+        "no TCP or UDP",
+        "a checksum",
+        "no payload",
+        "a flag",
+        "a shorter segment",
+        "the end",
+        "a longer segment",
+        "sequence",
+        "ack",
+        "window",
+        "options",
+        "offset_flags",
+        "urgent_pointer",
+        "id",
+        "ttl",
+        "tos",
+        "fragment",
+        "word",
+        "hop_limit",
+        "data",
+        "source",
+        "destination",
+        "tag",
+        "flags",
+        "reserved",
+        "checksum",
+        "entry",
+        "other headers",
+        "a header that is not coupled",
+        "a length that is not the one of the frame",
+        "UDP that is not coupled",
+        "the size",
+        "the number of datagrams",
+        "remote checksum offload that cannot be trusted",
+    ] {
+        assert!(reasons.contains(reason), "{reason} is not among {reasons:?}");
+    }
+}
