@@ -1,1 +1,44 @@
-//! Placeholder.
+//! Ports for the Grosso engine: where packets come from and go to.
+//!
+//! | module | port |
+//! |---|---|
+//! | [`capture`] | capture files: pcap and pcapng, plain or compressed, with offload metadata |
+//!
+//! # Example
+//!
+//! A superframe is written with what is known about it, and read back with the same knowledge.
+//!
+//! ```
+//! use grosso_io::capture::{
+//!     CaptureReader, CaptureWriter, Cut, Entry, Format, Offload, PacketMeta, Segmentation,
+//!     WriterOptions,
+//! };
+//!
+//! # fn main() -> Result<(), grosso_io::capture::CaptureError> {
+//! let gso = Segmentation { cut: Cut::Every(1448), ..Segmentation::default() };
+//! let offload = Offload { gso: Some(gso), ..Offload::default() };
+//! let meta = PacketMeta {
+//!     timestamp_ns: Some(1_700_000_000_123_456_789),
+//!     offload: Some(offload),
+//!     ..PacketMeta::default()
+//! };
+//!
+//! let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+//! writer.write_packet(&meta, &[0x42; 4000])?;
+//! let file = writer.finish()?;
+//!
+//! let mut reader = CaptureReader::new(&file[..])?;
+//! while let Some(entry) = reader.next()? {
+//!     if let Entry::Packet(packet) = entry {
+//!         assert_eq!(packet.data, [0x42; 4000]);
+//!         assert_eq!(packet.timestamp_ns, meta.timestamp_ns);
+//!         assert_eq!(packet.meta().offload, meta.offload);
+//!     }
+//! }
+//! assert_eq!(reader.packets(), 1);
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod capture;

@@ -1,0 +1,171 @@
+//! Decompression on the fly: plain, gzip and zstd input look the same to the reader.
+//!
+//! The kind is told by the first bytes, never by the file name. Both compressions may be joined
+//! from several members or frames, as parallel compressors write them.
+
+use std::io::{self, BufReader, Read};
+
+use flate2::bufread::MultiGzDecoder;
+
+use super::error::CaptureError;
+use super::zstd::ZstdReader;
+
+/// How a capture is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// gzip, of one or more members.
+    Gzip,
+    /// Zstandard, of one or more frames.
+    Zstd,
+}
+
+impl Compression {
+    /// What the first bytes of a file say.
+    ///
+    /// # Errors
+    /// `UnsupportedFormat` for the compressions that are recognised and not supported.
+    fn detect(bytes: &[u8]) -> Result<Self, CaptureError> {
+        let unsupported = |what: &str| Err(CaptureError::UnsupportedFormat { what: what.into() });
+        match bytes {
+            [0x1f, 0x8b, ..] => Ok(Self::Gzip),
+            // A frame, or a skippable frame (RFC 8878 sections 3.1.1 and 3.1.2).
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Ok(Self::Zstd),
+            [0x04, 0x22, 0x4d, 0x18, ..] => unsupported("lz4 compression"),
+            [0xfd, b'7', b'z', b'X', b'Z', ..] => unsupported("xz compression"),
+            [b'B', b'Z', b'h', b'0'..=b'9', ..] => unsupported("bzip2 compression"),
+            _ => Ok(Self::None),
+        }
+    }
+
+    /// The name of the format.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "uncompressed",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+/// A reader of what a source holds when it is decompressed.
+#[derive(Debug)]
+pub(crate) enum Decompressor<R> {
+    Plain(Source<R>),
+    Gzip(Box<MultiGzDecoder<BufReader<Source<R>>>>),
+    Zstd(Box<ZstdReader<BufReader<Source<R>>>>),
+}
+
+impl<R: Read> Decompressor<R> {
+    /// Looks at the first bytes of `reader`.
+    ///
+    /// # Errors
+    /// `Err(Ok(_))` when the compression is not supported, `Err(Err(_))` when reading failed.
+    pub(crate) fn new(reader: R) -> Result<Self, Result<CaptureError, io::Error>> {
+        let mut source = Source::new(reader);
+        source.fill_prefix().map_err(Err)?;
+        let compression = Compression::detect(source.prefix()).map_err(Ok)?;
+        let buffered = |source| BufReader::with_capacity(COMPRESSED_BUFFER_BYTES, source);
+        Ok(match compression {
+            Compression::None => Self::Plain(source),
+            Compression::Gzip => Self::Gzip(Box::new(MultiGzDecoder::new(buffered(source)))),
+            Compression::Zstd => Self::Zstd(Box::new(ZstdReader::new(buffered(source)))),
+        })
+    }
+
+    pub(crate) const fn compression(&self) -> Compression {
+        match self {
+            Self::Plain(_) => Compression::None,
+            Self::Gzip(_) => Compression::Gzip,
+            Self::Zstd(_) => Compression::Zstd,
+        }
+    }
+
+    pub(crate) fn source(&self) -> &Source<R> {
+        match self {
+            Self::Plain(source) => source,
+            Self::Gzip(reader) => reader.get_ref().get_ref(),
+            Self::Zstd(reader) => reader.source().get_ref(),
+        }
+    }
+}
+
+impl<R: Read> Read for Decompressor<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(source) => source.read(buffer),
+            Self::Gzip(reader) => reader.read(buffer),
+            Self::Zstd(reader) => reader.read(buffer),
+        }
+    }
+}
+
+/// The file itself: counts its bytes, and remembers whether an error was the system's.
+#[derive(Debug)]
+pub(crate) struct Source<R> {
+    reader: R,
+    /// The first bytes, read to tell the compression and handed out again.
+    prefix: [u8; PREFIX_BYTES],
+    prefix_len: usize,
+    prefix_taken: usize,
+    /// Bytes read from the file so far.
+    pub(crate) bytes: u64,
+    /// Whether the file itself failed, as opposed to the decompression of what it holds.
+    pub(crate) failed: bool,
+}
+
+impl<R: Read> Source<R> {
+    fn new(reader: R) -> Self {
+        let prefix = [0; PREFIX_BYTES];
+        Self { reader, prefix, prefix_len: 0, prefix_taken: 0, bytes: 0, failed: false }
+    }
+
+    /// Reads until the prefix is full or the file ends: a pipe may give one byte at a time.
+    fn fill_prefix(&mut self) -> io::Result<()> {
+        while self.prefix_len < PREFIX_BYTES {
+            let room = &mut self.prefix[self.prefix_len..];
+            match self.reader.read(room) {
+                Ok(0) => break,
+                Ok(read) => self.prefix_len += read.min(room.len()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.bytes = self.prefix_len as u64;
+        Ok(())
+    }
+
+    fn prefix(&self) -> &[u8] {
+        &self.prefix[..self.prefix_len]
+    }
+}
+
+impl<R: Read> Read for Source<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.prefix_taken < self.prefix_len {
+            let rest = &self.prefix[self.prefix_taken..self.prefix_len];
+            let length = rest.len().min(buffer.len());
+            buffer[..length].copy_from_slice(&rest[..length]);
+            self.prefix_taken += length;
+            return Ok(length);
+        }
+        match self.reader.read(buffer) {
+            Ok(read) => {
+                self.bytes += read as u64;
+                Ok(read)
+            }
+            Err(error) => {
+                self.failed = error.kind() != io::ErrorKind::Interrupted;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// As many bytes as the longest magic number.
+const PREFIX_BYTES: usize = 5;
+
+/// How much compressed data is read at a time: enough that system calls do not matter.
+const COMPRESSED_BUFFER_BYTES: usize = 128 << 10;

@@ -1,0 +1,305 @@
+//! Everything that can be wrong with a capture, each with its own name and sentence.
+
+use std::io;
+
+use super::format::{INTERFACES_MAX, RECORD_BYTES_MAX};
+
+/// Why a capture could not be read or written.
+///
+/// Only the variants of the environment name the file in their text: the caller prefixes the
+/// others with the name the user typed, as in `send.pcap: ends inside packet 56 (...)`. See
+/// [`CaptureError::names_file`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// The first bytes are those of no capture format.
+    #[error("not a capture ({}); expected pcap, pcapng, or these compressed", starts(starts_with))]
+    NotACapture {
+        /// The first bytes, escaped; empty when the file is empty.
+        starts_with: String,
+    },
+    /// A relative of the known formats, recognised and not supported.
+    #[error("{what} is not supported; convert it with editcap -F pcapng")]
+    UnsupportedFormat {
+        /// The name of the format.
+        what: String,
+    },
+    /// The file ends inside a record. Every record before it has been handed out.
+    #[error("ends inside {place} (needs {needs} bytes, {there} there, offset {offset})")]
+    Truncated {
+        /// What the file ends in.
+        place: Place,
+        /// How many bytes it should have.
+        needs: u64,
+        /// How many of them are in the file.
+        there: u64,
+        /// Where the record begins, in bytes of the uncompressed file.
+        offset: u64,
+    },
+    /// Compressed data ends early, yet between two records. Every record has been handed out.
+    #[error("the {compression} data ends early (offset {offset} when decompressed)")]
+    CompressedTruncated {
+        /// The name of the compression.
+        compression: &'static str,
+        /// How many bytes could be decompressed.
+        offset: u64,
+    },
+    /// Compressed data cannot be decompressed any further.
+    #[error("the {compression} data is damaged: {detail} (offset {offset} when decompressed)")]
+    CompressedDamaged {
+        /// The name of the compression.
+        compression: &'static str,
+        /// What the decompressor says.
+        detail: String,
+        /// How many bytes could be decompressed.
+        offset: u64,
+    },
+    /// A record contradicts itself. Every record before it has been handed out.
+    #[error("damaged: {what} (offset {offset})")]
+    Damaged {
+        /// The contradiction.
+        what: Damage,
+        /// Where the record begins, in bytes of the uncompressed file.
+        offset: u64,
+    },
+    /// What was asked to be written does not fit into the output format.
+    #[error("cannot be written: {what}")]
+    Unwritable {
+        /// What does not fit.
+        what: Misfit,
+    },
+    /// The operating system refused to open or read.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The operating system refused to write.
+    #[error("{path}: {source} (after packet {packets})")]
+    Write {
+        /// The file.
+        path: String,
+        /// How many packets had been given to the writer; the last of them may not be in the file.
+        packets: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The reader of the pipe that is written to has gone. Not worth a message.
+    #[error("{path}: the reader closed the pipe")]
+    BrokenPipe {
+        /// The file.
+        path: String,
+    },
+}
+
+impl CaptureError {
+    pub(crate) fn not_a_capture(bytes: &[u8]) -> Self {
+        let shown = bytes.get(..STARTS_WITH_BYTES).unwrap_or(bytes);
+        // The message shows the beginning as text would be quoted; the first line is enough.
+        let line = shown.iter().position(|&byte| byte == b'\n').map_or(shown, |at| &shown[..=at]);
+        Self::NotACapture { starts_with: line.escape_ascii().to_string() }
+    }
+
+    /// Whether the text already begins with the name of the file.
+    #[must_use]
+    pub const fn names_file(&self) -> bool {
+        matches!(self, Self::Io { .. } | Self::Write { .. } | Self::BrokenPipe { .. })
+    }
+
+    /// Whether the input is at fault (damaged or not supported), and not the environment.
+    #[must_use]
+    pub const fn is_input(&self) -> bool {
+        !self.names_file() && !matches!(self, Self::Unwritable { .. })
+    }
+
+    /// Whether the reader of our output has gone, which ends a pipeline quietly.
+    #[must_use]
+    pub const fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::BrokenPipe { .. })
+    }
+}
+
+/// What a file ended in the middle of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Place {
+    /// The header of a pcap file.
+    #[error("the file header")]
+    FileHeader,
+    /// The header of a packet; packets are counted from 1.
+    #[error("the header of packet {0}")]
+    PacketHeader(u64),
+    /// A packet; packets are counted from 1. In pcapng its sizes are those of the whole block.
+    #[error("packet {0}")]
+    Packet(u64),
+    /// The header of a pcapng block.
+    #[error("the header of a block")]
+    BlockHeader,
+    /// A pcapng block of this type that is no packet.
+    #[error("a block of type {0:#x}")]
+    Block(u32),
+}
+
+/// How a record contradicts itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Damage {
+    /// A record longer than anything believable.
+    #[error("a record of {bytes} bytes, more than {RECORD_BYTES_MAX}")]
+    RecordTooLong {
+        /// Its length field.
+        bytes: u64,
+    },
+    /// A block shorter than its own fixed fields.
+    #[error("a block of type {kind:#x} with a length of {bytes} bytes")]
+    BlockTooShort {
+        /// The block type.
+        kind: u32,
+        /// Its length field.
+        bytes: u32,
+    },
+    /// A block whose length is no multiple of four.
+    #[error("a block length of {bytes} bytes, which is no multiple of 4")]
+    BlockUnaligned {
+        /// Its length field.
+        bytes: u32,
+    },
+    /// A block whose two length fields differ.
+    #[error("a block of {leading} bytes that says {trailing} at its end")]
+    BlockLengthsDiffer {
+        /// The length field before the body.
+        leading: u32,
+        /// The length field after the body.
+        trailing: u32,
+    },
+    /// A packet that says to be longer than the block that holds it.
+    #[error("a packet of {captured} bytes in a block with room for {room}")]
+    PacketPastBlock {
+        /// The captured length.
+        captured: u32,
+        /// The bytes there are.
+        room: u32,
+    },
+    /// A packet of an interface that the section has not declared.
+    #[error("a packet of interface {interface}, of {declared} declared")]
+    UnknownInterface {
+        /// The interface the packet names.
+        interface: u32,
+        /// How many there are.
+        declared: u32,
+    },
+    /// A section that declares more interfaces than anything believable.
+    #[error("more than {INTERFACES_MAX} interfaces in one section")]
+    TooManyInterfaces,
+    /// A section header without the byte-order magic.
+    #[error("a section header whose byte order reads {magic:#010x}")]
+    SectionMagic {
+        /// What stands in its place.
+        magic: u32,
+    },
+    /// A section or file of a version that this code does not know.
+    #[error("format version {major}.{minor} is not known")]
+    Version {
+        /// Major version.
+        major: u16,
+        /// Minor version.
+        minor: u16,
+    },
+    /// An option that says to be longer than the block that holds it. The packet stays usable.
+    #[error("option {code} of {length} bytes where {room} are left in the block")]
+    OptionPastBlock {
+        /// The option's code.
+        code: u16,
+        /// Its length field.
+        length: u16,
+        /// The bytes there are.
+        room: usize,
+    },
+    /// Bytes after the last option that are too few for another.
+    #[error("{bytes} stray bytes after the options")]
+    OptionStray {
+        /// How many.
+        bytes: usize,
+    },
+}
+
+/// What does not fit into the output format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Misfit {
+    /// Classic pcap has one link type for all packets.
+    #[error("pcap holds one link type, {first}, and this packet has {other}; use pcapng")]
+    SecondLinkType {
+        /// The link type of the file.
+        first: u32,
+        /// The link type of the packet.
+        other: u32,
+    },
+    /// Classic pcap has 32 bits of seconds.
+    #[error("pcap ends in 2106, and this packet is {seconds} seconds after 1970; use pcapng")]
+    TimestampTooLate {
+        /// The packet's time.
+        seconds: u64,
+    },
+    /// A packet that no reader would believe.
+    #[error("a packet of {bytes} bytes, more than {RECORD_BYTES_MAX}")]
+    PacketTooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A packet of an interface that was not declared to the writer.
+    #[error("a packet of interface {interface}, of {declared} declared")]
+    UnknownInterface {
+        /// The interface the packet names.
+        interface: u32,
+        /// How many there are.
+        declared: u32,
+    },
+    /// A link type that needs more than 16 bits.
+    #[error("link type {link_type} needs more than 16 bits")]
+    LinkType {
+        /// The link type.
+        link_type: u32,
+    },
+    /// More metadata than fits into one option of 65,535 bytes.
+    #[error("offload metadata of {bytes} bytes, more than one option holds")]
+    OptionTooLong {
+        /// The length of the option.
+        bytes: usize,
+    },
+}
+
+fn starts(starts_with: &str) -> String {
+    if starts_with.is_empty() { "empty".into() } else { format!("starts \"{starts_with}\"") }
+}
+
+/// How many bytes of a file that is no capture are shown.
+const STARTS_WITH_BYTES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_those_of_the_manual() {
+        let truncated = CaptureError::Truncated {
+            place: Place::Packet(56),
+            needs: 65226,
+            there: 5758,
+            offset: 594_242,
+        };
+        assert_eq!(
+            truncated.to_string(),
+            "ends inside packet 56 (needs 65226 bytes, 5758 there, offset 594242)"
+        );
+        assert_eq!(
+            CaptureError::not_a_capture(b"{\n  \"start\": 1").to_string(),
+            "not a capture (starts \"{\\n\"); expected pcap, pcapng, or these compressed"
+        );
+        assert_eq!(
+            CaptureError::not_a_capture(b"").to_string(),
+            "not a capture (empty); expected pcap, pcapng, or these compressed"
+        );
+    }
+}

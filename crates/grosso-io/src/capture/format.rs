@@ -1,0 +1,271 @@
+//! What a capture is before its first packet: format, time resolution, interface.
+
+use super::error::CaptureError;
+use super::order::ByteOrder;
+
+/// The first four bytes of a pcapng file, the same in both byte orders.
+pub(crate) const SECTION_HEADER_TYPE: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+
+/// The most bytes of one record that are believed and buffered: 16 MiB.
+///
+/// The largest packets known are BIG TCP superframes of 512 KiB; secrets and name blocks stay far
+/// below 16 MiB. A length beyond it is damage, so that a lying length costs bounded memory.
+pub const RECORD_BYTES_MAX: usize = 16 << 20;
+
+/// The most interfaces one section may declare. Each costs a few dozen bytes of memory.
+pub const INTERFACES_MAX: usize = 1 << 16;
+
+/// The snapshot length that captures of superframes are written with, in bytes, as tcpdump does.
+pub const SNAPLEN_DEFAULT: u32 = 262_144;
+
+/// Link type of Ethernet in the tcpdump.org registry.
+pub const LINK_TYPE_ETHERNET: u32 = 1;
+
+/// A capture file format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Classic pcap: one link type, no metadata.
+    Pcap,
+    /// pcapng: blocks and options, many interfaces.
+    Pcapng,
+}
+
+impl core::fmt::Display for Format {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Pcap => "pcap",
+            Self::Pcapng => "pcapng",
+        })
+    }
+}
+
+/// What the first four bytes of a file say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Magic {
+    Pcap { order: ByteOrder, resolution: Resolution },
+    Pcapng,
+}
+
+impl Magic {
+    /// Recognises a capture by its first bytes, of which there should be at least sixteen.
+    ///
+    /// # Errors
+    /// `NotACapture`, or `UnsupportedFormat` for the relatives of pcap that have other records.
+    pub(crate) fn detect(bytes: &[u8]) -> Result<Self, CaptureError> {
+        let Some(&magic) = bytes.first_chunk::<4>() else {
+            return Err(CaptureError::not_a_capture(bytes));
+        };
+        if magic == SECTION_HEADER_TYPE {
+            return Ok(Self::Pcapng);
+        }
+        for order in [ByteOrder::Little, ByteOrder::Big] {
+            let resolution = match order.u32_from(magic) {
+                0xa1b2_c3d4 => Resolution::MICROSECONDS,
+                0xa1b2_3c4d => Resolution::NANOSECONDS,
+                0xa1b2_cd34 => return Err(unsupported("modified pcap (Kuznetzov's patch)")),
+                0xa1e2_cb12 => return Err(unsupported("pcap of AIX or of a vendor's patch")),
+                0x1c00_01ac | 0x1c00_01ad => return Err(unsupported("IXIA lcap")),
+                _ => continue,
+            };
+            return Ok(Self::Pcap { order, resolution });
+        }
+        Err(CaptureError::not_a_capture(bytes))
+    }
+}
+
+/// The unit of a capture's timestamps, as `if_tsresol` stores it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolution(u8);
+
+impl Resolution {
+    /// The default of both formats.
+    pub const MICROSECONDS: Self = Self(6);
+    /// Nanoseconds.
+    pub const NANOSECONDS: Self = Self(9);
+
+    /// The unit that an `if_tsresol` byte means: 10^-n seconds, or 2^-n when the top bit is set.
+    #[must_use]
+    pub const fn from_byte(byte: u8) -> Self {
+        Self(byte)
+    }
+
+    /// The `if_tsresol` byte.
+    #[must_use]
+    pub const fn to_byte(self) -> u8 {
+        self.0
+    }
+
+    /// Whether the unit is shorter than a microsecond.
+    #[must_use]
+    pub fn is_finer_than_microseconds(self) -> bool {
+        let exponent = self.0 & 0x7f;
+        exponent > if self.is_power_of_two() { 20 } else { 6 }
+    }
+
+    /// Ticks since the epoch as nanoseconds since the epoch, rounded down, saturating in 2554.
+    #[inline]
+    #[must_use]
+    pub fn nanoseconds(self, ticks: u64) -> u64 {
+        let exponent = u32::from(self.0 & 0x7f);
+        if self.is_power_of_two() {
+            return saturate((u128::from(ticks) * NANOSECONDS_PER_SECOND) >> exponent);
+        }
+        match exponent {
+            0..=9 => ticks.saturating_mul(10_u64.pow(9 - exponent)),
+            10..=28 => ticks / 10_u64.pow(exponent - 9),
+            _ => 0,
+        }
+    }
+
+    /// Nanoseconds since the epoch as ticks, saturating.
+    ///
+    /// Decimal units round down, as capture tools do. Binary units round to the nearest tick, so
+    /// that `ticks(nanoseconds(t)) == t` for every unit no finer than 2^-28 or 10^-9 seconds.
+    #[must_use]
+    pub fn ticks(self, nanoseconds: u64) -> u64 {
+        let exponent = u32::from(self.0 & 0x7f);
+        if self.is_power_of_two() {
+            // Beyond 2^-64 the shift would leave 128 bits, and no clock is that fine.
+            let scaled = u128::from(nanoseconds) << exponent.min(64);
+            return saturate((scaled + NANOSECONDS_PER_SECOND / 2) / NANOSECONDS_PER_SECOND);
+        }
+        match exponent {
+            0..=9 => nanoseconds / 10_u64.pow(9 - exponent),
+            10..=28 => nanoseconds.saturating_mul(10_u64.pow(exponent - 9)),
+            _ => u64::MAX,
+        }
+    }
+
+    const fn is_power_of_two(self) -> bool {
+        self.0 & 0x80 != 0
+    }
+}
+
+/// One interface of a capture: what its packets have in common.
+///
+/// A classic pcap file has exactly one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// The link-layer type, as the tcpdump.org registry numbers it. 16 bits in both formats.
+    pub link_type: u32,
+    /// The most bytes of a packet that were captured; 0 means no limit.
+    pub snaplen: u32,
+    /// The unit of timestamps.
+    pub resolution: Resolution,
+    /// Seconds to add to every timestamp (`if_tsoffset`).
+    pub offset_seconds: i64,
+    /// Bytes of frame check sequence at the end of every packet, when the capture says so.
+    pub fcs_bytes: Option<u8>,
+}
+
+impl Interface {
+    /// An interface of `link_type` with nanoseconds and room for superframes.
+    #[must_use]
+    pub const fn new(link_type: u32) -> Self {
+        Self {
+            link_type,
+            snaplen: SNAPLEN_DEFAULT,
+            resolution: Resolution::NANOSECONDS,
+            offset_seconds: 0,
+            fcs_bytes: None,
+        }
+    }
+
+    /// A timestamp of this interface in nanoseconds since the epoch; times before it are 0.
+    #[inline]
+    #[must_use]
+    pub fn nanoseconds(&self, ticks: u64) -> u64 {
+        let nanoseconds = self.resolution.nanoseconds(ticks);
+        if self.offset_seconds == 0 {
+            return nanoseconds;
+        }
+        let offset = i128::from(self.offset_seconds) * NANOSECONDS_PER_SECOND as i128;
+        u64::try_from((i128::from(nanoseconds) + offset).max(0)).unwrap_or(u64::MAX)
+    }
+
+    /// The timestamp of this interface for a time in nanoseconds since the epoch, saturating.
+    #[must_use]
+    pub fn ticks(&self, nanoseconds: u64) -> u64 {
+        let offset = i128::from(self.offset_seconds) * NANOSECONDS_PER_SECOND as i128;
+        let since_offset = (i128::from(nanoseconds) - offset).max(0);
+        self.resolution.ticks(u64::try_from(since_offset).unwrap_or(u64::MAX))
+    }
+}
+
+fn unsupported(what: &str) -> CaptureError {
+    CaptureError::UnsupportedFormat { what: what.into() }
+}
+
+fn saturate(value: u128) -> u64 {
+    u64::try_from(value).unwrap_or(u64::MAX)
+}
+
+const NANOSECONDS_PER_SECOND: u128 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ticks_of_known_units_are_nanoseconds() {
+        // One second and a half, spelled in each unit.
+        for (byte, ticks) in
+            [(0, 1), (3, 1500), (6, 1_500_000), (9, 1_500_000_000), (12, 1_500_000_000_000)]
+        {
+            let expected = if byte == 0 { 1_000_000_000 } else { 1_500_000_000 };
+            assert_eq!(Resolution::from_byte(byte).nanoseconds(ticks), expected, "10^-{byte}");
+        }
+        assert_eq!(Resolution::from_byte(0x80 | 1).nanoseconds(3), 1_500_000_000);
+        assert_eq!(Resolution::from_byte(0x80 | 20).nanoseconds(3 << 19), 1_500_000_000);
+    }
+
+    #[test]
+    fn offset_moves_time_and_never_below_the_epoch() {
+        let mut interface = Interface::new(LINK_TYPE_ETHERNET);
+        interface.offset_seconds = 10;
+        assert_eq!(interface.nanoseconds(5), 10_000_000_005);
+        assert_eq!(interface.ticks(10_000_000_005), 5);
+        interface.offset_seconds = i64::MIN;
+        assert_eq!(interface.nanoseconds(5), 0);
+        interface.offset_seconds = i64::MAX;
+        assert_eq!(interface.nanoseconds(5), u64::MAX);
+    }
+
+    #[test]
+    fn pcap_relatives_are_refused_by_name() {
+        for magic in [0xa1b2_cd34_u32, 0x1c00_01ac] {
+            for bytes in [magic.to_le_bytes(), magic.to_be_bytes()] {
+                let refused = Magic::detect(&bytes);
+                assert!(matches!(refused, Err(CaptureError::UnsupportedFormat { .. })));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn units_no_finer_than_nanoseconds_round_trip(
+            decimal in 0_u8..=9,
+            binary in 0_u8..=28,
+            seconds in 0_u64..1 << 32,
+            fraction in 0_u64..1 << 28,
+        ) {
+            let unit = Resolution::from_byte(decimal);
+            let ticks = seconds * 10_u64.pow(u32::from(decimal));
+            prop_assert_eq!(unit.ticks(unit.nanoseconds(ticks)), ticks);
+            let unit = Resolution::from_byte(0x80 | binary);
+            let ticks = (seconds << binary) | (fraction & ((1 << binary) - 1));
+            prop_assert_eq!(unit.ticks(unit.nanoseconds(ticks)), ticks);
+        }
+
+        #[test]
+        fn no_unit_and_no_time_overflows(byte: u8, value: u64, offset: i64) {
+            let resolution = Resolution::from_byte(byte);
+            let mut interface = Interface::new(LINK_TYPE_ETHERNET);
+            interface.resolution = resolution;
+            interface.offset_seconds = offset;
+            let _ = (interface.nanoseconds(value), interface.ticks(value));
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! What a capture says about a packet beside its bytes: time, flags, and the state of offloads.
+//!
+//! pcapng has standard flags for the two offload facts that every capture should hold (checksum
+//! not ready, segmentation to come). The rest lives in one custom option, whose bytes
+//! `docs/pcapng-option.md` describes and [`super::offload_option`] encodes.
+
+use super::entry::Packet;
+use super::offload_option;
+use super::options::code;
+
+/// What is known about one packet beside its bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PacketMeta {
+    /// Nanoseconds since the epoch; `None` where the capture holds no time.
+    pub timestamp_ns: Option<u64>,
+    /// The number of its interface within its section.
+    pub interface: u32,
+    /// Length on the link. A writer takes the captured length when this is smaller.
+    pub original_len: u32,
+    /// The `epb_flags` word as it stands. When `offload` is there, it rules over bits 9 to 11.
+    pub flags: Option<u32>,
+    /// The state of offloads; `None` when the capture says nothing about them.
+    pub offload: Option<Offload>,
+}
+
+impl PacketMeta {
+    pub(crate) fn of_packet(packet: &Packet<'_>) -> Self {
+        let options = packet.options();
+        let mut meta = Self {
+            timestamp_ns: packet.timestamp_ns,
+            interface: packet.interface,
+            original_len: packet.original_len,
+            flags: None,
+            offload: None,
+        };
+        for option in options.iter().flatten() {
+            match option.code {
+                code::PACKET_FLAGS => {
+                    meta.flags =
+                        option.value.first_chunk().map(|bytes| options.order().u32_from(*bytes));
+                }
+                code::CUSTOM_BINARY if meta.offload.is_none() => {
+                    meta.offload = offload_option::decode(options.order(), option.value);
+                }
+                _ => {}
+            }
+        }
+        // The option says more than the flags, so it wins where both are there.
+        if meta.offload.is_none() {
+            meta.offload = meta.flags.and_then(Offload::from_flags);
+        }
+        meta
+    }
+
+    /// The `epb_flags` word to write: the given one with bits 9 to 11 as `offload` says.
+    #[must_use]
+    pub fn flags_to_write(&self) -> Option<u32> {
+        let Some(offload) = &self.offload else { return self.flags };
+        let kept = self.flags.map(|flags| flags & !flag::OFFLOADS);
+        match (kept, offload.to_flags()) {
+            (None, 0) => None,
+            (kept, offload) => Some(kept.unwrap_or(0) | offload),
+        }
+    }
+}
+
+/// Bits of the `epb_flags` option (draft-ietf-opsawg-pcapng section 4.3.1).
+///
+/// Bits 0-1 are the direction, 2-4 the kind of address it was received by, 5-8 the length of the
+/// frame check sequence, 16-31 link-layer errors.
+pub mod flag {
+    /// Bit 9: the checksum is still to be computed (partial).
+    pub const CHECKSUM_NOT_READY: u32 = 1 << 9;
+    /// Bit 10: somebody verified the checksum.
+    pub const CHECKSUM_VALID: u32 = 1 << 10;
+    /// Bit 11: the packet is a TCP superframe that is still to be segmented.
+    pub const TCP_SEGMENTATION: u32 = 1 << 11;
+    /// The three of them.
+    pub const OFFLOADS: u32 = CHECKSUM_NOT_READY | CHECKSUM_VALID | TCP_SEGMENTATION;
+}
+
+/// The state of offloads of one packet: all that `virtio_net_hdr` and a receive descriptor tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// What is known about the checksums.
+    pub checksum: ChecksumState,
+    /// How to cut the packet, when it is a superframe.
+    pub gso: Option<Segmentation>,
+    /// A VLAN tag that the device took out of the packet.
+    pub vlan: Option<VlanTag>,
+    /// The receive hash that the device computed.
+    pub hash: Option<u32>,
+    /// When each packet of the superframe but the first arrived, in nanoseconds after the packet
+    /// before it. Empty when that is not known.
+    pub arrivals_ns: Vec<u32>,
+}
+
+impl Offload {
+    /// What flags alone say; `None` when bits 9 to 11 are all clear.
+    #[must_use]
+    pub fn from_flags(flags: u32) -> Option<Self> {
+        if flags & flag::OFFLOADS == 0 {
+            return None;
+        }
+        // Partial is the stronger statement where both are set: the field holds no checksum yet.
+        let checksum = if flags & flag::CHECKSUM_NOT_READY != 0 {
+            ChecksumState::Partial { place: None }
+        } else if flags & flag::CHECKSUM_VALID != 0 {
+            ChecksumState::Unnecessary { levels: 0 }
+        } else {
+            ChecksumState::None
+        };
+        let gso = (flags & flag::TCP_SEGMENTATION != 0)
+            .then(|| Segmentation { transport: SegmentTransport::Tcp, ..Segmentation::default() });
+        Some(Self { checksum, gso, ..Self::default() })
+    }
+
+    /// Bits 9 to 11 of the flags.
+    #[must_use]
+    pub fn to_flags(&self) -> u32 {
+        let checksum = match self.checksum {
+            ChecksumState::None | ChecksumState::Complete { .. } => 0,
+            ChecksumState::Unnecessary { .. } => flag::CHECKSUM_VALID,
+            ChecksumState::Partial { .. } => flag::CHECKSUM_NOT_READY,
+        };
+        let is_tcp = |gso: &Segmentation| gso.transport == SegmentTransport::Tcp;
+        checksum | if self.gso.as_ref().is_some_and(is_tcp) { flag::TCP_SEGMENTATION } else { 0 }
+    }
+}
+
+/// What is known about the checksums of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChecksumState {
+    /// Nothing.
+    #[default]
+    None,
+    /// The first `levels` + 1 checksums, from the outermost on, are verified.
+    Unnecessary {
+        /// Verified checksums beyond the first.
+        levels: u8,
+    },
+    /// The sum of everything from the first network header on.
+    Complete {
+        /// That sum, folded and not complemented.
+        sum: u16,
+    },
+    /// One checksum field holds only the sum of the pseudo-header.
+    Partial {
+        /// Where; `None` when only the flags say so, and the headers have to tell.
+        place: Option<PartialPlace>,
+    },
+}
+
+/// Where a partial checksum lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartialPlace {
+    /// From where to sum, in bytes from the start of the packet.
+    pub start: u16,
+    /// Where the checksum lies, in bytes from `start`.
+    pub offset: u16,
+}
+
+/// How a superframe is cut into packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Segmentation {
+    /// Where the payload is cut.
+    pub cut: Cut,
+    /// What the packets carry.
+    pub transport: SegmentTransport,
+    /// How many packets it stands for; 0 when that is not known.
+    pub segments: u16,
+    /// IP levels whose identification is the same on every packet; level `n` is bit `n`.
+    pub fixed_ids: u8,
+    /// CWR stands on every packet and not only on the first (AccECN).
+    pub cwr_on_all: bool,
+    /// The packets had partial checksums when they were joined.
+    pub partial_members: bool,
+    /// The description came from a source that cannot be trusted, such as a guest.
+    pub untrusted: bool,
+}
+
+/// Where the payload of a superframe is cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Cut {
+    /// Not known: only the flags say that it is a superframe.
+    #[default]
+    Unknown,
+    /// Every so many bytes; the last packet carries the rest.
+    Every(u16),
+    /// Into parts of these many bytes.
+    Parts(Vec<u32>),
+    /// Into IP fragments whose data is at most so many bytes.
+    Fragments(u16),
+}
+
+/// What the packets of a superframe carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SegmentTransport {
+    /// Not said.
+    #[default]
+    Unknown,
+    /// TCP segments.
+    Tcp,
+    /// UDP datagrams.
+    Udp,
+}
+
+/// A VLAN tag beside the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VlanTag {
+    /// The tag protocol: 0x8100 or 0x88a8.
+    pub protocol: u16,
+    /// Priority, drop eligibility and identifier.
+    pub tci: u16,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_follow_the_offload_state_and_keep_the_other_bits() {
+        let offload = |checksum, transport| Offload {
+            checksum,
+            gso: Some(Segmentation { transport, ..Segmentation::default() }),
+            ..Offload::default()
+        };
+        let partial = ChecksumState::Partial { place: None };
+        let mut meta = PacketMeta {
+            flags: Some(0xffff_0001 | flag::CHECKSUM_VALID),
+            offload: Some(offload(partial, SegmentTransport::Tcp)),
+            ..PacketMeta::default()
+        };
+        assert_eq!(meta.flags_to_write(), Some(0xffff_0a01));
+        meta.offload = Some(offload(partial, SegmentTransport::Udp));
+        assert_eq!(meta.flags_to_write(), Some(0xffff_0201), "bit 11 is for TCP alone");
+        meta.offload = None;
+        assert_eq!(meta.flags_to_write(), Some(0xffff_0401));
+        meta.flags = None;
+        assert_eq!(meta.flags_to_write(), None);
+        meta.offload = Some(Offload::default());
+        assert_eq!(meta.flags_to_write(), None);
+    }
+
+    #[test]
+    fn flags_alone_are_understood() {
+        assert_eq!(Offload::from_flags(0xffff_f1ff), None);
+        let partial_tcp = Offload::from_flags(0xe00).unwrap();
+        assert_eq!(partial_tcp.checksum, ChecksumState::Partial { place: None });
+        assert_eq!(partial_tcp.gso.unwrap().cut, Cut::Unknown);
+        let valid = Offload::from_flags(0x400).unwrap();
+        assert_eq!(valid.checksum, ChecksumState::Unnecessary { levels: 0 });
+        assert_eq!(valid.gso, None);
+    }
+}

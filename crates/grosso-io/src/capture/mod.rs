@@ -1,0 +1,62 @@
+//! Capture files: pcap and pcapng, read and written in constant memory.
+//!
+//! | module | job |
+//! |---|---|
+//! | `reader`, `writer` | files to entries and back; the only modules that do IO |
+//! | `pcap`, `pcapng` | the two formats as state machines over bytes |
+//! | `compression`, `zstd` | gzip and zstd input, told by the first bytes |
+//! | `entry` | packets and blocks, borrowed from the reader's buffer |
+//! | `options` | options of pcapng blocks |
+//! | `metadata`, `offload_option` | what is known about a packet beside its bytes |
+//! | `format`, `order` | formats, interfaces, units of time, byte order |
+//! | `identity` | whether two paths are one file |
+//! | `error` | every way a capture can be wrong, by name |
+//!
+//! # What a copy keeps
+//!
+//! | from, to | kept |
+//! |---|---|
+//! | pcapng to pcapng | every block and option byte for byte, in order, in the section's byte order; only a section header's length becomes "unknown", and comments are added to the first |
+//! | pcap to pcap | every byte |
+//! | pcap to pcapng | packets, times, lengths, link type |
+//! | pcapng to pcap | packets, times (to nanoseconds), lengths; refused at a second link type. **Classic pcap has nowhere to put metadata**: comments, flags and offload states are lost |
+//!
+//! A packet that is written with new bytes keeps its options when they are handed to
+//! [`CaptureWriter::write_packet_with`], except those that would become untrue.
+//!
+//! # What is wrong with a capture
+//!
+//! Every complete record before the damage is handed out; then the damage is an error with its
+//! place, once. Lengths are believed up to [`RECORD_BYTES_MAX`], so that memory stays bounded.
+
+mod compression;
+mod entry;
+mod error;
+mod format;
+mod identity;
+mod metadata;
+mod offload_option;
+pub mod options;
+mod order;
+mod pcap;
+mod pcapng;
+mod reader;
+mod writer;
+mod zstd;
+
+pub use compression::Compression;
+pub use entry::{Block, Entry, Packet};
+pub use error::{CaptureError, Damage, Misfit, Place};
+pub use format::{
+    Format, INTERFACES_MAX, Interface, LINK_TYPE_ETHERNET, RECORD_BYTES_MAX, Resolution,
+    SNAPLEN_DEFAULT,
+};
+pub use identity::same_file;
+pub use metadata::{
+    ChecksumState, Cut, Offload, PacketMeta, PartialPlace, SegmentTransport, Segmentation, VlanTag,
+    flag,
+};
+pub use offload_option::{ENTERPRISE_NUMBER, MAGIC};
+pub use order::ByteOrder;
+pub use reader::{CaptureReader, Input};
+pub use writer::{CaptureWriter, Output, WriterOptions};

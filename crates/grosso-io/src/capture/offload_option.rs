@@ -1,0 +1,378 @@
+//! The bytes of Grosso's custom option: offload metadata inside pcapng.
+//!
+//! `docs/pcapng-option.md` is the specification. All numbers are big-endian whatever the section
+//! is, because tools that rewrite a section in another byte order cannot translate a value that
+//! they do not know. Only the enterprise number before it is in the section's order.
+
+use super::error::Misfit;
+use super::metadata::{
+    ChecksumState, Cut, Offload, PartialPlace, SegmentTransport, Segmentation, VlanTag,
+};
+use super::order::ByteOrder;
+
+/// The enterprise number the option is filed under: that of RFC 5612, for documentation.
+///
+/// Grosso has none of its own. Anybody may use this one, so the magic behind it decides.
+pub const ENTERPRISE_NUMBER: u32 = 32_473;
+
+/// What stands behind the enterprise number; its last byte is the version.
+pub const MAGIC: [u8; 8] = *b"GROSSO\0\x01";
+
+/// Whether the value of a custom binary option is one of ours, of whatever version.
+pub(crate) fn is_ours(order: ByteOrder, value: &[u8]) -> bool {
+    let Some((number, rest)) = value.split_first_chunk::<4>() else { return false };
+    order.u32_from(*number) == ENTERPRISE_NUMBER && rest.starts_with(&MAGIC[..7])
+}
+
+/// Reads the value of a custom binary option; `None` when it is not ours or not of our version.
+pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
+    let (number, rest) = value.split_first_chunk::<4>()?;
+    if order.u32_from(*number) != ENTERPRISE_NUMBER {
+        return None;
+    }
+    let (fixed, lists) = rest.split_first_chunk::<FIXED_BYTES>()?;
+    if fixed[..8] != MAGIC {
+        return None;
+    }
+    let number = |at| ByteOrder::Big.u16_at(fixed, at);
+    let present = fixed[8];
+    let mut offload = Offload {
+        checksum: decode_checksum(fixed[9], fixed[10], number(12), number(14)),
+        gso: None,
+        vlan: (present & present::VLAN != 0)
+            .then(|| VlanTag { protocol: number(22), tci: number(24) }),
+        hash: (present & present::HASH != 0).then(|| ByteOrder::Big.u32_at(fixed, 28)),
+        arrivals_ns: Vec::new(),
+    };
+    let mut parts = Vec::new();
+    for (kind, entries) in Lists(lists) {
+        match kind {
+            list::ARRIVALS => offload.arrivals_ns = numbers(entries),
+            list::PARTS => parts = numbers(entries),
+            // A later minor change may add lists; they say nothing to us.
+            _ => {}
+        }
+    }
+    if present & present::GSO != 0 {
+        offload.gso = Some(Segmentation {
+            cut: match fixed[11] {
+                cut::EVERY => Cut::Every(number(16)),
+                cut::PARTS => Cut::Parts(parts),
+                cut::FRAGMENTS => Cut::Fragments(number(16)),
+                _ => Cut::Unknown,
+            },
+            transport: match fixed[26] {
+                transport::TCP => SegmentTransport::Tcp,
+                transport::UDP => SegmentTransport::Udp,
+                _ => SegmentTransport::Unknown,
+            },
+            segments: number(18),
+            fixed_ids: fixed[20],
+            cwr_on_all: fixed[21] & gso::CWR_ON_ALL != 0,
+            partial_members: fixed[21] & gso::PARTIAL_MEMBERS != 0,
+            untrusted: fixed[21] & gso::UNTRUSTED != 0,
+        });
+    }
+    Some(offload)
+}
+
+/// Appends the value of the custom binary option.
+///
+/// # Errors
+/// When the lists make the value longer than one option holds (65,535 bytes).
+pub(crate) fn encode(out: &mut Vec<u8>, order: ByteOrder, offload: &Offload) -> Result<(), Misfit> {
+    let mut fixed = [0; FIXED_BYTES];
+    let mut put = |at: usize, value: u16| {
+        fixed[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    };
+    let (checksum, levels, start, offset) = encode_checksum(offload.checksum);
+    put(12, start);
+    put(14, offset);
+    let mut parts: &[u32] = &[];
+    let mut present = 0;
+    let mut cut_kind = 0;
+    if let Some(gso) = &offload.gso {
+        present |= present::GSO;
+        let (kind, size) = match &gso.cut {
+            Cut::Unknown => (cut::UNKNOWN, 0),
+            Cut::Every(size) => (cut::EVERY, *size),
+            Cut::Parts(lengths) => {
+                parts = lengths;
+                (cut::PARTS, 0)
+            }
+            Cut::Fragments(size) => (cut::FRAGMENTS, *size),
+        };
+        cut_kind = kind;
+        put(16, size);
+        put(18, gso.segments);
+        fixed[20] = gso.fixed_ids;
+        fixed[21] = bit(gso.cwr_on_all, gso::CWR_ON_ALL)
+            | bit(gso.partial_members, gso::PARTIAL_MEMBERS)
+            | bit(gso.untrusted, gso::UNTRUSTED);
+        fixed[26] = match gso.transport {
+            SegmentTransport::Unknown => 0,
+            SegmentTransport::Tcp => transport::TCP,
+            SegmentTransport::Udp => transport::UDP,
+        };
+    }
+    if let Some(vlan) = offload.vlan {
+        present |= present::VLAN;
+        fixed[22..24].copy_from_slice(&vlan.protocol.to_be_bytes());
+        fixed[24..26].copy_from_slice(&vlan.tci.to_be_bytes());
+    }
+    if let Some(hash) = offload.hash {
+        present |= present::HASH;
+        fixed[28..32].copy_from_slice(&hash.to_be_bytes());
+    }
+    fixed[..8].copy_from_slice(&MAGIC);
+    fixed[8..12].copy_from_slice(&[present, checksum, levels, cut_kind]);
+
+    let bytes = 4 + FIXED_BYTES + list_bytes(&offload.arrivals_ns) + list_bytes(parts);
+    if bytes > usize::from(u16::MAX) {
+        return Err(Misfit::OptionTooLong { bytes });
+    }
+    out.extend_from_slice(&order.u32_bytes(ENTERPRISE_NUMBER));
+    out.extend_from_slice(&fixed);
+    push_list(out, list::ARRIVALS, &offload.arrivals_ns);
+    push_list(out, list::PARTS, parts);
+    Ok(())
+}
+
+fn decode_checksum(kind: u8, levels: u8, start: u16, offset: u16) -> ChecksumState {
+    match kind {
+        checksum::UNNECESSARY => ChecksumState::Unnecessary { levels },
+        checksum::COMPLETE => ChecksumState::Complete { sum: offset },
+        checksum::PARTIAL => ChecksumState::Partial { place: Some(PartialPlace { start, offset }) },
+        checksum::PARTIAL_SOMEWHERE => ChecksumState::Partial { place: None },
+        _ => ChecksumState::None,
+    }
+}
+
+fn encode_checksum(state: ChecksumState) -> (u8, u8, u16, u16) {
+    match state {
+        ChecksumState::None => (checksum::NONE, 0, 0, 0),
+        ChecksumState::Unnecessary { levels } => (checksum::UNNECESSARY, levels, 0, 0),
+        ChecksumState::Complete { sum } => (checksum::COMPLETE, 0, 0, sum),
+        ChecksumState::Partial { place: Some(PartialPlace { start, offset }) } => {
+            (checksum::PARTIAL, 0, start, offset)
+        }
+        ChecksumState::Partial { place: None } => (checksum::PARTIAL_SOMEWHERE, 0, 0, 0),
+    }
+}
+
+const fn bit(is_set: bool, bit: u8) -> u8 {
+    if is_set { bit } else { 0 }
+}
+
+/// The lists behind the fixed part; a list that is cut short ends them.
+struct Lists<'a>(&'a [u8]);
+
+impl<'a> Iterator for Lists<'a> {
+    type Item = (u8, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (header, rest) = self.0.split_first_chunk::<LIST_HEADER_BYTES>()?;
+        let bytes = usize::from(ByteOrder::Big.u16_at(header, 2)) * 4;
+        let (entries, rest) = rest.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some((header[0], entries))
+    }
+}
+
+fn numbers(entries: &[u8]) -> Vec<u32> {
+    let (chunks, _) = entries.as_chunks::<4>();
+    chunks.iter().map(|chunk| u32::from_be_bytes(*chunk)).collect()
+}
+
+fn push_list(out: &mut Vec<u8>, kind: u8, entries: &[u32]) {
+    // Bounded by the length of the option, which `encode` has checked.
+    let Ok(count) = u16::try_from(entries.len()) else { return };
+    if count == 0 {
+        return;
+    }
+    out.extend_from_slice(&[kind, 0]);
+    out.extend_from_slice(&count.to_be_bytes());
+    for entry in entries {
+        out.extend_from_slice(&entry.to_be_bytes());
+    }
+}
+
+const fn list_bytes(entries: &[u32]) -> usize {
+    if entries.is_empty() { 0 } else { LIST_HEADER_BYTES + entries.len() * 4 }
+}
+
+const FIXED_BYTES: usize = 32;
+const LIST_HEADER_BYTES: usize = 4;
+
+/// Which of the optional fields are there.
+mod present {
+    pub(super) const GSO: u8 = 1;
+    pub(super) const VLAN: u8 = 2;
+    pub(super) const HASH: u8 = 4;
+}
+
+mod checksum {
+    pub(super) const NONE: u8 = 0;
+    pub(super) const UNNECESSARY: u8 = 1;
+    pub(super) const COMPLETE: u8 = 2;
+    pub(super) const PARTIAL: u8 = 3;
+    pub(super) const PARTIAL_SOMEWHERE: u8 = 4;
+}
+
+mod cut {
+    pub(super) const UNKNOWN: u8 = 0;
+    pub(super) const EVERY: u8 = 1;
+    pub(super) const PARTS: u8 = 2;
+    pub(super) const FRAGMENTS: u8 = 3;
+}
+
+mod transport {
+    pub(super) const TCP: u8 = 1;
+    pub(super) const UDP: u8 = 2;
+}
+
+mod gso {
+    pub(super) const CWR_ON_ALL: u8 = 1;
+    pub(super) const PARTIAL_MEMBERS: u8 = 2;
+    pub(super) const UNTRUSTED: u8 = 4;
+}
+
+mod list {
+    pub(super) const ARRIVALS: u8 = 1;
+    pub(super) const PARTS: u8 = 2;
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::option;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The example of `docs/pcapng-option.md`, byte for byte.
+    #[test]
+    fn example_of_the_manual() {
+        let offload = Offload {
+            checksum: ChecksumState::Partial { place: Some(PartialPlace { start: 34, offset: 6 }) },
+            gso: Some(Segmentation {
+                cut: Cut::Every(1200),
+                transport: SegmentTransport::Udp,
+                segments: 3,
+                ..Segmentation::default()
+            }),
+            arrivals_ns: vec![1000, 2000],
+            ..Offload::default()
+        };
+        let expected = [
+            0x00, 0x00, 0x7e, 0xd9, // enterprise number, here of a big-endian section
+            b'G', b'R', b'O', b'S', b'S', b'O', 0, 1, //
+            0x01, 0x03, 0x00, 0x01, // present: gso; partial; levels; cut every
+            0x00, 0x22, 0x00, 0x06, // start 34, offset 6
+            0x04, 0xb0, 0x00, 0x03, // size 1200, 3 segments
+            0x00, 0x00, // fixed identifications, gso flags
+            0x00, 0x00, 0x00, 0x00, // VLAN
+            0x02, 0x00, // UDP, reserved
+            0x00, 0x00, 0x00, 0x00, // hash
+            0x01, 0x00, 0x00, 0x02, // two arrivals
+            0x00, 0x00, 0x03, 0xe8, 0x00, 0x00, 0x07, 0xd0,
+        ];
+        let mut bytes = Vec::new();
+        encode(&mut bytes, ByteOrder::Big, &offload).unwrap();
+        assert_eq!(bytes, expected);
+        assert_eq!(decode(ByteOrder::Big, &bytes), Some(offload));
+    }
+
+    #[test]
+    fn other_numbers_magics_and_versions_are_not_ours_to_read() {
+        let mut bytes = Vec::new();
+        encode(&mut bytes, ByteOrder::Little, &Offload::default()).unwrap();
+        assert!(decode(ByteOrder::Little, &bytes).is_some());
+        assert_eq!(decode(ByteOrder::Big, &bytes), None, "enterprise number in the other order");
+        for at in 0..12 {
+            let mut other = bytes.clone();
+            other[at] ^= 2;
+            assert_eq!(decode(ByteOrder::Little, &other), None, "byte {at}");
+            assert_eq!(is_ours(ByteOrder::Little, &other), at == 11, "byte {at}");
+        }
+        for length in 0..bytes.len() {
+            assert_eq!(decode(ByteOrder::Little, &bytes[..length]), None, "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn lists_that_do_not_fit_are_refused() {
+        let mut offload = Offload { arrivals_ns: vec![1; 16_373], ..Offload::default() };
+        let mut bytes = Vec::new();
+        encode(&mut bytes, ByteOrder::Little, &offload).unwrap();
+        assert_eq!(bytes.len(), 65_532);
+        offload.arrivals_ns.push(1);
+        let refused = encode(&mut bytes, ByteOrder::Little, &offload);
+        assert_eq!(refused, Err(Misfit::OptionTooLong { bytes: 65_536 }));
+    }
+
+    fn any_checksum() -> impl Strategy<Value = ChecksumState> {
+        prop_oneof![
+            Just(ChecksumState::None),
+            any::<u8>().prop_map(|levels| ChecksumState::Unnecessary { levels }),
+            any::<u16>().prop_map(|sum| ChecksumState::Complete { sum }),
+            option::of(any::<(u16, u16)>()).prop_map(|place| ChecksumState::Partial {
+                place: place.map(|(start, offset)| PartialPlace { start, offset }),
+            }),
+        ]
+    }
+
+    fn any_gso() -> impl Strategy<Value = Segmentation> {
+        let cut = prop_oneof![
+            Just(Cut::Unknown),
+            any::<u16>().prop_map(Cut::Every),
+            vec(any::<u32>(), 0..9).prop_map(Cut::Parts),
+            any::<u16>().prop_map(Cut::Fragments),
+        ];
+        let transport = prop_oneof![
+            Just(SegmentTransport::Unknown),
+            Just(SegmentTransport::Tcp),
+            Just(SegmentTransport::Udp),
+        ];
+        (cut, transport, any::<(u16, u8, bool, bool, bool)>()).prop_map(
+            |(cut, transport, (segments, fixed_ids, cwr_on_all, partial_members, untrusted))| {
+                Segmentation {
+                    cut,
+                    transport,
+                    segments,
+                    fixed_ids,
+                    cwr_on_all,
+                    partial_members,
+                    untrusted,
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn every_state_round_trips(
+            checksum in any_checksum(),
+            gso in option::of(any_gso()),
+            vlan in option::of(any::<(u16, u16)>()),
+            hash: Option<u32>,
+            arrivals_ns in vec(any::<u32>(), 0..40),
+        ) {
+            let vlan = vlan.map(|(protocol, tci)| VlanTag { protocol, tci });
+            let offload = Offload { checksum, gso, vlan, hash, arrivals_ns };
+            for order in [ByteOrder::Little, ByteOrder::Big] {
+                let mut bytes = Vec::new();
+                encode(&mut bytes, order, &offload).unwrap();
+                prop_assert_eq!(decode(order, &bytes), Some(offload.clone()));
+            }
+        }
+
+        #[test]
+        fn hostile_values_never_panic(tail in vec(any::<u8>(), 0..100)) {
+            let mut bytes = ByteOrder::Big.u32_bytes(ENTERPRISE_NUMBER).to_vec();
+            bytes.extend_from_slice(&MAGIC);
+            bytes.extend_from_slice(&tail);
+            let _ = decode(ByteOrder::Big, &bytes);
+        }
+    }
+}

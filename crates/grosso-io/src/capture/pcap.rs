@@ -1,0 +1,133 @@
+//! Classic pcap as a state machine over bytes: no IO, no copy.
+//!
+//! A file is a header of 24 bytes and records of a header of 16 bytes and a packet. The magic
+//! number tells byte order and time unit. See draft-ietf-opsawg-pcap.
+
+use super::entry::{Layout, Need, PacketLayout, Part, Span, Step};
+use super::error::{CaptureError, Damage};
+use super::format::{Interface, Magic, RECORD_BYTES_MAX, Resolution, SNAPLEN_DEFAULT};
+use super::order::ByteOrder;
+
+/// Length of the file header.
+pub(crate) const FILE_HEADER_BYTES: usize = 24;
+
+/// Length of the header of each record.
+pub(crate) const RECORD_HEADER_BYTES: usize = 16;
+
+/// The header of a pcap file. It keeps the bytes it came from, so that a copy has the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileHeader {
+    pub(crate) order: ByteOrder,
+    pub(crate) interface: Interface,
+    pub(crate) raw: [u8; FILE_HEADER_BYTES],
+}
+
+impl FileHeader {
+    pub(crate) fn parse(raw: [u8; FILE_HEADER_BYTES]) -> Result<Self, CaptureError> {
+        let Magic::Pcap { order, resolution } = Magic::detect(&raw)? else {
+            return Err(CaptureError::not_a_capture(&raw));
+        };
+        let (major, minor) = (order.u16_at(&raw, 4), order.u16_at(&raw, 6));
+        // Version 2.4 dates from 1998. Before 2.3 the two lengths of a record were swapped.
+        if (major, minor) != VERSION {
+            return Err(CaptureError::Damaged {
+                what: Damage::Version { major, minor },
+                offset: 0,
+            });
+        }
+        let network = order.u32_at(&raw, 20);
+        // The upper half holds the length of the frame check sequence, in units of 16 bits, when
+        // its presence bit is set (draft-ietf-opsawg-pcap section 4).
+        let fcs_bytes = (network & FCS_PRESENT != 0).then_some((network >> 28) as u8 * 2);
+        let interface = Interface {
+            link_type: network & LINK_TYPE_MASK,
+            snaplen: order.u32_at(&raw, 16),
+            resolution,
+            offset_seconds: 0,
+            fcs_bytes,
+        };
+        Ok(Self { order, interface, raw })
+    }
+
+    /// A header for `interface`: nanoseconds if its unit is finer than microseconds.
+    pub(crate) fn new(interface: &Interface, order: ByteOrder) -> Self {
+        let nanoseconds = interface.resolution.is_finer_than_microseconds();
+        let (magic, resolution) = if nanoseconds {
+            (0xa1b2_3c4d_u32, Resolution::NANOSECONDS)
+        } else {
+            (0xa1b2_c3d4, Resolution::MICROSECONDS)
+        };
+        let snaplen = if interface.snaplen == 0 { SNAPLEN_DEFAULT } else { interface.snaplen };
+        let fcs =
+            interface.fcs_bytes.map_or(0, |bytes| FCS_PRESENT | (u32::from(bytes / 2) & 0xf) << 28);
+        let mut raw = [0; FILE_HEADER_BYTES];
+        raw[0..4].copy_from_slice(&order.u32_bytes(magic));
+        raw[4..6].copy_from_slice(&order.u16_bytes(VERSION.0));
+        raw[6..8].copy_from_slice(&order.u16_bytes(VERSION.1));
+        raw[16..20].copy_from_slice(&order.u32_bytes(snaplen));
+        raw[20..24].copy_from_slice(&order.u32_bytes(interface.link_type & LINK_TYPE_MASK | fcs));
+        let interface = Interface { snaplen, resolution, offset_seconds: 0, ..*interface };
+        Self { order, interface, raw }
+    }
+
+    /// The header of one record.
+    pub(crate) fn record(
+        &self,
+        seconds: u32,
+        fraction: u32,
+        captured: u32,
+        original: u32,
+    ) -> [u8; RECORD_HEADER_BYTES] {
+        let mut header = [0; RECORD_HEADER_BYTES];
+        for (place, value) in
+            header.chunks_exact_mut(4).zip([seconds, fraction, captured, original])
+        {
+            place.copy_from_slice(&self.order.u32_bytes(value));
+        }
+        header
+    }
+
+    /// How many of the file's fractions a second has.
+    pub(crate) fn nanoseconds_per_fraction(&self) -> u32 {
+        if self.interface.resolution == Resolution::NANOSECONDS { 1 } else { 1000 }
+    }
+}
+
+/// Finds the record at the front of `bytes`.
+#[inline]
+pub(crate) fn step(header: &FileHeader, bytes: &[u8]) -> Result<Step, Damage> {
+    let Some(record) = bytes.first_chunk::<RECORD_HEADER_BYTES>() else {
+        let part = Part::PacketHeader;
+        return Ok(Step::Need(Need { bytes: RECORD_HEADER_BYTES, before: 0, part }));
+    };
+    let order = header.order;
+    let captured = order.u32_at(record, 8);
+    let length = RECORD_HEADER_BYTES + captured as usize;
+    if length > RECORD_BYTES_MAX {
+        return Err(Damage::RecordTooLong { bytes: u64::from(captured) });
+    }
+    if bytes.len() < length {
+        let part = Part::Packet;
+        return Ok(Step::Need(Need { bytes: length, before: RECORD_HEADER_BYTES, part }));
+    }
+    let seconds = u64::from(order.u32_at(record, 0));
+    let fraction = u64::from(order.u32_at(record, 4));
+    // A fraction of a second or more carries over; libpcap shows it as it stands.
+    let timestamp_ns =
+        seconds * 1_000_000_000 + fraction * u64::from(header.nanoseconds_per_fraction());
+    let layout = PacketLayout {
+        interface: 0,
+        timestamp_ns: Some(timestamp_ns),
+        original_len: order.u32_at(record, 12),
+        data: Span { start: RECORD_HEADER_BYTES, end: length },
+        options: Span { start: length, end: length },
+    };
+    Ok(Step::Record { bytes: length, layout: Layout::Packet(layout) })
+}
+
+/// The only version in use.
+const VERSION: (u16, u16) = (2, 4);
+/// The part of the network field that is the link type.
+const LINK_TYPE_MASK: u32 = 0xffff;
+/// The bit of the network field that says the length of the frame check sequence is there.
+const FCS_PRESENT: u32 = 0x0400_0000;

@@ -1,0 +1,381 @@
+//! Reading a capture of any size in constant memory.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::compression::{Compression, Decompressor};
+use super::entry::{Block, Entry, Layout, Need, Packet, Part, Step};
+use super::error::{CaptureError, Place};
+use super::format::{Format, Interface, Magic, RECORD_BYTES_MAX};
+use super::options::Options;
+use super::order::ByteOrder;
+use super::pcap::{self, FILE_HEADER_BYTES, FileHeader};
+use super::pcapng;
+
+/// The name that stands for standard input on the command line.
+pub(crate) const STANDARD_STREAM: &str = "-";
+
+/// Reads a capture entry by entry, without a copy and without an allocation per packet.
+///
+/// Entries borrow the reader's buffer, so each has to be done with before the next is asked for.
+/// After an error, and after the end, there are no more entries.
+#[derive(Debug)]
+pub struct CaptureReader<R> {
+    source: Decompressor<R>,
+    path: String,
+    decoder: Decoder,
+    buffer: Buffer,
+    packets: u64,
+    finished: bool,
+}
+
+impl CaptureReader<Input> {
+    /// Opens a file, or standard input when `path` is `-`.
+    ///
+    /// # Errors
+    /// As [`CaptureReader::new`], and when the file cannot be opened.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, CaptureError> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        if name == STANDARD_STREAM {
+            return Self::named(Input(Source::Standard(io::stdin())), "standard input".into());
+        }
+        match File::open(path) {
+            Ok(file) => Self::named(Input(Source::File(file)), name),
+            Err(source) => Err(CaptureError::Io { path: name, source }),
+        }
+    }
+}
+
+impl<R: Read> CaptureReader<R> {
+    /// Reads as far as it takes to know the format.
+    ///
+    /// # Errors
+    /// `NotACapture`, `UnsupportedFormat`, `Truncated` inside the file header, or a failure to
+    /// read.
+    pub fn new(reader: R) -> Result<Self, CaptureError> {
+        Self::named(reader, "input".into())
+    }
+
+    fn named(reader: R, path: String) -> Result<Self, CaptureError> {
+        let source = match Decompressor::new(reader) {
+            Ok(source) => source,
+            Err(Ok(unsupported)) => return Err(unsupported),
+            Err(Err(source)) => return Err(CaptureError::Io { path, source }),
+        };
+        let mut reader = Self {
+            source,
+            path,
+            decoder: Decoder::Pcapng(pcapng::Decoder::new()),
+            buffer: Buffer::new(),
+            packets: 0,
+            finished: false,
+        };
+        reader.read_file_header()?;
+        Ok(reader)
+    }
+
+    /// The next packet or block; `None` at the end of the file.
+    ///
+    /// # Errors
+    /// `Truncated`, `Damaged`, the two of compressed data, or a failure to read. Everything
+    /// before it has been handed out by then.
+    #[expect(clippy::should_implement_trait, reason = "entries borrow the reader")]
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<Entry<'_>>, CaptureError> {
+        if self.finished {
+            return Ok(None);
+        }
+        match self.locate() {
+            Ok(Some((bytes, layout))) => Ok(Some(self.entry(bytes, layout))),
+            Ok(None) => {
+                self.finished = true;
+                Ok(None)
+            }
+            Err(error) => {
+                self.finished = true;
+                Err(error)
+            }
+        }
+    }
+
+    /// The format of the file.
+    #[must_use]
+    pub const fn format(&self) -> Format {
+        match self.decoder {
+            Decoder::Pcap(_) => Format::Pcap,
+            Decoder::Pcapng(_) => Format::Pcapng,
+        }
+    }
+
+    /// How the file is compressed.
+    #[must_use]
+    pub const fn compression(&self) -> Compression {
+        self.source.compression()
+    }
+
+    /// The byte order of the file, or of the section that was read last.
+    #[must_use]
+    pub const fn order(&self) -> ByteOrder {
+        match &self.decoder {
+            Decoder::Pcap(header) => header.order,
+            Decoder::Pcapng(decoder) => decoder.order,
+        }
+    }
+
+    /// The interfaces declared so far in the current section; exactly one in classic pcap.
+    #[must_use]
+    pub fn interfaces(&self) -> &[Interface] {
+        match &self.decoder {
+            Decoder::Pcap(header) => core::slice::from_ref(&header.interface),
+            Decoder::Pcapng(decoder) => &decoder.interfaces,
+        }
+    }
+
+    /// Packets handed out so far.
+    #[must_use]
+    pub const fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Where the next record begins, in bytes of the uncompressed file.
+    #[must_use]
+    pub const fn offset(&self) -> u64 {
+        self.buffer.offset
+    }
+
+    /// Bytes of the file read so far, compressed if it is compressed: for a progress bar.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.source.source().bytes
+    }
+
+    /// Bytes of memory that hold records now.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> usize {
+        self.buffer.bytes.len()
+    }
+
+    /// The header of a classic pcap file as it stands.
+    pub(crate) fn pcap_header(&self) -> Option<&FileHeader> {
+        match &self.decoder {
+            Decoder::Pcap(header) => Some(header),
+            Decoder::Pcapng(_) => None,
+        }
+    }
+
+    fn read_file_header(&mut self) -> Result<(), CaptureError> {
+        let more = self.fill(FILE_HEADER_BYTES);
+        let bytes = self.buffer.unread();
+        match Magic::detect(bytes) {
+            // What could not be decompressed cannot be told from what is no capture.
+            Err(error) => return Err(more.err().unwrap_or(error)),
+            Ok(Magic::Pcapng) => return Ok(()),
+            Ok(Magic::Pcap { .. }) => {}
+        }
+        let Some(&raw) = bytes.first_chunk::<FILE_HEADER_BYTES>() else {
+            let there = bytes.len() as u64;
+            more?;
+            let needs = FILE_HEADER_BYTES as u64;
+            return Err(CaptureError::Truncated {
+                place: Place::FileHeader,
+                needs,
+                there,
+                offset: 0,
+            });
+        };
+        self.decoder = Decoder::Pcap(Box::new(FileHeader::parse(raw)?));
+        self.buffer.consume(FILE_HEADER_BYTES);
+        Ok(())
+    }
+
+    /// Finds the next complete record in the buffer, reading on as needed.
+    #[inline]
+    fn locate(&mut self) -> Result<Option<(usize, Layout)>, CaptureError> {
+        loop {
+            let step = match &mut self.decoder {
+                Decoder::Pcap(header) => pcap::step(header, self.buffer.unread()),
+                Decoder::Pcapng(decoder) => decoder.step(self.buffer.unread()),
+            };
+            match step {
+                Ok(Step::Record { bytes, layout }) => return Ok(Some((bytes, layout))),
+                Ok(Step::Need(need)) => {
+                    if !self.read_on(need)? {
+                        return Ok(None);
+                    }
+                }
+                Err(what) => {
+                    return Err(CaptureError::Damaged { what, offset: self.buffer.offset });
+                }
+            }
+        }
+    }
+
+    /// Reads what an incomplete record needs; `false` at the end of the file between records.
+    #[cold]
+    fn read_on(&mut self, need: Need) -> Result<bool, CaptureError> {
+        let more = self.fill(need.bytes);
+        let there = self.buffer.unread().len();
+        if there >= need.bytes {
+            // An error behind it will come again when the buffer is empty.
+            return Ok(true);
+        }
+        match more {
+            Ok(()) if there == 0 => Ok(false),
+            // A cut inside a record says more than that the compressed data is cut.
+            Err(CaptureError::CompressedTruncated { .. }) | Ok(()) if there > 0 => {
+                Err(self.truncated(need, there))
+            }
+            Err(error) => Err(error),
+            Ok(()) => Ok(false),
+        }
+    }
+
+    fn truncated(&self, need: Need, there: usize) -> CaptureError {
+        let number = self.packets + 1;
+        let place = match need.part {
+            Part::PacketHeader => Place::PacketHeader(number),
+            Part::Packet => Place::Packet(number),
+            Part::BlockHeader => Place::BlockHeader,
+            Part::Block(kind) => Place::Block(kind),
+        };
+        CaptureError::Truncated {
+            place,
+            needs: (need.bytes - need.before) as u64,
+            there: there.saturating_sub(need.before) as u64,
+            offset: self.buffer.offset,
+        }
+    }
+
+    /// Reads until `bytes` bytes are unread or the file ends, and then as much as one call gives.
+    fn fill(&mut self, bytes: usize) -> Result<(), CaptureError> {
+        self.buffer.make_room(bytes);
+        while self.buffer.unread().len() < bytes {
+            match self.source.read(self.buffer.room()) {
+                Ok(0) => break,
+                Ok(read) => self.buffer.end += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.read_error(error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_error(&self, error: io::Error) -> CaptureError {
+        let compression = self.source.compression();
+        if compression == Compression::None || self.source.source().failed {
+            return CaptureError::Io { path: self.path.clone(), source: error };
+        }
+        let offset = self.buffer.offset + self.buffer.unread().len() as u64;
+        let compression = compression.name();
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return CaptureError::CompressedTruncated { compression, offset };
+        }
+        CaptureError::CompressedDamaged { compression, detail: error.to_string(), offset }
+    }
+
+    #[inline]
+    fn entry(&mut self, bytes: usize, layout: Layout) -> Entry<'_> {
+        let start = self.buffer.consume(bytes);
+        let raw = &self.buffer.bytes[start..start + bytes];
+        let (format, order) = (self.format(), self.order());
+        match layout {
+            Layout::Packet(packet) => {
+                self.packets += 1;
+                let interfaces = match &self.decoder {
+                    Decoder::Pcap(header) => core::slice::from_ref(&header.interface),
+                    Decoder::Pcapng(decoder) => &decoder.interfaces,
+                };
+                Entry::Packet(Packet {
+                    data: &raw[packet.data.range()],
+                    original_len: packet.original_len,
+                    timestamp_ns: packet.timestamp_ns,
+                    interface: packet.interface,
+                    // The decoder has refused packets of unknown interfaces.
+                    description: &interfaces[packet.interface as usize],
+                    number: self.packets,
+                    options: Options::new(&raw[packet.options.range()], order),
+                    raw,
+                    format,
+                })
+            }
+            Layout::Block { kind, interface } => {
+                Entry::Block(Block { kind, raw, order, interface })
+            }
+        }
+    }
+}
+
+/// A file or standard input.
+#[derive(Debug)]
+pub struct Input(Source);
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Source::File(file) => file.read(buffer),
+            Source::Standard(stdin) => stdin.read(buffer),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Source {
+    File(File),
+    Standard(io::Stdin),
+}
+
+#[derive(Debug)]
+enum Decoder {
+    Pcap(Box<FileHeader>),
+    Pcapng(pcapng::Decoder),
+}
+
+/// A window over the uncompressed file.
+#[derive(Debug)]
+struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Where `start` lies in the file.
+    offset: u64,
+}
+
+impl Buffer {
+    fn new() -> Self {
+        Self { bytes: vec![0; BUFFER_BYTES], start: 0, end: 0, offset: 0 }
+    }
+
+    /// Makes sure that `bytes` bytes from the first unread one on fit, and moves that to the front.
+    fn make_room(&mut self, bytes: usize) {
+        self.bytes.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if bytes > self.bytes.len() {
+            // Decoders refuse longer records, so this is the most that one capture costs.
+            self.bytes.resize(bytes.next_power_of_two().min(RECORD_BYTES_MAX), 0);
+        }
+    }
+
+    /// Takes `bytes` bytes off the front and says where they were.
+    #[inline]
+    fn consume(&mut self, bytes: usize) -> usize {
+        let start = self.start;
+        self.start += bytes;
+        self.offset += bytes as u64;
+        start
+    }
+
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.end..]
+    }
+
+    #[inline]
+    fn unread(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+}
+
+/// How much is read at a time: 1 MiB, enough that system calls do not matter.
+const BUFFER_BYTES: usize = 1 << 20;

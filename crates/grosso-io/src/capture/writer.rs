@@ -1,0 +1,546 @@
+//! Writing a capture: packets that changed, and everything else as it came.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+
+use super::entry::{Block, Entry, Packet};
+use super::error::{CaptureError, Misfit};
+use super::format::{Format, Interface, LINK_TYPE_ETHERNET, RECORD_BYTES_MAX};
+use super::metadata::PacketMeta;
+use super::offload_option;
+use super::options::{Options, code, padding, push_end, push_option};
+use super::order::ByteOrder;
+use super::pcap::{FileHeader, RECORD_HEADER_BYTES};
+use super::pcapng::{self, ENHANCED_PACKET_BYTES, EnhancedPacket, TRAILER_BYTES};
+use super::reader::{CaptureReader, STANDARD_STREAM};
+
+/// How a capture is to be written.
+#[derive(Clone, Debug)]
+pub struct WriterOptions {
+    /// The format.
+    pub format: Format,
+    /// The byte order of headers that are not copied from an input.
+    pub order: ByteOrder,
+    /// The interface of packets for which none was declared or copied.
+    pub interface: Interface,
+    /// The program to name in a section header that is not copied from an input.
+    pub application: String,
+    /// Comments for the first section header: where this capture comes from. Classic pcap has no
+    /// place for them.
+    pub comments: Vec<String>,
+    header: Option<FileHeader>,
+}
+
+impl WriterOptions {
+    /// Options for a new capture of Ethernet with nanoseconds.
+    #[must_use]
+    pub fn new(format: Format) -> Self {
+        Self {
+            format,
+            order: ByteOrder::NATIVE,
+            interface: Interface::new(LINK_TYPE_ETHERNET),
+            application: concat!("grosso ", env!("CARGO_PKG_VERSION")).into(),
+            comments: Vec::new(),
+            header: None,
+        }
+    }
+
+    /// Options for a capture in the format, byte order and time unit of the one that is read.
+    #[must_use]
+    pub fn like<R: Read>(reader: &CaptureReader<R>) -> Self {
+        let mut options = Self { order: reader.order(), ..Self::new(reader.format()) };
+        if let Some(header) = reader.pcap_header() {
+            options.interface = header.interface;
+            options.header = Some(*header);
+        }
+        options
+    }
+}
+
+/// Writes a capture entry by entry, in constant memory.
+///
+/// Pass on what a reader hands out with [`copy`](Self::copy), section headers and interfaces
+/// included, and what has changed with [`write_packet`](Self::write_packet). A capture is complete
+/// after [`finish`](Self::finish).
+#[derive(Debug)]
+#[must_use = "a capture is complete after `finish`"]
+pub struct CaptureWriter<W: Write> {
+    sink: BufWriter<W>,
+    path: String,
+    options: WriterOptions,
+    state: State,
+    /// The interfaces of the current section, or those that a pcapng input declared.
+    interfaces: Vec<Interface>,
+    packets: u64,
+    scratch: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum State {
+    Unstarted,
+    Pcap(Box<FileHeader>),
+    Pcapng(ByteOrder),
+}
+
+impl CaptureWriter<Output> {
+    /// Creates a file, or takes standard output when `path` is `-`.
+    ///
+    /// An existing file is overwritten: see [`same_file`](super::same_file).
+    ///
+    /// # Errors
+    /// When the file cannot be created.
+    pub fn create(path: impl AsRef<Path>, options: WriterOptions) -> Result<Self, CaptureError> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        if name == STANDARD_STREAM {
+            let output = Output(Destination::Standard(io::stdout()));
+            return Ok(Self::named(output, "standard output".into(), options));
+        }
+        match File::create(path) {
+            Ok(file) => Ok(Self::named(Output(Destination::File(file)), name, options)),
+            Err(source) => Err(CaptureError::Io { path: name, source }),
+        }
+    }
+}
+
+impl<W: Write> CaptureWriter<W> {
+    /// Writes to `sink`, which need not be buffered. Nothing is written before the first entry.
+    pub fn new(sink: W, options: WriterOptions) -> Self {
+        Self::named(sink, "output".into(), options)
+    }
+
+    fn named(sink: W, path: String, options: WriterOptions) -> Self {
+        Self {
+            sink: BufWriter::with_capacity(BUFFER_BYTES, sink),
+            path,
+            options,
+            state: State::Unstarted,
+            interfaces: Vec::new(),
+            packets: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Declares an interface and says its number in the current section.
+    ///
+    /// Classic pcap has one interface: it takes that of the first packet.
+    ///
+    /// # Errors
+    /// When the link type needs more than 16 bits, or writing fails.
+    pub fn add_interface(&mut self, interface: &Interface) -> Result<u32, CaptureError> {
+        let link_type = interface.link_type;
+        if u16::try_from(link_type).is_err() {
+            return Err(CaptureError::Unwritable { what: Misfit::LinkType { link_type } });
+        }
+        if self.options.format == Format::Pcapng {
+            let order = self.begin_section()?;
+            self.scratch.clear();
+            pcapng::push_interface(&mut self.scratch, order, interface);
+            self.write_scratch()?;
+        }
+        self.interfaces.push(*interface);
+        Ok(interface_number(self.interfaces.len() - 1))
+    }
+
+    /// Writes an entry of a reader as it stands, as far as the output format can hold it.
+    ///
+    /// # Errors
+    /// `Unwritable` when a packet does not fit into the output format, and failures to write.
+    pub fn copy(&mut self, entry: &Entry<'_>) -> Result<(), CaptureError> {
+        match (entry, self.options.format) {
+            (Entry::Packet(packet), Format::Pcap) => self.copy_to_pcap(packet),
+            (Entry::Packet(packet), Format::Pcapng) => self.copy_to_pcapng(packet),
+            (Entry::Block(block), Format::Pcap) => {
+                self.learn_interfaces(block);
+                Ok(())
+            }
+            (Entry::Block(block), Format::Pcapng) => self.copy_block(block),
+        }
+    }
+
+    /// Writes a packet.
+    ///
+    /// # Errors
+    /// `Unwritable` when the packet does not fit into the output format, and failures to write.
+    #[inline]
+    pub fn write_packet(&mut self, meta: &PacketMeta, data: &[u8]) -> Result<(), CaptureError> {
+        self.write(meta, data, None)
+    }
+
+    /// Writes a packet that was made from another, with the options of that other.
+    ///
+    /// Options that would become untrue are left out: hashes, what says that it must not be
+    /// copied, and flags and offload states, which `meta` replaces. When the section has another
+    /// byte order than `options`, only comments remain.
+    ///
+    /// # Errors
+    /// As [`write_packet`](Self::write_packet).
+    pub fn write_packet_with(
+        &mut self,
+        meta: &PacketMeta,
+        data: &[u8],
+        options: &Options<'_>,
+    ) -> Result<(), CaptureError> {
+        self.write(meta, data, Some(options))
+    }
+
+    /// Hands everything to the operating system.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn flush(&mut self) -> Result<(), CaptureError> {
+        self.sink.flush().map_err(|source| self.write_error(source))
+    }
+
+    /// Completes the capture. A capture without any entry gets its header now.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn finish(mut self) -> Result<W, CaptureError> {
+        match self.options.format {
+            Format::Pcap => {
+                let interface = self.interfaces.first().copied();
+                self.begin_pcap(&interface.unwrap_or(self.options.interface))?;
+            }
+            Format::Pcapng => {
+                self.begin_section()?;
+            }
+        }
+        self.flush()?;
+        let Self { sink, path, packets, .. } = self;
+        sink.into_inner().map_err(|error| name_error(path, packets, error.into_error()))
+    }
+
+    /// Packets written so far.
+    #[must_use]
+    pub const fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        meta: &PacketMeta,
+        data: &[u8],
+        options: Option<&Options<'_>>,
+    ) -> Result<(), CaptureError> {
+        let interface = self.declared_interface(meta.interface)?;
+        match self.options.format {
+            Format::Pcap => self.write_record(meta, data, &interface),
+            Format::Pcapng => self.write_enhanced(meta, data, &interface, options),
+        }
+    }
+
+    /// The interface with this number; number 0 declares itself if need be.
+    #[inline]
+    fn declared_interface(&mut self, interface: u32) -> Result<Interface, CaptureError> {
+        if let Some(found) = self.interfaces.get(interface as usize) {
+            return Ok(*found);
+        }
+        let declared = interface_number(self.interfaces.len());
+        if interface != 0 {
+            let what = Misfit::UnknownInterface { interface, declared };
+            return Err(CaptureError::Unwritable { what });
+        }
+        let own = self.options.interface;
+        self.add_interface(&own)?;
+        Ok(own)
+    }
+
+    fn copy_to_pcap(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
+        let header = self.begin_pcap(packet.description)?;
+        let is_same_record = packet.format == Format::Pcap
+            && header.order == packet.order()
+            && header.interface.resolution == packet.description.resolution
+            && header.interface.link_type == packet.description.link_type;
+        if !is_same_record {
+            return self.write_record(&packet.meta(), packet.data, packet.description);
+        }
+        self.write_all(&[packet.raw])?;
+        self.packets += 1;
+        Ok(())
+    }
+
+    fn copy_to_pcapng(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
+        let is_same_format = packet.format == Format::Pcapng;
+        if is_same_format {
+            self.begin_section_in(packet.order())?;
+        }
+        if packet.interface as usize == self.interfaces.len() {
+            self.add_interface(packet.description)?;
+        }
+        let interface = self.declared_interface(packet.interface)?;
+        let is_same_record = is_same_format
+            && interface.resolution == packet.description.resolution
+            && interface.offset_seconds == packet.description.offset_seconds;
+        if !is_same_record {
+            let options = packet.options();
+            return self.write_enhanced(&packet.meta(), packet.data, &interface, Some(&options));
+        }
+        self.write_all(&[packet.raw])?;
+        self.packets += 1;
+        Ok(())
+    }
+
+    fn copy_block(&mut self, block: &Block<'_>) -> Result<(), CaptureError> {
+        if block.is_section_header() {
+            return self.copy_section_header(block);
+        }
+        self.begin_section_in(block.order)?;
+        self.write_all(&[block.raw])?;
+        self.learn_interfaces(block);
+        Ok(())
+    }
+
+    /// A section header keeps its options and gets our comments behind them.
+    ///
+    /// Its length becomes "unknown" (-1): it was that of the section before it was changed.
+    fn copy_section_header(&mut self, block: &Block<'_>) -> Result<(), CaptureError> {
+        let order = block.order;
+        let options = pcapng::block_options(block.kind, order, block.raw);
+        let is_first = matches!(self.state, State::Unstarted);
+        let comments = if is_first { core::mem::take(&mut self.options.comments) } else { vec![] };
+        let mut encoded = Vec::new();
+        if comments.is_empty() {
+            encoded.extend_from_slice(options.as_bytes());
+        } else {
+            for option in options.iter().flatten() {
+                push_option(&mut encoded, order, option.code, option.value);
+            }
+            push_comments(&mut encoded, order, &comments);
+            push_end(&mut encoded, order);
+        }
+        let version = block.raw.get(12..16).and_then(|bytes| bytes.first_chunk::<4>());
+        let version =
+            version.map_or((1, 0), |bytes| (order.u16_at(bytes, 0), order.u16_at(bytes, 2)));
+        self.scratch.clear();
+        pcapng::push_section(&mut self.scratch, order, version, &encoded);
+        self.write_scratch()?;
+        self.interfaces.clear();
+        self.state = State::Pcapng(order);
+        Ok(())
+    }
+
+    fn learn_interfaces(&mut self, block: &Block<'_>) {
+        if block.is_section_header() {
+            self.interfaces.clear();
+        }
+        self.interfaces.extend(block.interface);
+    }
+
+    fn write_record(
+        &mut self,
+        meta: &PacketMeta,
+        data: &[u8],
+        interface: &Interface,
+    ) -> Result<(), CaptureError> {
+        let captured = packet_length(data, RECORD_HEADER_BYTES)?;
+        let header = self.begin_pcap(interface)?;
+        let (first, other) = (header.interface.link_type, interface.link_type);
+        if first != other {
+            return Err(CaptureError::Unwritable { what: Misfit::SecondLinkType { first, other } });
+        }
+        let nanoseconds = meta.timestamp_ns.unwrap_or(0);
+        let seconds = nanoseconds / NANOSECONDS_PER_SECOND;
+        let Ok(seconds) = u32::try_from(seconds) else {
+            return Err(CaptureError::Unwritable { what: Misfit::TimestampTooLate { seconds } });
+        };
+        let within_second = (nanoseconds % NANOSECONDS_PER_SECOND) as u32;
+        let fraction = within_second / header.nanoseconds_per_fraction();
+        let original = meta.original_len.max(captured);
+        let record = header.record(seconds, fraction, captured, original);
+        self.write_all(&[&record, data])?;
+        self.packets += 1;
+        Ok(())
+    }
+
+    fn write_enhanced(
+        &mut self,
+        meta: &PacketMeta,
+        data: &[u8],
+        interface: &Interface,
+        options: Option<&Options<'_>>,
+    ) -> Result<(), CaptureError> {
+        let order = self.begin_section()?;
+        self.scratch.clear();
+        if let Some(options) = options {
+            push_kept(&mut self.scratch, order, options);
+        }
+        push_meta(&mut self.scratch, order, meta)
+            .map_err(|what| CaptureError::Unwritable { what })?;
+        if !self.scratch.is_empty() {
+            push_end(&mut self.scratch, order);
+        }
+        let around = ENHANCED_PACKET_BYTES + 3 + self.scratch.len() + TRAILER_BYTES;
+        let captured = packet_length(data, around)?;
+        let padding = padding(data.len());
+        let length = ENHANCED_PACKET_BYTES + data.len() + padding + self.scratch.len();
+        let header = EnhancedPacket {
+            interface: meta.interface,
+            ticks: interface.ticks(meta.timestamp_ns.unwrap_or(0)),
+            captured,
+            original: meta.original_len.max(captured),
+            // Bounded by `packet_length`.
+            length: (length + TRAILER_BYTES) as u32,
+        };
+        let trailer = order.u32_bytes(header.length);
+        self.write_all(&[&header.emit(order), data, &[0; 3][..padding]])?;
+        let scratch = core::mem::take(&mut self.scratch);
+        let written = self.write_all(&[&scratch, &trailer]);
+        self.scratch = scratch;
+        written?;
+        self.packets += 1;
+        Ok(())
+    }
+
+    /// Writes the pcap file header if it is not there yet.
+    fn begin_pcap(&mut self, interface: &Interface) -> Result<FileHeader, CaptureError> {
+        if let State::Pcap(header) = &self.state {
+            return Ok(**header);
+        }
+        let copied = self.options.header;
+        let header = copied.unwrap_or_else(|| FileHeader::new(interface, self.options.order));
+        self.write_all(&[&header.raw])?;
+        self.state = State::Pcap(Box::new(header));
+        Ok(header)
+    }
+
+    /// Writes a section header of our own if there is none yet.
+    #[inline]
+    fn begin_section(&mut self) -> Result<ByteOrder, CaptureError> {
+        match self.state {
+            State::Pcapng(order) => Ok(order),
+            _ => self.begin_own_section(self.options.order),
+        }
+    }
+
+    /// Makes sure that what comes next may be in `order`, with a new section if it must be.
+    #[inline]
+    fn begin_section_in(&mut self, order: ByteOrder) -> Result<(), CaptureError> {
+        match self.state {
+            State::Pcapng(current) if current == order => Ok(()),
+            _ => self.begin_own_section(order).map(drop),
+        }
+    }
+
+    fn begin_own_section(&mut self, order: ByteOrder) -> Result<ByteOrder, CaptureError> {
+        let mut options = Vec::new();
+        let application = self.options.application.as_bytes();
+        push_option(&mut options, order, code::SECTION_APPLICATION, application);
+        push_comments(&mut options, order, &core::mem::take(&mut self.options.comments));
+        push_end(&mut options, order);
+        self.scratch.clear();
+        pcapng::push_section(&mut self.scratch, order, (1, 0), &options);
+        self.write_scratch()?;
+        self.interfaces.clear();
+        self.state = State::Pcapng(order);
+        Ok(order)
+    }
+
+    fn write_scratch(&mut self) -> Result<(), CaptureError> {
+        self.sink.write_all(&self.scratch).map_err(|source| self.write_error(source))
+    }
+
+    #[inline]
+    fn write_all(&mut self, parts: &[&[u8]]) -> Result<(), CaptureError> {
+        for part in parts {
+            self.sink.write_all(part).map_err(|source| self.write_error(source))?;
+        }
+        Ok(())
+    }
+
+    fn write_error(&self, source: io::Error) -> CaptureError {
+        name_error(self.path.clone(), self.packets, source)
+    }
+}
+
+/// A file or standard output.
+#[derive(Debug)]
+pub struct Output(Destination);
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Destination::File(file) => file.write(bytes),
+            Destination::Standard(stdout) => stdout.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.0 {
+            Destination::File(file) => file.flush(),
+            Destination::Standard(stdout) => stdout.flush(),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Destination {
+    File(File),
+    Standard(io::Stdout),
+}
+
+/// The options of a packet that stay true when its bytes change.
+fn push_kept(out: &mut Vec<u8>, order: ByteOrder, options: &Options<'_>) {
+    for option in options.iter().flatten() {
+        let is_stale = match option.code {
+            code::PACKET_FLAGS | code::PACKET_HASH => true,
+            code::CUSTOM_TEXT_NO_COPY | code::CUSTOM_BINARY_NO_COPY => true,
+            code::CUSTOM_BINARY => offload_option::is_ours(options.order(), option.value),
+            _ => false,
+        };
+        // The values of most options cannot be translated without knowing what they mean.
+        let is_foreign = options.order() != order && option.code != code::COMMENT;
+        if !is_stale && !is_foreign {
+            push_option(out, order, option.code, option.value);
+        }
+    }
+}
+
+/// The options that `meta` stands for.
+fn push_meta(out: &mut Vec<u8>, order: ByteOrder, meta: &PacketMeta) -> Result<(), Misfit> {
+    if let Some(flags) = meta.flags_to_write() {
+        push_option(out, order, code::PACKET_FLAGS, &order.u32_bytes(flags));
+    }
+    if let Some(offload) = &meta.offload {
+        let mut value = Vec::new();
+        offload_option::encode(&mut value, order, offload)?;
+        push_option(out, order, code::CUSTOM_BINARY, &value);
+    }
+    Ok(())
+}
+
+fn push_comments(out: &mut Vec<u8>, order: ByteOrder, comments: &[String]) {
+    for comment in comments {
+        // Cut between two characters where an option ends, so that readers see valid UTF-8.
+        let end = comment.floor_char_boundary(usize::from(u16::MAX));
+        push_option(out, order, code::COMMENT, &comment.as_bytes()[..end]);
+    }
+}
+
+/// The length of a packet, if a record with so many bytes `around` it is believable.
+#[inline]
+fn packet_length(data: &[u8], around: usize) -> Result<u32, CaptureError> {
+    let bytes = data.len();
+    match u32::try_from(bytes) {
+        Ok(length) if bytes + around <= RECORD_BYTES_MAX => Ok(length),
+        _ => Err(CaptureError::Unwritable { what: Misfit::PacketTooLong { bytes } }),
+    }
+}
+
+fn interface_number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+fn name_error(path: String, packets: u64, source: io::Error) -> CaptureError {
+    if source.kind() == io::ErrorKind::BrokenPipe {
+        return CaptureError::BrokenPipe { path };
+    }
+    CaptureError::Write { path, packets, source }
+}
+
+const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
+
+/// How much is written at a time.
+const BUFFER_BYTES: usize = 256 << 10;
