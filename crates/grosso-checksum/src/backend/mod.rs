@@ -44,20 +44,34 @@ impl Backend {
         OF_THIS_TARGET.into_iter().filter(|backend| backend.is_available())
     }
 
-    #[inline]
     pub(crate) fn sum(self, bytes: &[u8]) -> u64 {
+        // SAFETY: what `or_portable` returns was detected.
+        unsafe { self.or_portable().sum_detected(bytes) }
+    }
+
+    /// The caller has compared the lengths.
+    pub(crate) fn copy(self, source: &[u8], destination: &mut [u8]) -> u64 {
+        // SAFETY: what `or_portable` returns was detected.
+        unsafe { self.or_portable().copy_detected(source, destination) }
+    }
+
+    /// # Safety
+    ///
+    /// This machine must have been found to have this backend.
+    #[inline]
+    unsafe fn sum_detected(self, bytes: &[u8]) -> u64 {
         if bytes.len() > SPAN_BYTES {
             return in_spans(bytes, SPAN_BYTES, |span| self.sum(span));
         }
-        match self.or_portable() {
+        match self {
             #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
             Self::Avx2 => {
-                // SAFETY: `or_portable` passes this on only after the features were detected.
+                // SAFETY: the caller says that the features were detected.
                 unsafe { avx2::sum(bytes) }
             }
             #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
             Self::Avx512 => {
-                // SAFETY: `or_portable` passes this on only after the features were detected.
+                // SAFETY: the caller says that the features were detected.
                 unsafe { avx512::sum(bytes) }
             }
             #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
@@ -67,23 +81,27 @@ impl Backend {
     }
 
     /// The caller has compared the lengths.
+    ///
+    /// # Safety
+    ///
+    /// This machine must have been found to have this backend.
     #[inline]
-    pub(crate) fn copy(self, source: &[u8], destination: &mut [u8]) -> u64 {
+    unsafe fn copy_detected(self, source: &[u8], destination: &mut [u8]) -> u64 {
         if source.len() > SPAN_BYTES {
             let mut targets = destination.chunks_mut(SPAN_BYTES);
             return in_spans(source, SPAN_BYTES, |span| {
                 targets.next().map_or(0, |target| self.copy(span, target))
             });
         }
-        match self.or_portable() {
+        match self {
             #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
             Self::Avx2 => {
-                // SAFETY: `or_portable` passes this on only after the features were detected.
+                // SAFETY: the caller says that the features were detected.
                 unsafe { avx2::copy(source, destination) }
             }
             #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
             Self::Avx512 => {
-                // SAFETY: `or_portable` passes this on only after the features were detected.
+                // SAFETY: the caller says that the features were detected.
                 unsafe { avx512::copy(source, destination) }
             }
             #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
@@ -131,12 +149,14 @@ pub fn backend() -> Backend {
 
 /// Sum a block that is not short.
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
-    backend().sum(bytes)
+    // SAFETY: `backend` returns what was detected.
+    unsafe { backend().sum_detected(bytes) }
 }
 
 /// Copy and sum a block that is not short. The caller has compared the lengths.
 pub(crate) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
-    backend().copy(source, destination)
+    // SAFETY: `backend` returns what was detected.
+    unsafe { backend().copy_detected(source, destination) }
 }
 
 /// The sum of a block by the sums of its spans. The length of a span must be even.

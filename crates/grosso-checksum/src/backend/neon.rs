@@ -1,15 +1,6 @@
-//! The safe loop in 128-bit vectors. Every AArch64 target with vector registers has NEON, so that
-//! there is nothing to detect: only more lanes than the portable loop keeps.
+//! 128-bit vectors of AArch64.
+//!
+//! Every AArch64 target with vector registers has NEON, so that nothing need be detected: compiled
+//! for one, the portable loop is the NEON loop. Its name here says so.
 
-use super::portable::{copy_in_lanes, sum_in_lanes};
-
-pub(super) fn sum(bytes: &[u8]) -> u64 {
-    sum_in_lanes::<LANES>(bytes)
-}
-
-pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
-    copy_in_lanes::<LANES>(source, destination)
-}
-
-/// Eight accumulators of each kind: enough to hide the latency of an addition on four vector units.
-const LANES: usize = 16;
+pub(super) use super::portable::{copy, sum};

@@ -45,34 +45,33 @@ fn copy_both_ends<const SIZE: usize>(source: &[u8], destination: &mut [u8]) {
     }
 }
 
+/// Sum many bytes. The compiler makes vectors of the loop, and several chains of additions.
+///
+/// Each 64-bit word goes whole into `whole`, which wraps, and its upper half into `upper`, which
+/// does not. The sum of the lower halves follows at the end: one shift and two additions a word,
+/// without separating its halves.
+#[inline(never)]
 pub(super) fn sum(bytes: &[u8]) -> u64 {
-    sum_in_lanes::<LANES>(bytes)
-}
-
-pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
-    copy_in_lanes::<LANES>(source, destination)
-}
-
-/// The body of every safe loop: inlined into a function of a backend, it becomes vectors of that
-/// backend.
-#[inline(always)]
-pub(super) fn sum_in_lanes<const LANES: usize>(bytes: &[u8]) -> u64 {
-    let (blocks, _) = bytes.as_chunks::<8>().0.as_chunks();
-    let mut lanes = Lanes::<LANES>::ZERO;
-    for block in blocks {
-        lanes.add(block);
+    let (words, rest) = bytes.as_chunks();
+    let mut whole = 0_u64;
+    let mut upper = 0_u64;
+    for word in words {
+        let word = u64::from_le_bytes(*word);
+        whole = whole.wrapping_add(word);
+        upper += word >> 32;
     }
-    end_around_add(lanes.total(), short(&bytes[8 * LANES * blocks.len()..]))
+    let lower = whole.wrapping_sub(upper << 32);
+    end_around_add(lower + upper, short(rest))
 }
 
-/// Copy and sum, a piece at a time: the sum finds the piece in the nearest cache. In one loop, the
-/// compiler would not make vectors of the sum as well. The caller has compared the lengths.
-#[inline(always)]
-pub(super) fn copy_in_lanes<const LANES: usize>(source: &[u8], destination: &mut [u8]) -> u64 {
+/// Copy and sum, a piece at a time: the sum finds the piece in the nearest cache. One loop for both
+/// would come to the same, as LLVM makes a call of `memcpy` of its stores. The caller has compared
+/// the lengths.
+pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
     let mut total = 0;
     for (piece, target) in source.chunks(PIECE_BYTES).zip(destination.chunks_mut(PIECE_BYTES)) {
         target.copy_from_slice(piece);
-        total = end_around_add(total, sum_in_lanes::<LANES>(piece));
+        total = end_around_add(total, sum(piece));
     }
     total
 }
@@ -98,41 +97,6 @@ fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
     }
     total + rest.first().map_or(0, |&byte| u64::from(byte))
 }
-
-/// Accumulators side by side, for the compiler to make vectors of.
-///
-/// Each 64-bit word goes whole into `whole`, which wraps, and its upper half into `upper`, which
-/// does not. The sum of the lower halves follows at the end: one shift and two additions a word,
-/// without separating its halves.
-struct Lanes<const LANES: usize> {
-    whole: [u64; LANES],
-    upper: [u64; LANES],
-}
-
-impl<const LANES: usize> Lanes<LANES> {
-    const ZERO: Self = Self { whole: [0; LANES], upper: [0; LANES] };
-
-    #[inline(always)]
-    fn add(&mut self, block: &[[u8; 8]; LANES]) {
-        for ((whole, upper), word) in self.whole.iter_mut().zip(&mut self.upper).zip(block) {
-            let word = u64::from_le_bytes(*word);
-            *whole = whole.wrapping_add(word);
-            *upper += word >> 32;
-        }
-    }
-
-    #[inline(always)]
-    fn total(&self) -> u64 {
-        let mut total = 0;
-        for (&whole, &upper) in self.whole.iter().zip(&self.upper) {
-            let lower = whole.wrapping_sub(upper << 32);
-            total += lower + upper;
-        }
-        total
-    }
-}
-
-const LANES: usize = 8;
 
 /// How much is copied before it is summed: even, so that no sum starts at an odd offset, and with
 /// its copy a fraction of the 32 KiB that the smallest of today's first caches hold.
