@@ -8,8 +8,8 @@ use grosso_testkit::Packet;
 use grosso_testkit::headers::{Tcp, Udp};
 use grosso_testkit::random::Random;
 use grosso_tests::kernel::{
-    Batching, Capability, Delivered, GroOptions, GroOracle, GsoOracle, VirtioHeader, capabilities,
-    release,
+    Batching, Capability, Delivered, GroOptions, GroOracle, GsoOracle, TunnelOffsets, VirtioHeader,
+    capabilities, release, skip,
 };
 
 /// Bytes of Ethernet, IPv4 and TCP without options.
@@ -75,8 +75,7 @@ fn g60_forty_five_full_segments_make_the_greatest_packet() {
 #[test]
 fn g62_raised_limit_makes_a_packet_without_a_length() {
     if release() < (6, 3) {
-        println!("skipped: Linux {:?} has no limit of its own for IPv4", release());
-        return;
+        return println!("skipped: Linux {:?} has no limit of its own for IPv4", release());
     }
     let options = GroOptions { max_size: Some((150_000, 150_000)), ..GroOptions::default() };
     let Some(mut oracle) = gro(&options) else { return };
@@ -212,7 +211,7 @@ fn nothing_leaks_from_one_vector_into_the_next() {
 fn the_kernel_looks_into_plain_ip_and_not_into_mpls() {
     let report = match capabilities() {
         Ok(report) => report,
-        Err(why) => return println!("skipped: {why}"),
+        Err(why) => return skip(&why),
     };
     for Capability { headers, merges } in &report {
         println!("{headers}: {}", if *merges { "merges" } else { "passes" });
@@ -244,6 +243,24 @@ fn s20_three_datagrams_with_ascending_identifications() {
         .collect();
     let header = needs_checksum(VirtioHeader::UDP_SEGMENTS, 100, start, offset);
     assert_eq!(oracle.segment(&header, &superframe).unwrap(), expected);
+}
+
+#[test]
+fn s40_tunnelled_segments_advance_both_identifications() {
+    if release() < (6, 17) {
+        return println!("skipped: Linux {:?} has no header for tunnels", release());
+    }
+    let Some(mut oracle) = gso() else { return };
+    for checksum in [false, true] {
+        let (superframe, start, offset) = tunnelled(0, 300, checksum).build_superframe();
+        let gso_type = VirtioHeader::TUNNEL_IPV4 | VirtioHeader::TCP_IPV4;
+        let mut header = needs_checksum(gso_type, 100, start, offset);
+        header.flags |= if checksum { VirtioHeader::TUNNEL_CHECKSUM } else { 0 };
+        header.tunnel = TunnelOffsets { outer_transport: 34, inner_network: 64 };
+        let expected: Vec<Vec<u8>> =
+            (0..3).map(|index| tunnelled(index, 100, checksum).build()).collect();
+        assert_eq!(oracle.segment(&header, &superframe).unwrap(), expected);
+    }
 }
 
 #[test]
@@ -282,12 +299,12 @@ fn more_segments_than_the_output_holds_are_never_lost_in_silence() {
 
 /// An oracle, or a line that says why there is none.
 fn gro(options: &GroOptions) -> Option<GroOracle> {
-    GroOracle::with(options).map_err(|why| println!("skipped: {why}")).ok()
+    GroOracle::with(options).map_err(|why| skip(&why)).ok()
 }
 
 /// An oracle, or a line that says why there is none.
 fn gso() -> Option<GsoOracle> {
-    GsoOracle::new().map_err(|why| println!("skipped: {why}")).ok()
+    GsoOracle::new().map_err(|why| skip(&why)).ok()
 }
 
 /// Consecutive TCP segments of these payload lengths.
@@ -341,6 +358,19 @@ fn random_vector(random: &mut Random) -> Vec<Vec<u8>> {
             packet.build()
         })
         .collect()
+}
+
+/// The TCP segment of an index, all of 100 bytes, inside VXLAN.
+fn tunnelled(index: u16, length: usize, checksum: bool) -> Packet {
+    Packet::new()
+        .ethernet(|ethernet| ethernet)
+        .ipv4(|ip| ip.id(1000 + index))
+        .udp(|udp| if checksum { udp } else { udp.checksum_zero() })
+        .vxlan(|vxlan| vxlan)
+        .ethernet(|ethernet| ethernet)
+        .ipv4(|ip| ip.id(2000 + index))
+        .tcp(|tcp| tcp.sequence(FIRST_SEQUENCE + 100 * u32::from(index)))
+        .payload_len(length)
 }
 
 fn datagrams(lengths: &[usize]) -> Vec<Vec<u8>> {

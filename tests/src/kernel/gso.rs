@@ -40,8 +40,6 @@ impl GsoOracle {
                 let queue_packets = longer.map_or(QUEUE_PACKETS_DEFAULT, |()| QUEUE_PACKETS);
                 let bridge = InterfaceName::new("gso-bridge")?;
                 control.add_bridge(&bridge)?;
-                // A bridge that forgets at once sends a frame whose address it saw on the input there.
-                write_attribute(&bridge, "bridge/ageing_time", "0")?;
                 write_attribute(&bridge, "bridge/multicast_snooping", "0")
                     .or_else(ignore_not_found)?;
                 for tap in [&input, &output] {
@@ -49,7 +47,7 @@ impl GsoOracle {
                     control.add_bridge_port(&bridge, tap.name())?;
                     control.set_up(tap.name(), true)?;
                 }
-                write_attribute(output.name(), "brport/learning", "0")?;
+                // A bridge that learnt an address on the input would not send its frames to the output.
                 write_attribute(input.name(), "brport/learning", "0")?;
                 control.set_up(&bridge, true)?;
                 Ok(State { input, output, queue_packets, buffer: vec![0; FRAME_BYTES_MAX] })

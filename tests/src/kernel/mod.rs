@@ -9,17 +9,18 @@
 //! real-time priority or `gro_flush_timeout`, and the kernel gives both to real root only.
 //!
 //! What the kernel does depends on its version (rules G14a, G34a, G34b, G63): a test of such a rule
-//! asks [`release`] first. A test whose oracle cannot start prints `skipped:` and why:
+//! asks [`release`] first. A test whose oracle cannot start calls [`skip`], which says why:
 //!
 //! ```no_run
-//! use grosso_tests::kernel::GroOracle;
+//! use grosso_tests::kernel::{GroOracle, skip};
 //!
 //! match GroOracle::new() {
 //!     Ok(mut oracle) => println!("{:?}", oracle.coalesce(&[vec![0; 60]])),
-//!     Err(why) => println!("skipped: {why}"),
+//!     Err(why) => skip(&why),
 //! }
 //! ```
 
+use std::env;
 use std::fs;
 use std::time::Duration;
 
@@ -43,6 +44,20 @@ const MTU_BYTES: u16 = 65_000;
 const FRAME_BYTES_MAX: usize = 524_280 + 18 + 24;
 /// After so long without a packet no more will come. The kernel's own timer in the oracle is 2 ms.
 const QUIET: Duration = Duration::from_millis(20);
+
+/// Set where every test must run, as in CI as root: then a skipped test is a failed one.
+const SKIP_NOTHING: &str = "GROSSO_SKIP_NOTHING";
+
+/// Says that a test is skipped and why.
+///
+/// # Panics
+///
+/// If the environment has `GROSSO_SKIP_NOTHING`, so that an oracle that broke is not taken for one
+/// that is forbidden.
+pub fn skip(why: &str) {
+    println!("skipped: {why}");
+    assert!(env::var_os(SKIP_NOTHING).is_none(), "skipped where nothing may be: {why}");
+}
 
 /// Whether the oracles can be asked here, and why not.
 ///

@@ -37,12 +37,16 @@ impl VirtioHeader {
     pub const NEEDS_CHECKSUM: u8 = 1;
     /// Flag: the checksum was verified.
     pub const DATA_VALID: u8 = 2;
+    /// Flag: the outer UDP checksum of a tunnel is to be completed.
+    pub const TUNNEL_CHECKSUM: u8 = 8;
     /// Type: TCP over IPv4.
     pub const TCP_IPV4: u8 = 1;
     /// Type: TCP over IPv6.
     pub const TCP_IPV6: u8 = 4;
     /// Type: UDP segments.
     pub const UDP_SEGMENTS: u8 = 5;
+    /// Added to the type: inside a UDP tunnel over IPv4.
+    pub const TUNNEL_IPV4: u8 = 0x20;
 
     /// Reads the short form.
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Self {
