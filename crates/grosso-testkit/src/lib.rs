@@ -9,6 +9,7 @@
 //! | [`stack`] | header stacks, nested |
 //! | [`Traffic`] | seeded flows with deviations |
 //! | [`strategy`] | the same for `proptest` |
+//! | [`workloads`] | the traffic of the benchmarks, by name |
 //! | [`random`] | seeded random numbers |
 //!
 //! ```
@@ -28,6 +29,7 @@ pub mod random;
 pub mod stack;
 pub mod strategy;
 pub mod traffic;
+pub mod workloads;
 
 pub use packet::{Packet, stream};
 pub use traffic::Traffic;
