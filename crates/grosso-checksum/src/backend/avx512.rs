@@ -1,7 +1,8 @@
 //! 512-bit vectors of x86-64.
 //!
-//! By intrinsics, for the masked load of what is left after the last whole vector: at the length of
-//! a packet that is most of the time of the safe loop.
+//! By intrinsics, for two things that the safe loop does not get from LLVM: a masked load of what is
+//! left after the last whole vector (1500 bytes at 190 GB/s against 135, on Zen 5), and one pass to
+//! copy and sum (1448 bytes at 140 GB/s against 70 to 95).
 
 use core::arch::x86_64::{
     __m512i, _mm512_add_epi64, _mm512_loadu_si512, _mm512_maskz_loadu_epi8,

@@ -45,13 +45,24 @@ fn copy_both_ends<const SIZE: usize>(source: &[u8], destination: &mut [u8]) {
     }
 }
 
-/// Sum many bytes. The compiler makes vectors of the loop, and several chains of additions.
+#[inline(never)]
+pub(super) fn sum(bytes: &[u8]) -> u64 {
+    sum_body(bytes)
+}
+
+#[inline(never)]
+pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
+    copy_body(source, destination)
+}
+
+/// Sum many bytes. The compiler makes vectors of the loop, as wide as those of the function that
+/// this is inlined into, and several chains of additions.
 ///
 /// Each 64-bit word goes whole into `whole`, which wraps, and its upper half into `upper`, which
 /// does not. The sum of the lower halves follows at the end: one shift and two additions a word,
 /// without separating its halves.
-#[inline(never)]
-pub(super) fn sum(bytes: &[u8]) -> u64 {
+#[inline(always)]
+pub(super) fn sum_body(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks();
     let mut whole = 0_u64;
     let mut upper = 0_u64;
@@ -67,11 +78,12 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
 /// Copy and sum, a piece at a time: the sum finds the piece in the nearest cache. One loop for both
 /// would come to the same, as LLVM makes a call of `memcpy` of its stores. The caller has compared
 /// the lengths.
-pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
+#[inline(always)]
+pub(super) fn copy_body(source: &[u8], destination: &mut [u8]) -> u64 {
     let mut total = 0;
     for (piece, target) in source.chunks(PIECE_BYTES).zip(destination.chunks_mut(PIECE_BYTES)) {
         target.copy_from_slice(piece);
-        total = end_around_add(total, sum(piece));
+        total = end_around_add(total, sum_body(piece));
     }
     total
 }
