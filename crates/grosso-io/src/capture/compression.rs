@@ -151,14 +151,18 @@ impl<R: Read> Read for Source<R> {
             self.prefix_taken += length;
             return Ok(length);
         }
-        match self.reader.read(buffer) {
-            Ok(read) => {
-                self.bytes += read as u64;
-                Ok(read)
-            }
-            Err(error) => {
-                self.failed = error.kind() != io::ErrorKind::Interrupted;
-                Err(error)
+        loop {
+            match self.reader.read(buffer) {
+                Ok(read) => {
+                    self.bytes += read as u64;
+                    return Ok(read);
+                }
+                // Decompressors may not come back to where they were interrupted.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.failed = true;
+                    return Err(error);
+                }
             }
         }
     }

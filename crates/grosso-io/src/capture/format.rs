@@ -99,7 +99,7 @@ impl Resolution {
     #[must_use]
     pub fn is_finer_than_microseconds(self) -> bool {
         let exponent = self.0 & 0x7f;
-        exponent > if self.is_power_of_two() { 20 } else { 6 }
+        exponent > if self.is_power_of_two() { 19 } else { 6 }
     }
 
     /// Ticks since the epoch as nanoseconds since the epoch, rounded down, saturating in 2554.
@@ -219,6 +219,14 @@ mod tests {
         }
         assert_eq!(Resolution::from_byte(0x80 | 1).nanoseconds(3), 1_500_000_000);
         assert_eq!(Resolution::from_byte(0x80 | 20).nanoseconds(3 << 19), 1_500_000_000);
+    }
+
+    #[test]
+    fn units_finer_than_microseconds_are_told_apart() {
+        for (byte, is_finer) in [(6, false), (7, true), (0x80 | 19, false), (0x80 | 20, true)] {
+            let unit = Resolution::from_byte(byte);
+            assert_eq!(unit.is_finer_than_microseconds(), is_finer, "{byte:#x}");
+        }
     }
 
     #[test]

@@ -102,10 +102,10 @@ pub(crate) fn step(header: &FileHeader, bytes: &[u8]) -> Result<Step, Damage> {
     };
     let order = header.order;
     let captured = order.u32_at(record, 8);
-    let length = RECORD_HEADER_BYTES + captured as usize;
-    if length > RECORD_BYTES_MAX {
+    if captured as usize > RECORD_BYTES_MAX - RECORD_HEADER_BYTES {
         return Err(Damage::RecordTooLong { bytes: u64::from(captured) });
     }
+    let length = RECORD_HEADER_BYTES + captured as usize;
     if bytes.len() < length {
         let part = Part::Packet;
         return Ok(Step::Need(Need { bytes: length, before: RECORD_HEADER_BYTES, part }));

@@ -255,7 +255,6 @@ impl<R: Read> CaptureReader<R> {
             match self.source.read(self.buffer.room()) {
                 Ok(0) => break,
                 Ok(read) => self.buffer.end += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.read_error(error)),
             }
         }

@@ -267,20 +267,28 @@ impl<W: Write> CaptureWriter<W> {
         if is_same_format {
             self.begin_section_in(packet.order())?;
         }
-        if packet.interface as usize == self.interfaces.len() {
-            self.add_interface(packet.description)?;
-        }
-        let interface = self.declared_interface(packet.interface)?;
-        let is_same_record = is_same_format
-            && interface.resolution == packet.description.resolution
-            && interface.offset_seconds == packet.description.offset_seconds;
-        if !is_same_record {
+        let number = self.number_of(packet)?;
+        if !is_same_format || number != packet.interface {
+            let meta = PacketMeta { interface: number, ..packet.meta() };
             let options = packet.options();
-            return self.write_enhanced(&packet.meta(), packet.data, &interface, Some(&options));
+            return self.write_enhanced(&meta, packet.data, packet.description, Some(&options));
         }
         self.write_all(&[packet.raw])?;
         self.packets += 1;
         Ok(())
+    }
+
+    /// The number of a packet's interface in this section: its own if that is the same interface
+    /// here, as it is when a whole capture is copied, or that of an equal one, or a new one.
+    #[inline]
+    fn number_of(&mut self, packet: &Packet<'_>) -> Result<u32, CaptureError> {
+        if self.interfaces.get(packet.interface as usize) == Some(packet.description) {
+            return Ok(packet.interface);
+        }
+        match self.interfaces.iter().position(|interface| interface == packet.description) {
+            Some(index) => Ok(interface_number(index)),
+            None => self.add_interface(packet.description),
+        }
     }
 
     fn copy_block(&mut self, block: &Block<'_>) -> Result<(), CaptureError> {

@@ -89,6 +89,37 @@ fn pcap_becomes_pcapng_and_back_without_a_difference() {
 }
 
 #[test]
+fn captures_of_different_interfaces_are_joined_without_confusing_them() {
+    let mut first = File::pcap(ByteOrder::Little, 0xa1b2_c3d4, 1);
+    first.record(1, 999_999, b"ethernet", 8);
+    let mut second = File::pcap(ByteOrder::Big, 0xa1b2_3c4d, 101);
+    second.record(2, 999_999_999, b"raw", 3);
+    let third = everything(ByteOrder::Big);
+    let files = [&first.bytes, &second.bytes, &third, &first.bytes];
+    let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+    let mut expected = Vec::new();
+    for file in files {
+        let mut reader = CaptureReader::new(&file[..]).unwrap();
+        while let Some(entry) = reader.next().unwrap() {
+            // Blocks are left out, so that nothing but the packets declares interfaces.
+            if let Entry::Packet(_) = entry {
+                writer.copy(&entry).unwrap();
+            }
+        }
+        expected.extend(packets(file));
+    }
+    let joined = writer.finish().unwrap();
+    let mut found = packets(&joined);
+    // A simple packet whose interface gets another number becomes an enhanced one, with time 0.
+    for (found, expected) in found.iter_mut().zip(&expected) {
+        if expected.timestamp_ns.is_none() && found.timestamp_ns == Some(0) {
+            found.timestamp_ns = None;
+        }
+    }
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn empty_captures_are_captures() {
     for format in [Format::Pcap, Format::Pcapng] {
         let file = CaptureWriter::new(Vec::new(), WriterOptions::new(format)).finish().unwrap();
