@@ -3,19 +3,30 @@
 #![forbid(unsafe_code)]
 
 mod dissect;
+mod error;
+pub mod esp;
 pub mod ethernet;
+pub mod fou;
 pub mod geneve;
 pub mod gre;
 pub mod gue;
+pub mod icmp;
 pub mod ipv4;
 pub mod ipv6;
+mod layout;
 pub mod mpls;
+pub mod null;
 pub mod pppoe;
+pub mod sll;
+pub mod sll2;
+mod stack;
 pub mod tcp;
+#[cfg(test)]
+mod testing;
 pub mod udp;
 pub mod vlan;
 pub mod vxlan;
-mod stack;
 
 pub use dissect::{LinkType, Ports, dissect, dissect_into};
+pub use error::{Malformed, Reason};
 pub use stack::{Extent, Kind, LAYERS_MAX, Layer, Stack, Stop};

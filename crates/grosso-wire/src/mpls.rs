@@ -1,7 +1,25 @@
-//! MPLS label stack entries (RFC 3032).
+//! MPLS label stack entries (RFC 3032 section 2.1).
+//!
+//! ```text
+//!  0                        20      23  24        32
+//! +------------------------+-------+---+----------+
+//! |         label          |class  | S |   TTL    |   bits
+//! +------------------------+-------+---+----------+
+//! ```
+
+use core::fmt;
+
+use zerocopy::byteorder::network_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{Malformed, Reason};
+use crate::layout;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 4;
+
+/// The bit that marks the last entry of the stack.
+pub const BOTTOM_OF_STACK: u32 = 0x0000_0100;
 
 /// Byte ranges inside the header.
 pub mod field {
@@ -9,4 +27,150 @@ pub mod field {
 
     /// Label, traffic class, bottom of stack, time to live.
     pub const ENTRY: Range<usize> = 0..4;
+}
+
+layout::assert_layout! {
+    ENTRY = entry,
+}
+
+/// The header.
+#[repr(C)]
+#[derive(
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+)]
+pub struct Header {
+    /// Label, traffic class, bottom of stack, time to live.
+    pub entry: U32,
+}
+
+impl Header {
+    /// The entry and what follows it: another entry, or the payload after the last one.
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
+        layout::split(NAME, bytes)
+    }
+
+    /// Writes the entry and returns the buffer behind it.
+    pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
+        layout::emit(NAME, self, &[], buffer)
+    }
+
+    /// Sets the label, 20 bits.
+    pub fn set_label(&mut self, label: u32) -> Result<(), Malformed> {
+        if label > 0xf_ffff {
+            return Err(Malformed::new(NAME, Reason::Value));
+        }
+        self.entry.set(self.entry.get() & 0xfff | label << 12);
+        Ok(())
+    }
+
+    /// Sets the traffic class, 0 to 7.
+    pub fn set_traffic_class(&mut self, class: u8) -> Result<(), Malformed> {
+        if class > 7 {
+            return Err(Malformed::new(NAME, Reason::Value));
+        }
+        self.entry.set(self.entry.get() & !0xe00 | u32::from(class) << 9);
+        Ok(())
+    }
+
+    /// Sets whether this is the last entry of the stack.
+    pub fn set_bottom_of_stack(&mut self, bottom: bool) {
+        let bit = if bottom { BOTTOM_OF_STACK } else { 0 };
+        self.entry.set(self.entry.get() & !BOTTOM_OF_STACK | bit);
+    }
+
+    /// Sets the time to live.
+    pub fn set_ttl(&mut self, ttl: u8) {
+        self.entry.set(self.entry.get() & !0xff | u32::from(ttl));
+    }
+
+    /// The label, 20 bits.
+    pub fn label(&self) -> u32 {
+        self.entry.get() >> 12
+    }
+
+    /// The traffic class, 0 to 7.
+    pub fn traffic_class(&self) -> u8 {
+        (self.entry.get() >> 9) as u8 & 7
+    }
+
+    /// Whether this is the last entry of the stack.
+    pub fn bottom_of_stack(&self) -> bool {
+        self.entry.get() & BOTTOM_OF_STACK != 0
+    }
+
+    /// The time to live.
+    pub fn ttl(&self) -> u8 {
+        self.entry.get() as u8
+    }
+}
+
+/// `mpls label 100 class 3 ttl 64`, with ` bottom` on the last entry.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (label, class, ttl) = (self.label(), self.traffic_class(), self.ttl());
+        let bottom = if self.bottom_of_stack() { " bottom" } else { "" };
+        write!(f, "{NAME} label {label} class {class} ttl {ttl}{bottom}")
+    }
+}
+
+const NAME: &str = crate::Kind::Mpls.name();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_emits, assert_refuses_prefixes};
+
+    extern crate std;
+    use std::string::ToString;
+
+    const BYTES: [u8; 4] = [0x12, 0x34, 0x5b, 0x40];
+
+    #[test]
+    fn parse() {
+        let bytes = [&BYTES[..], b"payload"].concat();
+        let (header, payload) = Header::parse(&bytes).unwrap();
+        assert_eq!((header.label(), header.traffic_class()), (0x12345, 5));
+        assert_eq!((header.bottom_of_stack(), header.ttl()), (true, 64));
+        assert_eq!(payload, b"payload");
+        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+    }
+
+    #[test]
+    fn emit() {
+        for start in [0, u32::MAX] {
+            let mut header = Header { entry: start.into() };
+            header.set_label(0x12345).unwrap();
+            header.set_traffic_class(5).unwrap();
+            header.set_bottom_of_stack(true);
+            header.set_ttl(64);
+            assert_emits(&BYTES, |buffer| header.emit(buffer));
+        }
+        let mut header = Header { entry: u32::MAX.into() };
+        header.set_bottom_of_stack(false);
+        assert_eq!(header.entry.get(), 0xffff_feff);
+    }
+
+    #[test]
+    fn values_wider_than_their_fields_are_refused() {
+        let mut header = Header::default();
+        assert!(header.set_label(0x10_0000).is_err());
+        assert!(header.set_traffic_class(8).is_err());
+        assert_eq!(header, Header::default());
+    }
+
+    #[test]
+    fn display() {
+        let (header, _) = Header::parse(&BYTES).unwrap();
+        assert_eq!(header.to_string(), "mpls label 74565 class 5 ttl 64 bottom");
+    }
 }

@@ -1,7 +1,35 @@
-//! PPPoE session headers with their PPP protocol (RFC 2516).
+//! PPPoE session headers with their PPP protocol (RFC 2516 section 4).
+//!
+//! ```text
+//!  0        1        2             4             6             8
+//! +---+----+--------+-------------+-------------+-------------+
+//! |ver|type|  code  |   session   |   length    |PPP protocol |
+//! +---+----+--------+-------------+-------------+-------------+
+//! ```
+//!
+//! The length counts the PPP protocol and what follows it.
+
+use core::fmt;
+
+use zerocopy::byteorder::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{Malformed, Reason};
+use crate::layout;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 8;
+
+/// The first byte of every header: version 1, type 1.
+pub const VERSION_TYPE: u8 = 0x11;
+/// The code of session data.
+pub const CODE_SESSION: u8 = 0;
+/// PPP protocol of IPv4.
+pub const PROTOCOL_IPV4: u16 = 0x0021;
+/// PPP protocol of IPv6.
+pub const PROTOCOL_IPV6: u16 = 0x0057;
+/// Bytes of the PPP protocol, which the length counts.
+pub const PROTOCOL_LEN: usize = 2;
 
 /// Byte ranges inside the header.
 pub mod field {
@@ -17,4 +45,125 @@ pub mod field {
     pub const LENGTH: Range<usize> = 4..6;
     /// PPP protocol.
     pub const PROTOCOL: Range<usize> = 6..8;
+}
+
+layout::assert_layout! {
+    VERSION_TYPE = version_type,
+    CODE = code,
+    SESSION = session,
+    LENGTH = length,
+    PROTOCOL = protocol,
+}
+
+/// The header.
+#[repr(C)]
+#[derive(
+    FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
+)]
+pub struct Header {
+    /// Version and type, always [`VERSION_TYPE`].
+    pub version_type: u8,
+    /// [`CODE_SESSION`]; the discovery codes have another EtherType.
+    pub code: u8,
+    /// Session identifier.
+    pub session: U16,
+    /// Bytes from the PPP protocol on.
+    pub length: U16,
+    /// What follows.
+    pub protocol: U16,
+}
+
+impl Header {
+    /// The header and its payload, which ends at the declared length or with the bytes.
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
+        let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
+        if header.version_type != VERSION_TYPE {
+            return Err(Malformed::new(NAME, Reason::Version));
+        }
+        let payload_len = usize::from(header.length).checked_sub(PROTOCOL_LEN);
+        let payload_len = payload_len.ok_or(Malformed::new(NAME, Reason::Length))?;
+        Ok((header, layout::clip(payload, payload_len)))
+    }
+
+    /// Writes the header and returns the buffer behind it.
+    pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
+        layout::emit(NAME, self, &[], buffer)
+    }
+
+    /// Sets the length for a payload of so many bytes behind the PPP protocol.
+    pub fn set_payload_len(&mut self, bytes: usize) -> Result<(), Malformed> {
+        let length = u16::try_from(bytes.saturating_add(PROTOCOL_LEN));
+        self.length.set(length.map_err(|_| Malformed::new(NAME, Reason::Value))?);
+        Ok(())
+    }
+}
+
+/// A session header of session 0 without payload.
+impl Default for Header {
+    fn default() -> Self {
+        Self {
+            version_type: VERSION_TYPE,
+            code: CODE_SESSION,
+            session: U16::ZERO,
+            length: U16::new(PROTOCOL_LEN as u16),
+            protocol: U16::ZERO,
+        }
+    }
+}
+
+/// `pppoe session 7 0x0021 len 42`.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{NAME} session {} {:#06x} len {}", self.session, self.protocol, self.length)
+    }
+}
+
+const NAME: &str = crate::Kind::Pppoe.name();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_emits, assert_refuses_prefixes};
+
+    extern crate std;
+    use std::string::ToString;
+
+    const BYTES: [u8; 8] = [0x11, 0, 0x12, 0x34, 0, 5, 0, 0x57];
+
+    fn header() -> Header {
+        let mut header =
+            Header { session: 0x1234.into(), protocol: PROTOCOL_IPV6.into(), ..Header::default() };
+        header.set_payload_len(3).unwrap();
+        header
+    }
+
+    #[test]
+    fn parse() {
+        let bytes = [&BYTES[..], b"abcpadding"].concat();
+        assert_eq!(Header::parse(&bytes), Ok((&header(), &b"abc"[..])));
+        assert_eq!(Header::parse(&bytes[..9]), Ok((&header(), &b"a"[..])));
+        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+    }
+
+    #[test]
+    fn emit() {
+        assert_emits(&BYTES, |buffer| header().emit(buffer));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let reason = |bytes: [u8; 8]| Header::parse(&bytes).map_err(|error| error.reason).err();
+        assert_eq!(reason([0x21, 0, 0, 1, 0, 2, 0, 0x21]), Some(Reason::Version));
+        assert_eq!(reason([0x11, 0, 0, 1, 0, 1, 0, 0x21]), Some(Reason::Length));
+        assert_eq!(reason([0x11, 0, 0, 1, 0, 2, 0, 0x21]), None);
+        let mut header = header();
+        assert!(header.set_payload_len(65533).is_ok());
+        assert!(header.set_payload_len(65534).is_err());
+        assert_eq!(header.length.get(), 65535);
+    }
+
+    #[test]
+    fn display() {
+        assert_eq!(header().to_string(), "pppoe session 4660 0x0057 len 5");
+    }
 }

@@ -1,4 +1,19 @@
 //! UDP (RFC 768).
+//!
+//! ```text
+//!  0               2               4               6               8
+//! +---------------+---------------+---------------+---------------+
+//! |  source port  |dest. port     |    length     |   checksum    |
+//! +---------------+---------------+---------------+---------------+
+//! ```
+
+use core::fmt;
+
+use zerocopy::byteorder::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{Malformed, Reason};
+use crate::layout;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 8;
@@ -15,4 +30,135 @@ pub mod field {
     pub const LENGTH: Range<usize> = 4..6;
     /// Checksum.
     pub const CHECKSUM: Range<usize> = 6..8;
+}
+
+layout::assert_layout! {
+    SOURCE_PORT = source_port,
+    DESTINATION_PORT = destination_port,
+    LENGTH = length,
+    CHECKSUM = checksum,
+}
+
+/// The header.
+#[repr(C)]
+#[derive(
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+)]
+pub struct Header {
+    /// Source port.
+    pub source_port: U16,
+    /// Destination port; the tunnels of this crate are known by it.
+    pub destination_port: U16,
+    /// Bytes of header and payload; 0 in a jumbogram (RFC 2675 section 4).
+    pub length: U16,
+    /// Checksum over pseudo-header, header and payload; 0 when there is none.
+    pub checksum: U16,
+}
+
+impl Header {
+    /// The header and its payload, which ends at the declared length or with the bytes.
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
+        let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
+        match usize::from(header.length) {
+            0 => Ok((header, payload)),
+            1..HEADER_LEN => Err(Malformed::new(NAME, Reason::Length)),
+            len => Ok((header, layout::clip(payload, len - HEADER_LEN))),
+        }
+    }
+
+    /// Writes the header and returns the buffer behind it.
+    pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
+        layout::emit(NAME, self, &[], buffer)
+    }
+
+    /// Sets the length for a payload of so many bytes.
+    pub fn set_payload_len(&mut self, bytes: usize) -> Result<(), Malformed> {
+        let length = u16::try_from(bytes.saturating_add(HEADER_LEN));
+        self.length.set(length.map_err(|_| Malformed::new(NAME, Reason::Value))?);
+        Ok(())
+    }
+
+    /// Whether the sender computed a checksum.
+    pub fn has_checksum(&self) -> bool {
+        self.checksum.get() != 0
+    }
+}
+
+/// `udp 49152 > 4789 len 1408`.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (source, destination) = (self.source_port, self.destination_port);
+        write!(f, "{NAME} {source} > {destination} len {}", self.length)
+    }
+}
+
+const NAME: &str = crate::Kind::Udp.name();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_emits, assert_refuses_prefixes};
+
+    extern crate std;
+    use std::string::ToString;
+
+    const BYTES: [u8; 8] = [0xc0, 0x00, 0x12, 0xb5, 0x00, 0x0b, 0xab, 0xcd];
+
+    fn header() -> Header {
+        let mut header = Header {
+            source_port: 0xc000.into(),
+            destination_port: 4789.into(),
+            checksum: 0xabcd.into(),
+            ..Header::default()
+        };
+        header.set_payload_len(3).unwrap();
+        header
+    }
+
+    #[test]
+    fn parse() {
+        let bytes = [&BYTES[..], b"abcpadding"].concat();
+        assert_eq!(Header::parse(&bytes), Ok((&header(), &b"abc"[..])));
+        assert!(header().has_checksum());
+        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+    }
+
+    #[test]
+    fn emit() {
+        assert_emits(&BYTES, |buffer| header().emit(buffer));
+    }
+
+    #[test]
+    fn length_zero_is_a_jumbogram_and_below_eight_malformed() {
+        let bytes = |len| [0, 1, 0, 2, 0, len, 0, 0, b'a'];
+        assert_eq!(Header::parse(&bytes(0)).unwrap().1, b"a");
+        assert_eq!(Header::parse(&bytes(8)).unwrap().1, b"");
+        for len in 1..8 {
+            let reason = Header::parse(&bytes(len)).map_err(|error| error.reason).err();
+            assert_eq!(reason, Some(Reason::Length));
+        }
+    }
+
+    #[test]
+    fn payload_beyond_the_field_is_refused() {
+        let mut header = header();
+        assert!(header.set_payload_len(65527).is_ok());
+        assert!(header.set_payload_len(65528).is_err());
+        assert_eq!(header.length.get(), 65535);
+    }
+
+    #[test]
+    fn display() {
+        assert_eq!(header().to_string(), "udp 49152 > 4789 len 11");
+    }
 }

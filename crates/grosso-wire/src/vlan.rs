@@ -1,4 +1,19 @@
-//! 802.1Q and 802.1ad tags: tag control information and the next EtherType.
+//! 802.1Q and 802.1ad tags: what stands between the EtherType that announces a tag and the next one.
+//!
+//! ```text
+//!  0        3   4            16                32
+//! +--------+---+------------+-----------------+
+//! |priority|DEI| identifier |    EtherType    |   bits
+//! +--------+---+------------+-----------------+
+//! ```
+
+use core::fmt;
+
+use zerocopy::byteorder::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{Malformed, Reason};
+use crate::layout;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 4;
@@ -11,4 +26,144 @@ pub mod field {
     pub const TCI: Range<usize> = 0..2;
     /// EtherType of what follows.
     pub const ETHERTYPE: Range<usize> = 2..4;
+}
+
+layout::assert_layout! {
+    TCI = tci,
+    ETHERTYPE = ethertype,
+}
+
+/// The header.
+#[repr(C)]
+#[derive(
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+)]
+pub struct Header {
+    /// Tag control information: priority, drop eligibility, identifier.
+    pub tci: U16,
+    /// What follows the tag.
+    pub ethertype: U16,
+}
+
+impl Header {
+    /// The tag and its payload.
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
+        layout::split(NAME, bytes)
+    }
+
+    /// Writes the tag and returns the buffer behind it.
+    pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
+        layout::emit(NAME, self, &[], buffer)
+    }
+
+    /// Sets the VLAN identifier, 0 to 4095.
+    pub fn set_id(&mut self, id: u16) -> Result<(), Malformed> {
+        if id > ID_MASK {
+            return Err(Malformed::new(NAME, Reason::Value));
+        }
+        self.tci.set(self.tci.get() & !ID_MASK | id);
+        Ok(())
+    }
+
+    /// Sets the priority code point, 0 to 7.
+    pub fn set_priority(&mut self, priority: u8) -> Result<(), Malformed> {
+        if priority > 7 {
+            return Err(Malformed::new(NAME, Reason::Value));
+        }
+        self.tci.set(self.tci.get() & 0x1fff | u16::from(priority) << 13);
+        Ok(())
+    }
+
+    /// Sets whether the frame may be dropped first.
+    pub fn set_drop_eligible(&mut self, eligible: bool) {
+        let bit = if eligible { DROP_ELIGIBLE } else { 0 };
+        self.tci.set(self.tci.get() & !DROP_ELIGIBLE | bit);
+    }
+
+    /// The VLAN identifier; 0 means that the tag carries a priority only.
+    pub fn id(&self) -> u16 {
+        self.tci.get() & ID_MASK
+    }
+
+    /// The priority code point, 0 to 7.
+    pub fn priority(&self) -> u8 {
+        (self.tci.get() >> 13) as u8
+    }
+
+    /// Whether the frame may be dropped first.
+    pub fn drop_eligible(&self) -> bool {
+        self.tci.get() & DROP_ELIGIBLE != 0
+    }
+}
+
+/// `vlan 7 priority 3 0x0800`.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (id, priority) = (self.id(), self.priority());
+        write!(f, "{NAME} {id} priority {priority} {:#06x}", self.ethertype)
+    }
+}
+
+const NAME: &str = crate::Kind::Vlan.name();
+
+const ID_MASK: u16 = 0x0fff;
+const DROP_ELIGIBLE: u16 = 0x1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_emits, assert_refuses_prefixes};
+
+    extern crate std;
+    use std::string::ToString;
+
+    const BYTES: [u8; 4] = [0xb1, 0x23, 0x08, 0x00];
+
+    #[test]
+    fn parse() {
+        let bytes = [&BYTES[..], b"payload"].concat();
+        let (header, payload) = Header::parse(&bytes).unwrap();
+        assert_eq!((header.priority(), header.drop_eligible(), header.id()), (5, true, 0x123));
+        assert_eq!(header.ethertype.get(), crate::ethernet::ETHERTYPE_IPV4);
+        assert_eq!(payload, b"payload");
+        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+    }
+
+    #[test]
+    fn emit() {
+        for start in [0, 0xffff_u16] {
+            let mut header = Header { tci: start.into(), ethertype: 0x0800.into() };
+            header.set_id(0x123).unwrap();
+            header.set_priority(5).unwrap();
+            header.set_drop_eligible(true);
+            assert_emits(&BYTES, |buffer| header.emit(buffer));
+        }
+        let mut header = Header { tci: 0xffff.into(), ethertype: 0.into() };
+        header.set_drop_eligible(false);
+        assert_eq!(header.tci.get(), 0xefff);
+    }
+
+    #[test]
+    fn values_wider_than_their_fields_are_refused() {
+        let mut header = Header::default();
+        assert_eq!(header.set_id(0x1000).map_err(|error| error.reason), Err(Reason::Value));
+        assert_eq!(header.set_priority(8).map_err(|error| error.reason), Err(Reason::Value));
+        assert_eq!(header, Header::default());
+    }
+
+    #[test]
+    fn display() {
+        let (header, _) = Header::parse(&BYTES).unwrap();
+        assert_eq!(header.to_string(), "vlan 291 priority 5 0x0800");
+    }
 }

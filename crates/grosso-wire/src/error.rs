@@ -1,0 +1,74 @@
+//! Why a header could not be read or written.
+
+use core::fmt;
+
+/// A header that contradicts itself, or does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Malformed {
+    /// The header's name, as [`Kind::name`](crate::Kind::name) has it where there is one.
+    pub header: &'static str,
+    /// What is wrong with it.
+    pub reason: Reason,
+}
+
+/// What is wrong with a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The bytes end inside the header, or the buffer is shorter than what is to be written.
+    Short,
+    /// The version, or what stands for one, is not that of this header.
+    Version,
+    /// A length field is below its minimum, or below what other fields need.
+    Length,
+    /// A flag is set that changes the layout in a way that is not known here.
+    Flags,
+    /// An option is cut off by the end of the options, or has a length below its minimum.
+    Options,
+    /// A value to be written does not fit its field.
+    Value,
+}
+
+impl Malformed {
+    pub(crate) const fn new(header: &'static str, reason: Reason) -> Self {
+        Self { header, reason }
+    }
+}
+
+impl Reason {
+    /// The sentence that [`Malformed`]'s `Display` ends with.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Short => "there are fewer bytes than the header needs",
+            Self::Version => "the version is not that of this header",
+            Self::Length => "a length field is below its minimum",
+            Self::Flags => "an unknown flag changes the layout",
+            Self::Options => "an option does not fit the space for options",
+            Self::Value => "a value does not fit its field",
+        }
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "malformed {} header: {}", self.header, self.reason.describe())
+    }
+}
+
+impl core::error::Error for Malformed {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    extern crate std;
+    use std::string::ToString;
+
+    #[test]
+    fn error_names_the_header_and_the_reason() {
+        let error = Malformed::new("tcp", Reason::Length);
+        assert_eq!(error.to_string(), "malformed tcp header: a length field is below its minimum");
+        let boxed: std::boxed::Box<dyn core::error::Error> = error.into();
+        assert!(boxed.source().is_none());
+    }
+}

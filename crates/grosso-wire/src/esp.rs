@@ -1,0 +1,134 @@
+//! ESP (RFC 4303 section 2) and its shape inside UDP (RFC 3948 section 2).
+//!
+//! ```text
+//!  0               4               8
+//! +---------------+---------------+- - - - - - -
+//! |      SPI      |   sequence    | encrypted
+//! +---------------+---------------+- - - - - - -
+//! ```
+
+use core::fmt;
+
+use zerocopy::byteorder::network_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{Malformed, Reason};
+use crate::layout;
+
+/// Bytes of the fixed header.
+pub const HEADER_LEN: usize = 8;
+
+/// The UDP port of ESP and IKE behind address translators.
+pub const PORT: u16 = 4500;
+/// The single payload byte that keeps a translator's binding alive (RFC 3948 section 2.3).
+pub const KEEPALIVE: u8 = 0xff;
+/// The payload starts with these where IKE follows instead of an SPI (RFC 3948 section 2.2).
+pub const NON_ESP_MARKER: [u8; 4] = [0; 4];
+
+/// Byte ranges inside the header.
+pub mod field {
+    use core::ops::Range;
+
+    /// Security parameters index.
+    pub const SPI: Range<usize> = 0..4;
+    /// Sequence number.
+    pub const SEQUENCE: Range<usize> = 4..8;
+}
+
+layout::assert_layout! {
+    SPI = spi,
+    SEQUENCE = sequence,
+}
+
+/// The header.
+#[repr(C)]
+#[derive(
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+)]
+pub struct Header {
+    /// Security parameters index; never 0 on the wire (RFC 4303 section 2.1).
+    pub spi: U32,
+    /// Sequence number.
+    pub sequence: U32,
+}
+
+impl Header {
+    /// The header and what is encrypted.
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
+        let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
+        if header.spi == U32::ZERO {
+            return Err(Malformed::new(NAME, Reason::Version));
+        }
+        Ok((header, payload))
+    }
+
+    /// Writes the header and returns the buffer behind it.
+    pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
+        layout::emit(NAME, self, &[], buffer)
+    }
+}
+
+/// Whether a UDP payload to [`PORT`] is ESP, and neither a keepalive nor IKE (rule W70).
+pub fn is_esp_in_udp(payload: &[u8]) -> bool {
+    payload != [KEEPALIVE] && !payload.starts_with(&NON_ESP_MARKER)
+}
+
+/// `esp spi 0x00001000 seq 1`.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{NAME} spi {:#010x} seq {}", self.spi, self.sequence)
+    }
+}
+
+const NAME: &str = crate::Kind::Esp.name();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_emits, assert_refuses_prefixes};
+
+    extern crate std;
+    use std::string::ToString;
+
+    const BYTES: [u8; 8] = [0, 0, 0x10, 0, 0, 0, 0, 7];
+
+    fn header() -> Header {
+        Header { spi: 0x1000.into(), sequence: 7.into() }
+    }
+
+    #[test]
+    fn parse() {
+        let bytes = [&BYTES[..], b"hidden"].concat();
+        assert_eq!(Header::parse(&bytes), Ok((&header(), &b"hidden"[..])));
+        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+        assert!(Header::parse(&[0, 0, 0, 0, 0, 0, 0, 7]).is_err());
+    }
+
+    #[test]
+    fn emit() {
+        assert_emits(&BYTES, |buffer| header().emit(buffer));
+    }
+
+    #[test]
+    fn w70_keepalive_and_ike_are_not_esp() {
+        assert!(!is_esp_in_udp(&[0xff]));
+        assert!(!is_esp_in_udp(&[0, 0, 0, 0, 1, 2, 3, 4]));
+        assert!(is_esp_in_udp(&[0xff, 0xff]));
+        assert!(is_esp_in_udp(&BYTES));
+    }
+
+    #[test]
+    fn display() {
+        assert_eq!(header().to_string(), "esp spi 0x00001000 seq 7");
+    }
+}

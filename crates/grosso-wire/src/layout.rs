@@ -1,0 +1,77 @@
+//! What the header files share: reading and writing at the front of a buffer, without a panic.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{Malformed, Reason};
+
+/// The header at the front of `bytes`, and what follows it.
+#[inline]
+pub(crate) fn split<'a, T>(
+    name: &'static str,
+    bytes: &'a [u8],
+) -> Result<(&'a T, &'a [u8]), Malformed>
+where
+    T: FromBytes + KnownLayout + Immutable + Unaligned,
+{
+    T::ref_from_prefix(bytes).map_err(|_| Malformed::new(name, Reason::Short))
+}
+
+/// Splits `bytes` after the `len` bytes that a header says it has.
+#[inline]
+pub(crate) fn split_at<'a>(
+    name: &'static str,
+    bytes: &'a [u8],
+    len: usize,
+) -> Result<(&'a [u8], &'a [u8]), Malformed> {
+    bytes.split_at_checked(len).ok_or(Malformed::new(name, Reason::Short))
+}
+
+/// `bytes` up to a declared length; all of them when fewer are there.
+#[inline]
+pub(crate) fn clip(bytes: &[u8], len: usize) -> &[u8] {
+    bytes.get(..len).unwrap_or(bytes)
+}
+
+/// Writes a header and the bytes that belong to it, and returns the buffer behind them. A buffer
+/// that is too short is left as it was.
+#[inline]
+pub(crate) fn emit<'a, T>(
+    name: &'static str,
+    header: &T,
+    tail: &[u8],
+    buffer: &'a mut [u8],
+) -> Result<&'a mut [u8], Malformed>
+where
+    T: IntoBytes + Immutable,
+{
+    let header = header.as_bytes();
+    let short = Malformed::new(name, Reason::Short);
+    let len = header.len() + tail.len();
+    let (written, rest) = buffer.split_at_mut_checked(len).ok_or(short)?;
+    let (front, back) = written.split_at_mut_checked(header.len()).ok_or(short)?;
+    front.copy_from_slice(header);
+    back.copy_from_slice(tail);
+    Ok(rest)
+}
+
+/// Asserts, while compiling, that the byte ranges of `field` are those of `Header`'s members.
+macro_rules! assert_layout {
+    ($($range:ident = $member:ident,)*) => {
+        const _: () = {
+            $(
+                let start = core::mem::offset_of!(Header, $member);
+                let len = $crate::layout::len_of_member::<Header, _>(|header| &header.$member);
+                assert!(field::$range.start == start);
+                assert!(field::$range.end == start + len);
+            )*
+            assert!(core::mem::size_of::<Header>() == HEADER_LEN);
+        };
+    };
+}
+
+pub(crate) use assert_layout;
+
+/// How many bytes the member takes that `_member` returns.
+pub(crate) const fn len_of_member<T, M>(_member: fn(&T) -> &M) -> usize {
+    size_of::<M>()
+}

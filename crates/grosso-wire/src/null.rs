@@ -1,0 +1,123 @@
+//! BSD loopback (`LINKTYPE_NULL`): the address family in the order of the capturing host.
+//!
+//! ```text
+//!  0                4
+//! +----------------+
+//! |     family     |
+//! +----------------+
+//! ```
+
+use core::fmt;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::Malformed;
+use crate::layout;
+
+/// Bytes of the fixed header.
+pub const HEADER_LEN: usize = 4;
+
+/// `AF_INET`, on every system.
+pub const FAMILY_IPV4: u32 = 2;
+/// `AF_INET6` of Linux.
+pub const FAMILY_IPV6_LINUX: u32 = 10;
+/// `AF_INET6` of NetBSD and OpenBSD.
+pub const FAMILY_IPV6_NETBSD: u32 = 24;
+/// `AF_INET6` of FreeBSD.
+pub const FAMILY_IPV6_FREEBSD: u32 = 28;
+/// `AF_INET6` of macOS.
+pub const FAMILY_IPV6_MACOS: u32 = 30;
+
+/// Byte ranges inside the header.
+pub mod field {
+    use core::ops::Range;
+
+    /// Address family.
+    pub const FAMILY: Range<usize> = 0..4;
+}
+
+layout::assert_layout! {
+    FAMILY = family,
+}
+
+/// The header.
+#[repr(C)]
+#[derive(
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+)]
+pub struct Header {
+    /// The family's bytes, in an order that is not recorded.
+    pub family: [u8; 4],
+}
+
+impl Header {
+    /// A header for this host: the family in its own order.
+    pub const fn new(family: u32) -> Self {
+        Self { family: family.to_ne_bytes() }
+    }
+
+    /// The header and its payload.
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
+        layout::split(NAME, bytes)
+    }
+
+    /// Writes the header and returns the buffer behind it.
+    pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
+        layout::emit(NAME, self, &[], buffer)
+    }
+
+    /// The address family. Every family is below 256, so that the smaller of the two readings is the
+    /// one that is meant.
+    pub const fn family(&self) -> u32 {
+        let (big, little) = (u32::from_be_bytes(self.family), u32::from_le_bytes(self.family));
+        if big < little { big } else { little }
+    }
+}
+
+/// `null family 2`.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{NAME} family {}", self.family())
+    }
+}
+
+const NAME: &str = crate::Kind::Null.name();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_emits, assert_refuses_prefixes};
+
+    extern crate std;
+    use std::string::ToString;
+
+    #[test]
+    fn parse() {
+        for bytes in [[0, 0, 0, 30, b'a'], [30, 0, 0, 0, b'a']] {
+            let (header, payload) = Header::parse(&bytes).unwrap();
+            assert_eq!((header.family(), payload), (FAMILY_IPV6_MACOS, &b"a"[..]));
+        }
+        assert_refuses_prefixes(&[2, 0, 0, 0], |bytes| Header::parse(bytes).map(|_| ()));
+    }
+
+    #[test]
+    fn emit() {
+        let bytes = if cfg!(target_endian = "little") { [2, 0, 0, 0] } else { [0, 0, 0, 2] };
+        assert_emits(&bytes, |buffer| Header::new(FAMILY_IPV4).emit(buffer));
+    }
+
+    #[test]
+    fn display() {
+        assert_eq!(Header { family: [0, 0, 0, 2] }.to_string(), "null family 2");
+    }
+}

@@ -1,0 +1,151 @@
+//! Linux cooked capture (`LINKTYPE_LINUX_SLL`), as libpcap writes it for `any`.
+//!
+//! ```text
+//!  0             2             4             6                 14         16
+//! +-------------+-------------+-------------+-----------------+----------+
+//! | packet type |  ARPHRD_    | address len |     address     |EtherType |
+//! +-------------+-------------+-------------+-----------------+----------+
+//! ```
+
+use core::fmt;
+
+use zerocopy::byteorder::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::Malformed;
+use crate::ethernet::Address;
+use crate::layout;
+
+/// Bytes of the fixed header.
+pub const HEADER_LEN: usize = 16;
+
+/// Packet type: to this host.
+pub const TO_US: u8 = 0;
+/// Packet type: broadcast.
+pub const BROADCAST: u8 = 1;
+/// Packet type: multicast.
+pub const MULTICAST: u8 = 2;
+/// Packet type: between other hosts.
+pub const TO_OTHERS: u8 = 3;
+/// Packet type: sent by this host.
+pub const FROM_US: u8 = 4;
+
+/// Byte ranges inside the header.
+pub mod field {
+    use core::ops::Range;
+
+    /// Packet type.
+    pub const PACKET_TYPE: Range<usize> = 0..2;
+    /// The `ARPHRD_` number of the device.
+    pub const DEVICE_TYPE: Range<usize> = 2..4;
+    /// Bytes of the address that count.
+    pub const ADDRESS_LENGTH: Range<usize> = 4..6;
+    /// Address of the sender.
+    pub const ADDRESS: Range<usize> = 6..14;
+    /// EtherType.
+    pub const ETHERTYPE: Range<usize> = 14..16;
+}
+
+layout::assert_layout! {
+    PACKET_TYPE = packet_type,
+    DEVICE_TYPE = device_type,
+    ADDRESS_LENGTH = address_length,
+    ADDRESS = address,
+    ETHERTYPE = ethertype,
+}
+
+/// The header.
+#[repr(C)]
+#[derive(
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+)]
+pub struct Header {
+    /// Which way the packet went, and to whom.
+    pub packet_type: U16,
+    /// The `ARPHRD_` number of the device.
+    pub device_type: U16,
+    /// Bytes of the sender's address; it may be longer than what is recorded of it.
+    pub address_length: U16,
+    /// Address of the sender, filled up with zeros.
+    pub address: [u8; 8],
+    /// What follows.
+    pub ethertype: U16,
+}
+
+impl Header {
+    /// The header and its payload.
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
+        layout::split(NAME, bytes)
+    }
+
+    /// Writes the header and returns the buffer behind it.
+    pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
+        layout::emit(NAME, self, &[], buffer)
+    }
+
+    /// What is recorded of the sender's address.
+    pub fn address(&self) -> &[u8] {
+        layout::clip(&self.address, self.address_length.into())
+    }
+}
+
+/// `sll type 0 from 02:00:00:00:00:01 0x0800`.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, address) = (self.packet_type, Address(self.address()));
+        write!(f, "{NAME} type {kind} from {address} {:#06x}", self.ethertype)
+    }
+}
+
+const NAME: &str = crate::Kind::Sll.name();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_emits, assert_refuses_prefixes};
+
+    extern crate std;
+    use std::string::ToString;
+
+    const BYTES: [u8; 16] = [0, 4, 0, 1, 0, 6, 2, 3, 4, 5, 6, 7, 0, 0, 8, 0];
+
+    fn header() -> Header {
+        Header {
+            packet_type: u16::from(FROM_US).into(),
+            device_type: 1.into(),
+            address_length: 6.into(),
+            address: [2, 3, 4, 5, 6, 7, 0, 0],
+            ethertype: 0x0800.into(),
+        }
+    }
+
+    #[test]
+    fn parse() {
+        let bytes = [&BYTES[..], b"payload"].concat();
+        assert_eq!(Header::parse(&bytes), Ok((&header(), &b"payload"[..])));
+        assert_eq!(header().address(), [2, 3, 4, 5, 6, 7]);
+        let long = Header { address_length: 20.into(), ..header() };
+        assert_eq!(long.address(), [2, 3, 4, 5, 6, 7, 0, 0]);
+        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+    }
+
+    #[test]
+    fn emit() {
+        assert_emits(&BYTES, |buffer| header().emit(buffer));
+    }
+
+    #[test]
+    fn display() {
+        assert_eq!(header().to_string(), "sll type 4 from 02:03:04:05:06:07 0x0800");
+    }
+}

@@ -1,0 +1,155 @@
+//! Linux cooked capture version 2 (`LINKTYPE_LINUX_SLL2`), as libpcap writes it for `any`.
+//!
+//! ```text
+//!  0         2          4           8        10      11      12                 20
+//! +---------+----------+-----------+---------+-------+-------+------------------+
+//! |EtherType| reserved | interface | ARPHRD_ | type  |length |     address      |
+//! +---------+----------+-----------+---------+-------+-------+------------------+
+//! ```
+
+use core::fmt;
+
+use zerocopy::byteorder::network_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::Malformed;
+use crate::ethernet::Address;
+use crate::layout;
+
+/// Bytes of the fixed header.
+pub const HEADER_LEN: usize = 20;
+
+/// Byte ranges inside the header.
+pub mod field {
+    use core::ops::Range;
+
+    /// EtherType.
+    pub const ETHERTYPE: Range<usize> = 0..2;
+    /// Reserved.
+    pub const RESERVED: Range<usize> = 2..4;
+    /// Index of the interface.
+    pub const INTERFACE: Range<usize> = 4..8;
+    /// The `ARPHRD_` number of the device.
+    pub const DEVICE_TYPE: Range<usize> = 8..10;
+    /// Packet type.
+    pub const PACKET_TYPE: Range<usize> = 10..11;
+    /// Bytes of the address that count.
+    pub const ADDRESS_LENGTH: Range<usize> = 11..12;
+    /// Address of the sender.
+    pub const ADDRESS: Range<usize> = 12..20;
+}
+
+layout::assert_layout! {
+    ETHERTYPE = ethertype,
+    RESERVED = reserved,
+    INTERFACE = interface,
+    DEVICE_TYPE = device_type,
+    PACKET_TYPE = packet_type,
+    ADDRESS_LENGTH = address_length,
+    ADDRESS = address,
+}
+
+/// The header.
+#[repr(C)]
+#[derive(
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+)]
+pub struct Header {
+    /// What follows.
+    pub ethertype: U16,
+    /// Reserved, 0.
+    pub reserved: U16,
+    /// Index of the interface, from 1.
+    pub interface: U32,
+    /// The `ARPHRD_` number of the device.
+    pub device_type: U16,
+    /// Which way the packet went, with the numbers of [`sll`](crate::sll).
+    pub packet_type: u8,
+    /// Bytes of the sender's address; it may be longer than what is recorded of it.
+    pub address_length: u8,
+    /// Address of the sender, filled up with zeros.
+    pub address: [u8; 8],
+}
+
+impl Header {
+    /// The header and its payload.
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
+        layout::split(NAME, bytes)
+    }
+
+    /// Writes the header and returns the buffer behind it.
+    pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
+        layout::emit(NAME, self, &[], buffer)
+    }
+
+    /// What is recorded of the sender's address.
+    pub fn address(&self) -> &[u8] {
+        layout::clip(&self.address, self.address_length.into())
+    }
+}
+
+/// `sll2 interface 3 type 0 from 02:00:00:00:00:01 0x0800`.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (interface, kind, address) =
+            (self.interface, self.packet_type, Address(self.address()));
+        let ethertype = self.ethertype;
+        write!(f, "{NAME} interface {interface} type {kind} from {address} {ethertype:#06x}")
+    }
+}
+
+const NAME: &str = crate::Kind::Sll2.name();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_emits, assert_refuses_prefixes};
+
+    extern crate std;
+    use std::string::ToString;
+
+    const BYTES: [u8; 20] = [0x86, 0xdd, 0, 0, 0, 0, 0, 3, 0, 1, 4, 6, 2, 3, 4, 5, 6, 7, 0, 0];
+
+    fn header() -> Header {
+        Header {
+            ethertype: 0x86dd.into(),
+            reserved: 0.into(),
+            interface: 3.into(),
+            device_type: 1.into(),
+            packet_type: crate::sll::FROM_US,
+            address_length: 6,
+            address: [2, 3, 4, 5, 6, 7, 0, 0],
+        }
+    }
+
+    #[test]
+    fn parse() {
+        let bytes = [&BYTES[..], b"payload"].concat();
+        assert_eq!(Header::parse(&bytes), Ok((&header(), &b"payload"[..])));
+        assert_eq!(header().address(), [2, 3, 4, 5, 6, 7]);
+        let long = Header { address_length: 255, ..header() };
+        assert_eq!(long.address(), [2, 3, 4, 5, 6, 7, 0, 0]);
+        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+    }
+
+    #[test]
+    fn emit() {
+        assert_emits(&BYTES, |buffer| header().emit(buffer));
+    }
+
+    #[test]
+    fn display() {
+        let expected = "sll2 interface 3 type 4 from 02:03:04:05:06:07 0x86dd";
+        assert_eq!(header().to_string(), expected);
+    }
+}

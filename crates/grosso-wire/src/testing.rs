@@ -1,0 +1,41 @@
+//! What the tests of the header files share.
+
+extern crate std;
+
+use std::vec;
+
+use crate::error::{Malformed, Reason};
+
+/// Holds that `emit` writes exactly `expected` and returns what is behind it, over a buffer whose old
+/// bytes would show through an unwritten field, and that it refuses every shorter buffer untouched.
+#[track_caller]
+pub(crate) fn assert_emits(
+    expected: &[u8],
+    emit: impl Fn(&mut [u8]) -> Result<&mut [u8], Malformed>,
+) {
+    for old in [0xa5, 0x5a] {
+        let mut buffer = vec![old; expected.len() + 3];
+        let rest = emit(&mut buffer).expect("the buffer is long enough");
+        assert_eq!(rest, [old; 3], "what is behind the header stays");
+        assert_eq!(&buffer[..expected.len()], expected);
+        for len in 0..expected.len() {
+            let mut buffer = vec![old; len];
+            let refusal = emit(&mut buffer).map(|_| ()).map_err(|error| error.reason);
+            assert_eq!(refusal, Err(Reason::Short), "{len} bytes");
+            assert!(buffer.iter().all(|byte| *byte == old), "{len} bytes were written to");
+        }
+    }
+}
+
+/// Holds that `parse` refuses every proper prefix of a header as too short.
+#[track_caller]
+pub(crate) fn assert_refuses_prefixes<T>(
+    header: &[u8],
+    parse: impl Fn(&[u8]) -> Result<T, Malformed>,
+) {
+    assert!(parse(header).is_ok());
+    for len in 0..header.len() {
+        let reason = parse(&header[..len]).map(|_| ()).map_err(|error| error.reason);
+        assert_eq!(reason, Err(Reason::Short), "{len} bytes");
+    }
+}
