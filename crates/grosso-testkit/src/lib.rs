@@ -12,11 +12,28 @@
 //! | [`workloads`] | the traffic of the benchmarks, by name |
 //! | [`random`] | seeded random numbers |
 //!
+//! Two packets through a tunnel, and what should become of them:
+//!
 //! ```
+//! use grosso_testkit::oracle::{join, segment, trains, verify, Link, Rules, State};
 //! use grosso_testkit::Packet;
 //!
-//! let first = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(8)).tcp(|t| t).payload_len(100);
-//! assert_eq!(first.build().len(), 154);
+//! let frame = |id, sequence| {
+//!     let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id)).udp(|u| u);
+//!     let inner = outer.vxlan(|v| v.vni(42)).ethernet(|e| e).ipv4(|ip| ip.id(8));
+//!     inner.tcp(|t| t.sequence(sequence).timestamps(1, 2)).payload_len(1000).build()
+//! };
+//! let frames = [frame(1, 100), frame(2, 1100)];
+//!
+//! // Outer IPv4 and UDP, inner IPv4 and TCP.
+//! let states: Vec<State> = verify(&frames[0], Link::Ethernet).iter().map(|v| v.state).collect();
+//! assert_eq!(states, [State::Right; 4]);
+//!
+//! // They are one train, which cutting turns into the very packets again.
+//! let trains = trains(&frames, Link::Ethernet, Rules::default());
+//! assert_eq!(trains[0].packets, [0, 1]);
+//! let (superframe, description) = join(&frames, Link::Ethernet);
+//! assert_eq!(segment(&superframe, Link::Ethernet, description), Ok(frames.to_vec()));
 //! ```
 
 #![forbid(unsafe_code)]

@@ -205,9 +205,9 @@ fn a_computed_zero_is_all_ones_in_udp_alone() {
     };
     let start = || Packet::new().ethernet(|e| e).ipv4(|ip| ip);
     let udp = find(&|value| start().udp(|u| u).payload(&value.to_be_bytes()));
-    assert_eq!(udp.map(|v| (v.found, v.state)), Some((0xffff, State::Right)));
+    assert_eq!(udp.map(|v| (v.found, v.expected, v.state)), Some((0xffff, 0xffff, State::Right)));
     let tcp = find(&|value| start().tcp(|t| t).payload(&value.to_be_bytes()));
-    assert_eq!(tcp.map(|v| (v.found, v.state)), Some((0, State::Right)));
+    assert_eq!(tcp.map(|v| (v.found, v.expected, v.state)), Some((0, 0, State::Right)));
 }
 
 #[test]

@@ -5,7 +5,8 @@
 ///
 /// ```
 /// // The example of RFC 1071 section 3.
-/// assert_eq!(grosso_testkit::oracle::sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0xddf2);
+/// let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+/// assert_eq!(grosso_testkit::oracle::sum(&bytes), 0xddf2);
 /// ```
 pub fn sum(bytes: &[u8]) -> u16 {
     let mut total: u32 = 0;

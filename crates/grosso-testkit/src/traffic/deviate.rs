@@ -1,7 +1,10 @@
 //! The ways in which a packet can deviate from what its train expects.
 
 use crate::Packet;
-use crate::headers::{Checksum, Extension, Fragment, Header, Tcp};
+use crate::headers::{
+    Checksum, Extension, Fragment, Geneve, Gre, Gue, Header, Ipv4, Ipv6, Mpls, Pppoe, Tcp, Udp,
+    Vlan, Vxlan,
+};
 use crate::random::Random;
 use crate::stack::tcp_of;
 
@@ -196,79 +199,72 @@ fn field(packet: &mut Packet, random: &mut Random) {
     match &mut packet.headers[index] {
         Header::Ethernet(header) if change.is_multiple_of(2) => header.source[5] ^= 1,
         Header::Ethernet(header) => header.destination[0] ^= 0x10,
-        Header::Vlan(header) => match change % 3 {
-            0 => header.id ^= 1,
-            1 => header.priority ^= 1,
-            _ => header.drop_eligible ^= true,
-        },
-        Header::Pppoe(header) => match change % 3 {
-            0 => header.session ^= 1,
-            1 => header.code ^= 1,
-            _ => header.len = Some(random.below(2000) as u16),
-        },
-        Header::Mpls(header) => match change % 3 {
-            0 => header.label ^= 1,
-            1 => header.traffic_class ^= 1,
-            _ => header.ttl ^= 1,
-        },
-        Header::Ipv4(header) => match change % 9 {
-            0 => header.tos ^= 1 << random.below(8),
-            1 => header.id = header.id.wrapping_add(1 + random.below(3) as u16),
-            2 => header.reserved_bit ^= true,
-            3 => header.df ^= true,
-            4 => header.ttl ^= 1,
-            5 => header.source[3] ^= 1,
-            6 => header.destination[3] ^= 1,
-            7 => header.protocol = Some(random.bits() as u8),
-            _ => header.total_len = Some(random.below(2000) as u16),
-        },
-        Header::Ipv6(header) => match change % 7 {
-            0 => header.traffic_class ^= 1 << random.below(8),
-            1 => header.flow_label ^= 1,
-            2 => header.hop_limit ^= 1,
-            3 => header.source[15] ^= 1,
-            4 => header.destination[15] ^= 1,
-            5 => header.next_header = Some(random.bits() as u8),
-            _ => header.payload_len = Some(random.below(2000) as u16),
-        },
+        Header::Vlan(header) => vlan(header, change),
+        Header::Pppoe(header) => pppoe(header, change, random),
+        Header::Mpls(header) => mpls(header, change),
+        Header::Ipv4(header) => ipv4(header, change, random),
+        Header::Ipv6(header) => ipv6(header, change, random),
         Header::Extension(header) => extension(header, change, random),
         Header::Fragment(header) => header.id ^= 1,
         Header::Tcp(header) => tcp(header, change, random),
-        Header::Udp(header) => match change % 4 {
-            0 => header.source_port ^= 1,
-            1 => header.destination_port = Some(random.bits() as u16),
-            2 => header.len = Some(random.below(2000) as u16),
-            _ => header.checksum = Checksum::Raw(0),
-        },
+        Header::Udp(header) => udp(header, change, random),
         Header::Icmp(header) => header.code ^= 1,
         Header::Sctp(header) => header.tag ^= 1,
         Header::Esp(header) => header.spi ^= 1,
-        Header::Gre(header) => match change % 5 {
-            0 => header.key = header.key.map_or(Some(1), |key| Some(key ^ 1)),
-            1 => header.with_checksum ^= true,
-            2 => header.extra_flags ^= 1 << random.below(16),
-            3 => header.reserved ^= 1,
-            _ => header.protocol = Some(random.bits() as u16),
-        },
-        Header::Vxlan(header) => match change % 3 {
-            0 => header.vni ^= 1,
-            1 => header.flags ^= 1 << random.below(32),
-            _ => header.reserved ^= 1 << random.below(8),
-        },
-        Header::Geneve(header) => match change % 6 {
-            0 => header.vni ^= 1,
-            1 => header.control ^= true,
-            2 => header.critical ^= true,
-            3 => header.version ^= 1,
-            4 => header.reserved ^= 1,
-            _ => header.options_len = Some(random.below(64) as u8),
-        },
-        Header::Gue(header) => match change % 4 {
-            0 => header.control ^= true,
-            1 => header.flags ^= 1 << random.below(16),
-            2 => header.hlen = Some(random.below(32) as u8),
-            _ => header.protocol = Some(random.bits() as u8),
-        },
+        Header::Gre(header) => gre(header, change, random),
+        Header::Vxlan(header) => vxlan(header, change, random),
+        Header::Geneve(header) => geneve(header, change, random),
+        Header::Gue(header) => gue(header, change, random),
+    }
+}
+
+fn vlan(header: &mut Vlan, change: usize) {
+    match change % 3 {
+        0 => header.id ^= 1,
+        1 => header.priority ^= 1,
+        _ => header.drop_eligible ^= true,
+    }
+}
+
+fn pppoe(header: &mut Pppoe, change: usize, random: &mut Random) {
+    match change % 3 {
+        0 => header.session ^= 1,
+        1 => header.code ^= 1,
+        _ => header.len = Some(random.below(2000) as u16),
+    }
+}
+
+fn mpls(header: &mut Mpls, change: usize) {
+    match change % 3 {
+        0 => header.label ^= 1,
+        1 => header.traffic_class ^= 1,
+        _ => header.ttl ^= 1,
+    }
+}
+
+fn ipv4(header: &mut Ipv4, change: usize, random: &mut Random) {
+    match change % 9 {
+        0 => header.tos ^= 1 << random.below(8),
+        1 => header.id = header.id.wrapping_add(1 + random.below(3) as u16),
+        2 => header.reserved_bit ^= true,
+        3 => header.df ^= true,
+        4 => header.ttl ^= 1,
+        5 => header.source[3] ^= 1,
+        6 => header.destination[3] ^= 1,
+        7 => header.protocol = Some(random.bits() as u8),
+        _ => header.total_len = Some(random.below(2000) as u16),
+    }
+}
+
+fn ipv6(header: &mut Ipv6, change: usize, random: &mut Random) {
+    match change % 7 {
+        0 => header.traffic_class ^= 1 << random.below(8),
+        1 => header.flow_label ^= 1,
+        2 => header.hop_limit ^= 1,
+        3 => header.source[15] ^= 1,
+        4 => header.destination[15] ^= 1,
+        5 => header.next_header = Some(random.bits() as u8),
+        _ => header.payload_len = Some(random.below(2000) as u16),
     }
 }
 
@@ -290,5 +286,52 @@ fn tcp(header: &mut Tcp, change: usize, random: &mut Random) {
         5 => header.data_offset = Some(random.below(16) as u8),
         6 if !header.options.is_empty() => header.options[5] ^= 1,
         _ => header.options.extend([1, 1, 1, 1]),
+    }
+}
+
+fn udp(header: &mut Udp, change: usize, random: &mut Random) {
+    match change % 4 {
+        0 => header.source_port ^= 1,
+        1 => header.destination_port = Some(random.bits() as u16),
+        2 => header.len = Some(random.below(2000) as u16),
+        _ => header.checksum = Checksum::Raw(0),
+    }
+}
+
+fn gre(header: &mut Gre, change: usize, random: &mut Random) {
+    match change % 5 {
+        0 => header.key = header.key.map_or(Some(1), |key| Some(key ^ 1)),
+        1 => header.with_checksum ^= true,
+        2 => header.extra_flags ^= 1 << random.below(16),
+        3 => header.reserved ^= 1,
+        _ => header.protocol = Some(random.bits() as u16),
+    }
+}
+
+fn vxlan(header: &mut Vxlan, change: usize, random: &mut Random) {
+    match change % 3 {
+        0 => header.vni ^= 1,
+        1 => header.flags ^= 1 << random.below(32),
+        _ => header.reserved ^= 1 << random.below(8),
+    }
+}
+
+fn geneve(header: &mut Geneve, change: usize, random: &mut Random) {
+    match change % 6 {
+        0 => header.vni ^= 1,
+        1 => header.control ^= true,
+        2 => header.critical ^= true,
+        3 => header.version ^= 1,
+        4 => header.reserved ^= 1,
+        _ => header.options_len = Some(random.below(64) as u8),
+    }
+}
+
+fn gue(header: &mut Gue, change: usize, random: &mut Random) {
+    match change % 4 {
+        0 => header.control ^= true,
+        1 => header.flags ^= 1 << random.below(16),
+        2 => header.hlen = Some(random.below(32) as u8),
+        _ => header.protocol = Some(random.bits() as u8),
     }
 }
