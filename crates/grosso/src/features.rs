@@ -214,7 +214,8 @@ impl Device {
             return Work::Nothing;
         }
         let innermost = needed.without(Features::TUNNELS) | Features::GSO_PARTIAL;
-        if takes(innermost) && is_robust && needed != innermost && matches!(gso.cut, Cut::Every(_)) {
+        if takes(innermost) && is_robust && needed != innermost && matches!(gso.cut, Cut::Every(_))
+        {
             return Work::Segment(Outgoing::GSO_PARTIAL);
         }
         Work::Segment(Outgoing { partial_checksums: checksums, gso_partial: false })
@@ -230,7 +231,9 @@ impl Device {
         let extended = stack.layers().iter().any(|layer| layer.kind == Kind::Ipv6Extension);
         match (ip.next().map(|layer| layer.kind), ip.next()) {
             (Some(Kind::Ipv4), None) => self.features.contains(Features::CHECKSUM_IPV4),
-            (Some(Kind::Ipv6), None) => !extended && self.features.contains(Features::CHECKSUM_IPV6),
+            (Some(Kind::Ipv6), None) => {
+                !extended && self.features.contains(Features::CHECKSUM_IPV6)
+            }
             _ => false,
         }
     }

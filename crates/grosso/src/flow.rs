@@ -5,13 +5,17 @@
 //! ends early; they are never merged, because a merge compares the headers themselves (P21).
 
 use alloc::{boxed::Box, vec};
-use core::hash::{BuildHasher, Hasher};
+use core::{
+    hash::{BuildHasher, Hasher},
+    ops::Range,
+};
 
+use arrayvec::ArrayVec;
 use foldhash::fast::FixedState;
 use grosso_wire::{Kind, Layer, geneve, ipv4, ipv6, mpls, pppoe, udp, vlan, vxlan};
 
 use crate::{
-    bytes::{u16_at, u32_at, u64_at},
+    bytes::u64_at,
     coalesce::profile::{BucketChoice, TableShape},
 };
 
@@ -20,8 +24,68 @@ use crate::{
 pub(crate) struct FlowHash {
     /// All of the flow.
     pub(crate) flow: u64,
-    /// Only the outermost addresses; never zero.
+    /// Only the outermost addresses; zero when there are none.
     pub(crate) pair: u32,
+}
+
+/// Where the identifying fields of a header stack lie.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keys {
+    words: ArrayVec<KeyWord, KEY_WORDS_MAX>,
+    /// How many of the first words, from which one on, are the outermost addresses.
+    addresses: Range<u8>,
+    /// What the header kinds add: two stacks whose words agree by chance are different flows.
+    kinds: u64,
+}
+
+/// Eight bytes of a frame, and which bits of them identify.
+#[derive(Clone, Copy, Debug)]
+struct KeyWord {
+    at: u16,
+    mask: u64,
+}
+
+impl Keys {
+    /// The identifying fields of these headers: the laws that are [`crate::template::laws::Law::Key`].
+    pub(crate) fn of(layers: &[Layer]) -> Self {
+        let mut keys = Self::default();
+        for layer in layers {
+            match layer.kind {
+                Kind::Ipv4 => keys.addresses(layer.offset, ipv4::field::SOURCE.start, 1),
+                Kind::Ipv6 => keys.addresses(layer.offset, ipv6::field::SOURCE.start, 4),
+                // Source and destination port.
+                Kind::Tcp | Kind::Udp => {
+                    keys.kinds = keys.kinds << 8 | layer.kind as u64;
+                    keys.word(layer.offset, udp::field::SOURCE_PORT.start, u64::MAX << 32);
+                }
+                Kind::Vlan => keys.word(layer.offset, vlan::field::TCI.start, 0x0fff << 48),
+                Kind::Vxlan | Kind::VxlanGpe => {
+                    keys.word(layer.offset, vxlan::field::VNI.start, u64::MAX << 40);
+                }
+                Kind::Geneve => keys.word(layer.offset, geneve::field::VNI.start, u64::MAX << 40),
+                Kind::Mpls => keys.word(layer.offset, mpls::field::ENTRY.start, u64::MAX << 44),
+                Kind::Pppoe => keys.word(layer.offset, pppoe::field::SESSION.start, u64::MAX << 48),
+                _ => {}
+            }
+        }
+        keys
+    }
+
+    fn addresses(&mut self, header: u16, start: usize, words: u8) {
+        let first = self.words.len() as u8;
+        if self.addresses.is_empty() {
+            self.addresses = first..first + words;
+        }
+        for word in 0..words {
+            self.word(header, start + usize::from(word) * 8, u64::MAX);
+        }
+    }
+
+    /// Words beyond the room for them are left out, which only makes more packets look like one flow.
+    fn word(&mut self, header: u16, start: usize, mask: u64) {
+        let word = KeyWord { at: header + start as u16, mask };
+        let _ = self.words.try_push(word);
+    }
 }
 
 /// Hashes flows with one random seed.
@@ -36,55 +100,21 @@ impl FlowHasher {
         Self { state: FixedState::with_seed(seed), pair_factor: seed | 1 }
     }
 
-    /// Hashes the identifying fields of `layers`, which are those of one packet.
+    /// Hashes the identifying fields of one packet.
     #[inline]
-    pub(crate) fn hash(&self, packet: &[u8], layers: &[Layer]) -> FlowHash {
+    pub(crate) fn hash(&self, packet: &[u8], keys: &Keys) -> FlowHash {
         let mut flow = self.state.build_hasher();
-        let mut pair = 0;
-        for layer in layers {
-            let start = layer.offset as usize;
-            match layer.kind {
-                Kind::Ipv4 => {
-                    let addresses = u64_at(packet, start + ipv4::field::SOURCE.start);
-                    flow.write_u64(addresses);
-                    pair = self.pair(pair, addresses);
-                }
-                Kind::Ipv6 => {
-                    let at = start + ipv6::field::SOURCE.start;
-                    let words = [0, 8, 16, 24].map(|offset| u64_at(packet, at + offset));
-                    words.iter().for_each(|&word| flow.write_u64(word));
-                    pair = self.pair(pair, words[0] ^ words[1] ^ words[2] ^ words[3]);
-                }
-                // The kind tells the transport, which the ports alone do not.
-                Kind::Tcp | Kind::Udp => {
-                    let ports = u32_at(packet, start + udp::field::SOURCE_PORT.start);
-                    flow.write_u64(u64::from(ports) << 8 | layer.kind as u64);
-                }
-                Kind::Vlan => {
-                    flow.write_u64(u64::from(u16_at(packet, start + vlan::field::TCI.start) & 0x0fff));
-                }
-                Kind::Vxlan | Kind::VxlanGpe | Kind::Geneve => {
-                    const _: () = assert!(vxlan::field::VNI.start == geneve::field::VNI.start);
-                    flow.write_u64(u64::from(u32_at(packet, start + vxlan::field::VNI.start) >> 8));
-                }
-                Kind::Mpls => {
-                    flow.write_u64(u64::from(u32_at(packet, start + mpls::field::ENTRY.start) >> 12));
-                }
-                Kind::Pppoe => {
-                    flow.write_u64(u64::from(u16_at(packet, start + pppoe::field::SESSION.start)));
-                }
-                _ => {}
+        let mut addresses = 0_u64;
+        for (i, word) in keys.words.iter().enumerate() {
+            let value = u64_at(packet, word.at as usize) & word.mask;
+            flow.write_u64(value);
+            if keys.addresses.contains(&(i as u8)) {
+                addresses = value ^ addresses.rotate_left(7);
             }
         }
-        FlowHash { flow: flow.finish(), pair }
-    }
-
-    #[inline]
-    fn pair(&self, known: u32, addresses: u64) -> u32 {
-        if known != 0 {
-            return known;
-        }
-        ((addresses ^ addresses >> 29).wrapping_mul(self.pair_factor) >> 32) as u32 | 1
+        flow.write_u64(keys.kinds);
+        let pair = ((addresses ^ addresses >> 29).wrapping_mul(self.pair_factor) >> 32) as u32 | 1;
+        FlowHash { flow: flow.finish(), pair: if keys.addresses.is_empty() { 0 } else { pair } }
     }
 }
 
@@ -182,3 +212,6 @@ fn tag(hash: u64) -> u32 {
 
 /// Most buckets of a table: 2 MiB of cache lines.
 const BUCKETS_MAX: usize = 1 << 15;
+
+/// Words of identifying fields that are hashed: five IPv6 levels with everything in between.
+const KEY_WORDS_MAX: usize = 32;

@@ -9,11 +9,12 @@ mod examine;
 mod pool;
 pub mod profile;
 pub mod reason;
-#[cfg(test)]
-mod tests;
+mod shapes;
 mod train;
 
-use grosso_wire::{LinkType, Ports, Stack, dissect};
+use core::num::NonZeroU16;
+
+use grosso_wire::{Extent, Kind, Layer, LinkType, Ports, Stack, Stop, dissect_into, tcp};
 
 pub use delivery::{Delivery, Sink};
 pub use examine::HEADER_BYTES_MAX;
@@ -21,22 +22,27 @@ pub use pool::Part;
 pub use profile::{BucketChoice, Limits, Profile, TableShape};
 
 use crate::{
-    bytes::u16_at,
     checksum::Checksum,
     coalesce::{
         delivery::Closing,
-        examine::{Barrier, Candidate, Refused, examine},
+        examine::{
+            Candidate, ends_in_transport, examine, lengths_agree, refusal_of_headers,
+            refusal_of_stack,
+        },
         pool::{List, Pool},
         reason::{Close, NoMerge, Pass},
-        train::{Train, Trains, ending},
+        shapes::Shapes,
+        train::{Bounds, Train, Trains, ending},
     },
-    flow::{FlowHasher, Found, Table},
+    flow::{FlowHash, FlowHasher, Found, Keys, Place, Table},
     frame::Frame,
     meta::{Cut, Cwr, Gso, Meta},
     stats::CoalesceStats,
     template::{
-        compare::ON_LAST_ONLY,
-        render::{Checksums, Place, Template},
+        self,
+        compare::difference,
+        render::{Checksums, Template},
+        shape::Shape,
     },
 };
 
@@ -63,10 +69,17 @@ pub struct Coalescer<B> {
     link: LinkType,
     ports: Ports,
     hasher: FlowHasher,
+    shapes: Shapes,
     table: Table,
     trains: Trains<B>,
     pool: Pool<B>,
     stats: CoalesceStats,
+    /// The train of the packet before this one, when that packet was of the same flow as the one before it.
+    recent: Option<u32>,
+    /// The train of the packet before this one.
+    previous: Option<u32>,
+    /// Where packets are dissected into, so that nothing is cleared for each.
+    stack: Stack,
     header: [u8; HEADER_BYTES_MAX],
 }
 
@@ -79,10 +92,14 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             link,
             ports,
             hasher: FlowHasher::new(seed),
+            shapes: Shapes::default(),
             table: Table::new(profile.table),
             trains: Trains::new(profile.limits.flows),
             pool: Pool::new(profile.limits.parts),
             stats: CoalesceStats::default(),
+            recent: None,
+            previous: None,
+            stack: Stack::new(0),
             header: [0; HEADER_BYTES_MAX],
             profile,
         }
@@ -92,16 +109,22 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[inline]
     pub fn push(&mut self, frame: Frame<B>, now_ns: u64, sink: &mut impl Sink<B>) -> Verdict {
         let packet = frame.buffer.as_ref();
-        let stack = dissect(packet, self.link, &self.ports);
-        let examined = examine(packet, &stack, &frame.meta, &self.profile, &self.hasher);
-        let packets = match &examined {
-            Ok(candidate) => u32::from(candidate.packets),
-            Err(_) => frame.meta.gso.map_or(1, |gso| u32::from(gso.segments.max(1))),
-        };
+        let packets = frame.meta.gso.map_or(1, |gso| u32::from(gso.segments.max(1)));
         self.stats.count_in(packet.len(), packets);
-        match examined {
-            Ok(candidate) => self.place(frame, &stack, &candidate, now_ns, sink),
-            Err(refused) => self.pass(frame, packets, refused, sink),
+        // In a burst of one flow the headers themselves say whose they are: nothing is parsed, nothing looked up.
+        if let Some(slot) = self.recent
+            && let Some(train) = self.trains.train(slot)
+            && let Some(known) = self.shapes.get(train.known)
+            && packet.len() >= known.shape.header_len
+            && known.equality.agrees(train.first.buffer.as_ref(), packet)
+            && lengths_agree(packet, &known.shape, &frame.meta)
+            && let Ok(candidate) = examine(packet, &known.shape, &frame.meta)
+        {
+            return self.offer(slot, frame, candidate, now_ns, sink);
+        }
+        match self.known(packet, &frame.meta, sink) {
+            Ok(known) => self.push_known(frame, known, now_ns, sink),
+            Err(reason) => self.pass_unknown(frame, reason, sink),
         }
     }
 
@@ -148,56 +171,142 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         &self.profile
     }
 
-    /// Puts a packet that may be in a train where it belongs.
+    /// The place of a packet's headers among the known ones, or why it is in no train.
     #[inline]
-    fn place(
+    fn known(
+        &mut self,
+        packet: &[u8],
+        meta: &Meta,
+        sink: &mut impl Sink<B>,
+    ) -> Result<usize, Pass> {
+        if let Some(place) = self.shapes.find(packet)
+            && let Some(known) = self.shapes.get(place)
+            && lengths_agree(packet, &known.shape, meta)
+        {
+            return Ok(place);
+        }
+        self.dissect(packet, meta, sink)
+    }
+
+    #[inline(never)]
+    fn dissect(
+        &mut self,
+        packet: &[u8],
+        meta: &Meta,
+        sink: &mut impl Sink<B>,
+    ) -> Result<usize, Pass> {
+        dissect_into(packet, self.link, &self.ports, &mut self.stack);
+        let stack = &self.stack;
+        let lengths_agree = match stack.extent {
+            Extent::Exact => true,
+            Extent::Jumbo => meta.gso.is_some(),
+            Extent::Padded | Extent::Short => false,
+        };
+        if !ends_in_transport(stack) || !lengths_agree {
+            return Err(refusal_of_stack(stack));
+        }
+        if stack.header_len() > HEADER_BYTES_MAX {
+            return Err(Pass::HeaderTooLong);
+        }
+        if let Some(place) = self.shapes.search(packet) {
+            return Ok(place);
+        }
+        if self.shapes.is_full() {
+            self.flush(Close::HeaderStacksFull, sink);
+            self.shapes.clear();
+        }
+        let stack = &self.stack;
+        let shape = Shape::new(stack, packet);
+        let refusal = refusal_of_headers(packet, stack, &shape, &self.ports, &self.profile);
+        Ok(self.shapes.remember(stack, shape, packet, refusal))
+    }
+
+    /// Finds the train of a packet whose headers are known, and offers it to that train or starts one.
+    #[inline]
+    fn push_known(
         &mut self,
         frame: Frame<B>,
-        stack: &Stack,
-        candidate: &Candidate,
+        place: usize,
         now_ns: u64,
         sink: &mut impl Sink<B>,
     ) -> Verdict {
-        let Found::Slot(slot) = self.table.find(candidate.flow, frame.meta.hash) else {
-            return self.hold(frame, stack, candidate, now_ns, sink);
-        };
-        let segments_max = self.segments_max(candidate.is_tcp);
+        let Some(known) = self.shapes.get(place) else { return Verdict::Passed(Pass::Protocol) };
         let packet = frame.buffer.as_ref();
-        let admitted = match self.trains.train(slot) {
-            Some(train) => train.admits(packet, candidate, &frame.meta, segments_max),
-            None => Err(NoMerge::HeaderStack),
+        let hash = self.hasher.hash(packet, &known.keys);
+        let examined = match known.refusal {
+            None => examine(packet, &known.shape, &frame.meta),
+            Some(reason) => Err(reason),
         };
-        match admitted {
-            Ok(fixed_ids) => {
-                let flags = flags(packet, candidate);
-                let part = Part::new(frame.buffer, candidate.header_len..candidate.header_len + candidate.payload_len);
-                let Some(train) = self.trains.train_mut(slot) else { return Verdict::Joined };
-                if let Err(part) = self.pool.push(&mut train.rest, part) {
-                    self.close(slot, Close::PartsFull, sink);
-                    let frame = Frame { buffer: part.buffer, meta: frame.meta };
-                    return self.hold(frame, stack, candidate, now_ns, sink);
+        let found = self.table.find(hash.flow, frame.meta.hash);
+        let candidate = match examined {
+            Ok(candidate) => candidate,
+            Err(reason) => {
+                if let Found::Slot(slot) = found {
+                    self.close(slot, Close::Barrier, sink);
                 }
-                train.fixed_ids = fixed_ids;
-                train.packets += candidate.packets;
-                train.payload_len += candidate.payload_len;
-                train.ending_flags = flags & ON_LAST_ONLY;
-                let is_short = candidate.size < train.size || candidate.short_tail;
-                let is_full = !candidate.is_tcp && train.packets >= segments_max;
-                let reason = ending(flags)
-                    .or_else(|| is_short.then_some(Close::ShortSegment))
-                    .or_else(|| is_full.then_some(Close::SegmentLimit));
-                if let Some(reason) = reason {
-                    self.close(slot, reason, sink);
-                }
-                Verdict::Joined
+                return self.pass(frame, reason, sink);
             }
-            Err(refusal) => {
-                self.stats.refused[refusal.index()] += 1;
-                self.close(slot, Close::NoMerge, sink);
-                self.hold(frame, stack, candidate, now_ns, sink);
-                Verdict::Refused(refusal)
-            }
+        };
+        let Found::Slot(slot) = found else {
+            return self.hold(frame, candidate, place, hash, now_ns, sink);
+        };
+        let Some(train) = self.trains.train(slot) else { return Verdict::Passed(Pass::Protocol) };
+        let first = train.first.buffer.as_ref();
+        if train.known == place && known.equality.agrees(first, packet) {
+            self.recent = (self.previous == Some(slot)).then_some(slot);
+            self.previous = Some(slot);
+            return self.offer(slot, frame, candidate, now_ns, sink);
         }
+        let refusal = if train.known == place {
+            difference(&known.stack, first, packet)
+        } else {
+            NoMerge::HeaderStack
+        };
+        self.refuse(slot, refusal, sink);
+        self.hold(frame, candidate, place, hash, now_ns, sink);
+        Verdict::Refused(refusal)
+    }
+
+    /// Offers a packet whose headers agree with a train's to that train.
+    #[inline]
+    fn offer(
+        &mut self,
+        slot: u32,
+        frame: Frame<B>,
+        candidate: Candidate,
+        now_ns: u64,
+        sink: &mut impl Sink<B>,
+    ) -> Verdict {
+        let (Some(train), meta) = (self.trains.train_mut(slot), frame.meta) else {
+            return Verdict::Passed(Pass::Protocol);
+        };
+        let Some(known) = self.shapes.get(train.known) else {
+            return Verdict::Passed(Pass::Protocol);
+        };
+        let packet = frame.buffer.as_ref();
+        let bounds = bounds(&known.shape, &self.profile.limits);
+        let fixed_ids = match train.admits(packet, &candidate, &meta, &known.shape, bounds) {
+            Ok(fixed_ids) => fixed_ids,
+            Err(refusal) => {
+                let (place, hash) = (train.known, self.hasher.hash(packet, &known.keys));
+                self.refuse(slot, refusal, sink);
+                self.hold(frame, candidate, place, hash, now_ns, sink);
+                return Verdict::Refused(refusal);
+            }
+        };
+        let header_len = known.shape.header_len;
+        let part = Part::new(frame.buffer, header_len..header_len + candidate.payload_len);
+        if let Err(part) = self.pool.push(&mut train.rest, part) {
+            let frame = Frame { buffer: part.buffer, meta };
+            let place = train.known;
+            let hash = self.hasher.hash(frame.buffer.as_ref(), &known.keys);
+            self.close(slot, Close::PartsFull, sink);
+            return self.hold(frame, candidate, place, hash, now_ns, sink);
+        }
+        if let Some(reason) = train.join(&candidate, fixed_ids, &known.shape, bounds) {
+            self.close(slot, reason, sink);
+        }
+        Verdict::Joined
     }
 
     /// Starts a train with a packet, unless nothing may follow it (rule G37).
@@ -205,73 +314,98 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     fn hold(
         &mut self,
         frame: Frame<B>,
-        stack: &Stack,
-        candidate: &Candidate,
+        candidate: Candidate,
+        place: usize,
+        hash: FlowHash,
         now_ns: u64,
         sink: &mut impl Sink<B>,
     ) -> Verdict {
-        let ends = ending(flags(frame.buffer.as_ref(), candidate));
-        if ends.is_some() || candidate.short_tail {
-            let reason = match ends {
-                Some(Close::Finish) => Pass::TcpFinish,
-                Some(_) => Pass::TcpPush,
-                None => Pass::Superframe,
-            };
-            self.stats.passed[reason.index()] += 1;
-            let meta = verified(frame.meta, candidate.partial, candidate.verified_levels);
-            self.deliver_single(frame.buffer, meta, u32::from(candidate.packets), Close::Never, sink);
-            return Verdict::Passed(reason);
+        let ends = match ending(candidate.flags) {
+            Some(Close::Finish) => Some(Pass::TcpFinish),
+            Some(_) => Some(Pass::TcpPush),
+            None => candidate.short_tail.then_some(Pass::Superframe),
+        };
+        if let Some(reason) = ends {
+            let meta = self.verified(place, &candidate, frame.meta);
+            return self.pass(Frame { meta, ..frame }, reason, sink);
         }
-        if self.trains.is_full() {
-            if let Some((oldest, _)) = self.trains.oldest() {
-                self.close(oldest, Close::TableFull, sink);
-            }
-        }
-        let device_hash = frame.meta.hash;
-        let mut found = self.table.find(candidate.flow, device_hash);
-        if let Found::Full(bucket) = found {
-            if let Some(oldest) = self.trains.oldest_of(&self.table.slots(bucket)) {
-                self.close(oldest, Close::BucketFull, sink);
-            }
-            found = self.table.find(candidate.flow, device_hash);
-        }
-        let Found::Free(place) = found else {
-            self.deliver_single(frame.buffer, frame.meta, u32::from(candidate.packets), Close::BucketFull, sink);
-            return Verdict::Held;
+        let Some(entry) = self.room_for(hash, frame.meta.hash, sink) else {
+            return self.pass(frame, Pass::Protocol, sink);
         };
         let whole = 0..frame.buffer.as_ref().len();
         let first = Part::new(frame.buffer, whole);
-        let train = Train::start(first, frame.meta, *stack, candidate, place, now_ns);
-        let slot = self.trains.insert(train);
-        self.table.insert(place, candidate.flow, slot);
+        let train = Train::start(first, frame.meta, place, &candidate, now_ns);
+        let slot = self.trains.insert(train, entry, hash.pair);
+        self.table.insert(entry, hash.flow, slot);
+        self.recent = None;
+        self.previous = Some(slot);
         Verdict::Held
     }
 
-    /// Lets a packet through as it came, behind every held train that it must not overtake (rule G75).
-    #[cold]
-    fn pass(
+    /// A free place in the flow table, made by closing the oldest train that is in the way (rule G3).
+    #[inline]
+    fn room_for(
         &mut self,
-        frame: Frame<B>,
-        packets: u32,
-        refused: Refused,
+        hash: FlowHash,
+        device_hash: Option<u32>,
         sink: &mut impl Sink<B>,
-    ) -> Verdict {
-        match refused.barrier {
+    ) -> Option<Place> {
+        if self.trains.is_full()
+            && let Some((oldest, _)) = self.trains.oldest()
+        {
+            self.close(oldest, Close::TableFull, sink);
+        }
+        match self.table.find(hash.flow, device_hash) {
+            Found::Free(place) => Some(place),
+            Found::Full(bucket) => {
+                let oldest = self.trains.oldest_of(&self.table.slots(bucket))?;
+                let place = self.trains.train(oldest)?.place;
+                self.close(oldest, Close::BucketFull, sink);
+                Some(place)
+            }
+            Found::Slot(slot) => {
+                let place = self.trains.train(slot)?.place;
+                self.close(slot, Close::NoMerge, sink);
+                Some(place)
+            }
+        }
+    }
+
+    /// Closes the train that a packet of its flow did not join.
+    #[inline]
+    fn refuse(&mut self, slot: u32, refusal: NoMerge, sink: &mut impl Sink<B>) {
+        self.stats.refused[refusal.index()] += 1;
+        self.close(slot, Close::NoMerge, sink);
+    }
+
+    /// Lets a packet through whose flow cannot be read in full, behind every held train that it might be of (rule G75).
+    #[inline(never)]
+    fn pass_unknown(&mut self, frame: Frame<B>, reason: Pass, sink: &mut impl Sink<B>) -> Verdict {
+        let packet = frame.buffer.as_ref();
+        let hash = self.hasher.hash(packet, &Keys::of(self.stack.layers()));
+        match barrier(&self.stack) {
             Barrier::None => {}
-            Barrier::Flow(flow) => {
-                if let Found::Slot(slot) = self.table.find(flow, frame.meta.hash) {
+            Barrier::Flow => {
+                if let Found::Slot(slot) = self.table.find(hash.flow, frame.meta.hash) {
                     self.close(slot, Close::Barrier, sink);
                 }
             }
-            Barrier::Pair(pair) => {
-                while let Some(slot) = self.trains.between(pair) {
+            Barrier::Pair => {
+                while let Some(slot) = self.trains.between(hash.pair) {
                     self.close(slot, Close::Barrier, sink);
                 }
             }
         }
-        self.stats.passed[refused.reason.index()] += 1;
+        self.pass(frame, reason, sink)
+    }
+
+    /// Lets a packet through as it came.
+    #[inline]
+    fn pass(&mut self, frame: Frame<B>, reason: Pass, sink: &mut impl Sink<B>) -> Verdict {
+        self.stats.passed[reason.index()] += 1;
+        let packets = frame.meta.gso.map_or(1, |gso| u32::from(gso.segments.max(1)));
         self.deliver_single(frame.buffer, frame.meta, packets, Close::Never, sink);
-        Verdict::Passed(refused.reason)
+        Verdict::Passed(reason)
     }
 
     fn flush(&mut self, reason: Close, sink: &mut impl Sink<B>) {
@@ -287,8 +421,12 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.table.remove(train.place);
         self.stats.closed[reason.index()] += 1;
         if train.rest == List::EMPTY {
-            let meta = verified(train.meta, train.partial, train.verified_levels);
-            self.deliver_single(train.first.buffer, meta, u32::from(train.packets), reason, sink);
+            let meta = match self.shapes.get(train.known) {
+                Some(known) => verified(&known.shape, train.partial, train.meta),
+                None => train.meta,
+            };
+            let packets = u32::from(train.packets);
+            self.deliver_single(train.first.buffer, meta, packets, reason, sink);
         } else {
             self.deliver_train(train, reason, sink);
         }
@@ -312,63 +450,100 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Writes the headers of a superframe: the template with its laws applied to the train as a whole (rules G50 to
     /// G52).
     fn deliver_train(&mut self, train: Train<B>, closed: Close, sink: &mut impl Sink<B>) {
+        let Some(known) = self.shapes.get(train.known) else { return };
+        let shape = &known.shape;
         let first = train.first.buffer.as_ref();
-        let template_header = first.get(..train.header_len).unwrap_or_default();
+        let template_header = first.get(..shape.header_len).unwrap_or_default();
         let header = &mut self.header[..template_header.len()];
         header.copy_from_slice(template_header);
-        let flags_at = train.transport + 13;
-        let carries_cwr = train.is_tcp && first.get(flags_at).is_some_and(|flags| flags & 0x80 != 0);
-        let cwr = if carries_cwr { Cwr::Every } else { Cwr::First };
-        let template = Template {
-            stack: &train.stack,
-            header: template_header,
-            fixed_ids: train.fixed_ids,
-            cwr,
-            remote_checksum: train.remote_checksum,
-        };
-        let place = Place { index: 0, before: 0, payload: train.payload_len, last: true };
-        if train.is_tcp {
-            if let Some(flags) = header.get_mut(flags_at) {
-                *flags |= train.ending_flags;
+        let mut cwr = Cwr::First;
+        if let Some(flags) = header.get_mut(shape.transport + 13).filter(|_| shape.is_tcp) {
+            if *flags & tcp::CWR as u8 != 0 {
+                cwr = Cwr::Every;
             }
+            *flags |= train.ending_flags;
         }
+        let fixed_ids = train.fixed_ids;
+        let template = Template { shape, header: template_header, fixed_ids, cwr };
+        let place =
+            template::render::Place { index: 0, before: 0, payload: train.payload_len, last: true };
         template.render(place, Checksums::Seeds, header);
-        let checksum_offset = if train.is_tcp { 16 } else { 6 };
+        let transport = shape.covers.last().map_or((0, 0), |cover| (cover.start, cover.at));
         let meta = Meta {
-            checksum: Checksum::Partial { start: train.transport as u16, offset: checksum_offset },
-            gso: core::num::NonZeroU16::new(train.size).map(|size| Gso {
+            checksum: Checksum::Partial { start: transport.0, offset: transport.1 - transport.0 },
+            gso: NonZeroU16::new(train.size).map(|size| Gso {
                 cut: Cut::Every(size),
                 segments: train.packets,
-                fixed_ids: train.fixed_ids,
+                fixed_ids,
                 cwr,
                 partial_members: train.partial,
                 untrusted: false,
             }),
             ..train.meta
         };
-        let len = train.header_len + train.payload_len;
+        let len = shape.header_len + train.payload_len;
         let packets = u32::from(train.packets);
         self.stats.count_out(len, packets, true);
-        let payload_end = train.first.range().end;
-        let first = Part::new(train.first.buffer, train.header_len..payload_end);
+        let payload = shape.header_len..train.first.range().end;
+        let first = Part::new(train.first.buffer, payload);
         let closing = Closing { meta, packets, len, closed };
         sink.deliver(Delivery::train(header, first, train.rest, &mut self.pool, closing));
     }
 
-    #[inline]
-    fn segments_max(&self, is_tcp: bool) -> u16 {
-        if is_tcp { self.profile.limits.tcp_segments } else { self.profile.limits.udp_segments }
+    fn verified(&self, place: usize, candidate: &Candidate, meta: Meta) -> Meta {
+        match self.shapes.get(place) {
+            Some(known) => verified(&known.shape, candidate.partial, meta),
+            None => meta,
+        }
     }
-}
-
-/// The low byte of the TCP flags; zero for UDP.
-#[inline]
-fn flags(packet: &[u8], candidate: &Candidate) -> u8 {
-    if candidate.is_tcp { u16_at(packet, candidate.transport + 12) as u8 } else { 0 }
 }
 
 /// A packet whose checksums were verified here says so (rule G53).
 #[inline]
-fn verified(meta: Meta, partial: bool, levels: u8) -> Meta {
-    if partial { meta } else { Meta { checksum: Checksum::Unnecessary { levels }, ..meta } }
+fn verified(shape: &Shape, partial: bool, meta: Meta) -> Meta {
+    if partial || meta.gso.is_some() {
+        return meta;
+    }
+    let levels =
+        shape.covers.len().saturating_sub(1 + usize::from(shape.remote_checksum.is_some()));
+    Meta { checksum: Checksum::Unnecessary { levels: levels as u8 }, ..meta }
+}
+
+/// A train is as long as every length field can say, and only a TCP packet in no tunnel can say more than 65535 bytes
+/// (rules G60 to G64, T13, U13).
+#[inline]
+fn bounds(shape: &Shape, limits: &Limits) -> Bounds {
+    let mut packet_max = limits.size_bytes.saturating_sub(1) as usize;
+    if !shape.is_tcp || shape.ip_levels > 1 || shape.has_pppoe {
+        // PPPoE counts the two bytes of its protocol field too.
+        packet_max = packet_max.min(usize::from(u16::MAX) - if shape.has_pppoe { 2 } else { 0 });
+    }
+    Bounds {
+        payload_max: packet_max.saturating_sub(shape.header_len - shape.network),
+        packets_max: if shape.is_tcp { limits.tcp_segments } else { limits.udp_segments },
+    }
+}
+
+/// Which held trains a packet in none must not overtake (rule G75).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Barrier {
+    /// None: no train can be of its flow.
+    None,
+    /// The train of its flow.
+    Flow,
+    /// All trains between its outermost addresses: its flow cannot be read.
+    Pair,
+}
+
+/// A packet whose ports were read waits for the train of its flow only; one whose innermost headers could not be read
+/// may be of any flow between its addresses.
+fn barrier(stack: &Stack) -> Barrier {
+    let kind = stack.last().map(|layer| layer.kind);
+    let is_ip = |layer: &&Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
+    match (stack.stop, kind, stack.layers().iter().filter(is_ip).count()) {
+        (_, _, 0) | (Stop::Payload, Some(Kind::Icmp), _) => Barrier::None,
+        (Stop::Payload, Some(Kind::Tcp | Kind::Udp), _) => Barrier::Flow,
+        (Stop::Unknown, Some(Kind::Ipv4), 1) => Barrier::None,
+        _ => Barrier::Pair,
+    }
 }

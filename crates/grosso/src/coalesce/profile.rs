@@ -112,4 +112,3 @@ impl Limits {
     /// The largest size limit that Linux allows to be set: 8 x 65535 (rule G60).
     pub const SIZE_BYTES_CEILING: u32 = 524_280;
 }
-

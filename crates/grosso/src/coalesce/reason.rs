@@ -196,6 +196,8 @@ reasons! {
         BucketFull = "bucket-full",
         /// The flow table was full.
         TableFull = "table-full",
+        /// More kinds of header stacks were seen than are remembered.
+        HeaderStacksFull = "header-stacks-full",
         /// The pool of parts was full.
         PartsFull = "parts-full",
         /// It never was a train: the packet can be in none.
@@ -216,7 +218,9 @@ mod tests {
             .chain(Close::ALL.iter().map(|r| (2, r.name(), r.sentence(), r.index())))
             .collect();
         for (i, (list, name, sentence, _)) in names.iter().enumerate() {
-            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'));
+            assert!(
+                name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            );
             assert!(sentence.trim_end().ends_with('.'), "{name}: {sentence}");
             assert!(names[..i].iter().all(|(l, n, ..)| (l, n) != (list, name)), "{name} twice");
         }

@@ -2,7 +2,7 @@
 
 use alloc::{boxed::Box, vec, vec::Vec};
 
-use grosso_wire::Stack;
+use grosso_wire::{ipv4, tcp};
 
 use crate::{
     bytes::{u16_at, u32_at},
@@ -13,7 +13,7 @@ use crate::{
     },
     flow::Place,
     meta::{IpLevels, Meta},
-    template::compare,
+    template::{compare::ON_LAST_ONLY, shape::Shape},
 };
 
 /// A train: its first packet, which is the template, and what the laws need to know of the rest.
@@ -24,29 +24,30 @@ pub(crate) struct Train<B> {
     /// The payloads of the others.
     pub(crate) rest: List,
     pub(crate) meta: Meta,
-    pub(crate) stack: Stack,
+    /// The place of its headers among the known ones.
+    pub(crate) known: usize,
     /// Where its flow stands in the table.
     pub(crate) place: Place,
     pub(crate) created_ns: u64,
-    pub(crate) header_len: usize,
-    /// Where the transport header starts.
-    pub(crate) transport: usize,
     pub(crate) payload_len: usize,
-    pub(crate) payload_max: usize,
     /// Payload bytes of every packet but the last.
     pub(crate) size: u16,
     pub(crate) packets: u16,
     /// FIN and PSH of the last packet.
     pub(crate) ending_flags: u8,
     pub(crate) fixed_ids: IpLevels,
-    pub(crate) is_tcp: bool,
     pub(crate) partial: bool,
-    pub(crate) remote_checksum: bool,
-    pub(crate) verified_levels: u8,
     /// Outermost addresses, for barriers.
     pub(crate) pair: u32,
     older: u32,
     newer: u32,
+}
+
+/// The limits of one train, which depend on its headers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) payload_max: usize,
+    pub(crate) packets_max: u16,
 }
 
 impl<B: AsRef<[u8]>> Train<B> {
@@ -54,67 +55,86 @@ impl<B: AsRef<[u8]>> Train<B> {
     pub(crate) fn start(
         first: Part<B>,
         meta: Meta,
-        stack: Stack,
+        known: usize,
         candidate: &Candidate,
-        place: Place,
         now_ns: u64,
     ) -> Self {
         Self {
             first,
             rest: List::EMPTY,
             meta,
-            stack,
-            place,
+            known,
+            place: Place::default(),
             created_ns: now_ns,
-            header_len: candidate.header_len,
-            transport: candidate.transport,
             payload_len: candidate.payload_len,
-            payload_max: candidate.payload_max,
             size: candidate.size,
             packets: candidate.packets,
             ending_flags: 0,
             fixed_ids: candidate.fixed_ids,
-            is_tcp: candidate.is_tcp,
             partial: candidate.partial,
-            remote_checksum: candidate.remote_checksum,
-            verified_levels: candidate.verified_levels,
-            pair: candidate.pair,
+            pair: 0,
             older: NONE,
             newer: NONE,
         }
     }
 
-    /// Whether a packet obeys every law of this train; the order of the questions is that of their cost.
+    /// Whether a packet obeys the laws that are not equality; gives the IP levels whose identification is fixed.
     #[inline]
     pub(crate) fn admits(
         &self,
         packet: &[u8],
         candidate: &Candidate,
         meta: &Meta,
-        segments_max: u16,
+        shape: &Shape,
+        bounds: Bounds,
     ) -> Result<IpLevels, NoMerge> {
         let first = self.first.buffer.as_ref();
-        if candidate.header_len != self.header_len || !compare::equal(&self.stack, first, packet) {
-            return Err(compare::difference(&self.stack, first, packet));
+        if shape.is_tcp {
+            self.admits_sequence(first, packet, shape.transport + tcp::field::SEQUENCE.start)?;
         }
-        if self.is_tcp {
-            self.admits_sequence(first, packet)?;
+        let mut fixed_ids = self.fixed_ids;
+        for ip in &shape.identifications {
+            let at = ip.header as usize + ipv4::field::IDENTIFICATION.start;
+            let step = u16_at(packet, at).wrapping_sub(u16_at(first, at));
+            fixed_ids =
+                self.admits_identification(step, ip.level as usize, fixed_ids, candidate)?;
         }
-        let fixed_ids = self.admits_identifications(first, packet, candidate)?;
-        self.admits_size(candidate, segments_max)?;
+        self.admits_size(candidate, bounds)?;
         if candidate.partial != self.partial {
             return Err(NoMerge::ChecksumState);
         }
         if meta.vlan != self.meta.vlan {
             return Err(NoMerge::VlanTag);
         }
+        if !tunnel_checksums_agree(first, packet, shape) {
+            return Err(NoMerge::ChecksumPresence);
+        }
         Ok(fixed_ids)
+    }
+
+    /// Counts a packet in that was admitted; gives the reason why nothing may follow it.
+    #[inline]
+    pub(crate) fn join(
+        &mut self,
+        candidate: &Candidate,
+        fixed_ids: IpLevels,
+        shape: &Shape,
+        bounds: Bounds,
+    ) -> Option<Close> {
+        self.fixed_ids = fixed_ids;
+        self.packets += candidate.packets;
+        self.payload_len += candidate.payload_len;
+        self.ending_flags = candidate.flags & ON_LAST_ONLY;
+        let is_short = candidate.size < self.size || candidate.short_tail;
+        let is_full = !shape.is_tcp && self.packets >= bounds.packets_max;
+        ending(candidate.flags)
+            .or_else(|| is_short.then_some(Close::ShortSegment))
+            .or_else(|| is_full.then_some(Close::SegmentLimit))
     }
 
     /// Rule G32.8, in serial arithmetic (RFC 9293 section 3.4).
     #[inline]
-    fn admits_sequence(&self, first: &[u8], packet: &[u8]) -> Result<(), NoMerge> {
-        let at = self.transport + 4;
+    fn admits_sequence(&self, first: &[u8], packet: &[u8], at: usize) -> Result<(), NoMerge> {
         let expected = u32_at(first, at).wrapping_add(self.payload_len as u32);
         match u32_at(packet, at).wrapping_sub(expected) as i32 {
             0 => Ok(()),
@@ -125,57 +145,52 @@ impl<B: AsRef<[u8]>> Train<B> {
 
     /// Rule G14: the second packet decides whether the identification of an IP level steps or stays.
     #[inline]
-    fn admits_identifications(
+    fn admits_identification(
         &self,
-        first: &[u8],
-        packet: &[u8],
+        step: u16,
+        level: usize,
+        fixed_ids: IpLevels,
         candidate: &Candidate,
     ) -> Result<IpLevels, NoMerge> {
-        let mut fixed = self.fixed_ids;
-        let decided = self.packets > 1;
-        let mut level = 0;
-        for layer in self.stack.layers() {
-            match layer.kind {
-                grosso_wire::Kind::Ipv4 => {
-                    let at = layer.offset as usize + 4;
-                    let step = u16_at(packet, at).wrapping_sub(u16_at(first, at));
-                    // A superframe of several packets brings its own mode along.
-                    let brings_fixed =
-                        (candidate.packets > 1).then(|| candidate.fixed_ids.contains(level));
-                    if !decided && step == 0 && brings_fixed != Some(false) {
-                        fixed = fixed.with(level);
-                    }
-                    let is_fixed = fixed.contains(level);
-                    let expected = if is_fixed { 0 } else { self.packets };
-                    if step != expected || brings_fixed.is_some_and(|brought| brought != is_fixed) {
-                        return Err(NoMerge::Identification);
-                    }
-                    level += 1;
-                }
-                grosso_wire::Kind::Ipv6 => level += 1,
-                _ => {}
-            }
+        // A superframe of several packets brings its own mode along.
+        let brings_fixed = (candidate.packets > 1).then(|| candidate.fixed_ids.contains(level));
+        let decides = self.packets == 1 && step == 0 && brings_fixed != Some(false);
+        let fixed_ids = if decides { fixed_ids.with(level) } else { fixed_ids };
+        let is_fixed = fixed_ids.contains(level);
+        let expected = if is_fixed { 0 } else { self.packets };
+        if step != expected || brings_fixed.is_some_and(|brought| brought != is_fixed) {
+            return Err(NoMerge::Identification);
         }
-        Ok(fixed)
+        Ok(fixed_ids)
     }
 
     /// Rules G32.6, G32.7, G60, U12.
     #[inline]
-    fn admits_size(&self, candidate: &Candidate, segments_max: u16) -> Result<(), NoMerge> {
+    fn admits_size(&self, candidate: &Candidate, bounds: Bounds) -> Result<(), NoMerge> {
         if candidate.size > self.size {
             return Err(NoMerge::Longer);
         }
         if candidate.packets > 1 && candidate.size != self.size {
             return Err(NoMerge::SuperframeSize);
         }
-        if self.payload_len + candidate.payload_len > self.payload_max {
+        if self.payload_len + candidate.payload_len > bounds.payload_max {
             return Err(NoMerge::SizeLimit);
         }
-        if u32::from(self.packets) + u32::from(candidate.packets) > u32::from(segments_max) {
+        if u32::from(self.packets) + u32::from(candidate.packets) > u32::from(bounds.packets_max) {
             return Err(NoMerge::SegmentLimit);
         }
         Ok(())
     }
+}
+
+/// Tunnel packets with and without a UDP checksum do not mix (rule T2).
+#[inline]
+fn tunnel_checksums_agree(first: &[u8], packet: &[u8], shape: &Shape) -> bool {
+    let tunnels = shape.covers.split_last().map_or(&[][..], |(_, tunnels)| tunnels);
+    tunnels.iter().filter(|tunnel| tunnel.zero_means_none).all(|tunnel| {
+        let at = tunnel.at as usize;
+        (u16_at(first, at) == 0) == (u16_at(packet, at) == 0)
+    })
 }
 
 /// All held trains.
@@ -213,10 +228,10 @@ impl<B: AsRef<[u8]>> Trains<B> {
 
     /// Holds a train, as the newest; there must be room.
     #[inline]
-    pub(crate) fn insert(&mut self, mut train: Train<B>) -> u32 {
+    pub(crate) fn insert(&mut self, mut train: Train<B>, place: Place, pair: u32) -> u32 {
         train.older = self.newest;
-        train.newer = NONE;
-        let pair = train.pair;
+        train.place = place;
+        train.pair = pair;
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => self.grow(),
@@ -304,8 +319,8 @@ impl<B: AsRef<[u8]>> Trains<B> {
 /// Which flags of a packet end the train that it joins, and as what (rule G36).
 #[inline]
 pub(crate) fn ending(flags: u8) -> Option<Close> {
-    const FIN: u8 = grosso_wire::tcp::FIN as u8;
-    match flags & compare::ON_LAST_ONLY {
+    const FIN: u8 = tcp::FIN as u8;
+    match flags & ON_LAST_ONLY {
         0 => None,
         flags if flags & FIN != 0 => Some(Close::Finish),
         _ => Some(Close::Push),

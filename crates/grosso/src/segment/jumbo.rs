@@ -7,14 +7,15 @@ use crate::bytes::u16_at;
 /// Takes a jumbo header out of the headers of a superframe, because no packet cut from it needs one (rule S5). Gives the
 /// length of the headers without it, or `None` when there is none.
 pub(super) fn remove(header: &mut [u8], stack: &Stack) -> Option<usize> {
-    let (ip, jumbo) = stack.layers().windows(2).map(|pair| (pair[0], pair[1])).find(|(ip, next)| {
-        let start = next.offset as usize;
-        ip.kind == Kind::Ipv6
-            && next.kind == Kind::Ipv6Extension
-            && next.len == JUMBO_LEN
-            && header.get(start + 2..start + 4) == Some(&JUMBO_OPTION)
-            && u16_at(header, ip.offset as usize + ipv6::field::PAYLOAD_LENGTH.start) == 0
-    })?;
+    let (ip, jumbo) =
+        stack.layers().windows(2).map(|pair| (pair[0], pair[1])).find(|(ip, next)| {
+            let start = next.offset as usize;
+            ip.kind == Kind::Ipv6
+                && next.kind == Kind::Ipv6Extension
+                && next.len == JUMBO_LEN
+                && header.get(start + 2..start + 4) == Some(&JUMBO_OPTION)
+                && u16_at(header, ip.offset as usize + ipv6::field::PAYLOAD_LENGTH.start) == 0
+        })?;
     let start = jumbo.offset as usize;
     header[ip.offset as usize + ipv6::field::NEXT_HEADER.start] = header[start];
     header.copy_within(jumbo.end().., start);

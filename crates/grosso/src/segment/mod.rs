@@ -4,18 +4,19 @@
 //! payload is either copied behind them, and summed while it is copied, or left where it is.
 
 use grosso_checksum::Sum;
-use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, Stop, dissect, gre, tcp, udp};
+use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, Stop, dissect, gre};
 
 use crate::{
     bytes::u16_at,
     checksum::Checksum,
-    meta::{Cut, Cwr, Gso, IpLevels, Meta},
-    template::render::{Checksums, Place, Template},
+    meta::{Cut, Gso, Meta},
+    template::{
+        render::{Checksums, Place, Template},
+        shape::Shape,
+    },
 };
 
 mod jumbo;
-#[cfg(test)]
-mod tests;
 
 /// What the device that gets the packets wants of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,12 +131,10 @@ impl Segment {
 #[derive(Clone, Debug)]
 pub struct Segments<'a> {
     header: [u8; HEADER_BYTES_MAX],
-    stack: Stack,
+    shape: Shape,
     meta: Meta,
     gso: Gso,
     outgoing: Outgoing,
-    remote_checksum: bool,
-    transport: Layer,
     payload: Payload<'a>,
     index: u32,
     before: usize,
@@ -162,7 +161,7 @@ impl<'a> Segments<'a> {
         let head = slices.first().copied().unwrap_or_default();
         let frame_stack = dissect(head, link, ports);
         let frame_header_len = frame_stack.header_len();
-        let transport = transport(&frame_stack, slices.len() > 1)?;
+        let transport = transport(&frame_stack)?;
         if frame_header_len > HEADER_BYTES_MAX {
             return Err(NoCut::HeaderTooLong);
         }
@@ -182,10 +181,8 @@ impl<'a> Segments<'a> {
             None => frame_stack,
         };
         Ok(Self {
-            remote_checksum: remote_checksum(&stack, &header),
-            transport: stack.last().unwrap_or(transport),
+            shape: Shape::new(&stack, &header),
             header,
-            stack,
             meta: *meta,
             gso,
             outgoing,
@@ -204,7 +201,7 @@ impl<'a> Segments<'a> {
     #[inline]
     pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Segment>, BufferTooSmall> {
         let Some(next) = self.next_span() else { return Ok(None) };
-        let header_len = self.stack.header_len();
+        let header_len = self.shape.header_len;
         let needed = header_len + next.payload;
         let Some((header, rest)) = out.split_at_mut_checked(header_len) else {
             return Err(BufferTooSmall { needed });
@@ -228,7 +225,7 @@ impl<'a> Segments<'a> {
         mut payload: impl FnMut(&'a [u8]),
     ) -> Result<Option<Segment>, BufferTooSmall> {
         let Some(next) = self.next_span() else { return Ok(None) };
-        let needed = self.stack.header_len();
+        let needed = self.shape.header_len;
         let Some(header) = header.get_mut(..needed) else { return Err(BufferTooSmall { needed }) };
         let wants_sum = !self.leaves_partial();
         let mut sum = Sum::ZERO;
@@ -256,7 +253,7 @@ impl<'a> Segments<'a> {
             Cut::Every(size) if !self.outgoing.gso_partial => size.get() as usize,
             _ => self.payload_len,
         };
-        self.stack.header_len() + payload.min(self.payload_len)
+        self.shape.header_len + payload.min(self.payload_len)
     }
 
     /// What the next packet takes of the payload.
@@ -291,11 +288,10 @@ impl<'a> Segments<'a> {
         header.copy_from_slice(&self.header[..header_len]);
         let repeats = span.unit < span.payload;
         let template = Template {
-            stack: &self.stack,
+            shape: &self.shape,
             header: &self.header[..header_len],
             fixed_ids: self.gso.fixed_ids,
             cwr: self.gso.cwr,
-            remote_checksum: self.remote_checksum,
         };
         let place = Place {
             index: self.index,
@@ -319,13 +315,9 @@ impl<'a> Segments<'a> {
 
     #[inline]
     fn segment_meta(&self, repeats: bool, packets: u32) -> Meta {
-        let offset = if self.transport.kind == Kind::Tcp {
-            tcp::field::CHECKSUM.start
-        } else {
-            udp::field::CHECKSUM.start
-        };
+        let transport = self.shape.covers.last().map_or((0, 0), |cover| (cover.start, cover.at));
         let checksum = if self.leaves_partial() || repeats {
-            Checksum::Partial { start: self.transport.offset, offset: offset as u16 }
+            Checksum::Partial { start: transport.0, offset: transport.1 - transport.0 }
         } else {
             Checksum::None
         };
@@ -337,7 +329,8 @@ impl<'a> Segments<'a> {
     /// remote checksum offload leaves nothing to complete.
     #[inline]
     fn leaves_partial(&self) -> bool {
-        (self.outgoing.partial_checksums || self.gso.partial_members) && !self.remote_checksum
+        (self.outgoing.partial_checksums || self.gso.partial_members)
+            && self.shape.remote_checksum.is_none()
     }
 }
 
@@ -407,7 +400,7 @@ impl<'a> Payload<'a> {
 
 /// The transport header. With the payload in other slices the first one ends with the headers, and lengths say more than
 /// is there.
-fn transport(stack: &Stack, _split: bool) -> Result<Layer, NoCut> {
+fn transport(stack: &Stack) -> Result<Layer, NoCut> {
     match (stack.stop, stack.last()) {
         (Stop::Payload, Some(layer)) if matches!(layer.kind, Kind::Tcp | Kind::Udp) => Ok(layer),
         (Stop::Fragment, _) => Err(NoCut::Fragments),

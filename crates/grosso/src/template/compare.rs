@@ -1,29 +1,88 @@
 //! Whether a packet obeys the laws of equality beside the first packet of a train.
 
-use grosso_wire::{Kind, Layer, Stack, gre, ipv4, ipv6, pppoe, tcp, udp};
+use grosso_wire::{Kind, Layer, Stack, tcp};
 
 use crate::{
-    bytes::u16_at,
-    coalesce::reason::NoMerge,
-    template::laws::{self, Field, Law},
+    coalesce::{HEADER_BYTES_MAX, reason::NoMerge},
+    template::laws::{self, Cover, Field, Law},
 };
 
-/// Whether all bytes that must be equal are, in the headers of `stack`.
-///
-/// Both slices start where the frame starts and hold at least the headers. When this holds, the second packet has the
-/// same stack as the first: every byte that decides what header comes next is among those compared.
-#[inline]
-pub(crate) fn equal(stack: &Stack, first: &[u8], other: &[u8]) -> bool {
-    stack.layers().iter().all(|layer| {
-        let range = layer.offset as usize..layer.end();
-        match (first.get(range.clone()), other.get(range)) {
-            (Some(first), Some(other)) => header_equal(layer.kind, first, other),
-            _ => false,
-        }
-    })
+/// A mask over all headers of a stack, for one comparison of raw bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Mask {
+    bits: [u8; HEADER_BYTES_MAX],
+    len: usize,
 }
 
-/// What to call the outermost difference between the headers of two packets; [`equal`] is false for them.
+impl Mask {
+    /// The bits that the laws want equal along a train.
+    pub(crate) fn equality(stack: &Stack) -> Self {
+        let mut mask = Self { bits: [0xff; HEADER_BYTES_MAX], len: stack.header_len() };
+        for layer in stack.layers() {
+            for field in laws::of(layer.kind) {
+                mask.set(layer, field, equal_bits(field.law));
+            }
+        }
+        mask
+    }
+
+    /// Whether two frames agree in the bits of the mask; both are at least as long.
+    #[inline]
+    pub(crate) fn agrees(&self, first: &[u8], other: &[u8]) -> bool {
+        let (Some(mask), Some(first), Some(other)) =
+            (self.bits.get(..self.len), first.get(..self.len), other.get(..self.len))
+        else {
+            return false;
+        };
+        let words = mask.chunks_exact(8).zip(first.chunks_exact(8)).zip(other.chunks_exact(8));
+        let differing = words.fold(0, |differing, ((mask, first), other)| {
+            differing | (word(first) ^ word(other)) & word(mask)
+        });
+        // The last word overlaps the one before it.
+        let tail = self.len.saturating_sub(8);
+        let tail = (word(&first[tail..]) ^ word(&other[tail..])) & word(&mask[tail..]);
+        differing | tail == 0
+    }
+
+    /// No bit of `len` bytes.
+    pub(crate) fn nothing(len: usize) -> Self {
+        Self { bits: [0; HEADER_BYTES_MAX], len: len.min(HEADER_BYTES_MAX) }
+    }
+
+    /// Adds bits of one byte.
+    pub(crate) fn add(&mut self, at: usize, bits: u8) {
+        if let Some(byte) = self.bits.get_mut(at) {
+            *byte |= bits;
+        }
+    }
+
+    fn set(&mut self, layer: &Layer, field: &Field, bits: [u8; 2]) {
+        // GRE's checksum field is there only when the header is long enough for it.
+        let end = layer.end().min(self.len);
+        let start = layer.offset as usize + field.bytes.start;
+        for (i, at) in (start..layer.offset as usize + field.bytes.end).enumerate() {
+            if at < end {
+                self.bits[at] = bits[i.min(1)];
+            }
+        }
+    }
+}
+
+/// Which bits of a field must be equal: those of its first byte, and of the others.
+const fn equal_bits(law: Law) -> [u8; 2] {
+    match law {
+        Law::Key(_) | Law::Equal(_) => [0xff, 0xff],
+        Law::Flags(_) => [0xff, !ON_LAST_ONLY],
+        Law::Length { .. } | Law::Identification | Law::Sequence | Law::Checksum(_) => [0, 0],
+    }
+}
+
+#[inline]
+fn word(bytes: &[u8]) -> u64 {
+    bytes.first_chunk::<8>().map_or(0, |word| u64::from_ne_bytes(*word))
+}
+
+/// What to call the outermost difference between the headers of two packets that do not agree.
 #[cold]
 pub(crate) fn difference(stack: &Stack, first: &[u8], other: &[u8]) -> NoMerge {
     stack
@@ -31,81 +90,42 @@ pub(crate) fn difference(stack: &Stack, first: &[u8], other: &[u8]) -> NoMerge {
         .iter()
         .find_map(|layer| {
             let range = layer.offset as usize..layer.end();
-            let (first, other) = (first.get(range.clone())?, other.get(range)?);
-            header_difference(layer, first, other)
+            header_difference(layer.kind, first.get(range.clone())?, other.get(range)?)
         })
         .unwrap_or(NoMerge::HeaderStack)
 }
 
-#[inline]
-fn header_equal(kind: Kind, first: &[u8], other: &[u8]) -> bool {
-    match kind {
-        Kind::Ipv4 => masked(&IPV4, first, other) && tail_equal::<{ ipv4::HEADER_LEN }>(first, other),
-        Kind::Ipv6 => masked(&IPV6, first, other),
-        Kind::Tcp => masked(&TCP, first, other) && tail_equal::<{ tcp::HEADER_LEN }>(first, other),
-        Kind::Udp => masked(&UDP, first, other) && same_presence(first, other),
-        Kind::Pppoe => masked(&PPPOE, first, other),
-        Kind::Gre if has_checksum(first) => {
-            masked(&GRE, first, other) && tail_equal::<GRE_WITH_CHECKSUM>(first, other)
-        }
-        _ => first == other,
-    }
-}
-
-#[inline]
-fn masked<const N: usize>(mask: &[u8; N], first: &[u8], other: &[u8]) -> bool {
-    let (Some(first), Some(other)) = (first.first_chunk::<N>(), other.first_chunk::<N>()) else {
-        return false;
-    };
-    let mut differing = 0;
-    for i in 0..N {
-        differing |= (first[i] ^ other[i]) & mask[i];
-    }
-    differing == 0
-}
-
-#[inline]
-fn tail_equal<const FIXED: usize>(first: &[u8], other: &[u8]) -> bool {
-    first.get(FIXED..) == other.get(FIXED..)
-}
-
-/// A UDP checksum of zero means that there is none; packets with and without one do not mix (rules T2, U11).
-#[inline]
-fn same_presence(first: &[u8], other: &[u8]) -> bool {
-    let at = udp::field::CHECKSUM.start;
-    (u16_at(first, at) == 0) == (u16_at(other, at) == 0)
-}
-
-fn header_difference(layer: &Layer, first: &[u8], other: &[u8]) -> Option<NoMerge> {
-    if header_equal(layer.kind, first, other) {
-        return None;
-    }
-    let fields = laws::of(layer.kind);
-    let fixed = fields.last().map_or(0, |field| field.bytes.end);
+fn header_difference(kind: Kind, first: &[u8], other: &[u8]) -> Option<NoMerge> {
+    let fields = laws::of(kind);
     let in_fixed_part = fields.iter().find_map(|field| {
         let (first, other) = (first.get(field.bytes.clone())?, other.get(field.bytes.clone())?);
         match field.law {
             Law::Key(refusal) | Law::Equal(refusal) if first != other => Some(refusal),
-            Law::Flags(refusal) if !flags_equal(first, other) => Some(refusal),
-            Law::Checksum(laws::Cover::Datagram) if first == [0, 0] || other == [0, 0] => {
+            Law::Flags(refusal) if !flags_agree(first, other) => Some(refusal),
+            Law::Checksum(Cover::Datagram) if (first == [0, 0]) != (other == [0, 0]) => {
                 Some(NoMerge::ChecksumPresence)
             }
             _ => None,
         }
     });
+    let fixed = fields.last().map_or(0, |field| field.bytes.end);
     in_fixed_part.or_else(|| {
-        let differs = layer.kind == Kind::Tcp && timestamps_only(first.get(fixed..)?, other.get(fixed..)?);
-        Some(if differs { NoMerge::TcpTimestamp } else { laws::tail_refusal(layer.kind) })
+        let (first, other) = (first.get(fixed..)?, other.get(fixed..)?);
+        if first == other {
+            return None;
+        }
+        let is_timestamp = kind == Kind::Tcp && differ_in_timestamps_only(first, other);
+        Some(if is_timestamp { NoMerge::TcpTimestamp } else { laws::tail_refusal(kind) })
     })
 }
 
-fn flags_equal(first: &[u8], other: &[u8]) -> bool {
+fn flags_agree(first: &[u8], other: &[u8]) -> bool {
     let mask = [0xff, !ON_LAST_ONLY];
     first.iter().zip(other).zip(mask).all(|((a, b), mask)| (a ^ b) & mask == 0)
 }
 
 /// Whether two option areas have the usual layout NOP NOP TIMESTAMP, and so differ in nothing but the timestamps.
-fn timestamps_only(first: &[u8], other: &[u8]) -> bool {
+fn differ_in_timestamps_only(first: &[u8], other: &[u8]) -> bool {
     const LAYOUT: [u8; 4] = [1, 1, 8, 10];
     first.len() == 12 && first.starts_with(&LAYOUT) && other.starts_with(&LAYOUT)
 }
@@ -117,35 +137,3 @@ pub(crate) fn has_checksum(gre_header: &[u8]) -> bool {
 
 /// TCP flags that only the last packet of a train has: FIN and PSH (rule G35).
 pub(crate) const ON_LAST_ONLY: u8 = (tcp::FIN | tcp::PSH) as u8;
-
-/// The base header, the checksum and the reserved word behind it.
-const GRE_WITH_CHECKSUM: usize = 8;
-
-const IPV4: [u8; ipv4::HEADER_LEN] = mask_of(laws::IPV4);
-const IPV6: [u8; ipv6::HEADER_LEN] = mask_of(laws::IPV6);
-const TCP: [u8; tcp::HEADER_LEN] = mask_of(laws::TCP);
-const UDP: [u8; udp::HEADER_LEN] = mask_of(laws::UDP);
-const PPPOE: [u8; pppoe::HEADER_LEN] = mask_of(laws::PPPOE);
-const GRE: [u8; GRE_WITH_CHECKSUM] = mask_of(laws::GRE);
-
-const _: () = assert!(gre::field::CHECKSUM.end <= GRE_WITH_CHECKSUM);
-
-/// The bits of a header that must be equal along a train, from the table of its laws.
-const fn mask_of<const N: usize>(fields: &[Field]) -> [u8; N] {
-    let mut mask = [0xff; N];
-    let mut i = 0;
-    while i < fields.len() {
-        let (mut at, end) = (fields[i].bytes.start, fields[i].bytes.end);
-        while at < end {
-            mask[at] = match fields[i].law {
-                Law::Key(_) | Law::Equal(_) => 0xff,
-                Law::Flags(_) if at == fields[i].bytes.start => 0xff,
-                Law::Flags(_) => !ON_LAST_ONLY,
-                Law::Length { .. } | Law::Identification | Law::Sequence | Law::Checksum(_) => 0,
-            };
-            at += 1;
-        }
-        i += 1;
-    }
-    mask
-}

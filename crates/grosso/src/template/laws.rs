@@ -5,7 +5,7 @@
 
 use core::ops::Range;
 
-use grosso_wire::{ethernet, gre, ipv4, ipv6, mpls, pppoe, tcp, udp, vlan, vxlan, Kind};
+use grosso_wire::{Kind, ethernet, gre, ipv4, ipv6, mpls, pppoe, tcp, udp, vlan, vxlan};
 
 use crate::coalesce::reason::NoMerge;
 
@@ -79,7 +79,9 @@ pub const fn tail_refusal(kind: Kind) -> NoMerge {
     match kind {
         Kind::Tcp => NoMerge::TcpOptions,
         Kind::Ipv6Extension => NoMerge::Ipv6Extension,
-        Kind::Geneve | Kind::Gue | Kind::Gre | Kind::Vxlan | Kind::VxlanGpe => NoMerge::TunnelHeader,
+        Kind::Geneve | Kind::Gue | Kind::Gre | Kind::Vxlan | Kind::VxlanGpe => {
+            NoMerge::TunnelHeader
+        }
         _ => NoMerge::LinkHeader,
     }
 }
@@ -160,7 +162,10 @@ pub const UDP: &[Field] = &[
 pub const VNI: &[Field] = &[
     Field { bytes: vxlan::field::FLAGS, law: Law::Equal(NoMerge::TunnelHeader) },
     Field { bytes: vxlan::field::VNI, law: Law::Key(NoMerge::OtherFlow) },
-    Field { bytes: vxlan::field::VNI.end..vxlan::HEADER_LEN, law: Law::Equal(NoMerge::TunnelHeader) },
+    Field {
+        bytes: vxlan::field::VNI.end..vxlan::HEADER_LEN,
+        law: Law::Equal(NoMerge::TunnelHeader),
+    },
 ];
 
 /// GRE (RFC 2784, RFC 2890, rule T21). The checksum is there only when the flags say so.

@@ -9,3 +9,4 @@
 pub(crate) mod compare;
 pub mod laws;
 pub(crate) mod render;
+pub(crate) mod shape;

@@ -39,11 +39,10 @@ fn in_vxlan(layer: &Layer, frame: &[u8]) -> Option<RemoteChecksum> {
 /// nowhere (rule C55), which no transport header can agree with.
 fn in_gue(layer: &Layer, frame: &[u8]) -> Option<RemoteChecksum> {
     let header = layer.offset as usize;
-    let has_private_flags = u16_at(frame, header + gue::field::FLAGS.start) & gue::FLAG_PRIVATE != 0;
+    let has_private_flags =
+        u16_at(frame, header + gue::field::FLAGS.start) & gue::FLAG_PRIVATE != 0;
     let private_flags = header + GUE_PRIVATE_FLAGS;
-    if !has_private_flags
-        || u32_at(frame, private_flags) & gue::PRIVATE_FLAG_REMOTE_CHECKSUM == 0
-    {
+    if !has_private_flags || u32_at(frame, private_flags) & gue::PRIVATE_FLAG_REMOTE_CHECKSUM == 0 {
         return None;
     }
     if (layer.len as usize) < GUE_WITH_REMOTE_CHECKSUM {

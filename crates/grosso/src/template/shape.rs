@@ -1,0 +1,136 @@
+//! The laws of one header stack, worked out once for all packets that have it.
+
+use arrayvec::ArrayVec;
+use grosso_wire::{Kind, LAYERS_MAX, Layer, Stack, ipv4};
+
+use crate::{
+    template::{
+        compare::has_checksum,
+        laws::{self, Cover, Law},
+    },
+    tunnel::{RemoteChecksum, remote_checksum},
+};
+
+/// Where the varying fields of a header stack lie, in bytes from the start of the frame.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) header_len: usize,
+    /// Where the transport header starts.
+    pub(crate) transport: usize,
+    pub(crate) is_tcp: bool,
+    /// Where the outermost IP header starts.
+    pub(crate) network: usize,
+    pub(crate) ip_levels: usize,
+    pub(crate) has_pppoe: bool,
+    /// The receiver completes the innermost checksum.
+    pub(crate) remote_checksum: Option<RemoteChecksum>,
+    /// Outermost first.
+    pub(crate) lengths: ArrayVec<Length, LAYERS_MAX>,
+    pub(crate) identifications: ArrayVec<Identification, LAYERS_MAX>,
+    /// Checksums over everything from a header on, outermost first; the last is the transport's.
+    pub(crate) covers: ArrayVec<Covering, LAYERS_MAX>,
+}
+
+/// A length field: it says where the packet ends, in bytes from `from` on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Length {
+    pub(crate) at: u16,
+    pub(crate) from: u16,
+}
+
+/// An IPv4 header: its identification and its checksum.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identification {
+    /// Where the header starts.
+    pub(crate) header: u16,
+    /// How long it is, with options.
+    pub(crate) header_len: u16,
+    /// Which IP level it is, the outermost being 0.
+    pub(crate) level: u8,
+}
+
+/// A checksum over everything from a header on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Covering {
+    /// Where the header starts.
+    pub(crate) start: u16,
+    /// Where the checksum lies.
+    pub(crate) at: u16,
+    /// The enclosing IP header.
+    pub(crate) ip: Layer,
+    /// The protocol in the pseudo-header; zero when there is none.
+    pub(crate) protocol: u8,
+    /// Zero says that there is no checksum (RFC 768).
+    pub(crate) zero_means_none: bool,
+}
+
+impl Shape {
+    /// Works out the laws of a dissected packet whose innermost header is TCP or UDP.
+    pub(crate) fn new(stack: &Stack, header: &[u8]) -> Self {
+        let mut shape = Self {
+            header_len: stack.header_len(),
+            transport: stack.last().map_or(0, |layer| layer.offset as usize),
+            is_tcp: stack.last().is_some_and(|layer| layer.kind == Kind::Tcp),
+            network: 0,
+            ip_levels: 0,
+            has_pppoe: false,
+            remote_checksum: None,
+            lengths: ArrayVec::new(),
+            identifications: ArrayVec::new(),
+            covers: ArrayVec::new(),
+        };
+        let mut ip = Layer::default();
+        for layer in stack.layers() {
+            if matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6) {
+                ip = *layer;
+            }
+            shape.enter(layer, &ip, header);
+        }
+        shape
+    }
+
+    fn enter(&mut self, layer: &Layer, ip: &Layer, header: &[u8]) {
+        for field in laws::of(layer.kind) {
+            let at = layer.offset + field.bytes.start as u16;
+            match field.law {
+                Law::Length { skip } => {
+                    self.lengths.push(Length { at, from: layer.offset + skip as u16 });
+                }
+                Law::Identification => self.identifications.push(Identification {
+                    header: layer.offset,
+                    header_len: layer.len,
+                    level: self.ip_levels as u8,
+                }),
+                Law::Checksum(cover) => self.enter_checksum(layer, ip, at, cover, header),
+                Law::Key(_) | Law::Equal(_) | Law::Sequence | Law::Flags(_) => {}
+            }
+        }
+        match layer.kind {
+            Kind::Ipv4 | Kind::Ipv6 => {
+                if self.ip_levels == 0 {
+                    self.network = layer.offset as usize;
+                }
+                self.ip_levels += 1;
+            }
+            Kind::Pppoe => self.has_pppoe = true,
+            _ if self.remote_checksum.is_none() => {
+                self.remote_checksum = remote_checksum(layer, header);
+            }
+            _ => {}
+        }
+    }
+
+    fn enter_checksum(&mut self, layer: &Layer, ip: &Layer, at: u16, cover: Cover, header: &[u8]) {
+        let (protocol, zero_means_none) = match cover {
+            // Written together with the identification, and needed by nothing else.
+            Cover::Header => return,
+            Cover::Packet if !header.get(layer.offset as usize..).is_some_and(has_checksum) => {
+                return;
+            }
+            Cover::Packet => (0, false),
+            Cover::Transport => (ipv4::PROTOCOL_TCP, false),
+            Cover::Datagram => (ipv4::PROTOCOL_UDP, true),
+        };
+        self.covers.push(Covering { start: layer.offset, at, ip: *ip, protocol, zero_means_none });
+    }
+}
