@@ -5,7 +5,7 @@
 #![cfg(target_os = "linux")]
 
 use grosso_testkit::Packet;
-use grosso_testkit::headers::{Tcp, Udp};
+use grosso_testkit::headers::{Gre, Tcp, Udp};
 use grosso_testkit::random::Random;
 use grosso_tests::kernel::{
     Batching, Capability, Delivered, GroOptions, GroOracle, GsoOracle, TunnelOffsets, VirtioHeader,
@@ -219,6 +219,26 @@ fn the_kernel_looks_into_plain_ip_and_not_into_mpls() {
     let merges = |wanted| report.iter().find(|found| found.headers == wanted).unwrap().merges;
     assert!(merges("ipv4") && merges("ipv6") && merges("ipv6 hop-by-hop"));
     assert!(!merges("mpls ipv4"));
+}
+
+#[test]
+fn t21_gre_with_checksum_and_key_compares_the_checksum_for_the_key() {
+    let Some(mut oracle) = gro(&GroOptions::default()) else { return };
+    let mut ask = |lengths: [usize; 2], edit: fn(Gre) -> Gre| {
+        let mut sequence = FIRST_SEQUENCE;
+        let frames = lengths.map(|length| {
+            let outer = Packet::new().ethernet(|ethernet| ethernet).ipv4(|ip| ip).gre(edit);
+            let packet = outer.ipv4(|ip| ip).tcp(|tcp| tcp.sequence(sequence));
+            sequence += length as u32;
+            packet.payload_len(length).build()
+        });
+        oracle.coalesce(&frames).unwrap().len()
+    };
+    assert_eq!(ask([100, 50], |gre| gre.checksum()), 1);
+    assert_eq!(ask([100, 50], |gre| gre.key(7)), 1);
+    // Equal lengths have equal GRE checksums: an IPv4 packet sums to a constant but for its length.
+    assert_eq!(ask([100, 100], |gre| gre.checksum().key(7)), 1);
+    assert_eq!(ask([100, 50], |gre| gre.checksum().key(7)), 2);
 }
 
 #[test]

@@ -97,9 +97,8 @@ pub(crate) const IFLA_IFNAME: u16 = 3;
 pub(crate) const IFLA_LINKINFO: u16 = 18;
 pub(crate) const IFLA_INFO_KIND: u16 = 1;
 pub(crate) const IFLA_INFO_DATA: u16 = 2;
-pub(crate) const IFLA_VXLAN_ID: u16 = 1;
-pub(crate) const IFLA_VXLAN_LEARNING: u16 = 7;
 pub(crate) const IFLA_VXLAN_PORT: u16 = 15;
+pub(crate) const IFLA_VXLAN_COLLECT_METADATA: u16 = 25;
 /// Since Linux 5.19: bytes, for IPv6 only since 6.3.
 pub(crate) const IFLA_GRO_MAX_SIZE: u16 = 58;
 /// Since Linux 6.3.

@@ -51,19 +51,19 @@ impl Netlink {
         self.execute(request)
     }
 
-    /// Creates a VXLAN device without a remote, which receives on a UDP port once it is up.
+    /// Creates a VXLAN device that takes every network identifier, over IPv4 and IPv6, on a UDP port
+    /// once it is up (`external`, as `ip link` says).
     ///
     /// # Errors
     ///
     /// `EOPNOTSUPP` if the kernel has no VXLAN, `EEXIST`, `EPERM` without `CAP_NET_ADMIN`.
-    pub fn add_vxlan(&self, name: &InterfaceName, identifier: u32, port: u16) -> io::Result<()> {
+    pub fn add_vxlan(&self, name: &InterfaceName, port: u16) -> io::Result<()> {
         let mut request = Request::link(0, abi::NLM_F_CREATE | abi::NLM_F_EXCL);
         request.attribute(abi::IFLA_IFNAME, &terminated(name.as_str()));
         request.nested(abi::IFLA_LINKINFO, |info| {
             info.attribute(abi::IFLA_INFO_KIND, &terminated("vxlan"));
             info.nested(abi::IFLA_INFO_DATA, |data| {
-                data.attribute(abi::IFLA_VXLAN_ID, &identifier.to_ne_bytes());
-                data.attribute(abi::IFLA_VXLAN_LEARNING, &[0]);
+                data.attribute(abi::IFLA_VXLAN_COLLECT_METADATA, &[1]);
                 data.attribute(abi::IFLA_VXLAN_PORT, &port.to_be_bytes());
             });
         });

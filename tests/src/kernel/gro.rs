@@ -301,7 +301,7 @@ fn share_processor_with_napi(name: &InterfaceName) -> Result<(), String> {
 /// A VXLAN device that is up, so that its socket listens.
 fn add_vxlan(control: &Control, port: u16) -> io::Result<()> {
     let name = InterfaceName::new("vxlan0")?;
-    Netlink::new()?.add_vxlan(&name, 42, port)?;
+    Netlink::new()?.add_vxlan(&name, port)?;
     control.set_up(&name, true)
 }
 

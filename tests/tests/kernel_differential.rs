@@ -1,0 +1,130 @@
+//! The slow oracle of the testkit beside the running kernel, on the same random traffic.
+//!
+//! What the engine is held against must itself be held against something: these are the vectors on
+//! which the kernel and our reading of its rules have to agree, byte for byte.
+
+#![cfg(target_os = "linux")]
+
+use grosso_testkit::Traffic;
+use grosso_testkit::headers::VXLAN_PORT;
+use grosso_testkit::oracle::{Link, Rules, join, trains};
+use grosso_testkit::random::Random;
+use grosso_testkit::stack::{Front, Network, Stack, Transport, Tunnel};
+use grosso_tests::kernel::{FRAMES_MAX, GroOptions, GroOracle, release, skip};
+
+/// How many vectors a test asks about; a vector takes well under a millisecond.
+const VECTORS: u64 = 1000;
+/// The first release with the identification rule that the slow oracle follows (rule G14).
+const RELEASE_MIN: (u32, u32) = (6, 18);
+
+const NETWORKS: &[Network] =
+    &[Network::Ipv4, Network::Ipv6, Network::Ipv6Options, Network::Ipv6Routing];
+/// What the kernel looks into without a device of its own, and VXLAN. GRE with checksum *and* key is
+/// left out: Linux compares the word after the base header, which is then the checksum and not the
+/// key, so that IPv4 packets of different lengths do not merge in it. In its trains Linux leaves the
+/// checksum of the first packet, too, where the slow oracle has zero.
+const TUNNELS: &[Tunnel] = &[
+    Tunnel::Ip,
+    Tunnel::Gre,
+    Tunnel::GreKey,
+    Tunnel::GreEthernet,
+    Tunnel::Vxlan,
+    Tunnel::VxlanPolicy,
+];
+
+/// Why the slow oracle keeps packets apart that the kernel may join. The urgent pointer and a
+/// checksum in its other form are its choices; a packet that belongs to no train, or not any more,
+/// ends the train of its flow there and is overtaken here (rule G75, B55); and the kernel does not
+/// compare the outer UDP length of a tunnel with the packet.
+const STRICTER: &[&str] =
+    &["urgent_pointer", "a checksum", "a length that is not the one of the frame", "no flow"];
+
+#[test]
+fn the_kernel_couples_regular_traffic_as_the_slow_oracle_does() {
+    let Some(mut oracle) = start() else { return };
+    let transports = [Transport::Tcp, Transport::TcpTimestamps, Transport::Udp];
+    for seed in 0..VECTORS {
+        let frames = vector(seed, &transports, 0);
+        let Difference { expected, delivered } = differ(&mut oracle, &frames, seed);
+        assert!(expected.is_empty() && delivered.is_empty(), "seed {seed}: {expected:?}");
+    }
+}
+
+#[test]
+fn the_kernel_couples_deviating_tcp_as_the_slow_oracle_does_or_for_a_named_reason_more() {
+    let Some(mut oracle) = start() else { return };
+    let transports = [Transport::Tcp, Transport::TcpTimestamps];
+    let mut agreed = 0;
+    for seed in 0..VECTORS {
+        let frames = vector(seed, &transports, 25);
+        let Difference { expected, delivered } = differ(&mut oracle, &frames, seed);
+        if expected.is_empty() && delivered.is_empty() {
+            agreed += 1;
+            continue;
+        }
+        let named = expected.iter().any(|(_, reason)| STRICTER.contains(reason));
+        assert!(named && delivered.len() < expected.len(), "seed {seed}: {expected:?}");
+    }
+    assert!(agreed > VECTORS * 9 / 10, "only {agreed} of {VECTORS} vectors agree");
+}
+
+/// What only one of the two has.
+struct Difference {
+    /// The slow oracle's packets that the kernel did not deliver, and why each went no further.
+    expected: Vec<(Vec<u8>, &'static str)>,
+    /// The kernel's packets that the slow oracle did not expect.
+    delivered: Vec<Vec<u8>>,
+}
+
+/// The kernel with all it can, or a line that says why it cannot be asked.
+fn start() -> Option<GroOracle> {
+    if release() < RELEASE_MIN {
+        println!("skipped: Linux {:?} has other rules for identifications", release());
+        return None;
+    }
+    let features = vec!["rx-udp-gro-forwarding"];
+    let vxlan_port = Some(VXLAN_PORT);
+    let options = GroOptions { features, vxlan_port, ..GroOptions::default() };
+    GroOracle::with(&options).map_err(|why| skip(&why)).ok()
+}
+
+/// Asks both about a vector.
+fn differ(oracle: &mut GroOracle, frames: &[Vec<u8>], seed: u64) -> Difference {
+    let answer = oracle.coalesce(frames).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    let mut delivered: Vec<Vec<u8>> = answer.into_iter().map(|packet| packet.bytes).collect();
+    let rules = Rules { udp: true, ..Rules::linux() };
+    let mut expected: Vec<(Vec<u8>, &'static str)> = trains(frames, Link::Ethernet, rules)
+        .into_iter()
+        .map(|train| {
+            let packets: Vec<&[u8]> = train.packets.iter().map(|&at| &*frames[at]).collect();
+            let joined = || join(&packets, Link::Ethernet).0;
+            (if packets.len() == 1 { packets[0].to_vec() } else { joined() }, train.closed_by)
+        })
+        .collect();
+    expected.retain(|(packet, _)| {
+        let place = delivered.iter().position(|other| other == packet);
+        place.map(|place| delivered.swap_remove(place)).is_none()
+    });
+    Difference { expected, delivered }
+}
+
+/// Up to one poll of frames of one to six flows, half of them in a tunnel.
+fn vector(seed: u64, transports: &[Transport], deviations_percent: usize) -> Vec<Vec<u8>> {
+    let mut random = Random::new(seed);
+    let stacks: Vec<Stack> = (0..random.within(1, 6))
+        .map(|_| {
+            let network = *random.choose(NETWORKS);
+            let mut stack = Stack::plain(Front::Ethernet, network, *random.choose(transports));
+            if random.percent(50) {
+                stack.tunnels.push((*random.choose(NETWORKS), *random.choose(TUNNELS)));
+            }
+            stack
+        })
+        .collect();
+    Traffic::of(&stacks, seed)
+        .deviations_percent(deviations_percent)
+        // A TAP refuses what is shorter than an Ethernet header (rule V1).
+        .filter(|frame| frame.len() >= 14)
+        .take(random.within(1, FRAMES_MAX))
+        .collect()
+}
