@@ -3,10 +3,19 @@
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile, Verdict,
     coalesce::{Part, reason::Close},
-    segment::{NoCut, Outgoing, Segments},
+    meta::Cwr,
+    segment::{HEADER_BYTES_MAX, NoCut, Outgoing, Segments},
     stats::CoalesceStats,
 };
+use grosso_testkit::{
+    flows::{assert_conserved, assert_order_within_flows},
+    headers::FOU_PORT,
+    oracle::{Link, join},
+};
 use grosso_wire::{LinkType, Ports};
+
+/// The assigned tunnel ports, and IPv4 in FOU at the port of the test kit.
+pub const PORTS: Ports = Ports { fou: Some((FOU_PORT, 4)), ..Ports::ASSIGNED };
 
 /// One delivered frame, copied out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,10 +44,10 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine for Ethernet frames with the assigned tunnel ports and seed 1.
+    /// An engine for Ethernet frames with the tunnel ports of [`PORTS`] and seed 1.
     #[must_use]
     pub fn new(profile: Profile) -> Self {
-        Self::with(profile, LinkType::Ethernet, Ports::ASSIGNED, 1)
+        Self::with(profile, LinkType::Ethernet, PORTS, 1)
     }
 
     /// An engine for any link type and seed.
@@ -60,8 +69,9 @@ impl Engine {
     /// Pushes a frame.
     pub fn push_frame(&mut self, frame: Frame<Vec<u8>>, now_ns: u64) -> Verdict {
         let Self { coalescer, delivered, buffers, verdicts } = self;
-        let verdict =
-            coalescer.push(frame, now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers));
+        let verdict = coalescer.push(frame, now_ns, &mut |delivery: Delivery<'_, _>| {
+            keep(delivery, delivered, buffers)
+        });
         verdicts.push(verdict);
         verdict
     }
@@ -69,19 +79,40 @@ impl Engine {
     /// Ends a poll.
     pub fn poll_end(&mut self, now_ns: u64) {
         let Self { coalescer, delivered, buffers, .. } = self;
-        coalescer.poll_end(now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers));
+        coalescer
+            .poll_end(now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers));
     }
 
     /// Delivers the trains whose time is over.
     pub fn expire(&mut self, now_ns: u64) {
         let Self { coalescer, delivered, buffers, .. } = self;
-        coalescer.expire(now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers));
+        coalescer
+            .expire(now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers));
     }
 
     /// Delivers everything held.
     pub fn finish(&mut self) {
         let Self { coalescer, delivered, buffers, .. } = self;
         coalescer.finish(&mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers));
+    }
+
+    /// What was delivered of these pushed frames, once it is checked: no packet and no buffer was lost, every superframe
+    /// is the one that the literal oracle makes of its packets, and cutting gives back exactly the frames, in the order
+    /// of each flow.
+    ///
+    /// # Panics
+    /// When one of this does not hold.
+    #[must_use]
+    #[track_caller]
+    pub fn checked(self, frames: &[Vec<u8>]) -> Vec<Out> {
+        let packets: u32 = self.delivered.iter().map(|out| out.packets).sum();
+        assert_eq!(packets as usize, frames.len(), "packets are conserved");
+        assert_eq!(self.buffers.len(), frames.len(), "every buffer comes back");
+        assert_eq!(self.stats().packets_held(), 0);
+        let cut: Vec<_> = self.delivered.iter().flat_map(checked_packets).collect();
+        assert_conserved(frames, &cut);
+        assert_order_within_flows(frames, &cut, Link::Ethernet);
+        self.delivered
     }
 
     /// The counters.
@@ -117,7 +148,7 @@ pub fn coalesce(frames: &[Vec<u8>]) -> Vec<Out> {
     coalesce_with(Profile::linux(), frames)
 }
 
-/// One poll of frames through a profile. Checks that no packet and no buffer was lost.
+/// One poll of frames through a profile, [checked](Engine::checked).
 #[must_use]
 pub fn coalesce_with(profile: Profile, frames: &[Vec<u8>]) -> Vec<Out> {
     let mut engine = Engine::new(profile);
@@ -125,11 +156,23 @@ pub fn coalesce_with(profile: Profile, frames: &[Vec<u8>]) -> Vec<Out> {
         engine.push(frame);
     }
     engine.poll_end(0);
-    let packets: u32 = engine.delivered.iter().map(|out| out.packets).sum();
-    assert_eq!(packets as usize, frames.len(), "packets are conserved");
-    assert_eq!(engine.buffers.len(), frames.len(), "every buffer comes back");
-    assert_eq!(engine.stats().packets_held(), 0);
-    engine.delivered
+    engine.checked(frames)
+}
+
+/// Cuts one delivered frame, and compares a superframe with what the oracle makes of its packets.
+fn checked_packets(out: &Out) -> Vec<Vec<u8>> {
+    let packets = segment(out);
+    assert_eq!(packets.len(), out.packets as usize);
+    if out.joined {
+        let gso = out.meta.gso.expect("a superframe says how to cut it");
+        let (bytes, description) = join(&packets, Link::Ethernet);
+        assert_eq!(out.bytes, bytes);
+        assert_eq!(gso.size().map(usize::from), Some(description.gso_size));
+        assert_eq!(usize::from(gso.segments), packets.len());
+        assert_eq!(u32::from(gso.fixed_ids.bits()), description.fixed_ids);
+        assert_eq!(gso.cwr == Cwr::Every, description.cwr_on_all);
+    }
+    packets
 }
 
 /// Cuts one frame; a frame that is no superframe comes back as it is.
@@ -138,34 +181,45 @@ pub fn segment(out: &Out) -> Vec<Vec<u8>> {
     segment_for(out, LinkType::Ethernet, Outgoing::default())
 }
 
-/// Cuts one frame for a device, in both ways, and checks that both give the same packets.
+/// Cuts one frame for a device; a frame that is no superframe comes back as it is.
 #[must_use]
 pub fn segment_for(out: &Out, link: LinkType, outgoing: Outgoing) -> Vec<Vec<u8>> {
-    let slices = [&out.bytes[..]];
-    let plan = || Segments::new(&slices, &out.meta, link, &Ports::ASSIGNED, outgoing);
-    let mut copied = match plan() {
-        Ok(segments) => segments,
-        Err(NoCut::NotSuperframe) => return vec![out.bytes.clone()],
+    match cut(&[&out.bytes], &out.meta, link, outgoing) {
+        Ok(packets) => packets.into_iter().map(|(bytes, _)| bytes).collect(),
+        Err(NoCut::NotSuperframe) => vec![out.bytes.clone()],
         Err(error) => panic!("{error}: {out:?}"),
-    };
+    }
+}
+
+/// Cuts the frame that `slices` make together, copying and scattering, and checks that both give the same packets.
+///
+/// # Errors
+/// When the engine does not cut it.
+pub fn cut(
+    slices: &[&[u8]],
+    meta: &Meta,
+    link: LinkType,
+    outgoing: Outgoing,
+) -> Result<Vec<(Vec<u8>, Meta)>, NoCut> {
+    let mut copied = Segments::new(slices, meta, link, &PORTS, outgoing)?;
+    let mut scattered = copied.clone();
     let mut packets = Vec::new();
     let mut buffer = vec![0xa5; copied.packet_len_max()];
-    while let Some(segment) = copied.write_next(&mut buffer).unwrap() {
-        packets.push(buffer[..segment.len()].to_vec());
+    while let Some(segment) = copied.write_next(&mut buffer).expect("room for any packet") {
+        packets.push((buffer[..segment.len()].to_vec(), segment.meta));
     }
-    let mut scattered = plan().unwrap();
     for packet in &packets {
-        let mut headers = [0xa5; 512];
+        let mut headers = [0xa5; HEADER_BYTES_MAX];
         let mut payload = Vec::new();
         let segment = scattered
             .scatter_next(&mut headers, |slice| payload.extend_from_slice(slice))
-            .unwrap()
-            .unwrap();
+            .expect("room for any header")
+            .expect("as many packets as were copied");
         let bytes = [&headers[..segment.header_len], &payload].concat();
-        assert_eq!(&bytes, packet, "copied and scattered packets are the same");
+        assert_eq!(&(bytes, segment.meta), packet, "copied and scattered packets are the same");
     }
-    assert_eq!(scattered.scatter_next(&mut [0; 512], |_| ()), Ok(None));
-    packets
+    assert_eq!(scattered.scatter_next(&mut [0; HEADER_BYTES_MAX], |_| ()), Ok(None));
+    Ok(packets)
 }
 
 /// The payload bytes that each delivered frame carries behind `header_len` bytes of headers.

@@ -2,7 +2,13 @@
 //!
 //! | module | what it gives |
 //! |---|---|
+//! | [`engine`] | the engine as a function from frames to frames, checked |
+//! | [`frames`] | one connection, of which a test changes one field at a time |
+//! | [`superframe`] | superframes as their senders hand them over |
 //! | `kernel` (Linux) | the running kernel as an oracle for coalescing and segmentation |
 
+pub mod engine;
+pub mod frames;
 #[cfg(target_os = "linux")]
 pub mod kernel;
+pub mod superframe;

@@ -1,0 +1,93 @@
+//! Superframes as their senders hand them over.
+
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    meta::{Cut, Cwr, Gso},
+    segment::{NoCut, Outgoing},
+};
+use grosso_testkit::{
+    Packet,
+    oracle::{Description, Link, segment},
+};
+use grosso_wire::LinkType;
+
+use crate::engine::cut;
+
+/// A superframe: its bytes, and how it is to be cut.
+#[derive(Clone, Debug)]
+pub struct Superframe {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// What is known about it.
+    pub meta: Meta,
+}
+
+impl Superframe {
+    /// A superframe with a partial checksum that is cut every `size` bytes of payload.
+    ///
+    /// # Panics
+    /// When `size` is zero or the packet has no TCP or UDP header.
+    #[must_use]
+    pub fn new(packet: &Packet, size: u16) -> Self {
+        let (bytes, start, offset) = packet.build_superframe();
+        let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
+        let gso = Some(Gso::every(size).expect("a segment size"));
+        Self { bytes, meta: Meta { checksum, gso, ..Meta::default() } }
+    }
+
+    /// Changes how it is to be cut.
+    #[must_use]
+    pub fn gso(mut self, change: impl FnMut(&mut Gso)) -> Self {
+        self.meta.gso.iter_mut().for_each(change);
+        self
+    }
+
+    /// The packets for a device, with what is known about each.
+    ///
+    /// # Errors
+    /// When the engine does not cut it.
+    pub fn cut(&self, outgoing: Outgoing) -> Result<Vec<(Vec<u8>, Meta)>, NoCut> {
+        cut(&[&self.bytes], &self.meta, LinkType::Ethernet, outgoing)
+    }
+
+    /// The complete packets, which the literal oracle cuts too.
+    ///
+    /// # Panics
+    /// When the engine does not cut it, or otherwise than the oracle.
+    #[must_use]
+    #[track_caller]
+    pub fn packets(&self) -> Vec<Vec<u8>> {
+        let cut = self.cut(Outgoing::default()).expect("a superframe");
+        assert!(cut.iter().all(|(_, meta)| meta.checksum == Checksum::None && meta.gso.is_none()));
+        let packets: Vec<_> = cut.into_iter().map(|(bytes, _)| bytes).collect();
+        assert_eq!(Ok(&packets), segment(&self.bytes, Link::Ethernet, self.description()).as_ref());
+        packets
+    }
+
+    /// Why it is not cut.
+    ///
+    /// # Panics
+    /// When it is.
+    #[must_use]
+    #[track_caller]
+    pub fn refusal(&self) -> NoCut {
+        self.cut(Outgoing::default()).expect_err("no superframe")
+    }
+
+    fn description(&self) -> Description {
+        let gso = self.meta.gso.expect("a superframe");
+        let Cut::Every(size) = gso.cut else { panic!("the oracle knows only equal segments") };
+        Description {
+            gso_size: usize::from(size.get()),
+            fixed_ids: u32::from(gso.fixed_ids.bits()),
+            cwr_on_all: gso.cwr == Cwr::Every,
+        }
+    }
+}
+
+/// The payload bytes of each packet behind `header_len` bytes of headers.
+#[must_use]
+pub fn lengths_behind(header_len: usize, packets: &[Vec<u8>]) -> Vec<usize> {
+    packets.iter().map(|packet| packet.len() - header_len).collect()
+}
