@@ -312,8 +312,9 @@ fn more_segments_than_the_output_holds_are_never_lost_in_silence() {
     let Some(mut oracle) = gso() else { return };
     let (superframe, start, offset) = segment(0, 8000, |tcp| tcp).build_superframe();
     let header = needs_checksum(VirtioHeader::TCP_IPV4, 8, start, offset);
-    if let Ok(segments) = oracle.segment(&header, &superframe) {
-        assert_eq!(segments.len(), 1000);
+    match oracle.segment(&header, &superframe) {
+        Ok(segments) => assert_eq!(segments.len(), 1000),
+        Err(why) => skip(&why.to_string()),
     }
 }
 
