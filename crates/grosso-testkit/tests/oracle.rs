@@ -1,7 +1,9 @@
 //! The oracles against the kernel's own cases (K1 to K33), the rules seen live, and each other.
 
 use grosso_testkit::headers::{Geneve, Gre, Gue, Ipv4, Tcp, Udp};
-use grosso_testkit::oracle::{Description, Link, Refusal, Rules, join, segment, trains, verify};
+use grosso_testkit::oracle::{
+    Description, Link, Refusal, Rules, State, join, segment, trains, verify,
+};
 use grosso_testkit::stack::{Place, Stack, Tunnel};
 use grosso_testkit::strategy;
 use grosso_testkit::{Packet, Traffic};
@@ -171,6 +173,60 @@ fn k31_k32_size() {
     // Rule G60: 45 segments of 1448 bytes, the 46th starts anew.
     let frames: Vec<_> = (0..46).map(|index| tcp4(index * 1448, 1448, plain)).collect();
     assert_eq!(shape(&frames), [45, 1]);
+}
+
+/// What keeps a packet out of every train does so when its neighbours have it as well.
+#[test]
+fn g10_g11_g21_g36_equal_oddities_do_not_couple() {
+    let two = |edit: &dyn Fn(u32) -> Vec<u8>| shape(&[edit(0), edit(100)]);
+    let ip = |edit: fn(Ipv4) -> Ipv4| two(&|at| both(at, 100, edit, plain));
+    assert_eq!(ip(|ip| ip), [2]);
+    assert_eq!(ip(|ip| ip.reserved_bit(true)), [1, 1]);
+    assert_eq!(ip(|ip| ip.options(&[1, 1, 1, 0])), [1, 1]);
+    for edit in [Tcp::urg, Tcp::psh, Tcp::rst, Tcp::syn, Tcp::fin] {
+        assert_eq!(two(&|at| tcp4(at, 100, edit)), [1, 1]);
+    }
+    let offset = |at| tcp4(at, 100, |t| t.data_offset_raw(4));
+    assert_eq!(two(&offset), [1, 1]);
+    let atomic = |at: u32| {
+        let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).fragment(|f| f);
+        packet.tcp(|t| t.sequence(at)).payload_len(100).build()
+    };
+    assert_eq!(two(&atomic), [1, 1]);
+    let short = |at| both(at, 100, |ip| ip.total_len_raw(200), plain);
+    assert_eq!(two(&short), [1, 1]);
+}
+
+/// Rule G5a: the length of a PPPoE session counts two bytes more than IP does.
+#[test]
+fn g05a_no_train_outgrows_the_length_of_pppoe() {
+    let shape_of = |last: usize, pppoe: bool| {
+        let frame = |index: usize| {
+            let packet = Packet::new().ethernet(|e| e);
+            let packet = if pppoe { packet.pppoe(|p| p) } else { packet };
+            let packet = packet.ipv4(|ip| ip).tcp(|t| t.sequence((index * 10_000) as u32));
+            packet.payload_len(if index == 6 { last } else { 10_000 }).build()
+        };
+        shape(&(0..7).map(frame).collect::<Vec<_>>())
+    };
+    let room = 65535 - 40 - 60_000;
+    assert_eq!(shape_of(room, false), [7]);
+    assert_eq!(shape_of(room + 1, false), [6, 1]);
+    assert_eq!(shape_of(room - 2, true), [7]);
+    assert_eq!(shape_of(room - 1, true), [6, 1]);
+}
+
+/// Rule S20: a datagram gets a checksum even where the superframe has none.
+#[test]
+fn s20_every_datagram_has_a_checksum() {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.checksum_zero());
+    let description = Description { gso_size: 100, ..Description::default() };
+    let superframe = packet.payload_len(250).build();
+    let cut = segment(&superframe, Link::Ethernet, description).expect("a superframe");
+    for packet in cut {
+        let states: Vec<State> = verify(&packet, Link::Ethernet).iter().map(|v| v.state).collect();
+        assert_eq!(states, [State::Right; 2]);
+    }
 }
 
 #[test]
