@@ -173,3 +173,20 @@ const PREFIX_BYTES: usize = 5;
 
 /// How much compressed data is read at a time: enough that system calls do not matter.
 const COMPRESSED_BUFFER_BYTES: usize = 128 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_bytes_are_handed_out_again_however_few_are_asked_for() {
+        let mut reader = Decompressor::new(&b"more than a prefix"[..]).unwrap();
+        let mut found = Vec::new();
+        let mut buffer = [0; 2];
+        while let read @ 1.. = reader.read(&mut buffer).unwrap() {
+            found.extend_from_slice(&buffer[..read]);
+        }
+        assert_eq!(found, b"more than a prefix");
+        assert_eq!(reader.source().bytes, 18);
+    }
+}

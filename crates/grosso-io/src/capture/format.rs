@@ -125,9 +125,14 @@ impl Resolution {
     pub fn ticks(self, nanoseconds: u64) -> u64 {
         let exponent = u32::from(self.0 & 0x7f);
         if self.is_power_of_two() {
-            // Beyond 2^-64 the shift would leave 128 bits, and no clock is that fine.
-            let scaled = u128::from(nanoseconds) << exponent.min(64);
-            return saturate((scaled + NANOSECONDS_PER_SECOND / 2) / NANOSECONDS_PER_SECOND);
+            let nanoseconds = u128::from(nanoseconds);
+            if exponent > nanoseconds.leading_zeros() {
+                return u64::MAX;
+            }
+            let half = NANOSECONDS_PER_SECOND / 2;
+            return saturate(
+                (nanoseconds << exponent).saturating_add(half) / NANOSECONDS_PER_SECOND,
+            );
         }
         match exponent {
             0..=9 => nanoseconds / 10_u64.pow(9 - exponent),
@@ -227,6 +232,16 @@ mod tests {
             let unit = Resolution::from_byte(byte);
             assert_eq!(unit.is_finer_than_microseconds(), is_finer, "{byte:#x}");
         }
+    }
+
+    #[test]
+    fn times_that_a_unit_cannot_hold_saturate() {
+        assert_eq!(Resolution::from_byte(0xff).ticks(0), 0);
+        assert_eq!(Resolution::from_byte(0xff).ticks(1), u64::MAX);
+        assert_eq!(Resolution::from_byte(0xff).ticks(1 << 40), u64::MAX);
+        assert_eq!(Resolution::from_byte(0x80 | 65).ticks(1), 36_893_488_147);
+        assert_eq!(Resolution::from_byte(0x7f).ticks(1), u64::MAX);
+        assert_eq!(Resolution::from_byte(0x80).nanoseconds(u64::MAX), u64::MAX);
     }
 
     #[test]

@@ -159,3 +159,15 @@ fn damaged_options_leave_the_packet_usable_and_warn() {
     let text = "option 2 of 400 bytes where 4 are left in the block".to_owned();
     assert_eq!(warnings, [(b'x', Some(text)), (b'y', None)]);
 }
+
+#[test]
+fn cut_packets_are_told_apart() {
+    let mut file = File::pcap(ByteOrder::Little, 0xa1b2_c3d4, 1);
+    file.record(0, 0, b"whole", 5).record(0, 0, b"cut", 4).record(0, 0, b"longer", 1);
+    let mut reader = CaptureReader::new(&file.bytes[..]).unwrap();
+    let mut cut = Vec::new();
+    while let Some(Entry::Packet(packet)) = reader.next().unwrap() {
+        cut.push(packet.is_cut());
+    }
+    assert_eq!(cut, [false, true, false]);
+}

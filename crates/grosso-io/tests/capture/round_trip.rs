@@ -88,6 +88,20 @@ fn pcap_becomes_pcapng_and_back_without_a_difference() {
     }
 }
 
+/// Copies the packets of several files, and no blocks, into one.
+fn join(files: &[&[u8]], options: WriterOptions) -> Result<Vec<u8>, CaptureError> {
+    let mut writer = CaptureWriter::new(Vec::new(), options);
+    for file in files {
+        let mut reader = CaptureReader::new(*file)?;
+        while let Some(entry) = reader.next()? {
+            if let Entry::Packet(_) = entry {
+                writer.copy(&entry)?;
+            }
+        }
+    }
+    writer.finish()
+}
+
 #[test]
 fn captures_of_different_interfaces_are_joined_without_confusing_them() {
     let mut first = File::pcap(ByteOrder::Little, 0xa1b2_c3d4, 1);
@@ -95,20 +109,9 @@ fn captures_of_different_interfaces_are_joined_without_confusing_them() {
     let mut second = File::pcap(ByteOrder::Big, 0xa1b2_3c4d, 101);
     second.record(2, 999_999_999, b"raw", 3);
     let third = everything(ByteOrder::Big);
-    let files = [&first.bytes, &second.bytes, &third, &first.bytes];
-    let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
-    let mut expected = Vec::new();
-    for file in files {
-        let mut reader = CaptureReader::new(&file[..]).unwrap();
-        while let Some(entry) = reader.next().unwrap() {
-            // Blocks are left out, so that nothing but the packets declares interfaces.
-            if let Entry::Packet(_) = entry {
-                writer.copy(&entry).unwrap();
-            }
-        }
-        expected.extend(packets(file));
-    }
-    let joined = writer.finish().unwrap();
+    let files = [&first.bytes[..], &second.bytes, &third, &first.bytes];
+    let joined = join(&files, WriterOptions::new(Format::Pcapng)).unwrap();
+    let expected = files.map(packets).concat();
     let mut found = packets(&joined);
     // A simple packet whose interface gets another number becomes an enhanced one, with time 0.
     for (found, expected) in found.iter_mut().zip(&expected) {
@@ -117,6 +120,81 @@ fn captures_of_different_interfaces_are_joined_without_confusing_them() {
         }
     }
     assert_eq!(found, expected);
+}
+
+#[test]
+fn pcap_files_of_other_orders_and_units_are_joined() {
+    let mut first = File::pcap(ByteOrder::Little, 0xa1b2_3c4d, 1);
+    first.record(1, 2, b"one", 3);
+    let mut options = WriterOptions::like(&CaptureReader::new(&first.bytes[..]).unwrap());
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        for magic in [0xa1b2_c3d4, 0xa1b2_3c4d] {
+            let mut second = File::pcap(order, magic, 1);
+            second.record(3, 4, b"two", 60);
+            let joined = join(&[&first.bytes, &second.bytes], options.clone()).unwrap();
+            let expected = [packets(&first.bytes), packets(&second.bytes)].concat();
+            assert_eq!(packets(&joined), expected, "{order:?} {magic:#x}");
+        }
+    }
+    let mut other = File::pcap(ByteOrder::Little, 0xa1b2_3c4d, 101);
+    other.record(3, 4, b"two", 60);
+    let files = [&first.bytes[..], &other.bytes];
+    let refused = join(&files, options.clone()).unwrap_err();
+    let what = Misfit::SecondLinkType { first: 1, other: 101 };
+    assert!(matches!(refused, CaptureError::Unwritable { what: found } if found == what));
+    options.format = Format::Pcapng;
+    let expected = [packets(files[0]), packets(files[1])].concat();
+    assert_eq!(packets(&join(&files, options).unwrap()), expected);
+}
+
+#[test]
+fn pcapng_files_of_other_orders_are_joined_with_a_section_for_each() {
+    let [little, big] = [ByteOrder::Little, ByteOrder::Big].map(|order| {
+        let mut file = File::new(order);
+        file.section(|_| {}).interface(1, 9, |_| {});
+        file.packet(0, 77, b"data", 9, |block| {
+            block.u16(2).u16(4).u32(1);
+        });
+        file.bytes
+    });
+    let files = [&little[..], &big, &little];
+    let joined = join(&files, WriterOptions::new(Format::Pcapng)).unwrap();
+    assert_eq!(packets(&joined), files.map(packets).concat());
+}
+
+#[test]
+fn interfaces_of_one_section_are_forgotten_in_the_next() {
+    let mut file = File::new(ByteOrder::Big);
+    file.section(|_| {}).interface(1, 1, |_| {}).interface(1, 2, |_| {});
+    file.packet(1, 0, b"one", 3, |_| {});
+    file.section(|_| {}).interface(1, 2, |_| {}).packet(0, 0, b"two", 3, |_| {});
+    assert_eq!(copy(&file.bytes, |_| {}).unwrap(), file.bytes);
+}
+
+#[test]
+fn changed_packet_has_its_offload_option_replaced() {
+    let offload = |hash| Some(Offload { hash: Some(hash), ..Offload::default() });
+    let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+    let meta = PacketMeta { offload: offload(1), ..PacketMeta::default() };
+    writer.write_packet(&meta, b"before").unwrap();
+    let before = writer.finish().unwrap();
+    let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+    let mut reader = CaptureReader::new(&before[..]).unwrap();
+    while let Some(entry) = reader.next().unwrap() {
+        if let Entry::Packet(packet) = entry {
+            assert_eq!(packet.original_len, 6, "never shorter than what was captured");
+            let meta = PacketMeta { offload: offload(2), ..packet.meta() };
+            writer.write_packet_with(&meta, b"after", &packet.options()).unwrap();
+        }
+    }
+    let after = writer.finish().unwrap();
+    let mut reader = CaptureReader::new(&after[..]).unwrap();
+    while let Some(entry) = reader.next().unwrap() {
+        if let Entry::Packet(packet) = entry {
+            assert_eq!(packet.meta().offload, offload(2));
+            assert_eq!(packet.options().iter().count(), 1);
+        }
+    }
 }
 
 #[test]
