@@ -19,10 +19,10 @@ const RELEASE_MIN: (u32, u32) = (6, 18);
 
 const NETWORKS: &[Network] =
     &[Network::Ipv4, Network::Ipv6, Network::Ipv6Options, Network::Ipv6Routing];
-/// What the kernel looks into without a device of its own, and VXLAN. GRE with checksum *and* key is
-/// left out: Linux compares the word after the base header, which is then the checksum and not the
-/// key, so that IPv4 packets of different lengths do not merge in it. In its trains Linux leaves the
-/// checksum of the first packet, too, where the slow oracle has zero.
+/// What the kernel looks into without a device of its own, and VXLAN. GRE with checksum *and* key
+/// is left out: Linux compares the word after the base header, which is then the checksum and not
+/// the key, so that IPv4 packets of different lengths do not merge in it. In its trains Linux
+/// leaves the checksum of the first packet, too, where the slow oracle has zero.
 const TUNNELS: &[Tunnel] = &[
     Tunnel::Ip,
     Tunnel::Gre,

@@ -51,8 +51,8 @@ impl Netlink {
         self.execute(request)
     }
 
-    /// Creates a VXLAN device that takes every network identifier, over IPv4 and IPv6, on a UDP port
-    /// once it is up (`external`, as `ip link` says).
+    /// Creates a VXLAN device that takes every network identifier, over IPv4 and IPv6, on a UDP
+    /// port once it is up (`external`, as `ip link` says).
     ///
     /// # Errors
     ///

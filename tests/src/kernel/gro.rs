@@ -23,24 +23,27 @@ pub const FRAMES_MAX: usize = 63;
 const REPEATS: usize = 3;
 /// Bytes of packets that may wait for the oracle: a vector of jumbo frames many times over.
 const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
-/// EtherType of the frame that ends a vector (IEEE 802 local experimental 1); no GRO handler has it.
+/// EtherType of the frame that ends a vector (IEEE 802 local experimental 1); no GRO handler has
+/// it.
 const FENCE_ETHERTYPE: u16 = 0x88b5;
 /// The shortest Ethernet frame without its check sequence.
 const FENCE_BYTES: usize = 60;
-/// How long a poll may take to deliver its first packet, before all of a vector is taken for dropped.
-/// It takes microseconds; the rest is for oracles that wait for each other's processor.
+/// How long a poll may take to deliver its first packet, before all of a vector is taken for
+/// dropped. It takes microseconds; the rest is for oracles that wait for each other's processor.
 const POLL_WAIT: Duration = Duration::from_millis(250);
 /// How long a fence may take. It takes microseconds unless the machine stands still.
 const FENCE_WAIT: Duration = Duration::from_secs(5);
-/// `gro_flush_timeout` in nanoseconds: shorter than a jiffy at HZ=250, longer than writing a vector.
+/// `gro_flush_timeout` in nanoseconds: shorter than a jiffy at HZ=250, longer than writing a
+/// vector.
 const FLUSH_TIMEOUT_NS: &str = "2000000";
 
-/// How a vector is held together, so that the kernel coalesces it as if it had arrived in one burst.
+/// How a vector is held together, so that the kernel coalesces it as if it had arrived in one
+/// burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batching {
     /// All frames are taken in one NAPI poll, at whose end everything held is delivered. Exact: the
-    /// NAPI thread shares a processor with the writer, who has the greater real-time priority and so
-    /// is done before the poll begins. At most [`FRAMES_MAX`] frames.
+    /// NAPI thread shares a processor with the writer, who has the greater real-time priority and
+    /// so is done before the poll begins. At most [`FRAMES_MAX`] frames.
     Poll,
     /// Each frame is a poll of its own and `gro_flush_timeout` delivers what is held. Any number of
     /// frames; 20 ms a vector and more; a vector written across a jiffy's end may come apart.
@@ -111,8 +114,9 @@ impl GroOracle {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for more than [`FRAMES_MAX`] frames with [`Batching::Poll`]; `EINVAL` for a frame
-    /// that a TAP refuses (under 14 bytes); an error if the kernel dropped a packet for want of memory.
+    /// `InvalidInput` for more than [`FRAMES_MAX`] frames with [`Batching::Poll`]; `EINVAL` for a
+    /// frame that a TAP refuses (under 14 bytes); an error if the kernel dropped a packet for want
+    /// of memory.
     pub fn coalesce(&mut self, frames: &[Vec<u8>]) -> io::Result<Vec<Delivered>> {
         let answers =
             (0..REPEATS).map(|_| self.coalesce_once(frames)).collect::<io::Result<Vec<_>>>()?;
@@ -214,7 +218,8 @@ impl State {
         let written = frames.iter().try_for_each(|frame| self.tap.write(frame).map(drop));
         let mut delivered = Vec::new();
         match self.batching {
-            // The poll runs while this thread sleeps, and is over when it wakes: it is not preempted.
+            // The poll runs while this thread sleeps, and is over when it wakes: it is not
+            // preempted.
             Batching::Poll if frames.is_empty() => {}
             Batching::Poll => _ = self.socket.wait(POLL_WAIT)?,
             Batching::Timer => {
@@ -233,8 +238,8 @@ impl State {
         }
     }
 
-    /// Sends a frame that the kernel does not touch and takes everything that comes before it, so that
-    /// no packet can be counted to the next vector.
+    /// Sends a frame that the kernel does not touch and takes everything that comes before it, so
+    /// that no packet can be counted to the next vector.
     fn drain_to_fence(&mut self, delivered: &mut Vec<Delivered>) -> io::Result<()> {
         self.fences += 1;
         let mut fence = vec![0; FENCE_BYTES];

@@ -14,10 +14,11 @@ const QUEUE_PACKETS: i32 = 70_000;
 /// Packets that may wait to be read where only real root may say how many (`TUN_READQ_SIZE`).
 const QUEUE_PACKETS_DEFAULT: i32 = 500;
 
-/// The kernel's segmentation: a bridge between a TAP that superframes are written to and a TAP without
-/// offloads that packets are read from.
+/// The kernel's segmentation: a bridge between a TAP that superframes are written to and a TAP
+/// without offloads that packets are read from.
 ///
-/// A bridge, unlike a router, changes no byte of a frame: addresses and TTL come back as they went in.
+/// A bridge, unlike a router, changes no byte of a frame: addresses and TTL come back as they went
+/// in.
 pub struct GsoOracle {
     worker: Worker<State>,
 }
@@ -47,7 +48,8 @@ impl GsoOracle {
                     control.add_bridge_port(&bridge, tap.name())?;
                     control.set_up(tap.name(), true)?;
                 }
-                // A bridge that learnt an address on the input would not send its frames to the output.
+                // A bridge that learnt an address on the input would not send its frames to the
+                // output.
                 write_attribute(input.name(), "brport/learning", "0")?;
                 control.set_up(&bridge, true)?;
                 Ok(State { input, output, queue_packets, buffer: vec![0; FRAME_BYTES_MAX] })
@@ -64,8 +66,8 @@ impl GsoOracle {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a header that the kernel refuses (rules V1 to V9); an error for more packets than
-    /// the output holds, which are 500 without real root.
+    /// `EINVAL` for a header that the kernel refuses (rules V1 to V9); an error for more packets
+    /// than the output holds, which are 500 without real root.
     pub fn segment(&mut self, header: &VirtioHeader, frame: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         let mut packet = header.to_bytes().to_vec();
         packet.extend_from_slice(frame);

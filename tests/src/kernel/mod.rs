@@ -1,12 +1,12 @@
 //! The running kernel as an oracle: what would Linux do with these frames?
 //!
 //! [`GroOracle`] hands a vector of frames to the kernel's receive coalescing and gives back what it
-//! delivers; [`GsoOracle`] hands it a superframe and gives back the packets it puts on the wire. Both
-//! live in network namespaces of their own, touch nothing outside them, and need no program.
+//! delivers; [`GsoOracle`] hands it a superframe and gives back the packets it puts on the wire.
+//! Both live in network namespaces of their own, touch nothing outside them, and need no program.
 //!
-//! They want root. Without it, run the tests inside a user namespace (`unshare -Urm cargo test ...`):
-//! [`GsoOracle`] works there; [`GroOracle`] does not, because holding a vector together wants
-//! real-time priority or `gro_flush_timeout`, and the kernel gives both to real root only.
+//! They want root. Without it, run the tests inside a user namespace (`unshare -Urm cargo test
+//! ...`): [`GsoOracle`] works there; [`GroOracle`] does not, because holding a vector together
+//! wants real-time priority or `gro_flush_timeout`, and the kernel gives both to real root only.
 //!
 //! What the kernel does depends on its version (rules G14a, G34a, G34b, G63): a test of such a rule
 //! asks [`release`] first. A test whose oracle cannot start calls [`skip`], which says why:
@@ -40,7 +40,8 @@ pub use virtio::{TunnelOffsets, VirtioHeader};
 
 /// The greatest MTU of the oracles' devices; superframes may be longer.
 const MTU_BYTES: u16 = 65_000;
-/// The longest frame that is read back: the ceiling of rule G60, link-layer header and virtio header.
+/// The longest frame that is read back: the ceiling of rule G60, link-layer header and virtio
+/// header.
 const FRAME_BYTES_MAX: usize = 524_280 + 18 + 24;
 /// After so long without a packet no more will come. The kernel's own timer in the oracle is 2 ms.
 const QUIET: Duration = Duration::from_millis(20);
@@ -82,8 +83,9 @@ pub fn release() -> (u32, u32) {
 fn isolate() -> Result<Control, String> {
     namespace::isolate_thread_network()
         .map_err(|error| format!("no network namespace of one's own: {error}"))?;
-    // Without these the kernel sends neighbour discovery of its own, and netfilter looks into bridged
-    // frames. A kernel without IPv6 or bridge netfilter has not the files, and need not be silenced.
+    // Without these the kernel sends neighbour discovery of its own, and netfilter looks into
+    // bridged frames. A kernel without IPv6 or bridge netfilter has not the files, and need not be
+    // silenced.
     for (path, value) in [
         ("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1"),
         ("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1"),

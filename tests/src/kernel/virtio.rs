@@ -5,7 +5,8 @@
 pub struct VirtioHeader {
     /// 1 needs checksum, 2 data valid, 8 outer UDP checksum of a tunnel.
     pub flags: u8,
-    /// 0 none, 1 TCP over IPv4, 3 UDP fragments, 4 TCP over IPv6, 5 UDP segments; 0x20 and 0x40 tunnel.
+    /// 0 none, 1 TCP over IPv4, 3 UDP fragments, 4 TCP over IPv6, 5 UDP segments; 0x20 and 0x40
+    /// tunnel.
     pub gso_type: u8,
     /// A hint: how many bytes are headers.
     pub header_length: u16,
@@ -19,7 +20,8 @@ pub struct VirtioHeader {
     pub tunnel: TunnelOffsets,
 }
 
-/// Where the headers of a tunnelled superframe start, from the start of the frame; 0 without tunnel.
+/// Where the headers of a tunnelled superframe start, from the start of the frame; 0 without
+/// tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunnelOffsets {
     /// The outer UDP header.
