@@ -1,7 +1,42 @@
-//! IPv6 (RFC 8200).
+//! IPv6 (RFC 8200 section 3).
+//!
+//! ```text
+//!  0        1        2        3        4
+//! +---+--------+----------------------+
+//! |ver| class  |      flow label      |
+//! +---+--------+----+--------+--------+ 4
+//! | payload length  |  next  |hop lim.|
+//! +-----------------+--------+--------+ 8
+//! |              source               |
+//! +-----------------------------------+ 24
+//! |            destination            |
+//! +-----------------------------------+ 40
+//! ```
+
+use core::fmt;
+use core::net::Ipv6Addr;
+
+use zerocopy::byteorder::network_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{Malformed, Reason};
+use crate::layout;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 40;
+
+/// Next header: hop-by-hop options.
+pub const NEXT_HOP_BY_HOP: u8 = 0;
+/// Next header: routing.
+pub const NEXT_ROUTING: u8 = 43;
+/// Next header: fragment.
+pub const NEXT_FRAGMENT: u8 = 44;
+/// Next header: ICMPv6.
+pub const NEXT_ICMP: u8 = 58;
+/// Next header: nothing follows.
+pub const NEXT_NONE: u8 = 59;
+/// Next header: destination options.
+pub const NEXT_DESTINATION_OPTIONS: u8 = 60;
 
 /// Byte ranges inside the header.
 pub mod field {
@@ -19,4 +54,201 @@ pub mod field {
     pub const SOURCE: Range<usize> = 8..24;
     /// Destination address.
     pub const DESTINATION: Range<usize> = 24..40;
+}
+
+layout::assert_layout! {
+    WORD = word,
+    PAYLOAD_LENGTH = payload_length,
+    NEXT_HEADER = next_header,
+    HOP_LIMIT = hop_limit,
+    SOURCE = source,
+    DESTINATION = destination,
+}
+
+/// The header.
+#[repr(C)]
+#[derive(
+    FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
+)]
+pub struct Header {
+    /// Version, traffic class and flow label.
+    pub word: U32,
+    /// Bytes behind this header, extension headers included; 0 in a jumbogram (RFC 2675) and in a
+    /// packet longer than the field can say (rule G62).
+    pub payload_length: U16,
+    /// What follows: a protocol, or an extension header.
+    pub next_header: u8,
+    /// Hop limit.
+    pub hop_limit: u8,
+    /// Source address.
+    pub source: [u8; 16],
+    /// Destination address.
+    pub destination: [u8; 16],
+}
+
+impl Header {
+    /// The header and its payload, which ends at the payload length or with the bytes.
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
+        let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
+        if header.version() != 6 {
+            return Err(Malformed::new(NAME, Reason::Version));
+        }
+        match usize::from(header.payload_length) {
+            0 => Ok((header, payload)),
+            len => Ok((header, layout::clip(payload, len))),
+        }
+    }
+
+    /// Writes the header and returns the buffer behind it.
+    pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
+        layout::emit(NAME, self, &[], buffer)
+    }
+
+    /// Sets the traffic class: DSCP in the high six bits, ECN in the low two.
+    pub fn set_traffic_class(&mut self, class: u8) {
+        self.word.set(self.word.get() & !0x0ff0_0000 | u32::from(class) << 20);
+    }
+
+    /// Sets the two ECN bits to the low two of `ecn`.
+    pub fn set_ecn(&mut self, ecn: u8) {
+        self.set_traffic_class(self.traffic_class() & !3 | ecn & 3);
+    }
+
+    /// Sets the flow label, 20 bits.
+    pub fn set_flow_label(&mut self, label: u32) -> Result<(), Malformed> {
+        if label > FLOW_LABEL_MASK {
+            return Err(Malformed::new(NAME, Reason::Value));
+        }
+        self.word.set(self.word.get() & !FLOW_LABEL_MASK | label);
+        Ok(())
+    }
+
+    /// The version, which is 6.
+    pub fn version(&self) -> u8 {
+        (self.word.get() >> 28) as u8
+    }
+
+    /// The traffic class: DSCP in the high six bits, ECN in the low two.
+    pub fn traffic_class(&self) -> u8 {
+        (self.word.get() >> 20) as u8
+    }
+
+    /// The differentiated services code point (RFC 2474).
+    pub fn dscp(&self) -> u8 {
+        self.traffic_class() >> 2
+    }
+
+    /// The two ECN bits (RFC 3168): 0 not capable, 1 ECT(1), 2 ECT(0), 3 congestion experienced.
+    pub fn ecn(&self) -> u8 {
+        self.traffic_class() & 3
+    }
+
+    /// The flow label, 20 bits.
+    pub fn flow_label(&self) -> u32 {
+        self.word.get() & FLOW_LABEL_MASK
+    }
+}
+
+/// A header without payload, hop limit 64, nothing following.
+impl Default for Header {
+    fn default() -> Self {
+        Self {
+            word: U32::new(0x6000_0000),
+            payload_length: U16::ZERO,
+            next_header: NEXT_NONE,
+            hop_limit: 64,
+            source: [0; 16],
+            destination: [0; 16],
+        }
+    }
+}
+
+/// `ip6 2001:db8::1 > 2001:db8::2 next 6 hops 64 len 1440`, with ` flow 0x12345` when it is not 0.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (source, destination) = (Ipv6Addr::from(self.source), Ipv6Addr::from(self.destination));
+        write!(f, "{NAME} {source} > {destination} next {}", self.next_header)?;
+        write!(f, " hops {} len {}", self.hop_limit, self.payload_length)?;
+        match self.flow_label() {
+            0 => Ok(()),
+            label => write!(f, " flow {label:#07x}"),
+        }
+    }
+}
+
+const NAME: &str = crate::Kind::Ipv6.name();
+
+const FLOW_LABEL_MASK: u32 = 0x000f_ffff;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_emits, assert_refuses_prefixes};
+
+    extern crate std;
+    use std::string::ToString;
+
+    const BYTES: [u8; 40] = [
+        0x6b, 0xa1, 0x23, 0x45, 0, 3, 17, 63, 0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 1, 0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2,
+    ];
+
+    fn header() -> Header {
+        let address = |last| [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
+        let mut header = Header {
+            payload_length: 3.into(),
+            next_header: crate::ipv4::PROTOCOL_UDP,
+            hop_limit: 63,
+            source: address(1),
+            destination: address(2),
+            ..Header::default()
+        };
+        header.set_traffic_class(0xb9);
+        header.set_ecn(2);
+        header.set_flow_label(0x12345).unwrap();
+        header
+    }
+
+    #[test]
+    fn parse() {
+        let bytes = [&BYTES[..], b"abcpadding"].concat();
+        let (parsed, payload) = Header::parse(&bytes).unwrap();
+        assert_eq!((*parsed, payload), (header(), &b"abc"[..]));
+        assert_eq!((parsed.version(), parsed.traffic_class()), (6, 0xba));
+        assert_eq!((parsed.dscp(), parsed.ecn(), parsed.flow_label()), (46, 2, 0x12345));
+        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+    }
+
+    #[test]
+    fn emit() {
+        assert_emits(&BYTES, |buffer| header().emit(buffer));
+    }
+
+    #[test]
+    fn another_version_is_refused() {
+        let bytes = [&[0x45], &BYTES[1..]].concat();
+        assert_eq!(Header::parse(&bytes), Err(Malformed::new("ip6", Reason::Version)));
+    }
+
+    #[test]
+    fn length_zero_reaches_to_the_end() {
+        let bytes = [Header::default().as_bytes(), b"all of it"].concat();
+        assert_eq!(Header::parse(&bytes).unwrap().1, b"all of it");
+    }
+
+    #[test]
+    fn setters_leave_the_other_bits() {
+        let mut header = Header { word: u32::MAX.into(), ..Header::default() };
+        header.set_flow_label(0).unwrap();
+        assert_eq!(header.word.get(), 0xfff0_0000);
+        header.set_traffic_class(0);
+        assert_eq!(header.word.get(), 0xf000_0000);
+        assert!(header.set_flow_label(0x10_0000).is_err());
+    }
+
+    #[test]
+    fn display() {
+        let expected = "ip6 2001:db8::1 > 2001:db8::2 next 17 hops 63 len 3 flow 0x12345";
+        assert_eq!(header().to_string(), expected);
+    }
 }

@@ -54,6 +54,22 @@ where
     Ok(rest)
 }
 
+/// The option at the front of `bytes`: its kind, its data, and what follows. The length byte counts
+/// the data and `counted` bytes before it.
+#[inline]
+pub(crate) fn split_option<'a>(
+    name: &'static str,
+    bytes: &'a [u8],
+    counted: usize,
+) -> Result<(u8, &'a [u8], &'a [u8]), Malformed> {
+    let split = || {
+        let (&[kind, len], rest) = bytes.split_first_chunk()?;
+        let (data, rest) = rest.split_at_checked(usize::from(len).checked_sub(counted)?)?;
+        Some((kind, data, rest))
+    };
+    split().ok_or(Malformed::new(name, Reason::Options))
+}
+
 /// Asserts, while compiling, that the byte ranges of `field` are those of `Header`'s members.
 macro_rules! assert_layout {
     ($($range:ident = $member:ident,)*) => {

@@ -13,6 +13,8 @@ pub mod gue;
 pub mod icmp;
 pub mod ipv4;
 pub mod ipv6;
+pub mod ipv6_extension;
+pub mod ipv6_fragment;
 mod layout;
 pub mod mpls;
 pub mod null;

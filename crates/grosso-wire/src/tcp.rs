@@ -1,7 +1,34 @@
-//! TCP (RFC 9293).
+//! TCP (RFC 9293 section 3.1).
+//!
+//! ```text
+//!  0                 2                 4
+//! +-----------------+-----------------+
+//! |   source port   |destination port |
+//! +-----------------+-----------------+ 4
+//! |          sequence number          |
+//! +-----------------------------------+ 8
+//! |       acknowledgment number       |
+//! +------+----+-----+-----------------+ 12
+//! |offset|res.|flags|     window      |
+//! +------+----+-----+-----------------+ 16
+//! |    checksum     | urgent pointer  |
+//! +-----------------+-----------------+ 20
+//! |       options, 0 to 40 bytes      |
+//! +- - - - - - - - - - - - - - - - - -+
+//! ```
+
+use core::fmt;
+
+use zerocopy::byteorder::network_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{Malformed, Reason};
+use crate::layout;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 20;
+/// Most bytes of options.
+pub const OPTIONS_LEN_MAX: usize = 40;
 
 /// No more data.
 pub const FIN: u16 = 0x001;
@@ -21,6 +48,21 @@ pub const ECE: u16 = 0x040;
 pub const CWR: u16 = 0x080;
 /// Accurate ECN (RFC 9768).
 pub const AE: u16 = 0x100;
+
+/// Option kind: end of the list.
+pub const OPTION_END: u8 = 0;
+/// Option kind: one byte of padding.
+pub const OPTION_NOP: u8 = 1;
+/// Option kind: maximum segment size.
+pub const OPTION_MSS: u8 = 2;
+/// Option kind: window scale.
+pub const OPTION_WINDOW_SCALE: u8 = 3;
+/// Option kind: selective acknowledgment is permitted.
+pub const OPTION_SACK_PERMITTED: u8 = 4;
+/// Option kind: selective acknowledgment.
+pub const OPTION_SACK: u8 = 5;
+/// Option kind: timestamps.
+pub const OPTION_TIMESTAMPS: u8 = 8;
 
 /// Byte ranges inside the header.
 pub mod field {
@@ -42,4 +84,391 @@ pub mod field {
     pub const CHECKSUM: Range<usize> = 16..18;
     /// Urgent pointer.
     pub const URGENT: Range<usize> = 18..20;
+}
+
+layout::assert_layout! {
+    SOURCE_PORT = source_port,
+    DESTINATION_PORT = destination_port,
+    SEQUENCE = sequence,
+    ACKNOWLEDGMENT = acknowledgment,
+    OFFSET_FLAGS = offset_flags,
+    WINDOW = window,
+    CHECKSUM = checksum,
+    URGENT = urgent,
+}
+
+/// The fixed header.
+#[repr(C)]
+#[derive(
+    FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
+)]
+pub struct Header {
+    /// Source port.
+    pub source_port: U16,
+    /// Destination port.
+    pub destination_port: U16,
+    /// Sequence number of the first payload byte, or of SYN.
+    pub sequence: U32,
+    /// The sequence number that is expected next, when [`ACK`] is set.
+    pub acknowledgment: U32,
+    /// Data offset, reserved bits and flags.
+    pub offset_flags: U16,
+    /// Bytes that may be sent, before scaling.
+    pub window: U16,
+    /// Checksum over pseudo-header, header, options and payload.
+    pub checksum: U16,
+    /// Where urgent data ends, when [`URG`] is set.
+    pub urgent: U16,
+}
+
+impl Header {
+    /// The header, its options and its payload.
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, Options<'_>, &[u8]), Malformed> {
+        let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
+        let options_len = header.header_len().checked_sub(HEADER_LEN);
+        let options_len = options_len.ok_or(Malformed::new(NAME, Reason::Length))?;
+        let (options, payload) = layout::split_at(NAME, rest, options_len)?;
+        Ok((header, Options(options), payload))
+    }
+
+    /// Writes the header and its options, and returns the buffer behind them. The data offset written
+    /// is that of these options, whatever the field says. The checksum is written as it is.
+    pub fn emit<'a>(
+        &self,
+        options: &[u8],
+        buffer: &'a mut [u8],
+    ) -> Result<&'a mut [u8], Malformed> {
+        if options.len() > OPTIONS_LEN_MAX || options.len() % 4 != 0 {
+            return Err(Malformed::new(NAME, Reason::Value));
+        }
+        let words = ((HEADER_LEN + options.len()) / 4) as u16;
+        let offset_flags = U16::new(self.offset_flags.get() & 0x0fff | words << 12);
+        layout::emit(NAME, &Self { offset_flags, ..*self }, options, buffer)
+    }
+
+    /// Sets the nine flags to these, and leaves the reserved bits.
+    pub fn set_flags(&mut self, flags: u16) {
+        self.offset_flags.set(self.offset_flags.get() & !FLAGS_MASK | flags & FLAGS_MASK);
+    }
+
+    /// The nine flags, from [`FIN`] to [`AE`].
+    pub fn flags(&self) -> u16 {
+        self.offset_flags.get() & FLAGS_MASK
+    }
+
+    /// Whether all of these flags are set.
+    pub fn has(&self, flags: u16) -> bool {
+        self.offset_flags.get() & flags == flags
+    }
+
+    /// The three reserved bits; 0 unless a later standard uses them.
+    pub fn reserved(&self) -> u8 {
+        (self.offset_flags.get() >> 9) as u8 & 7
+    }
+
+    /// Bytes of the header with its options, as the header says.
+    pub fn header_len(&self) -> usize {
+        usize::from(self.offset_flags.get() >> 12) * 4
+    }
+}
+
+/// A header without options, all of its other fields zero.
+impl Default for Header {
+    fn default() -> Self {
+        Self {
+            source_port: U16::ZERO,
+            destination_port: U16::ZERO,
+            sequence: U32::ZERO,
+            acknowledgment: U32::ZERO,
+            offset_flags: U16::new(0x5000),
+            window: U16::ZERO,
+            checksum: U16::ZERO,
+            urgent: U16::ZERO,
+        }
+    }
+}
+
+/// `tcp 1500 > 8000 [PSH ACK] seq 100 ack 7 win 8192`.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{NAME} {} > {} [", self.source_port, self.destination_port)?;
+        let set = FLAG_NAMES.iter().filter(|(flag, _)| self.has(*flag));
+        for (i, (_, name)) in set.enumerate() {
+            let space = if i > 0 { " " } else { "" };
+            write!(f, "{space}{name}")?;
+        }
+        write!(f, "] seq {} ack {} win {}", self.sequence, self.acknowledgment, self.window)
+    }
+}
+
+/// One option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpOption<'a> {
+    /// Nothing but padding follows; the iterator ends.
+    EndOfList,
+    /// One byte of padding.
+    NoOperation,
+    /// Most payload bytes that the sender wants to receive in one segment.
+    MaximumSegmentSize(u16),
+    /// By how many bits the sender's windows are to be shifted.
+    WindowScale(u8),
+    /// The sender understands selective acknowledgment.
+    SackPermitted,
+    /// What arrived beyond a gap.
+    Sack(&'a [SackBlock]),
+    /// Timestamps (RFC 7323).
+    Timestamps {
+        /// The sender's clock.
+        value: u32,
+        /// The value that is echoed.
+        echo: u32,
+    },
+    /// Any other option, or one of the above with another length than its own.
+    Unknown {
+        /// Option kind.
+        kind: u8,
+        /// What follows the length.
+        data: &'a [u8],
+    },
+}
+
+/// A block of sequence numbers that arrived.
+#[repr(C)]
+#[derive(
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+)]
+pub struct SackBlock {
+    /// Its first sequence number.
+    pub left: U32,
+    /// The sequence number behind its last.
+    pub right: U32,
+}
+
+impl TcpOption<'_> {
+    /// Writes the option and returns the buffer behind it.
+    pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
+        let write = |kind, data: &[u8], buffer| {
+            let len = u8::try_from(2 + data.len());
+            let len = len.map_err(|_| Malformed::new(NAME, Reason::Value))?;
+            layout::emit(NAME, &[kind, len], data, buffer)
+        };
+        match *self {
+            Self::EndOfList => layout::emit(NAME, &[OPTION_END], &[], buffer),
+            Self::NoOperation => layout::emit(NAME, &[OPTION_NOP], &[], buffer),
+            Self::MaximumSegmentSize(bytes) => write(OPTION_MSS, &bytes.to_be_bytes(), buffer),
+            Self::WindowScale(bits) => write(OPTION_WINDOW_SCALE, &[bits], buffer),
+            Self::SackPermitted => write(OPTION_SACK_PERMITTED, &[], buffer),
+            Self::Sack(blocks) => write(OPTION_SACK, blocks.as_bytes(), buffer),
+            Self::Timestamps { value, echo } => {
+                let data = [U32::new(value), U32::new(echo)];
+                write(OPTION_TIMESTAMPS, data.as_bytes(), buffer)
+            }
+            Self::Unknown { kind, data } => write(kind, data, buffer),
+        }
+    }
+}
+
+/// The options of a header, in order. A cut option is the last item, and an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options<'a>(&'a [u8]);
+
+impl<'a> Options<'a> {
+    /// The options in these bytes.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes that are not yet iterated over.
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.0
+    }
+}
+
+impl<'a> Iterator for Options<'a> {
+    type Item = Result<TcpOption<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let bytes = core::mem::take(&mut self.0);
+        match *bytes.first()? {
+            OPTION_END => Some(Ok(TcpOption::EndOfList)),
+            OPTION_NOP => {
+                self.0 = &bytes[1..];
+                Some(Ok(TcpOption::NoOperation))
+            }
+            _ => Some(layout::split_option(NAME, bytes, 2).map(|(kind, data, rest)| {
+                self.0 = rest;
+                known(kind, data).unwrap_or(TcpOption::Unknown { kind, data })
+            })),
+        }
+    }
+}
+
+/// The option of this kind, when it is known and as long as it must be.
+fn known(kind: u8, data: &[u8]) -> Option<TcpOption<'_>> {
+    match (kind, data) {
+        (OPTION_MSS, &[a, b]) => Some(TcpOption::MaximumSegmentSize(u16::from_be_bytes([a, b]))),
+        (OPTION_WINDOW_SCALE, &[bits]) => Some(TcpOption::WindowScale(bits)),
+        (OPTION_SACK_PERMITTED, []) => Some(TcpOption::SackPermitted),
+        (OPTION_SACK, _) => <[SackBlock]>::ref_from_bytes(data).ok().map(TcpOption::Sack),
+        (OPTION_TIMESTAMPS, _) => {
+            let [value, echo] = <[U32; 2]>::read_from_bytes(data).ok()?;
+            Some(TcpOption::Timestamps { value: value.get(), echo: echo.get() })
+        }
+        _ => None,
+    }
+}
+
+const NAME: &str = crate::Kind::Tcp.name();
+
+const FLAGS_MASK: u16 = 0x01ff;
+
+const FLAG_NAMES: [(u16, &str); 9] = [
+    (FIN, "FIN"),
+    (SYN, "SYN"),
+    (RST, "RST"),
+    (PSH, "PSH"),
+    (ACK, "ACK"),
+    (URG, "URG"),
+    (ECE, "ECE"),
+    (CWR, "CWR"),
+    (AE, "AE"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_emits, assert_refuses_prefixes};
+
+    extern crate std;
+    use std::string::ToString;
+    use std::vec::Vec;
+
+    /// A SYN that offers accurate ECN, with the options of Linux.
+    const BYTES: [u8; 40] = [
+        0x05, 0xdc, 0x1f, 0x40, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0xa1, 0xc2, 0x20,
+        0x01, 0xab, 0xcd, 0x00, 0x07, 2, 4, 0x05, 0xb4, 4, 2, 8, 10, 0, 0, 0, 9, 0, 0, 0, 8, 1, 3,
+        3, 7,
+    ];
+
+    const OPTIONS: [TcpOption<'static>; 5] = [
+        TcpOption::MaximumSegmentSize(1460),
+        TcpOption::SackPermitted,
+        TcpOption::Timestamps { value: 9, echo: 8 },
+        TcpOption::NoOperation,
+        TcpOption::WindowScale(7),
+    ];
+
+    fn header() -> Header {
+        let mut header = Header {
+            source_port: 1500.into(),
+            destination_port: 8000.into(),
+            sequence: 0x0102_0304.into(),
+            acknowledgment: 0x0506_0708.into(),
+            window: 0x2001.into(),
+            checksum: 0xabcd.into(),
+            urgent: 7.into(),
+            ..Header::default()
+        };
+        header.set_flags(SYN | ECE | CWR | AE);
+        header
+    }
+
+    #[test]
+    fn parse() {
+        let bytes = [&BYTES[..], b"payload"].concat();
+        let (parsed, options, payload) = Header::parse(&bytes).unwrap();
+        let offset_flags = U16::new(0xa1c2);
+        assert_eq!(*parsed, Header { offset_flags, ..header() });
+        assert_eq!((parsed.header_len(), parsed.flags()), (40, SYN | ECE | CWR | AE));
+        assert!(parsed.has(SYN | AE) && !parsed.has(SYN | ACK));
+        assert!(options.eq(OPTIONS.map(Ok)));
+        assert_eq!(payload, b"payload");
+        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+    }
+
+    #[test]
+    fn emit() {
+        assert_emits(&BYTES, |buffer| header().emit(&BYTES[20..], buffer));
+        let refusal = |options: &[u8]| header().emit(options, &mut [0; 80]).map(|_| ());
+        assert_eq!(refusal(&[1; 3]), Err(Malformed::new("tcp", Reason::Value)));
+        assert_eq!(refusal(&[1; 44]), Err(Malformed::new("tcp", Reason::Value)));
+        assert_eq!(refusal(&[1; 40]), Ok(()));
+    }
+
+    #[test]
+    fn emit_options() {
+        assert_emits(&BYTES[20..], |mut buffer| {
+            let len = buffer.len();
+            if len < 20 {
+                return Err(Malformed::new(NAME, Reason::Short));
+            }
+            for option in OPTIONS {
+                buffer = option.emit(buffer)?;
+            }
+            Ok(buffer)
+        });
+        for option in OPTIONS {
+            let mut buffer = [0xa5; 12];
+            let len = 12 - option.emit(&mut buffer).unwrap().len();
+            assert_emits(&buffer[..len], |buffer| option.emit(buffer));
+        }
+        let long = TcpOption::Unknown { kind: 9, data: &[0; 254] };
+        assert!(long.emit(&mut [0; 300]).is_err());
+    }
+
+    #[test]
+    fn offset_below_five_words_is_refused() {
+        let bytes = [&BYTES[..12], &[0x41], &BYTES[13..]].concat();
+        assert_eq!(Header::parse(&bytes), Err(Malformed::new("tcp", Reason::Length)));
+    }
+
+    #[test]
+    fn sack_blocks() {
+        let bytes = [5, 18, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 5];
+        let blocks = [(1, 2), (3, 4)];
+        let blocks =
+            blocks.map(|(left, right)| SackBlock { left: left.into(), right: right.into() });
+        let expected = [Ok(TcpOption::Sack(&blocks)), Ok(TcpOption::EndOfList)];
+        assert!(Options::new(&bytes).eq(expected));
+        assert_emits(&bytes[..18], |buffer| TcpOption::Sack(&blocks).emit(buffer));
+    }
+
+    #[test]
+    fn options_end_with_the_list_or_with_an_error() {
+        let list = |bytes| Options::new(bytes).collect::<Vec<_>>();
+        let cut = Malformed::new("tcp", Reason::Options);
+        let unknown = |kind, data| Ok(TcpOption::Unknown { kind, data });
+        assert_eq!(list(&[2, 3, 9, 254, 2]), [unknown(2, &[9]), unknown(254, &[])]);
+        assert_eq!(list(&[5, 3, 9]), [unknown(5, &[9])]);
+        assert_eq!(list(&[8, 10, 0]), [Err(cut)]);
+        assert_eq!(list(&[8]), [Err(cut)]);
+        assert_eq!(list(&[1, 8, 1, 1]), [Ok(TcpOption::NoOperation), Err(cut)]);
+        assert_eq!(list(&[8, 0, 1]), [Err(cut)]);
+    }
+
+    #[test]
+    fn flags_and_reserved_bits_do_not_touch() {
+        let mut header = Header { offset_flags: 0x5e00.into(), ..Header::default() };
+        assert_eq!((header.reserved(), header.flags()), (7, 0));
+        header.set_flags(u16::MAX);
+        assert_eq!(header.offset_flags.get(), 0x5fff);
+        header.set_flags(0);
+        assert_eq!(header.offset_flags.get(), 0x5e00);
+    }
+
+    #[test]
+    fn display() {
+        let expected = "tcp 1500 > 8000 [SYN ECE CWR AE] seq 16909060 ack 84281096 win 8193";
+        assert_eq!(header().to_string(), expected);
+    }
 }

@@ -1,0 +1,171 @@
+//! The IPv6 fragment header (RFC 8200 section 4.5).
+//!
+//! ```text
+//!  0        1          2                4                        8
+//! +--------+----------+----------------+------------------------+
+//! |  next  | reserved | offset |res| M |     identification     |
+//! +--------+----------+----------------+------------------------+
+//! ```
+
+use core::fmt;
+
+use zerocopy::byteorder::network_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{Malformed, Reason};
+use crate::layout;
+
+/// Bytes of the fixed header.
+pub const HEADER_LEN: usize = 8;
+
+/// The bit of the offset word that announces more fragments.
+pub const MORE_FRAGMENTS: u16 = 0x0001;
+/// The bits of the offset word that are the offset in bytes, a multiple of 8.
+pub const OFFSET_MASK: u16 = 0xfff8;
+
+/// Byte ranges inside the header.
+pub mod field {
+    use core::ops::Range;
+
+    /// Next header.
+    pub const NEXT_HEADER: Range<usize> = 0..1;
+    /// Reserved.
+    pub const RESERVED: Range<usize> = 1..2;
+    /// Offset, two reserved bits, and whether more fragments follow.
+    pub const FRAGMENT: Range<usize> = 2..4;
+    /// Identification.
+    pub const IDENTIFICATION: Range<usize> = 4..8;
+}
+
+layout::assert_layout! {
+    NEXT_HEADER = next_header,
+    RESERVED = reserved,
+    FRAGMENT = fragment,
+    IDENTIFICATION = identification,
+}
+
+/// The header.
+#[repr(C)]
+#[derive(
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+)]
+pub struct Header {
+    /// What the whole datagram starts with behind this header.
+    pub next_header: u8,
+    /// Reserved, 0.
+    pub reserved: u8,
+    /// Offset, two reserved bits, and whether more fragments follow.
+    pub fragment: U16,
+    /// Identification, which the fragments of one datagram share.
+    pub identification: U32,
+}
+
+impl Header {
+    /// The header and its payload.
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
+        layout::split(NAME, bytes)
+    }
+
+    /// Writes the header and returns the buffer behind it.
+    pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
+        layout::emit(NAME, self, &[], buffer)
+    }
+
+    /// Sets the place of a fragment: its offset in bytes, a multiple of 8, and whether more follow.
+    pub fn set_fragment(&mut self, offset: usize, more: bool) -> Result<(), Malformed> {
+        let word = u16::try_from(offset).ok().filter(|word| word & !OFFSET_MASK == 0);
+        let word = word.ok_or(Malformed::new(NAME, Reason::Value))?;
+        let reserved = self.fragment.get() & !(OFFSET_MASK | MORE_FRAGMENTS);
+        self.fragment.set(word | reserved | u16::from(more));
+        Ok(())
+    }
+
+    /// Where the payload belongs in its datagram, in bytes.
+    pub fn fragment_offset(&self) -> usize {
+        usize::from(self.fragment.get() & OFFSET_MASK)
+    }
+
+    /// Whether more fragments follow.
+    pub fn more_fragments(&self) -> bool {
+        self.fragment.get() & MORE_FRAGMENTS != 0
+    }
+
+    /// Whether the payload is a whole datagram (RFC 6946).
+    pub fn is_atomic(&self) -> bool {
+        self.fragment.get() & (OFFSET_MASK | MORE_FRAGMENTS) == 0
+    }
+}
+
+/// `frag6 next 17 id 0x00000007 offset 1448+`.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (next, id, offset) = (self.next_header, self.identification, self.fragment_offset());
+        let more = if self.more_fragments() { "+" } else { "" };
+        write!(f, "{NAME} next {next} id {id:#010x} offset {offset}{more}")
+    }
+}
+
+const NAME: &str = crate::Kind::Ipv6Fragment.name();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_emits, assert_refuses_prefixes};
+
+    extern crate std;
+    use std::string::ToString;
+
+    const BYTES: [u8; 8] = [17, 0, 0x05, 0xa9, 0x12, 0x34, 0x56, 0x78];
+
+    fn header() -> Header {
+        let mut header =
+            Header { next_header: 17, identification: 0x1234_5678.into(), ..Header::default() };
+        header.set_fragment(1448, true).unwrap();
+        header
+    }
+
+    #[test]
+    fn parse() {
+        let bytes = [&BYTES[..], b"payload"].concat();
+        assert_eq!(Header::parse(&bytes), Ok((&header(), &b"payload"[..])));
+        assert_eq!((header().fragment_offset(), header().more_fragments()), (1448, true));
+        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+    }
+
+    #[test]
+    fn emit() {
+        assert_emits(&BYTES, |buffer| header().emit(buffer));
+    }
+
+    #[test]
+    fn atomic_whatever_the_reserved_bits_are() {
+        for (word, atomic) in [(0, true), (6, true), (1, false), (8, false), (9, false)] {
+            let header = Header { fragment: U16::new(word), ..Header::default() };
+            assert_eq!(header.is_atomic(), atomic, "{word:#x}");
+        }
+    }
+
+    #[test]
+    fn places_that_do_not_fit_are_refused() {
+        let mut header = Header { fragment: 6.into(), ..Header::default() };
+        assert!(header.set_fragment(4, false).is_err());
+        assert!(header.set_fragment(65536, false).is_err());
+        assert!(header.set_fragment(65528, false).is_ok());
+        assert_eq!(header.fragment.get(), 0xfffe);
+    }
+
+    #[test]
+    fn display() {
+        assert_eq!(header().to_string(), "frag6 next 17 id 0x12345678 offset 1448+");
+    }
+}
