@@ -1,15 +1,317 @@
-//! Geneve (RFC 8926).
+//! Geneve (RFC 8926 section 3.4).
+//!
+//! ```text
+//!  0            1            2                         4
+//! +---+--------+-+-+--------+-------------------------+
+//! |ver| length |O|C|reserved|        EtherType        |
+//! +---+--------+-+-+--------+------------+------------+ 4
+//! |                 VNI                  |  reserved  |
+//! +--------------------------------------+------------+ 8
+//! |              options, 0 to 252 bytes              |
+//! +- - - - - - - - - - - - - - - - - - - - - - - - - -+
+//! ```
+//!
+//! The length counts 4-byte words of options, as the length of each option counts those of its data:
+//!
+//! ```text
+//!  0                         2            3            4
+//! +-------------------------+------------+---+--------+
+//! |          class          |    type    |   | length |
+//! +-------------------------+------------+---+--------+
+//! ```
+
+use core::fmt;
+
+use zerocopy::byteorder::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{Malformed, Reason};
+use crate::layout;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 8;
+/// Most bytes of options.
+pub const OPTIONS_LEN_MAX: usize = 252;
+
+/// The UDP port.
+pub const PORT: u16 = 6081;
 
 /// Control packet: the O bit of the second byte.
 pub const CONTROL: u8 = 0x80;
+/// Critical options are there: the C bit of the second byte.
+pub const CRITICAL: u8 = 0x40;
+/// The bit of an option's type that forbids to ignore it.
+pub const OPTION_CRITICAL: u8 = 0x80;
 
 /// Byte ranges inside the header.
 pub mod field {
     use core::ops::Range;
 
+    /// Version and length of the options.
+    pub const VERSION_LENGTH: Range<usize> = 0..1;
+    /// The O and C bits.
+    pub const FLAGS: Range<usize> = 1..2;
+    /// EtherType of what follows.
+    pub const PROTOCOL: Range<usize> = 2..4;
     /// Network identifier.
     pub const VNI: Range<usize> = 4..7;
+    /// Reserved.
+    pub const RESERVED: Range<usize> = 7..8;
+}
+
+layout::assert_layout! {
+    VERSION_LENGTH = version_length,
+    FLAGS = flags,
+    PROTOCOL = protocol,
+    VNI = vni,
+    RESERVED = reserved,
+}
+
+/// The fixed header.
+#[repr(C)]
+#[derive(
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+)]
+pub struct Header {
+    /// Version in the high two bits, length of the options in 4-byte words.
+    pub version_length: u8,
+    /// The O and C bits, six reserved bits.
+    pub flags: u8,
+    /// EtherType of what follows.
+    pub protocol: U16,
+    /// Network identifier.
+    pub vni: [u8; 3],
+    /// Reserved, 0.
+    pub reserved: u8,
+}
+
+impl Header {
+    /// The header, its options and its payload.
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, Options<'_>, &[u8]), Malformed> {
+        let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
+        if header.version() != 0 {
+            return Err(Malformed::new(NAME, Reason::Version));
+        }
+        let (options, payload) = layout::split_at(NAME, rest, header.header_len() - HEADER_LEN)?;
+        Ok((header, Options(options), payload))
+    }
+
+    /// Writes the header and its options, and returns the buffer behind them. The length written is
+    /// that of these options, whatever the field says.
+    pub fn emit<'a>(
+        &self,
+        options: &[u8],
+        buffer: &'a mut [u8],
+    ) -> Result<&'a mut [u8], Malformed> {
+        if options.len() > OPTIONS_LEN_MAX || options.len() % 4 != 0 {
+            return Err(Malformed::new(NAME, Reason::Value));
+        }
+        let version_length = self.version_length & !LENGTH_MASK | (options.len() / 4) as u8;
+        layout::emit(NAME, &Self { version_length, ..*self }, options, buffer)
+    }
+
+    /// Sets the network identifier, 24 bits.
+    pub fn set_vni(&mut self, vni: u32) -> Result<(), Malformed> {
+        let [0, a, b, c] = vni.to_be_bytes() else {
+            return Err(Malformed::new(NAME, Reason::Value));
+        };
+        self.vni = [a, b, c];
+        Ok(())
+    }
+
+    /// The version, which is 0.
+    pub fn version(&self) -> u8 {
+        self.version_length >> 6
+    }
+
+    /// Bytes of the header with its options, as the header says.
+    pub fn header_len(&self) -> usize {
+        HEADER_LEN + 4 * usize::from(self.version_length & LENGTH_MASK)
+    }
+
+    /// The network identifier, 24 bits.
+    pub fn vni(&self) -> u32 {
+        let [a, b, c] = self.vni;
+        u32::from_be_bytes([0, a, b, c])
+    }
+
+    /// Whether it is a control packet, which is not to be forwarded.
+    pub fn is_control(&self) -> bool {
+        self.flags & CONTROL != 0
+    }
+
+    /// Whether an option is critical.
+    pub fn has_critical(&self) -> bool {
+        self.flags & CRITICAL != 0
+    }
+}
+
+/// `geneve vni 42 0x6558 len 16`, with ` control` and ` critical` where they apply.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let control = if self.is_control() { " control" } else { "" };
+        let critical = if self.has_critical() { " critical" } else { "" };
+        let (vni, len) = (self.vni(), self.header_len());
+        write!(f, "{NAME} vni {vni} {:#06x} len {len}{control}{critical}", self.protocol)
+    }
+}
+
+/// One option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GeneveOption<'a> {
+    /// Who defined the type.
+    pub class: u16,
+    /// The type, with [`OPTION_CRITICAL`].
+    pub kind: u8,
+    /// Its data: whole 4-byte words, at most 31.
+    pub data: &'a [u8],
+}
+
+impl GeneveOption<'_> {
+    /// Writes the option and returns the buffer behind it.
+    pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
+        let words = self.data.len() / 4;
+        if self.data.len() % 4 != 0 || words > usize::from(OPTION_LENGTH_MASK) {
+            return Err(Malformed::new(NAME, Reason::Value));
+        }
+        let [high, low] = self.class.to_be_bytes();
+        layout::emit(NAME, &[high, low, self.kind, words as u8], self.data, buffer)
+    }
+
+    /// Whether a receiver that does not know the option must drop the packet.
+    pub fn is_critical(&self) -> bool {
+        self.kind & OPTION_CRITICAL != 0
+    }
+}
+
+/// The options of a header, in order. A cut option is the last item, and an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options<'a>(&'a [u8]);
+
+impl<'a> Options<'a> {
+    /// The options in these bytes.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes that are not yet iterated over.
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.0
+    }
+}
+
+impl<'a> Iterator for Options<'a> {
+    type Item = Result<GeneveOption<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let bytes = core::mem::take(&mut self.0);
+        if bytes.is_empty() {
+            return None;
+        }
+        let split = || {
+            let (&[high, low, kind, len], rest) = bytes.split_first_chunk()?;
+            let (data, rest) = rest.split_at_checked(4 * usize::from(len & OPTION_LENGTH_MASK))?;
+            Some((GeneveOption { class: u16::from_be_bytes([high, low]), kind, data }, rest))
+        };
+        let option = split().map(|(option, rest)| {
+            self.0 = rest;
+            option
+        });
+        Some(option.ok_or(Malformed::new(NAME, Reason::Options)))
+    }
+}
+
+const NAME: &str = crate::Kind::Geneve.name();
+
+const LENGTH_MASK: u8 = 0x3f;
+const OPTION_LENGTH_MASK: u8 = 0x1f;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_emits, assert_refuses_prefixes};
+
+    extern crate std;
+    use std::string::ToString;
+    use std::vec::Vec;
+
+    const BYTES: [u8; 20] = [
+        0x03, 0x40, 0x65, 0x58, 0x12, 0x34, 0x56, 0, 0x01, 0x02, 0x83, 1, 1, 2, 3, 4, 0x01, 0x00,
+        5, 0,
+    ];
+
+    const OPTIONS: [GeneveOption<'static>; 2] = [
+        GeneveOption { class: 0x0102, kind: 0x83, data: &[1, 2, 3, 4] },
+        GeneveOption { class: 0x0100, kind: 5, data: &[] },
+    ];
+
+    fn header() -> Header {
+        let mut header = Header { flags: CRITICAL, protocol: 0x6558.into(), ..Header::default() };
+        header.set_vni(0x12_3456).unwrap();
+        header
+    }
+
+    #[test]
+    fn parse() {
+        let bytes = [&BYTES[..], b"payload"].concat();
+        let (parsed, options, payload) = Header::parse(&bytes).unwrap();
+        assert_eq!(*parsed, Header { version_length: 3, ..header() });
+        assert_eq!((parsed.version(), parsed.header_len(), parsed.vni()), (0, 20, 0x12_3456));
+        assert!(parsed.has_critical() && !parsed.is_control());
+        assert!(options.eq(OPTIONS.map(Ok)));
+        assert!(OPTIONS[0].is_critical() && !OPTIONS[1].is_critical());
+        assert_eq!(payload, b"payload");
+        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+    }
+
+    #[test]
+    fn emit() {
+        assert_emits(&BYTES, |buffer| header().emit(&BYTES[8..], buffer));
+        let mut buffer = [0; 300];
+        assert!(header().emit(&[0; 252], &mut buffer).is_ok());
+        assert!(header().emit(&[0; 256], &mut buffer).is_err());
+        assert!(header().emit(&[0; 2], &mut buffer).is_err());
+    }
+
+    #[test]
+    fn emit_options() {
+        assert_emits(&BYTES[8..16], |buffer| OPTIONS[0].emit(buffer));
+        assert_emits(&BYTES[16..], |buffer| OPTIONS[1].emit(buffer));
+        let mut buffer = [0; 300];
+        assert!(GeneveOption { data: &[0; 124], ..OPTIONS[0] }.emit(&mut buffer).is_ok());
+        assert!(GeneveOption { data: &[0; 128], ..OPTIONS[0] }.emit(&mut buffer).is_err());
+        assert!(GeneveOption { data: &[0; 3], ..OPTIONS[0] }.emit(&mut buffer).is_err());
+    }
+
+    #[test]
+    fn other_versions_are_refused() {
+        let bytes = [&[0x43], &BYTES[1..]].concat();
+        assert_eq!(Header::parse(&bytes), Err(Malformed::new("geneve", Reason::Version)));
+    }
+
+    #[test]
+    fn options_end_with_an_error_when_cut() {
+        let list = |bytes| Options::new(bytes).collect::<Vec<_>>();
+        let cut = Malformed::new("geneve", Reason::Options);
+        assert_eq!(list(&BYTES[8..15]), [Err(cut)]);
+        assert_eq!(list(&BYTES[8..19]), [Ok(OPTIONS[0]), Err(cut)]);
+        // The three bits above the length are reserved.
+        assert_eq!(list(&[1, 0, 5, 0xe0]), [Ok(OPTIONS[1])]);
+    }
+
+    #[test]
+    fn display() {
+        let (header, ..) = Header::parse(&BYTES).unwrap();
+        assert_eq!(header.to_string(), "geneve vni 1193046 0x6558 len 20 critical");
+    }
 }

@@ -1,14 +1,41 @@
-//! GRE (RFC 2784, RFC 2890).
+//! GRE (RFC 2784) with key and sequence number (RFC 2890).
+//!
+//! ```text
+//!  0                 2                 4
+//! +-----------------+-----------------+
+//! |C|R|K|S|s|  |ver |    EtherType    |
+//! +-----------------+-----------------+ 4
+//! |    checksum     |    reserved     |  if C
+//! +-----------------+-----------------+
+//! |                key                |  if K
+//! +-----------------------------------+
+//! |          sequence number          |  if S
+//! +-----------------------------------+
+//! ```
+
+use core::fmt;
+
+use zerocopy::byteorder::network_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{Malformed, Reason};
+use crate::layout;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 4;
+/// Most bytes of a header: all three optional fields.
+pub const LEN_MAX: usize = 16;
 
 /// Checksum and reserved word follow.
 pub const FLAG_CHECKSUM: u16 = 0x8000;
+/// Routing follows (RFC 1701); nobody sends it, and its layout is not known here.
+pub const FLAG_ROUTING: u16 = 0x4000;
 /// A key follows.
 pub const FLAG_KEY: u16 = 0x2000;
 /// A sequence number follows.
 pub const FLAG_SEQUENCE: u16 = 0x1000;
+/// The bits of the flag word that are the version.
+pub const VERSION_MASK: u16 = 0x0007;
 
 /// Byte ranges inside the header.
 pub mod field {
@@ -20,4 +47,181 @@ pub mod field {
     pub const PROTOCOL: Range<usize> = 2..4;
     /// Checksum, when the flags say so.
     pub const CHECKSUM: Range<usize> = 4..6;
+}
+
+layout::assert_layout! {
+    FLAGS = flags,
+    PROTOCOL = protocol,
+}
+
+/// The fixed header.
+#[repr(C)]
+#[derive(
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+)]
+pub struct Header {
+    /// Flags and version.
+    pub flags: U16,
+    /// EtherType of what follows.
+    pub protocol: U16,
+}
+
+/// The fields that the flags announce.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fields {
+    /// Checksum over header and payload; a reserved word of 0 is written behind it.
+    pub checksum: Option<u16>,
+    /// Which tunnel it is.
+    pub key: Option<u32>,
+    /// Sequence number.
+    pub sequence: Option<u32>,
+}
+
+impl Header {
+    /// The header, its optional fields and its payload.
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, Fields, &[u8]), Malformed> {
+        let (header, mut rest): (&Self, _) = layout::split(NAME, bytes)?;
+        if header.version() != 0 {
+            return Err(Malformed::new(NAME, Reason::Version));
+        }
+        if header.flags.get() & FLAG_ROUTING != 0 {
+            return Err(Malformed::new(NAME, Reason::Flags));
+        }
+        let mut word = |flag| -> Result<Option<u32>, Malformed> {
+            if header.flags.get() & flag == 0 {
+                return Ok(None);
+            }
+            let (word, behind): (&U32, _) = layout::split(NAME, rest)?;
+            rest = behind;
+            Ok(Some(word.get()))
+        };
+        let checksum = word(FLAG_CHECKSUM)?.map(|word| (word >> 16) as u16);
+        let fields = Fields { checksum, key: word(FLAG_KEY)?, sequence: word(FLAG_SEQUENCE)? };
+        Ok((header, fields, rest))
+    }
+
+    /// Writes the header and its optional fields, and returns the buffer behind them. The flags
+    /// written for C, K and S are those of `fields`. The checksum is written as it is.
+    pub fn emit<'a>(
+        &self,
+        fields: &Fields,
+        buffer: &'a mut [u8],
+    ) -> Result<&'a mut [u8], Malformed> {
+        let words = [
+            (FLAG_CHECKSUM, fields.checksum.map(|checksum| u32::from(checksum) << 16)),
+            (FLAG_KEY, fields.key),
+            (FLAG_SEQUENCE, fields.sequence),
+        ];
+        let mut flags = self.flags.get() & !(FLAG_CHECKSUM | FLAG_KEY | FLAG_SEQUENCE);
+        let mut tail = [U32::ZERO; 3];
+        let mut count = 0;
+        for (flag, word) in words {
+            if let Some(word) = word {
+                flags |= flag;
+                tail[count].set(word);
+                count += 1;
+            }
+        }
+        let header = Self { flags: flags.into(), ..*self };
+        layout::emit(NAME, &header, tail[..count].as_bytes(), buffer)
+    }
+
+    /// The version, which is 0; 1 is PPTP.
+    pub fn version(&self) -> u8 {
+        (self.flags.get() & VERSION_MASK) as u8
+    }
+
+    /// Bytes of the header with its optional fields, as the flags say.
+    pub fn header_len(&self) -> usize {
+        let fields = self.flags.get() & (FLAG_CHECKSUM | FLAG_KEY | FLAG_SEQUENCE);
+        HEADER_LEN + 4 * fields.count_ones() as usize
+    }
+}
+
+/// `gre flags 0x2000 0x0800`.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{NAME} flags {:#06x} {:#06x}", self.flags, self.protocol)
+    }
+}
+
+const NAME: &str = crate::Kind::Gre.name();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_emits, assert_refuses_prefixes};
+
+    extern crate std;
+    use std::string::ToString;
+
+    const BYTES: [u8; 16] =
+        [0xb0, 0, 0x65, 0x58, 0xab, 0xcd, 0, 0, 0x11, 0x22, 0x33, 0x44, 0, 0, 0, 7];
+
+    const FIELDS: Fields =
+        Fields { checksum: Some(0xabcd), key: Some(0x1122_3344), sequence: Some(7) };
+
+    #[test]
+    fn parse() {
+        let bytes = [&BYTES[..], b"payload"].concat();
+        let (header, fields, payload) = Header::parse(&bytes).unwrap();
+        assert_eq!((header.version(), header.header_len()), (0, 16));
+        assert_eq!(header.protocol.get(), crate::ethernet::ETHERTYPE_BRIDGING);
+        assert_eq!((fields, payload), (FIELDS, &b"payload"[..]));
+        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+    }
+
+    #[test]
+    fn emit() {
+        let header = Header { flags: 0.into(), protocol: 0x6558.into() };
+        assert_emits(&BYTES, |buffer| header.emit(&FIELDS, buffer));
+    }
+
+    #[test]
+    fn each_field_alone() {
+        let header = Header { flags: 0xb000.into(), protocol: 0x0800.into() };
+        let none = Fields::default();
+        let key = Fields { key: Some(1), ..none };
+        let sequence = Fields { sequence: Some(2), ..none };
+        let checksum = Fields { checksum: Some(3), ..none };
+        let cases: [(Fields, &[u8]); 4] = [
+            (none, &[0, 0, 8, 0]),
+            (key, &[0x20, 0, 8, 0, 0, 0, 0, 1]),
+            (sequence, &[0x10, 0, 8, 0, 0, 0, 0, 2]),
+            (checksum, &[0x80, 0, 8, 0, 0, 3, 0, 0]),
+        ];
+        for (fields, bytes) in cases {
+            assert_emits(bytes, |buffer| header.emit(&fields, buffer));
+            assert_eq!(Header::parse(bytes).unwrap().1, fields);
+        }
+        assert_eq!(BYTES[field::CHECKSUM], [0xab, 0xcd]);
+    }
+
+    #[test]
+    fn w50_versions_and_routing_are_refused() {
+        let reason = |flags: u16| {
+            let [high, low] = flags.to_be_bytes();
+            let bytes = [high, low, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            Header::parse(&bytes).map_err(|error| error.reason).err()
+        };
+        assert_eq!(reason(0x0001), Some(Reason::Version));
+        assert_eq!(reason(0x4000), Some(Reason::Flags));
+        assert_eq!(reason(0x0ff8), None);
+    }
+
+    #[test]
+    fn display() {
+        let (header, ..) = Header::parse(&BYTES).unwrap();
+        assert_eq!(header.to_string(), "gre flags 0xb000 0x6558");
+    }
 }

@@ -1,8 +1,37 @@
-//! GUE variant 0.
+//! GUE (draft-ietf-intarea-gue-09), as Linux speaks it (rules W20 to W23).
+//!
+//! ```text
+//!  0            1            2                         4
+//! +---+-+------+------------+-------------------------+
+//! |ver|C| hlen |  protocol  |          flags          |
+//! +---+-+------+------------+-------------------------+ 4
+//! |                   private flags                   |  if P
+//! +---------------------------------------------------+
+//! |      checksum start     |     checksum offset     |  if remote checksum offload
+//! +---------------------------------------------------+
+//! ```
+//!
+//! Variant 1 has no header: the version nibble of an IP header stands where the variant would. The
+//! length counts 4-byte words behind the first; more of them than the flags need are skipped.
+
+use core::fmt;
+
+use zerocopy::byteorder::network_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{Malformed, Reason};
+use crate::layout;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 4;
+/// Most bytes of a header: 31 words behind the first.
+pub const LEN_MAX: usize = 128;
 
+/// The UDP port.
+pub const PORT: u16 = 6080;
+
+/// The bit of the first byte that marks a control message.
+pub const CONTROL: u8 = 0x20;
 /// Private flags follow.
 pub const FLAG_PRIVATE: u16 = 0x0001;
 /// Remote checksum offload.
@@ -12,6 +41,193 @@ pub const PRIVATE_FLAG_REMOTE_CHECKSUM: u32 = 0x8000_0000;
 pub mod field {
     use core::ops::Range;
 
+    /// Variant, control bit and length.
+    pub const VERSION_LENGTH: Range<usize> = 0..1;
+    /// IP protocol of what follows, or type of the control message.
+    pub const PROTOCOL: Range<usize> = 1..2;
     /// Flags.
     pub const FLAGS: Range<usize> = 2..4;
+}
+
+layout::assert_layout! {
+    VERSION_LENGTH = version_length,
+    PROTOCOL = protocol,
+    FLAGS = flags,
+}
+
+/// The fixed header.
+#[repr(C)]
+#[derive(
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+)]
+pub struct Header {
+    /// Variant in the high two bits, control bit, length in 4-byte words behind the first.
+    pub version_length: u8,
+    /// IP protocol of what follows, or type of the control message.
+    pub protocol: u8,
+    /// Flags.
+    pub flags: U16,
+}
+
+/// The fields that the flags announce.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fields {
+    /// The checksum that the receiver is to finish.
+    pub remote_checksum: Option<RemoteChecksum>,
+}
+
+/// Remote checksum offload (rule C51): both places count from the first byte behind the GUE header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteChecksum {
+    /// Where the sum starts.
+    pub start: u16,
+    /// Where the checksum field is.
+    pub offset: u16,
+}
+
+impl Header {
+    /// The header, its optional fields and its payload, by the rules of a receiver (W21), which
+    /// refuses flags that it does not know because they would change what the fields mean.
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, Fields, &[u8]), Malformed> {
+        let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
+        if header.version() != 0 {
+            return Err(Malformed::new(NAME, Reason::Version));
+        }
+        let (space, payload) = layout::split_at(NAME, rest, header.header_len() - HEADER_LEN)?;
+        Ok((header, header.fields(space)?, payload))
+    }
+
+    /// Writes the header and its optional fields, and returns the buffer behind them. The length and
+    /// the flags written are those of `fields`.
+    pub fn emit<'a>(
+        &self,
+        fields: &Fields,
+        buffer: &'a mut [u8],
+    ) -> Result<&'a mut [u8], Malformed> {
+        let mut header = Self { version_length: self.version_length & !LENGTH_MASK, ..*self };
+        let Some(RemoteChecksum { start, offset }) = fields.remote_checksum else {
+            header.flags.set(0);
+            return layout::emit(NAME, &header, &[], buffer);
+        };
+        header.flags.set(FLAG_PRIVATE);
+        header.version_length |= 2;
+        let places = u32::from(start) << 16 | u32::from(offset);
+        let tail = [U32::new(PRIVATE_FLAG_REMOTE_CHECKSUM), U32::new(places)];
+        layout::emit(NAME, &header, tail.as_bytes(), buffer)
+    }
+
+    /// The variant: 0 for this header.
+    pub fn version(&self) -> u8 {
+        self.version_length >> 6
+    }
+
+    /// Whether it is a control message, which carries no packet.
+    pub fn is_control(&self) -> bool {
+        self.version_length & CONTROL != 0
+    }
+
+    /// Bytes of the header with its optional fields, as the header says.
+    pub fn header_len(&self) -> usize {
+        HEADER_LEN + 4 * usize::from(self.version_length & LENGTH_MASK)
+    }
+
+    /// The fields in the space behind the first word.
+    fn fields(&self, space: &[u8]) -> Result<Fields, Malformed> {
+        let malformed = |reason| Malformed::new(NAME, reason);
+        let word = |offset| {
+            let bytes = space.get(offset..).and_then(|bytes| bytes.first_chunk());
+            bytes.map(|bytes| u32::from_be_bytes(*bytes)).ok_or(malformed(Reason::Length))
+        };
+        let private = match self.flags.get() {
+            0 => return Ok(Fields::default()),
+            FLAG_PRIVATE => word(0)?,
+            _ => return Err(malformed(Reason::Flags)),
+        };
+        match private {
+            0 => Ok(Fields::default()),
+            PRIVATE_FLAG_REMOTE_CHECKSUM => {
+                let places = word(4)?;
+                let (start, offset) = ((places >> 16) as u16, places as u16);
+                Ok(Fields { remote_checksum: Some(RemoteChecksum { start, offset }) })
+            }
+            _ => Err(malformed(Reason::Flags)),
+        }
+    }
+}
+
+/// `gue proto 4 flags 0x0001 len 12`, with ` control` on a control message.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let control = if self.is_control() { " control" } else { "" };
+        let (protocol, len) = (self.protocol, self.header_len());
+        write!(f, "{NAME}{control} proto {protocol} flags {:#06x} len {len}", self.flags)
+    }
+}
+
+const NAME: &str = crate::Kind::Gue.name();
+
+const LENGTH_MASK: u8 = 0x1f;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_emits, assert_refuses_prefixes};
+
+    extern crate std;
+    use std::string::ToString;
+
+    const BYTES: [u8; 12] = [0x02, 4, 0, 1, 0x80, 0, 0, 0, 0, 20, 0, 36];
+
+    const FIELDS: Fields =
+        Fields { remote_checksum: Some(RemoteChecksum { start: 20, offset: 36 }) };
+
+    #[test]
+    fn parse() {
+        let bytes = [&BYTES[..], b"payload"].concat();
+        let (header, fields, payload) = Header::parse(&bytes).unwrap();
+        assert_eq!((header.version(), header.is_control(), header.header_len()), (0, false, 12));
+        assert_eq!((header.protocol, fields, payload), (4, FIELDS, &b"payload"[..]));
+        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+    }
+
+    #[test]
+    fn emit() {
+        let header = Header { version_length: 0x1f, protocol: 4, flags: 0xffff.into() };
+        assert_emits(&BYTES, |buffer| header.emit(&FIELDS, buffer));
+        assert_emits(&[0, 4, 0, 0], |buffer| header.emit(&Fields::default(), buffer));
+    }
+
+    #[test]
+    fn w21_fields_longer_than_the_header_and_unknown_flags_are_refused() {
+        let reason = |bytes: &[u8]| Header::parse(bytes).map_err(|error| error.reason).err();
+        assert_eq!(reason(&[0x01, 4, 0, 1, 0x80, 0, 0, 0]), Some(Reason::Length));
+        assert_eq!(reason(&[0x00, 4, 0, 1]), Some(Reason::Length));
+        assert_eq!(reason(&[0x00, 4, 0, 2]), Some(Reason::Flags));
+        assert_eq!(reason(&[0x02, 4, 0, 1, 0x40, 0, 0, 0, 0, 0, 0, 0]), Some(Reason::Flags));
+        assert_eq!(reason(&[0x40, 4, 0, 0]), Some(Reason::Version));
+        assert_eq!(reason(&[0x01, 4, 0, 1, 0, 0, 0, 0]), None);
+    }
+
+    #[test]
+    fn w21_excess_space_is_skipped() {
+        let bytes = [0x02, 4, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9, b'a'];
+        let (_, fields, payload) = Header::parse(&bytes).unwrap();
+        assert_eq!((fields, payload), (Fields::default(), &b"a"[..]));
+    }
+
+    #[test]
+    fn display() {
+        let (header, ..) = Header::parse(&BYTES).unwrap();
+        assert_eq!(header.to_string(), "gue proto 4 flags 0x0001 len 12");
+    }
 }

@@ -1,10 +1,69 @@
-//! VXLAN (RFC 7348).
+//! VXLAN (RFC 7348) with group policy, generic protocol extension and remote checksum offload.
+//!
+//! ```text
+//!  0        1        2                 4
+//! +--------+--------+-----------------+
+//! |G|ver|IPO|R|D  A |group policy, or |
+//! |        |        |next protocol    |
+//! +--------+--------+--------+--------+ 4
+//! |           VNI            |reserved|  C and start, if R
+//! +--------------------------+--------+ 8
+//! ```
+//!
+//! | bit of the first word | meaning |
+//! |---|---|
+//! | `0x8000_0000` G | the low 16 bits are a group policy |
+//! | `0x3000_0000` | version of the generic protocol extension |
+//! | `0x0800_0000` I | the VNI counts |
+//! | `0x0400_0000` P | the low 8 bits are a next protocol |
+//! | `0x0100_0000` O | an operations packet, with the generic protocol extension |
+//! | `0x0040_0000` D | the address is not to be learnt, with G |
+//! | `0x0020_0000` R | remote checksum offload |
+//! | `0x0008_0000` A | the policy was applied, with G |
+
+use core::fmt;
+
+use zerocopy::byteorder::network_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{Malformed, Reason};
+use crate::layout;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 8;
 
+/// The UDP port.
+pub const PORT: u16 = 4789;
+/// The UDP port with the generic protocol extension.
+pub const PORT_GPE: u16 = 4790;
+
+/// The network identifier counts.
+pub const FLAG_VNI: u32 = 0x0800_0000;
+/// Group policy: the low 16 bits are its identifier.
+pub const FLAG_POLICY: u32 = 0x8000_0000;
+/// Group policy: the inner source address is not to be learnt.
+pub const FLAG_POLICY_DONT_LEARN: u32 = 0x0040_0000;
+/// Group policy: it was already applied.
+pub const FLAG_POLICY_APPLIED: u32 = 0x0008_0000;
+/// Generic protocol extension: the version, 0.
+pub const GPE_VERSION_MASK: u32 = 0x3000_0000;
+/// Generic protocol extension: the low 8 bits are a next protocol.
+pub const FLAG_NEXT_PROTOCOL: u32 = 0x0400_0000;
+/// Generic protocol extension: an operations packet.
+pub const FLAG_OPERATIONS: u32 = 0x0100_0000;
 /// Remote checksum offload.
 pub const FLAG_REMOTE_CHECKSUM: u32 = 0x0020_0000;
+
+/// Next protocol: IPv4.
+pub const NEXT_IPV4: u8 = 1;
+/// Next protocol: IPv6.
+pub const NEXT_IPV6: u8 = 2;
+/// Next protocol: Ethernet.
+pub const NEXT_ETHERNET: u8 = 3;
+/// Next protocol: network service header.
+pub const NEXT_NSH: u8 = 4;
+/// Next protocol: MPLS.
+pub const NEXT_MPLS: u8 = 5;
 
 /// Byte ranges inside the header.
 pub mod field {
@@ -14,4 +73,245 @@ pub mod field {
     pub const FLAGS: Range<usize> = 0..4;
     /// Network identifier.
     pub const VNI: Range<usize> = 4..7;
+    /// Reserved; remote checksum offload uses it.
+    pub const RESERVED: Range<usize> = 7..8;
+}
+
+layout::assert_layout! {
+    FLAGS = flags,
+    VNI = vni,
+    RESERVED = reserved,
+}
+
+/// The header.
+#[repr(C)]
+#[derive(
+    FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
+)]
+pub struct Header {
+    /// Flags, and what they make of the lower half.
+    pub flags: U32,
+    /// Network identifier.
+    pub vni: [u8; 3],
+    /// Reserved; remote checksum offload uses it.
+    pub reserved: u8,
+}
+
+/// A group policy (rule W31).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupPolicy {
+    /// Which policy.
+    pub id: u16,
+    /// The inner source address is not to be learnt.
+    pub dont_learn: bool,
+    /// It was already applied.
+    pub applied: bool,
+}
+
+/// Remote checksum offload (rule C50).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteChecksum {
+    /// Where the sum starts, counted from the first byte behind the VXLAN header: even, 0 to 254.
+    pub start: u16,
+    /// Where the checksum field is, counted from `start`: 16 for TCP, 6 for UDP.
+    pub offset: u16,
+}
+
+impl Header {
+    /// The header and its payload. No flag is required or refused here: what an endpoint accepts is
+    /// its configuration (rule W30).
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
+        layout::split(NAME, bytes)
+    }
+
+    /// Writes the header and returns the buffer behind it.
+    pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
+        layout::emit(NAME, self, &[], buffer)
+    }
+
+    /// Sets the network identifier, 24 bits.
+    pub fn set_vni(&mut self, vni: u32) -> Result<(), Malformed> {
+        let [0, a, b, c] = vni.to_be_bytes() else {
+            return Err(Malformed::new(NAME, Reason::Value));
+        };
+        self.vni = [a, b, c];
+        Ok(())
+    }
+
+    /// Sets or removes the group policy; it excludes a next protocol.
+    pub fn set_group_policy(&mut self, policy: Option<GroupPolicy>) {
+        let all = FLAG_POLICY | FLAG_POLICY_DONT_LEARN | FLAG_POLICY_APPLIED | 0xffff;
+        let bits = policy.map_or(0, |policy| {
+            let dont_learn = if policy.dont_learn { FLAG_POLICY_DONT_LEARN } else { 0 };
+            let applied = if policy.applied { FLAG_POLICY_APPLIED } else { 0 };
+            FLAG_POLICY | dont_learn | applied | u32::from(policy.id)
+        });
+        self.flags.set(self.flags.get() & !all | bits);
+    }
+
+    /// Sets or removes the next protocol; it excludes a group policy.
+    pub fn set_next_protocol(&mut self, protocol: Option<u8>) {
+        let bits = protocol.map_or(0, |protocol| FLAG_NEXT_PROTOCOL | u32::from(protocol));
+        self.flags.set(self.flags.get() & !(FLAG_NEXT_PROTOCOL | 0xff) | bits);
+    }
+
+    /// Sets or removes remote checksum offload. Refused is what the header cannot say: an odd start
+    /// or one beyond 254, an offset other than 6 and 16.
+    pub fn set_remote_checksum(&mut self, remote: Option<RemoteChecksum>) -> Result<(), Malformed> {
+        let (flag, reserved) = match remote {
+            None => (0, 0),
+            Some(RemoteChecksum { start, offset: offset @ (6 | 16) })
+                if start <= REMOTE_START_MAX && start % 2 == 0 =>
+            {
+                let udp = if offset == 6 { REMOTE_UDP } else { 0 };
+                (FLAG_REMOTE_CHECKSUM, udp | (start / 2) as u8)
+            }
+            Some(_) => return Err(Malformed::new(NAME, Reason::Value)),
+        };
+        self.flags.set(self.flags.get() & !FLAG_REMOTE_CHECKSUM | flag);
+        self.reserved = reserved;
+        Ok(())
+    }
+
+    /// The network identifier, 24 bits.
+    pub fn vni(&self) -> u32 {
+        let [a, b, c] = self.vni;
+        u32::from_be_bytes([0, a, b, c])
+    }
+
+    /// Whether these flags are all set.
+    pub fn has(&self, flags: u32) -> bool {
+        self.flags.get() & flags == flags
+    }
+
+    /// The group policy, when there is one.
+    pub fn group_policy(&self) -> Option<GroupPolicy> {
+        self.has(FLAG_POLICY).then(|| GroupPolicy {
+            id: self.flags.get() as u16,
+            dont_learn: self.has(FLAG_POLICY_DONT_LEARN),
+            applied: self.has(FLAG_POLICY_APPLIED),
+        })
+    }
+
+    /// The next protocol of the generic protocol extension, when the header has one: version 0, P
+    /// set, O clear (rule T5).
+    pub fn next_protocol(&self) -> Option<u8> {
+        let decided = GPE_VERSION_MASK | FLAG_NEXT_PROTOCOL | FLAG_OPERATIONS;
+        (self.flags.get() & decided == FLAG_NEXT_PROTOCOL).then(|| self.flags.get() as u8)
+    }
+
+    /// Remote checksum offload, when the header announces it.
+    pub fn remote_checksum(&self) -> Option<RemoteChecksum> {
+        self.has(FLAG_REMOTE_CHECKSUM).then_some(RemoteChecksum {
+            start: u16::from(self.reserved & !REMOTE_UDP) * 2,
+            offset: if self.reserved & REMOTE_UDP != 0 { 6 } else { 16 },
+        })
+    }
+}
+
+/// A header of network 0.
+impl Default for Header {
+    fn default() -> Self {
+        Self { flags: U32::new(FLAG_VNI), vni: [0; 3], reserved: 0 }
+    }
+}
+
+/// `vxlan vni 42 flags 0x08000000`.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{NAME} vni {} flags {:#010x}", self.vni(), self.flags)
+    }
+}
+
+const NAME: &str = crate::Kind::Vxlan.name();
+
+/// The bit of the reserved byte that says where the checksum field is.
+const REMOTE_UDP: u8 = 0x80;
+
+const REMOTE_START_MAX: u16 = 254;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_emits, assert_refuses_prefixes};
+
+    extern crate std;
+    use std::string::ToString;
+
+    /// What Linux sends for Ethernet, IPv4 and TCP with remote checksum offload (rule C50).
+    const BYTES: [u8; 8] = [0x08, 0x20, 0, 0, 0x12, 0x34, 0x56, 0x11];
+
+    fn header() -> Header {
+        let mut header = Header::default();
+        header.set_vni(0x12_3456).unwrap();
+        header.set_remote_checksum(Some(RemoteChecksum { start: 34, offset: 16 })).unwrap();
+        header
+    }
+
+    #[test]
+    fn parse() {
+        let bytes = [&BYTES[..], b"payload"].concat();
+        let (parsed, payload) = Header::parse(&bytes).unwrap();
+        assert_eq!((*parsed, payload), (header(), &b"payload"[..]));
+        assert_eq!(parsed.vni(), 0x12_3456);
+        let remote = RemoteChecksum { start: 34, offset: 16 };
+        assert_eq!(parsed.remote_checksum(), Some(remote));
+        assert_eq!((parsed.group_policy(), parsed.next_protocol()), (None, None));
+        assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
+    }
+
+    #[test]
+    fn emit() {
+        assert_emits(&BYTES, |buffer| header().emit(buffer));
+    }
+
+    #[test]
+    fn c50_remote_checksum_of_udp_and_its_limits() {
+        let mut header = Header::default();
+        let remote = |start, offset| Some(RemoteChecksum { start, offset });
+        header.set_remote_checksum(remote(254, 6)).unwrap();
+        assert_emits(&[0x08, 0x20, 0, 0, 0, 0, 0, 0xff], |buffer| header.emit(buffer));
+        assert_eq!(header.remote_checksum(), remote(254, 6));
+        for refused in [remote(256, 6), remote(33, 6), remote(34, 8)] {
+            assert!(header.set_remote_checksum(refused).is_err());
+        }
+        header.set_remote_checksum(None).unwrap();
+        assert_eq!(header, Header::default());
+    }
+
+    #[test]
+    fn w31_group_policy() {
+        let policy = GroupPolicy { id: 0x1234, dont_learn: true, applied: true };
+        let mut header = Header::default();
+        header.set_group_policy(Some(policy));
+        assert_emits(&[0x88, 0x48, 0x12, 0x34, 0, 0, 0, 0], |buffer| header.emit(buffer));
+        assert_eq!(header.group_policy(), Some(policy));
+        header.set_group_policy(None);
+        assert_eq!(header, Header::default());
+    }
+
+    #[test]
+    fn w31_next_protocol() {
+        let mut header = Header::default();
+        header.set_next_protocol(Some(NEXT_MPLS));
+        assert_emits(&[0x0c, 0, 0, 5, 0, 0, 0, 0], |buffer| header.emit(buffer));
+        assert_eq!(header.next_protocol(), Some(NEXT_MPLS));
+        for flags in [0x1c00_0005, 0x0d00_0005, 0x0800_0005] {
+            assert_eq!(Header { flags: U32::new(flags), ..header }.next_protocol(), None);
+        }
+        header.set_next_protocol(None);
+        assert_eq!(header, Header::default());
+    }
+
+    #[test]
+    fn vni_wider_than_its_field_is_refused() {
+        let mut header = header();
+        assert!(header.set_vni(0x100_0000).is_err());
+        assert_eq!(header.vni(), 0x12_3456);
+    }
+
+    #[test]
+    fn display() {
+        assert_eq!(header().to_string(), "vxlan vni 1193046 flags 0x08200000");
+    }
 }
