@@ -59,14 +59,14 @@ pub(crate) enum Decompressor<R> {
 }
 
 impl<R: Read> Decompressor<R> {
-    /// Looks at the first bytes of `reader`.
+    /// Looks at the first bytes of `reader`, which errors call `path`.
     ///
     /// # Errors
-    /// `Err(Ok(_))` when the compression is not supported, `Err(Err(_))` when reading failed.
-    pub(crate) fn new(reader: R) -> Result<Self, Result<CaptureError, io::Error>> {
+    /// When reading fails, or the compression is not supported.
+    pub(crate) fn new(reader: R, path: &str) -> Result<Self, CaptureError> {
         let mut source = Source::new(reader);
-        source.fill_prefix().map_err(Err)?;
-        let compression = Compression::detect(source.prefix()).map_err(Ok)?;
+        source.fill_prefix().map_err(|source| CaptureError::Io { path: path.into(), source })?;
+        let compression = Compression::detect(source.prefix())?;
         let buffered = |source| BufReader::with_capacity(COMPRESSED_BUFFER_BYTES, source);
         Ok(match compression {
             Compression::None => Self::Plain(source),
@@ -105,7 +105,7 @@ impl<R: Read> Read for Decompressor<R> {
 /// The file itself: counts its bytes, and remembers whether an error was the system's.
 #[derive(Debug)]
 pub(crate) struct Source<R> {
-    reader: R,
+    pub(crate) reader: R,
     /// The first bytes, read to tell the compression and handed out again.
     prefix: [u8; PREFIX_BYTES],
     prefix_len: usize,
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn first_bytes_are_handed_out_again_however_few_are_asked_for() {
-        let mut reader = Decompressor::new(&b"more than a prefix"[..]).unwrap();
+        let mut reader = Decompressor::new(&b"more than a prefix"[..], "input").unwrap();
         let mut found = Vec::new();
         let mut buffer = [0; 2];
         while let read @ 1.. = reader.read(&mut buffer).unwrap() {

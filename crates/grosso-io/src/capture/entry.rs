@@ -92,7 +92,14 @@ pub struct Block<'a> {
     pub interface: Option<Interface>,
 }
 
-impl Block<'_> {
+impl<'a> Block<'a> {
+    /// The options of a section header, an interface description or interface statistics: names,
+    /// comments, counters. Other blocks have none that could be found.
+    #[must_use]
+    pub fn options(&self) -> Options<'a> {
+        super::pcapng::block_options(self.kind, self.order, self.raw)
+    }
+
     /// Whether this block begins a section.
     #[must_use]
     pub const fn is_section_header(&self) -> bool {

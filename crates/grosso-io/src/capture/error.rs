@@ -256,6 +256,9 @@ pub enum Misfit {
         /// How many there are.
         declared: u32,
     },
+    /// More interfaces than a reader would believe.
+    #[error("more than {INTERFACES_MAX} interfaces in one section")]
+    TooManyInterfaces,
     /// A link type that needs more than 16 bits.
     #[error("link type {link_type} needs more than 16 bits")]
     LinkType {

@@ -18,6 +18,8 @@ pub(crate) const INTERFACE_DESCRIPTION: u32 = 1;
 pub(crate) const OBSOLETE_PACKET: u32 = 2;
 /// Block type of a packet of interface 0 without time and options.
 pub(crate) const SIMPLE_PACKET: u32 = 3;
+/// Block type of the counters of an interface.
+pub(crate) const INTERFACE_STATISTICS: u32 = 5;
 /// Block type of a packet.
 pub(crate) const ENHANCED_PACKET: u32 = 6;
 /// Block type of a custom block that must not be copied by tools that change the file.
@@ -158,10 +160,15 @@ impl Decoder {
     }
 }
 
-/// The options of a section header or interface description.
+/// The options of a block that holds no packet; none of blocks whose layout is not known.
 pub(crate) fn block_options(kind: u32, order: ByteOrder, block: &[u8]) -> Options<'_> {
-    let start = if kind == SECTION_HEADER { SECTION_HEADER_BYTES } else { INTERFACE_BYTES };
     let end = block.len().saturating_sub(TRAILER_BYTES);
+    let start = match kind {
+        SECTION_HEADER => SECTION_HEADER_BYTES,
+        INTERFACE_DESCRIPTION => INTERFACE_BYTES,
+        INTERFACE_STATISTICS => STATISTICS_BYTES,
+        _ => end,
+    };
     Options::new(block.get(start..end).unwrap_or(&[]), order)
 }
 
@@ -318,3 +325,4 @@ const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 const EMPTY_BLOCK_BYTES: usize = 12;
 const INTERFACE_BYTES: usize = 16;
 const SIMPLE_PACKET_BYTES: usize = 12;
+const STATISTICS_BYTES: usize = 20;

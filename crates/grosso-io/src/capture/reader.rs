@@ -46,6 +46,16 @@ impl CaptureReader<Input> {
             Err(source) => Err(CaptureError::Io { path: name, source }),
         }
     }
+
+    /// Bytes of the file, compressed if it is compressed; `None` for what is no regular file.
+    ///
+    /// Beside [`file_bytes`](Self::file_bytes) this makes a progress bar.
+    #[must_use]
+    pub fn file_len(&self) -> Option<u64> {
+        let Source::File(file) = &self.source.source().reader.0 else { return None };
+        let metadata = file.metadata().ok()?;
+        metadata.is_file().then_some(metadata.len())
+    }
 }
 
 impl<R: Read> CaptureReader<R> {
@@ -59,13 +69,8 @@ impl<R: Read> CaptureReader<R> {
     }
 
     fn named(reader: R, path: String) -> Result<Self, CaptureError> {
-        let source = match Decompressor::new(reader) {
-            Ok(source) => source,
-            Err(Ok(unsupported)) => return Err(unsupported),
-            Err(Err(source)) => return Err(CaptureError::Io { path, source }),
-        };
         let mut reader = Self {
-            source,
+            source: Decompressor::new(reader, &path)?,
             path,
             decoder: Decoder::Pcapng(pcapng::Decoder::new()),
             buffer: Buffer::new(),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::entry::{Block, Entry, Packet};
 use super::error::{CaptureError, Misfit};
-use super::format::{Format, Interface, LINK_TYPE_ETHERNET, RECORD_BYTES_MAX};
+use super::format::{Format, INTERFACES_MAX, Interface, LINK_TYPE_ETHERNET, RECORD_BYTES_MAX};
 use super::metadata::PacketMeta;
 use super::offload_option;
 use super::options::{Options, code, padding, push_end, push_option};
@@ -127,11 +127,15 @@ impl<W: Write> CaptureWriter<W> {
     /// Classic pcap has one interface: it takes that of the first packet.
     ///
     /// # Errors
-    /// When the link type needs more than 16 bits, or writing fails.
+    /// When the link type needs more than 16 bits, when there are too many interfaces, and when
+    /// writing fails.
     pub fn add_interface(&mut self, interface: &Interface) -> Result<u32, CaptureError> {
         let link_type = interface.link_type;
         if u16::try_from(link_type).is_err() {
             return Err(CaptureError::Unwritable { what: Misfit::LinkType { link_type } });
+        }
+        if self.interfaces.len() >= INTERFACES_MAX {
+            return Err(CaptureError::Unwritable { what: Misfit::TooManyInterfaces });
         }
         if self.options.format == Format::Pcapng {
             let order = self.begin_section()?;

@@ -171,3 +171,40 @@ fn cut_packets_are_told_apart() {
     }
     assert_eq!(cut, [false, true, false]);
 }
+
+#[test]
+fn options_of_blocks_are_found() {
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        let file = everything(order);
+        let mut reader = CaptureReader::new(&file[..]).unwrap();
+        let mut found = Vec::new();
+        while let Some(entry) = reader.next().unwrap() {
+            if let Entry::Block(block) = entry {
+                let first = block.options().iter().next();
+                found.extend(first.map(|option| (block.kind, option.unwrap().value.to_vec())));
+            }
+        }
+        let section = [
+            (0x0a0d_0d0a, b"taken for a test".to_vec()),
+            (1, b"eth0".to_vec()),
+            (1, b"tun0".to_vec()),
+            (1, vec![0x94]),
+        ];
+        assert_eq!(found.len(), 10);
+        assert_eq!(found[..4], section);
+        assert_eq!((found[4].0, found[4].1.len()), (5, 8));
+        assert_eq!(found[5..9], section);
+    }
+}
+
+#[test]
+fn length_of_a_file_is_known_for_a_progress_bar() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("capture");
+    let file = everything(ByteOrder::Big);
+    std::fs::write(&path, &file).unwrap();
+    let mut reader = CaptureReader::open(&path).unwrap();
+    while reader.next().unwrap().is_some() {}
+    assert_eq!(reader.file_len(), Some(file.len() as u64));
+    assert_eq!(reader.file_bytes(), file.len() as u64);
+}
