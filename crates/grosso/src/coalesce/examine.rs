@@ -123,7 +123,7 @@ pub(crate) fn lengths_agree(packet: &[u8], shape: &Shape, meta: &Meta) -> bool {
 }
 
 /// Examines a packet with known headers whose lengths agree with the frame.
-#[inline]
+#[inline(always)]
 pub(crate) fn examine(packet: &[u8], shape: &Shape, meta: &Meta) -> Result<Candidate, Pass> {
     for ip in &shape.identifications {
         check_ipv4(packet, ip.header as usize)?;
@@ -139,7 +139,7 @@ pub(crate) fn examine(packet: &[u8], shape: &Shape, meta: &Meta) -> Result<Candi
     if payload_len == 0 {
         return Err(Pass::Empty);
     }
-    let partial = verify(packet, shape, meta.checksum)?;
+    let partial = verify(packet, shape, &meta.checksum)?;
     match meta.gso {
         None => {
             let size = u16::try_from(payload_len).map_err(|_| Pass::LengthZero)?;
@@ -160,6 +160,7 @@ pub(crate) fn examine(packet: &[u8], shape: &Shape, meta: &Meta) -> Result<Candi
 
 /// A superframe joins as the packets that it stands for, if its geometry is right (rules G8, G77).
 #[cold]
+#[inline(never)]
 fn superframe(
     shape: &Shape,
     meta: &Meta,
@@ -199,9 +200,10 @@ fn refusal_of_flags(flags: u8) -> Pass {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn check_ipv4(packet: &[u8], start: usize) -> Result<(), Pass> {
-    let header = packet.get(start..start + ipv4::HEADER_LEN).unwrap_or_default();
+    let header = packet.get(start..).and_then(|rest| rest.first_chunk::<{ ipv4::HEADER_LEN }>());
+    let Some(header) = header else { return Err(Pass::Cut) };
     if !Sum::of(header).is_valid() {
         return Err(Pass::Ipv4Checksum);
     }
@@ -219,14 +221,14 @@ fn check_ipv4(packet: &[u8], start: usize) -> Result<(), Pass> {
 ///
 /// The payload is read at most once: an outer sum is the inner one and the header bytes in between (rules C20 to C22,
 /// C30). Checksums that cutting would not write again in the same form are refused.
-#[inline]
-fn verify(packet: &[u8], shape: &Shape, state: Checksum) -> Result<bool, Pass> {
+#[inline(always)]
+fn verify(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<bool, Pass> {
     let Some((transport, tunnels)) = shape.covers.split_last() else { return Err(Pass::Protocol) };
     let field = u16_at(packet, transport.at as usize);
     if transport.zero_means_none && field == 0 {
         return Err(Pass::ChecksumNone);
     }
-    if let Checksum::Partial { start, offset } = state {
+    if let Checksum::Partial { start, offset } = *state {
         if (start, start.wrapping_add(offset)) != (transport.start, transport.at) {
             return Err(Pass::ChecksumPartial);
         }
@@ -253,12 +255,13 @@ fn verify(packet: &[u8], shape: &Shape, state: Checksum) -> Result<bool, Pass> {
     Ok(false)
 }
 
+#[inline(never)]
 fn verify_tunnels(
     packet: &[u8],
     shape: &Shape,
     transport: &Covering,
     tunnels: &[Covering],
-    state: Checksum,
+    state: &Checksum,
 ) -> Result<(), Pass> {
     let present =
         |tunnel: &&Covering| !(tunnel.zero_means_none && u16_at(packet, tunnel.at as usize) == 0);
@@ -269,7 +272,7 @@ fn verify_tunnels(
         return Err(Pass::RemoteChecksum);
     }
     let verified = match state {
-        Checksum::Unnecessary { levels } => usize::from(levels) + 1,
+        Checksum::Unnecessary { levels } => usize::from(*levels) + 1,
         _ => 0,
     };
     if verified >= count + usize::from(!remote) {
@@ -294,11 +297,11 @@ fn verify_tunnels(
 
 /// The sum of everything from the transport header on: read, or taken from the one that the device gives.
 #[inline]
-fn sum_behind(packet: &[u8], shape: &Shape, state: Checksum) -> Sum {
+fn sum_behind(packet: &[u8], shape: &Shape, state: &Checksum) -> Sum {
     match state {
         Checksum::Complete { sum } => {
             let before = packet.get(shape.network..shape.transport).map_or(Sum::ZERO, Sum::of);
-            Sum::from_word(sum).subtract(before)
+            Sum::from_word(*sum).subtract(before)
         }
         _ => packet.get(shape.transport..).map_or(Sum::ZERO, Sum::of),
     }

@@ -218,7 +218,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let stack = &self.stack;
         let shape = Shape::new(stack, packet);
         let refusal = refusal_of_headers(packet, stack, &shape, &self.ports, &self.profile);
-        Ok(self.shapes.remember(stack, shape, packet, refusal))
+        let bounds = bounds(&shape, &self.profile.limits);
+        Ok(self.shapes.remember(stack, shape, packet, bounds, refusal))
     }
 
     /// Finds the train of a packet whose headers are known, and offers it to that train or starts one.
@@ -284,7 +285,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             return Verdict::Passed(Pass::Protocol);
         };
         let packet = frame.buffer.as_ref();
-        let bounds = bounds(&known.shape, &self.profile.limits);
+        let bounds = known.bounds;
         let fixed_ids = match train.admits(packet, &candidate, &meta, &known.shape, bounds) {
             Ok(fixed_ids) => fixed_ids,
             Err(refusal) => {

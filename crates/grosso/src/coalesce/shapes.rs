@@ -8,7 +8,7 @@ use alloc::{boxed::Box, vec::Vec};
 use grosso_wire::{Kind, Layer, Stack};
 
 use crate::{
-    coalesce::reason::Pass,
+    coalesce::{reason::Pass, train::Bounds},
     flow::Keys,
     template::{compare::Mask, shape::Shape},
 };
@@ -25,6 +25,8 @@ pub(crate) struct Known {
     structure: Mask,
     /// A packet that has them.
     example: Box<[u8]>,
+    /// The limits of a train with these headers.
+    pub(crate) bounds: Bounds,
     /// Why packets with these headers are in no train, whatever else they hold.
     pub(crate) refusal: Option<Pass>,
 }
@@ -76,9 +78,10 @@ impl Shapes {
         stack: &Stack,
         shape: Shape,
         packet: &[u8],
+        bounds: Bounds,
         refusal: Option<Pass>,
     ) -> usize {
-        self.known.push(Known::new(stack, shape, packet, refusal));
+        self.known.push(Known::new(stack, shape, packet, bounds, refusal));
         self.latest = self.known.len() - 1;
         self.latest
     }
@@ -86,7 +89,13 @@ impl Shapes {
 
 impl Known {
     #[cold]
-    fn new(stack: &Stack, shape: Shape, packet: &[u8], refusal: Option<Pass>) -> Self {
+    fn new(
+        stack: &Stack,
+        shape: Shape,
+        packet: &[u8],
+        bounds: Bounds,
+        refusal: Option<Pass>,
+    ) -> Self {
         let header = packet.get(..stack.header_len()).unwrap_or_default();
         Self {
             stack: *stack,
@@ -95,6 +104,7 @@ impl Known {
             equality: Mask::equality(stack),
             structure: structure(stack),
             example: header.into(),
+            bounds,
             refusal,
         }
     }

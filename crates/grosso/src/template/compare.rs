@@ -34,14 +34,21 @@ impl Mask {
         else {
             return false;
         };
-        let words = mask.chunks_exact(8).zip(first.chunks_exact(8)).zip(other.chunks_exact(8));
-        let differing = words.fold(0, |differing, ((mask, first), other)| {
-            differing | (word(first) ^ word(other)) & word(mask)
-        });
-        // The last word overlaps the one before it.
-        let tail = self.len.saturating_sub(8);
-        let tail = (word(&first[tail..]) ^ word(&other[tail..])) & word(&mask[tail..]);
-        differing | tail == 0
+        let (masks, mask_rest) = mask.as_chunks::<BLOCK>();
+        let (firsts, first_rest) = first.as_chunks::<BLOCK>();
+        let (others, other_rest) = other.as_chunks::<BLOCK>();
+        let mut differing = [0; BLOCK];
+        for i in 0..masks.len().min(firsts.len()).min(others.len()) {
+            add_difference(&mut differing, &masks[i], &firsts[i], &others[i]);
+        }
+        // What is left is compared in a block that overlaps the last one.
+        match (mask.last_chunk(), first.last_chunk(), other.last_chunk()) {
+            (Some(mask), Some(first), Some(other)) => {
+                add_difference(&mut differing, mask, first, other);
+            }
+            _ => differing[0] |= short_difference(mask_rest, first_rest, other_rest),
+        }
+        differing == [0; BLOCK]
     }
 
     /// No bit of `len` bytes.
@@ -77,9 +84,25 @@ const fn equal_bits(law: Law) -> [u8; 2] {
     }
 }
 
-#[inline]
-fn word(bytes: &[u8]) -> u64 {
-    bytes.first_chunk::<8>().map_or(0, |word| u64::from_ne_bytes(*word))
+/// Bytes compared at once.
+const BLOCK: usize = 32;
+
+/// Fixed-size arrays, so that the loop becomes vector instructions.
+#[inline(always)]
+fn add_difference(
+    differing: &mut [u8; BLOCK],
+    mask: &[u8; BLOCK],
+    first: &[u8; BLOCK],
+    other: &[u8; BLOCK],
+) {
+    for i in 0..BLOCK {
+        differing[i] |= (first[i] ^ other[i]) & mask[i];
+    }
+}
+
+fn short_difference(mask: &[u8], first: &[u8], other: &[u8]) -> u8 {
+    let bytes = mask.iter().zip(first).zip(other);
+    bytes.fold(0, |differing, ((mask, first), other)| differing | (first ^ other) & mask)
 }
 
 /// What to call the outermost difference between the headers of two packets that do not agree.
