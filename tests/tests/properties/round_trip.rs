@@ -1,0 +1,170 @@
+//! `segment(coalesce(x)) == x`, byte for byte and in the order of every flow.
+
+use grosso::{Meta, checksum::Checksum};
+use grosso_testkit::{
+    Traffic,
+    flows::{assert_conserved, assert_order_within_flows},
+    oracle::Link,
+    random::Random,
+    stack::{Front, NETWORKS, Network, Stack, TRANSPORTS, TUNNELS, Tunnel},
+    strategy::train_of,
+};
+use grosso_wire::LinkType;
+use proptest::prelude::*;
+
+use crate::session::{Session, random_profile, received};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Hostile traffic over every stack, any limits, polls, holds, hash seeds and checksum states.
+    #[test]
+    fn cutting_gives_back_what_was_joined(
+        seed in any::<u64>().no_shrink(),
+        count in 1..200_usize,
+        raw in any::<bool>(),
+    ) {
+        let (link, kit) = link(raw);
+        let frames: Vec<_> = Traffic::over(kit, seed).take(count).collect();
+        let session = run(&frames, link, kit, seed);
+        assert_law(&session, kit);
+    }
+
+    /// Every train of up to two tunnels joins into one superframe where the limits of Linux allow
+    /// it, and that superframe is cut into the same train.
+    #[test]
+    fn a_train_within_the_limits_is_one_superframe(
+        seed in any::<u64>().no_shrink(),
+        count in 2..20_usize,
+    ) {
+        let train = train_of(seed, count);
+        // The port of FOU means one protocol only, and that is IPv4 here.
+        prop_assume!(!has_ipv6_in_fou(&train.stack));
+        let mut profile = grosso::Profile::linux();
+        profile.tunnels_max = 2;
+        let mut session = Session::new(profile, LinkType::Ethernet, seed);
+        for frame in &train.frames {
+            session.push(frame, Meta::default());
+        }
+        session.finish();
+        session.assert_settled();
+        prop_assert_eq!(session.left.len(), 1, "{:?}", train);
+        assert_law(&session, Link::Ethernet);
+    }
+
+    /// Superframes of a device or of an earlier stage join further, and are cut into the packets that
+    /// they stand for (rule G77).
+    #[test]
+    fn superframes_join_further(seed in any::<u64>().no_shrink(), count in 1..200_usize) {
+        let frames: Vec<_> = Traffic::new(seed).deviations_percent(3).take(count).collect();
+        let first = run(&frames, LinkType::Ethernet, Link::Ethernet, seed);
+        let mut random = Random::new(!seed);
+        let mut second = Session::new(random_profile(&mut random), LinkType::Ethernet, seed);
+        for left in &first.left {
+            second.push(&left.bytes, left.meta);
+            if random.one_in(10) {
+                second.poll_end();
+            }
+        }
+        second.finish();
+        second.assert_settled();
+        assert_eq!(packets(&first).len(), frames.len());
+        let (before, after) = (packets(&first), packets(&second));
+        assert_conserved(&before, &after);
+        assert_order_within_flows(&before, &after, Link::Ethernet);
+    }
+}
+
+/// Not left to chance: every stack of the kit with at most one tunnel, and every pair of tunnels.
+#[test]
+fn every_stack_comes_back() {
+    let mut stacks = Stack::all();
+    for &outer in TUNNELS {
+        for &inner in TUNNELS {
+            let mut random = Random::new(stacks.len() as u64);
+            let mut network = || *random.choose(NETWORKS);
+            let tunnels = vec![(network(), outer), (network(), inner)];
+            let network = network();
+            let transport = *random.choose(TRANSPORTS);
+            let front = Front::Ethernet;
+            stacks.push(Stack { front, tunnels, network, transport });
+        }
+    }
+    for (index, stack) in stacks.iter().enumerate() {
+        let (link, kit) = link(stack.link() == Link::Ip);
+        let seed = index as u64;
+        let frames: Vec<_> = Traffic::of(&[stack.clone(), stack.clone()], seed).take(60).collect();
+        println!("{stack:?}");
+        assert_law(&run(&frames, link, kit, seed), kit);
+    }
+}
+
+/// Pushes frames with random knowledge about them, polls and holds.
+fn run(frames: &[Vec<u8>], link: LinkType, kit: Link, seed: u64) -> Session {
+    let mut profiles = Random::new(seed ^ 1);
+    let mut session = Session::new(random_profile(&mut profiles), link, profiles.bits());
+    let knows_checksums = profiles.one_in(2);
+    let poll_mean = *profiles.choose(&[1, 4, 16, 64]);
+    let mut random = Random::new(seed ^ 2);
+    for frame in frames {
+        let (bytes, meta) = if knows_checksums {
+            received(frame, kit, &mut random)
+        } else {
+            (frame.clone(), Meta::default())
+        };
+        session.push(&bytes, meta);
+        session.now_ns += random.below(60) as u64;
+        if random.one_in(poll_mean) {
+            session.poll_end();
+        }
+        if random.one_in(poll_mean) {
+            session.expire();
+        }
+    }
+    session.finish();
+    session.assert_settled();
+    session
+}
+
+/// What was pushed is what leaves once it is cut, also in what is partial; what was not joined
+/// leaves untouched.
+fn assert_law(session: &Session, kit: Link) {
+    let pushed: Vec<_> = session
+        .pushed
+        .iter()
+        .map(|frame| tagged(&frame.bytes, matches!(frame.meta.checksum, Checksum::Partial { .. })))
+        .collect();
+    let left: Vec<_> =
+        session.packets().iter().map(|(bytes, partial)| tagged(bytes, *partial)).collect();
+    assert_conserved(&pushed, &left);
+    assert_order_within_flows(&untagged(&pushed), &untagged(&left), kit);
+    for left in session.left.iter().filter(|left| !left.joined) {
+        assert_eq!(left.numbers.len(), 1);
+        let pushed = &session.pushed[left.numbers[0]];
+        let known = |meta: Meta| (meta.gso, meta.vlan, meta.hash, meta.timestamp_ns);
+        assert_eq!((&left.bytes, known(left.meta)), (&pushed.bytes, known(pushed.meta)));
+    }
+}
+
+/// The frame and, behind it, whether its checksum is partial.
+fn tagged(bytes: &[u8], partial: bool) -> Vec<u8> {
+    [bytes, &[u8::from(partial)]].concat()
+}
+
+fn untagged(frames: &[Vec<u8>]) -> Vec<&[u8]> {
+    frames.iter().map(|frame| &frame[..frame.len() - 1]).collect()
+}
+
+fn packets(session: &Session) -> Vec<Vec<u8>> {
+    session.packets().into_iter().map(|(bytes, _)| bytes).collect()
+}
+
+fn has_ipv6_in_fou(stack: &Stack) -> bool {
+    let inside = stack.tunnels.iter().skip(1).map(|(network, _)| *network).chain([stack.network]);
+    let mut pairs = stack.tunnels.iter().zip(inside);
+    pairs.any(|((_, tunnel), inside)| *tunnel == Tunnel::Fou && inside != Network::Ipv4)
+}
+
+fn link(raw: bool) -> (LinkType, Link) {
+    if raw { (LinkType::Raw, Link::Ip) } else { (LinkType::Ethernet, Link::Ethernet) }
+}

@@ -1,0 +1,298 @@
+//! One run of the engine, with every buffer numbered and time at hand.
+
+use std::collections::BTreeSet;
+
+use grosso::{
+    Coalescer, Delivery, Frame, Meta, Profile, Verdict,
+    checksum::Checksum,
+    coalesce::{BucketChoice, reason::Close},
+    meta::VlanTag,
+    segment::{NoCut, Outgoing},
+};
+use grosso_testkit::{
+    flows::flow_of,
+    oracle::{self, Lengths, Link, State, parse, pseudo_header},
+    random::Random,
+};
+use grosso_tests::engine::{PORTS, cut};
+use grosso_wire::LinkType;
+
+/// A buffer that says which one it is.
+#[derive(Debug)]
+pub(crate) struct Numbered {
+    number: usize,
+    bytes: Vec<u8>,
+}
+
+impl AsRef<[u8]> for Numbered {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A frame as it was pushed.
+#[derive(Clone, Debug)]
+pub(crate) struct Pushed {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) meta: Meta,
+    pub(crate) at_ns: u64,
+    pub(crate) verdict: Verdict,
+}
+
+/// A frame as it left.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) meta: Meta,
+    pub(crate) packets: u32,
+    pub(crate) joined: bool,
+    pub(crate) closed: Close,
+    /// Which buffers it is made of, in order.
+    pub(crate) numbers: Vec<usize>,
+    pub(crate) at_ns: u64,
+}
+
+/// A run of one coalescer.
+pub(crate) struct Session {
+    coalescer: Coalescer<Numbered>,
+    link: LinkType,
+    pub(crate) pushed: Vec<Pushed>,
+    pub(crate) left: Vec<Left>,
+    /// Buffers that are inside.
+    pub(crate) held: BTreeSet<usize>,
+    pub(crate) now_ns: u64,
+}
+
+impl Session {
+    pub(crate) fn new(profile: Profile, link: LinkType, seed: u64) -> Self {
+        Self {
+            coalescer: Coalescer::new(profile, link, PORTS, seed),
+            link,
+            pushed: Vec::new(),
+            left: Vec::new(),
+            held: BTreeSet::new(),
+            now_ns: 0,
+        }
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8], meta: Meta) -> Verdict {
+        let number = self.pushed.len();
+        let buffer = Numbered { number, bytes: bytes.to_vec() };
+        self.held.insert(number);
+        let Self { coalescer, left, now_ns, .. } = self;
+        let mut sink = |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left);
+        let verdict = coalescer.push(Frame { buffer, meta }, *now_ns, &mut sink);
+        let pushed = Pushed { bytes: bytes.to_vec(), meta, at_ns: self.now_ns, verdict };
+        self.pushed.push(pushed);
+        self.account();
+        verdict
+    }
+
+    pub(crate) fn poll_end(&mut self) {
+        let Self { coalescer, left, now_ns, .. } = self;
+        coalescer.poll_end(*now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left));
+        self.account();
+    }
+
+    pub(crate) fn expire(&mut self) {
+        let Self { coalescer, left, now_ns, .. } = self;
+        coalescer.expire(*now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left));
+        self.account();
+    }
+
+    pub(crate) fn finish(&mut self) {
+        let Self { coalescer, left, now_ns, .. } = self;
+        coalescer.finish(&mut |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left));
+        self.account();
+    }
+
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        self.coalescer.deadline()
+    }
+
+    /// Wire packets that left, cut again where they were joined, each with whether its checksum is
+    /// partial.
+    pub(crate) fn packets(&self) -> Vec<(Vec<u8>, bool)> {
+        self.left.iter().flat_map(|left| self.cut(left)).collect()
+    }
+
+    fn cut(&self, left: &Left) -> Vec<(Vec<u8>, bool)> {
+        let is_partial = |meta: &Meta| matches!(meta.checksum, Checksum::Partial { .. });
+        match cut(&[&left.bytes], &left.meta, self.link, Outgoing::default()) {
+            Ok(packets) => {
+                let packets: Vec<_> = packets
+                    .into_iter()
+                    .map(|(bytes, meta)| (bytes, is_partial(&meta)))
+                    .collect();
+                assert_eq!(packets.len(), left.packets as usize);
+                packets
+            }
+            Err(NoCut::NotSuperframe) => vec![(left.bytes.clone(), is_partial(&left.meta))],
+            Err(error) => panic!("{error}: {left:?}"),
+        }
+    }
+
+    /// Buffers come back once, in the order of their flow, and the counters say what happened.
+    fn account(&mut self) {
+        for left in &self.left[self.left.len() - self.unaccounted()..] {
+            for number in &left.numbers {
+                assert!(self.held.remove(number), "buffer {number} came back twice");
+            }
+        }
+        let stats = self.coalescer.stats();
+        let sum = |counters: &[u64]| counters.iter().sum::<u64>();
+        assert_eq!(stats.frames_in, self.pushed.len() as u64);
+        assert_eq!(stats.frames_out, self.left.len() as u64);
+        assert_eq!(stats.frames_out, sum(&stats.passed) + sum(&stats.closed));
+        assert_eq!(stats.frames_out, sum(&stats.segments));
+        assert_eq!(stats.closed[Close::Never.index()], 0);
+        assert!(sum(&stats.refused) <= stats.closed[Close::NoMerge.index()]);
+    }
+
+    /// Deliveries that came since the buffers were last accounted for.
+    fn unaccounted(&self) -> usize {
+        let is_new = |left: &&Left| left.numbers.iter().any(|number| self.held.contains(number));
+        self.left.iter().rev().take_while(is_new).count()
+    }
+
+    /// Everything that must hold when nothing is held any more.
+    pub(crate) fn assert_settled(&self) {
+        assert_eq!(self.held, BTreeSet::new(), "every buffer comes back");
+        assert_eq!(self.deadline(), None);
+        let stats = self.coalescer.stats();
+        assert_eq!(stats.packets_held(), 0);
+        let bytes = |sizes: &mut dyn Iterator<Item = usize>| sizes.sum::<usize>() as u64;
+        assert_eq!(stats.bytes_in, bytes(&mut self.pushed.iter().map(|frame| frame.bytes.len())));
+        assert_eq!(stats.bytes_out, bytes(&mut self.left.iter().map(|frame| frame.bytes.len())));
+        let packets: u32 = self.left.iter().map(|left| left.packets).sum();
+        assert_eq!(stats.packets_out, u64::from(packets));
+        let joined = self.left.iter().filter(|left| left.joined);
+        let joined: Vec<u64> = joined.map(|left| u64::from(left.packets)).collect();
+        assert_eq!(stats.superframes, joined.len() as u64);
+        assert_eq!(stats.superframe_packets, joined.iter().sum::<u64>());
+        self.assert_reasons();
+    }
+
+    /// A packet is refused or passed for the reason that its verdict names; one that was refused may
+    /// have passed as well, because it ends a train that it cannot join.
+    fn assert_reasons(&self) {
+        let stats = self.coalescer.stats();
+        let mut refused = vec![0; stats.refused.len()];
+        let mut passed = vec![0; stats.passed.len()];
+        for frame in &self.pushed {
+            match frame.verdict {
+                Verdict::Refused(reason) => refused[reason.index()] += 1,
+                Verdict::Passed(reason) => passed[reason.index()] += 1,
+                Verdict::Held | Verdict::Joined => {}
+            }
+        }
+        assert_eq!(refused, stats.refused);
+        assert!(passed.iter().zip(&stats.passed).all(|(verdicts, counted)| verdicts <= counted));
+    }
+}
+
+fn keep(delivery: Delivery<'_, Numbered>, at_ns: u64, left: &mut Vec<Left>) {
+    let mut bytes = Vec::new();
+    delivery.copy_to(&mut bytes);
+    assert_eq!(bytes.len(), delivery.len);
+    let (meta, packets) = (delivery.meta, delivery.packets);
+    let (joined, closed) = (delivery.is_joined(), delivery.closed);
+    let numbers = delivery.into_parts().map(|part| part.buffer.number).collect();
+    left.push(Left { bytes, meta, packets, joined, closed, numbers, at_ns });
+}
+
+/// A profile with random limits, half of them tight.
+pub(crate) fn random_profile(random: &mut Random) -> Profile {
+    let mut profile = Profile::linux();
+    profile.udp = !random.one_in(8);
+    profile.tunnels_max = *random.choose(&[0, 1, 2, 2, 2, 15]);
+    profile.table.buckets = *random.choose(&[1, 1, 2, 8, 64, 1024]);
+    profile.table.choice =
+        if random.one_in(3) { BucketChoice::Device } else { BucketChoice::Seeded };
+    profile.limits.flows = *random.choose(&[1, 2, 3, 8, 64, 4096]);
+    profile.limits.parts = *random.choose(&[0, 1, 2, 5, 40, 65536]);
+    profile.limits.size_bytes = *random.choose(&[0, 1, 500, 1500, 3000, 20_000, 65536, 524_280]);
+    profile.limits.tcp_segments = *random.choose(&[0, 1, 2, 3, 17, u16::MAX]);
+    profile.limits.udp_segments = *random.choose(&[0, 1, 2, 3, 64, 128]);
+    profile.limits.hold_ns = *random.choose(&[0, 0, 1, 100, 10_000]);
+    profile
+}
+
+/// A frame as a device hands it over: something true is known about its checksums, and its checksum
+/// may still be partial.
+pub(crate) fn received(frame: &[u8], link: Link, random: &mut Random) -> (Vec<u8>, Meta) {
+    let mut meta = Meta {
+        hash: device_hash(frame, link),
+        vlan: random.one_in(12).then_some(VlanTag { protocol: 0x8100, tci: 7 }),
+        timestamp_ns: random.one_in(2).then(|| random.bits()),
+        ..Meta::default()
+    };
+    match random.below(5) {
+        0 => meta.checksum = complete(frame, link),
+        1 => meta.checksum = unnecessary(frame, link, random),
+        2 => {
+            if let Some((seeded, checksum)) = partial(frame, link) {
+                meta.checksum = checksum;
+                return (seeded, meta);
+            }
+        }
+        _ => {}
+    }
+    (frame.to_vec(), meta)
+}
+
+/// The hash of a device: the same for all packets of a flow, and the same for many flows. Of one flow
+/// in three the device gives none.
+fn device_hash(frame: &[u8], link: Link) -> Option<u32> {
+    let flow = flow_of(frame, link)?.to_string();
+    let hash = flow.bytes().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+    (!hash.is_multiple_of(3)).then_some(hash % 5)
+}
+
+/// The true sum from the first IP header on.
+fn complete(frame: &[u8], link: Link) -> Checksum {
+    let parsed = parse(frame, link, Lengths::Declared);
+    match parsed.layers.iter().find(|layer| layer.is_ip()) {
+        Some(network) => Checksum::Complete { sum: oracle::sum(&frame[network.offset..]) },
+        None => Checksum::None,
+    }
+}
+
+/// As many levels as are right, or fewer.
+fn unnecessary(frame: &[u8], link: Link, random: &mut Random) -> Checksum {
+    let verdicts = oracle::verify(frame, link);
+    let covering = verdicts.iter().filter(|verdict| {
+        matches!(verdict.name, "tcp" | "udp" | "gre") && verdict.state != State::Absent
+    });
+    let right = covering.take_while(|verdict| verdict.state == State::Right).count();
+    match right {
+        0 => Checksum::None,
+        right => Checksum::Unnecessary { levels: random.below(right) as u8 },
+    }
+}
+
+/// The frame as its sender hands it to a device that completes the innermost checksum, when all its
+/// checksums are right.
+fn partial(frame: &[u8], link: Link) -> Option<(Vec<u8>, Checksum)> {
+    let parsed = parse(frame, link, Lengths::Declared);
+    let transport = parsed.last()?;
+    let offset = match transport.name {
+        "tcp" => 16,
+        "udp" if transport.number("checksum") != 0 => 6,
+        _ => return None,
+    };
+    let verdicts = oracle::verify(frame, link);
+    if verdicts.iter().any(|v| !matches!(v.state, State::Right | State::Absent)) {
+        return None;
+    }
+    let network = parsed.network_of(parsed.layers.len() - 1)?;
+    let protocol = if transport.name == "tcp" { 6 } else { 17 };
+    let addresses = (network.bytes("source"), network.bytes("destination"));
+    let len = transport.end - transport.offset;
+    let seed = oracle::sum(&pseudo_header(addresses.0, addresses.1, protocol, len));
+    let mut frame = frame.to_vec();
+    let at = transport.offset + offset;
+    frame[at..at + 2].copy_from_slice(&seed.to_be_bytes());
+    let checksum = Checksum::Partial { start: transport.offset as u16, offset: offset as u16 };
+    Some((frame, checksum))
+}
