@@ -1,9 +1,9 @@
 //! One bounded walk over the headers of a frame.
 //!
-//! The walk is a loop over "which header comes next": no recursion, no allocation, and every turn of
-//! the loop either appends a layer or ends, so [`LAYERS_MAX`](crate::LAYERS_MAX) bounds it. Lengths
-//! that headers declare narrow the bytes that later headers may use: a TCP header must lie inside the
-//! IP payload that announces it, not merely inside the frame.
+//! The walk is a loop over "which header comes next": no recursion, no allocation, and every turn
+//! of the loop either appends a layer or ends, so [`LAYERS_MAX`](crate::LAYERS_MAX) bounds it.
+//! Lengths that headers declare narrow the bytes that later headers may use: a TCP header must lie
+//! inside the IP payload that announces it, not merely inside the frame.
 
 use core::fmt;
 
@@ -25,10 +25,11 @@ pub enum LinkType {
 }
 
 impl LinkType {
-    /// The link type for a `LINKTYPE_` number of a capture file; `None` for one that has no view here.
+    /// The link type for a `LINKTYPE_` number of a capture file; `None` for one that has no view
+    /// here.
     ///
-    /// 12 and 14 are the `DLT_RAW` values that some systems wrote into files, 108 is OpenBSD loopback
-    /// (the same header in network order), 228 and 229 are raw IPv4 and raw IPv6.
+    /// 12 and 14 are the `DLT_RAW` values that some systems wrote into files, 108 is OpenBSD
+    /// loopback (the same header in network order), 228 and 229 are raw IPv4 and raw IPv6.
     pub const fn from_pcap(number: u32) -> Option<Self> {
         match number {
             1 => Some(Self::Ethernet),
@@ -99,8 +100,8 @@ impl Default for Ports {
 /// Finds the headers of `frame`, outermost first.
 ///
 /// Never fails: what is there is listed, and [`Stack::stop`] says why nothing more is. A header is
-/// listed only when all its bytes are present, inside the frame and inside every length that an outer
-/// header declares. Checksums are not looked at.
+/// listed only when all its bytes are present, inside the frame and inside every length that an
+/// outer header declares. Checksums are not looked at.
 #[inline]
 pub fn dissect(frame: &[u8], link: LinkType, ports: &Ports) -> Stack {
     let mut stack = Stack::new(0);
@@ -326,7 +327,8 @@ impl<'a> Walk<'a, '_> {
             44 => {
                 let header = self.peek::<8>()?;
                 self.push(Kind::Ipv6Fragment, 8)?;
-                // An atomic fragment is a whole packet (RFC 6946); the two bits between are reserved.
+                // An atomic fragment is a whole packet (RFC 6946); the two bits between are
+                // reserved.
                 let atomic = u16_at(header, 2) & 0xfff9 == 0;
                 if atomic { Ok(Next::AfterIpv6(header[0])) } else { Err(Stop::Fragment) }
             }
@@ -342,7 +344,8 @@ impl<'a> Walk<'a, '_> {
         let follows_ipv6 = self.stack.last().is_some_and(|layer| layer.kind == Kind::Ipv6);
         if protocol == 0 && self.jumbo && follows_ipv6 {
             match jumbo_payload_len(options) {
-                // RFC 2675 section 3: the option is for payloads that the fixed header cannot express.
+                // RFC 2675 section 3: the option is for payloads that the fixed header cannot
+                // express.
                 Some(payload_len) if payload_len <= 0xffff => return Err(Stop::Malformed),
                 Some(payload_len) => self.declare(payload_len as usize),
                 None => {}
@@ -494,7 +497,8 @@ impl<'a> Walk<'a, '_> {
 
     #[inline(always)]
     fn udp_esp(&mut self) -> Step {
-        // RFC 3948 section 2: one byte 0xff keeps a NAT binding alive, four zero bytes announce IKE.
+        // RFC 3948 section 2: one byte 0xff keeps a NAT binding alive, four zero bytes announce
+        // IKE.
         if self.rest == [0xff] || self.rest.starts_with(&[0; 4]) {
             return Err(Stop::Payload);
         }

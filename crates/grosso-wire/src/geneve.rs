@@ -11,7 +11,8 @@
 //! +- - - - - - - - - - - - - - - - - - - - - - - - - -+
 //! ```
 //!
-//! The length counts 4-byte words of options, as the length of each option counts those of its data:
+//! The length counts 4-byte words of options, as the length of each option counts those of its
+//! data:
 //!
 //! ```text
 //!  0                         2            3            4
@@ -113,7 +114,7 @@ impl Header {
         options: &[u8],
         buffer: &'a mut [u8],
     ) -> Result<&'a mut [u8], Malformed> {
-        if options.len() > OPTIONS_LEN_MAX || options.len() % 4 != 0 {
+        if options.len() > OPTIONS_LEN_MAX || !options.len().is_multiple_of(4) {
             return Err(Malformed::new(NAME, Reason::Value));
         }
         let version_length = self.version_length & !LENGTH_MASK | (options.len() / 4) as u8;
@@ -181,7 +182,7 @@ impl GeneveOption<'_> {
     /// Writes the option and returns the buffer behind it.
     pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         let words = self.data.len() / 4;
-        if self.data.len() % 4 != 0 || words > usize::from(OPTION_LENGTH_MASK) {
+        if !self.data.len().is_multiple_of(4) || words > usize::from(OPTION_LENGTH_MASK) {
             return Err(Malformed::new(NAME, Reason::Value));
         }
         let [high, low] = self.class.to_be_bytes();
@@ -227,7 +228,7 @@ impl<'a> Iterator for Options<'a> {
             self.0 = rest;
             option
         });
-        Some(option.ok_or(Malformed::new(NAME, Reason::Options)))
+        Some(option.ok_or_else(|| Malformed::new(NAME, Reason::Options)))
     }
 }
 

@@ -107,8 +107,8 @@ impl Header {
         Ok((header, header.fields(space)?, payload))
     }
 
-    /// Writes the header and its optional fields, and returns the buffer behind them. The length and
-    /// the flags written are those of `fields`.
+    /// Writes the header and its optional fields, and returns the buffer behind them. The length
+    /// and the flags written are those of `fields`.
     pub fn emit<'a>(
         &self,
         fields: &Fields,
@@ -146,7 +146,7 @@ impl Header {
         let malformed = |reason| Malformed::new(NAME, reason);
         let word = |offset| {
             let bytes = space.get(offset..).and_then(|bytes| bytes.first_chunk());
-            bytes.map(|bytes| u32::from_be_bytes(*bytes)).ok_or(malformed(Reason::Length))
+            bytes.map(|bytes| u32::from_be_bytes(*bytes)).ok_or_else(|| malformed(Reason::Length))
         };
         let private = match self.flags.get() {
             0 => return Ok(Fields::default()),

@@ -151,7 +151,7 @@ impl Header {
         options: &[u8],
         buffer: &'a mut [u8],
     ) -> Result<&'a mut [u8], Malformed> {
-        if options.len() > OPTIONS_LEN_MAX || options.len() % 4 != 0 {
+        if options.len() > OPTIONS_LEN_MAX || !options.len().is_multiple_of(4) {
             return Err(Malformed::new(NAME, Reason::Value));
         }
         let words = ((HEADER_LEN + options.len()) / 4) as u8;
@@ -167,7 +167,7 @@ impl Header {
 
     /// Sets the place of a fragment: its offset in bytes, a multiple of 8, and whether more follow.
     pub fn set_fragment(&mut self, offset: usize, more: bool) -> Result<(), Malformed> {
-        if offset % 8 != 0 || offset / 8 > usize::from(OFFSET_MASK) {
+        if !offset.is_multiple_of(8) || offset / 8 > usize::from(OFFSET_MASK) {
             return Err(Malformed::new(NAME, Reason::Value));
         }
         let more = if more { MORE_FRAGMENTS } else { 0 };
@@ -240,7 +240,8 @@ impl Default for Header {
     }
 }
 
-/// `ip4 192.0.2.1 > 192.0.2.2 proto 6 id 8 ttl 64 len 1500`, with ` df` and ` frag 0+` where they apply.
+/// `ip4 192.0.2.1 > 192.0.2.2 proto 6 id 8 ttl 64 len 1500`, with ` df` and ` frag 0+` where they
+/// apply.
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (Ipv4Addr::from(self.source), Ipv4Addr::from(self.destination));

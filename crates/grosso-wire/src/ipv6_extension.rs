@@ -78,11 +78,11 @@ impl Header {
         Ok((header, body, payload))
     }
 
-    /// Writes the header and its body, and returns the buffer behind them. The length written is that
-    /// of this body, whatever the field says; it must fill whole 8-byte units.
+    /// Writes the header and its body, and returns the buffer behind them. The length written is
+    /// that of this body, whatever the field says; it must fill whole 8-byte units.
     pub fn emit<'a>(&self, body: &[u8], buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         let len = HEADER_LEN + body.len();
-        if len % 8 != 0 || len > LEN_MAX {
+        if !len.is_multiple_of(8) || len > LEN_MAX {
             return Err(Malformed::new(NAME, Reason::Value));
         }
         let header = Self { length: (len / 8 - 1) as u8, ..*self };

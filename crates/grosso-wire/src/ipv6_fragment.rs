@@ -84,7 +84,7 @@ impl Header {
     /// Sets the place of a fragment: its offset in bytes, a multiple of 8, and whether more follow.
     pub fn set_fragment(&mut self, offset: usize, more: bool) -> Result<(), Malformed> {
         let word = u16::try_from(offset).ok().filter(|word| word & !OFFSET_MASK == 0);
-        let word = word.ok_or(Malformed::new(NAME, Reason::Value))?;
+        let word = word.ok_or_else(|| Malformed::new(NAME, Reason::Value))?;
         let reserved = self.fragment.get() & !(OFFSET_MASK | MORE_FRAGMENTS);
         self.fragment.set(word | reserved | u16::from(more));
         Ok(())

@@ -23,7 +23,7 @@ pub(crate) fn split_at<'a>(
     bytes: &'a [u8],
     len: usize,
 ) -> Result<(&'a [u8], &'a [u8]), Malformed> {
-    bytes.split_at_checked(len).ok_or(Malformed::new(name, Reason::Short))
+    bytes.split_at_checked(len).ok_or_else(|| Malformed::new(name, Reason::Short))
 }
 
 /// `bytes` up to a declared length; all of them when fewer are there.
@@ -67,21 +67,25 @@ pub(crate) fn split_option<'a>(
         let (data, rest) = rest.split_at_checked(usize::from(len).checked_sub(counted)?)?;
         Some((kind, data, rest))
     };
-    split().ok_or(Malformed::new(name, Reason::Options))
+    split().ok_or_else(|| Malformed::new(name, Reason::Options))
 }
 
-/// Asserts, while compiling, that the byte ranges of `field` are those of `Header`'s members.
+/// Asserts, while compiling, that the byte ranges of `field` are those of the members of a type:
+/// `Header` of `HEADER_LEN` bytes unless another one is named.
 macro_rules! assert_layout {
-    ($($range:ident = $member:ident,)*) => {
+    ($header:ty, $header_len:expr; $($range:ident = $member:ident,)*) => {
         const _: () = {
             $(
-                let start = core::mem::offset_of!(Header, $member);
-                let len = $crate::layout::len_of_member::<Header, _>(|header| &header.$member);
+                let start = core::mem::offset_of!($header, $member);
+                let len = $crate::layout::len_of_member::<$header, _>(|header| &header.$member);
                 assert!(field::$range.start == start);
                 assert!(field::$range.end == start + len);
             )*
-            assert!(core::mem::size_of::<Header>() == HEADER_LEN);
+            assert!(size_of::<$header>() == $header_len);
         };
+    };
+    ($($range:ident = $member:ident,)*) => {
+        $crate::layout::assert_layout! { Header, HEADER_LEN; $($range = $member,)* }
     };
 }
 

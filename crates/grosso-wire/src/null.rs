@@ -76,8 +76,8 @@ impl Header {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// The address family. Every family is below 256, so that the smaller of the two readings is the
-    /// one that is meant.
+    /// The address family. Every family is below 256, so that the smaller of the two readings is
+    /// the one that is meant.
     pub const fn family(&self) -> u32 {
         let (big, little) = (u32::from_be_bytes(self.family), u32::from_le_bytes(self.family));
         if big < little { big } else { little }

@@ -81,7 +81,7 @@ impl Header {
             return Err(Malformed::new(NAME, Reason::Version));
         }
         let payload_len = usize::from(header.length).checked_sub(PROTOCOL_LEN);
-        let payload_len = payload_len.ok_or(Malformed::new(NAME, Reason::Length))?;
+        let payload_len = payload_len.ok_or_else(|| Malformed::new(NAME, Reason::Length))?;
         Ok((header, layout::clip(payload, payload_len)))
     }
 

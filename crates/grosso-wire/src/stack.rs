@@ -112,9 +112,11 @@ impl Layer {
 /// Why the walk over the headers ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// A transport header (TCP, UDP without a known tunnel inside, ICMP) was found; its payload follows.
+    /// A transport header (TCP, UDP without a known tunnel inside, ICMP) was found; its payload
+    /// follows.
     Payload,
-    /// The payload of an IP fragment follows; it has no header of its own, or only the first part of one.
+    /// The payload of an IP fragment follows; it has no header of its own, or only the first part
+    /// of one.
     Fragment,
     /// ESP or another header that hides what follows.
     Encrypted,
@@ -137,13 +139,14 @@ pub enum Extent {
     Padded,
     /// A declared length ends beyond the frame: a lie, or a capture cut short.
     Short,
-    /// An IP length of zero, as BIG TCP superframes have: the packet ends with the frame (rule G62).
+    /// An IP length of zero, as BIG TCP superframes have: the packet ends with the frame (rule
+    /// G62).
     Jumbo,
 }
 
 impl Extent {
-    /// The extent of a packet from those of its levels: a lie about missing bytes outweighs padding,
-    /// which outweighs an undeclared length, which outweighs an exact one.
+    /// The extent of a packet from those of its levels: a lie about missing bytes outweighs
+    /// padding, which outweighs an undeclared length, which outweighs an exact one.
     #[inline]
     pub const fn combine(self, other: Self) -> Self {
         if self.rank() >= other.rank() { self } else { other }
@@ -168,8 +171,9 @@ pub struct Stack {
     pub stop: Stop,
     /// How the declared lengths compare with the frame.
     pub extent: Extent,
-    /// Where the innermost declared payload ends, in bytes from the start of the frame. It lies beyond the frame
-    /// when [`Extent::Short`], and before the end of the frame when [`Extent::Padded`].
+    /// Where the innermost declared payload ends, in bytes from the start of the frame. It lies
+    /// beyond the frame when [`Extent::Short`], and before the end of the frame when
+    /// [`Extent::Padded`].
     pub end: u32,
 }
 
@@ -218,7 +222,8 @@ impl Stack {
         self.layers().last().copied()
     }
 
-    /// Where the innermost header ends and its payload starts, in bytes from the start of the frame.
+    /// Where the innermost header ends and its payload starts, in bytes from the start of the
+    /// frame.
     #[inline]
     pub fn header_len(&self) -> usize {
         self.last().map_or(0, |layer| layer.end())

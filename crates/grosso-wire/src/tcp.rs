@@ -126,19 +126,19 @@ impl Header {
     pub fn parse(bytes: &[u8]) -> Result<(&Self, Options<'_>, &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         let options_len = header.header_len().checked_sub(HEADER_LEN);
-        let options_len = options_len.ok_or(Malformed::new(NAME, Reason::Length))?;
+        let options_len = options_len.ok_or_else(|| Malformed::new(NAME, Reason::Length))?;
         let (options, payload) = layout::split_at(NAME, rest, options_len)?;
         Ok((header, Options(options), payload))
     }
 
-    /// Writes the header and its options, and returns the buffer behind them. The data offset written
-    /// is that of these options, whatever the field says. The checksum is written as it is.
+    /// Writes the header and its options, and returns the buffer behind them. The data offset
+    /// written is that of these options, whatever the field says. The checksum is written as it is.
     pub fn emit<'a>(
         &self,
         options: &[u8],
         buffer: &'a mut [u8],
     ) -> Result<&'a mut [u8], Malformed> {
-        if options.len() > OPTIONS_LEN_MAX || options.len() % 4 != 0 {
+        if options.len() > OPTIONS_LEN_MAX || !options.len().is_multiple_of(4) {
             return Err(Malformed::new(NAME, Reason::Value));
         }
         let words = ((HEADER_LEN + options.len()) / 4) as u16;

@@ -6,8 +6,9 @@ use std::vec;
 
 use crate::error::{Malformed, Reason};
 
-/// Holds that `emit` writes exactly `expected` and returns what is behind it, over a buffer whose old
-/// bytes would show through an unwritten field, and that it refuses every shorter buffer untouched.
+/// Holds that `emit` writes exactly `expected` and returns what is behind it, over a buffer whose
+/// old bytes would show through an unwritten field, and that it refuses every shorter buffer
+/// untouched.
 #[track_caller]
 pub(crate) fn assert_emits(
     expected: &[u8],

@@ -1,4 +1,5 @@
-//! 802.1Q and 802.1ad tags: what stands between the EtherType that announces a tag and the next one.
+//! 802.1Q and 802.1ad tags: what stands between the EtherType that announces a tag and the next
+//! one.
 //!
 //! ```text
 //!  0        3   4            16                32

@@ -161,7 +161,7 @@ impl Header {
         let (flag, reserved) = match remote {
             None => (0, 0),
             Some(RemoteChecksum { start, offset: offset @ (6 | 16) })
-                if start <= REMOTE_START_MAX && start % 2 == 0 =>
+                if start <= REMOTE_START_MAX && start.is_multiple_of(2) =>
             {
                 let udp = if offset == 6 { REMOTE_UDP } else { 0 };
                 (FLAG_REMOTE_CHECKSUM, udp | (start / 2) as u8)

@@ -1,0 +1,400 @@
+//! The header that TUN, TAP, packet sockets and virtio devices put in front of a frame
+//! (`virtio_net_hdr`; virtio 1.3 section 5.1.6).
+//!
+//! ```text
+//!  0       1        2         4          6               8                 10
+//! +-------+--------+---------+----------+---------------+-----------------+
+//! | flags |gso type| hdr len | gso size |checksum start | checksum offset |
+//! +-------+--------+---------+----------+---------------+-----------------+ 10
+//! |   buffers      |  from 12 bytes on
+//! +----------------+------------------+-----------------+-----------------+ 12
+//! |             hash value            |   hash report   |     padding     |  from 20 bytes on
+//! +-----------------------------------+-----------------+-----------------+ 20
+//! | outer transport| inner network    |  24 bytes
+//! +----------------+------------------+ 24
+//! ```
+//!
+//! The first 12 bytes are in the order that the reader and the writer agreed on; what follows is
+//! little-endian always. A field that a form does not have is 0 when read, and not written.
+
+use core::fmt;
+
+use zerocopy::byteorder::little_endian;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{Malformed, Reason};
+use crate::layout;
+
+/// Bytes of the shortest form.
+pub const HEADER_LEN: usize = 10;
+/// Bytes of the longest form.
+pub const LEN_MAX: usize = 24;
+
+/// The checksum is still to be computed, from `checksum_start` on.
+pub const FLAG_NEEDS_CHECKSUM: u8 = 1;
+/// The checksum was verified.
+pub const FLAG_DATA_VALID: u8 = 2;
+/// The checksum fields count coalesced segments and duplicate acknowledgments.
+pub const FLAG_RSC_INFO: u8 = 4;
+/// The outer UDP header of a tunnel has a checksum, to be computed for each segment.
+pub const FLAG_UDP_TUNNEL_CHECKSUM: u8 = 8;
+
+/// No segmentation.
+pub const GSO_NONE: u8 = 0;
+/// TCP over IPv4.
+pub const GSO_TCP_IPV4: u8 = 1;
+/// One UDP datagram, to be cut into IP fragments (UFO).
+pub const GSO_UDP: u8 = 3;
+/// TCP over IPv6.
+pub const GSO_TCP_IPV6: u8 = 4;
+/// Many UDP datagrams (USO).
+pub const GSO_UDP_SEGMENTS: u8 = 5;
+/// Added to a type: inside a UDP tunnel over IPv4.
+pub const GSO_TUNNEL_IPV4: u8 = 0x20;
+/// Added to a type: inside a UDP tunnel over IPv6.
+pub const GSO_TUNNEL_IPV6: u8 = 0x40;
+/// Added to a TCP type: CWR belongs to the first segment only.
+pub const GSO_ECN: u8 = 0x80;
+
+/// Byte ranges inside the header.
+pub mod field {
+    use core::ops::Range;
+
+    /// Flags.
+    pub const FLAGS: Range<usize> = 0..1;
+    /// Type of segmentation.
+    pub const GSO_TYPE: Range<usize> = 1..2;
+    /// Bytes of all headers.
+    pub const HEADER_LENGTH: Range<usize> = 2..4;
+    /// Payload bytes of a segment.
+    pub const GSO_SIZE: Range<usize> = 4..6;
+    /// Where the sum starts.
+    pub const CHECKSUM_START: Range<usize> = 6..8;
+    /// Where the checksum field is, from the start of the sum.
+    pub const CHECKSUM_OFFSET: Range<usize> = 8..10;
+    /// How many receive buffers the frame takes.
+    pub const BUFFERS: Range<usize> = 10..12;
+    /// Flow hash.
+    pub const HASH_VALUE: Range<usize> = 12..16;
+    /// What the hash covers.
+    pub const HASH_REPORT: Range<usize> = 16..18;
+    /// Zero.
+    pub const PADDING: Range<usize> = 18..20;
+    /// Where the outer UDP header of a tunnel starts.
+    pub const OUTER_TRANSPORT: Range<usize> = 20..22;
+    /// Where the inner IP header of a tunnel starts.
+    pub const INNER_NETWORK: Range<usize> = 22..24;
+}
+
+/// How many of the fields a header has. Which form a device speaks is agreed on beforehand
+/// (`TUNSETVNETHDRSZ`); nothing in the header tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Form {
+    /// 10 bytes: the default of TUN, TAP and packet sockets.
+    Short,
+    /// 12 bytes: with the number of buffers, as of virtio 1.
+    Buffers,
+    /// 20 bytes: with the flow hash.
+    Hash,
+    /// 24 bytes: with the places of a UDP tunnel (Linux 6.17).
+    Tunnel,
+}
+
+/// The order of the bytes of the first 12 bytes' fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Little-endian: virtio 1, or `TUNSETVNETLE`.
+    Little,
+    /// Big-endian: legacy virtio on a big-endian host, or `TUNSETVNETBE`.
+    Big,
+}
+
+/// The header, all its fields as numbers of this host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// The `FLAG_` bits.
+    pub flags: u8,
+    /// One of the `GSO_` types with the bits that are added to it.
+    pub gso_type: u8,
+    /// Bytes of all headers of the frame; a hint, which may be 0.
+    pub header_length: u16,
+    /// Payload bytes of a segment.
+    pub gso_size: u16,
+    /// Where the sum starts, in bytes from the start of the frame.
+    pub checksum_start: u16,
+    /// Where the checksum field is, in bytes from `checksum_start`.
+    pub checksum_offset: u16,
+    /// How many receive buffers the frame takes.
+    pub buffers: u16,
+    /// Flow hash.
+    pub hash_value: u32,
+    /// What the hash covers; 0 when there is none.
+    pub hash_report: u16,
+    /// Where the outer UDP header of a tunnel starts, in bytes from the start of the frame.
+    pub outer_transport: u16,
+    /// Where the inner IP header of a tunnel starts, in bytes from the start of the frame.
+    pub inner_network: u16,
+}
+
+impl Form {
+    /// Every form, shortest first.
+    pub const ALL: [Self; 4] = [Self::Short, Self::Buffers, Self::Hash, Self::Tunnel];
+
+    /// The form of so many bytes.
+    pub fn from_len(len: usize) -> Result<Self, Malformed> {
+        let form = Self::ALL.into_iter().find(|form| form.len() == len);
+        form.ok_or_else(|| Malformed::new(NAME, Reason::Length))
+    }
+
+    /// How many bytes it has.
+    #[expect(clippy::len_without_is_empty, reason = "no form is empty")]
+    pub const fn len(self) -> usize {
+        match self {
+            Self::Short => HEADER_LEN,
+            Self::Buffers => 12,
+            Self::Hash => 20,
+            Self::Tunnel => LEN_MAX,
+        }
+    }
+}
+
+impl Order {
+    /// The order of this host: what legacy virtio and TUN speak unless told otherwise.
+    pub const NATIVE: Self = if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
+
+    /// Turns a number between little-endian and this order.
+    const fn swap(self, number: little_endian::U16) -> little_endian::U16 {
+        match self {
+            Self::Little => number,
+            Self::Big => {
+                let [low, high] = number.to_bytes();
+                little_endian::U16::from_bytes([high, low])
+            }
+        }
+    }
+}
+
+impl Header {
+    /// The header in this form and order, and the frame behind it.
+    pub fn parse(bytes: &[u8], form: Form, order: Order) -> Result<(Self, &[u8]), Malformed> {
+        let (header, frame) = layout::split_at(NAME, bytes, form.len())?;
+        let mut whole = [0; LEN_MAX];
+        whole[..form.len()].copy_from_slice(header);
+        let wire: Wire = zerocopy::transmute!(whole);
+        let ordered = |number| order.swap(number).get();
+        let parsed = Self {
+            flags: wire.flags,
+            gso_type: wire.gso_type,
+            header_length: ordered(wire.header_length),
+            gso_size: ordered(wire.gso_size),
+            checksum_start: ordered(wire.checksum_start),
+            checksum_offset: ordered(wire.checksum_offset),
+            buffers: ordered(wire.buffers),
+            hash_value: wire.hash_value.get(),
+            hash_report: wire.hash_report.get(),
+            outer_transport: wire.outer_transport.get(),
+            inner_network: wire.inner_network.get(),
+        };
+        Ok((parsed, frame))
+    }
+
+    /// Writes the header in this form and order, every byte of it (rule B38), and returns the
+    /// buffer behind it.
+    pub fn emit<'a>(
+        &self,
+        form: Form,
+        order: Order,
+        buffer: &'a mut [u8],
+    ) -> Result<&'a mut [u8], Malformed> {
+        let ordered = |number| order.swap(little_endian::U16::new(number));
+        let wire = Wire {
+            flags: self.flags,
+            gso_type: self.gso_type,
+            header_length: ordered(self.header_length),
+            gso_size: ordered(self.gso_size),
+            checksum_start: ordered(self.checksum_start),
+            checksum_offset: ordered(self.checksum_offset),
+            buffers: ordered(self.buffers),
+            hash_value: self.hash_value.into(),
+            hash_report: self.hash_report.into(),
+            padding: [0; 2],
+            outer_transport: self.outer_transport.into(),
+            inner_network: self.inner_network.into(),
+        };
+        layout::emit(NAME, &(), &wire.as_bytes()[..form.len()], buffer)
+    }
+
+    /// Whether all of these flags are set.
+    pub fn has(&self, flags: u8) -> bool {
+        self.flags & flags == flags
+    }
+
+    /// The type of segmentation without the bits that are added to it.
+    pub fn segmentation(&self) -> u8 {
+        self.gso_type & !(GSO_TUNNEL_IPV4 | GSO_TUNNEL_IPV6 | GSO_ECN)
+    }
+
+    /// The tunnel bits of the type; both are set only in a header that is wrong (rule V8).
+    pub fn tunnel(&self) -> u8 {
+        self.gso_type & (GSO_TUNNEL_IPV4 | GSO_TUNNEL_IPV6)
+    }
+
+    /// Whether CWR belongs to the first segment only.
+    pub fn has_ecn(&self) -> bool {
+        self.gso_type & GSO_ECN != 0
+    }
+}
+
+/// `virtio flags 0x1 gso 0x1 size 1448 headers 66 checksum 34+16`, with ` tunnel 34/64` where it
+/// applies.
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{NAME} flags {:#x} gso {:#x}", self.flags, self.gso_type)?;
+        write!(f, " size {} headers {}", self.gso_size, self.header_length)?;
+        if self.has(FLAG_NEEDS_CHECKSUM) {
+            write!(f, " checksum {}+{}", self.checksum_start, self.checksum_offset)?;
+        }
+        if self.tunnel() != 0 {
+            write!(f, " tunnel {}/{}", self.outer_transport, self.inner_network)?;
+        }
+        Ok(())
+    }
+}
+
+/// The longest form as it is in memory; the others are its beginnings.
+#[repr(C)]
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+struct Wire {
+    flags: u8,
+    gso_type: u8,
+    header_length: little_endian::U16,
+    gso_size: little_endian::U16,
+    checksum_start: little_endian::U16,
+    checksum_offset: little_endian::U16,
+    buffers: little_endian::U16,
+    hash_value: little_endian::U32,
+    hash_report: little_endian::U16,
+    padding: [u8; 2],
+    outer_transport: little_endian::U16,
+    inner_network: little_endian::U16,
+}
+
+layout::assert_layout! {
+    Wire, LEN_MAX;
+    FLAGS = flags,
+    GSO_TYPE = gso_type,
+    HEADER_LENGTH = header_length,
+    GSO_SIZE = gso_size,
+    CHECKSUM_START = checksum_start,
+    CHECKSUM_OFFSET = checksum_offset,
+    BUFFERS = buffers,
+    HASH_VALUE = hash_value,
+    HASH_REPORT = hash_report,
+    PADDING = padding,
+    OUTER_TRANSPORT = outer_transport,
+    INNER_NETWORK = inner_network,
+}
+
+const NAME: &str = "virtio";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_emits, assert_refuses_prefixes};
+
+    extern crate std;
+    use std::string::ToString;
+
+    const LITTLE: [u8; 24] = [
+        0x09, 0x21, 0x42, 0, 0xa8, 0x05, 0x54, 0, 0x10, 0, 1, 0, 0x78, 0x56, 0x34, 0x12, 2, 0, 0,
+        0, 34, 0, 64, 0,
+    ];
+
+    const BIG: [u8; 24] = [
+        0x09, 0x21, 0, 0x42, 0x05, 0xa8, 0, 0x54, 0, 0x10, 0, 1, 0x78, 0x56, 0x34, 0x12, 2, 0, 0,
+        0, 34, 0, 64, 0,
+    ];
+
+    const HEADER: Header = Header {
+        flags: FLAG_NEEDS_CHECKSUM | FLAG_UDP_TUNNEL_CHECKSUM,
+        gso_type: GSO_TCP_IPV4 | GSO_TUNNEL_IPV4,
+        header_length: 66,
+        gso_size: 1448,
+        checksum_start: 84,
+        checksum_offset: 16,
+        buffers: 1,
+        hash_value: 0x1234_5678,
+        hash_report: 2,
+        outer_transport: 34,
+        inner_network: 64,
+    };
+
+    /// What is left of the header in a shorter form.
+    fn cut(form: Form) -> Header {
+        let mut header = HEADER;
+        if form < Form::Tunnel {
+            (header.outer_transport, header.inner_network) = (0, 0);
+        }
+        if form < Form::Hash {
+            (header.hash_value, header.hash_report) = (0, 0);
+        }
+        if form < Form::Buffers {
+            header.buffers = 0;
+        }
+        header
+    }
+
+    #[test]
+    fn parse() {
+        for (form, len) in Form::ALL.into_iter().zip([10, 12, 20, 24]) {
+            assert_eq!((form.len(), Form::from_len(len)), (len, Ok(form)));
+            for (order, bytes) in [(Order::Little, LITTLE), (Order::Big, BIG)] {
+                let bytes = [&bytes[..len], b"frame"].concat();
+                let parsed = Header::parse(&bytes, form, order);
+                assert_eq!(parsed, Ok((cut(form), &b"frame"[..])));
+                assert_refuses_prefixes(&bytes[..len], |bytes| {
+                    Header::parse(bytes, form, order).map(|_| ())
+                });
+            }
+        }
+        assert!(Form::from_len(11).is_err());
+    }
+
+    #[test]
+    fn b38_emit_defines_every_byte_of_every_form() {
+        for form in Form::ALL {
+            for (order, bytes) in [(Order::Little, LITTLE), (Order::Big, BIG)] {
+                assert_emits(&bytes[..form.len()], |buffer| HEADER.emit(form, order, buffer));
+            }
+        }
+    }
+
+    #[test]
+    fn padding_is_not_read() {
+        let mut bytes = LITTLE;
+        bytes[field::PADDING].fill(0xff);
+        let parsed = Header::parse(&bytes, Form::Tunnel, Order::Little);
+        assert_eq!(parsed, Ok((HEADER, &[][..])));
+    }
+
+    #[test]
+    fn native_order_is_that_of_numbers() {
+        let mut buffer = [0; 10];
+        HEADER.emit(Form::Short, Order::NATIVE, &mut buffer).unwrap();
+        assert_eq!(buffer[field::GSO_SIZE], 1448_u16.to_ne_bytes());
+    }
+
+    #[test]
+    fn type_and_the_bits_added_to_it() {
+        let header = Header { gso_type: GSO_TCP_IPV6 | GSO_TUNNEL_IPV6 | GSO_ECN, ..HEADER };
+        assert_eq!((header.segmentation(), header.tunnel()), (GSO_TCP_IPV6, GSO_TUNNEL_IPV6));
+        assert!(header.has_ecn() && !HEADER.has_ecn());
+        assert!(header.has(FLAG_NEEDS_CHECKSUM) && !header.has(FLAG_DATA_VALID));
+    }
+
+    #[test]
+    fn display() {
+        let expected = "virtio flags 0x9 gso 0x21 size 1448 headers 66 checksum 84+16 tunnel 34/64";
+        assert_eq!(HEADER.to_string(), expected);
+    }
+}
