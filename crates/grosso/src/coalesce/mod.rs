@@ -14,7 +14,7 @@ mod train;
 
 use core::num::NonZeroU16;
 
-use grosso_wire::{Extent, Kind, Layer, LinkType, Ports, Stack, Stop, dissect_into, tcp};
+use grosso_wire::{Extent, Kind, Layer, LinkType, Ports, Stack, Stop, dissect, dissect_into, tcp};
 
 pub use delivery::{Delivery, Sink};
 pub use examine::HEADER_BYTES_MAX;
@@ -57,6 +57,20 @@ pub enum Verdict {
     Refused(NoMerge),
     /// It can be in no train and left as it came.
     Passed(Pass),
+}
+
+/// A train as it is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Held {
+    /// Wire packets in it.
+    pub packets: u32,
+    /// Their payload in bytes.
+    pub payload_bytes: usize,
+    /// Payload bytes of every packet but the last.
+    pub size: u16,
+    /// When its first packet was pushed, in the caller's nanoseconds.
+    pub since_ns: u64,
 }
 
 /// Joins packets into superframes, one link at a time.
@@ -109,8 +123,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[inline]
     pub fn push(&mut self, frame: Frame<B>, now_ns: u64, sink: &mut impl Sink<B>) -> Verdict {
         let packet = frame.buffer.as_ref();
-        let packets = frame.meta.gso.map_or(1, |gso| u32::from(gso.segments.max(1)));
-        self.stats.count_in(packet.len(), packets);
+        self.stats.count_in(packet.len(), packets_of(&frame.meta));
         // In a burst of one flow the headers themselves say whose they are: nothing is parsed, nothing looked up.
         if let Some(slot) = self.recent
             && let Some(train) = self.trains.train(slot)
@@ -126,6 +139,29 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             Ok(known) => self.push_known(frame, known, now_ns, sink),
             Err(reason) => self.pass_unknown(frame, reason, sink),
         }
+    }
+
+    /// Takes one packet that must be joined with nothing, such as one of a flow that opted out, and delivers it as it
+    /// came, behind every held train that it must not overtake.
+    pub fn push_apart(&mut self, frame: Frame<B>, sink: &mut impl Sink<B>) -> Verdict {
+        let packet = frame.buffer.as_ref();
+        self.stats.count_in(packet.len(), packets_of(&frame.meta));
+        dissect_into(packet, self.link, &self.ports, &mut self.stack);
+        self.pass_unknown(frame, Pass::Apart, sink)
+    }
+
+    /// The held train of a packet's flow, which the packet would be offered to if it were pushed now.
+    #[must_use]
+    pub fn held(&self, packet: &[u8], device_hash: Option<u32>) -> Option<Held> {
+        let stack = dissect(packet, self.link, &self.ports);
+        let hash = self.hasher.hash(packet, &Keys::of(stack.layers()));
+        let Found::Slot(slot) = self.table.find(hash.flow, device_hash) else { return None };
+        self.trains.train(slot).map(|train| Held {
+            packets: u32::from(train.packets),
+            payload_bytes: train.payload_len,
+            size: train.size,
+            since_ns: train.created_ns,
+        })
     }
 
     /// Ends a poll: delivers every train, or those held long enough when the profile holds across polls.
@@ -404,7 +440,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[inline]
     fn pass(&mut self, frame: Frame<B>, reason: Pass, sink: &mut impl Sink<B>) -> Verdict {
         self.stats.passed[reason.index()] += 1;
-        let packets = frame.meta.gso.map_or(1, |gso| u32::from(gso.segments.max(1)));
+        let packets = packets_of(&frame.meta);
         self.deliver_single(frame.buffer, frame.meta, packets, Close::Never, sink);
         Verdict::Passed(reason)
     }
@@ -497,6 +533,12 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             None => meta,
         }
     }
+}
+
+/// Wire packets that a frame stands for.
+#[inline]
+fn packets_of(meta: &Meta) -> u32 {
+    meta.gso.map_or(1, |gso| u32::from(gso.segments.max(1)))
 }
 
 /// A packet whose checksums were verified here says so (rule G53).

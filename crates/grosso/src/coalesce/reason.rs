@@ -51,6 +51,8 @@ macro_rules! reasons {
 reasons! {
     /// Why a packet can be in no train, whatever else is held. It leaves untouched, after the held train of its flow.
     Pass {
+        /// The caller asked to keep it apart.
+        Apart = "apart",
         /// The frame carries no IP packet.
         NotIp = "not-ip",
         /// The frame ends inside its headers.
