@@ -93,11 +93,24 @@ impl Keys {
 pub(crate) struct FlowHasher {
     state: FixedState,
     pair_factor: u64,
+    /// All flows share one hash: what an attacker dreams of (P21).
+    #[cfg(test)]
+    collides: bool,
 }
 
 impl FlowHasher {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { state: FixedState::with_seed(seed), pair_factor: seed | 1 }
+        Self {
+            state: FixedState::with_seed(seed),
+            pair_factor: seed | 1,
+            #[cfg(test)]
+            collides: false,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn colliding() -> Self {
+        Self { collides: true, ..Self::new(1) }
     }
 
     /// Hashes the identifying fields of one packet.
@@ -113,6 +126,10 @@ impl FlowHasher {
             }
         }
         flow.write_u64(keys.kinds);
+        #[cfg(test)]
+        if self.collides {
+            return FlowHash { flow: 1 << 32, pair: 1 };
+        }
         let pair = ((addresses ^ addresses >> 29).wrapping_mul(self.pair_factor) >> 32) as u32 | 1;
         FlowHash { flow: flow.finish(), pair: if keys.addresses.is_empty() { 0 } else { pair } }
     }
@@ -143,6 +160,14 @@ struct Bucket {
     slots: [u32; WAYS],
 }
 
+impl Bucket {
+    #[inline(always)]
+    fn slot(&self, tag: u32) -> Option<u32> {
+        let way = self.tags.iter().position(|&held| held == tag)?;
+        Some(self.slots[way])
+    }
+}
+
 /// What a lookup found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -166,15 +191,19 @@ impl Table {
     pub(crate) fn find(&self, hash: u64, device_hash: Option<u32>) -> Found {
         let choice = match self.choice {
             BucketChoice::Seeded => hash as usize,
-            BucketChoice::Device => device_hash.unwrap_or(0) as usize,
+            BucketChoice::Device => {
+                // A device gives no hash, or another one, to the fragments and broken packets of a flow, and its
+                // order must hold all the same.
+                if let Some(slot) = self.buckets.iter().find_map(|bucket| bucket.slot(tag(hash))) {
+                    return Found::Slot(slot);
+                }
+                device_hash.unwrap_or(0) as usize
+            }
         };
         let index = choice & (self.buckets.len() - 1);
         let bucket = &self.buckets[index];
-        let tag = tag(hash);
-        for way in 0..WAYS {
-            if bucket.tags[way] == tag {
-                return Found::Slot(bucket.slots[way]);
-            }
+        if let Some(slot) = bucket.slot(tag(hash)) {
+            return Found::Slot(slot);
         }
         match bucket.tags.iter().position(|&tag| tag == 0) {
             Some(way) => Found::Free(Place { bucket: index as u32, way: way as u32 }),
@@ -215,3 +244,122 @@ const BUCKETS_MAX: usize = 1 << 15;
 
 /// Words of identifying fields that are hashed: five IPv6 levels with everything in between.
 const KEY_WORDS_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use grosso_testkit::Packet;
+    use grosso_wire::{LinkType, Ports, Stack, dissect};
+
+    use super::{FlowHash, FlowHasher, Found, Keys, Table, WAYS};
+    use crate::{
+        coalesce::{BucketChoice, TableShape},
+        template::laws::{self, Law},
+    };
+
+    /// Every kind of header that has laws, in a few frames.
+    fn frames() -> [Vec<u8>; 4] {
+        [
+            Packet::new().ethernet(|e| e).vlan(|v| v.id(7)).ipv4(|ip| ip).tcp(|t| t),
+            Packet::new().ethernet(|e| e).mpls(|m| m).ipv6(|ip| ip).udp(|u| u),
+            Packet::new()
+                .ethernet(|e| e)
+                .pppoe(|p| p)
+                .ipv4(|ip| ip)
+                .gre(|g| g)
+                .ipv4(|ip| ip)
+                .tcp(|t| t),
+            Packet::new()
+                .ethernet(|e| e)
+                .ipv4(|ip| ip)
+                .udp(|u| u)
+                .vxlan(|v| v)
+                .ethernet(|e| e)
+                .ipv4(|ip| ip)
+                .udp(|u| u),
+        ]
+        .map(|packet| packet.payload_len(20).build())
+    }
+
+    fn hash(frame: &[u8], stack: &Stack) -> FlowHash {
+        FlowHasher::new(1).hash(frame, &Keys::of(stack.layers()))
+    }
+
+    #[test]
+    fn a_flow_is_told_by_its_key_fields_and_by_nothing_else() {
+        for frame in frames() {
+            let stack = dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED);
+            assert!(stack.layers().len() > 3, "{frame:02x?}");
+            let original = hash(&frame, &stack);
+            for layer in stack.layers() {
+                for field in laws::of(layer.kind) {
+                    let end = (layer.offset as usize + field.bytes.end).min(layer.end());
+                    let first = layer.offset as usize + field.bytes.start;
+                    // The last bit of a field: for a VLAN tag it is in the identifier, not in the priority.
+                    let mut changed = frame.clone();
+                    let bit = if layer.kind == grosso_wire::Kind::Mpls { 0x10 } else { 0x01 };
+                    let at =
+                        if layer.kind == grosso_wire::Kind::Mpls { first + 2 } else { end - 1 };
+                    if first >= end {
+                        continue;
+                    }
+                    changed[at] ^= bit;
+                    let is_protocol = field.law
+                        == Law::Key(crate::coalesce::reason::NoMerge::OtherFlow)
+                        && layer.kind == grosso_wire::Kind::Ipv4
+                        && field.bytes == grosso_wire::ipv4::field::PROTOCOL;
+                    let differs = hash(&changed, &stack).flow != original.flow;
+                    let is_key = matches!(field.law, Law::Key(_)) && !is_protocol;
+                    assert_eq!(differs, is_key, "{:?} {:?}", layer.kind, field);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_transport_is_part_of_the_flow() {
+        let tcp = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(20).build();
+        let stack = dissect(&tcp, LinkType::Ethernet, &Ports::ASSIGNED);
+        let mut layers = stack.layers().to_vec();
+        let as_tcp = FlowHasher::new(1).hash(&tcp, &Keys::of(&layers));
+        layers[2].kind = grosso_wire::Kind::Udp;
+        let as_udp = FlowHasher::new(1).hash(&tcp, &Keys::of(&layers));
+        assert_ne!(as_tcp.flow, as_udp.flow);
+        assert_eq!(as_tcp.pair, as_udp.pair);
+    }
+
+    #[test]
+    fn another_seed_gives_another_hash() {
+        let [frame, ..] = frames();
+        let keys = Keys::of(dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED).layers());
+        assert_ne!(FlowHasher::new(1).hash(&frame, &keys), FlowHasher::new(2).hash(&frame, &keys));
+    }
+
+    #[test]
+    fn a_full_bucket_says_so_and_a_freed_way_is_used_again() {
+        let mut table = Table::new(TableShape { buckets: 1, choice: BucketChoice::Seeded });
+        let flow = |i: u64| i << 33;
+        let mut places = Vec::new();
+        for i in 1..=WAYS as u64 {
+            let Found::Free(place) = table.find(flow(i), None) else { panic!("no room for {i}") };
+            table.insert(place, flow(i), i as u32);
+            places.push(place);
+        }
+        assert_eq!(table.find(flow(9), None), Found::Full(0));
+        assert_eq!(table.find(flow(3), None), Found::Slot(3));
+        table.remove(places[2]);
+        assert_eq!(table.find(flow(3), None), Found::Free(places[2]));
+    }
+
+    #[test]
+    fn g02_without_a_device_hash_all_flows_share_bucket_zero() {
+        let table = Table::new(TableShape { buckets: 8, choice: BucketChoice::Device });
+        let bucket = |hash, device| match table.find(hash, device) {
+            Found::Free(place) => place.bucket,
+            found => panic!("{found:?}"),
+        };
+        assert!((0..100).all(|hash| bucket(hash << 40 | hash, None) == 0));
+        assert_eq!(bucket(0, Some(0xffff_fffd)), 5);
+    }
+}

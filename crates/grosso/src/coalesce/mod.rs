@@ -590,3 +590,38 @@ fn barrier(stack: &Stack) -> Barrier {
         _ => Barrier::Pair,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use grosso_testkit::Packet;
+    use grosso_wire::{LinkType, Ports};
+
+    use super::{Coalescer, Delivery, Profile, Verdict, reason::NoMerge};
+    use crate::{flow::FlowHasher, frame::Frame};
+
+    fn frame(port: u16, index: u32) -> Vec<u8> {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
+        packet.tcp(|t| t.source_port(port).sequence(index * 100)).payload_len(100).build()
+    }
+
+    #[test]
+    fn p21_flows_that_collide_are_never_merged() {
+        let mut coalescer = Coalescer::new(Profile::linux(), LinkType::Ethernet, Ports::NONE, 1);
+        coalescer.hasher = FlowHasher::colliding();
+        let frames: Vec<_> =
+            [(1, 0), (1, 1), (2, 0), (1, 2), (2, 1), (2, 2)].map(|(port, i)| frame(port, i)).into();
+        let mut packets = Vec::new();
+        let mut verdicts = Vec::new();
+        let mut sink = |delivery: Delivery<'_, &[u8]>| packets.push(delivery.packets);
+        for frame in &frames {
+            verdicts.push(coalescer.push(Frame::new(&frame[..]), 0, &mut sink));
+        }
+        coalescer.finish(&mut sink);
+        assert_eq!(packets, [2, 1, 1, 2]);
+        let other = Verdict::Refused(NoMerge::OtherFlow);
+        let (held, joined) = (Verdict::Held, Verdict::Joined);
+        assert_eq!(verdicts, [held, joined, other, other, other, joined]);
+    }
+}

@@ -124,8 +124,6 @@ reasons! {
         LinkHeader = "link-header",
         /// The VLAN tag beside the frame differs (rule G4).
         VlanTag = "vlan-tag",
-        /// The IP version or header length differs.
-        IpVersion = "ip-version",
         /// TOS differs: DSCP or ECN (rule G13).
         TypeOfService = "ip-tos",
         /// The don't-fragment bit differs (rule G13).
@@ -142,7 +140,7 @@ reasons! {
         OtherFlow = "other-flow",
         /// A tunnel header differs in its flags, options or reserved bits (rules T5 to T7, T21).
         TunnelHeader = "tunnel-header",
-        /// The headers are not the same headers.
+        /// The headers are not the same headers: another kind, or another length.
         HeaderStack = "header-stack",
         /// One packet has a UDP checksum and the other has none (rules T2, U11).
         ChecksumPresence = "checksum-presence",
@@ -150,7 +148,7 @@ reasons! {
         ChecksumState = "checksum-state",
         /// The acknowledgment number differs (rule G32.3).
         TcpAcknowledgment = "tcp-ack",
-        /// The header length, a reserved bit or a flag other than FIN and PSH differs (rule G32.2).
+        /// A reserved bit or a flag other than FIN and PSH differs (rule G32.2).
         TcpFlags = "tcp-flags",
         /// The window differs (rule G32.2).
         TcpWindow = "tcp-window",

@@ -114,7 +114,7 @@ pub const MPLS: &[Field] =
 
 /// IPv4 without options (RFC 791, rules G12 to G15).
 pub const IPV4: &[Field] = &[
-    Field { bytes: ipv4::field::VERSION_IHL, law: Law::Equal(NoMerge::IpVersion) },
+    Field { bytes: ipv4::field::VERSION_IHL, law: Law::Equal(NoMerge::HeaderStack) },
     Field { bytes: ipv4::field::TOS, law: Law::Equal(NoMerge::TypeOfService) },
     Field { bytes: ipv4::field::TOTAL_LENGTH, law: Law::Length { skip: 0 } },
     Field { bytes: ipv4::field::IDENTIFICATION, law: Law::Identification },
