@@ -129,11 +129,11 @@ impl Stack {
             let fronts = if link == Link::Ip { &FRONTS[..1] } else { &FRONTS[1..] };
             let count = *random.choose(&[0, 0, 0, 1, 1, 2]);
             let tunnels =
-                (0..count).map(|_| (*random.choose(NETWORKS), *random.choose(TUNNELS))).collect();
+                (0..count).map(|_| (any_network(random), *random.choose(TUNNELS))).collect();
             let stack = Self {
                 front: *random.choose(fronts),
                 tunnels,
-                network: *random.choose(NETWORKS),
+                network: any_network(random),
                 transport: if random.percent(60) {
                     Transport::TcpTimestamps
                 } else {
@@ -243,6 +243,11 @@ pub const TRANSPORTS: &[Transport] = &[
     Transport::Sctp,
     Transport::Esp,
 ];
+
+/// IPv4 half of the time: only its identification can step or stay.
+fn any_network(random: &mut Random) -> Network {
+    if random.percent(40) { Network::Ipv4 } else { *random.choose(NETWORKS) }
+}
 
 fn front(packet: Packet, front: Front) -> Packet {
     match front {

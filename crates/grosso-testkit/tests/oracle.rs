@@ -299,20 +299,39 @@ fn linux_couples_one_tunnel_level_and_no_udp() {
 /// Rule C54: without a verified outer checksum nobody vouches for the payload.
 #[test]
 fn c54_remote_checksum_needs_an_outer_checksum() {
-    let two = |outer: &dyn Fn(Udp) -> Udp, gue: &dyn Fn(Gue) -> Gue| {
+    let two = |outer: &dyn Fn(Udp) -> Udp, gue: &dyn Fn(Gue) -> Gue, tcp: &dyn Fn(Tcp) -> Tcp| {
         let frame = |at: u32| {
             let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(outer).gue(gue);
-            let tcp = packet.ipv4(|ip| ip).tcp(|t| t.sequence(at));
-            tcp.payload_len(100).build()
+            packet.ipv4(|ip| ip).tcp(|t| tcp(t.sequence(at))).payload_len(100).build()
         };
         shape(&[frame(0), frame(100)])
     };
-    assert_eq!(two(&|u| u, &|g| g.remote_checksum()), [2]);
-    assert_eq!(two(&|u| u.checksum_zero(), &|g| g.remote_checksum()), [1, 1]);
-    assert_eq!(two(&|u| u.checksum_zero(), &|g| g), [2]);
-    // Fields that announce another place than that of the TCP checksum.
-    let elsewhere = [0x80, 0, 0, 0, 0, 20, 0, 38];
-    assert_eq!(two(&|u| u, &|g| g.flags(1).options(&elsewhere)), [1, 1]);
+    let (same, zero) = (|u: Udp| u, |u: Udp| u.checksum_zero());
+    let remote = |g: Gue| g.remote_checksum();
+    assert_eq!(two(&same, &remote, &plain), [2]);
+    assert_eq!(two(&zero, &remote, &plain), [1, 1]);
+    assert_eq!(two(&zero, &|g| g, &plain), [2]);
+    // The same fields by hand, then with another place than that of the TCP checksum, or with a
+    // checksum that is complete already.
+    let place = |offset| move |g: Gue| g.flags(1).options(&[0x80, 0, 0, 0, 0, 20, 0, offset]);
+    let seed = |t: Tcp| t.checksum_seed();
+    assert_eq!(two(&same, &place(36), &seed), [2]);
+    assert_eq!(two(&same, &place(38), &seed), [1, 1]);
+    assert_eq!(two(&same, &place(36), &plain), [1, 1]);
+}
+
+#[test]
+fn two_remote_checksums_are_one_too_many() {
+    let two = |outer: &dyn Fn(Gue) -> Gue| {
+        let frame = |at: u32| {
+            let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).gue(outer);
+            let packet = packet.ipv4(|ip| ip).udp(|u| u).gue(|g| g.remote_checksum());
+            packet.ipv4(|ip| ip).tcp(|t| t.sequence(at)).payload_len(100).build()
+        };
+        shape(&[frame(0), frame(100)])
+    };
+    assert_eq!(two(&|g| g), [2]);
+    assert_eq!(two(&|g| g.remote_checksum()), [1, 1]);
 }
 
 #[test]
@@ -489,6 +508,19 @@ fn hostile() -> impl Strategy<Value = Vec<u8>> {
         frame.extend(bytes);
         frame
     })
+}
+
+#[test]
+fn trains_step_their_identification_or_keep_it() {
+    let fixed = |seed| {
+        let train = strategy::train_of(seed, 5);
+        let (_, description) = join(&train.frames, train.stack.link());
+        (train.frames.len() > 1).then_some(description.fixed_ids)
+    };
+    let found: Vec<u32> = (0..200).filter_map(fixed).collect();
+    let count = |wanted: &dyn Fn(u32) -> bool| found.iter().filter(|ids| wanted(**ids)).count();
+    assert!(count(&|ids| ids == 0) > 20 && count(&|ids| ids & 1 != 0) > 10, "{found:?}");
+    assert!(count(&|ids| ids & 6 != 0) > 10, "{found:?}");
 }
 
 /// Traffic is worth its name: most benign packets couple, deviations of every kind end trains,

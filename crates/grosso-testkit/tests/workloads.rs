@@ -109,6 +109,8 @@ fn fragments_form_whole_datagrams() {
         [("frag4_8k", 8), ("frag4_64k", 2), ("frag6_64k", 2), ("frag_shuffled", 2)]
     {
         let made = workload(name, 1);
+        let made_len = if name == "frag4_8k" { 8200 } else { 65008 };
+        let mut lasts = 0;
         let mut datagrams: BTreeMap<(Vec<u8>, u64), Pieces<'_>> = BTreeMap::new();
         for frame in &made.frames {
             let parsed = parse(frame, LINK, Lengths::Declared);
@@ -118,11 +120,18 @@ fn fragments_form_whole_datagrams() {
                 "ipv4" => (last.number("fragment") & 0x1fff) * 8,
                 _ => last.number("offset") & 0xfff8,
             };
+            let more = match last.name {
+                "ipv4" => last.number("fragment") & 0x2000 != 0,
+                _ => last.number("offset") & 1 != 0,
+            };
+            lasts += usize::from(!more);
+            assert!(more || offset as usize + parsed.payload(frame).len() == made_len, "{name}");
             let key = (ip.bytes("source").to_vec(), last.number("id"));
             let piece = parsed.payload(frame);
             let before = datagrams.entry(key).or_default().insert(offset as usize, piece);
             assert_eq!(before, None, "{name}");
         }
+        assert_eq!(lasts, datagrams.len(), "{name}");
         let senders: BTreeSet<_> = datagrams.keys().map(|(source, _)| source).collect();
         assert_eq!(senders.len(), sources, "{name}");
         let mut payload = 0;
@@ -147,6 +156,29 @@ fn fragments_form_whole_datagrams() {
         frames.windows(2).filter(|pair| pair[0][20] & 0x1f > pair[1][20] & 0x1f).count()
     };
     assert!(in_order("frag_shuffled") > 10 * in_order("frag4_64k"), "shuffled, and not");
+}
+
+#[test]
+fn two_percent_are_out_of_order() {
+    let late = |name| {
+        let mut next: BTreeMap<_, u32> = BTreeMap::new();
+        let mut late = 0;
+        for frame in workload(name, 1).frames {
+            let flow = flow_of(&frame, LINK).expect("a TCP packet");
+            let parsed = parse(&frame, LINK, Lengths::Declared);
+            let sequence = parsed.last().expect("a TCP header").number("sequence") as u32;
+            let expected = next.entry(flow).or_insert(sequence);
+            // Behind what came before, modulo 2^32.
+            late += usize::from(sequence.wrapping_sub(*expected) > 1 << 31);
+            if sequence.wrapping_sub(*expected) < 1 << 31 {
+                *expected = sequence.wrapping_add(1448);
+            }
+        }
+        late
+    };
+    assert_eq!(late("tcp4_64burst"), 0);
+    let late = late("tcp4_reorder");
+    assert!((PACKETS / 100..PACKETS / 33).contains(&late), "{late}");
 }
 
 #[test]

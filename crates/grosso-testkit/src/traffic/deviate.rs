@@ -39,6 +39,8 @@ pub enum Deviation {
     Trailer,
     /// IPv4 options.
     Options,
+    /// An IPv6 extension header that the other packets do not have.
+    Extension,
     /// A fragment of a datagram, or an atomic one.
     Fragment,
     /// The frame is cut off.
@@ -65,6 +67,7 @@ impl Deviation {
         Self::Padding,
         Self::Trailer,
         Self::Options,
+        Self::Extension,
         Self::Fragment,
         Self::Truncation,
         Self::Garbage,
@@ -121,6 +124,7 @@ fn changed(deviation: Deviation, sender: &mut Sender, random: &mut Random) -> Ve
             packet = packet.trailer(&random.bytes(len));
         }
         Deviation::Options => options(&mut packet, random),
+        Deviation::Extension => extend(&mut packet, random),
         Deviation::Fragment => fragment(&mut packet, random),
         Deviation::NotIp => not_ip(&mut packet, random),
         _ => {}
@@ -166,6 +170,15 @@ fn options(packet: &mut Packet, random: &mut Random) {
     if let Some(Header::Ipv4(ip)) = place.map(|offset| &mut packet.headers[index + offset]) {
         // A record route option with room for one address, and end-of-options.
         ip.options = vec![7, 7, 4, 0, 0, 0, 0, 0];
+    }
+}
+
+/// Gives one IPv6 header destination options.
+fn extend(packet: &mut Packet, random: &mut Random) {
+    let index = random.below(packet.headers.len());
+    let place = packet.headers[index..].iter().position(|header| matches!(header, Header::Ipv6(_)));
+    if let Some(offset) = place {
+        packet.headers.insert(index + offset + 1, Header::Extension(Extension::new(60)));
     }
 }
 
