@@ -1,0 +1,230 @@
+//! G75 to G77: what leaves before what, and superframes among packets.
+
+use grosso::{
+    Frame, Meta, Profile, Verdict,
+    coalesce::reason::{Close, NoMerge, Pass},
+};
+use grosso_testkit::{Packet, headers::Tcp};
+use grosso_tests::{
+    engine::{Engine, Out, coalesce, segment},
+    frames::{Path, Segment, at, payload_lengths, plain},
+    superframe::Superframe,
+};
+
+/// A change that makes a packet ineligible, by name.
+type Ineligible = (&'static str, fn(Segment) -> Segment);
+
+/// Every kind of TCP packet that can be in no train, or never in one that is held.
+const TCP: &[Ineligible] = &[
+    ("wrong checksum", |s| s.tcp(|tcp| tcp.checksum_xor(1))),
+    ("data offset below five", |s| s.tcp(|tcp| tcp.data_offset_raw(4))),
+    ("data offset beyond the frame", |s| s.frame(|packet| packet.truncate(60))),
+    ("frame cut inside TCP", |s| s.frame(|packet| packet.truncate(58))),
+    ("syn", |s| s.tcp(Tcp::syn)),
+    ("rst", |s| s.tcp(Tcp::rst)),
+    ("urg", |s| s.tcp(Tcp::urg)),
+    ("cwr", |s| s.tcp(Tcp::cwr)),
+    ("window", |s| s.tcp(|tcp| tcp.window(1))),
+    ("ttl", |s| s.ttl(99)),
+    ("tos", |s| s.tos(3)),
+    ("ethernet address", |s| s.ethernet(|e| e.source([2; 6]))),
+    ("padding", |s| s.frame(|packet| packet.trailer(&[0; 4]))),
+];
+
+/// The same for IPv4 alone. (A header that is shorter than itself has no addresses that anybody would read.)
+const IPV4: &[Ineligible] = &[
+    ("header checksum", |s| s.ipv4(|ip| ip.checksum_xor(1))),
+    ("options", |s| s.ipv4(|ip| ip.options(&[1, 1, 1, 1]))),
+    ("first fragment", |s| s.ipv4(|ip| ip.more_fragments(true))),
+    ("later fragment", |s| s.ipv4(|ip| ip.fragment_offset(4))),
+    ("reserved bit", |s| s.ipv4(|ip| ip.reserved_bit(true))),
+    ("length too great", |s| s.ipv4(|ip| ip.total_len_raw(1000))),
+    ("length too small", |s| s.ipv4(|ip| ip.total_len_raw(50))),
+    ("length zero", |s| s.ipv4(|ip| ip.total_len_raw(0))),
+];
+
+/// The same for IPv6 alone.
+const IPV6: &[Ineligible] = &[
+    ("atomic fragment", |s| s.extensions(|packet| packet.fragment(|f| f))),
+    ("first fragment", |s| s.extensions(|packet| packet.fragment(|f| f.more(true)))),
+    ("later fragment", |s| s.extensions(|packet| packet.fragment(|f| f.offset(4)))),
+    ("hop-by-hop header", |s| s.extensions(|packet| packet.hop_by_hop(|h| h))),
+    ("authentication header", |s| s.ipv6(|ip| ip.next_header(51))),
+    ("flow label", |s| s.ipv6(|ip| ip.flow_label(5))),
+    ("length too great", |s| s.ipv6(|ip| ip.payload_len_raw(1000))),
+    ("length too small", |s| s.ipv6(|ip| ip.payload_len_raw(30))),
+    ("length zero", |s| s.ipv6(|ip| ip.payload_len_raw(0))),
+];
+
+/// The same for UDP.
+const UDP: &[Ineligible] = &[
+    ("wrong checksum", |s| s.udp(|udp| udp.checksum_xor(1))),
+    ("no checksum", |s| s.udp(|udp| udp.checksum_zero())),
+    ("length too great", |s| s.udp(|udp| udp.len_raw(1000))),
+    ("length too small", |s| s.udp(|udp| udp.len_raw(20))),
+    ("length below the header", |s| s.udp(|udp| udp.len_raw(7))),
+    ("ttl", |s| s.ttl(99)),
+];
+
+/// The wire packets of a poll, in the order in which they leave.
+fn leaving(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    coalesce(frames).iter().flat_map(segment).collect()
+}
+
+/// Asserts that five packets leave in the order in which they came, whichever of them is changed.
+fn assert_order(
+    kinds: &[&[Ineligible]],
+    train: impl Fn(&dyn Fn(usize, Segment) -> Segment) -> Vec<Vec<u8>>,
+) {
+    for (name, change) in kinds.concat() {
+        for place in 0..5 {
+            let frames = train(&at(place, change));
+            assert_eq!(leaving(&frames), frames, "{name} at {place}");
+        }
+    }
+}
+
+/// Linux lets packets overtake that it delivers before it looks for their flow; here none does.
+#[test]
+fn g75_nothing_of_a_tcp_connection_overtakes() {
+    assert_order(&[TCP, IPV4], |edit| Path::Ipv4.train(&[100; 5], edit));
+    assert_order(&[TCP, IPV6], |edit| Path::Ipv6.train(&[100; 5], edit));
+    assert_order(&[TCP, IPV4], |edit| Path::Ipip.train(&[100; 5], edit));
+    assert_order(&[TCP, IPV6], |edit| Path::Ip6ip6.train(&[100; 5], edit));
+    assert_order(&[TCP, IPV4], |edit| Path::PppoeIpv4.train(&[100; 5], edit));
+}
+
+#[test]
+fn g75_nothing_of_a_udp_flow_overtakes() {
+    assert_order(&[UDP, IPV4], |edit| Path::Ipv4.datagrams(&[100; 5], edit));
+    assert_order(&[UDP, IPV6], |edit| Path::Ipv6.datagrams(&[100; 5], edit));
+}
+
+#[test]
+fn g75_empty_packets_do_not_overtake() {
+    for path in Path::PLAIN {
+        for place in 0..5 {
+            let mut lengths = [100; 5];
+            lengths[place] = 0;
+            for frames in [path.train(&lengths, plain), path.datagrams(&lengths, plain)] {
+                assert_eq!(leaving(&frames), frames);
+            }
+        }
+    }
+}
+
+#[test]
+fn g75_a_barrier_is_named() {
+    let delivered = coalesce(&Path::Ipv4.train(&[100, 0], plain));
+    assert_eq!(delivered[0].closed, Close::Barrier);
+}
+
+/// A fragment may be of any connection between its addresses, and of no other.
+#[test]
+fn g75_fragments_are_barriers_between_their_addresses_only() {
+    let connection = |host: u8| {
+        Path::Ipv4.train(&[100, 100], move |_, s| s.ipv4(move |ip| ip.source([192, 168, 1, host])))
+    };
+    let (held, other) = (connection(200), connection(7));
+    let fragment = Path::Ipv4.train(&[100], |_, s| s.ipv4(|ip| ip.fragment_offset(1)));
+    let frames = [&held[0], &other[0], &fragment[0], &held[1], &other[1]].map(Clone::clone);
+    assert_eq!(payload_lengths(&coalesce(&frames)).len(), 4);
+}
+
+/// A device may give the packets of one connection different hashes, or none to the one that it could not read.
+#[test]
+fn g75_order_holds_when_the_device_hash_of_a_connection_changes() {
+    let frames = Path::Ipv4.train(&[100; 3], at(2, |s| s.tcp(Tcp::psh)));
+    let mut engine = Engine::new(Profile::linux_8x8());
+    for (frame, hash) in frames.iter().zip([Some(0), Some(1), Some(1)]) {
+        let meta = Meta { hash, ..Meta::default() };
+        engine.push_frame(Frame { buffer: frame.clone(), meta }, 0);
+    }
+    engine.poll_end(0);
+    let _ = engine.checked(&frames);
+}
+
+#[test]
+fn g76_across_flows_a_finished_train_leaves_first() {
+    let held = Path::Ipv4.train(&[100], plain);
+    let pushed = Path::Ipv6.train(&[200], |_, s| s.tcp(Tcp::psh));
+    let delivered = coalesce(&[&held[0], &pushed[0]].map(Clone::clone));
+    assert_eq!(payload_lengths(&delivered), [200, 100]);
+}
+
+/// A frame of `len` bytes of payload behind `before` bytes: a superframe of segments of 100 when it is longer.
+fn unit(before: u32, len: usize) -> Frame<Vec<u8>> {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id((before / 100) as u16));
+    let packet = packet.tcp(|tcp| tcp.sequence(before)).payload_len(len);
+    if len <= 100 {
+        return Frame::new(packet.build());
+    }
+    let Superframe { bytes, meta } =
+        Superframe::new(&packet, 100).gso(|gso| gso.segments = len.div_ceil(100) as u16);
+    Frame { buffer: bytes, meta }
+}
+
+/// What becomes of superframes and packets of these payload lengths, one behind the other.
+fn units(lengths: &[usize]) -> (Vec<Verdict>, Vec<Out>) {
+    let mut engine = Engine::new(Profile::linux());
+    let mut before = 0;
+    for &len in lengths {
+        engine.push_frame(unit(before, len), 0);
+        before += len as u32;
+    }
+    engine.poll_end(0);
+    (engine.verdicts, engine.delivered)
+}
+
+#[test]
+fn g77_superframes_join_superframes_of_equal_segments() {
+    let (_, delivered) = units(&[200, 300, 200]);
+    assert_eq!(payload_lengths(&delivered), [700]);
+    assert_eq!((delivered[0].packets, delivered[0].meta.gso.unwrap().segments), (7, 7));
+    let wire: Vec<_> = (0..7).map(|index| unit(index * 100, 100).buffer).collect();
+    assert_eq!(segment(&delivered[0]), wire);
+}
+
+#[test]
+fn g77_packets_join_superframes() {
+    let (_, delivered) = units(&[100, 300, 100]);
+    assert_eq!(payload_lengths(&delivered), [500]);
+    let wire: Vec<_> = (0..5).map(|index| unit(index * 100, 100).buffer).collect();
+    assert_eq!(segment(&delivered[0]), wire);
+}
+
+#[test]
+fn g77_superframe_with_a_short_tail_closes_the_train() {
+    let (verdicts, delivered) = units(&[200, 250, 100]);
+    assert_eq!(verdicts[1], Verdict::Joined);
+    assert_eq!(payload_lengths(&delivered), [450, 100]);
+    assert_eq!(delivered[0].closed, Close::ShortSegment);
+}
+
+#[test]
+fn g77_superframe_with_a_short_tail_starts_no_train() {
+    let (verdicts, delivered) = units(&[250, 100]);
+    assert_eq!(verdicts[0], Verdict::Passed(Pass::Superframe));
+    assert_eq!(delivered[0].meta.gso.unwrap().segments, 3);
+}
+
+/// Where the members had partial checksums, complete packets stay apart: cutting could not give both back.
+#[test]
+fn g77_complete_packets_do_not_join_superframes_of_partial_ones() {
+    let mut superframe = unit(0, 200);
+    superframe.meta.gso.iter_mut().for_each(|gso| gso.partial_members = true);
+    let mut engine = Engine::new(Profile::linux());
+    engine.push_frame(superframe, 0);
+    let verdict = engine.push_frame(unit(200, 100), 0);
+    assert_eq!(verdict, Verdict::Refused(NoMerge::ChecksumState));
+}
+
+#[test]
+fn g77_geometry_that_is_not_that_of_the_bytes_passes() {
+    for segments in [0, 1, 2, 4, u16::MAX] {
+        let mut frame = unit(0, 300);
+        frame.meta.gso.iter_mut().for_each(|gso| gso.segments = segments);
+        let mut engine = Engine::new(Profile::linux());
+        assert_eq!(engine.push_frame(frame, 0), Verdict::Passed(Pass::Superframe));
+    }
+}

@@ -1,0 +1,310 @@
+//! Every reason that the engine can name is the reason for something.
+
+use std::collections::BTreeSet;
+
+use grosso::{
+    Frame, Meta, Profile, Verdict,
+    checksum::Checksum,
+    coalesce::reason::{Close, NoMerge, Pass},
+    meta::VlanTag,
+};
+use grosso_testkit::{
+    Packet,
+    headers::{Geneve, Ipv4, Tcp, Udp, Vxlan},
+};
+use grosso_tests::{
+    engine::{Engine, Out},
+    frames::{Path, Segment, at, plain},
+    superframe::Superframe,
+};
+
+/// One frame of a scenario.
+type Pushed = Frame<Vec<u8>>;
+
+fn known(packet: &Packet) -> Pushed {
+    Frame::new(packet.build())
+}
+
+/// One TCP segment over IPv4, changed.
+fn ipv4(change: impl Fn(Segment) -> Segment) -> Pushed {
+    Frame::new(Path::Ipv4.train(&[100], |_, s| change(s)).remove(0))
+}
+
+fn tcp(change: impl FnOnce(Tcp) -> Tcp + Copy + 'static) -> Pushed {
+    ipv4(|s| s.tcp(change))
+}
+
+/// IPv4, UDP and VXLAN around an Ethernet frame.
+fn vxlan(change: impl FnOnce(Vxlan) -> Vxlan) -> Packet {
+    Packet::new()
+        .ethernet(|e| e)
+        .ipv4(|ip| ip)
+        .udp(|u| u.checksum_zero())
+        .vxlan(change)
+        .ethernet(|e| e)
+}
+
+fn geneve(change: impl FnOnce(Geneve) -> Geneve) -> Packet {
+    Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).geneve(change).ethernet(|e| e)
+}
+
+/// IPv4 and TCP with payload, inside what is there.
+fn inner(packet: Packet) -> Pushed {
+    known(&packet.ipv4(|ip| ip).tcp(|t| t).payload_len(100))
+}
+
+/// A segment whose right checksum is zero; 0xffff in its place verifies as well.
+fn other_form_of_zero() -> Pushed {
+    let packet = |payload: &[u8], checksum: Option<u16>| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+        packet
+            .tcp(|t| checksum.map_or(t.clone(), |raw| t.checksum_raw(raw)))
+            .payload(payload)
+            .build()
+    };
+    let checksum = packet(&[0, 0], None)[50..52].to_vec();
+    assert_eq!(packet(&checksum, None)[50..52], [0, 0]);
+    Frame::new(packet(&checksum, Some(0xffff)))
+}
+
+fn with_meta(mut frame: Pushed, change: impl FnOnce(&mut Meta)) -> Pushed {
+    change(&mut frame.meta);
+    frame
+}
+
+/// A superframe of two segments of `size` bytes.
+fn superframe(sequence: u32, id: u16, size: u16) -> Pushed {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id));
+    let packet = packet.tcp(|t| t.sequence(sequence)).payload_len(2 * usize::from(size));
+    let Superframe { bytes, meta } = Superframe::new(&packet, size).gso(|gso| gso.segments = 2);
+    Frame { buffer: bytes, meta }
+}
+
+/// A frame that passes for each reason.
+fn passing() -> Vec<(Pass, Pushed)> {
+    let ethernet = || Packet::new().ethernet(|e| e);
+    let udp = |change: fn(Segment) -> Segment, len: usize| {
+        Frame::new(Path::Ipv4.datagrams(&[len], |_, s| change(s)).remove(0))
+    };
+    let many_options = |packet: Packet| packet.destination_options(|d| d.data(&[0; 200]));
+    vec![
+        (Pass::NotIp, known(&ethernet().payload(&[0; 46]))),
+        (Pass::Cut, ipv4(|s| s.frame(|packet| packet.truncate(40)))),
+        (Pass::Malformed, tcp(|t| t.data_offset_raw(4))),
+        (Pass::TooDeep, ipv4(|s| s.link(|packet| (0..14).fold(packet, |p, _| p.vlan(|v| v))))),
+        (Pass::HeaderTooLong, {
+            let packet = (0..3).fold(ethernet().ipv6(|ip| ip), |packet, _| many_options(packet));
+            known(&packet.tcp(|t| t).payload_len(100))
+        }),
+        (Pass::Protocol, known(&ethernet().ipv4(|ip| ip).sctp(|s| s).payload_len(100))),
+        (Pass::Encrypted, known(&ethernet().ipv4(|ip| ip).esp(|e| e).payload_len(100))),
+        (Pass::Fragment, ipv4(|s| s.ipv4(|ip| ip.more_fragments(true)))),
+        (Pass::Padded, ipv4(|s| s.frame(|packet| packet.trailer(&[0])))),
+        (Pass::Short, ipv4(|s| s.frame(|packet| packet.truncate(153)))),
+        (Pass::LengthZero, ipv4(|s| s.ipv4(|ip| ip.total_len_raw(0)))),
+        (Pass::Ipv4Options, ipv4(|s| s.ipv4(|ip| ip.options(&[1])))),
+        (Pass::Ipv4ReservedBit, ipv4(|s| s.ipv4(|ip| ip.reserved_bit(true)))),
+        (Pass::Ipv4Checksum, ipv4(|s| s.ipv4(|ip| ip.checksum_xor(1)))),
+        (Pass::Checksum, tcp(|t| t.checksum_xor(1))),
+        (Pass::ChecksumForm, other_form_of_zero()),
+        (Pass::ChecksumNone, udp(|s| s.udp(|u| u.checksum_zero()), 100)),
+        (
+            Pass::ChecksumPartial,
+            with_meta(tcp(|t| t), |meta| {
+                meta.checksum = Checksum::Partial { start: 14, offset: 10 }
+            }),
+        ),
+        (Pass::RemoteChecksum, inner(vxlan(|v| v.remote_checksum()))),
+        (Pass::Empty, udp(|s| s, 0)),
+        (Pass::TcpSynchronize, tcp(Tcp::syn)),
+        (Pass::TcpReset, tcp(Tcp::rst)),
+        (Pass::TcpUrgent, tcp(Tcp::urg)),
+        (Pass::TcpFinish, tcp(Tcp::fin)),
+        (Pass::TcpPush, tcp(Tcp::psh)),
+        (Pass::TunnelLevels, inner(ethernet().ipv4(|ip| ip).ipv4(|ip| ip))),
+        (Pass::GreFlags, inner(ethernet().ipv4(|ip| ip).gre(|g| g.sequence(1)))),
+        (Pass::GeneveControl, inner(geneve(|g| g.control(true)))),
+        (Pass::UdpOff, udp(|s| s, 100)),
+        (Pass::Superframe, {
+            let untrusted =
+                |meta: &mut Meta| meta.gso.iter_mut().for_each(|gso| gso.untrusted = true);
+            with_meta(superframe(0, 0, 100), untrusted)
+        }),
+    ]
+}
+
+#[test]
+fn every_reason_to_pass_is_produced() {
+    let mut produced = BTreeSet::new();
+    for (reason, frame) in passing() {
+        let mut profile = Profile::linux();
+        profile.udp = reason != Pass::UdpOff;
+        let mut engine = Engine::new(profile);
+        assert_eq!(engine.push_frame(frame, 0), Verdict::Passed(reason));
+        assert_eq!(engine.stats().passed[reason.index()], 1, "{reason}");
+        produced.insert(reason);
+    }
+    assert_eq!(produced, BTreeSet::from_iter(Pass::ALL.iter().copied()));
+}
+
+/// Two frames of one flow for each reason: the second does not join the first.
+fn refusing() -> Vec<(NoMerge, [Pushed; 2])> {
+    let second = |change: fn(Segment) -> Segment| {
+        let frames = Path::Ipv4.train(&[100, 100], at(1, change));
+        <[_; 2]>::try_from(frames).unwrap().map(Frame::new)
+    };
+    let second_v6 = |change: fn(Segment) -> Segment| {
+        let frames = Path::Ipv6.train(&[100, 100], at(1, change));
+        <[_; 2]>::try_from(frames).unwrap().map(Frame::new)
+    };
+    let options = |data: &'static [u8]| {
+        let packet =
+            Packet::new().ethernet(|e| e).ipv6(|ip| ip).destination_options(|d| d.data(data));
+        known(&packet.tcp(|t| t).payload_len(100))
+    };
+    let stamped =
+        |value, kind| {
+            Frame::new(
+                Path::Ipv4
+                    .train(&[100], |_, s| {
+                        s.tcp(move |t| {
+                            if kind == 8 { t.timestamps(value, 1) } else { t.options(&[kind; 12]) }
+                        })
+                    })
+                    .remove(0),
+            )
+        };
+    let outer = |sequence: u32, checksum: fn(Udp) -> Udp| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(checksum);
+        let packet = packet.vxlan(|v| v).ethernet(|e| e).ipv4(|ip| ip);
+        known(&packet.tcp(|t| t.sequence(sequence)).payload_len(100))
+    };
+    let partial = Path::Ipv4.train(&[100, 100], plain).remove(1);
+    let seed = {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+        packet.tcp(|t| t.sequence(200)).payload_len(100).build_partial()
+    };
+    assert_eq!(partial[..50], seed.0[..50]);
+    let tag = VlanTag { protocol: 0x8100, tci: 1 };
+    vec![
+        (NoMerge::LinkHeader, second(|s| s.ethernet(|e| e.source([2; 6])))),
+        (
+            NoMerge::VlanTag,
+            second(|s| s).map(|frame| {
+                let is_first = frame.buffer[41] == 100;
+                with_meta(frame, |meta| meta.vlan = is_first.then_some(tag))
+            }),
+        ),
+        (NoMerge::TypeOfService, second(|s| s.tos(4))),
+        (NoMerge::DontFragment, second(|s| s.ipv4(|ip: Ipv4| ip.df(false)))),
+        (NoMerge::TimeToLive, second(|s| s.ttl(9))),
+        (NoMerge::Identification, second(|s| s.ipv4(|ip| ip.id(2)))),
+        (NoMerge::TrafficClassOrFlowLabel, second_v6(|s| s.ipv6(|ip| ip.flow_label(1)))),
+        (NoMerge::Ipv6Extension, [options(&[1, 4, 0, 0, 0, 0]), options(&[1, 4, 0, 0, 0, 1])]),
+        (NoMerge::TunnelHeader, [inner(geneve(|g| g)), inner(geneve(|g| g.reserved(1)))]),
+        (NoMerge::HeaderStack, second_v6(|s| s.extensions(|packet| packet.hop_by_hop(|h| h)))),
+        (NoMerge::ChecksumPresence, [outer(100, |u| u), outer(200, Udp::checksum_zero)]),
+        (NoMerge::ChecksumState, {
+            let [first, mut second] = second(|s| s);
+            second.buffer = seed.0;
+            let checksum = Checksum::Partial { start: seed.1 as u16, offset: seed.2 as u16 };
+            [first, with_meta(second, |meta| meta.checksum = checksum)]
+        }),
+        (NoMerge::TcpAcknowledgment, second(|s| s.tcp(|t| t.ack(1)))),
+        (NoMerge::TcpFlags, second(|s| s.tcp(Tcp::ece))),
+        (NoMerge::TcpWindow, second(|s| s.tcp(|t| t.window(1)))),
+        (NoMerge::TcpUrgentPointer, second(|s| s.tcp(|t| t.urgent_pointer(1)))),
+        (NoMerge::TcpTimestamp, [stamped(1, 8), stamped(2, 8)]),
+        (NoMerge::TcpOptions, [stamped(1, 8), stamped(1, 1)]),
+        (NoMerge::TcpSequenceBehind, second(|s| s.tcp(|t| t.sequence(199)))),
+        (NoMerge::TcpSequenceAhead, second(|s| s.tcp(|t| t.sequence(201)))),
+        (NoMerge::Longer, {
+            let frames = Path::Ipv4.train(&[100, 101], plain);
+            <[_; 2]>::try_from(frames).unwrap().map(Frame::new)
+        }),
+        (NoMerge::SuperframeSize, [superframe(0, 0, 100), superframe(200, 2, 99)]),
+        (NoMerge::SizeLimit, {
+            let frames = Path::Ipv4.train(&[40_000, 40_000], plain);
+            <[_; 2]>::try_from(frames).unwrap().map(Frame::new)
+        }),
+        (NoMerge::SegmentLimit, second(|s| s)),
+    ]
+}
+
+/// Two flows with one hash cannot be made from outside.
+const ONLY_WITH_A_HASH_COLLISION: [NoMerge; 1] = [NoMerge::OtherFlow];
+
+#[test]
+fn every_reason_not_to_merge_is_produced() {
+    let mut produced = BTreeSet::from(ONLY_WITH_A_HASH_COLLISION);
+    for (reason, [first, second]) in refusing() {
+        let mut profile = Profile::linux();
+        if reason == NoMerge::SegmentLimit {
+            profile.limits.tcp_segments = 1;
+        }
+        let mut engine = Engine::new(profile);
+        assert_eq!(engine.push_frame(first, 0), Verdict::Held, "{reason}");
+        assert_eq!(engine.push_frame(second, 0), Verdict::Refused(reason));
+        assert_eq!(engine.stats().refused[reason.index()], 1, "{reason}");
+        produced.insert(reason);
+    }
+    assert_eq!(produced, BTreeSet::from_iter(NoMerge::ALL.iter().copied()));
+}
+
+/// What leaves of these packets under a profile, at the time of each packet's index.
+fn poll(frames: &[Vec<u8>], change: impl Fn(&mut Profile)) -> Vec<Out> {
+    let mut profile = Profile::linux();
+    change(&mut profile);
+    let holds = profile.limits.hold_ns > 0;
+    let mut engine = Engine::new(profile);
+    for (now, frame) in (0..).zip(frames) {
+        if holds {
+            engine.expire(now);
+        }
+        engine.push_frame(Frame::new(frame.clone()), now);
+    }
+    engine.finish();
+    engine.delivered
+}
+
+/// More header stacks than the engine remembers: every length of TCP options behind up to six VLAN tags.
+fn header_stacks() -> Vec<Vec<u8>> {
+    let stack = |tags: usize, words: usize| {
+        Path::Ipv4.train(&[100], move |_, s| {
+            s.link(move |packet| (0..tags).fold(packet, |packet, _| packet.vlan(|v| v)))
+                .tcp(move |t| t.options(&vec![1; 4 * words]))
+        })
+    };
+    (0..7).flat_map(|tags| (0..11).flat_map(move |words| stack(tags, words))).collect()
+}
+
+#[test]
+fn every_reason_to_close_is_produced() {
+    let last = |change: fn(Segment) -> Segment| Path::Ipv4.train(&[100, 100], at(1, change));
+    let connections = |count: u16| -> Vec<Vec<u8>> {
+        let first =
+            |port| Path::Ipv4.train(&[100], move |_, s| s.tcp(move |t| t.source_port(port)));
+        (0..count).flat_map(first).collect()
+    };
+    let same = |_: &mut Profile| ();
+    let scenarios = [
+        (Close::PollEnd, poll(&last(|s| s), same)),
+        (Close::HoldTime, poll(&last(|s| s), |profile| profile.limits.hold_ns = 1)),
+        (Close::Push, poll(&last(|s| s.tcp(Tcp::psh)), same)),
+        (Close::Finish, poll(&last(|s| s.tcp(Tcp::fin)), same)),
+        (Close::ShortSegment, poll(&Path::Ipv4.train(&[100, 99], plain), same)),
+        (Close::SegmentLimit, poll(&Path::Ipv4.datagrams(&[100; 64], plain), same)),
+        (Close::NoMerge, poll(&last(|s| s.ttl(9)), same)),
+        (Close::Barrier, poll(&Path::Ipv4.train(&[100, 0], plain), same)),
+        (Close::BucketFull, poll(&connections(9), |profile| profile.table.buckets = 1)),
+        (Close::TableFull, poll(&connections(3), |profile| profile.limits.flows = 2)),
+        (Close::HeaderStacksFull, poll(&header_stacks(), same)),
+        (Close::PartsFull, poll(&last(|s| s), |profile| profile.limits.parts = 0)),
+        (Close::Never, poll(&Path::Ipv4.train(&[0], plain), same)),
+    ];
+    for (reason, delivered) in &scenarios {
+        assert!(delivered.iter().any(|out| out.closed == *reason), "{reason}");
+    }
+    let produced = BTreeSet::from_iter(scenarios.iter().map(|(reason, _)| *reason));
+    assert_eq!(produced, BTreeSet::from_iter(Close::ALL.iter().copied()));
+}
