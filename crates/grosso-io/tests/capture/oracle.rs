@@ -9,8 +9,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use grosso_io::capture::{
-    ByteOrder, CaptureReader, CaptureWriter, ChecksumState, Cut, Entry, Format, Interface, Offload,
-    PacketMeta, PartialPlace, Resolution, SegmentTransport, Segmentation, WriterOptions,
+    ByteOrder, CaptureError, CaptureReader, CaptureWriter, ChecksumState, Cut, Entry, Format,
+    Interface, Offload, PacketMeta, PartialPlace, Resolution, SegmentTransport, Segmentation,
+    WriterOptions,
 };
 
 use crate::packets::{Seen, packets};
@@ -260,4 +261,18 @@ fn files_that_editcap_writes_are_read_and_copied_byte_for_byte() {
         writer.copy(&entry).unwrap();
     }
     assert_eq!(writer.finish().unwrap(), file);
+}
+
+#[test]
+fn relatives_of_pcap_that_editcap_writes_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let [before, after] = ["before", "after"].map(|name| folder.path().join(name));
+    std::fs::write(&before, written(WriterOptions::new(Format::Pcap), &[(1, 0, vec![1])])).unwrap();
+    for format in ["modpcap", "suse6_3pcap"] {
+        if tool("editcap", &["-F", format, text(&before), text(&after)]).is_none() {
+            return;
+        }
+        let refused = CaptureReader::open(&after).unwrap_err();
+        assert!(matches!(refused, CaptureError::UnsupportedFormat { .. }), "{format}: {refused}");
+    }
 }

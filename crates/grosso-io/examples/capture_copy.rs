@@ -1,0 +1,47 @@
+//! The skeleton of every capture command: read, pass on, write, and say what was wrong.
+//!
+//! `cargo run --release -p grosso-io --example capture_copy IN OUT`, where `-` is a pipe.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use grosso_io::capture::{CaptureError, CaptureReader, CaptureWriter, WriterOptions, same_file};
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let [input, output] = &arguments[..] else {
+        eprintln!("usage: capture_copy IN OUT");
+        return ExitCode::from(2);
+    };
+    if same_file(input, output).unwrap_or(false) {
+        eprintln!("capture_copy: input and output are the same file");
+        return ExitCode::from(2);
+    }
+    match copy(input.as_ref(), output.as_ref()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_broken_pipe() => ExitCode::from(141),
+        Err(error) if error.names_file() => {
+            eprintln!("capture_copy: {error}");
+            ExitCode::from(4)
+        }
+        Err(error) => {
+            eprintln!("capture_copy: {}: {error}", input.display());
+            ExitCode::from(3)
+        }
+    }
+}
+
+/// What is before the damage is written; the damage is told afterwards.
+fn copy(input: &Path, output: &Path) -> Result<(), CaptureError> {
+    let mut reader = CaptureReader::open(input)?;
+    let mut writer = CaptureWriter::create(output, WriterOptions::like(&reader))?;
+    let read = loop {
+        match reader.next() {
+            Ok(Some(entry)) => writer.copy(&entry)?,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    writer.finish()?;
+    read
+}
