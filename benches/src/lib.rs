@@ -1,1 +1,42 @@
-//! Placeholder.
+//! What the benchmarks and the instruction counts run: the workloads of `grosso-testkit` through the engine.
+//!
+//! | item | what it does again and again |
+//! |---|---|
+//! | [`Receiver`] | coalesces a workload, poll by poll |
+//! | [`Sender`] | cuts the superframes of a workload into complete packets |
+//! | [`Bench`] | how Criterion times either: nanoseconds a packet, hot or cold |
+//!
+//! `docs/performance.md` has the figures and the commands.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod receiver;
+mod sender;
+
+pub use bench::{Bench, Cache, Step, configuration, group};
+pub use receiver::{Receiver, Trust};
+pub use sender::Sender;
+
+/// The workloads that are coalesced. Fragments are none: they pass the coalescer untouched.
+pub const COALESCED: &[&str] = &[
+    "tcp4_1",
+    "tcp4_jumbo",
+    "tcp4_8rr",
+    "tcp4_64burst",
+    "tcp4_1000rr",
+    "tcp6_16burst",
+    "tcp4_acks",
+    "tcp4_reorder",
+    "tcp4_small",
+    "udp4_quic",
+    "vxlan_tcp4",
+    "gre_tcp4",
+    "gue_rco_tcp4",
+];
+
+/// The workloads that are cut.
+pub const SEGMENTED: &[&str] = &["gso_tcp4", "gso_udp4", "gso_vxlan", "gso_gre"];
+
+/// The seed of every workload.
+pub const SEED: u64 = 1;

@@ -1,0 +1,146 @@
+//! Instructions a packet, counted by callgrind and held against `benches/instructions.toml`.
+//!
+//! The counts do not depend on how busy the machine is, and little on which machine it is: valgrind shows AVX2 to the
+//! program wherever the processor has it, and never AVX-512. The program starts itself under valgrind for each count,
+//! which then covers the calls of [`measured`] alone. With `--record` it writes the recorded file instead of comparing.
+
+#![forbid(unsafe_code)]
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    hint::black_box,
+    process::{Command, ExitCode},
+};
+
+use grosso_benches::{COALESCED, Receiver, SEED, SEGMENTED, Sender, Trust};
+use grosso_testkit::workloads::workload;
+
+/// Instructions a packet by the name of what was counted.
+type Counts = BTreeMap<String, f64>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match arguments[..] {
+        [INSIDE, name] => run(name),
+        [RECORD] => count_all().and_then(|counts| record(&counts)),
+        [] => count_all().and_then(|counts| compare(&counts)),
+        _ => Err(format!("{arguments:?}: only {RECORD} is known")),
+    };
+    finish(result)
+}
+
+fn finish(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("instructions: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Everything that is counted.
+fn names() -> impl Iterator<Item = String> {
+    let coalesce = COALESCED
+        .iter()
+        .flat_map(|name| Trust::ALL.map(|trust| format!("coalesce/{}/{name}", trust.name())));
+    coalesce.chain(SEGMENTED.iter().map(|name| format!("segment/{name}")))
+}
+
+/// Under valgrind: does the work of that name twice, the second time measured, and prints for how many packets.
+fn run(name: &str) -> Result<(), String> {
+    let (kind, name) = name.rsplit_once('/').ok_or("no name")?;
+    let workload = workload(name, SEED);
+    let trust = if kind.ends_with("trusted") { Trust::Trusted } else { Trust::Verified };
+    let packets = if kind.starts_with("coalesce") {
+        let mut receiver = Receiver::new(&workload, trust);
+        receiver.trace();
+        measured(&mut || receiver.trace())
+    } else {
+        let mut sender = Sender::new(&workload);
+        sender.trace();
+        measured(&mut || sender.trace())
+    };
+    println!("{packets}");
+    Ok(())
+}
+
+/// What callgrind counts. Gives the packets that `work` was about.
+#[inline(never)]
+fn measured(work: &mut dyn FnMut() -> usize) -> usize {
+    // Not the last thing, so that this is a call with a return, which callgrind sees.
+    black_box(work())
+}
+
+fn count_all() -> Result<Counts, String> {
+    names().map(|name| count(&name).map(|count| (name, count))).collect()
+}
+
+/// Instructions a packet of the work of that name.
+fn count(name: &str) -> Result<f64, String> {
+    let program = env::current_exe().map_err(|error| error.to_string())?;
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--collect-atstart=no", "--toggle-collect=*::measured*"])
+        .arg("--callgrind-out-file=/dev/null")
+        .arg(program)
+        .args([INSIDE, name])
+        .output()
+        .map_err(|error| format!("valgrind: {error}"))?;
+    let talk = String::from_utf8_lossy(&output.stderr);
+    let collected = talk.lines().find_map(|line| line.split_once("Collected : ")).map(|(_, n)| n);
+    let instructions: Option<f64> = collected.and_then(|number| number.trim().parse().ok());
+    let packets: Option<f64> = String::from_utf8_lossy(&output.stdout).trim().parse().ok();
+    match (instructions, packets) {
+        (Some(instructions), Some(packets)) if output.status.success() => {
+            Ok(instructions / packets)
+        }
+        _ => Err(format!("{name} under valgrind: {}\n{talk}", output.status)),
+    }
+}
+
+fn record(counts: &Counts) -> Result<(), String> {
+    let lines = counts.iter().map(|(name, count)| format!("\"{name}\" = {count:.1}\n"));
+    let text = HEAD.to_owned() + &lines.collect::<String>();
+    fs::write(RECORDED, text).map_err(|error| format!("{RECORDED}: {error}"))
+}
+
+fn compare(counts: &Counts) -> Result<(), String> {
+    let text = fs::read_to_string(RECORDED).map_err(|error| format!("{RECORDED}: {error}"))?;
+    let recorded: Counts = text.lines().filter_map(parse).collect();
+    let mut grown = 0;
+    for (name, count) in counts {
+        let before = recorded.get(name).copied().unwrap_or(0.0);
+        let change_percent = (count / before - 1.0) * 100.0;
+        println!("{name:<32} {count:>8.1} recorded {before:>8.1} {change_percent:>+6.1} %");
+        grown += u32::from(change_percent > TOLERANCE_PERCENT || !change_percent.is_finite());
+    }
+    println!("instructions: {} counted, {grown} grown", counts.len());
+    if grown > 0 || counts.len() != recorded.len() {
+        let hint = "if that is meant, record: cargo run --release -p grosso-benches -- --record";
+        return Err(format!(
+            "{grown} of {} grew beyond {TOLERANCE_PERCENT} %; {hint}",
+            counts.len()
+        ));
+    }
+    Ok(())
+}
+
+fn parse(line: &str) -> Option<(String, f64)> {
+    let (name, count) = line.split_once('=')?;
+    Some((name.trim().trim_matches('"').to_owned(), count.trim().parse().ok()?))
+}
+
+const INSIDE: &str = "--inside-valgrind";
+const RECORD: &str = "--record";
+
+/// By how much a count may grow.
+const TOLERANCE_PERCENT: f64 = 3.0;
+
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.toml");
+
+const HEAD: &str = "\
+# Instructions a packet under callgrind: `cargo run --release -p grosso-benches -- --record` writes this file.
+# Without --record the command fails when a count grew by more than 3 %.
+";

@@ -1,0 +1,99 @@
+//! Coalescing a workload.
+
+use grosso::{Coalescer, Delivery, Frame, Meta, Profile, checksum::Checksum};
+use grosso_testkit::workloads::{POLL, Workload};
+use grosso_wire::{LinkType, Ports};
+
+use crate::{SEED, bench::Step};
+
+/// Who verified the checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// The device did, at every level.
+    Trusted,
+    /// Nobody: the engine reads the payload and does.
+    Verified,
+}
+
+impl Trust {
+    /// Both, the cheaper first.
+    pub const ALL: [Self; 2] = [Self::Trusted, Self::Verified];
+
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Trusted => "trusted",
+            Self::Verified => "verified",
+        }
+    }
+
+    const fn checksum(self) -> Checksum {
+        match self {
+            Self::Trusted => Checksum::Unnecessary { levels: u8::MAX },
+            Self::Verified => Checksum::None,
+        }
+    }
+}
+
+/// Coalesces the frames of a workload in polls, over and over, with buffers that are slices of the trace.
+#[derive(Debug)]
+pub struct Receiver<'a> {
+    frames: &'a [Vec<u8>],
+    coalescer: Coalescer<&'a [u8]>,
+    meta: Meta,
+    next: usize,
+    delivered_bytes: u64,
+}
+
+impl<'a> Receiver<'a> {
+    /// A receiver with the profile `linux`, at the first poll of the workload.
+    #[must_use]
+    pub fn new(workload: &'a Workload, trust: Trust) -> Self {
+        let meta = Meta { checksum: trust.checksum(), ..Meta::default() };
+        let (link, ports) = (LinkType::Ethernet, Ports::ASSIGNED);
+        let coalescer = Coalescer::new(Profile::linux(), link, ports, SEED);
+        Self { frames: &workload.frames, coalescer, meta, next: 0, delivered_bytes: 0 }
+    }
+
+    /// Coalesces every poll of the workload once.
+    pub fn trace(&mut self) -> usize {
+        (0..self.frames.len().div_ceil(POLL)).map(|_| self.step()).sum()
+    }
+
+    /// Packets that went in for each frame that came out.
+    #[must_use]
+    pub fn packets_a_frame(&self) -> f64 {
+        let stats = self.coalescer.stats();
+        stats.packets_out as f64 / stats.frames_out.max(1) as f64
+    }
+
+    fn poll(&self) -> &'a [Vec<u8>] {
+        &self.frames[self.next..self.frames.len().min(self.next + POLL)]
+    }
+}
+
+impl<'a> Step for Receiver<'a> {
+    fn upcoming(&self) -> impl Iterator<Item = &[u8]> {
+        self.poll().iter().map(Vec::as_slice)
+    }
+
+    /// One poll. Gives the packets pushed.
+    #[inline]
+    fn step(&mut self) -> usize {
+        let poll = self.poll();
+        let delivered_bytes = &mut self.delivered_bytes;
+        let mut sink = |mut delivery: Delivery<'_, &'a [u8]>| {
+            *delivered_bytes += delivery.header().len() as u64;
+            while let Some(part) = delivery.next_part() {
+                *delivered_bytes += part.bytes().len() as u64;
+            }
+        };
+        for frame in poll {
+            let _ = self.coalescer.push(Frame { buffer: frame, meta: self.meta }, 0, &mut sink);
+        }
+        self.coalescer.poll_end(0, &mut sink);
+        self.next = (self.next + POLL) % self.frames.len().next_multiple_of(POLL);
+        poll.len()
+    }
+}
