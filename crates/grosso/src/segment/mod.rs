@@ -16,7 +16,10 @@ use crate::{
     },
 };
 
+mod fragments;
 mod jumbo;
+
+pub use fragments::Fragments;
 
 /// What the device that gets the packets wants of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,8 +59,10 @@ pub enum NoCut {
     ChecksumStart,
     /// A GRE sequence number would be needed for each packet (rule S43).
     GreSequence,
-    /// It is a fragment already, or must be cut into fragments.
+    /// It is a fragment already, or the other kind of cutting is meant.
     Fragments,
+    /// It is longer than the fragments of one datagram can say (rule F13).
+    TooLong,
 }
 
 impl NoCut {
@@ -74,6 +79,7 @@ impl NoCut {
             Self::ChecksumStart => "its partial checksum is not that of its transport header",
             Self::GreSequence => "each packet would need a GRE sequence number of its own",
             Self::Fragments => "it is an IP fragment, or is to be cut into fragments",
+            Self::TooLong => "it is longer than an IP datagram can be",
         }
     }
 }
