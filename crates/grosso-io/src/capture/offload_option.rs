@@ -82,50 +82,29 @@ pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
 /// When the lists make the value longer than one option holds (65,535 bytes).
 pub(crate) fn encode(out: &mut Vec<u8>, order: ByteOrder, offload: &Offload) -> Result<(), Misfit> {
     let mut fixed = [0; FIXED_BYTES];
-    let mut put = |at: usize, value: u16| {
-        fixed[at..at + 2].copy_from_slice(&value.to_be_bytes());
-    };
     let (checksum, levels, start, offset) = encode_checksum(offload.checksum);
-    put(12, start);
-    put(14, offset);
-    let mut parts: &[u32] = &[];
+    put(&mut fixed, 12, start);
+    put(&mut fixed, 14, offset);
     let mut present = 0;
-    let mut cut_kind = 0;
+    let mut parts: &[u32] = &[];
     if let Some(gso) = &offload.gso {
         present |= present::GSO;
-        let (kind, size) = match &gso.cut {
-            Cut::Unknown => (cut::UNKNOWN, 0),
-            Cut::Every(size) => (cut::EVERY, *size),
-            Cut::Parts(lengths) => {
-                parts = lengths;
-                (cut::PARTS, 0)
-            }
-            Cut::Fragments(size) => (cut::FRAGMENTS, *size),
-        };
-        cut_kind = kind;
-        put(16, size);
-        put(18, gso.segments);
-        fixed[20] = gso.fixed_ids;
-        fixed[21] = bit(gso.cwr_on_all, gso::CWR_ON_ALL)
-            | bit(gso.partial_members, gso::PARTIAL_MEMBERS)
-            | bit(gso.untrusted, gso::UNTRUSTED);
-        fixed[26] = match gso.transport {
-            SegmentTransport::Unknown => 0,
-            SegmentTransport::Tcp => transport::TCP,
-            SegmentTransport::Udp => transport::UDP,
-        };
+        encode_gso(&mut fixed, gso);
+        if let Cut::Parts(lengths) = &gso.cut {
+            parts = lengths;
+        }
     }
     if let Some(vlan) = offload.vlan {
         present |= present::VLAN;
-        fixed[22..24].copy_from_slice(&vlan.protocol.to_be_bytes());
-        fixed[24..26].copy_from_slice(&vlan.tci.to_be_bytes());
+        put(&mut fixed, 22, vlan.protocol);
+        put(&mut fixed, 24, vlan.tci);
     }
     if let Some(hash) = offload.hash {
         present |= present::HASH;
         fixed[28..32].copy_from_slice(&hash.to_be_bytes());
     }
     fixed[..8].copy_from_slice(&MAGIC);
-    fixed[8..12].copy_from_slice(&[present, checksum, levels, cut_kind]);
+    fixed[8..11].copy_from_slice(&[present, checksum, levels]);
 
     let bytes = 4 + FIXED_BYTES + list_bytes(&offload.arrivals_ns) + list_bytes(parts);
     if bytes > usize::from(u16::MAX) {
@@ -158,6 +137,31 @@ fn encode_checksum(state: ChecksumState) -> (u8, u8, u16, u16) {
         }
         ChecksumState::Partial { place: None } => (checksum::PARTIAL_SOMEWHERE, 0, 0, 0),
     }
+}
+
+fn encode_gso(fixed: &mut [u8; FIXED_BYTES], gso: &Segmentation) {
+    let (kind, size) = match gso.cut {
+        Cut::Unknown => (cut::UNKNOWN, 0),
+        Cut::Every(size) => (cut::EVERY, size),
+        Cut::Parts(_) => (cut::PARTS, 0),
+        Cut::Fragments(size) => (cut::FRAGMENTS, size),
+    };
+    fixed[11] = kind;
+    put(fixed, 16, size);
+    put(fixed, 18, gso.segments);
+    fixed[20] = gso.fixed_ids;
+    fixed[21] = bit(gso.cwr_on_all, gso::CWR_ON_ALL)
+        | bit(gso.partial_members, gso::PARTIAL_MEMBERS)
+        | bit(gso.untrusted, gso::UNTRUSTED);
+    fixed[26] = match gso.transport {
+        SegmentTransport::Unknown => 0,
+        SegmentTransport::Tcp => transport::TCP,
+        SegmentTransport::Udp => transport::UDP,
+    };
+}
+
+fn put(fixed: &mut [u8; FIXED_BYTES], at: usize, value: u16) {
+    fixed[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
 const fn bit(is_set: bool, bit: u8) -> u8 {

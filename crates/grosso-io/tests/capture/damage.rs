@@ -1,14 +1,18 @@
 //! Bad input: every way a file can end or lie, with the sentence a user sees.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use grosso_io::capture::{ByteOrder, CaptureError, CaptureReader, Entry, RECORD_BYTES_MAX};
+use grosso_io::capture::{
+    ByteOrder, CaptureError, CaptureReader, CaptureWriter, Entry, Format, PacketMeta,
+    RECORD_BYTES_MAX, WriterOptions,
+};
 
 use crate::build::{File, everything};
 use crate::compression::{gzip, zstd};
+use crate::packets::packets;
 
 /// Entries handed out, and the error after them.
 fn read(bytes: &[u8]) -> (usize, Option<CaptureError>) {
@@ -225,10 +229,6 @@ fn failing_files_are_named_and_come_after_complete_packets() {
 
 #[test]
 fn errors_of_a_writer_say_what_happened() {
-    use std::io::Write;
-
-    use grosso_io::capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
-
     struct Failing(io::ErrorKind);
     impl Write for Failing {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -295,6 +295,31 @@ proptest! {
             bytes.truncate(length.index(bytes.len()));
         }
         survive(&bytes);
+    }
+
+    #[test]
+    fn whatever_can_be_read_of_a_mutated_file_is_copied(
+        seed in 0_usize..3,
+        changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        is_annotated: bool,
+    ) {
+        let mut bytes = seeds().swap_remove(seed);
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        let Ok(mut reader) = CaptureReader::new(&bytes[..]) else { return Ok(()) };
+        let mut options = WriterOptions::like(&reader);
+        if is_annotated {
+            options.comments.push("a comment".into());
+        }
+        let mut writer = CaptureWriter::new(Vec::new(), options);
+        while let Ok(Some(entry)) = reader.next() {
+            writer.copy(&entry).expect("an entry that can be read can be written as it stands");
+        }
+        let copied = writer.finish().unwrap();
+        prop_assert_eq!(packets(&copied), packets(&bytes));
+        prop_assert!(read(&copied).1.is_none(), "a copy is never damaged");
     }
 
     #[test]
