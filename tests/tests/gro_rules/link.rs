@@ -119,6 +119,19 @@ fn g05_ethertypes_without_a_handler_pass() {
     assert_eq!(engine.checked(&[arp.clone()])[0].bytes, arp);
 }
 
+/// Linux has no handler for MPLS, whose label makes the flow here.
+#[test]
+fn g05_mpls_merges() {
+    let labelled = |label| {
+        Path::Ipv4.train(&[100, 100], move |_, s| {
+            s.link(move |packet| packet.mpls(|m| m.label(label)).mpls(|m| m))
+        })
+    };
+    let (one, two) = (labelled(100), labelled(200));
+    assert_payloads(&one, &[200]);
+    assert_payloads(&[&one[0], &two[0], &one[1], &two[1]].map(Clone::clone), &[200, 200]);
+}
+
 #[test]
 fn g05a_pppoe_merges_and_its_length_is_rewritten() {
     for path in [Path::PppoeIpv4, Path::PppoeIpv6] {
