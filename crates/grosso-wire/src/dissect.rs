@@ -5,65 +5,13 @@
 //! Lengths that headers declare narrow the bytes that later headers may use: a TCP header must lie
 //! inside the IP payload that announces it, not merely inside the frame.
 
-use core::fmt;
-
+use crate::ipv6_extension::{Ipv6Option, Options};
+use crate::link_type::LinkType;
 use crate::stack::{Extent, Kind, Layer, Stack, Stop};
-
-/// What the first bytes of a frame are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LinkType {
-    /// Ethernet II.
-    Ethernet,
-    /// IPv4 or IPv6 without a link-layer header; the version nibble says which.
-    Raw,
-    /// BSD loopback: 4 bytes of address family, accepted in either byte order.
-    Null,
-    /// Linux cooked capture, as of `tcpdump -i any`.
-    LinuxSll,
-    /// Linux cooked capture version 2.
-    LinuxSll2,
-}
-
-impl LinkType {
-    /// The link type for a `LINKTYPE_` number of a capture file; `None` for one that has no view
-    /// here.
-    ///
-    /// 12 and 14 are the `DLT_RAW` values that some systems wrote into files, 108 is OpenBSD
-    /// loopback (the same header in network order), 228 and 229 are raw IPv4 and raw IPv6.
-    pub const fn from_pcap(number: u32) -> Option<Self> {
-        match number {
-            1 => Some(Self::Ethernet),
-            12 | 14 | 101 | 228 | 229 => Some(Self::Raw),
-            0 | 108 => Some(Self::Null),
-            113 => Some(Self::LinuxSll),
-            276 => Some(Self::LinuxSll2),
-            _ => None,
-        }
-    }
-
-    /// The `LINKTYPE_` number to write into a capture file.
-    pub const fn to_pcap(self) -> u32 {
-        match self {
-            Self::Ethernet => 1,
-            Self::Raw => 101,
-            Self::Null => 0,
-            Self::LinuxSll => 113,
-            Self::LinuxSll2 => 276,
-        }
-    }
-}
-
-impl fmt::Display for LinkType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ethernet => "Ethernet",
-            Self::Raw => "RAW",
-            Self::Null => "NULL",
-            Self::LinuxSll => "LINUX_SLL",
-            Self::LinuxSll2 => "LINUX_SLL2",
-        })
-    }
-}
+use crate::{
+    esp, ethernet, geneve, gre, gue, icmp, ipv4, ipv6, ipv6_fragment, mpls, null, pppoe, sll, sll2,
+    tcp, udp, vlan, vxlan,
+};
 
 /// The UDP destination ports that mean a tunnel. Port 0 disables an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,8 +35,14 @@ impl Ports {
     pub const NONE: Self = Self { vxlan: 0, vxlan_gpe: 0, geneve: 0, gue: 0, esp: 0, fou: None };
 
     /// The ports that IANA assigned; no FOU, which has none.
-    pub const ASSIGNED: Self =
-        Self { vxlan: 4789, vxlan_gpe: 4790, geneve: 6081, gue: 6080, esp: 4500, fou: None };
+    pub const ASSIGNED: Self = Self {
+        vxlan: vxlan::PORT,
+        vxlan_gpe: vxlan::PORT_GPE,
+        geneve: geneve::PORT,
+        gue: gue::PORT,
+        esp: esp::PORT,
+        fou: None,
+    };
 }
 
 impl Default for Ports {
@@ -189,13 +143,13 @@ impl<'a> Walk<'a, '_> {
             LinkType::Raw => Ok(Next::Ip),
             LinkType::Null => self.null(),
             LinkType::LinuxSll => {
-                let header = self.peek::<16>()?;
-                self.push(Kind::Sll, 16)?;
+                let header = self.peek::<{ sll::HEADER_LEN }>()?;
+                self.push(Kind::Sll, sll::HEADER_LEN)?;
                 Ok(Next::EtherType(u16_at(header, 14)))
             }
             LinkType::LinuxSll2 => {
-                let header = self.peek::<20>()?;
-                self.push(Kind::Sll2, 20)?;
+                let header = self.peek::<{ sll2::HEADER_LEN }>()?;
+                self.push(Kind::Sll2, sll2::HEADER_LEN)?;
                 Ok(Next::EtherType(u16_at(header, 0)))
             }
         }
@@ -203,24 +157,25 @@ impl<'a> Walk<'a, '_> {
 
     #[inline(always)]
     fn null(&mut self) -> Step {
-        let family = u32::from_be_bytes(*self.peek::<4>()?);
-        self.push(Kind::Null, 4)?;
-        // The capturing host's order is not recorded, and every family is below 256: the smaller
-        // reading is the meant one.
-        match family.min(family.swap_bytes()) {
-            2 => Ok(Next::Ipv4),
-            10 | 24 | 28 | 30 => Ok(Next::Ipv6),
+        let header = null::Header { family: *self.peek()? };
+        self.push(Kind::Null, null::HEADER_LEN)?;
+        match header.family() {
+            null::FAMILY_IPV4 => Ok(Next::Ipv4),
+            null::FAMILY_IPV6_LINUX
+            | null::FAMILY_IPV6_NETBSD
+            | null::FAMILY_IPV6_FREEBSD
+            | null::FAMILY_IPV6_MACOS => Ok(Next::Ipv6),
             _ => Err(Stop::Unknown),
         }
     }
 
     #[inline(always)]
     fn ethernet(&mut self) -> Step {
-        let header = self.peek::<14>()?;
-        self.push(Kind::Ethernet, 14)?;
+        let header = self.peek::<{ ethernet::HEADER_LEN }>()?;
+        self.push(Kind::Ethernet, ethernet::HEADER_LEN)?;
         match u16_at(header, 12) {
-            0x0800 => self.ipv4(),
-            0x86dd => self.ipv6(),
+            ethernet::ETHERTYPE_IPV4 => self.ipv4(),
+            ethernet::ETHERTYPE_IPV6 => self.ipv6(),
             other => Ok(Next::EtherType(other)),
         }
     }
@@ -228,44 +183,45 @@ impl<'a> Walk<'a, '_> {
     #[inline(always)]
     fn ethertype(&mut self, ethertype: u16) -> Step {
         match ethertype {
-            0x0800 => Ok(Next::Ipv4),
-            0x86dd => Ok(Next::Ipv6),
-            0x8100 | 0x88a8 | 0x9100 => {
-                let header = self.peek::<4>()?;
-                self.push(Kind::Vlan, 4)?;
+            ethernet::ETHERTYPE_IPV4 => Ok(Next::Ipv4),
+            ethernet::ETHERTYPE_IPV6 => Ok(Next::Ipv6),
+            ethernet::ETHERTYPE_VLAN
+            | ethernet::ETHERTYPE_VLAN_SERVICE
+            | ethernet::ETHERTYPE_VLAN_OLD => {
+                let header = self.peek::<{ vlan::HEADER_LEN }>()?;
+                self.push(Kind::Vlan, vlan::HEADER_LEN)?;
                 Ok(Next::EtherType(u16_at(header, 2)))
             }
-            0x8864 => self.pppoe(),
-            0x8847 | 0x8848 => Ok(Next::Mpls),
+            ethernet::ETHERTYPE_PPPOE_SESSION => self.pppoe(),
+            ethernet::ETHERTYPE_MPLS | ethernet::ETHERTYPE_MPLS_MULTICAST => Ok(Next::Mpls),
             _ => Err(Stop::Unknown),
         }
     }
 
     #[inline(always)]
     fn pppoe(&mut self) -> Step {
-        let header = self.peek::<8>()?;
-        // The length counts the two bytes of PPP protocol (RFC 2516 section 4).
+        let header = self.peek::<{ pppoe::HEADER_LEN }>()?;
         let length = u16_at(header, 4) as usize;
-        if header[0] != 0x11 || length < 2 {
+        if header[0] != pppoe::VERSION_TYPE || length < pppoe::PROTOCOL_LEN {
             return Err(Stop::Malformed);
         }
-        if header[1] != 0 {
+        if header[1] != pppoe::CODE_SESSION {
             return Err(Stop::Unknown);
         }
-        self.declare(6 + length);
-        self.push(Kind::Pppoe, 8)?;
+        self.push(Kind::Pppoe, pppoe::HEADER_LEN)?;
+        self.declare(length - pppoe::PROTOCOL_LEN);
         match u16_at(header, 6) {
-            0x0021 => Ok(Next::Ipv4),
-            0x0057 => Ok(Next::Ipv6),
+            pppoe::PROTOCOL_IPV4 => Ok(Next::Ipv4),
+            pppoe::PROTOCOL_IPV6 => Ok(Next::Ipv6),
             _ => Err(Stop::Unknown),
         }
     }
 
     #[inline(always)]
     fn mpls(&mut self) -> Step {
-        let entry = self.peek::<4>()?;
-        self.push(Kind::Mpls, 4)?;
-        let bottom = entry[2] & 1 != 0;
+        let entry = self.peek::<{ mpls::HEADER_LEN }>()?;
+        self.push(Kind::Mpls, mpls::HEADER_LEN)?;
+        let bottom = u32::from_be_bytes(*entry) & mpls::BOTTOM_OF_STACK != 0;
         Ok(if bottom { Next::Ip } else { Next::Mpls })
     }
 
@@ -280,42 +236,41 @@ impl<'a> Walk<'a, '_> {
 
     #[inline(always)]
     fn ipv4(&mut self) -> Step {
-        let header = self.peek::<20>()?;
+        let header = self.peek::<{ ipv4::HEADER_LEN }>()?;
         let header_len = (header[0] & 0x0f) as usize * 4;
         let total_len = u16_at(header, 2) as usize;
         self.jumbo = total_len == 0;
-        if header[0] >> 4 != 4 || header_len < 20 || (total_len < header_len && !self.jumbo) {
+        let lengths_agree = total_len >= header_len || self.jumbo;
+        if header[0] >> 4 != 4 || header_len < ipv4::HEADER_LEN || !lengths_agree {
             return Err(Stop::Malformed);
         }
-        if header_len > self.rest.len() {
-            return Err(Stop::Cut);
-        }
-        self.declare_ip(total_len);
         self.push(Kind::Ipv4, header_len)?;
-        // More fragments, or an offset: 0x4000 (DF) and 0x8000 do not make a fragment.
-        if u16_at(header, 6) & 0x3fff != 0 {
+        self.declare_ip(total_len.wrapping_sub(header_len));
+        // The reserved bit and DF do not make a fragment.
+        if u16_at(header, 6) & (ipv4::MORE_FRAGMENTS | ipv4::OFFSET_MASK) != 0 {
             return Err(Stop::Fragment);
         }
         match header[9] {
-            6 => self.tcp(),
-            17 => self.udp(),
+            ipv4::PROTOCOL_TCP => self.tcp(),
+            ipv4::PROTOCOL_UDP => self.udp(),
             other => Ok(Next::Protocol(other)),
         }
     }
 
     #[inline(always)]
     fn ipv6(&mut self) -> Step {
-        let header = self.peek::<40>()?;
+        let header = self.peek::<{ ipv6::HEADER_LEN }>()?;
         if header[0] >> 4 != 6 {
             return Err(Stop::Malformed);
         }
         let payload_len = u16_at(header, 4) as usize;
-        self.jumbo = payload_len == 0;
-        self.declare_ip(if self.jumbo { 0 } else { 40 + payload_len });
-        self.push(Kind::Ipv6, 40)?;
+        // Where nothing follows the header, a length of zero is a length.
+        self.jumbo = payload_len == 0 && header[6] != ipv6::NEXT_NONE;
+        self.push(Kind::Ipv6, ipv6::HEADER_LEN)?;
+        self.declare_ip(payload_len);
         match header[6] {
-            6 => self.tcp(),
-            17 => self.udp(),
+            ipv4::PROTOCOL_TCP => self.tcp(),
+            ipv4::PROTOCOL_UDP => self.udp(),
             other => Ok(Next::AfterIpv6(other)),
         }
     }
@@ -323,13 +278,15 @@ impl<'a> Walk<'a, '_> {
     #[inline(always)]
     fn ipv6_next(&mut self, protocol: u8) -> Step {
         match protocol {
-            0 | 43 | 60 => self.ipv6_extension(protocol),
-            44 => {
-                let header = self.peek::<8>()?;
-                self.push(Kind::Ipv6Fragment, 8)?;
-                // An atomic fragment is a whole packet (RFC 6946); the two bits between are
-                // reserved.
-                let atomic = u16_at(header, 2) & 0xfff9 == 0;
+            ipv6::NEXT_HOP_BY_HOP | ipv6::NEXT_ROUTING | ipv6::NEXT_DESTINATION_OPTIONS => {
+                self.ipv6_extension(protocol)
+            }
+            ipv6::NEXT_FRAGMENT => {
+                let header = self.peek::<{ ipv6_fragment::HEADER_LEN }>()?;
+                self.push(Kind::Ipv6Fragment, ipv6_fragment::HEADER_LEN)?;
+                // An atomic fragment is a whole packet (RFC 6946); two bits are reserved.
+                let place = ipv6_fragment::OFFSET_MASK | ipv6_fragment::MORE_FRAGMENTS;
+                let atomic = u16_at(header, 2) & place == 0;
                 if atomic { Ok(Next::AfterIpv6(header[0])) } else { Err(Stop::Fragment) }
             }
             _ => Ok(Next::Protocol(protocol)),
@@ -342,47 +299,45 @@ impl<'a> Walk<'a, '_> {
         let header_len = (header[1] as usize + 1) * 8;
         let options = self.rest.get(2..header_len).ok_or(Stop::Cut)?;
         let follows_ipv6 = self.stack.last().is_some_and(|layer| layer.kind == Kind::Ipv6);
-        if protocol == 0 && self.jumbo && follows_ipv6 {
-            match jumbo_payload_len(options) {
-                // RFC 2675 section 3: the option is for payloads that the fixed header cannot
-                // express.
-                Some(payload_len) if payload_len <= 0xffff => return Err(Stop::Malformed),
-                Some(payload_len) => self.declare(payload_len as usize),
-                None => {}
+        let mut declared = None;
+        if protocol == ipv6::NEXT_HOP_BY_HOP && self.jumbo && follows_ipv6 {
+            declared = jumbo_payload_len(options);
+            // RFC 2675 section 3: the option is for payloads that the fixed header cannot express.
+            if declared.is_some_and(|payload_len| payload_len <= 0xffff) {
+                return Err(Stop::Malformed);
             }
         }
         self.push(Kind::Ipv6Extension, header_len)?;
+        if let Some(payload_len) = declared {
+            self.declare(payload_len as usize - header_len);
+        }
         Ok(Next::AfterIpv6(header[0]))
     }
 
     #[inline(always)]
     fn protocol(&mut self, protocol: u8) -> Step {
         match protocol {
-            6 => self.tcp(),
-            17 => self.udp(),
-            1 | 58 => {
-                self.peek::<8>()?;
-                self.push(Kind::Icmp, 8)?;
+            ipv4::PROTOCOL_TCP => self.tcp(),
+            ipv4::PROTOCOL_UDP => self.udp(),
+            ipv4::PROTOCOL_ICMP | ipv6::NEXT_ICMP => {
+                self.push(Kind::Icmp, icmp::HEADER_LEN)?;
                 Err(Stop::Payload)
             }
-            4 => Ok(Next::Ipv4),
-            41 => Ok(Next::Ipv6),
-            47 => self.gre(),
-            50 => self.esp(),
-            137 => Ok(Next::Mpls),
+            ipv4::PROTOCOL_IPV4 => Ok(Next::Ipv4),
+            ipv4::PROTOCOL_IPV6 => Ok(Next::Ipv6),
+            ipv4::PROTOCOL_GRE => self.gre(),
+            ipv4::PROTOCOL_ESP => self.esp(),
+            ipv4::PROTOCOL_MPLS => Ok(Next::Mpls),
             _ => Err(Stop::Unknown),
         }
     }
 
     #[inline(always)]
     fn tcp(&mut self) -> Step {
-        let header = self.peek::<20>()?;
+        let header = self.peek::<{ tcp::HEADER_LEN }>()?;
         let header_len = (header[12] >> 4) as usize * 4;
-        if header_len < 20 {
+        if header_len < tcp::HEADER_LEN {
             return Err(Stop::Malformed);
-        }
-        if header_len > self.rest.len() {
-            return Err(Stop::Cut);
         }
         self.push(Kind::Tcp, header_len)?;
         Err(Stop::Payload)
@@ -390,16 +345,14 @@ impl<'a> Walk<'a, '_> {
 
     #[inline(always)]
     fn udp(&mut self) -> Step {
-        let header = self.peek::<8>()?;
+        let header = self.peek::<{ udp::HEADER_LEN }>()?;
         let length = u16_at(header, 4) as usize;
-        // RFC 2675 section 4: a UDP length of zero in a jumbogram means "to the end".
-        let jumbo = length == 0 && self.jumbo;
-        if length >= 8 {
-            self.declare(length);
-        }
-        self.push(Kind::Udp, 8)?;
-        if length < 8 && !jumbo {
-            return Err(Stop::Malformed);
+        self.push(Kind::Udp, udp::HEADER_LEN)?;
+        match length.checked_sub(udp::HEADER_LEN) {
+            Some(payload_len) => self.declare(payload_len),
+            // RFC 2675 section 4: a UDP length of zero in a jumbogram means "to the end".
+            None if length == 0 && self.jumbo => {}
+            None => return Err(Stop::Malformed),
         }
         Ok(Next::UdpPayload(u16_at(header, 2)))
     }
@@ -409,8 +362,7 @@ impl<'a> Walk<'a, '_> {
         match port {
             0 => Err(Stop::Payload),
             _ if port == ports.vxlan => {
-                self.peek::<8>()?;
-                self.push(Kind::Vxlan, 8)?;
+                self.push(Kind::Vxlan, vxlan::HEADER_LEN)?;
                 Ok(Next::Ethernet)
             }
             _ if port == ports.geneve => self.geneve(),
@@ -426,36 +378,34 @@ impl<'a> Walk<'a, '_> {
 
     #[inline(always)]
     fn vxlan_gpe(&mut self) -> Step {
-        let header = self.peek::<8>()?;
-        self.push(Kind::VxlanGpe, 8)?;
-        // Version 0, P set, O clear; the other bits do not change what follows.
-        if header[0] & 0x35 != 0x04 {
+        let header = self.peek::<{ vxlan::HEADER_LEN }>()?;
+        self.push(Kind::VxlanGpe, vxlan::HEADER_LEN)?;
+        // Version 0, P set, O clear (rule T5); the other bits do not change what follows.
+        let flags = u32::from(u16_at(header, 0)) << 16;
+        let decided = vxlan::GPE_VERSION_MASK | vxlan::FLAG_NEXT_PROTOCOL | vxlan::FLAG_OPERATIONS;
+        if flags & decided != vxlan::FLAG_NEXT_PROTOCOL {
             return Err(Stop::Unknown);
         }
         match header[3] {
-            1 => Ok(Next::Ipv4),
-            2 => Ok(Next::Ipv6),
-            3 => Ok(Next::Ethernet),
-            5 => Ok(Next::Mpls),
+            vxlan::NEXT_IPV4 => Ok(Next::Ipv4),
+            vxlan::NEXT_IPV6 => Ok(Next::Ipv6),
+            vxlan::NEXT_ETHERNET => Ok(Next::Ethernet),
+            vxlan::NEXT_MPLS => Ok(Next::Mpls),
             _ => Err(Stop::Unknown),
         }
     }
 
     #[inline(always)]
     fn geneve(&mut self) -> Step {
-        let header = self.peek::<8>()?;
+        let header = self.peek::<{ geneve::HEADER_LEN }>()?;
         if header[0] >> 6 != 0 {
             return Err(Stop::Malformed);
         }
-        let header_len = 8 + (header[0] & 0x3f) as usize * 4;
-        if header_len > self.rest.len() {
-            return Err(Stop::Cut);
-        }
-        self.push(Kind::Geneve, header_len)?;
+        self.push(Kind::Geneve, geneve::HEADER_LEN + (header[0] & 0x3f) as usize * 4)?;
         match u16_at(header, 2) {
-            0x6558 => Ok(Next::Ethernet),
-            0x0800 => Ok(Next::Ipv4),
-            0x86dd => Ok(Next::Ipv6),
+            ethernet::ETHERTYPE_BRIDGING => Ok(Next::Ethernet),
+            ethernet::ETHERTYPE_IPV4 => Ok(Next::Ipv4),
+            ethernet::ETHERTYPE_IPV6 => Ok(Next::Ipv6),
             _ => Err(Stop::Unknown),
         }
     }
@@ -472,71 +422,63 @@ impl<'a> Walk<'a, '_> {
 
     #[inline(always)]
     fn gue_variant_0(&mut self) -> Step {
-        let header = self.peek::<4>()?;
-        let fields_len = (header[0] & 0x1f) as usize * 4;
-        let fields = self.rest.get(4..4 + fields_len).ok_or(Stop::Cut)?;
+        let header = self.peek::<{ gue::HEADER_LEN }>()?;
+        let header_len = gue::HEADER_LEN + (header[0] & 0x1f) as usize * 4;
+        let fields = self.rest.get(gue::HEADER_LEN..header_len).ok_or(Stop::Cut)?;
         let private = match u16_at(header, 2) {
             0 => Some(0),
-            1 => {
+            gue::FLAG_PRIVATE => {
                 let word = fields.first_chunk::<4>().ok_or(Stop::Malformed)?;
                 Some(u32::from_be_bytes(*word))
             }
             _ => None,
         };
         // Rule W21: remote checksum offload is the only private field, and its word must be there.
-        if private == Some(0x8000_0000) && fields.len() < 8 {
+        if private == Some(gue::PRIVATE_FLAG_REMOTE_CHECKSUM) && fields.len() < 8 {
             return Err(Stop::Malformed);
         }
-        self.push(Kind::Gue, 4 + fields_len)?;
-        let control = header[0] & 0x20 != 0;
+        self.push(Kind::Gue, header_len)?;
+        let control = header[0] & gue::CONTROL != 0;
         match private {
-            Some(0 | 0x8000_0000) if !control => Ok(Next::Protocol(header[1])),
+            Some(0 | gue::PRIVATE_FLAG_REMOTE_CHECKSUM) if !control => {
+                Ok(Next::Protocol(header[1]))
+            }
             _ => Err(Stop::Unknown),
         }
     }
 
     #[inline(always)]
     fn udp_esp(&mut self) -> Step {
-        // RFC 3948 section 2: one byte 0xff keeps a NAT binding alive, four zero bytes announce
-        // IKE.
-        if self.rest == [0xff] || self.rest.starts_with(&[0; 4]) {
-            return Err(Stop::Payload);
-        }
-        self.esp()
+        if esp::is_esp_in_udp(self.rest) { self.esp() } else { Err(Stop::Payload) }
     }
 
     #[inline(always)]
     fn esp(&mut self) -> Step {
-        self.peek::<8>()?;
-        self.push(Kind::Esp, 8)?;
+        self.push(Kind::Esp, esp::HEADER_LEN)?;
         Err(Stop::Encrypted)
     }
 
     #[inline(always)]
     fn gre(&mut self) -> Step {
-        let header = self.peek::<4>()?;
+        let header = self.peek::<{ gre::HEADER_LEN }>()?;
         let flags = u16_at(header, 0);
         // Routing (RFC 1701) and other versions change the layout, so only the base word is known.
-        if flags & 0x4007 != 0 {
-            self.push(Kind::Gre, 4)?;
+        if flags & (gre::FLAG_ROUTING | gre::VERSION_MASK) != 0 {
+            self.push(Kind::Gre, gre::HEADER_LEN)?;
             return Err(Stop::Unknown);
         }
-        let fields = (flags & 0xb000).count_ones() as usize;
-        let header_len = 4 + 4 * fields;
-        if header_len > self.rest.len() {
-            return Err(Stop::Cut);
-        }
-        self.push(Kind::Gre, header_len)?;
+        let optional = flags & (gre::FLAG_CHECKSUM | gre::FLAG_KEY | gre::FLAG_SEQUENCE);
+        self.push(Kind::Gre, gre::HEADER_LEN + 4 * optional.count_ones() as usize)?;
         match u16_at(header, 2) {
-            0x0800 => Ok(Next::Ipv4),
-            0x86dd => Ok(Next::Ipv6),
-            0x6558 => Ok(Next::Ethernet),
-            0x8847 => Ok(Next::Mpls),
+            ethernet::ETHERTYPE_IPV4 => Ok(Next::Ipv4),
+            ethernet::ETHERTYPE_IPV6 => Ok(Next::Ipv6),
+            ethernet::ETHERTYPE_BRIDGING => Ok(Next::Ethernet),
+            ethernet::ETHERTYPE_MPLS | ethernet::ETHERTYPE_MPLS_MULTICAST => Ok(Next::Mpls),
             _ => Err(Stop::Unknown),
         }
     }
 
-    /// Appends a header of `len` bytes, which the caller has seen to be there, and steps over it.
+    /// Appends a header of `len` bytes and steps over it, unless it is cut.
     #[inline(always)]
     fn push(&mut self, kind: Kind, len: usize) -> Result<(), Stop> {
         self.rest = self.rest.get(len..).ok_or(Stop::Cut)?;
@@ -547,17 +489,17 @@ impl<'a> Walk<'a, '_> {
         if self.stack.push(layer) { Ok(()) } else { Err(Stop::TooDeep) }
     }
 
-    /// Takes the length that an IP header declares, counted from its first byte; 0 declares none.
+    /// Takes the payload length that an IP header declares, unless it declares none.
     #[inline(always)]
     fn declare_ip(&mut self, len: usize) {
-        if len == 0 {
+        if self.jumbo {
             self.extent = self.extent.combine(Extent::Jumbo);
         } else {
             self.declare(len);
         }
     }
 
-    /// Takes a declared length, counted from the next header's first byte.
+    /// Takes a declared length, counted from the end of the header that declares it.
     #[inline(always)]
     fn declare(&mut self, len: usize) {
         let end = self.offset.saturating_add(len);
@@ -578,15 +520,11 @@ impl<'a> Walk<'a, '_> {
 }
 
 /// The value of the jumbo payload option (RFC 2675 section 2) among hop-by-hop options.
-fn jumbo_payload_len(mut options: &[u8]) -> Option<u32> {
-    loop {
-        options = match *options {
-            [0, ref rest @ ..] => rest,
-            [0xc2, 4, a, b, c, d, ..] => return Some(u32::from_be_bytes([a, b, c, d])),
-            [_, len, ref rest @ ..] => rest.get(len as usize..)?,
-            _ => return None,
-        };
-    }
+fn jumbo_payload_len(options: &[u8]) -> Option<u32> {
+    Options::new(options).find_map(|option| match option {
+        Ok(Ipv6Option::JumboPayload(payload_len)) => Some(payload_len),
+        _ => None,
+    })
 }
 
 #[inline]

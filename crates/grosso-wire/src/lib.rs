@@ -5,7 +5,7 @@
 //!
 //! | module | header |
 //! |---|---|
-//! | [`ethernet`], [`vlan`], [`pppoe`], [`mpls`] | link layer and what is pushed between it and IP |
+//! | [`ethernet`], [`vlan`], [`pppoe`], [`mpls`] | link layer, and what is between it and IP |
 //! | [`null`], [`sll`], [`sll2`] | what stands for a link layer in capture files |
 //! | [`ipv4`], [`ipv6`], [`ipv6_extension`], [`ipv6_fragment`] | network layer |
 //! | [`tcp`], [`udp`], [`icmp`] | transport layer |
@@ -75,6 +75,7 @@ pub mod ipv6;
 pub mod ipv6_extension;
 pub mod ipv6_fragment;
 mod layout;
+mod link_type;
 pub mod mpls;
 pub mod null;
 pub mod pppoe;
@@ -89,7 +90,8 @@ pub mod virtio;
 pub mod vlan;
 pub mod vxlan;
 
-pub use dissect::{LinkType, Ports, dissect, dissect_into};
+pub use dissect::{Ports, dissect, dissect_into};
 pub use error::{Malformed, Reason};
+pub use link_type::LinkType;
 pub use stack::{Extent, Kind, LAYERS_MAX, Layer, Stack, Stop};
 pub use zerocopy;

@@ -171,9 +171,9 @@ pub struct Stack {
     pub stop: Stop,
     /// How the declared lengths compare with the frame.
     pub extent: Extent,
-    /// Where the innermost declared payload ends, in bytes from the start of the frame. It lies
-    /// beyond the frame when [`Extent::Short`], and before the end of the frame when
-    /// [`Extent::Padded`].
+    /// Where the innermost declared payload ends, in bytes from the start of the frame. When
+    /// [`Extent::Short`] it may lie beyond the frame, or beyond what an outer header declares; when
+    /// [`Extent::Padded`], before the end of the frame.
     pub end: u32,
 }
 

@@ -1,0 +1,87 @@
+//! What a frame starts with, and the number by which capture files say it.
+
+use core::fmt;
+
+/// What the first bytes of a frame are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LinkType {
+    /// Ethernet II.
+    Ethernet,
+    /// IPv4 or IPv6 without a link-layer header; the version nibble says which.
+    Raw,
+    /// BSD loopback: 4 bytes of address family, accepted in either byte order.
+    Null,
+    /// Linux cooked capture, as of `tcpdump -i any`.
+    LinuxSll,
+    /// Linux cooked capture version 2.
+    LinuxSll2,
+}
+
+impl LinkType {
+    /// The link type for a `LINKTYPE_` number of a capture file; `None` for one that has no view
+    /// here.
+    ///
+    /// 12 and 14 are the `DLT_RAW` values that some systems wrote into files, 108 is OpenBSD
+    /// loopback (the same header in network order), 228 and 229 are raw IPv4 and raw IPv6.
+    pub const fn from_pcap(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::Ethernet),
+            12 | 14 | 101 | 228 | 229 => Some(Self::Raw),
+            0 | 108 => Some(Self::Null),
+            113 => Some(Self::LinuxSll),
+            276 => Some(Self::LinuxSll2),
+            _ => None,
+        }
+    }
+
+    /// The `LINKTYPE_` number to write into a capture file.
+    pub const fn to_pcap(self) -> u32 {
+        match self {
+            Self::Ethernet => 1,
+            Self::Raw => 101,
+            Self::Null => 0,
+            Self::LinuxSll => 113,
+            Self::LinuxSll2 => 276,
+        }
+    }
+}
+
+impl fmt::Display for LinkType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ethernet => "Ethernet",
+            Self::Raw => "RAW",
+            Self::Null => "NULL",
+            Self::LinuxSll => "LINUX_SLL",
+            Self::LinuxSll2 => "LINUX_SLL2",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [LinkType; 5] = [
+        LinkType::Ethernet,
+        LinkType::Raw,
+        LinkType::Null,
+        LinkType::LinuxSll,
+        LinkType::LinuxSll2,
+    ];
+
+    #[test]
+    fn numbers_are_those_of_the_tcpdump_group() {
+        assert_eq!(ALL.map(LinkType::to_pcap), [1, 101, 0, 113, 276]);
+        assert_eq!(ALL.map(|link| LinkType::from_pcap(link.to_pcap())), ALL.map(Some));
+    }
+
+    #[test]
+    fn other_numbers_of_the_same_header() {
+        for number in [12, 14, 228, 229] {
+            assert_eq!(LinkType::from_pcap(number), Some(LinkType::Raw));
+        }
+        assert_eq!(LinkType::from_pcap(108), Some(LinkType::Null));
+        assert_eq!(LinkType::from_pcap(105), None);
+    }
+}
