@@ -163,8 +163,17 @@ struct Bucket {
 impl Bucket {
     #[inline(always)]
     fn slot(&self, tag: u32) -> Option<u32> {
-        let way = self.tags.iter().position(|&held| held == tag)?;
-        Some(self.slots[way])
+        self.slots.get(self.ways_with(tag).trailing_zeros() as usize).copied()
+    }
+
+    /// The ways with a tag, one bit each: all are compared at once, without a branch.
+    #[inline(always)]
+    fn ways_with(&self, tag: u32) -> u32 {
+        let mut ways = 0;
+        for way in 0..WAYS {
+            ways |= u32::from(self.tags[way] == tag) << way;
+        }
+        ways
     }
 }
 
@@ -205,9 +214,9 @@ impl Table {
         if let Some(slot) = bucket.slot(tag(hash)) {
             return Found::Slot(slot);
         }
-        match bucket.tags.iter().position(|&tag| tag == 0) {
-            Some(way) => Found::Free(Place { bucket: index as u32, way: way as u32 }),
-            None => Found::Full(index as u32),
+        match bucket.ways_with(0).trailing_zeros() {
+            way if way < WAYS as u32 => Found::Free(Place { bucket: index as u32, way }),
+            _ => Found::Full(index as u32),
         }
     }
 

@@ -285,7 +285,11 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             }
         };
         let Found::Slot(slot) = found else {
-            return self.hold(frame, candidate, place, hash, now_ns, sink);
+            let free = match found {
+                Found::Free(entry) if !self.trains.is_full() => Some(entry),
+                _ => None,
+            };
+            return self.hold(frame, candidate, place, hash, free, now_ns, sink);
         };
         let Some(train) = self.trains.train(slot) else { return Verdict::Passed(Pass::Protocol) };
         let first = train.first.buffer.as_ref();
@@ -300,7 +304,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             NoMerge::HeaderStack
         };
         self.refuse(slot, refusal, sink);
-        self.hold(frame, candidate, place, hash, now_ns, sink);
+        self.hold(frame, candidate, place, hash, None, now_ns, sink);
         Verdict::Refused(refusal)
     }
 
@@ -327,7 +331,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             Err(refusal) => {
                 let (place, hash) = (train.known, self.hasher.hash(packet, &known.keys));
                 self.refuse(slot, refusal, sink);
-                self.hold(frame, candidate, place, hash, now_ns, sink);
+                self.hold(frame, candidate, place, hash, None, now_ns, sink);
                 return Verdict::Refused(refusal);
             }
         };
@@ -338,7 +342,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             let place = train.known;
             let hash = self.hasher.hash(frame.buffer.as_ref(), &known.keys);
             self.close(slot, Close::PartsFull, sink);
-            return self.hold(frame, candidate, place, hash, now_ns, sink);
+            return self.hold(frame, candidate, place, hash, None, now_ns, sink);
         }
         if let Some(reason) = train.join(&candidate, fixed_ids, &known.shape, bounds) {
             self.close(slot, reason, sink);
@@ -346,14 +350,17 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         Verdict::Joined
     }
 
-    /// Starts a train with a packet, unless nothing may follow it (rule G37).
+    /// Starts a train with a packet, unless nothing may follow it (rule G37). `free` is a place in the flow table that
+    /// is known to be free.
     #[inline]
+    #[expect(clippy::too_many_arguments, reason = "all of it is known where this is called")]
     fn hold(
         &mut self,
         frame: Frame<B>,
         candidate: Candidate,
         place: usize,
         hash: FlowHash,
+        free: Option<Place>,
         now_ns: u64,
         sink: &mut impl Sink<B>,
     ) -> Verdict {
@@ -366,7 +373,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             let meta = self.verified(place, &candidate, frame.meta);
             return self.pass(Frame { meta, ..frame }, reason, sink);
         }
-        let Some(entry) = self.room_for(hash, frame.meta.hash, sink) else {
+        let entry = free.or_else(|| self.room_for(hash, frame.meta.hash, sink));
+        let Some(entry) = entry else {
             return self.pass(frame, Pass::Protocol, sink);
         };
         let whole = 0..frame.buffer.as_ref().len();
@@ -380,7 +388,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 
     /// A free place in the flow table, made by closing the oldest train that is in the way (rule G3).
-    #[inline]
+    #[cold]
     fn room_for(
         &mut self,
         hash: FlowHash,

@@ -252,7 +252,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
     }
 
     /// Lets a train go.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Train<B>> {
         let train = self.slots.get_mut(slot as usize)?.take()?;
         self.pair_counts[train.pair as usize % PAIR_COUNTS] -= 1;

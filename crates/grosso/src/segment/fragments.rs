@@ -179,7 +179,7 @@ impl<'a> Fragments<'a> {
             let at = start + ipv4::field::FRAGMENT.start;
             // DF and the reserved bit are kept, which Linux loses here (rule S31).
             let kept = u16_at(header, at) & 0xc000;
-            put_u16(header, at, kept | u16::from(more) << 13 | offset / 8);
+            put_u16(header, at, kept | (u16::from(more) << 13) | (offset / 8));
             let at = start + ipv4::field::CHECKSUM.start;
             put_u16(header, at, 0);
             let sum = header.get(start..self.ip.end()).map_or(Sum::ZERO, Sum::of);
