@@ -1,0 +1,6 @@
+//! Segmentation, rule by rule: `linux-offloads` section 3.
+
+mod device;
+mod general;
+mod partial;
+mod tunnel;
