@@ -12,10 +12,10 @@ use core::{
 
 use arrayvec::ArrayVec;
 use foldhash::fast::FixedState;
-use grosso_wire::{Kind, Layer, geneve, ipv4, ipv6, mpls, pppoe, udp, vlan, vxlan};
+use grosso_wire::{Kind, Layer, geneve, gre, ipv4, ipv6, mpls, pppoe, udp, vlan, vxlan};
 
 use crate::{
-    bytes::u64_at,
+    bytes::{u16_at, u64_at},
     coalesce::profile::{BucketChoice, TableShape},
 };
 
@@ -47,7 +47,7 @@ struct KeyWord {
 
 impl Keys {
     /// The identifying fields of these headers: the laws that are [`crate::template::laws::Law::Key`].
-    pub(crate) fn of(layers: &[Layer]) -> Self {
+    pub(crate) fn of(layers: &[Layer], packet: &[u8]) -> Self {
         let mut keys = Self::default();
         for layer in layers {
             match layer.kind {
@@ -63,12 +63,22 @@ impl Keys {
                     keys.word(layer.offset, vxlan::field::VNI.start, u64::MAX << 40);
                 }
                 Kind::Geneve => keys.word(layer.offset, geneve::field::VNI.start, u64::MAX << 40),
+                Kind::Gre => keys.gre(layer.offset, packet),
                 Kind::Mpls => keys.word(layer.offset, mpls::field::ENTRY.start, u64::MAX << 44),
                 Kind::Pppoe => keys.word(layer.offset, pppoe::field::SESSION.start, u64::MAX << 48),
                 _ => {}
             }
         }
         keys
+    }
+
+    /// The GRE key, behind the checksum when there is one (RFC 2890).
+    fn gre(&mut self, header: u16, packet: &[u8]) {
+        let flags = u16_at(packet, header as usize + gre::field::FLAGS.start);
+        if flags & gre::FLAG_KEY != 0 {
+            let start = if flags & gre::FLAG_CHECKSUM != 0 { 8 } else { 4 };
+            self.word(header, start, u64::MAX << 32);
+        }
     }
 
     fn addresses(&mut self, header: u16, start: usize, words: u8) {
@@ -292,7 +302,7 @@ mod tests {
     }
 
     fn hash(frame: &[u8], stack: &Stack) -> FlowHash {
-        FlowHasher::new(1).hash(frame, &Keys::of(stack.layers()))
+        FlowHasher::new(1).hash(frame, &Keys::of(stack.layers(), frame))
     }
 
     #[test]
@@ -331,9 +341,9 @@ mod tests {
         let tcp = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(20).build();
         let stack = dissect(&tcp, LinkType::Ethernet, &Ports::ASSIGNED);
         let mut layers = stack.layers().to_vec();
-        let as_tcp = FlowHasher::new(1).hash(&tcp, &Keys::of(&layers));
+        let as_tcp = FlowHasher::new(1).hash(&tcp, &Keys::of(&layers, &tcp));
         layers[2].kind = grosso_wire::Kind::Udp;
-        let as_udp = FlowHasher::new(1).hash(&tcp, &Keys::of(&layers));
+        let as_udp = FlowHasher::new(1).hash(&tcp, &Keys::of(&layers, &tcp));
         assert_ne!(as_tcp.flow, as_udp.flow);
         assert_eq!(as_tcp.pair, as_udp.pair);
     }
@@ -341,7 +351,7 @@ mod tests {
     #[test]
     fn another_seed_gives_another_hash() {
         let [frame, ..] = frames();
-        let keys = Keys::of(dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED).layers());
+        let keys = Keys::of(dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED).layers(), &frame);
         assert_ne!(FlowHasher::new(1).hash(&frame, &keys), FlowHasher::new(2).hash(&frame, &keys));
     }
 

@@ -154,7 +154,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[must_use]
     pub fn held(&self, packet: &[u8], device_hash: Option<u32>) -> Option<Held> {
         let stack = dissect(packet, self.link, &self.ports);
-        let hash = self.hasher.hash(packet, &Keys::of(stack.layers()));
+        let hash = self.hasher.hash(packet, &Keys::of(stack.layers(), packet));
         let Found::Slot(slot) = self.table.find(hash.flow, device_hash) else { return None };
         self.trains.train(slot).map(|train| Held {
             packets: u32::from(train.packets),
@@ -427,7 +427,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[inline(never)]
     fn pass_unknown(&mut self, frame: Frame<B>, reason: Pass, sink: &mut impl Sink<B>) -> Verdict {
         let packet = frame.buffer.as_ref();
-        let hash = self.hasher.hash(packet, &Keys::of(self.stack.layers()));
+        let hash = self.hasher.hash(packet, &Keys::of(self.stack.layers(), packet));
         match barrier(&self.stack) {
             Barrier::None => {}
             Barrier::Flow => {
@@ -509,7 +509,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             *flags |= train.ending_flags;
         }
         let fixed_ids = train.fixed_ids;
-        let template = Template { shape, header: template_header, fixed_ids, cwr };
+        let template =
+            Template { shape, header: template_header, fixed_ids, cwr, checksum_wanted: true };
         let place =
             template::render::Place { index: 0, before: 0, payload: train.payload_len, last: true };
         template.render(place, Checksums::Seeds, header);

@@ -100,7 +100,7 @@ impl Known {
         Self {
             stack: *stack,
             shape,
-            keys: Keys::of(stack.layers()),
+            keys: Keys::of(stack.layers(), header),
             equality: Mask::equality(stack),
             structure: structure(stack),
             example: header.into(),

@@ -298,6 +298,7 @@ impl<'a> Segments<'a> {
             header: &self.header[..header_len],
             fixed_ids: self.gso.fixed_ids,
             cwr: self.gso.cwr,
+            checksum_wanted: matches!(self.meta.checksum, Checksum::Partial { .. }),
         };
         let place = Place {
             index: self.index,

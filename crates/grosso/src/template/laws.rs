@@ -168,7 +168,8 @@ pub const VNI: &[Field] = &[
     },
 ];
 
-/// GRE (RFC 2784, RFC 2890, rule T21). The checksum is there only when the flags say so.
+/// GRE (RFC 2784, RFC 2890, rule T21). The checksum is there only when the flags say so; the key behind it, when there is
+/// one, is part of the flow.
 pub const GRE: &[Field] = &[
     Field { bytes: gre::field::FLAGS, law: Law::Equal(NoMerge::TunnelHeader) },
     Field { bytes: gre::field::PROTOCOL, law: Law::Equal(NoMerge::TunnelHeader) },

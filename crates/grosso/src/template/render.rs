@@ -23,6 +23,9 @@ pub(crate) struct Template<'a> {
     pub(crate) fixed_ids: IpLevels,
     /// Which packets carry CWR.
     pub(crate) cwr: Cwr,
+    /// The transport has a checksum even where its field is zero, which for UDP would say that it has none: whoever
+    /// made the superframe left even the seed to others.
+    pub(crate) checksum_wanted: bool,
 }
 
 /// Which part of the train a header is written for.
@@ -101,12 +104,13 @@ impl Template<'_> {
         };
         for (depth, covering) in self.shape.covers.iter().rev().enumerate() {
             let (start, at) = (covering.start as usize, covering.at as usize);
-            if covering.zero_means_none && u16_at(self.header, at) == 0 {
+            let innermost = depth == 0;
+            let is_wanted = innermost && self.checksum_wanted;
+            if covering.zero_means_none && !is_wanted && u16_at(self.header, at) == 0 {
                 continue;
             }
             put_u16(header, at, 0);
             let pseudo = pseudo_of(covering, header, end - start);
-            let innermost = depth == 0;
             let left_to_others = match checksums {
                 Checksums::Seeds => true,
                 Checksums::Partial => innermost,
