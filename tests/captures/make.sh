@@ -29,7 +29,8 @@ for host in a b; do
     on $host ip address add 192.0.2.$number/24 dev $host
     on $host ip address add 2001:db8::$number/64 dev $host nodad
     on $host ip link set dev $host up
-    on $host ip link add name v$host type vxlan id 42 dstport 4789 local 192.0.2.$number remote 192.0.2.$((3 - number)) dev $host
+    on $host ip link add name v$host type vxlan id 42 dstport 4789 dev $host \
+        local 192.0.2.$number remote 192.0.2.$((3 - number))
     on $host ip address add 198.51.100.$number/24 dev v$host
     on $host ip link set dev v$host up
     number=$((number + 1))

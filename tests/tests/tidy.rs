@@ -1,0 +1,403 @@
+//! The house style as far as a program can hold it: arrows between crates, the `unsafe` list, what the engine may not
+//! touch, the shape of files, and that documents point at what is there.
+//!
+//! Each test says what to do when it fails. `CONTRIBUTING.md` has the reasons.
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+/// What each crate may import of the workspace: `ARCHITECTURE.md` draws these arrows.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("grosso-checksum", &[]),
+    ("grosso-wire", &["grosso-checksum"]),
+    ("grosso", &["grosso-checksum", "grosso-wire"]),
+    ("grosso-sys", &[]),
+    ("grosso-io", &["grosso", "grosso-checksum", "grosso-sys", "grosso-wire"]),
+    ("grosso-cli", &["grosso", "grosso-checksum", "grosso-io", "grosso-wire"]),
+    ("grosso-testkit", &[]),
+];
+
+/// Packages that are tools of development and may import every crate.
+const DEVELOPMENT: &[&str] = &["grosso-benches", "grosso-tests"];
+
+/// The crates that may contain `unsafe`.
+const UNSAFE: &[&str] = &["grosso-capi", "grosso-checksum", "grosso-sys"];
+
+/// The crates that build without `std` and take no clock, no randomness and no IO except as arguments.
+const SANS_IO: &[&str] = &["grosso", "grosso-checksum", "grosso-wire"];
+
+/// What would be a clock, randomness or IO in one of them.
+const FORBIDDEN_IN_SANS_IO: &[&str] = &[
+    "std::time",
+    "Instant",
+    "SystemTime",
+    "std::fs",
+    "std::io",
+    "std::net",
+    "std::env",
+    "std::thread",
+    "RandomState",
+    "getrandom",
+    "rand::",
+    "println!",
+    "print!",
+    "dbg!",
+];
+
+/// Lines of a source file. A file beyond 600 is asking to be two; beyond this it is not asked any more.
+const LINES_MAX: usize = 900;
+/// Columns of a line, tables and links in documents apart.
+const COLUMNS_MAX: usize = 120;
+/// Bytes of a file that is no text, such as a capture.
+const BINARY_BYTES_MAX: u64 = 300_000;
+
+#[test]
+fn arrows_between_crates_go_downwards() {
+    let mut wrong = Vec::new();
+    for package in packages().iter().filter(|p| !DEVELOPMENT.contains(&p.name.as_str())) {
+        let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == package.name) else {
+            wrong.push(format!(
+                "{} is in no arrow: add it to ARROWS and ARCHITECTURE.md",
+                package.name
+            ));
+            continue;
+        };
+        let imports = package.normal.iter().filter(|name| name.starts_with("grosso"));
+        wrong.extend(
+            imports
+                .filter(|name| !allowed.contains(&name.as_str()))
+                .map(|name| format!("{} imports {name}: not an arrow downwards", package.name)),
+        );
+        let tests = package.development.iter().filter(|name| name.starts_with("grosso"));
+        wrong.extend(tests.filter(|name| *name != "grosso-testkit").map(|name| {
+            format!("tests of {} import {name}: they belong into tests/", package.name)
+        }));
+    }
+    assert_none(&wrong, "move the code to the crate where its arrow is allowed");
+}
+
+#[test]
+fn only_the_listed_crates_may_contain_unsafe() {
+    let wrong: Vec<String> = packages()
+        .iter()
+        .filter(|package| !UNSAFE.contains(&package.name.as_str()))
+        .filter(|package| !DEVELOPMENT.contains(&package.name.as_str()))
+        .flat_map(|package| &package.roots)
+        .filter(|root| !read(root).contains("#![forbid(unsafe_code)]"))
+        .map(|root| shown(root))
+        .collect();
+    assert_none(&wrong, "write #![forbid(unsafe_code)] at the top");
+}
+
+#[test]
+fn the_engine_builds_without_std_and_takes_no_clock_randomness_or_io() {
+    let mut wrong = Vec::new();
+    for package in packages().iter().filter(|package| SANS_IO.contains(&package.name.as_str())) {
+        for root in &package.roots {
+            if !read(root).contains("#![no_std]") {
+                wrong.push(format!("{}: no #![no_std]", shown(root)));
+            }
+            let folder = root.parent().expect("a source folder");
+            for path in files(folder).into_iter().filter(|path| !is_test_source(path)) {
+                wrong.extend(impure(&path));
+            }
+        }
+    }
+    assert_none(&wrong, "take it as an argument: the caller has the clock, the seed and the port");
+}
+
+/// The lines of a source before its unit tests that name something forbidden.
+fn impure(path: &Path) -> Vec<String> {
+    let text = read(path);
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let lines = code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
+    lines
+        .filter_map(|(i, line)| {
+            let word = FORBIDDEN_IN_SANS_IO.iter().find(|word| line.contains(**word))?;
+            Some(format!("{}:{}: {word}", shown(path), i + 1))
+        })
+        .collect()
+}
+
+fn is_test_source(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    matches!(name, "tests.rs" | "testing.rs") || path.iter().any(|part| part == "tests")
+}
+
+#[test]
+fn every_crate_obeys_the_lints_of_the_workspace() {
+    let wrong: Vec<String> = packages()
+        .iter()
+        .filter(|package| !read(&package.manifest).contains("[lints]\nworkspace = true"))
+        .map(|package| shown(&package.manifest))
+        .collect();
+    assert_none(&wrong, "write [lints] workspace = true");
+}
+
+#[test]
+fn files_are_short_enough_to_be_read() {
+    let wrong: Vec<String> = texts()
+        .iter()
+        .filter(|(path, text)| is_rust(path) && text.lines().count() > LINES_MAX)
+        .map(|(path, text)| format!("{}: {} lines", shown(path), text.lines().count()))
+        .collect();
+    assert_none(&wrong, "make two rooms of it, one concept each");
+}
+
+#[test]
+fn lines_fit_a_screen() {
+    let lines = lines_where(|path, line| {
+        let is_table = line.trim_start_matches(['/', '!', ' ']).starts_with('|');
+        let is_link = is_document(path) && line.contains("](");
+        line.chars().count() > COLUMNS_MAX && !is_table && !is_link && !is_lock(path)
+    });
+    assert_none(&lines, "wrap the line");
+}
+
+#[test]
+fn lines_end_with_what_is_seen() {
+    let lines = lines_where(|_, line| line.ends_with([' ', '\t', '\r']));
+    assert_none(&lines, "remove the trailing white space");
+    let open: Vec<String> = texts()
+        .iter()
+        .filter(|(_, text)| !text.is_empty() && !text.ends_with('\n'))
+        .map(|(path, _)| shown(path))
+        .collect();
+    assert_none(&open, "end the file with a newline");
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    // In two parts, so that this file is not what it looks for.
+    let words = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("XX", "X"),
+        concat!("HA", "CK"),
+        concat!("to", "do!"),
+        concat!("unimp", "lemented!"),
+    ];
+    let lines = lines_where(|path, line| {
+        !is_lock(path)
+            && words.iter().any(|word| line.split(|c| !is_word(c)).any(|part| part == *word))
+    });
+    assert_none(&lines, "do it, or drop it and say so in an issue");
+}
+
+fn is_word(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_' || letter == '!'
+}
+
+#[test]
+fn nothing_names_a_machine_or_a_registry() {
+    let paths = ["work/", "root/", "home/"].map(|folder| format!("/{folder}"));
+    let hosts = ["static.", "index.", ""].map(|host| format!("https://{host}{}", "crates.io"));
+    let lines = lines_where(|path, line| {
+        !is_lock(path) && paths.iter().chain(&hosts).any(|name| names(line, name))
+    });
+    assert_none(&lines, "write a path relative to the tree");
+}
+
+/// Whether a path stands in a line on its own, and not as the end of a longer one.
+fn names(line: &str, path: &str) -> bool {
+    line.match_indices(path).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/'))
+    })
+}
+
+#[test]
+fn what_is_no_text_is_small() {
+    let wrong: Vec<String> = tree()
+        .iter()
+        .filter(|path| fs::read_to_string(path).is_err())
+        .filter(|path| fs::metadata(path).is_ok_and(|data| data.len() > BINARY_BYTES_MAX))
+        .map(|path| shown(path))
+        .collect();
+    assert_none(&wrong, "keep a shorter capture");
+}
+
+#[test]
+fn every_link_in_the_documents_leads_somewhere() {
+    let mut wrong = Vec::new();
+    for (path, text) in texts().iter().filter(|(path, _)| is_document(path)) {
+        for target in links(text).filter(|target| !target.contains("://")) {
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let folder = path.parent().expect("a folder");
+            let aim = if file.is_empty() { path.clone() } else { folder.join(file) };
+            let there = aim.exists();
+            if !there || (!anchor.is_empty() && !anchors(&read(&aim)).contains(anchor)) {
+                wrong.push(format!("{}: {target}", shown(path)));
+            }
+        }
+    }
+    assert_none(&wrong, "correct the link, or write what it should lead to");
+}
+
+/// The targets of `[text](target)` outside code.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let mut in_code = false;
+    let lines = text.lines().filter(move |line| {
+        let fence = line.trim_start().starts_with("```");
+        in_code ^= fence;
+        !in_code && !fence
+    });
+    lines.flat_map(|line| line.split("](").skip(1)).filter_map(|rest| rest.split(')').next())
+}
+
+/// The anchors that a document's headings make, as GitHub does.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter_map(|line| line.strip_prefix('#'));
+    headings
+        .map(|heading| {
+            let heading = heading.trim_start_matches('#').trim().to_lowercase();
+            let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn every_decision_is_in_the_index() {
+    let folder = root().join("docs/adr");
+    let index = read(&folder.join("README.md"));
+    let wrong: Vec<String> = files(&folder)
+        .iter()
+        .filter_map(|path| path.file_name()?.to_str().map(str::to_owned))
+        .filter(|name| name != "README.md" && !index.contains(&format!("]({name})")))
+        .collect();
+    assert_none(&wrong, "list it in docs/adr/README.md");
+}
+
+#[test]
+fn every_dependency_has_a_decision() {
+    let decisions: String = files(&root().join("docs/adr")).iter().map(|path| read(path)).collect();
+    let wrong: BTreeSet<String> = packages()
+        .iter()
+        .flat_map(|package| package.normal.iter())
+        .filter(|name| !name.starts_with("grosso"))
+        .filter(|name| !decisions.contains(&format!("`{name}`")))
+        .cloned()
+        .collect();
+    let wrong: Vec<String> = wrong.into_iter().collect();
+    assert_none(&wrong, "write an ADR of five lines in docs/adr that names it in backquotes");
+}
+
+/// What this file wants to know of a package.
+struct Package {
+    name: String,
+    manifest: PathBuf,
+    /// The first files of its library and its programs.
+    roots: Vec<PathBuf>,
+    /// Dependencies of its library and programs.
+    normal: Vec<String>,
+    /// Dependencies of its tests and examples alone.
+    development: Vec<String>,
+}
+
+/// The packages of the workspace, as Cargo sees them.
+fn packages() -> Vec<Package> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    assert!(packages.len() > ARROWS.len(), "every package is there");
+    packages.iter().map(package).collect()
+}
+
+fn package(json: &Value) -> Package {
+    let text = |value: &Value| value.as_str().expect("text").to_owned();
+    let dependencies = json["dependencies"].as_array().expect("dependencies");
+    let of_kind = |kind: Value| {
+        let chosen = dependencies.iter().filter(|dependency| dependency["kind"] == kind);
+        chosen.map(|dependency| text(&dependency["name"])).collect()
+    };
+    let targets = json["targets"].as_array().expect("targets");
+    let roots =
+        targets.iter().filter(|target| ["lib", "bin"].iter().any(|k| target["kind"][0] == *k));
+    Package {
+        name: text(&json["name"]),
+        manifest: text(&json["manifest_path"]).into(),
+        roots: roots.map(|target| text(&target["src_path"]).into()).collect(),
+        normal: of_kind(Value::Null),
+        development: of_kind("dev".into()),
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
+}
+
+/// Every file of the tree but what programs made.
+fn tree() -> Vec<PathBuf> {
+    files(&root())
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    const MADE: &[&str] = &[".git", "artifacts", "corpus", "target"];
+    let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut found = Vec::new();
+    for path in entries.map(|entry| entry.expect("an entry").path()) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_dir() && !MADE.contains(&name) {
+            found.extend(files(&path));
+        } else if path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The files that are text and that people write, with their text.
+fn texts() -> Vec<(PathBuf, String)> {
+    let texts = tree().into_iter().filter_map(|path| {
+        let text = fs::read_to_string(&path).ok()?;
+        Some((path, text))
+    });
+    texts.filter(|(path, _)| !path.iter().any(|part| part == "proptest-regressions")).collect()
+}
+
+fn lines_where(is_wrong: impl Fn(&Path, &str) -> bool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (path, text) in texts() {
+        let lines = text.split('\n').enumerate().filter(|(_, line)| is_wrong(&path, line));
+        wrong.extend(lines.map(|(i, line)| format!("{}:{}: {line}", shown(&path), i + 1)));
+    }
+    wrong
+}
+
+fn is_rust(path: &Path) -> bool {
+    path.extension() == Some("rs".as_ref())
+}
+
+fn is_lock(path: &Path) -> bool {
+    path.extension() == Some("lock".as_ref())
+}
+
+fn is_document(path: &Path) -> bool {
+    path.extension() == Some("md".as_ref())
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+#[track_caller]
+fn assert_none(wrong: &[String], advice: &str) {
+    assert!(wrong.is_empty(), "{advice}:\n  {}\n", wrong.join("\n  "));
+}
