@@ -2,6 +2,8 @@
 //!
 //! | module | port |
 //! |---|---|
+//! | [`port`] | what every port can do: receive, transmit, say its features |
+//! | [`memory`] | the two ends of a wire in memory |
 //! | [`capture`] | capture files: pcap and pcapng, plain or compressed, with offload metadata |
 //!
 //! # Example
@@ -42,3 +44,7 @@
 #![forbid(unsafe_code)]
 
 pub mod capture;
+pub mod memory;
+pub mod port;
+
+pub use port::{Port, PortError, Transmitted};

@@ -1,0 +1,84 @@
+//! What a place for packets to come from and go to can do.
+
+use grosso::{Frame, Meta, features::Device};
+use grosso_wire::LinkType;
+
+/// A place where packets come from and go to: a device, a capture, or memory.
+///
+/// A port hands out frames in buffers of its own kind and wants every buffer back. It takes frames as slices, headers
+/// first, so that a superframe needs no copy before the port itself makes one.
+pub trait Port {
+    /// What the bytes of received frames lie in.
+    type Buffer: AsRef<[u8]>;
+
+    /// What frames start with.
+    fn link(&self) -> LinkType;
+
+    /// What the port can take: superframes, partial checksums, and how large.
+    fn device(&self) -> Device;
+
+    /// Hands out at most `max` frames that are there, in order, and says how many: without waiting, so zero means none
+    /// for now or, where [`Port::is_finished`], none ever.
+    ///
+    /// # Errors
+    /// When the port is broken. Frames handed out before stay good.
+    fn receive(
+        &mut self,
+        max: usize,
+        each: &mut dyn FnMut(Frame<Self::Buffer>),
+    ) -> Result<usize, PortError>;
+
+    /// Takes a buffer back that it handed out.
+    fn recycle(&mut self, buffer: Self::Buffer);
+
+    /// Takes the frame that `slices` make together, or says that there is no room for it now; then nothing of it was
+    /// taken. A frame is on its way at the latest after [`Port::flush`].
+    ///
+    /// # Errors
+    /// When the port is broken, or can never take this frame.
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError>;
+
+    /// Sends what was taken and not sent yet. [`Transmitted::NoRoom`] means that some of it is still waiting.
+    ///
+    /// # Errors
+    /// When the port is broken.
+    fn flush(&mut self) -> Result<Transmitted, PortError>;
+
+    /// Whether no frame will ever come again.
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+/// Whether a port took a frame.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transmitted {
+    /// It did.
+    Taken,
+    /// It has no room now; the same frame may be offered again later.
+    NoRoom,
+}
+
+/// Why a port cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PortError {
+    /// The capture behind the port.
+    #[error(transparent)]
+    Capture(#[from] crate::capture::CaptureError),
+    /// The other side of the port is gone.
+    #[error("the other side of the port is gone")]
+    Closed,
+    /// The port was asked to receive and only sends, or the other way round.
+    #[error("the port does not {0}")]
+    OneWay(&'static str),
+    /// The frame is longer than the port can ever take.
+    #[error("a frame of {len} bytes is longer than the {max} that the port takes")]
+    TooLong {
+        /// Bytes of the frame.
+        len: usize,
+        /// Most bytes that the port takes.
+        max: usize,
+    },
+}
