@@ -112,7 +112,8 @@ impl FlowHasher {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             state: FixedState::with_seed(seed),
-            pair_factor: seed | 1,
+            // Spread over all bits, so that even a poor seed mixes.
+            pair_factor: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             #[cfg(test)]
             collides: false,
         }
@@ -140,8 +141,9 @@ impl FlowHasher {
         if self.collides {
             return FlowHash { flow: 1 << 32, pair: 1 };
         }
-        let pair = ((addresses ^ addresses >> 29).wrapping_mul(self.pair_factor) >> 32) as u32 | 1;
-        FlowHash { flow: flow.finish(), pair: if keys.addresses.is_empty() { 0 } else { pair } }
+        let product = u128::from(addresses) * u128::from(self.pair_factor);
+        let pair = (product >> 64) as u32 ^ (product >> 32) as u32 ^ product as u32;
+        FlowHash { flow: flow.finish(), pair: if keys.addresses.is_empty() { 0 } else { pair | 1 } }
     }
 }
 

@@ -113,10 +113,15 @@ impl Shape {
                 self.ip_levels += 1;
             }
             Kind::Pppoe => self.has_pppoe = true,
-            _ if self.remote_checksum.is_none() => {
-                self.remote_checksum = remote_checksum(layer, header);
-            }
-            _ => {}
+            _ => self.enter_remote_checksum(remote_checksum(layer, header)),
+        }
+    }
+
+    /// Two headers that both ask for it cannot both be obeyed.
+    fn enter_remote_checksum(&mut self, remote: Option<RemoteChecksum>) {
+        if remote.is_some() {
+            let is_second = self.remote_checksum.is_some();
+            self.remote_checksum = if is_second { Some(RemoteChecksum::NOWHERE) } else { remote };
         }
     }
 

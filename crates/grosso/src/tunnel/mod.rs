@@ -13,6 +13,11 @@ pub(crate) struct RemoteChecksum {
     pub(crate) at: usize,
 }
 
+impl RemoteChecksum {
+    /// A place that no transport header has.
+    pub(crate) const NOWHERE: Self = Self { start: usize::MAX, at: usize::MAX };
+}
+
 /// What a tunnel header says of remote checksum offload; `None` when it does not use it.
 #[inline]
 pub(crate) fn remote_checksum(layer: &Layer, frame: &[u8]) -> Option<RemoteChecksum> {
@@ -46,7 +51,7 @@ fn in_gue(layer: &Layer, frame: &[u8]) -> Option<RemoteChecksum> {
         return None;
     }
     if (layer.len as usize) < GUE_WITH_REMOTE_CHECKSUM {
-        return Some(RemoteChecksum { start: usize::MAX, at: usize::MAX });
+        return Some(RemoteChecksum::NOWHERE);
     }
     let start = layer.end() + u16_at(frame, private_flags + 4) as usize;
     let at = layer.end() + u16_at(frame, private_flags + 6) as usize;
