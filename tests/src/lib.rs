@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`engine`] | the engine as a function from frames to frames, checked |
 //! | [`frames`] | one connection, of which a test changes one field at a time |
+//! | [`session`] | one run of the engine, with every buffer numbered and time at hand |
 //! | [`superframe`] | superframes as their senders hand them over |
 //! | `kernel` (Linux) | the running kernel as an oracle for coalescing and segmentation |
 
@@ -11,4 +12,5 @@ pub mod engine;
 pub mod frames;
 #[cfg(target_os = "linux")]
 pub mod kernel;
+pub mod session;
 pub mod superframe;

@@ -1,1 +1,154 @@
-//! .
+//! Flows that share a hash, a bucket or the whole table are never merged (P21), and what is held
+//! stays within its limits whatever is sent (P50).
+
+use grosso::{Meta, Profile, coalesce::BucketChoice};
+use grosso_testkit::{Packet, flows::flow_of, oracle::Link, random::Random};
+use grosso_tests::session::Session;
+use grosso_wire::LinkType;
+
+/// One bucket and more flows than it has ways: every lookup meets strangers.
+#[test]
+fn p21_flows_in_one_bucket_never_merge() {
+    for choice in [BucketChoice::Seeded, BucketChoice::Device] {
+        for flows in [2, 8, 9, 40] {
+            for seed in 0..20 {
+                let mut profile = Profile::linux();
+                profile.table.buckets = 1;
+                profile.table.choice = choice;
+                let frames = interleaved(flows, seed, plain);
+                let session = run(profile, &frames, seed);
+                assert_unmixed(&session);
+                assert!(flows > 8 || session.left.iter().any(|left| left.joined));
+            }
+        }
+    }
+}
+
+/// Flows whose hashes are equal because what tells them apart is no part of the hash: GRE keys.
+#[test]
+fn p21_flows_of_one_hash_never_merge() {
+    for seed in 0..50 {
+        let frames = interleaved(3, seed, |flow, number| {
+            let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(number));
+            let inner = outer.gre(|g| g.key(flow.into())).ipv4(|ip| ip.id(number));
+            inner.tcp(|t| t.sequence(100 + u32::from(number) * 50)).payload_len(50).build()
+        });
+        assert_unmixed(&run(Profile::linux(), &frames, seed));
+    }
+}
+
+/// The same in every field that identifies a flow, with everything else equal.
+#[test]
+fn p21_flows_that_differ_in_one_field_never_merge() {
+    type Build = fn(u16, u16) -> Packet;
+    let builds: &[(&str, Build)] = &[
+        ("vlan", |f, n| link().vlan(|v| v.id(f)).ipv4(|ip| ip.id(n))),
+        ("outer vlan", |f, n| link().vlan(|v| v.id(f).service()).vlan(|v| v).ipv4(|ip| ip.id(n))),
+        ("pppoe", |f, n| link().pppoe(|p| p.session(f)).ipv4(|ip| ip.id(n))),
+        ("mpls", |f, n| link().mpls(|m| m.label(f.into())).ipv4(|ip| ip.id(n))),
+        ("source", |f, n| link().ipv4(|ip| ip.id(n).source([10, 0, 0, f as u8]))),
+        ("destination", |f, n| link().ipv4(|ip| ip.id(n).destination([10, 0, 0, f as u8]))),
+        ("outer source", |f, n| {
+            link().ipv4(|ip| ip.id(n).source([10, 0, 0, f as u8])).ipv4(|ip| ip.id(n))
+        }),
+        ("vni", |f, n| {
+            let outer = link().ipv4(|ip| ip.id(n)).udp(|u| u).vxlan(|v| v.vni(f.into()));
+            outer.ethernet(|e| e).ipv4(|ip| ip.id(n))
+        }),
+        ("geneve vni", |f, n| {
+            let outer = link().ipv4(|ip| ip.id(n)).udp(|u| u).geneve(|g| g.vni(f.into()));
+            outer.ethernet(|e| e).ipv4(|ip| ip.id(n))
+        }),
+        ("outer port", |f, n| {
+            let outer = link().ipv4(|ip| ip.id(n)).udp(|u| u.source_port(5000 + f)).vxlan(|v| v);
+            outer.ethernet(|e| e).ipv4(|ip| ip.id(n))
+        }),
+        ("ethernet", |f, n| link_of(f as u8).ipv4(|ip| ip.id(n))),
+    ];
+    for (name, build) in builds {
+        for buckets in [1, 1024] {
+            let mut profile = Profile::linux();
+            profile.table.buckets = buckets;
+            let frames = interleaved(2, 7, |flow, number| {
+                let sequence = 100 + u32::from(number) * 50;
+                build(flow, number).tcp(|t| t.sequence(sequence)).payload_len(50).build()
+            });
+            println!("{name}");
+            assert_unmixed(&run(profile, &frames, 7));
+        }
+    }
+}
+
+/// Neither trains nor buffers exceed their limits, however many flows come and however long their
+/// trains are.
+#[test]
+fn held_trains_and_buffers_stay_within_their_limits() {
+    for (flows_max, parts_max) in [(1, 65536), (3, 2), (8, 0), (64, 10), (4096, 100)] {
+        let mut profile = Profile::linux();
+        profile.limits.flows = flows_max;
+        profile.limits.parts = parts_max;
+        let mut session = Session::new(profile, LinkType::Ethernet, 1);
+        for frame in interleaved(100, 3, plain) {
+            session.push(&frame, Meta::default());
+            // The first packet of a train is held in the train itself.
+            assert!(session.held.len() <= flows_max + parts_max);
+        }
+        session.finish();
+        session.assert_settled();
+        session.assert_reversible();
+    }
+}
+
+fn run(profile: Profile, frames: &[Vec<u8>], seed: u64) -> Session {
+    let mut session = Session::new(profile, LinkType::Ethernet, seed);
+    for frame in frames {
+        session.push(frame, Meta::default());
+    }
+    session.finish();
+    session.assert_settled();
+    session.assert_reversible();
+    session
+}
+
+/// Every superframe is made of packets of one flow.
+fn assert_unmixed(session: &Session) {
+    for left in &session.left {
+        let flow = |number: &usize| {
+            let bytes = &session.pushed[*number].bytes;
+            // Addresses of the link are no part of the flow and yet must not be mixed.
+            (flow_of(bytes, Link::Ethernet).expect("a flow"), bytes[..12].to_vec())
+        };
+        let first = flow(&left.numbers[0]);
+        assert!(left.numbers.iter().all(|number| flow(number) == first), "{left:?}");
+    }
+}
+
+/// Short bursts of each flow in random order.
+fn interleaved(flows: u16, seed: u64, build: impl Fn(u16, u16) -> Vec<u8>) -> Vec<Vec<u8>> {
+    let mut random = Random::new(seed);
+    let mut next = vec![0; usize::from(flows)];
+    let mut frames = Vec::new();
+    while frames.len() < 400 {
+        let flow = random.below(next.len());
+        for _ in 0..random.within(1, 3) {
+            frames.push(build(flow as u16, next[flow]));
+            next[flow] += 1;
+        }
+    }
+    frames
+}
+
+/// Every flow sends the same sequence numbers, so that nothing but its ports keeps it apart.
+fn plain(flow: u16, number: u16) -> Vec<u8> {
+    let packet = link().ipv4(|ip| ip.id(number));
+    let tcp = packet.tcp(|t| t.source_port(2000 + flow).sequence(100 + u32::from(number) * 50));
+    tcp.payload_len(50).build()
+}
+
+fn link() -> Packet {
+    link_of(1)
+}
+
+fn link_of(last: u8) -> Packet {
+    Packet::new().ethernet(|e| e.source([2, 0, 0, 0, 0, last]))
+}

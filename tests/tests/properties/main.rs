@@ -8,4 +8,4 @@ mod oracle;
 mod order;
 mod round_trip;
 mod segmentation;
-mod session;
+mod trains;

@@ -1,1 +1,62 @@
-//! .
+//! The trains of the engine are those of the slow literal merger, packet for packet.
+
+use grosso::{Meta, Profile, coalesce::reason::Close};
+use grosso_testkit::{
+    Traffic,
+    flows::flow_of,
+    headers::FOU_PORT,
+    oracle::{Layer, Lengths, Link, Rules, Stop, parse, trains},
+};
+use grosso_tests::session::Session;
+use grosso_wire::LinkType;
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn trains_are_those_of_the_slow_merger(
+        seed in any::<u64>().no_shrink(),
+        count in 1..200_usize,
+        tunnels_max in 0..3_u8,
+    ) {
+        let traffic = Traffic::new(seed).take(count);
+        let frames: Vec<Vec<u8>> =
+            traffic.filter(|frame| is_readable_to_both(frame)).collect();
+        let mut profile = Profile::linux();
+        profile.tunnels_max = tunnels_max;
+        let mut session = Session::new(profile, LinkType::Ethernet, seed);
+        for frame in &frames {
+            session.push(frame, Meta::default());
+        }
+        session.finish();
+        let mut groups: Vec<Vec<usize>> =
+            session.left.iter().map(|left| left.numbers.clone()).collect();
+        groups.sort();
+        let rules = Rules { tunnels_max: tunnels_max.into(), ..Rules::default() };
+        let expected = trains(&frames, Link::Ethernet, rules);
+        let difference = groups.iter().zip(&expected).find(|(group, train)| **group != train.packets);
+        if let Some((group, train)) = difference {
+            let closed: Vec<(&[usize], Close)> =
+                session.left.iter().map(|left| (&left.numbers[..], left.closed)).collect();
+            let verdicts: Vec<_> = session.pushed.iter().map(|pushed| pushed.verdict).collect();
+            prop_assert!(
+                false,
+                "engine: {group:?}\noracle: {train:?}\nengine trains: {closed:?}\n\
+                 oracle trains: {expected:?}\nverdicts: {verdicts:?}\nflow {:?}\nframe {}",
+                flow_of(&frames[train.packets[0]], Link::Ethernet),
+                grosso_testkit::flows::hex(&frames[*train.packets.last().unwrap_or(&0)]),
+            );
+        }
+    }
+}
+
+/// Whether both know what the frame is. What the engine cannot read ends every train that it might be
+/// of, which the oracle does not; and it is told that the port of FOU means IPv4, where the oracle
+/// looks.
+fn is_readable_to_both(frame: &[u8]) -> bool {
+    let parsed = parse(frame, Link::Ethernet, Lengths::Declared);
+    let is_fou = |layer: &Layer| layer.number("destination_port") == u64::from(FOU_PORT);
+    let differs = |pair: &[Layer]| is_fou(&pair[0]) && pair[1].name != "ipv4";
+    parsed.stop == Stop::Transport && !parsed.layers.windows(2).any(differs)
+}

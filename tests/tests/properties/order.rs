@@ -5,11 +5,10 @@ use grosso::{Meta, Profile};
 use grosso_testkit::{
     Packet,
     headers::{Ipv4, Ipv6, Tcp, Udp},
-    oracle::{Link, parse, Lengths},
+    oracle::{Lengths, Link, parse},
 };
+use grosso_tests::session::Session;
 use grosso_wire::LinkType;
-
-use crate::session::Session;
 
 /// What is in front of the innermost IP header.
 type Outer = fn(u16) -> Packet;
@@ -30,12 +29,8 @@ const OUTERS: &[(&str, Outer)] = &[
     ("vxlan-gpe", |n| outer(n).udp(|u| u).vxlan(|v| v.gpe())),
     ("geneve", |n| outer(n).udp(|u| u).geneve(|g| g.option(0x102, 3, &[1; 4])).ethernet(|e| e)),
     ("gue", |n| outer(n).udp(|u| u.checksum_zero()).gue(|g| g)),
-    ("vxlan in gre", |n| {
-        outer(n).gre(|g| g).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v).ethernet(|e| e)
-    }),
-    ("geneve in ip6 in ip", |n| {
-        outer(n).ipv6(|ip| ip).udp(|u| u).geneve(|g| g).ethernet(|e| e)
-    }),
+    ("vxlan in gre", |n| outer(n).gre(|g| g).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v).ethernet(|e| e)),
+    ("geneve in ip6 in ip", |n| outer(n).ipv6(|ip| ip).udp(|u| u).geneve(|g| g).ethernet(|e| e)),
 ];
 
 /// The place of a packet in its flow.
@@ -127,9 +122,7 @@ const IPV6_ODDS: &[(&str, Odd)] = &[
     ("middle fragment", |p, t| {
         ip(p, t).fragment(|f| f.more(true).offset(9).next_header(6)).payload(&[7; LEN])
     }),
-    ("last fragment", |p, t| {
-        ip(p, t).fragment(|f| f.offset(20).next_header(6)).payload(&[7; LEN])
-    }),
+    ("last fragment", |p, t| ip(p, t).fragment(|f| f.offset(20).next_header(6)).payload(&[7; LEN])),
     ("destination options", |p, t| {
         tcp(ip(p, t).destination_options(|d| d), t, |h| h).payload_len(LEN)
     }),
@@ -214,9 +207,7 @@ fn no_odd_tunnel_header_overtakes_or_is_overtaken() {
         ("vxlan no flags", vxlan, |p| p.udp(|u| u).vxlan(|v| v.flags(0)).ethernet(|e| e)),
         ("vxlan policy", vxlan, |p| p.udp(|u| u).vxlan(|v| v.gbp(5)).ethernet(|e| e)),
         ("vxlan remote", vxlan, |p| p.udp(|u| u).vxlan(|v| v.remote_checksum()).ethernet(|e| e)),
-        ("vxlan unverified", vxlan, |p| {
-            p.udp(|u| u.checksum_zero()).vxlan(|v| v).ethernet(|e| e)
-        }),
+        ("vxlan unverified", vxlan, |p| p.udp(|u| u.checksum_zero()).vxlan(|v| v).ethernet(|e| e)),
         ("vxlan wrong", vxlan, |p| p.udp(|u| u.checksum_xor(1)).vxlan(|v| v).ethernet(|e| e)),
         ("vxlan length", vxlan, |p| p.udp(|u| u.len_raw(30)).vxlan(|v| v).ethernet(|e| e)),
         ("geneve control", geneve, |p| p.udp(|u| u).geneve(|g| g.control(true)).ethernet(|e| e)),

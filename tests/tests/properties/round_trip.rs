@@ -1,18 +1,18 @@
 //! `segment(coalesce(x)) == x`, byte for byte and in the order of every flow.
 
-use grosso::{Meta, checksum::Checksum};
+use grosso::Meta;
 use grosso_testkit::{
     Traffic,
     flows::{assert_conserved, assert_order_within_flows},
     oracle::Link,
     random::Random,
-    stack::{Front, NETWORKS, Network, Stack, TRANSPORTS, TUNNELS, Tunnel},
-    strategy::train_of,
+    stack::{Front, NETWORKS, Stack, TRANSPORTS, TUNNELS},
 };
+use grosso_tests::session::{Session, random_profile, received};
 use grosso_wire::LinkType;
 use proptest::prelude::*;
 
-use crate::session::{Session, random_profile, received};
+use crate::trains::readable_train;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
@@ -27,7 +27,7 @@ proptest! {
         let (link, kit) = link(raw);
         let frames: Vec<_> = Traffic::over(kit, seed).take(count).collect();
         let session = run(&frames, link, kit, seed);
-        assert_law(&session, kit);
+        session.assert_reversible();
     }
 
     /// Every train of up to two tunnels joins into one superframe where the limits of Linux allow
@@ -37,9 +37,7 @@ proptest! {
         seed in any::<u64>().no_shrink(),
         count in 2..20_usize,
     ) {
-        let train = train_of(seed, count);
-        // The port of FOU means one protocol only, and that is IPv4 here.
-        prop_assume!(!has_ipv6_in_fou(&train.stack));
+        let train = readable_train(seed, count);
         let mut profile = grosso::Profile::linux();
         profile.tunnels_max = 2;
         let mut session = Session::new(profile, LinkType::Ethernet, seed);
@@ -49,7 +47,7 @@ proptest! {
         session.finish();
         session.assert_settled();
         prop_assert_eq!(session.left.len(), 1, "{:?}", train);
-        assert_law(&session, Link::Ethernet);
+        session.assert_reversible();
     }
 
     /// Superframes of a device or of an earlier stage join further, and are cut into the packets that
@@ -95,7 +93,7 @@ fn every_stack_comes_back() {
         let seed = index as u64;
         let frames: Vec<_> = Traffic::of(&[stack.clone(), stack.clone()], seed).take(60).collect();
         println!("{stack:?}");
-        assert_law(&run(&frames, link, kit, seed), kit);
+        run(&frames, link, kit, seed).assert_reversible();
     }
 }
 
@@ -126,43 +124,8 @@ fn run(frames: &[Vec<u8>], link: LinkType, kit: Link, seed: u64) -> Session {
     session
 }
 
-/// What was pushed is what leaves once it is cut, also in what is partial; what was not joined
-/// leaves untouched.
-fn assert_law(session: &Session, kit: Link) {
-    let pushed: Vec<_> = session
-        .pushed
-        .iter()
-        .map(|frame| tagged(&frame.bytes, matches!(frame.meta.checksum, Checksum::Partial { .. })))
-        .collect();
-    let left: Vec<_> =
-        session.packets().iter().map(|(bytes, partial)| tagged(bytes, *partial)).collect();
-    assert_conserved(&pushed, &left);
-    assert_order_within_flows(&untagged(&pushed), &untagged(&left), kit);
-    for left in session.left.iter().filter(|left| !left.joined) {
-        assert_eq!(left.numbers.len(), 1);
-        let pushed = &session.pushed[left.numbers[0]];
-        let known = |meta: Meta| (meta.gso, meta.vlan, meta.hash, meta.timestamp_ns);
-        assert_eq!((&left.bytes, known(left.meta)), (&pushed.bytes, known(pushed.meta)));
-    }
-}
-
-/// The frame and, behind it, whether its checksum is partial.
-fn tagged(bytes: &[u8], partial: bool) -> Vec<u8> {
-    [bytes, &[u8::from(partial)]].concat()
-}
-
-fn untagged(frames: &[Vec<u8>]) -> Vec<&[u8]> {
-    frames.iter().map(|frame| &frame[..frame.len() - 1]).collect()
-}
-
 fn packets(session: &Session) -> Vec<Vec<u8>> {
     session.packets().into_iter().map(|(bytes, _)| bytes).collect()
-}
-
-fn has_ipv6_in_fou(stack: &Stack) -> bool {
-    let inside = stack.tunnels.iter().skip(1).map(|(network, _)| *network).chain([stack.network]);
-    let mut pairs = stack.tunnels.iter().zip(inside);
-    pairs.any(|((_, tunnel), inside)| *tunnel == Tunnel::Fou && inside != Network::Ipv4)
 }
 
 fn link(raw: bool) -> (LinkType, Link) {

@@ -10,16 +10,17 @@ use grosso::{
     segment::{NoCut, Outgoing},
 };
 use grosso_testkit::{
-    flows::flow_of,
+    flows::{assert_conserved, assert_order_within_flows, flow_of},
     oracle::{self, Lengths, Link, State, parse, pseudo_header},
     random::Random,
 };
-use grosso_tests::engine::{PORTS, cut};
 use grosso_wire::LinkType;
+
+use crate::engine::{PORTS, cut};
 
 /// A buffer that says which one it is.
 #[derive(Debug)]
-pub(crate) struct Numbered {
+pub struct Numbered {
     number: usize,
     bytes: Vec<u8>,
 }
@@ -32,39 +33,54 @@ impl AsRef<[u8]> for Numbered {
 
 /// A frame as it was pushed.
 #[derive(Clone, Debug)]
-pub(crate) struct Pushed {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) meta: Meta,
-    pub(crate) at_ns: u64,
-    pub(crate) verdict: Verdict,
+pub struct Pushed {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// What was known about it.
+    pub meta: Meta,
+    /// When it was pushed.
+    pub at_ns: u64,
+    /// What became of it.
+    pub verdict: Verdict,
 }
 
 /// A frame as it left.
 #[derive(Clone, Debug)]
-pub(crate) struct Left {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) meta: Meta,
-    pub(crate) packets: u32,
-    pub(crate) joined: bool,
-    pub(crate) closed: Close,
+pub struct Left {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// What the engine says about it.
+    pub meta: Meta,
+    /// Wire packets that it stands for.
+    pub packets: u32,
+    /// Whether packets were joined.
+    pub joined: bool,
+    /// Why it left.
+    pub closed: Close,
     /// Which buffers it is made of, in order.
-    pub(crate) numbers: Vec<usize>,
-    pub(crate) at_ns: u64,
+    pub numbers: Vec<usize>,
+    /// When it left.
+    pub at_ns: u64,
 }
 
 /// A run of one coalescer.
-pub(crate) struct Session {
+pub struct Session {
     coalescer: Coalescer<Numbered>,
     link: LinkType,
-    pub(crate) pushed: Vec<Pushed>,
-    pub(crate) left: Vec<Left>,
+    /// The frames that were pushed; a buffer's number is its place here.
+    pub pushed: Vec<Pushed>,
+    /// The frames that left.
+    pub left: Vec<Left>,
     /// Buffers that are inside.
-    pub(crate) held: BTreeSet<usize>,
-    pub(crate) now_ns: u64,
+    pub held: BTreeSet<usize>,
+    /// The time that the engine is told.
+    pub now_ns: u64,
 }
 
 impl Session {
-    pub(crate) fn new(profile: Profile, link: LinkType, seed: u64) -> Self {
+    /// A run with the tunnel ports of [`PORTS`], at time zero.
+    #[must_use]
+    pub fn new(profile: Profile, link: LinkType, seed: u64) -> Self {
         Self {
             coalescer: Coalescer::new(profile, link, PORTS, seed),
             link,
@@ -75,7 +91,11 @@ impl Session {
         }
     }
 
-    pub(crate) fn push(&mut self, bytes: &[u8], meta: Meta) -> Verdict {
+    /// Pushes a frame.
+    ///
+    /// # Panics
+    /// When buffers or counters go wrong, as do all methods that change anything.
+    pub fn push(&mut self, bytes: &[u8], meta: Meta) -> Verdict {
         let number = self.pushed.len();
         let buffer = Numbered { number, bytes: bytes.to_vec() };
         self.held.insert(number);
@@ -88,31 +108,40 @@ impl Session {
         verdict
     }
 
-    pub(crate) fn poll_end(&mut self) {
+    /// Ends a poll.
+    pub fn poll_end(&mut self) {
         let Self { coalescer, left, now_ns, .. } = self;
         coalescer.poll_end(*now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left));
         self.account();
     }
 
-    pub(crate) fn expire(&mut self) {
+    /// Delivers the trains whose time is over.
+    pub fn expire(&mut self) {
         let Self { coalescer, left, now_ns, .. } = self;
         coalescer.expire(*now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left));
         self.account();
     }
 
-    pub(crate) fn finish(&mut self) {
+    /// Delivers everything held.
+    pub fn finish(&mut self) {
         let Self { coalescer, left, now_ns, .. } = self;
         coalescer.finish(&mut |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left));
         self.account();
     }
 
-    pub(crate) fn deadline(&self) -> Option<u64> {
+    /// When the next train must leave.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
         self.coalescer.deadline()
     }
 
     /// Wire packets that left, cut again where they were joined, each with whether its checksum is
     /// partial.
-    pub(crate) fn packets(&self) -> Vec<(Vec<u8>, bool)> {
+    ///
+    /// # Panics
+    /// When a superframe cannot be cut.
+    #[must_use]
+    pub fn packets(&self) -> Vec<(Vec<u8>, bool)> {
         self.left.iter().flat_map(|left| self.cut(left)).collect()
     }
 
@@ -120,10 +149,8 @@ impl Session {
         let is_partial = |meta: &Meta| matches!(meta.checksum, Checksum::Partial { .. });
         match cut(&[&left.bytes], &left.meta, self.link, Outgoing::default()) {
             Ok(packets) => {
-                let packets: Vec<_> = packets
-                    .into_iter()
-                    .map(|(bytes, meta)| (bytes, is_partial(&meta)))
-                    .collect();
+                let packets: Vec<_> =
+                    packets.into_iter().map(|(bytes, meta)| (bytes, is_partial(&meta))).collect();
                 assert_eq!(packets.len(), left.packets as usize);
                 packets
             }
@@ -155,8 +182,11 @@ impl Session {
         self.left.iter().rev().take_while(is_new).count()
     }
 
-    /// Everything that must hold when nothing is held any more.
-    pub(crate) fn assert_settled(&self) {
+    /// Asserts everything that must hold when nothing is held any more.
+    ///
+    /// # Panics
+    /// When it does not hold.
+    pub fn assert_settled(&self) {
         assert_eq!(self.held, BTreeSet::new(), "every buffer comes back");
         assert_eq!(self.deadline(), None);
         let stats = self.coalescer.stats();
@@ -171,6 +201,29 @@ impl Session {
         assert_eq!(stats.superframes, joined.len() as u64);
         assert_eq!(stats.superframe_packets, joined.iter().sum::<u64>());
         self.assert_reasons();
+    }
+
+    /// Asserts that what was pushed is what leaves once it is cut, in the order of every flow and also
+    /// in what is partial, and that what was not joined leaves untouched. Superframes must not have
+    /// been pushed.
+    ///
+    /// # Panics
+    /// When it does not hold.
+    pub fn assert_reversible(&self) {
+        let link = if self.link == LinkType::Raw { Link::Ip } else { Link::Ethernet };
+        let is_partial = |meta: Meta| matches!(meta.checksum, Checksum::Partial { .. });
+        let pushed: Vec<_> =
+            self.pushed.iter().map(|frame| tagged(&frame.bytes, is_partial(frame.meta))).collect();
+        let left: Vec<_> =
+            self.packets().iter().map(|(bytes, partial)| tagged(bytes, *partial)).collect();
+        assert_conserved(&pushed, &left);
+        assert_order_within_flows(&untagged(&pushed), &untagged(&left), link);
+        for left in self.left.iter().filter(|left| !left.joined) {
+            assert_eq!(left.numbers.len(), 1);
+            let pushed = &self.pushed[left.numbers[0]];
+            let known = |meta: Meta| (meta.gso, meta.vlan, meta.hash, meta.timestamp_ns);
+            assert_eq!((&left.bytes, known(left.meta)), (&pushed.bytes, known(pushed.meta)));
+        }
     }
 
     /// A packet is refused or passed for the reason that its verdict names; one that was refused may
@@ -191,6 +244,15 @@ impl Session {
     }
 }
 
+/// The frame and, behind it, whether its checksum is partial.
+fn tagged(bytes: &[u8], partial: bool) -> Vec<u8> {
+    [bytes, &[u8::from(partial)]].concat()
+}
+
+fn untagged(frames: &[Vec<u8>]) -> Vec<&[u8]> {
+    frames.iter().map(|frame| &frame[..frame.len() - 1]).collect()
+}
+
 fn keep(delivery: Delivery<'_, Numbered>, at_ns: u64, left: &mut Vec<Left>) {
     let mut bytes = Vec::new();
     delivery.copy_to(&mut bytes);
@@ -202,7 +264,8 @@ fn keep(delivery: Delivery<'_, Numbered>, at_ns: u64, left: &mut Vec<Left>) {
 }
 
 /// A profile with random limits, half of them tight.
-pub(crate) fn random_profile(random: &mut Random) -> Profile {
+#[must_use]
+pub fn random_profile(random: &mut Random) -> Profile {
     let mut profile = Profile::linux();
     profile.udp = !random.one_in(8);
     profile.tunnels_max = *random.choose(&[0, 1, 2, 2, 2, 15]);
@@ -220,7 +283,8 @@ pub(crate) fn random_profile(random: &mut Random) -> Profile {
 
 /// A frame as a device hands it over: something true is known about its checksums, and its checksum
 /// may still be partial.
-pub(crate) fn received(frame: &[u8], link: Link, random: &mut Random) -> (Vec<u8>, Meta) {
+#[must_use]
+pub fn received(frame: &[u8], link: Link, random: &mut Random) -> (Vec<u8>, Meta) {
     let mut meta = Meta {
         hash: device_hash(frame, link),
         vlan: random.one_in(12).then_some(VlanTag { protocol: 0x8100, tci: 7 }),
@@ -245,7 +309,8 @@ pub(crate) fn received(frame: &[u8], link: Link, random: &mut Random) -> (Vec<u8
 /// in three the device gives none.
 fn device_hash(frame: &[u8], link: Link) -> Option<u32> {
     let flow = flow_of(frame, link)?.to_string();
-    let hash = flow.bytes().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+    let hash =
+        flow.bytes().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
     (!hash.is_multiple_of(3)).then_some(hash % 5)
 }
 
