@@ -267,7 +267,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         now_ns: u64,
         sink: &mut impl Sink<B>,
     ) -> Verdict {
-        let Some(known) = self.shapes.get(place) else { return Verdict::Passed(Pass::Protocol) };
+        let Some(known) = self.shapes.get(place) else {
+            return self.pass(frame, Pass::Protocol, sink);
+        };
         let packet = frame.buffer.as_ref();
         let hash = self.hasher.hash(packet, &known.keys);
         let examined = match known.refusal {
@@ -291,7 +293,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             };
             return self.hold(frame, candidate, place, hash, free, now_ns, sink);
         };
-        let Some(train) = self.trains.train(slot) else { return Verdict::Passed(Pass::Protocol) };
+        let Some(train) = self.trains.train(slot) else {
+            return self.pass(frame, Pass::Protocol, sink);
+        };
         let first = train.first.buffer.as_ref();
         if train.known == place && known.equality.agrees(first, packet) {
             self.recent = (self.previous == Some(slot)).then_some(slot);
@@ -318,11 +322,12 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         now_ns: u64,
         sink: &mut impl Sink<B>,
     ) -> Verdict {
-        let (Some(train), meta) = (self.trains.train_mut(slot), frame.meta) else {
-            return Verdict::Passed(Pass::Protocol);
-        };
-        let Some(known) = self.shapes.get(train.known) else {
-            return Verdict::Passed(Pass::Protocol);
+        let meta = frame.meta;
+        let Some((train, known)) = self.trains.train_mut(slot).and_then(|train| {
+            let known = self.shapes.get(train.known)?;
+            Some((train, known))
+        }) else {
+            return self.pass(frame, Pass::Protocol, sink);
         };
         let packet = frame.buffer.as_ref();
         let bounds = known.bounds;
