@@ -30,12 +30,14 @@ use grosso_sys::namespace;
 mod capabilities;
 mod gro;
 mod gso;
+mod replay;
 mod virtio;
 mod worker;
 
 pub use capabilities::{Capability, capabilities};
 pub use gro::{Batching, Delivered, FRAMES_MAX, GroOptions, GroOracle, most_frequent};
 pub use gso::GsoOracle;
+pub use replay::{dump, seed};
 pub use virtio::{TunnelOffsets, VirtioHeader};
 
 /// The greatest MTU of the oracles' devices; superframes may be longer.

@@ -1,0 +1,47 @@
+//! What a person needs to run a failed vector again: its seed, and its frames.
+
+use std::env;
+use std::fmt::Write;
+
+/// Replaces the fixed seed of every random test of the kernel.
+const SEED: &str = "GROSSO_SEED";
+
+/// The seed of a random test: `fixed`, or what `GROSSO_SEED` says. It is printed, for `--nocapture` and for failures.
+///
+/// # Panics
+///
+/// If `GROSSO_SEED` is no number.
+#[must_use]
+pub fn seed(fixed: u64) -> u64 {
+    let wanted = env::var(SEED).ok();
+    let seed = wanted.map_or(fixed, |text| text.parse().expect("GROSSO_SEED is a number"));
+    println!("{SEED}={seed}");
+    seed
+}
+
+/// Frames as a hex dump that `text2pcap` turns into a capture.
+#[must_use]
+pub fn dump(frames: &[Vec<u8>]) -> String {
+    let mut text = String::new();
+    for frame in frames {
+        for (line, bytes) in frame.chunks(16).enumerate() {
+            let _ = write!(text, "{:06x}", line * 16);
+            bytes.iter().for_each(|byte| _ = write!(text, " {byte:02x}"));
+            text.push('\n');
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_frame_starts_at_offset_zero() {
+        let frames = [(0..18).collect(), vec![0xff]];
+        let first = "000000 00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f\n000010 10 11\n\n";
+        assert_eq!(dump(&frames), format!("{first}000000 ff\n\n"));
+    }
+}

@@ -1,0 +1,115 @@
+//! The engine beside the running kernel: what do both deliver for the same frames?
+//!
+//! Frames, headers and bytes of superframes, what is said of them beside their bytes, and the order within each flow must
+//! be the same, or differ for a reason that has a name ([`known::Known`]). A reason is believed only if the vector without the
+//! packets that it names has no difference any more, and a superframe that only one of the two makes only if the other
+//! makes the same of its packets alone, or the reason says who is stricter.
+//!
+//! `docs/kernel-differences.md` has the table. `GROSSO_SEED=7` asks about other traffic.
+
+#![cfg(target_os = "linux")]
+
+mod both;
+mod directed;
+mod explain;
+mod known;
+
+use grosso::Profile;
+use grosso_testkit::Traffic;
+use grosso_testkit::headers::VXLAN_PORT;
+use grosso_testkit::random::Random;
+use grosso_testkit::stack::{Front, Network, Stack, Transport, Tunnel};
+use grosso_tests::kernel::{Batching, FRAMES_MAX, GroOptions, GroOracle, seed, skip};
+
+use crate::both::Both;
+use crate::explain::{Comparison, Counts};
+use crate::known::Reach;
+
+/// How many vectors a test asks about; a vector takes a millisecond, and one with a difference some more.
+const VECTORS: u64 = 600;
+/// A TAP refuses what is shorter than an Ethernet header (rule V1), and the kernel drops a VLAN tag that is cut.
+const FRAME_BYTES_MIN: usize = 18;
+
+const NETWORKS: &[Network] =
+    &[Network::Ipv4, Network::Ipv6, Network::Ipv6Options, Network::Ipv6Routing];
+/// What the kernel looks into without a device of its own, and VXLAN.
+const TUNNELS: &[Tunnel] = &[
+    Tunnel::Ip,
+    Tunnel::Gre,
+    Tunnel::GreKey,
+    Tunnel::GreChecksum,
+    Tunnel::GreEthernet,
+    Tunnel::Vxlan,
+    Tunnel::VxlanPolicy,
+];
+const TRANSPORTS: &[Transport] = &[Transport::Tcp, Transport::TcpTimestamps, Transport::Udp];
+
+#[test]
+fn regular_traffic() {
+    compare(1, true, |seed| within_reach(seed, 0));
+}
+
+#[test]
+fn deviating_traffic() {
+    compare(2, true, |seed| within_reach(seed, 25));
+}
+
+#[test]
+fn deviating_traffic_without_udp() {
+    compare(3, false, |seed| within_reach(seed, 12));
+}
+
+#[test]
+fn any_headers() {
+    compare(4, true, |seed| vector(Traffic::new(seed), seed));
+}
+
+/// Asks both about vectors of `traffic`, and prints what was found.
+fn compare(fixed_seed: u64, udp: bool, traffic: impl Fn(u64) -> Vec<Vec<u8>>) -> Counts {
+    let Some(mut comparison) = start(udp, None) else { return Counts::default() };
+    let first = seed(fixed_seed << 32);
+    for seed in first..first + VECTORS {
+        comparison.compare(&traffic(seed), seed);
+    }
+    println!("{}", comparison.counts.table());
+    comparison.counts
+}
+
+/// The two with the same settings, or a line that says why the kernel cannot be asked.
+fn start(udp: bool, batching: Option<Batching>) -> Option<Comparison> {
+    let features = if udp { vec!["rx-udp-gro-forwarding"] } else { Vec::new() };
+    let vxlan_port = Some(VXLAN_PORT);
+    let options = GroOptions { batching, features, vxlan_port, ..GroOptions::default() };
+    let mut profile = Profile::linux_8x8();
+    profile.udp = udp;
+    let started = GroOracle::with(&options).and_then(|kernel| {
+        Ok(Comparison {
+            both: Both { kernel, profile },
+            reach: Reach::ask()?,
+            counts: Counts::default(),
+        })
+    });
+    started.map_err(|why| skip(&why)).ok()
+}
+
+/// Up to one poll of frames of one to six flows whose headers the kernel looks into, half of them in a tunnel.
+fn within_reach(seed: u64, deviations_percent: usize) -> Vec<Vec<u8>> {
+    let mut random = Random::new(seed);
+    let stacks: Vec<Stack> = (0..random.within(1, 6))
+        .map(|_| {
+            let network = *random.choose(NETWORKS);
+            let mut stack = Stack::plain(Front::Ethernet, network, *random.choose(TRANSPORTS));
+            if random.percent(50) {
+                stack.tunnels.push((*random.choose(NETWORKS), *random.choose(TUNNELS)));
+            }
+            stack
+        })
+        .collect();
+    vector(Traffic::of(&stacks, seed).deviations_percent(deviations_percent), seed)
+}
+
+/// Up to one poll of frames.
+fn vector(traffic: Traffic, seed: u64) -> Vec<Vec<u8>> {
+    let count = Random::new(!seed).within(1, FRAMES_MAX);
+    traffic.filter(|frame| frame.len() >= FRAME_BYTES_MIN).take(count).collect()
+}
