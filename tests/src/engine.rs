@@ -76,6 +76,15 @@ impl Engine {
         verdict
     }
 
+    /// Pushes a frame that must be joined with nothing.
+    pub fn push_apart(&mut self, bytes: &[u8]) -> Verdict {
+        let Self { coalescer, delivered, buffers, verdicts } = self;
+        let sink = &mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers);
+        let verdict = coalescer.push_apart(Frame::new(bytes.to_vec()), sink);
+        verdicts.push(verdict);
+        verdict
+    }
+
     /// Ends a poll.
     pub fn poll_end(&mut self, now_ns: u64) {
         let Self { coalescer, delivered, buffers, .. } = self;

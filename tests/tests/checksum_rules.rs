@@ -1,0 +1,372 @@
+//! Checksums as states, rule by rule: `linux-offloads` section 4.
+
+use grosso::{
+    Frame, Meta, Profile, Verdict,
+    checksum::{Checksum, complete},
+    coalesce::reason::Pass,
+    segment::Outgoing,
+};
+use grosso_testkit::{
+    Packet,
+    headers::{Gue, Tcp, Udp, Vxlan},
+    oracle::{Link, is_right, sum},
+    stream,
+};
+use grosso_tests::{
+    engine::{Engine, coalesce, segment},
+    frames::{Path, at, payload_lengths, plain},
+    superframe::Superframe,
+};
+
+/// What becomes of one packet of which this is known, and what is known of it when it leaves.
+fn received(frame: &[u8], checksum: Checksum) -> (Verdict, Checksum) {
+    let mut engine = Engine::new(Profile::linux());
+    let meta = Meta { checksum, ..Meta::default() };
+    let verdict = engine.push_frame(Frame { buffer: frame.to_vec(), meta }, 0);
+    engine.poll_end(0);
+    assert_eq!(engine.delivered[0].bytes, frame);
+    (verdict, engine.delivered[0].meta.checksum)
+}
+
+/// The verdict alone.
+fn verdict(frame: &[u8], checksum: Checksum) -> Verdict {
+    received(frame, checksum).0
+}
+
+/// One TCP segment whose checksum has these bits flipped.
+fn tcp(bits: u16) -> Vec<u8> {
+    Path::Ipv4.train(&[100], move |_, s| s.tcp(move |tcp| tcp.checksum_xor(bits))).remove(0)
+}
+
+/// VXLAN around a TCP segment: bits flipped in the outer and in the inner checksum.
+fn vxlan(outer: u16, inner: u16) -> Vec<u8> {
+    vxlan_with(|udp| udp.checksum_xor(outer), inner)
+}
+
+fn vxlan_with(outer: impl Fn(Udp) -> Udp, inner: u16) -> Vec<u8> {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(outer).vxlan(|v| v);
+    let packet = packet.ethernet(|e| e).ipv4(|ip| ip);
+    packet.tcp(|tcp| tcp.checksum_xor(inner)).payload_len(101).build()
+}
+
+const WRONG: Verdict = Verdict::Passed(Pass::Checksum);
+
+#[test]
+fn c01_nothing_known_is_verified() {
+    let verified = Checksum::Unnecessary { levels: 0 };
+    assert_eq!(received(&tcp(0), Checksum::None), (Verdict::Held, verified));
+    assert_eq!(received(&tcp(1), Checksum::None), (WRONG, Checksum::None));
+}
+
+#[test]
+fn c01_what_the_device_verified_is_not_verified_again() {
+    assert_eq!(verdict(&tcp(1), Checksum::Unnecessary { levels: 0 }), Verdict::Held);
+}
+
+#[test]
+fn c01_levels_count_from_the_outside() {
+    let level = |levels| Checksum::Unnecessary { levels };
+    assert_eq!(verdict(&vxlan(1, 0), level(0)), Verdict::Held);
+    assert_eq!(verdict(&vxlan(0, 1), level(0)), WRONG);
+    assert_eq!(verdict(&vxlan(1, 1), level(1)), Verdict::Held);
+}
+
+/// An absent checksum is none of those that a device found (rule C20).
+#[test]
+fn c01_absent_outer_checksum_counts_for_no_level() {
+    let absent = |inner| vxlan_with(Udp::checksum_zero, inner);
+    assert_eq!(verdict(&absent(1), Checksum::Unnecessary { levels: 0 }), Verdict::Held);
+    assert_eq!(verdict(&absent(1), Checksum::None), WRONG);
+}
+
+/// The sum that a device computes over everything from the network header on.
+fn complete_sum(frame: &[u8], network: usize) -> Checksum {
+    Checksum::Complete { sum: sum(&frame[network..]) }
+}
+
+#[test]
+fn c21_carried_sum_decides() {
+    for path in Path::PLAIN {
+        for frame in [path.train(&[101], plain), path.datagrams(&[100], plain)].concat() {
+            let carried = complete_sum(&frame, 14);
+            let verified = Checksum::Unnecessary { levels: 0 };
+            assert_eq!(received(&frame, carried), (Verdict::Held, verified));
+            let Checksum::Complete { sum } = carried else { unreachable!() };
+            let lie = Checksum::Complete { sum: sum ^ 0x0100 };
+            assert_eq!(received(&frame, lie), (WRONG, lie));
+        }
+    }
+    let frame = tcp(1);
+    assert_eq!(verdict(&frame, complete_sum(&frame, 14)), WRONG);
+}
+
+/// Everything in front of a checksum is taken out of the carried sum.
+#[test]
+fn c22_carried_sum_serves_every_level() {
+    let ethernet = || Packet::new().ethernet(|e| e);
+    let headers = [
+        (ethernet().ipv6(|ip| ip).destination_options(|d| d), 14),
+        (ethernet().vlan(|v| v).vlan(|v| v).ipv4(|ip| ip), 22),
+        (ethernet().pppoe(|p| p).ipv4(|ip| ip), 22),
+        (
+            ethernet()
+                .ipv4(|ip| ip)
+                .udp(|u| u)
+                .vxlan(|v| v)
+                .ethernet(|e| e)
+                .vlan(|v| v)
+                .ipv6(|ip| ip),
+            14,
+        ),
+        (ethernet().ipv6(|ip| ip).udp(|u| u).geneve(|g| g).ethernet(|e| e).ipv4(|ip| ip), 14),
+        (ethernet().ipv4(|ip| ip).udp(|u| u).gue(|g| g).ipv4(|ip| ip), 14),
+        (ethernet().ipv4(|ip| ip).gre(|g| g.checksum().key(1)).ipv4(|ip| ip), 14),
+        (ethernet().ipv4(|ip| ip).ipv6(|ip| ip), 14),
+    ];
+    for (headers, network) in headers {
+        for bits in [0, 0x0200] {
+            let packet = headers.clone().tcp(|tcp| tcp.checksum_xor(bits)).payload_len(99);
+            let frame = packet.build();
+            let expected = if bits == 0 { Verdict::Held } else { WRONG };
+            assert_eq!(verdict(&frame, complete_sum(&frame, network)), expected);
+        }
+    }
+}
+
+#[test]
+fn c20_partial_checksum_is_taken_as_right() {
+    let (frame, start, offset) = partial(100);
+    let checksum = Checksum::Partial { start, offset };
+    assert_eq!(received(&frame, checksum), (Verdict::Held, checksum));
+    assert_eq!(verdict(&frame, Checksum::None), WRONG);
+}
+
+/// A segment with a partial checksum.
+fn partial(sequence: u32) -> (Vec<u8>, u16, u16) {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+    let packet = packet.tcp(|tcp| tcp.sequence(sequence)).payload_len(100);
+    let (frame, start, offset) = packet.build_partial();
+    (frame, start as u16, offset as u16)
+}
+
+#[test]
+fn c20_partial_packets_merge_and_are_partial_again() {
+    let mut engine = Engine::new(Profile::linux());
+    let frames = [partial(100), partial(200)];
+    for (frame, start, offset) in frames.clone() {
+        let meta = Meta { checksum: Checksum::Partial { start, offset }, ..Meta::default() };
+        engine.push_frame(Frame { buffer: frame, meta }, 0);
+    }
+    engine.poll_end(0);
+    assert_eq!(payload_lengths(&engine.delivered), [200]);
+    assert_eq!(segment(&engine.delivered[0]), frames.map(|(frame, ..)| frame));
+}
+
+/// The field must hold the seed: cutting writes nothing else.
+#[test]
+fn c20_partial_checksum_without_its_seed_passes() {
+    let (mut frame, start, offset) = partial(100);
+    frame[50] ^= 1;
+    let checksum = Checksum::Partial { start, offset };
+    assert_eq!(received(&frame, checksum), (Verdict::Passed(Pass::ChecksumForm), checksum));
+}
+
+#[test]
+fn c20_partial_checksum_of_another_header_passes() {
+    let (frame, start, offset) = partial(100);
+    for (start, offset) in [(start - 20, offset), (start, offset - 2), (0, 0), (u16::MAX, u16::MAX)]
+    {
+        let checksum = Checksum::Partial { start, offset };
+        assert_eq!(verdict(&frame, checksum), Verdict::Passed(Pass::ChecksumPartial));
+    }
+}
+
+#[test]
+fn c03_completing_stays_inside_the_packet() {
+    let (frame, start, offset) = partial(100);
+    for (start, offset) in [(153, 0), (154, 0), (0, 153), (u16::MAX, u16::MAX), (start, 120)] {
+        let mut packet = frame.clone();
+        assert!(complete(&mut packet, start, offset).is_err());
+        assert_eq!(packet, frame);
+    }
+    let mut packet = frame;
+    complete(&mut packet, start, offset).unwrap();
+    assert!(is_right(&packet, Link::Ethernet));
+}
+
+#[test]
+fn c03_superframes_are_cut_and_never_completed() {
+    let out = coalesce(&Path::Ipv4.train(&[100, 100], plain)).remove(0);
+    assert!(matches!(out.meta.checksum, Checksum::Partial { start: 34, offset: 16 }));
+    assert!(segment(&out).iter().all(|packet| is_right(packet, Link::Ethernet)));
+}
+
+#[test]
+fn c10_odd_segments_sum_right() {
+    for size in [1, 3, 99, 101, 1447] {
+        for tunnel in [false, true] {
+            let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+            let packet = match tunnel {
+                true => packet.udp(|u| u).vxlan(|v| v).ethernet(|e| e).ipv6(|ip| ip),
+                false => packet,
+            };
+            let packet = packet.tcp(|tcp| tcp).payload_len(5 * usize::from(size) + 1);
+            let packets = Superframe::new(&packet, size).packets();
+            assert!(packets.iter().all(|packet| is_right(packet, Link::Ethernet)));
+        }
+    }
+}
+
+#[test]
+fn c11_absent_udp_checksum_is_no_wrong_one() {
+    for path in Path::PLAIN {
+        let frame = path.datagrams(&[100], |_, s| s.udp(Udp::checksum_zero)).remove(0);
+        assert_eq!(verdict(&frame, Checksum::None), Verdict::Passed(Pass::ChecksumNone));
+    }
+}
+
+#[test]
+fn c30_verified_levels_are_told() {
+    let told = |frame: &[u8]| received(frame, Checksum::None).1;
+    assert_eq!(told(&vxlan(0, 0)), Checksum::Unnecessary { levels: 1 });
+    assert_eq!(told(&tcp(0)), Checksum::Unnecessary { levels: 0 });
+    // 0x8000 in both checksums: each is wrong by itself though they cancel out.
+    assert_eq!(verdict(&vxlan(0x8000, 0x8000), Checksum::None), WRONG);
+}
+
+/// Local checksum offload: the outer checksum is right once the device has completed the inner one, at every depth.
+#[test]
+fn c40_outer_checksums_are_complete_around_a_partial_one() {
+    let tunnel = |packet: Packet| packet.udp(|u| u).vxlan(|v| v).ethernet(|e| e);
+    let mut headers = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+    for _ in 0..3 {
+        headers = tunnel(headers).ipv4(|ip| ip);
+        let packet = headers.clone().tcp(|tcp| tcp).payload_len(250);
+        for (mut bytes, meta) in
+            Superframe::new(&packet, 100).cut(Outgoing::PARTIAL_CHECKSUMS).unwrap()
+        {
+            let Checksum::Partial { start, offset } = meta.checksum else { panic!("partial") };
+            assert!(!is_right(&bytes, Link::Ethernet));
+            complete(&mut bytes, start, offset).unwrap();
+            assert!(is_right(&bytes, Link::Ethernet));
+        }
+    }
+}
+
+/// VXLAN with remote checksum offload around a train of two TCP segments or UDP datagrams.
+fn remote(udp: impl Fn(Udp) -> Udp, vxlan: impl Fn(Vxlan) -> Vxlan, is_tcp: bool) -> Vec<Vec<u8>> {
+    let frame = |index: u32| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(&udp).vxlan(&vxlan);
+        let packet = packet.ethernet(|e| e).ipv4(|ip| ip);
+        let packet = match is_tcp {
+            true => packet.tcp(|tcp| tcp.sequence(100 * index).checksum_seed()),
+            false => packet.udp(Udp::checksum_seed),
+        };
+        packet.payload(&stream(100 * index, 100)).build()
+    };
+    (0..2).map(frame).collect()
+}
+
+#[test]
+fn c50_bits_of_remote_checksum_offload_in_vxlan() {
+    let frames = remote(|u| u, Vxlan::remote_checksum, true);
+    assert_eq!(frames[0][42..46], 0x0820_0000_u32.to_be_bytes());
+    assert_eq!(frames[0][49], 0x11);
+    assert_eq!(payload_lengths(&coalesce(&frames)), [200]);
+    let frames = remote(|u| u, Vxlan::remote_checksum, false);
+    assert_eq!(frames[0][49], 0x91);
+    assert_eq!(payload_lengths(&coalesce(&frames)), [200]);
+}
+
+/// GUE with remote checksum offload around a train of two TCP segments.
+fn remote_gue(gue: impl Fn(Gue) -> Gue) -> Vec<Vec<u8>> {
+    let frame = |index: u32| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).gue(&gue).ipv4(|ip| ip);
+        packet.tcp(|tcp| tcp.sequence(100 * index).checksum_seed()).payload_len(100).build()
+    };
+    (0..2).map(frame).collect()
+}
+
+/// Private flags and remote checksum offload from `start`, into `at`.
+fn option(start: u16, at: u16) -> impl Fn(Gue) -> Gue {
+    let option = [&[0x80, 0, 0, 0][..], &start.to_be_bytes(), &at.to_be_bytes()].concat();
+    move |gue| gue.flags(1).options(&option)
+}
+
+#[test]
+fn c51_remote_checksum_offload_in_gue() {
+    let frames = remote_gue(Gue::remote_checksum);
+    // Flag P, private flag REMCSUM, start 20 and offset 36 from the byte behind the GUE header.
+    assert_eq!(frames[0][42..54], [2, 4, 0, 1, 0x80, 0, 0, 0, 0, 20, 0, 36]);
+    assert_eq!(frames, remote_gue(option(20, 36)));
+    assert_eq!(payload_lengths(&coalesce(&frames)), [200]);
+}
+
+#[test]
+fn c54_remote_checksum_offload_needs_a_verified_outer_checksum() {
+    let passed = Verdict::Passed;
+    let frames = remote(Udp::checksum_zero, Vxlan::remote_checksum, true);
+    assert_eq!(verdict(&frames[0], Checksum::None), passed(Pass::RemoteChecksum));
+    let frames = remote(|udp| udp.checksum_xor(1), Vxlan::remote_checksum, true);
+    assert_eq!(verdict(&frames[0], Checksum::None), passed(Pass::Checksum));
+}
+
+#[test]
+fn c55_remote_checksum_offload_that_points_elsewhere_passes() {
+    let passed = Verdict::Passed(Pass::RemoteChecksum);
+    for low in [0x00, 0x10, 0x12, 0x7f, 0x91, 0xff] {
+        let frames = remote(|u| u, |v| v.flags(0x0820_0000).reserved(low), true);
+        assert_eq!(verdict(&frames[0], Checksum::None), passed, "{low:#x}");
+    }
+    for (start, at) in [(0, 36), (20, 19), (20, 0), (21, 37), (0xffff, 0xffff), (200, 216)] {
+        let frames = remote_gue(option(start, at));
+        assert_eq!(verdict(&frames[0], Checksum::None), passed, "{start} {at}");
+    }
+}
+
+/// The option would lie beyond the header (B13, P40).
+#[test]
+fn c55_remote_checksum_offload_beyond_its_header_passes() {
+    let frames = remote_gue(|gue| gue.flags(1).options(&[0x80, 0, 0, 0]));
+    assert_eq!(verdict(&frames[0], Checksum::None), Verdict::Passed(Pass::Malformed));
+}
+
+/// The inner field must be the seed that the receiver completes, or cutting would not give it back.
+#[test]
+fn c53_remote_checksum_offload_without_a_seed_passes() {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);
+    let packet = packet.vxlan(Vxlan::remote_checksum).ethernet(|e| e).ipv4(|ip| ip);
+    let frame = packet.tcp(|tcp| tcp.checksum_raw(0x1234)).payload_len(100).build();
+    assert_eq!(verdict(&frame, Checksum::None), Verdict::Passed(Pass::ChecksumForm));
+}
+
+/// Linux completes the inner checksum and leaves the flag, so that the receiver corrupts the packet (B51).
+#[test]
+fn c57_remote_checksum_offload_survives_joining_and_cutting() {
+    for frames in [remote(|u| u, Vxlan::remote_checksum, true), remote_gue(Gue::remote_checksum)] {
+        let delivered = coalesce(&frames);
+        assert_eq!(payload_lengths(&delivered), [200]);
+        assert_eq!(segment(&delivered[0]), frames);
+    }
+}
+
+#[test]
+fn c10_checksum_of_all_ones_is_not_the_one_that_cutting_writes() {
+    let frame = |payload: &[u8], change: fn(Tcp) -> Tcp| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+        packet.tcp(change).payload(payload).build()
+    };
+    let checksum = frame(&[0; 2], |tcp| tcp)[50..52].to_vec();
+    let passed = Verdict::Passed(Pass::ChecksumForm);
+    assert_eq!(verdict(&frame(&checksum, |tcp| tcp.checksum_raw(0xffff)), Checksum::None), passed);
+    assert_eq!(
+        verdict(&frame(&checksum, |tcp| tcp.checksum_raw(0)), Checksum::None),
+        Verdict::Held
+    );
+}
+
+#[test]
+fn c01_one_wrong_packet_among_right_ones_stays_apart() {
+    let frames = Path::Ipv4.train(&[100; 5], at(2, |s| s.tcp(|tcp| tcp.checksum_xor(0x8000))));
+    assert_eq!(payload_lengths(&coalesce(&frames)), [200, 100, 200]);
+}
