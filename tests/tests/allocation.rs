@@ -1,0 +1,261 @@
+//! Memory: nothing is allocated for a packet once the engine is warm, and a flood of flows takes no
+//! more than a few.
+//!
+//! A test binary of its own, because the allocator that counts is that of the whole program.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+use grosso::{
+    Coalescer, Delivery, Frame, Meta, Profile,
+    checksum::Checksum,
+    segment::{HEADER_BYTES_MAX, Outgoing, Segments},
+};
+use grosso_testkit::{
+    Packet, Traffic,
+    stack::{Front, Network, Place, Stack, Transport, Tunnel},
+};
+use grosso_tests::{engine::PORTS, superframe::Superframe};
+use grosso_wire::LinkType;
+
+/// Counts, for each thread, what it asks the system's allocator for.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
+}
+
+// SAFETY: every method hands its arguments to the system's allocator and returns what that returns;
+// the counters are plain cells without a destructor, which themselves never allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is that of the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE_BYTES.set(LIVE_BYTES.get() - layout.size() as i64);
+        // SAFETY: the pointer came from `alloc` above, which is the system's, with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size as i64 - layout.size() as i64);
+        // SAFETY: the pointer came from `alloc` above, which is the system's, with this layout.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn count(bytes: i64) {
+    ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+    LIVE_BYTES.set(LIVE_BYTES.get() + bytes);
+}
+
+/// How often this thread allocates in `work`.
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    work();
+    ALLOCATIONS.get() - before
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations(|| drop(std::hint::black_box(vec![0_u8; 100]))), 1);
+    assert_eq!(allocations(|| drop(std::hint::black_box(Vec::<u8>::new()))), 0);
+    let before = LIVE_BYTES.get();
+    let held = std::hint::black_box(vec![0_u8; 5000]);
+    assert_eq!(LIVE_BYTES.get() - before, 5000);
+    drop(held);
+    assert_eq!(LIVE_BYTES.get(), before);
+}
+
+/// Polls of everything that there is: trains, odd packets, fragments, garbage, tunnels.
+#[test]
+fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
+    for hold_ns in [0, 50_000] {
+        let frames = mixed_traffic();
+        let mut profile = Profile::linux();
+        profile.tunnels_max = 2;
+        profile.limits.hold_ns = hold_ns;
+        let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, PORTS, 1);
+        let mut delivered = Delivered::default();
+        for _ in 0..2 {
+            polls(&mut coalescer, &frames, &mut delivered);
+        }
+        let warm = delivered;
+        let count = allocations(|| polls(&mut coalescer, &frames, &mut delivered));
+        assert_eq!(count, 0, "allocations in {} packets", frames.len());
+        assert_eq!(delivered.packets - warm.packets, frames.len() as u64);
+        assert!(delivered.joined > warm.joined, "trains were among them");
+    }
+}
+
+/// Copying with complete checksums, and headers alone.
+#[test]
+fn no_packet_is_allocated_for_when_cutting() {
+    let stacks = [
+        Stack::plain(Front::Ethernet, Network::Ipv4, Transport::TcpTimestamps),
+        Stack::plain(Front::DoubleVlan, Network::Ipv6, Transport::Udp),
+        tunnelled(Network::Ipv4, Tunnel::Vxlan, Network::Ipv6),
+        tunnelled(Network::Ipv6, Tunnel::GreChecksum, Network::Ipv4),
+    ];
+    let mut buffer = vec![0; 9000];
+    for stack in stacks {
+        let packet = stack.packet(&Place::default()).payload_len(60_000);
+        let superframe = Superframe::new(&packet, 1400);
+        let slices = [&superframe.bytes[..]];
+        for outgoing in [Outgoing::default(), Outgoing::PARTIAL_CHECKSUMS] {
+            let mut packets = 0;
+            let count = allocations(|| {
+                let plan = || {
+                    Segments::new(&slices, &superframe.meta, LinkType::Ethernet, &PORTS, outgoing)
+                };
+                let Ok(mut segments) = plan() else { return };
+                while let Ok(Some(_)) = segments.write_next(&mut buffer) {
+                    packets += 1;
+                }
+                let Ok(mut segments) = plan() else { return };
+                let mut header = [0; HEADER_BYTES_MAX];
+                while let Ok(Some(_)) = segments.scatter_next(&mut header, |_| ()) {
+                    packets += 1;
+                }
+            });
+            assert_eq!((count, packets), (0, 2 * 43), "{stack:?}");
+        }
+    }
+}
+
+/// A million flows of one packet each take the memory of the limits and no more (P50).
+#[test]
+fn p50_a_flood_of_flows_keeps_memory_constant() {
+    for (flows_max, hold_ns) in [(4096, 0), (4096, u64::MAX), (100_000, u64::MAX)] {
+        let mut profile = Profile::linux();
+        profile.limits.hold_ns = hold_ns;
+        profile.limits.flows = flows_max;
+        let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, PORTS, 1);
+        let templates = flood_templates();
+        let mut delivered = Delivered::default();
+        let mut push = |numbers: std::ops::Range<u32>, delivered: &mut Delivered| {
+            for number in numbers {
+                let buffer = flood_packet(&templates, number);
+                let checksum = Checksum::Unnecessary { levels: 3 };
+                let frame = Frame { buffer, meta: Meta { checksum, ..Meta::default() } };
+                coalescer.push(frame, number.into(), &mut |delivery: Delivery<'_, Inline>| {
+                    delivered.count(&delivery);
+                });
+            }
+            coalescer.stats().packets_held()
+        };
+        push(0..250_000, &mut delivered);
+        let before = (ALLOCATIONS.get(), LIVE_BYTES.get());
+        let held = push(250_000..1_000_000, &mut delivered);
+        assert_eq!((ALLOCATIONS.get(), LIVE_BYTES.get()), before);
+        assert!(held > 0 && held <= flows_max as u64, "{held} held");
+        assert_eq!((delivered.joined, delivered.packets + held), (0, 1_000_000));
+    }
+}
+
+/// Header stacks that never were seen before are remembered up to a limit, too.
+#[test]
+fn a_flood_of_header_stacks_keeps_memory_constant() {
+    let frames: Vec<Vec<u8>> =
+        (0..3000).flat_map(|seed| Traffic::new(seed).take(20).collect::<Vec<_>>()).collect();
+    let mut coalescer = Coalescer::new(Profile::linux(), LinkType::Ethernet, PORTS, 1);
+    let mut delivered = Delivered::default();
+    let (warm, flood) = frames.split_at(frames.len() / 2);
+    polls(&mut coalescer, warm, &mut delivered);
+    let before = LIVE_BYTES.get();
+    polls(&mut coalescer, flood, &mut delivered);
+    let grown = LIVE_BYTES.get() - before;
+    assert!(grown < 65_536, "grown by {grown} bytes");
+    assert_eq!(delivered.packets, frames.len() as u64);
+}
+
+/// What was delivered, counted without keeping it.
+#[derive(Clone, Copy, Default)]
+struct Delivered {
+    packets: u64,
+    joined: u64,
+}
+
+impl Delivered {
+    fn count<B: AsRef<[u8]>>(&mut self, delivery: &Delivery<'_, B>) {
+        self.packets += u64::from(delivery.packets);
+        self.joined += u64::from(delivery.is_joined());
+    }
+}
+
+/// A buffer that owns its bytes without an allocation.
+struct Inline {
+    bytes: [u8; 160],
+    len: usize,
+}
+
+impl AsRef<[u8]> for Inline {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Frames and where their transport headers start.
+fn flood_templates() -> Vec<(Vec<u8>, usize)> {
+    let link = || Packet::new().ethernet(|e| e);
+    let tunnel = link().ipv4(|ip| ip).udp(|u| u).vxlan(|v| v).ethernet(|e| e).ipv4(|ip| ip);
+    let packets = [link().ipv4(|ip| ip), link().vlan(|v| v).ipv6(|ip| ip), tunnel];
+    packets
+        .into_iter()
+        .map(|packet| (packet.clone().tcp(|t| t).payload_len(20).build(), packet.header_len()))
+        .collect()
+}
+
+/// The packet of the flow of this number, which is in its ports.
+fn flood_packet(templates: &[(Vec<u8>, usize)], number: u32) -> Inline {
+    let (frame, transport) = &templates[number as usize % templates.len()];
+    let mut inline = Inline { bytes: [0; 160], len: frame.len() };
+    inline.bytes[..frame.len()].copy_from_slice(frame);
+    inline.bytes[*transport..transport + 4].copy_from_slice(&number.to_be_bytes());
+    inline
+}
+
+/// Traffic with deviations over a few stacks, so that every path of the engine is warm.
+fn mixed_traffic() -> Vec<Vec<u8>> {
+    let stacks = [
+        Stack::plain(Front::Ethernet, Network::Ipv4, Transport::TcpTimestamps),
+        Stack::plain(Front::Vlan, Network::Ipv6, Transport::TcpTimestamps),
+        Stack::plain(Front::Pppoe, Network::Ipv4, Transport::Udp),
+        Stack::plain(Front::Mpls, Network::Ipv6Options, Transport::Tcp),
+        tunnelled(Network::Ipv4, Tunnel::Vxlan, Network::Ipv4),
+        tunnelled(Network::Ipv6, Tunnel::GreChecksum, Network::Ipv4),
+        tunnelled(Network::Ipv4, Tunnel::Geneve, Network::Ipv6),
+    ];
+    Traffic::of(&stacks, 1).take(3000).collect()
+}
+
+fn tunnelled(outer: Network, tunnel: Tunnel, inner: Network) -> Stack {
+    let mut stack = Stack::plain(Front::Ethernet, inner, Transport::TcpTimestamps);
+    stack.tunnels.push((outer, tunnel));
+    stack
+}
+
+/// Pushes all frames in polls of 64, and empties the engine.
+fn polls<'a>(
+    coalescer: &mut Coalescer<&'a [u8]>,
+    frames: &'a [Vec<u8>],
+    delivered: &mut Delivered,
+) {
+    let mut sink = |delivery: Delivery<'_, &'a [u8]>| delivered.count(&delivery);
+    for (number, frame) in frames.iter().enumerate() {
+        coalescer.push(Frame::new(&frame[..]), number as u64 * 1000, &mut sink);
+        if number % 64 == 63 {
+            coalescer.poll_end(number as u64 * 1000, &mut sink);
+        }
+    }
+    coalescer.finish(&mut sink);
+}
