@@ -7,7 +7,7 @@
 
 use crate::ipv6_extension::{Ipv6Option, Options};
 use crate::link_type::LinkType;
-use crate::stack::{Extent, Kind, Layer, Stack, Stop};
+use crate::stack::{Extent, Kind, LAYERS_MAX, Layer, Stack, Stop};
 use crate::{
     esp, ethernet, geneve, gre, gue, icmp, ipv4, ipv6, ipv6_fragment, mpls, null, pppoe, sll, sll2,
     tcp, udp, vlan, vxlan,
@@ -66,9 +66,9 @@ pub fn dissect(frame: &[u8], link: LinkType, ports: &Ports) -> Stack {
 /// As [`dissect`], into a stack that the caller keeps: what it held is forgotten, not overwritten,
 /// which makes this the faster form in a loop over packets.
 pub fn dissect_into(frame: &[u8], link: LinkType, ports: &Ports, stack: &mut Stack) {
-    stack.clear();
     let mut walk = Walk {
-        stack,
+        layers: stack.slots(),
+        count: 0,
         rest: frame,
         offset: 0,
         end: frame.len(),
@@ -76,7 +76,8 @@ pub fn dissect_into(frame: &[u8], link: LinkType, ports: &Ports, stack: &mut Sta
         jumbo: false,
     };
     let stop = walk.run(link, ports);
-    let Walk { stack, end, extent, .. } = walk;
+    let Walk { count, end, extent, .. } = walk;
+    stack.set_count(count);
     stack.stop = stop;
     stack.extent = extent;
     stack.end = u32::try_from(end).unwrap_or(u32::MAX);
@@ -104,7 +105,9 @@ enum Next {
 type Step = Result<Next, Stop>;
 
 struct Walk<'a, 's> {
-    stack: &'s mut Stack,
+    layers: &'s mut [Layer; LAYERS_MAX],
+    /// How many headers were found: here and not in the stack, so that it stays in a register.
+    count: usize,
     /// The bytes from the next header to the nearest end: the frame's or a declared one.
     rest: &'a [u8],
     /// Where `rest` starts in the frame.
@@ -139,7 +142,7 @@ impl<'a> Walk<'a, '_> {
     #[inline(always)]
     fn link(&mut self, link: LinkType) -> Step {
         match link {
-            LinkType::Ethernet => Ok(Next::Ethernet),
+            LinkType::Ethernet => self.ethernet(),
             LinkType::Raw => Ok(Next::Ip),
             LinkType::Null => self.null(),
             LinkType::LinuxSll => {
@@ -298,7 +301,8 @@ impl<'a> Walk<'a, '_> {
         let header = self.peek::<8>()?;
         let header_len = (header[1] as usize + 1) * 8;
         let options = self.rest.get(2..header_len).ok_or(Stop::Cut)?;
-        let follows_ipv6 = self.stack.last().is_some_and(|layer| layer.kind == Kind::Ipv6);
+        let last = self.count.checked_sub(1).and_then(|last| self.layers.get(last));
+        let follows_ipv6 = last.is_some_and(|layer| layer.kind == Kind::Ipv6);
         let mut declared = None;
         if protocol == ipv6::NEXT_HOP_BY_HOP && self.jumbo && follows_ipv6 {
             declared = jumbo_payload_len(options);
@@ -485,8 +489,10 @@ impl<'a> Walk<'a, '_> {
         // The longest header has 2048 bytes and LAYERS_MAX of them come before this one at most, so
         // both numbers fit in 16 bits.
         let layer = Layer { kind, offset: self.offset as u16, len: len as u16 };
+        *self.layers.get_mut(self.count).ok_or(Stop::TooDeep)? = layer;
+        self.count += 1;
         self.offset += len;
-        if self.stack.push(layer) { Ok(()) } else { Err(Stop::TooDeep) }
+        Ok(())
     }
 
     /// Takes the payload length that an IP header declares, unless it declares none.

@@ -210,6 +210,18 @@ impl Stack {
         }
     }
 
+    /// The room for headers, for a walk that counts them itself.
+    #[inline]
+    pub(crate) const fn slots(&mut self) -> &mut [Layer; LAYERS_MAX] {
+        &mut self.layers
+    }
+
+    /// Says how many of the slots were filled.
+    #[inline]
+    pub(crate) const fn set_count(&mut self, count: usize) {
+        self.count = count as u8;
+    }
+
     /// The headers, outermost first.
     #[inline]
     pub fn layers(&self) -> &[Layer] {

@@ -101,7 +101,7 @@ fn without_ports_every_udp_header_is_the_last() {
         let with = check(&frame, link, &ports);
         let without = check(&frame, link, &Ports::NONE);
         let udp = with.layers().iter().position(|layer| layer.kind == Kind::Udp);
-        let kept = udp.map_or(with.layers().len(), |place| place + 1);
+        let kept = udp.map_or_else(|| with.layers().len(), |place| place + 1);
         assert_eq!(without.layers(), &with.layers()[..kept], "{made:?}");
     }
 }
