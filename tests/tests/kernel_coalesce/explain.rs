@@ -109,7 +109,7 @@ impl Comparison {
     fn check_superframes(&mut self, found: &Difference, frames: &[Vec<u8>]) -> Result<(), String> {
         for item in found.engine.iter().filter(|item| item.offload.is_some()) {
             let packets = packets_of(item, frames)
-                .ok_or("the engine's superframe is not made of these packets")?;
+                .ok_or_else(|| describe("a superframe of packets that were not sent", found))?;
             let same = self.both.kernel(&packets).items == [item.clone()];
             if !same && !self.may_join(&packets, Joins::Engine) {
                 return Err(describe("the engine joins what the kernel keeps apart", found));
