@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`port`] | what every port can do: receive, transmit, say its features |
 //! | [`memory`] | the two ends of a wire in memory |
+//! | [`path`] | the data path that joins two ports |
 //! | [`capture`] | capture files: pcap and pcapng, plain or compressed, with offload metadata |
 //!
 //! # Example
@@ -45,6 +46,8 @@
 
 pub mod capture;
 pub mod memory;
+mod outlet;
+pub mod path;
 pub mod port;
 
 pub use port::{Port, PortError, Transmitted};

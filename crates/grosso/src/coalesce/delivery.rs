@@ -14,7 +14,7 @@ pub trait Sink<B> {
     fn deliver(&mut self, delivery: Delivery<'_, B>);
 }
 
-impl<B, F: FnMut(Delivery<'_, B>)> Sink<B> for F {
+impl<B, F: FnMut(Delivery<'_, B>) + ?Sized> Sink<B> for F {
     #[inline]
     fn deliver(&mut self, delivery: Delivery<'_, B>) {
         self(delivery);

@@ -121,7 +121,12 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Takes one packet, and delivers what it completes.
     #[inline]
-    pub fn push(&mut self, frame: Frame<B>, now_ns: u64, sink: &mut impl Sink<B>) -> Verdict {
+    pub fn push(
+        &mut self,
+        frame: Frame<B>,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
         let packet = frame.buffer.as_ref();
         self.stats.count_in(packet.len(), packets_of(&frame.meta));
         // In a burst of one flow the headers themselves say whose they are: nothing is parsed, nothing looked up.
@@ -143,7 +148,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Takes one packet that must be joined with nothing, such as one of a flow that opted out, and delivers it as it
     /// came, behind every held train that it must not overtake.
-    pub fn push_apart(&mut self, frame: Frame<B>, sink: &mut impl Sink<B>) -> Verdict {
+    pub fn push_apart(&mut self, frame: Frame<B>, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
         let packet = frame.buffer.as_ref();
         self.stats.count_in(packet.len(), packets_of(&frame.meta));
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
@@ -165,7 +170,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 
     /// Ends a poll: delivers every train, or those held long enough when the profile holds across polls.
-    pub fn poll_end(&mut self, now_ns: u64, sink: &mut impl Sink<B>) {
+    pub fn poll_end(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         if self.profile.limits.hold_ns == 0 {
             self.flush(Close::PollEnd, sink);
         } else {
@@ -174,7 +179,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 
     /// Delivers the trains whose time is over, oldest first.
-    pub fn expire(&mut self, now_ns: u64, sink: &mut impl Sink<B>) {
+    pub fn expire(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         while let Some((slot, created_ns)) = self.trains.oldest() {
             if now_ns.saturating_sub(created_ns) < self.profile.limits.hold_ns {
                 return;
@@ -184,7 +189,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 
     /// Delivers everything held, oldest train first.
-    pub fn finish(&mut self, sink: &mut impl Sink<B>) {
+    pub fn finish(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
         self.flush(Close::PollEnd, sink);
     }
 
@@ -213,7 +218,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         &mut self,
         packet: &[u8],
         meta: &Meta,
-        sink: &mut impl Sink<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
     ) -> Result<usize, Pass> {
         if let Some(place) = self.shapes.find(packet)
             && let Some(known) = self.shapes.get(place)
@@ -229,7 +234,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         &mut self,
         packet: &[u8],
         meta: &Meta,
-        sink: &mut impl Sink<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
     ) -> Result<usize, Pass> {
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
         let stack = &self.stack;
@@ -265,7 +270,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         frame: Frame<B>,
         place: usize,
         now_ns: u64,
-        sink: &mut impl Sink<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let Some(known) = self.shapes.get(place) else {
             return self.pass(frame, Pass::Protocol, sink);
@@ -320,7 +325,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         frame: Frame<B>,
         candidate: Candidate,
         now_ns: u64,
-        sink: &mut impl Sink<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let meta = frame.meta;
         let Some((train, known)) = self.trains.train_mut(slot).and_then(|train| {
@@ -367,7 +372,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         hash: FlowHash,
         free: Option<Place>,
         now_ns: u64,
-        sink: &mut impl Sink<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let ends = match ending(candidate.flags) {
             Some(Close::Finish) => Some(Pass::TcpFinish),
@@ -398,7 +403,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         &mut self,
         hash: FlowHash,
         device_hash: Option<u32>,
-        sink: &mut impl Sink<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
     ) -> Option<Place> {
         if self.trains.is_full()
             && let Some((oldest, _)) = self.trains.oldest()
@@ -423,14 +428,19 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Closes the train that a packet of its flow did not join.
     #[inline]
-    fn refuse(&mut self, slot: u32, refusal: NoMerge, sink: &mut impl Sink<B>) {
+    fn refuse(&mut self, slot: u32, refusal: NoMerge, sink: &mut (impl Sink<B> + ?Sized)) {
         self.stats.refused[refusal.index()] += 1;
         self.close(slot, Close::NoMerge, sink);
     }
 
     /// Lets a packet through whose flow cannot be read in full, behind every held train that it might be of (rule G75).
     #[inline(never)]
-    fn pass_unknown(&mut self, frame: Frame<B>, reason: Pass, sink: &mut impl Sink<B>) -> Verdict {
+    fn pass_unknown(
+        &mut self,
+        frame: Frame<B>,
+        reason: Pass,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
         let packet = frame.buffer.as_ref();
         let hash = self.hasher.hash(packet, &Keys::of(self.stack.layers(), packet));
         match barrier(&self.stack) {
@@ -451,14 +461,19 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Lets a packet through as it came.
     #[inline]
-    fn pass(&mut self, frame: Frame<B>, reason: Pass, sink: &mut impl Sink<B>) -> Verdict {
+    fn pass(
+        &mut self,
+        frame: Frame<B>,
+        reason: Pass,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
         self.stats.passed[reason.index()] += 1;
         let packets = packets_of(&frame.meta);
         self.deliver_single(frame.buffer, frame.meta, packets, Close::Never, sink);
         Verdict::Passed(reason)
     }
 
-    fn flush(&mut self, reason: Close, sink: &mut impl Sink<B>) {
+    fn flush(&mut self, reason: Close, sink: &mut (impl Sink<B> + ?Sized)) {
         while let Some((slot, _)) = self.trains.oldest() {
             self.close(slot, reason, sink);
         }
@@ -466,7 +481,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Delivers a train: a packet alone as it came, several as a superframe.
     #[inline]
-    fn close(&mut self, slot: u32, reason: Close, sink: &mut impl Sink<B>) {
+    fn close(&mut self, slot: u32, reason: Close, sink: &mut (impl Sink<B> + ?Sized)) {
         let Some(train) = self.trains.remove(slot) else { return };
         self.table.remove(train.place);
         self.stats.closed[reason.index()] += 1;
@@ -489,7 +504,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         meta: Meta,
         packets: u32,
         closed: Close,
-        sink: &mut impl Sink<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
     ) {
         let len = buffer.as_ref().len();
         self.stats.count_out(len, packets, false);
@@ -499,7 +514,12 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Writes the headers of a superframe: the template with its laws applied to the train as a whole (rules G50 to
     /// G52).
-    fn deliver_train(&mut self, train: Train<B>, closed: Close, sink: &mut impl Sink<B>) {
+    fn deliver_train(
+        &mut self,
+        train: Train<B>,
+        closed: Close,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
         let Some(known) = self.shapes.get(train.known) else { return };
         let shape = &known.shape;
         let first = train.first.buffer.as_ref();

@@ -1,0 +1,183 @@
+//! The last step of a data path: what must be done to a frame for the port that takes it, and what happens when the
+//! port has no room.
+
+use std::collections::VecDeque;
+
+use grosso::{
+    Delivery, Meta,
+    checksum::{self, Checksum},
+    features::{Device, Work},
+    segment::{Outgoing, Segments},
+};
+use grosso_wire::{LinkType, Ports, Stack, dissect_into};
+
+use crate::{
+    path::DirectionStats,
+    port::{Port, PortError, Transmitted},
+};
+
+/// The way out of a direction, to one port.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    link: LinkType,
+    device: Device,
+    ports: Ports,
+    stack: Stack,
+    /// Frames that the port had no room for, oldest first. Nothing is received while any waits, so it holds at most what
+    /// one poll and the held trains make.
+    pub(crate) backlog: VecDeque<(Vec<u8>, Meta)>,
+    /// Buffers for the backlog, and one to change frames in.
+    spare: Vec<Vec<u8>>,
+    scratch: Vec<u8>,
+    pub(crate) stats: DirectionStats,
+}
+
+impl Outlet {
+    pub(crate) fn new(link: LinkType, device: Device, ports: Ports) -> Self {
+        Self {
+            link,
+            device,
+            ports,
+            stack: Stack::new(0),
+            backlog: VecDeque::new(),
+            spare: Vec::new(),
+            scratch: Vec::new(),
+            stats: DirectionStats::default(),
+        }
+    }
+
+    /// Sends what waits; whether nothing waits any more.
+    pub(crate) fn drain(&mut self, to: &mut impl Port) -> Result<bool, PortError> {
+        while let Some((frame, meta)) = self.backlog.front() {
+            if transmit_or_flush(to, &[frame], meta)? == Transmitted::NoRoom {
+                self.stats.no_room += 1;
+                return Ok(false);
+            }
+            if let Some((mut frame, _)) = self.backlog.pop_front() {
+                self.stats.tx_frames += 1;
+                self.stats.tx_bytes += frame.len() as u64;
+                frame.clear();
+                self.spare.push(frame);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends what a coalescer delivers, and keeps its buffers for their port.
+    pub(crate) fn deliver<B: AsRef<[u8]>>(
+        &mut self,
+        delivery: Delivery<'_, B>,
+        to: &mut impl Port,
+        done: &mut Vec<B>,
+    ) -> Result<(), PortError> {
+        let slices: Vec<&[u8]> = delivery.slices().collect();
+        let sent = self.send(&slices, &delivery.meta, to);
+        drop(slices);
+        done.extend(delivery.into_parts().map(|part| part.buffer));
+        sent
+    }
+
+    /// Does to a frame what the port calls for, and sends it.
+    pub(crate) fn send(
+        &mut self,
+        slices: &[&[u8]],
+        meta: &Meta,
+        to: &mut impl Port,
+    ) -> Result<(), PortError> {
+        match self.work(slices, meta) {
+            Work::Nothing => self.transmit(slices, meta, to),
+            Work::Complete => self.complete(slices, meta, to),
+            Work::Segment(outgoing) => self.segment(slices, meta, outgoing, to),
+        }
+    }
+
+    fn work(&mut self, slices: &[&[u8]], meta: &Meta) -> Work {
+        if meta.gso.is_none() && !matches!(meta.checksum, Checksum::Partial { .. }) {
+            return Work::Nothing;
+        }
+        let head = slices.first().copied().unwrap_or_default();
+        let len = slices.iter().map(|slice| slice.len()).sum();
+        dissect_into(head, self.link, &self.ports, &mut self.stack);
+        self.device.work(head, len, &self.stack, meta)
+    }
+
+    fn complete(
+        &mut self,
+        slices: &[&[u8]],
+        meta: &Meta,
+        to: &mut impl Port,
+    ) -> Result<(), PortError> {
+        let mut scratch = core::mem::take(&mut self.scratch);
+        scratch.clear();
+        slices.iter().for_each(|slice| scratch.extend_from_slice(slice));
+        let mut meta = *meta;
+        if let Checksum::Partial { start, offset } = meta.checksum
+            && checksum::complete(&mut scratch, start, offset).is_ok()
+        {
+            self.stats.completed += 1;
+            meta.checksum = Checksum::None;
+        }
+        let sent = self.transmit(&[&scratch], &meta, to);
+        self.scratch = scratch;
+        sent
+    }
+
+    fn segment(
+        &mut self,
+        slices: &[&[u8]],
+        meta: &Meta,
+        outgoing: Outgoing,
+        to: &mut impl Port,
+    ) -> Result<(), PortError> {
+        let Ok(mut segments) = Segments::new(slices, meta, self.link, &self.ports, outgoing) else {
+            self.stats.uncut += 1;
+            return self.transmit(slices, meta, to);
+        };
+        self.stats.cut += 1;
+        let mut scratch = core::mem::take(&mut self.scratch);
+        scratch.resize(segments.packet_len_max(), 0);
+        let mut result = Ok(());
+        while let (Ok(()), Ok(Some(segment))) = (&result, segments.write_next(&mut scratch)) {
+            let packet = scratch.get(..segment.len()).unwrap_or_default();
+            result = self.transmit(&[packet], &segment.meta, to);
+        }
+        self.scratch = scratch;
+        result
+    }
+
+    /// Hands a finished frame to the port, or lets it wait behind those that wait already.
+    fn transmit(
+        &mut self,
+        slices: &[&[u8]],
+        meta: &Meta,
+        to: &mut impl Port,
+    ) -> Result<(), PortError> {
+        if self.backlog.is_empty() {
+            if transmit_or_flush(to, slices, meta)? == Transmitted::Taken {
+                self.stats.tx_frames += 1;
+                self.stats.tx_bytes += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
+                return Ok(());
+            }
+            self.stats.no_room += 1;
+        }
+        let mut frame = self.spare.pop().unwrap_or_default();
+        slices.iter().for_each(|slice| frame.extend_from_slice(slice));
+        self.backlog.push_back((frame, *meta));
+        Ok(())
+    }
+}
+
+/// A port that batches may have room as soon as it has sent its batch.
+fn transmit_or_flush(
+    to: &mut impl Port,
+    slices: &[&[u8]],
+    meta: &Meta,
+) -> Result<Transmitted, PortError> {
+    match to.transmit(slices, meta)? {
+        Transmitted::Taken => Ok(Transmitted::Taken),
+        Transmitted::NoRoom => {
+            let _ = to.flush()?;
+            to.transmit(slices, meta)
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The data path: two ports joined, with exactly the work that their features call for.
+//!
+//! Towards a port that takes superframes packets are coalesced; towards one that does not superframes are cut and
+//! checksums completed, at the last moment; what both can take passes untouched.
+
+use grosso::{
+    Coalescer, Delivery, Frame, Profile,
+    features::{Device, Features},
+    stats::CoalesceStats,
+};
+use grosso_wire::{LinkType, Ports};
+
+use crate::{
+    outlet::Outlet,
+    port::{Port, PortError},
+};
+
+/// How a data path works; each direction has one of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PathOptions {
+    /// Whether to coalesce towards a port that takes superframes.
+    pub coalesce: bool,
+    /// What is coalesced, and how long it is held.
+    pub profile: Profile,
+    /// The UDP ports that mean a tunnel.
+    pub ports: Ports,
+    /// Most frames taken in one poll: the budget of NAPI.
+    pub budget_frames: usize,
+    /// Keys the flow hash; should be random.
+    pub seed: u64,
+}
+
+impl PathOptions {
+    /// Coalescing by the `linux` profile, 64 frames a poll.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let (profile, ports) = (Profile::linux(), Ports::ASSIGNED);
+        Self { coalesce: true, profile, ports, budget_frames: 64, seed }
+    }
+}
+
+/// What one direction of a data path did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DirectionStats {
+    /// Frames received.
+    pub rx_frames: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Frames transmitted.
+    pub tx_frames: u64,
+    /// Bytes transmitted.
+    pub tx_bytes: u64,
+    /// Superframes cut because the port did not take them.
+    pub cut: u64,
+    /// Partial checksums completed because the port did not take them.
+    pub completed: u64,
+    /// Superframes that could not be cut, and were transmitted as they are.
+    pub uncut: u64,
+    /// Times that the port had no room.
+    pub no_room: u64,
+}
+
+/// One direction: from a port whose buffers are `B`, to another.
+#[derive(Debug)]
+pub struct Direction<B> {
+    options: PathOptions,
+    link: LinkType,
+    device: Device,
+    coalescer: Option<Coalescer<B>>,
+    batch: Vec<Frame<B>>,
+    /// Buffers that go back to the port that they came from.
+    done: Vec<B>,
+    outlet: Outlet,
+}
+
+impl<B: AsRef<[u8]>> Direction<B> {
+    /// A direction for frames of `link` to a port that is `device`.
+    #[must_use]
+    pub fn new(options: PathOptions, link: LinkType, device: Device) -> Self {
+        let takes_superframes = device.features.contains(Features::TCP_SEGMENTATION)
+            || device.features.contains(Features::TCP6_SEGMENTATION);
+        let coalescer = (options.coalesce && takes_superframes).then(|| {
+            let mut profile = options.profile.clone();
+            profile.udp &= device.features.contains(Features::UDP_SEGMENTATION);
+            Coalescer::new(profile, link, options.ports, options.seed)
+        });
+        Self {
+            outlet: Outlet::new(link, device, options.ports),
+            options,
+            link,
+            device,
+            coalescer,
+            batch: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Moves one batch, and says how many frames were received. Nothing is received while the port beyond has no room for
+    /// what is waiting already.
+    ///
+    /// # Errors
+    /// When a port is broken.
+    pub fn poll<F: Port<Buffer = B>>(
+        &mut self,
+        from: &mut F,
+        to: &mut impl Port,
+        now_ns: u64,
+    ) -> Result<usize, PortError> {
+        if !self.outlet.drain(to)? {
+            self.expire(from, to, now_ns)?;
+            return Ok(0);
+        }
+        let Self { batch, outlet, done, coalescer, options, .. } = self;
+        let received = from.receive(options.budget_frames, &mut |frame| batch.push(frame))?;
+        outlet.stats.rx_frames += received as u64;
+        for frame in batch.drain(..) {
+            outlet.stats.rx_bytes += frame.buffer.as_ref().len() as u64;
+            match coalescer {
+                Some(coalescer) => {
+                    let mut failed = None;
+                    let mut sink = |delivery: Delivery<'_, B>| {
+                        outlet.deliver(delivery, to, done).unwrap_or_else(|e| failed = Some(e));
+                    };
+                    coalescer.push(frame, now_ns, &mut sink);
+                    failed.map_or(Ok(()), Err)?;
+                }
+                None => {
+                    outlet.send(&[frame.buffer.as_ref()], &frame.meta, to)?;
+                    done.push(frame.buffer);
+                }
+            }
+        }
+        self.finish_poll(from, to, now_ns)?;
+        Ok(received)
+    }
+
+    /// Delivers the trains whose time is over.
+    ///
+    /// # Errors
+    /// When a port is broken.
+    pub fn expire<F: Port<Buffer = B>>(
+        &mut self,
+        from: &mut F,
+        to: &mut impl Port,
+        now_ns: u64,
+    ) -> Result<(), PortError> {
+        self.with_coalescer(to, |coalescer, sink| coalescer.expire(now_ns, sink))?;
+        self.hand_back(from, to)
+    }
+
+    /// Delivers everything held.
+    ///
+    /// # Errors
+    /// When a port is broken.
+    pub fn finish<F: Port<Buffer = B>>(
+        &mut self,
+        from: &mut F,
+        to: &mut impl Port,
+    ) -> Result<(), PortError> {
+        self.with_coalescer(to, |coalescer, sink| coalescer.finish(sink))?;
+        self.hand_back(from, to)
+    }
+
+    /// When a held train must leave, in the caller's nanoseconds; `None` when nothing is held.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
+        self.coalescer.as_ref()?.deadline()
+    }
+
+    /// Whether frames wait for room.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        !self.outlet.backlog.is_empty()
+    }
+
+    /// What it did.
+    #[must_use]
+    pub fn stats(&self) -> &DirectionStats {
+        &self.outlet.stats
+    }
+
+    /// What its coalescer did; `None` when the port beyond takes no superframes.
+    #[must_use]
+    pub fn coalesce_stats(&self) -> Option<&CoalesceStats> {
+        self.coalescer.as_ref().map(Coalescer::stats)
+    }
+
+    /// What frames start with, and what the port beyond takes.
+    #[must_use]
+    pub fn towards(&self) -> (LinkType, Device) {
+        (self.link, self.device)
+    }
+
+    fn finish_poll<F: Port<Buffer = B>>(
+        &mut self,
+        from: &mut F,
+        to: &mut impl Port,
+        now_ns: u64,
+    ) -> Result<(), PortError> {
+        self.with_coalescer(to, |coalescer, sink| coalescer.poll_end(now_ns, sink))?;
+        self.hand_back(from, to)
+    }
+
+    fn with_coalescer(
+        &mut self,
+        to: &mut impl Port,
+        act: impl FnOnce(&mut Coalescer<B>, &mut dyn FnMut(Delivery<'_, B>)),
+    ) -> Result<(), PortError> {
+        let Self { coalescer: Some(coalescer), outlet, done, .. } = self else { return Ok(()) };
+        let mut failed = None;
+        act(coalescer, &mut |delivery| {
+            outlet.deliver(delivery, to, done).unwrap_or_else(|error| failed = Some(error));
+        });
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn hand_back<F: Port<Buffer = B>>(
+        &mut self,
+        from: &mut F,
+        to: &mut impl Port,
+    ) -> Result<(), PortError> {
+        self.done.drain(..).for_each(|buffer| from.recycle(buffer));
+        // Whatever the port could not send yet is still its own, and goes with the next flush.
+        to.flush().map(|_| ())
+    }
+}

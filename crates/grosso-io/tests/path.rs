@@ -1,0 +1,179 @@
+//! The data path between ports in memory: exactly the work that the features call for, and nothing lost on the way.
+
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    features::{Device, Features},
+};
+use grosso_io::{
+    Port, Transmitted,
+    memory::{MemoryPort, wire},
+    path::{Direction, PathOptions},
+};
+use grosso_testkit::{Packet, oracle};
+use grosso_wire::LinkType;
+
+/// A path from `outside` to `inside`, with the far ends of both wires.
+struct Bench {
+    source: MemoryPort,
+    outside: MemoryPort,
+    inside: MemoryPort,
+    target: MemoryPort,
+    direction: Direction<Vec<u8>>,
+    received: Vec<(Vec<u8>, Meta)>,
+}
+
+impl Bench {
+    fn new(features: Features, frames_max: usize) -> Self {
+        let plain = Device::new(Features::NONE);
+        let (source, outside) = wire(LinkType::Ethernet, plain, 100_000);
+        let (inside, target) = wire(LinkType::Ethernet, Device::new(features), frames_max);
+        let direction = Direction::new(PathOptions::new(1), LinkType::Ethernet, inside.device());
+        Self { source, outside, inside, target, direction, received: Vec::new() }
+    }
+
+    fn offer(&mut self, frame: &[u8], meta: Meta) {
+        assert_eq!(self.source.transmit(&[frame], &meta).unwrap(), Transmitted::Taken);
+    }
+
+    fn poll(&mut self) -> usize {
+        self.direction.poll(&mut self.outside, &mut self.inside, 0).unwrap()
+    }
+
+    fn take(&mut self) {
+        let received = &mut self.received;
+        self.target
+            .receive(usize::MAX, &mut |frame| received.push((frame.buffer, frame.meta)))
+            .unwrap();
+    }
+
+    /// Polls until nothing moves any more.
+    fn run(&mut self) {
+        while self.poll() > 0 || self.direction.is_waiting() {
+            self.take();
+        }
+        self.take();
+    }
+
+    fn frames(&self) -> Vec<Vec<u8>> {
+        self.received.iter().map(|(frame, _)| frame.clone()).collect()
+    }
+}
+
+fn segment(i: u32) -> Vec<u8> {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
+    packet.tcp(|t| t.sequence(i * 1000)).payload_len(1000).build()
+}
+
+fn tcp_offloads() -> Features {
+    Features::SCATTER_GATHER
+        | Features::CHECKSUM_GENERIC
+        | Features::TCP_SEGMENTATION
+        | Features::TCP6_SEGMENTATION
+        | Features::TCP_MANGLEID_SEGMENTATION
+}
+
+#[test]
+fn packets_are_coalesced_towards_a_port_that_takes_superframes() {
+    let mut bench = Bench::new(tcp_offloads(), 1000);
+    (0..64).for_each(|i| bench.offer(&segment(i), Meta::default()));
+    bench.run();
+    let packets: Vec<_> =
+        bench.received.iter().map(|(_, m)| m.gso.map_or(1, |g| g.segments)).collect();
+    assert_eq!(packets, [64]);
+    assert_eq!(bench.direction.stats().tx_frames, 1);
+}
+
+#[test]
+fn superframes_are_cut_towards_a_port_that_takes_none() {
+    let mut bench = Bench::new(tcp_offloads(), 1000);
+    let packets: Vec<_> = (0..40).map(segment).collect();
+    packets.iter().for_each(|packet| bench.offer(packet, Meta::default()));
+    bench.run();
+    let (superframe, meta) = bench.received.remove(0);
+
+    let mut back = Bench::new(Features::NONE, 1000);
+    back.offer(&superframe, meta);
+    back.run();
+    assert_eq!(back.frames(), packets);
+    assert_eq!(back.direction.stats().cut, 1);
+}
+
+#[test]
+fn superframes_that_both_ports_take_pass_untouched() {
+    let mut bench = Bench::new(tcp_offloads(), 1000);
+    (0..40).for_each(|i| bench.offer(&segment(i), Meta::default()));
+    bench.run();
+    let (superframe, meta) = bench.received.remove(0);
+
+    let mut through = Bench::new(tcp_offloads(), 1000);
+    through.offer(&superframe, meta);
+    through.run();
+    assert_eq!(through.frames(), [superframe]);
+    assert_eq!(through.received[0].1, meta);
+    assert_eq!(through.direction.stats().cut, 0);
+}
+
+#[test]
+fn partial_checksums_are_completed_only_where_the_port_does_not() {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(99);
+    let (partial, start, at) = packet.build_partial();
+    let checksum = Checksum::Partial { start: start as u16, offset: at as u16 };
+    for (features, expected) in
+        [(Features::NONE, packet.build()), (Features::CHECKSUM_GENERIC, partial.clone())]
+    {
+        let mut bench = Bench::new(features, 10);
+        bench.offer(&partial, Meta { checksum, ..Meta::default() });
+        bench.run();
+        assert_eq!(bench.frames(), [expected]);
+    }
+}
+
+#[test]
+fn a_consumer_without_room_holds_the_sender_back_and_nothing_is_lost_or_doubled() {
+    for frames_max in [1, 2, 7] {
+        let mut bench = Bench::new(Features::NONE, frames_max);
+        let packets: Vec<_> = (0..500).map(segment).collect();
+        packets.iter().for_each(|packet| bench.offer(packet, Meta::default()));
+        let mut longest = 0;
+        while bench.poll() > 0 || bench.direction.is_waiting() {
+            // The consumer stalls: polling again takes in nothing more.
+            assert!(!bench.direction.is_waiting() || bench.poll() == 0);
+            bench.take();
+            longest = longest.max(bench.received.len());
+        }
+        bench.take();
+        assert_eq!(bench.frames(), packets);
+        assert!(bench.direction.stats().no_room > 0);
+    }
+}
+
+#[test]
+fn held_trains_leave_when_the_path_is_finished() {
+    let mut options = PathOptions::new(1);
+    options.profile.limits.hold_ns = 1_000;
+    let mut bench = Bench::new(tcp_offloads(), 10);
+    bench.direction = Direction::new(options, LinkType::Ethernet, bench.inside.device());
+    bench.offer(&segment(0), Meta::default());
+    assert_eq!(bench.poll(), 1);
+    bench.take();
+    assert_eq!((bench.received.len(), bench.direction.deadline()), (0, Some(1_000)));
+    bench.direction.expire(&mut bench.outside, &mut bench.inside, 999).unwrap();
+    bench.take();
+    assert!(bench.received.is_empty());
+    bench.direction.finish(&mut bench.outside, &mut bench.inside).unwrap();
+    bench.take();
+    assert_eq!(bench.frames(), [segment(0)]);
+}
+
+#[test]
+fn what_comes_out_of_a_cut_is_right_by_the_literal_oracle() {
+    let mut bench = Bench::new(tcp_offloads(), 1000);
+    (0..30).for_each(|i| bench.offer(&segment(i), Meta::default()));
+    bench.run();
+    let (superframe, meta) = bench.received.remove(0);
+    let mut back = Bench::new(Features::NONE, 3);
+    back.offer(&superframe, meta);
+    back.run();
+    assert!(back.frames().iter().all(|frame| oracle::is_right(frame, oracle::Link::Ethernet)));
+}
