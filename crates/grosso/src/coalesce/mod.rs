@@ -14,7 +14,9 @@ mod train;
 
 use core::num::NonZeroU16;
 
-use grosso_wire::{Extent, Kind, Layer, LinkType, Ports, Stack, Stop, dissect, dissect_into, tcp};
+use grosso_wire::{
+    Extent, Kind, Layer, LinkType, Ports, Stack, Stop, dissect, dissect_into, ipv4, tcp,
+};
 
 pub use delivery::{Delivery, Sink};
 pub use examine::HEADER_BYTES_MAX;
@@ -443,7 +445,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     ) -> Verdict {
         let packet = frame.buffer.as_ref();
         let hash = self.hasher.hash(packet, &Keys::of(self.stack.layers(), packet));
-        match barrier(&self.stack) {
+        match barrier(&self.stack, packet) {
             Barrier::None => {}
             Barrier::Flow => {
                 if let Found::Slot(slot) = self.table.find(hash.flow, frame.meta.hash) {
@@ -613,17 +615,24 @@ enum Barrier {
 }
 
 /// A packet whose ports were read waits for the train of its flow only; one whose innermost headers could not be read
-/// may be of any flow between its addresses.
-fn barrier(stack: &Stack) -> Barrier {
-    let kind = stack.last().map(|layer| layer.kind);
+/// may be of any flow between its addresses, unless its protocol is one that no train has.
+fn barrier(stack: &Stack, packet: &[u8]) -> Barrier {
+    let Some(last) = stack.last() else { return Barrier::None };
     let is_ip = |layer: &&Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
-    match (stack.stop, kind, stack.layers().iter().filter(is_ip).count()) {
-        (_, _, 0) | (Stop::Payload, Some(Kind::Icmp), _) => Barrier::None,
-        (Stop::Payload, Some(Kind::Tcp | Kind::Udp), _) => Barrier::Flow,
-        (Stop::Unknown, Some(Kind::Ipv4), 1) => Barrier::None,
+    match (stack.stop, last.kind, stack.layers().iter().filter(is_ip).count()) {
+        (_, _, 0) | (Stop::Payload, Kind::Icmp, _) => Barrier::None,
+        (Stop::Payload, Kind::Tcp | Kind::Udp, _) => Barrier::Flow,
+        (Stop::Unknown, Kind::Ipv4, 1) => {
+            let at = last.offset as usize + ipv4::field::PROTOCOL.start;
+            let hides_another = packet.get(at) == Some(&AUTHENTICATION_HEADER);
+            if hides_another { Barrier::Pair } else { Barrier::None }
+        }
         _ => Barrier::Pair,
     }
 }
+
+/// The protocol number of the IPsec authentication header, behind which the transport of a train may stand.
+const AUTHENTICATION_HEADER: u8 = 51;
 
 #[cfg(test)]
 mod tests {
