@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`port`] | what every port can do: receive, transmit, say its features |
 //! | [`memory`] | the two ends of a wire in memory |
+//! | [`impair`] | any port behind a bad wire, from a seed |
 //! | [`path`] | the data path that joins two ports |
 //! | [`capture`] | capture files: pcap and pcapng, plain or compressed, with offload metadata |
 //!
@@ -45,6 +46,7 @@
 #![forbid(unsafe_code)]
 
 pub mod capture;
+pub mod impair;
 pub mod memory;
 mod outlet;
 pub mod path;

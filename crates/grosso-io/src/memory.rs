@@ -65,6 +65,7 @@ impl Port for MemoryPort {
 
     fn receive(
         &mut self,
+        _now_ns: u64,
         max: usize,
         each: &mut dyn FnMut(Frame<Vec<u8>>),
     ) -> Result<usize, PortError> {
@@ -121,7 +122,7 @@ mod tests {
 
     fn receive(port: &mut MemoryPort, max: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
-        port.receive(max, &mut |frame| frames.push(frame.buffer)).unwrap();
+        port.receive(0, max, &mut |frame| frames.push(frame.buffer)).unwrap();
         frames
     }
 

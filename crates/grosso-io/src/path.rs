@@ -113,7 +113,8 @@ impl<B: AsRef<[u8]>> Direction<B> {
             return Ok(0);
         }
         let Self { batch, outlet, done, coalescer, options, .. } = self;
-        let received = from.receive(options.budget_frames, &mut |frame| batch.push(frame))?;
+        let received =
+            from.receive(now_ns, options.budget_frames, &mut |frame| batch.push(frame))?;
         outlet.stats.rx_frames += received as u64;
         for frame in batch.drain(..) {
             outlet.stats.rx_bytes += frame.buffer.as_ref().len() as u64;

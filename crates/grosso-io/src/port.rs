@@ -18,12 +18,13 @@ pub trait Port {
     fn device(&self) -> Device;
 
     /// Hands out at most `max` frames that are there, in order, and says how many: without waiting, so zero means none
-    /// for now or, where [`Port::is_finished`], none ever.
+    /// for now or, where [`Port::is_finished`], none ever. `now_ns` is the time of the caller's clock.
     ///
     /// # Errors
     /// When the port is broken. Frames handed out before stay good.
     fn receive(
         &mut self,
+        now_ns: u64,
         max: usize,
         each: &mut dyn FnMut(Frame<Self::Buffer>),
     ) -> Result<usize, PortError>;
@@ -43,6 +44,17 @@ pub trait Port {
     /// # Errors
     /// When the port is broken.
     fn flush(&mut self) -> Result<Transmitted, PortError>;
+
+    /// When the port has something to do of itself, in nanoseconds of the caller's clock: a frame that it delays.
+    fn deadline(&self) -> Option<u64> {
+        None
+    }
+
+    /// What to wait on for frames to come; `None` where there is nothing to wait for, as in memory.
+    #[cfg(unix)]
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
 
     /// Whether no frame will ever come again.
     fn is_finished(&self) -> bool {

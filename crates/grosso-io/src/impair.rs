@@ -1,0 +1,471 @@
+//! A port behind a bad wire: delay, jitter, rate, loss, reordering, duplication and corruption, from a seed.
+//!
+//! Many kernels lack netem, and a test that fails must fail again: the same seed and the same frames at the same times
+//! give the same wire.
+
+use std::{
+    collections::{BinaryHeap, VecDeque},
+    str::FromStr,
+    time::Duration,
+};
+
+use grosso::{Frame, Meta, features::Device};
+use grosso_wire::LinkType;
+
+use crate::port::{Port, PortError, Transmitted};
+
+/// What a wire does to the frames that are received through it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Impairment {
+    /// How long each frame takes.
+    pub delay: Duration,
+    /// By how much that may vary, to either side, evenly.
+    pub jitter: Duration,
+    /// Bits a second; `None` is as many as come.
+    pub rate_bits: Option<u64>,
+    /// The share of frames lost.
+    pub loss: f64,
+    /// The share of frames that skip the delay, and so overtake those before them.
+    pub reorder: f64,
+    /// The share of frames that come twice.
+    pub duplicate: f64,
+    /// The share of frames in which one bit is flipped.
+    pub corrupt: f64,
+    /// Most frames on the wire; more are lost, as from a full queue.
+    pub limit_frames: usize,
+    /// Where the dice start.
+    pub seed: u64,
+}
+
+impl Default for Impairment {
+    fn default() -> Self {
+        Self {
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            rate_bits: None,
+            loss: 0.0,
+            reorder: 0.0,
+            duplicate: 0.0,
+            corrupt: 0.0,
+            limit_frames: 10_000,
+            seed: 1,
+        }
+    }
+}
+
+/// A description of an impairment that cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "impairment: {what} in \"{text}\"; an example: delay 5ms jitter 1ms loss 0.1% reorder 0.5% seed 7"
+)]
+pub struct BadImpairment {
+    what: String,
+    text: String,
+}
+
+impl FromStr for Impairment {
+    type Err = BadImpairment;
+
+    /// Pairs of a word and a value, such as `delay 5ms jitter 1ms rate 10G loss 0.1% reorder 0.5% duplicate 1%
+    /// corrupt 0.01% limit 1000 seed 7`.
+    fn from_str(text: &str) -> Result<Self, BadImpairment> {
+        let bad = |what: String| BadImpairment { what, text: text.to_owned() };
+        let mut impairment = Self::default();
+        let mut words = text.split_whitespace();
+        while let Some(word) = words.next() {
+            let value = words.next().ok_or_else(|| bad(format!("{word} has no value")))?;
+            let parsed = match word {
+                "delay" => duration(value).map(|delay| impairment.delay = delay),
+                "jitter" => duration(value).map(|jitter| impairment.jitter = jitter),
+                "rate" => rate(value).map(|rate| impairment.rate_bits = Some(rate)),
+                "loss" => share(value).map(|share| impairment.loss = share),
+                "reorder" => share(value).map(|share| impairment.reorder = share),
+                "duplicate" => share(value).map(|share| impairment.duplicate = share),
+                "corrupt" => share(value).map(|share| impairment.corrupt = share),
+                "limit" => value.parse().ok().map(|limit| impairment.limit_frames = limit),
+                "seed" => value.parse().ok().map(|seed| impairment.seed = seed),
+                _ => return Err(bad(format!("unknown word \"{word}\""))),
+            };
+            parsed.ok_or_else(|| bad(format!("{word} cannot be \"{value}\"")))?;
+        }
+        Ok(impairment)
+    }
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+    let (number, unit) =
+        units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
+    Duration::try_from_secs_f64(number.parse::<f64>().ok()? * unit).ok()
+}
+
+fn rate(text: &str) -> Option<u64> {
+    let units = [("k", 1e3), ("M", 1e6), ("G", 1e9)];
+    let found = units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit)));
+    let (number, unit) = found.unwrap_or((text, 1.0));
+    let bits = number.parse::<f64>().ok()? * unit;
+    (bits >= 1.0).then_some(bits as u64)
+}
+
+fn share(text: &str) -> Option<f64> {
+    let share = text.strip_suffix('%')?.parse::<f64>().ok()? / 100.0;
+    (0.0..=1.0).contains(&share).then_some(share)
+}
+
+/// What became of the frames on a wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ImpairStats {
+    /// Lost by chance.
+    pub lost: u64,
+    /// Lost because the wire was full.
+    pub overflowed: u64,
+    /// Sent ahead of those before them.
+    pub reordered: u64,
+    /// Sent twice.
+    pub duplicated: u64,
+    /// Sent with a flipped bit.
+    pub corrupted: u64,
+}
+
+/// A port whose received frames come over an impaired wire.
+#[derive(Debug)]
+pub struct Impair<P: Port> {
+    port: P,
+    impairment: Impairment,
+    dice: fastrand::Rng,
+    wire: BinaryHeap<OnWire<P::Buffer>>,
+    /// Frames put on the wire so far: ties in time go in this order.
+    count: u64,
+    /// When the wire is free for the next frame.
+    free_ns: u64,
+    arrived: VecDeque<Frame<P::Buffer>>,
+    stats: ImpairStats,
+}
+
+/// A buffer of the port behind, or a changed or doubled one of the wire's own.
+#[derive(Debug)]
+pub enum ImpairBuffer<B> {
+    /// As it was received.
+    Original(B),
+    /// A copy.
+    Copy(Vec<u8>),
+}
+
+impl<B: AsRef<[u8]>> AsRef<[u8]> for ImpairBuffer<B> {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Original(buffer) => buffer.as_ref(),
+            Self::Copy(buffer) => buffer,
+        }
+    }
+}
+
+/// A frame that arrives at a time.
+#[derive(Debug)]
+struct OnWire<B> {
+    arrival_ns: u64,
+    order: u64,
+    frame: Frame<ImpairBuffer<B>>,
+}
+
+impl<B> PartialEq for OnWire<B> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.arrival_ns, self.order) == (other.arrival_ns, other.order)
+    }
+}
+
+impl<B> Eq for OnWire<B> {}
+
+impl<B> PartialOrd for OnWire<B> {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<B> Ord for OnWire<B> {
+    /// The earliest arrival is the greatest, because a heap gives its greatest first.
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        (other.arrival_ns, other.order).cmp(&(self.arrival_ns, self.order))
+    }
+}
+
+impl<P: Port> Impair<P> {
+    /// Puts a wire in front of a port.
+    #[must_use]
+    pub fn new(port: P, impairment: Impairment) -> Self {
+        Self {
+            port,
+            dice: fastrand::Rng::with_seed(impairment.seed),
+            impairment,
+            wire: BinaryHeap::new(),
+            count: 0,
+            free_ns: 0,
+            arrived: VecDeque::new(),
+            stats: ImpairStats::default(),
+        }
+    }
+
+    /// What became of the frames so far.
+    #[must_use]
+    pub fn stats(&self) -> &ImpairStats {
+        &self.stats
+    }
+
+    /// The port behind the wire.
+    #[must_use]
+    pub fn inner(&self) -> &P {
+        &self.port
+    }
+
+    /// Decides the fate of a frame that enters the wire. The dice are thrown the same number of times for every frame, so
+    /// that one share does not change what another one meets.
+    fn enter(&mut self, frame: Frame<P::Buffer>, now_ns: u64) {
+        let mut happens = |share: f64| self.dice.f64() < share;
+        let lost = happens(self.impairment.loss);
+        let duplicated = happens(self.impairment.duplicate);
+        let corrupted = happens(self.impairment.corrupt);
+        let reordered = happens(self.impairment.reorder);
+        let (offset, bit) = (self.dice.f64(), self.dice.u64(..));
+        if lost {
+            self.stats.lost += 1;
+            return self.port.recycle(frame.buffer);
+        }
+        if self.wire.len() >= self.impairment.limit_frames {
+            self.stats.overflowed += 1;
+            return self.port.recycle(frame.buffer);
+        }
+        let arrival_ns = self.arrival(now_ns, frame.buffer.as_ref().len(), offset, reordered);
+        if duplicated {
+            self.stats.duplicated += 1;
+            let copy = frame.buffer.as_ref().to_vec();
+            self.put(arrival_ns, Frame { buffer: ImpairBuffer::Copy(copy), meta: frame.meta });
+        }
+        let meta = frame.meta;
+        if corrupted && !frame.buffer.as_ref().is_empty() {
+            self.stats.corrupted += 1;
+            let mut copy = frame.buffer.as_ref().to_vec();
+            let place = (bit / 8) as usize % copy.len();
+            copy[place] ^= 1 << (bit % 8);
+            self.port.recycle(frame.buffer);
+            // Nobody vouches for what is in it now.
+            let meta = Meta { checksum: grosso::checksum::Checksum::None, ..meta };
+            self.put(arrival_ns, Frame { buffer: ImpairBuffer::Copy(copy), meta });
+        } else {
+            self.put(arrival_ns, Frame { buffer: ImpairBuffer::Original(frame.buffer), meta });
+        }
+    }
+
+    fn arrival(&mut self, now_ns: u64, len: usize, offset: f64, reordered: bool) -> u64 {
+        let start_ns = self.free_ns.max(now_ns);
+        if let Some(rate) = self.impairment.rate_bits {
+            let transmission = u128::from(len as u64 * 8) * 1_000_000_000 / u128::from(rate.max(1));
+            self.free_ns = start_ns.saturating_add(u64::try_from(transmission).unwrap_or(u64::MAX));
+        } else {
+            self.free_ns = start_ns;
+        }
+        if reordered {
+            self.stats.reordered += 1;
+            return self.free_ns;
+        }
+        let jitter = self.impairment.jitter.as_nanos() as f64 * (2.0 * offset - 1.0);
+        let delay = (self.impairment.delay.as_nanos() as f64 + jitter).max(0.0);
+        self.free_ns.saturating_add(delay as u64)
+    }
+
+    fn put(&mut self, arrival_ns: u64, frame: Frame<ImpairBuffer<P::Buffer>>) {
+        self.wire.push(OnWire { arrival_ns, order: self.count, frame });
+        self.count += 1;
+    }
+}
+
+impl<P: Port> Port for Impair<P> {
+    type Buffer = ImpairBuffer<P::Buffer>;
+
+    fn link(&self) -> LinkType {
+        self.port.link()
+    }
+
+    fn device(&self) -> Device {
+        self.port.device()
+    }
+
+    fn receive(
+        &mut self,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<Self::Buffer>),
+    ) -> Result<usize, PortError> {
+        let Self { port, arrived, .. } = self;
+        port.receive(now_ns, max, &mut |frame| arrived.push_back(frame))?;
+        while let Some(frame) = self.arrived.pop_front() {
+            self.enter(frame, now_ns);
+        }
+        let mut count = 0;
+        while count < max && self.wire.peek().is_some_and(|next| next.arrival_ns <= now_ns) {
+            let Some(next) = self.wire.pop() else { break };
+            each(next.frame);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn recycle(&mut self, buffer: Self::Buffer) {
+        if let ImpairBuffer::Original(buffer) = buffer {
+            self.port.recycle(buffer);
+        }
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        self.port.transmit(slices, meta)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        self.port.flush()
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.wire.peek().map(|next| next.arrival_ns)
+    }
+
+    #[cfg(unix)]
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.port.descriptor()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.port.is_finished() && self.wire.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use grosso::{
+        Meta,
+        features::{Device, Features},
+    };
+    use grosso_wire::LinkType;
+
+    use super::{Impair, Impairment};
+    use crate::{
+        memory::{MemoryPort, wire},
+        port::{Port, Transmitted},
+    };
+
+    /// Sends numbered frames, one a microsecond, and gives what arrives: when, and what.
+    fn pass(impairment: Impairment, count: u32) -> (Vec<(u64, Vec<u8>)>, Impair<MemoryPort>) {
+        let (mut far, near) = wire(LinkType::Ethernet, Device::new(Features::NONE), 100_000);
+        let mut near = Impair::new(near, impairment);
+        let mut arrived = Vec::new();
+        for now_us in 0..u64::from(count) + 100_000 {
+            if now_us < u64::from(count) {
+                let frame = (now_us as u32).to_be_bytes();
+                assert_eq!(
+                    far.transmit(&[&frame, &[0; 96]], &Meta::default()).unwrap(),
+                    Transmitted::Taken
+                );
+            }
+            let now_ns = now_us * 1000;
+            if now_us >= u64::from(count) && near.deadline().is_none() {
+                break;
+            }
+            near.receive(now_ns, usize::MAX, &mut |frame| {
+                arrived.push((now_ns, frame.buffer.as_ref().to_vec()));
+            })
+            .unwrap();
+        }
+        (arrived, near)
+    }
+
+    fn number(frame: &[u8]) -> u32 {
+        u32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]])
+    }
+
+    #[test]
+    fn a_perfect_wire_changes_nothing() {
+        let (arrived, _) = pass(Impairment::default(), 1000);
+        assert!(
+            arrived
+                .iter()
+                .enumerate()
+                .all(|(i, (at, f))| number(f) as usize == i && *at == i as u64 * 1000)
+        );
+        assert_eq!(arrived.len(), 1000);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_wire_and_another_one_another() {
+        let impairment = |seed: u64| -> Impairment {
+            format!("delay 50us jitter 20us loss 2% reorder 3% duplicate 2% corrupt 2% seed {seed}")
+                .parse()
+                .unwrap()
+        };
+        assert_eq!(pass(impairment(7), 2000).0, pass(impairment(7), 2000).0);
+        assert_ne!(pass(impairment(7), 2000).0, pass(impairment(8), 2000).0);
+    }
+
+    #[test]
+    fn every_fault_happens_as_often_as_it_should_and_is_counted() {
+        let (arrived, wire) = pass("loss 5% duplicate 10%".parse().unwrap(), 20_000);
+        let stats = wire.stats();
+        assert!((800..1200).contains(&stats.lost), "{stats:?}");
+        assert!((1700..2100).contains(&stats.duplicated), "{stats:?}");
+        assert_eq!(arrived.len() as u64, 20_000 - stats.lost + stats.duplicated);
+        let (arrived, wire) = pass("corrupt 10%".parse().unwrap(), 5_000);
+        let changed = |(i, (_, frame)): (usize, &(u64, Vec<u8>))| {
+            number(frame) as usize != i || frame[4..] != [0; 96]
+        };
+        let corrupted = arrived.iter().enumerate().filter(|entry| changed(*entry)).count();
+        assert_eq!(corrupted as u64, wire.stats().corrupted);
+        assert!((400..600).contains(&corrupted), "{corrupted}");
+    }
+
+    #[test]
+    fn delay_and_rate_add_up() {
+        let (arrived, _) = pass("delay 10us".parse().unwrap(), 10);
+        assert!(arrived.iter().enumerate().all(|(i, (at, _))| *at == (i as u64 + 10) * 1000));
+        // 100 bytes at 100 Mb/s take 8 us each, so the tenth leaves 80 us after the first came.
+        let (arrived, _) = pass("rate 100M".parse().unwrap(), 10);
+        assert_eq!(arrived.last().map(|(at, _)| *at), Some(80_000));
+    }
+
+    #[test]
+    fn reordered_frames_overtake_and_none_is_lost() {
+        let (arrived, wire) = pass("delay 20us reorder 5%".parse().unwrap(), 2000);
+        let mut numbers: Vec<_> = arrived.iter().map(|(_, frame)| number(frame)).collect();
+        assert!(wire.stats().reordered > 50 && !numbers.is_sorted());
+        numbers.sort_unstable();
+        assert!(numbers.iter().enumerate().all(|(i, number)| *number as usize == i));
+    }
+
+    #[test]
+    fn a_full_wire_loses_what_comes_and_counts_it() {
+        let (arrived, wire) = pass("delay 1s limit 5".parse().unwrap(), 20);
+        assert_eq!((arrived.len(), wire.stats().overflowed), (0, 15));
+    }
+
+    #[test]
+    fn words_are_understood_or_named() {
+        let parsed: Impairment =
+            "delay 5ms jitter 1ms loss 0.1% rate 10G limit 7 seed 9".parse().unwrap();
+        assert_eq!(parsed.delay, Duration::from_millis(5));
+        assert_eq!(
+            (parsed.rate_bits, parsed.limit_frames, parsed.seed),
+            (Some(10_000_000_000), 7, 9)
+        );
+        assert!((parsed.loss - 0.001).abs() < 1e-12);
+        for (text, what) in [
+            ("delay", "delay has no value"),
+            ("delay 5", "delay cannot be \"5\""),
+            ("delay -5ms", "delay cannot be \"-5ms\""),
+            ("loss 101%", "loss cannot be \"101%\""),
+            ("fog 1%", "unknown word \"fog\""),
+        ] {
+            let error = text.parse::<Impairment>().unwrap_err();
+            assert!(error.to_string().contains(what), "{error}");
+        }
+    }
+}
