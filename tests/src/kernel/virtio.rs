@@ -49,6 +49,10 @@ impl VirtioHeader {
     pub const UDP_SEGMENTS: u8 = 5;
     /// Added to the type: inside a UDP tunnel over IPv4.
     pub const TUNNEL_IPV4: u8 = 0x20;
+    /// Added to the type: inside a UDP tunnel over IPv6.
+    pub const TUNNEL_IPV6: u8 = 0x40;
+    /// Added to the type: the first packet may have CWR.
+    pub const ECN: u8 = 0x80;
 
     /// Reads the short form.
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Self {
