@@ -30,6 +30,7 @@ use grosso_sys::namespace;
 mod capabilities;
 mod gro;
 mod gso;
+mod host;
 mod replay;
 mod virtio;
 mod worker;
@@ -37,6 +38,7 @@ mod worker;
 pub use capabilities::{Capability, capabilities};
 pub use gro::{Batching, Delivered, FRAMES_MAX, GroOptions, GroOracle, most_frequent};
 pub use gso::GsoOracle;
+pub use host::Host;
 pub use replay::{dump, seed};
 pub use virtio::{TunnelOffsets, VirtioHeader};
 

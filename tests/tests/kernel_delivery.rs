@@ -1,0 +1,87 @@
+//! Superframes that the engine made, received by a real host: its sockets read what the packets carried.
+
+#![cfg(target_os = "linux")]
+
+use grosso::Profile;
+use grosso::checksum::Checksum;
+use grosso_testkit::headers::{Ipv4, Tcp};
+use grosso_testkit::oracle::{Lengths, Link, parse};
+use grosso_testkit::{Packet, stream};
+use grosso_tests::engine::{Engine, Out, PORTS};
+use grosso_tests::kernel::{Host, VirtioHeader, skip};
+use grosso_wire::LinkType;
+
+/// Where the host's sockets are.
+const PORT: u16 = 8000;
+
+#[test]
+fn a_socket_reads_the_datagrams_of_a_superframe() {
+    let mut host = match Host::new() {
+        Ok(host) => host,
+        Err(why) => return skip(&why),
+    };
+    let payloads: Vec<Vec<u8>> =
+        (0..10).map(|index| stream(index * 1000, if index == 9 { 321 } else { 1000 })).collect();
+    let frames = payloads.iter().zip(0..).map(|(payload, id)| {
+        let packet = Packet::new().ipv4(|ip| to_host(ip, id));
+        packet.udp(|udp| udp.destination_port(PORT)).payload(payload).build()
+    });
+    let superframes = superframes(&frames.collect::<Vec<_>>(), VirtioHeader::UDP_SEGMENTS);
+    assert_eq!(superframes.len(), 1);
+    assert_eq!(host.datagrams(PORT, superframes).unwrap(), payloads);
+}
+
+#[test]
+fn a_connection_reads_the_bytes_of_superframes() {
+    let mut host = match Host::new() {
+        Ok(host) => host,
+        Err(why) => return skip(&why),
+    };
+    const FIRST: u32 = 0xffff_f000;
+    let segment = |id: u16, sequence: u32, edit: &dyn Fn(Tcp) -> Tcp| {
+        let packet = Packet::new().ipv4(|ip| to_host(ip, id));
+        packet.tcp(|tcp| edit(tcp.destination_port(PORT).sequence(sequence)))
+    };
+    let synchronize = segment(0, FIRST.wrapping_sub(1), &|tcp| tcp.no_ack().syn()).build();
+    let answer = host.handshake(PORT, synchronize).unwrap();
+    let answer = parse(&answer, Link::Ip, Lengths::Declared);
+    let acknowledgment = (answer.last().unwrap().number("sequence") as u32).wrapping_add(1);
+
+    let acknowledge = |tcp: Tcp| tcp.ack(acknowledgment);
+    let mut packets = vec![(VirtioHeader::default(), segment(1, FIRST, &acknowledge).build())];
+    let frames: Vec<Vec<u8>> = (0..30)
+        .map(|index| {
+            let sequence = FIRST.wrapping_add(u32::from(index) * 1000);
+            segment(2 + index, sequence, &acknowledge).payload_len(1000).build()
+        })
+        .collect();
+    packets.extend(superframes(&frames, VirtioHeader::TCP_IPV4));
+    assert_eq!(packets.len(), 2);
+    assert!(host.stream(packets).unwrap() == stream(FIRST, 30_000));
+}
+
+fn to_host(ip: Ipv4, id: u16) -> Ipv4 {
+    ip.source(Host::PEER).destination(Host::ADDRESS).id(id)
+}
+
+/// What the engine makes of packets without a link layer, as a virtio header describes it.
+fn superframes(frames: &[Vec<u8>], gso_type: u8) -> Vec<(VirtioHeader, Vec<u8>)> {
+    let mut engine = Engine::with(Profile::linux(), LinkType::Raw, PORTS, 1);
+    frames.iter().for_each(|frame| _ = engine.push(frame));
+    engine.finish();
+    let described = |out: Out| {
+        let Checksum::Partial { start, offset } = out.meta.checksum else {
+            panic!("no superframe: {out:?}");
+        };
+        let header = VirtioHeader {
+            flags: VirtioHeader::NEEDS_CHECKSUM,
+            gso_type,
+            gso_size: out.meta.gso.and_then(|gso| gso.size()).expect("a segment size"),
+            checksum_start: start,
+            checksum_offset: offset,
+            ..VirtioHeader::default()
+        };
+        (header, out.bytes)
+    };
+    engine.delivered.into_iter().map(described).collect()
+}
