@@ -43,7 +43,7 @@ impl Bench {
     fn take(&mut self) {
         let received = &mut self.received;
         self.target
-            .receive(usize::MAX, &mut |frame| received.push((frame.buffer, frame.meta)))
+            .receive(0, usize::MAX, &mut |frame| received.push((frame.buffer, frame.meta)))
             .unwrap();
     }
 

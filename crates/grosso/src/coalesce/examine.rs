@@ -8,6 +8,7 @@ use crate::{
     checksum::Checksum,
     coalesce::{profile::Profile, reason::Pass},
     meta::{Cwr, IpLevels, Meta},
+    segment::IP_LEVELS_MAX,
     template::{
         render::pseudo_of,
         shape::{Covering, Shape},
@@ -87,7 +88,9 @@ pub(crate) fn refusal_of_headers(
             _ => {}
         }
     }
-    if shape.ip_levels > usize::from(profile.tunnels_max) + 1 {
+    // What is joined must be cut again (rule S4).
+    let ip_levels_max = (usize::from(profile.tunnels_max) + 1).min(IP_LEVELS_MAX);
+    if shape.ip_levels > ip_levels_max {
         return Some(Pass::TunnelLevels);
     }
     if !shape.is_tcp {
