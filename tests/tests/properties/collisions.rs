@@ -24,9 +24,25 @@ fn p21_flows_in_one_bucket_never_merge() {
     }
 }
 
-/// Flows whose hashes are equal because what tells them apart is no part of the hash: GRE keys.
+/// A profile that allows more tunnels than a superframe may have.
 #[test]
-fn p21_flows_of_one_hash_never_merge() {
+fn what_is_joined_can_be_cut_however_deep_it_is() {
+    let mut profile = Profile::linux();
+    profile.tunnels_max = u8::MAX;
+    for levels in 1..=13 {
+        let frames = interleaved(3, 1, |flow, number| {
+            let packet = (0..levels).fold(link(), |packet, _| packet.ipv6(|ip| ip));
+            let sequence = 100 + u32::from(number) * 50;
+            let packet = packet.tcp(|t| t.source_port(2000 + flow).sequence(sequence));
+            packet.payload_len(50).build()
+        });
+        assert_unmixed(&run(profile.clone(), &frames, 1));
+    }
+}
+
+/// The same with GRE keys, which may be missing in the hash.
+#[test]
+fn p21_flows_of_different_gre_keys_never_merge() {
     for seed in 0..50 {
         let frames = interleaved(3, seed, |flow, number| {
             let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(number));

@@ -2,6 +2,7 @@
 //!
 //! Every case is made from a seed that a failure prints; how many frames it has is what shrinks.
 
+mod checksum_forms;
 mod collisions;
 mod holding;
 mod oracle;
