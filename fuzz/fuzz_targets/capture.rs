@@ -1,0 +1,73 @@
+//! The capture reader: no panic, bounded memory, and copying what was read reproduces it.
+
+#![no_main]
+
+use grosso_io::capture::{
+    CaptureReader, CaptureWriter, Entry, Format, RECORD_BYTES_MAX, WriterOptions,
+};
+use libfuzzer_sys::fuzz_target;
+
+/// Uncompressed bytes after which a capture is left: a few bytes may decompress to gigabytes.
+const BYTES_MAX: u64 = 4 << 20;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(mut reader) = CaptureReader::new(data) else { return };
+    let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::like(&reader));
+    let mut converted = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+    let mut read = Vec::new();
+    while reader.offset() < BYTES_MAX {
+        let entry = match reader.next() {
+            Ok(Some(entry)) => entry,
+            Ok(None) | Err(_) => break,
+        };
+        if let Entry::Packet(packet) = &entry {
+            assert!(packet.data.len() <= packet.raw().len());
+            let _ = (packet.meta(), packet.warning(), packet.is_cut());
+        }
+        read.push(Record::of(&entry));
+        writer.copy(&entry).expect("a capture can be copied into its own format");
+        // What classic pcap says is always sayable in pcapng; a foreign section may not be.
+        let _ = converted.copy(&entry);
+    }
+    assert!(reader.buffer_bytes() <= RECORD_BYTES_MAX);
+    assert_eq!(reader.packets() as usize, read.iter().filter(|record| record.is_packet).count());
+
+    let copy = writer.finish().expect("memory takes everything");
+    let mut again = CaptureReader::new(&copy[..]).expect("what was written can be read");
+    let mut copied = Vec::new();
+    while let Some(entry) = again.next().expect("what was written can be read") {
+        copied.push(Record::of(&entry));
+    }
+    // A capture without any entry gets its header.
+    assert!(read == copied || read.is_empty() && copied.len() <= 1, "{read:?}\n{copied:?}");
+    let converted = converted.finish().expect("memory takes everything");
+    let mut converted = CaptureReader::new(&converted[..]).expect("what was written can be read");
+    while converted.next().expect("what was written can be read").is_some() {}
+});
+
+/// What must survive a copy.
+#[derive(Debug, PartialEq)]
+struct Record {
+    is_packet: bool,
+    time_and_length: Option<(Option<u64>, u32, u64)>,
+    data: Vec<u8>,
+}
+
+impl Record {
+    fn of(entry: &Entry<'_>) -> Self {
+        match entry {
+            Entry::Packet(packet) => Self {
+                is_packet: true,
+                time_and_length: Some((packet.timestamp_ns, packet.original_len, packet.number)),
+                data: packet.data.to_vec(),
+            },
+            // The length of a section is not kept, because a copy may change it.
+            Entry::Block(block) if block.is_section_header() => {
+                Self { is_packet: false, time_and_length: None, data: block.raw[..4].to_vec() }
+            }
+            Entry::Block(block) => {
+                Self { is_packet: false, time_and_length: None, data: block.raw.to_vec() }
+            }
+        }
+    }
+}

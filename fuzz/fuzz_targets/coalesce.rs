@@ -1,0 +1,122 @@
+//! The coalescer: mutated trains through random limits, polls and holds. Nothing is lost, nothing
+//! overtakes within its flow, and cutting gives back exactly what was pushed.
+
+#![no_main]
+
+use grosso::{Meta, Profile};
+use grosso_fuzz::{Decisions, complete, stack};
+use grosso_testkit::{
+    oracle::Link,
+    random::Random,
+    stack::{Place, Stack},
+};
+use grosso_tests::session::{Session, random_profile, received};
+use grosso_wire::LinkType;
+use libfuzzer_sys::fuzz_target;
+
+/// More frames say nothing new and cost time.
+const FRAMES_MAX: usize = 64;
+/// Flows at once.
+const FLOWS: usize = 3;
+
+fuzz_target!(|data: &[u8]| {
+    let mut decisions = Decisions::new(data);
+    let (link, kit) = decisions.choose(&[
+        (LinkType::Ethernet, Link::Ethernet),
+        (LinkType::Ethernet, Link::Ethernet),
+        (LinkType::Raw, Link::Ip),
+    ]);
+    let profile = profile(&mut decisions);
+    let mut session = Session::new(profile, link, decisions.byte().into());
+    let first = stack(&mut decisions, kit);
+    let other = stack(&mut decisions, kit);
+    let stacks = [first.clone(), first, other];
+    let mut senders: Vec<Sender> =
+        (0..FLOWS).map(|flow| Sender::new(&stacks[flow], flow)).collect();
+    while !decisions.is_over() && session.pushed.len() < FRAMES_MAX {
+        step(&mut session, &mut senders, &mut decisions, kit);
+    }
+    session.finish();
+    session.assert_settled();
+    session.assert_reversible();
+});
+
+/// Wide limits most of the time, so that trains grow.
+fn profile(decisions: &mut Decisions<'_>) -> Profile {
+    let choice = decisions.byte();
+    if choice.is_multiple_of(2) {
+        return random_profile(&mut Random::new(choice.into()));
+    }
+    let mut profile = Profile::linux();
+    profile.tunnels_max = 2;
+    profile.limits.hold_ns = u64::from(choice / 64) * 20;
+    profile
+}
+
+/// One action: most of them send a frame.
+fn step(session: &mut Session, senders: &mut [Sender], decisions: &mut Decisions<'_>, kit: Link) {
+    let action = decisions.byte();
+    session.now_ns += u64::from(action & 3);
+    let sender = &mut senders[usize::from(action >> 2) % FLOWS];
+    let (frame, meta) = match action >> 4 {
+        0..=5 => (sender.segment(SEGMENT), Meta::default()),
+        6 => (sender.segment(decisions.word().into()), Meta::default()),
+        7..=8 => received(&sender.segment(SEGMENT), kit, &mut decisions.random()),
+        9..=12 => (sender.changed(decisions, kit, action & 8 != 0), Meta::default()),
+        13 => (sender.cut(decisions), Meta::default()),
+        14 => return session.poll_end(),
+        _ => return session.expire(),
+    };
+    session.push(&frame, meta);
+}
+
+/// Payload bytes of most packets.
+const SEGMENT: usize = 100;
+
+/// One flow, packet by packet.
+struct Sender {
+    stack: Stack,
+    place: Place,
+}
+
+impl Sender {
+    fn new(stack: &Stack, flow: usize) -> Self {
+        let ids = vec![65530, 7, 7];
+        let place = Place { flow: flow as u16, sequence: u32::MAX - 900, ids, ..Place::default() };
+        Self { stack: stack.clone(), place }
+    }
+
+    /// The next packet of the sequence.
+    fn segment(&mut self, len: usize) -> Vec<u8> {
+        // No length field may overflow, whatever the headers.
+        let len = len % 1500;
+        let frame = self.stack.packet(&self.place).payload_len(len).build();
+        self.place.sequence = self.place.sequence.wrapping_add(len as u32);
+        for (level, id) in self.place.ids.iter_mut().enumerate() {
+            // The innermost identification stays.
+            *id = id.wrapping_add(u16::from(level < self.stack.tunnels.len()));
+        }
+        frame
+    }
+
+    /// The next packet with some bytes changed; its checksums may follow.
+    fn changed(&mut self, decisions: &mut Decisions<'_>, kit: Link, follow: bool) -> Vec<u8> {
+        let mut frame = self.segment(SEGMENT);
+        for _ in 0..=decisions.byte() % 3 {
+            let at = usize::from(decisions.byte()) % frame.len();
+            frame[at] ^= decisions.byte();
+        }
+        if follow {
+            complete(&mut frame, kit);
+        }
+        frame
+    }
+
+    /// The next packet with its end cut off, or with bytes behind it.
+    fn cut(&mut self, decisions: &mut Decisions<'_>) -> Vec<u8> {
+        let mut frame = self.segment(SEGMENT);
+        let len = usize::from(decisions.byte());
+        frame.resize(if len < 250 { len.min(frame.len()) } else { frame.len() + len - 249 }, 0);
+        frame
+    }
+}

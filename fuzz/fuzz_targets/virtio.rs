@@ -1,0 +1,28 @@
+//! `virtio_net_hdr`: what is read is written again, in every form and order.
+
+#![no_main]
+
+use grosso_fuzz::Decisions;
+use grosso_wire::virtio::{Form, Header, Order};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let mut decisions = Decisions::new(data);
+    let form = decisions.choose(&Form::ALL);
+    let order = decisions.choose(&[Order::Little, Order::Big]);
+    let bytes = decisions.rest();
+    let Ok((header, frame)) = Header::parse(bytes, form, order) else {
+        assert!(bytes.len() < form.len());
+        return;
+    };
+    assert_eq!(frame.len(), bytes.len() - form.len());
+    let mut written = vec![0xa5; form.len()];
+    let behind = header.emit(form, order, &mut written).expect("room for the header");
+    assert!(behind.is_empty());
+    assert_eq!(Header::parse(&written, form, order), Ok((header, &[][..])));
+    // Padding is written as zero; everything else is what was there.
+    let is_padding = |at: usize| (18..20).contains(&at);
+    let differs = |at: &usize| !is_padding(*at) && written[*at] != bytes[*at];
+    assert_eq!((0..form.len()).find(differs), None);
+    let _ = header.to_string();
+});
