@@ -149,10 +149,14 @@ mod tests {
     fn emit() {
         for start in [0, u32::MAX] {
             let mut header = Header { entry: start.into() };
-            header.set_label(0x12345).unwrap();
-            header.set_traffic_class(5).unwrap();
+            // Each setter meets the others' bits.
             header.set_bottom_of_stack(true);
             header.set_ttl(64);
+            header.set_label(0x12345).unwrap();
+            header.set_traffic_class(5).unwrap();
+            header.set_ttl(64);
+            header.set_bottom_of_stack(true);
+            header.set_label(0x12345).unwrap();
             assert_emits(&BYTES, |buffer| header.emit(buffer));
         }
         let mut header = Header { entry: u32::MAX.into() };

@@ -144,9 +144,11 @@ mod tests {
     fn emit() {
         for start in [0, 0xffff_u16] {
             let mut header = Header { tci: start.into(), ethertype: 0x0800.into() };
+            // Each setter meets the others' bits.
+            header.set_drop_eligible(true);
             header.set_id(0x123).unwrap();
             header.set_priority(5).unwrap();
-            header.set_drop_eligible(true);
+            header.set_id(0x123).unwrap();
             assert_emits(&BYTES, |buffer| header.emit(buffer));
         }
         let mut header = Header { tci: 0xffff.into(), ethertype: 0.into() };
