@@ -7,8 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The rules of each kind: ranges of numbers, and numbers with a letter.
-const RULES: &[(char, &[RangeInclusive<u32>], &[&str])] = &[
+/// The rules of one kind: its letter, ranges of numbers, and numbers with a letter behind them.
+type Rules = (char, &'static [RangeInclusive<u32>], &'static [&'static str]);
+
+/// All rules but those that are about ports, reassembly and tunnel endpoints.
+const RULES: &[Rules] = &[
     (
         'G',
         &[1..=8, 10..=15, 20..=23, 30..=40, 50..=54, 60..=66, 70..=77],

@@ -116,7 +116,7 @@ fn g05_ethertypes_without_a_handler_pass() {
     let arp = Packet::new().ethernet(|e| e.ethertype_raw(0x0806)).payload(&[0; 28]).build();
     let mut engine = Engine::new(Profile::linux());
     assert_eq!(engine.push(&arp), Verdict::Passed(Pass::NotIp));
-    assert_eq!(engine.checked(&[arp.clone()])[0].bytes, arp);
+    assert_eq!(engine.checked(std::slice::from_ref(&arp))[0].bytes, arp);
 }
 
 /// Linux has no handler for MPLS, whose label makes the flow here.
