@@ -1,2 +1,36 @@
-//! Placeholder.
-fn main() {}
+//! Packet offload for captures.
+//!
+//! | module | job |
+//! |---|---|
+//! | `arguments`, `positions` | the grammar of the command line |
+//! | `commands` | one module a command |
+//! | `report` | what each command found, as text and as JSON from one value |
+//! | `checksums` | a verdict for every checksum of a packet, and how to set it right |
+//! | `mss` | where a superframe was cut on the wire, and how that is known |
+//! | `headers` | places in a packet that several commands ask for |
+//! | `meta` | what captures say about packets, in the engine's words |
+//! | `input`, `output` | captures, with everything that a command owes to its user around them |
+//! | `error` | every way to fail, with its exit code |
+//! | `talk`, `style`, `progress` | what goes to standard error |
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod checksums;
+mod commands;
+mod error;
+mod headers;
+mod input;
+mod meta;
+mod mss;
+mod output;
+mod positions;
+mod progress;
+mod report;
+mod style;
+mod talk;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    commands::run(std::env::args_os().collect()).into()
+}

@@ -1,0 +1,8 @@
+//! A verdict for every checksum of a packet, and how to set it right.
+
+mod fix;
+mod pseudo;
+mod verdict;
+
+pub(crate) use fix::{complete, fix};
+pub(crate) use verdict::{Claim, Level, Levels, Verdict, Why, is_seeded, judge};

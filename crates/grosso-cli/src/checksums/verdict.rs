@@ -1,0 +1,352 @@
+//! A verdict for every checksum of a packet: whether it holds, and what should stand there.
+//!
+//! A pure function of bytes. The innermost checksum is judged first, because those around it cover
+//! it: with local checksum offload (rule C40) an outer checksum is that of the packet as it will be
+//! once the inner one is completed, and is right although it does not match the bytes yet.
+
+use grosso_checksum::{Sum, nonzero};
+use grosso_wire::{Kind, Layer, Stack, Stop, gre, gue, ipv4, ipv6, pppoe, tcp, udp, vxlan};
+use serde::Serialize;
+
+use super::pseudo::{declared_end, pseudo};
+use crate::headers::{is_ip, u16_at, u32_at};
+
+/// What a checksum turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Verdict {
+    /// It matches what it covers.
+    Valid,
+    /// The sender of a UDP datagram computed none (RFC 768).
+    ZeroUdp,
+    /// Bytes that it covers are missing.
+    Unverifiable,
+    /// It was left for a device to complete.
+    Partial,
+    /// It does not match what it covers.
+    Bad,
+}
+
+impl Verdict {
+    /// The word for people.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::Partial => "partial",
+            Self::ZeroUdp => "zero-udp",
+            Self::Bad => "bad",
+            Self::Unverifiable => "unverifiable",
+        }
+    }
+}
+
+/// What led to a verdict, where there is more than one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Why {
+    /// The sums match, or do not.
+    Sum,
+    /// The sums match the bytes as they are, but not as they will be once what is inside is
+    /// completed.
+    Bytes,
+    /// The field holds the sum of the pseudo-header.
+    Seed,
+    /// The field is zero where zero means that a device computes it.
+    Zero,
+    /// The capture says so.
+    Told,
+    /// The capture cut the packet.
+    Cut,
+    /// A tunnel header asks the receiver to complete it (rules C50, C51).
+    Remote,
+}
+
+/// One checksum of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Level {
+    /// The header that holds it.
+    pub(crate) layer: Layer,
+    /// Where it lies in the packet.
+    pub(crate) at: usize,
+    /// What stands there.
+    pub(crate) found: u16,
+    /// What should stand there, if that can be told.
+    pub(crate) expected: Option<u16>,
+    /// Where what it covers ends.
+    end: usize,
+    pub(crate) verdict: Verdict,
+    pub(crate) why: Why,
+    /// Its place among the checksums of the packet, the outermost transport checksum being 0. IP
+    /// header checksums have the place of what they carry.
+    pub(crate) depth: usize,
+}
+
+/// The checksums of one packet, outermost first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Levels {
+    list: Vec<Level>,
+    is_fragment: bool,
+    is_cut: bool,
+}
+
+impl Levels {
+    /// Each checksum, outermost first.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Level> {
+        self.list.iter()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The checksum at `index`.
+    pub(crate) fn at(&self, index: usize) -> Option<Level> {
+        self.list.get(index).copied()
+    }
+
+    /// The verdict on the packet: that on its worst checksum. `None` when it has none.
+    pub(crate) fn worst(&self) -> Option<Verdict> {
+        let own = self.list.iter().map(|level| level.verdict).max();
+        if self.is_fragment || self.is_cut { own.max(Some(Verdict::Unverifiable)) } else { own }
+    }
+}
+
+/// What the capture says about a partial checksum of the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// Nothing.
+    None,
+    /// The checksum at this place is partial.
+    Partial {
+        /// In bytes from the start of the packet.
+        at: usize,
+    },
+}
+
+/// Judges every checksum of `packet`, which was dissected into `stack`.
+///
+/// `is_cut` says that the capture cut the packet. What `levels` held is forgotten.
+pub(crate) fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &mut Levels) {
+    levels.is_fragment = stack.stop == Stop::Fragment;
+    levels.is_cut = is_cut && stack.stop == Stop::Cut;
+    collect(packet, stack, &mut levels.list);
+    let remote = remote_checksum(packet, stack);
+    // How much completing the checksums inside adds to the sum of what is around them.
+    let mut to_add = Sum::ZERO;
+    for level in levels.list.iter_mut().rev() {
+        if level.end > packet.len() {
+            level.verdict = Verdict::Unverifiable;
+            level.why = Why::Cut;
+            continue;
+        }
+        let is_remote = remote == Some((level.layer.offset as usize, level.at));
+        if level.layer.kind == Kind::Ipv4 {
+            // It covers nothing but its header.
+            judge_one(packet, stack, claim, false, Sum::ZERO, level);
+            continue;
+        }
+        judge_one(packet, stack, claim, is_remote, to_add, level);
+        match (level.verdict, level.expected) {
+            (Verdict::Partial, Some(expected)) => {
+                to_add = (to_add + Sum::from_word(expected)).subtract(Sum::from_word(level.found));
+            }
+            // It is right for the bytes as they are, so it follows what changes inside, and what is
+            // around it sees no change.
+            (Verdict::Valid, _) if level.why == Why::Bytes => to_add = Sum::ZERO,
+            _ => {}
+        }
+    }
+}
+
+/// Whether the innermost transport checksum is the sum of its pseudo-header. Reads no payload.
+pub(crate) fn is_seeded(packet: &[u8], stack: &Stack) -> bool {
+    let Some(layer) = stack.last().filter(|l| matches!(l.kind, Kind::Tcp | Kind::Udp)) else {
+        return false;
+    };
+    let Some(ip) = stack.layers().iter().rfind(|layer| is_ip(layer)) else { return false };
+    let end = if stack.end == 0 { packet.len() } else { stack.end as usize };
+    let (field, protocol) = place(&layer);
+    let found = u16_at(packet, layer.offset as usize + field);
+    let len = end.saturating_sub(layer.offset as usize);
+    found == pseudo(packet, stack, ip, protocol, len).fold()
+}
+
+/// Lists the checksums of a packet with what they cover.
+fn collect(packet: &[u8], stack: &Stack, list: &mut Vec<Level>) {
+    list.clear();
+    let mut end = packet.len();
+    let mut depth = 0;
+    let mut outer = false;
+    for layer in stack.layers() {
+        let start = layer.offset as usize;
+        let mut level = Level {
+            layer: *layer,
+            at: start,
+            found: 0,
+            expected: None,
+            end,
+            verdict: Verdict::Valid,
+            why: Why::Sum,
+            depth,
+        };
+        let field = match layer.kind {
+            Kind::Pppoe => {
+                let field = pppoe::field::LENGTH.start;
+                end = within(declared_end(packet, start, field, PPPOE_UNCOUNTED), end, outer);
+                outer = true;
+                continue;
+            }
+            Kind::Ipv4 => {
+                let declared = declared_end(packet, start, ipv4::field::TOTAL_LENGTH.start, 0);
+                end = within(declared, end, outer);
+                level.end = layer.end();
+                outer = true;
+                ipv4::field::CHECKSUM.start
+            }
+            Kind::Ipv6 => {
+                let field = ipv6::field::PAYLOAD_LENGTH.start;
+                end = within(declared_end(packet, start, field, ipv6::HEADER_LEN), end, outer);
+                outer = true;
+                continue;
+            }
+            Kind::Udp => {
+                let declared = declared_end(packet, start, udp::field::LENGTH.start, 0);
+                // A superframe may say less than it is; what IP says then counts.
+                end = declared.filter(|&udp_end| udp_end >= layer.end()).unwrap_or(end).min(end);
+                level.end = end;
+                udp::field::CHECKSUM.start
+            }
+            Kind::Tcp => tcp::field::CHECKSUM.start,
+            Kind::Icmp => ICMP_CHECKSUM,
+            Kind::Gre if has_gre_checksum(packet, start) => gre::field::CHECKSUM.start,
+            _ => continue,
+        };
+        if stack.stop == Stop::Fragment && end_of_fragment(layer, stack) {
+            continue;
+        }
+        level.at = start + field;
+        level.found = u16_at(packet, level.at);
+        depth += usize::from(layer.kind != Kind::Ipv4);
+        list.push(level);
+    }
+}
+
+/// Where a length inside another ends. The outermost may end beyond what was captured; those inside
+/// end where those around them do.
+fn within(declared: Option<usize>, end: usize, is_inside: bool) -> usize {
+    declared.map_or(end, |declared| if is_inside { declared.min(end) } else { declared })
+}
+
+/// A transport header in the first of several fragments covers what is in the others.
+fn end_of_fragment(layer: &Layer, stack: &Stack) -> bool {
+    layer.kind != Kind::Ipv4 && stack.last().is_some_and(|last| last.offset == layer.offset)
+}
+
+fn judge_one(
+    packet: &[u8],
+    stack: &Stack,
+    claim: Claim,
+    is_remote: bool,
+    to_add: Sum,
+    level: &mut Level,
+) {
+    let start = level.layer.offset as usize;
+    let covered = packet.get(start..level.end).unwrap_or_default();
+    let is_udp = level.layer.kind == Kind::Udp;
+    if is_udp && level.found == 0 {
+        level.verdict = Verdict::ZeroUdp;
+        return;
+    }
+    let seed = seed(packet, stack, level);
+    let bytes = Sum::of(covered) + seed.unwrap_or(Sum::ZERO);
+    let completed = bytes + to_add;
+    let expected = completed.subtract(Sum::from_word(level.found)).checksum();
+    level.expected = Some(if is_udp { nonzero(expected) } else { expected });
+    let holds_seed = seed.is_some_and(|seed| seed.fold() == level.found);
+    (level.verdict, level.why) = if is_remote {
+        level.expected = seed.map(Sum::fold);
+        (if holds_seed { Verdict::Valid } else { Verdict::Bad }, Why::Remote)
+    } else if completed.is_valid() {
+        (Verdict::Valid, Why::Sum)
+    } else if bytes.is_valid() {
+        (Verdict::Valid, Why::Bytes)
+    } else if holds_seed {
+        (Verdict::Partial, Why::Seed)
+    } else if claim == (Claim::Partial { at: level.at }) {
+        (Verdict::Partial, Why::Told)
+    } else if level.found == 0 && matches!(level.layer.kind, Kind::Ipv4 | Kind::Gre) {
+        (Verdict::Partial, Why::Zero)
+    } else {
+        (Verdict::Bad, Why::Sum)
+    };
+}
+
+/// The sum of the pseudo-header of a checksum that has one.
+fn seed(packet: &[u8], stack: &Stack, level: &Level) -> Option<Sum> {
+    let mut around = stack.layers().iter().filter(|layer| layer.offset < level.layer.offset);
+    let ip = around.rfind(|layer| is_ip(layer))?;
+    let protocol = match level.layer.kind {
+        Kind::Tcp => ipv4::PROTOCOL_TCP,
+        Kind::Udp => ipv4::PROTOCOL_UDP,
+        Kind::Icmp if ip.kind == Kind::Ipv6 => PROTOCOL_ICMPV6,
+        _ => return None,
+    };
+    let len = level.end.saturating_sub(level.layer.offset as usize);
+    Some(pseudo(packet, stack, ip, protocol, len))
+}
+
+fn place(layer: &Layer) -> (usize, u8) {
+    if layer.kind == Kind::Tcp {
+        (tcp::field::CHECKSUM.start, ipv4::PROTOCOL_TCP)
+    } else {
+        (udp::field::CHECKSUM.start, ipv4::PROTOCOL_UDP)
+    }
+}
+
+fn has_gre_checksum(packet: &[u8], start: usize) -> bool {
+    u16_at(packet, start + gre::field::FLAGS.start) & gre::FLAG_CHECKSUM != 0
+}
+
+/// The checksum that a tunnel header leaves to the receiver: where its sum starts, and where it
+/// lies.
+fn remote_checksum(packet: &[u8], stack: &Stack) -> Option<(usize, usize)> {
+    stack.layers().iter().find_map(|layer| match layer.kind {
+        Kind::Vxlan => remote_in_vxlan(packet, layer),
+        Kind::Gue => remote_in_gue(packet, layer),
+        _ => None,
+    })
+}
+
+/// Rule C50: the start counts in words of two bytes from behind the VXLAN header.
+fn remote_in_vxlan(packet: &[u8], layer: &Layer) -> Option<(usize, usize)> {
+    let header = layer.offset as usize;
+    let flags = u32_at(packet, header + vxlan::field::FLAGS.start);
+    if flags & vxlan::FLAG_REMOTE_CHECKSUM == 0 {
+        return None;
+    }
+    let word = u32_at(packet, header + vxlan::field::VNI.start);
+    let start = layer.end() + (word & 0x7f) as usize * 2;
+    let field = if word & 0x80 != 0 { udp::field::CHECKSUM } else { tcp::field::CHECKSUM };
+    Some((start, start + field.start))
+}
+
+/// Rule C51: both places count from behind the whole GUE header.
+fn remote_in_gue(packet: &[u8], layer: &Layer) -> Option<(usize, usize)> {
+    let private = layer.offset as usize + gue::HEADER_LEN;
+    let flags = u16_at(packet, layer.offset as usize + gue::field::FLAGS.start);
+    let has_option = flags & gue::FLAG_PRIVATE != 0
+        && u32_at(packet, private) & gue::PRIVATE_FLAG_REMOTE_CHECKSUM != 0
+        && private + 8 <= layer.end();
+    let place = |at| layer.end() + u16_at(packet, private + at) as usize;
+    has_option.then(|| (place(4), place(6)))
+}
+
+const ICMP_CHECKSUM: usize = 2;
+/// The bytes of a PPPoE header that its length does not count (RFC 2516 section 4).
+const PPPOE_UNCOUNTED: usize = 6;
+const PROTOCOL_ICMPV6: u8 = 58;
+
+#[cfg(test)]
+#[path = "verdict_tests.rs"]
+mod tests;

@@ -1,0 +1,205 @@
+//! `grosso coalesce`: merge packets as a receiving host would, so that `segment` undoes it.
+
+use std::time::Instant;
+
+use grosso::{
+    Delivery, Sink,
+    checksum::Checksum,
+    coalesce::reason::{Close, NoMerge, Pass},
+};
+use grosso_io::capture::{Entry, Format, PacketMeta};
+use grosso_wire::tcp;
+
+use super::{
+    reject_filter,
+    replay::{Aside, Fate, Receiver, Record, Replay},
+};
+use crate::{
+    arguments::Coalesce,
+    error::{Exit, Failure},
+    input::{Input, Next, Session, Unparsed},
+    meta,
+    output::{self, Output},
+    report::{
+        self, InputFacts, OutputFacts, Place, Tool,
+        coalesce::{CoalesceReport, buckets},
+        counts,
+    },
+};
+
+/// Runs the command.
+pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Failure> {
+    let start = Instant::now();
+    reject_filter(&options.files.filter.words, "coalesce")?;
+    let mut input = Input::open(&options.files.read, session)?;
+    let mut replay = Replay::new(&options.rules, input.links)?;
+    let format = output::format(options.files.format, Format::Pcapng);
+    note_format(&input, format, session);
+    let output = Output::create(&options.files.write, format, &input, session)?;
+    let mut writer = Writer::new(output);
+    let mut unparsed = Unparsed::default();
+    let mut bytes = 0;
+    let ending = input.each(|entry| {
+        match entry {
+            Entry::Packet(packet) => {
+                bytes += packet.data.len() as u64;
+                if let Fate::Aside(aside) = replay.push(packet, &mut writer) {
+                    if aside == Aside::LinkType {
+                        unparsed.count(packet);
+                    }
+                    writer.output.copy(entry)?;
+                }
+            }
+            Entry::Block(block) => {
+                if block.is_section_header() {
+                    // Interfaces are numbered anew, and what is held names them by the old numbers.
+                    replay.finish(&mut writer);
+                }
+                if block.is_copyable() {
+                    writer.output.copy(entry)?;
+                }
+            }
+        }
+        writer.failure.take().map_or(Ok(Next::Go), Err)
+    })?;
+    replay.finish(&mut writer);
+    writer.failure.take().map_or(Ok(()), Err)?;
+    let facts = OutputFacts::of(&writer.output);
+    let place = Place::beside(writer.output.is_standard);
+    writer.output.finish(&input)?;
+    let elapsed = start.elapsed();
+    let mut report = report(&replay, InputFacts::of(&input, bytes), facts);
+    report.elapsed_s = elapsed.as_secs_f64();
+    report::print(&mut report, &mut session.talk, place)?;
+    report::remark_rate(session, report.input.packets, bytes, elapsed);
+    let exit = ending.conclude(&input, session, "processed and written")?;
+    unparsed.conclude(&input, "Packets pass through unchanged; ")?;
+    Ok(exit)
+}
+
+fn note_format(input: &Input, format: Format, session: &mut Session) {
+    if format == Format::Pcap {
+        session.talk.note("pcap cannot say how superframes split: `segment` will not undo this");
+    } else if input.is_pcap() {
+        session
+            .talk
+            .note("writing pcapng: pcap cannot say how superframes split (-F pcap if you must)");
+    }
+}
+
+fn report(replay: &Replay, input: InputFacts, output: OutputFacts) -> CoalesceReport {
+    let stats = replay.stats();
+    let mut trains = stats.segments;
+    trains[0] += replay.asides.iter().sum::<u64>();
+    let mut passed = counts(Pass::ALL.iter().map(|reason| reason.name()), &stats.passed);
+    passed.extend(counts(Aside::ALL.iter().map(|aside| aside.name()), &replay.asides));
+    CoalesceReport {
+        schema: "grosso.coalesce/1",
+        tool: Tool::THIS,
+        input,
+        output,
+        profile: replay.profile().name,
+        superframes: stats.superframes,
+        superframe_packets: stats.superframe_packets,
+        trains: buckets(&trains),
+        passed,
+        not_merged: counts(NoMerge::ALL.iter().map(|reason| reason.name()), &stats.refused),
+        closed: counts(Close::ALL.iter().map(|reason| reason.name()), &stats.closed),
+        elapsed_s: 0.0,
+        warnings: Vec::new(),
+    }
+}
+
+/// Writes what is delivered.
+struct Writer {
+    output: Output,
+    /// Records that are not in use, so that none is allocated once enough were.
+    free: Vec<Record>,
+    frame: Vec<u8>,
+    arrivals_ns: Vec<u32>,
+    /// Delivering cannot fail, so this waits until somebody can be told.
+    failure: Option<Failure>,
+}
+
+impl Writer {
+    fn new(output: Output) -> Self {
+        Self { output, free: Vec::new(), frame: Vec::new(), arrivals_ns: Vec::new(), failure: None }
+    }
+
+    fn write_single(&mut self, delivery: &mut Delivery<'_, Record>) -> Result<(), Failure> {
+        let Some(mut part) = delivery.next_part() else { return Ok(()) };
+        let meta = part.buffer.meta();
+        let written = self.output.write(&meta, &part.buffer.data);
+        self.free.push(part.buffer);
+        written
+    }
+
+    /// Writes a superframe with all that it takes to give its packets back.
+    fn write_train(&mut self, delivery: &mut Delivery<'_, Record>) -> Result<(), Failure> {
+        self.frame.clear();
+        delivery.copy_to(&mut self.frame);
+        self.arrivals_ns.clear();
+        let mut first = None;
+        let mut last_ns = 0;
+        while let Some(part) = delivery.next_part() {
+            let record = part.buffer;
+            match first {
+                None => first = Some((record.timestamp_ns, record.interface, record.flags)),
+                Some(_) => self.arrivals_ns.push(step(last_ns, record.timestamp_ns)),
+            }
+            last_ns = record.timestamp_ns;
+            for &arrival in record.offload.iter().flat_map(|offload| &offload.arrivals_ns) {
+                self.arrivals_ns.push(arrival);
+                last_ns += u64::from(arrival);
+            }
+            self.free.push(record);
+        }
+        let Some((timestamp_ns, interface, flags)) = first else { return Ok(()) };
+        // A superframe that came without the times of its packets leaves a gap that nobody can
+        // fill, and a list with gaps says nothing.
+        if self.arrivals_ns.len() + 1 != delivery.packets as usize {
+            self.arrivals_ns.clear();
+        }
+        let arrivals = core::mem::take(&mut self.arrivals_ns);
+        let meta = PacketMeta {
+            timestamp_ns: Some(timestamp_ns),
+            interface,
+            original_len: self.frame.len() as u32,
+            flags,
+            offload: Some(meta::offload(&delivery.meta, is_tcp(delivery), arrivals)),
+        };
+        let written = self.output.write(&meta, &self.frame);
+        self.arrivals_ns = meta.offload.map(|offload| offload.arrivals_ns).unwrap_or_default();
+        written
+    }
+}
+
+impl Sink<Record> for Writer {
+    fn deliver(&mut self, mut delivery: Delivery<'_, Record>) {
+        let written = if delivery.is_joined() {
+            self.write_train(&mut delivery)
+        } else {
+            self.write_single(&mut delivery)
+        };
+        if let Err(failure) = written {
+            self.failure.get_or_insert(failure);
+        }
+    }
+}
+
+impl Receiver for Writer {
+    fn recycle(&mut self) -> Record {
+        self.free.pop().unwrap_or_default()
+    }
+}
+
+/// Whether a superframe carries TCP: its partial checksum lies where TCP has it.
+fn is_tcp(delivery: &Delivery<'_, Record>) -> bool {
+    let offset = tcp::field::CHECKSUM.start as u16;
+    matches!(delivery.meta.checksum, Checksum::Partial { offset: at, .. } if at == offset)
+}
+
+/// From one arrival to the next. Whoever pushes has seen to it that it fits.
+fn step(from_ns: u64, to_ns: u64) -> u32 {
+    u32::try_from(to_ns.saturating_sub(from_ns)).unwrap_or(u32::MAX)
+}

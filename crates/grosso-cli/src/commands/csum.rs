@@ -1,0 +1,249 @@
+//! `grosso csum`: verdicts on checksums, and setting them right.
+
+use grosso_io::capture::{ChecksumState, Entry, Offload, Packet, PacketMeta, flag};
+use grosso_wire::{Kind, LinkType, Ports, Stack, dissect};
+
+use super::reject_filter;
+use crate::{
+    arguments::{CsumFix, CsumVerify, Which},
+    checksums::{self, Level, Levels, Verdict, judge},
+    error::{Exit, Failure},
+    headers::protocol,
+    input::{Input, Next, Session, Unparsed},
+    meta,
+    output::{self, Output},
+    report::{
+        self, InputFacts, OutputFacts, Place, Tool,
+        csum::{FixReport, Row, VerifyReport},
+        inspect::Verdicts,
+        units,
+    },
+};
+
+/// Runs `csum verify`.
+pub(crate) fn verify(options: &CsumVerify, session: &mut Session) -> Result<Exit, Failure> {
+    reject_filter(&options.filter.words, "csum verify")?;
+    let mut input = Input::open(&options.read, session)?;
+    let rows_max = match (session.talk.json, session.talk.verbose) {
+        (_, true) => ROWS_VERBOSE,
+        (true, false) => ROWS_JSON,
+        (false, false) => ROWS_TEXT,
+    };
+    let mut found = Found { rows_max, ..Found::default() };
+    let mut unparsed = Unparsed::default();
+    let links = input.links;
+    let ending = input.each(|entry| {
+        if let Entry::Packet(packet) = entry {
+            match links.of(packet) {
+                Some(link) => {
+                    let stack = dissect(packet.data, link, &Ports::ASSIGNED);
+                    found.look(packet, &stack);
+                    found.list(packet, &stack);
+                }
+                None => unparsed.count(packet),
+            }
+        }
+        Ok(Next::Go)
+    })?;
+    let mut report = VerifyReport {
+        schema: "grosso.csum/1",
+        tool: Tool::THIS,
+        input: InputFacts::of(&input, found.bytes),
+        checksums: found.packets,
+        levels: found.every,
+        rows: core::mem::take(&mut found.rows),
+        rows_omitted: found.rows_omitted,
+        first_cut: found.first_cut.filter(|_| found.packets.unverifiable > 0),
+        warnings: Vec::new(),
+    };
+    report::print(&mut report, &mut session.talk, Place::Standard)?;
+    let exit = ending.conclude(&input, session, "processed")?;
+    unparsed.conclude(&input, "")?;
+    let is_no = found.packets.bad > 0 || (session.strict && found.packets.unverifiable > 0);
+    Ok(if exit == Exit::Yes && is_no { Exit::No } else { exit })
+}
+
+/// Runs `csum fix`.
+pub(crate) fn fix(options: &CsumFix, session: &mut Session) -> Result<Exit, Failure> {
+    reject_filter(&options.files.filter.words, "csum fix")?;
+    let mut input = Input::open(&options.files.read, session)?;
+    let format = output::format(options.files.format, input.reader.format());
+    let output = Output::create(&options.files.write, format, &input, session)?;
+    let mut work = Work { output, found: Found::default(), packet: Vec::new(), counts: (0, 0) };
+    let mut unparsed = Unparsed::default();
+    let links = input.links;
+    let ending = input.each(|entry| {
+        match entry {
+            Entry::Packet(packet) => match links.of(packet) {
+                Some(link) => work.packet(entry, packet, link, options.only)?,
+                None => {
+                    unparsed.count(packet);
+                    work.output.copy(entry)?;
+                }
+            },
+            Entry::Block(block) if block.is_copyable() => work.output.copy(entry)?,
+            Entry::Block(_) => {}
+        }
+        Ok(Next::Go)
+    })?;
+    let Work { output, found, counts: (packets_fixed, checksums_fixed), .. } = work;
+    let facts = OutputFacts::of(&output);
+    let place = Place::beside(output.is_standard);
+    output.finish(&input)?;
+    note_cut(&found, session);
+    let mut report = FixReport {
+        schema: "grosso.csum/1",
+        tool: Tool::THIS,
+        input: InputFacts::of(&input, found.bytes),
+        output: facts,
+        checksums: found.packets,
+        packets_fixed,
+        checksums_fixed,
+        warnings: Vec::new(),
+    };
+    report::print(&mut report, &mut session.talk, place)?;
+    let exit = ending.conclude(&input, session, "processed and written")?;
+    unparsed.conclude(&input, "Packets pass through unchanged; ")?;
+    let is_no = session.strict && found.packets.unverifiable > 0;
+    Ok(if exit == Exit::Yes && is_no { Exit::No } else { exit })
+}
+
+fn note_cut(found: &Found, session: &mut Session) {
+    let Some((captured, original)) = found.first_cut else { return };
+    let packets = units::count(found.cut_short, "packet");
+    let are = if found.cut_short == 1 { "is" } else { "are" };
+    session.talk.note(format!(
+        "{packets} {are} cut ({captured} of {original} bytes): checksums unverifiable, left as \
+         they are"
+    ));
+}
+
+/// What the checksums of a capture turned out to be.
+#[derive(Default)]
+struct Found {
+    levels: Levels,
+    packets: Verdicts,
+    every: Verdicts,
+    rows: Vec<Row>,
+    rows_max: usize,
+    rows_omitted: u64,
+    cut_short: u64,
+    first_cut: Option<(u64, u64)>,
+    bytes: u64,
+}
+
+impl Found {
+    /// Judges a packet and counts it.
+    fn look(&mut self, packet: &Packet<'_>, stack: &Stack) {
+        self.bytes += packet.data.len() as u64;
+        let claim = meta::claim(&packet.meta(), stack);
+        judge(packet.data, packet.is_cut(), stack, claim, &mut self.levels);
+        if let Some(verdict) = self.levels.worst() {
+            self.packets.count(verdict);
+            if verdict == Verdict::Unverifiable && packet.is_cut() {
+                self.cut_short += 1;
+                let lengths = (packet.data.len() as u64, u64::from(packet.original_len));
+                self.first_cut.get_or_insert(lengths);
+            }
+        }
+        self.levels.iter().for_each(|level| self.every.count(level.verdict));
+    }
+
+    /// Lists what is partial or bad in the packet that was judged last.
+    fn list(&mut self, packet: &Packet<'_>, stack: &Stack) {
+        for level in self.levels.iter() {
+            if !matches!(level.verdict, Verdict::Partial | Verdict::Bad) {
+                continue;
+            }
+            if self.rows.len() >= self.rows_max {
+                // What is bad is news, and makes room for itself among what is partial.
+                let partial = self.rows.iter().rposition(|row| row.verdict == Verdict::Partial);
+                self.rows_omitted += 1;
+                match partial.filter(|_| level.verdict == Verdict::Bad) {
+                    Some(index) => drop(self.rows.remove(index)),
+                    None => continue,
+                }
+            }
+            self.rows.push(Row {
+                packet: packet.number,
+                proto: protocol(stack),
+                level: place(level, &self.levels),
+                found: level.found,
+                expected: level.expected,
+                verdict: level.verdict,
+                why: level.why,
+            });
+        }
+    }
+}
+
+/// Where a checksum is in its packet.
+fn place(level: &Level, levels: &Levels) -> &'static str {
+    let last = levels.iter().map(|level| level.depth).max().unwrap_or(0);
+    match level.layer.kind {
+        Kind::Ipv4 => "header",
+        _ if last == 0 || levels.iter().filter(|l| l.layer.kind != Kind::Ipv4).count() < 2 => "",
+        _ if level.depth == last => "inner",
+        _ => "outer",
+    }
+}
+
+struct Work {
+    output: Output,
+    found: Found,
+    packet: Vec<u8>,
+    /// Packets and checksums that were changed.
+    counts: (u64, u64),
+}
+
+impl Work {
+    fn packet(
+        &mut self,
+        entry: &Entry<'_>,
+        packet: &Packet<'_>,
+        link: LinkType,
+        only: Which,
+    ) -> Result<(), Failure> {
+        let stack = dissect(packet.data, link, &Ports::ASSIGNED);
+        self.found.look(packet, &stack);
+        let wanted = |level: &Level| match only {
+            Which::Partial => level.verdict == Verdict::Partial,
+            Which::Bad => level.verdict == Verdict::Bad,
+            Which::All => matches!(level.verdict, Verdict::Partial | Verdict::Bad),
+        };
+        if !self.found.levels.iter().any(wanted) {
+            return self.output.copy(entry);
+        }
+        self.packet.clear();
+        self.packet.extend_from_slice(packet.data);
+        let levels = &mut self.found.levels;
+        let is_cut = packet.is_cut();
+        let fixed = checksums::fix(&mut self.packet, is_cut, &stack, levels, wanted);
+        if fixed == 0 {
+            return self.output.copy(entry);
+        }
+        self.counts.0 += 1;
+        self.counts.1 += fixed as u64;
+        self.output.write_changed(&completed(packet), &self.packet, packet)
+    }
+}
+
+/// What is said about a packet whose checksums are right now: no longer that they are not ready.
+fn completed(packet: &Packet<'_>) -> PacketMeta {
+    let said = packet.meta();
+    let is_partial = |offload: &Offload| matches!(offload.checksum, ChecksumState::Partial { .. });
+    let flags = said.flags.map(|flags| flags & !flag::CHECKSUM_NOT_READY);
+    let has_more = |offload: &Offload| {
+        offload.gso.is_some() || offload.vlan.is_some() || offload.hash.is_some()
+    };
+    let offload = said.offload.and_then(|offload| {
+        let checksum = if is_partial(&offload) { ChecksumState::None } else { offload.checksum };
+        let offload = Offload { checksum, ..offload };
+        (has_more(&offload) || checksum != ChecksumState::None).then_some(offload)
+    });
+    PacketMeta { flags: flags.filter(|&flags| flags != 0), offload, ..said }
+}
+
+const ROWS_TEXT: usize = 20;
+const ROWS_JSON: usize = 1000;
+const ROWS_VERBOSE: usize = 10_000;

@@ -1,0 +1,368 @@
+//! `grosso explain`: why was this packet merged, or not?
+//!
+//! The capture is replayed up to the packet and on until the packet leaves. What the coalescer knew
+//! when the packet came is read off what it delivered.
+
+use grosso::{
+    Delivery, Sink, Verdict,
+    coalesce::reason::{NoMerge, Pass},
+};
+use grosso_io::capture::{Entry, Packet};
+use grosso_wire::{Kind, LinkType, Ports, Stack, dissect, tcp};
+
+use super::replay::{Aside, Fate, Receiver, Record, Replay};
+use crate::{
+    arguments::Explain,
+    checksums::{Levels, Verdict as ChecksumVerdict, judge},
+    error::{Exit, Failure},
+    headers::{Transport, protocol, u16_at, u32_at},
+    input::{Ending, Input, Next, Session},
+    meta,
+    report::{
+        self, Place, Tool,
+        explain::{Decision, ExplainReport, Held, PacketFacts, Train},
+    },
+};
+
+/// Runs the command.
+pub(crate) fn run(options: &Explain, session: &mut Session) -> Result<Exit, Failure> {
+    let mut input = Input::open(&options.file, session)?;
+    let links = input.links;
+    let mut replay = Replay::new(&options.rules, links)?;
+    let profile = replay.profile().name;
+    let mut watcher = Watcher { target: options.number, ..Watcher::default() };
+    let mut found = None;
+    let mut first_ns = None;
+    let ending = input.each(|entry| {
+        let packet = match entry {
+            Entry::Packet(packet) => packet,
+            Entry::Block(block) => {
+                if block.is_section_header() {
+                    replay.finish(&mut watcher);
+                }
+                return Ok(Next::Go);
+            }
+        };
+        first_ns = first_ns.or(packet.timestamp_ns);
+        watcher.is_now = packet.number == options.number;
+        if watcher.is_now {
+            watcher.link = links.of(packet);
+        }
+        let fate = replay.push(packet, &mut watcher);
+        if watcher.is_now {
+            found = Some(Found::new(packet, watcher.link, fate, first_ns));
+            watcher.is_now = false;
+            if matches!(fate, Fate::Aside(_)) {
+                return Ok(Next::Stop);
+            }
+        }
+        Ok(if watcher.left.is_some() { Next::Stop } else { Next::Go })
+    })?;
+    replay.finish(&mut watcher);
+    let Some(found) = found else { return missing(options.number, ending, &input, session) };
+    let mut report = found.report(&input, profile, watcher);
+    report::print(&mut report, &mut session.talk, Place::Standard)?;
+    ending.conclude(&input, session, "processed")
+}
+
+/// There is no such packet, perhaps because the file is damaged before it.
+fn missing(
+    number: u64,
+    ending: Ending,
+    input: &Input,
+    session: &mut Session,
+) -> Result<Exit, Failure> {
+    let exit = ending.conclude(input, session, "processed")?;
+    if exit == Exit::Interrupted {
+        return Ok(exit);
+    }
+    let packets = report::units::count(input.reader.packets(), "packet");
+    let message = format!("{}: there is no packet {number}, only {packets}", input.name);
+    Err(Failure::usage("usage.packet", message))
+}
+
+/// Watches what is delivered for one packet.
+#[derive(Default)]
+struct Watcher {
+    target: u64,
+    /// Whether the target is being pushed.
+    is_now: bool,
+    /// How the target is parsed.
+    link: Option<LinkType>,
+    /// Trains that left while it was pushed, and without it.
+    flushed: Vec<Train>,
+    /// The last of them in detail.
+    before: Option<Before>,
+    /// What the target left in.
+    left: Option<Train>,
+    /// The packets before it in the train that it joined.
+    joined: Option<Held>,
+    free: Vec<Record>,
+}
+
+/// The train that the target met.
+struct Before {
+    held: Held,
+    /// Its last packet.
+    last: Vec<u8>,
+}
+
+impl Sink<Record> for Watcher {
+    fn deliver(&mut self, mut delivery: Delivery<'_, Record>) {
+        let numbers = || delivery.parts().map(|part| part.buffer.number);
+        let train = Train {
+            first: numbers().next().unwrap_or(0),
+            last: numbers().last().unwrap_or(0),
+            packets: u64::from(delivery.packets),
+            bytes: delivery.len as u64,
+            closed: delivery.closed.name(),
+        };
+        if let Some(index) = numbers().position(|number| number == self.target) {
+            self.left = Some(train);
+            self.joined = (index > 0).then(|| held(&delivery, index, self.link));
+        } else if self.is_now {
+            self.flushed.push(train);
+            let count = delivery.parts().count();
+            let last = delivery.parts().last().map(|part| part.buffer.data.clone());
+            let held = held(&delivery, count, self.link);
+            self.before = last.map(|last| Before { held, last });
+        }
+        while let Some(part) = delivery.next_part() {
+            self.free.push(part.buffer);
+        }
+    }
+}
+
+/// The first `count` packets of a train that left.
+fn held(delivery: &Delivery<'_, Record>, count: usize, link: Option<LinkType>) -> Held {
+    let payload: usize = if delivery.is_joined() {
+        delivery.parts().take(count).map(|part| part.range().len()).sum()
+    } else {
+        // The part of a packet that leaves alone is all of it.
+        delivery.parts().next().map_or(0, |part| payload_len(part.bytes(), link))
+    };
+    let payload_bytes = payload as u64;
+    Held {
+        since: delivery.parts().next().map_or(0, |part| part.buffer.number),
+        packets: count as u64,
+        payload_bytes,
+        gso_size: match delivery.meta.gso {
+            Some(gso) => gso.size().map(u64::from),
+            None => Some(payload_bytes).filter(|_| count == 1),
+        },
+    }
+}
+
+fn payload_len(packet: &[u8], link: Option<LinkType>) -> usize {
+    let Some(link) = link else { return 0 };
+    let stack = dissect(packet, link, &Ports::ASSIGNED);
+    Transport::of(&stack, packet.len()).map_or(0, |transport| transport.payload)
+}
+
+impl Receiver for Watcher {
+    fn recycle(&mut self) -> Record {
+        self.free.pop().unwrap_or_default()
+    }
+}
+
+/// The target when it was pushed.
+struct Found {
+    facts: PacketFacts,
+    data: Vec<u8>,
+    link: Option<LinkType>,
+    fate: Fate,
+}
+
+impl Found {
+    fn new(packet: &Packet<'_>, link: Option<LinkType>, fate: Fate, first_ns: Option<u64>) -> Self {
+        let mut facts = PacketFacts {
+            number: packet.number,
+            time_ns: packet
+                .timestamp_ns
+                .zip(first_ns)
+                .map(|(time, first)| i128::from(time) - i128::from(first)),
+            bytes: u64::from(packet.original_len).max(packet.data.len() as u64),
+            endpoints: None,
+            protocol: format!("link type {}", packet.description.link_type),
+            sequence: None,
+            headers: "not parsed".into(),
+            checksum: None,
+        };
+        if let Some(link) = link {
+            let stack = dissect(packet.data, link, &Ports::ASSIGNED);
+            let mut levels = Levels::default();
+            let claim = meta::claim(&packet.meta(), &stack);
+            judge(packet.data, packet.is_cut(), &stack, claim, &mut levels);
+            facts.checksum = levels.worst().map(ChecksumVerdict::name);
+            facts.protocol = protocol(&stack);
+            facts.headers = headers(packet.data, &stack);
+            if let Some(transport) = Transport::of(&stack, packet.data.len()) {
+                facts.endpoints = Some(transport.endpoints(packet.data, &stack).to_string());
+                facts.sequence = transport.is_tcp().then(|| {
+                    let at = transport.layer.offset as usize + tcp::field::SEQUENCE.start;
+                    let from = u32_at(packet.data, at);
+                    (from, from.wrapping_add(transport.payload as u32))
+                });
+            }
+        }
+        Self { facts, data: packet.data.to_vec(), link, fate }
+    }
+
+    fn report(self, input: &Input, profile: &'static str, watcher: Watcher) -> ExplainReport {
+        let Watcher { flushed, before, left, joined, .. } = watcher;
+        let (verdict, reason, sentence) = words(self.fate);
+        let detail = match (self.fate, &before) {
+            (Fate::Engine(Verdict::Refused(reason)), Some(before)) => {
+                self.link.and_then(|link| detail(reason, &before.last, &self.data, link))
+            }
+            _ => None,
+        };
+        let met = match self.fate {
+            Fate::Engine(Verdict::Joined) => joined,
+            // Trains that left to make room are of other flows.
+            Fate::Engine(Verdict::Refused(_) | Verdict::Passed(_)) => before.map(|b| b.held),
+            _ => None,
+        };
+        ExplainReport {
+            schema: "grosso.explain/1",
+            tool: Tool::THIS,
+            path: input.path.display().to_string(),
+            profile,
+            packet: self.facts,
+            lookup: met,
+            decision: Decision {
+                verdict,
+                reason,
+                detail,
+                sentence: sentence.map(|text| text.trim().to_string()),
+            },
+            flushed,
+            left,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// The words for a fate: verdict, reason, sentence.
+fn words(fate: Fate) -> (&'static str, Option<&'static str>, Option<&'static str>) {
+    match fate {
+        Fate::Engine(Verdict::Held) => ("held", None, None),
+        Fate::Engine(Verdict::Joined) => ("joined", None, None),
+        Fate::Engine(Verdict::Refused(reason)) => {
+            ("refused", Some(reason.name()), Some(reason.sentence()))
+        }
+        Fate::Engine(Verdict::Passed(reason)) => {
+            let is_end = matches!(reason, Pass::TcpPush | Pass::TcpFinish);
+            let sentence =
+                if is_end { "It ends a train, and there was none." } else { reason.sentence() };
+            ("passed", Some(reason.name()), Some(sentence))
+        }
+        Fate::Aside(aside) => ("aside", Some(Aside::name(aside)), Some(Aside::sentence(aside))),
+    }
+}
+
+/// The values that a refusal is about, from the last packet of the train and the one that came.
+fn detail(reason: NoMerge, before: &[u8], now: &[u8], link: LinkType) -> Option<String> {
+    let ports = Ports::ASSIGNED;
+    let (old_stack, new_stack) = (dissect(before, link, &ports), dissect(now, link, &ports));
+    let old = Transport::of(&old_stack, before.len())?;
+    let new = Transport::of(&new_stack, now.len())?;
+    let tcp_word = |packet: &[u8], transport: &Transport, at: usize| {
+        u32_at(packet, transport.layer.offset as usize + at)
+    };
+    let both = |name: &str, at: usize| {
+        let (from, to) = (tcp_word(before, &old, at), tcp_word(now, &new, at));
+        format!("{name} {from} -> {to}")
+    };
+    let ip_byte = |name: &str, v4: usize, v6: usize| {
+        let read = |packet: &[u8], transport: &Transport| {
+            let at = if transport.ip.kind == Kind::Ipv4 { v4 } else { v6 };
+            packet.get(transport.ip.offset as usize + at).copied()
+        };
+        Some(format!("{name} {} -> {}", read(before, &old)?, read(now, &new)?))
+    };
+    match reason {
+        NoMerge::TcpAcknowledgment => Some(both("ack", tcp::field::ACKNOWLEDGMENT.start)),
+        NoMerge::TcpWindow => {
+            let word = |packet: &[u8], transport: &Transport| {
+                u16_at(packet, transport.layer.offset as usize + tcp::field::WINDOW.start)
+            };
+            Some(format!("window {} -> {}", word(before, &old), word(now, &new)))
+        }
+        NoMerge::TcpFlags => {
+            let (from, to) = (old.flags(before), new.flags(now));
+            Some(format!("flags {:#05x} -> {:#05x}", from & 0x1ff, to & 0x1ff))
+        }
+        NoMerge::TcpSequenceAhead | NoMerge::TcpSequenceBehind => {
+            let from = tcp_word(before, &old, tcp::field::SEQUENCE.start);
+            let expected = from.wrapping_add(old.payload as u32);
+            let found = tcp_word(now, &new, tcp::field::SEQUENCE.start);
+            Some(format!("expected {expected}, found {found}"))
+        }
+        NoMerge::TcpTimestamp | NoMerge::TcpOptions => {
+            let (from, to) = (timestamps(before, &old)?, timestamps(now, &new)?);
+            Some(if from.0 != to.0 {
+                format!("TSval {} -> {}", from.0, to.0)
+            } else {
+                format!("TSecr {} -> {}", from.1, to.1)
+            })
+        }
+        NoMerge::Identification => {
+            let (from, to) = (old.identification(before)?, new.identification(now)?);
+            Some(format!("id {from} -> {to}"))
+        }
+        NoMerge::TimeToLive => ip_byte("ttl", 8, 7),
+        NoMerge::TypeOfService => ip_byte("tos", 1, 1),
+        NoMerge::Longer | NoMerge::SuperframeSize => {
+            Some(format!("{} B -> {} B", old.payload, new.payload))
+        }
+        _ => None,
+    }
+}
+
+/// The values of the TCP timestamp option.
+fn timestamps(packet: &[u8], transport: &Transport) -> Option<(u32, u32)> {
+    let option = options(packet, transport).find(|(kind, _)| *kind == 8)?;
+    (option.1.len() == 10).then(|| (u32_at(option.1, 2), u32_at(option.1, 6)))
+}
+
+/// The TCP options: kind, and all bytes.
+fn options<'a>(
+    packet: &'a [u8],
+    transport: &Transport,
+) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
+    let start = transport.layer.offset as usize + tcp::HEADER_LEN;
+    let mut rest = packet.get(start..transport.layer.end()).unwrap_or_default();
+    core::iter::from_fn(move || {
+        let len = match rest {
+            [] | [0, ..] => return None,
+            [1, ..] => 1,
+            [_, len, ..] => (*len as usize).max(2),
+            [_] => return None,
+        };
+        let (option, after) = rest.split_at_checked(len)?;
+        rest = after;
+        Some((option[0], option))
+    })
+}
+
+/// The headers in words, with the TCP options: `eth ip4 tcp(nop,nop,ts)`.
+fn headers(packet: &[u8], stack: &Stack) -> String {
+    let mut text = stack.to_string();
+    if let Some(transport) = Transport::of(stack, packet.len()).filter(Transport::is_tcp) {
+        let names = options(packet, &transport).map(|(kind, _)| match kind {
+            1 => "nop".into(),
+            2 => "mss".into(),
+            3 => "ws".into(),
+            4 => "sackok".into(),
+            5 => "sack".into(),
+            8 => "ts".into(),
+            other => other.to_string(),
+        });
+        let names: Vec<String> = names.collect();
+        if !names.is_empty() {
+            text.push_str(&format!("({})", names.join(",")));
+        }
+    }
+    text
+}

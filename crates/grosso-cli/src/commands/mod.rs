@@ -1,0 +1,155 @@
+//! One module a command, and what starts them.
+
+mod coalesce;
+mod csum;
+mod cutter;
+mod explain;
+mod inspect;
+mod replay;
+mod segment;
+mod wire;
+
+use std::{
+    ffi::OsString,
+    panic::{self, AssertUnwindSafe},
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use clap::{CommandFactory, FromArgMatches};
+use signal_hook::consts::SIGINT;
+
+use crate::{
+    arguments::{Arguments, Command, Csum},
+    error::{Exit, Failure},
+    input::Session,
+    positions::arrange,
+    style::When,
+    talk::Talk,
+};
+
+/// Runs the command line `words`, the first of which is the name of the program.
+pub(crate) fn run(words: Vec<OsString>) -> Exit {
+    let command_line = quote(&words);
+    let wants_json = words.iter().any(|word| word == "--json");
+    let command = Arguments::command();
+    let parsed = command.clone().try_get_matches_from(arrange(&command, words));
+    let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
+        Ok(arguments) => arguments,
+        Err(error) => return explain_usage(&error, wants_json),
+    };
+    let mut session = session(&arguments, command_line);
+    let ended =
+        panic::catch_unwind(AssertUnwindSafe(|| dispatch(&arguments.command, &mut session)));
+    let result = ended.unwrap_or_else(|_| {
+        let message = "internal error: please report it with the lines above";
+        Err(Failure::internal(message))
+    });
+    match result {
+        Ok(exit) => exit,
+        Err(failure) if failure.exit == Exit::BrokenPipe => Exit::BrokenPipe,
+        Err(failure) => {
+            session.talk.fail(&failure);
+            failure.exit
+        }
+    }
+}
+
+fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
+    match command {
+        Command::Inspect(options) => inspect::run(options, session),
+        Command::Coalesce(options) => coalesce::run(options, session),
+        Command::Segment(options) => segment::run(options, session),
+        Command::Wire(options) => wire::run(options, session),
+        Command::Csum(Csum::Verify(options)) => csum::verify(options, session),
+        Command::Csum(Csum::Fix(options)) => csum::fix(options, session),
+        Command::Explain(options) => explain::run(options, session),
+    }
+}
+
+fn session(arguments: &Arguments, command_line: String) -> Session {
+    let common = &arguments.common;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    // A second Ctrl-C ends the program at once. Without handlers the first one does, which is no
+    // reason to fail.
+    let code = Exit::Interrupted as i32;
+    let _ =
+        signal_hook::flag::register_conditional_shutdown(SIGINT, code, Arc::clone(&interrupted));
+    let _ = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
+    Session {
+        talk: Talk {
+            json: common.json,
+            quiet: common.quiet,
+            verbose: common.verbose,
+            when: common.color,
+            warnings: Vec::new(),
+        },
+        forced_link: common.linktype,
+        allow_truncated: common.allow_truncated,
+        strict: common.strict,
+        interrupted,
+        command_line,
+    }
+}
+
+/// What clap has to say: help and version are answers, the rest is a wrong command line.
+fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
+    if wants_json && error.use_stderr() {
+        let talk = Talk {
+            json: true,
+            quiet: false,
+            verbose: false,
+            when: When::Never,
+            warnings: Vec::new(),
+        };
+        talk.fail(&Failure::usage("usage", error.to_string().trim_end()));
+        return Exit::Usage;
+    }
+    if error.print().is_err() {
+        return Exit::BrokenPipe;
+    }
+    if error.use_stderr() { Exit::Usage } else { Exit::Yes }
+}
+
+/// Refuses a packet filter behind the options, which users of tcpdump expect to work.
+fn reject_filter(words: &[String], command: &str) -> Result<(), Failure> {
+    if words.is_empty() {
+        return Ok(());
+    }
+    let filter = words.join(" ");
+    let message = format!("{command}: packet filters are not built in: '{filter}'");
+    let hint = format!(
+        "filter first: tcpdump -r IN -w - '{filter}' | grosso {command} -r - ... \
+         (or tshark -r IN -Y ... -w -)"
+    );
+    Err(Failure::usage("usage.filter", message).hint(hint))
+}
+
+/// The command line as one could type it, with the program's name without its folder.
+fn quote(words: &[OsString]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    let quoted = words.iter().enumerate().map(|(index, word)| {
+        let word = match index {
+            0 => Path::new(word).file_name().unwrap_or(word).to_string_lossy(),
+            _ => word.to_string_lossy(),
+        };
+        if !word.is_empty() && word.chars().all(plain) {
+            word.into_owned()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_line_can_be_typed_again() {
+        let words = ["/usr/bin/grosso", "wire", "-r", "a b.pcap", "-w", "it's", ""];
+        let words: Vec<OsString> = words.iter().map(Into::into).collect();
+        assert_eq!(quote(&words), r"grosso wire -r 'a b.pcap' -w 'it'\''s' ''");
+    }
+}

@@ -1,0 +1,151 @@
+//! Every way to fail, with its exit code.
+
+use std::process::ExitCode;
+
+use grosso_io::capture::{CaptureError, Place};
+use serde::Serialize;
+
+/// How a command ended. The numbers are frozen: `grosso help` lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// Done, and the answer is yes.
+    Yes = 0,
+    /// Done, and the answer is no: bad checksums, or something that `--strict` refuses.
+    No = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// The input is damaged or not supported. What could be written was written.
+    Input = 3,
+    /// Permission, a missing file, a full disk.
+    Environment = 4,
+    /// A defect of Grosso.
+    Internal = 5,
+    /// Ctrl-C: 128 and the number of SIGINT.
+    Interrupted = 130,
+    /// The reader of the output has gone: 128 and the number of SIGPIPE.
+    BrokenPipe = 141,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a command failed: what, where, and what to do now.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Failure {
+    schema: &'static str,
+    /// A name that programs can match.
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    /// The packet in which the input went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) packet: Option<u64>,
+    /// The byte at which the input went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) offset: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hint: Option<String>,
+    #[serde(skip)]
+    pub(crate) exit: Exit,
+}
+
+impl Failure {
+    fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            schema: "grosso.error/1",
+            code,
+            message: message.into(),
+            packet: None,
+            offset: None,
+            hint: None,
+            exit,
+        }
+    }
+
+    /// The command line asks for something that cannot be.
+    pub(crate) fn usage(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, code, message)
+    }
+
+    /// The input is not what it should be.
+    pub(crate) fn input(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Exit::Input, code, message)
+    }
+
+    /// The system refuses.
+    pub(crate) fn environment(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Exit::Environment, code, message)
+    }
+
+    /// A defect of Grosso.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(Exit::Internal, "internal", message)
+    }
+
+    /// A failure to read or write the capture called `name`.
+    pub(crate) fn capture(name: &str, error: &CaptureError) -> Self {
+        let message =
+            if error.names_file() { error.to_string() } else { format!("{name}: {error}") };
+        let mut failure = match error {
+            CaptureError::NotACapture { .. } => Self::input("input.not_a_capture", message),
+            CaptureError::UnsupportedFormat { .. } => {
+                Self::input("input.unsupported_format", message)
+            }
+            CaptureError::Truncated { .. } | CaptureError::CompressedTruncated { .. } => {
+                Self::input("input.truncated", message)
+            }
+            CaptureError::Unwritable { .. } => Self::input("output.unwritable", message),
+            CaptureError::BrokenPipe { .. } => {
+                Self::new(Exit::BrokenPipe, "output.broken_pipe", message)
+            }
+            CaptureError::Io { .. } => Self::environment("environment.read", message),
+            CaptureError::Write { .. } => Self::environment("environment.write", message),
+            _ => Self::input("input.damaged", message),
+        };
+        failure.locate(error);
+        failure
+    }
+
+    /// With what to do now.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    fn locate(&mut self, error: &CaptureError) {
+        match error {
+            CaptureError::Truncated { place, offset, .. } => {
+                self.offset = Some(*offset);
+                if let Place::Packet(number) | Place::PacketHeader(number) = place {
+                    self.packet = Some(*number);
+                }
+            }
+            CaptureError::CompressedTruncated { offset, .. }
+            | CaptureError::CompressedDamaged { offset, .. }
+            | CaptureError::Damaged { offset, .. } => self.offset = Some(*offset),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn truncation_says_where_and_is_the_input_s_fault() {
+        let error = CaptureError::Truncated {
+            place: Place::Packet(56),
+            needs: 65226,
+            there: 5758,
+            offset: 594_242,
+        };
+        let failure = Failure::capture("send.pcap", &error);
+        assert_eq!(failure.exit, Exit::Input);
+        assert_eq!((failure.packet, failure.offset), (Some(56), Some(594_242)));
+        assert!(failure.message.starts_with("send.pcap: ends inside packet 56 ("));
+    }
+}

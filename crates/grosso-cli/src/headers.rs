@@ -1,0 +1,210 @@
+//! Places in a packet that several commands ask for.
+
+use core::fmt;
+
+use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, tcp, udp, vlan, vxlan};
+
+/// The big-endian word at `at`; zero beyond the end.
+#[inline]
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..at + 2).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]))
+}
+
+/// The big-endian double word at `at`; zero beyond the end.
+#[inline]
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
+}
+
+/// Stores a big-endian word, if there is room for it.
+#[inline]
+pub(crate) fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
+    if let Some(word) = bytes.get_mut(at..at + 2) {
+        word.copy_from_slice(&value.to_be_bytes());
+    }
+}
+
+/// What a packet is, as far as commands look at it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transport {
+    /// TCP or UDP.
+    pub(crate) layer: Layer,
+    /// The IP header right around it.
+    pub(crate) ip: Layer,
+    /// Where the outermost IP header starts.
+    pub(crate) network: usize,
+    /// Payload bytes as the headers declare them, also those that were not captured.
+    pub(crate) payload: usize,
+}
+
+impl Transport {
+    /// The innermost transport header of a packet of `len` bytes; `None` when the walk did not
+    /// reach one.
+    #[inline]
+    pub(crate) fn of(stack: &Stack, len: usize) -> Option<Self> {
+        let layer = stack.last().filter(|layer| matches!(layer.kind, Kind::Tcp | Kind::Udp))?;
+        if stack.stop != Stop::Payload {
+            return None;
+        }
+        let mut levels = stack.layers().iter().filter(|layer| is_ip(layer));
+        let outermost = levels.next()?;
+        let ip = levels.next_back().unwrap_or(outermost);
+        let end = if stack.end == 0 { len } else { stack.end as usize };
+        let payload = end.saturating_sub(layer.end());
+        Some(Self { layer, ip: *ip, network: outermost.offset as usize, payload })
+    }
+
+    /// Whether it is TCP.
+    #[inline]
+    pub(crate) fn is_tcp(&self) -> bool {
+        self.layer.kind == Kind::Tcp
+    }
+
+    /// Bytes of headers from the outermost IP header on.
+    #[inline]
+    pub(crate) fn overhead(&self) -> usize {
+        self.layer.end().saturating_sub(self.network)
+    }
+
+    /// The bytes of TCP options.
+    #[inline]
+    pub(crate) fn options(&self) -> usize {
+        (self.layer.len as usize).saturating_sub(tcp::HEADER_LEN)
+    }
+
+    /// The TCP flags.
+    #[inline]
+    pub(crate) fn flags(&self, packet: &[u8]) -> u16 {
+        u16_at(packet, self.layer.offset as usize + tcp::field::OFFSET_FLAGS.start)
+    }
+
+    /// The IPv4 identification; `None` for IPv6.
+    #[inline]
+    pub(crate) fn identification(&self, packet: &[u8]) -> Option<u16> {
+        (self.ip.kind == Kind::Ipv4)
+            .then(|| u16_at(packet, self.ip.offset as usize + ipv4::field::IDENTIFICATION.start))
+    }
+
+    /// The flow of the packet in the direction in which it goes.
+    #[inline]
+    pub(crate) fn endpoints(&self, packet: &[u8], stack: &Stack) -> Endpoints {
+        let mut endpoints = Endpoints { is_tcp: self.is_tcp(), ..Endpoints::default() };
+        let ip = self.ip.offset as usize;
+        if self.ip.kind == Kind::Ipv4 {
+            let (source, destination) = (ipv4::field::SOURCE, ipv4::field::DESTINATION);
+            copy(packet, ip + source.start, &mut endpoints.source.address[..4]);
+            copy(packet, ip + destination.start, &mut endpoints.destination.address[..4]);
+        } else {
+            endpoints.is_ipv6 = true;
+            let (source, destination) = (ipv6::field::SOURCE, ipv6::field::DESTINATION);
+            copy(packet, ip + source.start, &mut endpoints.source.address);
+            copy(packet, ip + destination.start, &mut endpoints.destination.address);
+        }
+        let start = self.layer.offset as usize;
+        endpoints.source.port = u16_at(packet, start + udp::field::SOURCE_PORT.start);
+        endpoints.destination.port = u16_at(packet, start + udp::field::DESTINATION_PORT.start);
+        for layer in stack.layers() {
+            let at = layer.offset as usize;
+            let identifier = match layer.kind {
+                Kind::Vlan => u32::from(u16_at(packet, at + vlan::field::TCI.start) & 0x0fff),
+                Kind::Vxlan | Kind::VxlanGpe | Kind::Geneve => {
+                    u32_at(packet, at + vxlan::field::VNI.start) >> 8
+                }
+                _ => continue,
+            };
+            endpoints.network = endpoints.network.rotate_left(12) ^ identifier;
+        }
+        endpoints
+    }
+}
+
+/// Whether a layer is an IP header.
+#[inline]
+pub(crate) fn is_ip(layer: &Layer) -> bool {
+    matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6)
+}
+
+/// Who talks to whom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Endpoints {
+    pub(crate) source: Endpoint,
+    pub(crate) destination: Endpoint,
+    pub(crate) is_tcp: bool,
+    pub(crate) is_ipv6: bool,
+    /// VLAN tags and virtual networks, mixed.
+    pub(crate) network: u32,
+}
+
+/// An address and a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Endpoint {
+    /// IPv4 uses the first four bytes.
+    address: [u8; 16],
+    port: u16,
+}
+
+impl Endpoints {
+    /// The other direction.
+    #[inline]
+    pub(crate) fn reversed(self) -> Self {
+        Self { source: self.destination, destination: self.source, ..self }
+    }
+}
+
+/// `10.99.0.1:37272 > 10.99.0.2:5201`.
+impl fmt::Display for Endpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, end) in [self.source, self.destination].iter().enumerate() {
+            if i > 0 {
+                f.write_str(" > ")?;
+            }
+            if self.is_ipv6 {
+                write!(f, "[{}]:{}", core::net::Ipv6Addr::from(end.address), end.port)?;
+            } else {
+                let [a, b, c, d, ..] = end.address;
+                write!(f, "{a}.{b}.{c}.{d}:{}", end.port)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The stack in the words of reports: `tcp4`, `udp4/vxlan/tcp4`, `ip4/udp6`.
+pub(crate) fn protocol(stack: &Stack) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut version = None;
+    for layer in stack.layers() {
+        match layer.kind {
+            Kind::Ipv4 | Kind::Ipv6 => {
+                // An IP header right inside another is a tunnel of its own.
+                if let Some(outer) = version.replace(if layer.kind == Kind::Ipv4 { 4 } else { 6 }) {
+                    words.push(format!("ip{outer}"));
+                }
+            }
+            Kind::Tcp | Kind::Udp | Kind::Icmp | Kind::Esp => {
+                words.push(match version.take() {
+                    Some(version) => format!("{}{version}", layer.kind),
+                    None => layer.kind.to_string(),
+                });
+            }
+            Kind::Gre | Kind::Vxlan | Kind::VxlanGpe | Kind::Geneve | Kind::Gue => {
+                if let Some(version) = version.take() {
+                    words.push(format!("ip{version}"));
+                }
+                words.push(layer.kind.to_string());
+            }
+            _ => {}
+        }
+    }
+    if let Some(version) = version {
+        words.push(format!("ip{version}"));
+    }
+    if words.is_empty() { stack.to_string() } else { words.join("/") }
+}
+
+#[inline]
+fn copy(packet: &[u8], at: usize, out: &mut [u8]) {
+    if let Some(bytes) = packet.get(at..at + out.len()) {
+        out.copy_from_slice(bytes);
+    }
+}

@@ -1,0 +1,304 @@
+//! Reading a capture, with everything that a command owes to its user around it.
+
+use std::{
+    cell::RefCell,
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use grosso_io::capture::{CaptureError, CaptureReader, Compression, Entry, Format, Packet};
+use grosso_wire::LinkType;
+use sha2::{Digest, Sha256};
+
+use crate::{
+    error::{Exit, Failure},
+    progress::Progress,
+    talk::Talk,
+};
+
+/// What every command needs beside its own options.
+pub(crate) struct Session {
+    pub(crate) talk: Talk,
+    /// The link type that the user says.
+    pub(crate) forced_link: Option<LinkType>,
+    pub(crate) allow_truncated: bool,
+    pub(crate) strict: bool,
+    /// Set by Ctrl-C.
+    pub(crate) interrupted: Arc<AtomicBool>,
+    /// The command line, for provenance.
+    pub(crate) command_line: String,
+}
+
+/// A capture that is read.
+pub(crate) struct Input {
+    pub(crate) reader: CaptureReader<Source>,
+    /// As the user typed it.
+    pub(crate) path: PathBuf,
+    /// For messages.
+    pub(crate) name: String,
+    pub(crate) links: Links,
+    progress: Progress,
+    record: Rc<RefCell<Record>>,
+    interrupted: Arc<AtomicBool>,
+}
+
+/// How reading ended.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// At the end of the file.
+    Complete,
+    /// At damage; everything before it was visited.
+    Damaged(CaptureError),
+    /// The user pressed Ctrl-C.
+    Interrupted,
+}
+
+impl Input {
+    /// Opens a capture; `-` is standard input.
+    pub(crate) fn open(path: &Path, session: &Session) -> Result<Self, Failure> {
+        let is_standard = path.as_os_str() == "-";
+        let name = if is_standard { "standard input".into() } else { path.display().to_string() };
+        let fail = |error| Failure::capture(&name, &error);
+        let (stream, bytes): (Box<dyn Read>, _) = if is_standard {
+            (Box::new(io::stdin()), None)
+        } else {
+            let io = |source| fail(CaptureError::Io { path: name.clone(), source });
+            let file = File::open(path).map_err(io)?;
+            let metadata = file.metadata().map_err(io)?;
+            if metadata.is_dir() {
+                let message = format!("{name}: is a directory");
+                return Err(Failure::environment("environment.read", message));
+            }
+            (Box::new(file), metadata.is_file().then_some(metadata.len()))
+        };
+        let record = Rc::new(RefCell::new(Record::default()));
+        let interrupted = Arc::clone(&session.interrupted);
+        let source =
+            Source { stream, record: Rc::clone(&record), interrupted: Arc::clone(&interrupted) };
+        let reader = CaptureReader::new(source).map_err(|error| match error {
+            CaptureError::Io { source, .. } => {
+                fail(CaptureError::Io { path: name.clone(), source })
+            }
+            other => fail(other),
+        })?;
+        Ok(Self {
+            reader,
+            path: path.into(),
+            progress: Progress::new(bytes, !session.talk.quiet),
+            name,
+            links: Links { forced: session.forced_link },
+            record,
+            interrupted,
+        })
+    }
+
+    /// Visits every entry up to the end, damage or Ctrl-C.
+    pub(crate) fn each(
+        &mut self,
+        mut visit: impl FnMut(&Entry<'_>) -> Result<Next, Failure>,
+    ) -> Result<Ending, Failure> {
+        let ending = loop {
+            if self.interrupted.load(Ordering::Relaxed) {
+                break Ending::Interrupted;
+            }
+            match self.reader.next() {
+                Ok(Some(entry)) => match visit(&entry) {
+                    Ok(Next::Go) => {}
+                    Ok(Next::Stop) => break Ending::Complete,
+                    Err(failure) => {
+                        self.progress.finish();
+                        return Err(failure);
+                    }
+                },
+                Ok(None) => break Ending::Complete,
+                Err(_) if self.interrupted.load(Ordering::Relaxed) => break Ending::Interrupted,
+                Err(error) => break Ending::Damaged(error),
+            }
+            if self.reader.packets().is_multiple_of(PACKETS_PER_LOOK) {
+                self.progress.at(self.reader.file_bytes());
+            }
+        };
+        self.progress.finish();
+        Ok(ending)
+    }
+
+    /// `pcap`, `pcapng`, and how they are compressed.
+    pub(crate) fn format_name(&self) -> String {
+        match self.reader.compression() {
+            Compression::None => self.reader.format().to_string(),
+            other => format!("{}, {}", self.reader.format(), other.name()),
+        }
+    }
+
+    /// The SHA-256 of the file as it is stored, in hexadecimal; `None` unless all of it was read.
+    pub(crate) fn sha256(&self) -> Option<String> {
+        let record = self.record.borrow();
+        record.is_at_end.then(|| {
+            record.digest.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        })
+    }
+
+    /// Whether the file is classic pcap.
+    pub(crate) fn is_pcap(&self) -> bool {
+        self.reader.format() == Format::Pcap
+    }
+}
+
+/// Whether to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Go,
+    Stop,
+}
+
+impl Ending {
+    /// Turns how reading ended into how the command ends. `done` says what was done with the
+    /// packets up to there, as in "processed and written".
+    pub(crate) fn conclude(
+        self,
+        input: &Input,
+        session: &mut Session,
+        done: &str,
+    ) -> Result<Exit, Failure> {
+        let error = match self {
+            Self::Complete => return Ok(Exit::Yes),
+            Self::Interrupted => return Ok(Exit::Interrupted),
+            Self::Damaged(error) => error,
+        };
+        let packets = input.reader.packets();
+        let mut failure = Failure::capture(&input.name, &error);
+        if !error.is_input() {
+            return Err(failure);
+        }
+        let were = if packets == 1 { "packet was" } else { "packets were" };
+        failure.message = format!("{}. {packets} {were} {done}.", failure.message);
+        let is_truncated = failure.code == "input.truncated";
+        if is_truncated && session.allow_truncated {
+            session.talk.note(failure.message);
+            return Ok(Exit::Yes);
+        }
+        Err(if is_truncated { failure.hint("--allow-truncated to exit 0") } else { failure })
+    }
+}
+
+/// How packets are to be parsed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Links {
+    forced: Option<LinkType>,
+}
+
+impl Links {
+    /// The link type of a packet, unless it has no view here.
+    #[inline]
+    pub(crate) fn of(self, packet: &Packet<'_>) -> Option<LinkType> {
+        match self.forced {
+            Some(link) => Some(link),
+            None => LinkType::from_pcap(packet.description.link_type),
+        }
+    }
+}
+
+/// Packets that could not be parsed because of their link type.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unparsed {
+    packets: u64,
+    link_type: u32,
+}
+
+impl Unparsed {
+    /// Counts one.
+    pub(crate) fn count(&mut self, packet: &Packet<'_>) {
+        if self.packets == 0 {
+            self.link_type = packet.description.link_type;
+        }
+        self.packets += 1;
+    }
+
+    /// Fails if there were any. `fate` says what became of them.
+    pub(crate) fn conclude(self, input: &Input, fate: &str) -> Result<(), Failure> {
+        if self.packets == 0 {
+            return Ok(());
+        }
+        let total = input.reader.packets();
+        let message = format!(
+            "{}: link type {} is not one I can parse. {fate}{} of {total} processed.",
+            input.name,
+            link_name(self.link_type),
+            total - self.packets,
+        );
+        Err(Failure::input("input.link_type", message).hint("--linktype ethernet to override"))
+    }
+}
+
+/// What reading learns about the file beside its packets.
+#[derive(Default)]
+struct Record {
+    digest: Sha256,
+    is_at_end: bool,
+}
+
+/// A stream that is hashed while it is read, and ends when the user says so.
+pub(crate) struct Source {
+    stream: Box<dyn Read>,
+    record: Rc<RefCell<Record>>,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = loop {
+            match self.stream.read(buffer) {
+                // A signal while a pipe is silent: the only way out of waiting for it.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    if self.interrupted.load(Ordering::Relaxed) {
+                        return Ok(0);
+                    }
+                }
+                other => break other?,
+            }
+        };
+        let mut record = self.record.borrow_mut();
+        record.digest.update(&buffer[..read]);
+        record.is_at_end = read == 0;
+        Ok(read)
+    }
+}
+
+/// A link type by number and, if it is a usual one, by name.
+fn link_name(number: u32) -> String {
+    let name = match number {
+        3 => "AX25",
+        6 => "IEEE802_5",
+        9 => "PPP",
+        10 => "FDDI",
+        50 => "PPP_HDLC",
+        51 => "PPP_ETHER",
+        104 => "C_HDLC",
+        105 => "IEEE802_11",
+        107 => "FRELAY",
+        117 => "PFLOG",
+        119 => "IEEE802_11_PRISM",
+        127 => "IEEE802_11_RADIOTAP",
+        147..=162 => return format!("{number} (USER{})", number - 147),
+        189 => "USB_LINUX",
+        192 => "PPI",
+        195 => "IEEE802_15_4",
+        220 => "USB_LINUX_MMAPPED",
+        227 => "CAN_SOCKETCAN",
+        239 => "NFLOG",
+        240 => "NETANALYZER",
+        249 => "USBPCAP",
+        253 => "NETLINK",
+        _ => return number.to_string(),
+    };
+    format!("{number} ({name})")
+}
+
+/// How many packets pass between two looks at the progress bar.
+const PACKETS_PER_LOOK: u64 = 1024;

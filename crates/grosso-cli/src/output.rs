@@ -1,0 +1,158 @@
+//! Writing a capture: never over its input, never to a terminal, and with its provenance.
+
+use std::{
+    io::IsTerminal,
+    path::{Path, PathBuf},
+};
+
+use grosso_io::capture::{
+    Block, CaptureError, CaptureWriter, Entry, Format, Output as Destination, PacketMeta,
+    WriterOptions,
+    options::{code, push_end, push_option},
+    same_file,
+};
+
+use crate::{
+    arguments::OutputFormat,
+    error::Failure,
+    input::{Input, Session},
+};
+
+/// A capture that is written.
+pub(crate) struct Output {
+    writer: CaptureWriter<Destination>,
+    /// As the user typed it.
+    pub(crate) path: String,
+    /// For messages.
+    name: String,
+    pub(crate) format: Format,
+    /// Whether standard output is taken, so that nothing else may go there.
+    pub(crate) is_standard: bool,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Output {
+    /// Creates the capture that `input` is turned into.
+    pub(crate) fn create(
+        path: &Path,
+        format: Format,
+        input: &Input,
+        session: &Session,
+    ) -> Result<Self, Failure> {
+        let is_standard = path.as_os_str() == "-";
+        if is_standard && std::io::stdout().is_terminal() {
+            let message = "refusing to write a capture to the terminal; use -w FILE or a pipe";
+            return Err(Failure::usage("usage.terminal", message));
+        }
+        let name = if is_standard { "standard output".into() } else { path.display().to_string() };
+        refuse_same_file(&input.path, path, &name)?;
+        let mut options = WriterOptions::like(&input.reader);
+        options.format = format;
+        options.comments.push(session.command_line.clone());
+        let writer = CaptureWriter::create(path, options).map_err(|error| match error {
+            CaptureError::Io { path, source } => {
+                Failure::environment("environment.write", format!("{path}: {source}"))
+            }
+            other => Failure::capture(&name, &other),
+        })?;
+        let path = path.display().to_string();
+        Ok(Self { writer, path, name, format, is_standard, packets: 0, bytes: 0 })
+    }
+
+    /// Writes an entry as it stands.
+    #[inline]
+    pub(crate) fn copy(&mut self, entry: &Entry<'_>) -> Result<(), Failure> {
+        if let Entry::Packet(packet) = entry {
+            self.packets += 1;
+            self.bytes += packet.data.len() as u64;
+        }
+        self.writer.copy(entry).map_err(|error| self.fail(&error))
+    }
+
+    /// Writes a packet.
+    #[inline]
+    pub(crate) fn write(&mut self, meta: &PacketMeta, data: &[u8]) -> Result<(), Failure> {
+        self.packets += 1;
+        self.bytes += data.len() as u64;
+        self.writer.write_packet(meta, data).map_err(|error| self.fail(&error))
+    }
+
+    /// Writes a packet that was made from the packet `from`, with those of its options that stay
+    /// true.
+    pub(crate) fn write_changed(
+        &mut self,
+        meta: &PacketMeta,
+        data: &[u8],
+        from: &grosso_io::capture::Packet<'_>,
+    ) -> Result<(), Failure> {
+        self.packets += 1;
+        self.bytes += data.len() as u64;
+        let written = self.writer.write_packet_with(meta, data, &from.options());
+        written.map_err(|error| self.fail(&error))
+    }
+
+    /// Completes the capture. In pcapng its last block names the input by its hash, which is known
+    /// only now, when the section header may be beyond reach at the other end of a pipe.
+    pub(crate) fn finish(mut self, input: &Input) -> Result<(), Failure> {
+        if let (Format::Pcapng, Some(hash)) = (self.format, input.sha256()) {
+            let comment = format!("grosso: made from {}, SHA-256 {hash}", input.name);
+            let raw = comment_block(&comment, input);
+            let block =
+                Block { kind: NAME_BLOCK, raw: &raw, order: input.reader.order(), interface: None };
+            let copied = self.writer.copy(&Entry::Block(block));
+            copied.map_err(|error| self.fail(&error))?;
+        }
+        let Self { writer, name, .. } = self;
+        writer.finish().map(drop).map_err(|error| Failure::capture(&name, &error))
+    }
+
+    #[cold]
+    fn fail(&self, error: &CaptureError) -> Failure {
+        Failure::capture(&self.name, error)
+    }
+}
+
+/// The format of the output: what the user says, or `default`.
+pub(crate) fn format(wanted: Option<OutputFormat>, default: Format) -> Format {
+    wanted.map_or(default, Into::into)
+}
+
+/// A name resolution block without names: the one block of the format that may stand anywhere,
+/// belongs to no interface and has room for a comment.
+fn comment_block(comment: &str, input: &Input) -> Vec<u8> {
+    let order = input.reader.order();
+    let mut options = Vec::new();
+    push_option(&mut options, order, code::COMMENT, comment.as_bytes());
+    push_end(&mut options, order);
+    let length = (NAME_BLOCK_BYTES + options.len()) as u32;
+    let mut raw = Vec::with_capacity(length as usize);
+    raw.extend_from_slice(&order.u32_bytes(NAME_BLOCK));
+    raw.extend_from_slice(&order.u32_bytes(length));
+    // The end of the records, of which there are none.
+    raw.extend_from_slice(&[0; 4]);
+    raw.extend_from_slice(&options);
+    raw.extend_from_slice(&order.u32_bytes(length));
+    raw
+}
+
+fn refuse_same_file(input: &Path, output: &Path, name: &str) -> Result<(), Failure> {
+    let (read, written) = (device(input, "/dev/stdin"), device(output, "/dev/stdout"));
+    // Both ends may be the same terminal or /dev/null, which nothing can overwrite.
+    let is_file = std::fs::metadata(&written).is_ok_and(|metadata| metadata.is_file());
+    if is_file && same_file(&read, &written).unwrap_or(false) {
+        let message = format!("{name}: input and output are the same file");
+        let hint = "write to another file and rename it; captures are never edited in place";
+        return Err(Failure::usage("usage.same_file", message).hint(hint));
+    }
+    Ok(())
+}
+
+fn device(path: &Path, standard: &str) -> PathBuf {
+    if path.as_os_str() == "-" { standard.into() } else { path.into() }
+}
+
+/// The type of a name resolution block.
+const NAME_BLOCK: u32 = 4;
+/// Type, two lengths, and the end of the records.
+const NAME_BLOCK_BYTES: usize = 16;

@@ -1,0 +1,122 @@
+//! Every option is legal in any position: `grosso -r a.pcap wire -w b.pcap` too.
+//!
+//! clap wants a subcommand before its options, so the words that name subcommands are moved to
+//! the front before it sees them. A first word that names no subcommand but a file gets `inspect`
+//! put before it.
+
+use std::ffi::OsString;
+
+use clap::Command;
+
+/// Moves the subcommands of `command` to the front of `arguments`, the first of which is the name
+/// of the program.
+pub(crate) fn arrange(command: &Command, arguments: Vec<OsString>) -> Vec<OsString> {
+    let mut words = arguments;
+    let mut front = 1.min(words.len());
+    let mut level = command;
+    while let Some(found) = first_word(level, &words[front..]) {
+        let at = front + found;
+        match words[at].to_str().and_then(|name| level.find_subcommand(name)) {
+            Some(inner) => {
+                words[front..=at].rotate_right(1);
+                level = inner;
+                front += 1;
+            }
+            None => {
+                if front == 1 && looks_like_file(&words[at]) {
+                    words.insert(1, "inspect".into());
+                }
+                break;
+            }
+        }
+        if !level.has_subcommands() {
+            break;
+        }
+    }
+    words
+}
+
+/// Where the first word stands that is neither an option nor the value of one.
+fn first_word(level: &Command, words: &[OsString]) -> Option<usize> {
+    let mut takes_next = false;
+    for (at, word) in words.iter().enumerate() {
+        if core::mem::take(&mut takes_next) {
+            continue;
+        }
+        let Some(word) = word.to_str() else { return Some(at) };
+        match word {
+            "--" => return None,
+            "-" => return Some(at),
+            _ if word.starts_with('-') => takes_next = wants_value(level, word),
+            _ => return Some(at),
+        }
+    }
+    None
+}
+
+/// Whether the option `word` takes the next word as its value, in any subcommand.
+fn wants_value(level: &Command, word: &str) -> bool {
+    let is_it = |argument: &clap::Arg| match word.strip_prefix("--") {
+        Some(long) => argument.get_long() == Some(long),
+        // In a cluster of short options only the last can want the next word.
+        None => argument.get_short() == word.chars().last(),
+    };
+    let has_value_inside = match word.strip_prefix("--") {
+        Some(long) => long.contains('='),
+        None => word.chars().nth(1).is_some_and(|first| {
+            word.chars().count() > 2
+                && all(level, &|a| a.get_short() == Some(first) && a.get_action().takes_values())
+        }),
+    };
+    !has_value_inside && all(level, &|a| is_it(a) && a.get_action().takes_values())
+}
+
+/// Whether any argument of `level` or of its subcommands is as asked.
+fn all(level: &Command, is_it: &dyn Fn(&clap::Arg) -> bool) -> bool {
+    level.get_arguments().any(is_it) || level.get_subcommands().any(|inner| all(inner, is_it))
+}
+
+/// A word with a dot or a slash, or one that exists, is meant as a file and not as a misspelled
+/// subcommand.
+fn looks_like_file(word: &OsString) -> bool {
+    let text = word.to_string_lossy();
+    text == "-" || text.contains(['.', '/', '\\']) || std::path::Path::new(word).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::arrange;
+    use crate::arguments::Arguments;
+
+    fn arranged(line: &str) -> String {
+        let words = line.split(' ').map(Into::into).collect();
+        let command = Arguments::command();
+        let words = arrange(&command, words);
+        words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn subcommands_come_first_wherever_they_stand() {
+        assert_eq!(arranged("grosso -r a -w b wire"), "grosso wire -r a -w b");
+        assert_eq!(arranged("grosso -q -r wire -w b coalesce"), "grosso coalesce -q -r wire -w b");
+        assert_eq!(arranged("grosso --json csum -r a verify"), "grosso csum verify --json -r a");
+        assert_eq!(arranged("grosso -qr a csum verify"), "grosso csum verify -qr a");
+        assert_eq!(arranged("grosso -ra wire -w b"), "grosso wire -ra -w b");
+        assert_eq!(arranged("grosso --color=never wire"), "grosso wire --color=never");
+    }
+
+    #[test]
+    fn file_alone_is_inspected() {
+        assert_eq!(arranged("grosso send.pcap"), "grosso inspect send.pcap");
+        assert_eq!(arranged("grosso --json send.pcap"), "grosso inspect --json send.pcap");
+        assert_eq!(arranged("grosso --color never -"), "grosso inspect --color never -");
+        assert_eq!(arranged("grosso insect"), "grosso insect");
+    }
+
+    #[test]
+    fn nothing_behind_two_dashes_is_moved() {
+        assert_eq!(arranged("grosso -q -- wire"), "grosso -q -- wire");
+    }
+}

@@ -1,0 +1,47 @@
+//! A bar for the person who waits.
+
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Progress through a file, shown only where somebody looks.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    /// A bar over `bytes` bytes, or a counter when nobody knows how many come.
+    pub(crate) fn new(bytes: Option<u64>, wanted: bool) -> Self {
+        if !wanted || !std::io::stderr().is_terminal() {
+            return Self { bar: None };
+        }
+        let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
+        let bar = ProgressBar::with_draw_target(bytes, target);
+        let template = match bytes {
+            Some(_) => "{bar:40} {bytes}/{total_bytes}  {bytes_per_sec}  {eta} left",
+            None => "{spinner} {bytes}  {bytes_per_sec}",
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        Self { bar: Some(bar) }
+    }
+
+    /// So many bytes are read by now.
+    #[inline]
+    pub(crate) fn at(&self, bytes: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(bytes);
+        }
+    }
+
+    /// Takes the bar off the screen.
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+const REDRAWS_PER_SECOND: u8 = 10;

@@ -1,0 +1,92 @@
+//! What `coalesce` did.
+
+use grosso::stats::SEGMENT_BUCKETS;
+use serde::Serialize;
+
+use super::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, units};
+use crate::style::Style;
+
+/// What `coalesce` did.
+#[derive(Debug, Serialize)]
+pub(crate) struct CoalesceReport {
+    pub(crate) schema: &'static str,
+    pub(crate) tool: Tool,
+    pub(crate) input: InputFacts,
+    pub(crate) output: OutputFacts,
+    pub(crate) profile: &'static str,
+    pub(crate) superframes: u64,
+    /// Packets in those superframes.
+    pub(crate) superframe_packets: u64,
+    /// Frames written, by the wire packets that each stands for.
+    pub(crate) trains: Vec<Bucket>,
+    /// Packets that can be in no train, by reason.
+    pub(crate) passed: Counts,
+    /// Packets that did not join the train of their flow, by reason.
+    pub(crate) not_merged: Counts,
+    /// Trains that left, by reason.
+    pub(crate) closed: Counts,
+    pub(crate) elapsed_s: f64,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Frames that stand for up to so many wire packets, and more than the bucket before.
+#[derive(Debug, Serialize)]
+pub(crate) struct Bucket {
+    /// Absent in the last bucket, which has no bound.
+    pub(crate) le: Option<u32>,
+    pub(crate) frames: u64,
+}
+
+/// The buckets of the engine's histogram.
+pub(crate) fn buckets(frames: &[u64]) -> Vec<Bucket> {
+    let bounds = SEGMENT_BUCKETS.iter().copied().map(Some).chain([None]);
+    bounds.zip(frames).map(|(le, &frames)| Bucket { le, frames }).collect()
+}
+
+impl Report for CoalesceReport {
+    fn text(&self, style: Style) -> String {
+        let Self { input, output, .. } = self;
+        let mut text = format!(
+            "{}: {} -> {} packets; {} of {} packets\n",
+            style.strong(&output.path),
+            input.packets,
+            output.packets,
+            units::count(self.superframes, "superframe"),
+            self.superframe_packets,
+        );
+        text.push_str(&self.histogram(style));
+        text.push_str(&count_lines("not merged", &self.not_merged));
+        text.push_str(&count_lines("passed through", &self.passed));
+        text.push_str(&count_lines("trains ended by", &self.closed));
+        text
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
+
+impl CoalesceReport {
+    fn histogram(&self, style: Style) -> String {
+        let most = self.trains.iter().map(|bucket| bucket.frames).max().unwrap_or(0).max(1);
+        let mut text = String::from("  packets a frame\n");
+        let mut above = 0;
+        for Bucket { le, frames } in &self.trains {
+            let range = match le {
+                Some(le) if above + 1 == *le => le.to_string(),
+                Some(le) => format!("{}-{le}", above + 1),
+                None => format!("> {above}"),
+            };
+            above = le.unwrap_or(above);
+            if *frames > 0 {
+                // A bar of at least one mark, as there is something to show.
+                let marks = (frames * BAR_COLUMNS).div_ceil(most) as usize;
+                let bar = style.good(&"#".repeat(marks));
+                text.push_str(&format!("  {range:>15}  {frames:>12}  {bar}\n"));
+            }
+        }
+        text
+    }
+}
+
+const BAR_COLUMNS: u64 = 40;

@@ -1,0 +1,121 @@
+//! What `csum` found and did.
+
+use serde::Serialize;
+
+use super::{InputFacts, OutputFacts, Report, Tool, inspect::Verdicts, units};
+use crate::{
+    checksums::{Verdict, Why},
+    style::Style,
+};
+
+/// What `csum verify` found.
+#[derive(Debug, Serialize)]
+pub(crate) struct VerifyReport {
+    pub(crate) schema: &'static str,
+    pub(crate) tool: Tool,
+    pub(crate) input: InputFacts,
+    /// Packets by the verdict on their worst checksum.
+    pub(crate) checksums: Verdicts,
+    /// Every checksum, also of tunnels and IP headers.
+    pub(crate) levels: Verdicts,
+    /// Checksums that are not valid, at most so many.
+    pub(crate) rows: Vec<Row>,
+    pub(crate) rows_omitted: u64,
+    /// Captured and original length of the first packet that was cut short.
+    pub(crate) first_cut: Option<(u64, u64)>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// One checksum that is not valid.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) packet: u64,
+    pub(crate) proto: String,
+    /// `inner`, `outer`, or `header` for that of an IPv4 header; empty for a packet's only one.
+    pub(crate) level: &'static str,
+    pub(crate) found: u16,
+    pub(crate) expected: Option<u16>,
+    pub(crate) verdict: Verdict,
+    pub(crate) why: Why,
+}
+
+impl Report for VerifyReport {
+    fn text(&self, style: Style) -> String {
+        let mut text = String::new();
+        if !self.rows.is_empty() {
+            text.push_str("  packet  proto            found   expected  verdict\n");
+        }
+        for row in &self.rows {
+            text.push_str(&row.text(style));
+        }
+        if self.rows_omitted > 0 {
+            text.push_str(&format!("  ... and {} more (-v lists more)\n", self.rows_omitted));
+        }
+        text.push_str(&self.checksums.text(style));
+        if let Some((captured, original)) = self.first_cut {
+            text.push_str(&format!(" (captured {captured} of {original} bytes)"));
+        }
+        text.push('\n');
+        text
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
+
+impl Row {
+    fn text(&self, style: Style) -> String {
+        let expected =
+            self.expected.map_or_else(|| "?".into(), |expected| format!("{expected:#06x}"));
+        let verdict = format!("{:<8}", self.verdict.name());
+        let verdict =
+            if self.verdict == Verdict::Bad { style.bad(&verdict) } else { style.notice(&verdict) };
+        let why = match self.why {
+            Why::Seed => "pseudo-header sum",
+            Why::Zero => "zero: left to device",
+            Why::Told => "the capture says so",
+            Why::Sum if self.level == "header" => "header differs",
+            Why::Sum => "payload differs",
+            Why::Remote => "not the seed",
+            Why::Cut | Why::Bytes => "",
+        };
+        let line = format!(
+            "{:>8}  {:<15}  {:#06x}  {expected:<8}  {verdict} {:<6} {why}",
+            self.packet, self.proto, self.found, self.level,
+        );
+        line.trim_end().to_string() + "\n"
+    }
+}
+
+/// What `csum fix` did.
+#[derive(Debug, Serialize)]
+pub(crate) struct FixReport {
+    pub(crate) schema: &'static str,
+    pub(crate) tool: Tool,
+    pub(crate) input: InputFacts,
+    pub(crate) output: OutputFacts,
+    /// Packets by the verdict on their worst checksum, as they came.
+    pub(crate) checksums: Verdicts,
+    /// Packets that were changed.
+    pub(crate) packets_fixed: u64,
+    /// Checksums that were changed.
+    pub(crate) checksums_fixed: u64,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Report for FixReport {
+    fn text(&self, style: Style) -> String {
+        format!(
+            "{}: {} fixed in {}\nfound: {}\n",
+            style.strong(&self.output.path),
+            units::count(self.checksums_fixed, "checksum"),
+            units::count(self.packets_fixed, "packet"),
+            self.checksums.text(style),
+        )
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}

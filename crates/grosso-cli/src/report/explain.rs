@@ -1,0 +1,173 @@
+//! What became of one packet.
+
+use serde::Serialize;
+
+use super::{Report, Tool, wrap};
+use crate::style::Style;
+
+/// What became of one packet.
+#[derive(Debug, Serialize)]
+pub(crate) struct ExplainReport {
+    pub(crate) schema: &'static str,
+    pub(crate) tool: Tool,
+    pub(crate) path: String,
+    pub(crate) profile: &'static str,
+    pub(crate) packet: PacketFacts,
+    /// The train that its flow had when it came.
+    pub(crate) lookup: Option<Held>,
+    pub(crate) decision: Decision,
+    /// Trains that left because it came.
+    pub(crate) flushed: Vec<Train>,
+    /// What it left in.
+    pub(crate) left: Option<Train>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The packet.
+#[derive(Debug, Serialize)]
+pub(crate) struct PacketFacts {
+    pub(crate) number: u64,
+    /// Since the first packet of the capture.
+    pub(crate) time_ns: Option<i128>,
+    pub(crate) bytes: u64,
+    pub(crate) endpoints: Option<String>,
+    pub(crate) protocol: String,
+    /// TCP sequence numbers from and up to.
+    pub(crate) sequence: Option<(u32, u32)>,
+    /// The headers, outermost first, with the TCP options.
+    pub(crate) headers: String,
+    /// The verdict on its worst checksum.
+    pub(crate) checksum: Option<&'static str>,
+}
+
+/// A train that was held.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Held {
+    /// The number of its first packet.
+    pub(crate) since: u64,
+    pub(crate) packets: u64,
+    pub(crate) payload_bytes: u64,
+    pub(crate) gso_size: Option<u64>,
+}
+
+/// What was decided, and by which rule.
+#[derive(Debug, Serialize)]
+pub(crate) struct Decision {
+    /// `held`, `joined`, `refused`, `passed` or `aside`.
+    pub(crate) verdict: &'static str,
+    pub(crate) reason: Option<&'static str>,
+    /// The values that led to it, such as `TSval 77 -> 78`.
+    pub(crate) detail: Option<String>,
+    /// The rule in words.
+    pub(crate) sentence: Option<String>,
+}
+
+/// A train that left.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Train {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    /// Why it left.
+    pub(crate) closed: &'static str,
+}
+
+impl Report for ExplainReport {
+    fn text(&self, style: Style) -> String {
+        let mut text = self.packet.head(style);
+        let line = |label: &str, value: String| format!("  {label:<11} {value}\n");
+        let headers = &self.packet.headers;
+        text.push_str(&line(
+            "parse",
+            match self.packet.checksum {
+                Some(verdict) => format!("{headers:<34} csum {verdict}"),
+                None => headers.clone(),
+            },
+        ));
+        if self.decision.verdict != "aside" {
+            text.push_str(&line("gro lookup", self.lookup_text()));
+        }
+        text.push_str(&line("gro decide", self.decision_text(style)));
+        for train in &self.flushed {
+            text.push_str(&line("gro flush", train.text()));
+        }
+        text.push_str(&line("gro out", self.fate_text()));
+        if let Some(sentence) = &self.decision.sentence {
+            text.push_str(&wrap(sentence));
+        }
+        text
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
+
+impl PacketFacts {
+    fn head(&self, style: Style) -> String {
+        let mut words = vec![style.strong(&format!("#{}", self.number))];
+        if let Some(time_ns) = self.time_ns {
+            let sign = if time_ns < 0 { '-' } else { '+' };
+            let time_ns = time_ns.unsigned_abs();
+            let (seconds, rest) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000 / 1000);
+            words.push(format!("{sign}{seconds}.{rest:06} s"));
+        }
+        words.push(format!("{} B", self.bytes));
+        words.extend(self.endpoints.clone());
+        words.push(self.protocol.clone());
+        if let Some((from, to)) = self.sequence {
+            words.push(format!("seq {from}:{to}"));
+        }
+        wrap(&words.join(" "))
+    }
+}
+
+impl ExplainReport {
+    fn lookup_text(&self) -> String {
+        let Some(held) = &self.lookup else { return "no train of its flow is held".into() };
+        let packets = super::units::count(held.packets, "packet");
+        let size = held.gso_size.map_or(String::new(), |size| format!(", gso_size {size}"));
+        format!("flow held since #{}: {packets}, {} B{size}", held.since, held.payload_bytes)
+    }
+
+    fn decision_text(&self, style: Style) -> String {
+        let Decision { verdict, reason, detail, .. } = &self.decision;
+        let mut text = match *verdict {
+            "joined" => style.good("MERGED"),
+            "held" => style.good("STARTS A TRAIN"),
+            "refused" => style.notice("NOT MERGED"),
+            _ => style.notice("PASSES UNTOUCHED"),
+        };
+        if let Some(reason) = reason {
+            text.push_str(&format!(": {reason}"));
+        }
+        if let Some(detail) = detail {
+            text.push_str(&format!(" ({detail})"));
+        }
+        text
+    }
+
+    fn fate_text(&self) -> String {
+        let number = self.packet.number;
+        match (&self.left, self.decision.verdict) {
+            (None, _) | (Some(Train { packets: 1, closed: "never", .. }), _) => {
+                format!("#{number} as it came")
+            }
+            (Some(train), "refused") if train.first == number && train.packets > 1 => {
+                format!("#{number} starts the next train: {}", train.text())
+            }
+            (Some(train), _) => train.text(),
+        }
+    }
+}
+
+impl Train {
+    fn text(&self) -> String {
+        let Self { first, last, packets, bytes, closed } = self;
+        if *packets == 1 {
+            return format!("#{first} alone, {bytes} B ({closed})");
+        }
+        format!("{packets} packets (#{first} to #{last}) -> 1 of {bytes} B ({closed})")
+    }
+}

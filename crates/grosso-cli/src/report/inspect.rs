@@ -1,0 +1,287 @@
+//! What `inspect` found.
+
+use serde::Serialize;
+
+use super::{COLUMNS, Counts, InputFacts, Report, Tool, units, wrap};
+use crate::{checksums::Verdict, mss::Source, style::Style};
+
+/// What `inspect` found.
+#[derive(Debug, Serialize)]
+pub(crate) struct InspectReport {
+    pub(crate) schema: &'static str,
+    pub(crate) tool: Tool,
+    pub(crate) input: InspectInput,
+    pub(crate) superframes: Superframes,
+    pub(crate) checksums: Verdicts,
+    pub(crate) fragments: Fragments,
+    pub(crate) tunnels: Vec<Tunnel>,
+    pub(crate) verdict: Vantage,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The file.
+#[derive(Debug, Serialize)]
+pub(crate) struct InspectInput {
+    #[serde(flatten)]
+    pub(crate) facts: InputFacts,
+    /// Link types, by the names of the tcpdump.org registry.
+    pub(crate) linktype: String,
+    pub(crate) snaplen: u32,
+    pub(crate) first_ts_ns: Option<u64>,
+    pub(crate) last_ts_ns: Option<u64>,
+    /// Where the file is damaged or ends too early.
+    pub(crate) truncated: Option<String>,
+    /// Packets of which not all bytes were captured.
+    pub(crate) cut_packets: u64,
+    /// Captured and original length of the first of them.
+    pub(crate) first_cut: Option<(u64, u64)>,
+}
+
+/// Packets that no wire carried.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Superframes {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    pub(crate) largest_bytes: u64,
+    pub(crate) by_proto: Counts,
+    /// Packets of the wire that they stand for, as far as segment sizes are known or guessed.
+    pub(crate) wire_packets_estimate: u64,
+    pub(crate) mss: Vec<Mss>,
+}
+
+/// A segment size.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Mss {
+    pub(crate) bytes: u16,
+    pub(crate) flows: u64,
+    pub(crate) source: Source,
+    /// Neighbouring packets whose identifications step as this size says.
+    pub(crate) ip_id_agree: u64,
+    /// Neighbouring packets whose identifications can be compared.
+    pub(crate) ip_id_pairs: u64,
+}
+
+/// Packets by the verdict on their worst checksum.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Verdicts {
+    pub(crate) valid: u64,
+    pub(crate) partial: u64,
+    pub(crate) zero_udp: u64,
+    pub(crate) bad: u64,
+    pub(crate) unverifiable: u64,
+}
+
+impl Verdicts {
+    /// Counts one.
+    pub(crate) fn count(&mut self, verdict: Verdict) {
+        *match verdict {
+            Verdict::Valid => &mut self.valid,
+            Verdict::Partial => &mut self.partial,
+            Verdict::ZeroUdp => &mut self.zero_udp,
+            Verdict::Bad => &mut self.bad,
+            Verdict::Unverifiable => &mut self.unverifiable,
+        } += 1;
+    }
+
+    /// `12 valid, 231 partial, 1 bad, 0 unverifiable`: what is zero is left out, but for bad and
+    /// unverifiable, whose absence is news.
+    pub(crate) fn text(&self, style: Style) -> String {
+        let mut words = Vec::new();
+        let mut push = |count: u64, verdict: Verdict| {
+            if count > 0 || matches!(verdict, Verdict::Bad | Verdict::Unverifiable) {
+                let word = format!("{count} {}", verdict.name());
+                words.push(match verdict {
+                    Verdict::Bad if count > 0 => style.bad(&word),
+                    _ => word,
+                });
+            }
+        };
+        push(self.valid, Verdict::Valid);
+        push(self.partial, Verdict::Partial);
+        push(self.bad, Verdict::Bad);
+        push(self.zero_udp, Verdict::ZeroUdp);
+        push(self.unverifiable, Verdict::Unverifiable);
+        words.join(", ")
+    }
+}
+
+/// Fragmented datagrams.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Fragments {
+    pub(crate) packets: u64,
+    pub(crate) sets: u64,
+    pub(crate) complete: u64,
+    pub(crate) incomplete: u64,
+}
+
+/// Packets inside one kind of tunnel.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Tunnel {
+    pub(crate) kind: &'static str,
+    pub(crate) packets: u64,
+}
+
+/// Where the capture was taken, as far as it shows.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Vantage {
+    /// Whether the wire carried these packets.
+    pub(crate) wire_faithful: bool,
+    pub(crate) vantage: &'static str,
+    pub(crate) reasons: Vec<&'static str>,
+}
+
+impl Report for InspectReport {
+    fn text(&self, style: Style) -> String {
+        let mut text = self.head(style);
+        text.push_str(&self.superframe_line());
+        text.push_str(&format!("  {:<14}{}\n", "checksums", self.checksums.text(style)));
+        text.push_str(&self.other_line());
+        for mss in &self.superframes.mss {
+            text.push_str(&mss_line(mss));
+        }
+        text.push_str(&self.verdict_lines(style));
+        text
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
+
+impl InspectReport {
+    fn head(&self, style: Style) -> String {
+        let InspectInput { facts, linktype, snaplen, first_ts_ns, last_ts_ns, .. } = &self.input;
+        let span = match (first_ts_ns, last_ts_ns) {
+            (Some(first), Some(last)) => {
+                format!(", {}", units::duration(last.saturating_sub(*first)))
+            }
+            _ => String::new(),
+        };
+        let snaplen = if *snaplen > 0 { format!(", snaplen {snaplen}") } else { String::new() };
+        format!(
+            "{}: {}, {linktype}, {}, {}{span}{snaplen}\n",
+            style.strong(&facts.path),
+            facts.format,
+            units::count(facts.packets, "packet"),
+            units::bytes(facts.bytes),
+        )
+    }
+
+    fn superframe_line(&self) -> String {
+        let superframes = &self.superframes;
+        if superframes.packets == 0 {
+            return format!("  {:<14}none\n", "superframes");
+        }
+        let protocols: Vec<&str> = superframes.by_proto.keys().copied().collect();
+        let line = format!(
+            "  {:<14}{}, {} of bytes",
+            "superframes",
+            units::count(superframes.packets, "packet"),
+            units::percent(superframes.bytes, self.input.facts.bytes),
+        );
+        let more = format!(
+            "{} up to {} B; about {} on the wire",
+            protocols.join(" "),
+            superframes.largest_bytes,
+            units::about(superframes.wire_packets_estimate),
+        );
+        if line.len() + 3 + more.len() <= COLUMNS {
+            format!("{line}   {more}\n")
+        } else {
+            format!("{line}\n{:16}{more}\n", "")
+        }
+    }
+
+    fn other_line(&self) -> String {
+        let fragments = match &self.fragments {
+            Fragments { sets: 0, packets: 0, .. } => "none".into(),
+            Fragments { sets, incomplete: 0, .. } => format!("{sets} sets"),
+            Fragments { sets, incomplete, .. } => format!("{sets} sets, {incomplete} incomplete"),
+        };
+        let tunnels = if self.tunnels.is_empty() {
+            "none".into()
+        } else {
+            let words =
+                self.tunnels.iter().map(|tunnel| format!("{} {}", tunnel.kind, tunnel.packets));
+            words.collect::<Vec<_>>().join(", ")
+        };
+        let truncated = match (&self.input.truncated, self.input.first_cut) {
+            (Some(_), _) => "file".into(),
+            (None, Some((captured, original))) => format!(
+                "{} ({captured} of {original} B)",
+                units::count(self.input.cut_packets, "packet"),
+            ),
+            (None, None) => "none".into(),
+        };
+        let line = format!("  {:<14}{fragments}", "fragments");
+        let rest = format!("tunnels  {tunnels}       truncated  {truncated}");
+        if line.len() + 7 + rest.len() <= COLUMNS {
+            format!("{line}       {rest}\n")
+        } else {
+            format!("{line}\n  {:<14}{tunnels}\n  {:<14}{truncated}\n", "tunnels", "truncated")
+        }
+    }
+
+    fn verdict_lines(&self, style: Style) -> String {
+        let has_superframes = self.superframes.packets > 0;
+        let verdict = match self.verdict.vantage {
+            "empty" => "No packets.",
+            "unknown" => "Nothing here that I can parse.",
+            "wire" => "This is the wire: no superframes, no partial checksums.",
+            "sender-host" if has_superframes => {
+                "Taken on the sending host, before segmentation and checksum offload (or on a \
+                 virtual link, where they never happen). This is not the wire:"
+            }
+            "sender-host" => {
+                "Taken on the sending host, before checksum offload (or on a virtual link, where \
+                 it never happens). No corruption, but not the wire."
+            }
+            _ => {
+                "Taken on the receiving host, after packets were merged (GRO). This is not the \
+                 wire:"
+            }
+        };
+        let mut sentences = verdict.to_string();
+        if has_superframes {
+            sentences.push_str(&format!(
+                " at MTU 1500 a replay would lose {} ({} of the bytes).",
+                units::count(self.superframes.packets, "packet"),
+                units::percent(self.superframes.bytes, self.input.facts.bytes),
+            ));
+        }
+        let wrapped = wrap(&sentences);
+        let mut text = match self.verdict.vantage {
+            "empty" | "unknown" => wrapped,
+            "wire" => style.good(wrapped.trim_end()) + "\n",
+            _ => style.notice(wrapped.trim_end()) + "\n",
+        };
+        let path = &self.input.facts.path;
+        if self.checksums.bad > 0 {
+            let packets = units::count(self.checksums.bad, "packet");
+            text.push_str(&format!(
+                "{packets} with a bad checksum: grosso csum verify -r {path}\n"
+            ));
+        }
+        if !self.verdict.wire_faithful {
+            text.push_str(&format!("Next: grosso wire -r {path} -w wire.pcapng\n"));
+        } else if self.verdict.vantage == "wire" && self.checksums.bad == 0 {
+            text.push_str(&format!("Next: grosso coalesce -r {path} -w merged.pcapng\n"));
+        }
+        text
+    }
+}
+
+fn mss_line(mss: &Mss) -> String {
+    let Mss { bytes, flows, source, ip_id_agree, ip_id_pairs } = mss;
+    let mut line =
+        format!("  {:<14}{bytes} in {} ({}", "mss", units::count(*flows, "flow"), source.name());
+    if *ip_id_pairs > 0 {
+        let gaps = ip_id_pairs - ip_id_agree;
+        let agree = format!("; IP-ID steps agree on {ip_id_agree} of {ip_id_pairs} pairs");
+        line.push_str(&agree);
+        if gaps > 0 && line.len() + 12 + gaps.to_string().len() <= COLUMNS {
+            line.push_str(&format!(", {gaps} gap{}", if gaps == 1 { "" } else { "s" }));
+        }
+    }
+    line + ")\n"
+}

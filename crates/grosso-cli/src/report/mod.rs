@@ -1,0 +1,235 @@
+//! What each command found, as text and as JSON from one value.
+
+pub(crate) mod coalesce;
+pub(crate) mod csum;
+pub(crate) mod explain;
+pub(crate) mod inspect;
+pub(crate) mod segment;
+pub(crate) mod units;
+pub(crate) mod wire;
+
+use std::io::{self, IsTerminal, Write};
+
+use grosso_io::capture::CaptureError;
+use serde::Serialize;
+
+use crate::{
+    error::Failure,
+    input::{Input, Session},
+    style::Style,
+    talk::Talk,
+};
+
+/// What a command found.
+pub(crate) trait Report: Serialize {
+    /// For people: lines of at most [`COLUMNS`] columns.
+    fn text(&self, style: Style) -> String;
+
+    /// Takes the notes that the user would see on a terminal.
+    fn warn(&mut self, warnings: Vec<String>);
+}
+
+/// Where a report goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It is the data.
+    Standard,
+    /// The data are a capture that goes to standard output, so the report is talk.
+    Error,
+}
+
+impl Place {
+    /// The place beside an output.
+    pub(crate) fn beside(is_standard_output: bool) -> Self {
+        if is_standard_output { Self::Error } else { Self::Standard }
+    }
+}
+
+/// Prints a report.
+pub(crate) fn print(
+    report: &mut impl Report,
+    talk: &mut Talk,
+    place: Place,
+) -> Result<(), Failure> {
+    report.warn(core::mem::take(&mut talk.warnings));
+    let is_terminal = match place {
+        Place::Standard => io::stdout().is_terminal(),
+        Place::Error => io::stderr().is_terminal(),
+    };
+    let text = if talk.json {
+        let json = serde_json::to_string(report);
+        json.map_err(|error| Failure::internal(error.to_string()))? + "\n"
+    } else if talk.quiet {
+        return Ok(());
+    } else {
+        report.text(Style { color: talk.when.decide(is_terminal) })
+    };
+    let written = match place {
+        Place::Standard => {
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+        }
+        Place::Error => io::stderr().lock().write_all(text.as_bytes()),
+    };
+    written.map_err(|source| {
+        let path = "standard output".into();
+        let error = if source.kind() == io::ErrorKind::BrokenPipe {
+            CaptureError::BrokenPipe { path }
+        } else {
+            CaptureError::Io { path, source }
+        };
+        Failure::capture("standard output", &error)
+    })
+}
+
+/// Who made the report.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Tool {
+    name: &'static str,
+    version: &'static str,
+}
+
+impl Tool {
+    pub(crate) const THIS: Self = Self { name: "grosso", version: env!("CARGO_PKG_VERSION") };
+}
+
+/// What was read.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct InputFacts {
+    pub(crate) path: String,
+    /// Of the file as it is stored; absent when not all of it was read.
+    pub(crate) sha256: Option<String>,
+    pub(crate) format: String,
+    pub(crate) packets: u64,
+    /// Bytes of the packets, as far as they were captured.
+    pub(crate) bytes: u64,
+}
+
+impl InputFacts {
+    /// Facts about `input`, whose packets have `bytes` bytes together.
+    pub(crate) fn of(input: &Input, bytes: u64) -> Self {
+        Self {
+            path: input.path.display().to_string(),
+            sha256: input.sha256(),
+            format: input.format_name(),
+            packets: input.reader.packets(),
+            bytes,
+        }
+    }
+}
+
+/// What was written.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct OutputFacts {
+    pub(crate) path: String,
+    pub(crate) format: String,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+impl OutputFacts {
+    /// Facts about `output`.
+    pub(crate) fn of(output: &crate::output::Output) -> Self {
+        Self {
+            path: output.path.clone(),
+            format: output.format.to_string(),
+            packets: output.packets,
+            bytes: output.bytes,
+        }
+    }
+}
+
+/// Says how long it took and how fast that was.
+pub(crate) fn remark_rate(
+    session: &Session,
+    packets: u64,
+    bytes: u64,
+    elapsed: core::time::Duration,
+) {
+    let seconds = elapsed.as_secs_f64().max(1e-9);
+    let nanoseconds = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+    session.talk.remark(&format!(
+        "{packets} packets in {}: {:.1} million a second, {}/s",
+        units::duration(nanoseconds),
+        packets as f64 / seconds / 1e6,
+        units::bytes((bytes as f64 / seconds) as u64),
+    ));
+}
+
+/// Counts by name, without those that are zero.
+pub(crate) type Counts = std::collections::BTreeMap<&'static str, u64>;
+
+/// Counts by name, from parallel lists.
+pub(crate) fn counts(names: impl Iterator<Item = &'static str>, values: &[u64]) -> Counts {
+    names.zip(values.iter().copied()).filter(|(_, value)| *value > 0).collect()
+}
+
+/// Lines `  label   name 12, name 3` of at most [`COLUMNS`] columns, the largest count first.
+pub(crate) fn count_lines(label: &str, counts: &Counts) -> String {
+    let mut sorted: Vec<_> = counts.iter().collect();
+    sorted.sort_by_key(|(_, value)| core::cmp::Reverse(**value));
+    let words = sorted.iter().map(|(name, value)| format!("{name} {value}"));
+    list_lines(label, words)
+}
+
+/// Lines `  label   word, word` of at most [`COLUMNS`] columns; nothing without words.
+pub(crate) fn list_lines(label: &str, words: impl Iterator<Item = String>) -> String {
+    let mut text = String::new();
+    let mut line = format!("  {label:<LABEL_COLUMNS$}");
+    let indent = line.len();
+    for (index, word) in words.enumerate() {
+        let is_first = line.len() == indent;
+        if index > 0 {
+            line.push_str(if is_first { "" } else { ", " });
+            if line.len() + word.len() >= COLUMNS {
+                text.push_str(line.trim_end());
+                text.push('\n');
+                line = " ".repeat(indent);
+            }
+        }
+        line.push_str(&word);
+    }
+    if line.len() > indent {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+/// Breaks a text into lines of at most [`COLUMNS`] columns.
+pub(crate) fn wrap(text: &str) -> String {
+    let mut lines = String::new();
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        if column > 0 && column + 1 + word.len() > COLUMNS {
+            lines.push('\n');
+            column = 0;
+        } else if column > 0 {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        column += word.len();
+    }
+    lines + "\n"
+}
+
+/// The width that text reports keep to.
+pub(crate) const COLUMNS: usize = 80;
+/// The width of the labels at the start of lines.
+const LABEL_COLUMNS: usize = 17;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_are_broken_below_eighty_columns() {
+        let words = (0..60).map(|i| format!("reason-{i} {}", i * 1000));
+        let text = list_lines("not merged", words);
+        assert!(text.lines().all(|line| line.len() <= COLUMNS), "{text}");
+        assert_eq!(text.matches("reason-").count(), 60);
+        assert!(text.lines().skip(1).all(|line| line.starts_with("                   reason")));
+        assert_eq!(list_lines("none", std::iter::empty()), "");
+    }
+}

@@ -1,0 +1,48 @@
+//! What `segment` did.
+
+use serde::Serialize;
+
+use super::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, units};
+use crate::style::Style;
+
+/// What `segment` did.
+#[derive(Debug, Serialize)]
+pub(crate) struct SegmentReport {
+    pub(crate) schema: &'static str,
+    pub(crate) tool: Tool,
+    pub(crate) input: InputFacts,
+    pub(crate) output: OutputFacts,
+    /// Superframes that were cut.
+    pub(crate) cut: u64,
+    /// The packets that they gave.
+    pub(crate) segments: u64,
+    /// Superframes that stayed whole because the capture does not say where to cut.
+    pub(crate) undescribed: u64,
+    /// Superframes that stayed whole for other reasons.
+    pub(crate) left: Counts,
+    pub(crate) elapsed_s: f64,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Report for SegmentReport {
+    fn text(&self, style: Style) -> String {
+        let mut text = format!(
+            "{}: {} -> {} packets; {} cut into {}\n",
+            style.strong(&self.output.path),
+            self.input.packets,
+            self.output.packets,
+            units::count(self.cut, "superframe"),
+            self.segments,
+        );
+        if self.undescribed > 0 {
+            let frames = units::count(self.undescribed, "superframe");
+            text.push_str(&format!("{frames} left whole: not said where to cut\n"));
+        }
+        text.push_str(&count_lines("left whole", &self.left));
+        text
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}

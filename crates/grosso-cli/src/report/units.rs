@@ -1,0 +1,67 @@
+//! Numbers for people.
+
+/// `12.65 MB`: decimal units, as capture tools print them.
+pub(crate) fn bytes(bytes: u64) -> String {
+    let value = bytes as f64;
+    match bytes {
+        0..10_000 => format!("{bytes} B"),
+        10_000..1_000_000 => format!("{:.1} kB", value / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} MB", value / 1e6),
+        _ => format!("{:.2} GB", value / 1e9),
+    }
+}
+
+/// `16 ms`: three digits or so.
+pub(crate) fn duration(nanoseconds: u64) -> String {
+    let value = nanoseconds as f64;
+    match nanoseconds {
+        0..1_000 => format!("{nanoseconds} ns"),
+        1_000..1_000_000 => format!("{} us", short(value / 1e3)),
+        1_000_000..1_000_000_000 => format!("{} ms", short(value / 1e6)),
+        _ => format!("{} s", short(value / 1e9)),
+    }
+}
+
+/// `99.6 %`, and never 100 % for less than all.
+pub(crate) fn percent(part: u64, whole: u64) -> String {
+    if part == whole {
+        return if whole == 0 { "0 %".into() } else { "100 %".into() };
+    }
+    let value = part as f64 * 100.0 / whole.max(1) as f64;
+    format!("{:.1} %", value.min(99.9))
+}
+
+/// `about 8700`: two digits that count.
+pub(crate) fn about(value: u64) -> u64 {
+    let digits = value.checked_ilog10().unwrap_or(0);
+    let unit = 10_u64.pow(digits.saturating_sub(1));
+    value.saturating_add(unit / 2) / unit * unit
+}
+
+/// `1 packet`, `2 packets`.
+pub(crate) fn count(number: u64, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
+fn short(value: f64) -> String {
+    if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_as_in_the_manual() {
+        assert_eq!(bytes(12_649_516), "12.65 MB");
+        assert_eq!(bytes(65226), "65.2 kB");
+        assert_eq!(duration(16_000_000), "16 ms");
+        assert_eq!(duration(1_204_993), "1.2 ms");
+        assert_eq!(percent(996, 1000), "99.6 %");
+        assert_eq!(percent(99_999, 100_000), "99.9 %");
+        assert_eq!(percent(0, 0), "0 %");
+        assert_eq!(about(8698), 8700);
+        assert_eq!(about(7), 7);
+        assert_eq!(about(u64::MAX), u64::MAX / 10u64.pow(18) * 10u64.pow(18));
+    }
+}

@@ -1,0 +1,101 @@
+//! What `wire` did.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, units};
+use crate::{
+    mss::{Size, Source},
+    style::Style,
+};
+
+/// What `wire` did.
+#[derive(Debug, Serialize)]
+pub(crate) struct WireReport {
+    pub(crate) schema: &'static str,
+    pub(crate) tool: Tool,
+    pub(crate) input: InputFacts,
+    pub(crate) output: OutputFacts,
+    pub(crate) superframes: Superframes,
+    /// Packets whose checksums were completed.
+    pub(crate) checksums_completed: u64,
+    /// Packets that stayed as they were although the wire did not see them so, by reason.
+    pub(crate) left: Counts,
+    pub(crate) elapsed_s: f64,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What was split.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Superframes {
+    pub(crate) split: u64,
+    /// The packets that they gave.
+    pub(crate) segments: u64,
+    pub(crate) sizes: Vec<SizeCount>,
+}
+
+/// How many superframes were split at one size.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct SizeCount {
+    pub(crate) bytes: u16,
+    pub(crate) source: Source,
+    pub(crate) superframes: u64,
+}
+
+/// Counts sizes; those beyond [`SIZES_MAX`] are counted together under the size of 0.
+#[derive(Debug, Default)]
+pub(crate) struct SizeCounts(BTreeMap<(u16, Source), u64>);
+
+impl SizeCounts {
+    /// Counts one superframe.
+    pub(crate) fn count(&mut self, size: Size) {
+        let key = (size.bytes, size.source);
+        let is_known = self.0.contains_key(&key) || self.0.len() < SIZES_MAX;
+        *self.0.entry(if is_known { key } else { (0, size.source) }).or_default() += 1;
+    }
+
+    /// The sizes, most frequent first.
+    pub(crate) fn list(&self) -> Vec<SizeCount> {
+        let count = |(&(bytes, source), &superframes): (&(u16, Source), &u64)| SizeCount {
+            bytes,
+            source,
+            superframes,
+        };
+        let mut list: Vec<_> = self.0.iter().map(count).collect();
+        list.sort_by_key(|size| core::cmp::Reverse(size.superframes));
+        list
+    }
+}
+
+impl Report for WireReport {
+    fn text(&self, style: Style) -> String {
+        let Superframes { split, sizes, .. } = &self.superframes;
+        let mss = match sizes.as_slice() {
+            [] => String::new(),
+            [one] => format!(" (mss {}, {})", one.bytes, one.source.name()),
+            [first, rest @ ..] => {
+                let others = rest.len();
+                format!(" (mss {}, {}; {others} more)", first.bytes, first.source.name())
+            }
+        };
+        let left: u64 = self.left.values().sum();
+        let mut text = format!(
+            "{}: {} -> {} packets\n{} split{mss}, {} completed, {left} left as they were\n",
+            style.strong(&self.output.path),
+            self.input.packets,
+            self.output.packets,
+            units::count(*split, "superframe"),
+            units::count(self.checksums_completed, "checksum"),
+        );
+        text.push_str(&count_lines("left", &self.left));
+        text
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
+
+/// Most sizes that are counted one by one.
+const SIZES_MAX: usize = 64;

@@ -1,0 +1,73 @@
+//! What goes to standard error: notes, hints, failures.
+
+use std::io::{IsTerminal, Write};
+
+use crate::{
+    error::Failure,
+    style::{Style, When},
+};
+
+/// How to talk to the user.
+#[derive(Clone, Debug)]
+pub(crate) struct Talk {
+    /// Whether a program reads us: notes go into the report, failures are JSON.
+    pub(crate) json: bool,
+    /// Whether to leave out everything but failures.
+    pub(crate) quiet: bool,
+    /// Whether to say more.
+    pub(crate) verbose: bool,
+    /// When to colour.
+    pub(crate) when: When,
+    /// Notes so far, for the report.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Talk {
+    /// Something that changes how to read the result.
+    pub(crate) fn note(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        self.say("note", &text);
+        self.warnings.push(text);
+    }
+
+    /// What to do about it.
+    pub(crate) fn hint(&self, text: &str) {
+        self.say("hint", text);
+    }
+
+    /// A line about the run itself, such as its rate.
+    pub(crate) fn remark(&self, text: &str) {
+        if !self.quiet && !self.json {
+            eprint(&format!("grosso: {}", self.style().faint(text)));
+        }
+    }
+
+    /// The end of a command that failed.
+    pub(crate) fn fail(&self, failure: &Failure) {
+        if self.json {
+            let line = serde_json::to_string(failure).unwrap_or_else(|_| failure.message.clone());
+            eprint(&line);
+            return;
+        }
+        eprint(&format!("grosso: {}", failure.message));
+        if let Some(hint) = &failure.hint {
+            eprint(&format!("{}: {hint}", self.style().notice("hint")));
+        }
+    }
+
+    /// How to paint standard error.
+    pub(crate) fn style(&self) -> Style {
+        Style { color: self.when.decide(std::io::stderr().is_terminal()) }
+    }
+
+    fn say(&self, kind: &str, text: &str) {
+        if !self.quiet && !self.json {
+            eprint(&format!("grosso: {}: {text}", self.style().notice(kind)));
+        }
+    }
+}
+
+/// Writes a line to standard error. If nobody listens there, nobody misses it.
+fn eprint(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}

@@ -1,0 +1,171 @@
+//! Running the built binary, and captures for it to read.
+
+#![allow(dead_code, reason = "every test file uses its own part")]
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use grosso_io::capture::{
+    CaptureReader, CaptureWriter, Entry, Format, Interface, PacketMeta, WriterOptions,
+};
+use serde_json::Value;
+
+/// A folder that is gone after the test, and the program to run in it.
+pub(crate) struct Bench {
+    folder: tempfile::TempDir,
+}
+
+/// How a run ended.
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn put(&self, name: &str, bytes: &[u8]) {
+        std::fs::write(self.path(name), bytes).unwrap();
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap()
+    }
+
+    pub(crate) fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
+        command.args(line.split_whitespace()).current_dir(self.folder.path());
+        command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+        command
+    }
+
+    /// Runs a command line, split at blanks.
+    pub(crate) fn run(&self, line: &str) -> Run {
+        finished(self.command(line).stdin(Stdio::null()).output().unwrap())
+    }
+
+    /// The same, with bytes on its standard input.
+    pub(crate) fn pipe(&self, line: &str, input: &[u8]) -> Run {
+        let mut command = self.command(line);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_vec();
+        let writer = std::thread::spawn(move || {
+            // The program may be done before it has read everything.
+            let _ = stdin.write_all(&input);
+        });
+        let run = finished(child.wait_with_output().unwrap());
+        writer.join().unwrap();
+        run
+    }
+
+    /// Runs a command that must succeed.
+    pub(crate) fn ok(&self, line: &str) -> Run {
+        let run = self.run(line);
+        assert_eq!(run.code, 0, "{line}\n{}{}", run.stdout, run.stderr);
+        run
+    }
+}
+
+impl Run {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| {
+            panic!("{error}\n{}\n{}", self.stdout, self.stderr);
+        })
+    }
+
+    pub(crate) fn json_error(&self) -> Value {
+        serde_json::from_str(&self.stderr)
+            .unwrap_or_else(|error| panic!("{error}\n{}", self.stderr))
+    }
+}
+
+fn finished(output: Output) -> Run {
+    Run {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        bytes: output.stdout,
+    }
+}
+
+/// A packet of a capture.
+pub(crate) type Timed = (u64, Vec<u8>);
+
+/// A capture of these frames, a thousand nanoseconds apart.
+pub(crate) fn capture(format: Format, link_type: u32, frames: &[Vec<u8>]) -> Vec<u8> {
+    let packets = frames.iter().enumerate();
+    let packets: Vec<Timed> =
+        packets.map(|(i, frame)| (START_NS + i as u64 * 1000, frame.clone())).collect();
+    capture_of(format, link_type, &packets)
+}
+
+/// A capture of these packets.
+pub(crate) fn capture_of(format: Format, link_type: u32, packets: &[Timed]) -> Vec<u8> {
+    let mut options = WriterOptions::new(format);
+    options.interface = Interface::new(link_type);
+    let mut writer = CaptureWriter::new(Vec::new(), options);
+    for (timestamp_ns, data) in packets {
+        let meta = PacketMeta { timestamp_ns: Some(*timestamp_ns), ..PacketMeta::default() };
+        writer.write_packet(&meta, data).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+/// The packets of a capture.
+pub(crate) fn packets(bytes: &[u8]) -> Vec<Timed> {
+    let mut found = Vec::new();
+    each(bytes, |packet| found.push((packet.timestamp_ns.unwrap(), packet.data.to_vec())));
+    found
+}
+
+/// The bytes of the packets of a capture.
+pub(crate) fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
+    packets(bytes).into_iter().map(|(_, data)| data).collect()
+}
+
+pub(crate) fn each(bytes: &[u8], mut visit: impl FnMut(&grosso_io::capture::Packet<'_>)) {
+    let mut reader = CaptureReader::new(bytes).unwrap();
+    while let Some(entry) = reader.next().unwrap() {
+        if let Entry::Packet(packet) = entry {
+            visit(&packet);
+        }
+    }
+}
+
+/// Whether a tool is there; says so when not.
+pub(crate) fn has(tool: &str) -> bool {
+    let found = Command::new(tool).arg("--version").output().is_ok();
+    if !found {
+        println!("skipped: {tool} is not installed");
+    }
+    found
+}
+
+/// The output lines of tshark over a capture.
+pub(crate) fn tshark(path: &Path, filter: &str) -> Vec<String> {
+    let output = Command::new("tshark")
+        .args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"])
+        .args(["-o", "udp.check_checksum:TRUE", "-Y", filter, "-r"])
+        .arg(path)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_string).collect()
+}
+
+/// Some time in 2023.
+pub(crate) const START_NS: u64 = 1_700_000_000_000_000_000;
+pub(crate) const ETHERNET: u32 = 1;
