@@ -26,6 +26,17 @@ fn every_known_difference_shows() {
 }
 
 #[test]
+fn t21_gre_keys_that_differ_in_their_upper_half_stay_apart() {
+    let Some(mut comparison) = start(true, None) else { return };
+    let keyed = |index: u16, key: u32| {
+        let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index));
+        behind(outer.gre(|gre| gre.key(key)), index, 100)
+    };
+    let frames = [keyed(0, 7), keyed(1, 7), keyed(2, 7), keyed(3, 0x8000_0007)];
+    assert_eq!(comparison.explain(&frames), Ok(BTreeSet::new()));
+}
+
+#[test]
 fn limits_of_number_and_table_are_the_same() {
     let Some(mut comparison) = start(true, Some(Batching::Timer)) else { return };
     let datagrams = |count: u16| -> Vec<Vec<u8>> {

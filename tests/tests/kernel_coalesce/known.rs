@@ -269,7 +269,16 @@ fn is_never_compared(frame: &[u8], parsed: &Parsed) -> bool {
         && (last.number("checksum") == 0
             || parsed.payload(frame).is_empty()
             || last.declared_end != frame.len());
+    // The outer checksum is not verified when an outer length is wrong, and without it a tunnel is not looked into.
+    let lies = |layer: &Layer| layer.declared_end != frame.len();
+    let tunnel = parsed.layers.iter().position(|layer| layer.name == "udp");
+    let is_unverified = tunnel.is_some_and(|tunnel| {
+        tunnel + 1 < parsed.layers.len()
+            && parsed.layers[tunnel].number("checksum") != 0
+            && parsed.layers[..tunnel].iter().any(lies)
+    });
     parsed.stop != Stop::Transport
+        || is_unverified
         || !matches!(last.name, "tcp" | "udp")
         || parsed.layers.iter().any(is_wrong)
         || parsed.layers.iter().filter(|layer| layer.is_ip()).count() > 2

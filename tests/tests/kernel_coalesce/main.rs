@@ -14,6 +14,8 @@ mod directed;
 mod explain;
 mod known;
 
+use std::thread;
+
 use grosso::Profile;
 use grosso_testkit::Traffic;
 use grosso_testkit::headers::VXLAN_PORT;
@@ -69,10 +71,22 @@ fn compare(fixed_seed: u64, udp: bool, traffic: impl Fn(u64) -> Vec<Vec<u8>>) ->
     let Some(mut comparison) = start(udp, None) else { return Counts::default() };
     let first = seed(fixed_seed << 32);
     for seed in first..first + VECTORS {
+        let _told = Told(seed);
         comparison.compare(&traffic(seed), seed);
     }
     println!("{}", comparison.counts.table());
     comparison.counts
+}
+
+/// Tells the seed of the vector at which the engine or a check of it panics.
+struct Told(u64);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            println!("GROSSO_SEED={} fails", self.0);
+        }
+    }
 }
 
 /// The two with the same settings, or a line that says why the kernel cannot be asked.
