@@ -314,7 +314,7 @@ mod tests {
             assert!(stack.layers().len() > 3, "{frame:02x?}");
             let original = hash(&frame, &stack);
             for layer in stack.layers() {
-                for field in laws::of(layer.kind) {
+                for field in laws::of(layer.kind, &frame[layer.offset as usize..]) {
                     let end = (layer.offset as usize + field.bytes.end).min(layer.end());
                     let first = layer.offset as usize + field.bytes.start;
                     // The last bit of a field: for a VLAN tag it is in the identifier, not in the priority.

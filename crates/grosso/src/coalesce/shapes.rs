@@ -101,7 +101,7 @@ impl Known {
             stack: *stack,
             shape,
             keys: Keys::of(stack.layers(), header),
-            equality: Mask::equality(stack),
+            equality: Mask::equality(stack, header),
             structure: structure(stack),
             example: header.into(),
             bounds,

@@ -16,10 +16,11 @@ pub(crate) struct Mask {
 
 impl Mask {
     /// The bits that the laws want equal along a train.
-    pub(crate) fn equality(stack: &Stack) -> Self {
+    pub(crate) fn equality(stack: &Stack, header: &[u8]) -> Self {
         let mut mask = Self { bits: [0xff; HEADER_BYTES_MAX], len: stack.header_len() };
         for layer in stack.layers() {
-            for field in laws::of(layer.kind) {
+            let start = header.get(layer.offset as usize..).unwrap_or_default();
+            for field in laws::of(layer.kind, start) {
                 mask.set(layer, field, equal_bits(field.law));
             }
         }
@@ -64,12 +65,10 @@ impl Mask {
     }
 
     fn set(&mut self, layer: &Layer, field: &Field, bits: [u8; 2]) {
-        // GRE's checksum field is there only when the header is long enough for it.
-        let end = layer.end().min(self.len);
-        let start = layer.offset as usize + field.bytes.start;
-        for (i, at) in (start..layer.offset as usize + field.bytes.end).enumerate() {
-            if at < end {
-                self.bits[at] = bits[i.min(1)];
+        let start = layer.offset as usize;
+        for (i, at) in field.bytes.clone().enumerate() {
+            if let Some(byte) = self.bits.get_mut(start + at) {
+                *byte = bits[i.min(1)];
             }
         }
     }
@@ -119,7 +118,7 @@ pub(crate) fn difference(stack: &Stack, first: &[u8], other: &[u8]) -> NoMerge {
 }
 
 fn header_difference(kind: Kind, first: &[u8], other: &[u8]) -> Option<NoMerge> {
-    let fields = laws::of(kind);
+    let fields = laws::of(kind, first);
     let in_fixed_part = fields.iter().find_map(|field| {
         let (first, other) = (first.get(field.bytes.clone())?, other.get(field.bytes.clone())?);
         match field.law {
@@ -151,11 +150,6 @@ fn flags_agree(first: &[u8], other: &[u8]) -> bool {
 fn differ_in_timestamps_only(first: &[u8], other: &[u8]) -> bool {
     const LAYOUT: [u8; 4] = [1, 1, 8, 10];
     first.len() == 12 && first.starts_with(&LAYOUT) && other.starts_with(&LAYOUT)
-}
-
-#[inline]
-pub(crate) fn has_checksum(gre_header: &[u8]) -> bool {
-    gre_header.first().is_some_and(|flags| flags & 0x80 != 0)
 }
 
 /// TCP flags that only the last packet of a train has: FIN and PSH (rule G35).

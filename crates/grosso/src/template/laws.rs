@@ -55,9 +55,10 @@ pub enum Cover {
     Datagram,
 }
 
-/// The laws of a header's fixed part. A header that has no table is equal along a train in all its bytes.
+/// The laws of a header's fixed part, which for GRE depend on its flags. A header that has no table is equal along a
+/// train in all its bytes.
 #[must_use]
-pub const fn of(kind: Kind) -> &'static [Field] {
+pub const fn of(kind: Kind, header: &[u8]) -> &'static [Field] {
     match kind {
         Kind::Ethernet => ETHERNET,
         Kind::Vlan => VLAN,
@@ -68,6 +69,7 @@ pub const fn of(kind: Kind) -> &'static [Field] {
         Kind::Tcp => TCP,
         Kind::Udp => UDP,
         Kind::Vxlan | Kind::VxlanGpe | Kind::Geneve => VNI,
+        Kind::Gre if has_checksum(header) => GRE_WITH_CHECKSUM,
         Kind::Gre => GRE,
         _ => &[],
     }
@@ -168,10 +170,19 @@ pub const VNI: &[Field] = &[
     },
 ];
 
-/// GRE (RFC 2784, RFC 2890, rule T21). The checksum is there only when the flags say so; the key behind it, when there is
-/// one, is part of the flow.
+/// GRE without a checksum (RFC 2784, RFC 2890, rule T21). The key behind it, when there is one, is part of the flow.
 pub const GRE: &[Field] = &[
+    Field { bytes: gre::field::FLAGS, law: Law::Equal(NoMerge::TunnelHeader) },
+    Field { bytes: gre::field::PROTOCOL, law: Law::Equal(NoMerge::TunnelHeader) },
+];
+
+/// GRE with a checksum.
+pub const GRE_WITH_CHECKSUM: &[Field] = &[
     Field { bytes: gre::field::FLAGS, law: Law::Equal(NoMerge::TunnelHeader) },
     Field { bytes: gre::field::PROTOCOL, law: Law::Equal(NoMerge::TunnelHeader) },
     Field { bytes: gre::field::CHECKSUM, law: Law::Checksum(Cover::Packet) },
 ];
+
+const fn has_checksum(gre_header: &[u8]) -> bool {
+    !gre_header.is_empty() && gre_header[0] & (gre::FLAG_CHECKSUM >> 8) as u8 != 0
+}

@@ -4,10 +4,7 @@ use arrayvec::ArrayVec;
 use grosso_wire::{Kind, LAYERS_MAX, Layer, Stack, ipv4};
 
 use crate::{
-    template::{
-        compare::has_checksum,
-        laws::{self, Cover, Law},
-    },
+    template::laws::{self, Cover, Law},
     tunnel::{RemoteChecksum, remote_checksum},
 };
 
@@ -90,7 +87,8 @@ impl Shape {
     }
 
     fn enter(&mut self, layer: &Layer, ip: &Layer, header: &[u8]) {
-        for field in laws::of(layer.kind) {
+        let start = header.get(layer.offset as usize..).unwrap_or_default();
+        for field in laws::of(layer.kind, start) {
             let at = layer.offset + field.bytes.start as u16;
             match field.law {
                 Law::Length { skip } => {
@@ -101,7 +99,7 @@ impl Shape {
                     header_len: layer.len,
                     level: self.ip_levels as u8,
                 }),
-                Law::Checksum(cover) => self.enter_checksum(layer, ip, at, cover, header),
+                Law::Checksum(cover) => self.enter_checksum(layer, ip, at, cover),
                 Law::Key(_) | Law::Equal(_) | Law::Sequence | Law::Flags(_) => {}
             }
         }
@@ -125,7 +123,7 @@ impl Shape {
         }
     }
 
-    fn enter_checksum(&mut self, layer: &Layer, ip: &Layer, at: u16, cover: Cover, header: &[u8]) {
+    fn enter_checksum(&mut self, layer: &Layer, ip: &Layer, at: u16, cover: Cover) {
         let (protocol, zero_means_none) = match cover {
             // Written together with the identification, and needed by nothing else.
             Cover::Header => return,
