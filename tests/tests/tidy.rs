@@ -216,6 +216,8 @@ fn names(line: &str, path: &str) -> bool {
 fn what_is_no_text_is_small() {
     let wrong: Vec<String> = tree()
         .iter()
+        // What a user of the commands leaves at the top is the user's.
+        .filter(|path| path.parent() != Some(&root()))
         .filter(|path| fs::read_to_string(path).is_err())
         .filter(|path| fs::metadata(path).is_ok_and(|data| data.len() > BINARY_BYTES_MAX))
         .map(|path| shown(path))
