@@ -127,9 +127,6 @@ impl Shape {
         let (protocol, zero_means_none) = match cover {
             // Written together with the identification, and needed by nothing else.
             Cover::Header => return,
-            Cover::Packet if !header.get(layer.offset as usize..).is_some_and(has_checksum) => {
-                return;
-            }
             Cover::Packet => (0, false),
             Cover::Transport => (ipv4::PROTOCOL_TCP, false),
             Cover::Datagram => (ipv4::PROTOCOL_UDP, true),
