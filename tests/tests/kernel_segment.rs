@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::slice;
 
 use grosso::checksum::{Checksum, complete};
 use grosso::segment::{NoCut, Outgoing};
@@ -152,7 +153,7 @@ impl Case {
             format!(
                 "{context}: {path:?} {header:?}, {} bytes\n{}",
                 bytes.len(),
-                dump(&[bytes.clone()])
+                dump(slice::from_ref(&bytes))
             )
         };
         let known = self.known(&cut);
@@ -225,6 +226,7 @@ fn multiples_and_their_neighbours_are_cut_alike() {
         Err(why) => return skip(&why),
     };
     let mut random = Random::new(1);
+    let mut asked = 0;
     for (path, is_udp) in paths().into_iter().flat_map(|path| [(path, false), (path, true)]) {
         for (size, count) in
             [(1, 2), (1, 100), (8, 3), (1000, 1), (1000, 2), (1000, 64), (1472, 44)]
@@ -238,9 +240,11 @@ fn multiples_and_their_neighbours_are_cut_alike() {
                 let options = options_bytes(&packet, is_udp);
                 let case = Case { path, is_udp, packet, options, payload_bytes, size, ecn: false };
                 case.compare(&mut kernel, &format!("{payload_bytes} by {size}"));
+                asked += 1;
             }
         }
     }
+    println!("{asked} superframes");
 }
 
 /// What the running kernel can be given.
