@@ -4,13 +4,13 @@
 #![no_main]
 
 use grosso::{Meta, Profile};
-use grosso_fuzz::{Decisions, complete, stack};
+use grosso_fuzz::{Decisions, stack};
 use grosso_testkit::{
     oracle::Link,
     random::Random,
     stack::{Place, Stack},
 };
-use grosso_tests::session::{Session, random_profile, received};
+use grosso_tests::session::{Session, complete_checksums, random_profile, received};
 use grosso_wire::LinkType;
 use libfuzzer_sys::fuzz_target;
 
@@ -107,7 +107,7 @@ impl Sender {
             frame[at] ^= decisions.byte();
         }
         if follow {
-            complete(&mut frame, kit);
+            complete_checksums(&mut frame, kit);
         }
         frame
     }

@@ -14,7 +14,7 @@ use grosso::{
 use grosso_fuzz::{Decisions, stack};
 use grosso_testkit::{
     oracle::{Link, State, verify},
-    stack::Place,
+    stack::{Place, Transport},
 };
 use grosso_tests::engine::{PORTS, cut};
 use grosso_wire::{LinkType, dissect};
@@ -66,11 +66,14 @@ fn completed(mut packet: Vec<u8>, meta: &Meta) -> Option<Vec<u8>> {
     Some(packet)
 }
 
+/// Payload bytes of the superframes.
+const PAYLOAD_MAX: u16 = 1000;
+
 fn description(decisions: &mut Decisions<'_>) -> Gso {
     let size = NonZeroU16::new(decisions.word()).unwrap_or(NonZeroU16::MIN);
-    // Small segments most of the time, because frames are small.
-    let size = if decisions.byte() < 200 {
-        NonZeroU16::MIN.saturating_add(size.get() % 300)
+    // A few dozen segments most of the time: more say nothing new and cost time.
+    let size = if decisions.byte() < 250 {
+        NonZeroU16::MIN.saturating_add(PAYLOAD_MAX / 24 + size.get() % PAYLOAD_MAX)
     } else {
         size
     };
@@ -104,13 +107,9 @@ fn frame(decisions: &mut Decisions<'_>, kit: Link) -> (Vec<u8>, Meta) {
     }
     let stack = stack(decisions, kit);
     let len = usize::from(decisions.word());
-    let packet = stack.packet(&Place::default()).payload_len(len % 4000);
-    let is_transport = matches!(
-        stack.transport,
-        grosso_testkit::stack::Transport::Tcp
-            | grosso_testkit::stack::Transport::TcpTimestamps
-            | grosso_testkit::stack::Transport::Udp
-    );
+    let packet = stack.packet(&Place::default()).payload_len(len % usize::from(PAYLOAD_MAX));
+    let is_transport =
+        matches!(stack.transport, Transport::Tcp | Transport::TcpTimestamps | Transport::Udp);
     let (mut frame, checksum) = if is_transport && kind % 4 == 1 {
         let (frame, start, offset) = packet.build_superframe();
         let partial = Checksum::Partial { start: start as u16, offset: offset as u16 };

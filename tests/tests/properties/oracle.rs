@@ -12,7 +12,7 @@ use grosso_wire::LinkType;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(crate::cases(600))]
 
     #[test]
     fn trains_are_those_of_the_slow_merger(

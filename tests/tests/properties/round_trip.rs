@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use crate::trains::readable_train;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(crate::cases(400))]
 
     /// Hostile traffic over every stack, any limits, polls, holds, hash seeds and checksum states.
     #[test]

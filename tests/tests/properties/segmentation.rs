@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use crate::trains::readable_train;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(crate::cases(400))]
 
     /// Directly, as the oracle does; with partial checksums completed afterwards; with what a device
     /// repeats cut afterwards.
