@@ -1,4 +1,5 @@
-//! Superframes that the engine made, received by a real host: its sockets read what the packets carried.
+//! Superframes that the engine made, received by a real host: its sockets read what the packets
+//! carried.
 
 #![cfg(target_os = "linux")]
 

@@ -1,7 +1,7 @@
 //! The engine beside the running kernel: which packets do both make of the same superframe?
 //!
-//! Byte for byte the same, or different for a reason that has a name ([`Known`]). `docs/kernel-differences.md` has the table.
-//! `GROSSO_SEED=7` asks about other superframes.
+//! Byte for byte the same, or different for a reason that has a name ([`Known`]).
+//! `docs/kernel-differences.md` has the table. `GROSSO_SEED=7` asks about other superframes.
 
 #![cfg(target_os = "linux")]
 
@@ -20,19 +20,20 @@ use grosso_tests::superframe::Superframe;
 
 /// How many superframes the random test asks about.
 const SUPERFRAMES: u64 = 1500;
-/// Packets that wait to be read from the oracle without real root.
-const PACKETS_MAX: usize = 500;
+/// Packets of a superframe, below what waits to be read from the oracle without real root.
+const PACKETS_MAX: usize = 400;
 /// Bytes of the greatest IP packet.
 const BYTES_MAX: usize = 65_535;
 
 /// Why the kernel and the engine make different packets of one superframe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Known {
-    /// The payload of a tunnelled superframe fits one packet. The kernel leaves the tunnel type on it, and a reader that
-    /// cannot take tunnels gets `EINVAL` and no packet (rule V9, B54).
+    /// The payload of a tunnelled superframe fits one packet. The kernel leaves the tunnel type on
+    /// it, and a reader that cannot take tunnels gets `EINVAL` and no packet (rule V9, B54).
     TunnelWhole,
-    /// The payload fits one packet, but not together with the TCP options, which the kernel takes for payload when it
-    /// reads the virtio header. Segmentation knows better, and drops it (rules S3, V6).
+    /// The payload fits one packet, but not together with the TCP options, which the kernel takes
+    /// for payload when it reads the virtio header. Segmentation knows better, and drops it (rules
+    /// S3, V6).
     WholeButForOptions,
     /// A segment size below 8 is raised to 8 for TCP, from 7.2 on (rule V6, B35).
     TinySize,
@@ -218,7 +219,8 @@ fn random_superframes_are_cut_alike() {
     println!("{SUPERFRAMES} superframes {by_path:?}, differences {counts:?}");
 }
 
-/// The sizes of the kernel's own UDP segmentation test (K36 and on) and of BIG TCP's neighbours, by hand.
+/// The sizes of the kernel's own UDP segmentation test (K36 and on) and of BIG TCP's neighbours, by
+/// hand.
 #[test]
 fn multiples_and_their_neighbours_are_cut_alike() {
     let mut kernel = match GsoOracle::new() {

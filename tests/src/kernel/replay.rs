@@ -6,7 +6,8 @@ use std::fmt::Write;
 /// Replaces the fixed seed of every random test of the kernel.
 const SEED: &str = "GROSSO_SEED";
 
-/// The seed of a random test: `fixed`, or what `GROSSO_SEED` says. It is printed, for `--nocapture` and for failures.
+/// The seed of a random test: `fixed`, or what `GROSSO_SEED` says. It is printed, for `--nocapture`
+/// and for failures.
 ///
 /// # Panics
 ///

@@ -157,8 +157,8 @@ fn offload_of(bytes: &[u8], meta: &Meta) -> Offload {
     Offload { gso_type, gso_size, checksum_start: start, checksum_offset: offset }
 }
 
-/// Zeroes the checksums of a superframe's GRE headers, which Linux leaves as the first packet had them and nobody reads:
-/// cutting writes them anew (rule S43).
+/// Zeroes the checksums of a superframe's GRE headers, which Linux leaves as the first packet had
+/// them and nobody reads: cutting writes them anew (rule S43).
 fn clear_gre_words(bytes: &mut [u8]) -> bool {
     let mut cleared = false;
     for layer in parse(bytes, Link::Ethernet, Lengths::Whole).layers {

@@ -167,7 +167,8 @@ fn example(known: Known) -> Option<Vec<Vec<u8>>> {
             .map(|index| behind(Packet::new().ethernet(|e| e).mpls(|mpls| mpls), index, 100))
             .collect(),
         Known::RemoteChecksum => vec![vxlan(None, true, 0), vxlan(None, true, 1)],
-        // The other label is a ninth flow to Linux, where it ends the train of the first, the latest, to the engine.
+        // The other label is a ninth flow to Linux, where it ends the train of the first, the
+        // latest, to the engine.
         Known::Eviction => {
             let first = (1..8).chain([0]).map(|flow| labelled(flow, 0, 0));
             let second = (1..8).map(|flow| labelled(flow, 1, 0));
@@ -193,7 +194,8 @@ fn behind(packet: Packet, index: u16, len: usize) -> Vec<u8> {
     packet.tcp(|tcp| tcp.sequence(100 + u32::from(index) * 100)).payload_len(len).build()
 }
 
-/// The second segment, with a payload for which its checksum is zero, and says so in the other form.
+/// The second segment, with a payload for which its checksum is zero, and says so in the other
+/// form.
 fn other_form() -> Vec<u8> {
     let build = |word: u16, checksum: Option<u16>| {
         let mut payload = [0; 100];

@@ -37,7 +37,8 @@ impl Comparison {
     ///
     /// # Panics
     ///
-    /// When the two differ and nothing known explains it; the message has the seed and the smallest vector that fails.
+    /// When the two differ and nothing known explains it; the message has the seed and the smallest
+    /// vector that fails.
     pub(crate) fn compare(&mut self, frames: &[Vec<u8>], seed: u64) {
         let (kernel, engine) = (self.both.kernel(frames), self.both.engine(frames));
         self.counts.vectors += 1;
@@ -80,7 +81,8 @@ impl Comparison {
         if relevant.is_empty() {
             return Err(describe("nothing known explains this", &found));
         }
-        // Without the suspects there must be nothing left to explain, or less, for a reason of its own.
+        // Without the suspects there must be nothing left to explain, or less, for a reason of its
+        // own.
         let without = |name: Option<Known>| -> Vec<Vec<u8>> {
             let is_out = |index| {
                 relevant.iter().any(|suspect| suspect.index == index && Some(suspect.known) != name)
@@ -105,7 +107,8 @@ impl Comparison {
         difference(&self.both.kernel(frames), &self.both.engine(frames))
     }
 
-    /// What one has joined and the other has not must be what the other makes of the same packets alone, or have a name.
+    /// What one has joined and the other has not must be what the other makes of the same packets
+    /// alone, or have a name.
     fn check_superframes(&mut self, found: &Difference, frames: &[Vec<u8>]) -> Result<(), String> {
         for item in found.engine.iter().filter(|item| item.offload.is_some()) {
             let packets = packets_of(item, frames)
@@ -116,7 +119,8 @@ impl Comparison {
             }
         }
         for item in found.kernel.iter().filter(|item| item.offload.is_some()) {
-            // Packets that are unlike those sent lost something in it, or are tunnels that it took for datagrams.
+            // Packets that are unlike those sent lost something in it, or are tunnels that it took
+            // for datagrams.
             let packets = packets_of(item, frames);
             let same = |packets: &Vec<_>| self.both.engine(packets).items == [item.clone()];
             let is_same = packets.as_ref().is_some_and(same);
@@ -186,8 +190,9 @@ impl Counts {
     }
 }
 
-/// The packets of a vector that a superframe stands for. It does not say how its identifications go (rule G14), so every
-/// way is tried; none fits where the kernel took a tunnel for a plain datagram.
+/// The packets of a vector that a superframe stands for. It does not say how its identifications go
+/// (rule G14), so every way is tried; none fits where the kernel took a tunnel for a plain
+/// datagram.
 fn packets_of(item: &Item, frames: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
     let gso_size = usize::from(item.offload?.gso_size);
     let parsed = parse(&item.bytes, Link::Ethernet, Lengths::Whole);

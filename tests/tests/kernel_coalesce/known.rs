@@ -269,7 +269,8 @@ fn is_never_compared(frame: &[u8], parsed: &Parsed) -> bool {
         && (last.number("checksum") == 0
             || parsed.payload(frame).is_empty()
             || last.declared_end != frame.len());
-    // The outer checksum is not verified when an outer length is wrong, and without it a tunnel is not looked into.
+    // The outer checksum is not verified when an outer length is wrong, and without it a tunnel is
+    // not looked into.
     let lies = |layer: &Layer| layer.declared_end != frame.len();
     let tunnel = parsed.layers.iter().position(|layer| layer.name == "udp");
     let is_unverified = tunnel.is_some_and(|tunnel| {
@@ -297,7 +298,8 @@ fn exact_flow(frame: &[u8]) -> Option<(String, Vec<u8>)> {
     Some((flow_of_parsed(&parsed)?.to_string(), identity(&parsed)))
 }
 
-/// What more than the addresses and ports Linux wants equal in one flow (rules G4, G6, G20, T2, T5, T21).
+/// What more than the addresses and ports Linux wants equal in one flow (rules G4, G6, G20, T2, T5,
+/// T21).
 fn identity(parsed: &Parsed) -> Vec<u8> {
     let mut identity = Vec::new();
     for layer in &parsed.layers {

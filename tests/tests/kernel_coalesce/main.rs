@@ -1,9 +1,10 @@
 //! The engine beside the running kernel: what do both deliver for the same frames?
 //!
-//! Frames, headers and bytes of superframes, what is said of them beside their bytes, and the order within each flow must
-//! be the same, or differ for a reason that has a name ([`known::Known`]). A reason is believed only if the vector without the
-//! packets that it names has no difference any more, and a superframe that only one of the two makes only if the other
-//! makes the same of its packets alone, or the reason says who is stricter.
+//! Frames, headers and bytes of superframes, what is said of them beside their bytes, and the order
+//! within each flow must be the same, or differ for a reason that has a name ([`known::Known`]). A
+//! reason is believed only if the vector without the packets that it names has no difference any
+//! more, and a superframe that only one of the two makes only if the other makes the same of its
+//! packets alone, or the reason says who is stricter.
 //!
 //! `docs/kernel-differences.md` has the table. `GROSSO_SEED=7` asks about other traffic.
 
@@ -27,9 +28,11 @@ use crate::both::Both;
 use crate::explain::{Comparison, Counts};
 use crate::known::Reach;
 
-/// How many vectors a test asks about; a vector takes a millisecond, and one with a difference some more.
+/// How many vectors a test asks about; a vector takes a millisecond, and one with a difference some
+/// more.
 const VECTORS: u64 = 600;
-/// A TAP refuses what is shorter than an Ethernet header (rule V1), and the kernel drops a VLAN tag that is cut.
+/// A TAP refuses what is shorter than an Ethernet header (rule V1), and the kernel drops a VLAN tag
+/// that is cut.
 const FRAME_BYTES_MIN: usize = 18;
 
 const NETWORKS: &[Network] =
@@ -106,7 +109,8 @@ fn start(udp: bool, batching: Option<Batching>) -> Option<Comparison> {
     started.map_err(|why| skip(&why)).ok()
 }
 
-/// Up to one poll of frames of one to six flows whose headers the kernel looks into, half of them in a tunnel.
+/// Up to one poll of frames of one to six flows whose headers the kernel looks into, half of them
+/// in a tunnel.
 fn within_reach(seed: u64, deviations_percent: usize) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let stacks: Vec<Stack> = (0..random.within(1, 6))
