@@ -44,6 +44,13 @@ pub struct Pushed {
     pub verdict: Verdict,
 }
 
+impl Pushed {
+    /// Wire packets that it stands for.
+    fn packets(&self) -> u64 {
+        self.meta.gso.map_or(1, |gso| gso.segments.max(1).into())
+    }
+}
+
 /// A frame as it left.
 #[derive(Clone, Debug)]
 pub struct Left {
@@ -170,6 +177,8 @@ impl Session {
         let sum = |counters: &[u64]| counters.iter().sum::<u64>();
         assert_eq!(stats.frames_in, self.pushed.len() as u64);
         assert_eq!(stats.frames_out, self.left.len() as u64);
+        let packets = |number: &usize| self.pushed[*number].packets();
+        assert_eq!(stats.packets_held(), self.held.iter().map(packets).sum());
         assert_eq!(stats.frames_out, sum(&stats.passed) + sum(&stats.closed));
         assert_eq!(stats.frames_out, sum(&stats.segments));
         assert_eq!(stats.closed[Close::Never.index()], 0);
