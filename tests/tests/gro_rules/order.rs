@@ -3,6 +3,7 @@
 use grosso::{
     Frame, Meta, Profile, Verdict,
     coalesce::reason::{Close, NoMerge, Pass},
+    meta::IpLevels,
 };
 use grosso_testkit::{Packet, headers::Tcp};
 use grosso_tests::{
@@ -191,6 +192,33 @@ fn g77_packets_join_superframes() {
     assert_eq!(payload_lengths(&delivered), [500]);
     let wire: Vec<_> = (0..5).map(|index| unit(index * 100, 100).buffer).collect();
     assert_eq!(segment(&delivered[0]), wire);
+}
+
+/// What becomes of a superframe of two packets behind another one; each has a first identification, fixed or stepping.
+fn with_identifications(units: [(u16, bool); 2]) -> Verdict {
+    let mut engine = Engine::new(Profile::linux());
+    for (index, (id, is_fixed)) in (0..).zip(units) {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id));
+        let packet = packet.tcp(|tcp| tcp.sequence(200 * index)).payload_len(200);
+        let Superframe { bytes, meta } = Superframe::new(&packet, 100).gso(|gso| {
+            gso.segments = 2;
+            gso.fixed_ids = IpLevels::from_bits(u8::from(is_fixed));
+        });
+        engine.push_frame(Frame { buffer: bytes, meta }, 0);
+    }
+    engine.verdicts[1]
+}
+
+#[test]
+fn g77_superframes_bring_their_identification_mode() {
+    let refused = Verdict::Refused(NoMerge::Identification);
+    assert_eq!(with_identifications([(7, true), (7, true)]), Verdict::Joined);
+    assert_eq!(with_identifications([(7, false), (9, false)]), Verdict::Joined);
+    assert_eq!(with_identifications([(7, false), (9, true)]), refused);
+    assert_eq!(with_identifications([(7, true), (7, false)]), refused);
+    assert_eq!(with_identifications([(7, true), (9, true)]), refused);
+    assert_eq!(with_identifications([(7, false), (7, false)]), refused);
+    assert_eq!(with_identifications([(7, false), (8, false)]), refused);
 }
 
 #[test]
