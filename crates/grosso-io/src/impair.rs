@@ -1,7 +1,8 @@
-//! A port behind a bad wire: delay, jitter, rate, loss, reordering, duplication and corruption, from a seed.
+//! A port behind a bad wire: delay, jitter, rate, loss, reordering, duplication and corruption,
+//! from a seed.
 //!
-//! Many kernels lack netem, and a test that fails must fail again: the same seed and the same frames at the same times
-//! give the same wire.
+//! Many kernels lack netem, and a test that fails must fail again: the same seed and the same
+//! frames at the same times give the same wire.
 
 use std::{
     collections::{BinaryHeap, VecDeque},
@@ -67,8 +68,8 @@ pub struct BadImpairment {
 impl FromStr for Impairment {
     type Err = BadImpairment;
 
-    /// Pairs of a word and a value, such as `delay 5ms jitter 1ms rate 10G loss 0.1% reorder 0.5% duplicate 1%
-    /// corrupt 0.01% limit 1000 seed 7`.
+    /// Pairs of a word and a value, such as `delay 5ms jitter 1ms rate 10G loss 0.1% reorder 0.5%
+    /// duplicate 1% corrupt 0.01% limit 1000 seed 7`.
     fn from_str(text: &str) -> Result<Self, BadImpairment> {
         let bad = |what: String| BadImpairment { what, text: text.to_owned() };
         let mut impairment = Self::default();
@@ -219,8 +220,8 @@ impl<P: Port> Impair<P> {
         &self.port
     }
 
-    /// Decides the fate of a frame that enters the wire. The dice are thrown the same number of times for every frame, so
-    /// that one share does not change what another one meets.
+    /// Decides the fate of a frame that enters the wire. The dice are thrown the same number of
+    /// times for every frame, so that one share does not change what another one meets.
     fn enter(&mut self, frame: Frame<P::Buffer>, now_ns: u64) {
         let mut happens = |share: f64| self.dice.f64() < share;
         let lost = happens(self.impairment.loss);

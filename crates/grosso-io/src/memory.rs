@@ -13,8 +13,8 @@ use crate::port::{Port, PortError, Transmitted};
 
 /// One end of a wire in memory.
 ///
-/// Each direction holds a bounded number of frames; when it is full, the sender keeps its frame. Buffers that come back
-/// are used again, so that a wire allocates nothing once it is warm.
+/// Each direction holds a bounded number of frames; when it is full, the sender keeps its frame.
+/// Buffers that come back are used again, so that a wire allocates nothing once it is warm.
 #[derive(Debug)]
 pub struct MemoryPort {
     link: LinkType,
@@ -34,7 +34,8 @@ struct Direction {
 
 /// The two ends of a wire that holds at most `frames_max` frames in each direction.
 ///
-/// `device` says what the ends take; with [`grosso::features::Features::NONE`] they are plain wires.
+/// `device` says what the ends take; with [`grosso::features::Features::NONE`] they are plain
+/// wires.
 #[must_use]
 pub fn wire(link: LinkType, device: Device, frames_max: usize) -> (MemoryPort, MemoryPort) {
     let direction = || {

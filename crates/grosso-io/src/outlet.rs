@@ -1,5 +1,5 @@
-//! The last step of a data path: what must be done to a frame for the port that takes it, and what happens when the
-//! port has no room.
+//! The last step of a data path: what must be done to a frame for the port that takes it, and what
+//! happens when the port has no room.
 
 use std::collections::VecDeque;
 
@@ -23,8 +23,8 @@ pub(crate) struct Outlet {
     device: Device,
     ports: Ports,
     stack: Stack,
-    /// Frames that the port had no room for, oldest first. Nothing is received while any waits, so it holds at most what
-    /// one poll and the held trains make.
+    /// Frames that the port had no room for, oldest first. Nothing is received while any waits, so
+    /// it holds at most what one poll and the held trains make.
     pub(crate) backlog: VecDeque<(Vec<u8>, Meta)>,
     /// Buffers for the backlog, and one to change frames in.
     spare: Vec<Vec<u8>>,

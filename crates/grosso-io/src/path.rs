@@ -1,7 +1,8 @@
 //! The data path: two ports joined, with exactly the work that their features call for.
 //!
-//! Towards a port that takes superframes packets are coalesced; towards one that does not superframes are cut and
-//! checksums completed, at the last moment; what both can take passes untouched.
+//! Towards a port that takes superframes packets are coalesced; towards one that does not
+//! superframes are cut and checksums completed, at the last moment; what both can take passes
+//! untouched.
 
 use grosso::{
     Coalescer, Delivery, Frame, Profile,
@@ -97,8 +98,8 @@ impl<B: AsRef<[u8]>> Direction<B> {
         }
     }
 
-    /// Moves one batch, and says how many frames were received. Nothing is received while the port beyond has no room for
-    /// what is waiting already.
+    /// Moves one batch, and says how many frames were received. Nothing is received while the port
+    /// beyond has no room for what is waiting already.
     ///
     /// # Errors
     /// When a port is broken.

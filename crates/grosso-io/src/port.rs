@@ -5,8 +5,8 @@ use grosso_wire::LinkType;
 
 /// A place where packets come from and go to: a device, a capture, or memory.
 ///
-/// A port hands out frames in buffers of its own kind and wants every buffer back. It takes frames as slices, headers
-/// first, so that a superframe needs no copy before the port itself makes one.
+/// A port hands out frames in buffers of its own kind and wants every buffer back. It takes frames
+/// as slices, headers first, so that a superframe needs no copy before the port itself makes one.
 pub trait Port {
     /// What the bytes of received frames lie in.
     type Buffer: AsRef<[u8]>;
@@ -17,8 +17,9 @@ pub trait Port {
     /// What the port can take: superframes, partial checksums, and how large.
     fn device(&self) -> Device;
 
-    /// Hands out at most `max` frames that are there, in order, and says how many: without waiting, so zero means none
-    /// for now or, where [`Port::is_finished`], none ever. `now_ns` is the time of the caller's clock.
+    /// Hands out at most `max` frames that are there, in order, and says how many: without waiting,
+    /// so zero means none for now or, where [`Port::is_finished`], none ever. `now_ns` is the time
+    /// of the caller's clock.
     ///
     /// # Errors
     /// When the port is broken. Frames handed out before stay good.
@@ -32,20 +33,22 @@ pub trait Port {
     /// Takes a buffer back that it handed out.
     fn recycle(&mut self, buffer: Self::Buffer);
 
-    /// Takes the frame that `slices` make together, or says that there is no room for it now; then nothing of it was
-    /// taken. A frame is on its way at the latest after [`Port::flush`].
+    /// Takes the frame that `slices` make together, or says that there is no room for it now; then
+    /// nothing of it was taken. A frame is on its way at the latest after [`Port::flush`].
     ///
     /// # Errors
     /// When the port is broken, or can never take this frame.
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError>;
 
-    /// Sends what was taken and not sent yet. [`Transmitted::NoRoom`] means that some of it is still waiting.
+    /// Sends what was taken and not sent yet. [`Transmitted::NoRoom`] means that some of it is
+    /// still waiting.
     ///
     /// # Errors
     /// When the port is broken.
     fn flush(&mut self) -> Result<Transmitted, PortError>;
 
-    /// When the port has something to do of itself, in nanoseconds of the caller's clock: a frame that it delays.
+    /// When the port has something to do of itself, in nanoseconds of the caller's clock: a frame
+    /// that it delays.
     fn deadline(&self) -> Option<u64> {
         None
     }

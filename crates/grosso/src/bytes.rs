@@ -1,7 +1,7 @@
 //! Big-endian words at a place in a packet.
 //!
-//! Reads beyond the end give zero and writes beyond it are dropped, so that no caller can panic on a hostile length;
-//! every caller has checked the length before, for meaning.
+//! Reads beyond the end give zero and writes beyond it are dropped, so that no caller can panic on
+//! a hostile length; every caller has checked the length before, for meaning.
 
 #[inline]
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {

@@ -1,4 +1,5 @@
-//! Checksums as states: what is known about a checksum travels beside the packet, and nothing is summed twice.
+//! Checksums as states: what is known about a checksum travels beside the packet, and nothing is
+//! summed twice.
 
 use grosso_checksum::{Sum, nonzero};
 
@@ -20,8 +21,9 @@ pub enum Checksum {
         /// That sum, folded and not complemented.
         sum: u16,
     },
-    /// One checksum is still a seed: whoever sends the packet sums everything from `start` on and stores the complement
-    /// at `start + offset`. It counts as right, and so do those around it; those inside it are unknown.
+    /// One checksum is still a seed: whoever sends the packet sums everything from `start` on and
+    /// stores the complement at `start + offset`. It counts as right, and so do those around it;
+    /// those inside it are unknown.
     Partial {
         /// From where to sum, in bytes from the start of the frame.
         start: u16,
@@ -52,8 +54,9 @@ impl core::error::Error for OutsidePacket {}
 
 /// Completes a partial checksum in software (rule C3).
 ///
-/// A result of zero is stored as 0xffff whatever the protocol, as Linux does; both mean the same sum, and only for UDP
-/// does the difference matter. A superframe is never completed, only its segments are.
+/// A result of zero is stored as 0xffff whatever the protocol, as Linux does; both mean the same
+/// sum, and only for UDP does the difference matter. A superframe is never completed, only its
+/// segments are.
 ///
 /// # Errors
 /// When the checksum does not lie inside the packet, which then stays as it is.

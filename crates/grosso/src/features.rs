@@ -94,8 +94,8 @@ impl Features {
         Self(self.0 & !other.0)
     }
 
-    /// What is active of what is wanted, once the dependencies between features are obeyed: segmentation needs pieces
-    /// and a checksum for what it cuts (R5).
+    /// What is active of what is wanted, once the dependencies between features are obeyed:
+    /// segmentation needs pieces and a checksum for what it cuts (R5).
     #[must_use]
     pub fn active(self) -> Self {
         let mut active = self;
@@ -197,8 +197,9 @@ pub enum Work {
 }
 
 impl Device {
-    /// What must be done to a frame for this device: Linux's `netif_needs_gso`, as a function of nothing but its
-    /// arguments. `frame` holds at least the headers; `len` is the length of the whole frame in bytes.
+    /// What must be done to a frame for this device: Linux's `netif_needs_gso`, as a function of
+    /// nothing but its arguments. `frame` holds at least the headers; `len` is the length of the
+    /// whole frame in bytes.
     #[must_use]
     pub fn work(&self, frame: &[u8], len: usize, stack: &Stack, meta: &Meta) -> Work {
         let checksums = self.completes_checksum(stack);
@@ -221,8 +222,8 @@ impl Device {
         Work::Segment(Outgoing { partial_checksums: checksums, gso_partial: false })
     }
 
-    /// Whether the device completes the innermost checksum. Only the generic kind looks behind IPv6 extension headers
-    /// or into tunnels (B22).
+    /// Whether the device completes the innermost checksum. Only the generic kind looks behind IPv6
+    /// extension headers or into tunnels (B22).
     fn completes_checksum(&self, stack: &Stack) -> bool {
         if self.features.contains(Features::CHECKSUM_GENERIC) {
             return true;
@@ -239,7 +240,8 @@ impl Device {
     }
 }
 
-/// The features that a device needs to cut this superframe itself: the bits of Linux's `gso_type` (rule S1).
+/// The features that a device needs to cut this superframe itself: the bits of Linux's `gso_type`
+/// (rule S1).
 #[must_use]
 pub fn needed(frame: &[u8], stack: &Stack, gso: &Gso) -> Features {
     let mut needed = Features::NONE;

@@ -1,8 +1,9 @@
 //! Flows: what identifies them, and the bounded table that finds the held train of one.
 //!
-//! A flow is the 5-tuple of every IP level down to the deepest that can be read, with the identifiers in between:
-//! VLAN, MPLS label, PPPoE session, VNI. It is kept only as a seeded hash. Two flows with one hash cost a train that
-//! ends early; they are never merged, because a merge compares the headers themselves (P21).
+//! A flow is the 5-tuple of every IP level down to the deepest that can be read, with the
+//! identifiers in between: VLAN, MPLS label, PPPoE session, VNI. It is kept only as a seeded hash.
+//! Two flows with one hash cost a train that ends early; they are never merged, because a merge
+//! compares the headers themselves (P21).
 
 use alloc::{boxed::Box, vec};
 use core::{
@@ -46,7 +47,8 @@ struct KeyWord {
 }
 
 impl Keys {
-    /// The identifying fields of these headers: the laws that are [`crate::template::laws::Law::Key`].
+    /// The identifying fields of these headers: the laws that are
+    /// `Law::Key`.
     pub(crate) fn of(layers: &[Layer], packet: &[u8]) -> Self {
         let mut keys = Self::default();
         for layer in layers {
@@ -91,7 +93,8 @@ impl Keys {
         }
     }
 
-    /// Words beyond the room for them are left out, which only makes more packets look like one flow.
+    /// Words beyond the room for them are left out, which only makes more packets look like one
+    /// flow.
     fn word(&mut self, header: u16, start: usize, mask: u64) {
         let word = KeyWord { at: header + start as u16, mask };
         let _ = self.words.try_push(word);
@@ -213,8 +216,8 @@ impl Table {
         let choice = match self.choice {
             BucketChoice::Seeded => hash as usize,
             BucketChoice::Device => {
-                // A device gives no hash, or another one, to the fragments and broken packets of a flow, and its
-                // order must hold all the same.
+                // A device gives no hash, or another one, to the fragments and broken packets of a
+                // flow, and its order must hold all the same.
                 if let Some(slot) = self.buckets.iter().find_map(|bucket| bucket.slot(tag(hash))) {
                     return Found::Slot(slot);
                 }
@@ -317,7 +320,8 @@ mod tests {
                 for field in laws::of(layer.kind, &frame[layer.offset as usize..]) {
                     let end = (layer.offset as usize + field.bytes.end).min(layer.end());
                     let first = layer.offset as usize + field.bytes.start;
-                    // The last bit of a field: for a VLAN tag it is in the identifier, not in the priority.
+                    // The last bit of a field: for a VLAN tag it is in the identifier, not in the
+                    // priority.
                     let mut changed = frame.clone();
                     let bit = if layer.kind == grosso_wire::Kind::Mpls { 0x10 } else { 0x01 };
                     let at =

@@ -4,8 +4,9 @@ use crate::meta::Meta;
 
 /// One packet in one buffer.
 ///
-/// The buffer is whatever the caller has: a `Vec<u8>`, a descriptor of a ring, a slice of a mapped file. The engine
-/// never copies its payload, holds it at most as long as the limits say, and hands every one back.
+/// The buffer is whatever the caller has: a `Vec<u8>`, a descriptor of a ring, a slice of a mapped
+/// file. The engine never copies its payload, holds it at most as long as the limits say, and hands
+/// every one back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<B> {
     /// The bytes, from the first byte of the link layer on.

@@ -1,13 +1,15 @@
 //! Packet offload in userspace: the engine.
 //!
-//! Packets come from the wire one MTU at a time, and every stack is fast only when it is handed big ones. This crate
-//! couples received packets into superframes (GRO), cuts superframes into packets (TSO, GSO, USO), and carries
-//! checksums as states instead of recomputing them. It takes bytes and gives bytes: no clock, no randomness, no system
-//! call, no thread, and no allocation once it is warm.
+//! Packets come from the wire one MTU at a time, and every stack is fast only when it is handed big
+//! ones. This crate couples received packets into superframes (GRO), cuts superframes into packets
+//! (TSO, GSO, USO), and carries checksums as states instead of recomputing them. It takes bytes and
+//! gives bytes: no clock, no randomness, no system call, no thread, and no allocation once it is
+//! warm.
 //!
-//! The idea: packets of one train have the same headers except for a few fields, and each of those varies by a law. The
-//! laws are stated once, in [`template::laws`]. Coalescing asks whether a packet obeys them, segmentation applies them,
-//! so cutting a superframe gives back exactly the packets that were joined.
+//! The idea: packets of one train have the same headers except for a few fields, and each of those
+//! varies by a law. The laws are stated once, in [`template::laws`]. Coalescing asks whether a
+//! packet obeys them, segmentation applies them, so cutting a superframe gives back exactly the
+//! packets that were joined.
 //!
 //! | module | job |
 //! |---|---|
@@ -22,7 +24,8 @@
 //!
 //! # Example
 //!
-//! Three segments of one TCP connection become one superframe, and the superframe becomes the three segments again.
+//! Three segments of one TCP connection become one superframe, and the superframe becomes the three
+//! segments again.
 //!
 //! ```
 //! use grosso::{Coalescer, Delivery, Frame, Profile, segment::{Outgoing, Segments}};

@@ -1,7 +1,7 @@
 //! What is known about a packet beside its bytes.
 //!
-//! Nothing here is read from the packet: it is what a device, a hypervisor or an earlier stage of the engine said
-//! about it, as `virtio_net_hdr`, a receive descriptor or a pcapng option carry it.
+//! Nothing here is read from the packet: it is what a device, a hypervisor or an earlier stage of
+//! the engine said about it, as `virtio_net_hdr`, a receive descriptor or a pcapng option carry it.
 
 use core::num::NonZeroU16;
 
@@ -31,18 +31,21 @@ pub struct VlanTag {
     pub tci: u16,
 }
 
-/// How a superframe is cut into packets: the part of its laws that its headers cannot tell (rules S1, G52).
+/// How a superframe is cut into packets: the part of its laws that its headers cannot tell (rules
+/// S1, G52).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gso {
     /// Where the payload is cut.
     pub cut: Cut,
     /// How many packets the superframe stands for; 0 when its source did not say (rule S3).
     pub segments: u16,
-    /// The IPv4 levels whose identification stays the same on every packet instead of stepping (rule G14).
+    /// The IPv4 levels whose identification stays the same on every packet instead of stepping
+    /// (rule G14).
     pub fixed_ids: IpLevels,
     /// Which packets carry CWR, when the superframe does.
     pub cwr: Cwr,
-    /// The packets had partial checksums when they were joined, so cutting gives partial checksums back.
+    /// The packets had partial checksums when they were joined, so cutting gives partial checksums
+    /// back.
     pub partial_members: bool,
     /// The description came from a source that cannot be trusted, such as a guest (rules G8, V7).
     pub untrusted: bool,
@@ -51,7 +54,8 @@ pub struct Gso {
 impl Gso {
     /// A trusted description that cuts the payload every `size` bytes; `None` when `size` is zero.
     ///
-    /// The number of segments is left open, identifications step, and CWR stays on the first packet.
+    /// The number of segments is left open, identifications step, and CWR stays on the first
+    /// packet.
     #[must_use]
     pub const fn every(size: u16) -> Option<Self> {
         match NonZeroU16::new(size) {
@@ -79,7 +83,8 @@ impl Gso {
 
 /// Where the payload of a superframe is cut.
 ///
-/// Linux marks the second case with a `gso_size` of 0xffff, a value that a user could also ask for (rule S2, B19).
+/// Linux marks the second case with a `gso_size` of 0xffff, a value that a user could also ask for
+/// (rule S2, B19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// Every so many bytes; the last packet carries the rest.

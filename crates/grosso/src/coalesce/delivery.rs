@@ -23,8 +23,8 @@ impl<B, F: FnMut(Delivery<'_, B>) + ?Sized> Sink<B> for F {
 
 /// A superframe, or a packet as it came: headers and parts, ready for a vectored write.
 ///
-/// Its buffers belong to the receiver, who takes them with [`Delivery::next_part`] or [`Delivery::into_parts`]; those
-/// not taken are dropped with the delivery.
+/// Its buffers belong to the receiver, who takes them with [`Delivery::next_part`] or
+/// [`Delivery::into_parts`]; those not taken are dropped with the delivery.
 #[must_use]
 #[derive(Debug)]
 pub struct Delivery<'a, B> {

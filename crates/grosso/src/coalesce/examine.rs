@@ -1,4 +1,5 @@
-//! Whether a packet can be in a train at all: what is asked of a packet alone, before any other is looked at.
+//! Whether a packet can be in a train at all: what is asked of a packet alone, before any other is
+//! looked at.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Extent, Kind, Ports, Stack, Stop, geneve, gre, ipv4, tcp, udp};
@@ -33,7 +34,8 @@ pub(crate) struct Candidate {
     pub(crate) fixed_ids: IpLevels,
 }
 
-/// Why a packet whose headers do not lead to TCP or UDP, or contradict the frame's length, is in no train.
+/// Why a packet whose headers do not lead to TCP or UDP, or contradict the frame's length, is in no
+/// train.
 #[cold]
 pub(crate) fn refusal_of_stack(stack: &Stack) -> Pass {
     match stack.stop {
@@ -96,7 +98,8 @@ pub(crate) fn refusal_of_headers(
     if !shape.is_tcp {
         let port = u16_at(packet, shape.transport + udp::field::DESTINATION_PORT.start);
         if port == ports.esp && port != 0 {
-            // A keepalive or a key exchange among encrypted packets, whose order it keeps (rule T9).
+            // A keepalive or a key exchange among encrypted packets, whose order it keeps (rule
+            // T9).
             return Some(Pass::Encrypted);
         }
         if !profile.udp {
@@ -106,7 +109,8 @@ pub(crate) fn refusal_of_headers(
     refusal_of_remote_checksum(shape)
 }
 
-/// Remote checksum offload must point at the transport header, inside a tunnel that may have a checksum (rules C54, C55).
+/// Remote checksum offload must point at the transport header, inside a tunnel that may have a
+/// checksum (rules C54, C55).
 fn refusal_of_remote_checksum(shape: &Shape) -> Option<Pass> {
     let remote = shape.remote_checksum?;
     let transport = shape.covers.last()?;
@@ -114,8 +118,8 @@ fn refusal_of_remote_checksum(shape: &Shape) -> Option<Pass> {
     (!agrees).then_some(Pass::RemoteChecksum)
 }
 
-/// Whether every length field ends the packet where the frame ends. A superframe may say zero for what its field
-/// cannot hold.
+/// Whether every length field ends the packet where the frame ends. A superframe may say zero for
+/// what its field cannot hold.
 #[inline]
 pub(crate) fn lengths_agree(packet: &[u8], shape: &Shape, meta: &Meta) -> bool {
     shape.lengths.iter().all(|length| {
@@ -213,7 +217,8 @@ fn check_ipv4(packet: &[u8], start: usize) -> Result<(), Pass> {
     if u16_at(header, ipv4::field::FRAGMENT.start) & RESERVED_BIT != 0 {
         return Err(Pass::Ipv4ReservedBit);
     }
-    // The complement of a header's sum is never all ones, so cutting would not write this form again.
+    // The complement of a header's sum is never all ones, so cutting would not write this form
+    // again.
     if u16_at(header, ipv4::field::CHECKSUM.start) == 0xffff {
         return Err(Pass::ChecksumForm);
     }
@@ -222,8 +227,9 @@ fn check_ipv4(packet: &[u8], start: usize) -> Result<(), Pass> {
 
 /// Verifies every checksum that nobody has verified, and says whether the innermost is partial.
 ///
-/// The payload is read at most once: an outer sum is the inner one and the header bytes in between (rules C20 to C22,
-/// C30). Checksums that cutting would not write again in the same form are refused.
+/// The payload is read at most once: an outer sum is the inner one and the header bytes in between
+/// (rules C20 to C22, C30). Checksums that cutting would not write again in the same form are
+/// refused.
 #[inline(always)]
 fn verify(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<bool, Pass> {
     let Some((transport, tunnels)) = shape.covers.split_last() else { return Err(Pass::Protocol) };
@@ -298,7 +304,8 @@ fn verify_tunnels(
     Ok(())
 }
 
-/// The sum of everything from the transport header on: read, or taken from the one that the device gives.
+/// The sum of everything from the transport header on: read, or taken from the one that the device
+/// gives.
 #[inline]
 fn sum_behind(packet: &[u8], shape: &Shape, state: &Checksum) -> Sum {
     match state {
@@ -321,7 +328,8 @@ fn is_seed(packet: &[u8], covering: &Covering) -> bool {
     u16_at(packet, covering.at as usize) == pseudo.fold()
 }
 
-/// Most bytes of headers that a train keeps: six levels of tunnels, or one with all of Geneve's options.
+/// Most bytes of headers that a train keeps: six levels of tunnels, or one with all of Geneve's
+/// options.
 pub const HEADER_BYTES_MAX: usize = 512;
 
 /// Where the low byte of the TCP flags lies.

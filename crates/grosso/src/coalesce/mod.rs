@@ -1,8 +1,9 @@
 //! Receive coalescing: packets join the train of their flow, and leave as one superframe.
 //!
-//! A packet is [examined](examine) alone first: what it is, whether its checksums hold, whether it can be in a train at
-//! all. If so, the train of its flow is looked up and asked whether the packet obeys its laws. If it does not, the train
-//! leaves, named by a [`reason`], and the packet starts the next. Within a flow nothing ever overtakes.
+//! A packet is examined alone first: what it is, whether its checksums hold, whether it
+//! can be in a train at all. If so, the train of its flow is looked up and asked whether the packet
+//! obeys its laws. If it does not, the train leaves, named by a [`reason`], and the packet starts
+//! the next. Within a flow nothing ever overtakes.
 
 mod delivery;
 mod examine;
@@ -55,7 +56,8 @@ pub enum Verdict {
     Held,
     /// It joined the train of its flow, which may have left with it.
     Joined,
-    /// It did not join the held train of its flow. The train left; the packet starts the next, or left behind it.
+    /// It did not join the held train of its flow. The train left; the packet starts the next, or
+    /// left behind it.
     Refused(NoMerge),
     /// It can be in no train and left as it came.
     Passed(Pass),
@@ -77,8 +79,8 @@ pub struct Held {
 
 /// Joins packets into superframes, one link at a time.
 ///
-/// Time is an argument: nanoseconds of any clock that does not go back. See [`Profile`] for the rules and
-/// [`Limits`] for the bounds.
+/// Time is an argument: nanoseconds of any clock that does not go back. See [`Profile`] for the
+/// rules and [`Limits`] for the bounds.
 #[derive(Debug)]
 pub struct Coalescer<B> {
     profile: Profile,
@@ -90,7 +92,8 @@ pub struct Coalescer<B> {
     trains: Trains<B>,
     pool: Pool<B>,
     stats: CoalesceStats,
-    /// The train of the packet before this one, when that packet was of the same flow as the one before it.
+    /// The train of the packet before this one, when that packet was of the same flow as the one
+    /// before it.
     recent: Option<u32>,
     /// The train of the packet before this one.
     previous: Option<u32>,
@@ -100,8 +103,8 @@ pub struct Coalescer<B> {
 }
 
 impl<B: AsRef<[u8]>> Coalescer<B> {
-    /// A coalescer for frames of one link type. `seed` keys the flow hash and should be random, so that nobody can
-    /// choose packets that share a bucket (P50).
+    /// A coalescer for frames of one link type. `seed` keys the flow hash and should be random, so
+    /// that nobody can choose packets that share a bucket (P50).
     #[must_use]
     pub fn new(profile: Profile, link: LinkType, ports: Ports, seed: u64) -> Self {
         Self {
@@ -131,7 +134,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     ) -> Verdict {
         let packet = frame.buffer.as_ref();
         self.stats.count_in(packet.len(), packets_of(&frame.meta));
-        // In a burst of one flow the headers themselves say whose they are: nothing is parsed, nothing looked up.
+        // In a burst of one flow the headers themselves say whose they are: nothing is parsed,
+        // nothing looked up.
         if let Some(slot) = self.recent
             && let Some(train) = self.trains.train(slot)
             && let Some(known) = self.shapes.get(train.known)
@@ -148,8 +152,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         }
     }
 
-    /// Takes one packet that must be joined with nothing, such as one of a flow that opted out, and delivers it as it
-    /// came, behind every held train that it must not overtake.
+    /// Takes one packet that must be joined with nothing, such as one of a flow that opted out, and
+    /// delivers it as it came, behind every held train that it must not overtake.
     pub fn push_apart(&mut self, frame: Frame<B>, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
         let packet = frame.buffer.as_ref();
         self.stats.count_in(packet.len(), packets_of(&frame.meta));
@@ -157,7 +161,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.pass_unknown(frame, Pass::Apart, sink)
     }
 
-    /// The held train of a packet's flow, which the packet would be offered to if it were pushed now.
+    /// The held train of a packet's flow, which the packet would be offered to if it were pushed
+    /// now.
     #[must_use]
     pub fn held(&self, packet: &[u8], device_hash: Option<u32>) -> Option<Held> {
         let stack = dissect(packet, self.link, &self.ports);
@@ -171,7 +176,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         })
     }
 
-    /// Ends a poll: delivers every train, or those held long enough when the profile holds across polls.
+    /// Ends a poll: delivers every train, or those held long enough when the profile holds across
+    /// polls.
     pub fn poll_end(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         if self.profile.limits.hold_ns == 0 {
             self.flush(Close::PollEnd, sink);
@@ -195,7 +201,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.flush(Close::PollEnd, sink);
     }
 
-    /// When [`Self::expire`] has something to do next, in the caller's nanoseconds; `None` when nothing is held.
+    /// When [`Self::expire`] has something to do next, in the caller's nanoseconds; `None` when
+    /// nothing is held.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         let (_, created_ns) = self.trains.oldest()?;
@@ -265,7 +272,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         Ok(self.shapes.remember(stack, shape, packet, bounds, refusal))
     }
 
-    /// Finds the train of a packet whose headers are known, and offers it to that train or starts one.
+    /// Finds the train of a packet whose headers are known, and offers it to that train or starts
+    /// one.
     #[inline]
     fn push_known(
         &mut self,
@@ -362,8 +370,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         Verdict::Joined
     }
 
-    /// Starts a train with a packet, unless nothing may follow it (rule G37). `free` is a place in the flow table that
-    /// is known to be free.
+    /// Starts a train with a packet, unless nothing may follow it (rule G37). `free` is a place in
+    /// the flow table that is known to be free.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "all of it is known where this is called")]
     fn hold(
@@ -399,7 +407,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         Verdict::Held
     }
 
-    /// A free place in the flow table, made by closing the oldest train that is in the way (rule G3).
+    /// A free place in the flow table, made by closing the oldest train that is in the way (rule
+    /// G3).
     #[cold]
     fn room_for(
         &mut self,
@@ -435,7 +444,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.close(slot, Close::NoMerge, sink);
     }
 
-    /// Lets a packet through whose flow cannot be read in full, behind every held train that it might be of (rule G75).
+    /// Lets a packet through whose flow cannot be read in full, behind every held train that it
+    /// might be of (rule G75).
     #[inline(never)]
     fn pass_unknown(
         &mut self,
@@ -514,8 +524,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         sink.deliver(Delivery::single(part, meta, packets, closed, &mut self.pool));
     }
 
-    /// Writes the headers of a superframe: the template with its laws applied to the train as a whole (rules G50 to
-    /// G52).
+    /// Writes the headers of a superframe: the template with its laws applied to the train as a
+    /// whole (rules G50 to G52).
     fn deliver_train(
         &mut self,
         train: Train<B>,
@@ -588,8 +598,8 @@ fn verified(shape: &Shape, partial: bool, meta: Meta) -> Meta {
     Meta { checksum: Checksum::Unnecessary { levels: levels as u8 }, ..meta }
 }
 
-/// A train is as long as every length field can say, and only a TCP packet in no tunnel can say more than 65535 bytes
-/// (rules G60 to G64, T13, U13).
+/// A train is as long as every length field can say, and only a TCP packet in no tunnel can say
+/// more than 65535 bytes (rules G60 to G64, T13, U13).
 #[inline]
 fn bounds(shape: &Shape, limits: &Limits) -> Bounds {
     let mut packet_max = limits.size_bytes.saturating_sub(1) as usize;
@@ -614,8 +624,9 @@ enum Barrier {
     Pair,
 }
 
-/// A packet whose ports were read waits for the train of its flow only; one whose innermost headers could not be read
-/// may be of any flow between its addresses, unless its protocol is one that no train has.
+/// A packet whose ports were read waits for the train of its flow only; one whose innermost headers
+/// could not be read may be of any flow between its addresses, unless its protocol is one that no
+/// train has.
 fn barrier(stack: &Stack, packet: &[u8]) -> Barrier {
     let Some(last) = stack.last() else { return Barrier::None };
     let is_ip = |layer: &&Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
@@ -631,7 +642,8 @@ fn barrier(stack: &Stack, packet: &[u8]) -> Barrier {
     }
 }
 
-/// The protocol number of the IPsec authentication header, behind which the transport of a train may stand.
+/// The protocol number of the IPsec authentication header, behind which the transport of a train
+/// may stand.
 const AUTHENTICATION_HEADER: u8 = 51;
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 pub struct Profile {
     /// The name under which reports show it.
     pub name: &'static str,
-    /// Whether UDP datagrams of equal size are joined, as `rx-udp-gro-forwarding` does or a socket with `UDP_GRO`
-    /// asks for (rule U3).
+    /// Whether UDP datagrams of equal size are joined, as `rx-udp-gro-forwarding` does or a socket
+    /// with `UDP_GRO` asks for (rule U3).
     pub udp: bool,
     /// How many tunnels a packet may be inside of, at most; IP in IP counts as one (rule T1).
     pub tunnels_max: u8,
@@ -32,8 +32,8 @@ pub struct TableShape {
 pub enum BucketChoice {
     /// By the engine's own seeded hash of the flow.
     Seeded,
-    /// By the low bits of the device's hash, or bucket 0 when there is none, as Linux does (rules G2, G3). For
-    /// comparison only: a few flows without a device hash fill the one bucket.
+    /// By the low bits of the device's hash, or bucket 0 when there is none, as Linux does (rules
+    /// G2, G3). For comparison only: a few flows without a device hash fill the one bucket.
     Device,
 }
 
@@ -51,16 +51,17 @@ pub struct Limits {
     pub tcp_segments: u16,
     /// Packets in one UDP train (rule U13).
     pub udp_segments: u16,
-    /// How long a train may be held across polls, in nanoseconds from its first packet (rule G74); 0 ends every train
-    /// with its poll.
+    /// How long a train may be held across polls, in nanoseconds from its first packet (rule G74);
+    /// 0 ends every train with its poll.
     pub hold_ns: u64,
 }
 
 impl Profile {
-    /// The rules of Linux 7.2 as `linux-offloads` states them, with a flow table that many flows do not exhaust.
+    /// The rules of Linux 7.2 as `linux-offloads` states them, with a flow table that many flows do
+    /// not exhaust.
     ///
-    /// It differs where Linux would break a promise of this engine: see `docs/rules.md`. UDP is joined, as on a
-    /// host that forwards it.
+    /// It differs where Linux would break a promise of this engine: see `docs/rules.md`. UDP is
+    /// joined, as on a host that forwards it.
     #[must_use]
     pub fn linux() -> Self {
         Self {
@@ -79,7 +80,8 @@ impl Profile {
         }
     }
 
-    /// As [`Profile::linux`], with Linux's own table: 8 buckets of 8, chosen by the device's hash (rule G2).
+    /// As [`Profile::linux`], with Linux's own table: 8 buckets of 8, chosen by the device's hash
+    /// (rule G2).
     #[must_use]
     pub fn linux_8x8() -> Self {
         let mut profile = Self::linux();

@@ -49,7 +49,8 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Why a packet can be in no train, whatever else is held. It leaves untouched, after the held train of its flow.
+    /// Why a packet can be in no train, whatever else is held. It leaves untouched, after the held
+    /// train of its flow.
     Pass {
         /// The caller asked to keep it apart.
         Apart = "apart",
@@ -83,14 +84,15 @@ reasons! {
         Ipv4Checksum = "ip-checksum",
         /// The TCP or UDP checksum, or one of a tunnel around it, is wrong (rules G30, T10).
         Checksum = "checksum",
-        /// A checksum that verifies but is not the one that cutting would write: 0xffff where zero is meant.
+        /// A checksum that verifies but is not the one that cutting would write: 0xffff where zero
+        /// is meant.
         ChecksumForm = "checksum-form",
         /// A UDP packet without a checksum (rule U10).
         ChecksumNone = "checksum-none",
         /// A partial checksum that belongs to another header than the innermost.
         ChecksumPartial = "checksum-partial",
-        /// Remote checksum offload without a verified outer checksum, or pointing elsewhere than at the transport header
-        /// (rules C54, C55).
+        /// Remote checksum offload without a verified outer checksum, or pointing elsewhere than at
+        /// the transport header (rules C54, C55).
         RemoteChecksum = "remote-checksum",
         /// No payload: a pure acknowledgment or an empty datagram (rules G38, U10).
         Empty = "empty",
@@ -112,15 +114,18 @@ reasons! {
         GeneveControl = "geneve-control",
         /// The profile does not join UDP (rule U3).
         UdpOff = "udp-off",
-        /// A superframe that came from an untrusted source or has no segments of equal size (rule G8).
+        /// A superframe that came from an untrusted source or has no segments of equal size (rule
+        /// G8).
         Superframe = "superframe",
     }
 }
 
 reasons! {
-    /// Why a packet did not join the held train of its flow. The train leaves, and the packet starts the next.
+    /// Why a packet did not join the held train of its flow. The train leaves, and the packet
+    /// starts the next.
     NoMerge {
-        /// The link layer header differs: addresses, VLAN priority, MPLS or PPPoE fields (rules G4, G6).
+        /// The link layer header differs: addresses, VLAN priority, MPLS or PPPoE fields (rules G4,
+        /// G6).
         LinkHeader = "link-header",
         /// The VLAN tag beside the frame differs (rule G4).
         VlanTag = "vlan-tag",
@@ -158,9 +163,11 @@ reasons! {
         TcpTimestamp = "tcp-timestamp",
         /// The TCP options differ (rule G32.4).
         TcpOptions = "tcp-options",
-        /// The sequence number is below the expected one: a retransmit or an overtaken packet (rule G32.8).
+        /// The sequence number is below the expected one: a retransmit or an overtaken packet (rule
+        /// G32.8).
         TcpSequenceBehind = "tcp-sequence-behind",
-        /// The sequence number is above the expected one: a lost or a reordered packet (rule G32.8).
+        /// The sequence number is above the expected one: a lost or a reordered packet (rule
+        /// G32.8).
         TcpSequenceAhead = "tcp-sequence-ahead",
         /// The payload is longer than that of the first packet (rules G32.6, U12).
         Longer = "longer",

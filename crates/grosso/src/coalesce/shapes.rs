@@ -1,7 +1,8 @@
 //! The header stacks seen lately, so that a packet whose stack is known need not be dissected.
 //!
-//! What headers a packet has is decided by a few bits of them: EtherTypes, protocols, versions, header lengths, tunnel
-//! ports and flags. A packet that agrees in those bits with one that was dissected has the same headers.
+//! What headers a packet has is decided by a few bits of them: EtherTypes, protocols, versions,
+//! header lengths, tunnel ports and flags. A packet that agrees in those bits with one that was
+//! dissected has the same headers.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -39,7 +40,8 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    /// The place of the packet's headers, if they are those of the packet before or among the first known.
+    /// The place of the packet's headers, if they are those of the packet before or among the first
+    /// known.
     #[inline]
     pub(crate) fn find(&mut self, packet: &[u8]) -> Option<usize> {
         if self.known.get(self.latest)?.has(packet) {
@@ -154,7 +156,8 @@ fn structure_bits(layer: &Layer) -> impl Iterator<Item = (usize, u8)> {
     whole.map(|at| (at, 0xff)).chain(single.iter().copied())
 }
 
-/// Most header stacks remembered; about 1.3 KiB each. Reaching it ends all trains and starts afresh.
+/// Most header stacks remembered; about 1.3 KiB each. Reaching it ends all trains and starts
+/// afresh.
 const SHAPES_MAX: usize = 64;
 
 /// How many of them a packet is compared with before it is dissected.

@@ -78,7 +78,8 @@ impl<B: AsRef<[u8]>> Train<B> {
         }
     }
 
-    /// Whether a packet obeys the laws that are not equality; gives the IP levels whose identification is fixed.
+    /// Whether a packet obeys the laws that are not equality; gives the IP levels whose
+    /// identification is fixed.
     #[inline]
     pub(crate) fn admits(
         &self,
@@ -143,7 +144,8 @@ impl<B: AsRef<[u8]>> Train<B> {
         }
     }
 
-    /// Rule G14: the second packet decides whether the identification of an IP level steps or stays.
+    /// Rule G14: the second packet decides whether the identification of an IP level steps or
+    /// stays.
     #[inline]
     fn admits_identification(
         &self,
@@ -198,7 +200,8 @@ fn tunnel_checksums_agree(first: &[u8], packet: &[u8], shape: &Shape) -> bool {
 pub(crate) struct Trains<B> {
     slots: Vec<Option<Train<B>>>,
     free: Vec<u32>,
-    /// The outermost addresses of the train in each slot, zero when it is free: what a barrier scans.
+    /// The outermost addresses of the train in each slot, zero when it is free: what a barrier
+    /// scans.
     pairs: Vec<u32>,
     /// Held trains by part of their addresses' hash, so that most barriers need not scan.
     pair_counts: Box<[u16]>,

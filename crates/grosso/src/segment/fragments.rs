@@ -1,7 +1,7 @@
 //! UDP superframes cut into IP fragments: UFO (rules S30 to S32).
 //!
-//! Unlike segments, fragments repeat only the headers up to IP; the UDP header and its one checksum, over the whole
-//! datagram, travel in the first.
+//! Unlike segments, fragments repeat only the headers up to IP; the UDP header and its one
+//! checksum, over the whole datagram, travel in the first.
 
 use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{Kind, Layer, LinkType, Ports, dissect, ipv4, ipv6, udp};
@@ -36,8 +36,8 @@ pub struct Fragments<'a> {
 }
 
 impl<'a> Fragments<'a> {
-    /// Plans how to cut the frame that `slices` make together. `identification` is that of IPv6 fragments and should be
-    /// random (RFC 7739); IPv4 fragments keep the packet's own.
+    /// Plans how to cut the frame that `slices` make together. `identification` is that of IPv6
+    /// fragments and should be random (RFC 7739); IPv4 fragments keep the packet's own.
     ///
     /// # Errors
     /// When the frame cannot be cut into fragments, or need not be.
@@ -65,7 +65,8 @@ impl<'a> Fragments<'a> {
         }
         let frame_len: usize = slices.iter().map(|slice| slice.len()).sum();
         let data_len = frame_len.saturating_sub(header_len);
-        // Offsets count in units of 8 bytes, so what does not fill one stays for the next fragment (rule S32).
+        // Offsets count in units of 8 bytes, so what does not fill one stays for the next fragment
+        // (rule S32).
         let unit = usize::from(size.get()) & !7;
         if unit == 0 {
             return Err(NoCut::Fragments);
@@ -156,7 +157,8 @@ impl<'a> Fragments<'a> {
         self.header_len += FRAGMENT_HEADER_LEN;
     }
 
-    /// Where the next-header field in front of the UDP header lies: in the fixed header, or in the last extension.
+    /// Where the next-header field in front of the UDP header lies: in the fixed header, or in the
+    /// last extension.
     fn last_next_header(&self, fixed: usize) -> usize {
         let mut field = fixed;
         let mut at = self.ip.end();

@@ -4,8 +4,8 @@ use grosso_wire::{Kind, Stack, ipv6};
 
 use crate::bytes::u16_at;
 
-/// Takes a jumbo header out of the headers of a superframe, because no packet cut from it needs one (rule S5). Gives the
-/// length of the headers without it, or `None` when there is none.
+/// Takes a jumbo header out of the headers of a superframe, because no packet cut from it needs one
+/// (rule S5). Gives the length of the headers without it, or `None` when there is none.
 pub(super) fn remove(header: &mut [u8], stack: &Stack) -> Option<usize> {
     let (ip, jumbo) =
         stack.layers().windows(2).map(|pair| (pair[0], pair[1])).find(|(ip, next)| {

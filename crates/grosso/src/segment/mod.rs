@@ -1,7 +1,8 @@
 //! Segmentation: a superframe is cut into the packets that it stands for.
 //!
-//! Every packet gets the headers of the superframe with the laws of [`crate::template`] applied at its place. The
-//! payload is either copied behind them, and summed while it is copied, or left where it is.
+//! Every packet gets the headers of the superframe with the laws of [`crate::template`] applied at
+//! its place. The payload is either copied behind them, and summed while it is copied, or left
+//! where it is.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, Stop, dissect, gre};
@@ -25,10 +26,11 @@ pub use fragments::Fragments;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outgoing {
-    /// Leave the innermost checksum partial; the ones around it are completed without reading the payload (rule C40).
+    /// Leave the innermost checksum partial; the ones around it are completed without reading the
+    /// payload (rule C40).
     pub partial_checksums: bool,
-    /// Make one packet of as many whole segments as there are, and one of the rest: the device repeats the headers
-    /// itself (rule S47).
+    /// Make one packet of as many whole segments as there are, and one of the rest: the device
+    /// repeats the headers itself (rule S47).
     pub gso_partial: bool,
 }
 
@@ -151,8 +153,8 @@ pub struct Segments<'a> {
 impl<'a> Segments<'a> {
     /// Plans how to cut the frame that `slices` make together; its headers lie in the first slice.
     ///
-    /// Where the headers' lengths disagree with the bytes, the bytes count: superframes beyond 64 KB have no other
-    /// way, and guests leave lengths open.
+    /// Where the headers' lengths disagree with the bytes, the bytes count: superframes beyond 64
+    /// KB have no other way, and guests leave lengths open.
     ///
     /// # Errors
     /// When the frame cannot be cut, or need not be.
@@ -200,7 +202,8 @@ impl<'a> Segments<'a> {
         })
     }
 
-    /// Writes the next packet into `out`, copying and summing its payload in one pass. `None` after the last.
+    /// Writes the next packet into `out`, copying and summing its payload in one pass. `None` after
+    /// the last.
     ///
     /// # Errors
     /// When `out` is too small; the packet is not lost, it is still the next.
@@ -219,8 +222,8 @@ impl<'a> Segments<'a> {
         Ok(Some(self.finish(next, sum, header)))
     }
 
-    /// Writes the headers of the next packet into `header` and leaves its payload where it is: the slices that `payload`
-    /// is given, in order. `None` after the last.
+    /// Writes the headers of the next packet into `header` and leaves its payload where it is: the
+    /// slices that `payload` is given, in order. `None` after the last.
     ///
     /// # Errors
     /// When `header` is too small; the packet is still the next.
@@ -332,8 +335,8 @@ impl<'a> Segments<'a> {
         Meta { checksum, gso, ..self.meta }
     }
 
-    /// A checksum stays partial for a device that completes it, or because it was partial before its packet joined;
-    /// remote checksum offload leaves nothing to complete.
+    /// A checksum stays partial for a device that completes it, or because it was partial before
+    /// its packet joined; remote checksum offload leaves nothing to complete.
     #[inline]
     fn leaves_partial(&self) -> bool {
         (self.outgoing.partial_checksums || self.gso.partial_members)
@@ -405,8 +408,8 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// The transport header. With the payload in other slices the first one ends with the headers, and lengths say more than
-/// is there.
+/// The transport header. With the payload in other slices the first one ends with the headers, and
+/// lengths say more than is there.
 fn transport(stack: &Stack) -> Result<Layer, NoCut> {
     match (stack.stop, stack.last()) {
         (Stop::Payload, Some(layer)) if matches!(layer.kind, Kind::Tcp | Kind::Udp) => Ok(layer),
@@ -452,8 +455,8 @@ pub const IP_LEVELS_MAX: usize = 5;
 
 pub use crate::coalesce::HEADER_BYTES_MAX;
 
-/// Whether the innermost checksum stays a seed on the wire, because a tunnel header asks the receiver to complete it
-/// (rules C50, C51).
+/// Whether the innermost checksum stays a seed on the wire, because a tunnel header asks the
+/// receiver to complete it (rules C50, C51).
 pub(crate) fn remote_checksum(stack: &Stack, header: &[u8]) -> bool {
     stack.layers().iter().any(|layer| crate::tunnel::remote_checksum(layer, header).is_some())
 }

@@ -146,7 +146,8 @@ fn flags_agree(first: &[u8], other: &[u8]) -> bool {
     first.iter().zip(other).zip(mask).all(|((a, b), mask)| (a ^ b) & mask == 0)
 }
 
-/// Whether two option areas have the usual layout NOP NOP TIMESTAMP, and so differ in nothing but the timestamps.
+/// Whether two option areas have the usual layout NOP NOP TIMESTAMP, and so differ in nothing but
+/// the timestamps.
 fn differ_in_timestamps_only(first: &[u8], other: &[u8]) -> bool {
     const LAYOUT: [u8; 4] = [1, 1, 8, 10];
     first.len() == 12 && first.starts_with(&LAYOUT) && other.starts_with(&LAYOUT)

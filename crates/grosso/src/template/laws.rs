@@ -1,7 +1,8 @@
 //! How each field of each header varies along a train.
 //!
-//! One table a header, outermost field first; every byte of the fixed part belongs to exactly one field. What follows
-//! the fixed part (options, tags, extension contents) is equal along a train, byte for byte.
+//! One table a header, outermost field first; every byte of the fixed part belongs to exactly one
+//! field. What follows the fixed part (options, tags, extension contents) is equal along a train,
+//! byte for byte.
 
 use core::ops::Range;
 
@@ -25,8 +26,8 @@ pub enum Law {
     Key(NoMerge),
     /// Equal; a different value ends the train.
     Equal(NoMerge),
-    /// The bytes from `skip` bytes after the header's start to the end of the packet. A length that does not fit is
-    /// written as zero (rules G50, G63), which only IP allows.
+    /// The bytes from `skip` bytes after the header's start to the end of the packet. A length that
+    /// does not fit is written as zero (rules G50, G63), which only IP allows.
     Length {
         /// Bytes at the start of the header that the length does not count.
         skip: usize,
@@ -35,8 +36,8 @@ pub enum Law {
     Identification,
     /// Advances by the payload so far (rule S10).
     Sequence,
-    /// TCP flags: FIN and PSH are on the last packet only, CWR on the first or on all; the rest is equal (rules G35,
-    /// S11).
+    /// TCP flags: FIN and PSH are on the last packet only, CWR on the first or on all; the rest is
+    /// equal (rules G35, S11).
     Flags(NoMerge),
     /// The one's-complement sum of what [`Cover`] says.
     Checksum(Cover),
@@ -55,8 +56,8 @@ pub enum Cover {
     Datagram,
 }
 
-/// The laws of a header's fixed part, which for GRE depend on its flags. A header that has no table is equal along a
-/// train in all its bytes.
+/// The laws of a header's fixed part, which for GRE depend on its flags. A header that has no table
+/// is equal along a train in all its bytes.
 #[must_use]
 pub const fn of(kind: Kind, header: &[u8]) -> &'static [Field] {
     match kind {
@@ -88,7 +89,8 @@ pub const fn tail_refusal(kind: Kind) -> NoMerge {
     }
 }
 
-/// Ethernet II. The addresses are no part of the flow: a path that changes its router keeps its order.
+/// Ethernet II. The addresses are no part of the flow: a path that changes its router keeps its
+/// order.
 pub const ETHERNET: &[Field] = &[
     Field { bytes: ethernet::field::DESTINATION, law: Law::Equal(NoMerge::LinkHeader) },
     Field { bytes: ethernet::field::SOURCE, law: Law::Equal(NoMerge::LinkHeader) },
@@ -128,8 +130,8 @@ pub const IPV4: &[Field] = &[
     Field { bytes: ipv4::field::DESTINATION, law: Law::Key(NoMerge::OtherFlow) },
 ];
 
-/// IPv6 (RFC 8200, rules G20 to G23). The flow label is no part of the flow: a sender may change it in the middle of
-/// a connection (RFC 6438), and the order of that connection must survive it.
+/// IPv6 (RFC 8200, rules G20 to G23). The flow label is no part of the flow: a sender may change it
+/// in the middle of a connection (RFC 6438), and the order of that connection must survive it.
 pub const IPV6: &[Field] = &[
     Field { bytes: ipv6::field::WORD, law: Law::Equal(NoMerge::TrafficClassOrFlowLabel) },
     Field { bytes: ipv6::field::PAYLOAD_LENGTH, law: Law::Length { skip: ipv6::HEADER_LEN } },
@@ -139,8 +141,8 @@ pub const IPV6: &[Field] = &[
     Field { bytes: ipv6::field::DESTINATION, law: Law::Key(NoMerge::OtherFlow) },
 ];
 
-/// TCP (RFC 9293, rules G31 to G35). The urgent pointer is compared even when URG is clear, where Linux does not
-/// (rule G33): cutting could not give it back.
+/// TCP (RFC 9293, rules G31 to G35). The urgent pointer is compared even when URG is clear, where
+/// Linux does not (rule G33): cutting could not give it back.
 pub const TCP: &[Field] = &[
     Field { bytes: tcp::field::SOURCE_PORT, law: Law::Key(NoMerge::OtherFlow) },
     Field { bytes: tcp::field::DESTINATION_PORT, law: Law::Key(NoMerge::OtherFlow) },
@@ -170,7 +172,8 @@ pub const VNI: &[Field] = &[
     },
 ];
 
-/// GRE without a checksum (RFC 2784, RFC 2890, rule T21). The key behind it, when there is one, is part of the flow.
+/// GRE without a checksum (RFC 2784, RFC 2890, rule T21). The key behind it, when there is one, is
+/// part of the flow.
 pub const GRE: &[Field] = &[
     Field { bytes: gre::field::FLAGS, law: Law::Equal(NoMerge::TunnelHeader) },
     Field { bytes: gre::field::PROTOCOL, law: Law::Equal(NoMerge::TunnelHeader) },

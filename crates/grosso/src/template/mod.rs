@@ -1,10 +1,11 @@
 //! A train is a template and laws of variation.
 //!
-//! Packets of one train have the same headers except for a few fields, and each such field varies by a law: a length
-//! is the length, a sequence number advances by the payload, FIN is on the last packet only. [`laws`] states the
-//! laws of every header once, as data. [`compare`] asks whether a packet obeys them beside the first packet of a
-//! train; [`render`] applies them, to the whole train (its superframe) or to one packet of it. Coalescing and
-//! segmentation are the two directions of the same table, which is why one undoes the other.
+//! Packets of one train have the same headers except for a few fields, and each such field varies
+//! by a law: a length is the length, a sequence number advances by the payload, FIN is on the last
+//! packet only. [`laws`] states the laws of every header once, as data. `compare` asks whether a
+//! packet obeys them beside the first packet of a train; `render` applies them, to the whole
+//! train (its superframe) or to one packet of it. Coalescing and segmentation are the two
+//! directions of the same table, which is why one undoes the other.
 
 pub(crate) mod compare;
 pub mod laws;

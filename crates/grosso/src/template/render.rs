@@ -23,8 +23,8 @@ pub(crate) struct Template<'a> {
     pub(crate) fixed_ids: IpLevels,
     /// Which packets carry CWR.
     pub(crate) cwr: Cwr,
-    /// The transport has a checksum even where its field is zero, which for UDP would say that it has none: whoever
-    /// made the superframe left even the seed to others.
+    /// The transport has a checksum even where its field is zero, which for UDP would say that it
+    /// has none: whoever made the superframe left even the seed to others.
     pub(crate) checksum_wanted: bool,
 }
 
@@ -46,20 +46,23 @@ pub(crate) struct Place {
 pub(crate) enum Checksums {
     /// Complete; the sum of the payload is known.
     Complete(Sum),
-    /// The innermost as the seed that a device completes, those around it complete: local checksum offload (C40).
+    /// The innermost as the seed that a device completes, those around it complete: local checksum
+    /// offload (C40).
     Partial,
     /// All as seeds, as a superframe has them (rules G51, T11).
     Seeds,
 }
 
 impl Template<'_> {
-    /// Writes the headers of the packet at `place` into `header`, which holds a copy of the template's.
+    /// Writes the headers of the packet at `place` into `header`, which holds a copy of the
+    /// template's.
     #[inline]
     pub(crate) fn render(&self, place: Place, checksums: Checksums, header: &mut [u8]) {
         let end = header.len() + place.payload;
         for length in &self.shape.lengths {
             let value = end - length.from as usize;
-            // Only IP may be longer than its field can say (rules G50, G63); the limits see to that.
+            // Only IP may be longer than its field can say (rules G50, G63); the limits see to
+            // that.
             put_u16(header, length.at as usize, u16::try_from(value).unwrap_or(0));
         }
         for ip in &self.shape.identifications {
@@ -119,7 +122,8 @@ impl Template<'_> {
             if left_to_others {
                 put_u16(header, at, pseudo.fold());
                 behind = match checksums {
-                    // Once the device has completed it, the innermost part sums to the complement of its seed.
+                    // Once the device has completed it, the innermost part sums to the complement
+                    // of its seed.
                     Checksums::Partial => Sum::from_word(!pseudo.fold()),
                     _ => sum_of(header, start, from) + behind,
                 };
@@ -149,7 +153,8 @@ pub(crate) fn pseudo_of(covering: &Covering, packet: &[u8], len: usize) -> Sum {
     pseudo_header(packet, &covering.ip, covering.protocol, len as u32)
 }
 
-/// The pseudo-header sum of a transport header of `len` bytes with its payload, inside the IP header `ip`.
+/// The pseudo-header sum of a transport header of `len` bytes with its payload, inside the IP
+/// header `ip`.
 #[inline]
 fn pseudo_header(packet: &[u8], ip: &Layer, protocol: u8, len: u32) -> Sum {
     let start = ip.offset as usize;

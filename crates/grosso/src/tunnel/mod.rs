@@ -4,7 +4,8 @@ use grosso_wire::{Kind, Layer, gue, tcp, udp, vxlan};
 
 use crate::bytes::{u16_at, u32_at};
 
-/// The checksum that the receiver of a tunnelled packet completes, in bytes from the start of the frame.
+/// The checksum that the receiver of a tunnelled packet completes, in bytes from the start of the
+/// frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RemoteChecksum {
     /// From where to sum.
@@ -40,8 +41,8 @@ fn in_vxlan(layer: &Layer, frame: &[u8]) -> Option<RemoteChecksum> {
     Some(RemoteChecksum { start, at: start + offset.start })
 }
 
-/// Rule C51: both offsets count from the byte behind the whole GUE header. Options that reach beyond the header point
-/// nowhere (rule C55), which no transport header can agree with.
+/// Rule C51: both offsets count from the byte behind the whole GUE header. Options that reach
+/// beyond the header point nowhere (rule C55), which no transport header can agree with.
 fn in_gue(layer: &Layer, frame: &[u8]) -> Option<RemoteChecksum> {
     let header = layer.offset as usize;
     let has_private_flags =
@@ -58,7 +59,8 @@ fn in_gue(layer: &Layer, frame: &[u8]) -> Option<RemoteChecksum> {
     Some(RemoteChecksum { start, at })
 }
 
-/// Where GUE's private flags lie: behind the base word, as the last of the standard fields (rule W20).
+/// Where GUE's private flags lie: behind the base word, as the last of the standard fields (rule
+/// W20).
 const GUE_PRIVATE_FLAGS: usize = 4;
 /// Base word, private flags, start and offset.
 const GUE_WITH_REMOTE_CHECKSUM: usize = 12;
