@@ -3,17 +3,29 @@
 //! Each is named as the kernel names it, so that it can be found in `include/uapi`.
 
 use core::ffi::c_int;
+use core::ops::Range;
 
 use rustix::ioctl::{Opcode, opcode};
 
-// linux/if_tun.h. `TUNSETIFF` is declared with an `int` but takes a `struct ifreq`.
+// linux/if_tun.h. `TUNSETIFF` and `TUNGETIFF` are declared with an `int` but take a `struct ifreq`.
 pub(crate) const TUNSETIFF: Opcode = opcode::write::<c_int>(b'T', 202);
+pub(crate) const TUNSETPERSIST: Opcode = opcode::write::<c_int>(b'T', 203);
+pub(crate) const TUNGETFEATURES: Opcode = opcode::read::<u32>(b'T', 207);
+pub(crate) const TUNGETIFF: Opcode = opcode::read::<u32>(b'T', 210);
+pub(crate) const TUNSETSNDBUF: Opcode = opcode::write::<c_int>(b'T', 212);
+pub(crate) const TUNGETVNETHDRSZ: Opcode = opcode::read::<c_int>(b'T', 215);
+pub(crate) const TUNSETQUEUE: Opcode = opcode::write::<c_int>(b'T', 217);
+/// Since Linux 5.0.
+pub(crate) const TUNSETCARRIER: Opcode = opcode::write::<c_int>(b'T', 226);
 pub(crate) const TUNSETOFFLOAD: Opcode = opcode::write::<c_int>(b'T', 208);
 pub(crate) const TUNSETVNETHDRSZ: Opcode = opcode::write::<c_int>(b'T', 216);
 pub(crate) const IFF_TUN: u16 = 0x0001;
 pub(crate) const IFF_TAP: u16 = 0x0002;
 pub(crate) const IFF_NAPI: u16 = 0x0010;
 pub(crate) const IFF_NAPI_FRAGS: u16 = 0x0020;
+/// The answer of `TUNGETIFF` only: the queue is detached.
+pub(crate) const IFF_DETACH_QUEUE: u16 = 0x0400;
+pub(crate) const IFF_ATTACH_QUEUE: u16 = 0x0200;
 pub(crate) const IFF_MULTI_QUEUE: u16 = 0x0100;
 pub(crate) const IFF_NO_PI: u16 = 0x1000;
 pub(crate) const IFF_VNET_HDR: u16 = 0x4000;
@@ -44,6 +56,13 @@ pub(crate) const IFF_UP: u16 = 0x1;
 pub(crate) const ARPHRD_ETHER: u16 = 1;
 
 // linux/ethtool.h.
+pub(crate) const ETHTOOL_GDRVINFO: u32 = 0x03;
+pub(crate) const ETHTOOL_GCOALESCE: u32 = 0x0e;
+pub(crate) const ETHTOOL_SCOALESCE: u32 = 0x0f;
+pub(crate) const ETHTOOL_GRINGPARAM: u32 = 0x10;
+pub(crate) const ETHTOOL_SRINGPARAM: u32 = 0x11;
+pub(crate) const ETHTOOL_GCHANNELS: u32 = 0x3c;
+pub(crate) const ETHTOOL_SCHANNELS: u32 = 0x3d;
 pub(crate) const ETHTOOL_GSTRINGS: u32 = 0x1b;
 pub(crate) const ETHTOOL_GSSET_INFO: u32 = 0x37;
 pub(crate) const ETHTOOL_GFEATURES: u32 = 0x3a;
@@ -53,13 +72,36 @@ pub(crate) const ETH_GSTRING_LEN: usize = 32;
 
 // linux/if_packet.h.
 pub(crate) const SOL_PACKET: c_int = 263;
+pub(crate) const PACKET_RX_RING: c_int = 5;
 pub(crate) const PACKET_STATISTICS: c_int = 6;
 pub(crate) const PACKET_AUXDATA: c_int = 8;
+pub(crate) const PACKET_VERSION: c_int = 10;
+pub(crate) const PACKET_TX_RING: c_int = 13;
 pub(crate) const PACKET_VNET_HDR: c_int = 15;
+pub(crate) const PACKET_FANOUT: c_int = 18;
+pub(crate) const PACKET_QDISC_BYPASS: c_int = 20;
 /// Since Linux 4.20.
 pub(crate) const PACKET_IGNORE_OUTGOING: c_int = 23;
+/// Since Linux 6.6: the header's bytes are the argument.
+pub(crate) const PACKET_VNET_HDR_SZ: c_int = 24;
+pub(crate) const TPACKET_V2: c_int = 1;
+pub(crate) const PACKET_FANOUT_HASH: u16 = 0;
+pub(crate) const PACKET_FANOUT_CPU: u16 = 2;
+pub(crate) const PACKET_FANOUT_QM: u16 = 5;
+/// Since Linux 4.16: the kernel chooses a number that is not in use.
+pub(crate) const PACKET_FANOUT_FLAG_UNIQUEID: u16 = 0x2000;
+pub(crate) const PACKET_FANOUT_FLAG_DEFRAG: u16 = 0x8000;
+pub(crate) const TP_STATUS_KERNEL: u32 = 0;
+pub(crate) const TP_STATUS_USER: u32 = 1 << 0;
+pub(crate) const TP_STATUS_LOSING: u32 = 1 << 2;
+pub(crate) const TP_STATUS_CSUMNOTREADY: u32 = 1 << 3;
 pub(crate) const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
 pub(crate) const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
+/// Since Linux 4.2.
+pub(crate) const TP_STATUS_CSUM_VALID: u32 = 1 << 7;
+pub(crate) const TP_STATUS_AVAILABLE: u32 = 0;
+pub(crate) const TP_STATUS_SEND_REQUEST: u32 = 1 << 0;
+pub(crate) const TP_STATUS_WRONG_FORMAT: u32 = 1 << 2;
 /// linux/if_ether.h: every EtherType.
 pub(crate) const ETH_P_ALL: u16 = 0x0003;
 /// linux/if_ether.h: the tag of 802.1Q.
@@ -86,20 +128,128 @@ pub(crate) struct PacketStatistics {
     pub(crate) drops: u32,
 }
 
-// linux/netlink.h, linux/rtnetlink.h, linux/if_link.h.
+/// `struct tpacket_req` of linux/if_packet.h, which calls slots frames.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct PacketRingRequest {
+    pub(crate) block_bytes: u32,
+    pub(crate) blocks: u32,
+    pub(crate) slot_bytes: u32,
+    pub(crate) slots: u32,
+}
+
+/// Bytes of `struct tpacket2_hdr` of linux/if_packet.h.
+pub(crate) const PACKET_RING_HEADER_BYTES: usize = 32;
+/// Its field `tp_len`.
+pub(crate) const PACKET_RING_LENGTH: Range<usize> = 4..8;
+
+/// What `struct tpacket2_hdr` says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PacketRingHeader {
+    pub(crate) status: u32,
+    pub(crate) length: u32,
+    pub(crate) snap_length: u32,
+    pub(crate) mac: u16,
+    pub(crate) seconds: u32,
+    pub(crate) nanoseconds: u32,
+    pub(crate) vlan_tci: u16,
+    pub(crate) vlan_tpid: u16,
+}
+
+impl PacketRingHeader {
+    /// Reads the header at the start of a slot.
+    pub(crate) fn parse(slot: &[u8]) -> Self {
+        let half = |at: usize| u16::from_ne_bytes([slot[at], slot[at + 1]]);
+        let word =
+            |at: usize| u32::from_ne_bytes([slot[at], slot[at + 1], slot[at + 2], slot[at + 3]]);
+        Self {
+            status: word(0),
+            length: word(4),
+            snap_length: word(8),
+            mac: half(12),
+            seconds: word(16),
+            nanoseconds: word(20),
+            vlan_tci: half(24),
+            vlan_tpid: half(26),
+        }
+    }
+
+    /// Where the packet's bytes lie in the slot, as far as they were taken.
+    pub(crate) fn range(&self) -> Range<usize> {
+        let start = usize::from(self.mac);
+        start..start.saturating_add(self.snap_length as usize)
+    }
+}
+
+// linux/if_xdp.h.
+pub(crate) const XDP_RING_NEED_WAKEUP: u32 = 1 << 0;
+/// Since Linux 6.6: the packet goes on in the next descriptor.
+pub(crate) const XDP_PKT_CONTD: u32 = 1 << 0;
+
+// linux/bpf.h, linux/if_link.h.
+pub(crate) const BPF_MAP_CREATE: c_int = 0;
+pub(crate) const BPF_MAP_UPDATE_ELEM: c_int = 2;
+pub(crate) const BPF_PROG_LOAD: c_int = 5;
+/// Since Linux 5.7; for XDP since 5.9.
+pub(crate) const BPF_LINK_CREATE: c_int = 28;
+pub(crate) const BPF_MAP_TYPE_XSKMAP: u32 = 17;
+pub(crate) const BPF_PROG_TYPE_XDP: u32 = 6;
+pub(crate) const BPF_XDP: u32 = 37;
+/// Since Linux 5.18.
+pub(crate) const BPF_F_XDP_HAS_FRAGS: u32 = 1 << 5;
+pub(crate) const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+pub(crate) const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+
+// linux/netlink.h, linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/neighbour.h.
 pub(crate) const NLMSG_ERROR: u16 = 2;
+pub(crate) const NLMSG_DONE: u16 = 3;
 pub(crate) const NLM_F_REQUEST: u16 = 0x001;
 pub(crate) const NLM_F_ACK: u16 = 0x004;
+pub(crate) const NLM_F_DUMP: u16 = 0x300;
+pub(crate) const NLM_F_REPLACE: u16 = 0x100;
 pub(crate) const NLM_F_EXCL: u16 = 0x200;
 pub(crate) const NLM_F_CREATE: u16 = 0x400;
 pub(crate) const RTM_NEWLINK: u16 = 16;
+pub(crate) const RTM_DELLINK: u16 = 17;
+pub(crate) const RTM_GETLINK: u16 = 18;
+pub(crate) const RTM_NEWADDR: u16 = 20;
+pub(crate) const RTM_NEWROUTE: u16 = 24;
+pub(crate) const RTM_NEWNEIGH: u16 = 28;
+pub(crate) const IFF_LOWER_UP: u32 = 1 << 16;
+pub(crate) const IFLA_ADDRESS: u16 = 1;
 pub(crate) const IFLA_IFNAME: u16 = 3;
+pub(crate) const IFLA_MTU: u16 = 4;
+pub(crate) const IFLA_TXQLEN: u16 = 13;
 pub(crate) const IFLA_LINKINFO: u16 = 18;
+pub(crate) const IFLA_STATS64: u16 = 23;
+pub(crate) const IFLA_NET_NS_FD: u16 = 28;
+pub(crate) const IFLA_NUM_TX_QUEUES: u16 = 31;
+pub(crate) const IFLA_NUM_RX_QUEUES: u16 = 32;
+pub(crate) const IFLA_GSO_MAX_SEGS: u16 = 40;
+pub(crate) const IFLA_GSO_MAX_SIZE: u16 = 41;
+/// Since Linux 5.19: bytes, for IPv6 only since 6.3.
+pub(crate) const IFLA_GRO_MAX_SIZE: u16 = 58;
+/// Since Linux 6.3.
+pub(crate) const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;
+/// Since Linux 6.3.
+pub(crate) const IFLA_GRO_IPV4_MAX_SIZE: u16 = 64;
 pub(crate) const IFLA_INFO_KIND: u16 = 1;
 pub(crate) const IFLA_INFO_DATA: u16 = 2;
 pub(crate) const IFLA_VXLAN_PORT: u16 = 15;
 pub(crate) const IFLA_VXLAN_COLLECT_METADATA: u16 = 25;
-/// Since Linux 5.19: bytes, for IPv6 only since 6.3.
-pub(crate) const IFLA_GRO_MAX_SIZE: u16 = 58;
-/// Since Linux 6.3.
-pub(crate) const IFLA_GRO_IPV4_MAX_SIZE: u16 = 64;
+/// linux/veth.h.
+pub(crate) const VETH_INFO_PEER: u16 = 1;
+pub(crate) const IFA_ADDRESS: u16 = 1;
+pub(crate) const IFA_LOCAL: u16 = 2;
+pub(crate) const IFA_F_NODAD: u8 = 0x02;
+pub(crate) const RTA_DST: u16 = 1;
+pub(crate) const RTA_OIF: u16 = 4;
+pub(crate) const RTA_GATEWAY: u16 = 5;
+pub(crate) const RT_TABLE_MAIN: u8 = 254;
+pub(crate) const RTPROT_STATIC: u8 = 4;
+pub(crate) const RT_SCOPE_UNIVERSE: u8 = 0;
+pub(crate) const RT_SCOPE_LINK: u8 = 253;
+pub(crate) const RTN_UNICAST: u8 = 1;
+pub(crate) const NDA_DST: u16 = 1;
+pub(crate) const NDA_LLADDR: u16 = 2;
+pub(crate) const NUD_PERMANENT: u16 = 0x80;

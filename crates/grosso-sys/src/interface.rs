@@ -106,7 +106,7 @@ impl Control {
     pub fn set_up(&self, name: &InterfaceName, up: bool) -> io::Result<()> {
         let mut request = InterfaceRequest::new(name);
         self.call::<{ abi::SIOCGIFFLAGS }>(&mut request)?;
-        let flags = u16::from_ne_bytes([request.value.0[0], request.value.0[1]]);
+        let flags = request.flags();
         let flags = if up { flags | abi::IFF_UP } else { flags & !abi::IFF_UP };
         self.call::<{ abi::SIOCSIFFLAGS }>(&mut request.with(&flags.to_ne_bytes()))
     }
@@ -238,6 +238,18 @@ impl InterfaceRequest {
     pub(crate) fn with(mut self, value: &[u8]) -> Self {
         self.value.0[..value.len()].copy_from_slice(value);
         self
+    }
+
+    /// The answer to an opcode that only writes.
+    pub(crate) fn read<const OPCODE: Opcode>(file: impl AsFd) -> io::Result<Self> {
+        let mut request = Self { name: [0; NAME_BYTES], value: RequestValue([0; 24]) };
+        request.call::<OPCODE>(file)?;
+        Ok(request)
+    }
+
+    /// The value as flags.
+    pub(crate) fn flags(&self) -> u16 {
+        u16::from_ne_bytes([self.value.0[0], self.value.0[1]])
     }
 
     pub(crate) fn call<const OPCODE: Opcode>(&mut self, file: impl AsFd) -> io::Result<()> {

@@ -6,13 +6,20 @@
 //!
 //! | module | what it wraps |
 //! |---|---|
-//! | [`tun`] | TUN and TAP devices: flags, header size, offloads, one packet a read or write |
-//! | [`packet`] | packet sockets bound to one interface, with virtio header and VLAN tag |
+//! | [`tun`] | TUN and TAP devices: making, adopting, queues, offloads, one packet a read or write |
+//! | [`packet`] | packet sockets: virtio header, VLAN tag, batches, mapped rings, fanout |
+//! | [`xdp`] | AF_XDP sockets with frames that are owned, and the program that feeds them |
+//! | [`fault`] | what an error means on the path of packets |
+//! | [`wait`] | sleeping until a descriptor is ready, a time has come, or a thread says so |
 //! | [`interface`] | names, up, MTU, addresses, bridges, device attributes in sysfs |
-//! | [`ethtool`] | device features by the names `ethtool -k` prints |
-//! | [`netlink`] | what only rtnetlink can do: `gro_max_size`, VXLAN devices |
+//! | [`ethtool`] | device features by the names `ethtool -k` prints, coalescing, rings, channels |
+//! | [`netlink`] | links, veth pairs across networks, addresses, routes, neighbours |
 //! | [`namespace`] | private user, network and mount namespaces |
-//! | [`scheduling`] | CPU affinity, real-time priority, finding a kernel thread |
+//! | [`scheduling`] | CPU affinity, real-time priority, CPU time, finding a kernel thread |
+//!
+//! Two kinds of buffer lie in memory that is shared with the kernel: [`packet::RingFrame`] and
+//! [`xdp::Frame`]. Each is the only owner of its bytes, is a plain `AsRef<[u8]>` that may be held,
+//! sent to another thread and outlive its socket, and goes back when it is dropped.
 //!
 //! Constants newer than the C headers of stable distributions are in the private module `abi`, each
 //! with its origin.
@@ -44,11 +51,15 @@
 #![cfg(target_os = "linux")]
 
 pub mod ethtool;
+pub mod fault;
 pub mod interface;
 pub mod namespace;
 pub mod netlink;
 pub mod packet;
 pub mod scheduling;
 pub mod tun;
+pub mod wait;
+pub mod xdp;
 
 mod abi;
+mod mapping;

@@ -1,10 +1,12 @@
-//! Where and before whom a thread runs.
+//! Where and before whom a thread runs, and for how long it did.
 
+use core::time::Duration;
 use std::fs;
 use std::io;
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 /// The processors the calling thread may run on, in ascending order.
 ///
@@ -79,6 +81,61 @@ pub fn find_kernel_thread(prefix: &str) -> io::Result<Option<Pid>> {
     Ok(None)
 }
 
+/// What the scheduler has accounted to a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    /// How long it ran.
+    pub running: Duration,
+    /// How long it could have run but another did.
+    pub waiting: Duration,
+    /// How many times it began to run.
+    pub slices: u64,
+}
+
+/// How long the calling thread has run, to the nanosecond.
+pub fn own_cpu_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+/// The calling thread's number, by which others find it.
+pub fn own_thread() -> Pid {
+    rustix::thread::gettid()
+}
+
+/// What the scheduler has accounted to a thread of any process, such as a kernel thread.
+///
+/// # Errors
+///
+/// Not found if the thread is gone or the kernel keeps no such accounts (`CONFIG_SCHED_INFO`).
+pub fn cpu_time(thread: Pid) -> io::Result<CpuTime> {
+    // A thread is found below `/proc` by its number though it is not listed there.
+    let path = format!("/proc/{}/schedstat", thread.as_raw_nonzero());
+    let text = fs::read_to_string(path)?;
+    let mut numbers = text.split_ascii_whitespace().map(str::parse);
+    match [numbers.next(), numbers.next(), numbers.next()] {
+        [Some(Ok(running)), Some(Ok(waiting)), Some(Ok(slices))] => Ok(CpuTime {
+            running: Duration::from_nanos(running),
+            waiting: Duration::from_nanos(waiting),
+            slices,
+        }),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, format!("not an account: {text:?}"))),
+    }
+}
+
+/// The threads of a process.
+///
+/// # Errors
+///
+/// Not found if the process is gone.
+pub fn threads(process: Pid) -> io::Result<Vec<Pid>> {
+    let entries = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero()))?;
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    entries
+        .map(|entry| entry.map(|entry| number(entry).and_then(Pid::from_raw)))
+        .filter_map(Result::transpose)
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +151,30 @@ mod tests {
             .unwrap();
         }
         assert!(pin(None, CpuSet::MAX_CPU).is_err());
+    }
+
+    #[test]
+    fn work_is_accounted_to_the_thread_that_does_it() {
+        let (idle, worker) = (
+            own_thread(),
+            std::thread::spawn(|| {
+                let start = own_cpu_time();
+                while own_cpu_time() < start + Duration::from_millis(20) {
+                    std::hint::spin_loop();
+                }
+                (own_thread(), cpu_time(own_thread()).unwrap().running)
+            }),
+        );
+        let (thread, account) = worker.join().unwrap();
+        assert_ne!(thread, idle);
+        assert!(account >= Duration::from_millis(15), "{account:?}");
+        let process = rustix::process::getpid();
+        assert!(threads(process).unwrap().contains(&idle));
+        assert!(cpu_time(process).unwrap().slices > 0);
+        assert_eq!(
+            cpu_time(Pid::from_raw(i32::MAX).unwrap()).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
     }
 
     #[test]

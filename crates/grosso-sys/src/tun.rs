@@ -3,13 +3,16 @@
 //! One read or write is one packet. With the virtio header ([`TunBuilder::virtio_header`]) each
 //! packet has in front of it the header of `docs/rules.md` section 6.1: 10 bytes unless
 //! [`Tun::set_header_bytes`] said otherwise.
+//!
+//! Offloads, carrier, persistence and the length of the header belong to the device, not to the
+//! queue, and survive on a device that persists: who opens one sets them all.
 
-use core::ops::BitOr;
-use std::io::{self, IoSlice};
+use core::ops::{BitOr, Sub};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, open};
-use rustix::ioctl::{IntegerSetter, Setter, ioctl};
+use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
+use rustix::ioctl::{Getter, IntegerSetter, Opcode, Setter, ioctl};
 
 use crate::abi;
 use crate::interface::{InterfaceName, InterfaceRequest};
@@ -38,11 +41,73 @@ impl Offloads {
     pub const UDP_TUNNEL_CHECKSUM: Self = Self(abi::TUN_F_UDP_TUNNEL_GSO_CSUM);
 }
 
+impl Offloads {
+    /// Whether all of the other are in this.
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
 impl BitOr for Offloads {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+}
+
+impl Sub for Offloads {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+/// What packets of a device are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// Ethernet frames: a TAP device.
+    Ethernet,
+    /// IP packets: a TUN device.
+    Ip,
+}
+
+/// What the kernel can do for TUN and TAP devices (`TUNGETFEATURES`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features(u32);
+
+impl Features {
+    /// Asks the running kernel, without making a device.
+    ///
+    /// # Errors
+    ///
+    /// Not found if the kernel has no TUN/TAP, `EACCES` if the file may not be opened.
+    pub fn of_kernel() -> io::Result<Self> {
+        let file = open("/dev/net/tun", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        // SAFETY: the opcode writes one 32-bit number.
+        let getter = unsafe { Getter::<{ abi::TUNGETFEATURES }, u32>::new() };
+        // SAFETY: as above.
+        Ok(Self(unsafe { ioctl(&file, getter) }?))
+    }
+
+    /// Virtio headers can be asked for.
+    pub fn virtio_header(self) -> bool {
+        self.has(abi::IFF_VNET_HDR)
+    }
+
+    /// A device can have several queues.
+    pub fn multi_queue(self) -> bool {
+        self.has(abi::IFF_MULTI_QUEUE)
+    }
+
+    /// Written packets can pass NAPI.
+    pub fn napi(self) -> bool {
+        self.has(abi::IFF_NAPI)
+    }
+
+    fn has(self, flag: u16) -> bool {
+        self.0 & u32::from(flag) != 0
     }
 }
 
@@ -105,7 +170,7 @@ impl TunBuilder {
         let file = open("/dev/net/tun", access, Mode::empty())?;
         let mut request = InterfaceRequest::new(&self.name).with(&self.flags.to_ne_bytes());
         request.call::<{ abi::TUNSETIFF }>(&file)?;
-        Ok(Tun { file, name: InterfaceName::from_kernel(request.name)? })
+        Ok(Tun { file, name: InterfaceName::from_kernel(request.name)?, flags: self.flags })
     }
 
     fn flag(mut self, flag: u16, on: bool) -> Self {
@@ -119,9 +184,80 @@ impl TunBuilder {
 pub struct Tun {
     file: OwnedFd,
     name: InterfaceName,
+    flags: u16,
 }
 
 impl Tun {
+    /// Takes over an open queue that another program made, such as one passed by a service manager.
+    /// It need not be in the calling thread's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTTY` if the descriptor is not of `/dev/net/tun`, `EBADFD` if it has no device (yet, or
+    /// any more), [`io::ErrorKind::InvalidInput`] if its packets have the four bytes of packet
+    /// information in front, which was not switched off when it was made (`IFF_NO_PI`).
+    pub fn adopt(file: OwnedFd) -> io::Result<Self> {
+        let request = InterfaceRequest::read::<{ abi::TUNGETIFF }>(&file)?;
+        let (name, flags) = (InterfaceName::from_kernel(request.name)?, request.flags());
+        if flags & abi::IFF_NO_PI == 0 {
+            let why = format!("{name} was opened with packet information (without IFF_NO_PI)");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        Ok(Self { file, name, flags })
+    }
+
+    /// Makes a read without a packet, and a write without room, fail with
+    /// [`io::ErrorKind::WouldBlock`] instead of waiting.
+    ///
+    /// # Errors
+    ///
+    /// Those of `fcntl(2)`.
+    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        let mut flags = fcntl_getfl(&self.file)?;
+        flags.set(OFlags::NONBLOCK, on);
+        Ok(fcntl_setfl(&self.file, flags)?)
+    }
+
+    /// Attaches this queue to the device or detaches it. A detached queue gets no packets; it can
+    /// still write.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the device is not multi-queue or already so.
+    pub fn set_attached(&self, attached: bool) -> io::Result<()> {
+        let flag = if attached { abi::IFF_ATTACH_QUEUE } else { abi::IFF_DETACH_QUEUE };
+        let mut request = InterfaceRequest::new(&self.name).with(&flag.to_ne_bytes());
+        request.call::<{ abi::TUNSETQUEUE }>(&self.file)
+    }
+
+    /// Limits the bytes of packets, the kernel's bookkeeping included, that this queue has written
+    /// and the kernel still holds. At the limit a write would block.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for zero.
+    pub fn set_send_buffer_bytes(&self, bytes: u32) -> io::Result<()> {
+        self.set_number::<{ abi::TUNSETSNDBUF }>(i32::try_from(bytes).unwrap_or(i32::MAX))
+    }
+
+    /// Says whether the wire is plugged in (Linux 5.0).
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` on kernels before 5.0, `EBADFD` if the device is gone.
+    pub fn set_carrier(&self, on: bool) -> io::Result<()> {
+        self.set_number::<{ abi::TUNSETCARRIER }>(i32::from(on))
+    }
+
+    /// Says whether the device outlives its last queue.
+    ///
+    /// # Errors
+    ///
+    /// `EBADFD` if the device is gone.
+    pub fn set_persistent(&self, on: bool) -> io::Result<()> {
+        self.set_value::<{ abi::TUNSETPERSIST }>(usize::from(on))
+    }
+
     /// Sets the bytes of the virtio header: 10, 12, 20 or 24 are the known forms, and others of 10
     /// and more are accepted (rule V31).
     ///
@@ -129,11 +265,7 @@ impl Tun {
     ///
     /// `EINVAL` below 10.
     pub fn set_header_bytes(&self, bytes: u8) -> io::Result<()> {
-        // SAFETY: the opcode reads one `int` through the pointer that `Setter` makes of its value.
-        let setter = unsafe { Setter::<{ abi::TUNSETVNETHDRSZ }, i32>::new(i32::from(bytes)) };
-        // SAFETY: as above; the value lives in `setter` until the call returns.
-        unsafe { ioctl(&self.file, setter) }?;
-        Ok(())
+        self.set_number::<{ abi::TUNSETVNETHDRSZ }>(i32::from(bytes))
     }
 
     /// Says what this reader can take.
@@ -142,12 +274,7 @@ impl Tun {
     ///
     /// `EINVAL` if the kernel does not know an offload or one that it needs is missing (rule V30).
     pub fn set_offloads(&self, offloads: Offloads) -> io::Result<()> {
-        // SAFETY: the opcode takes its argument by value and no pointer.
-        let setter =
-            unsafe { IntegerSetter::<{ abi::TUNSETOFFLOAD }>::new_usize(offloads.0 as usize) };
-        // SAFETY: as above.
-        unsafe { ioctl(&self.file, setter) }?;
-        Ok(())
+        self.set_value::<{ abi::TUNSETOFFLOAD }>(offloads.0 as usize)
     }
 
     /// Reads one packet, its virtio header first; what does not fit is lost.
@@ -155,9 +282,18 @@ impl Tun {
     /// # Errors
     ///
     /// [`io::ErrorKind::WouldBlock`] if nonblocking and empty, `EINVAL` for a packet the header
-    /// cannot express (V20).
+    /// cannot express (V20), `EBADFD` if the device is gone.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::read(&self.file, buffer)?)
+    }
+
+    /// Reads one packet into parts, filled in their order; what does not fit is lost.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tun::read`].
+    pub fn read_vectored(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        Ok(rustix::io::readv(&self.file, parts)?)
     }
 
     /// Writes one packet, its virtio header first.
@@ -165,7 +301,8 @@ impl Tun {
     /// # Errors
     ///
     /// `EINVAL` for a header the kernel refuses (rules V1 to V8), `EIO` while the interface is
-    /// down.
+    /// down, `EBADFD` if the device is gone, [`io::ErrorKind::WouldBlock`] at
+    /// the limit of [`Tun::set_send_buffer_bytes`]. [`crate::fault::Fault`] tells them apart.
     pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
         Ok(rustix::io::write(&self.file, packet)?)
     }
@@ -179,9 +316,53 @@ impl Tun {
         Ok(rustix::io::writev(&self.file, parts)?)
     }
 
-    /// The interface's name, as the kernel completed it.
+    /// The interface's name, as the kernel completed it. Another program may have changed it since.
     pub fn name(&self) -> &InterfaceName {
         &self.name
+    }
+
+    /// What the device's packets are.
+    pub fn layer(&self) -> Layer {
+        if self.flags & abi::IFF_TAP != 0 { Layer::Ethernet } else { Layer::Ip }
+    }
+
+    /// Whether the device was made for several queues.
+    pub fn multi_queue(&self) -> bool {
+        self.flags & abi::IFF_MULTI_QUEUE != 0
+    }
+
+    /// Bytes of the virtio header before each packet; 0 if there is none.
+    ///
+    /// # Errors
+    ///
+    /// `EBADFD` if the device is gone.
+    pub fn header_bytes(&self) -> io::Result<usize> {
+        if self.flags & abi::IFF_VNET_HDR == 0 {
+            return Ok(0);
+        }
+        // SAFETY: the opcode writes one `int`.
+        let getter = unsafe { Getter::<{ abi::TUNGETVNETHDRSZ }, i32>::new() };
+        // SAFETY: as above.
+        let bytes = unsafe { ioctl(&self.file, getter) }?;
+        usize::try_from(bytes).map_err(io::Error::other)
+    }
+
+    /// One ioctl of those in `abi` that read an `int` through a pointer.
+    fn set_number<const OPCODE: Opcode>(&self, number: i32) -> io::Result<()> {
+        // SAFETY: the opcode reads one `int` through the pointer that `Setter` makes of its value.
+        let setter = unsafe { Setter::<OPCODE, i32>::new(number) };
+        // SAFETY: as above; the value lives in `setter` until the call returns.
+        unsafe { ioctl(&self.file, setter) }?;
+        Ok(())
+    }
+
+    /// One ioctl of those in `abi` that take a number by value.
+    fn set_value<const OPCODE: Opcode>(&self, value: usize) -> io::Result<()> {
+        // SAFETY: the opcode takes its argument by value and no pointer.
+        let setter = unsafe { IntegerSetter::<OPCODE>::new_usize(value) };
+        // SAFETY: as above.
+        unsafe { ioctl(&self.file, setter) }?;
+        Ok(())
     }
 }
 
@@ -208,5 +389,12 @@ mod tests {
         assert_eq!(abi::TUNSETIFF, libc::TUNSETIFF as u32);
         assert_eq!(abi::TUNSETOFFLOAD, libc::TUNSETOFFLOAD as u32);
         assert_eq!(abi::TUNSETVNETHDRSZ, libc::TUNSETVNETHDRSZ as u32);
+        assert_eq!(abi::TUNGETVNETHDRSZ, libc::TUNGETVNETHDRSZ as u32);
+        assert_eq!(abi::TUNGETFEATURES, libc::TUNGETFEATURES as u32);
+        assert_eq!(abi::TUNGETIFF, libc::TUNGETIFF as u32);
+        assert_eq!(abi::TUNSETPERSIST, libc::TUNSETPERSIST as u32);
+        assert_eq!(abi::TUNSETSNDBUF, libc::TUNSETSNDBUF as u32);
+        assert_eq!(abi::TUNSETQUEUE, libc::TUNSETQUEUE as u32);
+        assert_eq!(abi::TUNSETCARRIER, libc::TUNSETCARRIER as u32);
     }
 }

@@ -3,6 +3,13 @@
 
 #![cfg(target_os = "linux")]
 
+mod ethtool;
+mod namespaces;
+mod netlink;
+mod packets;
+mod tun;
+mod xdp;
+
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Command;
@@ -106,16 +113,7 @@ fn a_superframe_is_read_whole_only_by_who_can_take_it() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
         let socket = PacketSocket::builder().virtio_header(true).bind(tap.name())?;
-        // 300 bytes of TCP payload in segments of 100: protocol 6, data offset 5, partial checksum.
-        let mut frame = FRAME.to_vec();
-        frame.resize(54 + 300, 0);
-        frame[16..18].copy_from_slice(&340_u16.to_be_bytes());
-        frame[23] = 6;
-        frame[46] = 0x50;
-        let mut header = vec![1, 1];
-        for word in [54_u16, 100, 34, 16] {
-            header.extend_from_slice(&word.to_ne_bytes());
-        }
+        let (header, frame) = superframe(300);
         let packet = [&header[..], &frame].concat();
         let lengths = |tap: &Tun| {
             let mut buffer = [0; 512];
@@ -227,18 +225,10 @@ fn a_process_becomes_root_in_its_own_namespace() {
     // The process must have one thread, so the test is run again by itself, on the main thread.
     const ALONE: &str = "GROSSO_TEST_ALONE";
     if std::env::var_os(ALONE).is_none() {
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_process_becomes_root_in_its_own_namespace"])
-            .args(["--test-threads", "1", "--nocapture"])
-            .env(ALONE, "1")
-            .output()
-            .unwrap();
-        print!("{}", String::from_utf8_lossy(&child.stdout));
-        assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
-        return;
+        return run_alone("a_process_becomes_root_in_its_own_namespace", ALONE);
     }
     match isolate_process_user() {
-        Err(error) => println!("skipped: no user namespace: {error}"),
+        Err(error) => skip(&format!("no user namespace: {error}")),
         Ok(()) => {
             assert_eq!(std::fs::read_to_string("/proc/self/setgroups").unwrap(), "deny\n");
             let map = std::fs::read_to_string("/proc/self/uid_map").unwrap();
@@ -254,7 +244,7 @@ fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
     thread::scope(|scope| {
         let run = || {
             if let Err(error) = isolate_thread_network() {
-                return println!("skipped: no network of one's own: {error}");
+                return skip(&format!("no network of one's own: {error}"));
             }
             // A kernel without IPv6 has no neighbour discovery to silence.
             let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
@@ -263,6 +253,41 @@ fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
         };
         scope.spawn(run).join().unwrap();
     });
+}
+
+/// Runs one test again in a process of one thread, which finds a variable set.
+fn run_alone(test: &str, variable: &str) {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--test-threads", "1", "--nocapture"])
+        .env(variable, "1")
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&child.stdout).into_owned();
+    print!("{told}");
+    assert!(told.contains("1 passed"), "the test was not found");
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
+}
+
+/// Says that a test is skipped and why; fails where the environment says that nothing may be.
+fn skip(why: &str) {
+    println!("skipped: {why}");
+    assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
+}
+
+/// A TCP superframe of IPv4 with so many bytes of payload in segments of 100, and its virtio
+/// header.
+fn superframe(payload_bytes: u16) -> (Vec<u8>, Vec<u8>) {
+    // Protocol 6, data offset 5, partial checksum.
+    let mut frame = FRAME.to_vec();
+    frame.resize(54 + usize::from(payload_bytes), 0);
+    frame[16..18].copy_from_slice(&(40 + payload_bytes).to_be_bytes());
+    frame[23] = 6;
+    frame[46] = 0x50;
+    let mut header = vec![1, 1];
+    for word in [54_u16, 100, 34, 16] {
+        header.extend_from_slice(&word.to_ne_bytes());
+    }
+    (header, frame)
 }
 
 fn tap(control: &Control, name: &str) -> io::Result<Tun> {

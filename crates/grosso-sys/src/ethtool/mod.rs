@@ -1,0 +1,212 @@
+//! What `ethtool` shows and sets of a device: features by the names of its long form, such as
+//! `rx-gro-list`; interrupt coalescing, rings, channels and the driver.
+
+use std::io;
+
+use crate::abi;
+use crate::interface::{Control, InterfaceName};
+
+mod device;
+
+pub use device::{
+    Channels, Coalesce, Driver, Rings, channels, coalesce, driver, rings, set_channels,
+    set_coalesce, set_rings,
+};
+
+/// Words of one block of 32 features in the answer to `ETHTOOL_GFEATURES`: available, requested,
+/// active, never changed.
+const WORDS_PER_BLOCK: usize = 4;
+/// Most features believed in an answer; Linux 6.18 has 64.
+const FEATURES_MAX: usize = 1024;
+
+/// A feature of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Feature {
+    /// Its name.
+    pub name: String,
+    /// It is on.
+    pub active: bool,
+    /// It was asked to be on; that it is not is due to another that it needs.
+    pub requested: bool,
+    /// It cannot be changed: `[fixed]`.
+    pub fixed: bool,
+}
+
+/// What became of a wish to change features.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FeatureChanges {
+    /// Features that are not what they were, also those that merely depend on another.
+    pub changed: Vec<Feature>,
+    /// Features that are not as wished.
+    pub refused: Vec<Feature>,
+}
+
+/// All features of a device, in the order of `ethtool -k`'s long form.
+///
+/// # Errors
+///
+/// `ENODEV` if there is no such device.
+pub fn features(control: &Control, name: &InterfaceName) -> io::Result<Vec<Feature>> {
+    let names = feature_names(control, name)?;
+    let words = feature_words(control, name, names.len())?;
+    let features = names.into_iter().enumerate().map(|(i, name)| {
+        let [available, requested, active, never_changed] =
+            words[i / 32].map(|word| word & (1 << (i % 32)) != 0);
+        Feature { name, active, requested, fixed: !available || never_changed }
+    });
+    Ok(features.filter(|feature| !feature.name.is_empty()).collect())
+}
+
+/// Turns features on and off, all at once, and tells what changed.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::NotFound`] if the kernel has no feature of a name; then nothing has changed.
+/// `EPERM` without `CAP_NET_ADMIN` in the namespace.
+pub fn set_features(
+    control: &Control,
+    name: &InterfaceName,
+    wishes: &[(&str, bool)],
+) -> io::Result<FeatureChanges> {
+    let names = feature_names(control, name)?;
+    let blocks = names.len().div_ceil(32);
+    let mut command = vec![0; 2 + 2 * blocks];
+    command[0] = abi::ETHTOOL_SFEATURES;
+    command[1] = blocks as u32;
+    for (feature, on) in wishes {
+        let position = position(&names, feature)?;
+        let (bit, word) = (1 << (position % 32), 2 + 2 * (position / 32));
+        command[word] |= bit;
+        command[word + 1] = command[word + 1] & !bit | if *on { bit } else { 0 };
+    }
+    let before = features(control, name)?;
+    // SAFETY: the kernel reads two words for each of the announced blocks and writes no more than
+    // that.
+    unsafe { control.ethtool(name, &mut command) }?;
+    let after = features(control, name)?;
+    let missed = |feature: &Feature| {
+        let wish = wishes.iter().rfind(|(name, _)| *name == feature.name);
+        wish.is_some_and(|(_, on)| *on != feature.active)
+    };
+    Ok(FeatureChanges {
+        refused: after.iter().filter(|feature| missed(feature)).cloned().collect(),
+        changed: after
+            .iter()
+            .zip(&before)
+            .filter(|(after, before)| after.active != before.active)
+            .map(|(after, _)| after.clone())
+            .collect(),
+    })
+}
+
+/// Turns a feature of a device on or off, and makes sure that the device followed.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::NotFound`] if the kernel has no feature of that name,
+/// [`io::ErrorKind::Unsupported`] if the device did not follow, `EPERM` without `CAP_NET_ADMIN` in
+/// the namespace.
+pub fn set_feature(
+    control: &Control,
+    name: &InterfaceName,
+    feature: &str,
+    on: bool,
+) -> io::Result<()> {
+    if set_features(control, name, &[(feature, on)])?.refused.is_empty() {
+        return Ok(());
+    }
+    let state = if on { "on" } else { "off" };
+    let why = format!("{name} does not let {feature} be turned {state}");
+    Err(io::Error::new(io::ErrorKind::Unsupported, why))
+}
+
+/// Whether a feature of a device is on.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::NotFound`] if the kernel has no feature of that name, `ENODEV` if there is no
+/// such device.
+pub fn feature_is_on(control: &Control, name: &InterfaceName, feature: &str) -> io::Result<bool> {
+    let names = feature_names(control, name)?;
+    let position = position(&names, feature)?;
+    let [_, _, active, _] = feature_words(control, name, names.len())?[position / 32];
+    Ok(active & (1 << (position % 32)) != 0)
+}
+
+/// The names of all features the kernel knows, in the order of their bits; unused bits have empty
+/// names.
+///
+/// # Errors
+///
+/// `ENODEV` if there is no such device.
+pub fn feature_names(control: &Control, name: &InterfaceName) -> io::Result<Vec<String>> {
+    // Command, reserved, a 64-bit mask of string sets, then the length of each set asked for.
+    let mut info = [abi::ETHTOOL_GSSET_INFO, 0, 0, 0, 0];
+    let mask = (1_u64 << abi::ETH_SS_FEATURES).to_ne_bytes();
+    info[2] = u32::from_ne_bytes([mask[0], mask[1], mask[2], mask[3]]);
+    info[3] = u32::from_ne_bytes([mask[4], mask[5], mask[6], mask[7]]);
+    // SAFETY: one bit is set in the mask, so the kernel writes one length after it.
+    unsafe { control.ethtool(name, &mut info) }?;
+    let count = (info[4] as usize).min(FEATURES_MAX);
+
+    // Command, string set, count, then the strings. The kernel writes its own count of them, which
+    // is the one it just told, a constant of the running kernel; the bound above could make the
+    // buffer too short for it.
+    if count < info[4] as usize {
+        return Err(io::Error::other(format!("{} features are more than believed", info[4])));
+    }
+    let mut strings = vec![0; 3 + count * abi::ETH_GSTRING_LEN / 4];
+    strings[0] = abi::ETHTOOL_GSTRINGS;
+    strings[1] = abi::ETH_SS_FEATURES;
+    strings[2] = count as u32;
+    // SAFETY: the buffer holds as many strings as the kernel has features.
+    unsafe { control.ethtool(name, &mut strings) }?;
+    let bytes: Vec<u8> = strings[3..].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    Ok(bytes.chunks_exact(abi::ETH_GSTRING_LEN).map(text).collect())
+}
+
+/// For each 32 features: which are available, requested, active, and never change.
+fn feature_words(
+    control: &Control,
+    name: &InterfaceName,
+    features: usize,
+) -> io::Result<Vec<[u32; WORDS_PER_BLOCK]>> {
+    let blocks = features.div_ceil(32);
+    let mut answer = vec![0; 2 + WORDS_PER_BLOCK * blocks];
+    answer[0] = abi::ETHTOOL_GFEATURES;
+    answer[1] = blocks as u32;
+    // SAFETY: the kernel writes at most four words for each of the announced blocks.
+    unsafe { control.ethtool(name, &mut answer) }?;
+    Ok(answer[2..].as_chunks().0.to_vec())
+}
+
+fn position(names: &[String], feature: &str) -> io::Result<usize> {
+    names.iter().position(|name| name == feature).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::NotFound, format!("no device feature {feature:?}"))
+    })
+}
+
+fn text(bytes: &[u8]) -> String {
+    let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_device_has_gro_on_and_refuses_nonsense() {
+        let control = Control::new().unwrap();
+        let loopback = InterfaceName::new("lo").unwrap();
+        assert!(feature_is_on(&control, &loopback, "rx-gro").unwrap());
+        assert!(!feature_is_on(&control, &loopback, "rx-gro-list").unwrap());
+        let unknown = feature_is_on(&control, &loopback, "no-such-feature").unwrap_err();
+        assert_eq!(unknown.kind(), io::ErrorKind::NotFound);
+        let all = features(&control, &loopback).unwrap();
+        let named = |name: &str| all.iter().find(|feature| feature.name == name).unwrap();
+        assert!(named("rx-gro").active && !named("rx-gro").fixed);
+        assert!(named("loopback").active && named("loopback").fixed);
+        assert!(!named("rx-all").active && named("rx-all").fixed);
+    }
+}

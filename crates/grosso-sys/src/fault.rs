@@ -1,0 +1,91 @@
+//! What an error of a device means for who uses it.
+
+use core::fmt;
+use std::io;
+
+/// The meaning of an error code on the path of packets: what to do next depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// No packet waits, or there is no room: wait and try again (`EAGAIN`, `ENOBUFS`, `EINTR`,
+    /// `EBUSY`).
+    Later,
+    /// The kernel refused this packet for what it says about itself, such as its virtio header:
+    /// drop it, and ask for less (`EINVAL`, `EPROTO`).
+    Malformed,
+    /// This packet is too long or has too many parts (`EMSGSIZE`, `E2BIG`).
+    TooLong,
+    /// The interface is down: wait until it is up (`EIO` of a TUN device, `ENETDOWN`).
+    Down,
+    /// The device is gone (`ENODEV`, `ENXIO`, `EBADFD`).
+    Gone,
+    /// The caller lacks a privilege (`EPERM`, `EACCES`).
+    Forbidden,
+    /// The kernel or the device cannot do it (`EOPNOTSUPP`, `ENOPROTOOPT`, `ENOTTY`, `ENOSYS`).
+    Unsupported,
+    /// Memory or another limit of the system is used up (`ENOMEM`, `ENOSPC`, `EMFILE`, `ENFILE`).
+    Exhausted,
+    /// Anything else.
+    Other,
+}
+
+impl Fault {
+    /// The meaning of an error that came from this crate.
+    pub fn of(error: &io::Error) -> Self {
+        let Some(code) = error.raw_os_error() else {
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Self::Later,
+                io::ErrorKind::InvalidInput => Self::Malformed,
+                io::ErrorKind::Unsupported => Self::Unsupported,
+                _ => Self::Other,
+            };
+        };
+        match code {
+            libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::EBUSY => Self::Later,
+            libc::EINVAL | libc::EPROTO => Self::Malformed,
+            libc::EMSGSIZE | libc::E2BIG => Self::TooLong,
+            libc::EIO | libc::ENETDOWN => Self::Down,
+            libc::ENODEV | libc::ENXIO | libc::EBADFD => Self::Gone,
+            libc::EPERM | libc::EACCES => Self::Forbidden,
+            libc::EOPNOTSUPP | libc::ENOPROTOOPT | libc::ENOTTY | libc::ENOSYS => Self::Unsupported,
+            libc::ENOMEM | libc::ENOSPC | libc::EMFILE | libc::ENFILE => Self::Exhausted,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Later => "not now",
+            Self::Malformed => "refused as malformed",
+            Self::TooLong => "too long",
+            Self::Down => "the interface is down",
+            Self::Gone => "the device is gone",
+            Self::Forbidden => "not permitted",
+            Self::Unsupported => "not supported",
+            Self::Exhausted => "no memory or over a limit",
+            Self::Other => "failed",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_codes_of_a_tap_are_told_apart() {
+        for (code, fault) in [
+            (libc::EAGAIN, Fault::Later),
+            (libc::EINVAL, Fault::Malformed),
+            (libc::EIO, Fault::Down),
+            (libc::EPERM, Fault::Forbidden),
+            (libc::ENODEV, Fault::Gone),
+            (libc::EBADFD, Fault::Gone),
+            (libc::ENOENT, Fault::Other),
+        ] {
+            assert_eq!(Fault::of(&io::Error::from_raw_os_error(code)), fault, "{code}");
+        }
+        assert_eq!(Fault::of(&io::ErrorKind::WouldBlock.into()), Fault::Later);
+    }
+}

@@ -1,0 +1,152 @@
+//! Memory that is shared with the kernel.
+//!
+//! A [`Mapping`] hands out references only within its bounds. Who may read or write which bytes,
+//! and when, is the protocol of the ring that lies in it; the modules that own a ring prove it.
+
+use core::ops::Range;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::AtomicU32;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+/// A mapped range of memory, page-aligned, unmapped when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the memory belongs to no thread; concurrent access is bounded by the contracts of `atomic`
+// and `slice`.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps what a descriptor offers at an offset.
+    ///
+    /// # Errors
+    ///
+    /// Those of `mmap(2)`.
+    pub(crate) fn of_file(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: no address is asked for, so nothing that is mapped is replaced.
+        let start = unsafe { mmap(ptr::null_mut(), bytes, access, flags, file, offset) }?;
+        Self::new(start.cast(), bytes)
+    }
+
+    /// Maps fresh zeroed memory, which a forked child shares rather than copies: the kernel may
+    /// have pinned it.
+    ///
+    /// # Errors
+    ///
+    /// Those of `mmap(2)`.
+    pub(crate) fn anonymous(bytes: usize) -> io::Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: no address is asked for, so nothing that is mapped is replaced.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, flags) }?;
+        Self::new(start.cast(), bytes)
+    }
+
+    fn new(start: *mut u8, bytes: usize) -> io::Result<Self> {
+        let start = NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, bytes })
+    }
+
+    /// Where the mapping starts, as a number for the kernel.
+    pub(crate) fn address(&self) -> u64 {
+        self.start.as_ptr().expose_provenance() as u64
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A word that the kernel may change at any time.
+    ///
+    /// # Panics
+    ///
+    /// If the offset is outside the mapping or no multiple of four.
+    pub(crate) fn atomic(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4), "misaligned word at {offset}");
+        let word = self.pointer(offset..offset + 4);
+        // SAFETY: the word is inside the mapping, aligned as the mapping is page-aligned, and alive
+        // as long as the borrow. That nobody reads or writes it otherwise is asked of `slice`.
+        unsafe { AtomicU32::from_ptr(word.cast()) }
+    }
+
+    /// Bytes that nobody writes for the time being.
+    ///
+    /// # Safety
+    ///
+    /// Until the borrow ends neither the kernel nor this process may write the range.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not inside the mapping.
+    pub(crate) unsafe fn slice(&self, range: Range<usize>) -> &[u8] {
+        let (start, bytes) = (self.pointer(range.clone()), range.len());
+        // SAFETY: the range is inside the mapping, whose bytes are initialised by the kernel, and
+        // the caller vouches that it is not written.
+        unsafe { core::slice::from_raw_parts(start, bytes) }
+    }
+
+    /// Bytes that belong to the caller alone for the time being.
+    ///
+    /// # Safety
+    ///
+    /// Until the borrow ends nobody else may read or write the range, the kernel included.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not inside the mapping.
+    #[expect(clippy::mut_from_ref, reason = "several owners hold disjoint parts of one mapping")]
+    pub(crate) unsafe fn slice_mut(&self, range: Range<usize>) -> &mut [u8] {
+        let (start, bytes) = (self.pointer(range.clone()), range.len());
+        // SAFETY: the range is inside the mapping, and the caller vouches that it is its own.
+        unsafe { core::slice::from_raw_parts_mut(start, bytes) }
+    }
+
+    fn pointer(&self, range: Range<usize>) -> *mut u8 {
+        let inside = range.start <= range.end && range.end <= self.bytes;
+        assert!(inside, "{range:?} is outside a mapping of {} bytes", self.bytes);
+        // SAFETY: the start is inside the mapping, which is one allocation, or at its end.
+        unsafe { self.start.as_ptr().add(range.start) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is what was mapped, and every reference into it borrowed `self`.
+        let result = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+        debug_assert!(result.is_ok(), "{result:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::Ordering;
+
+    use super::*;
+
+    #[test]
+    fn fresh_memory_is_zero_and_remembers() {
+        let mapping = Mapping::anonymous(8192).unwrap();
+        assert_eq!(mapping.bytes(), 8192);
+        mapping.atomic(8188).store(7, Ordering::Release);
+        // SAFETY: this test is the only owner of the mapping.
+        let bytes = unsafe { mapping.slice(8180..8192) };
+        assert_eq!(bytes[..8], [0; 8]);
+        assert_eq!(bytes[8..], 7_u32.to_ne_bytes());
+    }
+
+    #[test]
+    #[should_panic(expected = "outside a mapping")]
+    fn a_word_beyond_the_end_is_refused() {
+        Mapping::anonymous(4096).unwrap().atomic(4096);
+    }
+}

@@ -1,0 +1,159 @@
+//! Private namespaces for a thread or a process: a network of one's own, without and with root.
+//!
+//! A network namespace belongs to a *thread*; descriptors opened in it stay usable from every
+//! other. [`NetworkNamespace`] is a descriptor of one without a name: it lives as long as a
+//! descriptor, a thread or a process is in it, and leaves nothing behind after a crash.
+//!
+//! Its devices' attributes are seen only through a sysfs mounted in it, so
+//! [`isolate_thread_network`] and [`show_network_in_sysfs`] mount one, visible to the calling
+//! thread alone. `/proc/net` is the network of the process's first thread: read
+//! `/proc/thread-self/net`.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::thread;
+
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+
+mod user;
+
+pub use user::{UserNamespaceRefusal, isolate_process_user, user_namespace_refusal};
+
+/// A network namespace, by a descriptor.
+#[derive(Debug)]
+pub struct NetworkNamespace {
+    file: OwnedFd,
+}
+
+impl NetworkNamespace {
+    /// Makes a fresh network with nothing but a loopback device that is down. The calling thread
+    /// stays where it is.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, see
+    /// [`isolate_process_user`]. `ENOSPC` at the limit `user.max_net_namespaces`.
+    pub fn new() -> io::Result<Self> {
+        on_a_thread(|| {
+            // SAFETY: descriptors stay shared, since `FILES` is not among the flags.
+            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
+            Self::current()
+        })?
+    }
+
+    /// The network of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// Not found where `/proc` is not mounted.
+    pub fn current() -> io::Result<Self> {
+        Ok(Self { file: File::open("/proc/thread-self/ns/net")?.into() })
+    }
+
+    /// The network of a process.
+    ///
+    /// # Errors
+    ///
+    /// Not found if there is no such process, `EACCES` for another user's.
+    pub fn of_process(process: u32) -> io::Result<Self> {
+        Ok(Self { file: File::open(format!("/proc/{process}/ns/net"))?.into() })
+    }
+
+    /// Moves the calling thread into the network, for good.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` without `CAP_SYS_ADMIN` in it, `EINVAL` if the descriptor is of something else.
+    pub fn enter(&self) -> io::Result<()> {
+        Ok(move_into_link_name_space(self.as_fd(), Some(LinkNameSpaceType::Network))?)
+    }
+
+    /// Does something in the network, on a thread of its own, and gives back its result. What it
+    /// opens there stays usable here.
+    ///
+    /// # Errors
+    ///
+    /// As [`NetworkNamespace::enter`], or `EAGAIN` if no thread could be started.
+    ///
+    /// # Panics
+    ///
+    /// If `work` panics.
+    pub fn run<Output: Send>(&self, work: impl FnOnce() -> Output + Send) -> io::Result<Output> {
+        on_a_thread(|| self.enter().map(|()| work()))?
+    }
+
+    /// Lets a command run in the network once it is started.
+    pub fn host<'a>(&self, command: &'a mut Command) -> io::Result<&'a mut Command> {
+        let file = self.file.try_clone()?;
+        let enter = move || {
+            // The wrapper of `setns(2)` may be called between fork and exec: it takes no lock and
+            // allocates nothing.
+            Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
+        };
+        // SAFETY: `enter` makes one system call and touches nothing that another thread could have
+        // left half done.
+        Ok(unsafe { command.pre_exec(enter) })
+    }
+
+    /// Whether two descriptors are of the same network.
+    ///
+    /// # Errors
+    ///
+    /// Those of `fstat(2)`.
+    pub fn is_same(&self, other: &Self) -> io::Result<bool> {
+        let (one, two) = (rustix::fs::fstat(&self.file)?, rustix::fs::fstat(&other.file)?);
+        Ok((one.st_dev, one.st_ino) == (two.st_dev, two.st_ino))
+    }
+}
+
+impl AsFd for NetworkNamespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl AsRawFd for NetworkNamespace {
+    fn as_raw_fd(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+}
+
+/// Gives the calling thread a fresh network namespace and a mount namespace whose `/sys` shows it.
+///
+/// The thread keeps both until it ends, so it should be one that was started for the purpose.
+///
+/// # Errors
+///
+/// `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, see
+/// [`isolate_process_user`].
+pub fn isolate_thread_network() -> io::Result<()> {
+    // SAFETY: descriptors stay shared, since `FILES` is not among the flags.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
+    show_network_in_sysfs()
+}
+
+/// Gives the calling thread a mount namespace whose `/sys` shows the network the thread is in.
+///
+/// # Errors
+///
+/// `EPERM` without `CAP_SYS_ADMIN`, or if the network belongs to another user namespace.
+pub fn show_network_in_sysfs() -> io::Result<()> {
+    // SAFETY: descriptors stay shared, since `FILES` is not among the flags.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::FS) }?;
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("sysfs", "/sys", "sysfs", flags, None)?;
+    Ok(())
+}
+
+/// Runs on a thread of its own, whose namespaces end with it.
+fn on_a_thread<Output: Send>(work: impl FnOnce() -> Output + Send) -> io::Result<Output> {
+    thread::scope(|scope| {
+        let running = thread::Builder::new().spawn_scoped(scope, work)?;
+        Ok(running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}

@@ -1,0 +1,126 @@
+//! User namespaces: root in a world of one's own, without root.
+
+use core::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+/// Makes the process root in a user namespace of its own, where it may isolate networks.
+///
+/// # Errors
+///
+/// `EINVAL` if the process has more than one thread, `EPERM`, `EACCES` or `ENOSPC` if the system
+/// allows no user namespaces: [`user_namespace_refusal`] says why.
+pub fn isolate_process_user() -> io::Result<()> {
+    let user = rustix::process::geteuid().as_raw();
+    let group = rustix::process::getegid().as_raw();
+    // SAFETY: descriptors stay shared, since `FILES` is not among the flags.
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
+    fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
+    // Without this an unprivileged process may not map its group (user_namespaces(7)).
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/gid_map", format!("0 {group} 1"))
+}
+
+/// Why an unprivileged process gets no user namespace with a network in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserNamespaceRefusal {
+    /// The kernel was built without user namespaces.
+    NotBuilt,
+    /// `user.max_user_namespaces` is 0.
+    LimitIsZero,
+    /// `kernel.unprivileged_userns_clone` is 0 (Debian's and older distributions' switch).
+    Switch,
+    /// AppArmor takes the privileges away (`kernel.apparmor_restrict_unprivileged_userns`, Ubuntu
+    /// 23.10 and later).
+    AppArmor,
+    /// None of the known switches: a container's seccomp filter, SELinux, or a change of root.
+    Unknown,
+}
+
+impl fmt::Display for UserNamespaceRefusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::NotBuilt => "the kernel has no user namespaces (CONFIG_USER_NS)",
+            Self::LimitIsZero => "user.max_user_namespaces is 0",
+            Self::Switch => "kernel.unprivileged_userns_clone is 0",
+            Self::AppArmor => "kernel.apparmor_restrict_unprivileged_userns is 1",
+            Self::Unknown => "a container or a security module refuses user namespaces",
+        })
+    }
+}
+
+impl UserNamespaceRefusal {
+    /// The command that, run by an administrator, lifts the refusal, where there is one.
+    pub fn remedy(self) -> Option<&'static str> {
+        match self {
+            Self::LimitIsZero => Some("sysctl -w user.max_user_namespaces=10000"),
+            Self::Switch => Some("sysctl -w kernel.unprivileged_userns_clone=1"),
+            Self::AppArmor => Some("sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
+            Self::NotBuilt | Self::Unknown => None,
+        }
+    }
+}
+
+/// Tries whether a process like this one gets a user namespace with a network in it, in a child
+/// that ends at once; none means that it does.
+///
+/// # Errors
+///
+/// If no child could be started for another reason.
+pub fn user_namespace_refusal() -> io::Result<Option<UserNamespaceRefusal>> {
+    let mut child = Command::new("/proc/self/exe");
+    let user = rustix::process::geteuid().as_raw();
+    let map = format!("0 {user} 1");
+    let attempt = move || {
+        // SAFETY: descriptors stay shared, since `FILES` is not among the flags.
+        unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
+        // AppArmor refuses here, or grants a namespace without privileges and refuses below.
+        let file = rustix::fs::open(
+            "/proc/self/uid_map",
+            rustix::fs::OFlags::WRONLY,
+            rustix::fs::Mode::empty(),
+        )?;
+        rustix::io::write(&file, map.as_bytes())?;
+        // SAFETY: as above.
+        unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
+        // The program is never started: this code says that all went well.
+        Err(io::Error::from_raw_os_error(libc::ECANCELED))
+    };
+    // SAFETY: `attempt` makes system calls on memory that was prepared before the fork; it takes no
+    // lock and allocates nothing.
+    unsafe { child.pre_exec(attempt) };
+    match child.spawn() {
+        Ok(mut started) => {
+            started.wait()?;
+            Err(io::Error::other("a process was started that should not have been"))
+        }
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ECANCELED) => Ok(None),
+            Some(libc::EPERM | libc::EACCES | libc::ENOSPC | libc::EINVAL | libc::EUSERS) => {
+                Ok(Some(reason()))
+            }
+            _ => Err(error),
+        },
+    }
+}
+
+/// The first known switch that is set against user namespaces.
+fn reason() -> UserNamespaceRefusal {
+    let is =
+        |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|text| text.trim() == value);
+    if !fs::exists("/proc/self/ns/user").unwrap_or(true) {
+        UserNamespaceRefusal::NotBuilt
+    } else if is("/proc/sys/user/max_user_namespaces", "0") {
+        UserNamespaceRefusal::LimitIsZero
+    } else if is("/proc/sys/kernel/unprivileged_userns_clone", "0") {
+        UserNamespaceRefusal::Switch
+    } else if is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
+        UserNamespaceRefusal::AppArmor
+    } else {
+        UserNamespaceRefusal::Unknown
+    }
+}

@@ -1,0 +1,491 @@
+//! Packet sockets (`AF_PACKET`, `SOCK_RAW`) bound to one interface.
+//!
+//! [`PacketSocket`] receives and sends packet by packet. [`ReceiveRing`] and [`TransmitRing`] do it
+//! in mapped memory; each has a socket of its own.
+
+use core::ffi::{c_int, c_void};
+use core::time::Duration;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
+use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType};
+use rustix::net::{bind, sendmsg, socket_with, sockopt};
+
+use crate::abi;
+use crate::interface::{Control, InterfaceName};
+
+mod fanout;
+mod receive_ring;
+mod ring;
+mod transmit_ring;
+
+pub use fanout::{Fanout, FanoutRule};
+pub use receive_ring::{ReceiveRing, RingFrame};
+pub use ring::RingLayout;
+pub use transmit_ring::{Flushed, PushRefusal, TransmitRing};
+
+/// Bytes for the control messages of one packet; the one that is asked for needs 36.
+const CONTROL_BYTES: usize = 64;
+
+/// The most packets one [`PacketSocket::send_batch`] hands over.
+const BATCH_MAX: usize = 64;
+
+/// How a packet socket is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PacketSocketBuilder {
+    virtio_bytes: u8,
+    ignore_outgoing: bool,
+    qdisc_bypass: bool,
+    transmit_only: bool,
+    receive_buffer_bytes: Option<usize>,
+    send_buffer_bytes: Option<usize>,
+    fanout: Option<Fanout>,
+}
+
+impl PacketSocketBuilder {
+    /// Puts a 10-byte virtio header before each packet, in both directions (`PACKET_VNET_HDR`, rule
+    /// V21).
+    pub fn virtio_header(self, on: bool) -> Self {
+        self.virtio_header_bytes(if on { 10 } else { 0 })
+    }
+
+    /// Puts a virtio header of so many bytes before each packet, in both directions: 0 for none,
+    /// 10, or 12 (`PACKET_VNET_HDR_SZ`, Linux 6.6). Others are refused when the socket is bound:
+    /// there is no tunnel form (rule V21).
+    pub fn virtio_header_bytes(mut self, bytes: u8) -> Self {
+        self.virtio_bytes = bytes;
+        self
+    }
+
+    /// Leaves out packets the host sends (`PACKET_IGNORE_OUTGOING`, Linux 4.20).
+    pub fn ignore_outgoing(mut self, on: bool) -> Self {
+        self.ignore_outgoing = on;
+        self
+    }
+
+    /// Sends straight to the driver, past the queueing discipline (`PACKET_QDISC_BYPASS`). The
+    /// driver then refuses what it has no room for.
+    pub fn qdisc_bypass(mut self, on: bool) -> Self {
+        self.qdisc_bypass = on;
+        self
+    }
+
+    /// Receives nothing, and costs the interface's receive path nothing.
+    pub fn transmit_only(mut self, on: bool) -> Self {
+        self.transmit_only = on;
+        self
+    }
+
+    /// Bytes of packets, the kernel's bookkeeping included, that wait to be received before packets
+    /// are dropped. A [`ReceiveRing`] does not use it.
+    ///
+    /// The system's limit is overridden where the caller may, and silently obeyed where not.
+    pub fn receive_buffer_bytes(mut self, bytes: usize) -> Self {
+        self.receive_buffer_bytes = Some(bytes);
+        self
+    }
+
+    /// Bytes of packets, the kernel's bookkeeping included, that wait to be sent before a send
+    /// would block. Limits as for [`PacketSocketBuilder::receive_buffer_bytes`].
+    pub fn send_buffer_bytes(mut self, bytes: usize) -> Self {
+        self.send_buffer_bytes = Some(bytes);
+        self
+    }
+
+    /// Shares the interface's packets among the sockets of a group (`PACKET_FANOUT`).
+    pub fn fanout(mut self, fanout: Fanout) -> Self {
+        self.fanout = Some(fanout);
+        self
+    }
+
+    /// Opens the socket in the calling thread's network namespace; it receives every protocol from
+    /// now on.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` without `CAP_NET_RAW` in the namespace, `ENODEV`, `ENETDOWN`, `EINVAL` for another
+    /// length of the virtio header or a fanout group of another kind.
+    pub fn bind(self, interface: &InterfaceName) -> io::Result<PacketSocket> {
+        let socket = self.open()?;
+        self.attach(&socket, interface)?;
+        Ok(socket)
+    }
+
+    /// Opens a socket that receives into a mapped ring.
+    ///
+    /// # Errors
+    ///
+    /// As [`PacketSocketBuilder::bind`]; `ENOMEM`; [`io::ErrorKind::InvalidInput`] for a layout
+    /// that is none.
+    pub fn bind_receive_ring(
+        self,
+        interface: &InterfaceName,
+        layout: RingLayout,
+    ) -> io::Result<ReceiveRing> {
+        // The ring comes first: packets received before it would wait where nobody looks.
+        let ring = ReceiveRing::new(self.open()?, layout)?;
+        self.attach(ring.socket(), interface)?;
+        Ok(ring)
+    }
+
+    /// Opens a socket that sends from a mapped ring and receives nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`PacketSocketBuilder::bind_receive_ring`].
+    pub fn bind_transmit_ring(
+        self,
+        interface: &InterfaceName,
+        layout: RingLayout,
+    ) -> io::Result<TransmitRing> {
+        let ring = TransmitRing::new(self.open()?, layout)?;
+        self.transmit_only(true).attach(ring.socket(), interface)?;
+        Ok(ring)
+    }
+
+    /// A socket with its options. Protocol 0 receives nothing, so no packet of another interface
+    /// slips in before the socket is bound.
+    fn open(self) -> io::Result<PacketSocket> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let file = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
+        let on: c_int = 1;
+        set_option(&file, abi::PACKET_AUXDATA, &on)?;
+        match self.virtio_bytes {
+            0 => {}
+            10 => set_option(&file, abi::PACKET_VNET_HDR, &on)?,
+            bytes => set_option(&file, abi::PACKET_VNET_HDR_SZ, &c_int::from(bytes))?,
+        }
+        if self.ignore_outgoing {
+            set_option(&file, abi::PACKET_IGNORE_OUTGOING, &on)?;
+        }
+        if self.qdisc_bypass {
+            set_option(&file, abi::PACKET_QDISC_BYPASS, &on)?;
+        }
+        if let Some(bytes) = self.receive_buffer_bytes {
+            match sockopt::set_socket_recv_buffer_size_force(&file, bytes) {
+                Err(Errno::PERM) => sockopt::set_socket_recv_buffer_size(&file, bytes)?,
+                result => result?,
+            }
+        }
+        if let Some(bytes) = self.send_buffer_bytes {
+            match sockopt::set_socket_send_buffer_size_force(&file, bytes) {
+                Err(Errno::PERM) => sockopt::set_socket_send_buffer_size(&file, bytes)?,
+                result => result?,
+            }
+        }
+        Ok(PacketSocket { file, virtio_bytes: self.virtio_bytes })
+    }
+
+    fn attach(self, socket: &PacketSocket, interface: &InterfaceName) -> io::Result<()> {
+        let index = Control::new()?.index(interface)?;
+        let protocol = if self.transmit_only { 0 } else { abi::ETH_P_ALL };
+        bind(&socket.file, &LinkAddress::new(index, protocol))?;
+        // The kernel takes only a socket that receives into a group.
+        match self.fanout {
+            Some(fanout) => set_option(&socket.file, abi::PACKET_FANOUT, &fanout.argument()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A packet socket bound to one interface. It never blocks: see [`PacketSocket::wait`].
+#[derive(Debug)]
+pub struct PacketSocket {
+    file: OwnedFd,
+    virtio_bytes: u8,
+}
+
+/// What is known about a received packet beside its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes in the buffer, the virtio header included.
+    pub length: usize,
+    /// Whether the packet was longer than the buffer.
+    pub truncated: bool,
+    /// The outermost VLAN tag. The kernel takes it out of the bytes before a packet socket sees
+    /// them.
+    pub vlan: Option<VlanTag>,
+    /// What the kernel knows about the packet's checksum.
+    pub status: Status,
+}
+
+/// What the kernel says about a received packet (`TP_STATUS_*`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Status(u32);
+
+impl Status {
+    /// The packet's checksum is still to be completed: its field holds the sum of the
+    /// pseudo-header. It comes from a host whose checksum offload is on.
+    pub fn checksum_not_ready(self) -> bool {
+        self.0 & abi::TP_STATUS_CSUMNOTREADY != 0
+    }
+
+    /// The packet's transport checksum was verified (Linux 4.2).
+    pub fn checksum_valid(self) -> bool {
+        self.0 & abi::TP_STATUS_CSUM_VALID != 0
+    }
+
+    /// Packets were dropped for want of room since the statistics were last taken.
+    pub fn losing(self) -> bool {
+        self.0 & abi::TP_STATUS_LOSING != 0
+    }
+
+    fn tag(self, protocol: u16, control: u16) -> Option<VlanTag> {
+        if self.0 & abi::TP_STATUS_VLAN_VALID == 0 {
+            return None;
+        }
+        let has_protocol = self.0 & abi::TP_STATUS_VLAN_TPID_VALID != 0;
+        let protocol = if has_protocol { protocol } else { abi::ETH_P_8021Q };
+        Some(VlanTag { protocol, control })
+    }
+}
+
+/// What a packet socket counted since it was last asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Packets that were for the socket, the dropped ones included.
+    pub packets: u32,
+    /// Packets that were dropped for want of room.
+    pub drops: u32,
+}
+
+/// A VLAN tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VlanTag {
+    /// The EtherType of the tag: 0x8100 or 0x88A8.
+    pub protocol: u16,
+    /// Priority, drop eligibility and VLAN identifier.
+    pub control: u16,
+}
+
+impl PacketSocket {
+    /// Says how a socket is to be opened.
+    pub fn builder() -> PacketSocketBuilder {
+        PacketSocketBuilder::default()
+    }
+
+    /// Receives one packet, its virtio header first; nothing if none waits.
+    ///
+    /// # Errors
+    ///
+    /// `ENETDOWN` once after the interface went down, `EINVAL` for a packet the virtio header
+    /// cannot express.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+        let mut control = ControlBuffer([0; CONTROL_BYTES]);
+        let mut parts = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        // SAFETY: all fields of a `msghdr` are numbers and pointers, for which zero is a value.
+        let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+        message.msg_iov = &raw mut parts;
+        message.msg_iovlen = 1;
+        message.msg_control = (&raw mut control).cast();
+        message.msg_controllen = CONTROL_BYTES as _;
+        // SAFETY: the message names one buffer and one control buffer, both borrowed until the call
+        // returns.
+        let length = unsafe { libc::recvmsg(self.file.as_raw_fd(), &raw mut message, 0) };
+        let Ok(length) = usize::try_from(length) else {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
+        };
+        let truncated = message.msg_flags & libc::MSG_TRUNC != 0;
+        let (status, vlan) = auxiliary_data(&message);
+        Ok(Some(Received { length, truncated, vlan, status }))
+    }
+
+    /// Sends one packet, its virtio header first if the socket has one.
+    ///
+    /// # Errors
+    ///
+    /// Would-block if the send buffer is full, `EINVAL` for a refused virtio header, `EMSGSIZE`
+    /// above the MTU.
+    pub fn send(&self, packet: &[u8]) -> io::Result<usize> {
+        Ok(rustix::net::send(&self.file, packet, SendFlags::empty())?)
+    }
+
+    /// Sends one packet from parts, its virtio header first if the socket has one.
+    ///
+    /// # Errors
+    ///
+    /// As [`PacketSocket::send`].
+    pub fn send_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut control = SendAncillaryBuffer::default();
+        Ok(sendmsg(&self.file, parts, &mut control, SendFlags::empty())?)
+    }
+
+    /// Sends packets, each from its parts, with one system call, and says how many were sent. Of
+    /// more than 64 only the first 64 are tried. Fewer than were given are sent when one is refused
+    /// or the buffer is full: go on with the next, whose error is then told.
+    ///
+    /// # Errors
+    ///
+    /// As [`PacketSocket::send`], about the first packet; then none was sent.
+    pub fn send_batch(&self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {
+        // SAFETY: all fields of a `mmsghdr` are numbers and pointers, for which zero is a value.
+        let mut messages: [libc::mmsghdr; BATCH_MAX] = unsafe { core::mem::zeroed() };
+        let count = packets.len().min(BATCH_MAX);
+        for (message, parts) in messages.iter_mut().zip(packets) {
+            // The kernel only reads through these; an `IoSlice` is laid out as an `iovec`.
+            message.msg_hdr.msg_iov = parts.as_ptr().cast_mut().cast();
+            message.msg_hdr.msg_iovlen = parts.len() as _;
+        }
+        // SAFETY: the first `count` messages name parts that are borrowed until the call returns.
+        let sent = unsafe {
+            libc::sendmmsg(self.file.as_raw_fd(), messages.as_mut_ptr(), count as libc::c_uint, 0)
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Waits until a packet can be received, and says whether one can. An interrupted wait ends
+    /// early.
+    ///
+    /// # Errors
+    ///
+    /// Those of `poll(2)`, without `EINTR`.
+    pub fn wait(&self, at_most: Duration) -> io::Result<bool> {
+        self.wait_for(PollFlags::IN, at_most)
+    }
+
+    /// How many packets were dropped for want of buffer since the last call of this or
+    /// [`PacketSocket::take_statistics`].
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt(2)`.
+    pub fn take_drops(&self) -> io::Result<u32> {
+        Ok(self.take_statistics()?.drops)
+    }
+
+    /// Packets seen and packets dropped for want of buffer since the last call.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt(2)`.
+    pub fn take_statistics(&self) -> io::Result<Statistics> {
+        let mut statistics = abi::PacketStatistics::default();
+        let mut length = size_of::<abi::PacketStatistics>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes, which is the size of the structure.
+        let result = unsafe {
+            libc::getsockopt(
+                self.file.as_raw_fd(),
+                abi::SOL_PACKET,
+                abi::PACKET_STATISTICS,
+                (&raw mut statistics).cast(),
+                &raw mut length,
+            )
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Statistics { packets: statistics.packets, drops: statistics.drops })
+    }
+
+    /// Takes the error the kernel left on the socket, such as `ENETDOWN` after the interface went
+    /// down.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt(2)`.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        Ok(sockopt::socket_error(&self.file)?.err().map(io::Error::from))
+    }
+
+    /// The number of the socket's fanout group, with which others join it; none if it is in none.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt(2)`.
+    pub fn fanout_group(&self) -> io::Result<Option<u16>> {
+        fanout::group(&self.file)
+    }
+
+    fn wait_for(&self, events: PollFlags, at_most: Duration) -> io::Result<bool> {
+        let timeout = Timespec::try_from(at_most).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&self.file, events)], Some(&timeout)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Control messages start with a length and want its alignment.
+#[repr(C, align(8))]
+struct ControlBuffer([u8; CONTROL_BYTES]);
+
+/// `struct sockaddr_ll` for binding: one interface, and every protocol or none.
+struct LinkAddress(libc::sockaddr_ll);
+
+impl LinkAddress {
+    fn new(index: u32, protocol: u16) -> Self {
+        Self(libc::sockaddr_ll {
+            sll_family: AddressFamily::PACKET.as_raw(),
+            sll_protocol: protocol.to_be(),
+            sll_ifindex: index.cast_signed(),
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        })
+    }
+}
+
+// SAFETY: the closure is given a pointer to a whole `struct sockaddr_ll`, which lives until it
+// returns.
+unsafe impl SocketAddrArg for LinkAddress {
+    unsafe fn with_sockaddr<R>(
+        &self,
+        call: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
+    ) -> R {
+        let length = size_of::<libc::sockaddr_ll>() as SocketAddrLen;
+        call((&raw const self.0).cast(), length)
+    }
+}
+
+/// Sets an option of packet sockets. `Value` is an `int` or a structure of words without padding.
+fn set_option<Value: Copy>(file: &OwnedFd, option: c_int, value: &Value) -> io::Result<()> {
+    // SAFETY: the kernel reads as many bytes as announced, all of which the borrow covers.
+    let result = unsafe {
+        libc::setsockopt(
+            file.as_raw_fd(),
+            abi::SOL_PACKET,
+            option,
+            core::ptr::from_ref(value).cast::<c_void>(),
+            size_of::<Value>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What the auxiliary data says, which is the only control message that is asked for.
+fn auxiliary_data(message: &libc::msghdr) -> (Status, Option<VlanTag>) {
+    let nothing = (Status::default(), None);
+    // SAFETY: the kernel filled the control buffer and its length; the buffer outlives the message.
+    let header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    if header.is_null() {
+        return nothing;
+    }
+    // SAFETY: a header that is not null lies whole inside the control buffer, which is aligned for
+    // it.
+    let described = unsafe { header.read() };
+    let is_auxiliary =
+        described.cmsg_level == abi::SOL_PACKET && described.cmsg_type == abi::PACKET_AUXDATA;
+    // SAFETY: only the address after the header is computed.
+    let data = unsafe { libc::CMSG_DATA(header) };
+    let header_bytes = data.addr() - header.addr();
+    let length = header_bytes + size_of::<abi::PacketAuxiliaryData>();
+    if !is_auxiliary || (described.cmsg_len as usize) < length {
+        return nothing;
+    }
+    // SAFETY: the control message is as long as header and auxiliary data, checked above.
+    let auxiliary = unsafe { data.cast::<abi::PacketAuxiliaryData>().read_unaligned() };
+    let status = Status(auxiliary.status);
+    (status, status.tag(auxiliary.vlan_tpid, auxiliary.vlan_tci))
+}

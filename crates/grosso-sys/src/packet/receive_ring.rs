@@ -1,0 +1,184 @@
+//! Packets received in mapped memory (`TPACKET_V2`): no system call and no copy a packet.
+
+use core::ops::Range;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use super::ring::{Direction, RingLayout, RingMemory};
+use super::{PacketSocket, Statistics, Status, VlanTag};
+use crate::abi;
+
+/// A slot that this program has taken and not given back. The kernel takes every value but
+/// `TP_STATUS_KERNEL`, which is zero, for a slot that is not its own.
+const TAKEN: u32 = 1 << 27;
+
+/// A packet socket whose packets arrive in a mapped ring.
+///
+/// While the newest packet is held, `poll` calls the socket readable although no other waits: wait
+/// with an edge-triggered [`crate::wait::Waiter`] when packets are held.
+#[derive(Debug)]
+pub struct ReceiveRing {
+    socket: PacketSocket,
+    memory: Arc<RingMemory>,
+    next: usize,
+    malformed: u64,
+}
+
+impl ReceiveRing {
+    pub(super) fn new(socket: PacketSocket, layout: RingLayout) -> io::Result<Self> {
+        let memory = Arc::new(RingMemory::attach(&socket, layout, Direction::Receive)?);
+        Ok(Self { socket, memory, next: 0, malformed: 0 })
+    }
+
+    pub(super) fn socket(&self) -> &PacketSocket {
+        &self.socket
+    }
+
+    /// The next packet in the order of arrival; nothing if none waits, or if the next slot is still
+    /// held since the last time around.
+    pub fn receive(&mut self) -> Option<RingFrame> {
+        // A kernel that keeps its word fills every slot well; the bound is for one that does not.
+        for _ in 0..self.memory.layout().slots {
+            let slot = self.next;
+            if self.memory.status(slot).load(Ordering::Acquire) & abi::TP_STATUS_USER == 0 {
+                return None;
+            }
+            self.next = self.memory.after(slot, 1);
+            // SAFETY: the kernel gave the slot away, and nobody takes it between the two lines.
+            let header = unsafe { self.memory.header(slot) };
+            let frame = RingFrame {
+                range: header.range(),
+                header,
+                slot,
+                virtio_bytes: usize::from(self.socket.virtio_bytes),
+                memory: Arc::clone(&self.memory),
+            };
+            self.memory.release(slot, TAKEN);
+            if frame.is_inside_its_slot() {
+                return Some(frame);
+            }
+            self.malformed += 1;
+        }
+        None
+    }
+
+    /// Waits until the kernel says that packets arrived, and says whether it did. An interrupted
+    /// wait ends early.
+    ///
+    /// # Errors
+    ///
+    /// Those of `poll(2)`, without `EINTR`.
+    pub fn wait(&self, at_most: Duration) -> io::Result<bool> {
+        self.socket.wait(at_most)
+    }
+
+    /// Packets seen and packets dropped for want of a free slot since the last call.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt(2)`.
+    pub fn take_statistics(&self) -> io::Result<Statistics> {
+        self.socket.take_statistics()
+    }
+
+    /// Takes the error the kernel left on the socket, such as `ENETDOWN` after the interface went
+    /// down.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt(2)`.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.socket.take_error()
+    }
+
+    /// Slots whose header pointed outside of them; they were given back unseen.
+    pub fn malformed(&self) -> u64 {
+        self.malformed
+    }
+
+    /// Slots of the ring, and their size.
+    pub fn layout(&self) -> RingLayout {
+        self.memory.layout()
+    }
+}
+
+impl AsFd for ReceiveRing {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A received packet in its slot of the ring, which goes back to the kernel when this is dropped,
+/// in whatever order. Frames that are held for too long stop the ring.
+#[derive(Debug)]
+pub struct RingFrame {
+    memory: Arc<RingMemory>,
+    header: abi::PacketRingHeader,
+    range: Range<usize>,
+    slot: usize,
+    virtio_bytes: usize,
+}
+
+impl RingFrame {
+    /// The virtio header of the packet; empty if the socket was opened without.
+    pub fn virtio_header(&self) -> &[u8] {
+        let range = self.range.start - self.virtio_bytes..self.range.start;
+        // SAFETY: this frame owns its slot until it is dropped, and writes need `&mut self`.
+        unsafe { self.memory.bytes(self.slot, range) }
+    }
+
+    /// Bytes of the packet as it was, of which the slot may have been too short to hold all.
+    pub fn original_bytes(&self) -> usize {
+        self.header.length as usize
+    }
+
+    /// Whether the slot was too short for the packet.
+    pub fn truncated(&self) -> bool {
+        self.range.len() < self.original_bytes()
+    }
+
+    /// What the kernel knows about the packet's checksum, and whether it is losing packets.
+    pub fn status(&self) -> Status {
+        Status(self.header.status)
+    }
+
+    /// The outermost VLAN tag, which the kernel took out of the bytes.
+    pub fn vlan(&self) -> Option<VlanTag> {
+        self.status().tag(self.header.vlan_tpid, self.header.vlan_tci)
+    }
+
+    /// When the packet arrived, since 1970.
+    pub fn timestamp(&self) -> Duration {
+        let nanoseconds = self.header.nanoseconds.min(999_999_999);
+        Duration::new(u64::from(self.header.seconds), nanoseconds)
+    }
+
+    fn is_inside_its_slot(&self) -> bool {
+        self.range.end <= self.memory.layout().slot_bytes
+            && self.range.start >= abi::PACKET_RING_HEADER_BYTES + self.virtio_bytes
+    }
+}
+
+/// The bytes of the packet, from its link-layer header on.
+impl AsRef<[u8]> for RingFrame {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: this frame owns its slot until it is dropped, and writes need `&mut self`.
+        unsafe { self.memory.bytes(self.slot, self.range.clone()) }
+    }
+}
+
+impl AsMut<[u8]> for RingFrame {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: this frame owns its slot until it is dropped, and is borrowed whole.
+        unsafe { self.memory.bytes_mut(self.slot, self.range.clone()) }
+    }
+}
+
+impl Drop for RingFrame {
+    fn drop(&mut self) {
+        self.memory.release(self.slot, abi::TP_STATUS_KERNEL);
+    }
+}

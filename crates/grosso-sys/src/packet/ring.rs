@@ -1,0 +1,168 @@
+//! What the two mapped rings of a packet socket have in common: slots of one size, each with a
+//! header in front (`TPACKET_V2`) whose first word says who owns the slot.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::io;
+
+use super::{PacketSocket, set_option};
+use crate::abi;
+use crate::mapping::Mapping;
+
+/// The least memory the kernel takes for a block of slots; on machines with greater pages the ring
+/// must be made of slots of at least a page.
+const BLOCK_BYTES_MIN: usize = 4096;
+/// The most memory of one ring: more is a mistake in the figures, not a wish.
+const RING_BYTES_MAX: usize = 1 << 30;
+
+/// How many slots a ring has, and of what size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingLayout {
+    /// Bytes of a slot: a power of two from 256. About 100 of them are the kernel's; a packet that
+    /// is longer than the rest is truncated on receive and refused on transmit.
+    pub slot_bytes: usize,
+    /// Slots of the ring: a power of two.
+    pub slots: usize,
+}
+
+impl RingLayout {
+    /// Slots for any superframe of 64 KiB.
+    pub const SUPERFRAMES: Self = Self { slot_bytes: 128 << 10, slots: 64 };
+    /// Slots for packets of up to 1500 bytes and their headers.
+    pub const PACKETS: Self = Self { slot_bytes: 2048, slots: 4096 };
+
+    fn checked(self) -> io::Result<Self> {
+        let bytes = self.slot_bytes.checked_mul(self.slots);
+        let fits = bytes.is_some_and(|bytes| (BLOCK_BYTES_MIN..=RING_BYTES_MAX).contains(&bytes));
+        if fits
+            && self.slot_bytes >= 256
+            && self.slot_bytes.is_power_of_two()
+            && self.slots.is_power_of_two()
+        {
+            return Ok(self);
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("not a ring: {self:?}")))
+    }
+}
+
+/// Which of a socket's two rings is meant.
+#[derive(Clone, Copy)]
+pub(super) enum Direction {
+    Receive,
+    Transmit,
+}
+
+/// The mapped slots of one ring.
+#[derive(Debug)]
+pub(super) struct RingMemory {
+    mapping: Mapping,
+    layout: RingLayout,
+}
+
+impl RingMemory {
+    /// Gives a socket a ring and maps it.
+    pub(super) fn attach(
+        socket: &PacketSocket,
+        layout: RingLayout,
+        direction: Direction,
+    ) -> io::Result<Self> {
+        let layout = layout.checked()?;
+        let version: libc::c_int = abi::TPACKET_V2;
+        set_option(&socket.file, abi::PACKET_VERSION, &version)?;
+        let block_bytes = layout.slot_bytes.max(BLOCK_BYTES_MIN);
+        let bytes = layout.slot_bytes * layout.slots;
+        let request = abi::PacketRingRequest {
+            block_bytes: block_bytes as u32,
+            blocks: (bytes / block_bytes) as u32,
+            slot_bytes: layout.slot_bytes as u32,
+            slots: layout.slots as u32,
+        };
+        let option = match direction {
+            Direction::Receive => abi::PACKET_RX_RING,
+            Direction::Transmit => abi::PACKET_TX_RING,
+        };
+        set_option(&socket.file, option, &request)?;
+        let mapping = Mapping::of_file(std::os::fd::AsFd::as_fd(&socket.file), 0, bytes)?;
+        Ok(Self { mapping, layout })
+    }
+
+    /// The word that says who owns a slot.
+    pub(super) fn status(&self, slot: usize) -> &AtomicU32 {
+        self.mapping.atomic(self.start(slot))
+    }
+
+    /// The header of a slot.
+    ///
+    /// # Safety
+    ///
+    /// The caller must own the slot.
+    pub(super) unsafe fn header(&self, slot: usize) -> abi::PacketRingHeader {
+        let start = self.start(slot);
+        // SAFETY: the caller owns the slot, of which this is the beginning.
+        let bytes = unsafe { self.mapping.slice(start..start + abi::PACKET_RING_HEADER_BYTES) };
+        abi::PacketRingHeader::parse(bytes)
+    }
+
+    /// Bytes of a slot.
+    ///
+    /// # Safety
+    ///
+    /// The caller must own the slot until the borrow ends, and not write these bytes.
+    pub(super) unsafe fn bytes(&self, slot: usize, range: Range<usize>) -> &[u8] {
+        let range = self.within(slot, range);
+        // SAFETY: the range is in the slot, which the caller owns.
+        unsafe { self.mapping.slice(range) }
+    }
+
+    /// Bytes of a slot, to be written.
+    ///
+    /// # Safety
+    ///
+    /// The caller must own the slot until the borrow ends, and hold no other reference into it.
+    #[expect(clippy::mut_from_ref, reason = "each slot has its own owner")]
+    pub(super) unsafe fn bytes_mut(&self, slot: usize, range: Range<usize>) -> &mut [u8] {
+        let range = self.within(slot, range);
+        // SAFETY: the range is in the slot, which the caller owns.
+        unsafe { self.mapping.slice_mut(range) }
+    }
+
+    /// Gives a slot away: what was done to it before is seen by who sees the new status.
+    pub(super) fn release(&self, slot: usize, status: u32) {
+        self.status(slot).store(status, Ordering::Release);
+    }
+
+    pub(super) fn layout(&self) -> RingLayout {
+        self.layout
+    }
+
+    pub(super) fn after(&self, slot: usize, distance: usize) -> usize {
+        slot.wrapping_add(distance) & (self.layout.slots - 1)
+    }
+
+    fn start(&self, slot: usize) -> usize {
+        slot * self.layout.slot_bytes
+    }
+
+    fn within(&self, slot: usize, range: Range<usize>) -> Range<usize> {
+        assert!(range.end <= self.layout.slot_bytes, "{range:?} leaves the slot");
+        self.start(slot) + range.start..self.start(slot) + range.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_is_made_of_powers_of_two_within_reason() {
+        let layout = |slot_bytes, slots| RingLayout { slot_bytes, slots }.checked();
+        assert!(RingLayout::SUPERFRAMES.checked().is_ok());
+        assert!(RingLayout::PACKETS.checked().is_ok());
+        assert!(layout(2048, 2).is_ok());
+        for (slot_bytes, slots) in
+            [(0, 8), (8192, 0), (3000, 8), (4096, 3), (128, 64), (2048, 1), (1 << 20, 1 << 60)]
+        {
+            assert!(layout(slot_bytes, slots).is_err(), "{slot_bytes} x {slots}");
+        }
+    }
+}

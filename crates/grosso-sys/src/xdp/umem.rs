@@ -1,0 +1,257 @@
+//! The memory of packets that AF_XDP shares with the kernel, in chunks of one size.
+//!
+//! **One owner a chunk.** A chunk is always in exactly one of three hands: in the list of free
+//! chunks, in a [`Frame`], or with the kernel. It changes hands only here and in the socket:
+//!
+//! * from free to a frame: [`Region::allocate`], which takes it off the list;
+//! * from a frame to free: when the frame is dropped;
+//! * from free or a frame to the kernel: the socket takes the chunk's number out, marks it as the
+//!   kernel's, and writes it into a ring;
+//! * from the kernel: the socket takes only a chunk that is marked, and unmarks it. A number that
+//!   the kernel tells twice, or that was never its own, is counted and ignored.
+//!
+//! So a frame may lend its bytes: nobody else has the number of its chunk.
+
+use core::ops::Range;
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::mapping::Mapping;
+
+/// In place of the number of a chunk that went to the kernel.
+const GONE: u32 = u32::MAX;
+
+/// The chunks of one socket.
+#[derive(Debug)]
+pub(super) struct Region {
+    mapping: Mapping,
+    chunk_bytes: usize,
+    chunks: u32,
+    free: Mutex<Vec<u32>>,
+}
+
+impl Region {
+    /// Maps chunks, all of them free.
+    pub(super) fn new(chunk_bytes: usize, chunks: u32) -> io::Result<Arc<Self>> {
+        let bytes = chunk_bytes.checked_mul(chunks as usize).ok_or(io::ErrorKind::InvalidInput)?;
+        let mapping = Mapping::anonymous(bytes)?;
+        // The lowest numbers are taken first, so the list is built from its end.
+        let free = Mutex::new((0..chunks).rev().collect());
+        Ok(Arc::new(Self { mapping, chunk_bytes, chunks, free }))
+    }
+
+    /// A free chunk as an empty frame.
+    pub(super) fn allocate(self: &Arc<Self>) -> Option<Frame> {
+        let chunk = self.free().pop()?;
+        Some(Frame { region: Arc::clone(self), chunk, start: 0, length: 0, continues: false })
+    }
+
+    /// The numbers of the free chunks. Who takes one off the list owns the chunk; only an owner may
+    /// put one on it.
+    pub(super) fn free(&self) -> MutexGuard<'_, Vec<u32>> {
+        // The list is never half changed: `push` cannot allocate, as it has room for all chunks.
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A frame of a chunk that the caller owns, at an address of the region; the chunk goes back to
+    /// the free ones if the range leaves it.
+    pub(super) fn frame(
+        self: &Arc<Self>,
+        address: u64,
+        length: u32,
+        continues: bool,
+    ) -> Option<Frame> {
+        let (chunk, start) = self.locate(address)?;
+        let mut frame = Frame { region: Arc::clone(self), chunk, start: 0, length: 0, continues };
+        frame.set_range(start, length as usize).ok()?;
+        Some(frame)
+    }
+
+    /// The chunk of an address, and where in the chunk it is.
+    pub(super) fn locate(&self, address: u64) -> Option<(u32, usize)> {
+        let address = usize::try_from(address).ok()?;
+        let chunk = u32::try_from(address / self.chunk_bytes).ok()?;
+        (chunk < self.chunks).then_some((chunk, address % self.chunk_bytes))
+    }
+
+    pub(super) fn address_of(&self, chunk: u32) -> u64 {
+        u64::from(chunk) * self.chunk_bytes as u64
+    }
+
+    pub(super) fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    pub(super) fn chunk_bytes(&self) -> usize {
+        self.chunk_bytes
+    }
+
+    pub(super) fn chunks(&self) -> u32 {
+        self.chunks
+    }
+}
+
+/// A packet, or a piece of one, in a chunk of shared memory that belongs to the holder alone. When
+/// it is dropped the chunk can be filled by the kernel again.
+#[derive(Debug)]
+pub struct Frame {
+    region: Arc<Region>,
+    chunk: u32,
+    start: u32,
+    length: u32,
+    continues: bool,
+}
+
+/// A range that is not inside a chunk, or bytes that have no room in one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong {
+    /// The bytes of a chunk.
+    pub chunk_bytes: usize,
+}
+
+impl core::fmt::Display for TooLong {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(formatter, "longer than the {} bytes of a chunk", self.chunk_bytes)
+    }
+}
+
+impl std::error::Error for TooLong {}
+
+impl Frame {
+    /// Fills the frame with bytes from parts, from the start of the chunk.
+    ///
+    /// # Errors
+    ///
+    /// [`TooLong`]; then nothing has changed.
+    pub fn fill(&mut self, parts: &[IoSlice<'_>]) -> Result<(), TooLong> {
+        let sum = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.len()));
+        self.set_range(0, sum.unwrap_or(usize::MAX))?;
+        let mut rest = self.as_mut();
+        for part in parts {
+            let (here, after) = rest.split_at_mut(part.len());
+            here.copy_from_slice(part);
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Moves the borders of the frame inside its chunk: headers can be taken away, or put before
+    /// what is there. Bytes that come in are what was left there.
+    ///
+    /// # Errors
+    ///
+    /// [`TooLong`] if the range leaves the chunk; then nothing has changed.
+    pub fn set_range(&mut self, start: usize, length: usize) -> Result<(), TooLong> {
+        let chunk_bytes = self.region.chunk_bytes;
+        if start.checked_add(length).is_none_or(|end| end > chunk_bytes) {
+            return Err(TooLong { chunk_bytes });
+        }
+        // A chunk is at most a page, so both fit.
+        (self.start, self.length) = (start as u32, length as u32);
+        Ok(())
+    }
+
+    /// Says whether the packet goes on in the next frame.
+    pub fn set_continues(&mut self, continues: bool) {
+        self.continues = continues;
+    }
+
+    /// Whether the packet goes on in the next frame.
+    pub fn continues(&self) -> bool {
+        self.continues
+    }
+
+    /// Where in its chunk the frame starts: so many bytes can be put before it.
+    pub fn headroom(&self) -> usize {
+        self.start as usize
+    }
+
+    /// Takes the chunk away, for the kernel, with its address and length.
+    pub(super) fn give_away(mut self) -> (u32, u64, u32) {
+        let chunk = core::mem::replace(&mut self.chunk, GONE);
+        (chunk, self.region.address_of(chunk) + u64::from(self.start), self.length)
+    }
+
+    pub(super) fn is_of(&self, region: &Arc<Region>) -> bool {
+        Arc::ptr_eq(&self.region, region)
+    }
+
+    fn range(&self) -> Range<usize> {
+        let start = self.chunk as usize * self.region.chunk_bytes + self.start as usize;
+        start..start + self.length as usize
+    }
+}
+
+impl AsRef<[u8]> for Frame {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the range is in the chunk that this frame alone owns, and writes need `&mut
+        // self`.
+        unsafe { self.region.mapping.slice(self.range()) }
+    }
+}
+
+impl AsMut<[u8]> for Frame {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the range is in the chunk that this frame alone owns, and it is borrowed whole.
+        unsafe { self.region.mapping.slice_mut(self.range()) }
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        if self.chunk != GONE {
+            self.region.free().push(self.chunk);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_chunk_has_one_owner_and_comes_back() {
+        let region = Region::new(2048, 8).unwrap();
+        let mut frames: Vec<Frame> = core::iter::from_fn(|| region.allocate()).collect();
+        assert_eq!(frames.len(), 8);
+        for (i, frame) in frames.iter_mut().enumerate() {
+            frame.fill(&[IoSlice::new(&[i as u8; 2000]), IoSlice::new(&[0xff; 48])]).unwrap();
+        }
+        for (i, frame) in frames.iter().enumerate() {
+            assert_eq!(
+                (&frame.as_ref()[..2000], &frame.as_ref()[2000..]),
+                (&[i as u8; 2000][..], &[0xff; 48][..])
+            );
+        }
+        assert!(region.allocate().is_none());
+        let (chunk, address, length) = frames.remove(3).give_away();
+        assert_eq!((chunk, address, length), (3, 3 * 2048, 2048));
+        assert!(region.allocate().is_none(), "what was given away is not free");
+        drop(frames);
+        assert_eq!(region.free().len(), 7);
+    }
+
+    #[test]
+    fn a_range_that_leaves_the_chunk_is_refused() {
+        let region = Region::new(2048, 2).unwrap();
+        let mut frame = region.allocate().unwrap();
+        frame.set_range(100, 1948).unwrap();
+        assert_eq!((frame.headroom(), frame.as_ref().len()), (100, 1948));
+        for (start, length) in [(101, 1948), (0, 2049), (usize::MAX, 2), (2, usize::MAX)] {
+            assert!(frame.set_range(start, length).is_err(), "{start} {length}");
+        }
+        assert!(frame.fill(&[IoSlice::new(&[0; 2049])]).is_err());
+        assert_eq!(frame.as_ref().len(), 1948, "a refusal changes nothing");
+    }
+
+    #[test]
+    fn an_address_outside_is_nowhere_and_a_bad_length_frees_the_chunk() {
+        let region = Region::new(2048, 2).unwrap();
+        assert_eq!(region.locate(2048 + 256), Some((1, 256)));
+        assert_eq!(region.locate(4096), None);
+        assert_eq!(region.locate(u64::MAX), None);
+        let owned = region.free().pop().unwrap();
+        assert!(region.frame(region.address_of(owned) + 1000, 1049, false).is_none());
+        assert_eq!(region.free().len(), 2);
+    }
+}

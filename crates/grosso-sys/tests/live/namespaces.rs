@@ -1,0 +1,92 @@
+//! Networks of threads and of programs, and user namespaces.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::process::Command;
+
+use grosso_sys::interface::{Control, InterfaceName, write_attribute};
+use grosso_sys::namespace::{NetworkNamespace, show_network_in_sysfs, user_namespace_refusal};
+use grosso_sys::netlink::{LinkChange, Netlink};
+
+use super::{isolated, skip};
+
+#[test]
+fn a_network_is_entered_by_a_thread_and_by_a_program() {
+    isolated(|_| {
+        let here = NetworkNamespace::current()?;
+        let there = NetworkNamespace::new()?;
+        assert!(!here.is_same(&there)?);
+        assert!(here.is_same(&NetworkNamespace::current()?)?, "the maker stays where it is");
+        assert!(there.run(NetworkNamespace::current)??.is_same(&there)?);
+
+        let name = InterfaceName::new("only-there")?;
+        let peer = InterfaceName::new("peer")?;
+        let change = LinkChange::new().namespace(there.as_fd());
+        Netlink::new()?.add_veth((&name, change), (&peer, change))?;
+        Control::new()?.index(&name).unwrap_err();
+        // A socket that was opened there is usable here.
+        there.run(Control::new)??.index(&name)?;
+
+        let mut command = Command::new("cat");
+        let listing = there.host(command.arg("/proc/self/net/dev"))?.output()?;
+        let listing = String::from_utf8_lossy(&listing.stdout).into_owned();
+        assert!(listing.contains("only-there") && !listing.contains("tap"), "{listing}");
+        Ok(())
+    });
+}
+
+#[test]
+fn sysfs_shows_the_network_that_was_entered() {
+    isolated(|_| {
+        let there = NetworkNamespace::new()?;
+        let names = ["one", "two"].map(|name| InterfaceName::new(name).unwrap());
+        let change = LinkChange::new().namespace(there.as_fd());
+        Netlink::new()?.add_veth((&names[0], change), (&names[1], change))?;
+        let alias = there.run(|| -> io::Result<String> {
+            show_network_in_sysfs()?;
+            write_attribute(&names[0], "ifalias", "seen")?;
+            std::fs::read_to_string("/sys/class/net/one/ifalias")
+        })??;
+        assert_eq!(alias, "seen\n");
+        assert!(!std::fs::exists("/sys/class/net/one")?);
+        Ok(())
+    });
+}
+
+#[test]
+fn the_network_of_a_process_is_that_of_its_first_thread() {
+    let own = NetworkNamespace::of_process(std::process::id()).unwrap();
+    assert!(own.is_same(&NetworkNamespace::current().unwrap()).unwrap());
+    assert_eq!(NetworkNamespace::of_process(0).unwrap_err().kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn why_there_is_no_user_namespace_is_told_with_the_remedy() {
+    match user_namespace_refusal().unwrap() {
+        None => {
+            // What was found must agree with the program that makes them.
+            let tried = Command::new("unshare").args(["-Urn", "true"]).status();
+            assert!(tried.map_or(true, |status| status.success()));
+        }
+        Some(refusal) => skip(&format!("{refusal}; {:?}", refusal.remedy())),
+    }
+}
+
+#[test]
+fn a_limit_of_no_user_namespaces_is_found_out() {
+    use grosso_sys::namespace::UserNamespaceRefusal;
+    // The limit is of the user namespace, so it is set in one of one's own, by a process of its own.
+    const ALONE: &str = "GROSSO_TEST_LIMIT";
+    if std::env::var_os(ALONE).is_none() {
+        let test = "namespaces::a_limit_of_no_user_namespaces_is_found_out";
+        return super::run_alone(test, ALONE);
+    }
+    if let Err(error) = grosso_sys::namespace::isolate_process_user() {
+        return skip(&format!("no user namespace: {error}"));
+    }
+    assert_eq!(user_namespace_refusal().unwrap(), None);
+    std::fs::write("/proc/sys/user/max_user_namespaces", "0").unwrap();
+    let refusal = user_namespace_refusal().unwrap();
+    assert_eq!(refusal, Some(UserNamespaceRefusal::LimitIsZero));
+    assert!(refusal.unwrap().remedy().unwrap().contains("max_user_namespaces"));
+}

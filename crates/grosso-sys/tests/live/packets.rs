@@ -1,0 +1,334 @@
+//! Packet sockets: rings, batches, fanout, and what is known about a packet.
+
+use std::io::{self, IoSlice};
+use std::time::{Duration, SystemTime};
+
+use grosso_sys::interface::{Control, InterfaceName};
+use grosso_sys::netlink::{LinkChange, Netlink};
+use grosso_sys::packet::{
+    Fanout, FanoutRule, PacketSocket, PushRefusal, ReceiveRing, RingLayout, Statistics, VlanTag,
+};
+use grosso_sys::tun::Offloads;
+
+use super::{FRAME, SOON, assert_invalid, isolated, superframe, tap, with_header};
+
+/// Room for four superframes.
+const FOUR: RingLayout = RingLayout { slot_bytes: 128 << 10, slots: 4 };
+/// Slots as small as they come.
+const SMALL: RingLayout = RingLayout { slot_bytes: 256, slots: 16 };
+
+#[test]
+fn frames_of_the_ring_say_what_the_kernel_knows() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        let socket = PacketSocket::builder().virtio_header(true).ignore_outgoing(true);
+        let mut ring = socket.bind_receive_ring(tap.name(), FOUR)?;
+        assert!(ring.receive().is_none());
+
+        let tagged = [&FRAME[..12], &[0x88, 0xa8, 0x20, 0x07], &FRAME[12..]].concat();
+        tap.write(&with_header(&tagged))?;
+        let (header, merged) = superframe(300);
+        tap.write(&[&header[..], &merged].concat())?;
+        assert!(ring.wait(SOON)?);
+
+        let first = ring.receive().expect("the tagged frame");
+        assert_eq!(first.as_ref(), FRAME);
+        assert_eq!(first.vlan(), Some(VlanTag { protocol: 0x88a8, control: 0x2007 }));
+        assert_eq!(first.virtio_header(), [0; 10]);
+        assert!(!first.status().checksum_not_ready() && !first.status().losing());
+        assert_eq!((first.original_bytes(), first.truncated()), (FRAME.len(), false));
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        assert!(now.abs_diff(first.timestamp()) < Duration::from_secs(60));
+
+        let second = ring.receive().expect("the superframe");
+        assert_eq!(second.as_ref(), merged);
+        assert_eq!(second.virtio_header()[..2], [1, 1]);
+        assert_eq!(second.virtio_header()[4..], header[4..]);
+        assert!(second.status().checksum_not_ready());
+        assert_eq!(second.vlan(), None);
+        assert!(ring.receive().is_none());
+        assert_eq!(ring.take_statistics()?, Statistics { packets: 2, drops: 0 });
+        assert_eq!(ring.malformed(), 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_held_slot_is_neither_handed_out_again_nor_overwritten() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        let builder = PacketSocket::builder().ignore_outgoing(true);
+        let mut ring = builder.bind_receive_ring(tap.name(), FOUR)?;
+        let write = |mark: u8| -> io::Result<()> {
+            let mut frame = FRAME;
+            frame[53] = mark;
+            tap.write(&with_header(&frame)).map(|_| ())
+        };
+        let mark = |ring: &mut ReceiveRing| ring.receive().map(|frame| frame.as_ref()[53]);
+        (1..=4).try_for_each(write)?;
+        let held = ring.receive().expect("the first frame");
+        // Three are given back at once, out of order with the first, which stays.
+        assert_eq!(
+            [mark(&mut ring), mark(&mut ring), mark(&mut ring)],
+            [Some(2), Some(3), Some(4)]
+        );
+        assert!(ring.receive().is_none(), "the slot that is held is next");
+        write(5)?;
+        assert_eq!(held.as_ref()[53], 1);
+        assert!(ring.receive().is_none());
+        assert_eq!(ring.take_statistics()?, Statistics { packets: 5, drops: 1 });
+
+        drop(held);
+        (6..=9).try_for_each(write)?;
+        let mut frame = ring.receive().expect("the ring goes on");
+        assert_eq!(frame.as_ref()[53], 6);
+        assert!(frame.status().losing() || ring.take_statistics()?.drops == 0);
+        frame.as_mut()[53] = 0xee;
+        assert_eq!(frame.as_ref()[53], 0xee);
+        // A frame may outlive its ring.
+        drop(ring);
+        assert_eq!(frame.as_ref()[53], 0xee);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_frame_longer_than_its_slot_is_called_truncated() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        let mut ring =
+            PacketSocket::builder().ignore_outgoing(true).bind_receive_ring(tap.name(), SMALL)?;
+        let mut long = FRAME.to_vec();
+        long.resize(1000, 7);
+        tap.write(&with_header(&long))?;
+        let frame = ring.receive().expect("a cut frame");
+        assert!(frame.truncated());
+        assert_eq!(frame.original_bytes(), 1000);
+        assert_eq!(frame.as_ref(), &long[..frame.as_ref().len()]);
+        assert!((54..256).contains(&frame.as_ref().len()));
+        Ok(())
+    });
+}
+
+#[test]
+fn what_is_pushed_is_sent_by_one_flush_in_order() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        let mut ring = PacketSocket::builder()
+            .virtio_header(true)
+            .qdisc_bypass(true)
+            .bind_transmit_ring(tap.name(), SMALL)?;
+        let mut buffer = [0; 512];
+        // More than once around, so that slots are used again.
+        for round in 0..5_u8 {
+            for i in 0..10 {
+                let parts = [&[0; 10][..], &FRAME[..20], &FRAME[20..53], &[round * 10 + i]];
+                ring.push(&parts.map(IoSlice::new)).unwrap();
+            }
+            assert_eq!(ring.waiting(), 10);
+            assert_eq!(tap.read(&mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+            let flushed = ring.flush()?;
+            assert_eq!((flushed.sent, flushed.refused, flushed.waiting), (10, 0, 0));
+            for i in 0..10 {
+                let length = tap.read(&mut buffer)?;
+                assert_eq!((length, buffer[length - 1]), (10 + 54, round * 10 + i));
+            }
+        }
+        assert_eq!(ring.flush()?.sent, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_refused_packet_does_not_stop_those_behind_it() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        let mut ring =
+            PacketSocket::builder().virtio_header(true).bind_transmit_ring(tap.name(), SMALL)?;
+        // A GSO type that is none: rule V2.
+        let bad = [0, 99, 0, 0, 1, 0, 0, 0, 0, 0];
+        for mark in 0..8_u8 {
+            let header = if matches!(mark, 0 | 3 | 4 | 7) { &bad } else { &[0; 10] };
+            ring.push(&[IoSlice::new(header), IoSlice::new(&FRAME[..53]), IoSlice::new(&[mark])])
+                .unwrap();
+        }
+        let flushed = ring.flush()?;
+        assert_eq!((flushed.sent, flushed.refused, flushed.waiting), (4, 4, 0));
+        assert_eq!(flushed.first_refusal.unwrap().raw_os_error(), Some(libc::EINVAL));
+        let mut buffer = [0; 512];
+        let marks: Vec<u8> =
+            std::iter::from_fn(|| tap.read(&mut buffer).ok().map(|n| buffer[n - 1])).collect();
+        assert_eq!(marks, [1, 2, 5, 6]);
+        // The ring is as good as new.
+        for mark in 0..16_u8 {
+            let mark = [mark];
+            ring.push(&[&[0; 10][..], &FRAME[..53], &mark].map(IoSlice::new)).unwrap();
+        }
+        assert_eq!(ring.push(&[IoSlice::new(&[0; 64])]), Err(PushRefusal::Full));
+        assert_eq!(ring.flush()?.sent, 16);
+        let marks: Vec<u8> =
+            std::iter::from_fn(|| tap.read(&mut buffer).ok().map(|n| buffer[n - 1])).collect();
+        assert_eq!(marks, (0..16).collect::<Vec<u8>>());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_packet_beyond_a_slot_or_while_the_interface_is_down_stays_here() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        let mut ring = PacketSocket::builder().bind_transmit_ring(tap.name(), SMALL)?;
+        let long = [0; 225];
+        let refusal = ring.push(&[IoSlice::new(&long)]).unwrap_err();
+        assert_eq!(refusal, PushRefusal::TooLong { bytes_max: 224 });
+        ring.push(&[IoSlice::new(&FRAME)]).unwrap();
+        control.set_up(tap.name(), false)?;
+        assert_eq!(ring.flush().unwrap_err().raw_os_error(), Some(libc::ENETDOWN));
+        assert_eq!(ring.waiting(), 1);
+        control.set_up(tap.name(), true)?;
+        assert_eq!(ring.flush()?.sent, 1);
+        let mut buffer = [0; 512];
+        assert_eq!(tap.read(&mut buffer)?, 10 + FRAME.len());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_superframe_leaves_through_the_ring() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        tap.set_offloads(Offloads::CHECKSUM | Offloads::TCP_IPV4)?;
+        let mut ring =
+            PacketSocket::builder().virtio_header(true).bind_transmit_ring(tap.name(), FOUR)?;
+        let (header, frame) = superframe(30_000);
+        ring.push(&[IoSlice::new(&header), IoSlice::new(&frame)]).unwrap();
+        assert_eq!(ring.flush()?.sent, 1);
+        let mut buffer = vec![0; 65_536];
+        let length = tap.read(&mut buffer)?;
+        assert_eq!(buffer[10..length], frame);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_batch_is_sent_up_to_the_refused_packet() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        let socket = PacketSocket::builder().virtio_header(true).bind(tap.name())?;
+        let good = [IoSlice::new(&[0; 10]), IoSlice::new(&FRAME)];
+        let bad = [IoSlice::new(&[0, 99, 0, 0, 1, 0, 0, 0, 0, 0]), IoSlice::new(&FRAME)];
+        assert_eq!(socket.send_batch(&[&good, &good, &bad, &good])?, 2);
+        assert_invalid(socket.send_batch(&[&bad, &good]));
+        assert_eq!(socket.send_batch(&[])?, 0);
+        assert_eq!(socket.send_vectored(&good)?, 10 + FRAME.len());
+        let mut buffer = [0; 512];
+        assert_eq!(std::iter::from_fn(|| tap.read(&mut buffer).ok()).count(), 3);
+        Ok(())
+    });
+}
+
+#[test]
+fn v21_the_virtio_header_has_10_or_12_bytes() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        let builder = PacketSocket::builder().ignore_outgoing(true);
+        for bytes in [10, 12] {
+            let socket = match builder.virtio_header_bytes(bytes).bind(tap.name()) {
+                Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+                    println!("skipped: PACKET_VNET_HDR_SZ wants Linux 6.6");
+                    continue;
+                }
+                socket => socket?,
+            };
+            tap.write(&with_header(&FRAME))?;
+            let mut buffer = [0xff; 256];
+            let received = socket.receive(&mut buffer)?.expect("a packet waits");
+            let header = usize::from(bytes);
+            assert_eq!(buffer[header..received.length], FRAME, "{bytes}");
+            let mut ring =
+                builder.virtio_header_bytes(bytes).bind_receive_ring(tap.name(), FOUR)?;
+            tap.write(&with_header(&FRAME))?;
+            let frame = ring.receive().expect("a packet waits");
+            assert_eq!((frame.virtio_header().len(), frame.as_ref()), (header, &FRAME[..]));
+        }
+        for bytes in [9, 20, 24] {
+            builder.virtio_header_bytes(bytes).bind(tap.name()).unwrap_err();
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_group_shares_the_packets_of_an_interface() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        let builder = PacketSocket::builder().ignore_outgoing(true);
+        for rule in [FanoutRule::FlowHash, FanoutRule::Processor, FanoutRule::Queue] {
+            let first = builder.fanout(Fanout::new(rule)).bind(tap.name())?;
+            let group = first.fanout_group()?.expect("the kernel chose a group");
+            let second = builder.fanout(Fanout::new(rule).join(group)).bind(tap.name())?;
+            assert_eq!(second.fanout_group()?, Some(group));
+            let alone = builder.bind(tap.name())?;
+            assert_eq!(alone.fanout_group()?, None);
+            let mut frame = FRAME;
+            for source in 0..64 {
+                frame[29] = source;
+                tap.write(&with_header(&frame))?;
+            }
+            let mut buffer = [0; 256];
+            let mut count = |socket: &PacketSocket| {
+                std::iter::from_fn(|| socket.receive(&mut buffer).unwrap()).count()
+            };
+            let shares = [count(&first), count(&second)];
+            assert_eq!((shares[0] + shares[1], count(&alone)), (64, 64), "{rule:?}");
+            if rule == FanoutRule::FlowHash {
+                assert!(shares[0] > 0 && shares[1] > 0, "64 flows went one way: {shares:?}");
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_socket_that_only_sends_hears_nothing_and_sees_its_interface_go() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        let socket = PacketSocket::builder().transmit_only(true).bind(tap.name())?;
+        tap.write(&with_header(&FRAME))?;
+        assert_eq!(socket.receive(&mut [0; 256])?, None);
+        let hears = PacketSocket::builder().bind(tap.name())?;
+        assert!(hears.take_error()?.is_none());
+        control.set_up(tap.name(), false)?;
+        let error = hears.take_error()?.expect("an error");
+        assert_eq!(error.raw_os_error(), Some(libc::ENETDOWN));
+        assert!(hears.take_error()?.is_none(), "an error is told once");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_sender_with_checksum_offload_leaves_its_checksums_unfinished() {
+    isolated(|_| {
+        let control = Control::new()?;
+        let [here, there] = ["here", "there"].map(|name| InterfaceName::new(name).unwrap());
+        let netlink = Netlink::new()?;
+        netlink.add_veth((&here, LinkChange::new().up(true)), (&there, LinkChange::new()))?;
+        control.set_up(&there, true)?;
+        let index = control.index(&here)?;
+        netlink.add_address(index, "10.9.0.1".parse().unwrap(), 24)?;
+        netlink.set_neighbour(index, "10.9.0.2".parse().unwrap(), [2, 0, 0, 0, 0, 9])?;
+        let mut ring = PacketSocket::builder().bind_receive_ring(&there, FOUR)?;
+        let socket = std::net::UdpSocket::bind("10.9.0.1:0")?;
+        socket.send_to(&[0; 100], "10.9.0.2:9")?;
+        let is_udp = |bytes: &[u8]| bytes.get(23) == Some(&17) && bytes[12..14] == [8, 0];
+        assert!(ring.wait(SOON)?);
+        let frame = std::iter::from_fn(|| ring.receive()).find(|frame| is_udp(frame.as_ref()));
+        assert!(frame.expect("the datagram").status().checksum_not_ready());
+        grosso_sys::ethtool::set_feature(&control, &here, "tx-checksum-ip-generic", false)?;
+        socket.send_to(&[0; 100], "10.9.0.2:9")?;
+        assert!(ring.wait(SOON)?);
+        let frame = std::iter::from_fn(|| ring.receive()).find(|frame| is_udp(frame.as_ref()));
+        assert!(!frame.expect("the datagram").status().checksum_not_ready());
+        Ok(())
+    });
+}
