@@ -105,9 +105,9 @@ impl Engine {
         coalescer.finish(&mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers));
     }
 
-    /// What was delivered of these pushed frames, once it is checked: no packet and no buffer was lost, every superframe
-    /// is the one that the literal oracle makes of its packets, and cutting gives back exactly the frames, in the order
-    /// of each flow.
+    /// What was delivered of these pushed frames, once it is checked: no packet and no buffer was
+    /// lost, every superframe is the one that the literal oracle makes of its packets, and cutting
+    /// gives back exactly the frames, in the order of each flow.
     ///
     /// # Panics
     /// When one of this does not hold.
@@ -200,7 +200,8 @@ pub fn segment_for(out: &Out, link: LinkType, outgoing: Outgoing) -> Vec<Vec<u8>
     }
 }
 
-/// Cuts the frame that `slices` make together, copying and scattering, and checks that both give the same packets.
+/// Cuts the frame that `slices` make together, copying and scattering, and checks that both give
+/// the same packets.
 ///
 /// # Errors
 /// When the engine does not cut it.

@@ -1,4 +1,5 @@
-//! The packets of the conformance tests: one connection, of which a test changes one field at a time.
+//! The packets of the conformance tests: one connection, of which a test changes one field at a
+//! time.
 
 use grosso_testkit::{
     Packet,
@@ -49,7 +50,8 @@ impl Path {
         }
     }
 
-    /// TCP segments of these lengths, one behind the other in sequence; `edit` changes the one at an index.
+    /// TCP segments of these lengths, one behind the other in sequence; `edit` changes the one at
+    /// an index.
     pub fn train(
         self,
         lengths: &[usize],
@@ -219,7 +221,8 @@ pub fn plain(_index: usize, segment: Segment) -> Segment {
     segment
 }
 
-/// The payload bytes of each delivered frame, in the kernel's notation: `{300, 200}` is `[300, 200]`.
+/// The payload bytes of each delivered frame, in the kernel's notation: `{300, 200}` is `[300,
+/// 200]`.
 #[must_use]
 pub fn payload_lengths(delivered: &[Out]) -> Vec<usize> {
     delivered

@@ -234,7 +234,8 @@ fn c30_verified_levels_are_told() {
     assert_eq!(verdict(&vxlan(0x8000, 0x8000), Checksum::None), WRONG);
 }
 
-/// Local checksum offload: the outer checksum is right once the device has completed the inner one, at every depth.
+/// Local checksum offload: the outer checksum is right once the device has completed the inner one,
+/// at every depth.
 #[test]
 fn c40_outer_checksums_are_complete_around_a_partial_one() {
     let tunnel = |packet: Packet| packet.udp(|u| u).vxlan(|v| v).ethernet(|e| e);
@@ -340,7 +341,8 @@ fn c53_remote_checksum_offload_without_a_seed_passes() {
     assert_eq!(verdict(&frame, Checksum::None), Verdict::Passed(Pass::ChecksumForm));
 }
 
-/// Linux completes the inner checksum and leaves the flag, so that the receiver corrupts the packet (B51).
+/// Linux completes the inner checksum and leaves the flag, so that the receiver corrupts the packet
+/// (B51).
 #[test]
 fn c57_remote_checksum_offload_survives_joining_and_cutting() {
     for frames in [remote(|u| u, Vxlan::remote_checksum, true), remote_gue(Gue::remote_checksum)] {

@@ -1,5 +1,5 @@
-//! Bugs of others that must not be ours: `linux-offloads` section 10. Those that are a rule's test already are named in
-//! `docs/rules.md`.
+//! Bugs of others that must not be ours: `linux-offloads` section 10. Those that are a rule's test
+//! already are named in `docs/rules.md`.
 
 use grosso::{
     Frame, Meta, Profile, Verdict,
@@ -311,7 +311,8 @@ fn b72_a_flow_that_opted_out_is_joined_with_nothing() {
     assert_eq!(payload_lengths(&engine.checked(&frames)), [100, 100, 200]);
 }
 
-/// The sender of a fake TCP connection puts a datagram into each segment; PSH is all that marks their ends.
+/// The sender of a fake TCP connection puts a datagram into each segment; PSH is all that marks
+/// their ends.
 #[test]
 fn b72_push_marks_every_segment_apart() {
     assert_apart(&Path::Ipv4.train(&[100; 3], |_, s| s.tcp(Tcp::psh)));

@@ -291,7 +291,8 @@ fn p34_tiny_segments_do_not_overflow_the_count() {
     }
 }
 
-/// As Linux does, and so that cutting writes what was there: identifications step or stay, whatever DF says.
+/// As Linux does, and so that cutting writes what was there: identifications step or stay, whatever
+/// DF says.
 #[test]
 fn p36_random_identifications_stay_apart_also_with_df() {
     for df in [true, false] {

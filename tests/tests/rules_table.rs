@@ -1,4 +1,5 @@
-//! `docs/rules.md` is true: the tests that it names exist, and no rule and no numbered test is missing.
+//! `docs/rules.md` is true: the tests that it names exist, and no rule and no numbered test is
+//! missing.
 
 use std::{
     collections::BTreeSet,

@@ -66,7 +66,8 @@ impl Tunnelled {
     }
 }
 
-/// A TCP segment of 100 bytes behind these headers; `checksum_bits` of the second one's checksum are flipped.
+/// A TCP segment of 100 bytes behind these headers; `checksum_bits` of the second one's checksum
+/// are flipped.
 fn inner_tcp(packet: Packet, index: usize, checksum_bits: u16) -> Vec<u8> {
     let bits = if index == 1 { checksum_bits } else { 0 };
     let sequence = 100 + 100 * index as u32;

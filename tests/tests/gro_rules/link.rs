@@ -79,7 +79,8 @@ fn g04_ethernet_addresses_differ() {
     assert_apart(&Path::Ipv6.train(&[100; 3], destination));
 }
 
-/// Addresses are no part of the flow (a difference from Linux): nothing overtakes when a path changes its router.
+/// Addresses are no part of the flow (a difference from Linux): nothing overtakes when a path
+/// changes its router.
 #[test]
 fn g04_interleaved_ethernet_addresses_keep_the_order() {
     let frames = Path::Ipv4.train(&[100; 4], |index, s| {
@@ -192,7 +193,8 @@ fn g06_vlan_identifier_is_part_of_the_flow() {
     assert_payloads(&interleaved, &[200, 200]);
 }
 
-/// The priority is compared and is no part of the flow (a difference from Linux): one connection keeps its order.
+/// The priority is compared and is no part of the flow (a difference from Linux): one connection
+/// keeps its order.
 #[test]
 fn g06_interleaved_vlan_priorities_keep_the_order() {
     assert_apart(&tagged([(7, 0), (7, 1), (7, 0), (7, 1)]));

@@ -13,8 +13,8 @@ use grosso_tests::{
     frames::{Path, Segment, assert_apart, assert_payloads, at, payload_lengths, plain},
 };
 
-/// Asserts what becomes of the second of three segments once it is changed, that it leaves where it came, and that
-/// the third does not join the first.
+/// Asserts what becomes of the second of three segments once it is changed, that it leaves where it
+/// came, and that the third does not join the first.
 #[track_caller]
 fn assert_second(path: Path, change: impl Fn(Segment) -> Segment, verdict: Verdict) {
     let frames = path.train(&[100; 3], at(1, change));
@@ -179,7 +179,8 @@ fn g14_each_level_has_a_mode_of_its_own() {
     }
 }
 
-/// DF does not make the identification meaningless, as it did before 6.18 (G14a): a random one could not be given back.
+/// DF does not make the identification meaningless, as it did before 6.18 (G14a): a random one
+/// could not be given back.
 #[test]
 fn g14a_random_outer_identifications_with_df_stay_apart() {
     let ids = [0x1234, 0x8765, 0x0042];
@@ -199,8 +200,8 @@ fn g15_the_first_header_survives() {
     unchanged(26..50); // Addresses, TCP up to the checksum.
 }
 
-/// The flow label is compared and is no part of the flow, where Linux would make two aggregates: a sender may change
-/// it in the middle of a connection, and the connection must keep its order.
+/// The flow label is compared and is no part of the flow, where Linux would make two aggregates: a
+/// sender may change it in the middle of a connection, and the connection must keep its order.
 #[test]
 fn g20_interleaved_flow_labels_keep_the_order() {
     let frames = Path::Ipv6

@@ -32,7 +32,8 @@ const TCP: &[Ineligible] = &[
     ("padding", |s| s.frame(|packet| packet.trailer(&[0; 4]))),
 ];
 
-/// The same for IPv4 alone. (A header that is shorter than itself has no addresses that anybody would read.)
+/// The same for IPv4 alone. (A header that is shorter than itself has no addresses that anybody
+/// would read.)
 const IPV4: &[Ineligible] = &[
     ("header checksum", |s| s.ipv4(|ip| ip.checksum_xor(1))),
     ("options", |s| s.ipv4(|ip| ip.options(&[1, 1, 1, 1]))),
@@ -132,7 +133,8 @@ fn g75_fragments_are_barriers_between_their_addresses_only() {
     assert_eq!(payload_lengths(&coalesce(&frames)).len(), 4);
 }
 
-/// A device may give the packets of one connection different hashes, or none to the one that it could not read.
+/// A device may give the packets of one connection different hashes, or none to the one that it
+/// could not read.
 #[test]
 fn g75_order_holds_when_the_device_hash_of_a_connection_changes() {
     let frames = Path::Ipv4.train(&[100; 3], at(2, |s| s.tcp(Tcp::psh)));
@@ -153,7 +155,8 @@ fn g76_across_flows_a_finished_train_leaves_first() {
     assert_eq!(payload_lengths(&delivered), [200, 100]);
 }
 
-/// A frame of `len` bytes of payload behind `before` bytes: a superframe of segments of 100 when it is longer.
+/// A frame of `len` bytes of payload behind `before` bytes: a superframe of segments of 100 when it
+/// is longer.
 fn unit(before: u32, len: usize) -> Frame<Vec<u8>> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id((before / 100) as u16));
     let packet = packet.tcp(|tcp| tcp.sequence(before)).payload_len(len);
@@ -194,7 +197,8 @@ fn g77_packets_join_superframes() {
     assert_eq!(segment(&delivered[0]), wire);
 }
 
-/// What becomes of a superframe of two packets behind another one; each has a first identification, fixed or stepping.
+/// What becomes of a superframe of two packets behind another one; each has a first identification,
+/// fixed or stepping.
 fn with_identifications(units: [(u16, bool); 2]) -> Verdict {
     let mut engine = Engine::new(Profile::linux());
     for (index, (id, is_fixed)) in (0..).zip(units) {
@@ -236,7 +240,8 @@ fn g77_superframe_with_a_short_tail_starts_no_train() {
     assert_eq!(delivered[0].meta.gso.unwrap().segments, 3);
 }
 
-/// Where the members had partial checksums, complete packets stay apart: cutting could not give both back.
+/// Where the members had partial checksums, complete packets stay apart: cutting could not give
+/// both back.
 #[test]
 fn g77_complete_packets_do_not_join_superframes_of_partial_ones() {
     let mut superframe = unit(0, 200);

@@ -265,7 +265,8 @@ fn poll(frames: &[Vec<u8>], change: impl Fn(&mut Profile)) -> Vec<Out> {
     engine.delivered
 }
 
-/// More header stacks than the engine remembers: every length of TCP options behind up to six VLAN tags.
+/// More header stacks than the engine remembers: every length of TCP options behind up to six VLAN
+/// tags.
 fn header_stacks() -> Vec<Vec<u8>> {
     let stack = |tags: usize, words: usize| {
         Path::Ipv4.train(&[100], move |_, s| {

@@ -180,7 +180,8 @@ fn g64_limit_on_segments_of_a_profile() {
     assert_eq!(payload_lengths(&coalesce_with(profile, &frames)), [300, 300, 100]);
 }
 
-/// Where Linux overflows into a chain, the pool of parts has a limit; a full one acts like a mismatch.
+/// Where Linux overflows into a chain, the pool of parts has a limit; a full one acts like a
+/// mismatch.
 #[test]
 fn g65_full_pool_of_parts_closes_the_train() {
     let mut profile = Profile::linux();

@@ -271,7 +271,8 @@ fn s14_checksums_are_right_whatever_the_superframe_said_of_them() {
     }
 }
 
-/// A payload of two segments of 100 bytes whose packets have a TCP checksum that is computed as zero.
+/// A payload of two segments of 100 bytes whose packets have a TCP checksum that is computed as
+/// zero.
 #[test]
 fn s14_computed_zero_stays_zero_for_tcp() {
     let frame = |payload: &[u8]| {

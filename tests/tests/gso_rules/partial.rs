@@ -85,7 +85,8 @@ fn s47_one_whole_segment_and_a_remainder_are_plain_packets() {
     }
 }
 
-/// Every length in front of the payload speaks of one segment, because the device repeats the headers as they are.
+/// Every length in front of the payload speaks of one segment, because the device repeats the
+/// headers as they are.
 #[test]
 fn s47_lengths_are_those_of_one_segment() {
     for headers in headers() {
@@ -104,7 +105,8 @@ fn s47_lengths_are_those_of_one_segment() {
     }
 }
 
-/// The device finds in the repeated headers all that the software had: cutting the packet once more gives the same.
+/// The device finds in the repeated headers all that the software had: cutting the packet once more
+/// gives the same.
 #[test]
 fn s47_a_device_that_repeats_the_headers_makes_the_same_packets() {
     for headers in headers() {

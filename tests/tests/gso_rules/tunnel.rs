@@ -74,7 +74,8 @@ fn s40_every_udp_tunnel_is_cut() {
     }
 }
 
-/// An outer checksum that is computed as zero says 0xffff, because zero would mean that there is none.
+/// An outer checksum that is computed as zero says 0xffff, because zero would mean that there is
+/// none.
 #[test]
 fn s40_outer_checksum_of_zero_says_ffff() {
     // The last two bytes of the inner source MAC are covered by the outer checksum alone.
@@ -152,8 +153,8 @@ fn s44_ip_in_ip_rewrites_both_levels() {
     assert_right(&packets);
 }
 
-/// Remote checksum offload: the inner checksum of every packet is the seed for its own length, and the outer checksum
-/// covers that.
+/// Remote checksum offload: the inner checksum of every packet is the seed for its own length, and
+/// the outer checksum covers that.
 #[test]
 fn s45_remote_checksum_offload_leaves_seeds() {
     let vxlan = outer().udp(|udp| udp).vxlan(|v| v.remote_checksum()).ethernet(|e| e);

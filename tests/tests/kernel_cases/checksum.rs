@@ -47,8 +47,8 @@ fn k105_received_bad_checksums_stay_unverified() {
     }
 }
 
-/// Two datagrams whose checksums are computed as zero: the first two bytes of each payload are the checksum that the
-/// rest has.
+/// Two datagrams whose checksums are computed as zero: the first two bytes of each payload are the
+/// checksum that the rest has.
 fn sums_to_zero() -> Packet {
     let datagram = |payload: &[u8]| {
         Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(1)).udp(|udp| udp).payload(payload)

@@ -15,7 +15,8 @@ use grosso_wire::LinkType;
 /// Ethernet, IPv4 and TCP.
 const HEADERS: usize = 14 + 20 + 20;
 
-/// Where the bytes of the superframe lie: the linear part behind the headers, and the pieces behind it.
+/// Where the bytes of the superframe lie: the linear part behind the headers, and the pieces behind
+/// it.
 struct Geometry {
     linear: usize,
     pieces: &'static [usize],

@@ -1,7 +1,8 @@
 //! K40 to K56: `udpgso.c` and `uso.py`, as far as they speak of cutting.
 //!
-//! What the socket refuses (EMSGSIZE beyond the path MTU, EINVAL beyond 128 datagrams) is the answer of a socket, which
-//! the engine is not: it says [`NoCut::Whole`] to what is sent plain, and cuts everything else.
+//! What the socket refuses (EMSGSIZE beyond the path MTU, EINVAL beyond 128 datagrams) is the
+//! answer of a socket, which the engine is not: it says [`NoCut::Whole`] to what is sent plain, and
+//! cuts everything else.
 
 use grosso::segment::{NoCut, Outgoing};
 use grosso_testkit::{
@@ -175,7 +176,8 @@ fn k56_uso_with_checksums_left_to_the_device() {
     }
 }
 
-/// The device repeats the header, so it must speak of one segment, also when there is no remainder (B5).
+/// The device repeats the header, so it must speak of one segment, also when there is no remainder
+/// (B5).
 #[test]
 fn k56_uso_partial() {
     for (header_len, send) in
