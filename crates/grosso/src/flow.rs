@@ -20,23 +20,12 @@ use crate::{
     coalesce::profile::{BucketChoice, TableShape},
 };
 
-/// The seeded hash of a flow, and of its outermost pair of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FlowHash {
-    /// All of the flow.
-    pub(crate) flow: u64,
-    /// Only the outermost addresses; zero when there are none.
-    pub(crate) pair: u32,
-}
-
 /// Where the identifying fields of a header stack lie.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keys {
     words: ArrayVec<KeyWord, KEY_WORDS_MAX>,
     /// How many of the first words, from which one on, are the outermost addresses.
     addresses: Range<u8>,
-    /// What the header kinds add: two stacks whose words agree by chance are different flows.
-    kinds: u64,
 }
 
 /// Eight bytes of a frame, and which bits of them identify.
@@ -44,11 +33,12 @@ pub(crate) struct Keys {
 struct KeyWord {
     at: u16,
     mask: u64,
+    /// What the kind of header adds, in bits that the mask leaves free.
+    kind: u64,
 }
 
 impl Keys {
-    /// The identifying fields of these headers: the laws that are
-    /// `Law::Key`.
+    /// The identifying fields of these headers: the laws that are `Law::Key`.
     pub(crate) fn of(layers: &[Layer], packet: &[u8]) -> Self {
         let mut keys = Self::default();
         for layer in layers {
@@ -57,8 +47,9 @@ impl Keys {
                 Kind::Ipv6 => keys.addresses(layer.offset, ipv6::field::SOURCE.start, 4),
                 // Source and destination port.
                 Kind::Tcp | Kind::Udp => {
-                    keys.kinds = keys.kinds << 8 | layer.kind as u64;
-                    keys.word(layer.offset, udp::field::SOURCE_PORT.start, u64::MAX << 32);
+                    // The kind tells the transport, which the ports alone do not.
+                    let at = layer.offset + udp::field::SOURCE_PORT.start as u16;
+                    keys.push(KeyWord { at, mask: u64::MAX << 32, kind: layer.kind as u64 });
                 }
                 Kind::Vlan => keys.word(layer.offset, vlan::field::TCI.start, 0x0fff << 48),
                 Kind::Vxlan | Kind::VxlanGpe => {
@@ -93,10 +84,13 @@ impl Keys {
         }
     }
 
+    fn word(&mut self, header: u16, start: usize, mask: u64) {
+        self.push(KeyWord { at: header + start as u16, mask, kind: 0 });
+    }
+
     /// Words beyond the room for them are left out, which only makes more packets look like one
     /// flow.
-    fn word(&mut self, header: u16, start: usize, mask: u64) {
-        let word = KeyWord { at: header + start as u16, mask };
+    fn push(&mut self, word: KeyWord) {
         let _ = self.words.try_push(word);
     }
 }
@@ -127,26 +121,33 @@ impl FlowHasher {
         Self { collides: true, ..Self::new(1) }
     }
 
-    /// Hashes the identifying fields of one packet.
+    /// The hash of a packet's flow.
     #[inline]
-    pub(crate) fn hash(&self, packet: &[u8], keys: &Keys) -> FlowHash {
-        let mut flow = self.state.build_hasher();
-        let mut addresses = 0_u64;
-        for (i, word) in keys.words.iter().enumerate() {
-            let value = u64_at(packet, word.at as usize) & word.mask;
-            flow.write_u64(value);
-            if keys.addresses.contains(&(i as u8)) {
-                addresses = value ^ addresses.rotate_left(7);
-            }
-        }
-        flow.write_u64(keys.kinds);
+    pub(crate) fn flow(&self, packet: &[u8], keys: &Keys) -> u64 {
         #[cfg(test)]
         if self.collides {
-            return FlowHash { flow: 1 << 32, pair: 1 };
+            return 1 << 32;
         }
+        let mut flow = self.state.build_hasher();
+        for word in &keys.words {
+            flow.write_u64((u64_at(packet, word.at as usize) & word.mask) | word.kind);
+        }
+        flow.finish()
+    }
+
+    /// The hash of a packet's outermost addresses, never zero; zero when it has none.
+    #[inline]
+    pub(crate) fn pair(&self, packet: &[u8], keys: &Keys) -> u32 {
+        let range = keys.addresses.start as usize..keys.addresses.end as usize;
+        let words = keys.words.get(range).unwrap_or_default();
+        if words.is_empty() {
+            return 0;
+        }
+        let addresses = words.iter().fold(0_u64, |addresses, word| {
+            u64_at(packet, word.at as usize) ^ addresses.rotate_left(7)
+        });
         let product = u128::from(addresses) * u128::from(self.pair_factor);
-        let pair = (product >> 64) as u32 ^ (product >> 32) as u32 ^ product as u32;
-        FlowHash { flow: flow.finish(), pair: if keys.addresses.is_empty() { 0 } else { pair | 1 } }
+        ((product >> 64) as u32 ^ (product >> 32) as u32 ^ product as u32) | 1
     }
 }
 
@@ -178,17 +179,14 @@ struct Bucket {
 impl Bucket {
     #[inline(always)]
     fn slot(&self, tag: u32) -> Option<u32> {
-        self.slots.get(self.ways_with(tag).trailing_zeros() as usize).copied()
+        self.slots.get(self.way_with(tag)).copied()
     }
 
-    /// The ways with a tag, one bit each: all are compared at once, without a branch.
+    /// The first way with a tag, or [`WAYS`]: all are compared at once, without a branch.
     #[inline(always)]
-    fn ways_with(&self, tag: u32) -> u32 {
-        let mut ways = 0;
-        for way in 0..WAYS {
-            ways |= u32::from(self.tags[way] == tag) << way;
-        }
-        ways
+    fn way_with(&self, tag: u32) -> usize {
+        let found = self.tags.map(|held| u8::from(held == tag));
+        u64::from_le_bytes(found).trailing_zeros() as usize / 8
     }
 }
 
@@ -229,9 +227,9 @@ impl Table {
         if let Some(slot) = bucket.slot(tag(hash)) {
             return Found::Slot(slot);
         }
-        match bucket.ways_with(0).trailing_zeros() {
-            way if way < WAYS as u32 => Found::Free(Place { bucket: index as u32, way }),
-            _ => Found::Full(index as u32),
+        match bucket.way_with(0) {
+            WAYS => Found::Full(index as u32),
+            way => Found::Free(Place { bucket: index as u32, way: way as u32 }),
         }
     }
 
@@ -276,7 +274,7 @@ mod tests {
     use grosso_testkit::Packet;
     use grosso_wire::{LinkType, Ports, Stack, dissect};
 
-    use super::{FlowHash, FlowHasher, Found, Keys, Table, WAYS};
+    use super::{FlowHasher, Found, Keys, Table, WAYS};
     use crate::{
         coalesce::{BucketChoice, TableShape},
         template::laws::{self, Law},
@@ -306,8 +304,8 @@ mod tests {
         .map(|packet| packet.payload_len(20).build())
     }
 
-    fn hash(frame: &[u8], stack: &Stack) -> FlowHash {
-        FlowHasher::new(1).hash(frame, &Keys::of(stack.layers(), frame))
+    fn flow(frame: &[u8], stack: &Stack) -> u64 {
+        FlowHasher::new(1).flow(frame, &Keys::of(stack.layers(), frame))
     }
 
     #[test]
@@ -315,7 +313,7 @@ mod tests {
         for frame in frames() {
             let stack = dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED);
             assert!(stack.layers().len() > 3, "{frame:02x?}");
-            let original = hash(&frame, &stack);
+            let original = flow(&frame, &stack);
             for layer in stack.layers() {
                 for field in laws::of(layer.kind, &frame[layer.offset as usize..]) {
                     let end = (layer.offset as usize + field.bytes.end).min(layer.end());
@@ -334,7 +332,7 @@ mod tests {
                         == Law::Key(crate::coalesce::reason::NoMerge::OtherFlow)
                         && layer.kind == grosso_wire::Kind::Ipv4
                         && field.bytes == grosso_wire::ipv4::field::PROTOCOL;
-                    let differs = hash(&changed, &stack).flow != original.flow;
+                    let differs = flow(&changed, &stack) != original;
                     let is_key = matches!(field.law, Law::Key(_)) && !is_protocol;
                     assert_eq!(differs, is_key, "{:?} {:?}", layer.kind, field);
                 }
@@ -347,18 +345,21 @@ mod tests {
         let tcp = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(20).build();
         let stack = dissect(&tcp, LinkType::Ethernet, &Ports::ASSIGNED);
         let mut layers = stack.layers().to_vec();
-        let as_tcp = FlowHasher::new(1).hash(&tcp, &Keys::of(&layers, &tcp));
+        let hasher = FlowHasher::new(1);
+        let as_tcp = Keys::of(&layers, &tcp);
         layers[2].kind = grosso_wire::Kind::Udp;
-        let as_udp = FlowHasher::new(1).hash(&tcp, &Keys::of(&layers, &tcp));
-        assert_ne!(as_tcp.flow, as_udp.flow);
-        assert_eq!(as_tcp.pair, as_udp.pair);
+        let as_udp = Keys::of(&layers, &tcp);
+        assert_ne!(hasher.flow(&tcp, &as_tcp), hasher.flow(&tcp, &as_udp));
+        assert_eq!(hasher.pair(&tcp, &as_tcp), hasher.pair(&tcp, &as_udp));
     }
 
     #[test]
     fn another_seed_gives_another_hash() {
         let [frame, ..] = frames();
         let keys = Keys::of(dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED).layers(), &frame);
-        assert_ne!(FlowHasher::new(1).hash(&frame, &keys), FlowHasher::new(2).hash(&frame, &keys));
+        let [one, two] = [1, 2].map(FlowHasher::new);
+        assert_ne!(one.flow(&frame, &keys), two.flow(&frame, &keys));
+        assert_ne!(one.pair(&frame, &keys), two.pair(&frame, &keys));
     }
 
     #[test]

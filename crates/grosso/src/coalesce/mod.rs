@@ -35,15 +35,14 @@ use crate::{
         pool::{List, Pool},
         reason::{Close, NoMerge, Pass},
         shapes::Shapes,
-        train::{Bounds, Train, Trains, ending},
+        train::{Arrival, Bounds, Train, Trains, ending},
     },
-    flow::{FlowHash, FlowHasher, Found, Keys, Place, Table},
+    flow::{FlowHasher, Found, Keys, Place, Table},
     frame::Frame,
     meta::{Cut, Cwr, Gso, Meta},
     stats::CoalesceStats,
     template::{
         self,
-        compare::difference,
         render::{Checksums, Template},
         shape::Shape,
     },
@@ -61,6 +60,14 @@ pub enum Verdict {
     Refused(NoMerge),
     /// It can be in no train and left as it came.
     Passed(Pass),
+}
+
+/// Whose packet an unparsed one may be.
+struct Guess {
+    /// The place of the headers by which it was looked up.
+    known: Option<usize>,
+    flow: u64,
+    found: Found,
 }
 
 /// A train as it is held.
@@ -134,9 +141,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     ) -> Verdict {
         let packet = frame.buffer.as_ref();
         self.stats.count_in(packet.len(), packets_of(&frame.meta));
-        // In a burst of one flow the headers themselves say whose they are: nothing is parsed,
-        // nothing looked up.
-        if let Some(slot) = self.recent
+        let guess = self.guess(packet, frame.meta.hash);
+        // A packet whose headers agree with a train's has the train's headers: nothing is parsed.
+        if let Found::Slot(slot) = guess.found
             && let Some(train) = self.trains.train(slot)
             && let Some(known) = self.shapes.get(train.known)
             && packet.len() >= known.shape.header_len
@@ -144,10 +151,17 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             && lengths_agree(packet, &known.shape, &frame.meta)
             && let Ok(candidate) = examine(packet, &known.shape, &frame.meta)
         {
-            return self.offer(slot, frame, candidate, now_ns, sink);
+            let (known, flow) = (train.known, train.flow);
+            let arrival = Arrival { frame, candidate, known, flow, now_ns };
+            self.recent = (self.previous == Some(slot)).then_some(slot);
+            self.previous = Some(slot);
+            return self.offer(slot, arrival, true, sink);
         }
         match self.known(packet, &frame.meta, sink) {
-            Ok(known) => self.push_known(frame, known, now_ns, sink),
+            Ok(place) => {
+                let guess = Some(guess).filter(|guess| guess.known == Some(place));
+                self.push_known(frame, place, guess, now_ns, sink)
+            }
             Err(reason) => self.pass_unknown(frame, reason, sink),
         }
     }
@@ -166,8 +180,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[must_use]
     pub fn held(&self, packet: &[u8], device_hash: Option<u32>) -> Option<Held> {
         let stack = dissect(packet, self.link, &self.ports);
-        let hash = self.hasher.hash(packet, &Keys::of(stack.layers(), packet));
-        let Found::Slot(slot) = self.table.find(hash.flow, device_hash) else { return None };
+        let flow = self.hasher.flow(packet, &Keys::of(stack.layers(), packet));
+        let Found::Slot(slot) = self.table.find(flow, device_hash) else { return None };
         self.trains.train(slot).map(|train| Held {
             packets: u32::from(train.packets),
             payload_bytes: train.payload_len,
@@ -219,6 +233,22 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// Whose packet this is, if it is of the burst of one flow that goes on, or has the headers of the packet before it.
+    #[inline]
+    fn guess(&self, packet: &[u8], device_hash: Option<u32>) -> Guess {
+        if let Some(slot) = self.recent {
+            return Guess { known: None, flow: 0, found: Found::Slot(slot) };
+        }
+        let latest = self.shapes.latest();
+        match self.shapes.get(latest) {
+            Some(known) => {
+                let flow = self.hasher.flow(packet, &known.keys);
+                Guess { known: Some(latest), flow, found: self.table.find(flow, device_hash) }
+            }
+            None => Guess { known: None, flow: 0, found: Found::Full(0) },
+        }
     }
 
     /// The place of a packet's headers among the known ones, or why it is in no train.
@@ -279,6 +309,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         &mut self,
         frame: Frame<B>,
         place: usize,
+        guess: Option<Guess>,
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
@@ -286,12 +317,17 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             return self.pass(frame, Pass::Protocol, sink);
         };
         let packet = frame.buffer.as_ref();
-        let hash = self.hasher.hash(packet, &known.keys);
         let examined = match known.refusal {
             None => examine(packet, &known.shape, &frame.meta),
             Some(reason) => Err(reason),
         };
-        let found = self.table.find(hash.flow, frame.meta.hash);
+        let (flow, found) = match guess {
+            Some(guess) => (guess.flow, guess.found),
+            None => {
+                let flow = self.hasher.flow(packet, &known.keys);
+                (flow, self.table.find(flow, frame.meta.hash))
+            }
+        };
         let candidate = match examined {
             Ok(candidate) => candidate,
             Err(reason) => {
@@ -301,70 +337,48 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
                 return self.pass(frame, reason, sink);
             }
         };
-        let Found::Slot(slot) = found else {
-            let free = match found {
-                Found::Free(entry) if !self.trains.is_full() => Some(entry),
-                _ => None,
-            };
-            return self.hold(frame, candidate, place, hash, free, now_ns, sink);
-        };
-        let Some(train) = self.trains.train(slot) else {
-            return self.pass(frame, Pass::Protocol, sink);
-        };
-        let first = train.first.buffer.as_ref();
-        if train.known == place && known.equality.agrees(first, packet) {
-            self.recent = (self.previous == Some(slot)).then_some(slot);
-            self.previous = Some(slot);
-            return self.offer(slot, frame, candidate, now_ns, sink);
+        let arrival = Arrival { frame, candidate, known: place, flow, now_ns };
+        match found {
+            Found::Slot(slot) => self.offer(slot, arrival, false, sink),
+            Found::Free(entry) if !self.trains.is_full() => self.hold(arrival, Some(entry), sink),
+            Found::Free(_) | Found::Full(_) => self.hold(arrival, None, sink),
         }
-        let refusal = if train.known == place {
-            difference(&known.stack, first, packet)
-        } else {
-            NoMerge::HeaderStack
-        };
-        self.refuse(slot, refusal, sink);
-        self.hold(frame, candidate, place, hash, None, now_ns, sink);
-        Verdict::Refused(refusal)
     }
 
-    /// Offers a packet whose headers agree with a train's to that train.
+    /// Offers a packet to the train of its flow. `agrees` says that their headers were compared.
     #[inline]
     fn offer(
         &mut self,
         slot: u32,
-        frame: Frame<B>,
-        candidate: Candidate,
-        now_ns: u64,
+        arrival: Arrival<B>,
+        agrees: bool,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let meta = frame.meta;
         let Some((train, known)) = self.trains.train_mut(slot).and_then(|train| {
             let known = self.shapes.get(train.known)?;
             Some((train, known))
         }) else {
-            return self.pass(frame, Pass::Protocol, sink);
+            return self.pass(arrival.frame, Pass::Protocol, sink);
         };
-        let packet = frame.buffer.as_ref();
-        let bounds = known.bounds;
-        let fixed_ids = match train.admits(packet, &candidate, &meta, &known.shape, bounds) {
+        let agrees = if agrees { Ok(()) } else { train.agrees(&arrival, known) };
+        let fixed_ids = match agrees.and_then(|()| train.admits(&arrival, known)) {
             Ok(fixed_ids) => fixed_ids,
             Err(refusal) => {
-                let (place, hash) = (train.known, self.hasher.hash(packet, &known.keys));
-                self.refuse(slot, refusal, sink);
-                self.hold(frame, candidate, place, hash, None, now_ns, sink);
+                self.stats.refused[refusal.index()] += 1;
+                self.close(slot, Close::NoMerge, sink);
+                self.hold(arrival, None, sink);
                 return Verdict::Refused(refusal);
             }
         };
+        let Arrival { frame, candidate, .. } = arrival;
         let header_len = known.shape.header_len;
         let part = Part::new(frame.buffer, header_len..header_len + candidate.payload_len);
         if let Err(part) = self.pool.push(&mut train.rest, part) {
-            let frame = Frame { buffer: part.buffer, meta };
-            let place = train.known;
-            let hash = self.hasher.hash(frame.buffer.as_ref(), &known.keys);
+            let frame = Frame { buffer: part.buffer, ..frame };
             self.close(slot, Close::PartsFull, sink);
-            return self.hold(frame, candidate, place, hash, None, now_ns, sink);
+            return self.hold(Arrival { frame, ..arrival }, None, sink);
         }
-        if let Some(reason) = train.join(&candidate, fixed_ids, &known.shape, bounds) {
+        if let Some(reason) = train.join(&candidate, fixed_ids, known) {
             self.close(slot, reason, sink);
         }
         Verdict::Joined
@@ -373,35 +387,30 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Starts a train with a packet, unless nothing may follow it (rule G37). `free` is a place in
     /// the flow table that is known to be free.
     #[inline]
-    #[expect(clippy::too_many_arguments, reason = "all of it is known where this is called")]
     fn hold(
         &mut self,
-        frame: Frame<B>,
-        candidate: Candidate,
-        place: usize,
-        hash: FlowHash,
+        arrival: Arrival<B>,
         free: Option<Place>,
-        now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
+        let Arrival { frame, candidate, known, flow, .. } = &arrival;
         let ends = match ending(candidate.flags) {
             Some(Close::Finish) => Some(Pass::TcpFinish),
             Some(_) => Some(Pass::TcpPush),
             None => candidate.short_tail.then_some(Pass::Superframe),
         };
         if let Some(reason) = ends {
-            let meta = self.verified(place, &candidate, frame.meta);
-            return self.pass(Frame { meta, ..frame }, reason, sink);
+            let meta = self.verified(*known, candidate, frame.meta);
+            return self.pass(Frame { meta, ..arrival.frame }, reason, sink);
         }
-        let entry = free.or_else(|| self.room_for(hash, frame.meta.hash, sink));
-        let Some(entry) = entry else {
-            return self.pass(frame, Pass::Protocol, sink);
+        let entry = free.or_else(|| self.room_for(*flow, frame.meta.hash, sink));
+        let (Some(entry), Some(known)) = (entry, self.shapes.get(*known)) else {
+            return self.pass(arrival.frame, Pass::Protocol, sink);
         };
-        let whole = 0..frame.buffer.as_ref().len();
-        let first = Part::new(frame.buffer, whole);
-        let train = Train::start(first, frame.meta, place, &candidate, now_ns);
-        let slot = self.trains.insert(train, entry, hash.pair);
-        self.table.insert(entry, hash.flow, slot);
+        let pair = self.hasher.pair(frame.buffer.as_ref(), &known.keys);
+        let flow = *flow;
+        let slot = self.trains.insert(Train::start(arrival, entry, pair));
+        self.table.insert(entry, flow, slot);
         self.recent = None;
         self.previous = Some(slot);
         Verdict::Held
@@ -412,7 +421,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[cold]
     fn room_for(
         &mut self,
-        hash: FlowHash,
+        flow: u64,
         device_hash: Option<u32>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Option<Place> {
@@ -421,7 +430,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         {
             self.close(oldest, Close::TableFull, sink);
         }
-        match self.table.find(hash.flow, device_hash) {
+        match self.table.find(flow, device_hash) {
             Found::Free(place) => Some(place),
             Found::Full(bucket) => {
                 let oldest = self.trains.oldest_of(&self.table.slots(bucket))?;
@@ -437,13 +446,6 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         }
     }
 
-    /// Closes the train that a packet of its flow did not join.
-    #[inline]
-    fn refuse(&mut self, slot: u32, refusal: NoMerge, sink: &mut (impl Sink<B> + ?Sized)) {
-        self.stats.refused[refusal.index()] += 1;
-        self.close(slot, Close::NoMerge, sink);
-    }
-
     /// Lets a packet through whose flow cannot be read in full, behind every held train that it
     /// might be of (rule G75).
     #[inline(never)]
@@ -454,16 +456,18 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let packet = frame.buffer.as_ref();
-        let hash = self.hasher.hash(packet, &Keys::of(self.stack.layers(), packet));
+        let keys = Keys::of(self.stack.layers(), packet);
         match barrier(&self.stack, packet) {
             Barrier::None => {}
             Barrier::Flow => {
-                if let Found::Slot(slot) = self.table.find(hash.flow, frame.meta.hash) {
+                let flow = self.hasher.flow(packet, &keys);
+                if let Found::Slot(slot) = self.table.find(flow, frame.meta.hash) {
                     self.close(slot, Close::Barrier, sink);
                 }
             }
             Barrier::Pair => {
-                while let Some(slot) = self.trains.between(hash.pair) {
+                let pair = self.hasher.pair(packet, &keys);
+                while let Some(slot) = self.trains.between(pair) {
                     self.close(slot, Close::Barrier, sink);
                 }
             }

@@ -59,6 +59,12 @@ impl Shapes {
         Some(found)
     }
 
+    /// The place of the headers used last.
+    #[inline]
+    pub(crate) fn latest(&self) -> usize {
+        self.latest
+    }
+
     #[inline]
     pub(crate) fn get(&self, place: usize) -> Option<&Known> {
         self.known.get(place)

@@ -10,10 +10,15 @@ use crate::{
         examine::Candidate,
         pool::{List, Part},
         reason::{Close, NoMerge},
+        shapes::Known,
     },
     flow::Place,
+    frame::Frame,
     meta::{IpLevels, Meta},
-    template::{compare::ON_LAST_ONLY, shape::Shape},
+    template::{
+        compare::{ON_LAST_ONLY, difference},
+        shape::Shape,
+    },
 };
 
 /// A train: its first packet, which is the template, and what the laws need to know of the rest.
@@ -37,10 +42,24 @@ pub(crate) struct Train<B> {
     pub(crate) ending_flags: u8,
     pub(crate) fixed_ids: IpLevels,
     pub(crate) partial: bool,
+    /// The hash of its flow.
+    pub(crate) flow: u64,
     /// Outermost addresses, for barriers.
     pub(crate) pair: u32,
     older: u32,
     newer: u32,
+}
+
+/// A packet that may be in a train, on its way to one.
+#[derive(Debug)]
+pub(crate) struct Arrival<B> {
+    pub(crate) frame: Frame<B>,
+    pub(crate) candidate: Candidate,
+    /// The place of its headers among the known ones.
+    pub(crate) known: usize,
+    /// The hash of its flow.
+    pub(crate) flow: u64,
+    pub(crate) now_ns: u64,
 }
 
 /// The limits of one train, which depend on its headers.
@@ -52,19 +71,16 @@ pub(crate) struct Bounds {
 
 impl<B: AsRef<[u8]>> Train<B> {
     #[inline]
-    pub(crate) fn start(
-        first: Part<B>,
-        meta: Meta,
-        known: usize,
-        candidate: &Candidate,
-        now_ns: u64,
-    ) -> Self {
+    pub(crate) fn start(arrival: Arrival<B>, place: Place, pair: u32) -> Self {
+        let Arrival { frame, candidate, known, flow, now_ns } = arrival;
+        let whole = 0..frame.buffer.as_ref().len();
         Self {
-            first,
+            first: Part::new(frame.buffer, whole),
             rest: List::EMPTY,
-            meta,
+            meta: frame.meta,
             known,
-            place: Place::default(),
+            place,
+            flow,
             created_ns: now_ns,
             payload_len: candidate.payload_len,
             size: candidate.size,
@@ -72,24 +88,30 @@ impl<B: AsRef<[u8]>> Train<B> {
             ending_flags: 0,
             fixed_ids: candidate.fixed_ids,
             partial: candidate.partial,
-            pair: 0,
+            pair,
             older: NONE,
             newer: NONE,
         }
     }
 
-    /// Whether a packet obeys the laws that are not equality; gives the IP levels whose
+    /// Whether a packet obeys the laws of equality beside this train's first.
+    #[inline]
+    pub(crate) fn agrees(&self, arrival: &Arrival<B>, known: &Known) -> Result<(), NoMerge> {
+        let (first, packet) = (self.first.buffer.as_ref(), arrival.frame.buffer.as_ref());
+        if arrival.known != self.known {
+            return Err(NoMerge::HeaderStack);
+        }
+        let agrees = known.equality.agrees(first, packet);
+        if agrees { Ok(()) } else { Err(difference(&known.stack, first, packet)) }
+    }
+
+    /// Whether a packet that agrees obeys the other laws too; gives the IP levels whose
     /// identification is fixed.
     #[inline]
-    pub(crate) fn admits(
-        &self,
-        packet: &[u8],
-        candidate: &Candidate,
-        meta: &Meta,
-        shape: &Shape,
-        bounds: Bounds,
-    ) -> Result<IpLevels, NoMerge> {
-        let first = self.first.buffer.as_ref();
+    pub(crate) fn admits(&self, arrival: &Arrival<B>, known: &Known) -> Result<IpLevels, NoMerge> {
+        let Arrival { frame, candidate, .. } = arrival;
+        let (first, packet) = (self.first.buffer.as_ref(), frame.buffer.as_ref());
+        let shape = &known.shape;
         if shape.is_tcp {
             self.admits_sequence(first, packet, shape.transport + tcp::field::SEQUENCE.start)?;
         }
@@ -100,11 +122,11 @@ impl<B: AsRef<[u8]>> Train<B> {
             fixed_ids =
                 self.admits_identification(step, ip.level as usize, fixed_ids, candidate)?;
         }
-        self.admits_size(candidate, bounds)?;
+        self.admits_size(candidate, known.bounds)?;
         if candidate.partial != self.partial {
             return Err(NoMerge::ChecksumState);
         }
-        if meta.vlan != self.meta.vlan {
+        if frame.meta.vlan != self.meta.vlan {
             return Err(NoMerge::VlanTag);
         }
         if !tunnel_checksums_agree(first, packet, shape) {
@@ -119,15 +141,14 @@ impl<B: AsRef<[u8]>> Train<B> {
         &mut self,
         candidate: &Candidate,
         fixed_ids: IpLevels,
-        shape: &Shape,
-        bounds: Bounds,
+        known: &Known,
     ) -> Option<Close> {
         self.fixed_ids = fixed_ids;
         self.packets += candidate.packets;
         self.payload_len += candidate.payload_len;
         self.ending_flags = candidate.flags & ON_LAST_ONLY;
         let is_short = candidate.size < self.size || candidate.short_tail;
-        let is_full = !shape.is_tcp && self.packets >= bounds.packets_max;
+        let is_full = !known.shape.is_tcp && self.packets >= known.bounds.packets_max;
         ending(candidate.flags)
             .or_else(|| is_short.then_some(Close::ShortSegment))
             .or_else(|| is_full.then_some(Close::SegmentLimit))
@@ -231,10 +252,9 @@ impl<B: AsRef<[u8]>> Trains<B> {
 
     /// Holds a train, as the newest; there must be room.
     #[inline]
-    pub(crate) fn insert(&mut self, mut train: Train<B>, place: Place, pair: u32) -> u32 {
+    pub(crate) fn insert(&mut self, mut train: Train<B>) -> u32 {
         train.older = self.newest;
-        train.place = place;
-        train.pair = pair;
+        let pair = train.pair;
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => self.grow(),
