@@ -15,7 +15,7 @@ use grosso_wire::LinkType;
 use libfuzzer_sys::fuzz_target;
 
 /// More frames say nothing new and cost time.
-const FRAMES_MAX: usize = 64;
+const FRAMES_MAX: usize = 32;
 /// Flows at once.
 const FLOWS: usize = 3;
 
