@@ -34,10 +34,19 @@ const TUNNELS: &[Tunnel] = &[
 
 /// Why the slow oracle keeps packets apart that the kernel may join. The urgent pointer and a
 /// checksum in its other form are its choices; a packet that belongs to no train, or not any more,
-/// ends the train of its flow there and is overtaken here (rule G75, B55); and the kernel does not
-/// compare the outer UDP length of a tunnel with the packet.
-const STRICTER: &[&str] =
-    &["urgent_pointer", "a checksum", "a length that is not the one of the frame", "no flow"];
+/// ends the train of its flow there and is overtaken here (rule G75, B55); the kernel does not
+/// compare the outer UDP length of a tunnel with the packet; and another MAC address, flow label or
+/// extension header makes a packet a flow of its own to it (rules G4, G20).
+const STRICTER: &[&str] = &[
+    "urgent_pointer",
+    "a checksum",
+    "a length that is not the one of the frame",
+    "no flow",
+    "source",
+    "destination",
+    "word",
+    "other headers",
+];
 
 #[test]
 fn the_kernel_couples_regular_traffic_as_the_slow_oracle_does() {
