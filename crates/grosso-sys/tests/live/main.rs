@@ -12,13 +12,12 @@ mod xdp;
 
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, UdpSocket};
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use grosso_sys::ethtool::{feature_is_on, feature_names, set_feature};
 use grosso_sys::interface::{Control, InterfaceName, write_attribute};
-use grosso_sys::namespace::{isolate_process_user, isolate_thread_network};
+use grosso_sys::namespace::isolate_thread_network;
 use grosso_sys::packet::{PacketSocket, VlanTag};
 use grosso_sys::tun::{Offloads, Tun, TunBuilder};
 
@@ -220,25 +219,6 @@ fn sysfs_shows_the_network_of_the_thread() {
     assert!(!std::fs::exists("/sys/class/net/tap0").unwrap());
 }
 
-#[test]
-fn a_process_becomes_root_in_its_own_namespace() {
-    // The process must have one thread, so the test is run again by itself, on the main thread.
-    const ALONE: &str = "GROSSO_TEST_ALONE";
-    if std::env::var_os(ALONE).is_none() {
-        return run_alone("a_process_becomes_root_in_its_own_namespace", ALONE);
-    }
-    match isolate_process_user() {
-        Err(error) => skip(&format!("no user namespace: {error}")),
-        Ok(()) => {
-            assert_eq!(std::fs::read_to_string("/proc/self/setgroups").unwrap(), "deny\n");
-            let map = std::fs::read_to_string("/proc/self/uid_map").unwrap();
-            let numbers: Vec<&str> = map.split_whitespace().collect();
-            assert_eq!((numbers[0], numbers[2]), ("0", "1"));
-            isolate_thread_network().unwrap();
-        }
-    }
-}
-
 /// Runs a test on a thread with a silent network of its own.
 fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
     thread::scope(|scope| {
@@ -253,19 +233,6 @@ fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
         };
         scope.spawn(run).join().unwrap();
     });
-}
-
-/// Runs one test again in a process of one thread, which finds a variable set.
-fn run_alone(test: &str, variable: &str) {
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--test-threads", "1", "--nocapture"])
-        .env(variable, "1")
-        .output()
-        .unwrap();
-    let told = String::from_utf8_lossy(&child.stdout).into_owned();
-    print!("{told}");
-    assert!(told.contains("1 passed"), "the test was not found");
-    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
 }
 
 /// Says that a test is skipped and why; fails where the environment says that nothing may be.

@@ -71,22 +71,3 @@ fn why_there_is_no_user_namespace_is_told_with_the_remedy() {
         Some(refusal) => skip(&format!("{refusal}; {:?}", refusal.remedy())),
     }
 }
-
-#[test]
-fn a_limit_of_no_user_namespaces_is_found_out() {
-    use grosso_sys::namespace::UserNamespaceRefusal;
-    // The limit is of the user namespace, so it is set in one of one's own, by a process of its own.
-    const ALONE: &str = "GROSSO_TEST_LIMIT";
-    if std::env::var_os(ALONE).is_none() {
-        let test = "namespaces::a_limit_of_no_user_namespaces_is_found_out";
-        return super::run_alone(test, ALONE);
-    }
-    if let Err(error) = grosso_sys::namespace::isolate_process_user() {
-        return skip(&format!("no user namespace: {error}"));
-    }
-    assert_eq!(user_namespace_refusal().unwrap(), None);
-    std::fs::write("/proc/sys/user/max_user_namespaces", "0").unwrap();
-    let refusal = user_namespace_refusal().unwrap();
-    assert_eq!(refusal, Some(UserNamespaceRefusal::LimitIsZero));
-    assert!(refusal.unwrap().remedy().unwrap().contains("max_user_namespaces"));
-}

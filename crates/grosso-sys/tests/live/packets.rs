@@ -9,6 +9,7 @@ use grosso_sys::packet::{
     Fanout, FanoutRule, PacketSocket, PushRefusal, ReceiveRing, RingLayout, Statistics, VlanTag,
 };
 use grosso_sys::tun::Offloads;
+use grosso_sys::wait::{Interest, Waiter};
 
 use super::{FRAME, SOON, assert_invalid, isolated, superframe, tap, with_header};
 
@@ -88,6 +89,31 @@ fn a_held_slot_is_neither_handed_out_again_nor_overwritten() {
         // A frame may outlive its ring.
         drop(ring);
         assert_eq!(frame.as_ref()[53], 0xee);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_waiter_of_edges_sleeps_while_frames_are_held_and_wakes_for_new_ones() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        let builder = PacketSocket::builder().ignore_outgoing(true);
+        let mut ring = builder.bind_receive_ring(tap.name(), FOUR)?;
+        let waiter = Waiter::new()?;
+        waiter.add(&ring, 1, Interest::READ.edge_triggered())?;
+        let mut ready = Vec::new();
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            tap.write(&with_header(&FRAME))?;
+            waiter.wait(&mut ready, Some(SOON))?;
+            assert_eq!(ready.len(), 1, "a new frame wakes");
+            held.push(ring.receive().expect("the frame"));
+            waiter.wait(&mut ready, Some(Duration::ZERO))?;
+            assert_eq!(ready.len(), 0, "a held frame does not");
+            assert!(ring.wait(Duration::ZERO)?, "though poll says that it is readable");
+        }
+        held.clear();
+        assert!(!ring.wait(Duration::ZERO)?);
         Ok(())
     });
 }
