@@ -67,6 +67,8 @@ pub(crate) const ETHTOOL_GSTRINGS: u32 = 0x1b;
 pub(crate) const ETHTOOL_GSSET_INFO: u32 = 0x37;
 pub(crate) const ETHTOOL_GFEATURES: u32 = 0x3a;
 pub(crate) const ETHTOOL_SFEATURES: u32 = 0x3b;
+pub(crate) const ETHTOOL_GSTATS: u32 = 0x1d;
+pub(crate) const ETH_SS_STATS: u32 = 1;
 pub(crate) const ETH_SS_FEATURES: u32 = 4;
 pub(crate) const ETH_GSTRING_LEN: usize = 32;
 

@@ -1,6 +1,8 @@
 //! Network interfaces: names, state, addresses, bridges and their attributes in sysfs.
 
 use core::fmt;
+use core::ops::Range;
+use core::sync::atomic::Ordering;
 use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
@@ -10,6 +12,7 @@ use rustix::ioctl::{Opcode, Updater, ioctl};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
 use crate::abi;
+use crate::mapping::Mapping;
 
 /// Bytes of the kernel's name field, its terminating zero included (`IFNAMSIZ`).
 const NAME_BYTES: usize = 16;
@@ -194,6 +197,21 @@ impl Control {
         buffer: &mut [u32],
     ) -> io::Result<()> {
         let address = buffer.as_mut_ptr().expose_provenance();
+        // SAFETY: the caller vouches for the length of the buffer.
+        unsafe { self.ethtool_at(name, address) }
+    }
+
+    /// As [`Control::ethtool`], with memory that is guarded instead of long enough.
+    pub(crate) fn ethtool_guarded(&self, name: &InterfaceName, buffer: &Guarded) -> io::Result<()> {
+        // SAFETY: the kernel reads and writes from the start of the buffer on, and behind the
+        // buffer it fails. `Guarded` lends no reference that could see the bytes change.
+        unsafe { self.ethtool_at(name, buffer.address()) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Control::ethtool`].
+    unsafe fn ethtool_at(&self, name: &InterfaceName, address: usize) -> io::Result<()> {
         self.call::<{ abi::SIOCETHTOOL }>(
             &mut InterfaceRequest::new(name).with(&address.to_ne_bytes()),
         )
@@ -215,6 +233,31 @@ impl Control {
 /// namespace.
 pub fn write_attribute(name: &InterfaceName, attribute: &str, value: &str) -> io::Result<()> {
     fs::write(format!("/sys/class/net/{name}/{attribute}"), value)
+}
+
+/// Memory for an answer whose length the kernel chooses: behind it the kernel cannot write.
+pub(crate) struct Guarded(Mapping);
+
+impl Guarded {
+    /// Room for the words, and then at least so many bytes.
+    pub(crate) fn new(words: &[u32], bytes: usize) -> io::Result<Self> {
+        let mapping = Mapping::guarded(size_of_val(words) + bytes)?;
+        for (i, word) in words.iter().enumerate() {
+            mapping.atomic(4 * i).store(*word, Ordering::Relaxed);
+        }
+        Ok(Self(mapping))
+    }
+
+    /// A copy of what the kernel wrote.
+    pub(crate) fn bytes(&self, range: Range<usize>) -> Vec<u8> {
+        // SAFETY: the kernel writes only during a call, which has ended, and nobody else has the
+        // mapping.
+        unsafe { self.0.slice(range) }.to_vec()
+    }
+
+    fn address(&self) -> usize {
+        self.0.address() as usize
+    }
 }
 
 /// `struct ifreq`: a name and the widest of its values. A kernel with a shorter union copies less.

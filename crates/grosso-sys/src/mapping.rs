@@ -9,13 +9,18 @@ use core::sync::atomic::AtomicU32;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
+
+/// Bytes of a guard: a page of the machine with the greatest.
+const GUARD_BYTES: usize = 64 << 10;
 
 /// A mapped range of memory, page-aligned, unmapped when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
+    /// Bytes behind them that are mapped and cannot be used.
+    guard_bytes: usize,
 }
 
 // SAFETY: the memory belongs to no thread; concurrent access is bounded by the contracts of `atomic`
@@ -52,9 +57,25 @@ impl Mapping {
         Self::new(start.cast(), bytes)
     }
 
+    /// Maps fresh zeroed memory, at least so many bytes, behind which nothing may be written: the
+    /// kernel's attempt fails with `EFAULT`. For answers whose length the kernel chooses.
+    ///
+    /// # Errors
+    ///
+    /// Those of `mmap(2)` and `mprotect(2)`.
+    pub(crate) fn guarded(bytes: usize) -> io::Result<Self> {
+        let usable = bytes.next_multiple_of(GUARD_BYTES);
+        let mut mapping = Self::anonymous(usable + GUARD_BYTES)?;
+        let guard = mapping.pointer(usable..usable + GUARD_BYTES);
+        // SAFETY: the guard is the end of this mapping, into which there is no reference yet.
+        unsafe { mprotect(guard.cast(), GUARD_BYTES, MprotectFlags::empty()) }?;
+        (mapping.bytes, mapping.guard_bytes) = (usable, GUARD_BYTES);
+        Ok(mapping)
+    }
+
     fn new(start: *mut u8, bytes: usize) -> io::Result<Self> {
         let start = NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { start, bytes })
+        Ok(Self { start, bytes, guard_bytes: 0 })
     }
 
     /// Where the mapping starts, as a number for the kernel.
@@ -122,7 +143,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the range is what was mapped, and every reference into it borrowed `self`.
-        let result = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+        let result = unsafe { munmap(self.start.as_ptr().cast(), self.bytes + self.guard_bytes) };
         debug_assert!(result.is_ok(), "{result:?}");
     }
 }
@@ -142,6 +163,20 @@ mod tests {
         let bytes = unsafe { mapping.slice(8180..8192) };
         assert_eq!(bytes[..8], [0; 8]);
         assert_eq!(bytes[8..], 7_u32.to_ne_bytes());
+    }
+
+    #[test]
+    fn the_kernel_cannot_write_behind_a_guarded_mapping() {
+        let mapping = Mapping::guarded(100).unwrap();
+        let zeros = std::fs::File::open("/dev/zero").unwrap();
+        let read = |bytes: usize| {
+            let start = mapping.start.as_ptr().cast();
+            // SAFETY: the kernel writes into the mapping, or fails where the guard begins.
+            unsafe { libc::read(std::os::fd::AsRawFd::as_raw_fd(&zeros), start, bytes) }
+        };
+        assert_eq!(read(mapping.bytes()), mapping.bytes() as isize);
+        assert!(read(mapping.bytes() + 1) <= mapping.bytes() as isize);
+        assert_eq!(mapping.bytes(), GUARD_BYTES);
     }
 
     #[test]

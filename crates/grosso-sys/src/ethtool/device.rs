@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::text;
+use super::strings::text;
 use crate::abi;
 use crate::interface::{Control, InterfaceName};
 

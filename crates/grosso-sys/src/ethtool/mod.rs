@@ -7,17 +7,17 @@ use crate::abi;
 use crate::interface::{Control, InterfaceName};
 
 mod device;
+mod strings;
 
 pub use device::{
     Channels, Coalesce, Driver, Rings, channels, coalesce, driver, rings, set_channels,
     set_coalesce, set_rings,
 };
+pub use strings::statistics;
 
 /// Words of one block of 32 features in the answer to `ETHTOOL_GFEATURES`: available, requested,
 /// active, never changed.
 const WORDS_PER_BLOCK: usize = 4;
-/// Most features believed in an answer; Linux 6.18 has 64.
-const FEATURES_MAX: usize = 1024;
 
 /// A feature of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,29 +140,7 @@ pub fn feature_is_on(control: &Control, name: &InterfaceName, feature: &str) -> 
 ///
 /// `ENODEV` if there is no such device.
 pub fn feature_names(control: &Control, name: &InterfaceName) -> io::Result<Vec<String>> {
-    // Command, reserved, a 64-bit mask of string sets, then the length of each set asked for.
-    let mut info = [abi::ETHTOOL_GSSET_INFO, 0, 0, 0, 0];
-    let mask = (1_u64 << abi::ETH_SS_FEATURES).to_ne_bytes();
-    info[2] = u32::from_ne_bytes([mask[0], mask[1], mask[2], mask[3]]);
-    info[3] = u32::from_ne_bytes([mask[4], mask[5], mask[6], mask[7]]);
-    // SAFETY: one bit is set in the mask, so the kernel writes one length after it.
-    unsafe { control.ethtool(name, &mut info) }?;
-    let count = (info[4] as usize).min(FEATURES_MAX);
-
-    // Command, string set, count, then the strings. The kernel writes its own count of them, which
-    // is the one it just told, a constant of the running kernel; the bound above could make the
-    // buffer too short for it.
-    if count < info[4] as usize {
-        return Err(io::Error::other(format!("{} features are more than believed", info[4])));
-    }
-    let mut strings = vec![0; 3 + count * abi::ETH_GSTRING_LEN / 4];
-    strings[0] = abi::ETHTOOL_GSTRINGS;
-    strings[1] = abi::ETH_SS_FEATURES;
-    strings[2] = count as u32;
-    // SAFETY: the buffer holds as many strings as the kernel has features.
-    unsafe { control.ethtool(name, &mut strings) }?;
-    let bytes: Vec<u8> = strings[3..].iter().flat_map(|word| word.to_ne_bytes()).collect();
-    Ok(bytes.chunks_exact(abi::ETH_GSTRING_LEN).map(text).collect())
+    strings::names(control, name, abi::ETH_SS_FEATURES)
 }
 
 /// For each 32 features: which are available, requested, active, and never change.
@@ -184,11 +162,6 @@ fn position(names: &[String], feature: &str) -> io::Result<usize> {
     names.iter().position(|name| name == feature).ok_or_else(|| {
         io::Error::new(io::ErrorKind::NotFound, format!("no device feature {feature:?}"))
     })
-}
-
-fn text(bytes: &[u8]) -> String {
-    let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..length]).into_owned()
 }
 
 #[cfg(test)]

@@ -421,6 +421,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_chunk_is_taken_back_once_and_only_from_who_has_it() {
+        let options = XdpOptions { chunks: 8, transmit_chunks: 4, ..XdpOptions::default() };
+        // Loopback has the index 1 in every network.
+        let mut socket = match XdpSocket::bind(1, 0, &options) {
+            Err(error) => return println!("skipped: no AF_XDP socket: {error}"),
+            Ok(socket) => socket,
+        };
+        assert_eq!(socket.free_chunks(), 4);
+        let mut taken = 0;
+        for address in (0..9 * 4096).step_by(512) {
+            taken += usize::from(socket.take_back(address).is_some());
+        }
+        assert_eq!((taken, socket.implausible), (4, 9 * 8 - 4));
+        assert!(socket.take_back(u64::MAX).is_none());
+    }
+
+    #[test]
     fn a_descriptor_is_read_as_it_is_written() {
         let bytes = descriptor(0x1_0000_0100, 1514, 1);
         assert_eq!(parse(&bytes), [0x1_0000_0100, 1514, 1]);

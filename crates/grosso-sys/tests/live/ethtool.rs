@@ -4,7 +4,7 @@ use std::io;
 
 use grosso_sys::ethtool::{
     Rings, channels, coalesce, driver, features, rings, set_channels, set_coalesce, set_features,
-    set_rings,
+    set_rings, statistics,
 };
 use grosso_sys::interface::InterfaceName;
 use grosso_sys::netlink::{LinkChange, Netlink};
@@ -58,6 +58,10 @@ fn a_tap_coalesces_and_a_veth_has_channels() {
         let two = LinkChange::new().queues(2);
         Netlink::new()?.add_veth((&here, two), (&there, two))?;
         assert_eq!(driver(control, &here)?.name, "veth");
+        let counters = statistics(control, &here)?;
+        let peer = counters.iter().find(|(name, _)| name == "peer_ifindex").expect("a counter");
+        assert_eq!(peer.1, u64::from(control.index(&there)?));
+        assert!(statistics(control, &InterfaceName::new("lo")?)?.is_empty());
         let mut queues = channels(control, &here)?;
         assert_eq!((queues.receive_max, queues.transmit_max, queues.combined), (2, 2, 0));
         (queues.receive, queues.transmit) = (1, 1);
