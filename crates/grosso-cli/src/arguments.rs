@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use grosso_io::capture::Format;
 use grosso_wire::LinkType;
 
-use crate::style::When;
+use crate::{input::Session, style::When};
 
 /// Packet offload in userspace: see captures as the wire saw them, or as a stack would.
 #[derive(Debug, Parser)]
@@ -104,6 +104,13 @@ pub(crate) struct Files {
     pub(crate) format: Option<OutputFormat>,
     #[command(flatten)]
     pub(crate) filter: Filter,
+}
+
+impl Files {
+    /// Whether the hash of the input goes anywhere: into pcapng or into JSON.
+    pub(crate) fn keeps_hash(&self, session: &Session) -> bool {
+        session.talk.json || self.format != Some(OutputFormat::Pcap)
+    }
 }
 
 /// Words behind the options, which tcpdump takes as a filter.

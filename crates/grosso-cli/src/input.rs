@@ -14,9 +14,9 @@ use std::{
 
 use grosso_io::capture::{CaptureError, CaptureReader, Compression, Entry, Format, Packet};
 use grosso_wire::LinkType;
-use sha2::{Digest, Sha256};
 
 use crate::{
+    digest::Digest,
     error::{Exit, Failure},
     progress::Progress,
     talk::Talk,
@@ -60,24 +60,26 @@ pub(crate) enum Ending {
 }
 
 impl Input {
-    /// Opens a capture; `-` is standard input.
-    pub(crate) fn open(path: &Path, session: &Session) -> Result<Self, Failure> {
+    /// Opens a capture; `-` is standard input. `is_hashed` says whether anybody asks for its hash.
+    pub(crate) fn open(path: &Path, is_hashed: bool, session: &Session) -> Result<Self, Failure> {
         let is_standard = path.as_os_str() == "-";
         let name = if is_standard { "standard input".into() } else { path.display().to_string() };
         let fail = |error| Failure::capture(&name, &error);
-        let (stream, bytes): (Box<dyn Read>, _) = if is_standard {
-            (Box::new(io::stdin()), None)
+        let io = |source| fail(CaptureError::Io { path: name.clone(), source });
+        let (stream, bytes) = if is_standard {
+            (standard_input().map_err(io)?, None)
         } else {
-            let io = |source| fail(CaptureError::Io { path: name.clone(), source });
             let file = File::open(path).map_err(io)?;
             let metadata = file.metadata().map_err(io)?;
             if metadata.is_dir() {
                 let message = format!("{name}: is a directory");
                 return Err(Failure::environment("environment.read", message));
             }
-            (Box::new(file), metadata.is_file().then_some(metadata.len()))
+            (file, metadata.is_file().then_some(metadata.len()))
         };
-        let record = Rc::new(RefCell::new(Record::default()));
+        let digest = if is_hashed { Digest::start() } else { None };
+        let record = Record { digest, sha256: None, is_at_end: false };
+        let record = Rc::new(RefCell::new(record));
         let interrupted = Arc::clone(&session.interrupted);
         let source =
             Source { stream, record: Rc::clone(&record), interrupted: Arc::clone(&interrupted) };
@@ -116,8 +118,11 @@ impl Input {
                         return Err(failure);
                     }
                 },
+                // Whoever waits for a pipe is woken with an end that is none.
+                Ok(None) | Err(_) if self.interrupted.load(Ordering::Relaxed) => {
+                    break Ending::Interrupted;
+                }
                 Ok(None) => break Ending::Complete,
-                Err(_) if self.interrupted.load(Ordering::Relaxed) => break Ending::Interrupted,
                 Err(error) => break Ending::Damaged(error),
             }
             if self.reader.packets().is_multiple_of(PACKETS_PER_LOOK) {
@@ -136,12 +141,14 @@ impl Input {
         }
     }
 
-    /// The SHA-256 of the file as it is stored, in hexadecimal; `None` unless all of it was read.
+    /// The SHA-256 of the file as it is stored, in hexadecimal; `None` unless it was asked for and
+    /// all of the file was read. Ask after reading.
     pub(crate) fn sha256(&self) -> Option<String> {
-        let record = self.record.borrow();
-        record.is_at_end.then(|| {
-            record.digest.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect()
-        })
+        let mut record = self.record.borrow_mut();
+        if let Some(digest) = record.digest.take() {
+            record.sha256 = digest.finish();
+        }
+        if record.is_at_end { record.sha256.clone() } else { None }
     }
 
     /// Whether the file is classic pcap.
@@ -237,37 +244,70 @@ impl Unparsed {
 }
 
 /// What reading learns about the file beside its packets.
-#[derive(Default)]
 struct Record {
-    digest: Sha256,
+    /// Until it is asked for.
+    digest: Option<Digest>,
+    sha256: Option<String>,
     is_at_end: bool,
 }
 
 /// A stream that is hashed while it is read, and ends when the user says so.
 pub(crate) struct Source {
-    stream: Box<dyn Read>,
+    stream: File,
     record: Rc<RefCell<Record>>,
     interrupted: Arc<AtomicBool>,
 }
 
 impl Read for Source {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = loop {
-            match self.stream.read(buffer) {
-                // A signal while a pipe is silent: the only way out of waiting for it.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    if self.interrupted.load(Ordering::Relaxed) {
-                        return Ok(0);
-                    }
-                }
-                other => break other?,
-            }
-        };
+        let read =
+            if wait(&self.stream, &self.interrupted) { self.stream.read(buffer)? } else { 0 };
         let mut record = self.record.borrow_mut();
-        record.digest.update(&buffer[..read]);
-        record.is_at_end = read == 0;
+        if let Some(digest) = &mut record.digest {
+            digest.update(&buffer[..read]);
+        }
+        record.is_at_end = read == 0 && !self.interrupted.load(Ordering::Relaxed);
         Ok(read)
     }
+}
+
+/// Standard input without a buffer of its own, which could hold bytes while [`wait`] sees none.
+#[cfg(unix)]
+fn standard_input() -> io::Result<File> {
+    use std::os::fd::AsFd;
+
+    Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
+}
+
+#[cfg(windows)]
+fn standard_input() -> io::Result<File> {
+    use std::os::windows::io::AsHandle;
+
+    Ok(io::stdin().as_handle().try_clone_to_owned()?.into())
+}
+
+/// Waits until there is something to read; `false` when the user pressed Ctrl-C meanwhile.
+///
+/// A read of a silent pipe is restarted after a signal, so it would never end; a poll is not.
+#[cfg(unix)]
+fn wait(stream: &File, interrupted: &AtomicBool) -> bool {
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    loop {
+        if interrupted.load(Ordering::Relaxed) {
+            return false;
+        }
+        match poll(&mut [PollFd::new(stream, PollFlags::IN)], None) {
+            Err(rustix::io::Errno::INTR) => {}
+            // If it cannot be polled, it can still be read.
+            _ => return true,
+        }
+    }
+}
+
+#[cfg(not(unix))]
+fn wait(_stream: &File, interrupted: &AtomicBool) -> bool {
+    !interrupted.load(Ordering::Relaxed)
 }
 
 /// A link type by number and, if it is a usual one, by name.

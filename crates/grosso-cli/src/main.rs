@@ -10,6 +10,7 @@
 //! | `headers` | places in a packet that several commands ask for |
 //! | `meta` | what captures say about packets, in the engine's words |
 //! | `input`, `output` | captures, with everything that a command owes to its user around them |
+//! | `digest` | the hash of what is read |
 //! | `error` | every way to fail, with its exit code |
 //! | `talk`, `style`, `progress` | what goes to standard error |
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@
 mod arguments;
 mod checksums;
 mod commands;
+mod digest;
 mod error;
 mod headers;
 mod input;

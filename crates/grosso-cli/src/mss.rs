@@ -180,7 +180,9 @@ impl Flows {
             return Some(plain);
         }
         let flow = self.flows.get(&endpoints);
-        if let Some(bytes) = flow.and_then(|flow| flow.range.size(plain.bytes)) {
+        if let Some(bytes) =
+            flow.and_then(|flow| flow.range.size(plain.bytes, from_mtu(MTU_DEFAULT, transport)))
+        {
             return Some(Size { bytes, source: Source::IpId });
         }
         match flow.map(|flow| flow.largest_plain) {
@@ -225,11 +227,14 @@ impl Flows {
             let bytes = (mss as usize).saturating_sub(options).max(1) as u16;
             return Size { bytes, source: Source::Syn };
         }
-        let from_mtu = |mtu: usize| mtu.saturating_sub(transport.overhead()).max(1) as u16;
         match (self.given.mss, self.given.mtu) {
             (Some(bytes), _) => Size { bytes, source: Source::Given },
-            (None, Some(mtu)) => Size { bytes: from_mtu(mtu as usize), source: Source::Given },
-            (None, None) => Size { bytes: from_mtu(MTU_DEFAULT), source: Source::Default },
+            (None, Some(mtu)) => {
+                Size { bytes: from_mtu(mtu as usize, transport), source: Source::Given }
+            }
+            (None, None) => {
+                Size { bytes: from_mtu(MTU_DEFAULT, transport), source: Source::Default }
+            }
         }
     }
 
@@ -295,19 +300,21 @@ impl Range {
         }
     }
 
-    /// The size that explains the steps: one that divides a superframe, or what fits the MTU.
-    fn size(&self, from_mtu: u16) -> Option<u16> {
-        let is_inside = |size: &u32| (self.low..=self.high).contains(size);
+    /// The size that explains the steps: one that divides a superframe, or one that `likely` says.
+    fn size(&self, likely: u16, from_mtu: u16) -> Option<u16> {
         if self.steps < STEPS_MIN {
             return None;
         }
-        let size = self
-            .exact
-            .filter(is_inside)
-            .or_else(|| Some(u32::from(from_mtu)).filter(is_inside))
-            .unwrap_or(self.high);
+        let likely = [self.exact, Some(u32::from(likely)), Some(u32::from(from_mtu))];
+        let is_inside = |size: &u32| (self.low..=self.high).contains(size);
+        let size = likely.into_iter().flatten().find(is_inside).unwrap_or(self.high);
         u16::try_from(size).ok()
     }
+}
+
+/// What fits into an MTU besides the headers of a packet.
+fn from_mtu(mtu: usize, transport: &Transport) -> u16 {
+    mtu.saturating_sub(transport.overhead()).max(1) as u16
 }
 
 /// The MSS option of a SYN.

@@ -31,7 +31,7 @@ use crate::{
 pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Failure> {
     let start = Instant::now();
     reject_filter(&options.files.filter.words, "coalesce")?;
-    let mut input = Input::open(&options.files.read, session)?;
+    let mut input = Input::open(&options.files.read, options.files.keeps_hash(session), session)?;
     let mut replay = Replay::new(&options.rules, input.links)?;
     let format = output::format(options.files.format, Format::Pcapng);
     note_format(&input, format, session);

@@ -23,7 +23,7 @@ use crate::{
 /// Runs `csum verify`.
 pub(crate) fn verify(options: &CsumVerify, session: &mut Session) -> Result<Exit, Failure> {
     reject_filter(&options.filter.words, "csum verify")?;
-    let mut input = Input::open(&options.read, session)?;
+    let mut input = Input::open(&options.read, session.talk.json, session)?;
     let rows_max = match (session.talk.json, session.talk.verbose) {
         (_, true) => ROWS_VERBOSE,
         (true, false) => ROWS_JSON,
@@ -66,7 +66,7 @@ pub(crate) fn verify(options: &CsumVerify, session: &mut Session) -> Result<Exit
 /// Runs `csum fix`.
 pub(crate) fn fix(options: &CsumFix, session: &mut Session) -> Result<Exit, Failure> {
     reject_filter(&options.files.filter.words, "csum fix")?;
-    let mut input = Input::open(&options.files.read, session)?;
+    let mut input = Input::open(&options.files.read, options.files.keeps_hash(session), session)?;
     let format = output::format(options.files.format, input.reader.format());
     let output = Output::create(&options.files.write, format, &input, session)?;
     let mut work = Work { output, found: Found::default(), packet: Vec::new(), counts: (0, 0) };

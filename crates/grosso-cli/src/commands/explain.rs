@@ -26,7 +26,7 @@ use crate::{
 
 /// Runs the command.
 pub(crate) fn run(options: &Explain, session: &mut Session) -> Result<Exit, Failure> {
-    let mut input = Input::open(&options.file, session)?;
+    let mut input = Input::open(&options.file, false, session)?;
     let links = input.links;
     let mut replay = Replay::new(&options.rules, links)?;
     let profile = replay.profile().name;

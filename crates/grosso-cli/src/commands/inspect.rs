@@ -48,7 +48,7 @@ fn worse(one: Exit, other: Exit) -> Exit {
 }
 
 fn inspect(path: &Path, session: &mut Session) -> Result<Exit, Failure> {
-    let mut input = Input::open(path, session)?;
+    let mut input = Input::open(path, session.talk.json, session)?;
     let mut facts = Facts::default();
     let mut unparsed = Unparsed::default();
     let links = input.links;

@@ -24,7 +24,7 @@ use crate::{
 pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Failure> {
     let start = Instant::now();
     reject_filter(&options.files.filter.words, "segment")?;
-    let mut input = Input::open(&options.files.read, session)?;
+    let mut input = Input::open(&options.files.read, options.files.keeps_hash(session), session)?;
     let format = output::format(options.files.format, input.reader.format());
     let output = Output::create(&options.files.write, format, &input, session)?;
     let mut cut = Cut { output, cutter: Cutter::default(), undescribed: 0, left: Counts::new() };

@@ -29,7 +29,7 @@ use crate::{
 pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure> {
     let start = Instant::now();
     reject_filter(&options.files.filter.words, "wire")?;
-    let mut input = Input::open(&options.files.read, session)?;
+    let mut input = Input::open(&options.files.read, options.files.keeps_hash(session), session)?;
     let format = output::format(options.files.format, input.reader.format());
     let output = Output::create(&options.files.write, format, &input, session)?;
     let given = Given { mss: options.mss, mtu: options.mtu };
@@ -91,7 +91,7 @@ fn survey(path: &Path, given: Given, session: &Session) -> Result<(Flows, bool),
     if !path.is_file() {
         return Ok((flows, false));
     }
-    let mut input = Input::open(path, session)?;
+    let mut input = Input::open(path, false, session)?;
     let links = input.links;
     let _ending = input.each(|entry| {
         let Entry::Packet(packet) = entry else { return Ok(Next::Go) };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, units};
+use super::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, units, wrap};
 use crate::{
     mss::{Size, Source},
     style::Style,
@@ -81,13 +81,17 @@ impl Report for WireReport {
         };
         let left: u64 = self.left.values().sum();
         let mut text = format!(
-            "{}: {} -> {} packets\n{} split{mss}, {} completed, {left} left as they were\n",
+            "{}: {} -> {} packets\n",
             style.strong(&self.output.path),
             self.input.packets,
             self.output.packets,
+        );
+        text.push_str(&wrap(&format!(
+            "{} split{mss}, {} completed",
             units::count(*split, "superframe"),
             units::count(self.checksums_completed, "checksum"),
-        );
+        )));
+        text.push_str(&format!("{left} left as they were\n"));
         text.push_str(&count_lines("left", &self.left));
         text
     }

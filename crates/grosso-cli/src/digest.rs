@@ -1,0 +1,70 @@
+//! The SHA-256 of what is read, computed beside the work and not before it.
+
+use std::{
+    sync::mpsc::{Receiver, SyncSender, channel, sync_channel},
+    thread::{self, JoinHandle},
+};
+
+use sha2::{Digest as _, Sha256};
+
+/// A digest under construction on a thread of its own: hashing takes longer than all the rest of
+/// most commands.
+pub(crate) struct Digest {
+    blocks: SyncSender<Vec<u8>>,
+    /// Blocks that are hashed, to be filled again.
+    spare: Receiver<Vec<u8>>,
+    worker: JoinHandle<String>,
+}
+
+impl Digest {
+    /// The digest of nothing yet. `None` when there can be no more threads.
+    pub(crate) fn start() -> Option<Self> {
+        let (blocks, incoming) = sync_channel::<Vec<u8>>(BLOCKS_MAX);
+        let (done, spare) = channel();
+        let hash = move || {
+            let mut sha256 = Sha256::new();
+            for block in incoming {
+                sha256.update(&block);
+                // Nobody waits for spare blocks after the last.
+                let _ = done.send(block);
+            }
+            sha256.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        };
+        let worker = thread::Builder::new().name("sha256".into()).spawn(hash).ok()?;
+        Some(Self { blocks, spare, worker })
+    }
+
+    /// Adds bytes, and waits while too many are still to be hashed.
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        let mut block = self.spare.try_recv().unwrap_or_default();
+        block.clear();
+        block.extend_from_slice(bytes);
+        // It fails only if the worker is gone, which `finish` reports.
+        let _ = self.blocks.send(block);
+    }
+
+    /// The digest in hexadecimal.
+    pub(crate) fn finish(self) -> Option<String> {
+        drop(self.blocks);
+        self.worker.join().ok()
+    }
+}
+
+/// Most blocks on their way, each as large as one read: 1 MiB.
+const BLOCKS_MAX: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::Digest;
+
+    #[test]
+    fn pieces_hash_like_the_whole() {
+        let mut digest = Digest::start().unwrap();
+        for piece in ["a", "b", "", "c"] {
+            digest.update(piece.as_bytes());
+        }
+        // FIPS 180-2, appendix B.1.
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(digest.finish().as_deref(), Some(expected));
+    }
+}

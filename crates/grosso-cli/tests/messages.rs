@@ -1,0 +1,381 @@
+//! What is wrong is said as the manual says it, with its exit code.
+
+mod common;
+
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+};
+
+use common::{Bench, ETHERNET, START_NS, capture, frames, has, packets};
+use grosso_io::capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
+use grosso_testkit::{Packet, Traffic};
+
+fn plain(count: usize) -> Vec<Vec<u8>> {
+    Traffic::benign(5).take(count).collect()
+}
+
+#[test]
+fn truncated_file_is_processed_up_to_the_damage() {
+    let bench = Bench::new();
+    let whole = capture(Format::Pcap, ETHERNET, &plain(20));
+    let file = &whole[..whole.len() - 7];
+    bench.put("send.pcap", file);
+    for (line, done) in [
+        ("wire -r send.pcap -w out.pcap", "processed and written"),
+        ("coalesce -r send.pcap -w out.pcap", "processed and written"),
+        ("segment -r send.pcap -w out.pcap", "processed and written"),
+        ("csum fix -r send.pcap -w out.pcap", "processed and written"),
+        ("inspect send.pcap", "processed"),
+        ("csum verify -r send.pcap", "processed"),
+    ] {
+        let run = bench.run(line);
+        assert_eq!(run.code, 3, "{line}: {}", run.stderr);
+        let message = run.stderr.lines().find(|line| line.contains("ends inside")).unwrap();
+        assert!(
+            message.starts_with("grosso: send.pcap: ends inside packet 20 (needs "),
+            "{message}"
+        );
+        assert!(message.ends_with(&format!("). 19 packets were {done}.")), "{message}");
+        assert!(run.stderr.ends_with("hint: --allow-truncated to exit 0\n"), "{}", run.stderr);
+        assert_eq!(bench.run(&format!("{line} --allow-truncated")).code, 0);
+    }
+    bench.ok("csum fix -r send.pcap -w out.pcap --allow-truncated");
+    assert_eq!(packets(&bench.get("out.pcap")), packets(&whole)[..19]);
+    let error = bench.run("wire --json -r send.pcap -w out.pcap").json_error();
+    assert_eq!(error["schema"], "grosso.error/1");
+    assert_eq!(error["code"], "input.truncated");
+    assert_eq!(error["packet"], 20);
+    assert!(error["offset"].as_u64().unwrap() < file.len() as u64);
+    assert_eq!(error["hint"], "--allow-truncated to exit 0");
+}
+
+#[test]
+fn not_a_capture_is_said_with_its_beginning_and_leaves_no_output() {
+    let bench = Bench::new();
+    bench.put("iperf.json", b"{\n\t\"start\": {}}");
+    let run = bench.run("wire -r iperf.json -w out.pcap");
+    assert_eq!(run.code, 3);
+    assert_eq!(
+        run.stderr,
+        "grosso: iperf.json: not a capture (starts \"{\\n\"); expected pcap, pcapng, or these \
+         compressed\n"
+    );
+    assert!(!bench.path("out.pcap").exists());
+    bench.put("empty", b"");
+    let run = bench.run("empt --json ./empty");
+    assert_eq!(run.code, 2, "a word that is no command and no file is misspelled");
+    let error = bench.run("./empty --json").json_error();
+    assert_eq!(error["code"], "input.not_a_capture");
+    assert!(error["message"].as_str().unwrap().contains("(empty)"));
+}
+
+#[test]
+fn unknown_link_type_passes_through() {
+    let bench = Bench::new();
+    let input = capture(Format::Pcap, 147, &plain(12));
+    bench.put("x.pcap", &input);
+    for line in ["wire", "segment", "csum fix"] {
+        let run = bench.run(&format!("{line} -r x.pcap -w out.pcap"));
+        assert_eq!(run.code, 3);
+        assert!(
+            run.stderr.ends_with(
+                "grosso: x.pcap: link type 147 (USER0) is not one I can parse. Packets pass \
+                 through unchanged; 0 of 12 processed.\n\
+                 hint: --linktype ethernet to override\n"
+            ),
+            "{}",
+            run.stderr
+        );
+        assert_eq!(bench.get("out.pcap"), input);
+    }
+    let run = bench.run("coalesce -r x.pcap -w out.pcapng");
+    assert_eq!(run.code, 3);
+    assert_eq!(frames(&bench.get("out.pcapng")), frames(&input));
+    let report = bench.ok("--linktype ethernet coalesce --json -r x.pcap -w out.pcapng").json();
+    assert!(report["superframes"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn cut_packets_are_unverifiable_and_left_as_they_are() {
+    let bench = Bench::new();
+    let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcap));
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(1460);
+    let (seeded, ..) = packet.build_partial();
+    for original in [packet.build(), seeded] {
+        let meta = PacketMeta {
+            timestamp_ns: Some(START_NS),
+            original_len: original.len() as u32,
+            ..PacketMeta::default()
+        };
+        writer.write_packet(&meta, &original[..96]).unwrap();
+    }
+    let input = writer.finish().unwrap();
+    bench.put("cut.pcap", &input);
+    let run = bench.ok("csum fix -r cut.pcap -w out.pcap");
+    assert!(
+        run.stderr.starts_with(
+            "grosso: note: 2 packets are cut (96 of 1514 bytes): checksums unverifiable, left as \
+             they are\n"
+        ),
+        "{}",
+        run.stderr
+    );
+    assert_eq!(bench.get("out.pcap"), input);
+    assert_eq!(bench.run("csum fix --strict -r cut.pcap -w out.pcap").code, 1);
+    let run = bench.ok("csum verify -r cut.pcap");
+    assert_eq!(run.stdout, "0 bad, 2 unverifiable (captured 96 of 1514 bytes)\n");
+    assert_eq!(bench.run("csum verify --strict -r cut.pcap").code, 1);
+    let run = bench.ok("wire -r cut.pcap -w out.pcap");
+    assert!(run.stderr.contains("note: 1 packet is cut (96 of 1514 bytes)"), "{}", run.stderr);
+    assert_eq!(bench.run("wire --strict -r cut.pcap -w out.pcap").code, 1);
+    assert_eq!(bench.get("out.pcap"), input);
+}
+
+#[test]
+fn input_is_never_overwritten() {
+    let bench = Bench::new();
+    let input = capture(Format::Pcap, ETHERNET, &plain(9));
+    bench.put("a.pcap", &input);
+    std::fs::hard_link(bench.path("a.pcap"), bench.path("b.pcap")).unwrap();
+    for line in [
+        "wire -r a.pcap -w a.pcap",
+        "wire -r a.pcap -w ./b.pcap",
+        "coalesce -r a.pcap -w a.pcap",
+        "segment -r a.pcap -w b.pcap",
+        "csum fix -r a.pcap -w a.pcap",
+    ] {
+        let run = bench.run(line);
+        assert_eq!(run.code, 2, "{line}");
+        assert!(run.stderr.contains("input and output are the same file"), "{}", run.stderr);
+        assert_eq!(bench.get("a.pcap"), input);
+    }
+    let output = std::fs::OpenOptions::new().append(true).open(bench.path("a.pcap")).unwrap();
+    let run = bench.command("wire -r a.pcap -w -").stdout(output).output().unwrap();
+    assert_eq!(run.status.code(), Some(2));
+    assert_eq!(bench.get("a.pcap"), input);
+}
+
+#[test]
+fn captures_do_not_go_to_a_terminal() {
+    if !has("script") {
+        return;
+    }
+    let bench = Bench::new();
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &plain(9)));
+    let line = format!("{} wire -r a.pcap -w -", env!("CARGO_BIN_EXE_grosso"));
+    let run = Command::new("script")
+        .args(["-qec", &line, "/dev/null"])
+        .current_dir(bench.path(""))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(
+        said.contains("grosso: refusing to write a capture to the terminal; use -w FILE or a pipe"),
+        "{said}"
+    );
+}
+
+#[test]
+fn filters_are_refused_with_the_way_round() {
+    let bench = Bench::new();
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &plain(9)));
+    for line in ["wire", "coalesce", "segment", "csum fix"] {
+        let run = bench.run(&format!("{line} -r a.pcap -w b.pcap host 10.0.0.9"));
+        assert_eq!(run.code, 2);
+        assert!(run.stderr.contains("packet filters are not built in: 'host 10.0.0.9'"));
+        assert!(run.stderr.contains("tcpdump -r") && run.stderr.contains("tshark -r"));
+        assert!(!bench.path("b.pcap").exists());
+    }
+    assert_eq!(bench.run("csum verify -r a.pcap tcp").code, 2);
+}
+
+#[test]
+fn environment_is_at_fault_for_what_it_refuses() {
+    let bench = Bench::new();
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &plain(400)));
+    let run = bench.run("nowhere.pcap");
+    assert_eq!(run.code, 4);
+    assert!(run.stderr.starts_with("grosso: nowhere.pcap: No such file"), "{}", run.stderr);
+    assert_eq!(bench.run("inspect .").code, 4);
+    let run = bench.run("wire -r a.pcap -w no/such/folder.pcap");
+    assert_eq!(run.code, 4);
+    assert!(run.stderr.starts_with("grosso: no/such/folder.pcap: "), "{}", run.stderr);
+    if std::path::Path::new("/dev/full").exists() {
+        let run = bench.run("wire -r a.pcap -w /dev/full");
+        assert_eq!(run.code, 4);
+        assert!(run.stderr.starts_with("grosso: /dev/full: No space left"), "{}", run.stderr);
+        assert!(run.stderr.contains("(after packet "), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn gone_reader_is_no_message() {
+    let bench = Bench::new();
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &plain(2000)));
+    for line in ["wire -r a.pcap -w -", "coalesce -r a.pcap -w -", "inspect a.pcap"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let run = bench.command(line).stdout(writer).output().unwrap();
+        assert_eq!(run.status.code(), Some(141), "{line}");
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(said.lines().all(|line| line.contains("note:")), "{said}");
+    }
+}
+
+#[test]
+fn interrupt_writes_what_is_there_and_sums_up() {
+    let bench = Bench::new();
+    let input = capture(Format::Pcapng, ETHERNET, &plain(500));
+    let mut command = bench.command("coalesce -r - -w out.pcapng");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&input).unwrap();
+    stdin.flush().unwrap();
+    // The pipe stays open: the command waits for more packets when the signal comes. It has opened
+    // its output when it has read the first ones.
+    while !bench.path("out.pcapng").exists() {
+        std::thread::yield_now();
+    }
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(interrupted.unwrap().success());
+    let run = child.wait_with_output().unwrap();
+    drop(stdin);
+    assert_eq!(run.status.code(), Some(130));
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(said.starts_with("out.pcapng: "), "{said}");
+    // What was written is a capture.
+    packets(&bench.get("out.pcapng"));
+}
+
+#[test]
+fn options_are_legal_in_any_position() {
+    let bench = Bench::new();
+    let input = capture(Format::Pcap, ETHERNET, &plain(9));
+    bench.put("a.pcap", &input);
+    for line in [
+        "-r a.pcap -w b.pcap wire",
+        "-q wire -w b.pcap -r a.pcap",
+        "wire -r a.pcap -w b.pcap -q",
+        "--read=a.pcap --color never wire --write=b.pcap --json",
+        "csum -r a.pcap fix -w b.pcap",
+        "-r a.pcap -w b.pcap csum --only all fix",
+    ] {
+        bench.ok(line);
+        assert_eq!(bench.get("b.pcap"), input, "{line}");
+        std::fs::remove_file(bench.path("b.pcap")).unwrap();
+    }
+    let whole = bench.ok("inspect a.pcap").stdout;
+    for line in ["a.pcap", "--color never a.pcap", "a.pcap --color=never", "inspect a.pcap"] {
+        assert_eq!(bench.ok(line).stdout, whole, "{line}");
+    }
+    assert_eq!(
+        bench.pipe("-", &input).stdout,
+        whole.replacen("a.pcap", "-", 2).replace("-r a.pcap", "-r -")
+    );
+}
+
+#[test]
+fn misspelled_commands_are_guessed_at() {
+    let bench = Bench::new();
+    let run = bench.run("inspct a.pcap");
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("inspect"), "{}", run.stderr);
+    let run = bench.run("wire --json --mms 3");
+    assert_eq!(run.code, 2);
+    assert_eq!(run.json_error()["code"], "usage");
+    let run = bench.run("coalesce -r a.pcap -w b --profile windows");
+    assert_eq!(run.code, 4, "the file is opened first: {}", run.stderr);
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &plain(9)));
+    let run = bench.run("coalesce -r a.pcap -w b --profile windows");
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("linux, linux-8x8"), "{}", run.stderr);
+}
+
+#[test]
+fn help_has_examples_and_exit_codes() {
+    let bench = Bench::new();
+    let help = bench.ok("help").stdout;
+    assert!(help.contains("Exit codes:") && help.contains("Examples:"), "{help}");
+    for command in ["inspect", "coalesce", "segment", "wire", "explain", "csum verify", "csum fix"]
+    {
+        let help = bench.ok(&format!("{command} --help")).stdout;
+        assert!(help.contains("Example"), "{help}");
+        assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
+    }
+    assert!(bench.ok("--version").stdout.starts_with("grosso "));
+    assert_eq!(bench.run("").code, 2);
+}
+
+#[test]
+fn colour_is_asked_for() {
+    let bench = Bench::new();
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &plain(9)));
+    let escapes = |line: &str, variable: Option<&str>| {
+        let mut command = bench.command(line);
+        if let Some(variable) = variable {
+            command.env(variable, "1");
+        }
+        command.output().unwrap().stdout.contains(&0x1b)
+    };
+    assert!(!escapes("a.pcap", None), "a pipe is no terminal");
+    assert!(escapes("a.pcap", Some("CLICOLOR_FORCE")));
+    assert!(escapes("a.pcap --color always", Some("NO_COLOR")));
+    assert!(!escapes("a.pcap --color never", Some("CLICOLOR_FORCE")));
+    let mut both = bench.command("a.pcap");
+    let both = both.env("CLICOLOR_FORCE", "1").env("NO_COLOR", "1").output().unwrap();
+    assert!(!both.stdout.contains(&0x1b));
+}
+
+#[test]
+fn reports_are_json_with_a_schema_and_text_of_eighty_columns() {
+    let bench = Bench::new();
+    bench.put(
+        "a.pcap",
+        &capture(Format::Pcap, ETHERNET, &Traffic::new(8).take(900).collect::<Vec<_>>()),
+    );
+    for (line, schema) in [
+        ("inspect a.pcap", "grosso.inspect/1"),
+        ("coalesce -r a.pcap -w b.pcapng", "grosso.coalesce/1"),
+        ("segment -r b.pcapng -w c.pcapng", "grosso.segment/1"),
+        ("wire -r a.pcap -w d.pcap", "grosso.wire/1"),
+        ("csum verify -r a.pcap", "grosso.csum/1"),
+        ("csum fix -r a.pcap -w e.pcap", "grosso.csum/1"),
+        ("explain a.pcap -n 17", "grosso.explain/1"),
+    ] {
+        let run = bench.run(&format!("{line} --json"));
+        assert!(run.code <= 1, "{line}: {}", run.stderr);
+        let report = run.json();
+        assert_eq!(report["schema"], schema);
+        assert_eq!(report["tool"]["name"], "grosso");
+        assert!(run.stderr.is_empty(), "{}", run.stderr);
+        let run = bench.run(line);
+        assert!(!run.stdout.is_empty());
+        if !line.starts_with("csum verify") {
+            let long = run.stdout.lines().find(|line| line.chars().count() > 80);
+            assert_eq!(long, None, "{line}");
+        }
+        assert!(bench.run(&format!("{line} -q")).stderr.is_empty());
+    }
+    let report = bench.ok("a.pcap --json").json();
+    assert_eq!(report["input"]["packets"], 900);
+    let hash = Command::new("sha256sum").arg(bench.path("a.pcap")).output();
+    if let Ok(hash) = hash {
+        let hash = String::from_utf8_lossy(&hash.stdout).into_owned();
+        assert_eq!(report["input"]["sha256"], hash.split_whitespace().next().unwrap());
+    }
+}
+
+#[test]
+fn output_names_its_command_line_and_its_input() {
+    let bench = Bench::new();
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &plain(9)));
+    let report = bench.ok("coalesce --json -r a.pcap -w b.pcapng").json();
+    let written = bench.get("b.pcapng");
+    let has = |text: &str| written.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(has("grosso coalesce --json -r a.pcap -w b.pcapng"));
+    assert!(has(report["input"]["sha256"].as_str().unwrap()));
+}

@@ -1,0 +1,331 @@
+//! `wire` gives what the wire carried; `csum` and `explain` say what is so.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of, frames, has, packets, tshark};
+use grosso_io::capture::Format;
+use grosso_testkit::{
+    Packet,
+    flows::flow_of,
+    headers::Tcp,
+    oracle::{self, Lengths, Link},
+    stack::{Front, Network, Place, Stack, Transport, Tunnel},
+};
+
+/// What a host's capture of one flow looks like: SYNs, a superframe, plain segments.
+fn host_capture(mss: u16, lengths: &[usize]) -> Vec<Vec<u8>> {
+    let option = |mss: u16| [vec![2, 4], mss.to_be_bytes().to_vec()].concat();
+    let frame = |id: u16, edit: &dyn Fn(Tcp) -> Tcp, len: usize| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id)).tcp(|t| edit(t));
+        packet.payload_len(len).build_superframe().0
+    };
+    let mut frames = Vec::new();
+    if mss > 0 {
+        frames.push(frame(1, &|t: Tcp| t.syn().no_ack().sequence(99).options(&option(mss)), 0));
+    }
+    let (mut id, mut sequence) = (100_u16, 100_u32);
+    for &len in lengths {
+        frames.push(frame(id, &|t: Tcp| t.psh().sequence(sequence).timestamps(1, 1), len));
+        id = id.wrapping_add(len.div_ceil(1448).max(1) as u16);
+        sequence += len as u32;
+    }
+    frames
+}
+
+/// The TCP payload of each flow by sequence number.
+fn streams(frames: &[Vec<u8>], link: Link) -> BTreeMap<String, BTreeMap<u32, u8>> {
+    let mut streams: BTreeMap<String, BTreeMap<u32, u8>> = BTreeMap::new();
+    for frame in frames {
+        let parsed = oracle::parse(frame, link, Lengths::Declared);
+        let Some(flow) = flow_of(frame, link) else { continue };
+        let Some(tcp) = parsed.last().filter(|layer| layer.name == "tcp") else { continue };
+        let first = tcp.number("sequence") as u32;
+        let stream = streams.entry(flow.to_string()).or_default();
+        for (at, byte) in parsed.payload(frame).iter().enumerate() {
+            stream.insert(first.wrapping_add(at as u32), *byte);
+        }
+    }
+    streams
+}
+
+fn is_wire(frames: &[Vec<u8>], link: Link, mtu: usize) {
+    for frame in frames {
+        assert!(oracle::is_right(frame, link), "{:?}", oracle::verify(frame, link));
+        assert!(frame.len() <= mtu + 14, "{} bytes", frame.len());
+    }
+}
+
+#[test]
+fn superframes_are_split_by_the_mss_of_the_syn() {
+    let bench = Bench::new();
+    let input = host_capture(1460, &[1448, 50_000, 10, 20_000, 700]);
+    bench.put("send.pcap", &capture(Format::Pcap, ETHERNET, &input));
+    let report = bench.ok("wire -r send.pcap -w wire.pcap --json").json();
+    assert_eq!(report["superframes"]["split"], 2);
+    assert_eq!(report["superframes"]["sizes"][0]["bytes"], 1448);
+    assert_eq!(report["superframes"]["sizes"][0]["source"], "syn");
+    assert_eq!(report["checksums_completed"], 4);
+    let output = frames(&bench.get("wire.pcap"));
+    assert_eq!(output.len(), 4 + 35 + 14);
+    is_wire(&output, Link::Ethernet, 1500);
+    assert_eq!(streams(&output, Link::Ethernet), streams(&input, Link::Ethernet));
+    let pushed = output.iter().filter(|frame| frame[47] & 8 != 0).count();
+    assert_eq!(pushed, 5, "PSH is on the last packet of each superframe only");
+    let text = bench.ok("wire -r send.pcap -w wire.pcap").stdout;
+    assert_eq!(
+        text,
+        "wire.pcap: 6 -> 53 packets\n2 superframes split (mss 1448, from SYN), 4 checksums \
+         completed\n0 left as they were\n"
+    );
+    // A pipe tells as much, because the SYN comes first.
+    let piped = bench.pipe("wire -r - -w -", &bench.get("send.pcap"));
+    assert_eq!(piped.bytes, bench.get("wire.pcap"));
+    assert!(!piped.stderr.contains("note:"), "{}", piped.stderr);
+    assert_eq!(bench.ok("inspect wire.pcap --json").json()["verdict"]["vantage"], "wire");
+}
+
+#[test]
+fn sources_of_the_segment_size_come_in_order() {
+    let bench = Bench::new();
+    let source = |frames: &[Vec<u8>], options: &str| {
+        bench.put("a", &capture(Format::Pcap, ETHERNET, frames));
+        let report = bench.ok(&format!("wire -r a -w b --json {options}")).json();
+        let size = &report["superframes"]["sizes"][0];
+        (size["bytes"].as_u64().unwrap(), size["source"].as_str().unwrap().to_string())
+    };
+    let of = |bytes, source: &str| (bytes, source.to_string());
+    assert_eq!(source(&host_capture(1300, &[40_000]), "--mss 500"), of(1288, "syn"));
+    assert_eq!(source(&host_capture(0, &[40_000; 5]), "--mss 500"), of(1448, "ip_id"));
+    assert_eq!(source(&host_capture(0, &[1200, 40_000]), "--mtu 1460"), of(1200, "largest_plain"));
+    assert_eq!(source(&host_capture(0, &[40_000]), "--mss 500"), of(500, "given"));
+    assert_eq!(source(&host_capture(0, &[40_000]), "--mtu 1280"), of(1228, "given"));
+    assert_eq!(source(&host_capture(0, &[40_000]), ""), of(1448, "default"));
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &host_capture(0, &[40_000])));
+    let run = bench.run("wire --strict -r a -w b");
+    assert_eq!(run.code, 1);
+    assert_eq!(frames(&bench.get("b")), host_capture(0, &[40_000]));
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &host_capture(1460, &[40_000])));
+    assert_eq!(bench.run("wire --strict -r a -w b").code, 0);
+    let piped = bench
+        .pipe("wire -q -r - -w -", &capture(Format::Pcap, ETHERNET, &host_capture(0, &[9000])));
+    assert_eq!(piped.code, 0);
+    let piped =
+        bench.pipe("wire -r - -w -", &capture(Format::Pcap, ETHERNET, &host_capture(0, &[9000])));
+    assert!(piped.stderr.contains("note: a pipe is read once"), "{}", piped.stderr);
+}
+
+#[test]
+fn udp_is_never_guessed() {
+    let bench = Bench::new();
+    let udp = |len| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.destination_port(99));
+        packet.payload_len(len).build_superframe().0
+    };
+    let input = capture(Format::Pcap, ETHERNET, &[udp(4115), udp(4115), udp(4115), udp(800)]);
+    bench.put("udp.pcap", &input);
+    let run = bench.ok("wire -r udp.pcap -w out.pcap");
+    assert!(
+        run.stderr.starts_with(
+            "grosso: note: 3 UDP superframes (12345 B payload) left whole: this file does not say \
+             where they split.\n\
+             grosso: hint: if you know the sender's segment size, add --uso-size 1200; `grosso \
+             capture` records it.\n"
+        ),
+        "{}",
+        run.stderr
+    );
+    assert_eq!(frames(&bench.get("out.pcap"))[..3], frames(&input)[..3]);
+    bench.ok("wire -r udp.pcap -w out.pcap --uso-size 1200");
+    let output = frames(&bench.get("out.pcap"));
+    assert_eq!(output.len(), 3 * 4 + 1);
+    is_wire(&output, Link::Ethernet, 1500);
+}
+
+#[test]
+fn times_are_those_of_the_superframe_or_of_the_line() {
+    let bench = Bench::new();
+    let input = host_capture(1460, &[2896]);
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &input));
+    let times = |options: &str| -> Vec<u64> {
+        bench.ok(&format!("wire -q -r a -w b {options}"));
+        packets(&bench.get("b"))[1..].iter().map(|(time, _)| time - START_NS).collect()
+    };
+    assert_eq!(times(""), [1000, 1000]);
+    // 1514 bytes and 24 around them, ten bits a nanosecond.
+    assert_eq!(times("--ts line=10G"), [1000, 1000 + 1538 * 8 / 10]);
+    // What the capture recorded counts for more.
+    let train: Vec<Timed> = (0..3_u32)
+        .map(|i| {
+            let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
+            let packet = packet.tcp(|t| t.sequence(i * 1000)).payload_len(1000);
+            (START_NS + u64::from(i) * 77, packet.build())
+        })
+        .collect();
+    bench.put("c", &capture_of(Format::Pcapng, ETHERNET, &train));
+    bench.ok("coalesce -q -r c -w d");
+    assert_eq!(packets(&bench.get("d")).len(), 1);
+    bench.ok("wire -q -r d -w e --ts line=10G");
+    assert_eq!(packets(&bench.get("e")), train);
+}
+
+#[test]
+fn superframes_inside_tunnels_are_split() {
+    let bench = Bench::new();
+    for tunnel in [
+        Tunnel::Ip,
+        Tunnel::Gre,
+        Tunnel::GreChecksum,
+        Tunnel::Vxlan,
+        Tunnel::VxlanPolicy,
+        Tunnel::Geneve,
+        Tunnel::Gue,
+    ] {
+        for network in [Network::Ipv4, Network::Ipv6] {
+            let mut stack = Stack::plain(Front::Vlan, network, Transport::TcpTimestamps);
+            stack.tunnels.push((Network::Ipv4, tunnel));
+            let input = [stack.packet(&Place::default()).payload_len(20_000).build_superframe().0];
+            bench.put("a", &capture(Format::Pcap, ETHERNET, &input));
+            let report = bench.ok("wire -r a -w b --json").json();
+            assert_eq!(report["superframes"]["split"], 1, "{stack:?}");
+            let output = frames(&bench.get("b"));
+            is_wire(&output, Link::Ethernet, 1504);
+            assert_eq!(streams(&output, Link::Ethernet), streams(&input, Link::Ethernet));
+        }
+    }
+}
+
+#[test]
+fn tshark_finds_nothing_wrong() {
+    if !has("tshark") {
+        return;
+    }
+    let bench = Bench::new();
+    let input = host_capture(1460, &[1448, 60_000, 10, 40_000, 700, 1449]);
+    bench.put("send.pcap", &capture(Format::Pcap, ETHERNET, &input));
+    let wrong = "tcp.checksum.status == 0 || ip.checksum.status == 0 || _ws.malformed \
+                 || tcp.analysis.lost_segment || tcp.analysis.retransmission";
+    for line in ["wire -q -r send.pcap -w out.pcapng", "csum fix -q -r send.pcap -w out.pcapng"] {
+        bench.ok(line);
+        assert_eq!(tshark(&bench.path("out.pcapng"), wrong), Vec::<String>::new(), "{line}");
+    }
+    bench.ok("wire -q -r send.pcap -w wire.pcapng");
+    bench.ok("coalesce -q -r wire.pcapng -w gro.pcapng");
+    bench.ok("segment -q -r gro.pcapng -w back.pcapng");
+    assert_eq!(tshark(&bench.path("back.pcapng"), wrong), Vec::<String>::new());
+    let count = tshark(&bench.path("wire.pcapng"), "tcp").len();
+    assert_eq!(tshark(&bench.path("back.pcapng"), "tcp").len(), count);
+}
+
+#[test]
+fn verdicts_are_listed_with_what_should_stand_there() {
+    let bench = Bench::new();
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(40);
+    let inner = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v);
+    let inner = inner.ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t.checksum_xor(0x4600)).payload_len(40);
+    let zero =
+        Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.checksum_zero()).payload_len(9);
+    let (partial, ..) = packet.build_partial();
+    let input = [packet.build(), partial, inner.build(), zero.build()];
+    bench.put("mixed.pcapng", &capture(Format::Pcapng, ETHERNET, &input));
+    let run = bench.run("csum verify -r mixed.pcapng");
+    assert_eq!(run.code, 1, "{}", run.stdout);
+    assert!(run.stdout.starts_with("  packet  proto            found   expected  verdict\n"));
+    assert!(run.stdout.ends_with("1 valid, 1 partial, 1 bad, 1 zero-udp, 0 unverifiable\n"));
+    let report = bench.run("csum verify --json -r mixed.pcapng").json();
+    let rows = report["rows"].as_array().unwrap();
+    let row = |packet: u64, level: &str| {
+        let found = rows.iter().find(|row| row["packet"] == packet && row["level"] == level);
+        found.unwrap_or_else(|| panic!("{packet} {level}: {rows:?}"))
+    };
+    let field = |frame: &[u8]| u64::from(u16::from_be_bytes([frame[50], frame[51]]));
+    assert_eq!(row(2, "")["verdict"], "partial");
+    assert_eq!(row(2, "")["found"], field(&input[1]));
+    assert_eq!(row(2, "")["expected"], field(&input[0]));
+    assert_eq!(row(3, "inner")["verdict"], "bad");
+    assert_eq!(row(3, "inner")["proto"], "udp4/vxlan/tcp4");
+
+    bench.ok("csum fix --only partial -r mixed.pcapng -w fixed.pcapng");
+    let fixed = frames(&bench.get("fixed.pcapng"));
+    assert_eq!(fixed[1], input[0]);
+    assert_eq!((&fixed[0], &fixed[2], &fixed[3]), (&input[0], &input[2], &input[3]));
+    bench.ok("csum fix --only bad -r mixed.pcapng -w fixed.pcapng");
+    let fixed = frames(&bench.get("fixed.pcapng"));
+    assert_eq!(fixed[1], input[1]);
+    assert!(oracle::is_right(&fixed[2], Link::Ethernet));
+    bench.ok("csum fix --only all -r mixed.pcapng -w fixed.pcapng");
+    assert!(frames(&bench.get("fixed.pcapng")).iter().all(|f| oracle::is_right(f, Link::Ethernet)));
+}
+
+#[test]
+fn explanation_names_the_rule_and_the_values() {
+    let bench = Bench::new();
+    let data = |i: u32, stamp: u32| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
+        packet.tcp(|t| t.sequence(i * 1000).timestamps(stamp, 7)).payload_len(1000).build()
+    };
+    let ack = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t.timestamps(78, 7)).build();
+    let input = [data(0, 77), data(1, 77), data(2, 78), data(3, 78), data(5, 78), ack];
+    bench.put("wire.pcapng", &capture(Format::Pcapng, ETHERNET, &input));
+    let explain = |n: u32| bench.ok(&format!("explain wire.pcapng -n {n}")).stdout;
+    let first = explain(1);
+    assert!(first.contains("no train of its flow is held"), "{first}");
+    assert!(first.contains("STARTS A TRAIN"), "{first}");
+    let second = explain(2);
+    assert!(second.contains("flow held since #1: 1 packet, 1000 B, gso_size 1000"), "{second}");
+    assert!(second.contains("MERGED\n"), "{second}");
+    assert!(second.contains("2 packets (#1 to #2) -> 1 of 2066 B (no-merge)"), "{second}");
+    let third = explain(3);
+    assert!(third.contains("parse       eth ip4 tcp(nop,nop,ts)"), "{third}");
+    assert!(third.contains("flow held since #1: 2 packets, 2000 B, gso_size 1000"), "{third}");
+    assert!(third.contains("NOT MERGED: tcp-timestamp (TSval 77 -> 78)"), "{third}");
+    assert!(third.contains("gro flush   2 packets (#1 to #2) -> 1 of 2066 B"), "{third}");
+    assert!(third.contains("#3 starts the next train"), "{third}");
+    let fifth = explain(5);
+    assert!(fifth.contains("tcp-sequence-ahead (expected 4000, found 5000)"), "{fifth}");
+    let sixth = explain(6);
+    assert!(sixth.contains("PASSES UNTOUCHED: empty"), "{sixth}");
+    assert!(sixth.contains("#6 as it came"), "{sixth}");
+    let run = bench.run("explain wire.pcapng -n 7");
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("there is no packet 7, only 6 packets"), "{}", run.stderr);
+    let report = bench.ok("explain wire.pcapng -n 3 --json").json();
+    assert_eq!(report["decision"]["reason"], "tcp-timestamp");
+    assert_eq!(report["lookup"]["packets"], 2);
+}
+
+#[test]
+fn inspection_tells_the_vantage_point() {
+    let bench = Bench::new();
+    let vantage = |frames: &[Vec<u8>]| {
+        bench.put("a", &capture(Format::Pcap, ETHERNET, frames));
+        let report = bench.ok("inspect a --json").json();
+        report["verdict"]["vantage"].as_str().unwrap().to_string()
+    };
+    assert_eq!(vantage(&host_capture(1460, &[1448, 50_000, 20_000])), "sender-host");
+    let plain = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(900);
+    assert_eq!(vantage(&[plain.build()]), "wire");
+    let merged = host_capture(0, &[50_000]);
+    assert_eq!(vantage(&[plain.build(), merged[0].clone()]), "receiver-host");
+    assert_eq!(vantage(&[]), "empty");
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &host_capture(1460, &[1448, 50_000, 20_000])));
+    let report = bench.ok("inspect a --json").json();
+    assert_eq!(report["superframes"]["packets"], 2);
+    assert_eq!(report["superframes"]["wire_packets_estimate"], 35 + 14);
+    assert_eq!(report["superframes"]["mss"][0]["bytes"], 1448);
+    assert_eq!(report["superframes"]["mss"][0]["source"], "syn");
+    assert_eq!(report["superframes"]["mss"][0]["ip_id_agree"], 2);
+    assert_eq!(report["checksums"]["partial"], 4);
+    let fragment = |offset: u16, more: bool, len: usize| {
+        let ip = Packet::new()
+            .ethernet(|e| e)
+            .ipv4(|ip| ip.fragment_offset(offset).more_fragments(more));
+        ip.payload_len(len).build()
+    };
+    let parts = [fragment(0, true, 800), fragment(100, false, 50), fragment(0, true, 800)];
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &parts[..2]));
+    let report = bench.ok("inspect a --json").json();
+    assert_eq!(report["fragments"]["complete"], 1);
+    assert_eq!(report["fragments"]["incomplete"], 0);
+}
