@@ -280,6 +280,10 @@ fn verify_tunnels(
         // Nothing protects the packet, so nobody may complete its checksum (rule C54).
         return Err(Pass::RemoteChecksum);
     }
+    let all_ones = |tunnel: &Covering| u16_at(packet, tunnel.at as usize) == 0xffff;
+    if tunnels.iter().any(|tunnel| !tunnel.zero_means_none && all_ones(tunnel)) {
+        return Err(Pass::ChecksumForm);
+    }
     let verified = match state {
         Checksum::Unnecessary { levels } => usize::from(*levels) + 1,
         _ => 0,
@@ -296,9 +300,6 @@ fn verify_tunnels(
         let sum = behind + packet.get(between).map_or(Sum::ZERO, Sum::of);
         if !is_valid(packet, tunnel, sum) {
             return Err(Pass::Checksum);
-        }
-        if !tunnel.zero_means_none && u16_at(packet, tunnel.at as usize) == 0xffff {
-            return Err(Pass::ChecksumForm);
         }
     }
     Ok(())

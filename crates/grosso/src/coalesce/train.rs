@@ -46,6 +46,8 @@ pub(crate) struct Train<B> {
     pub(crate) flow: u64,
     /// Outermost addresses, for barriers.
     pub(crate) pair: u32,
+    /// How many trains were held before it.
+    number: u64,
     older: u32,
     newer: u32,
 }
@@ -89,6 +91,7 @@ impl<B: AsRef<[u8]>> Train<B> {
             fixed_ids: candidate.fixed_ids,
             partial: candidate.partial,
             pair,
+            number: 0,
             older: NONE,
             newer: NONE,
         }
@@ -228,6 +231,8 @@ pub(crate) struct Trains<B> {
     pair_counts: Box<[u16]>,
     oldest: u32,
     newest: u32,
+    /// Trains held so far.
+    count: u64,
     limit: usize,
 }
 
@@ -240,6 +245,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
             pair_counts: vec![0; PAIR_COUNTS].into_boxed_slice(),
             oldest: NONE,
             newest: NONE,
+            count: 0,
             limit: limit.clamp(1, FLOWS_MAX),
         }
     }
@@ -254,6 +260,8 @@ impl<B: AsRef<[u8]>> Trains<B> {
     #[inline]
     pub(crate) fn insert(&mut self, mut train: Train<B>) -> u32 {
         train.older = self.newest;
+        train.number = self.count;
+        self.count += 1;
         let pair = train.pair;
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -310,14 +318,8 @@ impl<B: AsRef<[u8]>> Trains<B> {
 
     /// The oldest of these slots, by creation.
     pub(crate) fn oldest_of(&self, slots: &[u32]) -> Option<u32> {
-        let mut at = self.oldest;
-        loop {
-            let train = self.train(at)?;
-            if slots.contains(&at) {
-                return Some(at);
-            }
-            at = train.newer;
-        }
+        let number = |&slot: &u32| self.train(slot).map(|train| (train.number, slot));
+        slots.iter().filter_map(number).min().map(|(_, slot)| slot)
     }
 
     /// The slot of a train between these addresses.
