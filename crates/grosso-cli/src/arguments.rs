@@ -332,7 +332,7 @@ Examples:
   grosso wire -r send.pcap -w - | tcpreplay -i eth0 -
   grosso coalesce -r wire.pcapng -w gro.pcapng as a receiving stack sees it
   grosso segment -r gro.pcapng -w back.pcapng  and back, byte for byte
-  grosso explain wire.pcapng -n 231            why was this packet merged, or not?
+  grosso explain wire.pcapng -n 231            why was it merged, or not?
 
 Exit codes: 0 done, yes; 1 done, no; 2 usage; 3 input damaged or not supported
 (what could be written was written); 4 environment; 5 internal error.";

@@ -162,6 +162,33 @@ fn what_the_capture_says_about_packets_is_kept_or_keeps_them_apart() {
 }
 
 #[test]
+fn partial_checksums_merge_and_come_back_although_pcap_cannot_say_so() {
+    let bench = Bench::new();
+    let packet = |i: u32| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
+        packet.tcp(|t| t.sequence(i * 1000)).payload_len(1000)
+    };
+    let mut frames: Vec<_> = (0..5).map(|i| packet(i).build_partial().0).collect();
+    frames.extend((5..9).map(|i| packet(i).build()));
+    let input = capture(Format::Pcap, ETHERNET, &frames);
+    assert_eq!(round_trip(&bench, &input, "", Link::Ethernet), 2);
+}
+
+#[test]
+fn superframes_of_unknown_size_pass_as_they_are() {
+    let bench = Bench::new();
+    let frames = (0..3_u32).map(|i| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16 * 10));
+        packet.tcp(|t| t.sequence(i * 14_480)).payload_len(14_480).build_superframe().0
+    });
+    let input = capture(Format::Pcap, ETHERNET, &frames.collect::<Vec<_>>());
+    bench.put("a", &input);
+    let run = bench.ok("coalesce -r a -w b");
+    assert!(run.stderr.contains("note: 3 superframes of the input did not merge further"));
+    assert_eq!(packets(&bench.get("b")), packets(&input));
+}
+
+#[test]
 fn packets_with_comments_pass_in_their_place() {
     let bench = Bench::new();
     let frames: Vec<_> = (0..6_u32)

@@ -18,7 +18,7 @@ use grosso_testkit::{
 fn host_capture(mss: u16, lengths: &[usize]) -> Vec<Vec<u8>> {
     let option = |mss: u16| [vec![2, 4], mss.to_be_bytes().to_vec()].concat();
     let frame = |id: u16, edit: &dyn Fn(Tcp) -> Tcp, len: usize| {
-        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id)).tcp(|t| edit(t));
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id)).tcp(edit);
         packet.payload_len(len).build_superframe().0
     };
     let mut frames = Vec::new();

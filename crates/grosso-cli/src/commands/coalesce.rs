@@ -23,7 +23,7 @@ use crate::{
     report::{
         self, InputFacts, OutputFacts, Place, Tool,
         coalesce::{CoalesceReport, buckets},
-        counts,
+        counts, units,
     },
 };
 
@@ -70,6 +70,11 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
     let elapsed = start.elapsed();
     let mut report = report(&replay, InputFacts::of(&input, bytes), facts);
     report.elapsed_s = elapsed.as_secs_f64();
+    if let Some(&superframes) = report.passed.get(Pass::Superframe.name()) {
+        let frames = units::count(superframes, "superframe");
+        session.talk.note(format!("{frames} of the input did not merge further"));
+        session.talk.hint("to start from single packets, run `grosso wire` first");
+    }
     report::print(&mut report, &mut session.talk, place)?;
     report::remark_rate(session, report.input.packets, bytes, elapsed);
     let exit = ending.conclude(&input, session, "processed and written")?;

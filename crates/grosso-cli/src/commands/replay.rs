@@ -16,6 +16,7 @@ use grosso_wire::{LinkType, Ports, dissect};
 
 use crate::{
     arguments::{Batch, Rules},
+    checksums::is_seeded,
     error::Failure,
     input::Links,
     meta,
@@ -296,22 +297,26 @@ impl Lane {
     }
 
     /// What is told to the engine. That a checksum is valid is not: it costs little to verify, and
-    /// if the capture were wrong, cutting would write another checksum than was there.
+    /// if the capture were wrong, cutting would write another checksum than was there. That one is
+    /// partial the packet tells itself when the capture does not.
     fn engine_meta(&self, data: &[u8], said: &Said, now_ns: u64) -> Meta {
         let mut meta = Meta { timestamp_ns: Some(now_ns), ..Meta::default() };
+        let stack = dissect(data, self.link, &Ports::ASSIGNED);
+        let state = said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
+        meta.checksum = match meta::checksum(state, &stack) {
+            partial @ Checksum::Partial { .. } => partial,
+            _ if is_seeded(data, &stack) => {
+                meta::checksum(ChecksumState::Partial { place: None }, &stack)
+            }
+            _ => Checksum::None,
+        };
+        if data.len() > WIRE_BYTES_MAX {
+            meta.gso = meta::opaque();
+        }
         let Some(offload) = &said.offload else { return meta };
-        if let state @ ChecksumState::Partial { .. } = offload.checksum {
-            meta.checksum = match state {
-                ChecksumState::Partial { place: None } => {
-                    meta::checksum(state, &dissect(data, self.link, &Ports::ASSIGNED))
-                }
-                _ => meta::checksum(state, &grosso_wire::Stack::new(0)),
-            };
+        if let Some(gso) = &offload.gso {
+            meta.gso = meta::gso(gso).or_else(meta::opaque);
         }
-        if !matches!(meta.checksum, Checksum::Partial { .. }) {
-            meta.checksum = Checksum::None;
-        }
-        meta.gso = offload.gso.as_ref().and_then(|gso| meta::gso(gso).or_else(meta::opaque));
         meta.vlan = meta::vlan(offload);
         meta.hash = offload.hash;
         meta
@@ -440,6 +445,9 @@ fn add_all<const N: usize>(total: &mut [u64; N], more: &[u64; N]) {
 
 /// The bits of `epb_flags` that say whether a packet came or went.
 const DIRECTION: u32 = 0b11;
+/// The longest frame that any wire carries: jumbo frames with room for tags. What is longer is a
+/// superframe, and one that does not say its segment size must not give its own as that.
+const WIRE_BYTES_MAX: usize = 9216 + 64;
 /// Most interfaces and directions at once; each has tables of its own.
 const LANES_MAX: usize = 16;
 /// Most packets held by one lane: with 1500 bytes each, 50 MB.

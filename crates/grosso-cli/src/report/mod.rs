@@ -149,9 +149,9 @@ pub(crate) fn remark_rate(
     let seconds = elapsed.as_secs_f64().max(1e-9);
     let nanoseconds = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
     session.talk.remark(&format!(
-        "{packets} packets in {}: {:.1} million a second, {}/s",
+        "{packets} packets in {}: {} packets/s, {}/s",
         units::duration(nanoseconds),
-        packets as f64 / seconds / 1e6,
+        units::rate(packets as f64 / seconds),
         units::bytes((bytes as f64 / seconds) as u64),
     ));
 }

@@ -38,6 +38,15 @@ pub(crate) fn about(value: u64) -> u64 {
     value.saturating_add(unit / 2) / unit * unit
 }
 
+/// `1.9 million`, `330 thousand`.
+pub(crate) fn rate(a_second: f64) -> String {
+    match a_second {
+        0.0..1e4 => format!("{a_second:.0}"),
+        1e4..1e6 => format!("{:.0} thousand", a_second / 1e3),
+        _ => format!("{:.1} million", a_second / 1e6),
+    }
+}
+
 /// `1 packet`, `2 packets`.
 pub(crate) fn count(number: u64, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
