@@ -191,18 +191,16 @@ impl Tun {
     /// Takes over an open queue that another program made, such as one passed by a service manager.
     /// It need not be in the calling thread's network namespace.
     ///
+    /// It must have been made with `IFF_NO_PI`. If it was not, four bytes precede each packet, and
+    /// the kernel does not tell: `TUNGETIFF` says `IFF_NO_PI` of every device (seen on 6.18).
+    ///
     /// # Errors
     ///
     /// `ENOTTY` if the descriptor is not of `/dev/net/tun`, `EBADFD` if it has no device (yet, or
-    /// any more), [`io::ErrorKind::InvalidInput`] if its packets have the four bytes of packet
-    /// information in front, which was not switched off when it was made (`IFF_NO_PI`).
+    /// any more).
     pub fn adopt(file: OwnedFd) -> io::Result<Self> {
         let request = InterfaceRequest::read::<{ abi::TUNGETIFF }>(&file)?;
         let (name, flags) = (InterfaceName::from_kernel(request.name)?, request.flags());
-        if flags & abi::IFF_NO_PI == 0 {
-            let why = format!("{name} was opened with packet information (without IFF_NO_PI)");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        }
         Ok(Self { file, name, flags })
     }
 

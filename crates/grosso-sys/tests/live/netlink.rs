@@ -16,6 +16,7 @@ fn a_pair_across_two_networks_carries_tcp_of_both_families() {
     isolated(|_| {
         let [left, right] = [NetworkNamespace::new()?, NetworkNamespace::new()?];
         let name = InterfaceName::new("wire")?;
+        let mut ipv6 = true;
         let end = |namespace, last| {
             LinkChange::new()
                 .mtu(9000)
@@ -41,16 +42,15 @@ fn a_pair_across_two_networks_carries_tcp_of_both_families() {
             let address: IpAddr = format!("fd00::{last}").parse().unwrap();
             if let Err(error) = netlink.add_address(link.index, address, 64) {
                 println!("skipped: no IPv6: {error}");
+                ipv6 = false;
                 continue;
             }
             let again = netlink.add_address(link.index, address, 64).unwrap_err();
             assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
         }
-        for address in ["10.0.0.2:0", "[fd00::2]:0"] {
-            let Ok(listener) = right.run(|| TcpListener::bind(address))? else {
-                println!("skipped: no address {address}");
-                continue;
-            };
+        for address in if ipv6 { &["10.0.0.2:0", "[fd00::2]:0"][..] } else { &["10.0.0.2:0"] } {
+            // An address about which others were asked could not be bound yet.
+            let listener = right.run(|| TcpListener::bind(address))??;
             let target = listener.local_addr()?;
             let server = thread::spawn(move || -> io::Result<String> {
                 let mut text = String::new();
