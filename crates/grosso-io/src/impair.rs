@@ -142,6 +142,8 @@ pub struct Impair<P: Port> {
     /// When the wire is free for the next frame.
     free_ns: u64,
     arrived: VecDeque<Frame<P::Buffer>>,
+    /// The port may have more: it gave as many as it was asked for.
+    more: bool,
     stats: ImpairStats,
 }
 
@@ -204,6 +206,7 @@ impl<P: Port> Impair<P> {
             count: 0,
             free_ns: 0,
             arrived: VecDeque::new(),
+            more: false,
             stats: ImpairStats::default(),
         }
     }
@@ -299,7 +302,8 @@ impl<P: Port> Port for Impair<P> {
         each: &mut dyn FnMut(Frame<Self::Buffer>),
     ) -> Result<usize, PortError> {
         let Self { port, arrived, .. } = self;
-        port.receive(now_ns, max, &mut |frame| arrived.push_back(frame))?;
+        let received = port.receive(now_ns, max, &mut |frame| arrived.push_back(frame))?;
+        self.more = received == max;
         while let Some(frame) = self.arrived.pop_front() {
             self.enter(frame, now_ns);
         }
@@ -326,13 +330,19 @@ impl<P: Port> Port for Impair<P> {
         self.port.flush()
     }
 
+    /// At once where the port may have more: who waits for its descriptor would not be told again.
     fn deadline(&self) -> Option<u64> {
-        self.wire.peek().map(|next| next.arrival_ns)
+        if self.more { Some(0) } else { self.wire.peek().map(|next| next.arrival_ns) }
     }
 
     #[cfg(unix)]
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         self.port.descriptor()
+    }
+
+    #[cfg(unix)]
+    fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.port.transmit_descriptor()
     }
 
     fn is_finished(&self) -> bool {

@@ -6,6 +6,9 @@
 //! | [`memory`] | the two ends of a wire in memory |
 //! | [`impair`] | any port behind a bad wire, from a seed |
 //! | [`path`] | the data path that joins two ports |
+//! | [`vnet`] | what is known about a frame, as a virtio header says it |
+//! | `live` | TUN, TAP, packet sockets and AF_XDP (Linux) |
+//! | `runner` | a data path on a thread of its own (Linux) |
 //! | [`capture`] | capture files: pcap and pcapng, plain or compressed, with offload metadata |
 //!
 //! # Example
@@ -47,9 +50,14 @@
 
 pub mod capture;
 pub mod impair;
+#[cfg(target_os = "linux")]
+pub mod live;
 pub mod memory;
 mod outlet;
 pub mod path;
 pub mod port;
+#[cfg(target_os = "linux")]
+pub mod runner;
+pub mod vnet;
 
 pub use port::{Port, PortError, Transmitted};

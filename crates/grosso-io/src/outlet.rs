@@ -20,9 +20,14 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Outlet {
     link: LinkType,
+    /// What is made use of at most.
+    wanted: Device,
+    /// What is made use of now: a port may learn that its device takes less than it said.
     device: Device,
     ports: Ports,
     stack: Stack,
+    /// An empty list that keeps its memory.
+    slices: Vec<&'static [u8]>,
     /// Frames that the port had no room for, oldest first. Nothing is received while any waits, so
     /// it holds at most what one poll and the held trains make.
     pub(crate) backlog: VecDeque<(Vec<u8>, Meta)>,
@@ -36,9 +41,11 @@ impl Outlet {
     pub(crate) fn new(link: LinkType, device: Device, ports: Ports) -> Self {
         Self {
             link,
+            wanted: device,
             device,
             ports,
             stack: Stack::new(0),
+            slices: Vec::new(),
             backlog: VecDeque::new(),
             spare: Vec::new(),
             scratch: Vec::new(),
@@ -48,6 +55,7 @@ impl Outlet {
 
     /// Sends what waits; whether nothing waits any more.
     pub(crate) fn drain(&mut self, to: &mut impl Port) -> Result<bool, PortError> {
+        self.device.features = self.wanted.features & to.device().features;
         while let Some((frame, meta)) = self.backlog.front() {
             if transmit_or_flush(to, &[frame], meta)? == Transmitted::NoRoom {
                 self.stats.no_room += 1;
@@ -70,9 +78,10 @@ impl Outlet {
         to: &mut impl Port,
         done: &mut Vec<B>,
     ) -> Result<(), PortError> {
-        let slices: Vec<&[u8]> = delivery.slices().collect();
+        let mut slices: Vec<&[u8]> = reused(core::mem::take(&mut self.slices));
+        slices.extend(delivery.slices());
         let sent = self.send(&slices, &delivery.meta, to);
-        drop(slices);
+        self.slices = reused(slices);
         done.extend(delivery.into_parts().map(|part| part.buffer));
         sent
     }
@@ -165,6 +174,12 @@ impl Outlet {
         self.backlog.push_back((frame, *meta));
         Ok(())
     }
+}
+
+/// An empty list in the memory of another, whose elements lived elsewhere: collecting in place allocates nothing.
+fn reused<'a>(mut list: Vec<&[u8]>) -> Vec<&'a [u8]> {
+    list.clear();
+    list.into_iter().map(|_| &[][..]).collect()
 }
 
 /// A port that batches may have room as soon as it has sent its batch.

@@ -13,7 +13,7 @@ use grosso_wire::{LinkType, Ports};
 
 use crate::{
     outlet::Outlet,
-    port::{Port, PortError},
+    port::{Port, PortError, Transmitted},
 };
 
 /// How a data path works; each direction has one of its own.
@@ -74,6 +74,8 @@ pub struct Direction<B> {
     /// Buffers that go back to the port that they came from.
     done: Vec<B>,
     outlet: Outlet,
+    /// The port took frames that it could not send yet.
+    is_blocked: bool,
 }
 
 impl<B: AsRef<[u8]>> Direction<B> {
@@ -95,6 +97,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
             coalescer,
             batch: Vec::new(),
             done: Vec::new(),
+            is_blocked: false,
         }
     }
 
@@ -138,6 +141,19 @@ impl<B: AsRef<[u8]>> Direction<B> {
         Ok(received)
     }
 
+    /// Sends what waits for room, as far as there is some, without receiving more.
+    ///
+    /// # Errors
+    /// When a port is broken.
+    pub fn drain<F: Port<Buffer = B>>(
+        &mut self,
+        from: &mut F,
+        to: &mut impl Port,
+    ) -> Result<(), PortError> {
+        self.outlet.drain(to)?;
+        self.hand_back(from, to)
+    }
+
     /// Delivers the trains whose time is over.
     ///
     /// # Errors
@@ -174,7 +190,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
     /// Whether frames wait for room.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        !self.outlet.backlog.is_empty()
+        self.is_blocked || !self.outlet.backlog.is_empty()
     }
 
     /// What it did.
@@ -225,6 +241,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
     ) -> Result<(), PortError> {
         self.done.drain(..).for_each(|buffer| from.recycle(buffer));
         // Whatever the port could not send yet is still its own, and goes with the next flush.
-        to.flush().map(|_| ())
+        self.is_blocked = to.flush()? == Transmitted::NoRoom;
+        Ok(())
     }
 }

@@ -59,6 +59,12 @@ pub trait Port {
         None
     }
 
+    /// What to wait on for room after [`Transmitted::NoRoom`]: what frames come from, unless they go elsewhere.
+    #[cfg(unix)]
+    fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.descriptor()
+    }
+
     /// Whether no frame will ever come again.
     fn is_finished(&self) -> bool {
         false
@@ -88,6 +94,22 @@ pub enum PortError {
     /// The port was asked to receive and only sends, or the other way round.
     #[error("the port does not {0}")]
     OneWay(&'static str),
+    /// The device behind the port was removed, or this queue of it was detached.
+    #[error("{name}: the device is gone")]
+    Gone {
+        /// Its name.
+        name: String,
+    },
+    /// The device behind the port refuses to work.
+    #[error("{name}: cannot {action}: {source}")]
+    Device {
+        /// Its name.
+        name: String,
+        /// What was asked of it.
+        action: &'static str,
+        /// What the kernel says.
+        source: std::io::Error,
+    },
     /// The frame is longer than the port can ever take.
     #[error("a frame of {len} bytes is longer than the {max} that the port takes")]
     TooLong {

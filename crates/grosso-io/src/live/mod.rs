@@ -1,0 +1,38 @@
+//! Ports on the devices of a running Linux.
+//!
+//! | port | frames come from and go to |
+//! |---|---|
+//! | [`TapPort`] | the network stack of this host, through a TUN or TAP device |
+//! | [`PacketPort`] | an interface, through packet sockets and a mapped ring |
+//! | [`XdpPort`] | an interface, through an AF_XDP socket |
+//!
+//! What a port takes is probed when it is opened, and again by use: a superframe that the kernel refuses is sent as the
+//! packets it stands for, and when those are taken the port says from then on that it takes fewer kinds (B31). What
+//! cannot be sent or understood is dropped by name: [`LiveStats`].
+
+mod buffer;
+mod outgoing;
+mod packet;
+mod stats;
+mod tap;
+mod xdp;
+
+pub use buffer::LiveBuffer;
+pub use packet::{PacketOptions, PacketPort};
+pub use stats::{LiveEvent, LiveStats};
+pub use tap::{TapOptions, TapPort};
+pub use xdp::{XdpPort, XdpPortOptions};
+
+use std::io;
+
+use grosso_sys::fault::Fault;
+
+use crate::port::PortError;
+
+/// The error of a port whose device is gone or broken.
+fn broken(name: &str, action: &'static str, source: io::Error) -> PortError {
+    match Fault::of(&source) {
+        Fault::Gone => PortError::Gone { name: name.to_owned() },
+        _ => PortError::Device { name: name.to_owned(), action, source },
+    }
+}

@@ -1,0 +1,330 @@
+//! The way out to a device: virtio headers, a queue of what the kernel has no room for, and what happens when the kernel
+//! refuses a frame.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IoSlice},
+};
+
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    features::{self, Features},
+    meta::VlanTag,
+    segment::{self, Segments},
+};
+use grosso_sys::fault::Fault;
+use grosso_wire::{
+    LinkType, Ports, Stack, dissect_into,
+    virtio::{FLAG_NEEDS_CHECKSUM, Form, Order},
+};
+
+use super::stats::{LiveEvent, LiveStats};
+use crate::{
+    port::Transmitted,
+    vnet::{VnetError, describe},
+};
+
+/// Where frames go, each with its virtio header in front.
+pub(crate) trait Wire {
+    /// Sends one frame from its parts.
+    fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<()>;
+
+    /// Sends frames from the front of the queue and says how many; an error is about the first.
+    fn send_some(&mut self, frames: &VecDeque<Queued>) -> io::Result<usize> {
+        let Some(first) = frames.front() else { return Ok(0) };
+        self.send(&[IoSlice::new(&first.bytes)]).map(|()| 1)
+    }
+}
+
+/// A frame that waits, and what is known about it.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    /// The virtio header and the frame.
+    pub(crate) bytes: Vec<u8>,
+    meta: Meta,
+}
+
+/// What is done to frames on their way to a device.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    link: LinkType,
+    ports: Ports,
+    form: Option<Form>,
+    features: Features,
+    /// What will be given up when the packets of a refused superframe are taken.
+    suspect: Features,
+    queue: VecDeque<Queued>,
+    spare: Vec<Vec<u8>>,
+    stack: Stack,
+    /// The virtio header, and the beginning of the frame as far as it is changed.
+    head: Vec<u8>,
+    /// An empty list that keeps its memory.
+    parts: Vec<IoSlice<'static>>,
+    pub(crate) stats: LiveStats,
+}
+
+/// A frame whose beginning lies in [`Outgoing::head`].
+struct Prepared {
+    /// Bytes of the first slice that lie there.
+    copied: usize,
+    /// What is known about the frame as it is sent.
+    meta: Meta,
+}
+
+impl Outgoing {
+    pub(crate) fn new(
+        link: LinkType,
+        ports: Ports,
+        form: Option<Form>,
+        features: Features,
+    ) -> Self {
+        Self {
+            link,
+            ports,
+            form,
+            features,
+            suspect: Features::NONE,
+            queue: VecDeque::new(),
+            spare: Vec::new(),
+            stack: Stack::new(0),
+            head: Vec::new(),
+            parts: Vec::new(),
+            stats: LiveStats::default(),
+        }
+    }
+
+    /// Sends a frame now, without a copy.
+    pub(crate) fn transmit(
+        &mut self,
+        slices: &[&[u8]],
+        meta: &Meta,
+        wire: &mut impl Wire,
+    ) -> io::Result<Transmitted> {
+        if self.flush(wire)? == Transmitted::NoRoom {
+            return Ok(Transmitted::NoRoom);
+        }
+        let prepared = match self.prepare(slices, meta) {
+            Ok(prepared) if slices.len() < PARTS_MAX => prepared,
+            _ => {
+                self.enqueue(slices, meta);
+                let _ = self.flush(wire)?;
+                return Ok(Transmitted::Taken);
+            }
+        };
+        let mut parts: Vec<IoSlice<'_>> = reused(core::mem::take(&mut self.parts));
+        parts.push(IoSlice::new(&self.head));
+        let (first, rest) = slices.split_first().map_or((&[][..], slices), |(f, r)| (*f, r));
+        parts.push(IoSlice::new(first.get(prepared.copied..).unwrap_or_default()));
+        parts.extend(rest.iter().map(|slice| IoSlice::new(slice)));
+        let result = wire.send(&parts);
+        self.parts = reused(parts);
+        let Err(error) = result else { return Ok(Transmitted::Taken) };
+        if Fault::of(&error) == Fault::Later {
+            return Ok(Transmitted::NoRoom);
+        }
+        self.enqueue_prepared(slices, prepared);
+        self.refused(error)?;
+        let _ = self.flush(wire)?;
+        Ok(Transmitted::Taken)
+    }
+
+    /// Takes a frame, by copy, to be sent by [`Outgoing::flush`]; one that a virtio header cannot describe is dropped by
+    /// name, a superframe only when it cannot be cut either.
+    pub(crate) fn enqueue(&mut self, slices: &[&[u8]], meta: &Meta) {
+        match self.prepare(slices, meta) {
+            Ok(prepared) => self.enqueue_prepared(slices, prepared),
+            Err(error) => {
+                let packets = meta.gso.map(|_| self.cut(slices, meta)).unwrap_or_default();
+                if packets.is_empty() {
+                    self.stats.refuse(error);
+                } else {
+                    self.stats.count(LiveEvent::TransmitCutAgain, 1);
+                }
+                self.queue.extend(packets);
+            }
+        }
+    }
+
+    /// Sends what waits. What the kernel refuses is cut, or dropped by name, and does not stop what is behind it.
+    pub(crate) fn flush(&mut self, wire: &mut impl Wire) -> io::Result<Transmitted> {
+        while !self.queue.is_empty() {
+            match wire.send_some(&self.queue) {
+                Ok(0) => return Ok(Transmitted::NoRoom),
+                Ok(sent) => {
+                    for frame in self.queue.drain(..sent.min(self.queue.len())) {
+                        self.spare.push(frame.bytes);
+                    }
+                    self.give_up_suspect();
+                }
+                Err(error) if Fault::of(&error) == Fault::Later => return Ok(Transmitted::NoRoom),
+                Err(error) => self.refused(error)?,
+            }
+        }
+        Ok(Transmitted::Taken)
+    }
+
+    /// Frames that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// What the device takes, as far as it is known by now.
+    pub(crate) fn features(&self) -> Features {
+        self.features
+    }
+
+    /// What the kernel said about the first frame of the queue.
+    fn refused(&mut self, error: io::Error) -> io::Result<()> {
+        let event = match Fault::of(&error) {
+            Fault::Malformed | Fault::Forbidden | Fault::Unsupported => LiveEvent::TransmitRefused,
+            Fault::TooLong => LiveEvent::TransmitTooLong,
+            Fault::Down => LiveEvent::TransmitDown,
+            Fault::Exhausted => LiveEvent::TransmitNoMemory,
+            Fault::Later | Fault::Gone | Fault::Other => return Err(error),
+        };
+        let Some(frame) = self.queue.pop_front() else { return Ok(()) };
+        let header_len = self.form.map_or(0, Form::len);
+        let bytes = frame.bytes.get(header_len..).unwrap_or_default();
+        let packets = frame.meta.gso.map(|_| self.cut(&[bytes], &frame.meta)).unwrap_or_default();
+        if packets.is_empty() {
+            self.suspect = Features::NONE;
+            self.stats.count(event, 1);
+        } else {
+            self.suspect = self.suspect_of(bytes, &frame.meta);
+            self.stats.count(LiveEvent::TransmitCutAgain, 1);
+            packets.into_iter().rev().for_each(|packet| self.queue.push_front(packet));
+        }
+        self.spare.push(frame.bytes);
+        Ok(())
+    }
+
+    /// The one feature that a refused superframe needs and the device may lack: the rarest.
+    fn suspect_of(&mut self, frame: &[u8], meta: &Meta) -> Features {
+        let Some(gso) = meta.gso else { return Features::NONE };
+        dissect_into(frame, self.link, &self.ports, &mut self.stack);
+        let needed = features::needed(frame, &self.stack, &gso);
+        let rarest = BY_RARITY.into_iter().find(|group| needed & *group != Features::NONE);
+        rarest.unwrap_or(Features::NONE)
+    }
+
+    /// The packets of a refused superframe were taken: it was the kind of the frame that the kernel cannot take.
+    fn give_up_suspect(&mut self) {
+        let suspect = core::mem::take(&mut self.suspect);
+        if self.features & suspect != Features::NONE {
+            self.features = self.features.without(suspect);
+            self.stats.count(LiveEvent::TransmitNarrowed, 1);
+        }
+    }
+
+    /// The packets of a superframe; none when it cannot be cut.
+    fn cut(&mut self, slices: &[&[u8]], meta: &Meta) -> Vec<Queued> {
+        let takes_partial = self.features.contains(Features::CHECKSUM_GENERIC);
+        let outgoing = if takes_partial {
+            segment::Outgoing::PARTIAL_CHECKSUMS
+        } else {
+            segment::Outgoing::default()
+        };
+        let ports = self.ports;
+        let Ok(mut segments) = Segments::new(slices, meta, self.link, &ports, outgoing) else {
+            return Vec::new();
+        };
+        let mut packets = Vec::new();
+        let mut buffer = vec![0; segments.packet_len_max()];
+        while let Ok(Some(segment)) = segments.write_next(&mut buffer) {
+            let packet = buffer.get(..segment.len()).unwrap_or_default();
+            let Ok(prepared) = self.prepare(&[packet], &segment.meta) else { return Vec::new() };
+            packets.push(self.queued(&[packet], prepared));
+        }
+        packets
+    }
+
+    fn enqueue_prepared(&mut self, slices: &[&[u8]], prepared: Prepared) {
+        let queued = self.queued(slices, prepared);
+        self.queue.push_back(queued);
+    }
+
+    fn queued(&mut self, slices: &[&[u8]], prepared: Prepared) -> Queued {
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.clear();
+        bytes.extend_from_slice(&self.head);
+        let mut skipped = prepared.copied;
+        for slice in slices {
+            bytes.extend_from_slice(slice.get(skipped..).unwrap_or_default());
+            skipped = 0;
+        }
+        Queued { bytes, meta: prepared.meta }
+    }
+
+    /// Writes the virtio header, and the beginning of the frame as far as it is changed: a verified checksum becomes a
+    /// seed, and a VLAN tag goes into the frame.
+    fn prepare(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Prepared, VnetError> {
+        let first = slices.first().copied().unwrap_or_default();
+        let mut meta = *meta;
+        let mut seed = None;
+        self.head.clear();
+        if let Some(form) = self.form {
+            self.head.resize(form.len(), 0);
+            let says_nothing = matches!(meta.checksum, Checksum::None | Checksum::Complete { .. });
+            if meta.gso.is_some() || !says_nothing {
+                dissect_into(first, self.link, &self.ports, &mut self.stack);
+                let len = slices.iter().map(|slice| slice.len()).sum();
+                let described = describe(first, len, &self.stack, &meta, form)?;
+                let header = described.header;
+                header.emit(form, Order::NATIVE, &mut self.head).map_err(|_| VnetError::Short)?;
+                if header.has(FLAG_NEEDS_CHECKSUM) {
+                    let (start, offset) = (header.checksum_start, header.checksum_offset);
+                    meta.checksum = Checksum::Partial { start, offset };
+                }
+                seed = described.seed;
+            }
+        }
+        let copied = match seed {
+            Some((at, _)) => at + 2,
+            None if meta.vlan.is_some() => ADDRESSES_LEN,
+            None => 0,
+        };
+        let header_len = self.head.len();
+        self.head.extend_from_slice(first.get(..copied).ok_or(VnetError::Short)?);
+        if let Some((at, seed)) = seed
+            && let Some(field) = self.head.get_mut(header_len + at..header_len + at + 2)
+        {
+            field.copy_from_slice(&seed);
+        }
+        if let Some(tag) = meta.vlan.take() {
+            self.insert(tag, header_len + ADDRESSES_LEN)?;
+        }
+        Ok(Prepared { copied, meta })
+    }
+
+    fn insert(&mut self, tag: VlanTag, at: usize) -> Result<(), VnetError> {
+        if self.link != LinkType::Ethernet {
+            return Err(VnetError::Inexpressible);
+        }
+        let [protocol, control] = [tag.protocol.to_be_bytes(), tag.tci.to_be_bytes()];
+        let tag = [protocol[0], protocol[1], control[0], control[1]];
+        let behind = self.head.len().checked_sub(at).ok_or(VnetError::Short)?;
+        self.head.extend_from_slice(&tag);
+        self.head.get_mut(at..).map(|moved| moved.rotate_left(behind)).ok_or(VnetError::Short)
+    }
+}
+
+/// An empty list in the memory of another, whose elements lived elsewhere: collecting in place allocates nothing.
+fn reused<'a>(mut list: Vec<IoSlice<'_>>) -> Vec<IoSlice<'a>> {
+    list.clear();
+    list.into_iter().map(|_| IoSlice::new(&[])).collect()
+}
+
+/// What is given up first when a superframe is refused.
+const BY_RARITY: [Features; 5] = [
+    Features::UDP_TUNNEL_SEGMENTATION,
+    Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION,
+    Features::UDP_SEGMENTATION,
+    Features::TCP6_SEGMENTATION,
+    Features::TCP_SEGMENTATION,
+];
+
+/// Bytes before the tag or type of an Ethernet frame.
+const ADDRESSES_LEN: usize = 12;
+/// Slices that one vectored write takes (`UIO_MAXIOV` is 1024), the headers apart.
+const PARTS_MAX: usize = 1000;

@@ -1,0 +1,300 @@
+//! An interface through packet sockets: a mapped ring to receive, batches to send.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IoSlice},
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use grosso::{
+    Frame, Meta,
+    checksum::Checksum,
+    features::{Device, Features},
+    meta::VlanTag,
+};
+use grosso_sys::{
+    fault::Fault,
+    interface::{Control, InterfaceName},
+    packet::{Fanout, PacketSocket, ReceiveRing, RingFrame, RingLayout},
+};
+use grosso_wire::{
+    LinkType, Ports, Stack, dissect_into,
+    virtio::{FLAG_NEEDS_CHECKSUM, Form, GSO_NONE, Header, Order},
+};
+
+use super::{
+    broken,
+    outgoing::{Outgoing, Queued, Wire},
+    stats::{LiveEvent, LiveStats},
+};
+use crate::{
+    port::{Port, PortError, Transmitted},
+    vnet::{VnetError, understand, unflagged_partial},
+};
+
+/// How a port on an interface works.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct PacketOptions {
+    /// Whether frames have virtio headers; without, nothing but packets with complete checksums is sent.
+    pub virtio_header: bool,
+    /// What may be handed to the interface's driver, as far as packet sockets can say it.
+    pub transmit: Features,
+    /// Slots of the receive ring. Frames longer than a slot are dropped: [`RingLayout::PACKETS`] is for an interface
+    /// whose senders have their offloads off.
+    pub layout: RingLayout,
+    /// Whether to send straight to the driver, past the queueing discipline.
+    pub qdisc_bypass: bool,
+    /// How to share the interface's frames with other ports.
+    pub fanout: Option<Fanout>,
+    /// The UDP ports that mean a tunnel.
+    pub ports: Ports,
+}
+
+impl Default for PacketOptions {
+    /// Superframes in both directions, in a ring of 256 slots of 128 KiB.
+    fn default() -> Self {
+        Self {
+            virtio_header: true,
+            transmit: Features::ALL,
+            layout: RingLayout { slots: 256, ..RingLayout::SUPERFRAMES },
+            qdisc_bypass: false,
+            fanout: None,
+            ports: Ports::ASSIGNED,
+        }
+    }
+}
+
+/// A port on an interface.
+#[derive(Debug)]
+pub struct PacketPort {
+    name: InterfaceName,
+    /// Asks about the interface in the network namespace in which the port was opened.
+    control: Control,
+    ring: ReceiveRing,
+    socket: PacketSocket,
+    device: Device,
+    ports: Ports,
+    form: Option<Form>,
+    stack: Stack,
+    malformed: u64,
+    /// When to look whether an interface that is down is still there.
+    look_ns: Option<u64>,
+    outgoing: Outgoing,
+}
+
+impl PacketPort {
+    /// Opens an Ethernet interface of the calling thread's network namespace, which must be up to receive anything.
+    /// Frames for other hosts are received as far as the interface lets them pass.
+    ///
+    /// # Errors
+    /// Those of [`grosso_sys::packet::PacketSocketBuilder::bind`].
+    pub fn open(name: &str, options: &PacketOptions) -> io::Result<Self> {
+        let name = InterfaceName::new(name)?;
+        let form = options.virtio_header.then_some(Form::Short);
+        let builder = PacketSocket::builder().virtio_header(form.is_some());
+        let mut receiver = builder.ignore_outgoing(true);
+        if let Some(fanout) = options.fanout {
+            receiver = receiver.fanout(fanout);
+        }
+        let sender = builder.transmit_only(true).qdisc_bypass(options.qdisc_bypass);
+        let features = (possible(form) & options.transmit).active();
+        Ok(Self {
+            control: Control::new()?,
+            ring: receiver.bind_receive_ring(&name, options.layout)?,
+            socket: sender.bind(&name)?,
+            device: Device::new(features),
+            ports: options.ports,
+            form,
+            stack: Stack::new(0),
+            malformed: 0,
+            look_ns: None,
+            outgoing: Outgoing::new(LinkType::Ethernet, options.ports, form, features),
+            name,
+        })
+    }
+
+    /// The name of the interface.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// What it counted, frames that the kernel had no room for included.
+    ///
+    /// # Errors
+    /// Those of `getsockopt(2)`.
+    pub fn stats(&mut self) -> io::Result<LiveStats> {
+        let drops = u64::from(self.ring.take_statistics()?.drops);
+        let malformed = self.ring.malformed();
+        let stats = &mut self.outgoing.stats;
+        stats.count(LiveEvent::ReceiveRingFull, drops);
+        stats.count(LiveEvent::ReceiveMalformed, malformed - self.malformed);
+        self.malformed = malformed;
+        Ok(*stats)
+    }
+
+    /// What is known about a received frame.
+    fn understand(&mut self, frame: &RingFrame) -> Result<Meta, VnetError> {
+        let bytes = frame.as_ref();
+        let mut meta = match self.form {
+            Some(form) => {
+                let header = Header::parse(frame.virtio_header(), form, Order::NATIVE);
+                let (header, _) = header.map_err(|_| VnetError::Short)?;
+                if header.gso_type != GSO_NONE || header.has(FLAG_NEEDS_CHECKSUM) {
+                    dissect_into(bytes, LinkType::Ethernet, &self.ports, &mut self.stack);
+                }
+                understand(&header, bytes, LinkType::Ethernet, &self.stack, form)?
+            }
+            None => self.status(frame),
+        };
+        meta.vlan = frame.vlan().map(|tag| VlanTag { protocol: tag.protocol, tci: tag.control });
+        Ok(meta)
+    }
+
+    /// What the slot says without a virtio header: that a checksum is partial, but not which one.
+    fn status(&mut self, frame: &RingFrame) -> Meta {
+        let status = frame.status();
+        let checksum = if status.checksum_not_ready() {
+            dissect_into(frame.as_ref(), LinkType::Ethernet, &self.ports, &mut self.stack);
+            unflagged_partial(frame.as_ref(), &self.stack).unwrap_or_default()
+        } else if status.checksum_valid() {
+            Checksum::Unnecessary { levels: 0 }
+        } else {
+            Checksum::None
+        };
+        Meta { checksum, ..Meta::default() }
+    }
+
+    /// Why nothing comes: the interface may be down, of which the socket is told once, or gone, which is the end.
+    fn check(&mut self, now_ns: u64) -> Result<(), PortError> {
+        let error = self.ring.take_error();
+        match error.map_err(|error| broken(self.name(), "receive", error))? {
+            Some(error) if Fault::of(&error) != Fault::Down => {
+                return Err(broken(self.name(), "receive", error));
+            }
+            None if self.look_ns.is_none_or(|look_ns| now_ns < look_ns) => return Ok(()),
+            _ => {}
+        }
+        // An interface goes down before it is removed, and of that the socket is not told.
+        self.look_ns = Some(now_ns.saturating_add(LOOK_AGAIN_NS));
+        match self.control.index(&self.name) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(PortError::Gone { name: self.name().to_owned() }),
+        }
+    }
+}
+
+impl Port for PacketPort {
+    type Buffer = RingFrame;
+
+    fn link(&self) -> LinkType {
+        LinkType::Ethernet
+    }
+
+    fn device(&self) -> Device {
+        let mut device = self.device;
+        device.features = self.outgoing.features();
+        device
+    }
+
+    fn receive(
+        &mut self,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<RingFrame>),
+    ) -> Result<usize, PortError> {
+        let mut received = 0;
+        while received < max {
+            let Some(frame) = self.ring.receive() else { break };
+            received += 1;
+            if frame.truncated() {
+                self.outgoing.stats.count(LiveEvent::ReceiveTruncated, 1);
+                continue;
+            }
+            match self.understand(&frame) {
+                Ok(meta) => each(Frame { buffer: frame, meta }),
+                Err(error) => self.outgoing.stats.refuse(error),
+            }
+        }
+        if received == 0 {
+            self.check(now_ns)?;
+        } else {
+            self.look_ns = None;
+        }
+        Ok(received)
+    }
+
+    /// The slot goes back to the kernel.
+    fn recycle(&mut self, buffer: RingFrame) {
+        drop(buffer);
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        if self.outgoing.waiting() >= BATCH
+            && self.flush()? == Transmitted::NoRoom
+            && self.outgoing.waiting() >= BATCH
+        {
+            return Ok(Transmitted::NoRoom);
+        }
+        self.outgoing.enqueue(slices, meta);
+        Ok(Transmitted::Taken)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        let sent = self.outgoing.flush(&mut SocketWire(&self.socket));
+        sent.map_err(|error| broken(self.name(), "send", error))
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.look_ns
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.ring.as_fd())
+    }
+
+    fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+}
+
+struct SocketWire<'a>(&'a PacketSocket);
+
+impl Wire for SocketWire<'_> {
+    fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.0.send_vectored(parts).map(|_| ())
+    }
+
+    fn send_some(&mut self, frames: &VecDeque<Queued>) -> io::Result<usize> {
+        let mut parts = [IoSlice::new(&[]); BATCH];
+        let count = frames.len().min(BATCH);
+        for (part, frame) in parts.iter_mut().zip(frames) {
+            *part = IoSlice::new(&frame.bytes);
+        }
+        let mut packets: [&[IoSlice<'_>]; BATCH] = [&[]; BATCH];
+        for (packet, part) in packets.iter_mut().zip(&parts) {
+            *packet = core::slice::from_ref(part);
+        }
+        self.0.send_batch(&packets[..count])
+    }
+}
+
+/// What a packet socket can say about a frame; there is no form of its header for tunnels (rule V21).
+fn possible(form: Option<Form>) -> Features {
+    if form.is_none() {
+        return Features::SCATTER_GATHER;
+    }
+    Features::SCATTER_GATHER
+        | Features::CHECKSUM_GENERIC
+        | Features::TCP_SEGMENTATION
+        | Features::TCP_ECN_SEGMENTATION
+        | Features::TCP6_SEGMENTATION
+        | Features::UDP_SEGMENTATION
+        | Features::GSO_ROBUST
+}
+
+/// How long an interface that is down is not looked after.
+const LOOK_AGAIN_NS: u64 = 100_000_000;
+/// Frames of one batch: as many as one call sends.
+const BATCH: usize = 64;

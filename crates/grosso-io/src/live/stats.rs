@@ -1,0 +1,84 @@
+//! What a live port counts, by name.
+
+use crate::vnet::VnetError;
+
+/// Declares the events with their short names.
+macro_rules! events {
+    ($($(#[doc = $sentence:literal])+ $variant:ident = $name:literal;)+) => {
+        /// Something that befell frames of a live port.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum LiveEvent {
+            $($(#[doc = $sentence])+ $variant,)+
+        }
+
+        impl LiveEvent {
+            /// Every event.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The short name under which it is counted.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+        }
+    };
+}
+
+events! {
+    /// A received frame was longer than its buffer, and was dropped.
+    ReceiveTruncated = "rx-truncated";
+    /// The kernel dropped a frame that its own virtio header cannot express (rule V20).
+    ReceiveInexpressible = "rx-inexpressible";
+    /// The kernel dropped a frame for which the receive ring had no room.
+    ReceiveRingFull = "rx-ring-full";
+    /// The kernel filled a slot of the ring with nonsense.
+    ReceiveMalformed = "rx-malformed";
+    /// A superframe was refused, and sent as the packets that it stands for (B31).
+    TransmitCutAgain = "tx-cut-again";
+    /// A feature was given up because the kernel refused superframes that need it (B31).
+    TransmitNarrowed = "tx-narrowed";
+    /// A frame was refused for what it is, and dropped.
+    TransmitRefused = "tx-refused";
+    /// A frame was longer than the device takes, and was dropped.
+    TransmitTooLong = "tx-too-long";
+    /// A frame was dropped because the interface was down.
+    TransmitDown = "tx-down";
+    /// A frame was dropped because the kernel had no memory for it.
+    TransmitNoMemory = "tx-no-memory";
+}
+
+/// What a live port counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LiveStats {
+    events: [u64; LiveEvent::ALL.len()],
+    refused: [u64; VnetError::ALL.len()],
+}
+
+impl LiveStats {
+    /// How often an event happened.
+    #[must_use]
+    pub fn events(&self, event: LiveEvent) -> u64 {
+        self.events[event as usize]
+    }
+
+    /// How many frames were dropped because of their virtio header.
+    #[must_use]
+    pub fn refused(&self, error: VnetError) -> u64 {
+        self.refused[error as usize]
+    }
+
+    /// Every counter with its name.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let events = LiveEvent::ALL.iter().map(|event| (event.name(), self.events(*event)));
+        events.chain(VnetError::ALL.iter().map(|error| (error.name(), self.refused(*error))))
+    }
+
+    pub(crate) fn count(&mut self, event: LiveEvent, times: u64) {
+        self.events[event as usize] += times;
+    }
+
+    pub(crate) fn refuse(&mut self, error: VnetError) {
+        self.refused[error as usize] += 1;
+    }
+}

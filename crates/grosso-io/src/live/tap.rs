@@ -1,0 +1,369 @@
+//! TUN and TAP devices: the network stack of this host on the other side of a file descriptor.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IoSlice},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use grosso::{
+    Frame, Meta,
+    features::{Device, Features},
+};
+use grosso_sys::{
+    fault::Fault,
+    interface::InterfaceName,
+    tun::{Layer, Offloads, Tun, TunBuilder},
+};
+use grosso_wire::{
+    LinkType, Ports, Stack, dissect_into,
+    virtio::{FLAG_NEEDS_CHECKSUM, Form, GSO_NONE, Header, Order},
+};
+
+use super::{
+    broken,
+    buffer::{Buffers, LiveBuffer, filled},
+    outgoing::{Outgoing, Queued, Wire},
+    stats::{LiveEvent, LiveStats},
+};
+use crate::{
+    port::{Port, PortError, Transmitted},
+    vnet::{VnetError, understand},
+};
+
+/// How a TUN or TAP port works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TapOptions {
+    /// The longest virtio header to ask for; a kernel that does not know it gets the next shorter.
+    pub header: Form,
+    /// What may be sent into the device, as far as the kernel takes it.
+    pub transmit: Features,
+    /// What the stack may hand out, as `ethtool -K` of the device says, as far as the kernel can.
+    pub receive: Features,
+    /// Whether other queues of the same device will be opened.
+    pub multi_queue: bool,
+    /// The UDP ports that mean a tunnel.
+    pub ports: Ports,
+    /// The longest frame that is received, in bytes.
+    pub frame_bytes_max: usize,
+}
+
+impl Default for TapOptions {
+    /// Everything that the kernel can, with the 12-byte header, which all kernels know.
+    fn default() -> Self {
+        Self {
+            header: Form::Buffers,
+            transmit: Features::ALL,
+            receive: Features::ALL,
+            multi_queue: false,
+            ports: Ports::ASSIGNED,
+            frame_bytes_max: 66 << 10,
+        }
+    }
+}
+
+/// A port on one queue of a TUN or TAP device.
+#[derive(Debug)]
+pub struct TapPort {
+    tun: Tun,
+    link: LinkType,
+    form: Option<Form>,
+    receive: Features,
+    device: Device,
+    ports: Ports,
+    stack: Stack,
+    buffers: Buffers,
+    outgoing: Outgoing,
+}
+
+impl TapPort {
+    /// Makes or attaches to a device of this name in the calling thread's network namespace: a TAP device for
+    /// [`Layer::Ethernet`], a TUN device for [`Layer::Ip`]. `%d` in the name lets the kernel choose a number.
+    ///
+    /// # Errors
+    /// Those of [`TunBuilder::open`].
+    pub fn open(name: &str, layer: Layer, options: &TapOptions) -> io::Result<Self> {
+        let name = InterfaceName::new(name)?;
+        let builder = match layer {
+            Layer::Ethernet => TunBuilder::tap(name),
+            Layer::Ip => TunBuilder::tun(name),
+        };
+        let builder = builder.virtio_header(true).multi_queue(options.multi_queue);
+        Self::new(builder.nonblocking(true).open()?, options)
+    }
+
+    /// Takes over an open queue, such as one passed in by a service manager. Offloads and the length of the header are
+    /// the device's, and are set as the options say.
+    ///
+    /// # Errors
+    /// Those of [`Tun::adopt`].
+    pub fn adopt(file: OwnedFd, options: &TapOptions) -> io::Result<Self> {
+        Self::new(Tun::adopt(file)?, options)
+    }
+
+    fn new(tun: Tun, options: &TapOptions) -> io::Result<Self> {
+        tun.set_nonblocking(true)?;
+        let form = choose_form(&tun, options.header)?;
+        let kernel = match form {
+            Some(form) => probe(&tun, form)?,
+            None => Offloads::NONE,
+        };
+        let features = (transmit_features(kernel, form) & options.transmit).active();
+        let (receive, offloads) = receive_offloads(kernel, options.receive);
+        if form.is_some() {
+            tun.set_offloads(offloads)?;
+        }
+        let link = match tun.layer() {
+            Layer::Ethernet => LinkType::Ethernet,
+            Layer::Ip => LinkType::Raw,
+        };
+        let header_len = form.map_or(0, Form::len);
+        Ok(Self {
+            link,
+            form,
+            receive,
+            device: Device::new(features),
+            ports: options.ports,
+            stack: Stack::new(0),
+            buffers: Buffers::new(header_len + options.frame_bytes_max),
+            outgoing: Outgoing::new(link, options.ports, form, features),
+            tun,
+        })
+    }
+
+    /// The name of the device, as the kernel completed it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.tun.name().as_str()
+    }
+
+    /// The form of the virtio header that was agreed on; `None` on a device that was made without.
+    #[must_use]
+    pub fn form(&self) -> Option<Form> {
+        self.form
+    }
+
+    /// What the stack hands out, as `ethtool -k` of the device would say.
+    #[must_use]
+    pub fn receive_features(&self) -> Features {
+        self.receive
+    }
+
+    /// What it counted.
+    #[must_use]
+    pub fn stats(&self) -> &LiveStats {
+        &self.outgoing.stats
+    }
+
+    /// The frame in a buffer that was just filled.
+    fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<LiveBuffer>> {
+        let header_len = self.form.map_or(0, Form::len);
+        let meta = match bytes.get(..len) {
+            Some(packet) => self.understand(packet),
+            None => {
+                self.outgoing.stats.count(LiveEvent::ReceiveTruncated, 1);
+                self.buffers.put_back(bytes);
+                return None;
+            }
+        };
+        match meta {
+            Ok(meta) => Some(Frame { buffer: filled(bytes, header_len, len), meta }),
+            Err(error) => {
+                self.outgoing.stats.refuse(error);
+                self.buffers.put_back(bytes);
+                None
+            }
+        }
+    }
+
+    fn understand(&mut self, packet: &[u8]) -> Result<Meta, VnetError> {
+        let Some(form) = self.form else { return Ok(Meta::default()) };
+        let (header, frame) =
+            Header::parse(packet, form, Order::NATIVE).map_err(|_| VnetError::Short)?;
+        if header.gso_type != GSO_NONE || header.has(FLAG_NEEDS_CHECKSUM) {
+            dissect_into(frame, self.link, &self.ports, &mut self.stack);
+        }
+        understand(&header, frame, self.link, &self.stack, form)
+    }
+}
+
+impl Port for TapPort {
+    type Buffer = LiveBuffer;
+
+    fn link(&self) -> LinkType {
+        self.link
+    }
+
+    fn device(&self) -> Device {
+        let mut device = self.device;
+        device.features = self.outgoing.features();
+        device
+    }
+
+    fn receive(
+        &mut self,
+        _now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<LiveBuffer>),
+    ) -> Result<usize, PortError> {
+        let mut received = 0;
+        while received < max {
+            let mut bytes = self.buffers.take();
+            match self.tun.read(&mut bytes) {
+                Ok(len) => {
+                    received += 1;
+                    if let Some(frame) = self.frame(bytes, len) {
+                        each(frame);
+                    }
+                    continue;
+                }
+                Err(error) => {
+                    self.buffers.put_back(bytes);
+                    match Fault::of(&error) {
+                        Fault::Later => break,
+                        // The packet is gone; it cannot be said (rule V20).
+                        Fault::Malformed => {
+                            received += 1;
+                            self.outgoing.stats.count(LiveEvent::ReceiveInexpressible, 1);
+                        }
+                        _ => return Err(broken(self.name(), "read", error)),
+                    }
+                }
+            }
+        }
+        Ok(received)
+    }
+
+    fn recycle(&mut self, buffer: LiveBuffer) {
+        self.buffers.recycle(buffer);
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        let Self { tun, outgoing, .. } = self;
+        let sent = outgoing.transmit(slices, meta, &mut TunWire(tun));
+        sent.map_err(|error| broken(self.name(), "write", error))
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        let Self { tun, outgoing, .. } = self;
+        let sent = outgoing.flush(&mut TunWire(tun));
+        sent.map_err(|error| broken(self.name(), "write", error))
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.tun.as_fd())
+    }
+}
+
+struct TunWire<'a>(&'a Tun);
+
+impl Wire for TunWire<'_> {
+    fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.0.write_vectored(parts).map(|_| ())
+    }
+
+    fn send_some(&mut self, frames: &VecDeque<Queued>) -> io::Result<usize> {
+        let Some(first) = frames.front() else { return Ok(0) };
+        self.0.write(&first.bytes).map(|_| 1)
+    }
+}
+
+/// Sets the longest form that the kernel takes and that is not longer than the wanted one.
+fn choose_form(tun: &Tun, wanted: Form) -> io::Result<Option<Form>> {
+    if tun.header_bytes()? == 0 {
+        return Ok(None);
+    }
+    let mut refusal = None;
+    for form in Form::ALL.into_iter().rev().filter(|form| *form <= wanted) {
+        match tun.set_header_bytes(form.len() as u8) {
+            Ok(()) => return Ok(Some(form)),
+            Err(error) => refusal = Some(error),
+        }
+    }
+    Err(refusal.unwrap_or_else(|| io::ErrorKind::Unsupported.into()))
+}
+
+/// The most that the kernel takes of what a reader can say that it takes (rule V30).
+fn probe(tun: &Tun, form: Form) -> io::Result<Offloads> {
+    let mut kernel = Offloads::NONE;
+    let tunnels = [Offloads::UDP_TUNNEL, Offloads::UDP_TUNNEL_CHECKSUM];
+    let plain = [
+        Offloads::CHECKSUM,
+        Offloads::TCP_IPV4,
+        Offloads::TCP_IPV6,
+        Offloads::TCP_ECN,
+        Offloads::UDP,
+    ];
+    let tunnels = tunnels.into_iter().filter(|_| form >= Form::Tunnel);
+    for offload in plain.into_iter().chain(tunnels) {
+        match tun.set_offloads(kernel | offload) {
+            Ok(()) => kernel = kernel | offload,
+            Err(error) if Fault::of(&error) == Fault::Malformed => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(kernel)
+}
+
+/// What may be written: not what the reader asked for (rule V30), but what a kernel knows that knows its offloads.
+fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
+    if form.is_none() {
+        return Features::SCATTER_GATHER;
+    }
+    let mut features = Features::SCATTER_GATHER
+        | Features::CHECKSUM_GENERIC
+        | Features::TCP_SEGMENTATION
+        | Features::TCP_ECN_SEGMENTATION
+        | Features::TCP6_SEGMENTATION
+        // The stack that receives the frame has no use for identifications of packets that are not fragmented.
+        | Features::TCP_MANGLEID_SEGMENTATION
+        // The kernel looks at what it is given (rule V7).
+        | Features::GSO_ROBUST;
+    for (offload, feature) in [
+        (Offloads::UDP, Features::UDP_SEGMENTATION),
+        (Offloads::UDP_TUNNEL, Features::UDP_TUNNEL_SEGMENTATION),
+        (Offloads::UDP_TUNNEL_CHECKSUM, Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION),
+    ] {
+        if kernel.contains(offload) {
+            features |= feature;
+        }
+    }
+    features
+}
+
+/// What the stack is asked to hand out, of what the kernel can and what is wanted.
+fn receive_offloads(kernel: Offloads, wanted: Features) -> (Features, Offloads) {
+    let wanted = (wanted | Features::SCATTER_GATHER).active();
+    let mut receive = Features::NONE;
+    let mut offloads = Offloads::NONE;
+    for (offload, feature) in [
+        (Offloads::CHECKSUM, Features::CHECKSUM_GENERIC),
+        (Offloads::TCP_IPV4, Features::TCP_SEGMENTATION),
+        (Offloads::TCP_IPV6, Features::TCP6_SEGMENTATION),
+        (Offloads::TCP_ECN, Features::TCP_ECN_SEGMENTATION),
+        (Offloads::UDP, Features::UDP_SEGMENTATION),
+        (Offloads::UDP_TUNNEL, Features::UDP_TUNNEL_SEGMENTATION),
+        (Offloads::UDP_TUNNEL_CHECKSUM, Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION),
+    ] {
+        // Each needs what stands before it (rule V30), and is left out with it.
+        let needed = match feature {
+            Features::CHECKSUM_GENERIC => Features::NONE,
+            Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION => Features::UDP_TUNNEL_SEGMENTATION,
+            _ => Features::CHECKSUM_GENERIC,
+        };
+        let segmentation = Features::TCP_SEGMENTATION | Features::TCP6_SEGMENTATION;
+        let lacks_tcp =
+            matches!(feature, Features::TCP_ECN_SEGMENTATION | Features::UDP_TUNNEL_SEGMENTATION)
+                && receive & segmentation == Features::NONE;
+        if wanted.contains(feature)
+            && kernel.contains(offload)
+            && receive.contains(needed)
+            && !lacks_tcp
+        {
+            receive |= feature;
+            offloads = offloads | offload;
+        }
+    }
+    (receive, offloads)
+}

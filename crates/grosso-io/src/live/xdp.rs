@@ -1,0 +1,237 @@
+//! An interface through an AF_XDP socket: packets of the wire's size, in memory that is shared with the kernel.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use grosso::{
+    Frame, Meta,
+    features::{Device, Features},
+};
+use grosso_sys::{
+    fault::Fault,
+    interface::{Control, InterfaceName},
+    xdp::{self, AttachMode, Redirect, XdpOptions, XdpSocket, XdpStatistics},
+};
+use grosso_wire::{LinkType, Ports, Stack, dissect_into};
+
+use super::{
+    broken,
+    stats::{LiveEvent, LiveStats},
+};
+use crate::{
+    port::{Port, PortError, Transmitted},
+    vnet::{VnetError, unflagged_partial},
+};
+
+/// How an AF_XDP port works.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct XdpPortOptions {
+    /// The queue of the interface.
+    pub queue: u32,
+    /// The socket. Packets in several pieces are not taken.
+    pub socket: XdpOptions,
+    /// Takes a packet whose checksum field holds the sum of its pseudo-header for one whose checksum is partial. A sender
+    /// on the same host with checksum offload sends such packets, and AF_XDP cannot say so. Off the host nobody vouches
+    /// for them, so this is to be left off there.
+    pub assume_partial: bool,
+    /// The UDP ports that mean a tunnel.
+    pub ports: Ports,
+}
+
+impl Default for XdpPortOptions {
+    fn default() -> Self {
+        let (socket, ports) = (XdpOptions::default(), Ports::ASSIGNED);
+        Self { queue: 0, socket, assume_partial: false, ports }
+    }
+}
+
+/// A port on one queue of an interface.
+#[derive(Debug)]
+pub struct XdpPort {
+    name: InterfaceName,
+    control: Control,
+    socket: XdpSocket,
+    program: Redirect,
+    assume_partial: bool,
+    ports: Ports,
+    stack: Stack,
+    received: Vec<xdp::Frame>,
+    waiting: Vec<xdp::Frame>,
+    stats: LiveStats,
+}
+
+impl XdpPort {
+    /// Opens a queue of an interface in the calling thread's network namespace: in native mode if the driver has it,
+    /// else in generic mode.
+    ///
+    /// # Errors
+    /// Those of [`Redirect::attach`] and [`XdpSocket::bind`].
+    pub fn open(name: &str, options: &XdpPortOptions) -> io::Result<Self> {
+        let name = InterfaceName::new(name)?;
+        let control = Control::new()?;
+        let index = control.index(&name)?;
+        let program = match Redirect::attach(index, AttachMode::Native) {
+            Err(error) if Fault::of(&error) == Fault::Unsupported => {
+                Redirect::attach(index, AttachMode::Generic)
+            }
+            result => result,
+        }?;
+        let socket_options = XdpOptions { multi_buffer: false, ..options.socket };
+        let socket = XdpSocket::bind(index, options.queue, &socket_options)?;
+        program.set_socket(options.queue, &socket)?;
+        Ok(Self {
+            name,
+            control,
+            socket,
+            program,
+            assume_partial: options.assume_partial,
+            ports: options.ports,
+            stack: Stack::new(0),
+            received: Vec::new(),
+            waiting: Vec::new(),
+            stats: LiveStats::default(),
+        })
+    }
+
+    /// The name of the interface.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// Where in the receive path the packets are taken.
+    #[must_use]
+    pub fn mode(&self) -> AttachMode {
+        self.program.mode()
+    }
+
+    /// What it counted.
+    #[must_use]
+    pub fn stats(&self) -> &LiveStats {
+        &self.stats
+    }
+
+    /// What the kernel counted.
+    ///
+    /// # Errors
+    /// Those of `getsockopt(2)`.
+    pub fn kernel_stats(&self) -> io::Result<XdpStatistics> {
+        self.socket.statistics()
+    }
+
+    fn meta(&mut self, frame: &[u8]) -> Meta {
+        if !self.assume_partial {
+            return Meta::default();
+        }
+        dissect_into(frame, LinkType::Ethernet, &self.ports, &mut self.stack);
+        let checksum = unflagged_partial(frame, &self.stack).unwrap_or_default();
+        Meta { checksum, ..Meta::default() }
+    }
+
+    /// An error of the socket: an interface that is down may come up again.
+    fn failed(&self, action: &'static str, error: io::Error) -> Result<(), PortError> {
+        let is_there = self.control.index(&self.name).is_ok();
+        match Fault::of(&error) {
+            Fault::Down if is_there => Ok(()),
+            _ if !is_there => Err(PortError::Gone { name: self.name().to_owned() }),
+            _ => Err(broken(self.name(), action, error)),
+        }
+    }
+}
+
+impl Port for XdpPort {
+    type Buffer = xdp::Frame;
+
+    fn link(&self) -> LinkType {
+        LinkType::Ethernet
+    }
+
+    /// Nothing but whole packets: no driver takes more by way of AF_XDP without its own metadata.
+    fn device(&self) -> Device {
+        Device::new(Features::NONE)
+    }
+
+    fn receive(
+        &mut self,
+        _now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<xdp::Frame>),
+    ) -> Result<usize, PortError> {
+        let mut received = core::mem::take(&mut self.received);
+        let result = self.socket.receive(&mut received, max);
+        let count = received.len();
+        for buffer in received.drain(..) {
+            let meta = self.meta(buffer.as_ref());
+            each(Frame { buffer, meta });
+        }
+        self.received = received;
+        if let Err(error) = result {
+            self.failed("receive", error)?;
+        } else if count == 0 && self.control.index(&self.name).is_err() {
+            return Err(PortError::Gone { name: self.name().to_owned() });
+        }
+        Ok(count)
+    }
+
+    /// The chunk can be filled again.
+    fn recycle(&mut self, buffer: xdp::Frame) {
+        drop(buffer);
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        let Some(mut frame) = self.socket.allocate() else { return Ok(Transmitted::NoRoom) };
+        let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+        let tag_len = if meta.vlan.is_some() { 4 } else { 0 };
+        if frame.set_range(0, bytes + tag_len).is_err() {
+            self.stats.count(LiveEvent::TransmitTooLong, 1);
+            return Ok(Transmitted::Taken);
+        }
+        if bytes < ADDRESSES_LEN {
+            self.stats.refuse(VnetError::Short);
+            return Ok(Transmitted::Taken);
+        }
+        let target = frame.as_mut();
+        let mut at = 0;
+        for slice in slices {
+            target[at..at + slice.len()].copy_from_slice(slice);
+            at += slice.len();
+        }
+        if let Some(tag) = meta.vlan {
+            target[at..at + 2].copy_from_slice(&tag.protocol.to_be_bytes());
+            target[at + 2..at + 4].copy_from_slice(&tag.tci.to_be_bytes());
+            target[ADDRESSES_LEN..].rotate_right(tag_len);
+        }
+        self.waiting.push(frame);
+        if self.waiting.len() >= BATCH {
+            // What there is no room for waits; chunks are what limits it.
+            let _ = self.flush()?;
+        }
+        Ok(Transmitted::Taken)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        let result = match self.waiting.is_empty() {
+            true => self.socket.flush(),
+            false => self.socket.transmit(&mut self.waiting),
+        };
+        if let Err(error) = result {
+            self.failed("send", error)?;
+            // Nothing goes out while the interface is down.
+            self.stats.count(LiveEvent::TransmitDown, self.waiting.len() as u64);
+            self.waiting.clear();
+        }
+        Ok(if self.waiting.is_empty() { Transmitted::Taken } else { Transmitted::NoRoom })
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+}
+
+/// Frames that are handed to the kernel together.
+const BATCH: usize = 64;
+/// Bytes before the tag or type of an Ethernet frame.
+const ADDRESSES_LEN: usize = 12;

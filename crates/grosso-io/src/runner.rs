@@ -1,0 +1,422 @@
+//! A data path on a thread: two ports, a direction each way, and nothing else.
+//!
+//! The thread sleeps until a port has frames or room, a held train must leave, or somebody asks. Nothing is shared with
+//! other threads but the requests of [`Handle`], which cost the thread one load a turn.
+//!
+//! ```no_run
+//! use grosso_io::{
+//!     live::{PacketOptions, PacketPort, TapOptions, TapPort},
+//!     runner::{DataPath, RunOptions},
+//! };
+//! use grosso_sys::tun::Layer;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let wire = PacketPort::open("eth1", &PacketOptions::default())?;
+//! let host = TapPort::open("grosso0", Layer::Ethernet, &TapOptions::default())?;
+//! let path = DataPath::new(wire, host, RunOptions::new(0x5eed))?;
+//! let handle = path.handle();
+//! std::thread::spawn(move || {
+//!     std::thread::sleep(std::time::Duration::from_secs(10));
+//!     handle.stop();
+//! });
+//! let end = path.run();
+//! println!("{:?}", end.snapshot.left_to_right);
+//! # Ok(end.result?)
+//! # }
+//! ```
+
+use std::{
+    io,
+    os::fd::AsRawFd,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use grosso::stats::CoalesceStats;
+use grosso_sys::wait::{Event, Interest, Ready, Timer, Waiter, monotonic};
+
+use crate::{
+    path::{Direction, DirectionStats, PathOptions},
+    port::{Port, PortError},
+};
+
+/// How a data path runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunOptions {
+    /// From the left port to the right one.
+    pub left_to_right: PathOptions,
+    /// From the right port to the left one.
+    pub right_to_left: PathOptions,
+    /// How long to look for frames without sleeping, after the last one: a wake-up costs time too.
+    pub busy_poll: Duration,
+    /// How long to wait at the end for room for what is held; what has none by then is lost.
+    pub drain: Duration,
+}
+
+impl RunOptions {
+    /// Both directions as [`PathOptions::new`] has them, no busy polling, a second for the end.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            left_to_right: PathOptions::new(seed),
+            right_to_left: PathOptions::new(seed),
+            busy_poll: Duration::ZERO,
+            drain: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What a data path did so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// From the left port to the right one.
+    pub left_to_right: DirectionStats,
+    /// From the right port to the left one.
+    pub right_to_left: DirectionStats,
+    /// What was coalesced towards the right port; `None` when it takes no superframes.
+    pub coalesced_to_right: Option<CoalesceStats>,
+    /// What was coalesced towards the left port; `None` when it takes no superframes.
+    pub coalesced_to_left: Option<CoalesceStats>,
+    /// How often the thread slept.
+    pub sleeps: u64,
+}
+
+/// How a data path ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct End<L, R> {
+    /// Nothing when it was stopped or a port was finished, else why a port is broken.
+    pub result: Result<(), PortError>,
+    /// The left port.
+    pub left: L,
+    /// The right port.
+    pub right: R,
+    /// What the path did.
+    pub snapshot: Snapshot,
+}
+
+/// The way to talk to a data path from other threads.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Something was asked: the thread looks at the rest only then.
+    asked: AtomicBool,
+    stopped: AtomicBool,
+    /// Wakes the thread.
+    event: Event,
+    requests: Mutex<Requests>,
+}
+
+#[derive(Debug, Default)]
+struct Requests {
+    waiting: Vec<mpsc::Sender<Snapshot>>,
+    /// What the path did in the end.
+    last: Option<Snapshot>,
+}
+
+impl Handle {
+    /// Lets the path deliver what it holds and end.
+    pub fn stop(&self) {
+        self.shared.stopped.store(true, Ordering::Release);
+        self.shared.wake();
+    }
+
+    /// What the path did so far, as its thread says itself; in the end what it did. `None` when the path was never run
+    /// and is gone.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        let (sender, receiver) = mpsc::channel();
+        {
+            let mut requests = self.shared.requests();
+            if let Some(last) = &requests.last {
+                return Some(last.clone());
+            }
+            requests.waiting.push(sender);
+        }
+        self.shared.wake();
+        receiver.recv().ok()
+    }
+}
+
+impl Shared {
+    fn wake(&self) {
+        self.asked.store(true, Ordering::Release);
+        // It can only fail for want of the descriptor, which lives as long as this.
+        let _ = self.event.raise();
+    }
+
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Two ports and the directions between them.
+#[derive(Debug)]
+pub struct DataPath<L: Port, R: Port> {
+    left: L,
+    right: R,
+    to_right: Direction<L::Buffer>,
+    to_left: Direction<R::Buffer>,
+    sleeper: Sleeper,
+    options: RunOptions,
+    shared: Arc<Shared>,
+}
+
+impl<L: Port, R: Port> DataPath<L, R> {
+    /// Joins two ports.
+    ///
+    /// # Errors
+    /// When the kernel has no descriptors left to wait with.
+    pub fn new(left: L, right: R, options: RunOptions) -> io::Result<Self> {
+        let event = Event::new()?;
+        let sleeper = Sleeper::new(&left, &right, &event)?;
+        let shared = Shared {
+            asked: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            event,
+            requests: Mutex::default(),
+        };
+        Ok(Self {
+            to_right: Direction::new(options.left_to_right.clone(), left.link(), right.device()),
+            to_left: Direction::new(options.right_to_left.clone(), right.link(), left.device()),
+            left,
+            right,
+            sleeper,
+            options,
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// The way to stop and to ask the path once it runs.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Moves frames until it is stopped or a port is finished or broken; then delivers what is held, as far as there is
+    /// room.
+    pub fn run(mut self) -> End<L, R> {
+        let mut result = self.work();
+        let drained = self.finish();
+        result = result.and(drained);
+        let snapshot = self.snapshot();
+        let mut requests = self.shared.requests();
+        for sender in requests.waiting.drain(..) {
+            // Who asked may have gone.
+            let _ = sender.send(snapshot.clone());
+        }
+        requests.last = Some(snapshot.clone());
+        drop(requests);
+        let Self { left, right, .. } = self;
+        End { result, left, right, snapshot }
+    }
+
+    fn work(&mut self) -> Result<(), PortError> {
+        let mut busy_until = 0;
+        loop {
+            if self.shared.asked.load(Ordering::Relaxed) && self.answer() {
+                return Ok(());
+            }
+            let now_ns = now_ns();
+            if self.turn(now_ns)? > 0 {
+                busy_until = now_ns.saturating_add(nanoseconds(self.options.busy_poll));
+                continue;
+            }
+            if self.left.is_finished() || self.right.is_finished() {
+                return Ok(());
+            }
+            if now_ns < busy_until {
+                core::hint::spin_loop();
+                continue;
+            }
+            let deadline = self.deadline();
+            if deadline.is_none_or(|deadline| now_ns < deadline) {
+                self.sleep(deadline)?;
+            }
+        }
+    }
+
+    /// Moves a batch each way, and says how many frames came.
+    fn turn(&mut self, now_ns: u64) -> Result<usize, PortError> {
+        let Self { left, right, to_right, to_left, .. } = self;
+        let moved = to_right.poll(left, right, now_ns)? + to_left.poll(right, left, now_ns)?;
+        if to_right.deadline().is_some_and(|deadline| deadline <= now_ns) {
+            to_right.expire(left, right, now_ns)?;
+        }
+        if to_left.deadline().is_some_and(|deadline| deadline <= now_ns) {
+            to_left.expire(right, left, now_ns)?;
+        }
+        Ok(moved)
+    }
+
+    /// The next point in time at which something is to be done.
+    fn deadline(&self) -> Option<u64> {
+        let directions = [self.to_right.deadline(), self.to_left.deadline()];
+        let ports = [self.left.deadline(), self.right.deadline()];
+        directions.into_iter().chain(ports).flatten().min()
+    }
+
+    fn sleep(&mut self, deadline: Option<u64>) -> Result<(), PortError> {
+        let wants_room = (self.to_left.is_waiting(), self.to_right.is_waiting());
+        let Self { left, right, sleeper, .. } = self;
+        sleeper.sleep(left, right, wants_room, deadline).map_err(|source| PortError::Device {
+            name: "the data path".to_owned(),
+            action: "wait",
+            source,
+        })
+    }
+
+    /// Answers who asked, and says whether the path was stopped.
+    fn answer(&self) -> bool {
+        self.shared.asked.store(false, Ordering::Release);
+        let waiting = core::mem::take(&mut self.shared.requests().waiting);
+        if !waiting.is_empty() {
+            let snapshot = self.snapshot();
+            for sender in waiting {
+                // Who asked may have gone.
+                let _ = sender.send(snapshot.clone());
+            }
+        }
+        self.shared.stopped.load(Ordering::Acquire)
+    }
+
+    /// Delivers everything that is held, and waits for room for it.
+    fn finish(&mut self) -> Result<(), PortError> {
+        let end_ns = now_ns().saturating_add(nanoseconds(self.options.drain));
+        let Self { left, right, to_right, to_left, .. } = self;
+        // One side may be broken: the other still gets what is for it.
+        let there = to_right.finish(left, right);
+        let back = to_left.finish(right, left);
+        let mut result = there.and(back);
+        while result.is_ok() && (self.to_right.is_waiting() || self.to_left.is_waiting()) {
+            if now_ns() >= end_ns {
+                break;
+            }
+            let soon = now_ns().saturating_add(ROOM_AGAIN_NS).min(end_ns);
+            result = self.sleep(Some(soon)).and_then(|()| self.drain());
+        }
+        result
+    }
+
+    fn drain(&mut self) -> Result<(), PortError> {
+        let Self { left, right, to_right, to_left, .. } = self;
+        to_right.drain(left, right)?;
+        to_left.drain(right, left)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            left_to_right: *self.to_right.stats(),
+            right_to_left: *self.to_left.stats(),
+            coalesced_to_right: self.to_right.coalesce_stats().cloned(),
+            coalesced_to_left: self.to_left.coalesce_stats().cloned(),
+            sleeps: self.sleeper.sleeps,
+        }
+    }
+}
+
+/// Where the thread sleeps.
+///
+/// Frames are waited for by edges: while a frame of a mapped ring is held, its descriptor stays readable. So the thread
+/// sleeps only after a turn in which both ports said that nothing is there.
+#[derive(Debug)]
+struct Sleeper {
+    waiter: Waiter,
+    timer: Timer,
+    ready: Vec<Ready>,
+    /// A port without a descriptor to wait for: it is asked again after a while.
+    is_blind: bool,
+    sleeps: u64,
+}
+
+impl Sleeper {
+    fn new(left: &impl Port, right: &impl Port, event: &Event) -> io::Result<Self> {
+        let (waiter, timer) = (Waiter::new()?, Timer::new()?);
+        let mut is_blind = false;
+        for (token, descriptor) in [(LEFT, left.descriptor()), (RIGHT, right.descriptor())] {
+            match descriptor {
+                Some(descriptor) => {
+                    waiter.add(&descriptor, token, Interest::READ.edge_triggered())?;
+                }
+                None => is_blind = true,
+            }
+        }
+        // An edge for each raise, so that nobody needs to take it.
+        waiter.add(event, OTHER, Interest::READ.edge_triggered())?;
+        waiter.add(&timer, OTHER, Interest::READ)?;
+        Ok(Self { waiter, timer, ready: Vec::new(), is_blind, sleeps: 0 })
+    }
+
+    /// Sleeps until a port has frames, or room where it is wanted, or the deadline has come.
+    fn sleep(
+        &mut self,
+        left: &impl Port,
+        right: &impl Port,
+        wants_room: (bool, bool),
+        deadline: Option<u64>,
+    ) -> io::Result<()> {
+        self.sleeps += 1;
+        let left_room = self.watch_room(left, LEFT, wants_room.0, true)?;
+        let right_room = self.watch_room(right, RIGHT, wants_room.1, true)?;
+        let ask_again = self.is_blind || !left_room || !right_room;
+        let again = ask_again.then(|| now_ns().saturating_add(ROOM_AGAIN_NS));
+        match deadline.into_iter().chain(again).min() {
+            Some(at_ns) => self.timer.set(Duration::from_nanos(at_ns))?,
+            None => self.timer.clear()?,
+        }
+        self.waiter.wait(&mut self.ready, None)?;
+        self.watch_room(left, LEFT, wants_room.0, false)?;
+        self.watch_room(right, RIGHT, wants_room.1, false)?;
+        Ok(())
+    }
+
+    /// Starts or ends to wait for room; whether the port can be waited for.
+    fn watch_room(
+        &self,
+        port: &impl Port,
+        token: u64,
+        wanted: bool,
+        starts: bool,
+    ) -> io::Result<bool> {
+        if !wanted {
+            return Ok(true);
+        }
+        let (Some(receiving), Some(sending)) = (port.descriptor(), port.transmit_descriptor())
+        else {
+            return Ok(false);
+        };
+        let is_one = receiving.as_raw_fd() == sending.as_raw_fd();
+        match (is_one, starts) {
+            (true, true) => self.waiter.modify(&sending, token, Interest::BOTH.edge_triggered()),
+            (true, false) => self.waiter.modify(&sending, token, Interest::READ.edge_triggered()),
+            (false, true) => self.waiter.add(&sending, token, Interest::WRITE),
+            (false, false) => self.waiter.remove(&sending),
+        }?;
+        Ok(true)
+    }
+}
+
+fn now_ns() -> u64 {
+    nanoseconds(monotonic())
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Tokens of what is waited for; nobody looks at them, since every port is asked in every turn.
+const LEFT: u64 = 0;
+const RIGHT: u64 = 1;
+const OTHER: u64 = 2;
+/// How long to leave a port alone that has nothing to wait for.
+const ROOM_AGAIN_NS: u64 = 1_000_000;

@@ -1,0 +1,523 @@
+//! What is known about a frame, as a virtio header says it (`virtio_net_hdr`), and back.
+//!
+//! Written headers are those that a kernel accepts (rules V1 to V9). Headers that are read come from a kernel, or from a
+//! guest that nobody trusts: each is compared with the frame before a number of it is believed, and refused by name.
+
+use core::num::NonZeroU16;
+
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    meta::{Cut, Cwr, Gso, IpLevels},
+};
+use grosso_checksum::{Sum, pseudo_v4, pseudo_v6};
+use grosso_wire::{
+    Extent, Kind, Layer, LinkType, Stack, Stop, gre, ipv4, ipv6, tcp, udp,
+    virtio::{
+        FLAG_DATA_VALID, FLAG_NEEDS_CHECKSUM, FLAG_UDP_TUNNEL_CHECKSUM, Form, GSO_ECN, GSO_NONE,
+        GSO_TCP_IPV4, GSO_TCP_IPV6, GSO_TUNNEL_IPV4, GSO_TUNNEL_IPV6, GSO_UDP, GSO_UDP_SEGMENTS,
+        Header,
+    },
+};
+
+/// Declares the refusals with their short names and sentences.
+macro_rules! refusals {
+    ($($(#[doc = $sentence:literal])+ $variant:ident = $name:literal;)+) => {
+        /// Why a frame and a virtio header do not go together.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum VnetError {
+            $($(#[doc = $sentence])+ $variant,)+
+        }
+
+        impl VnetError {
+            /// Every refusal.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The short name under which it is counted.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+        }
+    };
+}
+
+refusals! {
+    /// There is no whole virtio header, or no whole link-layer header behind it (rule V1, B33).
+    Short = "vnet-short";
+    /// The checksum lies outside the frame (rule V3, B32).
+    ChecksumOutside = "vnet-checksum-outside";
+    /// The checksum starts before the end of the first IP header (rule V3, B32).
+    ChecksumInHeaders = "vnet-checksum-in-headers";
+    /// The checksum is not that of the transport header which is to be cut (rule V4).
+    ChecksumPlace = "vnet-checksum-place";
+    /// The checksum must be partial and is not (rules V4, V8).
+    ChecksumMissing = "vnet-checksum-missing";
+    /// The type of segmentation is none that exists (rule V2).
+    UnknownType = "vnet-unknown-type";
+    /// The type of segmentation is not what the headers of the frame are (rule V5, B37).
+    TypeMismatch = "vnet-type-mismatch";
+    /// A superframe with segments of no bytes (rule V2).
+    SizeZero = "vnet-size-zero";
+    /// The segment size 65535, by which Linux means a list of parts (rule V2, B19).
+    SizeReserved = "vnet-size-reserved";
+    /// The ECN bit on something that is not TCP (rule V4).
+    EcnWithoutTcp = "vnet-ecn-without-tcp";
+    /// More segments than may be (rule V4: 128 datagrams; B35).
+    TooManySegments = "vnet-too-many-segments";
+    /// A tunnel over IPv4 and IPv6 at once (rule V8).
+    TunnelTwice = "vnet-tunnel-twice";
+    /// A tunnel in a form of the header that has no room for its places.
+    TunnelForm = "vnet-tunnel-form";
+    /// A tunnel around nothing that is cut, or around a datagram to be fragmented (rule V8).
+    TunnelInner = "vnet-tunnel-inner";
+    /// The places of the tunnel's headers are not those in the frame (rule V8).
+    TunnelPlaces = "vnet-tunnel-places";
+    /// The tunnel's outer checksum is to be computed and its field holds no seed (rule V8).
+    TunnelSeedMissing = "vnet-tunnel-seed-missing";
+    /// What is known about the frame cannot be said by a virtio header (rule V20).
+    Inexpressible = "vnet-inexpressible";
+}
+
+impl core::fmt::Display for VnetError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Short => "the frame is shorter than its headers must be",
+            Self::ChecksumOutside => "the checksum lies outside the frame",
+            Self::ChecksumInHeaders => "the checksum starts inside the first headers",
+            Self::ChecksumPlace => "the checksum is not that of the transport header",
+            Self::ChecksumMissing => "the checksum must be partial",
+            Self::UnknownType => "the type of segmentation does not exist",
+            Self::TypeMismatch => "the type of segmentation is not that of the headers",
+            Self::SizeZero => "the segment size is zero",
+            Self::SizeReserved => "the segment size is reserved",
+            Self::EcnWithoutTcp => "the ECN bit is on something that is not TCP",
+            Self::TooManySegments => "there are too many segments",
+            Self::TunnelTwice => "both tunnel bits are set",
+            Self::TunnelForm => "the form of the header has no places for a tunnel",
+            Self::TunnelInner => "the tunnel holds nothing that can be cut",
+            Self::TunnelPlaces => "the places of the tunnel are wrong",
+            Self::TunnelSeedMissing => "the tunnel's outer checksum holds no seed",
+            Self::Inexpressible => "a virtio header cannot say it",
+        })
+    }
+}
+
+impl core::error::Error for VnetError {}
+
+/// What goes before a frame, and what must be changed in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// The header. Its places count the VLAN tag that is still beside the frame as put into it.
+    pub header: Header,
+    /// Where the frame has a complete checksum, and the seed that must be in its place.
+    pub seed: Option<(usize, [u8; 2])>,
+}
+
+/// Bytes of a VLAN tag.
+pub const TAG_LEN: u16 = 4;
+/// The most datagrams of one superframe (rule V4).
+const DATAGRAMS_MAX: usize = 128;
+
+/// Says what is known about a frame, for a kernel to read.
+///
+/// `head` holds at least the headers of the frame, `len` is the length of the whole of it, `stack` what was dissected of
+/// `head`. A verified checksum becomes a partial one, since `VIRTIO_NET_HDR_F_DATA_VALID` is ignored on write (rule
+/// V6): only so is the kernel spared a second look at the payload.
+///
+/// # Errors
+/// When the kernel would refuse the frame.
+pub fn describe(
+    head: &[u8],
+    len: usize,
+    stack: &Stack,
+    meta: &Meta,
+    form: Form,
+) -> Result<Described, VnetError> {
+    let mut described = Described { header: Header::default(), seed: None };
+    let header = &mut described.header;
+    header.buffers = 1;
+    // The kernel keeps so many bytes together; zero would mean all of them.
+    header.header_length = u16::try_from(stack.header_len().min(len)).unwrap_or(0);
+    match meta.checksum {
+        Checksum::Partial { start, offset } => {
+            check_checksum(start, offset, len, minimum_start(stack))?;
+            needs_checksum(header, start, offset);
+        }
+        Checksum::Unnecessary { levels } => {
+            if let Some((start, offset, seed)) = verified_seed(head, stack, levels) {
+                needs_checksum(header, start, offset);
+                described.seed = Some((usize::from(start) + usize::from(offset), seed));
+            }
+        }
+        Checksum::None | Checksum::Complete { .. } => {}
+    }
+    if let Some(gso) = meta.gso {
+        describe_gso(header, head, len, stack, &gso, form)?;
+    }
+    if meta.vlan.is_some() {
+        shift(header)?;
+    }
+    Ok(described)
+}
+
+fn needs_checksum(header: &mut Header, start: u16, offset: u16) {
+    header.flags |= FLAG_NEEDS_CHECKSUM;
+    (header.checksum_start, header.checksum_offset) = (start, offset);
+}
+
+fn describe_gso(
+    header: &mut Header,
+    head: &[u8],
+    len: usize,
+    stack: &Stack,
+    gso: &Gso,
+    form: Form,
+) -> Result<(), VnetError> {
+    let transport = transport(stack).ok_or(VnetError::TypeMismatch)?;
+    let (size, covered_from) = match gso.cut {
+        Cut::Every(size) => (size, transport.end()),
+        Cut::Fragments(size) => (size, usize::from(transport.offset)),
+        Cut::Parts => return Err(VnetError::Inexpressible),
+    };
+    let payload = len.saturating_sub(covered_from);
+    if payload <= usize::from(size.get()) {
+        // One packet: a type would stay on it and make some readers fail (rule V9).
+        return Ok(());
+    }
+    let kind = segmentation(stack, &transport, gso.cut).ok_or(VnetError::TypeMismatch)?;
+    check_gso(kind, size, payload)?;
+    if !header.has(FLAG_NEEDS_CHECKSUM) {
+        return Err(VnetError::ChecksumMissing);
+    }
+    check_place(header, &transport)?;
+    header.gso_type = kind;
+    header.gso_size = size.get();
+    if has_cwr(head, &transport) {
+        if gso.cwr == Cwr::Every {
+            return Err(VnetError::Inexpressible);
+        }
+        header.gso_type |= GSO_ECN;
+    }
+    describe_tunnel(header, head, stack, form)
+}
+
+/// The places of a UDP tunnel around what is cut (rule V8). Other tunnels cannot be said.
+fn describe_tunnel(
+    header: &mut Header,
+    head: &[u8],
+    stack: &Stack,
+    form: Form,
+) -> Result<(), VnetError> {
+    let Some(tunnel) = tunnel(stack) else {
+        let is_nested = ip_layers(stack).count() != 1;
+        return if is_nested { Err(VnetError::Inexpressible) } else { Ok(()) };
+    };
+    let tunnel = tunnel?;
+    if form < Form::Tunnel {
+        return Err(VnetError::TunnelForm);
+    }
+    if header.segmentation() == GSO_UDP {
+        return Err(VnetError::TunnelInner);
+    }
+    header.gso_type |= tunnel.bit;
+    header.outer_transport = tunnel.outer.offset;
+    header.inner_network = tunnel.inner.offset;
+    if u16_at(head, usize::from(tunnel.outer.offset) + udp::field::CHECKSUM.start) != Some(0) {
+        header.flags |= FLAG_UDP_TUNNEL_CHECKSUM;
+    }
+    Ok(())
+}
+
+/// Counts a VLAN tag that will be put into the frame.
+fn shift(header: &mut Header) -> Result<(), VnetError> {
+    let moved = |place: u16| place.checked_add(TAG_LEN).ok_or(VnetError::ChecksumOutside);
+    header.header_length = moved(header.header_length)?;
+    if header.has(FLAG_NEEDS_CHECKSUM) {
+        header.checksum_start = moved(header.checksum_start)?;
+    }
+    if header.tunnel() != 0 {
+        header.outer_transport = moved(header.outer_transport)?;
+        header.inner_network = moved(header.inner_network)?;
+    }
+    Ok(())
+}
+
+/// The place and the seed of the innermost checksum, when it and all around it are verified and nothing else says that
+/// somebody completes it.
+fn verified_seed(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u8; 2])> {
+    // Padding would be summed with the rest, and a routing header hides the address that counts.
+    if stack.extent != Extent::Exact || has(stack, Kind::Ipv6Extension) {
+        return None;
+    }
+    let transport = transport(stack)?;
+    let around = stack.layers().iter().filter(|layer| layer.offset < transport.offset);
+    let present = around.filter(|layer| has_checksum(head, layer)).count();
+    if usize::from(levels) < present {
+        return None;
+    }
+    let (offset, field) = checksum_field(&transport);
+    let found = u16_at(head, field)?;
+    if transport.kind == Kind::Udp && found == 0 {
+        return None;
+    }
+    let seed = seed(head, stack, &transport)?;
+    // It is a seed already: a tunnel's receiver completes it (remote checksum offload).
+    (seed != found).then_some((transport.offset, offset, seed.to_be_bytes()))
+}
+
+/// Where the partial checksum of a frame must be whose innermost checksum field holds the sum of its pseudo-header, as a
+/// sender with checksum offload leaves it: for ports that have no way to say so. `None` when it does not.
+#[must_use]
+pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
+    let transport = transport(stack)?;
+    let (offset, field) = checksum_field(&transport);
+    let is_seed = u16_at(frame, field)? == seed(frame, stack, &transport)?;
+    is_seed.then_some(Checksum::Partial { start: transport.offset, offset })
+}
+
+/// The sum of the pseudo-header of the innermost transport header, whose payload ends with the frame.
+fn seed(frame: &[u8], stack: &Stack, transport: &Layer) -> Option<u16> {
+    let ip = ip_layers(stack).last()?;
+    let protocol = if transport.kind == Kind::Tcp { 6 } else { 17 };
+    let length = stack.end.checked_sub(u32::from(transport.offset))?;
+    let start = usize::from(ip.offset);
+    let sum = if ip.kind == Kind::Ipv6 {
+        let addresses = frame.get(start + ipv6::field::SOURCE.start..)?;
+        let (source, rest) = addresses.split_first_chunk::<16>()?;
+        pseudo_v6(source, rest.first_chunk()?, protocol, length)
+    } else {
+        let addresses = frame.get(start + ipv4::field::SOURCE.start..)?;
+        let (source, rest) = addresses.split_first_chunk::<4>()?;
+        pseudo_v4(*source, *rest.first_chunk()?, protocol, length)
+    };
+    Some(Sum::fold(sum))
+}
+
+/// What a virtio header says about the frame behind it. The length of the headers that it gives is not believed (rule
+/// V20).
+///
+/// # Errors
+/// When header and frame contradict each other.
+pub fn understand(
+    header: &Header,
+    frame: &[u8],
+    link: LinkType,
+    stack: &Stack,
+    form: Form,
+) -> Result<Meta, VnetError> {
+    if link == LinkType::Ethernet && frame.len() < ETHERNET_LEN {
+        return Err(VnetError::Short);
+    }
+    let mut meta = Meta::default();
+    if header.has(FLAG_NEEDS_CHECKSUM) {
+        let (start, offset) = (header.checksum_start, header.checksum_offset);
+        let link_len = if link == LinkType::Ethernet { ETHERNET_LEN } else { 0 };
+        check_checksum(start, offset, frame.len(), link_len + IPV4_LEN)?;
+        meta.checksum = Checksum::Partial { start, offset };
+    } else if header.has(FLAG_DATA_VALID) {
+        meta.checksum = Checksum::Unnecessary { levels: 0 };
+    }
+    if header.gso_type != GSO_NONE {
+        meta.gso = understand_gso(header, frame, stack, form)?;
+    }
+    Ok(meta)
+}
+
+fn understand_gso(
+    header: &Header,
+    frame: &[u8],
+    stack: &Stack,
+    form: Form,
+) -> Result<Option<Gso>, VnetError> {
+    let kind = header.segmentation();
+    if header.tunnel() != 0 {
+        check_tunnel(header, frame, stack, form)?;
+    }
+    let is_tcp = matches!(kind, GSO_TCP_IPV4 | GSO_TCP_IPV6);
+    if !is_tcp && !matches!(kind, GSO_UDP | GSO_UDP_SEGMENTS) {
+        return Err(VnetError::UnknownType);
+    }
+    if header.has_ecn() && !is_tcp {
+        return Err(VnetError::EcnWithoutTcp);
+    }
+    let size = NonZeroU16::new(header.gso_size).ok_or(VnetError::SizeZero)?;
+    let cut = if kind == GSO_UDP { Cut::Fragments(size) } else { Cut::Every(size) };
+    let transport = transport(stack).ok_or(VnetError::TypeMismatch)?;
+    if segmentation(stack, &transport, cut) != Some(kind) {
+        return Err(VnetError::TypeMismatch);
+    }
+    // A packet socket shows a superframe in a tunnel as one without; only the place of its checksum says that the inner
+    // headers are meant (rule T12).
+    let is_nested = ip_layers(stack).count() != 1;
+    if header.has(FLAG_NEEDS_CHECKSUM) {
+        check_place(header, &transport)?;
+    } else if is_nested || kind == GSO_UDP_SEGMENTS {
+        return Err(VnetError::ChecksumMissing);
+    }
+    let from = if kind == GSO_UDP { usize::from(transport.offset) } else { transport.end() };
+    let payload = frame.len().saturating_sub(from);
+    check_gso(kind, size, payload)?;
+    if payload <= usize::from(size.get()) {
+        // The kernel takes it for a plain packet (rule V6).
+        return Ok(None);
+    }
+    let segments = payload.div_ceil(usize::from(size.get()));
+    let segments = u16::try_from(segments).map_err(|_| VnetError::TooManySegments)?;
+    Ok(Some(Gso {
+        cut,
+        segments,
+        fixed_ids: IpLevels::NONE,
+        // The other way cannot be said (rule V20).
+        cwr: Cwr::First,
+        partial_members: false,
+        // Rules G8 and V7: its source could have said anything.
+        untrusted: true,
+    }))
+}
+
+/// Rule V8, and what the kernel does not look at: that the headers are where the places say.
+fn check_tunnel(header: &Header, frame: &[u8], stack: &Stack, form: Form) -> Result<(), VnetError> {
+    if form < Form::Tunnel {
+        return Err(VnetError::TunnelForm);
+    }
+    if header.tunnel() == GSO_TUNNEL_IPV4 | GSO_TUNNEL_IPV6 {
+        return Err(VnetError::TunnelTwice);
+    }
+    if matches!(header.segmentation(), GSO_NONE | GSO_UDP) {
+        return Err(VnetError::TunnelInner);
+    }
+    if !header.has(FLAG_NEEDS_CHECKSUM) {
+        return Err(VnetError::ChecksumMissing);
+    }
+    let tunnel = tunnel(stack).ok_or(VnetError::TunnelPlaces)??;
+    let places = (header.outer_transport, header.inner_network, header.tunnel());
+    if places != (tunnel.outer.offset, tunnel.inner.offset, tunnel.bit) {
+        return Err(VnetError::TunnelPlaces);
+    }
+    let field = usize::from(tunnel.outer.offset) + udp::field::CHECKSUM.start;
+    if header.has(FLAG_UDP_TUNNEL_CHECKSUM) && u16_at(frame, field) == Some(0) {
+        return Err(VnetError::TunnelSeedMissing);
+    }
+    Ok(())
+}
+
+/// The one UDP tunnel around a transport header.
+struct Tunnel {
+    outer: Layer,
+    inner: Layer,
+    bit: u8,
+}
+
+/// The UDP tunnel of a frame with two IP headers; an error when there is more than that.
+fn tunnel(stack: &Stack) -> Option<Result<Tunnel, VnetError>> {
+    let transport = transport(stack)?;
+    let is_outer = |layer: &&Layer| layer.kind == Kind::Udp && layer.offset < transport.offset;
+    let outer = *stack.layers().iter().find(is_outer)?;
+    let mut ip = ip_layers(stack);
+    let (Some(first), Some(&inner), None) = (ip.next(), ip.next(), ip.next()) else {
+        return Some(Err(VnetError::Inexpressible));
+    };
+    let bit = if first.kind == Kind::Ipv6 { GSO_TUNNEL_IPV6 } else { GSO_TUNNEL_IPV4 };
+    let ordered = first.offset < outer.offset && outer.offset < inner.offset;
+    Some(if ordered { Ok(Tunnel { outer, inner, bit }) } else { Err(VnetError::Inexpressible) })
+}
+
+/// The type of segmentation that these headers have (rules V4, V5).
+fn segmentation(stack: &Stack, transport: &Layer, cut: Cut) -> Option<u8> {
+    let ip = ip_layers(stack).last()?;
+    match (transport.kind, ip.kind, cut) {
+        (Kind::Tcp, Kind::Ipv4, Cut::Every(_)) => Some(GSO_TCP_IPV4),
+        (Kind::Tcp, Kind::Ipv6, Cut::Every(_)) => Some(GSO_TCP_IPV6),
+        (Kind::Udp, _, Cut::Every(_)) => Some(GSO_UDP_SEGMENTS),
+        (Kind::Udp, _, Cut::Fragments(_)) => Some(GSO_UDP),
+        _ => None,
+    }
+}
+
+/// Rules V2 and V4, and B35.
+fn check_gso(kind: u8, size: NonZeroU16, payload: usize) -> Result<(), VnetError> {
+    if size.get() == u16::MAX {
+        return Err(VnetError::SizeReserved);
+    }
+    let segments = payload.div_ceil(usize::from(size.get()));
+    let limit = if kind == GSO_UDP_SEGMENTS { DATAGRAMS_MAX } else { usize::from(u16::MAX) };
+    if segments > limit { Err(VnetError::TooManySegments) } else { Ok(()) }
+}
+
+/// Rule V3.
+fn check_checksum(start: u16, offset: u16, len: usize, least: usize) -> Result<(), VnetError> {
+    if usize::from(start) + usize::from(offset) + 2 > len {
+        return Err(VnetError::ChecksumOutside);
+    }
+    if usize::from(start) < least { Err(VnetError::ChecksumInHeaders) } else { Ok(()) }
+}
+
+/// Rule V4: the checksum to be completed is that of the transport header.
+fn check_place(header: &Header, transport: &Layer) -> Result<(), VnetError> {
+    let expected = (transport.offset, checksum_field(transport).0);
+    let found = (header.checksum_start, header.checksum_offset);
+    if found == expected { Ok(()) } else { Err(VnetError::ChecksumPlace) }
+}
+
+/// Where a transport checksum may start at the earliest, by the headers that are there.
+fn minimum_start(stack: &Stack) -> usize {
+    let first = ip_layers(stack).next();
+    first.map_or(IPV4_LEN, |ip| {
+        usize::from(ip.offset) + if ip.kind == Kind::Ipv6 { IPV6_LEN } else { IPV4_LEN }
+    })
+}
+
+/// The TCP or UDP header whose payload ends the frame.
+fn transport(stack: &Stack) -> Option<Layer> {
+    let last = stack.last().filter(|layer| matches!(layer.kind, Kind::Tcp | Kind::Udp))?;
+    (stack.stop == Stop::Payload).then_some(last)
+}
+
+/// Where the checksum of a transport header is, from its start and from that of the frame.
+fn checksum_field(transport: &Layer) -> (u16, usize) {
+    let field = match transport.kind {
+        Kind::Tcp => tcp::field::CHECKSUM,
+        _ => udp::field::CHECKSUM,
+    };
+    (field.start as u16, usize::from(transport.offset) + field.start)
+}
+
+fn has_cwr(head: &[u8], transport: &Layer) -> bool {
+    let field = usize::from(transport.offset) + tcp::field::OFFSET_FLAGS.start;
+    transport.kind == Kind::Tcp && u16_at(head, field).is_some_and(|flags| flags & tcp::CWR != 0)
+}
+
+/// Whether a header around the transport header has a checksum of its own.
+fn has_checksum(head: &[u8], layer: &Layer) -> bool {
+    let start = usize::from(layer.offset);
+    match layer.kind {
+        Kind::Udp => u16_at(head, start + udp::field::CHECKSUM.start) != Some(0),
+        Kind::Gre => u16_at(head, start + gre::field::FLAGS.start)
+            .is_none_or(|flags| flags & gre::FLAG_CHECKSUM != 0),
+        _ => false,
+    }
+}
+
+fn ip_layers(stack: &Stack) -> impl Iterator<Item = &Layer> {
+    stack.layers().iter().filter(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6))
+}
+
+fn has(stack: &Stack, kind: Kind) -> bool {
+    stack.layers().iter().any(|layer| layer.kind == kind)
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
+}
+
+/// Bytes of an Ethernet header.
+const ETHERNET_LEN: usize = 14;
+/// Bytes of an IPv4 header without options.
+const IPV4_LEN: usize = 20;
+/// Bytes of the fixed IPv6 header.
+const IPV6_LEN: usize = 40;
+
+#[cfg(test)]
+mod tests;

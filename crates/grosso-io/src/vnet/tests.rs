@@ -1,0 +1,367 @@
+//! The rules of virtio headers by number, against packets that the kit builds.
+
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    meta::{Cut, Cwr, Gso, VlanTag},
+};
+use grosso_testkit::Packet;
+use grosso_wire::{LinkType, Ports, dissect, virtio::*};
+
+use super::{Described, VnetError, describe, understand, unflagged_partial};
+
+/// A frame and what is known about it.
+struct Case {
+    frame: Vec<u8>,
+    meta: Meta,
+}
+
+impl Case {
+    fn superframe(packet: Packet, size: u16) -> Self {
+        let (frame, start, offset) = packet.build_superframe();
+        let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
+        Self { frame, meta: Meta { checksum, gso: Gso::every(size), ..Meta::default() } }
+    }
+
+    fn describe(&self, form: Form) -> Result<Described, VnetError> {
+        let stack = dissect(&self.frame, LinkType::Ethernet, &Ports::ASSIGNED);
+        describe(&self.frame, self.frame.len(), &stack, &self.meta, form)
+    }
+
+    fn header(&self) -> Header {
+        self.describe(Form::Tunnel).unwrap().header
+    }
+
+    /// What a reader makes of the frame with another header.
+    fn read(&self, header: Header, form: Form) -> Result<Meta, VnetError> {
+        let stack = dissect(&self.frame, LinkType::Ethernet, &Ports::ASSIGNED);
+        understand(&header, &self.frame, LinkType::Ethernet, &stack, form)
+    }
+
+    /// The refusal of the frame with its header changed.
+    #[track_caller]
+    fn refuses(&self, change: impl FnOnce(&mut Header), why: VnetError) {
+        let mut header = self.header();
+        assert!(self.read(header, Form::Tunnel).is_ok(), "the header is good unless it is changed");
+        change(&mut header);
+        assert_eq!(self.read(header, Form::Tunnel), Err(why));
+    }
+}
+
+fn tcp4() -> Packet {
+    Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t.timestamps(1, 2))
+}
+
+fn tcp6() -> Packet {
+    Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t)
+}
+
+fn udp4() -> Packet {
+    Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u)
+}
+
+fn vxlan() -> Packet {
+    let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v);
+    outer.ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t)
+}
+
+#[test]
+fn superframes_are_described_with_type_size_true_header_length_and_checksum_place() {
+    for (packet, kind, place, header_length) in [
+        (tcp4(), GSO_TCP_IPV4, (34, 16), 66),
+        (tcp6(), GSO_TCP_IPV6, (54, 16), 74),
+        (udp4(), GSO_UDP_SEGMENTS, (34, 6), 42),
+    ] {
+        let case = Case::superframe(packet.payload_len(5000), 1000);
+        let header = case.header();
+        assert_eq!((header.flags, header.gso_type, header.gso_size), (1, kind, 1000));
+        assert_eq!((header.checksum_start, header.checksum_offset), place);
+        assert_eq!((header.header_length, header.buffers), (header_length, 1));
+        assert_eq!((header.outer_transport, header.inner_network), (0, 0));
+        let read = case.read(header, Form::Short).unwrap();
+        let gso = Gso { segments: 5, untrusted: true, ..case.meta.gso.unwrap() };
+        assert_eq!(read, Meta { gso: Some(gso), ..case.meta });
+    }
+}
+
+#[test]
+fn v06_verified_packets_get_a_seed_and_needs_checksum_since_data_valid_is_ignored() {
+    for packet in [tcp4(), tcp6(), udp4(), vxlan()] {
+        let packet = packet.payload_len(700);
+        let (seeded, start, offset) = packet.build_partial();
+        let frame = packet.build();
+        let meta = Meta { checksum: Checksum::Unnecessary { levels: 1 }, ..Meta::default() };
+        let mut case = Case { frame, meta };
+        let described = case.describe(Form::Short).unwrap();
+        let (at, seed) = described.seed.expect("a seed");
+        case.frame[at..at + 2].copy_from_slice(&seed);
+        assert_eq!(case.frame, seeded, "what the literal oracle leaves partial");
+        let header = described.header;
+        assert_eq!(header.flags, FLAG_NEEDS_CHECKSUM);
+        let place = (usize::from(header.checksum_start), usize::from(header.checksum_offset));
+        assert_eq!((place, header.gso_type), ((start, offset), GSO_NONE));
+    }
+}
+
+#[test]
+fn what_is_not_verified_whole_or_padded_stays_complete() {
+    let around = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v);
+    let tunnelled = around.ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(9).build();
+    let level = |levels| Checksum::Unnecessary { levels };
+    let padded = tcp4().pad_to(80).build();
+    let none = udp4().payload_len(9);
+    let zero = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.checksum_zero()).build();
+    for (frame, checksum) in [
+        (tunnelled.clone(), level(0)),
+        (padded, level(0)),
+        (zero, level(0)),
+        (none.build(), Checksum::None),
+        (none.build(), Checksum::Complete { sum: 1 }),
+    ] {
+        let case = Case { frame, meta: Meta { checksum, ..Meta::default() } };
+        let described = case.describe(Form::Short).unwrap();
+        assert_eq!((described.seed, described.header.flags), (None, 0), "{:?}", case.meta);
+    }
+    let case = Case { frame: tunnelled, meta: Meta { checksum: level(1), ..Meta::default() } };
+    assert!(case.describe(Form::Short).unwrap().seed.is_some());
+}
+
+#[test]
+fn v08_tunnels_are_described_by_their_places_in_the_longest_form_only() {
+    let case = Case::superframe(vxlan().payload_len(3000), 1000);
+    let header = case.header();
+    assert_eq!(header.gso_type, GSO_TCP_IPV4 | GSO_TUNNEL_IPV4);
+    assert_eq!((header.outer_transport, header.inner_network), (34, 64));
+    assert_eq!(header.flags, FLAG_NEEDS_CHECKSUM | FLAG_UDP_TUNNEL_CHECKSUM);
+    for form in [Form::Short, Form::Buffers, Form::Hash] {
+        assert_eq!(case.describe(form), Err(VnetError::TunnelForm));
+        assert_eq!(case.read(header, form), Err(VnetError::TunnelForm));
+    }
+    let outer = Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|u| u.checksum_zero());
+    let packet = outer.vxlan(|v| v).ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t).payload_len(3000);
+    let header = Case::superframe(packet, 1000).header();
+    assert_eq!(header.gso_type, GSO_TCP_IPV6 | GSO_TUNNEL_IPV6);
+    assert_eq!(header.flags, FLAG_NEEDS_CHECKSUM, "the outer checksum is not in use");
+    let nested = Packet::new().ethernet(|e| e).ipv4(|ip| ip).ipv4(|ip| ip).tcp(|t| t);
+    let nested = Case::superframe(nested.payload_len(3000), 1000);
+    assert_eq!(nested.describe(Form::Tunnel), Err(VnetError::Inexpressible));
+}
+
+#[test]
+fn v08_every_lie_about_a_tunnel_is_refused_by_name() {
+    let case = Case::superframe(vxlan().payload_len(3000), 1000);
+    case.refuses(|h| h.gso_type |= GSO_TUNNEL_IPV6, VnetError::TunnelTwice);
+    case.refuses(|h| h.gso_type = GSO_TUNNEL_IPV4, VnetError::TunnelInner);
+    case.refuses(|h| h.gso_type = GSO_TUNNEL_IPV4 | GSO_UDP, VnetError::TunnelInner);
+    case.refuses(|h| h.gso_type = GSO_TCP_IPV4 | GSO_TUNNEL_IPV6, VnetError::TunnelPlaces);
+    case.refuses(|h| h.flags = 0, VnetError::ChecksumMissing);
+    case.refuses(|h| h.outer_transport += 1, VnetError::TunnelPlaces);
+    case.refuses(|h| h.inner_network = 0, VnetError::TunnelPlaces);
+    case.refuses(|h| h.gso_type = GSO_TCP_IPV6 | GSO_TUNNEL_IPV4, VnetError::TypeMismatch);
+    let mut blank = Case::superframe(vxlan().payload_len(3000), 1000);
+    let header = blank.header();
+    blank.frame[40..42].fill(0);
+    assert_eq!(blank.read(header, Form::Tunnel), Err(VnetError::TunnelSeedMissing));
+    let plain = Case::superframe(tcp4().payload_len(3000), 1000);
+    plain.refuses(|h| h.gso_type |= GSO_TUNNEL_IPV4, VnetError::TunnelPlaces);
+}
+
+#[test]
+fn v09_a_superframe_of_one_packet_has_no_type() {
+    for packet in [tcp4(), vxlan()] {
+        let case = Case::superframe(packet.payload_len(1000), 1000);
+        let header = case.header();
+        assert_eq!((header.gso_type, header.gso_size), (GSO_NONE, 0));
+        assert_eq!(header.flags, FLAG_NEEDS_CHECKSUM);
+        assert_eq!(case.read(header, Form::Short).unwrap().gso, None);
+    }
+    // A reader takes it for a plain packet (rule V6).
+    let case = Case::superframe(tcp4().payload_len(1000), 1000);
+    let header = Header { gso_type: GSO_TCP_IPV4, gso_size: 1000, ..case.header() };
+    assert_eq!(case.read(header, Form::Short).unwrap().gso, None);
+}
+
+#[test]
+fn cwr_asks_for_the_ecn_bit_and_every_cwr_cannot_be_said() {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t.cwr()).payload_len(3000);
+    let mut case = Case::superframe(packet, 1000);
+    assert_eq!(case.header().gso_type, GSO_TCP_IPV4 | GSO_ECN);
+    case.meta.gso.as_mut().unwrap().cwr = Cwr::Every;
+    assert_eq!(case.describe(Form::Tunnel), Err(VnetError::Inexpressible));
+}
+
+#[test]
+fn v20_a_tag_beside_the_frame_moves_every_place() {
+    let mut case = Case::superframe(vxlan().payload_len(3000), 1000);
+    let before = case.header();
+    case.meta.vlan = Some(VlanTag { protocol: 0x8100, tci: 7 });
+    let after = case.header();
+    assert_eq!(after.header_length, before.header_length + 4);
+    assert_eq!(after.checksum_start, before.checksum_start + 4);
+    assert_eq!(after.outer_transport, before.outer_transport + 4);
+    assert_eq!(after.inner_network, before.inner_network + 4);
+    assert_eq!(after.checksum_offset, before.checksum_offset);
+}
+
+#[test]
+fn v01_v20_a_frame_without_ethernet_header_is_refused_and_the_header_length_is_not_believed() {
+    let stack = dissect(&[0; 13], LinkType::Ethernet, &Ports::ASSIGNED);
+    let header = Header::default();
+    let refused = understand(&header, &[0; 13], LinkType::Ethernet, &stack, Form::Short);
+    assert_eq!(refused, Err(VnetError::Short));
+    let case = Case::superframe(tcp4().payload_len(3000), 1000);
+    for header_length in [0, 10, 66, 3066, u16::MAX] {
+        let header = Header { header_length, ..case.header() };
+        assert_eq!(case.read(header, Form::Short), case.read(case.header(), Form::Short));
+    }
+}
+
+#[test]
+fn v02_types_and_sizes_that_do_not_exist_are_refused() {
+    let case = Case::superframe(tcp4().payload_len(3000), 1000);
+    for kind in (0..=u8::MAX).filter(|kind| kind & (GSO_TUNNEL_IPV4 | GSO_TUNNEL_IPV6) == 0) {
+        let read = case.read(Header { gso_type: kind, ..case.header() }, Form::Short);
+        let expected = match kind & !GSO_ECN {
+            GSO_TCP_IPV4 => true,
+            GSO_NONE => kind == 0,
+            _ => false,
+        };
+        assert_eq!(read.is_ok(), expected, "type {kind:#x}: {read:?}");
+    }
+    case.refuses(|h| h.gso_size = 0, VnetError::SizeZero);
+    case.refuses(|h| h.gso_size = u16::MAX, VnetError::SizeReserved);
+    case.refuses(|h| h.gso_type = GSO_TCP_IPV6, VnetError::TypeMismatch);
+    case.refuses(|h| h.gso_type = 2, VnetError::UnknownType);
+    let udp = Case::superframe(udp4().payload_len(3000), 1000);
+    udp.refuses(|h| h.gso_type |= GSO_ECN, VnetError::EcnWithoutTcp);
+    udp.refuses(|h| h.gso_type = GSO_TCP_IPV4, VnetError::TypeMismatch);
+}
+
+#[test]
+fn v03_b32_a_checksum_outside_the_frame_or_inside_its_headers_is_refused() {
+    let (frame, start, offset) = tcp4().payload_len(10).build_partial();
+    let (start, offset, len) = (start as u16, offset as u16, frame.len() as u16);
+    let checksum = Checksum::Partial { start, offset };
+    let mut case = Case { frame, meta: Meta { checksum, ..Meta::default() } };
+    assert_eq!(case.read(case.header(), Form::Short), Ok(case.meta));
+    case.refuses(|h| h.checksum_offset = len, VnetError::ChecksumOutside);
+    case.refuses(|h| h.checksum_start = u16::MAX, VnetError::ChecksumOutside);
+    case.refuses(
+        |h| (h.checksum_start, h.checksum_offset) = (start, len - start - 1),
+        VnetError::ChecksumOutside,
+    );
+    case.refuses(|h| h.checksum_start = 33, VnetError::ChecksumInHeaders);
+    case.meta.checksum = Checksum::Partial { start: 33, offset };
+    assert_eq!(case.describe(Form::Short), Err(VnetError::ChecksumInHeaders));
+    case.meta.checksum = Checksum::Partial { start: len, offset: 0 };
+    assert_eq!(case.describe(Form::Short), Err(VnetError::ChecksumOutside));
+}
+
+#[test]
+fn v04_the_checksum_of_a_superframe_is_partial_and_in_its_place() {
+    let tcp = Case::superframe(tcp4().payload_len(3000), 1000);
+    tcp.refuses(|h| h.checksum_offset = 6, VnetError::ChecksumPlace);
+    tcp.refuses(|h| h.checksum_start = 38, VnetError::ChecksumPlace);
+    assert!(tcp.read(Header { flags: 0, ..tcp.header() }, Form::Short).is_ok(), "rule V5");
+    let mut udp = Case::superframe(udp4().payload_len(3000), 1000);
+    udp.refuses(|h| h.flags = 0, VnetError::ChecksumMissing);
+    udp.meta.checksum = Checksum::None;
+    assert_eq!(udp.describe(Form::Short), Err(VnetError::ChecksumMissing));
+}
+
+#[test]
+fn v04_at_most_128_datagrams() {
+    let full = Case::superframe(udp4().payload_len(128 * 100), 100);
+    assert_eq!(full.read(full.header(), Form::Short).unwrap().gso.unwrap().segments, 128);
+    let beyond = Case::superframe(udp4().payload_len(128 * 100 + 1), 100);
+    assert_eq!(beyond.describe(Form::Short), Err(VnetError::TooManySegments));
+    full.refuses(|h| h.gso_size = 99, VnetError::TooManySegments);
+}
+
+#[test]
+fn datagrams_to_be_fragmented_are_said_and_understood() {
+    let (frame, start, offset) = udp4().payload_len(4000).build_superframe();
+    let size = core::num::NonZeroU16::new(1480).unwrap();
+    let gso = Gso { cut: Cut::Fragments(size), ..Gso::every(1).unwrap() };
+    let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
+    let case = Case { frame, meta: Meta { checksum, gso: Some(gso), ..Meta::default() } };
+    assert_eq!(case.header().gso_type, GSO_UDP);
+    let read = case.read(case.header(), Form::Short).unwrap().gso.unwrap();
+    assert_eq!((read.cut, read.segments), (Cut::Fragments(size), 3));
+    let parts =
+        Case { meta: Meta { gso: Some(Gso { cut: Cut::Parts, ..gso }), ..case.meta }, ..case };
+    assert_eq!(parts.describe(Form::Short), Err(VnetError::Inexpressible));
+}
+
+#[test]
+fn t12_the_inner_checksum_tells_a_packet_socket_that_a_tunnel_is_meant() {
+    let case = Case::superframe(vxlan().payload_len(3000), 1000);
+    let header = Header { gso_type: GSO_TCP_IPV4, ..case.header() };
+    assert_eq!(case.read(header, Form::Short).unwrap().gso.unwrap().segments, 3);
+    let unsaid = Header { flags: 0, ..header };
+    assert_eq!(case.read(unsaid, Form::Short), Err(VnetError::ChecksumMissing));
+}
+
+#[test]
+fn verified_by_the_device_means_the_first_checksum() {
+    let case = Case { frame: tcp4().build(), meta: Meta::default() };
+    let header = Header { flags: FLAG_DATA_VALID, ..Header::default() };
+    let read = case.read(header, Form::Short).unwrap();
+    assert_eq!(read.checksum, Checksum::Unnecessary { levels: 0 });
+    assert_eq!(case.read(Header::default(), Form::Short), Ok(Meta::default()));
+}
+
+#[test]
+fn a_partial_checksum_without_a_flag_is_found_by_its_seed() {
+    for packet in [tcp4(), tcp6(), udp4(), vxlan()] {
+        let packet = packet.payload_len(77);
+        let find = |frame: &[u8]| {
+            unflagged_partial(frame, &dissect(frame, LinkType::Ethernet, &Ports::ASSIGNED))
+        };
+        let (frame, start, offset) = packet.build_partial();
+        let expected = Checksum::Partial { start: start as u16, offset: offset as u16 };
+        assert_eq!(find(&frame), Some(expected));
+        assert_eq!(find(&packet.build()), None);
+    }
+}
+
+#[test]
+fn every_refusal_has_a_name_of_its_own() {
+    let names: std::collections::BTreeSet<_> = VnetError::ALL.iter().map(|e| e.name()).collect();
+    assert_eq!(names.len(), VnetError::ALL.len());
+}
+
+proptest::proptest! {
+    /// Whatever a guest writes into its header, and whatever frame it puts behind it.
+    #[test]
+    fn hostile_headers_are_refused_or_hold_together(
+        bytes: [u8; 24],
+        picked in 0_usize..4,
+        payload_len in 0_usize..4000,
+        flips in proptest::collection::vec((0_usize..120, 0_u8..8), 0..3),
+    ) {
+        let packet = [tcp4(), tcp6(), udp4(), vxlan()][picked].clone().payload_len(payload_len);
+        let (mut frame, ..) = packet.build_superframe();
+        for (at, bit) in flips {
+            if let Some(byte) = frame.get_mut(at) {
+                *byte ^= 1 << bit;
+            }
+        }
+        let stack = dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED);
+        for form in Form::ALL {
+            let (mut header, _) = Header::parse(&bytes, form, Order::NATIVE).unwrap();
+            header.gso_type &= 0xe7;
+            let Ok(meta) = understand(&header, &frame, LinkType::Ethernet, &stack, form) else {
+                continue;
+            };
+            if let Checksum::Partial { start, offset } = meta.checksum {
+                assert!(usize::from(start) + usize::from(offset) + 2 <= frame.len());
+            }
+            if let Some(gso) = meta.gso {
+                assert!(gso.untrusted && gso.segments > 1);
+            }
+            // What was understood can be said again, where the form can say it.
+            let _ = describe(&frame, frame.len(), &stack, &meta, form);
+        }
+    }
+}

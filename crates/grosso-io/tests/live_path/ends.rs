@@ -1,0 +1,1 @@
+//! How a data path ends.

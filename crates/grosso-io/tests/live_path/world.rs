@@ -1,0 +1,159 @@
+//! Two hosts and the engine between them.
+//!
+//! ```text
+//!  host a                 engine                host b
+//!  a0 (veth) ----------- e0  data path  (TAP) ----- b0
+//!  10.9.0.1, fd09::1                     10.9.0.2, fd09::2
+//! ```
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    thread::{self, JoinHandle},
+};
+
+use grosso_io::{
+    Port,
+    live::{PacketOptions, PacketPort, TapOptions, TapPort, XdpPort, XdpPortOptions},
+    runner::{DataPath, End, Handle, RunOptions},
+};
+use grosso_sys::{
+    ethtool::set_feature,
+    interface::{Control, InterfaceName},
+    namespace::NetworkNamespace,
+    netlink::{LinkChange, Netlink},
+    tun::Layer,
+};
+
+/// The addresses of the hosts, over IPv4 and IPv6.
+pub(crate) const A: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 1)),
+];
+pub(crate) const B: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(10, 9, 0, 2)),
+    IpAddr::V6(Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 2)),
+];
+
+pub(crate) struct World {
+    pub(crate) a: NetworkNamespace,
+    pub(crate) engine: NetworkNamespace,
+    pub(crate) b: NetworkNamespace,
+}
+
+/// Says that a test is skipped and why; fails where the environment says that nothing may be.
+pub(crate) fn skip(why: &str) {
+    println!("skipped: {why}");
+    assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
+}
+
+/// The name of an interface.
+pub(crate) fn name(name: &str) -> InterfaceName {
+    InterfaceName::new(name).unwrap()
+}
+
+impl World {
+    /// The hosts and the wire to the first; nothing where the caller may not make them.
+    pub(crate) fn new() -> Option<Self> {
+        let namespaces = (|| -> io::Result<_> {
+            Ok([NetworkNamespace::new()?, NetworkNamespace::new()?, NetworkNamespace::new()?])
+        })();
+        let [a, engine, b] = match namespaces {
+            Ok(namespaces) => namespaces,
+            Err(error) => {
+                skip(&format!("no network of one's own: {error}"));
+                return None;
+            }
+        };
+        let world = Self { a, engine, b };
+        world.wire().unwrap();
+        Some(world)
+    }
+
+    fn wire(&self) -> io::Result<()> {
+        for namespace in [&self.a, &self.engine, &self.b] {
+            // Neighbour discovery and multicast of the kernel's own would be frames that no test sent.
+            namespace.run(|| {
+                std::fs::write("/proc/sys/net/ipv6/conf/default/router_solicitations", "0")
+            })??;
+        }
+        self.engine.run(|| {
+            std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")?;
+            let netlink = Netlink::new()?;
+            use std::os::fd::AsFd;
+            let host = LinkChange::new().namespace(self.a.as_fd());
+            netlink.add_veth((&name("e0"), LinkChange::new()), (&name("a0"), host))
+        })??;
+        self.a.run(|| set_up("a0", A))??;
+        self.engine.run(|| Control::new()?.set_up(&name("e0"), true))?
+    }
+
+    /// Turns all offloads of the first host's end of the wire on or off.
+    pub(crate) fn set_offloads(&self, on: bool) {
+        let set = || {
+            let control = Control::new()?;
+            for feature in ["tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-tcp6-segmentation"]
+            {
+                set_feature(&control, &name("a0"), feature, on)?;
+            }
+            io::Result::Ok(())
+        };
+        self.a.run(set).unwrap().unwrap();
+    }
+
+    pub(crate) fn packet_port(&self, options: &PacketOptions) -> PacketPort {
+        self.engine.run(|| PacketPort::open("e0", options)).unwrap().unwrap()
+    }
+
+    pub(crate) fn xdp_port(&self, options: &XdpPortOptions) -> io::Result<XdpPort> {
+        self.engine.run(|| XdpPort::open("e0", options)).unwrap()
+    }
+
+    /// A TAP that is the second host's interface.
+    pub(crate) fn tap_port(&self, options: &TapOptions) -> TapPort {
+        let open = || {
+            let port = TapPort::open("b0", Layer::Ethernet, options)?;
+            set_up("b0", B)?;
+            io::Result::Ok(port)
+        };
+        self.b.run(open).unwrap().unwrap()
+    }
+}
+
+fn set_up(interface: &str, addresses: [IpAddr; 2]) -> io::Result<()> {
+    let (netlink, control) = (Netlink::new()?, Control::new()?);
+    let index = control.index(&name(interface))?;
+    control.set_up(&name(interface), true)?;
+    netlink.add_address(index, addresses[0], 24)?;
+    netlink.add_address(index, addresses[1], 64)
+}
+
+/// A data path on a thread.
+pub(crate) struct Running<L, R> {
+    pub(crate) handle: Handle,
+    thread: JoinHandle<End<L, R>>,
+}
+
+pub(crate) fn start<L, R>(left: L, right: R, options: RunOptions) -> Running<L, R>
+where
+    L: Port<Buffer: Send> + Send + 'static,
+    R: Port<Buffer: Send> + Send + 'static,
+{
+    let path = DataPath::new(left, right, options).unwrap();
+    Running { handle: path.handle(), thread: thread::spawn(|| path.run()) }
+}
+
+impl<L, R> Running<L, R> {
+    /// Stops the path, which must not have been broken.
+    pub(crate) fn stop(self) -> End<L, R> {
+        self.handle.stop();
+        let end = self.wait();
+        end.result.as_ref().unwrap();
+        end
+    }
+
+    /// Waits until the path ends of itself.
+    pub(crate) fn wait(self) -> End<L, R> {
+        self.thread.join().unwrap()
+    }
+}
