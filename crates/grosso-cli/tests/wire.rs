@@ -197,6 +197,41 @@ fn superframes_inside_tunnels_are_split() {
 }
 
 #[test]
+fn trains_of_partial_packets_leave_complete() {
+    let bench = Bench::new();
+    let packet = |i: u32| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
+        packet.tcp(|t| t.sequence(i * 1000)).payload_len(1000)
+    };
+    let partial: Vec<_> = (0..5).map(|i| packet(i).build_partial().0).collect();
+    let complete: Vec<_> = (0..5).map(|i| packet(i).build()).collect();
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &partial));
+    bench.ok("coalesce -q -r a -w b");
+    assert_eq!(packets(&bench.get("b")).len(), 1);
+    bench.ok("segment -q -r b -w c");
+    assert_eq!(frames(&bench.get("c")), partial);
+    bench.ok("wire -q -r b -w c");
+    assert_eq!(frames(&bench.get("c")), complete);
+    bench.ok("wire -q -r a -w c");
+    assert_eq!(frames(&bench.get("c")), complete);
+}
+
+#[test]
+fn senders_that_do_not_count_keep_their_identification() {
+    let bench = Bench::new();
+    let frame = |sequence: u32, len: usize| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(0));
+        packet.tcp(|t| t.sequence(sequence)).payload_len(len).build_superframe().0
+    };
+    let input = [frame(0, 1460), frame(1460, 1460), frame(2920, 14_600)];
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &input));
+    bench.ok("wire -q -r a -w b");
+    let output = frames(&bench.get("b"));
+    assert_eq!(output.len(), 12);
+    assert!(output.iter().all(|frame| frame[18..20] == [0, 0]));
+}
+
+#[test]
 fn tshark_finds_nothing_wrong() {
     if !has("tshark") {
         return;
