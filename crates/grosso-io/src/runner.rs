@@ -176,8 +176,12 @@ impl<L: Port, R: Port> DataPath<L, R> {
     /// Joins two ports.
     ///
     /// # Errors
-    /// When the kernel has no descriptors left to wait with.
+    /// When their frames do not start with the same kind of header, or the kernel has no descriptors left to wait with.
     pub fn new(left: L, right: R, options: RunOptions) -> io::Result<Self> {
+        if left.link() != right.link() {
+            let why = format!("{} and {} frames do not mix", left.link(), right.link());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let event = Event::new()?;
         let sleeper = Sleeper::new(&left, &right, &event)?;
         let shared = Shared {

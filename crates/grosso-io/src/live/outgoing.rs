@@ -328,3 +328,6 @@ const BY_RARITY: [Features; 5] = [
 const ADDRESSES_LEN: usize = 12;
 /// Slices that one vectored write takes (`UIO_MAXIOV` is 1024), the headers apart.
 const PARTS_MAX: usize = 1000;
+
+#[cfg(test)]
+mod tests;

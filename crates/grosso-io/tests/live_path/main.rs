@@ -5,7 +5,9 @@
 
 #![cfg(target_os = "linux")]
 
+mod devices;
 mod ends;
+mod frames;
 mod offloads;
 mod sockets;
 mod world;

@@ -2,7 +2,8 @@
 
 use std::{
     io::{Read, Write},
-    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    process::Command,
     thread,
     time::Duration,
 };
@@ -60,3 +61,54 @@ fn receive(mut stream: &TcpStream, seed: u64, bytes: usize) {
 
 /// Bytes that are made and compared at once.
 const CHUNK: usize = 1 << 16;
+
+/// Sends datagrams through a socket that leaves their cutting to the kernel (`UDP_SEGMENT`), and compares each; whether
+/// it could be done here.
+pub(crate) fn datagrams(
+    from: (&NetworkNamespace, IpAddr),
+    to: (&NetworkNamespace, IpAddr),
+) -> bool {
+    let socket = to.0.run(|| UdpSocket::bind((to.1, 0))).unwrap().unwrap();
+    socket.set_read_timeout(Some(STALLED)).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let mut command = Command::new("python3");
+    command.args(["-c", GSO_SENDER, &to.1.to_string(), &port.to_string()]);
+    let mut sender = match from.0.host(&mut command).and_then(|command| command.spawn()) {
+        Ok(sender) => sender,
+        Err(error) => {
+            crate::world::skip(&format!("no python3 to send with UDP_SEGMENT: {error}"));
+            return false;
+        }
+    };
+    let mut buffer = [0; 2000];
+    for i in 0..DATAGRAMS {
+        let (len, sender) = socket.recv_from(&mut buffer).unwrap();
+        // The last of each call is shorter.
+        let expected = if i % 40 == 39 { 700 } else { 1200 };
+        assert_eq!(len, expected, "datagram {i}");
+        assert_eq!(usize::from(buffer[0]), i % 251, "datagram {i}");
+        assert!(buffer[..len].iter().all(|byte| *byte == buffer[0]), "datagram {i} is mixed up");
+        if i % 40 == 39 {
+            // No more are under way than a receive buffer has room for.
+            socket.send_to(b"next", sender).unwrap();
+        }
+    }
+    assert!(sender.wait().unwrap().success());
+    true
+}
+
+/// Datagrams that are sent, 40 a call.
+const DATAGRAMS: usize = 400;
+
+/// Each datagram is filled with its number.
+const GSO_SENDER: &str = "
+import socket, sys
+address, port = sys.argv[1], int(sys.argv[2])
+kind = socket.AF_INET6 if ':' in address else socket.AF_INET
+sender = socket.socket(kind, socket.SOCK_DGRAM)
+sender.setsockopt(17, 103, 1200)
+for call in range(10):
+    packets = [bytes([(call * 40 + i) % 251]) * 1200 for i in range(40)]
+    sender.sendto(b''.join(packets)[:-500], (address, port))
+    assert sender.recv(9) == b'next'
+";

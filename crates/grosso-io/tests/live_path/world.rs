@@ -9,6 +9,7 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    os::fd::AsFd,
     thread::{self, JoinHandle},
 };
 
@@ -80,7 +81,6 @@ impl World {
         self.engine.run(|| {
             std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")?;
             let netlink = Netlink::new()?;
-            use std::os::fd::AsFd;
             let host = LinkChange::new().namespace(self.a.as_fd());
             netlink.add_veth((&name("e0"), LinkChange::new()), (&name("a0"), host))
         })??;
@@ -88,16 +88,16 @@ impl World {
         self.engine.run(|| Control::new()?.set_up(&name("e0"), true))?
     }
 
-    /// Turns all offloads of the first host's end of the wire on or off.
+    /// Turns the TCP offloads of the first host's end of the wire on or off.
     pub(crate) fn set_offloads(&self, on: bool) {
-        let set = || {
-            let control = Control::new()?;
-            for feature in ["tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-tcp6-segmentation"]
-            {
-                set_feature(&control, &name("a0"), feature, on)?;
-            }
-            io::Result::Ok(())
-        };
+        for feature in ["tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-tcp6-segmentation"] {
+            self.set_offload(feature, on);
+        }
+    }
+
+    /// Turns one of them on or off.
+    pub(crate) fn set_offload(&self, feature: &str, on: bool) {
+        let set = || set_feature(&Control::new()?, &name("a0"), feature, on);
         self.a.run(set).unwrap().unwrap();
     }
 
@@ -109,6 +109,18 @@ impl World {
         self.engine.run(|| XdpPort::open("e0", options)).unwrap()
     }
 
+    /// The first host by a TUN device instead of the wire.
+    pub(crate) fn tun_ports(&self, options: &TapOptions) -> [TapPort; 2] {
+        let open = |addresses| {
+            let port = TapPort::open("tun0", Layer::Ip, options)?;
+            set_up("tun0", addresses)?;
+            io::Result::Ok(port)
+        };
+        self.a.run(|| Control::new()?.set_up(&name("a0"), false)).unwrap().unwrap();
+        let a = self.a.run(|| open(A.map(next_network))).unwrap().unwrap();
+        [a, self.b.run(|| open(B.map(next_network))).unwrap().unwrap()]
+    }
+
     /// A TAP that is the second host's interface.
     pub(crate) fn tap_port(&self, options: &TapOptions) -> TapPort {
         let open = || {
@@ -117,6 +129,14 @@ impl World {
             io::Result::Ok(port)
         };
         self.b.run(open).unwrap().unwrap()
+    }
+}
+
+/// The same host in the network beside.
+pub(crate) fn next_network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => IpAddr::V4((u32::from(address) + 0x100).into()),
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) + (1 << 64)).into()),
     }
 }
 
