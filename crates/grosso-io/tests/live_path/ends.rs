@@ -1,1 +1,150 @@
-//! How a data path ends.
+//! How a data path goes on, and how it ends.
+
+use std::{thread, time::Duration};
+
+use grosso_io::{
+    Port, PortError,
+    impair::Impair,
+    live::{LiveEvent, PacketOptions, TapOptions},
+    runner::{DataPath, RunOptions},
+};
+use grosso_sys::{
+    interface::Control,
+    netlink::Netlink,
+    packet::{PacketSocket, RingLayout},
+};
+use grosso_testkit::Packet;
+
+use crate::{
+    sockets::exchange,
+    world::{A, B, World, name, start},
+};
+
+fn segment(i: u32) -> Vec<u8> {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
+    packet.tcp(|t| t.sequence(i * 1000)).payload_len(1000).build()
+}
+
+/// Asks until it is so: how long that takes is the scheduler's affair.
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..20_000 {
+        if is_so() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it never was");
+}
+
+#[test]
+fn what_is_held_is_delivered_when_the_path_is_stopped() {
+    let Some(world) = World::new() else { return };
+    let mut options = RunOptions::new(1);
+    options.left_to_right.profile.limits.hold_ns = 3_600_000_000_000;
+    let wire = world.packet_port(&PacketOptions::default());
+    let tap = world.tap_port(&TapOptions::default());
+    let open = || grosso_io::live::PacketPort::open("b0", &PacketOptions::default());
+    let mut observer = world.b.run(open).unwrap().unwrap();
+    let path = start(wire, tap, options);
+    let sender = world.a.run(|| PacketSocket::builder().bind(&name("a0"))).unwrap().unwrap();
+    for i in 0..3 {
+        sender.send(&segment(i)).unwrap();
+    }
+    until(|| path.handle.snapshot().unwrap().coalesced_to_right.unwrap().packets_in >= 3);
+    let mut joined = |segments: u16| {
+        let mut seen = false;
+        let each = &mut |frame: grosso::Frame<_>| {
+            seen |= frame.meta.gso.is_some_and(|gso| gso.segments == segments);
+        };
+        observer.receive(0, 100, each).unwrap();
+        seen
+    };
+    assert!(!joined(3), "they are held");
+    let handle = path.handle.clone();
+    let end = path.stop();
+    until(|| joined(3));
+    assert_eq!(handle.snapshot(), Some(end.snapshot), "who asks later gets what was in the end");
+}
+
+#[test]
+fn a_wire_that_is_removed_ends_the_path_with_its_name() {
+    let Some(world) = World::new() else { return };
+    let wire = world.packet_port(&PacketOptions::default());
+    let path = start(wire, world.tap_port(&TapOptions::default()), RunOptions::new(1));
+    until(|| path.handle.snapshot().unwrap().sleeps > 0);
+    let remove = || Netlink::new()?.delete_link(Control::new()?.index(&name("e0"))?);
+    world.engine.run(remove).unwrap().unwrap();
+    let result = path.wait().result;
+    assert!(matches!(&result, Err(PortError::Gone { name }) if name == "e0"), "{result:?}");
+    assert_eq!(result.unwrap_err().to_string(), "e0: the device is gone");
+}
+
+#[test]
+fn a_tap_that_is_removed_ends_the_path_with_its_name() {
+    let Some(world) = World::new() else { return };
+    let wire = world.packet_port(&PacketOptions::default());
+    let path = start(wire, world.tap_port(&TapOptions::default()), RunOptions::new(1));
+    until(|| path.handle.snapshot().unwrap().sleeps > 0);
+    let remove = || Netlink::new()?.delete_link(Control::new()?.index(&name("b0"))?);
+    world.b.run(remove).unwrap().unwrap();
+    let result = path.wait().result;
+    assert!(matches!(&result, Err(PortError::Gone { name }) if name == "b0"), "{result:?}");
+}
+
+#[test]
+fn an_interface_that_goes_down_and_comes_up_again_goes_on() {
+    let Some(world) = World::new() else { return };
+    let wire = world.packet_port(&PacketOptions::default());
+    let path = start(wire, world.tap_port(&TapOptions::default()), RunOptions::new(1));
+    exchange((&world.a, A[0]), (&world.b, B[0]), 1 << 20);
+    for up in [false, true] {
+        world.engine.run(|| Control::new()?.set_up(&name("e0"), up)).unwrap().unwrap();
+    }
+    exchange((&world.a, A[0]), (&world.b, B[0]), 1 << 20);
+    path.stop();
+}
+
+#[test]
+fn a_consumer_that_stalls_leaves_drops_with_a_name_and_no_more_memory() {
+    let Some(world) = World::new() else { return };
+    let mut options = PacketOptions::default();
+    options.layout = RingLayout { slot_bytes: 2048, slots: 64 };
+    let mut port = world.packet_port(&options);
+    let sender = world.a.run(|| PacketSocket::builder().bind(&name("a0"))).unwrap().unwrap();
+    for i in 0..200 {
+        sender.send(&segment(i)).unwrap();
+    }
+    let mut received = 0;
+    let mut each = |frame: grosso::Frame<_>| {
+        let buffer: grosso_sys::packet::RingFrame = frame.buffer;
+        received += u32::from(buffer.as_ref().len() == 1054);
+    };
+    assert_eq!(port.receive(0, 1000, &mut each).unwrap(), 64);
+    assert_eq!(received, 64);
+    assert_eq!(port.stats().unwrap().events(LiveEvent::ReceiveRingFull), 200 - 64);
+}
+
+#[test]
+fn streams_survive_a_bad_wire() {
+    let Some(world) = World::new() else { return };
+    world.set_offloads(false);
+    let mut packet = PacketOptions::default();
+    packet.layout = RingLayout::PACKETS;
+    packet.transmit = grosso::features::Features::NONE;
+    let bad = "delay 100us jitter 50us loss 0.2% reorder 1% duplicate 1% corrupt 0.2% seed 7";
+    let wire = Impair::new(world.packet_port(&packet), bad.parse().unwrap());
+    let path = start(wire, world.tap_port(&TapOptions::default()), RunOptions::new(1));
+    exchange((&world.a, A[0]), (&world.b, B[0]), 4 << 20);
+    let end = path.stop();
+    let stats = end.left.stats();
+    assert!(stats.lost + stats.corrupted > 0 && stats.duplicated > 0, "{stats:?}");
+}
+
+#[test]
+fn ports_whose_frames_start_differently_are_not_joined() {
+    let Some(world) = World::new() else { return };
+    let wire = world.packet_port(&PacketOptions::default());
+    let [tun, _] = world.tun_ports(&TapOptions::default());
+    let refused = DataPath::new(wire, tun, RunOptions::new(1)).err().unwrap();
+    assert_eq!(refused.to_string(), "Ethernet and RAW frames do not mix");
+}

@@ -1,1 +1,264 @@
+//! Single frames and what is known about them, through the kernel and back.
 
+use grosso::{
+    Frame, Meta,
+    checksum::Checksum,
+    meta::{Gso, VlanTag},
+};
+use grosso_io::{
+    Port, Transmitted,
+    live::{PacketOptions, PacketPort, TapOptions, TapPort},
+};
+use grosso_sys::{
+    interface::{Control, InterfaceName},
+    tun::TunBuilder,
+};
+use grosso_testkit::Packet;
+use grosso_wire::virtio::{
+    FLAG_NEEDS_CHECKSUM, Form, GSO_ECN, GSO_TCP_IPV6, GSO_TUNNEL_IPV4, GSO_TUNNEL_IPV6, GSO_UDP,
+    GSO_UDP_SEGMENTS, Header, Order,
+};
+
+use crate::{
+    ends::until,
+    world::{World, name},
+};
+
+/// A protocol that nobody answers.
+const QUIET: u16 = 53_999;
+
+/// The two sides of one TAP device: its descriptor, and a packet socket on the interface.
+fn sides(world: &World, form: Form) -> (TapPort, PacketPort) {
+    let mut options = TapOptions::default();
+    options.header = form;
+    let tap = world.tap_port(&options);
+    assert_eq!(tap.form(), Some(form));
+    let open = || PacketPort::open("b0", &PacketOptions::default());
+    let packet = world.b.run(open).unwrap().unwrap();
+    (tap, packet)
+}
+
+/// Sends a frame into one port and gives what comes out of the other of its length or from its source.
+fn pass(
+    from: &mut impl Port,
+    to: &mut impl Port,
+    frame: &[u8],
+    meta: &Meta,
+) -> Vec<(Vec<u8>, Meta)> {
+    // Of superframes the headers are apart, as a coalescer delivers them.
+    let split = if meta.gso.is_some() { 120 } else { frame.len() };
+    let (head, rest) = frame.split_at(split);
+    assert_eq!(from.transmit(&[head, rest], meta).unwrap(), Transmitted::Taken);
+    assert_eq!(from.flush().unwrap(), Transmitted::Taken);
+    let mut frames = Vec::new();
+    until(|| {
+        // The kernel's own chatter has other addresses.
+        let mut each = |received: Frame<_>| {
+            let bytes = AsRef::<[u8]>::as_ref(&received.buffer).to_vec();
+            if bytes.get(..12) == frame.get(..12) {
+                frames.push((bytes, received.meta));
+            }
+        };
+        to.receive(0, 100, &mut each).unwrap();
+        !frames.is_empty()
+    });
+    frames
+}
+
+fn tcp4() -> Packet {
+    Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t.timestamps(1, 2))
+}
+
+fn tcp6() -> Packet {
+    Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t)
+}
+
+fn udp4() -> Packet {
+    Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.destination_port(QUIET))
+}
+
+fn vxlan() -> Packet {
+    let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v);
+    outer.ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t)
+}
+
+fn superframe(packet: Packet) -> (Vec<u8>, Meta) {
+    let (frame, start, offset) = packet.payload_len(5000).build_superframe();
+    let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
+    (frame, Meta { checksum, gso: Gso::every(1200), ..Meta::default() })
+}
+
+/// What is known about a superframe once it came from somebody else.
+fn foreign(meta: Meta, segments: u16) -> Meta {
+    let gso = meta.gso.map(|gso| Gso { segments, untrusted: true, ..gso });
+    Meta { gso, ..meta }
+}
+
+#[test]
+fn superframes_keep_their_bytes_and_what_is_known_in_every_form_and_direction() {
+    for form in [Form::Short, Form::Buffers, Form::Hash, Form::Tunnel] {
+        let Some(world) = World::new() else { return };
+        let (mut tap, mut packet) = sides(&world, form);
+        for kind in [tcp4(), tcp6(), udp4()] {
+            let (frame, meta) = superframe(kind);
+            let expected = [(frame.clone(), foreign(meta, 5))];
+            assert_eq!(pass(&mut packet, &mut tap, &frame, &meta), expected, "{form:?}");
+            assert_eq!(pass(&mut tap, &mut packet, &frame, &meta), expected, "{form:?}");
+        }
+        assert!(tap.stats().named().all(|(_, count)| count == 0));
+    }
+}
+
+#[test]
+fn v06_verified_packets_are_partial_for_the_kernel_and_unverified_ones_are_not() {
+    let Some(world) = World::new() else { return };
+    let (mut tap, mut packet) = sides(&world, Form::Buffers);
+    for kind in [tcp4(), tcp6(), udp4()] {
+        let kind = kind.payload_len(700);
+        let (seeded, start, offset) = kind.build_partial();
+        let partial = Checksum::Partial { start: start as u16, offset: offset as u16 };
+        let verified = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
+        let expected = [(seeded, Meta { checksum: partial, ..Meta::default() })];
+        assert_eq!(pass(&mut tap, &mut packet, &kind.build(), &verified), expected);
+        let expected = [(kind.build(), Meta::default())];
+        assert_eq!(pass(&mut tap, &mut packet, &kind.build(), &Meta::default()), expected);
+    }
+}
+
+#[test]
+fn v08_superframes_in_tunnels_pass_in_the_longest_form_and_are_cut_where_there_is_none() {
+    let Some(world) = World::new() else { return };
+    let (mut tap, mut packet) = sides(&world, Form::Tunnel);
+    let (frame, meta) = superframe(vxlan());
+    // Rule T12: the packet socket has no form for it, but says where the checksum starts.
+    let there = pass(&mut tap, &mut packet, &frame, &meta);
+    assert_eq!(there, [(frame.clone(), foreign(meta, 5))]);
+    let back = pass(&mut packet, &mut tap, &frame, &meta);
+    assert_eq!(back.len(), 5);
+    assert!(back.iter().all(|(_, meta)| meta.gso.is_none()));
+    assert!(tap.stats().named().all(|(_, count)| count == 0));
+}
+
+#[test]
+fn k110_a_tag_beside_the_frame_is_beside_it_again() {
+    let Some(world) = World::new() else { return };
+    let (mut tap, mut packet) = sides(&world, Form::Short);
+    let vlan = Some(VlanTag { protocol: 0x8100, tci: 0x2007 });
+    let (frame, meta) = superframe(tcp4());
+    let tagged = Meta { vlan, ..meta };
+    let there = pass(&mut tap, &mut packet, &frame, &tagged);
+    assert_eq!(there, [(frame.clone(), foreign(tagged, 5))]);
+    // Rule V20: a TAP reader finds the tag in the frame, and the checksum behind it.
+    let (bytes, read) = pass(&mut packet, &mut tap, &frame, &tagged).remove(0);
+    assert_eq!(bytes, [&frame[..12], &[0x81, 0, 0x20, 7], &frame[12..]].concat());
+    assert_eq!(read.checksum, Checksum::Partial { start: 38, offset: 16 });
+}
+
+/// Writes a frame with a header that was changed, and says whether the kernel took it.
+fn kernel_takes(world: &World, case: &(Vec<u8>, Meta), change: fn(&mut Header)) -> bool {
+    let write = || {
+        let name = InterfaceName::new("v%d")?;
+        let tap = TunBuilder::tap(name).virtio_header(true).nonblocking(true).open()?;
+        Control::new()?.set_up(tap.name(), true)?;
+        tap.set_header_bytes(24)?;
+        let stack = grosso_wire::dissect(
+            &case.0,
+            grosso_wire::LinkType::Ethernet,
+            &grosso_wire::Ports::ASSIGNED,
+        );
+        let described =
+            grosso_io::vnet::describe(&case.0, case.0.len(), &stack, &case.1, Form::Tunnel);
+        let mut header = described.unwrap().header;
+        change(&mut header);
+        let mut packet = vec![0; 24];
+        header.emit(Form::Tunnel, Order::NATIVE, &mut packet).unwrap();
+        packet.extend_from_slice(&case.0);
+        tap.write(&packet)
+    };
+    match world.b.run(write).unwrap() {
+        Ok(_) => true,
+        Err(error) if error.raw_os_error() == Some(22) => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn v01_to_v08_the_kernel_refuses_what_is_refused_here() {
+    let Some(world) = World::new() else { return };
+    let (tcp, udp, tunnel) = (superframe(tcp4()), superframe(udp4()), superframe(vxlan()));
+    let tcp6 = superframe(tcp6());
+    let takes = |case, change: fn(&mut Header)| kernel_takes(&world, case, change);
+    for case in [&tcp, &tcp6, &udp, &tunnel] {
+        assert!(takes(case, |_| {}), "what is described is taken");
+        // Rules V1, V2, V3.
+        assert!(!takes(case, |h| h.gso_size = 0));
+        assert!(!takes(case, |h| h.gso_size = u16::MAX));
+        assert!(!takes(case, |h| h.gso_type |= 0x08));
+        assert!(!takes(case, |h| h.checksum_start = 30_000));
+        assert!(!takes(case, |h| h.header_length = 6_000));
+        // Rule V6: the length of the headers is a hint, and unknown flags are nobody's.
+        assert!(takes(case, |h| h.header_length = 0));
+        assert!(takes(case, |h| h.flags |= 0x80));
+    }
+    assert!(!takes(&tcp, |h| *h = Header { header_length: 13, ..Header::default() }));
+    assert!(takes(&tcp, |h| *h = Header { header_length: 14, ..Header::default() }));
+    // Rules V3 and V4.
+    assert!(!takes(&tcp, |h| h.checksum_start = 14));
+    assert!(!takes(&tcp, |h| h.checksum_offset = 6));
+    assert!(!takes(&udp, |h| h.checksum_offset = 16));
+    assert!(!takes(&udp, |h| h.gso_type = GSO_UDP_SEGMENTS | GSO_ECN));
+    assert!(!takes(&udp, |h| h.flags = 0));
+    assert!(!takes(&udp, |h| h.gso_size = 39), "128 datagrams hold less");
+    assert!(takes(&udp, |h| h.gso_size = 40));
+    assert!(takes(&udp, |h| h.gso_type = GSO_UDP));
+    // Rule V8.
+    assert!(!takes(&tunnel, |h| h.gso_type |= GSO_TUNNEL_IPV6));
+    assert!(!takes(&tunnel, |h| h.gso_type = GSO_TUNNEL_IPV4));
+    assert!(!takes(&tunnel, |h| h.gso_type = GSO_TUNNEL_IPV4 | GSO_UDP));
+    assert!(!takes(&tunnel, |h| h.flags &= !FLAG_NEEDS_CHECKSUM));
+    assert!(!takes(&tunnel, |h| h.outer_transport = 20));
+    assert!(!takes(&tunnel, |h| h.inner_network = h.outer_transport + 7));
+    assert!(!takes(&tunnel, |h| h.inner_network = h.checksum_start - 10));
+    // A TAP counts the 20 and 40 bytes of rule V3 from the Ethernet header on.
+    assert!(!takes(&tcp, |h| h.checksum_start = 19));
+    assert!(!takes(&tcp6, |h| h.checksum_start = 39));
+    assert!(!takes(&tcp6, |h| h.gso_type = GSO_TCP_IPV6 | 0x10));
+}
+
+#[test]
+fn v30_what_a_tap_hands_out_is_what_it_was_asked_for() {
+    use grosso::features::Features;
+    let Some(world) = World::new() else { return };
+    let mut options = TapOptions::default();
+    options.header = Form::Tunnel;
+    let all = world.tap_port(&options);
+    let tunnels = Features::UDP_TUNNEL_SEGMENTATION | Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION;
+    assert!(all.receive_features().contains(tunnels | Features::UDP_SEGMENTATION));
+    assert!(all.device().features.contains(tunnels | Features::UDP_SEGMENTATION));
+    drop(all);
+    for (wanted, expected) in [
+        (Features::NONE, Features::NONE),
+        (Features::TCP_SEGMENTATION, Features::NONE),
+        (Features::CHECKSUM_GENERIC, Features::CHECKSUM_GENERIC),
+        (Features::ALL.without(Features::CHECKSUM_GENERIC), Features::NONE),
+        (Features::CHECKSUM_GENERIC | Features::TCP_ECN_SEGMENTATION, Features::CHECKSUM_GENERIC),
+    ] {
+        options.receive = wanted;
+        options.transmit = wanted;
+        let port = world.b.run(|| TapPort::open("t%d", grosso_sys::tun::Layer::Ethernet, &options));
+        let port = port.unwrap().unwrap();
+        assert_eq!(port.receive_features(), expected, "{wanted:?}");
+        assert!(!port.device().features.contains(tunnels));
+        // The kernel says the same.
+        let is_on = |feature: &str| {
+            let ask = || {
+                let control = Control::new()?;
+                grosso_sys::ethtool::feature_is_on(&control, &name(port.name()), feature)
+            };
+            world.b.run(ask).unwrap().unwrap()
+        };
+        let checksum = expected.contains(Features::CHECKSUM_GENERIC);
+        assert_eq!(is_on("tx-checksum-ip-generic"), checksum, "{wanted:?}");
+        assert!(!is_on("tx-tcp-segmentation"), "{wanted:?}");
+    }
+}

@@ -5,7 +5,6 @@
 
 #![cfg(target_os = "linux")]
 
-mod devices;
 mod ends;
 mod frames;
 mod offloads;

@@ -174,7 +174,8 @@ fn datagrams_of_gso_sockets_arrive_one_by_one_and_whole() {
         let port = world.packet_port(&packet);
         let path = start(port, world.tap_port(&TapOptions::default()), RunOptions::new(7));
         for (a, b) in A.into_iter().zip(B) {
-            if !datagrams((&world.a, a), (&world.b, b)) || !datagrams((&world.b, b), (&world.a, a)) {
+            if !datagrams((&world.a, a), (&world.b, b)) || !datagrams((&world.b, b), (&world.a, a))
+            {
                 return;
             }
         }

@@ -15,8 +15,11 @@ use super::*;
 struct Fake {
     taken: Vec<Vec<u8>>,
     room: usize,
-    refuses: Option<(fn(&Header) -> bool, i32)>,
+    refuses: Option<Refusal>,
 }
+
+/// Which headers are refused, and with which error.
+type Refusal = (fn(&Header) -> bool, i32);
 
 impl Fake {
     fn with_room(room: usize) -> Self {
