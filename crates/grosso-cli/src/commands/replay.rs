@@ -230,8 +230,7 @@ impl Replay {
         };
         match aside(packet, &said) {
             Err(aside) => {
-                // It may be of any flow of the lane, and nothing of its flow may overtake it.
-                lane.coalescer.finish(sink);
+                lane.coalescer.make_way(packet.data, None, sink);
                 Fate::Aside(aside)
             }
             Ok(now_ns) => Fate::Engine(lane.push(packet, said, now_ns, sink)),

@@ -175,6 +175,17 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.pass_unknown(frame, Pass::Apart, sink)
     }
 
+    /// Delivers every held train that a packet must not overtake which leaves by another way.
+    pub fn make_way(
+        &mut self,
+        packet: &[u8],
+        device_hash: Option<u32>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        dissect_into(packet, self.link, &self.ports, &mut self.stack);
+        self.close_behind(packet, device_hash, sink);
+    }
+
     /// The held train of a packet's flow, which the packet would be offered to if it were pushed
     /// now.
     #[must_use]
@@ -455,13 +466,23 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         reason: Pass,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let packet = frame.buffer.as_ref();
+        self.close_behind(frame.buffer.as_ref(), frame.meta.hash, sink);
+        self.pass(frame, reason, sink)
+    }
+
+    /// Closes the trains that the packet which was just dissected must not overtake.
+    fn close_behind(
+        &mut self,
+        packet: &[u8],
+        device_hash: Option<u32>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
         let keys = Keys::of(self.stack.layers(), packet);
         match barrier(&self.stack, packet) {
             Barrier::None => {}
             Barrier::Flow => {
                 let flow = self.hasher.flow(packet, &keys);
-                if let Found::Slot(slot) = self.table.find(flow, frame.meta.hash) {
+                if let Found::Slot(slot) = self.table.find(flow, device_hash) {
                     self.close(slot, Close::Barrier, sink);
                 }
             }
@@ -472,7 +493,6 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
                 }
             }
         }
-        self.pass(frame, reason, sink)
     }
 
     /// Lets a packet through as it came.
