@@ -99,17 +99,27 @@ pub(crate) struct Files {
     /// Write this capture; - is standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) write: PathBuf,
-    /// Output format [default: that of the input]
+    /// Output format [default: what the file's name ends in, else that of the input]
     #[arg(short = 'F', long, value_name = "FORMAT")]
-    pub(crate) format: Option<OutputFormat>,
+    format: Option<OutputFormat>,
     #[command(flatten)]
     pub(crate) filter: Filter,
 }
 
 impl Files {
+    /// The format of the output: what the user says or the name of the file does, or `default`.
+    pub(crate) fn format(&self, default: Format) -> Format {
+        let by_name = || match self.write.extension()?.to_str()? {
+            "pcap" => Some(OutputFormat::Pcap),
+            "pcapng" => Some(OutputFormat::Pcapng),
+            _ => None,
+        };
+        self.format.or_else(by_name).map_or(default, Into::into)
+    }
+
     /// Whether the hash of the input goes anywhere: into pcapng or into JSON.
     pub(crate) fn keeps_hash(&self, session: &Session) -> bool {
-        session.talk.json || self.format != Some(OutputFormat::Pcap)
+        session.talk.json || self.format(Format::Pcapng) != Format::Pcap
     }
 }
 

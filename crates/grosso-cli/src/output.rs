@@ -13,7 +13,6 @@ use grosso_io::capture::{
 };
 
 use crate::{
-    arguments::OutputFormat,
     error::Failure,
     input::{Input, Session},
 };
@@ -111,11 +110,6 @@ impl Output {
     fn fail(&self, error: &CaptureError) -> Failure {
         Failure::capture(&self.name, error)
     }
-}
-
-/// The format of the output: what the user says, or `default`.
-pub(crate) fn format(wanted: Option<OutputFormat>, default: Format) -> Format {
-    wanted.map_or(default, Into::into)
 }
 
 /// A name resolution block without names: the one block of the format that may stand anywhere,

@@ -379,3 +379,27 @@ fn output_names_its_command_line_and_its_input() {
     assert!(has("grosso coalesce --json -r a.pcap -w b.pcapng"));
     assert!(has(report["input"]["sha256"].as_str().unwrap()));
 }
+
+#[test]
+fn the_name_of_the_output_says_its_format_and_an_option_says_it_louder() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("in.pcap");
+    std::fs::write(&input, PCAP_WITHOUT_PACKETS).unwrap();
+    for (name, option, magic) in [
+        ("out.pcapng", None, [0x0a, 0x0d, 0x0d, 0x0a]),
+        ("out.pcap", None, [0xd4, 0xc3, 0xb2, 0xa1]),
+        ("out", None, [0xd4, 0xc3, 0xb2, 0xa1]),
+        ("loud.pcap", Some("pcapng"), [0x0a, 0x0d, 0x0d, 0x0a]),
+    ] {
+        let output = folder.path().join(name);
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_grosso"));
+        command.arg("wire").arg("-r").arg(&input).arg("-w").arg(&output);
+        command.args(option.map(|format| format!("-F{format}")));
+        assert!(command.output().unwrap().status.success(), "{name}");
+        assert_eq!(std::fs::read(&output).unwrap()[..4], magic, "{name}");
+    }
+}
+
+/// A little-endian file header for Ethernet, and nothing behind it.
+const PCAP_WITHOUT_PACKETS: [u8; 24] =
+    [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];

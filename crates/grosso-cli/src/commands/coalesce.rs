@@ -19,7 +19,7 @@ use crate::{
     error::{Exit, Failure},
     input::{Input, Next, Session, Unparsed},
     meta,
-    output::{self, Output},
+    output::Output,
     report::{
         self, InputFacts, OutputFacts, Place, Tool,
         coalesce::{CoalesceReport, buckets},
@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
     reject_filter(&options.files.filter.words, "coalesce")?;
     let mut input = Input::open(&options.files.read, options.files.keeps_hash(session), session)?;
     let mut replay = Replay::new(&options.rules, input.links)?;
-    let format = output::format(options.files.format, Format::Pcapng);
+    let format = options.files.format(Format::Pcapng);
     note_format(&input, format, session);
     let output = Output::create(&options.files.write, format, &input, session)?;
     let mut writer = Writer::new(output);

@@ -11,7 +11,7 @@ use crate::{
     headers::protocol,
     input::{Input, Next, Session, Unparsed},
     meta,
-    output::{self, Output},
+    output::Output,
     report::{
         self, InputFacts, OutputFacts, Place, Tool,
         csum::{FixReport, Row, VerifyReport},
@@ -67,7 +67,7 @@ pub(crate) fn verify(options: &CsumVerify, session: &mut Session) -> Result<Exit
 pub(crate) fn fix(options: &CsumFix, session: &mut Session) -> Result<Exit, Failure> {
     reject_filter(&options.files.filter.words, "csum fix")?;
     let mut input = Input::open(&options.files.read, options.files.keeps_hash(session), session)?;
-    let format = output::format(options.files.format, input.reader.format());
+    let format = options.files.format(input.reader.format());
     let output = Output::create(&options.files.write, format, &input, session)?;
     let mut work = Work { output, found: Found::default(), packet: Vec::new(), counts: (0, 0) };
     let mut unparsed = Unparsed::default();

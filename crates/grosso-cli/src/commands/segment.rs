@@ -16,7 +16,7 @@ use crate::{
     input::{Input, Next, Session, Unparsed},
     meta,
     mss::MTU_DEFAULT,
-    output::{self, Output},
+    output::Output,
     report::{self, Counts, InputFacts, OutputFacts, Place, Tool, segment::SegmentReport, units},
 };
 
@@ -25,7 +25,7 @@ pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Fail
     let start = Instant::now();
     reject_filter(&options.files.filter.words, "segment")?;
     let mut input = Input::open(&options.files.read, options.files.keeps_hash(session), session)?;
-    let format = output::format(options.files.format, input.reader.format());
+    let format = options.files.format(input.reader.format());
     let output = Output::create(&options.files.write, format, &input, session)?;
     let mut cut = Cut { output, cutter: Cutter::default(), undescribed: 0, left: Counts::new() };
     let mut unparsed = Unparsed::default();

@@ -18,7 +18,7 @@ use crate::{
     input::{Input, Next, Session, Unparsed},
     meta,
     mss::{Flows, Given, Size, Source, ipv4_levels},
-    output::{self, Output},
+    output::Output,
     report::{
         self, Counts, InputFacts, OutputFacts, Place, Tool, units,
         wire::{SizeCounts, Superframes, WireReport},
@@ -30,7 +30,7 @@ pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure
     let start = Instant::now();
     reject_filter(&options.files.filter.words, "wire")?;
     let mut input = Input::open(&options.files.read, options.files.keeps_hash(session), session)?;
-    let format = output::format(options.files.format, input.reader.format());
+    let format = options.files.format(input.reader.format());
     let output = Output::create(&options.files.write, format, &input, session)?;
     let given = Given { mss: options.mss, mtu: options.mtu };
     let (flows, is_surveyed) = survey(&options.files.read, given, session)?;
