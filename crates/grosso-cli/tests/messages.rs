@@ -392,7 +392,7 @@ fn the_name_of_the_output_says_its_format_and_an_option_says_it_louder() {
         ("loud.pcap", Some("pcapng"), [0x0a, 0x0d, 0x0d, 0x0a]),
     ] {
         let output = folder.path().join(name);
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_grosso"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
         command.arg("wire").arg("-r").arg(&input).arg("-w").arg(&output);
         command.args(option.map(|format| format!("-F{format}")));
         assert!(command.output().unwrap().status.success(), "{name}");
