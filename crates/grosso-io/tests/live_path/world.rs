@@ -23,7 +23,7 @@ use grosso_sys::{
     interface::{Control, InterfaceName},
     namespace::NetworkNamespace,
     netlink::{LinkChange, Netlink},
-    tun::Layer,
+    tun::{Features, Layer},
 };
 
 /// The addresses of the hosts, over IPv4 and IPv6.
@@ -66,6 +66,10 @@ impl World {
                 return None;
             }
         };
+        if let Err(error) = Features::of_kernel() {
+            skip(&format!("/dev/net/tun cannot be opened: {error}"));
+            return None;
+        }
         let world = Self { a, engine, b };
         world.wire().unwrap();
         Some(world)
