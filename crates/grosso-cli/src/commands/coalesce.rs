@@ -7,7 +7,7 @@ use grosso::{
     checksum::Checksum,
     coalesce::reason::{Close, NoMerge, Pass},
 };
-use grosso_io::capture::{Entry, Format, PacketMeta};
+use grosso_io::capture::{Entry, Format, Offload, PacketMeta, SegmentTransport};
 use grosso_wire::tcp;
 
 use super::{
@@ -18,7 +18,6 @@ use crate::{
     arguments::Coalesce,
     error::{Exit, Failure},
     input::{Input, Next, Session, Unparsed},
-    meta,
     output::Output,
     report::{
         self, InputFacts, OutputFacts, Place, Tool,
@@ -171,7 +170,7 @@ impl Writer {
             interface,
             original_len: self.frame.len() as u32,
             flags,
-            offload: Some(meta::offload(&delivery.meta, is_tcp(delivery), arrivals)),
+            offload: Some(Offload::of_engine(&delivery.meta, transport(delivery), arrivals)),
         };
         let written = self.output.write(&meta, &self.frame);
         self.arrivals_ns = meta.offload.map(|offload| offload.arrivals_ns).unwrap_or_default();
@@ -198,10 +197,13 @@ impl Receiver for Writer {
     }
 }
 
-/// Whether a superframe carries TCP: its partial checksum lies where TCP has it.
-fn is_tcp(delivery: &Delivery<'_, Record>) -> bool {
-    let offset = tcp::field::CHECKSUM.start as u16;
-    matches!(delivery.meta.checksum, Checksum::Partial { offset: at, .. } if at == offset)
+/// What a superframe carries: its partial checksum lies where TCP has it, or UDP.
+fn transport(delivery: &Delivery<'_, Record>) -> SegmentTransport {
+    let in_tcp = tcp::field::CHECKSUM.start as u16;
+    match delivery.meta.checksum {
+        Checksum::Partial { offset, .. } if offset == in_tcp => SegmentTransport::Tcp,
+        _ => SegmentTransport::Udp,
+    }
 }
 
 /// From one arrival to the next. Whoever pushes has seen to it that it fits.

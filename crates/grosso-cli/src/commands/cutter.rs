@@ -77,8 +77,7 @@ impl Cutter {
             return Ok(Err(Uncut::Parts));
         };
         let state = said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
-        let meta =
-            Meta { checksum: meta::checksum(state, &stack), gso: Some(gso), ..Meta::default() };
+        let meta = Meta { checksum: state.to_engine(&stack), gso: Some(gso), ..Meta::default() };
         let ports = Ports::ASSIGNED;
         let planned = Segments::new(slices.as_slice(), &meta, link, &ports, Outgoing::default());
         let mut segments = match planned {

@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use grosso_io::capture::{Entry, Packet, PacketMeta};
+use grosso_io::capture::{Entry, Packet, PacketMeta, Segmentation};
 use grosso_wire::{Kind, LinkType, Ports, Stack, Stop, dissect, ipv4, ipv6};
 
 use crate::{
@@ -134,7 +134,7 @@ impl Facts {
     fn look_at_size(&mut self, packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> bool {
         let Some(transport) = Transport::of(stack, packet.data.len()) else { return false };
         let described = said.offload.as_ref().and_then(|offload| offload.gso.as_ref());
-        let recorded = described.and_then(meta::gso).and_then(|gso| gso.size());
+        let recorded = described.and_then(Segmentation::to_engine).and_then(|gso| gso.size());
         let (is_superframe, packets) = if transport.is_tcp() {
             let size = self.flows.learn(packet.data, stack, &transport, recorded);
             (size.is_some(), size.map_or(1, |size| transport.payload.div_ceil(size.bytes as usize)))

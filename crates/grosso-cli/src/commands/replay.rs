@@ -302,10 +302,10 @@ impl Lane {
         let mut meta = Meta { timestamp_ns: Some(now_ns), ..Meta::default() };
         let stack = dissect(data, self.link, &Ports::ASSIGNED);
         let state = said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
-        meta.checksum = match meta::checksum(state, &stack) {
+        meta.checksum = match state.to_engine(&stack) {
             partial @ Checksum::Partial { .. } => partial,
             _ if is_seeded(data, &stack) => {
-                meta::checksum(ChecksumState::Partial { place: None }, &stack)
+                ChecksumState::Partial { place: None }.to_engine(&stack)
             }
             _ => Checksum::None,
         };
@@ -314,9 +314,9 @@ impl Lane {
         }
         let Some(offload) = &said.offload else { return meta };
         if let Some(gso) = &offload.gso {
-            meta.gso = meta::gso(gso).or_else(meta::opaque);
+            meta.gso = gso.to_engine().or_else(meta::opaque);
         }
-        meta.vlan = meta::vlan(offload);
+        meta.vlan = offload.vlan();
         meta.hash = offload.hash;
         meta
     }

@@ -14,7 +14,6 @@ use crate::{
     error::{Exit, Failure},
     headers::Transport,
     input::{Input, Next, Session, Unparsed},
-    meta,
     mss::MTU_DEFAULT,
     output::Output,
     report::{self, Counts, InputFacts, OutputFacts, Place, Tool, segment::SegmentReport, units},
@@ -102,7 +101,7 @@ impl Cut {
             self.undescribed += u64::from(looks_whole(packet, link));
             return self.output.copy(entry);
         };
-        let Some(gso) = meta::gso(segmentation) else {
+        let Some(gso) = segmentation.to_engine() else {
             self.undescribed += 1;
             return self.output.copy(entry);
         };

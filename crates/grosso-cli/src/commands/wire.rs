@@ -3,7 +3,7 @@
 use std::{path::Path, time::Instant};
 
 use grosso::meta::{Cwr, Gso, IpLevels};
-use grosso_io::capture::{ChecksumState, Entry, Packet, PacketMeta};
+use grosso_io::capture::{ChecksumState, Entry, Packet, PacketMeta, Segmentation};
 use grosso_wire::{LinkType, Ports, Stack, dissect};
 
 use super::{
@@ -112,7 +112,7 @@ fn recorded(packet: &Packet<'_>) -> Option<u16> {
         return None;
     }
     let offload = packet.meta().offload?;
-    meta::gso(&offload.gso?)?.size()
+    offload.gso?.to_engine()?.size()
 }
 
 /// The notes of the manual, one for each kind of packet that the wire did not see so.
@@ -247,7 +247,8 @@ impl Work {
     /// Whether the packet is a superframe, and how it is cut.
     fn classify(&mut self, packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> Kind {
         let offload = said.offload.as_ref();
-        let described = offload.and_then(|offload| offload.gso.as_ref()).and_then(meta::gso);
+        let described =
+            offload.and_then(|offload| offload.gso.as_ref()).and_then(Segmentation::to_engine);
         let Some(transport) = Transport::of(stack, packet.data.len()) else { return Kind::Plain };
         let recorded = described.as_ref().and_then(Gso::size);
         let size = match (transport.is_tcp(), self.is_surveyed) {

@@ -8,6 +8,8 @@
 //! | `entry` | packets and blocks, borrowed from the reader's buffer |
 //! | `options` | options of pcapng blocks |
 //! | `metadata`, `offload_option` | what is known about a packet beside its bytes |
+//! | `engine` | the same in the engine's words |
+//! | `port` | a capture as a [`crate::Port`] |
 //! | `format`, `order` | formats, interfaces, units of time, byte order |
 //! | `identity` | whether two paths are one file |
 //! | `error` | every way a capture can be wrong, by name |
@@ -30,6 +32,7 @@
 //! place, once. Lengths are believed up to [`RECORD_BYTES_MAX`], so that memory stays bounded.
 
 mod compression;
+mod engine;
 mod entry;
 mod error;
 mod format;
@@ -40,6 +43,7 @@ pub mod options;
 mod order;
 mod pcap;
 mod pcapng;
+mod port;
 mod reader;
 mod writer;
 mod zstd;
@@ -58,5 +62,6 @@ pub use metadata::{
 };
 pub use offload_option::{ENTERPRISE_NUMBER, MAGIC};
 pub use order::ByteOrder;
+pub use port::CapturePort;
 pub use reader::{CaptureReader, Input};
 pub use writer::{CaptureWriter, Output, WriterOptions};

@@ -1,0 +1,120 @@
+//! What captures say about packets, in the engine's words, and back.
+
+use core::num::NonZeroU16;
+
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    meta::{self, Cwr, Gso, IpLevels},
+};
+use grosso_wire::{Kind, Stack, tcp, udp};
+
+use super::metadata::{
+    ChecksumState, Cut, Offload, PartialPlace, SegmentTransport, Segmentation, VlanTag,
+};
+
+impl ChecksumState {
+    /// The engine's word for it, for a packet with these headers.
+    ///
+    /// Flags alone say that a checksum is partial, not which: it is the one of the innermost
+    /// transport header, as in every superframe of Linux.
+    #[must_use]
+    pub fn to_engine(self, stack: &Stack) -> Checksum {
+        match self {
+            Self::None => Checksum::None,
+            Self::Unnecessary { levels } => Checksum::Unnecessary { levels },
+            Self::Complete { sum } => Checksum::Complete { sum },
+            Self::Partial { place: Some(PartialPlace { start, offset }) } => {
+                Checksum::Partial { start, offset }
+            }
+            Self::Partial { place: None } => innermost(stack),
+        }
+    }
+}
+
+/// The partial checksum of the innermost transport header.
+fn innermost(stack: &Stack) -> Checksum {
+    let Some(layer) = stack.last() else { return Checksum::None };
+    let offset = match layer.kind {
+        Kind::Tcp => tcp::field::CHECKSUM.start,
+        Kind::Udp => udp::field::CHECKSUM.start,
+        _ => return Checksum::None,
+    };
+    Checksum::Partial { start: layer.offset, offset: offset as u16 }
+}
+
+impl Segmentation {
+    /// How the engine cuts such a superframe; `None` when the capture does not say where.
+    ///
+    /// Parts are of unequal size, so they are no description that the engine can hold: whoever cuts
+    /// hands it the parts as slices.
+    #[must_use]
+    pub fn to_engine(&self) -> Option<Gso> {
+        let cut = match &self.cut {
+            Cut::Unknown => return None,
+            Cut::Every(size) => meta::Cut::Every(NonZeroU16::new(*size)?),
+            Cut::Parts(_) => meta::Cut::Parts,
+            Cut::Fragments(size) => meta::Cut::Fragments(NonZeroU16::new(*size)?),
+        };
+        Some(Gso {
+            cut,
+            segments: self.segments,
+            fixed_ids: IpLevels::from_bits(self.fixed_ids),
+            cwr: if self.cwr_on_all { Cwr::Every } else { Cwr::First },
+            partial_members: self.partial_members,
+            untrusted: self.untrusted,
+        })
+    }
+}
+
+impl Offload {
+    /// What the engine says about a frame, for the capture that it is written to.
+    #[must_use]
+    pub fn of_engine(meta: &Meta, transport: SegmentTransport, arrivals_ns: Vec<u32>) -> Self {
+        let gso = meta.gso.map(|gso| Segmentation {
+            cut: match gso.cut {
+                meta::Cut::Every(size) => Cut::Every(size.get()),
+                meta::Cut::Parts => Cut::Unknown,
+                meta::Cut::Fragments(size) => Cut::Fragments(size.get()),
+            },
+            transport,
+            segments: gso.segments,
+            fixed_ids: gso.fixed_ids.bits(),
+            cwr_on_all: gso.cwr == Cwr::Every,
+            partial_members: gso.partial_members,
+            untrusted: gso.untrusted,
+        });
+        Self {
+            checksum: match meta.checksum {
+                Checksum::None => ChecksumState::None,
+                Checksum::Unnecessary { levels } => ChecksumState::Unnecessary { levels },
+                Checksum::Complete { sum } => ChecksumState::Complete { sum },
+                Checksum::Partial { start, offset } => {
+                    ChecksumState::Partial { place: Some(PartialPlace { start, offset }) }
+                }
+            },
+            gso,
+            vlan: meta.vlan.map(|tag| VlanTag { protocol: tag.protocol, tci: tag.tci }),
+            hash: meta.hash,
+            arrivals_ns,
+        }
+    }
+
+    /// What the capture says about a packet with these headers, in the engine's words.
+    #[must_use]
+    pub fn to_engine(&self, stack: &Stack) -> Meta {
+        Meta {
+            checksum: self.checksum.to_engine(stack),
+            gso: self.gso.as_ref().and_then(Segmentation::to_engine),
+            vlan: self.vlan(),
+            hash: self.hash,
+            timestamp_ns: None,
+        }
+    }
+
+    /// The engine's word for a VLAN tag beside the packet.
+    #[must_use]
+    pub fn vlan(&self) -> Option<meta::VlanTag> {
+        self.vlan.map(|tag| meta::VlanTag { protocol: tag.protocol, tci: tag.tci })
+    }
+}

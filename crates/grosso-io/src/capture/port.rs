@@ -1,0 +1,221 @@
+//! A capture as a port: frames come from one file and go to another.
+
+use std::io::{Read, Write};
+
+use grosso::{
+    Frame, Meta,
+    features::{Device, Features},
+};
+use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into};
+
+use super::{
+    CaptureError, CaptureReader, CaptureWriter, Entry, Offload, PacketMeta, SegmentTransport,
+};
+use crate::port::{Port, PortError, Transmitted};
+
+/// Frames from a capture, and to another one.
+///
+/// It takes superframes and partial checksums, because pcapng can say what they are. Blocks that
+/// are no packets, and packets of another link type than the first, are left out: a port has
+/// frames of one kind.
+#[derive(Debug)]
+pub struct CapturePort<R, W: Write> {
+    reader: Option<CaptureReader<R>>,
+    writer: Option<CaptureWriter<W>>,
+    link: LinkType,
+    ports: Ports,
+    stack: Stack,
+    spare: Vec<Vec<u8>>,
+    scratch: Vec<u8>,
+}
+
+impl<R: Read, W: Write> CapturePort<R, W> {
+    /// A port that reads the packets of `link` in one capture, and writes to another; either may be
+    /// missing.
+    #[must_use]
+    pub fn new(
+        reader: Option<CaptureReader<R>>,
+        writer: Option<CaptureWriter<W>>,
+        link: LinkType,
+        ports: Ports,
+    ) -> Self {
+        let (stack, spare, scratch) = (Stack::new(0), Vec::new(), Vec::new());
+        Self { reader, writer, link, ports, stack, spare, scratch }
+    }
+
+    /// Ends the capture that is written, and gives what it was written to; `None` without one.
+    ///
+    /// # Errors
+    /// When the last of it cannot be written.
+    pub fn finish(self) -> Result<Option<W>, CaptureError> {
+        self.writer.map(CaptureWriter::finish).transpose()
+    }
+}
+
+impl<R: Read, W: Write> Port for CapturePort<R, W> {
+    type Buffer = Vec<u8>;
+
+    fn link(&self) -> LinkType {
+        self.link
+    }
+
+    fn device(&self) -> Device {
+        let mut device = Device::new(Features::ALL);
+        device.gso_max_size = u32::MAX;
+        device
+    }
+
+    fn receive(
+        &mut self,
+        _now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<Vec<u8>>),
+    ) -> Result<usize, PortError> {
+        let Self { reader: Some(reader), link, ports, stack, spare, .. } = self else {
+            return Ok(0);
+        };
+        let mut count = 0;
+        while count < max {
+            let Some(entry) = reader.next()? else {
+                self.reader = None;
+                break;
+            };
+            let Entry::Packet(packet) = entry else { continue };
+            if LinkType::from_pcap(packet.description.link_type) != Some(*link) {
+                continue;
+            }
+            let said = packet.meta();
+            let mut meta = match &said.offload {
+                Some(offload) => {
+                    dissect_into(packet.data, *link, ports, stack);
+                    offload.to_engine(stack)
+                }
+                None => Meta::default(),
+            };
+            meta.timestamp_ns = packet.timestamp_ns;
+            let mut buffer = spare.pop().unwrap_or_default();
+            buffer.extend_from_slice(packet.data);
+            each(Frame { buffer, meta });
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        let Some(writer) = &mut self.writer else { return Err(PortError::OneWay("send")) };
+        self.scratch.clear();
+        slices.iter().for_each(|slice| self.scratch.extend_from_slice(slice));
+        dissect_into(&self.scratch, self.link, &self.ports, &mut self.stack);
+        let transport = match self.stack.last().map(|layer| layer.kind) {
+            Some(Kind::Tcp) => SegmentTransport::Tcp,
+            Some(Kind::Udp) => SegmentTransport::Udp,
+            _ => SegmentTransport::Unknown,
+        };
+        let offload = Offload::of_engine(meta, transport, Vec::new());
+        let says_something = offload != Offload::default();
+        let said = PacketMeta {
+            timestamp_ns: meta.timestamp_ns,
+            original_len: self.scratch.len() as u32,
+            offload: says_something.then_some(offload),
+            ..PacketMeta::default()
+        };
+        writer.write_packet(&said, &self.scratch)?;
+        Ok(Transmitted::Taken)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        if let Some(writer) = &mut self.writer {
+            writer.flush()?;
+        }
+        Ok(Transmitted::Taken)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.reader.is_none()
+    }
+}
+
+/// Most buffers that wait for another packet.
+const SPARE_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use grosso::Meta;
+    use grosso_testkit::Packet;
+    use grosso_wire::{LinkType, Ports};
+
+    use super::CapturePort;
+    use crate::{
+        capture::{CaptureReader, CaptureWriter, Format, WriterOptions},
+        path::{Direction, PathOptions},
+        port::{Port, PortError, Transmitted},
+    };
+
+    fn segment(i: u32) -> Vec<u8> {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
+        packet.tcp(|t| t.sequence(i * 700)).payload_len(700).build()
+    }
+
+    fn port(read: &[u8]) -> CapturePort<&[u8], Vec<u8>> {
+        let writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+        let reader = CaptureReader::new(read).unwrap();
+        CapturePort::new(Some(reader), Some(writer), LinkType::Ethernet, Ports::ASSIGNED)
+    }
+
+    fn write_only() -> CapturePort<&'static [u8], Vec<u8>> {
+        let writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+        CapturePort::new(None, Some(writer), LinkType::Ethernet, Ports::ASSIGNED)
+    }
+
+    fn frames(capture: &[u8]) -> Vec<(Vec<u8>, Meta)> {
+        let mut frames = Vec::new();
+        let mut port = port(capture);
+        while !port.is_finished() {
+            port.receive(0, 10, &mut |frame| frames.push((frame.buffer, frame.meta))).unwrap();
+        }
+        frames
+    }
+
+    #[test]
+    fn a_capture_goes_through_a_path_and_comes_back_from_the_file_that_it_made() {
+        let mut source = write_only();
+        let packets: Vec<_> = (0..40).map(segment).collect();
+        for (i, packet) in packets.iter().enumerate() {
+            let meta = Meta { timestamp_ns: Some(i as u64 * 1000), ..Meta::default() };
+            assert_eq!(source.transmit(&[packet], &meta).unwrap(), Transmitted::Taken);
+        }
+        let capture = source.finish().unwrap().unwrap();
+
+        let (mut from, mut to) = (port(&capture), write_only());
+        let mut options = PathOptions::new(1);
+        options.budget_frames = 50;
+        let mut direction = Direction::new(options, LinkType::Ethernet, to.device());
+        while !from.is_finished() {
+            direction.poll(&mut from, &mut to, 0).unwrap();
+        }
+        direction.finish(&mut from, &mut to).unwrap();
+        let joined = to.finish().unwrap().unwrap();
+
+        let superframes = frames(&joined);
+        let segments: Vec<_> = superframes.iter().map(|(_, m)| m.gso.map(|g| g.segments)).collect();
+        assert_eq!(segments, [Some(40)]);
+        assert_eq!(superframes[0].1.timestamp_ns, Some(0));
+    }
+
+    #[test]
+    fn a_port_without_a_file_to_write_says_that_it_does_not_send() {
+        let capture = write_only().finish().unwrap().unwrap();
+        let reader = CaptureReader::new(&capture[..]).unwrap();
+        let mut port: CapturePort<_, Vec<u8>> =
+            CapturePort::new(Some(reader), None, LinkType::Ethernet, Ports::NONE);
+        let refused = port.transmit(&[&segment(0)], &Meta::default());
+        assert!(matches!(refused, Err(PortError::OneWay("send"))), "{refused:?}");
+    }
+}
