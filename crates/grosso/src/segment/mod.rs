@@ -142,7 +142,11 @@ pub struct Segments<'a> {
     shape: Shape,
     meta: Meta,
     gso: Gso,
-    outgoing: Outgoing,
+    /// The innermost checksum stays partial: for a device that completes it, or because it was
+    /// partial before its packet joined.
+    leaves_partial: bool,
+    /// The device repeats headers itself.
+    repeats_headers: bool,
     payload: Payload<'a>,
     index: u32,
     before: usize,
@@ -188,12 +192,15 @@ impl<'a> Segments<'a> {
             Some(header_len) => dissect(&header[..header_len], link, ports),
             None => frame_stack,
         };
+        let shape = Shape::new(&stack, &header);
+        let completes = can_be_completed(&shape, &header, meta);
         Ok(Self {
-            shape: Shape::new(&stack, &header),
+            shape,
             header,
             meta: *meta,
             gso,
-            outgoing,
+            leaves_partial: completes && (outgoing.partial_checksums || gso.partial_members),
+            repeats_headers: completes && outgoing.gso_partial,
             payload: Payload { slices, slice: 0, offset: frame_header_len },
             index: 0,
             before: 0,
@@ -236,7 +243,7 @@ impl<'a> Segments<'a> {
         let Some(next) = self.next_span() else { return Ok(None) };
         let needed = self.shape.header_len;
         let Some(header) = header.get_mut(..needed) else { return Err(BufferTooSmall { needed }) };
-        let wants_sum = !self.leaves_partial();
+        let wants_sum = !self.leaves_partial;
         let mut sum = Sum::ZERO;
         let mut len = 0;
         self.payload.take(next.payload, |slice| {
@@ -259,7 +266,7 @@ impl<'a> Segments<'a> {
     #[must_use]
     pub fn packet_len_max(&self) -> usize {
         let payload = match self.gso.cut {
-            Cut::Every(size) if !self.outgoing.gso_partial => size.get() as usize,
+            Cut::Every(size) if !self.repeats_headers => size.get() as usize,
             _ => self.payload_len,
         };
         self.shape.header_len + payload.min(self.payload_len)
@@ -276,7 +283,7 @@ impl<'a> Segments<'a> {
             Cut::Every(size) => {
                 let size = size.get() as usize;
                 let whole = left / size * size;
-                if self.outgoing.gso_partial && whole > size {
+                if self.repeats_headers && whole > size {
                     (whole, size)
                 } else {
                     (size.min(left), size.min(left))
@@ -311,7 +318,7 @@ impl<'a> Segments<'a> {
         };
         let checksums = if repeats {
             Checksums::Seeds
-        } else if self.leaves_partial() {
+        } else if self.leaves_partial {
             Checksums::Partial
         } else {
             Checksums::Complete(sum)
@@ -326,21 +333,13 @@ impl<'a> Segments<'a> {
     #[inline]
     fn segment_meta(&self, repeats: bool, packets: u32) -> Meta {
         let transport = self.shape.covers.last().map_or((0, 0), |cover| (cover.start, cover.at));
-        let checksum = if self.leaves_partial() || repeats {
+        let checksum = if self.leaves_partial || repeats {
             Checksum::Partial { start: transport.0, offset: transport.1 - transport.0 }
         } else {
             Checksum::None
         };
         let gso = repeats.then_some(Gso { segments: packets as u16, ..self.gso });
         Meta { checksum, gso, ..self.meta }
-    }
-
-    /// A checksum stays partial for a device that completes it, or because it was partial before
-    /// its packet joined; remote checksum offload leaves nothing to complete.
-    #[inline]
-    fn leaves_partial(&self) -> bool {
-        (self.outgoing.partial_checksums || self.gso.partial_members)
-            && self.shape.remote_checksum.is_none()
     }
 }
 
@@ -437,6 +436,16 @@ fn check_stack(stack: &Stack, head: &[u8]) -> Result<(), NoCut> {
     if ip_levels > IP_LEVELS_MAX { Err(NoCut::TooManyIpHeaders) } else { Ok(()) }
 }
 
+/// Whether a device can complete the innermost checksum: it is there, and is not left to the
+/// receiver.
+fn can_be_completed(shape: &Shape, header: &[u8], meta: &Meta) -> bool {
+    let is_partial = matches!(meta.checksum, Checksum::Partial { .. });
+    let is_there = shape.covers.last().is_some_and(|transport| {
+        is_partial || !transport.zero_means_none || u16_at(header, transport.at as usize) != 0
+    });
+    is_there && shape.remote_checksum.is_none()
+}
+
 fn count(gso: &Gso, slices: &[&[u8]], header_len: usize, payload_len: usize) -> Result<u32, NoCut> {
     let count = match gso.cut {
         Cut::Every(size) => payload_len.div_ceil(size.get() as usize),
@@ -459,4 +468,45 @@ pub use crate::coalesce::HEADER_BYTES_MAX;
 /// receiver to complete it (rules C50, C51).
 pub(crate) fn remote_checksum(stack: &Stack, header: &[u8]) -> bool {
     stack.layers().iter().any(|layer| crate::tunnel::remote_checksum(layer, header).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use grosso_testkit::{
+        Packet,
+        oracle::{Link, is_right},
+    };
+    use grosso_wire::{LinkType, Ports};
+
+    use super::{Outgoing, Segments};
+    use crate::{
+        checksum::Checksum,
+        meta::{Gso, Meta},
+    };
+
+    #[test]
+    fn without_an_inner_checksum_nothing_is_left_to_the_device_and_the_outer_one_is_right() {
+        let tunnel = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v);
+        let inner = tunnel.ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.checksum_zero());
+        let superframe = inner.payload_len(250).build();
+        let members = Gso::every(100).map(|gso| Gso { partial_members: true, ..gso });
+        for gso in [Gso::every(100), members] {
+            for outgoing in [Outgoing::PARTIAL_CHECKSUMS, Outgoing::GSO_PARTIAL] {
+                let (slices, meta) = ([&superframe[..]], Meta { gso, ..Meta::default() });
+                let plan =
+                    Segments::new(&slices, &meta, LinkType::Ethernet, &Ports::ASSIGNED, outgoing);
+                let mut plan = plan.unwrap();
+                let mut lengths = Vec::new();
+                let mut buffer = [0xa5; 400];
+                while let Some(segment) = plan.write_next(&mut buffer).unwrap() {
+                    assert_eq!(segment.meta.checksum, Checksum::None);
+                    assert!(is_right(&buffer[..segment.len()], Link::Ethernet));
+                    lengths.push(segment.payload_len);
+                }
+                assert_eq!(lengths, [100, 100, 50]);
+            }
+        }
+    }
 }
