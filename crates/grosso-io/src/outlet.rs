@@ -196,3 +196,17 @@ fn transmit_or_flush(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::reused;
+
+    #[test]
+    fn the_list_of_slices_keeps_its_memory() {
+        let frame = [0; 60];
+        let slices = vec![&frame[..]; 46];
+        let (place, capacity) = (slices.as_ptr().addr(), slices.capacity());
+        let again: Vec<&'static [u8]> = reused(slices);
+        assert_eq!((again.as_ptr().addr(), again.capacity(), again.len()), (place, capacity, 0));
+    }
+}

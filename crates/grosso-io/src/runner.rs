@@ -250,17 +250,10 @@ impl<L: Port, R: Port> DataPath<L, R> {
         }
     }
 
-    /// Moves a batch each way, and says how many frames came.
+    /// Moves a batch each way and delivers what was held for long enough, and says how many frames came.
     fn turn(&mut self, now_ns: u64) -> Result<usize, PortError> {
         let Self { left, right, to_right, to_left, .. } = self;
-        let moved = to_right.poll(left, right, now_ns)? + to_left.poll(right, left, now_ns)?;
-        if to_right.deadline().is_some_and(|deadline| deadline <= now_ns) {
-            to_right.expire(left, right, now_ns)?;
-        }
-        if to_left.deadline().is_some_and(|deadline| deadline <= now_ns) {
-            to_left.expire(right, left, now_ns)?;
-        }
-        Ok(moved)
+        Ok(to_right.poll(left, right, now_ns)? + to_left.poll(right, left, now_ns)?)
     }
 
     /// The next point in time at which something is to be done.

@@ -1,7 +1,5 @@
 //! How a data path goes on, and how it ends.
 
-use std::{thread, time::Duration};
-
 use grosso_io::{
     Port, PortError,
     impair::Impair,
@@ -17,23 +15,12 @@ use grosso_testkit::Packet;
 
 use crate::{
     sockets::exchange,
-    world::{A, B, World, name, start},
+    world::{A, B, World, name, start, until},
 };
 
 fn segment(i: u32) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
     packet.tcp(|t| t.sequence(i * 1000)).payload_len(1000).build()
-}
-
-/// Asks until it is so: how long that takes is the scheduler's affair.
-pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
-    for _ in 0..20_000 {
-        if is_so() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    panic!("it never was");
 }
 
 #[test]
@@ -77,6 +64,25 @@ fn a_wire_that_is_removed_ends_the_path_with_its_name() {
     let result = path.wait().result;
     assert!(matches!(&result, Err(PortError::Gone { name }) if name == "e0"), "{result:?}");
     assert_eq!(result.unwrap_err().to_string(), "e0: the device is gone");
+}
+
+#[test]
+fn a_wire_that_went_down_before_it_was_removed_is_found_gone_by_looking_again() {
+    let Some(world) = World::new() else { return };
+    let mut wire = world.packet_port(&PacketOptions::default());
+    let mut now_ns = 0;
+    let mut is_gone = || {
+        now_ns += 1_000_000_000;
+        match wire.receive(now_ns, 100, &mut |_| ()) {
+            Ok(_) => (false, wire.deadline()),
+            Err(error) => (matches!(error, PortError::Gone { .. }), None),
+        }
+    };
+    world.engine.run(|| Control::new()?.set_up(&name("e0"), false)).unwrap().unwrap();
+    until(|| matches!(is_gone(), (false, Some(_))));
+    let remove = || Netlink::new()?.delete_link(Control::new()?.index(&name("e0"))?);
+    world.engine.run(remove).unwrap().unwrap();
+    assert!(is_gone().0, "the socket itself is told only once");
 }
 
 #[test]

@@ -19,10 +19,7 @@ use grosso_wire::virtio::{
     GSO_UDP_SEGMENTS, Header, Order,
 };
 
-use crate::{
-    ends::until,
-    world::{World, name},
-};
+use crate::world::{World, name, until};
 
 /// A protocol that nobody answers.
 const QUIET: u16 = 53_999;

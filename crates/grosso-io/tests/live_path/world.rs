@@ -11,6 +11,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     os::fd::AsFd,
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use grosso_io::{
@@ -23,6 +24,7 @@ use grosso_sys::{
     interface::{Control, InterfaceName},
     namespace::NetworkNamespace,
     netlink::{LinkChange, Netlink},
+    packet::PacketSocket,
     tun::{Features, Layer},
 };
 
@@ -40,6 +42,29 @@ pub(crate) struct World {
     pub(crate) a: NetworkNamespace,
     pub(crate) engine: NetworkNamespace,
     pub(crate) b: NetworkNamespace,
+}
+
+/// A broadcast of a protocol for experiments (RFC 5342).
+const HELLO: [u8; 60] = {
+    let mut frame = [0; 60];
+    let mut i = 0;
+    while i < 6 {
+        frame[i] = 0xff;
+        i += 1;
+    }
+    (frame[6], frame[12], frame[13]) = (0x02, 0x88, 0xb5);
+    frame
+};
+
+/// Asks until it is so: how long that takes is the scheduler's affair.
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..20_000 {
+        if is_so() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it never was");
 }
 
 /// Says that a test is skipped and why; fails where the environment says that nothing may be.
@@ -72,6 +97,7 @@ impl World {
         }
         let world = Self { a, engine, b };
         world.wire().unwrap();
+        world.wait_for_carrier().unwrap();
         Some(world)
     }
 
@@ -90,6 +116,20 @@ impl World {
         })??;
         self.a.run(|| set_up("a0", A))??;
         self.engine.run(|| Control::new()?.set_up(&name("e0"), true))?
+    }
+
+    /// Sends both ways until something arrives: what is sent before the kernel has noticed the carrier is lost.
+    fn wait_for_carrier(&self) -> io::Result<()> {
+        let bind =
+            |interface: &str| PacketSocket::builder().ignore_outgoing(true).bind(&name(interface));
+        let host = self.a.run(|| bind("a0"))??;
+        let engine = self.engine.run(|| bind("e0"))??;
+        for (from, to) in [(&host, &engine), (&engine, &host)] {
+            until(|| {
+                from.send(&HELLO).is_ok_and(|_| to.wait(Duration::from_millis(1)).unwrap_or(false))
+            });
+        }
+        Ok(())
     }
 
     /// Turns the TCP offloads of the first host's end of the wire on or off.

@@ -223,3 +223,12 @@ fn a_frame_of_more_slices_than_one_write_takes_arrives_whole() {
     let sent = outgoing().transmit(&slices, &Meta::default(), &mut fake).unwrap();
     assert_eq!((sent, fake.frames()), (Transmitted::Taken, vec![frame]));
 }
+
+#[test]
+fn the_list_of_parts_keeps_its_memory() {
+    let frame = [0; 60];
+    let parts = vec![IoSlice::new(&frame); 46];
+    let (place, capacity) = (parts.as_ptr().addr(), parts.capacity());
+    let again: Vec<IoSlice<'static>> = reused(parts);
+    assert_eq!((again.as_ptr().addr(), again.capacity(), again.len()), (place, capacity, 0));
+}
