@@ -1,7 +1,7 @@
 //! What is known about a frame, as a virtio header says it (`virtio_net_hdr`), and back.
 //!
-//! Written headers are those that a kernel accepts (rules V1 to V9). Headers that are read come from a kernel, or from a
-//! guest that nobody trusts: each is compared with the frame before a number of it is believed, and refused by name.
+//! Written headers are those that a kernel accepts (rules V1 to V9). Headers that are read come from a kernel, or from
+//! a guest that nobody trusts: each is compared with the frame before a number of it is believed, and refused by name.
 
 use core::num::NonZeroU16;
 
@@ -122,8 +122,8 @@ const DATAGRAMS_MAX: usize = 128;
 
 /// Says what is known about a frame, for a kernel to read.
 ///
-/// `head` holds at least the headers of the frame, `len` is the length of the whole of it, `stack` what was dissected of
-/// `head`. A verified checksum becomes a partial one, since `VIRTIO_NET_HDR_F_DATA_VALID` is ignored on write (rule
+/// `head` holds at least the headers of the frame, `len` is the length of the whole of it, `stack` what was dissected
+/// of `head`. A verified checksum becomes a partial one, since `VIRTIO_NET_HDR_F_DATA_VALID` is ignored on write (rule
 /// V6): only so is the kernel spared a second look at the payload.
 ///
 /// # Errors
@@ -267,8 +267,8 @@ fn verified_seed(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u
     (seed != found).then_some((transport.offset, offset, seed.to_be_bytes()))
 }
 
-/// Where the partial checksum of a frame must be whose innermost checksum field holds the sum of its pseudo-header, as a
-/// sender with checksum offload leaves it: for ports that have no way to say so. `None` when it does not.
+/// Where the partial checksum of a frame must be whose innermost checksum field holds the sum of its pseudo-header, as
+/// a sender with checksum offload leaves it: for ports that have no way to say so. `None` when it does not.
 #[must_use]
 pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
     let transport = transport(stack)?;

@@ -1,5 +1,5 @@
-//! The way out to a device: virtio headers, a queue of what the kernel has no room for, and what happens when the kernel
-//! refuses a frame.
+//! The way out to a device: virtio headers, a queue of what the kernel has no room for, and what happens when the
+//! kernel refuses a frame.
 
 use std::{
     collections::VecDeque,
@@ -129,8 +129,8 @@ impl Outgoing {
         Ok(Transmitted::Taken)
     }
 
-    /// Takes a frame, by copy, to be sent by [`Outgoing::flush`]; one that a virtio header cannot describe is dropped by
-    /// name, a superframe only when it cannot be cut either.
+    /// Takes a frame, by copy, to be sent by [`Outgoing::flush`]; one that a virtio header cannot describe is dropped
+    /// by name, a superframe only when it cannot be cut either.
     pub(crate) fn enqueue(&mut self, slices: &[&[u8]], meta: &Meta) {
         match self.prepare(slices, meta) {
             Ok(prepared) => self.enqueue_prepared(slices, prepared),

@@ -33,9 +33,9 @@ pub struct XdpPortOptions {
     pub queue: u32,
     /// The socket. Packets in several pieces are not taken.
     pub socket: XdpOptions,
-    /// Takes a packet whose checksum field holds the sum of its pseudo-header for one whose checksum is partial. A sender
-    /// on the same host with checksum offload sends such packets, and AF_XDP cannot say so. Off the host nobody vouches
-    /// for them, so this is to be left off there.
+    /// Takes a packet whose checksum field holds the sum of its pseudo-header for one whose checksum is partial. A
+    /// sender on the same host with checksum offload sends such packets, and AF_XDP cannot say so. Off the host nobody
+    /// vouches for them, so this is to be left off there.
     pub assume_partial: bool,
     /// The UDP ports that mean a tunnel.
     pub ports: Ports,
