@@ -479,4 +479,18 @@ mod tests {
             assert!(error.to_string().contains(what), "{error}");
         }
     }
+
+    #[test]
+    fn who_would_sleep_is_told_that_the_port_may_have_more() {
+        let (mut far, near) = wire(LinkType::Ethernet, Device::new(Features::NONE), 10);
+        let mut impaired = Impair::new(near, Impairment { loss: 1.0, ..Impairment::default() });
+        for _ in 0..3 {
+            assert_eq!(far.transmit(&[b"x"], &Meta::default()).unwrap(), Transmitted::Taken);
+        }
+        let mut poll = || {
+            let received = impaired.receive(0, 2, &mut |_| ()).unwrap();
+            (received, impaired.deadline())
+        };
+        assert_eq!([poll(), poll(), poll()], [(0, Some(0)), (0, None), (0, None)]);
+    }
 }
