@@ -19,7 +19,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("grosso", &["grosso-checksum", "grosso-wire"]),
     ("grosso-sys", &[]),
     ("grosso-io", &["grosso", "grosso-checksum", "grosso-sys", "grosso-wire"]),
-    ("grosso-cli", &["grosso", "grosso-checksum", "grosso-io", "grosso-wire"]),
+    ("grosso-lab", &["grosso", "grosso-io", "grosso-sys", "grosso-wire"]),
+    ("grosso-cli", &["grosso", "grosso-checksum", "grosso-io", "grosso-lab", "grosso-wire"]),
     ("grosso-testkit", &[]),
 ];
 

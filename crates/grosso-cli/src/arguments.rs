@@ -71,6 +71,9 @@ pub(crate) enum Command {
     /// Why was this packet merged, or not?
     #[command(after_help = EXPLAIN_HELP)]
     Explain(Explain),
+    /// What is offload worth here? Kernel TCP through Grosso, measured
+    #[command(after_help = LAB_HELP)]
+    Lab(Lab),
 }
 
 #[derive(Debug, Subcommand)]
@@ -221,6 +224,35 @@ pub(crate) struct Explain {
     pub(crate) rules: Rules,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct Lab {
+    /// What to measure; without, the headline: MTU 1500, coalescing on and off
+    #[arg(value_name = "EXPERIMENT")]
+    pub(crate) experiment: Option<LabExperiment>,
+    /// Measurements of each setting
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) runs: u16,
+    /// How long each measurement is
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
+    pub(crate) time: u64,
+    /// The congestion control that the lab's sockets ask for
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    pub(crate) congestion: String,
+    /// Hold trains across polls for so long: 0, 20us, 1ms
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_time_ns)]
+    pub(crate) hold: u64,
+    /// Send from a file, without a copy in the sender
+    #[arg(long)]
+    pub(crate) sendfile: bool,
+}
+
+/// What the lab can measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LabExperiment {
+    /// Three pairs of MTUs, coalescing on and off, and the kernel's own GRO beside.
+    Lro,
+}
+
 /// Which checksums `csum fix` sets right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Which {
@@ -313,6 +345,14 @@ fn parse_time_ns(text: &str) -> Result<u64, String> {
     nanoseconds.ok_or_else(|| "expected a number before the unit".into())
 }
 
+/// The length of a measurement, in nanoseconds.
+fn parse_run_ns(text: &str) -> Result<u64, String> {
+    match parse_time_ns(text)? {
+        nanoseconds @ RUN_NS_MIN..=RUN_NS_MAX => Ok(nanoseconds),
+        _ => Err("expected a time from 10ms to 1000s".into()),
+    }
+}
+
 fn parse_spacing(text: &str) -> Result<Spacing, String> {
     if text == "same" {
         return Ok(Spacing::Same);
@@ -335,6 +375,10 @@ fn parse_spacing(text: &str) -> Result<Spacing, String> {
 /// A table of a million trains takes some hundred megabytes.
 const FLOWS_MAX: usize = 1 << 20;
 
+/// A measurement that is shorter sees a few ticks of the scheduler's clock; one that is longer is meant otherwise.
+const RUN_NS_MIN: u64 = 10_000_000;
+const RUN_NS_MAX: u64 = 1_000_000_000_000;
+
 const HELP: &str = "\
 Examples:
   grosso send.pcap                             is it the wire? (same as inspect)
@@ -343,6 +387,7 @@ Examples:
   grosso coalesce -r wire.pcapng -w gro.pcapng as a receiving stack sees it
   grosso segment -r gro.pcapng -w back.pcapng  and back, byte for byte
   grosso explain wire.pcapng -n 231            why was it merged, or not?
+  grosso lab                                   what is it worth on kernel TCP?
 
 Exit codes: 0 done, yes; 1 done, no; 2 usage; 3 input damaged or not supported
 (what could be written was written); 4 environment; 5 internal error.";
@@ -394,6 +439,16 @@ Replays the capture through the coalescer and shows what became of one packet.
 
 Example:
   grosso explain wire.pcapng -n 231";
+
+const LAB_HELP: &str = "\
+Hosts are network namespaces of a user namespace of the lab's own: it needs no
+root, changes nothing outside and leaves nothing behind. What is measured is the
+kernel's own TCP, with Grosso in the place of the receiver's NIC and its driver.
+
+Examples:
+  grosso lab                      the headline, in half a minute
+  grosso lab lro --runs 5         table R1, with the kernel's own GRO beside
+  grosso lab --json | jq '.groups[].ratio'";
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,7 @@ mod csum;
 mod cutter;
 mod explain;
 mod inspect;
+mod lab;
 mod replay;
 mod segment;
 mod wire;
@@ -64,6 +65,7 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Csum(Csum::Verify(options)) => csum::verify(options, session),
         Command::Csum(Csum::Fix(options)) => csum::fix(options, session),
         Command::Explain(options) => explain::run(options, session),
+        Command::Lab(options) => lab::run(options, session),
     }
 }
 

@@ -1,0 +1,123 @@
+//! `grosso lab`: what is offload worth here?
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::run;
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn run(
+    _: &crate::arguments::Lab,
+    _: &mut crate::input::Session,
+) -> Result<crate::error::Exit, crate::error::Failure> {
+    let message = format!("lab needs Linux (this is {})", std::env::consts::OS);
+    let hint = "capture commands work here: grosso inspect, wire, csum, ...";
+    Err(crate::error::Failure::environment("environment.not_linux", message).hint(hint))
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::time::{Duration, Instant};
+
+    use grosso_lab::{
+        experiment::{self, Experiment, GroupResult, Plan},
+        permit::{self, Refusal},
+        trial::TrialError,
+    };
+    use serde::Serialize;
+
+    use crate::{
+        arguments::{Lab, LabExperiment},
+        error::{Exit, Failure},
+        input::Session,
+        report::{self, Place, Report, Tool},
+        style::Style,
+    };
+
+    /// Runs the command. The process must have one thread: it may have to make itself a user namespace.
+    pub(crate) fn run(options: &Lab, session: &mut Session) -> Result<Exit, Failure> {
+        permit::enter().map_err(|refusal| refused(&refusal))?;
+        let plan = Plan {
+            runs: options.runs.into(),
+            measured: Duration::from_nanos(options.time),
+            congestion: options.congestion.clone(),
+            hold: Duration::from_nanos(options.hold),
+            sendfile: options.sendfile,
+        };
+        let experiment = match options.experiment {
+            None => Experiment::headline(plan),
+            Some(LabExperiment::Lro) => Experiment::lro(plan),
+        };
+        let experiment = experiment.map_err(|error| failed(&error.into()))?;
+        let trials = experiment.trials();
+        session
+            .talk
+            .remark(&format!("lab: {trials} trials of {:?}", Duration::from_nanos(options.time)));
+        let started = Instant::now();
+        let results = match experiment.run(&session.interrupted, |_| {}) {
+            Ok(results) => results,
+            Err(TrialError::Interrupted) => return Ok(Exit::Interrupted),
+            Err(error) => return Err(failed(&error)),
+        };
+        if results.groups.iter().any(is_disturbed) {
+            session
+                .talk
+                .note("other programs ran on the CPU meanwhile: Gb/s per CPU allows for it");
+        }
+        if options.congestion == "bbr" {
+            session.talk.note("bbr paces its packets, which hides what offload does: try cubic");
+        }
+        let mut report = LabReport {
+            schema: "grosso.lab/1",
+            tool: Tool::THIS,
+            results,
+            elapsed_s: started.elapsed().as_secs_f64(),
+            warnings: Vec::new(),
+        };
+        report::print(&mut report, &mut session.talk, Place::Standard)?;
+        Ok(Exit::Yes)
+    }
+
+    /// Alone on one processor, what is done in a second is what is done in a second of the processor.
+    fn is_disturbed(group: &GroupResult) -> bool {
+        group.processors == 1
+            && group.rows.iter().any(|row| {
+                row.gigabits_a_second.median < row.gigabits_a_cpu_second.median * UNDISTURBED
+            })
+    }
+
+    fn refused(refusal: &Refusal) -> Failure {
+        let code = match refusal {
+            Refusal::UserNamespaces(_) => "environment.user_namespaces",
+            Refusal::NoTun(_) | Refusal::TunClosed { .. } => "environment.tun",
+            _ => "environment.lab",
+        };
+        Failure::environment(code, format!("lab: {refusal}")).hint(refusal.remedy())
+    }
+
+    fn failed(error: &TrialError) -> Failure {
+        Failure::environment("environment.lab", format!("lab: {error}"))
+    }
+
+    /// What the lab measured.
+    #[derive(Debug, Serialize)]
+    struct LabReport {
+        schema: &'static str,
+        tool: Tool,
+        #[serde(flatten)]
+        results: experiment::Report,
+        elapsed_s: f64,
+        warnings: Vec<String>,
+    }
+
+    impl Report for LabReport {
+        fn text(&self, _style: Style) -> String {
+            self.results.table()
+        }
+
+        fn warn(&mut self, warnings: Vec<String>) {
+            self.warnings = warnings;
+        }
+    }
+
+    /// The share of the processor below which others had a part of it.
+    const UNDISTURBED: f64 = 0.85;
+}

@@ -1,0 +1,149 @@
+//! Processor time by role, and what TCP counts.
+
+use std::{fs, io, time::Duration};
+
+use grosso_sys::scheduling::{cpu_time, find_kernel_thread};
+use rustix::process::Pid;
+
+/// The threads of a trial.
+#[derive(Clone, Copy, Debug)]
+pub struct Threads {
+    /// Sends.
+    pub sender: Pid,
+    /// Carries the packets; none where the kernel does.
+    pub path: Option<Pid>,
+    /// Receives.
+    pub receiver: Pid,
+}
+
+/// Processor time that went into a trial, by who was running.
+///
+/// The kernel's work for packets runs in whoever sent them, most of the time: the path's time is also that of the
+/// receiver's stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct CpuSeconds {
+    /// The sender's thread.
+    pub sender: f64,
+    /// The data path's thread.
+    pub path: f64,
+    /// The receiver's thread.
+    pub receiver: f64,
+    /// Kernel threads that work for packets on the same processors, where they can be seen.
+    pub kernel: f64,
+}
+
+impl CpuSeconds {
+    /// Of all together.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.sender + self.path + self.receiver + self.kernel
+    }
+
+    /// What was added since an earlier account.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            sender: self.sender - earlier.sender,
+            path: self.path - earlier.path,
+            receiver: self.receiver - earlier.receiver,
+            kernel: self.kernel - earlier.kernel,
+        }
+    }
+}
+
+/// Reads the accounts of threads.
+#[derive(Debug)]
+pub struct Accountant {
+    threads: Threads,
+    kernel: Vec<Pid>,
+}
+
+impl Accountant {
+    /// For the threads of a trial, which runs on these processors.
+    ///
+    /// # Errors
+    /// When `/proc` is not there.
+    pub fn new(threads: Threads, processors: &[usize]) -> io::Result<Self> {
+        let mut kernel = Vec::new();
+        for processor in processors {
+            let found = find_kernel_thread(&format!("ksoftirqd/{processor}"))?;
+            kernel.extend(found.filter(|thread| !kernel.contains(thread)));
+        }
+        Ok(Self { threads, kernel })
+    }
+
+    /// What was accounted so far.
+    ///
+    /// # Errors
+    /// When a thread is gone, or the kernel keeps no accounts.
+    pub fn read(&self) -> io::Result<CpuSeconds> {
+        let seconds = |thread| cpu_time(thread).map(|account| account.running.as_secs_f64());
+        let mut kernel = Duration::ZERO;
+        for thread in &self.kernel {
+            kernel += cpu_time(*thread)?.running;
+        }
+        Ok(CpuSeconds {
+            sender: seconds(self.threads.sender)?,
+            path: self.threads.path.map_or(Ok(0.0), seconds)?,
+            receiver: seconds(self.threads.receiver)?,
+            kernel: kernel.as_secs_f64(),
+        })
+    }
+}
+
+/// What a host's TCP counts (`/proc/net/snmp`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpCounters {
+    /// Segments received.
+    pub received: u64,
+    /// Segments sent, without those that were sent again.
+    pub sent: u64,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Segments received whose checksum was wrong.
+    pub checksum_errors: u64,
+}
+
+impl TcpCounters {
+    /// Those of the calling thread's network.
+    ///
+    /// # Errors
+    /// When `/proc` is not there, or says nothing of TCP.
+    pub fn read() -> io::Result<Self> {
+        let text = fs::read_to_string("/proc/thread-self/net/snmp")?;
+        Self::parse(&text).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "no counters of TCP in /proc/net/snmp")
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+        let (names, values) = (lines.next()?, lines.next()?);
+        let value = |wanted: &str| {
+            let mut both = names.split(' ').zip(values.split(' '));
+            both.find(|(name, _)| *name == wanted)?.1.parse().ok()
+        };
+        Some(Self {
+            received: value("InSegs")?,
+            sent: value("OutSegs")?,
+            retransmitted: value("RetransSegs")?,
+            checksum_errors: value("InCsumErrors")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_found_by_their_names() {
+        let text = "Ip: Forwarding DefaultTTL\nIp: 1 64\n\
+                    Tcp: MaxConn InSegs OutSegs RetransSegs InErrs OutRsts InCsumErrors\n\
+                    Tcp: -1 20 10 3 0 5 7\nUdp: InSegs\nUdp: 9\n";
+        let counters = TcpCounters { received: 20, sent: 10, retransmitted: 3, checksum_errors: 7 };
+        assert_eq!(TcpCounters::parse(text), Some(counters));
+        assert_eq!(TcpCounters::parse("Tcp: InSegs\nTcp: 1\n"), None);
+        assert_eq!(TcpCounters::parse(""), None);
+    }
+}

@@ -1,0 +1,237 @@
+//! The hosts and the wire between them.
+
+use std::{
+    fs, io,
+    net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket},
+    os::fd::AsFd,
+    time::Duration,
+};
+
+use grosso_io::live::{PacketOptions, PacketPort, TapOptions, TapPort};
+use grosso_sys::{
+    ethtool::set_feature,
+    interface::{Control, InterfaceName, write_attribute},
+    namespace::{NetworkNamespace, show_network_in_sysfs},
+    netlink::{LinkChange, Netlink},
+    packet::RingLayout,
+    tun::Layer,
+};
+use rustix::net::sockopt::set_tcp_congestion;
+
+use crate::account::TcpCounters;
+
+/// How long the packets are that each host sends, in bytes from the IP header on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Mtu {
+    /// Of the sender, and of the wire.
+    pub sender: u16,
+    /// Of the receiver.
+    pub receiver: u16,
+}
+
+/// Two hosts, each a network of its own.
+#[derive(Debug)]
+pub struct Hosts {
+    sender: NetworkNamespace,
+    receiver: NetworkNamespace,
+}
+
+/// The ports of the data path between the hosts.
+#[derive(Debug)]
+pub struct Ends {
+    /// Where the sender's packets arrive.
+    pub wire: PacketPort,
+    /// The receiver's device.
+    pub device: TapPort,
+}
+
+impl Hosts {
+    /// Two hosts with room for a data path between them, and its ports.
+    ///
+    /// # Errors
+    /// `EPERM` without the privileges of [`crate::permit::enter`]; when the kernel has no veth, TUN or packet sockets.
+    pub fn apart(mtu: Mtu) -> io::Result<(Self, Ends)> {
+        let hosts = Self::new()?;
+        let engine = NetworkNamespace::new()?;
+        let wire = engine.run(|| {
+            // The kernel beside the data path must not say anything of its own on the wire.
+            silence_ipv6("all")?;
+            silence_ipv6("default")?;
+            hosts.add_wire(ENGINE, mtu.sender)?;
+            Control::new()?.set_up(&name(ENGINE)?, true)?;
+            PacketPort::open(ENGINE, &packet_options(mtu))
+        })??;
+        let device = hosts.receiver.run(|| {
+            let device = TapPort::open(RECEIVER, Layer::Ethernet, &TapOptions::default())?;
+            set_up(RECEIVER, RECEIVER_ADDRESS, mtu.receiver)?;
+            io::Result::Ok(device)
+        })??;
+        hosts.set_up_sender(mtu)?;
+        Ok((hosts, Ends { wire, device }))
+    }
+
+    /// Two hosts with nothing but a wire between them; the receiver's kernel coalesces if `gro` is set.
+    ///
+    /// # Errors
+    /// As [`Hosts::apart`].
+    pub fn joined(mtu: Mtu, gro: bool) -> io::Result<Self> {
+        let hosts = Self::new()?;
+        hosts.receiver.run(|| {
+            hosts.add_wire(RECEIVER, mtu.receiver)?;
+            set_feature(&Control::new()?, &name(RECEIVER)?, "rx-gro", gro)?;
+            set_up(RECEIVER, RECEIVER_ADDRESS, mtu.receiver)
+        })??;
+        hosts.set_up_sender(mtu)?;
+        Ok(hosts)
+    }
+
+    fn new() -> io::Result<Self> {
+        let hosts = Self { sender: NetworkNamespace::new()?, receiver: NetworkNamespace::new()? };
+        for host in [&hosts.sender, &hosts.receiver] {
+            host.run(|| {
+                silence_ipv6("all")?;
+                silence_ipv6("default")?;
+                fs::write("/proc/sys/net/ipv4/tcp_rmem", TCP_BUFFER_BYTES)?;
+                fs::write("/proc/sys/net/ipv4/tcp_wmem", TCP_BUFFER_BYTES)?;
+                be_patient()
+            })??;
+        }
+        Ok(hosts)
+    }
+
+    /// Lets the sender's end of the wire work on one processor, so that what its TCP does with an acknowledgement is
+    /// not done, and accounted, where the acknowledgement was sent. Wants root; whether it could be done.
+    ///
+    /// # Errors
+    /// When no thread could be started.
+    pub fn steer_acknowledgements(&self, processor: usize) -> io::Result<bool> {
+        let Some(mask) = 1_u32.checked_shl(processor as u32) else { return Ok(false) };
+        self.sender.run(|| {
+            let steer = || {
+                show_network_in_sysfs()?;
+                write_attribute(&name(SENDER)?, "queues/rx-0/rps_cpus", &format!("{mask:x}"))
+            };
+            steer().is_ok()
+        })
+    }
+
+    /// A connection from the sender to the receiver, whose sides use a congestion control; the sender's side first.
+    ///
+    /// # Errors
+    /// When the kernel has no such congestion control, or nothing carries the packets.
+    pub fn connect(&self, congestion: &str) -> io::Result<[TcpStream; 2]> {
+        let listener = self.receiver.run(|| TcpListener::bind((RECEIVER_ADDRESS, 0)))??;
+        let target = listener.local_addr()?;
+        let near = self.sender.run(|| TcpStream::connect_timeout(&target, STALLED))??;
+        let (far, _) = listener.accept()?;
+        for side in [&near, &far] {
+            set_tcp_congestion(side, congestion).map_err(|error| {
+                let text = format!("no congestion control {congestion}: {error}");
+                io::Error::new(error.kind(), text)
+            })?;
+            side.set_nodelay(true)?;
+            side.set_read_timeout(Some(STALLED))?;
+            side.set_write_timeout(Some(STALLED))?;
+        }
+        Ok([near, far])
+    }
+
+    /// A socket of the sender that sends to one of the receiver; the sender's first.
+    ///
+    /// # Errors
+    /// Those of the sockets.
+    pub fn datagram_sockets(&self) -> io::Result<[UdpSocket; 2]> {
+        let far = self.receiver.run(|| UdpSocket::bind((RECEIVER_ADDRESS, 0)))??;
+        let near = self.sender.run(|| UdpSocket::bind((SENDER_ADDRESS, 0)))??;
+        near.connect(far.local_addr()?)?;
+        Ok([near, far])
+    }
+
+    /// What TCP counted on each host so far, the sender first.
+    ///
+    /// # Errors
+    /// When `/proc` is not there.
+    pub fn tcp_counters(&self) -> io::Result<[TcpCounters; 2]> {
+        Ok([self.sender.run(TcpCounters::read)??, self.receiver.run(TcpCounters::read)??])
+    }
+
+    /// Lays the wire from the sender to the calling thread's network.
+    fn add_wire(&self, far: &str, far_mtu: u16) -> io::Result<()> {
+        let near = LinkChange::new().namespace(self.sender.as_fd());
+        let far_end = LinkChange::new().mtu(far_mtu.into());
+        Netlink::new()?.add_veth((&name(far)?, far_end), (&name(SENDER)?, near))
+    }
+
+    /// The sender's own segmentation is off: packets of the MTU cross the wire, as behind a NIC that has none. Checksums
+    /// stay what a NIC verifies and completes.
+    fn set_up_sender(&self, mtu: Mtu) -> io::Result<()> {
+        self.sender.run(|| {
+            let (control, sender) = (Control::new()?, name(SENDER)?);
+            for feature in SEGMENTATION {
+                set_feature(&control, &sender, feature, false)?;
+            }
+            set_up(SENDER, SENDER_ADDRESS, mtu.sender)
+        })?
+    }
+}
+
+fn set_up(interface: &str, address: IpAddr, mtu: u16) -> io::Result<()> {
+    let (netlink, control, interface) = (Netlink::new()?, Control::new()?, name(interface)?);
+    control.set_mtu(&interface, mtu)?;
+    control.set_up(&interface, true)?;
+    netlink.add_address(control.index(&interface)?, address, 24)
+}
+
+/// Keeps TCP from taking a pause of the data path's thread, which others on the processor cause, for a lost packet:
+/// without tail loss probes, and with a timeout of a second where the kernel lets it be set (6.11 and later).
+fn be_patient() -> io::Result<()> {
+    fs::write("/proc/sys/net/ipv4/tcp_early_retrans", "0")?;
+    match fs::write("/proc/sys/net/ipv4/tcp_rto_min_us", "1000000") {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Keeps a network from sending packets of IPv6's own, where the kernel has IPv6.
+fn silence_ipv6(interfaces: &str) -> io::Result<()> {
+    let path = format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6");
+    match fs::write(path, "1") {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// A ring whose slots hold one packet of the wire, and which holds more than TCP may have under way.
+fn packet_options(mtu: Mtu) -> PacketOptions {
+    let slot_bytes = (usize::from(mtu.sender) + SLOT_OVERHEAD_BYTES).next_power_of_two();
+    let mut options = PacketOptions::default();
+    options.layout = RingLayout { slot_bytes, slots: RING_BYTES / slot_bytes };
+    options
+}
+
+fn name(name: &str) -> io::Result<InterfaceName> {
+    InterfaceName::new(name)
+}
+
+/// So long without a byte means that none will come.
+pub const STALLED: Duration = Duration::from_secs(10);
+/// The devices of the hosts, and the engine's end of the wire.
+const SENDER: &str = "s0";
+const ENGINE: &str = "e0";
+const RECEIVER: &str = "r0";
+const SENDER_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 93, 0, 1));
+const RECEIVER_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 93, 0, 2));
+/// What makes superframes on a host that sends.
+const SEGMENTATION: [&str; 4] = [
+    "tx-tcp-segmentation",
+    "tx-tcp6-segmentation",
+    "tx-tcp-ecn-segmentation",
+    "tx-udp-segmentation",
+];
+/// Least, initial and most bytes of a socket's buffer: less than 1000 packets under way, which a wire's backlog holds
+/// (`net.core.netdev_max_backlog`; more at once are lost without a word to the sender).
+const TCP_BUFFER_BYTES: &str = "4096 131072 1310720";
+/// Bytes of the ring: more than that, so that a data path that sleeps loses nothing.
+const RING_BYTES: usize = 8 << 20;
+/// The headers of a packet before its IP header, and what the kernel keeps of a slot.
+const SLOT_OVERHEAD_BYTES: usize = 256;

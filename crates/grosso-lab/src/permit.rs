@@ -1,0 +1,151 @@
+//! Whether this process may build networks of its own, and what to do where it may not.
+
+use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
+
+use grosso_sys::namespace::{UserNamespaceRefusal, isolate_process_user, user_namespace_refusal};
+use rustix::io::Errno;
+
+/// Why there can be no lab here.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Nobody but root may make network namespaces here.
+    #[error("unprivileged user namespaces are off ({0})")]
+    UserNamespaces(UserNamespaceRefusal),
+    /// There are no TAP devices: the kernel's module is not loaded, or a container does not show it.
+    #[error("{TUN}: no such device")]
+    NoTun(Surroundings),
+    /// Only root may make TAP devices.
+    #[error("{TUN}: permission denied (mode {mode:04o})")]
+    TunClosed {
+        /// The mode of the device file.
+        mode: u32,
+    },
+    /// Anything else.
+    #[error("no network of one's own: {0}")]
+    Other(#[from] io::Error),
+}
+
+/// What kind of place a process runs in, as far as it decides what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surroundings {
+    /// A pod of Kubernetes.
+    Pod,
+    /// A container.
+    Container,
+    /// Neither.
+    Host,
+}
+
+impl Surroundings {
+    /// What this process sees around it.
+    #[must_use]
+    pub fn detect() -> Self {
+        let is_container =
+            ["/.dockerenv", "/run/.containerenv"].iter().any(|path| Path::new(path).exists());
+        if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+            Self::Pod
+        } else if is_container {
+            Self::Container
+        } else {
+            Self::Host
+        }
+    }
+}
+
+impl Refusal {
+    /// What to do now.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        match self {
+            Self::UserNamespaces(refusal) => match refusal.remedy() {
+                Some(command) => format!("sudo {command}; or run the lab as root"),
+                None => "run the lab as root, outside of the container if there is one".into(),
+            },
+            Self::NoTun(Surroundings::Host) => "sudo modprobe tun".into(),
+            Self::NoTun(Surroundings::Container) => {
+                format!("start the container with --device {TUN} --cap-add NET_ADMIN")
+            }
+            Self::NoTun(Surroundings::Pod) => {
+                format!("mount {TUN} into the pod and add NET_ADMIN in its securityContext")
+            }
+            Self::TunClosed { .. } => {
+                format!("sudo chmod 0666 {TUN}, which is its usual mode; or run the lab as root")
+            }
+            Self::Other(_) => "run the lab as root".into(),
+        }
+    }
+}
+
+/// Sees to it that the process may make network namespaces and TAP devices: where it is not privileged, it becomes root
+/// in a user namespace of its own. To be called before the process has a second thread.
+///
+/// # Errors
+/// When there can be no lab here.
+pub fn enter() -> Result<(), Refusal> {
+    look_for_tun()?;
+    if is_privileged()? {
+        return Ok(());
+    }
+    if let Some(refusal) = user_namespace_refusal()? {
+        return Err(Refusal::UserNamespaces(refusal));
+    }
+    Ok(isolate_process_user()?)
+}
+
+fn look_for_tun() -> Result<(), Refusal> {
+    let opened = fs::OpenOptions::new().read(true).write(true).open(TUN);
+    opened.map(|_| ()).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => Refusal::NoTun(Surroundings::detect()),
+        Some(Errno::ACCESS | Errno::PERM) => {
+            let mode = fs::metadata(TUN).map_or(0, |data| data.permissions().mode() & 0o7777);
+            Refusal::TunClosed { mode }
+        }
+        _ => Refusal::Other(io::Error::new(error.kind(), format!("{TUN}: {error}"))),
+    })
+}
+
+/// Whether the process has what the lab needs without a user namespace: a root of a container often has not.
+fn is_privileged() -> io::Result<bool> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|word| u64::from_str_radix(word.trim(), 16).ok())
+        .unwrap_or(0);
+    Ok(effective & NEEDED == NEEDED)
+}
+
+/// Where TAP devices come from.
+const TUN: &str = "/dev/net/tun";
+/// `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_SYS_ADMIN` (capabilities(7)).
+const NEEDED: u64 = 1 << 12 | 1 << 13 | 1 << 21;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_say_what_and_what_now() {
+        let closed = Refusal::TunClosed { mode: 0o600 };
+        assert_eq!(closed.to_string(), "/dev/net/tun: permission denied (mode 0600)");
+        assert!(closed.remedy().starts_with("sudo chmod 0666 /dev/net/tun"));
+        let off = Refusal::UserNamespaces(UserNamespaceRefusal::AppArmor);
+        assert_eq!(
+            off.to_string(),
+            "unprivileged user namespaces are off \
+             (kernel.apparmor_restrict_unprivileged_userns is 1)"
+        );
+        assert!(off.remedy().contains("sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"));
+        let places = [
+            (Surroundings::Host, "modprobe tun"),
+            (Surroundings::Container, "--device /dev/net/tun --cap-add NET_ADMIN"),
+            (Surroundings::Pod, "securityContext"),
+        ];
+        for (place, advice) in places {
+            let refusal = Refusal::NoTun(place);
+            assert_eq!(refusal.to_string(), "/dev/net/tun: no such device");
+            assert!(refusal.remedy().contains(advice), "{place:?}");
+        }
+    }
+}

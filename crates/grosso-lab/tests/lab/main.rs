@@ -1,0 +1,175 @@
+//! The lab's trials on the running kernel. User namespaces want a process of one thread, so that this program starts
+//! itself once for each way to become privileged.
+
+#[cfg(not(target_os = "linux"))]
+fn main() {}
+
+#[cfg(target_os = "linux")]
+fn main() {
+    match std::env::var(linux::WAY) {
+        Ok(way) => linux::run(&way),
+        Err(_) => linux::start_each(),
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::{os::unix::process::CommandExt, process::Command, sync::atomic::AtomicBool};
+
+    use grosso_lab::{
+        hosts::Mtu,
+        permit::{self, Refusal},
+        traffic::Traffic,
+        trial::{Carrier, Extent, Measured, Setting, TrialError, measure},
+    };
+    use grosso_sys::{
+        namespace::{isolate_process_user, user_namespace_refusal},
+        netlink::Netlink,
+        scheduling::allowed_processors,
+    };
+    use std::time::Duration;
+
+    /// Names the way in the environment.
+    pub(super) const WAY: &str = "GROSSO_TEST_WAY";
+
+    /// Any user of the system; it needs no name.
+    const NOBODY: u32 = 65534;
+
+    pub(super) fn start_each() {
+        start("as it is", None);
+        start("own user namespace", None);
+        if rustix::process::geteuid().is_root() {
+            start("as it is", Some(NOBODY));
+        }
+    }
+
+    fn start(way: &str, user: Option<u32>) {
+        let mut command = Command::new("/proc/self/exe");
+        command.env(WAY, way);
+        if let Some(user) = user {
+            command.uid(user).gid(user).env_remove("GROSSO_SKIP_NOTHING");
+        }
+        let status = command.status().unwrap();
+        assert!(status.success(), "{way}, user {user:?}: {status}");
+    }
+
+    pub(super) fn run(way: &str) {
+        if way == "own user namespace" && user_namespace_refusal().unwrap().is_none() {
+            isolate_process_user().unwrap();
+        }
+        if let Err(refusal) = permit::enter() {
+            assert!(!refusal.remedy().is_empty());
+            if let Refusal::TunClosed { mode } = refusal {
+                assert_ne!(mode & 0o666, 0o666);
+            }
+            println!("skipped: {way}: {refusal}");
+            assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{way} is skipped");
+            return;
+        }
+        let before = links();
+        coalescing_makes_trains_and_changes_no_byte();
+        without_it_every_packet_is_delivered_by_itself();
+        longer_packets_pass();
+        the_kernel_s_own_wire_carries_the_same();
+        requests_are_answered();
+        datagrams_arrive();
+        unknown_congestion_control_is_named();
+        an_interruption_ends_a_trial();
+        assert_eq!(links(), before, "nothing is left behind");
+        println!("{way}: ok");
+    }
+
+    fn coalescing_makes_trains_and_changes_no_byte() {
+        let measured = clean(&setting(COALESCING));
+        let segments = measured.segments_per_train.unwrap();
+        assert!(segments > 2.0, "{segments} segments a train");
+        let packets = measured.bytes / 1448;
+        assert!(measured.acknowledgements < packets / 2, "fewer than for every other packet");
+    }
+
+    fn without_it_every_packet_is_delivered_by_itself() {
+        let measured = clean(&setting(Carrier::Grosso { coalesce: None }));
+        let segments = measured.segments_per_train.unwrap();
+        assert!((segments - 1.0).abs() < 0.01, "{segments} segments a train");
+    }
+
+    fn longer_packets_pass() {
+        for (sender, receiver) in [(1500, 9000), (9000, 9000)] {
+            let mtu = Mtu { sender, receiver };
+            let measured = clean(&Setting { mtu, ..setting(COALESCING) });
+            assert!(measured.segments_per_train.unwrap() > 1.0, "{mtu:?}");
+        }
+    }
+
+    fn the_kernel_s_own_wire_carries_the_same() {
+        for gro in [false, true] {
+            let measured = clean(&setting(Carrier::Kernel { gro }));
+            assert_eq!(measured.segments_per_train, None);
+        }
+    }
+
+    fn requests_are_answered() {
+        let traffic = Traffic::TcpRequests;
+        let extent = Extent::Bytes(500);
+        let measured = clean(&Setting { traffic, extent, ..setting(COALESCING) });
+        assert!(measured.latencies.len() as u64 >= measured.units);
+        assert_eq!(measured.units, measured.bytes);
+    }
+
+    fn datagrams_arrive() {
+        let traffic = Traffic::UdpStream;
+        let measured =
+            measure(&Setting { traffic, ..setting(COALESCING) }, &AtomicBool::new(false)).unwrap();
+        assert_eq!(measured.bytes % 1472, 0);
+        assert_eq!(measured.bytes / 1472, measured.units);
+        assert!(measured.bytes >= BYTES);
+    }
+
+    fn unknown_congestion_control_is_named() {
+        let congestion = "carrier-pigeon".into();
+        let refused =
+            measure(&Setting { congestion, ..setting(COALESCING) }, &AtomicBool::new(false));
+        let text = refused.unwrap_err().to_string();
+        assert!(text.starts_with("no congestion control carrier-pigeon: "), "{text}");
+    }
+
+    fn an_interruption_ends_a_trial() {
+        let extent = Extent::Bytes(u64::MAX);
+        let ended = measure(&Setting { extent, ..setting(COALESCING) }, &AtomicBool::new(true));
+        assert!(matches!(ended, Err(TrialError::Interrupted)), "{ended:?}");
+    }
+
+    /// Measures a trial in which nothing may be lost or damaged.
+    fn clean(setting: &Setting) -> Measured {
+        let measured = measure(setting, &AtomicBool::new(false)).unwrap();
+        println!("{:?}\n  {measured:?}", setting.carrier);
+        let Extent::Bytes(bytes) = setting.extent else { panic!("the extent has no bytes") };
+        assert!(measured.bytes >= bytes);
+        assert_eq!(
+            (measured.retransmits, measured.ring_drops, measured.checksum_errors),
+            (0, 0, 0)
+        );
+        measured
+    }
+
+    fn setting(carrier: Carrier) -> Setting {
+        let processor = *allowed_processors().unwrap().last().unwrap();
+        Setting {
+            traffic: Traffic::TcpStream,
+            mtu: Mtu { sender: 1500, receiver: 1500 },
+            carrier,
+            processors: [processor; 2],
+            congestion: "cubic".into(),
+            extent: Extent::Bytes(BYTES),
+            compare: true,
+        }
+    }
+
+    fn links() -> Vec<String> {
+        let links = Netlink::new().unwrap().links().unwrap();
+        links.iter().map(|link| link.name.to_string()).collect()
+    }
+
+    const COALESCING: Carrier = Carrier::Grosso { coalesce: Some(Duration::from_micros(100)) };
+    const BYTES: u64 = 32 << 20;
+}
