@@ -251,6 +251,8 @@ pub(crate) struct Lab {
 pub(crate) enum LabExperiment {
     /// Three pairs of MTUs, coalescing on and off, and the kernel's own GRO beside.
     Lro,
+    /// Superframes on and off in the sender, MTU 1500 and the longest.
+    Gso,
 }
 
 /// Which checksums `csum fix` sets right.
@@ -448,6 +450,7 @@ kernel's own TCP, with Grosso in the place of the receiver's NIC and its driver.
 Examples:
   grosso lab                      the headline, in half a minute
   grosso lab lro --runs 5         table R1, with the kernel's own GRO beside
+  grosso lab gso                  table R5: superframes of the sender, cut by Grosso
   grosso lab --json | jq '.groups[].ratio'";
 
 #[cfg(test)]

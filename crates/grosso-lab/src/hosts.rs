@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use grosso::features::Features;
 use grosso_io::live::{PacketOptions, PacketPort, TapOptions, TapPort};
 use grosso_sys::{
     ethtool::set_feature,
@@ -46,21 +47,14 @@ pub struct Ends {
 }
 
 impl Hosts {
-    /// Two hosts with room for a data path between them, and its ports.
+    /// Two hosts with room for a data path between them where the receiver's NIC would be, and its ports.
     ///
     /// # Errors
     /// `EPERM` without the privileges of [`crate::permit::enter`]; when the kernel has no veth, TUN or packet sockets.
-    pub fn apart(mtu: Mtu) -> io::Result<(Self, Ends)> {
+    pub fn receiving(mtu: Mtu) -> io::Result<(Self, Ends)> {
         let hosts = Self::new()?;
-        let engine = NetworkNamespace::new()?;
-        let wire = engine.run(|| {
-            // The kernel beside the data path must not say anything of its own on the wire.
-            silence_ipv6("all")?;
-            silence_ipv6("default")?;
-            hosts.add_wire(ENGINE, mtu.sender)?;
-            Control::new()?.set_up(&name(ENGINE)?, true)?;
-            PacketPort::open(ENGINE, &packet_options(mtu))
-        })??;
+        let options = packet_options(mtu.sender);
+        let wire = open_wire(|| add_wire(&hosts.sender, SENDER, (ENGINE, mtu.sender)), &options)?;
         let device = hosts.receiver.run(|| {
             let device = TapPort::open(RECEIVER, Layer::Ethernet, &TapOptions::default())?;
             set_up(RECEIVER, RECEIVER_ADDRESS, mtu.receiver)?;
@@ -70,14 +64,36 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
+    /// Two hosts with room for a data path between them where the sender's NIC would be, and its ports. The sender's
+    /// kernel hands out superframes if they are wanted; the wire takes none.
+    ///
+    /// # Errors
+    /// As [`Hosts::receiving`].
+    pub fn sending(mtu: Mtu, superframes: bool) -> io::Result<(Self, Ends)> {
+        let hosts = Self::new()?;
+        let mut options = packet_options(mtu.receiver);
+        options.transmit = CHECKSUMS;
+        let add = || add_wire(&hosts.receiver, RECEIVER, (ENGINE, mtu.sender));
+        let wire = open_wire(add, &options)?;
+        hosts.receiver.run(|| set_up(RECEIVER, RECEIVER_ADDRESS, mtu.receiver))??;
+        let device = hosts.sender.run(|| {
+            let mut options = TapOptions::default();
+            options.receive = if superframes { Features::ALL } else { CHECKSUMS };
+            let device = TapPort::open(SENDER, Layer::Ethernet, &options)?;
+            set_up(SENDER, SENDER_ADDRESS, mtu.sender)?;
+            io::Result::Ok(device)
+        })??;
+        Ok((hosts, Ends { wire, device }))
+    }
+
     /// Two hosts with nothing but a wire between them; the receiver's kernel coalesces if `gro` is set.
     ///
     /// # Errors
-    /// As [`Hosts::apart`].
+    /// As [`Hosts::receiving`].
     pub fn joined(mtu: Mtu, gro: bool) -> io::Result<Self> {
         let hosts = Self::new()?;
         hosts.receiver.run(|| {
-            hosts.add_wire(RECEIVER, mtu.receiver)?;
+            add_wire(&hosts.sender, SENDER, (RECEIVER, mtu.receiver))?;
             set_feature(&Control::new()?, &name(RECEIVER)?, "rx-gro", gro)?;
             set_up(RECEIVER, RECEIVER_ADDRESS, mtu.receiver)
         })??;
@@ -155,15 +171,8 @@ impl Hosts {
         Ok([self.sender.run(TcpCounters::read)??, self.receiver.run(TcpCounters::read)??])
     }
 
-    /// Lays the wire from the sender to the calling thread's network.
-    fn add_wire(&self, far: &str, far_mtu: u16) -> io::Result<()> {
-        let near = LinkChange::new().namespace(self.sender.as_fd());
-        let far_end = LinkChange::new().mtu(far_mtu.into());
-        Netlink::new()?.add_veth((&name(far)?, far_end), (&name(SENDER)?, near))
-    }
-
-    /// The sender's own segmentation is off: packets of the MTU cross the wire, as behind a NIC that has none. Checksums
-    /// stay what a NIC verifies and completes.
+    /// The sender's own segmentation is off: packets of the MTU cross the wire, as behind a NIC that
+    /// has none. Checksums stay what a NIC verifies and completes.
     fn set_up_sender(&self, mtu: Mtu) -> io::Result<()> {
         self.sender.run(|| {
             let (control, sender) = (Control::new()?, name(SENDER)?);
@@ -173,6 +182,28 @@ impl Hosts {
             set_up(SENDER, SENDER_ADDRESS, mtu.sender)
         })?
     }
+}
+
+/// Opens the engine's end of a wire, in a network of its own, which lasts as long as the port.
+fn open_wire(
+    add: impl FnOnce() -> io::Result<()> + Send,
+    options: &PacketOptions,
+) -> io::Result<PacketPort> {
+    NetworkNamespace::new()?.run(|| {
+        // The kernel beside the data path must not say anything of its own on the wire.
+        silence_ipv6("all")?;
+        silence_ipv6("default")?;
+        add()?;
+        Control::new()?.set_up(&name(ENGINE)?, true)?;
+        PacketPort::open(ENGINE, options)
+    })?
+}
+
+/// Lays a wire from a host to the calling thread's network.
+fn add_wire(host: &NetworkNamespace, near: &str, far: (&str, u16)) -> io::Result<()> {
+    let near_end = LinkChange::new().namespace(host.as_fd());
+    let far_end = LinkChange::new().mtu(far.1.into());
+    Netlink::new()?.add_veth((&name(far.0)?, far_end), (&name(near)?, near_end))
 }
 
 fn set_up(interface: &str, address: IpAddr, mtu: u16) -> io::Result<()> {
@@ -202,8 +233,8 @@ fn silence_ipv6(interfaces: &str) -> io::Result<()> {
 }
 
 /// A ring whose slots hold one packet of the wire, and which holds more than TCP may have under way.
-fn packet_options(mtu: Mtu) -> PacketOptions {
-    let slot_bytes = (usize::from(mtu.sender) + SLOT_OVERHEAD_BYTES).next_power_of_two();
+fn packet_options(mtu: u16) -> PacketOptions {
+    let slot_bytes = (usize::from(mtu) + SLOT_OVERHEAD_BYTES).next_power_of_two();
     let mut options = PacketOptions::default();
     options.layout = RingLayout { slot_bytes, slots: RING_BYTES / slot_bytes };
     options
@@ -213,6 +244,8 @@ fn name(name: &str) -> io::Result<InterfaceName> {
     InterfaceName::new(name)
 }
 
+/// What a NIC without segmentation takes.
+const CHECKSUMS: Features = Features::CHECKSUM_GENERIC;
 /// So long without a byte means that none will come.
 pub const STALLED: Duration = Duration::from_secs(10);
 /// The devices of the hosts, and the engine's end of the wire.

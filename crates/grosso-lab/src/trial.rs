@@ -11,17 +11,17 @@ use std::{
 };
 
 use grosso_io::{
-    PortError,
-    live::LiveEvent,
+    Port, PortError,
+    live::{LiveEvent, PacketPort},
     path::DirectionStats,
-    runner::{DataPath, Handle, RunOptions},
+    runner::{DataPath, End, Handle, RunOptions},
 };
 use grosso_sys::scheduling::{own_thread, pin};
 use rustix::process::Pid;
 
 use crate::{
     account::{Accountant, CpuSeconds, TcpCounters, Threads},
-    hosts::{Ends, Hosts, Mtu},
+    hosts::{Hosts, Mtu},
     traffic::{
         Content, Progress, Traffic, answer, ask, receive_datagrams, receive_stream, send_datagrams,
         send_file, send_stream,
@@ -47,13 +47,18 @@ pub struct Setting {
     pub compare: bool,
 }
 
-/// What stands where the receiver's NIC and its driver would.
+/// What carries the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// Grosso's data path.
+    /// Grosso's data path, where the receiver's NIC and its driver would be.
     Grosso {
         /// How long a train may be held; none to merge nothing.
         coalesce: Option<Duration>,
+    },
+    /// Grosso's data path, where the sender's NIC and its driver would be.
+    GrossoSends {
+        /// Whether the sender's kernel hands out superframes, which the data path cuts.
+        superframes: bool,
     },
     /// The kernel's own wire.
     Kernel {
@@ -88,7 +93,8 @@ pub struct Measured {
     pub units: u64,
     /// Processor time.
     pub cpu_seconds: CpuSeconds,
-    /// Packets that the data path took for each frame that it gave to the receiver, on average.
+    /// Packets of the wire for each frame that the receiver was given or, where the data path is the sender's, that
+    /// the sender's kernel handed out; on average.
     pub segments_per_train: Option<f64>,
     /// Segments that the receiver sent: acknowledgements, in a stream.
     pub acknowledgements: u64,
@@ -138,6 +144,11 @@ impl Measured {
     pub fn gigabits_a_cpu_second(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.cpu_seconds.total()
     }
+
+    fn with_drops(self, mut wire: PacketPort) -> Result<Self, TrialError> {
+        let ring_drops = wire.stats()?.events(LiveEvent::ReceiveRingFull);
+        Ok(Self { ring_drops, ..self })
+    }
 }
 
 /// Measures once, with hosts of its own, which are gone afterwards.
@@ -151,24 +162,35 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
             observe(setting, &hosts, None, interrupted)
         }
         Carrier::Grosso { coalesce } => {
-            let (hosts, ends) = Hosts::apart(setting.mtu)?;
-            through_path(setting, coalesce, &hosts, ends, interrupted)
+            let (hosts, ends) = Hosts::receiving(setting.mtu)?;
+            let mut options = RunOptions::new(SEED);
+            options.left_to_right.coalesce = coalesce.is_some();
+            options.left_to_right.profile.limits.hold_ns =
+                coalesce.map_or(0, |hold| u64::try_from(hold.as_nanos()).unwrap_or(u64::MAX));
+            let path = DataPath::new(ends.wire, ends.device, options)?;
+            let (measured, end) = through(path, setting, &hosts, interrupted)?;
+            measured.with_drops(end.left)
+        }
+        Carrier::GrossoSends { superframes } => {
+            let (hosts, ends) = Hosts::sending(setting.mtu, superframes)?;
+            let path = DataPath::new(ends.device, ends.wire, RunOptions::new(SEED))?;
+            let (measured, end) = through(path, setting, &hosts, interrupted)?;
+            measured.with_drops(end.right)
         }
     }
 }
 
-fn through_path(
+/// Measures what a data path carries from its left port to its right one.
+fn through<L, R>(
+    path: DataPath<L, R>,
     setting: &Setting,
-    coalesce: Option<Duration>,
     hosts: &Hosts,
-    ends: Ends,
     interrupted: &AtomicBool,
-) -> Result<Measured, TrialError> {
-    let mut options = RunOptions::new(SEED);
-    options.left_to_right.coalesce = coalesce.is_some();
-    options.left_to_right.profile.limits.hold_ns =
-        coalesce.map_or(0, |hold| u64::try_from(hold.as_nanos()).unwrap_or(u64::MAX));
-    let path = DataPath::new(ends.wire, ends.device, options)?;
+) -> Result<(Measured, End<L, R>), TrialError>
+where
+    L: Port<Buffer: Send> + Send,
+    R: Port<Buffer: Send> + Send,
+{
     let handle = path.handle();
     let [sender, receiver] = setting.processors;
     if sender != receiver {
@@ -186,9 +208,8 @@ fn through_path(
         });
         handle.stop();
         let mut end = running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        end.result?;
-        let ring_drops = end.left.stats()?.events(LiveEvent::ReceiveRingFull);
-        Ok(Measured { ring_drops, ..observed? })
+        core::mem::replace(&mut end.result, Ok(()))?;
+        Ok((observed?, end))
     })
 }
 
@@ -334,9 +355,10 @@ impl Reading {
 
     fn since(&self, before: &Self) -> Measured {
         let trains = |after: &DirectionStats, before: &DirectionStats| {
-            let frames = (after.rx_frames - before.rx_frames) as f64;
+            let taken = after.rx_frames - before.rx_frames;
             let given = after.tx_frames - before.tx_frames;
-            (given > 0).then(|| frames / given as f64)
+            let (most, least) = (taken.max(given), taken.min(given));
+            (least > 0).then(|| most as f64 / least as f64)
         };
         Measured {
             seconds: (self.time - before.time).as_secs_f64(),

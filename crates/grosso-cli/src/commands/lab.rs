@@ -45,6 +45,7 @@ mod linux {
         let experiment = match options.experiment {
             None => Experiment::headline(plan),
             Some(LabExperiment::Lro) => Experiment::lro(plan),
+            Some(LabExperiment::Gso) => Experiment::gso(plan),
         };
         let experiment = experiment.map_err(|error| failed(&error.into()))?;
         let trials = experiment.trials();

@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use super::{GroupResult, Report, RowResult, Spread};
+use super::{GroupResult, Published, Report, RowResult, Spread};
 
 impl Report {
     /// The results as text.
@@ -10,12 +10,13 @@ impl Report {
     pub fn table(&self) -> String {
         let environment = &self.environment;
         let mut text = format!(
-            "lab {}: {} ({}) between two kernels, Grosso in the receiver's NIC\n\
+            "lab {}: {} ({}) between two kernels, Grosso is the {}'s NIC\n\
              Linux {}, CPUs: {}\n\
              median (least-most) of {} runs of {} s; trains held at most {} us\n",
             self.experiment,
             environment.traffic,
             environment.congestion,
+            if self.experiment == "gso" { "sender" } else { "receiver" },
             environment.kernel,
             environment.processors,
             environment.runs,
@@ -50,8 +51,8 @@ impl GroupResult {
             row.write(text);
         }
         let _ = write!(text, "on / off        {:>5.2} times", self.ratio);
-        if let Some(published) = self.published_ratio {
-            let _ = write!(text, " (in 2007 on a 10 Gb/s NIC: {published:.2} times)");
+        if let Some(Published { ratio, source }) = self.published {
+            let _ = write!(text, " ({source}: {ratio:.2} times)");
         }
         text.push('\n');
     }
@@ -96,7 +97,7 @@ receiver's TCP, and of the kernel's own threads for packets.";
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Environment, GroupResult, Report, RowResult};
+    use super::super::{Environment, GroupResult, Published, Report, RowResult};
     use crate::{account::CpuSeconds, hosts::Mtu, traffic::Traffic, trial::Measured};
 
     #[test]
@@ -130,7 +131,7 @@ mod tests {
                 processors: 1,
                 rows,
                 ratio: 3.64,
-                published_ratio: Some(2.74),
+                published: Some(Published { ratio: 2.74, source: "in 2007 on a 10 Gb/s NIC" }),
             }],
         };
         let table = report.table();

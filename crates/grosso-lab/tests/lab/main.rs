@@ -71,6 +71,7 @@ mod linux {
         without_it_every_packet_is_delivered_by_itself();
         longer_packets_pass();
         the_kernel_s_own_wire_carries_the_same();
+        superframes_of_the_sender_are_cut();
         requests_are_answered();
         datagrams_arrive();
         unknown_congestion_control_is_named();
@@ -106,6 +107,15 @@ mod linux {
             let measured = clean(&setting(Carrier::Kernel { gro }));
             assert_eq!(measured.segments_per_train, None);
         }
+    }
+
+    fn superframes_of_the_sender_are_cut() {
+        let on = clean(&setting(Carrier::GrossoSends { superframes: true }));
+        assert!(on.segments_per_train.unwrap() > 2.0, "{on:?}");
+        let off = clean(&setting(Carrier::GrossoSends { superframes: false }));
+        assert!(off.segments_per_train.unwrap() < 1.01, "{off:?}");
+        let mtu = Mtu { sender: 65521, receiver: 65521 };
+        clean(&Setting { mtu, ..setting(Carrier::GrossoSends { superframes: true }) });
     }
 
     fn requests_are_answered() {
