@@ -244,6 +244,9 @@ pub(crate) struct Lab {
     /// Send from a file, without a copy in the sender
     #[arg(long)]
     pub(crate) sendfile: bool,
+    /// Also write the results as a page with plots
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// What the lab can measure.
@@ -448,7 +451,8 @@ root, changes nothing outside and leaves nothing behind. What is measured is the
 kernel's own TCP, with Grosso in the place of the receiver's NIC and its driver.
 
 Examples:
-  grosso lab                      the headline, in half a minute
+  grosso lab                      the headline, in twenty seconds
+  grosso lab --html report.html   and a page to look at
   grosso lab lro --runs 5         table R1, with the kernel's own GRO beside
   grosso lab gso                  table R5: superframes of the sender, cut by Grosso
   grosso lab --json | jq '.groups[].ratio'";

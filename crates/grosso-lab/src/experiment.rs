@@ -11,6 +11,7 @@ use crate::{
     trial::{Carrier, Extent, Measured, Setting, TrialError, measure},
 };
 
+mod page;
 mod spread;
 mod table;
 
@@ -346,3 +347,62 @@ const SENDER_MTUS: [(u16, Published); 2] = [
 
 /// How long TCP gets to find its speed.
 const WARM_UP: Duration = Duration::from_millis(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::CpuSeconds;
+
+    /// Results that were never measured: ten gigabits with, less without.
+    pub(super) fn report() -> Report {
+        let run = |bytes, segments| {
+            let cpu_seconds = CpuSeconds { sender: 0.25, path: 0.5, receiver: 0.25, kernel: 0.0 };
+            let segments_per_train = Some(segments);
+            let acknowledgements = 123_456;
+            let seconds = 1.0;
+            let mut run = Measured { seconds, bytes, cpu_seconds, ..Measured::default() };
+            (run.segments_per_train, run.acknowledgements) = (segments_per_train, acknowledgements);
+            run
+        };
+        let rows = vec![
+            RowResult::new("coalescing on", vec![run(1_250_000_000, 44.9); 3]),
+            RowResult::new("coalescing off", vec![run(312_500_000, 1.0), run(375_000_000, 1.0)]),
+        ];
+        Report {
+            experiment: "lro",
+            environment: Environment {
+                kernel: "6.18.44-a-distribution-s-own".into(),
+                processors: 2,
+                congestion: "cubic".into(),
+                runs: 3,
+                seconds: 1.5,
+                hold_us: 100.0,
+                traffic: Traffic::TcpStream,
+            },
+            groups: vec![GroupResult {
+                mtu: Mtu { sender: 1500, receiver: 9000 },
+                processors: 1,
+                rows,
+                ratio: 3.64,
+                published: Some(Published { ratio: 2.74, source: "in 2007 on a 10 Gb/s NIC" }),
+            }],
+        }
+    }
+
+    #[test]
+    fn experiments_compare_on_with_off() {
+        let lro = Experiment::lro(Plan::default()).unwrap();
+        let (pairs, rows) = (processor_pairs().unwrap().len(), 4);
+        assert_eq!(lro.trials(), pairs * MTU_PAIRS.len() * rows * Plan::default().runs);
+        let group = &lro.groups[0];
+        assert_eq!(group.processors[0], group.processors[1]);
+        let seconds = [2.0, 4.0, 1.0, 1.0];
+        let runs = seconds.map(|sender| {
+            let cpu_seconds = CpuSeconds { sender, ..CpuSeconds::default() };
+            vec![Measured { seconds: 1.0, bytes: 1 << 30, cpu_seconds, ..Measured::default() }]
+        });
+        let result = group.result(runs.to_vec());
+        assert_eq!((result.ratio, result.processors), (2.0, 1));
+        assert!((result.published.unwrap().ratio - 2.74).abs() < 0.01);
+    }
+}

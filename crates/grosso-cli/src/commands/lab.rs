@@ -15,7 +15,10 @@ pub(crate) fn run(
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::time::{Duration, Instant};
+    use std::{
+        fs,
+        time::{Duration, Instant},
+    };
 
     use grosso_lab::{
         experiment::{self, Experiment, GroupResult, Plan},
@@ -65,6 +68,12 @@ mod linux {
         }
         if options.congestion == "bbr" {
             session.talk.note("bbr paces its packets, which hides what offload does: try cubic");
+        }
+        if let Some(path) = &options.html {
+            fs::write(path, results.page(&session.command_line)).map_err(|error| {
+                let message = format!("lab: {}: {error}", path.display());
+                Failure::environment("environment.write", message)
+            })?;
         }
         let mut report = LabReport {
             schema: "grosso.lab/1",

@@ -36,7 +36,8 @@ impl Report {
 }
 
 impl GroupResult {
-    fn write(&self, text: &mut String) {
+    /// What the settings of the group have in common.
+    pub(super) fn title(&self) -> String {
         let mtu = if self.mtu.sender == self.mtu.receiver {
             format!("MTU {}", self.mtu.sender)
         } else {
@@ -46,7 +47,11 @@ impl GroupResult {
             1 => "one CPU for everything",
             _ => "two CPUs: one for the sender, one for path and receiver",
         };
-        let _ = writeln!(text, "{mtu}, {processors}\n{}", HEADING.join("\n"));
+        format!("{mtu}, {processors}")
+    }
+
+    fn write(&self, text: &mut String) {
+        let _ = writeln!(text, "{}\n{}", self.title(), HEADING.join("\n"));
         for row in &self.rows {
             row.write(text);
         }
@@ -97,44 +102,11 @@ receiver's TCP, and of the kernel's own threads for packets.";
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Environment, GroupResult, Published, Report, RowResult};
-    use crate::{account::CpuSeconds, hosts::Mtu, traffic::Traffic, trial::Measured};
+    use super::super::tests::report;
 
     #[test]
     fn table_fits_a_terminal_and_leads_with_gigabits_a_cpu() {
-        let run = |bytes, segments| {
-            let cpu_seconds = CpuSeconds { sender: 0.25, path: 0.5, receiver: 0.25, kernel: 0.0 };
-            let segments_per_train = Some(segments);
-            let acknowledgements = 123_456;
-            let seconds = 1.0;
-            let mut run = Measured { seconds, bytes, cpu_seconds, ..Measured::default() };
-            (run.segments_per_train, run.acknowledgements) = (segments_per_train, acknowledgements);
-            run
-        };
-        let rows = vec![
-            RowResult::new("coalescing on", vec![run(1_250_000_000, 44.9); 3]),
-            RowResult::new("coalescing off", vec![run(312_500_000, 1.0), run(375_000_000, 1.0)]),
-        ];
-        let report = Report {
-            experiment: "lro",
-            environment: Environment {
-                kernel: "6.18.44-a-distribution-s-own".into(),
-                processors: 2,
-                congestion: "cubic".into(),
-                runs: 3,
-                seconds: 1.5,
-                hold_us: 100.0,
-                traffic: Traffic::TcpStream,
-            },
-            groups: vec![GroupResult {
-                mtu: Mtu { sender: 1500, receiver: 9000 },
-                processors: 1,
-                rows,
-                ratio: 3.64,
-                published: Some(Published { ratio: 2.74, source: "in 2007 on a 10 Gb/s NIC" }),
-            }],
-        };
-        let table = report.table();
+        let table = report().table();
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         let line = |start| table.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
         let on = line("coalescing on");
