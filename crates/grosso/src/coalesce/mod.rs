@@ -246,7 +246,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         &self.profile
     }
 
-    /// Whose packet this is, if it is of the burst of one flow that goes on, or has the headers of the packet before it.
+    /// Whose packet this is, if it is of the burst of one flow that goes on, or has the headers of
+    /// the packet before it.
     #[inline]
     fn guess(&self, packet: &[u8], device_hash: Option<u32>) -> Guess {
         if let Some(slot) = self.recent {
