@@ -330,7 +330,8 @@ fn watch(
         }
         Extent::Bytes(bytes) => {
             let before = read()?;
-            wait(&|| progress.bytes.load(Ordering::Relaxed) >= bytes)?;
+            let end = before.bytes.saturating_add(bytes);
+            wait(&|| progress.bytes.load(Ordering::Relaxed) >= end)?;
             Ok([before, read()?])
         }
     }
