@@ -53,6 +53,7 @@ impl Hosts {
     /// `EPERM` without the privileges of [`crate::permit::enter`]; when the kernel has no veth, TUN or packet sockets.
     pub fn receiving(mtu: Mtu) -> io::Result<(Self, Ends)> {
         let hosts = Self::new()?;
+        hosts.be_patient()?;
         let options = packet_options(mtu.sender);
         let wire = open_wire(|| add_wire(&hosts.sender, SENDER, (ENGINE, mtu.sender)), &options)?;
         let device = hosts.receiver.run(|| {
@@ -71,6 +72,7 @@ impl Hosts {
     /// As [`Hosts::receiving`].
     pub fn sending(mtu: Mtu, superframes: bool) -> io::Result<(Self, Ends)> {
         let hosts = Self::new()?;
+        hosts.be_patient()?;
         let mut options = packet_options(mtu.receiver);
         options.transmit = CHECKSUMS;
         let add = || add_wire(&hosts.receiver, RECEIVER, (ENGINE, mtu.sender));
@@ -107,9 +109,10 @@ impl Hosts {
             host.run(|| {
                 silence_ipv6("all")?;
                 silence_ipv6("default")?;
-                fs::write("/proc/sys/net/ipv4/tcp_rmem", TCP_BUFFER_BYTES)?;
-                fs::write("/proc/sys/net/ipv4/tcp_wmem", TCP_BUFFER_BYTES)?;
-                be_patient()
+                let (least, initial, most) = (4 << 10, 128 << 10, TCP_BUFFER_BYTES);
+                let sizes = format!("{least} {initial} {most}");
+                fs::write("/proc/sys/net/ipv4/tcp_rmem", &sizes)?;
+                fs::write("/proc/sys/net/ipv4/tcp_wmem", &sizes)
             })??;
         }
         Ok(hosts)
@@ -171,6 +174,19 @@ impl Hosts {
         Ok([self.sender.run(TcpCounters::read)??, self.receiver.run(TcpCounters::read)??])
     }
 
+    /// Keeps the sender's TCP from taking a pause of the data path's thread, which others on the
+    /// processor cause, for a lost packet: without tail loss probes, and with a longer timeout
+    /// where the kernel lets it be set (6.11 and later).
+    fn be_patient(&self) -> io::Result<()> {
+        self.sender.run(|| {
+            fs::write("/proc/sys/net/ipv4/tcp_early_retrans", "0")?;
+            match fs::write("/proc/sys/net/ipv4/tcp_rto_min_us", TIMEOUT_US) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            }
+        })?
+    }
+
     /// The sender's own segmentation is off: packets of the MTU cross the wire, as behind a NIC that
     /// has none. Checksums stay what a NIC verifies and completes.
     fn set_up_sender(&self, mtu: Mtu) -> io::Result<()> {
@@ -213,16 +229,6 @@ fn set_up(interface: &str, address: IpAddr, mtu: u16) -> io::Result<()> {
     netlink.add_address(control.index(&interface)?, address, 24)
 }
 
-/// Keeps TCP from taking a pause of the data path's thread, which others on the processor cause, for a lost packet:
-/// without tail loss probes, and with a timeout of a second where the kernel lets it be set (6.11 and later).
-fn be_patient() -> io::Result<()> {
-    fs::write("/proc/sys/net/ipv4/tcp_early_retrans", "0")?;
-    match fs::write("/proc/sys/net/ipv4/tcp_rto_min_us", "1000000") {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 /// Keeps a network from sending packets of IPv6's own, where the kernel has IPv6.
 fn silence_ipv6(interfaces: &str) -> io::Result<()> {
     let path = format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6");
@@ -232,11 +238,15 @@ fn silence_ipv6(interfaces: &str) -> io::Result<()> {
     }
 }
 
-/// A ring whose slots hold one packet of the wire, and which holds more than TCP may have under way.
+/// A ring whose slots hold one packet of the wire, with a slot for each that TCP may have under way, so that a data path
+/// that sleeps loses nothing; and no more, since it should stay in the processor's cache.
 fn packet_options(mtu: u16) -> PacketOptions {
-    let slot_bytes = (usize::from(mtu) + SLOT_OVERHEAD_BYTES).next_power_of_two();
+    let mtu = usize::from(mtu);
     let mut options = PacketOptions::default();
-    options.layout = RingLayout { slot_bytes, slots: RING_BYTES / slot_bytes };
+    options.layout = RingLayout {
+        slot_bytes: (mtu + SLOT_OVERHEAD_BYTES).next_power_of_two(),
+        slots: (TCP_BUFFER_BYTES / (mtu - TCP_HEADERS_BYTES) + RING_SPARE).next_power_of_two(),
+    };
     options
 }
 
@@ -261,10 +271,15 @@ const SEGMENTATION: [&str; 4] = [
     "tx-tcp-ecn-segmentation",
     "tx-udp-segmentation",
 ];
-/// Least, initial and most bytes of a socket's buffer: less than 1000 packets under way, which a wire's backlog holds
+/// Most bytes of a socket's buffer: less than 1000 packets under way, which a wire's backlog holds
 /// (`net.core.netdev_max_backlog`; more at once are lost without a word to the sender).
-const TCP_BUFFER_BYTES: &str = "4096 131072 1310720";
-/// Bytes of the ring: more than that, so that a data path that sleeps loses nothing.
-const RING_BYTES: usize = 8 << 20;
+const TCP_BUFFER_BYTES: usize = 640 << 10;
+/// Twice the usual least timeout of TCP, in microseconds.
+const TIMEOUT_US: &str = "400000";
+/// Packets of the ring beyond those that the receiver's buffer lets the sender have under way: acknowledged ones whose
+/// train is still held.
+const RING_SPARE: usize = 64;
 /// The headers of a packet before its IP header, and what the kernel keeps of a slot.
 const SLOT_OVERHEAD_BYTES: usize = 256;
+/// The headers in a packet of a stream, with timestamps.
+const TCP_HEADERS_BYTES: usize = 52;

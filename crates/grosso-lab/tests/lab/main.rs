@@ -104,7 +104,10 @@ mod linux {
 
     fn the_kernel_s_own_wire_carries_the_same() {
         for gro in [false, true] {
-            let measured = clean(&setting(Carrier::Kernel { gro }));
+            // The kernel may lose packets here: with GRO the wire holds no more than 256.
+            let setting = setting(Carrier::Kernel { gro });
+            let measured = measure(&setting, &AtomicBool::new(false)).unwrap();
+            assert!(measured.bytes >= BYTES);
             assert_eq!(measured.segments_per_train, None);
         }
     }
