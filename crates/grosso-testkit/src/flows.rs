@@ -133,7 +133,7 @@ fn part(layer: &Layer) -> Option<String> {
             let ports = (layer.number("source_port"), layer.number("destination_port"));
             format!("{} {} > {}", layer.name, ports.0, ports.1)
         }
-        "vxlan" | "geneve" => format!("vni {}", layer.number("vni")),
+        "vxlan" | "vxlan-gpe" | "geneve" => format!("vni {}", layer.number("vni")),
         "gre" if layer.fields.contains_key("key") => format!("gre key {:#x}", layer.number("key")),
         "esp" => format!("esp {:#x}", layer.number("spi")),
         _ => return None,

@@ -162,7 +162,7 @@ impl Reach {
             (_, "pppoe") => self.has("pppoe ipv4"),
             // Nobody made a device for these.
             ("udp", "geneve" | "gue" | "ipv4" | "ipv6") => false,
-            ("udp", "vxlan") => {
+            ("udp", "vxlan" | "vxlan-gpe") => {
                 outer.number("destination_port") != u64::from(VXLAN_GPE_PORT)
                     && self.has("ipv4 vxlan ethernet ipv4")
             }
@@ -312,7 +312,7 @@ fn identity(parsed: &Parsed) -> Vec<u8> {
             "ipv6" => &["next_header"],
             "hop_by_hop" | "routing" | "destination_options" => &["next_header", "data"],
             "gre" => &["flags", "protocol", "key"],
-            "vxlan" => &["flags", "vni", "reserved"],
+            "vxlan" | "vxlan-gpe" => &["flags", "vni", "reserved"],
             "geneve" => &["version_len", "bits", "protocol", "reserved", "options"],
             "gue" => &["first", "protocol", "flags", "options"],
             _ => &[],

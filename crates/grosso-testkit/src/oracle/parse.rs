@@ -364,7 +364,8 @@ impl Walk<'_> {
     }
 
     fn vxlan(&mut self, gpe: bool) -> Option<Next> {
-        self.layer("vxlan", 8, &[("flags", 0, 4), ("vni", 4, 3), ("reserved", 7, 1)])?;
+        let name = if gpe { "vxlan-gpe" } else { "vxlan" };
+        self.layer(name, 8, &[("flags", 0, 4), ("vni", 4, 3), ("reserved", 7, 1)])?;
         let flags = self.number("flags");
         Some(match (gpe, flags & 0xff) {
             (false, _) => Next::EtherType(0x6558),
