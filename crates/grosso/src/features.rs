@@ -304,3 +304,40 @@ fn tcp_needed(frame: &[u8], start: usize, ip: Option<Kind>, gso: &Gso) -> Featur
     }
     needed
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Features;
+
+    #[test]
+    fn every_feature_has_one_name_of_ethtool_and_is_found_by_it() {
+        for (i, (name, feature)) in Features::NAMES.iter().enumerate() {
+            assert!(name.starts_with("tx-"), "{name}");
+            assert_eq!(Features::named(name), Some(*feature));
+            assert!(Features::NAMES[..i].iter().all(|(_, other)| !other.contains(*feature)));
+            assert!(Features::ALL.contains(*feature));
+        }
+        assert_eq!(Features::named("tx-nothing"), None);
+    }
+
+    #[test]
+    fn r5_segmentation_wants_scatter_gather_and_a_checksum_for_what_it_cuts() {
+        let checksums = Features::CHECKSUM_IPV4 | Features::CHECKSUM_IPV6;
+        let tcp = Features::TCP_SEGMENTATION | Features::TCP6_SEGMENTATION;
+        let wanted = tcp | checksums | Features::SCATTER_GATHER;
+        assert_eq!(wanted.active(), wanted);
+        let without = |lost| wanted.without(lost).active();
+        assert_eq!(without(Features::SCATTER_GATHER), checksums);
+        let no_v4 = without(Features::CHECKSUM_IPV4);
+        assert_eq!(no_v4 & tcp, Features::TCP6_SEGMENTATION);
+        let no_v6 = without(Features::CHECKSUM_IPV6);
+        assert_eq!(no_v6 & tcp, Features::TCP_SEGMENTATION);
+        assert_eq!(without(checksums), Features::SCATTER_GATHER);
+        let generic = wanted.without(checksums) | Features::CHECKSUM_GENERIC;
+        assert_eq!(generic.active(), generic);
+        assert_eq!(
+            (Features::ALL.without(Features::SCATTER_GATHER)).active() & tcp,
+            Features::NONE
+        );
+    }
+}
