@@ -47,10 +47,12 @@ pub struct Ends {
 }
 
 impl Hosts {
-    /// Two hosts with room for a data path between them where the receiver's NIC would be, and its ports.
+    /// Two hosts with room for a data path between them where the receiver's NIC would be, and its
+    /// ports.
     ///
     /// # Errors
-    /// `EPERM` without the privileges of [`crate::permit::enter`]; when the kernel has no veth, TUN or packet sockets.
+    /// `EPERM` without the privileges of [`crate::permit::enter`]; when the kernel has no veth, TUN
+    /// or packet sockets.
     pub fn receiving(mtu: Mtu) -> io::Result<(Self, Ends)> {
         let hosts = Self::new()?;
         hosts.be_patient()?;
@@ -65,8 +67,8 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
-    /// Two hosts with room for a data path between them where the sender's NIC would be, and its ports. The sender's
-    /// kernel hands out superframes if they are wanted; the wire takes none.
+    /// Two hosts with room for a data path between them where the sender's NIC would be, and its
+    /// ports. The sender's kernel hands out superframes if they are wanted; the wire takes none.
     ///
     /// # Errors
     /// As [`Hosts::receiving`].
@@ -88,7 +90,8 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
-    /// Two hosts with nothing but a wire between them; the receiver's kernel coalesces if `gro` is set.
+    /// Two hosts with nothing but a wire between them; the receiver's kernel coalesces if `gro` is
+    /// set.
     ///
     /// # Errors
     /// As [`Hosts::receiving`].
@@ -118,8 +121,9 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Lets the sender's end of the wire work on one processor, so that what its TCP does with an acknowledgement is
-    /// not done, and accounted, where the acknowledgement was sent. Wants root; whether it could be done.
+    /// Lets the sender's end of the wire work on one processor, so that what its TCP does with an
+    /// acknowledgement is not done, and accounted, where the acknowledgement was sent. Wants root;
+    /// whether it could be done.
     ///
     /// # Errors
     /// When no thread could be started.
@@ -134,7 +138,8 @@ impl Hosts {
         })
     }
 
-    /// A connection from the sender to the receiver, whose sides use a congestion control; the sender's side first.
+    /// A connection from the sender to the receiver, whose sides use a congestion control; the
+    /// sender's side first.
     ///
     /// # Errors
     /// When the kernel has no such congestion control, or nothing carries the packets.
@@ -187,8 +192,8 @@ impl Hosts {
         })?
     }
 
-    /// The sender's own segmentation is off: packets of the MTU cross the wire, as behind a NIC that
-    /// has none. Checksums stay what a NIC verifies and completes.
+    /// The sender's own segmentation is off: packets of the MTU cross the wire, as behind a NIC
+    /// that has none. Checksums stay what a NIC verifies and completes.
     fn set_up_sender(&self, mtu: Mtu) -> io::Result<()> {
         self.sender.run(|| {
             let (control, sender) = (Control::new()?, name(SENDER)?);
@@ -238,8 +243,9 @@ fn silence_ipv6(interfaces: &str) -> io::Result<()> {
     }
 }
 
-/// A ring whose slots hold one packet of the wire, with a slot for each that TCP may have under way, so that a data path
-/// that sleeps loses nothing; and no more, since it should stay in the processor's cache.
+/// A ring whose slots hold one packet of the wire, with a slot for each that TCP may have under
+/// way, so that a data path that sleeps loses nothing; and no more, since it should stay in the
+/// processor's cache.
 fn packet_options(mtu: u16) -> PacketOptions {
     let mtu = usize::from(mtu);
     let mut options = PacketOptions::default();
@@ -276,8 +282,8 @@ const SEGMENTATION: [&str; 4] = [
 const TCP_BUFFER_BYTES: usize = 640 << 10;
 /// Twice the usual least timeout of TCP, in microseconds.
 const TIMEOUT_US: &str = "400000";
-/// Packets of the ring beyond those that the receiver's buffer lets the sender have under way: acknowledged ones whose
-/// train is still held.
+/// Packets of the ring beyond those that the receiver's buffer lets the sender have under way:
+/// acknowledged ones whose train is still held.
 const RING_SPARE: usize = 64;
 /// The headers of a packet before its IP header, and what the kernel keeps of a slot.
 const SLOT_OVERHEAD_BYTES: usize = 256;
