@@ -256,6 +256,8 @@ pub(crate) enum LabExperiment {
     Lro,
     /// Superframes on and off in the sender, MTU 1500 and the longest.
     Gso,
+    /// A byte there and one back: how long 50, 90, 95 and 99 % of requests take.
+    Rr,
 }
 
 /// Which checksums `csum fix` sets right.

@@ -37,7 +37,15 @@ fn lab_measures_and_reports() {
 #[test]
 fn lab_refuses_what_cannot_be_measured() {
     let bench = Bench::new();
-    for line in ["lab --runs 0", "lab --time 1ms", "lab --time 5", "lab tso", "lab --hold fast"] {
+    let lines = [
+        "lab --runs 0",
+        "lab --time 1ms",
+        "lab --time 5",
+        "lab tso",
+        "lab --hold fast",
+        "lab rr --html page.html",
+    ];
+    for line in lines {
         let run = bench.run(line);
         assert_eq!(run.code, 2, "{line}: {}", run.stderr);
     }

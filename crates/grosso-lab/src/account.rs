@@ -18,8 +18,8 @@ pub struct Threads {
 
 /// Processor time that went into a trial, by who was running.
 ///
-/// The kernel's work for packets runs in whoever sent them, most of the time: the path's time is also that of the
-/// receiver's stack.
+/// The kernel's work for packets runs in whoever sent them, most of the time: the path's time is
+/// also that of the receiver's stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct CpuSeconds {
     /// The sender's thread.

@@ -11,10 +11,12 @@ use crate::{
     trial::{Carrier, Extent, Measured, Setting, TrialError, measure},
 };
 
+mod latency;
 mod page;
 mod spread;
 mod table;
 
+pub use latency::Latency;
 pub use spread::Spread;
 
 /// How to measure.
@@ -55,6 +57,7 @@ impl Plan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
     name: &'static str,
+    traffic: Traffic,
     plan: Plan,
     groups: Vec<Group>,
 }
@@ -69,7 +72,8 @@ struct Group {
 }
 
 impl Experiment {
-    /// What coalescing is worth at an MTU of 1500: on one processor, then on two where there are two.
+    /// What coalescing is worth at an MTU of 1500: on one processor, then on two where there are
+    /// two.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -80,7 +84,7 @@ impl Experiment {
             rows: coalescing(&plan).to_vec(),
             published: (processors[0] == processors[1]).then_some(MTU_PAIRS[0].1),
         });
-        Ok(Self { name: "lro", groups: groups.collect(), plan })
+        Ok(Self { name: "lro", traffic: plan.traffic(), groups: groups.collect(), plan })
     }
 
     /// Table R1: three pairs of MTUs, with the kernel's own wire beside.
@@ -98,10 +102,11 @@ impl Experiment {
                 published: is_one.then_some(published),
             }));
         }
-        Ok(Self { name: "lro", plan, groups })
+        Ok(Self { name: "lro", traffic: plan.traffic(), plan, groups })
     }
 
-    /// Table R5: what it is worth that the sender's kernel hands out superframes, which Grosso cuts.
+    /// Table R5: what it is worth that the sender's kernel hands out superframes, which Grosso
+    /// cuts.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -114,7 +119,23 @@ impl Experiment {
                 published: Some(published),
             })
         });
-        Ok(Self { name: "gso", groups: groups.collect(), plan })
+        Ok(Self { name: "gso", traffic: plan.traffic(), groups: groups.collect(), plan })
+    }
+
+    /// What coalescing costs one who waits for answers: a byte there and one back, on one
+    /// processor. On two, a virtual machine's wake-ups would be most of it.
+    ///
+    /// # Errors
+    /// Those of `sched_getaffinity(2)`.
+    pub fn requests(plan: Plan) -> io::Result<Self> {
+        let groups = processor_pairs()?.into_iter().take(1).map(|processors| Group {
+            mtu: MTU_PAIRS[0].0,
+            processors,
+            rows: coalescing(&plan).into_iter().chain(KERNEL).collect(),
+            published: None,
+        });
+        let traffic = Traffic::TcpRequests;
+        Ok(Self { name: "rr", traffic, groups: groups.collect(), plan })
     }
 
     /// How many trials it is.
@@ -123,8 +144,8 @@ impl Experiment {
         self.groups.iter().map(|group| group.rows.len()).sum::<usize>() * self.plan.runs
     }
 
-    /// Measures every setting in turn, and all of them again, so that what changes on the machine meanwhile befalls all
-    /// alike. `done` is told how many trials are done.
+    /// Measures every setting in turn, and all of them again, so that what changes on the machine
+    /// meanwhile befalls all alike. `done` is told how many trials are done.
     ///
     /// # Errors
     /// When a trial fails, or `interrupted` is set.
@@ -146,14 +167,14 @@ impl Experiment {
         let groups = self.groups.iter().zip(runs).map(|(group, runs)| group.result(runs));
         Ok(Report {
             experiment: self.name,
-            environment: Environment::of(&self.plan)?,
+            environment: Environment::of(&self.plan, self.traffic)?,
             groups: groups.collect(),
         })
     }
 
     fn setting(&self, group: &Group, carrier: Carrier) -> Setting {
         Setting {
-            traffic: self.plan.traffic(),
+            traffic: self.traffic,
             mtu: group.mtu,
             carrier,
             processors: group.processors,
@@ -256,6 +277,10 @@ pub struct RowResult {
     pub segments_per_train: Option<Spread>,
     /// Acknowledgements a second.
     pub acknowledgements_a_second: Spread,
+    /// Requests answered a second, where there were any.
+    pub requests_a_second: Option<Spread>,
+    /// How long these took, in all runs.
+    pub latency: Option<Latency>,
     /// Segments sent again, in all runs.
     pub retransmits: u64,
     /// The measurements.
@@ -267,6 +292,7 @@ impl RowResult {
         let over = |value: &dyn Fn(&Measured) -> f64| Spread::of(runs.iter().map(value));
         let a_gigabyte = |cpu: f64, run: &Measured| cpu / (run.bytes as f64 * 1e-9);
         let segments = runs.iter().filter_map(|run| run.segments_per_train);
+        let latency = Latency::of(runs.iter().flat_map(|run| &run.latencies).copied());
         Self {
             name,
             gigabits_a_cpu_second: over(&Measured::gigabits_a_cpu_second),
@@ -278,6 +304,8 @@ impl RowResult {
             receiver_cpu_s_per_gb: over(&|run| a_gigabyte(run.cpu_seconds.receiver, run)),
             segments_per_train: (segments.clone().count() > 0).then(|| Spread::of(segments)),
             acknowledgements_a_second: over(&|run| run.acknowledgements as f64 / run.seconds),
+            requests_a_second: latency.map(|_| over(&|run| run.units as f64 / run.seconds)),
+            latency,
             retransmits: runs.iter().map(|run| run.retransmits).sum(),
             runs,
         }
@@ -285,7 +313,7 @@ impl RowResult {
 }
 
 impl Environment {
-    fn of(plan: &Plan) -> io::Result<Self> {
+    fn of(plan: &Plan, traffic: Traffic) -> io::Result<Self> {
         Ok(Self {
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
             processors: allowed_processors()?.len(),
@@ -293,7 +321,7 @@ impl Environment {
             runs: plan.runs,
             seconds: plan.measured.as_secs_f64(),
             hold_us: plan.hold.as_secs_f64() * 1e6,
-            traffic: plan.traffic(),
+            traffic,
         })
     }
 }
@@ -394,6 +422,8 @@ mod tests {
         let lro = Experiment::lro(Plan::default()).unwrap();
         let (pairs, rows) = (processor_pairs().unwrap().len(), 4);
         assert_eq!(lro.trials(), pairs * MTU_PAIRS.len() * rows * Plan::default().runs);
+        let requests = Experiment::requests(Plan::default()).unwrap();
+        assert_eq!((requests.groups.len(), requests.trials()), (1, 4 * Plan::default().runs));
         let group = &lro.groups[0];
         assert_eq!(group.processors[0], group.processors[1]);
         let seconds = [2.0, 4.0, 1.0, 1.0];

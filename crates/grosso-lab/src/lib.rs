@@ -1,4 +1,5 @@
-//! What packet offload is worth, measured on the kernel's own TCP, without root and without hardware.
+//! What packet offload is worth, measured on the kernel's own TCP, without root and without
+//! hardware.
 //!
 //! ```text
 //!  sender                 engine                 receiver
@@ -6,8 +7,9 @@
 //!  10.93.0.1                                     10.93.0.2
 //! ```
 //!
-//! Hosts are network namespaces without names: after a crash nothing is left to clean up. The sender's segmentation is
-//! off, so that packets of the MTU cross the wire, and Grosso stands where the receiver's NIC and its driver would.
+//! Hosts are network namespaces without names: after a crash nothing is left to clean up. The
+//! sender's segmentation is off, so that packets of the MTU cross the wire, and Grosso stands where
+//! the receiver's NIC and its driver would.
 //!
 //! | module | job |
 //! |---|---|

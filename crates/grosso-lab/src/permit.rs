@@ -12,7 +12,8 @@ pub enum Refusal {
     /// Nobody but root may make network namespaces here.
     #[error("unprivileged user namespaces are off ({0})")]
     UserNamespaces(UserNamespaceRefusal),
-    /// There are no TAP devices: the kernel's module is not loaded, or a container does not show it.
+    /// There are no TAP devices: the kernel's module is not loaded, or a container does not show
+    /// it.
     #[error("{TUN}: no such device")]
     NoTun(Surroundings),
     /// Only root may make TAP devices.
@@ -77,8 +78,9 @@ impl Refusal {
     }
 }
 
-/// Sees to it that the process may make network namespaces and TAP devices: where it is not privileged, it becomes root
-/// in a user namespace of its own. To be called before the process has a second thread.
+/// Sees to it that the process may make network namespaces and TAP devices: where it is not
+/// privileged, it becomes root in a user namespace of its own. To be called before the process has
+/// a second thread.
 ///
 /// # Errors
 /// When there can be no lab here.
@@ -105,7 +107,8 @@ fn look_for_tun() -> Result<(), Refusal> {
     })
 }
 
-/// Whether the process has what the lab needs without a user namespace: a root of a container often has not.
+/// Whether the process has what the lab needs without a user namespace: a root of a container often
+/// has not.
 fn is_privileged() -> io::Result<bool> {
     let status = fs::read_to_string("/proc/self/status")?;
     let effective = status

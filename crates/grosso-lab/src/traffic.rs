@@ -60,8 +60,8 @@ impl Progress {
     }
 }
 
-/// What streams carry: the bytes of a file in memory, over and over. They repeat only where the file does, so that what
-/// is lost, doubled or exchanged does not compare equal.
+/// What streams carry: the bytes of a file in memory, over and over. They repeat only where the
+/// file does, so that what is lost, doubled or exchanged does not compare equal.
 #[derive(Debug)]
 pub struct Content {
     file: File,
@@ -129,12 +129,12 @@ pub fn send_file(socket: &TcpStream, content: &Content, progress: &Progress) -> 
     Ok(sent)
 }
 
-/// Receives a stream to its end, and says how many bytes it was; compares every byte if there is something to compare
-/// with.
+/// Receives a stream to its end, and says how many bytes it was; compares every byte if there is
+/// something to compare with.
 ///
 /// # Errors
-/// Those of the socket; when nothing comes for [`crate::hosts::STALLED`]; [`io::ErrorKind::InvalidData`] when a byte
-/// differs.
+/// Those of the socket; when nothing comes for [`crate::hosts::STALLED`];
+/// [`io::ErrorKind::InvalidData`] when a byte differs.
 pub fn receive_stream(
     mut socket: &TcpStream,
     expected: Option<&Content>,
@@ -235,7 +235,8 @@ fn is_queue_full(error: &io::Error) -> bool {
 
 /// The length of the file that streams repeat: odd, so that no segment size divides it.
 const CONTENT_BYTES: usize = (1 << 20) - 3;
-/// Bytes of one call that sends: each call ends with a push, and so with a short packet and a train.
+/// Bytes of one call that sends: each call ends with a push, and so with a short packet and a
+/// train.
 const SEND_BYTES: usize = 1 << 20;
 /// Bytes of one call that receives.
 const RECEIVE_BYTES: usize = 256 << 10;

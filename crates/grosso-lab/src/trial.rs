@@ -93,8 +93,8 @@ pub struct Measured {
     pub units: u64,
     /// Processor time.
     pub cpu_seconds: CpuSeconds,
-    /// Packets of the wire for each frame that the receiver was given or, where the data path is the sender's, that
-    /// the sender's kernel handed out; on average.
+    /// Packets of the wire for each frame that the receiver was given or, where the data path is
+    /// the sender's, that the sender's kernel handed out; on average.
     pub segments_per_train: Option<f64>,
     /// Segments that the receiver sent: acknowledgements, in a stream.
     pub acknowledgements: u64,
@@ -230,7 +230,8 @@ struct Reading {
     path: Option<DirectionStats>,
 }
 
-/// How the threads of the traffic ended: bytes sent and received, if both are known, and how long requests took.
+/// How the threads of the traffic ended: bytes sent and received, if both are known, and how long
+/// requests took.
 struct Ended {
     sent: Option<u64>,
     received: u64,
@@ -306,8 +307,8 @@ fn threads(
     Ok(Threads { sender, path, receiver })
 }
 
-/// Reads the counters at the start and at the end of what is measured. `is_over` says whether the traffic ended of
-/// itself.
+/// Reads the counters at the start and at the end of what is measured. `is_over` says whether the
+/// traffic ended of itself.
 fn watch(
     extent: Extent,
     progress: &Progress,

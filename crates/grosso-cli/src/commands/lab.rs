@@ -37,6 +37,12 @@ mod linux {
 
     /// Runs the command. The process must have one thread: it may have to make itself a user namespace.
     pub(crate) fn run(options: &Lab, session: &mut Session) -> Result<Exit, Failure> {
+        if options.experiment == Some(LabExperiment::Rr) && options.html.is_some() {
+            let message = "lab rr: the page shows throughput; of latencies there is a table";
+            return Err(
+                Failure::usage("usage.html", message).hint("leave out --html, or use --json")
+            );
+        }
         permit::enter().map_err(|refusal| refused(&refusal))?;
         let plan = Plan {
             runs: options.runs.into(),
@@ -49,6 +55,7 @@ mod linux {
             None => Experiment::headline(plan),
             Some(LabExperiment::Lro) => Experiment::lro(plan),
             Some(LabExperiment::Gso) => Experiment::gso(plan),
+            Some(LabExperiment::Rr) => Experiment::requests(plan),
         };
         let experiment = experiment.map_err(|error| failed(&error.into()))?;
         let trials = experiment.trials();
