@@ -104,6 +104,9 @@ pub struct Measured {
     pub checksum_errors: u64,
     /// Packets for which the data path's ring had no room.
     pub ring_drops: u64,
+    /// On two processors: whether the sender's one did what acknowledgements ask for, which wants root. Where it did
+    /// not, the sender's packets leave from both, overtake each other and are sent again for nothing.
+    pub acknowledgements_steered: Option<bool>,
     /// How long each request took.
     #[serde(skip)]
     pub latencies: Vec<Duration>,
@@ -193,9 +196,10 @@ where
 {
     let handle = path.handle();
     let [sender, receiver] = setting.processors;
-    if sender != receiver {
-        hosts.steer_acknowledgements(sender)?;
-    }
+    let steered = match sender == receiver {
+        true => None,
+        false => Some(hosts.steer_acknowledgements(sender)?),
+    };
     thread::scope(|scope| {
         let (announce, announced) = mpsc::channel();
         let running = scope.spawn(move || {
@@ -209,7 +213,7 @@ where
         handle.stop();
         let mut end = running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         core::mem::replace(&mut end.result, Ok(()))?;
-        Ok((observed?, end))
+        Ok((Measured { acknowledgements_steered: steered, ..observed? }, end))
     })
 }
 

@@ -73,6 +73,14 @@ mod linux {
                 .talk
                 .note("other programs ran on the CPU meanwhile: Gb/s per CPU allows for it");
         }
+        let mut runs =
+            results.groups.iter().flat_map(|group| &group.rows).flat_map(|row| &row.runs);
+        if runs.any(|run| run.retransmits > 0 && run.acknowledgements_steered == Some(false)) {
+            session.talk.note(
+                "on two CPUs the sender's packets overtake each other unless root runs the lab: \
+                 it sends some again, though none was lost",
+            );
+        }
         if options.congestion == "bbr" {
             session.talk.note("bbr paces its packets, which hides what offload does: try cubic");
         }
