@@ -136,8 +136,8 @@ pub(crate) fn examine(packet: &[u8], shape: &Shape, meta: &Meta) -> Result<Candi
         check_ipv4(packet, ip.header as usize)?;
     }
     let mut flags = 0;
-    if shape.is_tcp {
-        flags = packet.get(shape.transport + TCP_FLAGS).copied().unwrap_or(0);
+    if let Some(at) = shape.flags {
+        flags = packet.get(at as usize).copied().unwrap_or(0);
         if flags & (tcp::SYN | tcp::RST | tcp::URG) as u8 != 0 {
             return Err(refusal_of_flags(flags));
         }
@@ -332,8 +332,5 @@ fn is_seed(packet: &[u8], covering: &Covering) -> bool {
 /// Most bytes of headers that a train keeps: six levels of tunnels, or one with all of Geneve's
 /// options.
 pub const HEADER_BYTES_MAX: usize = 512;
-
-/// Where the low byte of the TCP flags lies.
-const TCP_FLAGS: usize = tcp::field::OFFSET_FLAGS.start + 1;
 
 const RESERVED_BIT: u16 = 0x8000;

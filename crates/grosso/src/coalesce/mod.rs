@@ -564,7 +564,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let header = &mut self.header[..template_header.len()];
         header.copy_from_slice(template_header);
         let mut cwr = Cwr::First;
-        if let Some(flags) = header.get_mut(shape.transport + 13).filter(|_| shape.is_tcp) {
+        if let Some(flags) = shape.flags.and_then(|at| header.get_mut(at as usize)) {
             if *flags & tcp::CWR as u8 != 0 {
                 cwr = Cwr::Every;
             }

@@ -115,8 +115,8 @@ impl<B: AsRef<[u8]>> Train<B> {
         let Arrival { frame, candidate, .. } = arrival;
         let (first, packet) = (self.first.buffer.as_ref(), frame.buffer.as_ref());
         let shape = &known.shape;
-        if shape.is_tcp {
-            self.admits_sequence(first, packet, shape.transport + tcp::field::SEQUENCE.start)?;
+        if let Some(at) = shape.sequence {
+            self.admits_sequence(first, packet, at as usize)?;
         }
         let mut fixed_ids = self.fixed_ids;
         for ip in &shape.identifications {

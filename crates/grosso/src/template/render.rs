@@ -76,18 +76,18 @@ impl Template<'_> {
             let sum = sum_of(header, start, start + ip.header_len as usize);
             put_u16(header, at, sum.checksum());
         }
-        if self.shape.is_tcp {
-            self.render_tcp(place, header);
+        if let Some(at) = self.shape.sequence {
+            let first = u32_at(self.header, at as usize);
+            put_u32(header, at as usize, first.wrapping_add(place.before));
+        }
+        if let Some(flags) = self.shape.flags.and_then(|at| header.get_mut(at as usize)) {
+            self.render_flags(place, flags);
         }
         self.render_checksums(end, checksums, header);
     }
 
     #[inline]
-    fn render_tcp(&self, place: Place, header: &mut [u8]) {
-        let at = self.shape.transport + tcp::field::SEQUENCE.start;
-        put_u32(header, at, u32_at(self.header, at).wrapping_add(place.before));
-        let at = self.shape.transport + tcp::field::OFFSET_FLAGS.start + 1;
-        let Some(flags) = header.get_mut(at) else { return };
+    fn render_flags(&self, place: Place, flags: &mut u8) {
         if !place.last {
             *flags &= !ON_LAST_ONLY;
         }

@@ -21,6 +21,10 @@ pub(crate) struct Shape {
     pub(crate) has_pppoe: bool,
     /// The receiver completes the innermost checksum.
     pub(crate) remote_checksum: Option<RemoteChecksum>,
+    /// Where the sequence number lies; UDP has none.
+    pub(crate) sequence: Option<u16>,
+    /// Where the byte of flags lies that are on some packets of a train only.
+    pub(crate) flags: Option<u16>,
     /// Outermost first.
     pub(crate) lengths: ArrayVec<Length, LAYERS_MAX>,
     pub(crate) identifications: ArrayVec<Identification, LAYERS_MAX>,
@@ -72,6 +76,8 @@ impl Shape {
             ip_levels: 0,
             has_pppoe: false,
             remote_checksum: None,
+            sequence: None,
+            flags: None,
             lengths: ArrayVec::new(),
             identifications: ArrayVec::new(),
             covers: ArrayVec::new(),
@@ -100,7 +106,9 @@ impl Shape {
                     level: self.ip_levels as u8,
                 }),
                 Law::Checksum(cover) => self.enter_checksum(layer, ip, at, cover),
-                Law::Key(_) | Law::Equal(_) | Law::Sequence | Law::Flags(_) => {}
+                Law::Sequence => self.sequence = Some(at),
+                Law::Flags(_) => self.flags = Some(at + 1),
+                Law::Key(_) | Law::Equal(_) => {}
             }
         }
         match layer.kind {
