@@ -1,0 +1,234 @@
+//! Commands on capture files.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use grosso_io::capture::Format;
+
+use super::values::{Batch, Spacing, parse_batch, parse_flows, parse_spacing, parse_time_ns};
+use crate::input::Session;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Csum {
+    /// A verdict for every checksum; exit 1 if any is bad
+    #[command(after_help = VERIFY_HELP)]
+    Verify(CsumVerify),
+    /// Set checksums right, and nothing else
+    #[command(after_help = FIX_HELP)]
+    Fix(CsumFix),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Inspect {
+    /// Captures; - is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// A capture in, a capture out.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Files {
+    /// Read this capture (pcap, pcapng; also gzip, zstd); - is standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) read: PathBuf,
+    /// Write this capture; - is standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) write: PathBuf,
+    /// Output format [default: what the file's name ends in, else that of the input]
+    #[arg(short = 'F', long, value_name = "FORMAT")]
+    format: Option<OutputFormat>,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+}
+
+impl Files {
+    /// The format of the output: what the user says or the name of the file does, or `default`.
+    pub(crate) fn format(&self, default: Format) -> Format {
+        let by_name = || match self.write.extension()?.to_str()? {
+            "pcap" => Some(OutputFormat::Pcap),
+            "pcapng" => Some(OutputFormat::Pcapng),
+            _ => None,
+        };
+        self.format.or_else(by_name).map_or(default, Into::into)
+    }
+
+    /// Whether the hash of the input goes anywhere: into pcapng or into JSON.
+    pub(crate) fn keeps_hash(&self, session: &Session) -> bool {
+        session.talk.json || self.format(Format::Pcapng) != Format::Pcap
+    }
+}
+
+/// Words behind the options, which tcpdump takes as a filter.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Filter {
+    #[arg(hide = true, value_name = "FILTER")]
+    pub(crate) words: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Coalesce {
+    #[command(flatten)]
+    pub(crate) files: Files,
+    #[command(flatten)]
+    pub(crate) rules: Rules,
+}
+
+/// What is merged, and when trains leave.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Rules {
+    /// Whose rules to merge by
+    #[arg(long, value_name = "NAME", default_value = "linux")]
+    pub(crate) profile: String,
+    /// Packets a poll, or "stamp": a poll is a run of equal timestamps
+    #[arg(long, value_name = "N", default_value = "64", value_parser = parse_batch)]
+    pub(crate) batch: Batch,
+    /// Hold trains across polls for so long, by capture time: 20us, 1ms
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_time_ns)]
+    pub(crate) hold: u64,
+    /// Superframes stay below so many bytes, from the IP header on
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=524_280))]
+    pub(crate) max_size: Option<u32>,
+    /// Most packets in one superframe
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) max_segs: Option<u16>,
+    /// Most trains held at once
+    #[arg(long, value_name = "N", value_parser = parse_flows)]
+    pub(crate) flows: Option<usize>,
+    /// Most tunnels that a merged packet may be inside of
+    #[arg(long, value_name = "N")]
+    pub(crate) tunnels: Option<u8>,
+    /// Merge TCP only
+    #[arg(long)]
+    pub(crate) no_udp: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Segment {
+    #[command(flatten)]
+    pub(crate) files: Files,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Wire {
+    #[command(flatten)]
+    pub(crate) files: Files,
+    /// Split TCP every N bytes where the capture tells nothing better
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) mss: Option<u16>,
+    /// The MTU of the link, where the capture tells nothing better [default: 1500]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
+    pub(crate) mtu: Option<u16>,
+    /// Split UDP packets that are longer than the MTU every N bytes; never guessed
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) uso_size: Option<u16>,
+    /// Times of split packets: same, or line=RATE such as line=10G
+    #[arg(long, value_name = "HOW", default_value = "same", value_parser = parse_spacing)]
+    pub(crate) ts: Spacing,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CsumVerify {
+    /// Read this capture; - is standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) read: PathBuf,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CsumFix {
+    #[command(flatten)]
+    pub(crate) files: Files,
+    /// Which checksums to set right
+    #[arg(long, value_name = "WHICH", default_value = "partial")]
+    pub(crate) only: Which,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    /// The capture; - is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The packet, counted from 1
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) number: u64,
+    #[command(flatten)]
+    pub(crate) rules: Rules,
+}
+
+/// Which checksums `csum fix` sets right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Which {
+    /// Those that were left for a device to complete.
+    Partial,
+    /// Those that are wrong.
+    Bad,
+    /// Both.
+    All,
+}
+
+/// The format of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// Classic pcap.
+    Pcap,
+    /// pcapng.
+    Pcapng,
+}
+
+impl From<OutputFormat> for Format {
+    fn from(format: OutputFormat) -> Self {
+        match format {
+            OutputFormat::Pcap => Self::Pcap,
+            OutputFormat::Pcapng => Self::Pcapng,
+        }
+    }
+}
+
+pub(super) const INSPECT_HELP: &str = "\
+Example:
+  grosso inspect send.pcap";
+
+pub(super) const COALESCE_HELP: &str = "\
+Writes pcapng unless -F pcap: only pcapng can say how to cut back.
+Profiles: linux (default), linux-8x8 (with Linux's own small flow table).
+
+Examples:
+  grosso coalesce -r wire.pcapng -w gro.pcapng
+  grosso coalesce -r wire.pcapng -w gro.pcapng --hold 20us --max-segs 45
+  tcpdump -i eth0 -w - | grosso coalesce -r - -w gro.pcapng";
+
+pub(super) const SEGMENT_HELP: &str = "\
+Cuts what says where to cut (as coalesce writes it) and never guesses. For host
+captures, which do not say it, there is `grosso wire`.
+
+Example:
+  grosso segment -r gro.pcapng -w wire.pcapng";
+
+pub(super) const WIRE_HELP: &str = "\
+Where to split TCP is taken from, in this order: what the capture recorded, the
+MSS in the SYN, steps of the IPv4 identification, the largest plain segment of
+the flow, --mss or --mtu, an MTU of 1500. --strict takes the first two only.
+UDP is left whole unless its size is recorded or given with --uso-size.
+
+Examples:
+  grosso wire -r send.pcap -w wire.pcapng
+  grosso wire -r send.pcap -w - | tcpreplay -i eth0 -
+  grosso wire -r udp.pcap -w udp-wire.pcap --uso-size 1200 --ts line=10G";
+
+pub(super) const VERIFY_HELP: &str = "\
+Verdicts: valid; partial (left for the network card: no corruption); zero-udp
+(UDP without checksum); bad; unverifiable (bytes are missing).
+
+Example:
+  grosso csum verify -r mixed.pcapng; echo $?";
+
+pub(super) const FIX_HELP: &str = "\
+Example:
+  grosso csum fix -r mixed.pcapng -w fixed.pcapng";
+
+pub(super) const EXPLAIN_HELP: &str = "\
+Replays the capture through the coalescer and shows what became of one packet.
+
+Example:
+  grosso explain wire.pcapng -n 231";

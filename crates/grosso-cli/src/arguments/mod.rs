@@ -1,0 +1,105 @@
+//! The grammar of the command line: here what all commands have in common, beside it each group of them.
+
+mod captures;
+mod lab;
+mod values;
+
+use clap::{Args, Parser, Subcommand};
+use grosso_wire::LinkType;
+
+use self::values::parse_link;
+pub(crate) use self::{captures::*, lab::*, values::*};
+use crate::style::When;
+
+/// Packet offload in userspace: see captures as the wire saw them, or as a stack would.
+#[derive(Debug, Parser)]
+#[command(
+    name = "grosso",
+    version,
+    max_term_width = 80,
+    after_help = HELP,
+    override_usage = "grosso <COMMAND> [OPTIONS]\n       grosso FILE",
+    disable_help_subcommand = false
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// Options of every command.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Common {
+    /// Print one JSON object instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Print failures only
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Print more
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+    /// When to colour; NO_COLOR and CLICOLOR_FORCE count when this is auto
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: When,
+    /// Parse packets as this link type: ethernet, raw, null, sll, sll2, or a number
+    #[arg(long, global = true, value_name = "TYPE", value_parser = parse_link)]
+    pub(crate) linktype: Option<LinkType>,
+    /// Exit 0 although the input ends inside a packet
+    #[arg(long, global = true)]
+    pub(crate) allow_truncated: bool,
+    /// Refuse what would have to be guessed: exit 1 if anything was left as it was
+    #[arg(long, global = true)]
+    pub(crate) strict: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Is this capture the wire?
+    #[command(after_help = INSPECT_HELP)]
+    Inspect(Inspect),
+    /// Merge packets as a receiving host would
+    #[command(after_help = COALESCE_HELP)]
+    Coalesce(Coalesce),
+    /// Split superframes that say where they split
+    #[command(after_help = SEGMENT_HELP)]
+    Segment(Segment),
+    /// Make it look like the wire: split superframes, complete checksums
+    #[command(after_help = WIRE_HELP)]
+    Wire(Wire),
+    /// Verify or fix checksums
+    #[command(subcommand)]
+    Csum(Csum),
+    /// Why was this packet merged, or not?
+    #[command(after_help = EXPLAIN_HELP)]
+    Explain(Explain),
+    /// What is offload worth here? Kernel TCP through Grosso, measured
+    #[command(after_help = LAB_HELP)]
+    Lab(Lab),
+}
+
+const HELP: &str = "\
+Examples:
+  grosso send.pcap                             is it the wire? (same as inspect)
+  grosso wire -r send.pcap -w wire.pcapng      as it was on the wire
+  grosso wire -r send.pcap -w - | tcpreplay -i eth0 -
+  grosso coalesce -r wire.pcapng -w gro.pcapng as a receiving stack sees it
+  grosso segment -r gro.pcapng -w back.pcapng  and back, byte for byte
+  grosso explain wire.pcapng -n 231            why was it merged, or not?
+  grosso lab                                   what is it worth on kernel TCP?
+
+Exit codes: 0 done, yes; 1 done, no; 2 usage; 3 input damaged or not supported
+(what could be written was written); 4 environment; 5 internal error.";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn grammar_is_sound() {
+        Arguments::command().debug_assert();
+    }
+}
