@@ -25,9 +25,12 @@
 //! # }
 //! ```
 
+mod group;
+mod sleeper;
+
 use std::{
     io,
-    os::fd::AsRawFd,
+    ops::Deref,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -37,8 +40,10 @@ use std::{
 };
 
 use grosso::stats::CoalesceStats;
-use grosso_sys::wait::{Event, Interest, Ready, Timer, Waiter, monotonic};
+use grosso_sys::wait::{Event, monotonic};
 
+pub use self::group::{Group, QUEUES_MAX};
+use self::sleeper::Sleeper;
 use crate::{
     path::{Direction, DirectionStats, PathOptions},
     port::{Port, PortError},
@@ -122,6 +127,29 @@ struct Requests {
     waiting: Vec<mpsc::Sender<Snapshot>>,
     /// What the path did in the end.
     last: Option<Snapshot>,
+    /// Nobody will answer any more.
+    is_over: bool,
+}
+
+/// The path's side of the requests. Who waits for an answer is not left waiting when the path is dropped without having
+/// run, or its thread panics.
+#[derive(Debug)]
+struct Answering(Arc<Shared>);
+
+impl Deref for Answering {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        let mut requests = self.requests();
+        requests.is_over = true;
+        requests.waiting.clear();
+    }
 }
 
 impl Handle {
@@ -131,8 +159,8 @@ impl Handle {
         self.shared.wake();
     }
 
-    /// What the path did so far, as its thread says itself; in the end what it did. `None` when the path was never run
-    /// and is gone.
+    /// What the path did so far, as its thread says itself; in the end what it did. `None` when the path is gone
+    /// without having come to its end.
     #[must_use]
     pub fn snapshot(&self) -> Option<Snapshot> {
         let (sender, receiver) = mpsc::channel();
@@ -140,6 +168,9 @@ impl Handle {
             let mut requests = self.shared.requests();
             if let Some(last) = &requests.last {
                 return Some(last.clone());
+            }
+            if requests.is_over {
+                return None;
             }
             requests.waiting.push(sender);
         }
@@ -169,7 +200,7 @@ pub struct DataPath<L: Port, R: Port> {
     to_left: Direction<R::Buffer>,
     sleeper: Sleeper,
     options: RunOptions,
-    shared: Arc<Shared>,
+    shared: Answering,
 }
 
 impl<L: Port, R: Port> DataPath<L, R> {
@@ -197,14 +228,14 @@ impl<L: Port, R: Port> DataPath<L, R> {
             right,
             sleeper,
             options,
-            shared: Arc::new(shared),
+            shared: Answering(Arc::new(shared)),
         })
     }
 
     /// The way to stop and to ask the path once it runs.
     #[must_use]
     pub fn handle(&self) -> Handle {
-        Handle { shared: Arc::clone(&self.shared) }
+        Handle { shared: Arc::clone(&self.shared.0) }
     }
 
     /// Moves frames until it is stopped or a port is finished or broken; then delivers what is held, as far as there is
@@ -322,87 +353,6 @@ impl<L: Port, R: Port> DataPath<L, R> {
     }
 }
 
-/// Where the thread sleeps.
-///
-/// Frames are waited for by edges: while a frame of a mapped ring is held, its descriptor stays readable. So the thread
-/// sleeps only after a turn in which both ports said that nothing is there.
-#[derive(Debug)]
-struct Sleeper {
-    waiter: Waiter,
-    timer: Timer,
-    ready: Vec<Ready>,
-    /// A port without a descriptor to wait for: it is asked again after a while.
-    is_blind: bool,
-    sleeps: u64,
-}
-
-impl Sleeper {
-    fn new(left: &impl Port, right: &impl Port, event: &Event) -> io::Result<Self> {
-        let (waiter, timer) = (Waiter::new()?, Timer::new()?);
-        let mut is_blind = false;
-        for (token, descriptor) in [(LEFT, left.descriptor()), (RIGHT, right.descriptor())] {
-            match descriptor {
-                Some(descriptor) => {
-                    waiter.add(&descriptor, token, Interest::READ.edge_triggered())?;
-                }
-                None => is_blind = true,
-            }
-        }
-        // An edge for each raise, so that nobody needs to take it.
-        waiter.add(event, OTHER, Interest::READ.edge_triggered())?;
-        waiter.add(&timer, OTHER, Interest::READ)?;
-        Ok(Self { waiter, timer, ready: Vec::new(), is_blind, sleeps: 0 })
-    }
-
-    /// Sleeps until a port has frames, or room where it is wanted, or the deadline has come.
-    fn sleep(
-        &mut self,
-        left: &impl Port,
-        right: &impl Port,
-        wants_room: (bool, bool),
-        deadline: Option<u64>,
-    ) -> io::Result<()> {
-        self.sleeps += 1;
-        let left_room = self.watch_room(left, LEFT, wants_room.0, true)?;
-        let right_room = self.watch_room(right, RIGHT, wants_room.1, true)?;
-        let ask_again = self.is_blind || !left_room || !right_room;
-        let again = ask_again.then(|| now_ns().saturating_add(ROOM_AGAIN_NS));
-        match deadline.into_iter().chain(again).min() {
-            Some(at_ns) => self.timer.set(Duration::from_nanos(at_ns))?,
-            None => self.timer.clear()?,
-        }
-        self.waiter.wait(&mut self.ready, None)?;
-        self.watch_room(left, LEFT, wants_room.0, false)?;
-        self.watch_room(right, RIGHT, wants_room.1, false)?;
-        Ok(())
-    }
-
-    /// Starts or ends to wait for room; whether the port can be waited for.
-    fn watch_room(
-        &self,
-        port: &impl Port,
-        token: u64,
-        wanted: bool,
-        starts: bool,
-    ) -> io::Result<bool> {
-        if !wanted {
-            return Ok(true);
-        }
-        let (Some(receiving), Some(sending)) = (port.descriptor(), port.transmit_descriptor())
-        else {
-            return Ok(false);
-        };
-        let is_one = receiving.as_raw_fd() == sending.as_raw_fd();
-        match (is_one, starts) {
-            (true, true) => self.waiter.modify(&sending, token, Interest::BOTH.edge_triggered()),
-            (true, false) => self.waiter.modify(&sending, token, Interest::READ.edge_triggered()),
-            (false, true) => self.waiter.add(&sending, token, Interest::WRITE),
-            (false, false) => self.waiter.remove(&sending),
-        }?;
-        Ok(true)
-    }
-}
-
 fn now_ns() -> u64 {
     nanoseconds(monotonic())
 }
@@ -411,9 +361,5 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Tokens of what is waited for; nobody looks at them, since every port is asked in every turn.
-const LEFT: u64 = 0;
-const RIGHT: u64 = 1;
-const OTHER: u64 = 2;
 /// How long to leave a port alone that has nothing to wait for.
 const ROOM_AGAIN_NS: u64 = 1_000_000;

@@ -1,0 +1,179 @@
+//! The queues of a data path: a thread each, and nothing shared but their end.
+//!
+//! The kernel chooses the queue of a frame: a packet socket's fanout and a NIC's receive side scaling by the hash of the
+//! flow; a TUN or TAP device sends a flow out by the queue on which it was last written to, so that both directions of a
+//! flow use the same queue once the first frame of it was written.
+
+use std::{
+    io, panic,
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+};
+
+use grosso_sys::scheduling::{allowed_processors, pin};
+
+use super::{DataPath, Handle, Snapshot};
+use crate::port::{Port, PortError};
+
+/// Most queues of a data path: as many as an AF_XDP program knows sockets.
+pub const QUEUES_MAX: usize = 64;
+
+/// Data paths that run side by side, one thread each. The first that ends, ends all.
+#[derive(Debug)]
+pub struct Group {
+    common: Arc<Common>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What the threads of a group have in common: they look at it when they end.
+#[derive(Debug)]
+struct Common {
+    handles: Vec<Handle>,
+    /// Why the first broken path is broken.
+    broken: Mutex<Option<PortError>>,
+}
+
+impl Group {
+    /// Starts a thread for each path, called `name` and the number of the queue. The first path's thread is bound to
+    /// the first of the processors, and so on, again from the first when there are fewer; to none when there are none.
+    /// `ended` is called once all paths have ended of themselves or were stopped.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] for no paths or more than [`QUEUES_MAX`], and for a processor that the caller
+    /// may not run on; when a thread cannot be started.
+    pub fn start<L, R>(
+        name: &str,
+        paths: Vec<DataPath<L, R>>,
+        processors: &[usize],
+        ended: impl FnOnce() + Send + Sync + 'static,
+    ) -> io::Result<Self>
+    where
+        L: Port<Buffer: Send> + Send + 'static,
+        R: Port<Buffer: Send> + Send + 'static,
+    {
+        check(paths.len(), processors)?;
+        let handles = paths.iter().map(DataPath::handle).collect();
+        let common = Arc::new(Common { handles, broken: Mutex::default() });
+        let ended = Arc::new(AtEnd(Some(ended)));
+        let mut group = Self { common, threads: Vec::new() };
+        for (queue, path) in paths.into_iter().enumerate() {
+            let processor = (!processors.is_empty()).then(|| processors[queue % processors.len()]);
+            let (common, ended) = (Arc::clone(&group.common), Arc::clone(&ended));
+            let work = move || {
+                let _ended = ended;
+                let queue = Queue { common };
+                queue.run(path, processor);
+            };
+            match thread::Builder::new().name(format!("{name}/{queue}")).spawn(work) {
+                Ok(thread) => group.threads.push(thread),
+                Err(error) => {
+                    group.stop();
+                    group.wait();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(group)
+    }
+
+    /// Lets the paths deliver what they hold and end.
+    pub fn stop(&self) {
+        self.common.stop();
+    }
+
+    /// The ways to talk to the paths, in the order of their queues.
+    #[must_use]
+    pub fn handles(&self) -> &[Handle] {
+        &self.common.handles
+    }
+
+    /// Waits until all paths have ended, and says what each did, and why the first broken one is broken.
+    ///
+    /// # Panics
+    /// When the thread of a path panicked: it is that panic.
+    pub fn join(mut self) -> (Result<(), PortError>, Vec<Snapshot>) {
+        self.wait();
+        let broken = self.common.broken.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let snapshots = self.common.handles.iter().filter_map(Handle::snapshot).collect();
+        (broken.map_or(Ok(()), Err), snapshots)
+    }
+
+    /// Both at once.
+    ///
+    /// # Panics
+    /// As [`Group::join`].
+    pub fn stop_and_join(self) -> (Result<(), PortError>, Vec<Snapshot>) {
+        self.stop();
+        self.join()
+    }
+
+    fn wait(&mut self) {
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
+        }
+    }
+}
+
+impl Common {
+    fn stop(&self) {
+        self.handles.iter().for_each(Handle::stop);
+    }
+}
+
+/// One thread of a group. However it ends, by a panic too, it ends the others.
+struct Queue {
+    common: Arc<Common>,
+}
+
+impl Queue {
+    fn run<L: Port, R: Port>(&self, path: DataPath<L, R>, processor: Option<usize>) {
+        let pinned = processor.map_or(Ok(()), |processor| pin(None, processor));
+        let result = match pinned {
+            Ok(()) => path.run().result,
+            Err(source) => Err(PortError::Device {
+                name: "the data path".to_owned(),
+                action: "bind its thread to a processor",
+                source,
+            }),
+        };
+        if let Err(error) = result {
+            let mut broken = self.common.broken.lock().unwrap_or_else(PoisonError::into_inner);
+            broken.get_or_insert(error);
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.common.stop();
+    }
+}
+
+/// Does something when the last of its owners is gone.
+struct AtEnd<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for AtEnd<F> {
+    fn drop(&mut self) {
+        if let Some(end) = self.0.take() {
+            end();
+        }
+    }
+}
+
+fn check(paths: usize, processors: &[usize]) -> io::Result<()> {
+    let invalid = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    if paths == 0 || paths > QUEUES_MAX {
+        return invalid(format!("{paths} queues; there can be 1 to {QUEUES_MAX}"));
+    }
+    if processors.is_empty() {
+        return Ok(());
+    }
+    let allowed = allowed_processors()?;
+    match processors.iter().find(|processor| !allowed.contains(processor)) {
+        Some(processor) => {
+            let list: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+            invalid(format!("no CPU {processor} to run on; there are {}", list.join(", ")))
+        }
+        None => Ok(()),
+    }
+}
