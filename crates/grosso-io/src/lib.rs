@@ -5,6 +5,7 @@
 //! | [`port`] | what every port can do: receive, transmit, say its features |
 //! | [`memory`] | the two ends of a wire in memory |
 //! | [`impair`] | any port behind a bad wire, from a seed |
+//! | [`record`] | any port, and a capture of what passes |
 //! | [`path`] | the data path that joins two ports |
 //! | [`vnet`] | what is known about a frame, as a virtio header says it |
 //! | `live` | TUN, TAP, packet sockets and AF_XDP (Linux) |
@@ -56,6 +57,7 @@ pub mod memory;
 mod outlet;
 pub mod path;
 pub mod port;
+pub mod record;
 #[cfg(target_os = "linux")]
 pub mod runner;
 pub mod vnet;

@@ -69,6 +69,10 @@ impl PacketMeta {
 /// Bits 0-1 are the direction, 2-4 the kind of address it was received by, 5-8 the length of the
 /// frame check sequence, 16-31 link-layer errors.
 pub mod flag {
+    /// Bits 0 and 1: the packet was received.
+    pub const INBOUND: u32 = 1;
+    /// Bits 0 and 1: the packet was sent.
+    pub const OUTBOUND: u32 = 2;
     /// Bit 9: the checksum is still to be computed (partial).
     pub const CHECKSUM_NOT_READY: u32 = 1 << 9;
     /// Bit 10: somebody verified the checksum.

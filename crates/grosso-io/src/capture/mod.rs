@@ -63,5 +63,6 @@ pub use metadata::{
 pub use offload_option::{ENTERPRISE_NUMBER, MAGIC};
 pub use order::ByteOrder;
 pub use port::CapturePort;
+pub(crate) use port::describe;
 pub use reader::{CaptureReader, Input};
 pub use writer::{CaptureWriter, Output, WriterOptions};

@@ -112,20 +112,7 @@ impl<R: Read, W: Write> Port for CapturePort<R, W> {
         let Some(writer) = &mut self.writer else { return Err(PortError::OneWay("send")) };
         self.scratch.clear();
         slices.iter().for_each(|slice| self.scratch.extend_from_slice(slice));
-        dissect_into(&self.scratch, self.link, &self.ports, &mut self.stack);
-        let transport = match self.stack.last().map(|layer| layer.kind) {
-            Some(Kind::Tcp) => SegmentTransport::Tcp,
-            Some(Kind::Udp) => SegmentTransport::Udp,
-            _ => SegmentTransport::Unknown,
-        };
-        let offload = Offload::of_engine(meta, transport, Vec::new());
-        let says_something = offload != Offload::default();
-        let said = PacketMeta {
-            timestamp_ns: meta.timestamp_ns,
-            original_len: self.scratch.len() as u32,
-            offload: says_something.then_some(offload),
-            ..PacketMeta::default()
-        };
+        let said = describe(&self.scratch, meta, self.link, &self.ports, &mut self.stack);
         writer.write_packet(&said, &self.scratch)?;
         Ok(Transmitted::Taken)
     }
@@ -139,6 +126,30 @@ impl<R: Read, W: Write> Port for CapturePort<R, W> {
 
     fn is_finished(&self) -> bool {
         self.reader.is_none()
+    }
+}
+
+/// What a capture says about a frame of which the engine knows `meta`.
+pub(crate) fn describe(
+    frame: &[u8],
+    meta: &Meta,
+    link: LinkType,
+    ports: &Ports,
+    stack: &mut Stack,
+) -> PacketMeta {
+    dissect_into(frame, link, ports, stack);
+    let transport = match stack.last().map(|layer| layer.kind) {
+        Some(Kind::Tcp) => SegmentTransport::Tcp,
+        Some(Kind::Udp) => SegmentTransport::Udp,
+        _ => SegmentTransport::Unknown,
+    };
+    let offload = Offload::of_engine(meta, transport, Vec::new());
+    let says_something = offload != Offload::default();
+    PacketMeta {
+        timestamp_ns: meta.timestamp_ns,
+        original_len: frame.len() as u32,
+        offload: says_something.then_some(offload),
+        ..PacketMeta::default()
     }
 }
 

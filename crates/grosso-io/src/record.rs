@@ -1,0 +1,447 @@
+//! A port that writes what passes to a capture, on the side.
+//!
+//! Frames are copied into memory with a limit, and a thread of its own writes them: a slow or
+//! broken file costs packets of the recording, which are counted, and never one of the traffic.
+//!
+//! ```
+//! use grosso::{Meta, features::{Device, Features}};
+//! use grosso_io::{
+//!     Port,
+//!     capture::{CaptureWriter, Format, WriterOptions},
+//!     memory::wire,
+//!     record::{Record, RecordOptions},
+//! };
+//! use grosso_wire::LinkType;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (near, far) = wire(LinkType::Ethernet, Device::new(Features::NONE), 64);
+//! let writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+//! let mut port = Record::start(near, writer, &RecordOptions::default())?;
+//! let _ = port.transmit(&[&[0x42; 60]], &Meta::default())?;
+//! let (_near, recording) = port.finish();
+//! assert_eq!(recording.stats().written, 1);
+//! assert!(recording.take_failure().is_none());
+//! # drop(far);
+//! # Ok(())
+//! # }
+//! ```
+
+use std::{
+    io::Write,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+};
+
+use grosso::{Frame, Meta, features::Device};
+use grosso_wire::{LinkType, Ports, Stack};
+
+use crate::{
+    capture::{CaptureError, CaptureWriter, Interface, describe, flag},
+    port::{Port, PortError, Transmitted},
+};
+
+/// What is recorded, and how much of it at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecordOptions {
+    /// Whether received frames are recorded.
+    pub received: bool,
+    /// Whether frames that the port took are recorded. It may still drop them by name.
+    pub transmitted: bool,
+    /// Most bytes of frames in the capture; what the format adds is not counted.
+    pub frame_bytes_max: u64,
+    /// Most bytes that wait to be written; as many again may be with the thread that writes.
+    pub waiting_bytes_max: usize,
+    /// What makes nanoseconds since the epoch of those of the caller's clock.
+    pub epoch_ns: u64,
+    /// The UDP ports that mean a tunnel.
+    pub ports: Ports,
+}
+
+impl Default for RecordOptions {
+    /// Both directions, at most 1 GiB of frames, of which 8 MiB wait.
+    fn default() -> Self {
+        Self {
+            received: true,
+            transmitted: true,
+            frame_bytes_max: 1 << 30,
+            waiting_bytes_max: 8 << 20,
+            epoch_ns: 0,
+            ports: Ports::ASSIGNED,
+        }
+    }
+}
+
+/// What became of the frames that were to be recorded: each is counted once, at the latest when
+/// the recording is finished.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecordStats {
+    /// Handed to the operating system.
+    pub written: u64,
+    /// Left out, because too much was waiting to be written.
+    pub overflowed: u64,
+    /// Left out, because the capture was as long as it may be.
+    pub beyond_limit: u64,
+    /// Left out, because the capture could not be written; the last of those before may be in it.
+    pub failed: u64,
+}
+
+/// A port of which a capture is made.
+///
+/// Frames that are received carry the time of their metadata, or that at which they were asked
+/// for; frames that are sent carry that of the last [`Port::receive`].
+#[derive(Debug)]
+pub struct Record<P> {
+    port: P,
+    recorder: Recorder,
+}
+
+/// A view of a recording that stays when its port has gone to another thread.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    shared: Arc<Shared>,
+}
+
+impl Recording {
+    /// What became of the frames so far.
+    #[must_use]
+    pub fn stats(&self) -> RecordStats {
+        self.shared.state().stats
+    }
+
+    /// Why the recording ended early; says it once.
+    #[must_use]
+    pub fn take_failure(&self) -> Option<CaptureError> {
+        self.shared.state().failure.take()
+    }
+}
+
+impl<P: Port> Record<P> {
+    /// Starts to write what passes a port, as an interface of the capture that has the port's link
+    /// type.
+    ///
+    /// # Errors
+    /// When the capture has too many interfaces, or there can be no further thread.
+    pub fn start<W: Write + Send + 'static>(
+        port: P,
+        mut writer: CaptureWriter<W>,
+        options: &RecordOptions,
+    ) -> Result<Self, CaptureError> {
+        let interface = writer.add_interface(&Interface::new(port.link().to_pcap()))?;
+        let target = Target {
+            interface,
+            link: port.link(),
+            ports: options.ports,
+            frame_bytes_left: options.frame_bytes_max,
+        };
+        let shared = Arc::new(Shared::default());
+        let work = {
+            let shared = Arc::clone(&shared);
+            move || target.write_all(writer, &shared)
+        };
+        let thread = thread::Builder::new().name("record".to_owned()).spawn(work);
+        let path = "the thread that writes the recording".to_owned();
+        let thread = thread.map_err(|source| CaptureError::Io { path, source })?;
+        let recorder = Recorder { shared, options: *options, now_ns: 0, thread: Some(thread) };
+        Ok(Self { port, recorder })
+    }
+
+    /// The port that is recorded.
+    #[must_use]
+    pub fn inner(&self) -> &P {
+        &self.port
+    }
+
+    /// The recording.
+    #[must_use]
+    pub fn recording(&self) -> Recording {
+        Recording { shared: Arc::clone(&self.recorder.shared) }
+    }
+
+    /// Ends the recording, waits until what passed is written, and gives the port back.
+    ///
+    /// Without it the rest is written as well, if the program lasts that long.
+    pub fn finish(mut self) -> (P, Recording) {
+        let recording = self.recording();
+        self.recorder.end();
+        if let Some(thread) = self.recorder.thread.take()
+            && let Err(panic) = thread.join()
+        {
+            std::panic::resume_unwind(panic);
+        }
+        (self.port, recording)
+    }
+}
+
+impl<P: Port> Port for Record<P> {
+    type Buffer = P::Buffer;
+
+    fn link(&self) -> LinkType {
+        self.port.link()
+    }
+
+    fn device(&self) -> Device {
+        self.port.device()
+    }
+
+    fn receive(
+        &mut self,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<P::Buffer>),
+    ) -> Result<usize, PortError> {
+        let Self { port, recorder } = self;
+        recorder.now_ns = now_ns;
+        if !recorder.options.received {
+            return port.receive(now_ns, max, each);
+        }
+        port.receive(now_ns, max, &mut |frame| {
+            recorder.note(Way::Received, &[frame.buffer.as_ref()], &frame.meta);
+            each(frame);
+        })
+    }
+
+    fn recycle(&mut self, buffer: P::Buffer) {
+        self.port.recycle(buffer);
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        let transmitted = self.port.transmit(slices, meta)?;
+        if self.recorder.options.transmitted && transmitted == Transmitted::Taken {
+            self.recorder.note(Way::Transmitted, slices, meta);
+        }
+        Ok(transmitted)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        self.port.flush()
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.port.deadline()
+    }
+
+    #[cfg(unix)]
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.port.descriptor()
+    }
+
+    #[cfg(unix)]
+    fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.port.transmit_descriptor()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.port.is_finished()
+    }
+}
+
+/// The side of the port.
+#[derive(Debug)]
+struct Recorder {
+    shared: Arc<Shared>,
+    options: RecordOptions,
+    /// The caller's clock, as it last said.
+    now_ns: u64,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Recorder {
+    /// Lets a frame be written, if there is room for it.
+    fn note(&self, way: Way, slices: &[&[u8]], meta: &Meta) {
+        let len = slices.iter().map(|slice| slice.len()).sum();
+        let at_ns = match way {
+            Way::Received => meta.timestamp_ns.unwrap_or(self.now_ns),
+            Way::Transmitted => self.now_ns,
+        };
+        let timestamp_ns = Some(at_ns.saturating_add(self.options.epoch_ns));
+        let noted = Noted { len, way, meta: Meta { timestamp_ns, ..*meta } };
+        let mut state = self.shared.state();
+        match state.end {
+            Some(End::Failed) => state.stats.failed += 1,
+            Some(End::Full) => state.stats.beyond_limit += 1,
+            Some(End::Asked) => {}
+            None if state.waiting.size_with(len) > self.options.waiting_bytes_max => {
+                state.stats.overflowed += 1;
+            }
+            None => {
+                let was_empty = state.waiting.frames.is_empty();
+                state.waiting.push(noted, slices);
+                drop(state);
+                if was_empty {
+                    self.shared.changed.notify_one();
+                }
+            }
+        }
+    }
+
+    fn end(&self) {
+        self.shared.state().end.get_or_insert(End::Asked);
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What the port and the thread that writes share. It is locked for no longer than a copy takes.
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Batch,
+    end: Option<End>,
+    stats: RecordStats,
+    failure: Option<CaptureError>,
+}
+
+/// Why nothing more is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Asked,
+    Full,
+    Failed,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for frames and takes them all, against an empty batch; says whether there are any.
+    fn take(&self, batch: &mut Batch) -> bool {
+        let mut state = self.state();
+        while state.waiting.frames.is_empty() && state.end.is_none() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        core::mem::swap(&mut state.waiting, batch);
+        !batch.frames.is_empty()
+    }
+
+    /// Ends the recording: what waits is counted as lost for the same reason.
+    fn stop(&self, end: End, lost: usize) {
+        let mut state = self.state();
+        let lost = (lost + state.waiting.frames.len()) as u64;
+        state.waiting = Batch::default();
+        state.end = Some(end);
+        match end {
+            End::Failed => state.stats.failed += lost,
+            End::Full => state.stats.beyond_limit += lost,
+            End::Asked => {}
+        }
+    }
+}
+
+/// Frames on their way to the thread that writes, one behind the other.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    frames: Vec<Noted>,
+}
+
+/// A frame whose bytes lie beside it.
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    len: usize,
+    way: Way,
+    meta: Meta,
+}
+
+/// Which way a frame went; the numbers are those of pcapng's flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+enum Way {
+    Received = flag::INBOUND,
+    Transmitted = flag::OUTBOUND,
+}
+
+impl Batch {
+    /// What it takes in memory with one more frame of `len` bytes.
+    fn size_with(&self, len: usize) -> usize {
+        self.bytes.len() + len + (self.frames.len() + 1) * size_of::<Noted>()
+    }
+
+    fn push(&mut self, noted: Noted, slices: &[&[u8]]) {
+        slices.iter().for_each(|slice| self.bytes.extend_from_slice(slice));
+        self.frames.push(noted);
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.frames.clear();
+    }
+}
+
+/// The side of the thread that writes.
+struct Target {
+    interface: u32,
+    link: LinkType,
+    ports: Ports,
+    frame_bytes_left: u64,
+}
+
+impl Target {
+    fn write_all<W: Write>(mut self, mut writer: CaptureWriter<W>, shared: &Shared) {
+        let (mut batch, mut stack) = (Batch::default(), Stack::new(0));
+        while shared.take(&mut batch) {
+            let fitting = self.fitting(&batch.frames);
+            let result = self.write(&mut writer, &batch, fitting, &mut stack);
+            let left_out = batch.frames.len() - fitting;
+            match result {
+                Err(error) => {
+                    shared.state().failure = Some(error);
+                    return shared.stop(End::Failed, batch.frames.len());
+                }
+                Ok(()) => shared.state().stats.written += fitting as u64,
+            }
+            if left_out > 0 {
+                shared.stop(End::Full, left_out);
+            }
+            batch.clear();
+        }
+        if let Err(error) = writer.finish() {
+            shared.state().failure = Some(error);
+        }
+    }
+
+    /// How many of these frames the capture may still hold.
+    fn fitting(&mut self, frames: &[Noted]) -> usize {
+        let left = &mut self.frame_bytes_left;
+        let fits = |noted: &&Noted| {
+            let rest = left.checked_sub(noted.len as u64);
+            rest.map(|rest| *left = rest).is_some()
+        };
+        frames.iter().take_while(fits).count()
+    }
+
+    /// Writes the first frames of a batch, as far as the operating system.
+    fn write<W: Write>(
+        &self,
+        writer: &mut CaptureWriter<W>,
+        batch: &Batch,
+        count: usize,
+        stack: &mut Stack,
+    ) -> Result<(), CaptureError> {
+        let mut rest = &batch.bytes[..];
+        for noted in batch.frames.iter().take(count) {
+            let (frame, behind) = rest.split_at(noted.len);
+            rest = behind;
+            let mut said = describe(frame, &noted.meta, self.link, &self.ports, stack);
+            said.interface = self.interface;
+            said.flags = Some(noted.way as u32);
+            writer.write_packet(&said, frame)?;
+        }
+        writer.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests;

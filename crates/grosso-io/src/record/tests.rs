@@ -1,0 +1,307 @@
+//! What a recording holds, and what it costs the traffic: nothing.
+
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex, mpsc},
+};
+
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    features::{Device, Features},
+    meta::{Gso, VlanTag},
+};
+use grosso_testkit::Packet;
+use grosso_wire::{LinkType, Ports};
+
+use super::{Noted, Record, RecordOptions, RecordStats};
+use crate::{
+    capture::WriterOptions,
+    capture::{CaptureError, CapturePort, CaptureReader, CaptureWriter, Entry, Format, flag},
+    memory::{MemoryPort, wire},
+    port::{Port, Transmitted},
+};
+
+/// A file that the test still holds when the recording has it.
+#[derive(Clone, Default)]
+struct SharedFile(Arc<Mutex<Vec<u8>>>);
+
+impl Write for SharedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl SharedFile {
+    fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+fn plain() -> (MemoryPort, MemoryPort) {
+    wire(LinkType::Ethernet, Device::new(Features::NONE), 10_000)
+}
+
+fn record<W: Write + Send + 'static>(
+    port: MemoryPort,
+    file: W,
+    options: RecordOptions,
+) -> Record<MemoryPort> {
+    let writer = CaptureWriter::new(file, WriterOptions::new(Format::Pcapng));
+    Record::start(port, writer, &options).unwrap()
+}
+
+fn segment(i: u32) -> Vec<u8> {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
+    packet.tcp(|t| t.sequence(i * 700)).payload_len(700).build()
+}
+
+fn superframe() -> (Vec<u8>, Meta) {
+    let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|u| u).payload_len(5000);
+    let (frame, start, offset) = packet.build_superframe();
+    let gso = Gso { segments: 5, untrusted: true, ..Gso::every(1200).unwrap() };
+    let meta = Meta {
+        checksum: Checksum::Partial { start: start as u16, offset: offset as u16 },
+        gso: Some(gso),
+        vlan: Some(VlanTag { protocol: 0x88a8, tci: 0x2007 }),
+        hash: Some(0x1234_5678),
+        timestamp_ns: None,
+    };
+    (frame, meta)
+}
+
+/// Takes everything that has come, at a time.
+fn receive(port: &mut impl Port, now_ns: u64) -> Vec<(Vec<u8>, Meta)> {
+    let mut frames = Vec::new();
+    port.receive(now_ns, usize::MAX, &mut |frame| {
+        frames.push((frame.buffer.as_ref().to_vec(), frame.meta));
+    })
+    .unwrap();
+    frames
+}
+
+/// What a capture says passed.
+fn read_back(capture: &[u8]) -> Vec<(Vec<u8>, Meta)> {
+    let reader = CaptureReader::new(capture).unwrap();
+    let mut port: CapturePort<_, Vec<u8>> =
+        CapturePort::new(Some(reader), None, LinkType::Ethernet, Ports::ASSIGNED);
+    receive(&mut port, 0)
+}
+
+/// The flags of every packet.
+fn ways(capture: &[u8]) -> Vec<u32> {
+    let mut reader = CaptureReader::new(capture).unwrap();
+    let mut ways = Vec::new();
+    while let Some(entry) = reader.next().unwrap() {
+        if let Entry::Packet(packet) = entry {
+            ways.push(packet.meta().flags.unwrap_or(0) & 3);
+        }
+    }
+    ways
+}
+
+fn at(meta: Meta, timestamp_ns: u64) -> Meta {
+    Meta { timestamp_ns: Some(timestamp_ns), ..meta }
+}
+
+#[test]
+fn what_passed_is_what_reads_back_with_times_and_ways_and_all_that_is_known() {
+    let (mut far, near) = plain();
+    let file = SharedFile::default();
+    let epoch_ns = 1_700_000_000_000_000_000;
+    let options = RecordOptions { epoch_ns, ..RecordOptions::default() };
+    let mut port = record(near, file.clone(), options);
+
+    let (frame, meta) = superframe();
+    let stamped = at(Meta { checksum: Checksum::Unnecessary { levels: 1 }, ..Meta::default() }, 3);
+    assert_eq!(far.transmit(&[&segment(1)], &stamped).unwrap(), Transmitted::Taken);
+    assert_eq!(far.transmit(&[&frame], &meta).unwrap(), Transmitted::Taken);
+    assert_eq!(receive(&mut port, 5), [(segment(1), stamped), (frame.clone(), meta)]);
+    // A superframe comes in slices, and its time is that of the caller's last look.
+    let (head, rest) = frame.split_at(90);
+    let (middle, end) = rest.split_at(1000);
+    assert_eq!(port.transmit(&[head, middle, end], &meta).unwrap(), Transmitted::Taken);
+    assert_eq!(receive(&mut far, 9), [(frame.clone(), meta)]);
+
+    let (_, recording) = port.finish();
+    let stats = RecordStats { written: 3, ..RecordStats::default() };
+    assert_eq!((recording.stats(), recording.take_failure().is_none()), (stats, true));
+    let since_epoch = |meta, ns| at(meta, options.epoch_ns + ns);
+    let expected = [
+        (segment(1), since_epoch(stamped, 3)),
+        (frame.clone(), since_epoch(meta, 5)),
+        (frame, since_epoch(meta, 5)),
+    ];
+    assert_eq!(read_back(&file.bytes()), expected);
+    assert_eq!(ways(&file.bytes()), [flag::INBOUND, flag::INBOUND, flag::OUTBOUND]);
+}
+
+#[test]
+fn one_way_alone_can_be_recorded() {
+    for (received, transmitted) in [(true, false), (false, true), (false, false)] {
+        let (mut far, near) = plain();
+        let file = SharedFile::default();
+        let options = RecordOptions { received, transmitted, ..RecordOptions::default() };
+        let mut port = record(near, file.clone(), options);
+        assert_eq!(far.transmit(&[&segment(1)], &Meta::default()).unwrap(), Transmitted::Taken);
+        assert_eq!(receive(&mut port, 7).len(), 1);
+        assert_eq!(port.transmit(&[&segment(2)], &Meta::default()).unwrap(), Transmitted::Taken);
+        port.finish();
+        let mut expected = Vec::new();
+        expected.extend(received.then(|| (segment(1), at(Meta::default(), 7))));
+        // Without its own direction the clock is the caller's all the same.
+        expected.extend(transmitted.then(|| (segment(2), at(Meta::default(), 7))));
+        assert_eq!(read_back(&file.bytes()), expected);
+    }
+}
+
+#[test]
+fn a_frame_that_the_port_has_no_room_for_is_recorded_when_it_is_taken() {
+    let (mut far, near) = wire(LinkType::Ethernet, Device::new(Features::NONE), 1);
+    let file = SharedFile::default();
+    let mut port = record(near, file.clone(), RecordOptions::default());
+    let mut offer = |i| port.transmit(&[&segment(i)], &Meta::default()).unwrap();
+    assert_eq!([offer(1), offer(2), offer(2)], {
+        [Transmitted::Taken, Transmitted::NoRoom, Transmitted::NoRoom]
+    });
+    receive(&mut far, 0);
+    assert_eq!(offer(2), Transmitted::Taken);
+    port.finish();
+    let recorded: Vec<_> = read_back(&file.bytes()).into_iter().map(|(frame, _)| frame).collect();
+    assert_eq!(recorded, [segment(1), segment(2)]);
+}
+
+/// A disk with room for so many bytes, which says that it was asked and waits for an answer.
+struct SmallDisk {
+    room: usize,
+    asked: mpsc::Sender<()>,
+    answer: mpsc::Receiver<()>,
+}
+
+impl Write for SmallDisk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // The test may have stopped to listen and to answer.
+        let _ = self.asked.send(());
+        let _ = self.answer.recv();
+        match self.room.checked_sub(bytes.len()) {
+            Some(left) => self.room = left,
+            None => return Err(io::ErrorKind::StorageFull.into()),
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_is_said_once_and_no_frame_is_lost() {
+    for (room, written) in [(0, 0), (10_000, 1)] {
+        let (mut far, near) = plain();
+        let ((asked, was_asked), (answer, answered)) = (mpsc::channel(), mpsc::channel());
+        let disk = SmallDisk { room, asked, answer: answered };
+        let mut port = record(near, disk, RecordOptions::default());
+        let mut send = |numbers: std::ops::Range<u32>| {
+            for i in numbers {
+                let sent = port.transmit(&[&segment(i)], &Meta::default());
+                assert_eq!(sent.unwrap(), Transmitted::Taken);
+            }
+            port.recording()
+        };
+        send(0..1);
+        was_asked.recv().unwrap();
+        let recording = send(1..1000);
+        drop(answer);
+        while recording.stats().failed == 0 {
+            std::thread::yield_now();
+        }
+        send(1000..2000);
+        let passed: Vec<_> = receive(&mut far, 0).into_iter().map(|(frame, _)| frame).collect();
+        assert!((0..2000).map(segment).eq(passed), "the traffic is as if nobody listened");
+        let (_, recording) = port.finish();
+        let failed = 2000 - written;
+        assert_eq!(recording.stats(), RecordStats { written, failed, ..RecordStats::default() });
+        let failure = recording.take_failure();
+        assert!(matches!(failure, Some(CaptureError::Write { .. })), "{failure:?}");
+        assert!(recording.take_failure().is_none(), "it is said once");
+    }
+}
+
+/// A file that accepts nothing until it is told to.
+struct Stalled(mpsc::Receiver<()>, SharedFile);
+
+impl Write for Stalled {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // The sender is gone when the stall is over.
+        let _ = self.0.recv();
+        self.1.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_stalled_file_delays_no_frame_and_holds_no_more_than_the_limit() {
+    let (mut far, near) = plain();
+    let (stall, stalled) = mpsc::channel();
+    let file = SharedFile::default();
+    let frame_bytes = segment(0).len() + size_of::<Noted>();
+    let waiting_bytes_max = 100 * frame_bytes + frame_bytes / 2;
+    let options = RecordOptions { waiting_bytes_max, ..RecordOptions::default() };
+    let mut port = record(near, Stalled(stalled, file.clone()), options);
+    for i in 0..1000 {
+        assert_eq!(port.transmit(&[&segment(i)], &Meta::default()).unwrap(), Transmitted::Taken);
+    }
+    assert_eq!(receive(&mut far, 0).len(), 1000, "they pass while the file stalls");
+    // One batch may be with the thread, one waits.
+    let overflowed = port.recording().stats().overflowed;
+    assert!((800..=900).contains(&overflowed), "{overflowed}");
+    assert!(port.recorder.shared.state().waiting.bytes.len() <= options.waiting_bytes_max);
+    drop(stall);
+    let (_, recording) = port.finish();
+    let stats = recording.stats();
+    assert_eq!(stats, RecordStats { written: 1000 - overflowed, overflowed, ..stats });
+    assert_eq!(read_back(&file.bytes()).len() as u64, stats.written);
+}
+
+#[test]
+fn a_recording_ends_where_it_is_as_long_as_it_may_be() {
+    let (mut far, near) = plain();
+    let file = SharedFile::default();
+    let frame_bytes_max = 10 * segment(0).len() as u64 + 1;
+    let options = RecordOptions { frame_bytes_max, ..RecordOptions::default() };
+    let mut port = record(near, file.clone(), options);
+    for i in 0..500 {
+        assert_eq!(port.transmit(&[&segment(i)], &Meta::default()).unwrap(), Transmitted::Taken);
+    }
+    assert_eq!(receive(&mut far, 0).len(), 500);
+    let (_, recording) = port.finish();
+    let stats = recording.stats();
+    assert_eq!(stats, RecordStats { written: 10, beyond_limit: 490, ..RecordStats::default() });
+    let recorded: Vec<_> = read_back(&file.bytes()).into_iter().map(|(frame, _)| frame).collect();
+    assert!((0..10).map(segment).eq(recorded));
+    assert!(recording.take_failure().is_none());
+}
+
+#[test]
+fn a_recorded_port_says_of_itself_what_the_port_says() {
+    let (far, near) = wire(LinkType::Raw, Device::new(Features::ALL), 3);
+    let (link, device) = (near.link(), near.device());
+    let file = SharedFile::default();
+    let port = record(near, file.clone(), RecordOptions::default());
+    assert_eq!((port.link(), port.device(), port.deadline()), (link, device, None));
+    assert!(!port.is_finished());
+    drop(far);
+    assert!(port.is_finished());
+    port.finish();
+    let reader = CaptureReader::new(&file.bytes()[..]).map(|_| ());
+    assert!(reader.is_ok(), "a capture without a packet is one");
+}
