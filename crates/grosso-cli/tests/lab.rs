@@ -43,7 +43,7 @@ fn lab_refuses_what_cannot_be_measured() {
         "lab --time 5",
         "lab tso",
         "lab --hold fast",
-        "lab rr --html page.html",
+        "lab --no-html --html page.html",
     ];
     for line in lines {
         let run = bench.run(line);

@@ -6,7 +6,7 @@ use grosso_sys::scheduling::allowed_processors;
 use serde::Serialize;
 
 use crate::{
-    hosts::Mtu,
+    hosts::{Device, Mtu},
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, TrialError, measure},
 };
@@ -32,10 +32,12 @@ pub struct Plan {
     pub hold: Duration,
     /// Whether the sender sends from a file, without a copy of its own.
     pub sendfile: bool,
+    /// What the data path hands packets to a host through.
+    pub device: Device,
 }
 
 impl Default for Plan {
-    /// Three runs of a second, cubic, 100 microseconds.
+    /// Three runs of a second, cubic, 100 microseconds, and the device that may be used everywhere.
     fn default() -> Self {
         Self {
             runs: 3,
@@ -43,6 +45,7 @@ impl Default for Plan {
             congestion: "cubic".into(),
             hold: Duration::from_micros(100),
             sendfile: false,
+            device: Device::Veth,
         }
     }
 }
@@ -177,6 +180,7 @@ impl Experiment {
             traffic: self.traffic,
             mtu: group.mtu,
             carrier,
+            device: self.plan.device,
             processors: group.processors,
             congestion: self.plan.congestion.clone(),
             extent: Extent::Time { warm_up: WARM_UP, measured: self.plan.measured },
@@ -229,6 +233,8 @@ pub struct Environment {
     pub hold_us: f64,
     /// How the sender sent.
     pub traffic: Traffic,
+    /// What the data path handed packets to a host through.
+    pub device: Device,
 }
 
 /// Results that are compared with each other.
@@ -322,6 +328,7 @@ impl Environment {
             seconds: plan.measured.as_secs_f64(),
             hold_us: plan.hold.as_secs_f64() * 1e6,
             traffic,
+            device: plan.device,
         })
     }
 }
@@ -406,6 +413,7 @@ mod tests {
                 seconds: 1.5,
                 hold_us: 100.0,
                 traffic: Traffic::TcpStream,
+                device: Device::Veth,
             },
             groups: vec![GroupResult {
                 mtu: Mtu { sender: 1500, receiver: 9000 },

@@ -1,5 +1,6 @@
 //! The hosts and the wire between them.
 
+use core::fmt;
 use std::{
     fs, io,
     net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket},
@@ -37,13 +38,51 @@ pub struct Hosts {
     receiver: NetworkNamespace,
 }
 
+/// What the data path hands a host its packets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Device {
+    /// A TAP device, as a virtual machine's NIC is one. Wants `/dev/net/tun`.
+    Tap,
+    /// A second veth pair with a packet socket on its far end, through which superframes cross
+    /// whole. Wants nothing, and costs a copy more on the way.
+    Veth,
+}
+
+impl Device {
+    /// The one that may be used here: a TAP where one can be made. To be asked after
+    /// [`crate::permit::enter`].
+    #[must_use]
+    pub fn probe() -> Self {
+        if crate::permit::tap().is_ok() { Self::Tap } else { Self::Veth }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Tap => "TAP",
+            Self::Veth => "veth and packet socket",
+        })
+    }
+}
+
 /// The ports of the data path between the hosts.
 #[derive(Debug)]
 pub struct Ends {
-    /// Where the sender's packets arrive.
+    /// The end of the wire between them.
     pub wire: PacketPort,
-    /// The receiver's device.
-    pub device: TapPort,
+    /// The device of the host whose NIC Grosso is.
+    pub device: DevicePort,
+}
+
+/// The data path's side of a [`Device`].
+#[derive(Debug)]
+pub enum DevicePort {
+    /// Of a TAP.
+    Tap(TapPort),
+    /// Of a veth pair.
+    Veth(PacketPort),
 }
 
 impl Hosts {
@@ -53,16 +92,13 @@ impl Hosts {
     /// # Errors
     /// `EPERM` without the privileges of [`crate::permit::enter`]; when the kernel has no veth, TUN
     /// or packet sockets.
-    pub fn receiving(mtu: Mtu) -> io::Result<(Self, Ends)> {
+    pub fn receiving(mtu: Mtu, device: Device) -> io::Result<(Self, Ends)> {
         let hosts = Self::new()?;
         hosts.be_patient()?;
         let options = packet_options(mtu.sender);
         let wire = open_wire(|| add_wire(&hosts.sender, SENDER, (ENGINE, mtu.sender)), &options)?;
-        let device = hosts.receiver.run(|| {
-            let device = TapPort::open(RECEIVER, Layer::Ethernet, &TapOptions::default())?;
-            set_up(RECEIVER, RECEIVER_ADDRESS, mtu.receiver)?;
-            io::Result::Ok(device)
-        })??;
+        let device = open_device(&hosts.receiver, (RECEIVER, mtu.receiver), device, true)?;
+        hosts.receiver.run(|| set_up(RECEIVER, RECEIVER_ADDRESS, mtu.receiver))??;
         hosts.set_up_sender(mtu)?;
         Ok((hosts, Ends { wire, device }))
     }
@@ -72,7 +108,7 @@ impl Hosts {
     ///
     /// # Errors
     /// As [`Hosts::receiving`].
-    pub fn sending(mtu: Mtu, superframes: bool) -> io::Result<(Self, Ends)> {
+    pub fn sending(mtu: Mtu, device: Device, superframes: bool) -> io::Result<(Self, Ends)> {
         let hosts = Self::new()?;
         hosts.be_patient()?;
         let mut options = packet_options(mtu.receiver);
@@ -80,13 +116,8 @@ impl Hosts {
         let add = || add_wire(&hosts.receiver, RECEIVER, (ENGINE, mtu.sender));
         let wire = open_wire(add, &options)?;
         hosts.receiver.run(|| set_up(RECEIVER, RECEIVER_ADDRESS, mtu.receiver))??;
-        let device = hosts.sender.run(|| {
-            let mut options = TapOptions::default();
-            options.receive = if superframes { Features::ALL } else { CHECKSUMS };
-            let device = TapPort::open(SENDER, Layer::Ethernet, &options)?;
-            set_up(SENDER, SENDER_ADDRESS, mtu.sender)?;
-            io::Result::Ok(device)
-        })??;
+        let device = open_device(&hosts.sender, (SENDER, mtu.sender), device, superframes)?;
+        hosts.sender.run(|| set_up(SENDER, SENDER_ADDRESS, mtu.sender))??;
         Ok((hosts, Ends { wire, device }))
     }
 
@@ -196,10 +227,7 @@ impl Hosts {
     /// that has none. Checksums stay what a NIC verifies and completes.
     fn set_up_sender(&self, mtu: Mtu) -> io::Result<()> {
         self.sender.run(|| {
-            let (control, sender) = (Control::new()?, name(SENDER)?);
-            for feature in SEGMENTATION {
-                set_feature(&control, &sender, feature, false)?;
-            }
+            segment_in_the_kernel(SENDER)?;
             set_up(SENDER, SENDER_ADDRESS, mtu.sender)
         })?
     }
@@ -218,6 +246,43 @@ fn open_wire(
         Control::new()?.set_up(&name(ENGINE)?, true)?;
         PacketPort::open(ENGINE, options)
     })?
+}
+
+/// Gives a host its device, which hands out superframes if they are wanted, and opens the data
+/// path's side of it.
+fn open_device(
+    host: &NetworkNamespace,
+    (device, mtu): (&str, u16),
+    kind: Device,
+    superframes: bool,
+) -> io::Result<DevicePort> {
+    match kind {
+        Device::Tap => host.run(|| {
+            let mut options = TapOptions::default();
+            options.receive = if superframes { Features::ALL } else { CHECKSUMS };
+            TapPort::open(device, Layer::Ethernet, &options).map(DevicePort::Tap)
+        })?,
+        Device::Veth => {
+            let add = || {
+                add_wire(host, device, (ENGINE, mtu))?;
+                if superframes {
+                    return Ok(());
+                }
+                host.run(|| segment_in_the_kernel(device))?
+            };
+            // Every frame is handed to the host's stack in the call that sends it: no queueing
+            // discipline is needed to hold it, and going round it saves its locks.
+            let mut options = PacketOptions::default();
+            options.qdisc_bypass = true;
+            open_wire(add, &options).map(DevicePort::Veth)
+        }
+    }
+}
+
+/// Has the kernel cut superframes before a device sees them.
+fn segment_in_the_kernel(device: &str) -> io::Result<()> {
+    let (control, device) = (Control::new()?, name(device)?);
+    SEGMENTATION.iter().try_for_each(|feature| set_feature(&control, &device, feature, false))
 }
 
 /// Lays a wire from a host to the calling thread's network.

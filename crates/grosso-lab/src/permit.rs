@@ -71,21 +71,19 @@ impl Refusal {
                 format!("mount {TUN} into the pod and add NET_ADMIN in its securityContext")
             }
             Self::TunClosed { .. } => {
-                format!("sudo chmod 0666 {TUN}, which is its usual mode; or run the lab as root")
+                format!("sudo chmod 0666 {TUN}, which is its usual mode; or leave out --device")
             }
             Self::Other(_) => "run the lab as root".into(),
         }
     }
 }
 
-/// Sees to it that the process may make network namespaces and TAP devices: where it is not
-/// privileged, it becomes root in a user namespace of its own. To be called before the process has
-/// a second thread.
+/// Sees to it that the process may make network namespaces: where it is not privileged, it becomes
+/// root in a user namespace of its own. To be called before the process has a second thread.
 ///
 /// # Errors
 /// When there can be no lab here.
 pub fn enter() -> Result<(), Refusal> {
-    look_for_tun()?;
     if is_privileged()? {
         return Ok(());
     }
@@ -95,7 +93,11 @@ pub fn enter() -> Result<(), Refusal> {
     Ok(isolate_process_user()?)
 }
 
-fn look_for_tun() -> Result<(), Refusal> {
+/// Whether the process may make TAP devices. The lab can do without.
+///
+/// # Errors
+/// [`Refusal::NoTun`], [`Refusal::TunClosed`], or what else opening `/dev/net/tun` met.
+pub fn tap() -> Result<(), Refusal> {
     let opened = fs::OpenOptions::new().read(true).write(true).open(TUN);
     opened.map(|_| ()).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => Refusal::NoTun(Surroundings::detect()),

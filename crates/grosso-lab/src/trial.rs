@@ -14,14 +14,14 @@ use grosso_io::{
     Port, PortError,
     live::{LiveEvent, PacketPort},
     path::DirectionStats,
-    runner::{DataPath, End, Handle, RunOptions},
+    runner::{DataPath, Handle, RunOptions},
 };
 use grosso_sys::scheduling::{own_thread, pin};
 use rustix::process::Pid;
 
 use crate::{
     account::{Accountant, CpuSeconds, TcpCounters, Threads},
-    hosts::{Hosts, Mtu},
+    hosts::{Device, DevicePort, Hosts, Mtu},
     traffic::{
         Content, Progress, Traffic, answer, ask, receive_datagrams, receive_stream, send_datagrams,
         send_file, send_stream,
@@ -37,6 +37,8 @@ pub struct Setting {
     pub mtu: Mtu,
     /// What carries them.
     pub carrier: Carrier,
+    /// What the data path hands them to a host through.
+    pub device: Device,
     /// Where the sender's thread runs, and where the others do.
     pub processors: [usize; 2],
     /// The congestion control of TCP.
@@ -147,11 +149,6 @@ impl Measured {
     pub fn gigabits_a_cpu_second(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.cpu_seconds.total()
     }
-
-    fn with_drops(self, mut wire: PacketPort) -> Result<Self, TrialError> {
-        let ring_drops = wire.stats()?.events(LiveEvent::ReceiveRingFull);
-        Ok(Self { ring_drops, ..self })
-    }
 }
 
 /// Measures once, with hosts of its own, which are gone afterwards.
@@ -165,56 +162,79 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
             observe(setting, &hosts, None, interrupted)
         }
         Carrier::Grosso { coalesce } => {
-            let (hosts, ends) = Hosts::receiving(setting.mtu)?;
+            let (hosts, ends) = Hosts::receiving(setting.mtu, setting.device)?;
             let mut options = RunOptions::new(SEED);
             options.left_to_right.coalesce = coalesce.is_some();
             options.left_to_right.profile.limits.hold_ns =
                 coalesce.map_or(0, |hold| u64::try_from(hold.as_nanos()).unwrap_or(u64::MAX));
-            let path = DataPath::new(ends.wire, ends.device, options)?;
-            let (measured, end) = through(path, setting, &hosts, interrupted)?;
-            measured.with_drops(end.left)
+            let trial = Trial { setting, hosts: &hosts, interrupted };
+            match ends.device {
+                DevicePort::Tap(device) => trial.through(ends.wire, device, options, drops),
+                DevicePort::Veth(device) => trial.through(ends.wire, device, options, drops),
+            }
         }
         Carrier::GrossoSends { superframes } => {
-            let (hosts, ends) = Hosts::sending(setting.mtu, superframes)?;
-            let path = DataPath::new(ends.device, ends.wire, RunOptions::new(SEED))?;
-            let (measured, end) = through(path, setting, &hosts, interrupted)?;
-            measured.with_drops(end.right)
+            let (hosts, ends) = Hosts::sending(setting.mtu, setting.device, superframes)?;
+            let options = RunOptions::new(SEED);
+            let trial = Trial { setting, hosts: &hosts, interrupted };
+            match ends.device {
+                DevicePort::Tap(device) => trial.through(device, ends.wire, options, |_| Ok(0)),
+                DevicePort::Veth(device) => trial.through(device, ends.wire, options, drops),
+            }
         }
     }
 }
 
-/// Measures what a data path carries from its left port to its right one.
-fn through<L, R>(
-    path: DataPath<L, R>,
-    setting: &Setting,
-    hosts: &Hosts,
-    interrupted: &AtomicBool,
-) -> Result<(Measured, End<L, R>), TrialError>
-where
-    L: Port<Buffer: Send> + Send,
-    R: Port<Buffer: Send> + Send,
-{
-    let handle = path.handle();
-    let [sender, receiver] = setting.processors;
-    let steered = match sender == receiver {
-        true => None,
-        false => Some(hosts.steer_acknowledgements(sender)?),
-    };
-    thread::scope(|scope| {
-        let (announce, announced) = mpsc::channel();
-        let running = scope.spawn(move || {
-            announce.send(pin(None, receiver).map(|()| own_thread())).ok();
-            path.run()
-        });
-        let thread = announced.recv().map_err(|_| gone())?;
-        let observed = thread.map_err(TrialError::from).and_then(|thread| {
-            observe(setting, hosts, Some(Path { handle: &handle, thread }), interrupted)
-        });
-        handle.stop();
-        let mut end = running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        core::mem::replace(&mut end.result, Ok(()))?;
-        Ok((Measured { acknowledgements_steered: steered, ..observed? }, end))
-    })
+/// Packets for which the ring of a wire had no room.
+fn drops(port: &mut PacketPort) -> io::Result<u64> {
+    Ok(port.stats()?.events(LiveEvent::ReceiveRingFull))
+}
+
+/// A setting, and where it is measured.
+struct Trial<'a> {
+    setting: &'a Setting,
+    hosts: &'a Hosts,
+    interrupted: &'a AtomicBool,
+}
+
+impl Trial<'_> {
+    /// Measures what a data path carries from its left port to its right one; `drops` says what the left one lost.
+    fn through<L, R>(
+        &self,
+        left: L,
+        right: R,
+        options: RunOptions,
+        drops: impl FnOnce(&mut L) -> io::Result<u64>,
+    ) -> Result<Measured, TrialError>
+    where
+        L: Port<Buffer: Send> + Send,
+        R: Port<Buffer: Send> + Send,
+    {
+        let path = DataPath::new(left, right, options)?;
+        let handle = path.handle();
+        let [sender, receiver] = self.setting.processors;
+        let steered = match sender == receiver {
+            true => None,
+            false => Some(self.hosts.steer_acknowledgements(sender)?),
+        };
+        thread::scope(|scope| {
+            let (announce, announced) = mpsc::channel();
+            let running = scope.spawn(move || {
+                announce.send(pin(None, receiver).map(|()| own_thread())).ok();
+                path.run()
+            });
+            let thread = announced.recv().map_err(|_| gone())?;
+            let observed = thread.map_err(TrialError::from).and_then(|thread| {
+                let path = Some(Path { handle: &handle, thread });
+                observe(self.setting, self.hosts, path, self.interrupted)
+            });
+            handle.stop();
+            let mut end = running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            core::mem::replace(&mut end.result, Ok(()))?;
+            let ring_drops = drops(&mut end.left)?;
+            Ok(Measured { acknowledgements_steered: steered, ring_drops, ..observed? })
+        })
+    }
 }
 
 /// A data path that runs.

@@ -26,9 +26,26 @@ pub(crate) struct Lab {
     /// Send from a file, without a copy in the sender
     #[arg(long)]
     pub(crate) sendfile: bool,
-    /// Also write the results as a page with plots
+    /// What Grosso hands packets to a host through; a TAP where /dev/net/tun may be opened
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    pub(crate) device: LabDevice,
+    /// Where to write the page with plots; grosso-lab.html in this folder, named after the experiment
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// Write no page
+    #[arg(long, conflicts_with = "html")]
+    pub(crate) no_html: bool,
+}
+
+/// What the data path hands packets to a host through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LabDevice {
+    /// A TAP where one may be made, else a veth pair.
+    Auto,
+    /// A TAP device, as a virtual machine's NIC is one; wants /dev/net/tun.
+    Tap,
+    /// A veth pair with a packet socket on its far end; wants nothing.
+    Veth,
 }
 
 /// What the lab can measure.
@@ -49,7 +66,7 @@ kernel's own TCP, with Grosso in the place of the receiver's NIC and its driver.
 
 Examples:
   grosso lab                      the headline, in twenty seconds
-  grosso lab --html report.html   and a page to look at
+  grosso lab --html report.html   the page with plots elsewhere
   grosso lab lro --runs 5         table R1, with the kernel's own GRO beside
   grosso lab gso                  table R5: superframes of the sender, cut by Grosso
   grosso lab --json | jq '.groups[].ratio'";

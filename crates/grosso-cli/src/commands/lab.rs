@@ -17,18 +17,21 @@ pub(crate) fn run(
 mod linux {
     use std::{
         fs,
+        path::PathBuf,
         time::{Duration, Instant},
     };
 
+    use clap::ValueEnum;
     use grosso_lab::{
         experiment::{self, Experiment, GroupResult, Plan},
+        hosts::Device,
         permit::{self, Refusal},
         trial::TrialError,
     };
     use serde::Serialize;
 
     use crate::{
-        arguments::{Lab, LabExperiment},
+        arguments::{Lab, LabDevice, LabExperiment},
         error::{Exit, Failure},
         input::Session,
         report::{self, Place, Report, Tool},
@@ -37,19 +40,22 @@ mod linux {
 
     /// Runs the command. The process must have one thread: it may have to make itself a user namespace.
     pub(crate) fn run(options: &Lab, session: &mut Session) -> Result<Exit, Failure> {
-        if options.experiment == Some(LabExperiment::Rr) && options.html.is_some() {
-            let message = "lab rr: the page shows throughput; of latencies there is a table";
-            return Err(
-                Failure::usage("usage.html", message).hint("leave out --html, or use --json")
-            );
-        }
         permit::enter().map_err(|refusal| refused(&refusal))?;
+        let device = match options.device {
+            LabDevice::Auto => Device::probe(),
+            LabDevice::Veth => Device::Veth,
+            LabDevice::Tap => {
+                permit::tap().map_err(|refusal| refused(&refusal))?;
+                Device::Tap
+            }
+        };
         let plan = Plan {
             runs: options.runs.into(),
             measured: Duration::from_nanos(options.time),
             congestion: options.congestion.clone(),
             hold: Duration::from_nanos(options.hold),
             sendfile: options.sendfile,
+            device,
         };
         let experiment = match options.experiment {
             None => Experiment::headline(plan),
@@ -84,21 +90,44 @@ mod linux {
         if options.congestion == "bbr" {
             session.talk.note("bbr paces its packets, which hides what offload does: try cubic");
         }
-        if let Some(path) = &options.html {
-            fs::write(path, results.page(&session.command_line)).map_err(|error| {
-                let message = format!("lab: {}: {error}", path.display());
-                Failure::environment("environment.write", message)
-            })?;
-        }
+        let html = write_page(options, &results, session)?;
         let mut report = LabReport {
             schema: "grosso.lab/1",
             tool: Tool::THIS,
             results,
             elapsed_s: started.elapsed().as_secs_f64(),
+            html,
             warnings: Vec::new(),
         };
         report::print(&mut report, &mut session.talk, Place::Standard)?;
         Ok(Exit::Yes)
+    }
+
+    /// Writes the page. Where nobody chose a place for it, one that cannot be written to is no failure.
+    fn write_page(
+        options: &Lab,
+        results: &experiment::Report,
+        session: &mut Session,
+    ) -> Result<Option<PathBuf>, Failure> {
+        if options.no_html {
+            return Ok(None);
+        }
+        let usual = || match options.experiment.as_ref().and_then(ValueEnum::to_possible_value) {
+            Some(experiment) => format!("grosso-lab-{}.html", experiment.get_name()).into(),
+            None => PathBuf::from("grosso-lab.html"),
+        };
+        let path = options.html.clone().unwrap_or_else(usual);
+        match fs::write(&path, results.page(&session.command_line)) {
+            Ok(()) => Ok(Some(path)),
+            Err(error) if options.html.is_none() => {
+                session.talk.note(format!("no page: {}: {error}", path.display()));
+                Ok(None)
+            }
+            Err(error) => {
+                let message = format!("lab: {}: {error}", path.display());
+                Err(Failure::environment("environment.write", message))
+            }
+        }
     }
 
     /// Alone on one processor, what is done in a second is what is done in a second of the processor.
@@ -130,12 +159,18 @@ mod linux {
         #[serde(flatten)]
         results: experiment::Report,
         elapsed_s: f64,
+        /// The page, if one was written.
+        html: Option<PathBuf>,
         warnings: Vec<String>,
     }
 
     impl Report for LabReport {
         fn text(&self, _style: Style) -> String {
-            self.results.table()
+            let mut text = self.results.table();
+            if let Some(page) = &self.html {
+                text += &format!("Plots: {}\n", page.display());
+            }
+            text
         }
 
         fn warn(&mut self, warnings: Vec<String>) {

@@ -12,12 +12,13 @@ impl Report {
         let environment = &self.environment;
         let mut text = format!(
             "lab {}: {} ({}) between two kernels, Grosso is the {}'s NIC\n\
-             Linux {}, CPUs: {}\n\
+             through {}; Linux {}, CPUs: {}\n\
              median (least-most) of {} runs of {} s; trains held at most {} us\n",
             self.experiment,
             environment.traffic,
             environment.congestion,
             if self.experiment == "gso" { "sender" } else { "receiver" },
+            environment.device,
             environment.kernel,
             environment.processors,
             environment.runs,

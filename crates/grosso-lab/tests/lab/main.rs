@@ -17,7 +17,7 @@ mod linux {
     use std::{os::unix::process::CommandExt, process::Command, sync::atomic::AtomicBool};
 
     use grosso_lab::{
-        hosts::Mtu,
+        hosts::{Device, Mtu},
         permit::{self, Refusal},
         traffic::Traffic,
         trial::{Carrier, Extent, Measured, Setting, TrialError, measure},
@@ -59,45 +59,54 @@ mod linux {
         }
         if let Err(refusal) = permit::enter() {
             assert!(!refusal.remedy().is_empty());
-            if let Refusal::TunClosed { mode } = refusal {
-                assert_ne!(mode & 0o666, 0o666);
-            }
             println!("skipped: {way}: {refusal}");
             assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{way} is skipped");
             return;
         }
         let before = links();
-        coalescing_makes_trains_and_changes_no_byte();
-        without_it_every_packet_is_delivered_by_itself();
-        longer_packets_pass();
+        for device in [Device::Veth, Device::Tap] {
+            if device == Device::Tap
+                && let Err(refusal) = permit::tap()
+            {
+                if let Refusal::TunClosed { mode } = refusal {
+                    assert_ne!(mode & 0o666, 0o666);
+                }
+                println!("skipped: {way}, {device}: {refusal}");
+                assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{way} is skipped");
+                continue;
+            }
+            coalescing_makes_trains_and_changes_no_byte(device);
+            without_it_every_packet_is_delivered_by_itself(device);
+            longer_packets_pass(device);
+            superframes_of_the_sender_are_cut(device);
+            requests_are_answered(device);
+            datagrams_arrive(device);
+        }
         the_kernel_s_own_wire_carries_the_same();
-        superframes_of_the_sender_are_cut();
-        requests_are_answered();
-        datagrams_arrive();
         unknown_congestion_control_is_named();
         an_interruption_ends_a_trial();
         assert_eq!(links(), before, "nothing is left behind");
         println!("{way}: ok");
     }
 
-    fn coalescing_makes_trains_and_changes_no_byte() {
-        let measured = clean(&setting(COALESCING));
+    fn coalescing_makes_trains_and_changes_no_byte(device: Device) {
+        let measured = clean(&through(device, COALESCING));
         let segments = measured.segments_per_train.unwrap();
         assert!(segments > 2.0, "{segments} segments a train");
         let packets = measured.bytes / 1448;
         assert!(measured.acknowledgements < packets / 2, "fewer than for every other packet");
     }
 
-    fn without_it_every_packet_is_delivered_by_itself() {
-        let measured = clean(&setting(Carrier::Grosso { coalesce: None }));
+    fn without_it_every_packet_is_delivered_by_itself(device: Device) {
+        let measured = clean(&through(device, Carrier::Grosso { coalesce: None }));
         let segments = measured.segments_per_train.unwrap();
         assert!((segments - 1.0).abs() < 0.01, "{segments} segments a train");
     }
 
-    fn longer_packets_pass() {
+    fn longer_packets_pass(device: Device) {
         for (sender, receiver) in [(1500, 9000), (9000, 9000)] {
             let mtu = Mtu { sender, receiver };
-            let measured = clean(&Setting { mtu, ..setting(COALESCING) });
+            let measured = clean(&Setting { mtu, ..through(device, COALESCING) });
             assert!(measured.segments_per_train.unwrap() > 1.0, "{mtu:?}");
         }
     }
@@ -112,27 +121,28 @@ mod linux {
         }
     }
 
-    fn superframes_of_the_sender_are_cut() {
-        let on = clean(&setting(Carrier::GrossoSends { superframes: true }));
+    fn superframes_of_the_sender_are_cut(device: Device) {
+        let on = clean(&through(device, Carrier::GrossoSends { superframes: true }));
         assert!(on.segments_per_train.unwrap() > 2.0, "{on:?}");
-        let off = clean(&setting(Carrier::GrossoSends { superframes: false }));
+        let off = clean(&through(device, Carrier::GrossoSends { superframes: false }));
         assert!(off.segments_per_train.unwrap() < 1.01, "{off:?}");
         let mtu = Mtu { sender: 65521, receiver: 65521 };
-        clean(&Setting { mtu, ..setting(Carrier::GrossoSends { superframes: true }) });
+        clean(&Setting { mtu, ..through(device, Carrier::GrossoSends { superframes: true }) });
     }
 
-    fn requests_are_answered() {
+    fn requests_are_answered(device: Device) {
         let traffic = Traffic::TcpRequests;
         let extent = Extent::Bytes(500);
-        let measured = clean(&Setting { traffic, extent, ..setting(COALESCING) });
+        let measured = clean(&Setting { traffic, extent, ..through(device, COALESCING) });
         assert!(measured.latencies.len() as u64 >= measured.units);
         assert_eq!(measured.units, measured.bytes);
     }
 
-    fn datagrams_arrive() {
+    fn datagrams_arrive(device: Device) {
         let traffic = Traffic::UdpStream;
         let measured =
-            measure(&Setting { traffic, ..setting(COALESCING) }, &AtomicBool::new(false)).unwrap();
+            measure(&Setting { traffic, ..through(device, COALESCING) }, &AtomicBool::new(false))
+                .unwrap();
         assert_eq!(measured.bytes % 1472, 0);
         assert_eq!(measured.bytes / 1472, measured.units);
         // Datagrams may be lost where the receiver is slower than the sender.
@@ -163,12 +173,17 @@ mod linux {
         measured
     }
 
+    fn through(device: Device, carrier: Carrier) -> Setting {
+        Setting { device, ..setting(carrier) }
+    }
+
     fn setting(carrier: Carrier) -> Setting {
         let processor = *allowed_processors().unwrap().last().unwrap();
         Setting {
             traffic: Traffic::TcpStream,
             mtu: Mtu { sender: 1500, receiver: 1500 },
             carrier,
+            device: Device::Veth,
             processors: [processor; 2],
             congestion: "cubic".into(),
             extent: Extent::Bytes(BYTES),
