@@ -9,6 +9,7 @@
 //! | [`tun`] | TUN and TAP devices: making, adopting, queues, offloads, one packet a read or write |
 //! | [`packet`] | packet sockets: virtio header, VLAN tag, batches, mapped rings, fanout |
 //! | [`xdp`] | AF_XDP sockets with frames that are owned, and the program that feeds them |
+//! | [`passed`] | descriptors that another program left open for this one |
 //! | [`fault`] | what an error means on the path of packets |
 //! | [`wait`] | sleeping until a descriptor is ready, a time has come, or a thread says so |
 //! | [`interface`] | names, up, MTU, addresses, bridges, device attributes in sysfs |
@@ -56,6 +57,7 @@ pub mod interface;
 pub mod namespace;
 pub mod netlink;
 pub mod packet;
+pub mod passed;
 pub mod scheduling;
 pub mod tun;
 pub mod wait;

@@ -5,11 +5,13 @@
 //! | [`TapPort`] | the network stack of this host, through a TUN or TAP device |
 //! | [`PacketPort`] | an interface, through packet sockets and a mapped ring |
 //! | [`XdpPort`] | an interface, through an AF_XDP socket |
+//! | [`LivePort`] | any of these, chosen at run time, with one queue or several |
 //!
 //! What a port takes is probed when it is opened, and again by use: a superframe that the kernel refuses is sent as the
 //! packets it stands for, and when those are taken the port says from then on that it takes fewer kinds (B31). What
 //! cannot be sent or understood is dropped by name: [`LiveStats`].
 
+mod any;
 mod buffer;
 mod outgoing;
 mod packet;
@@ -17,6 +19,7 @@ mod stats;
 mod tap;
 mod xdp;
 
+pub use any::{LivePort, Opening, PortBuffer};
 pub use buffer::LiveBuffer;
 pub use packet::{PacketOptions, PacketPort};
 pub use stats::{LiveEvent, LiveStats};

@@ -120,6 +120,14 @@ impl PacketPort {
         self.name.as_str()
     }
 
+    /// The number of the group in which it shares the interface's frames; `None` when it shares them with nobody.
+    ///
+    /// # Errors
+    /// Those of `getsockopt(2)`.
+    pub fn fanout_group(&self) -> io::Result<Option<u16>> {
+        self.ring.fanout_group()
+    }
+
     /// What it counted, frames that the kernel had no room for included.
     ///
     /// # Errors

@@ -43,6 +43,8 @@ pub struct TapOptions {
     pub receive: Features,
     /// Whether other queues of the same device will be opened.
     pub multi_queue: bool,
+    /// Whether the device is to outlive its last queue; `None` leaves that as it is, and a new device does not.
+    pub persistent: Option<bool>,
     /// The UDP ports that mean a tunnel.
     pub ports: Ports,
     /// The longest frame that is received, in bytes.
@@ -57,6 +59,7 @@ impl Default for TapOptions {
             transmit: Features::ALL,
             receive: Features::ALL,
             multi_queue: false,
+            persistent: None,
             ports: Ports::ASSIGNED,
             frame_bytes_max: 66 << 10,
         }
@@ -104,6 +107,9 @@ impl TapPort {
 
     fn new(tun: Tun, options: &TapOptions) -> io::Result<Self> {
         tun.set_nonblocking(true)?;
+        if let Some(persistent) = options.persistent {
+            tun.set_persistent(persistent)?;
+        }
         let form = choose_form(&tun, options.header)?;
         let kernel = match form {
             Some(form) => probe(&tun, form)?,

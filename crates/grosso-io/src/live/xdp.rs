@@ -3,6 +3,7 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
 };
 
 use grosso::{
@@ -54,7 +55,8 @@ pub struct XdpPort {
     name: InterfaceName,
     control: Control,
     socket: XdpSocket,
-    program: Redirect,
+    /// Shared by the queues of the interface, which can have one program.
+    program: Arc<Redirect>,
     assume_partial: bool,
     ports: Ports,
     stack: Stack,
@@ -70,17 +72,33 @@ impl XdpPort {
     /// # Errors
     /// Those of [`Redirect::attach`] and [`XdpSocket::bind`].
     pub fn open(name: &str, options: &XdpPortOptions) -> io::Result<Self> {
-        let name = InterfaceName::new(name)?;
+        let (program, name) = attach(name)?;
+        Self::bind(Arc::new(program), name, options)
+    }
+
+    /// Opens so many queues of an interface from the one of the options on.
+    ///
+    /// # Errors
+    /// As [`XdpPort::open`].
+    pub fn open_queues(name: &str, options: &XdpPortOptions, queues: u32) -> io::Result<Vec<Self>> {
+        let (program, name) = attach(name)?;
+        let program = Arc::new(program);
+        (0..queues)
+            .map(|queue| {
+                let options = XdpPortOptions { queue: options.queue + queue, ..*options };
+                Self::bind(Arc::clone(&program), name, &options)
+            })
+            .collect()
+    }
+
+    fn bind(
+        program: Arc<Redirect>,
+        name: InterfaceName,
+        options: &XdpPortOptions,
+    ) -> io::Result<Self> {
         let control = Control::new()?;
-        let index = control.index(&name)?;
-        let program = match Redirect::attach(index, AttachMode::Native) {
-            Err(error) if Fault::of(&error) == Fault::Unsupported => {
-                Redirect::attach(index, AttachMode::Generic)
-            }
-            result => result,
-        }?;
         let socket_options = XdpOptions { multi_buffer: false, ..options.socket };
-        let socket = XdpSocket::bind(index, options.queue, &socket_options)?;
+        let socket = XdpSocket::bind(control.index(&name)?, options.queue, &socket_options)?;
         program.set_socket(options.queue, &socket)?;
         Ok(Self {
             name,
@@ -229,6 +247,19 @@ impl Port for XdpPort {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
     }
+}
+
+/// Attaches the program to an interface.
+fn attach(name: &str) -> io::Result<(Redirect, InterfaceName)> {
+    let name = InterfaceName::new(name)?;
+    let index = Control::new()?.index(&name)?;
+    let program = match Redirect::attach(index, AttachMode::Native) {
+        Err(error) if Fault::of(&error) == Fault::Unsupported => {
+            Redirect::attach(index, AttachMode::Generic)
+        }
+        result => result,
+    }?;
+    Ok((program, name))
 }
 
 /// Frames that are handed to the kernel together.

@@ -8,5 +8,6 @@
 mod ends;
 mod frames;
 mod offloads;
+mod queues;
 mod sockets;
 mod world;

@@ -184,7 +184,7 @@ pub(crate) fn next_network(address: IpAddr) -> IpAddr {
     }
 }
 
-fn set_up(interface: &str, addresses: [IpAddr; 2]) -> io::Result<()> {
+pub(crate) fn set_up(interface: &str, addresses: [IpAddr; 2]) -> io::Result<()> {
     let (netlink, control) = (Netlink::new()?, Control::new()?);
     let index = control.index(&name(interface))?;
     control.set_up(&name(interface), true)?;

@@ -37,6 +37,15 @@ impl ReceiveRing {
         &self.socket
     }
 
+    /// As [`PacketSocket::fanout_group`].
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt(2)`.
+    pub fn fanout_group(&self) -> io::Result<Option<u16>> {
+        self.socket.fanout_group()
+    }
+
     /// The next packet in the order of arrival; nothing if none waits, or if the next slot is still
     /// held since the last time around.
     pub fn receive(&mut self) -> Option<RingFrame> {

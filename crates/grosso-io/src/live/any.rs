@@ -1,0 +1,250 @@
+//! Any live port, chosen at run time: a path between two kinds is one type and not one for each pair of kinds.
+
+use std::{
+    io,
+    os::fd::{BorrowedFd, RawFd},
+};
+
+use grosso::{Frame, Meta, features::Device};
+use grosso_sys::{
+    fault::Fault,
+    packet::{Fanout, FanoutRule, RingFrame},
+    passed,
+    tun::Layer,
+    xdp,
+};
+use grosso_wire::LinkType;
+
+use super::{
+    LiveBuffer, LiveStats, PacketOptions, PacketPort, TapOptions, TapPort, XdpPort, XdpPortOptions,
+};
+use crate::port::{Port, PortError, Transmitted};
+
+/// Which port to open, and how.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Opening {
+    /// A TUN or TAP device of this name, which is made or attached to.
+    Tun {
+        /// Its name; `%d` in it lets the kernel choose a number.
+        name: String,
+        /// A TAP device for Ethernet, a TUN device for IP.
+        layer: Layer,
+        /// How the port works. Whether the device has several queues follows from their number.
+        options: TapOptions,
+    },
+    /// A queue of a TUN or TAP device that another program opened and left to this one.
+    Passed {
+        /// The number of the descriptor, which stays open.
+        number: RawFd,
+        /// How the port works.
+        options: TapOptions,
+    },
+    /// An interface, through packet sockets.
+    Packet {
+        /// Its name.
+        name: String,
+        /// How the port works. Several queues share the frames by their flows.
+        options: PacketOptions,
+    },
+    /// Queues of an interface, through AF_XDP sockets.
+    Xdp {
+        /// Its name.
+        name: String,
+        /// How the port works, and which is its first queue.
+        options: XdpPortOptions,
+    },
+}
+
+impl Opening {
+    /// Opens so many queues of the device in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// Those of the ports; [`io::ErrorKind::InvalidInput`] for more than one queue of a passed descriptor.
+    pub fn open(&self, queues: usize) -> io::Result<Vec<LivePort>> {
+        match self {
+            Self::Tun { name, layer, options } => open_tun(name, *layer, *options, queues),
+            Self::Passed { number, options } if queues == 1 => {
+                let port = TapPort::adopt(passed::duplicate(*number)?, options)?;
+                Ok(vec![LivePort::Tun(port)])
+            }
+            Self::Passed { .. } => {
+                let why = "a descriptor is one queue, and no more can be made of it";
+                Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+            }
+            Self::Packet { name, options } => open_packet(name, *options, queues),
+            Self::Xdp { name, options } => {
+                let queues = u32::try_from(queues).unwrap_or(u32::MAX);
+                let ports = XdpPort::open_queues(name, options, queues)?;
+                Ok(ports.into_iter().map(LivePort::Xdp).collect())
+            }
+        }
+    }
+}
+
+/// One queue of a device by way of any of the live ports.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LivePort {
+    /// A TUN or TAP device.
+    Tun(TapPort),
+    /// An interface, through packet sockets.
+    Packet(PacketPort),
+    /// An interface, through an AF_XDP socket.
+    Xdp(XdpPort),
+}
+
+/// What a frame of a [`LivePort`] lies in.
+#[derive(Debug)]
+pub enum PortBuffer {
+    /// Memory of this process.
+    Own(LiveBuffer),
+    /// A slot of a packet socket's ring.
+    Ring(RingFrame),
+    /// A chunk of an AF_XDP socket.
+    Chunk(xdp::Frame),
+}
+
+impl AsRef<[u8]> for PortBuffer {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Own(buffer) => buffer.as_ref(),
+            Self::Ring(frame) => frame.as_ref(),
+            Self::Chunk(frame) => frame.as_ref(),
+        }
+    }
+}
+
+/// Does the same to whichever port it is.
+macro_rules! with {
+    ($self:expr, $port:ident => $result:expr) => {
+        match $self {
+            LivePort::Tun($port) => $result,
+            LivePort::Packet($port) => $result,
+            LivePort::Xdp($port) => $result,
+        }
+    };
+}
+
+impl LivePort {
+    /// The name of the device, as the kernel completed it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        with!(self, port => port.name())
+    }
+
+    /// What it counted, frames that the kernel had no room for included.
+    ///
+    /// # Errors
+    /// Those of `getsockopt(2)`.
+    pub fn stats(&mut self) -> io::Result<LiveStats> {
+        match self {
+            Self::Tun(port) => Ok(*port.stats()),
+            Self::Packet(port) => port.stats(),
+            Self::Xdp(port) => Ok(*port.stats()),
+        }
+    }
+}
+
+impl Port for LivePort {
+    type Buffer = PortBuffer;
+
+    fn link(&self) -> LinkType {
+        with!(self, port => port.link())
+    }
+
+    fn device(&self) -> Device {
+        with!(self, port => port.device())
+    }
+
+    fn receive(
+        &mut self,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<PortBuffer>),
+    ) -> Result<usize, PortError> {
+        let mut wrap = |buffer, meta| each(Frame { buffer, meta });
+        match self {
+            Self::Tun(port) => port.receive(now_ns, max, &mut |frame| {
+                wrap(PortBuffer::Own(frame.buffer), frame.meta);
+            }),
+            Self::Packet(port) => port.receive(now_ns, max, &mut |frame| {
+                wrap(PortBuffer::Ring(frame.buffer), frame.meta);
+            }),
+            Self::Xdp(port) => port.receive(now_ns, max, &mut |frame| {
+                wrap(PortBuffer::Chunk(frame.buffer), frame.meta);
+            }),
+        }
+    }
+
+    fn recycle(&mut self, buffer: PortBuffer) {
+        match (self, buffer) {
+            (Self::Tun(port), PortBuffer::Own(buffer)) => port.recycle(buffer),
+            // Slots and chunks find back by themselves.
+            (_, buffer) => drop(buffer),
+        }
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        with!(self, port => port.transmit(slices, meta))
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        with!(self, port => port.flush())
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        with!(self, port => port.deadline())
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        with!(self, port => port.descriptor())
+    }
+
+    fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        with!(self, port => port.transmit_descriptor())
+    }
+
+    fn is_finished(&self) -> bool {
+        with!(self, port => port.is_finished())
+    }
+}
+
+fn open_tun(
+    name: &str,
+    layer: Layer,
+    mut options: TapOptions,
+    queues: usize,
+) -> io::Result<Vec<LivePort>> {
+    options.multi_queue = queues > 1;
+    let first = match TapPort::open(name, layer, &options) {
+        // A device that was made for several queues takes only who says so, even if it is one.
+        Err(error) if queues == 1 && Fault::of(&error) == Fault::Malformed => {
+            options.multi_queue = true;
+            TapPort::open(name, layer, &options).map_err(|_| error)
+        }
+        result => result,
+    }?;
+    let name = first.name().to_owned();
+    let mut ports = vec![LivePort::Tun(first)];
+    for _ in 1..queues {
+        ports.push(LivePort::Tun(TapPort::open(&name, layer, &options)?));
+    }
+    Ok(ports)
+}
+
+fn open_packet(name: &str, mut options: PacketOptions, queues: usize) -> io::Result<Vec<LivePort>> {
+    if queues > 1 {
+        options.fanout = Some(Fanout::new(FanoutRule::FlowHash));
+    }
+    let first = PacketPort::open(name, &options)?;
+    if let (Some(fanout), Some(group)) = (options.fanout, first.fanout_group()?) {
+        options.fanout = Some(fanout.join(group));
+    }
+    let mut ports = vec![LivePort::Packet(first)];
+    for _ in 1..queues {
+        ports.push(LivePort::Packet(PacketPort::open(name, &options)?));
+    }
+    Ok(ports)
+}

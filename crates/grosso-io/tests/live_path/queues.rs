@@ -1,0 +1,286 @@
+//! Several queues side by side, ports chosen at run time, and consumers that stall.
+
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use grosso::{
+    Frame, Meta,
+    features::{Device, Features},
+};
+use grosso_io::{
+    Port, PortError, Transmitted,
+    live::{LiveEvent, LivePort, Opening, PacketOptions, TapOptions},
+    path::DirectionStats,
+    runner::{DataPath, Group, RunOptions, Snapshot},
+};
+use grosso_sys::{
+    interface::Control,
+    netlink::Netlink,
+    packet::{PacketSocket, RingLayout},
+    tun::Layer,
+};
+use grosso_testkit::Packet;
+use grosso_wire::LinkType;
+
+use crate::{
+    sockets::exchange,
+    world::{A, B, World, name, set_up, start, until},
+};
+
+fn tap(options: TapOptions) -> Opening {
+    Opening::Tun { name: "b0".to_owned(), layer: Layer::Ethernet, options }
+}
+
+fn wire(options: PacketOptions) -> Opening {
+    Opening::Packet { name: "e0".to_owned(), options }
+}
+
+/// So many queues between the wire and the second host's device.
+fn queues(world: &World, count: usize) -> Vec<DataPath<LivePort, LivePort>> {
+    let left = world.engine.run(|| wire(PacketOptions::default()).open(count)).unwrap().unwrap();
+    let open = || {
+        let ports = tap(TapOptions::default()).open(count)?;
+        set_up("b0", B)?;
+        std::io::Result::Ok(ports)
+    };
+    let right = world.b.run(open).unwrap().unwrap();
+    let join = |(left, right)| DataPath::new(left, right, RunOptions::new(7)).unwrap();
+    left.into_iter().zip(right).map(join).collect()
+}
+
+/// Bytes that each queue carried between two readings, there and back.
+fn carried(before: &[Snapshot], after: &[Snapshot]) -> Vec<[u64; 2]> {
+    let bytes = |after: &DirectionStats, before: &DirectionStats| after.rx_bytes - before.rx_bytes;
+    let pairs = before.iter().zip(after);
+    pairs
+        .map(|(before, after)| {
+            [
+                bytes(&after.left_to_right, &before.left_to_right),
+                bytes(&after.right_to_left, &before.right_to_left),
+            ]
+        })
+        .collect()
+}
+
+fn snapshots(group: &Group) -> Vec<Snapshot> {
+    group.handles().iter().map(|handle| handle.snapshot().unwrap()).collect()
+}
+
+#[test]
+fn eight_flows_over_two_queues_are_whole_and_in_order() {
+    let Some(world) = World::new() else { return };
+    let group = Group::start("test", queues(&world, 2), &[], || ()).unwrap();
+    thread::scope(|scope| {
+        for flow in 0..8 {
+            let world = &world;
+            let family = flow % 2;
+            scope.spawn(move || {
+                exchange((&world.a, A[family]), (&world.b, B[family]), 2 << 20);
+            });
+        }
+    });
+    let (result, snapshots) = group.stop_and_join();
+    result.unwrap();
+    let carried: u64 = snapshots.iter().map(|queue| queue.left_to_right.rx_bytes).sum();
+    assert_eq!(snapshots.len(), 2);
+    assert!(carried > 8 * (2 << 20), "{carried}");
+}
+
+#[test]
+fn both_directions_of_a_flow_use_the_queue_on_which_it_was_written() {
+    let Some(world) = World::new() else { return };
+    let group = Group::start("test", queues(&world, 2), &[], || ()).unwrap();
+    let mut used = [false; 2];
+    let hosts = |turn: usize| -> [(_, IpAddr); 2] {
+        let ends = [(&world.a, A[turn / 2 % 2]), (&world.b, B[turn / 2 % 2])];
+        if turn.is_multiple_of(2) { ends } else { [ends[1], ends[0]] }
+    };
+    // That 64 flows all fall to the same of two queues happens once in 2^63 times.
+    for turn in 0..64 {
+        let before = snapshots(&group);
+        let [from, to] = hosts(turn);
+        exchange(from, to, 1 << 20);
+        let carried = carried(&before, &snapshots(&group));
+        let busy = carried.iter().position(|[there, _]| *there > 1 << 20).unwrap();
+        let idle = 1 - busy;
+        assert!(carried[busy][1] > 1 << 20, "{carried:?}");
+        // The first frame of a connection that the device's side opens, and neighbour discovery, may go elsewhere.
+        assert!(carried[idle].iter().all(|bytes| *bytes < 4096), "{carried:?}");
+        used[busy] = true;
+        if turn >= 4 && used == [true; 2] {
+            break;
+        }
+    }
+    assert_eq!(used, [true; 2], "the flows are spread");
+    group.stop_and_join().0.unwrap();
+}
+
+#[test]
+fn the_first_queue_that_breaks_ends_all_with_its_error() {
+    let Some(world) = World::new() else { return };
+    let ends = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&ends);
+    let count = move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    };
+    let group = Group::start("test", queues(&world, 3), &[], count).unwrap();
+    until(|| snapshots(&group).iter().all(|queue| queue.sleeps > 0));
+    let remove = || Netlink::new()?.delete_link(Control::new()?.index(&name("e0"))?);
+    world.engine.run(remove).unwrap().unwrap();
+    until(|| ends.load(Ordering::Relaxed) == 1);
+    let (result, snapshots) = group.join();
+    assert!(matches!(&result, Err(PortError::Gone { name }) if name == "e0"), "{result:?}");
+    assert_eq!(snapshots.len(), 3, "each queue says what it did");
+    assert_eq!(ends.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn threads_run_where_they_are_bound_and_nowhere_else() {
+    let Some(world) = World::new() else { return };
+    let allowed = grosso_sys::scheduling::allowed_processors().unwrap();
+    let last = *allowed.last().unwrap();
+    let group = Group::start("pinned", queues(&world, 2), &[last], || ()).unwrap();
+    let bound = |thread: &std::path::Path| {
+        let comm = std::fs::read_to_string(thread.join("comm")).unwrap_or_default();
+        let status = std::fs::read_to_string(thread.join("status")).unwrap_or_default();
+        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        comm.starts_with("pinned/") && list.map(str::trim) == Some(&last.to_string())
+    };
+    until(|| {
+        let threads = std::fs::read_dir("/proc/self/task").unwrap();
+        threads.filter(|thread| bound(&thread.as_ref().unwrap().path())).count() == 2
+    });
+    group.stop_and_join().0.unwrap();
+    let elsewhere = Group::start("test", queues(&world, 1), &[usize::MAX], || ()).err().unwrap();
+    assert_eq!(elsewhere.kind(), std::io::ErrorKind::InvalidInput, "{elsewhere}");
+    let none: Vec<DataPath<LivePort, LivePort>> = Vec::new();
+    assert!(Group::start("test", none, &[], || ()).is_err());
+}
+
+#[test]
+fn a_path_that_is_gone_leaves_nobody_waiting() {
+    let Some(world) = World::new() else { return };
+    let path = queues(&world, 1).remove(0);
+    let handle = path.handle();
+    let asker = thread::spawn(move || (handle.snapshot(), handle.snapshot()));
+    drop(path);
+    assert_eq!(asker.join().unwrap(), (None, None));
+}
+
+#[test]
+fn a_device_that_persists_is_attached_to_again() {
+    let Some(world) = World::new() else { return };
+    let index = || world.b.run(|| Control::new()?.index(&name("b0"))).unwrap();
+    for queues in [1, 2] {
+        let open = |persistent| {
+            let mut options = TapOptions::default();
+            options.persistent = persistent;
+            world.b.run(|| tap(options).open(queues)).unwrap()
+        };
+        drop(open(Some(true)).unwrap());
+        let made = index().unwrap();
+        // A device of several queues takes one as well; one of a single queue no others.
+        let one = world.b.run(|| tap(TapOptions::default()).open(1)).unwrap().unwrap();
+        assert_eq!(index().unwrap(), made, "it is the same device");
+        drop(one);
+        drop(open(Some(false)).unwrap());
+        assert!(index().is_err(), "the device went with its last queue");
+    }
+    let mut options = TapOptions::default();
+    options.persistent = Some(true);
+    drop(world.b.run(|| tap(options).open(1)).unwrap().unwrap());
+    assert!(world.b.run(|| tap(options).open(2)).unwrap().is_err(), "it has one queue");
+}
+
+#[test]
+fn a_passed_descriptor_is_one_queue_of_its_device() {
+    use std::os::fd::AsRawFd;
+    let Some(world) = World::new() else { return };
+    let first = world.tap_port(&TapOptions::default());
+    let number = first.descriptor().unwrap().as_raw_fd();
+    let opening = Opening::Passed { number, options: TapOptions::default() };
+    assert!(opening.open(2).is_err());
+    let port = opening.open(1).unwrap().remove(0);
+    assert_eq!((port.name(), port.link()), ("b0", LinkType::Ethernet));
+    drop(first);
+    let left = world.engine.run(|| wire(PacketOptions::default()).open(1)).unwrap().unwrap();
+    let [left] = left.try_into().unwrap_or_else(|_| panic!("one queue"));
+    let path = start(left, port, RunOptions::new(7));
+    exchange((&world.a, A[0]), (&world.b, B[0]), 1 << 20);
+    path.stop();
+}
+
+/// A port that has no room until it is told otherwise.
+struct Stalled {
+    has_room: Arc<AtomicBool>,
+}
+
+impl Port for Stalled {
+    type Buffer = Vec<u8>;
+
+    fn link(&self) -> LinkType {
+        LinkType::Ethernet
+    }
+
+    fn device(&self) -> Device {
+        Device::new(Features::NONE)
+    }
+
+    fn receive(
+        &mut self,
+        _now_ns: u64,
+        _max: usize,
+        _each: &mut dyn FnMut(Frame<Vec<u8>>),
+    ) -> Result<usize, PortError> {
+        Ok(0)
+    }
+
+    fn recycle(&mut self, _buffer: Vec<u8>) {}
+
+    fn transmit(&mut self, _slices: &[&[u8]], _meta: &Meta) -> Result<Transmitted, PortError> {
+        let has_room = self.has_room.load(Ordering::Relaxed);
+        Ok(if has_room { Transmitted::Taken } else { Transmitted::NoRoom })
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        Ok(Transmitted::Taken)
+    }
+}
+
+#[test]
+fn a_consumer_that_stalls_stops_the_reading_and_the_ring_drops_by_name() {
+    let Some(world) = World::new() else { return };
+    let mut options = PacketOptions::default();
+    options.layout = RingLayout { slot_bytes: 2048, slots: 64 };
+    let has_room = Arc::new(AtomicBool::new(false));
+    let stalled = Stalled { has_room: Arc::clone(&has_room) };
+    let mut run = RunOptions::new(7);
+    run.left_to_right.budget_frames = 16;
+    let path = start(world.packet_port(&options), stalled, run);
+    let sender = world.a.run(|| PacketSocket::builder().bind(&name("a0"))).unwrap().unwrap();
+    let frame = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(1000).build();
+    let send = |count: u64| (0..count).for_each(|_| assert!(sender.send(&frame).is_ok()));
+    let taken = || path.handle.snapshot().unwrap().left_to_right;
+    send(1);
+    until(|| taken().rx_frames > 0);
+    let before = taken();
+    send(5000);
+    let after = taken();
+    // One poll may wait for room; nothing else is read, so that nothing else is kept.
+    assert!(before.rx_frames <= 16 && after.rx_frames == before.rx_frames, "{after:?}");
+    has_room.store(true, Ordering::Relaxed);
+    until(|| taken().tx_frames == taken().rx_frames && taken().rx_frames >= 64);
+    let mut end = path.stop();
+    let (dropped, passed) = (
+        end.left.stats().unwrap().events(LiveEvent::ReceiveRingFull),
+        end.snapshot.left_to_right.tx_frames,
+    );
+    // What other protocols of the hosts say on the wire is counted as well.
+    assert!(dropped >= 4000 && dropped + passed >= 5001, "{dropped} dropped, {passed} passed");
+}

@@ -1,0 +1,49 @@
+//! Descriptors that another program left open for this one, such as a service manager or a program that may make
+//! devices where this one may not.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// A duplicate of the descriptor with this number, which stays open. It is not passed on to other programs.
+///
+/// # Errors
+///
+/// `EBADF` if no descriptor has the number.
+pub fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes numbers and no memory; whatever descriptor the number means is only duplicated.
+    let duplicate = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, STANDARD_STREAMS) };
+    if duplicate < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made the descriptor, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(duplicate) })
+}
+
+/// The numbers below are those of the standard streams, which a duplicate must not become.
+const STANDARD_STREAMS: RawFd = 3;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn a_duplicate_is_the_same_file_and_outlives_the_number() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut duplicate = std::fs::File::from(duplicate(writer.as_raw_fd()).unwrap());
+        drop(writer);
+        duplicate.write_all(b"x").unwrap();
+        let mut byte = [0];
+        reader.read_exact(&mut byte).unwrap();
+        assert_eq!(byte, *b"x");
+    }
+
+    #[test]
+    fn a_number_without_a_descriptor_is_refused() {
+        for number in [-1, RawFd::MAX] {
+            assert_eq!(duplicate(number).unwrap_err().raw_os_error(), Some(libc::EBADF));
+        }
+    }
+}
