@@ -20,7 +20,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("grosso-sys", &[]),
     ("grosso-io", &["grosso", "grosso-checksum", "grosso-sys", "grosso-wire"]),
     ("grosso-lab", &["grosso", "grosso-io", "grosso-sys", "grosso-wire"]),
-    ("grosso-cli", &["grosso", "grosso-checksum", "grosso-io", "grosso-lab", "grosso-wire"]),
+    (
+        "grosso-cli",
+        &["grosso", "grosso-checksum", "grosso-io", "grosso-lab", "grosso-sys", "grosso-wire"],
+    ),
     ("grosso-testkit", &[]),
 ];
 

@@ -255,3 +255,18 @@ pub(crate) const RTN_UNICAST: u8 = 1;
 pub(crate) const NDA_DST: u16 = 1;
 pub(crate) const NDA_LLADDR: u16 = 2;
 pub(crate) const NUD_PERMANENT: u16 = 0x80;
+
+// linux/genetlink.h, linux/ethtool_netlink.h.
+pub(crate) const GENL_ID_CTRL: u16 = 16;
+pub(crate) const CTRL_CMD_GETFAMILY: u8 = 3;
+pub(crate) const CTRL_VERSION: u8 = 2;
+pub(crate) const CTRL_ATTR_FAMILY_ID: u16 = 1;
+pub(crate) const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+pub(crate) const NLA_F_NESTED: u16 = 1 << 15;
+pub(crate) const ETHTOOL_GENL_VERSION: u8 = 1;
+pub(crate) const ETHTOOL_MSG_COALESCE_GET: u8 = 19;
+/// The header is the first attribute of every message of the family.
+pub(crate) const ETHTOOL_A_HEADER: u16 = 1;
+pub(crate) const ETHTOOL_A_HEADER_DEV_NAME: u16 = 2;
+/// The others follow in the order of `struct ethtool_coalesce`.
+pub(crate) const ETHTOOL_A_COALESCE_RX_USECS: u16 = 2;

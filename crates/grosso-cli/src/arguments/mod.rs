@@ -1,6 +1,7 @@
 //! The grammar of the command line: here what all commands have in common, beside it each group of them.
 
 mod captures;
+mod device;
 mod lab;
 mod values;
 
@@ -8,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use grosso_wire::LinkType;
 
 use self::values::parse_link;
-pub(crate) use self::{captures::*, lab::*, values::*};
+pub(crate) use self::{captures::*, device::*, lab::*, values::*};
 use crate::style::When;
 
 /// Packet offload in userspace: see captures as the wire saw them, or as a stack would.
@@ -77,6 +78,9 @@ pub(crate) enum Command {
     /// What is offload worth here? Kernel TCP through Grosso, measured
     #[command(after_help = LAB_HELP)]
     Lab(Lab),
+    /// A device's features, counters and interrupt coalescing: -k -K -S -c -C
+    #[command(after_help = DEV_HELP)]
+    Dev(Dev),
 }
 
 const HELP: &str = "\

@@ -3,6 +3,10 @@
 mod coalesce;
 mod csum;
 mod cutter;
+#[cfg(target_os = "linux")]
+mod dev;
+#[cfg(target_os = "linux")]
+mod device;
 mod explain;
 mod inspect;
 mod lab;
@@ -66,6 +70,10 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Csum(Csum::Fix(options)) => csum::fix(options, session),
         Command::Explain(options) => explain::run(options, session),
         Command::Lab(options) => lab::run(options, session),
+        #[cfg(target_os = "linux")]
+        Command::Dev(options) => dev::run(options, session),
+        #[cfg(not(target_os = "linux"))]
+        Command::Dev(_) => Err(needs_linux("dev")),
     }
 }
 
@@ -111,6 +119,14 @@ fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
         return Exit::BrokenPipe;
     }
     if error.use_stderr() { Exit::Usage } else { Exit::Yes }
+}
+
+/// Says that a command is for devices of Linux.
+#[cfg(not(target_os = "linux"))]
+fn needs_linux(command: &str) -> Failure {
+    let message = format!("{command} needs Linux (this is {})", std::env::consts::OS);
+    let hint = "capture commands work here: grosso inspect, wire, csum, ...";
+    Failure::environment("environment.not_linux", message).hint(hint)
 }
 
 /// Refuses a packet filter behind the options, which users of tcpdump expect to work.

@@ -10,8 +10,8 @@ mod device;
 mod strings;
 
 pub use device::{
-    Channels, Coalesce, Driver, Rings, channels, coalesce, driver, rings, set_channels,
-    set_coalesce, set_rings,
+    Channels, Coalesce, Driver, Rings, channels, coalesce, coalesce_parameters, driver, rings,
+    set_channels, set_coalesce, set_rings,
 };
 pub use strings::statistics;
 

@@ -30,17 +30,19 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::net::{bind, recv, send, socket_with};
 
 use crate::abi;
 
 mod address;
+mod generic;
 mod link;
 mod message;
 
 use message::{Messages, Request};
 
+pub(crate) use generic::ask_ethtool;
 pub use link::{Link, LinkChange, LinkStatistics};
 
 /// The longest part of an answer; the kernel's own are at most half of it.
@@ -63,8 +65,12 @@ impl Netlink {
     /// Those of `socket(2)`.
     pub fn new() -> io::Result<Self> {
         // No protocol is 0, which is `NETLINK_ROUTE`.
+        Self::of(None)
+    }
+
+    fn of(protocol: Option<Protocol>) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
-        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
         bind(&socket, &SocketAddrNetlink::new(0, 0))?;
         Ok(Self { socket, sequence: Mutex::new(0) })
     }

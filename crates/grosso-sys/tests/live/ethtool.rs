@@ -3,8 +3,8 @@
 use std::io;
 
 use grosso_sys::ethtool::{
-    Rings, channels, coalesce, driver, features, rings, set_channels, set_coalesce, set_features,
-    set_rings, statistics,
+    Rings, channels, coalesce, coalesce_parameters, driver, features, rings, set_channels,
+    set_coalesce, set_features, set_rings, statistics,
 };
 use grosso_sys::interface::InterfaceName;
 use grosso_sys::netlink::{LinkChange, Netlink};
@@ -49,6 +49,9 @@ fn a_tap_coalesces_and_a_veth_has_channels() {
         assert!(parameters.set("rx-frames", 17));
         set_coalesce(control, tap.name(), &parameters)?;
         assert_eq!(coalesce(control, tap.name())?.value("rx-frames"), Some(17));
+        assert_eq!(coalesce_parameters(tap.name())?, [("rx-frames", 17)], "and no other");
+        let none = coalesce_parameters(&InterfaceName::new("lo")?).unwrap_err();
+        assert_eq!(none.raw_os_error(), Some(libc::EOPNOTSUPP));
         parameters.set("tx-usecs", 3);
         let lacking = set_coalesce(control, tap.name(), &parameters).unwrap_err();
         assert_eq!(lacking.raw_os_error(), Some(libc::EOPNOTSUPP));

@@ -1,0 +1,193 @@
+//! Interrupt coalescing: `dev -c` and `dev -C`.
+
+use grosso_sys::ethtool;
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+use super::{Device, device};
+use crate::{
+    error::{Exit, Failure},
+    input::Session,
+    report::{self, Place, Report},
+    style::Style,
+};
+
+/// `dev -c`.
+pub(super) fn show(device: &Device, session: &mut Session) -> Result<Exit, Failure> {
+    let parameters = parameters(device, "dev -c")?;
+    let mut report = Listing { name: device.name.to_string(), parameters };
+    report::print(&mut report, &mut session.talk, Place::Standard)?;
+    Ok(Exit::Yes)
+}
+
+/// `dev -C`.
+pub(super) fn set(device: &Device, pairs: &[(&str, &str)]) -> Result<Exit, Failure> {
+    let has = parameters(device, "dev -C")?;
+    let what = format!("setting {}", device.name);
+    let refused = |error| device::refused("dev -C", &what, "cap_net_admin", &error);
+    let mut wanted = ethtool::coalesce(&device.control, &device.name).map_err(refused)?;
+    for (name, value) in pairs {
+        let name = spelled(name);
+        if !has.iter().any(|(known, _)| *known == name) {
+            return Err(unknown(device, name, &has));
+        }
+        let value = number(name, value)?;
+        if !wanted.set(name, value) {
+            let message = format!("dev -C: {name} can be shown and not set here");
+            return Err(Failure::environment("environment.unsupported", message));
+        }
+    }
+    ethtool::set_coalesce(&device.control, &device.name, &wanted).map_err(refused)?;
+    Ok(Exit::Yes)
+}
+
+fn parameters(device: &Device, command: &str) -> Result<Parameters, Failure> {
+    ethtool::coalesce_parameters(&device.name).map_err(|error| {
+        let what = format!("interrupt coalescing of {}", device.name);
+        device::refused(command, &what, "cap_net_admin", &error)
+    })
+}
+
+fn number(name: &str, value: &str) -> Result<u32, Failure> {
+    match value {
+        "on" if is_switch(name) => return Ok(1),
+        "off" if is_switch(name) => return Ok(0),
+        _ => {}
+    }
+    value.parse().map_err(|_| {
+        let message = format!("dev -C: {name} is a number, and not \"{value}\"");
+        Failure::usage("usage.number", message)
+    })
+}
+
+fn is_switch(name: &str) -> bool {
+    name.starts_with("adaptive-")
+}
+
+/// ethtool writes `rx-frame-low`, and the kernel and its manual `rx-frames-low`: both are meant.
+fn spelled(name: &str) -> &str {
+    match name {
+        "rx-frame-low" => "rx-frames-low",
+        "tx-frame-low" => "tx-frames-low",
+        "rx-frame-high" => "rx-frames-high",
+        "tx-frame-high" => "tx-frames-high",
+        other => other,
+    }
+}
+
+fn unknown(device: &Device, name: &str, has: &Parameters) -> Failure {
+    let is_known = NAMES.contains(&name);
+    let names = has.iter().map(|(name, _)| *name);
+    let hint = format!("{} has {}", device.name, names.collect::<Vec<_>>().join(", "));
+    if is_known {
+        let message = format!("dev -C: {} has no {name}", device.name);
+        return Failure::environment("environment.unsupported", message).hint(hint);
+    }
+    let mut message = format!("dev -C: no parameter \"{name}\"");
+    if let Some(similar) = device::similar(name, NAMES.into_iter()) {
+        message += &format!("; did you mean {similar}?");
+    }
+    Failure::usage("usage.parameter", message).hint(hint)
+}
+
+type Parameters = Vec<(&'static str, u32)>;
+
+struct Listing {
+    name: String,
+    parameters: Parameters,
+}
+
+impl Listing {
+    fn value(&self, name: &str) -> Option<u32> {
+        self.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+
+    fn number(&self, name: &str) -> String {
+        self.value(spelled(name)).map_or_else(|| "n/a".into(), |value| value.to_string())
+    }
+
+    fn switch(&self, name: &str) -> &'static str {
+        match self.value(name) {
+            None => "n/a",
+            Some(0) => "off",
+            Some(_) => "on",
+        }
+    }
+}
+
+impl Report for Listing {
+    fn text(&self, _: Style) -> String {
+        let mut text = format!("Coalesce parameters for {}:\n", self.name);
+        let adaptive = [self.switch("adaptive-rx"), self.switch("adaptive-tx")];
+        text += &format!("Adaptive RX: {}  TX: {}\n", adaptive[0], adaptive[1]);
+        for block in BLOCKS {
+            text.extend(block.iter().map(|name| format!("{name}: {}\n", self.number(name))));
+            text.push('\n');
+        }
+        let cqe = [self.switch("cqe-mode-rx"), self.switch("cqe-mode-tx")];
+        text += &format!("CQE mode RX: {}  TX: {}\n\n", cqe[0], cqe[1]);
+        text
+    }
+
+    fn warn(&mut self, _: Vec<String>) {}
+}
+
+impl Serialize for Listing {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq([Named(self)])
+    }
+}
+
+struct Named<'a>(&'a Listing);
+
+impl Serialize for Named<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("ifname", &self.0.name)?;
+        for (name, value) in &self.0.parameters {
+            if is_switch(name) || name.starts_with("cqe-mode-") {
+                map.serialize_entry(name, &(*value != 0))?;
+            } else {
+                map.serialize_entry(name, value)?;
+            }
+        }
+        map.serialize_entry("schema", "grosso.dev.coalesce/1")?;
+        map.end()
+    }
+}
+
+/// What ethtool prints between the switches, block by block.
+const BLOCKS: [&[&str]; 5] = [
+    &["stats-block-usecs", "sample-interval", "pkt-rate-low", "pkt-rate-high"],
+    &["rx-usecs", "rx-frames", "rx-usecs-irq", "rx-frames-irq"],
+    &["tx-usecs", "tx-frames", "tx-usecs-irq", "tx-frames-irq"],
+    &["rx-usecs-low", "rx-frame-low", "tx-usecs-low", "tx-frame-low"],
+    &["rx-usecs-high", "rx-frame-high", "tx-usecs-high", "tx-frame-high"],
+];
+
+/// Every parameter that a driver may have.
+const NAMES: [&str; 24] = [
+    "adaptive-rx",
+    "adaptive-tx",
+    "stats-block-usecs",
+    "sample-interval",
+    "pkt-rate-low",
+    "pkt-rate-high",
+    "rx-usecs",
+    "rx-frames",
+    "rx-usecs-irq",
+    "rx-frames-irq",
+    "tx-usecs",
+    "tx-frames",
+    "tx-usecs-irq",
+    "tx-frames-irq",
+    "rx-usecs-low",
+    "rx-frames-low",
+    "tx-usecs-low",
+    "tx-frames-low",
+    "rx-usecs-high",
+    "rx-frames-high",
+    "tx-usecs-high",
+    "tx-frames-high",
+    "cqe-mode-rx",
+    "cqe-mode-tx",
+];

@@ -1,0 +1,329 @@
+//! Features: `dev -k` and `dev -K`.
+
+use std::fmt::Write;
+
+use grosso_sys::ethtool::{self, Feature, FeatureChanges};
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+use super::{
+    Device, device,
+    groups::{GROUPS, REMOVED, UDP_FRAGMENTATION},
+};
+use crate::{
+    error::{Exit, Failure},
+    input::Session,
+    report::{self, Place, Report},
+    style::Style,
+};
+
+/// `dev -k`.
+pub(super) fn show(device: &Device, session: &mut Session) -> Result<Exit, Failure> {
+    let mut report = Listing {
+        name: device.name.to_string(),
+        rows: rows(&all(device)?),
+        own: own_features(device),
+    };
+    report::print(&mut report, &mut session.talk, Place::Standard)?;
+    Ok(Exit::Yes)
+}
+
+/// `dev -K`. The answer is no when nothing of what was asked for is as it was asked for.
+pub(super) fn set(
+    device: &Device,
+    pairs: &[(&str, &str)],
+    session: &mut Session,
+) -> Result<Exit, Failure> {
+    let before = all(device)?;
+    let mut wishes = Vec::new();
+    let mut removed = None;
+    for (name, value) in pairs {
+        let on = switch(name, value)?;
+        if REMOVED.contains(name) {
+            removed = Some(on);
+        } else {
+            wishes.extend(meant(name, &before)?.map(|feature| (feature, on)));
+        }
+    }
+    let changes = ethtool::set_features(&device.control, &device.name, &wishes);
+    let what = format!("changing {}", device.name);
+    let changes =
+        changes.map_err(|error| device::refused("dev -K", &what, "cap_net_admin", &error))?;
+    let mut report = Changes {
+        name: device.name.to_string(),
+        rows: changed_rows(&all(device)?, &wishes, &changes, removed == Some(true)),
+    };
+    let asked = wishes.len() + usize::from(removed.is_some());
+    let missed = changes.refused.len() + usize::from(removed == Some(true));
+    report::print(&mut report, &mut session.talk, Place::Standard)?;
+    if missed < asked {
+        return Ok(Exit::Yes);
+    }
+    session.talk.note(format!("{}: none of these features could be changed", device.name));
+    Ok(Exit::No)
+}
+
+fn all(device: &Device) -> Result<Vec<Feature>, Failure> {
+    let features = ethtool::features(&device.control, &device.name);
+    let what = format!("asking {} for its features", device.name);
+    features.map_err(|error| device::refused("dev", &what, "cap_net_admin", &error))
+}
+
+fn switch(name: &str, value: &str) -> Result<bool, Failure> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => {
+            let message = format!("dev -K: {name} is on or off, and not \"{value}\"");
+            Err(Failure::usage("usage.switch", message))
+        }
+    }
+}
+
+/// The features that a name means: all of a group, or one.
+fn meant<'a>(
+    name: &'a str,
+    features: &'a [Feature],
+) -> Result<impl Iterator<Item = &'a str>, Failure> {
+    let group = GROUPS.iter().find(|group| group.short == name || group.long == name);
+    let is_meant = move |feature: &str| match group {
+        Some(group) => group.has(feature),
+        None => feature == name,
+    };
+    if features.iter().any(|feature| is_meant(&feature.name)) {
+        return Ok(features.iter().map(|f| f.name.as_str()).filter(move |f| is_meant(f)));
+    }
+    let groups = GROUPS.iter().flat_map(|group| [group.short, group.long]);
+    let known = features.iter().map(|feature| feature.name.as_str()).chain(groups);
+    let mut message = format!("dev -K: no feature \"{name}\"");
+    if let Some(similar) = device::similar(name, known) {
+        message += &format!("; did you mean {similar}?");
+    }
+    Err(Failure::usage("usage.feature", message).hint("grosso dev -k DEV lists them"))
+}
+
+/// The lines of `-k`: the groups with their members, then what is in no group.
+fn rows(features: &[Feature]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for group in &GROUPS {
+        let members: Vec<_> = features.iter().filter(|f| group.has(&f.name)).collect();
+        match members[..] {
+            [] => {}
+            [only] => rows.push(Row { name: group.long.into(), ..Row::of(only) }),
+            _ => {
+                rows.push(Row {
+                    name: group.long.into(),
+                    active: members.iter().any(|feature| feature.active),
+                    settings: None,
+                    is_member: false,
+                });
+                rows.extend(members.iter().map(|m| Row { is_member: true, ..Row::of(m) }));
+            }
+        }
+    }
+    let others = features.iter().filter(|f| !GROUPS.iter().any(|group| group.has(&f.name)));
+    rows.extend(others.map(Row::of));
+    rows
+}
+
+/// One line of `-k`.
+#[derive(Clone, Debug)]
+struct Row {
+    name: String,
+    active: bool,
+    /// Whether it is fixed and whether it is requested; a group is neither.
+    settings: Option<(bool, bool)>,
+    is_member: bool,
+}
+
+impl Row {
+    fn of(feature: &Feature) -> Self {
+        let settings = Some((feature.fixed, feature.requested));
+        Self { name: feature.name.clone(), active: feature.active, settings, is_member: false }
+    }
+
+    fn line(&self) -> String {
+        let indent = if self.is_member { "\t" } else { "" };
+        let note = match self.settings {
+            Some((true, _)) => " [fixed]".into(),
+            Some((false, requested)) if requested != self.active => {
+                format!(" [requested {}]", on_off(requested))
+            }
+            _ => String::new(),
+        };
+        format!("{indent}{}: {}{note}\n", self.name, on_off(self.active))
+    }
+}
+
+/// What ethtool's JSON says about a feature.
+#[derive(Serialize)]
+struct State {
+    active: bool,
+    fixed: Option<bool>,
+    requested: Option<bool>,
+}
+
+/// What `-k` found.
+struct Listing {
+    name: String,
+    rows: Vec<Row>,
+    /// What Grosso has to say of the device and ethtool has no name for.
+    own: Vec<Row>,
+}
+
+impl Report for Listing {
+    fn text(&self, style: Style) -> String {
+        let mut text = format!("Features for {}:\n", self.name);
+        text.extend(self.rows.iter().map(Row::line));
+        if !self.own.is_empty() {
+            let _ = writeln!(text, "\n{}", style.strong("Grosso features:"));
+            text.extend(self.own.iter().map(Row::line));
+        }
+        text
+    }
+
+    fn warn(&mut self, _: Vec<String>) {}
+}
+
+impl Serialize for Listing {
+    /// A list with one object for the device, whose keys are the names: ethtool's shape.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq([Named(self)])
+    }
+}
+
+struct Named<'a>(&'a Listing);
+
+impl Serialize for Named<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("ifname", &self.0.name)?;
+        for row in self.0.rows.iter().chain(&self.0.own) {
+            let state = State {
+                active: row.active,
+                fixed: row.settings.map(|(fixed, _)| fixed),
+                requested: row.settings.map(|(_, requested)| requested),
+            };
+            map.serialize_entry(&row.name, &state)?;
+        }
+        map.serialize_entry("schema", "grosso.dev.features/1")?;
+        map.end()
+    }
+}
+
+/// What decides whether superframes can cross a TUN or TAP device, which sysfs tells in the flags
+/// that it was opened with (linux/if_tun.h). Other devices have none of it.
+fn own_features(device: &Device) -> Vec<Row> {
+    let read = |attribute| {
+        let text = std::fs::read_to_string(format!("/sys/class/net/{}/{attribute}", device.name));
+        text.map(|text| text.trim().to_owned())
+    };
+    // The sysfs that is mounted may be that of another network, with another device of the name.
+    let index = device.control.index(&device.name).map(|index| index.to_string());
+    if read("ifindex").ok() != index.ok() {
+        return Vec::new();
+    }
+    let flags = read("tun_flags").ok();
+    let flags = flags.and_then(|text| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok());
+    let Some(flags) = flags else { return Vec::new() };
+    let row = |(name, flag): (&str, u32)| {
+        let active = flags & flag != 0;
+        Row { name: name.into(), active, settings: Some((true, active)), is_member: false }
+    };
+    [("x-virtio-net-hdr", 0x4000), ("x-multi-queue", 0x0100), ("x-napi", 0x0010)].map(row).into()
+}
+
+/// What `-K` brought about, in ethtool's words and order; nothing when it is just what was asked for.
+fn changed_rows(
+    after: &[Feature],
+    wishes: &[(&str, bool)],
+    changes: &FeatureChanges,
+    removed_is_wanted: bool,
+) -> Vec<Change> {
+    let is_in = |list: &[Feature], name: &str| list.iter().any(|feature| feature.name == name);
+    let mut rows: Vec<Change> = after
+        .iter()
+        .filter(|f| is_in(&changes.changed, &f.name) || is_in(&changes.refused, &f.name))
+        .map(|feature| Change {
+            name: feature.name.clone(),
+            active: feature.active,
+            note: if is_in(&changes.refused, &feature.name) {
+                Note::Requested
+            } else if wishes.iter().any(|(name, _)| *name == feature.name) {
+                Note::AsRequested
+            } else {
+                Note::NotRequested
+            },
+        })
+        .collect();
+    if removed_is_wanted {
+        let name = UDP_FRAGMENTATION.into();
+        rows.push(Change { name, active: false, note: Note::Fixed });
+    }
+    let is_expected = |row: &Change| row.note == Note::AsRequested;
+    if rows.iter().all(is_expected) { Vec::new() } else { rows }
+}
+
+/// A feature that changed, or that did not although it should.
+#[derive(Serialize)]
+struct Change {
+    name: String,
+    active: bool,
+    note: Note,
+}
+
+/// How a change relates to what was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Note {
+    /// It is what was asked for.
+    AsRequested,
+    /// It followed from another.
+    NotRequested,
+    /// It should be the opposite.
+    Requested,
+    /// It can never change.
+    Fixed,
+}
+
+/// What `-K` did.
+#[derive(Serialize)]
+struct ChangesOf<'a> {
+    ifname: &'a str,
+    schema: &'static str,
+    changes: &'a [Change],
+}
+
+struct Changes {
+    name: String,
+    rows: Vec<Change>,
+}
+
+impl Serialize for Changes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let schema = "grosso.dev.changes/1";
+        serializer.collect_seq([ChangesOf { ifname: &self.name, schema, changes: &self.rows }])
+    }
+}
+
+impl Report for Changes {
+    fn text(&self, _: Style) -> String {
+        let mut text = String::new();
+        for (index, row) in self.rows.iter().enumerate() {
+            text.push_str(if index == 0 { "Actual changes:\n" } else { "" });
+            let note = match row.note {
+                Note::AsRequested => String::new(),
+                Note::NotRequested => " [not requested]".into(),
+                Note::Requested => format!(" [requested {}]", on_off(!row.active)),
+                Note::Fixed => " [fixed]".into(),
+            };
+            let _ = writeln!(text, "{}: {}{note}", row.name, on_off(row.active));
+        }
+        text
+    }
+
+    fn warn(&mut self, _: Vec<String>) {}
+}
+
+fn on_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}

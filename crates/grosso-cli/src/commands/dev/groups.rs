@@ -1,0 +1,51 @@
+//! The names that `ethtool` gives to groups of the kernel's features, older than those.
+
+/// A group of features under one name.
+pub(super) struct Group {
+    /// The name for -K.
+    pub(super) short: &'static str,
+    /// The name that -k prints.
+    pub(super) long: &'static str,
+    /// The kernel's name of its members; the part before a star and the part behind it.
+    members: (&'static str, Option<&'static str>),
+}
+
+impl Group {
+    /// Whether a feature of the kernel belongs to the group.
+    pub(super) fn has(&self, feature: &str) -> bool {
+        match self.members {
+            (name, None) => feature == name,
+            (start, Some(end)) => feature.starts_with(start) && feature.ends_with(end),
+        }
+    }
+}
+
+/// The groups, in the order in which they are printed (`off_flag_def` of ethtool).
+pub(super) const GROUPS: [Group; 11] = [
+    group("rx", "rx-checksumming", "rx-checksum", None),
+    group("tx", "tx-checksumming", "tx-checksum-", Some("")),
+    group("sg", "scatter-gather", "tx-scatter-gather", Some("")),
+    group("tso", "tcp-segmentation-offload", "tx-tcp", Some("-segmentation")),
+    group("gso", "generic-segmentation-offload", "tx-generic-segmentation", None),
+    group("gro", "generic-receive-offload", "rx-gro", None),
+    group("lro", "large-receive-offload", "rx-lro", None),
+    group("rxvlan", "rx-vlan-offload", "rx-vlan-hw-parse", None),
+    group("txvlan", "tx-vlan-offload", "tx-vlan-hw-insert", None),
+    group("ntuple", "ntuple-filters", "rx-ntuple-filter", None),
+    group("rxhash", "receive-hashing", "rx-hashing", None),
+];
+
+/// The names of the offload that Linux 4.14 removed: fragmentation of UDP. Scripts still turn it off.
+pub(super) const REMOVED: [&str; 3] = ["ufo", UDP_FRAGMENTATION, "tx-udp-fragmentation"];
+
+/// Its long name.
+pub(super) const UDP_FRAGMENTATION: &str = "udp-fragmentation-offload";
+
+const fn group(
+    short: &'static str,
+    long: &'static str,
+    start: &'static str,
+    end: Option<&'static str>,
+) -> Group {
+    Group { short, long, members: (start, end) }
+}

@@ -1,0 +1,63 @@
+//! `grosso dev`: what `ethtool` shows and sets of a device, in its words.
+
+mod coalesce;
+mod features;
+mod groups;
+mod statistics;
+
+use grosso_sys::interface::{Control, InterfaceName};
+
+use super::device;
+use crate::{
+    arguments::Dev,
+    error::{Exit, Failure},
+    input::Session,
+};
+
+/// Runs the command.
+pub(super) fn run(options: &Dev, session: &mut Session) -> Result<Exit, Failure> {
+    let control = Control::new().map_err(|error| {
+        Failure::environment("environment.socket", format!("dev: no socket: {error}"))
+    })?;
+    let name = device::find("dev", &control, &options.device)?;
+    let device = Device { control, name };
+    if options.features {
+        return features::set(&device, &pairs("-K", &options.changes)?, session);
+    }
+    if options.coalesce {
+        return coalesce::set(&device, &pairs("-C", &options.changes)?);
+    }
+    if let Some(word) = options.changes.first() {
+        let message = format!("dev: \"{word}\" is one word too many");
+        let hint = "to change features: grosso dev -K DEV NAME on|off";
+        return Err(Failure::usage("usage.words", message).hint(hint));
+    }
+    if options.statistics {
+        statistics::show(&device, session)
+    } else if options.show_coalesce {
+        coalesce::show(&device, session)
+    } else {
+        features::show(&device, session)
+    }
+}
+
+/// A device that is there.
+struct Device {
+    control: Control,
+    name: InterfaceName,
+}
+
+/// Names and values in pairs, as they follow -K and -C.
+fn pairs<'a>(option: &str, words: &'a [String]) -> Result<Vec<(&'a str, &'a str)>, Failure> {
+    let (pairs, rest) = words.as_chunks::<2>();
+    if let [name] = rest {
+        let message = format!("dev {option}: {name} has no value");
+        return Err(Failure::usage("usage.pairs", message));
+    }
+    if pairs.is_empty() {
+        let message = format!("dev {option}: nothing to change");
+        let hint = format!("dev {option} DEV NAME VALUE ...");
+        return Err(Failure::usage("usage.pairs", message).hint(hint));
+    }
+    Ok(pairs.iter().map(|[name, value]| (name.as_str(), value.as_str())).collect())
+}

@@ -1,0 +1,68 @@
+//! The driver's counters: `dev -S`.
+
+use std::fmt::Write;
+
+use grosso_sys::ethtool;
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+use super::{Device, device};
+use crate::{
+    error::{Exit, Failure},
+    input::Session,
+    report::{self, Place, Report},
+    style::Style,
+};
+
+/// `dev -S`.
+pub(super) fn show(device: &Device, session: &mut Session) -> Result<Exit, Failure> {
+    let counters = ethtool::statistics(&device.control, &device.name).map_err(|error| {
+        let what = format!("asking {} for its counters", device.name);
+        device::refused("dev -S", &what, "cap_net_admin", &error)
+    })?;
+    if counters.is_empty() {
+        let message = format!("dev -S: the driver of {} has no counters", device.name);
+        let hint = format!("the kernel's own: ip -s link show {}", device.name);
+        return Err(Failure::environment("environment.unsupported", message).hint(hint));
+    }
+    let mut report = Counters { name: device.name.to_string(), counters };
+    report::print(&mut report, &mut session.talk, Place::Standard)?;
+    Ok(Exit::Yes)
+}
+
+struct Counters {
+    name: String,
+    counters: Vec<(String, u64)>,
+}
+
+impl Report for Counters {
+    fn text(&self, _: Style) -> String {
+        let mut text = String::from("NIC statistics:\n");
+        for (name, value) in &self.counters {
+            let _ = writeln!(text, "     {name}: {value}");
+        }
+        text
+    }
+
+    fn warn(&mut self, _: Vec<String>) {}
+}
+
+impl Serialize for Counters {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq([Named(self)])
+    }
+}
+
+struct Named<'a>(&'a Counters);
+
+impl Serialize for Named<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("ifname", &self.0.name)?;
+        for (name, value) in &self.0.counters {
+            // Some drivers indent their names.
+            map.serialize_entry(name.trim(), value)?;
+        }
+        map.serialize_entry("schema", "grosso.dev.statistics/1")?;
+        map.end()
+    }
+}

@@ -1,0 +1,50 @@
+//! Generic netlink, as far as `ethtool` needs it: what its old ioctls cannot tell.
+
+use std::io;
+
+use rustix::net::netlink;
+
+use super::message::{Attributes, Request};
+use super::{Netlink, abi};
+use crate::interface::InterfaceName;
+
+/// Asks the ethtool family something about a device, and gives the attributes of the answer, each
+/// with its kind.
+///
+/// # Errors
+///
+/// `ENOENT` before Linux 5.6, `EOPNOTSUPP` if the driver cannot tell, `ENODEV`.
+pub(crate) fn ask_ethtool(name: &InterfaceName, command: u8) -> io::Result<Vec<(u16, Vec<u8>)>> {
+    let socket = Netlink::of(Some(netlink::GENERIC))?;
+    let family = family(&socket, "ethtool")?;
+    let mut request =
+        Request::new(family, &[command, abi::ETHTOOL_GENL_VERSION, 0, 0]).flags(abi::NLM_F_ACK);
+    request.nested(abi::ETHTOOL_A_HEADER | abi::NLA_F_NESTED, |header| {
+        header.text(abi::ETHTOOL_A_HEADER_DEV_NAME, name.as_str());
+    });
+    let mut answer = Vec::new();
+    socket.exchange(request, |kind, payload| {
+        if kind == family {
+            let attributes = Attributes::new(payload.get(GENERIC_BYTES..).unwrap_or_default());
+            answer.extend(attributes.map(|(kind, value)| (kind, value.to_vec())));
+        }
+    })?;
+    Ok(answer)
+}
+
+/// The number of a family, which the kernel chooses at boot.
+fn family(socket: &Netlink, name: &str) -> io::Result<u16> {
+    let fixed = [abi::CTRL_CMD_GETFAMILY, abi::CTRL_VERSION, 0, 0];
+    let mut request = Request::new(abi::GENL_ID_CTRL, &fixed).flags(abi::NLM_F_ACK);
+    request.text(abi::CTRL_ATTR_FAMILY_NAME, name);
+    let mut found = None;
+    socket.exchange(request, |_, payload| {
+        let mut attributes = Attributes::new(payload.get(GENERIC_BYTES..).unwrap_or_default());
+        let id = attributes.find(|(kind, _)| *kind == abi::CTRL_ATTR_FAMILY_ID);
+        found = id.and_then(|(_, value)| value.first_chunk().copied().map(u16::from_ne_bytes));
+    })?;
+    found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))
+}
+
+/// Bytes of `struct genlmsghdr`.
+const GENERIC_BYTES: usize = 4;
