@@ -74,6 +74,8 @@ pub(crate) const ETH_GSTRING_LEN: usize = 32;
 
 // linux/if_packet.h.
 pub(crate) const SOL_PACKET: c_int = 263;
+pub(crate) const PACKET_ADD_MEMBERSHIP: c_int = 1;
+pub(crate) const PACKET_MR_PROMISC: u16 = 1;
 pub(crate) const PACKET_RX_RING: c_int = 5;
 pub(crate) const PACKET_STATISTICS: c_int = 6;
 pub(crate) const PACKET_AUXDATA: c_int = 8;
@@ -138,6 +140,16 @@ pub(crate) struct PacketRingRequest {
     pub(crate) blocks: u32,
     pub(crate) slot_bytes: u32,
     pub(crate) slots: u32,
+}
+
+/// `struct packet_mreq` of linux/if_packet.h.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct PacketMembership {
+    pub(crate) interface: c_int,
+    pub(crate) kind: u16,
+    pub(crate) address_bytes: u16,
+    pub(crate) address: [u8; 8],
 }
 
 /// Bytes of `struct tpacket2_hdr` of linux/if_packet.h.

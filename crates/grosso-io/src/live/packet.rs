@@ -45,6 +45,8 @@ pub struct PacketOptions {
     pub layout: RingLayout,
     /// Whether to send straight to the driver, past the queueing discipline.
     pub qdisc_bypass: bool,
+    /// Whether the interface is to receive frames for other hosts too, as a bridge must.
+    pub promiscuous: bool,
     /// How to share the interface's frames with other ports.
     pub fanout: Option<Fanout>,
     /// The UDP ports that mean a tunnel.
@@ -59,6 +61,7 @@ impl Default for PacketOptions {
             transmit: Features::ALL,
             layout: RingLayout { slots: 256, ..RingLayout::SUPERFRAMES },
             qdisc_bypass: false,
+            promiscuous: false,
             fanout: None,
             ports: Ports::ASSIGNED,
         }
@@ -93,7 +96,7 @@ impl PacketPort {
         let name = InterfaceName::new(name)?;
         let form = options.virtio_header.then_some(Form::Short);
         let builder = PacketSocket::builder().virtio_header(form.is_some());
-        let mut receiver = builder.ignore_outgoing(true);
+        let mut receiver = builder.ignore_outgoing(true).promiscuous(options.promiscuous);
         if let Some(fanout) = options.fanout {
             receiver = receiver.fanout(fanout);
         }

@@ -284,3 +284,22 @@ fn a_consumer_that_stalls_stops_the_reading_and_the_ring_drops_by_name() {
     // What other protocols of the hosts say on the wire is counted as well.
     assert!(dropped >= 4000 && dropped + passed >= 5001, "{dropped} dropped, {passed} passed");
 }
+
+#[test]
+fn an_interface_is_promiscuous_as_long_as_a_port_asks_for_it() {
+    let Some(world) = World::new() else { return };
+    let promiscuity = || {
+        let mut command = std::process::Command::new("ip");
+        let command = world.engine.host(command.args(["-d", "link", "show", "e0"])).unwrap();
+        let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        text.split("promiscuity ").nth(1).unwrap().chars().next()
+    };
+    let mut options = PacketOptions::default();
+    for (asked, seen) in [(false, '0'), (true, '1')] {
+        options.promiscuous = asked;
+        let port = world.packet_port(&options);
+        assert_eq!(promiscuity(), Some(seen));
+        drop(port);
+        assert_eq!(promiscuity(), Some('0'));
+    }
+}

@@ -40,6 +40,7 @@ pub struct PacketSocketBuilder {
     ignore_outgoing: bool,
     qdisc_bypass: bool,
     transmit_only: bool,
+    promiscuous: bool,
     receive_buffer_bytes: Option<usize>,
     send_buffer_bytes: Option<usize>,
     fanout: Option<Fanout>,
@@ -76,6 +77,12 @@ impl PacketSocketBuilder {
     /// Receives nothing, and costs the interface's receive path nothing.
     pub fn transmit_only(mut self, on: bool) -> Self {
         self.transmit_only = on;
+        self
+    }
+
+    /// Lets the interface receive packets for other hosts too, as long as the socket is open (`PACKET_MR_PROMISC`).
+    pub fn promiscuous(mut self, on: bool) -> Self {
+        self.promiscuous = on;
         self
     }
 
@@ -183,6 +190,15 @@ impl PacketSocketBuilder {
         let index = Control::new()?.index(interface)?;
         let protocol = if self.transmit_only { 0 } else { abi::ETH_P_ALL };
         bind(&socket.file, &LinkAddress::new(index, protocol))?;
+        if self.promiscuous {
+            let membership = abi::PacketMembership {
+                interface: index as c_int,
+                kind: abi::PACKET_MR_PROMISC,
+                address_bytes: 0,
+                address: [0; 8],
+            };
+            set_option(&socket.file, abi::PACKET_ADD_MEMBERSHIP, &membership)?;
+        }
         // The kernel takes only a socket that receives into a group.
         match self.fanout {
             Some(fanout) => set_option(&socket.file, abi::PACKET_FANOUT, &fanout.argument()),
