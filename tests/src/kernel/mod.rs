@@ -32,6 +32,8 @@ mod gro;
 mod gso;
 mod host;
 mod replay;
+mod router;
+mod source;
 mod virtio;
 mod worker;
 
@@ -40,6 +42,8 @@ pub use gro::{Batching, Delivered, FRAMES_MAX, GroOptions, GroOracle, most_frequ
 pub use gso::GsoOracle;
 pub use host::Host;
 pub use replay::{dump, seed};
+pub use router::{Forwarded, Router};
+pub use source::Source;
 pub use virtio::{TunnelOffsets, VirtioHeader};
 
 /// The greatest MTU of the oracles' devices; superframes may be longer.

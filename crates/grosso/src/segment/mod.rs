@@ -20,7 +20,7 @@ use crate::{
 mod fragments;
 mod jumbo;
 
-pub use fragments::Fragments;
+pub use fragments::{FragmentOptions, Fragments, NoFragments};
 
 /// What the device that gets the packets wants of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -390,6 +390,16 @@ impl<'a> Payload<'a> {
                 sum = sum.append(at, grosso_checksum::copy(slice, target));
             }
             at += slice.len();
+        });
+        sum
+    }
+
+    /// Sums the next `len` bytes.
+    fn sum(&mut self, len: usize) -> Sum {
+        let (mut sum, mut summed) = (Sum::ZERO, 0);
+        self.take(len, |slice| {
+            sum = sum.append(summed, Sum::of(slice));
+            summed += slice.len();
         });
         sum
     }

@@ -1,0 +1,247 @@
+//! The headers that every fragment repeats, up to the IP header and what must stand in front of a fragment header.
+
+use grosso_checksum::Sum;
+use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, ipv6_fragment};
+
+use super::refusal::NoFragments;
+use crate::{
+    bytes::{put_u16, put_u32, u16_at},
+    coalesce::HEADER_BYTES_MAX,
+};
+
+/// The headers, with a fragment header behind them where the version wants one.
+#[derive(Clone, Debug)]
+pub(super) struct Header {
+    bytes: [u8; HEADER_BYTES_MAX],
+    len: usize,
+    ip: Layer,
+    /// Where the packet's data start that are cut, in bytes from the start of the frame.
+    pub(super) data_start: usize,
+    /// Where the data belong in the whole datagram: behind 0 when the packet is a fragment itself.
+    offset: usize,
+    /// More fragments follow the packet, which is one itself.
+    more: bool,
+}
+
+impl Header {
+    /// The headers of the frame that starts with `head`, whose outermost IP packet is meant.
+    pub(super) fn new(
+        head: &[u8],
+        stack: &Stack,
+        identification: u32,
+    ) -> Result<Self, NoFragments> {
+        let mut layers = stack.layers().iter();
+        let ip = layers.find(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6));
+        let is_cut = stack.stop == Stop::Cut;
+        let ip = ip.ok_or(if is_cut { NoFragments::HeadersSplit } else { NoFragments::NotIp })?;
+        // All headers of an IPv6 packet must be seen: its first fragment has to have them (RFC 7112).
+        if ip.kind == Kind::Ipv6 && is_cut {
+            return Err(NoFragments::HeadersSplit);
+        }
+        let extensions = layers.as_slice();
+        let part = match ip.kind {
+            Kind::Ipv6 => unfragmentable(head, *ip, extensions)?,
+            _ => Unfragmentable { end: ip.end(), next_header: 0 },
+        };
+        let room = if ip.kind == Kind::Ipv6 { ipv6_fragment::HEADER_LEN } else { 0 };
+        if part.end + room > HEADER_BYTES_MAX {
+            return Err(NoFragments::HeaderTooLong);
+        }
+        let mut bytes = [0; HEADER_BYTES_MAX];
+        bytes[..part.end].copy_from_slice(head.get(..part.end).ok_or(NoFragments::HeadersSplit)?);
+        let word = u16_at(&bytes, usize::from(ip.offset) + ipv4::field::FRAGMENT.start);
+        let is_v4 = ip.kind == Kind::Ipv4;
+        let mut header = Self {
+            bytes,
+            len: part.end,
+            ip: *ip,
+            data_start: part.end,
+            offset: if is_v4 { usize::from(word & ipv4::OFFSET_MASK) * 8 } else { 0 },
+            more: is_v4 && word & ipv4::MORE_FRAGMENTS != 0,
+        };
+        if !is_v4 {
+            header.append_fragment_header(part.next_header, identification);
+        }
+        Ok(header)
+    }
+
+    /// Bytes of all of it.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of it from the IP header on: what counts against an MTU.
+    pub(super) fn ip_header_len(&self) -> usize {
+        self.len - usize::from(self.ip.offset)
+    }
+
+    /// Bytes of the packet as its IP header says, from that header on.
+    pub(super) fn whole_len(&self) -> usize {
+        let start = usize::from(self.ip.offset);
+        match self.ip.kind {
+            Kind::Ipv4 => u16_at(&self.bytes, start + ipv4::field::TOTAL_LENGTH.start).into(),
+            _ => {
+                let at = start + ipv6::field::PAYLOAD_LENGTH.start;
+                ipv6::HEADER_LEN + usize::from(u16_at(&self.bytes, at))
+            }
+        }
+    }
+
+    /// Bytes of the packet's data, if all that its header speaks of lie in a frame of `frame_len` bytes.
+    pub(super) fn data_len(&self, frame_len: usize) -> Result<usize, NoFragments> {
+        let start = usize::from(self.ip.offset);
+        let says_nothing = match self.ip.kind {
+            Kind::Ipv4 => self.whole_len() == 0,
+            _ => self.whole_len() == ipv6::HEADER_LEN && frame_len > start + ipv6::HEADER_LEN,
+        };
+        if says_nothing {
+            return Err(NoFragments::TooLong);
+        }
+        let end = start + self.whole_len();
+        let data_len = end.checked_sub(self.data_start).filter(|_| end <= frame_len);
+        let data_len = data_len.ok_or(NoFragments::BytesMissing)?;
+        // IPv6 does not count its fixed header.
+        let counted = if self.ip.kind == Kind::Ipv4 { usize::from(self.ip.len) } else { 0 };
+        let is_too_long = counted + self.offset + data_len > usize::from(u16::MAX);
+        if is_too_long { Err(NoFragments::TooLong) } else { Ok(data_len) }
+    }
+
+    /// Bytes that a fragment may have although none came that large: every IPv6 link takes them (rule S62).
+    pub(super) fn largest_min(&self) -> u16 {
+        if self.ip.kind == Kind::Ipv4 { 0 } else { IPV6_MTU_MIN }
+    }
+
+    /// Whether DF is set.
+    pub(super) fn forbids_fragments(&self) -> bool {
+        let at = usize::from(self.ip.offset) + ipv4::field::FRAGMENT.start;
+        self.ip.kind == Kind::Ipv4 && u16_at(&self.bytes, at) & ipv4::DONT_FRAGMENT != 0
+    }
+
+    /// Least bytes of data in the first fragment: for IPv4 a unit (rule S60); for IPv6 all headers up to the transport
+    /// header and with it (RFC 7112 section 5).
+    pub(super) fn first_len_min(&self, stack: &Stack) -> usize {
+        let behind = |layer: &&Layer| usize::from(layer.offset) >= self.data_start;
+        let is_outermost =
+            |layer: &&Layer| !matches!(layer.kind, Kind::Ipv6Extension | Kind::Ipv6Fragment);
+        let upper = stack.layers().iter().filter(behind).find(is_outermost);
+        let chain = match (self.ip.kind, upper) {
+            (Kind::Ipv6, Some(upper)) => upper.end() - self.data_start,
+            _ => 0,
+        };
+        chain.max(8)
+    }
+
+    /// Writes the headers of the fragment with `len` bytes of data, `before` bytes behind the start of the packet's;
+    /// `more` of them follow.
+    pub(super) fn write(&mut self, out: &mut [u8], before: usize, len: usize, more: bool) {
+        out.copy_from_slice(&self.bytes[..self.len]);
+        let more = more || self.more;
+        let offset = (self.offset + before) as u16;
+        match self.ip.kind {
+            Kind::Ipv4 => {
+                self.write_v4(out, offset, len, more);
+                // A later fragment of somebody else's has the options that it should have.
+                if self.offset == 0 {
+                    self.blank_options();
+                }
+            }
+            _ => self.write_v6(out, offset, len, more),
+        }
+    }
+
+    fn write_v4(&self, out: &mut [u8], offset: u16, len: usize, more: bool) {
+        let start = usize::from(self.ip.offset);
+        let total_len = usize::from(self.ip.len) + len;
+        put_u16(out, start + ipv4::field::TOTAL_LENGTH.start, total_len as u16);
+        let at = start + ipv4::field::FRAGMENT.start;
+        // DF and the reserved bit are kept, which Linux loses (rule S31).
+        let kept = u16_at(out, at) & (ipv4::RESERVED | ipv4::DONT_FRAGMENT);
+        let more = if more { ipv4::MORE_FRAGMENTS } else { 0 };
+        put_u16(out, at, kept | more | (offset / 8));
+        let at = start + ipv4::field::CHECKSUM.start;
+        put_u16(out, at, 0);
+        let sum = out.get(start..self.ip.end()).map_or(Sum::ZERO, Sum::of);
+        put_u16(out, at, sum.checksum());
+    }
+
+    fn write_v6(&self, out: &mut [u8], offset: u16, len: usize, more: bool) {
+        let payload_len = self.ip_header_len() - ipv6::HEADER_LEN + len;
+        let at = usize::from(self.ip.offset) + ipv6::field::PAYLOAD_LENGTH.start;
+        put_u16(out, at, payload_len as u16);
+        let at = self.len - ipv6_fragment::HEADER_LEN + ipv6_fragment::field::FRAGMENT.start;
+        let more = if more { ipv6_fragment::MORE_FRAGMENTS } else { 0 };
+        put_u16(out, at, offset | more);
+    }
+
+    /// A fragment header behind the unfragmentable part (RFC 8200 section 4.5).
+    fn append_fragment_header(&mut self, next_header_at: usize, identification: u32) {
+        let next_header = core::mem::replace(&mut self.bytes[next_header_at], FRAGMENT_PROTOCOL);
+        let at = self.len;
+        self.bytes[at] = next_header;
+        put_u32(&mut self.bytes, at + ipv6_fragment::field::IDENTIFICATION.start, identification);
+        self.len += ipv6_fragment::HEADER_LEN;
+    }
+
+    /// Takes the options out that the first fragment alone has, leaving as many bytes of nothing (rule S60, RFC 791).
+    fn blank_options(&mut self) {
+        let mut at = usize::from(self.ip.offset) + ipv4::HEADER_LEN;
+        let end = self.ip.end();
+        while at < end && self.bytes[at] != OPTION_END {
+            let kind = self.bytes[at];
+            if kind == OPTION_NOTHING {
+                at += 1;
+                continue;
+            }
+            let len = self.bytes.get(at + 1).map_or(0, |len| usize::from(*len));
+            if len < 2 || at + len > end {
+                return;
+            }
+            if kind & OPTION_COPIED == 0 {
+                self.bytes[at..at + len].fill(OPTION_NOTHING);
+            }
+            at += len;
+        }
+    }
+}
+
+/// The headers in front of what is cut.
+struct Unfragmentable {
+    /// Where they end.
+    end: usize,
+    /// Where the last of them says what follows.
+    next_header: usize,
+}
+
+/// The part of an IPv6 packet that routers on the way read: up to the last routing header, else the hop-by-hop options
+/// (RFC 8200 section 4.5).
+fn unfragmentable(head: &[u8], ip: Layer, behind: &[Layer]) -> Result<Unfragmentable, NoFragments> {
+    let fixed = usize::from(ip.offset) + ipv6::field::NEXT_HEADER.start;
+    let mut part = Unfragmentable { end: ip.end(), next_header: fixed };
+    let mut announced = head.get(fixed).copied();
+    for layer in behind {
+        let at = usize::from(layer.offset);
+        match layer.kind {
+            Kind::Ipv6Fragment => return Err(NoFragments::AlreadyFragment),
+            Kind::Ipv6Extension => {
+                if matches!(announced, Some(HOP_BY_HOP | ROUTING)) {
+                    part = Unfragmentable { end: layer.end(), next_header: at };
+                }
+                announced = head.get(at).copied();
+            }
+            _ => break,
+        }
+    }
+    Ok(part)
+}
+
+/// Bytes of a packet that every IPv6 link takes whole (RFC 8200 section 5).
+const IPV6_MTU_MIN: u16 = 1280;
+/// Values of the next-header field (RFC 8200 section 4).
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT_PROTOCOL: u8 = 44;
+/// IPv4 options (RFC 791 section 3.1).
+const OPTION_END: u8 = 0;
+const OPTION_NOTHING: u8 = 1;
+/// The bit of an option's kind that asks for a copy in every fragment.
+const OPTION_COPIED: u8 = 0x80;

@@ -1,0 +1,345 @@
+//! IP fragments of one packet (rules S30 to S32 and S60 to S62).
+//!
+//! Unlike segments, fragments repeat only the headers that every router reads; whatever follows is their data, with its
+//! checksums, which therefore are complete before anything is cut.
+
+use core::num::NonZeroU16;
+
+use grosso_checksum::{Sum, nonzero};
+use grosso_wire::{LinkType, Ports, dissect, udp};
+
+use self::header::Header;
+use crate::{
+    bytes::{put_u16, u16_at},
+    checksum::Checksum,
+    meta::{Cut, Meta},
+    segment::{BufferTooSmall, NoCut, Payload, Segment, check_stack, transport},
+    template::{render::pseudo_of, shape::Shape},
+};
+
+mod header;
+mod refusal;
+
+pub use refusal::NoFragments;
+
+/// How a packet is made into fragments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FragmentOptions {
+    /// Most bytes of a fragment, from its IP header on.
+    pub mtu: u16,
+    /// The identification of IPv6 fragments, which should be random (RFC 7739). IPv4 fragments keep the packet's own.
+    pub identification: u32,
+    /// Make fragments of an IPv4 packet although DF forbids it.
+    pub ignore_dont_fragment: bool,
+    /// Bytes of the largest fragment that the packet was joined from, if it was: none will be larger (rules S61, S62),
+    /// and DF forbids only what that fragment could not pass.
+    pub largest: Option<NonZeroU16>,
+}
+
+impl FragmentOptions {
+    /// Fragments for a link of this MTU; `identification` is that of IPv6 ones.
+    #[must_use]
+    pub const fn new(mtu: u16, identification: u32) -> Self {
+        Self { mtu, identification, ignore_dont_fragment: false, largest: None }
+    }
+}
+
+/// The IP fragments of one packet, in order.
+#[must_use]
+#[derive(Clone, Debug)]
+pub struct Fragments<'a> {
+    header: Header,
+    data: Payload<'a>,
+    /// A checksum of the data that is written in place of what the packet has there.
+    patch: Patch,
+    data_len: usize,
+    /// Bytes of data in each fragment but the last: a multiple of 8.
+    unit: usize,
+    /// Most bytes of data in the last fragment.
+    last_max: usize,
+    before: usize,
+    meta: Meta,
+}
+
+impl<'a> Fragments<'a> {
+    /// Plans how to cut a UDP superframe, the frame that `slices` make together, as its description asks (UFO, rules
+    /// S30 to S32). `identification` is that of IPv6 fragments and should be random (RFC 7739).
+    ///
+    /// # Errors
+    /// When the frame cannot be cut into fragments, or need not be.
+    pub fn of_superframe(
+        slices: &'a [&'a [u8]],
+        meta: &Meta,
+        link: LinkType,
+        ports: &Ports,
+        identification: u32,
+    ) -> Result<Self, NoCut> {
+        let Some(Cut::Fragments(size)) = meta.gso.map(|gso| gso.cut) else {
+            return Err(NoCut::NotSuperframe);
+        };
+        let head = slices.first().copied().unwrap_or_default();
+        let stack = dissect(head, link, ports);
+        let transport = transport(&stack)?;
+        check_stack(&stack, head)?;
+        let shape = Shape::new(&stack, head);
+        if shape.is_tcp || shape.ip_levels != 1 {
+            return Err(NoCut::Headers);
+        }
+        let header = Header::new(head, &stack, identification).map_err(|_| NoCut::HeaderTooLong)?;
+        // Offsets count in units of 8 bytes, so what does not fill one stays for the next fragment (rule S32).
+        let unit = usize::from(size.get()) & !7;
+        if unit == 0 {
+            return Err(NoCut::Fragments);
+        }
+        let frame_len = length(slices);
+        let data_len = frame_len.saturating_sub(header.data_start);
+        if data_len <= unit {
+            return Err(NoCut::Whole);
+        }
+        if header.ip_header_len() + data_len > usize::from(u16::MAX) {
+            return Err(NoCut::TooLong);
+        }
+        let data = Payload { slices, slice: 0, offset: header.data_start };
+        let datagram = Payload { offset: transport.offset.into(), ..data };
+        let datagram_len = frame_len.saturating_sub(transport.offset.into());
+        let patch = Patch {
+            at: usize::from(transport.offset) - header.data_start + udp::field::LENGTH.start,
+            ..Patch::of_datagram(datagram, datagram_len, head, &shape)
+        };
+        let meta = Meta { checksum: Checksum::None, gso: None, ..*meta };
+        Ok(Self { header, data, patch, data_len, unit, last_max: unit, before: 0, meta })
+    }
+
+    /// Plans how to make fragments of any IP packet, the frame that `slices` make together; its headers lie in the
+    /// first slice. Bytes beyond the packet's own length, as Ethernet pads with, are left out; a partial checksum is
+    /// completed. With tunnels, the outermost packet is meant.
+    ///
+    /// An IPv6 packet is taken to be the caller's own: routers make no fragments of others' (RFC 8200 section 5).
+    ///
+    /// # Errors
+    /// When it cannot be, must not be, or need not be.
+    pub fn of_packet(
+        slices: &'a [&'a [u8]],
+        meta: &Meta,
+        link: LinkType,
+        options: &FragmentOptions,
+    ) -> Result<Self, NoFragments> {
+        if meta.gso.is_some() {
+            return Err(NoFragments::Superframe);
+        }
+        let head = slices.first().copied().unwrap_or_default();
+        let stack = dissect(head, link, &Ports::NONE);
+        let header = Header::new(head, &stack, options.identification)?;
+        let frame_len = length(slices);
+        let data_len = header.data_len(frame_len)?;
+        let largest = options.largest.map_or(u16::MAX, NonZeroU16::get);
+        let most = usize::from(options.mtu.min(largest.max(header.largest_min())));
+        if header.whole_len() <= most {
+            return Err(NoFragments::Whole);
+        }
+        if header.forbids_fragments() && !options.ignore_dont_fragment {
+            // What came in fragments may leave in fragments, if those fit (rule S61).
+            let may_again = options.largest.is_some_and(|largest| largest.get() <= options.mtu);
+            if !may_again {
+                return Err(NoFragments::DontFragment { mtu: options.mtu });
+            }
+        }
+        let last_max = most.saturating_sub(header.ip_header_len());
+        let unit = last_max & !7;
+        if unit < header.first_len_min(&stack) {
+            return Err(NoFragments::MtuTooSmall);
+        }
+        let data = Payload { slices, slice: 0, offset: header.data_start };
+        let patch = match meta.checksum {
+            Checksum::Partial { start, offset } => {
+                let seed = Payload { slices, slice: 0, offset: 0 };
+                Patch::of_partial(seed, (start, offset), header.data_start, data_len)?
+            }
+            _ => Patch::default(),
+        };
+        let meta = Meta { checksum: Checksum::None, ..*meta };
+        Ok(Self { header, data, patch, data_len, unit, last_max, before: 0, meta })
+    }
+
+    /// Writes the next fragment into `out`. `None` after the last.
+    ///
+    /// # Errors
+    /// When `out` is too small; the fragment is still the next.
+    pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Segment>, BufferTooSmall> {
+        let left = self.data_len - self.before;
+        if left == 0 {
+            return Ok(None);
+        }
+        let payload_len = if left <= self.last_max { left } else { self.unit };
+        let header_len = self.header.len();
+        let needed = header_len + payload_len;
+        let Some(out) = out.get_mut(..needed) else { return Err(BufferTooSmall { needed }) };
+        let (header, data) = out.split_at_mut(header_len);
+        self.header.write(header, self.before, payload_len, payload_len < left);
+        self.data.copy(data);
+        self.patch.apply(self.before, data);
+        self.before += payload_len;
+        Ok(Some(Segment { header_len, payload_len, meta: self.meta }))
+    }
+
+    /// Bytes that a buffer needs for any of the fragments.
+    #[must_use]
+    pub fn packet_len_max(&self) -> usize {
+        self.header.len() + self.last_max.min(self.data_len)
+    }
+}
+
+/// Bytes that take the place of others in the data.
+#[derive(Clone, Copy, Debug, Default)]
+struct Patch {
+    /// Where, in bytes from the start of the data.
+    at: usize,
+    bytes: [u8; 4],
+    len: usize,
+}
+
+impl Patch {
+    /// Length and checksum of a UDP superframe's header: the checksum covers the whole datagram, so it is made before
+    /// anything is cut (rule S30).
+    fn of_datagram(mut datagram: Payload<'_>, len: usize, head: &[u8], shape: &Shape) -> Self {
+        let mut header = [0; udp::HEADER_LEN];
+        let bytes = head.get(shape.transport..shape.transport + udp::HEADER_LEN);
+        header.copy_from_slice(bytes.unwrap_or(&[0; udp::HEADER_LEN]));
+        put_u16(&mut header, udp::field::LENGTH.start, len as u16);
+        let at = udp::field::CHECKSUM.start;
+        if let Some(covering) = shape.covers.last().filter(|_| u16_at(&header, at) != 0) {
+            put_u16(&mut header, at, 0);
+            datagram.take(udp::HEADER_LEN, |_| {});
+            let mut sum = pseudo_of(covering, head, len) + Sum::of(&header);
+            sum += datagram.sum(len.saturating_sub(udp::HEADER_LEN));
+            put_u16(&mut header, at, nonzero(sum.checksum()));
+        }
+        let bytes = *header[udp::field::LENGTH.start..].first_chunk().unwrap_or(&[0; 4]);
+        Self { at: 0, bytes, len: 4 }
+    }
+
+    /// The completed form of a partial checksum, which `start` and `offset` describe (rule C3). The data of the frame
+    /// are `data_len` bytes from `data_start` on.
+    fn of_partial(
+        mut frame: Payload<'_>,
+        (start, offset): (u16, u16),
+        data_start: usize,
+        data_len: usize,
+    ) -> Result<Self, NoFragments> {
+        let (start, end) = (usize::from(start), data_start + data_len);
+        let field = start + usize::from(offset);
+        if start < data_start || field + 2 > end {
+            return Err(NoFragments::ChecksumOutside);
+        }
+        frame.take(start, |_| {});
+        let checksum = nonzero(frame.sum(end - start).checksum()).to_be_bytes();
+        Ok(Self { at: field - data_start, bytes: [checksum[0], checksum[1], 0, 0], len: 2 })
+    }
+
+    /// Writes what of it lies in the fragment whose data are `data`, `before` bytes behind the start of all.
+    fn apply(&self, before: usize, data: &mut [u8]) {
+        for (at, byte) in (self.at..).zip(&self.bytes[..self.len]) {
+            if let Some(place) = at.checked_sub(before).and_then(|at| data.get_mut(at)) {
+                *place = *byte;
+            }
+        }
+    }
+}
+
+fn length(slices: &[&[u8]]) -> usize {
+    slices.iter().map(|slice| slice.len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use core::num::NonZeroU16;
+    use std::{vec, vec::Vec};
+
+    use grosso_testkit::Packet;
+    use grosso_wire::{LinkType, Ports};
+
+    use super::{Fragments, NoCut};
+    use crate::meta::{Cut, Gso, Meta};
+
+    fn ufo(size: u16) -> Meta {
+        let cut = NonZeroU16::new(size).map(Cut::Fragments);
+        let gso = cut.and_then(|cut| Gso::every(1).map(|gso| Gso { cut, ..gso }));
+        Meta { gso, ..Meta::default() }
+    }
+
+    fn cut(frame: &[u8], size: u16) -> Result<Vec<Vec<u8>>, NoCut> {
+        let slices = [&frame[..100], &frame[100..]];
+        let mut plan = Fragments::of_superframe(
+            &slices,
+            &ufo(size),
+            LinkType::Ethernet,
+            &Ports::NONE,
+            0x01020304,
+        )?;
+        let mut fragments = Vec::new();
+        let mut buffer = [0xa5; 2000];
+        while let Some(fragment) = plan.write_next(&mut buffer).unwrap() {
+            fragments.push(buffer[..fragment.len()].to_vec());
+        }
+        Ok(fragments)
+    }
+
+    #[test]
+    fn s30_s31_ipv4_fragments_share_one_identification_and_one_checksum() {
+        let datagram = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(77).df(true)).udp(|u| u);
+        let whole = datagram.payload_len(3000).build();
+        let fragments = cut(&whole, 1480).unwrap();
+        let words: Vec<_> = fragments.iter().map(|f| u16::from_be_bytes([f[20], f[21]])).collect();
+        // DF stays, MF on all but the last, offsets in units of 8.
+        assert_eq!(words, [0x6000, 0x6000 | 185, 0x4000 | 370]);
+        assert!(fragments.iter().all(|f| f[18..20] == [0, 77]));
+        assert!(fragments.iter().all(|f| f[16..18] == ((f.len() - 14) as u16).to_be_bytes()));
+        assert!(fragments.iter().all(|f| grosso_testkit::oracle::sum(&f[14..34]) == 0xffff));
+        let data: Vec<u8> = fragments.iter().flat_map(|f| f[34..].to_vec()).collect();
+        assert_eq!(data, whole[34..]);
+    }
+
+    #[test]
+    fn s31_ipv6_fragments_get_a_header_behind_the_unfragmentable_part() {
+        let datagram = Packet::new().ethernet(|e| e).ipv6(|ip| ip).hop_by_hop(|h| h).udp(|u| u);
+        let whole = datagram.payload_len(2000).build();
+        let fragments = cut(&whole, 1448).unwrap();
+        for (i, fragment) in fragments.iter().enumerate() {
+            // Fixed header, hop-by-hop header announcing the fragment header, which announces UDP.
+            assert_eq!((fragment[20], fragment[54], fragment[62], fragment[63]), (0, 44, 17, 0));
+            assert_eq!(fragment[18..20], ((fragment.len() - 54) as u16).to_be_bytes());
+            let offset = i as u16 * 1448;
+            assert_eq!(fragment[64..66], (offset | u16::from(i == 0)).to_be_bytes());
+            assert_eq!(fragment[66..70], [1, 2, 3, 4]);
+        }
+        let data: Vec<u8> = fragments.iter().flat_map(|f| f[70..].to_vec()).collect();
+        assert_eq!(data, whole[62..]);
+    }
+
+    #[test]
+    fn s32_a_size_that_is_no_multiple_of_8_is_rounded_down() {
+        let whole =
+            Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(2500).build();
+        let fragments = cut(&whole, 1001).unwrap();
+        let lengths: Vec<_> = fragments.iter().map(|f| f.len() - 34).collect();
+        assert_eq!(lengths, [1000, 1000, 508]);
+        assert_eq!(cut(&whole, 7), Err(NoCut::Fragments));
+        assert_eq!(cut(&whole, 2512), Err(NoCut::Whole));
+    }
+
+    #[test]
+    fn a_datagram_without_checksum_keeps_having_none() {
+        let datagram = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.checksum_zero());
+        let whole = datagram.payload_len(1600).build();
+        assert_eq!(cut(&whole, 800).unwrap()[0][40..42], [0, 0]);
+    }
+
+    #[test]
+    fn f13_more_than_a_datagram_can_be_is_refused() {
+        let mut whole =
+            Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(1000).build();
+        whole.extend(vec![0; 65_000]);
+        assert_eq!(cut(&whole, 1480), Err(NoCut::TooLong));
+    }
+}

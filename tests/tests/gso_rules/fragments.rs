@@ -1,0 +1,231 @@
+//! S60 to S62: fragments of packets that are no superframes.
+
+use core::num::NonZeroU16;
+
+use grosso::Meta;
+use grosso::checksum::Checksum;
+use grosso::segment::{FragmentOptions, Fragments, NoFragments};
+use grosso_testkit::Packet;
+use grosso_testkit::headers::Ipv4;
+use grosso_testkit::oracle;
+use grosso_wire::LinkType;
+use proptest::prelude::*;
+
+const ID: u32 = 0x0a0b_0c0d;
+
+fn fragment(
+    packet: &[u8],
+    meta: &Meta,
+    options: &FragmentOptions,
+) -> Result<Vec<Vec<u8>>, NoFragments> {
+    // The headers are in the first slice; the rest lies anywhere.
+    let (head, rest) = packet.split_at(packet.len().min(200));
+    let (one, other) = rest.split_at(rest.len() / 3);
+    let slices = [head, one, other];
+    let mut plan = Fragments::of_packet(&slices, meta, LinkType::Ethernet, options)?;
+    let mut buffer = vec![0xa5; plan.packet_len_max()];
+    let mut fragments = Vec::new();
+    while let Some(fragment) = plan.write_next(&mut buffer).unwrap() {
+        assert_eq!((fragment.meta.checksum, fragment.meta.gso), (Checksum::None, None));
+        fragments.push(buffer[..fragment.len()].to_vec());
+    }
+    Ok(fragments)
+}
+
+fn of_mtu(packet: &[u8], mtu: u16) -> Result<Vec<Vec<u8>>, NoFragments> {
+    fragment(packet, &Meta::default(), &FragmentOptions::new(mtu, ID))
+}
+
+fn udp4(len: usize, edit: impl FnOnce(Ipv4) -> Ipv4) -> Vec<u8> {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| edit(ip.df(false).id(7)));
+    packet.udp(|udp| udp).payload_len(len).build()
+}
+
+/// The fragment words of Ethernet frames with IPv4.
+fn words(fragments: &[Vec<u8>]) -> Vec<u16> {
+    fragments.iter().map(|frame| u16::from_be_bytes([frame[20], frame[21]])).collect()
+}
+
+#[test]
+fn s60_data_come_in_units_of_8_and_the_last_fragment_takes_what_fits() {
+    let packet = udp4(1000 - 8, |ip| ip);
+    // 20 + 507 bytes: 504 are a multiple of 8, and 496 are left.
+    let fragments = of_mtu(&packet, 527).unwrap();
+    assert_eq!(words(&fragments), [0x2000, 63]);
+    // 20 + 503 bytes: 496 in all but the last, which has 503 at most.
+    let fragments = of_mtu(&packet, 523).unwrap();
+    assert_eq!(fragments.iter().map(|f| f.len() - 34).collect::<Vec<_>>(), [496, 496, 8]);
+    let fragments = of_mtu(&udp4(999 - 8, |ip| ip), 523).unwrap();
+    assert_eq!(fragments.iter().map(|f| f.len() - 34).collect::<Vec<_>>(), [496, 503]);
+    let data: Vec<u8> = fragments.iter().flat_map(|f| f[34..].to_vec()).collect();
+    assert_eq!(data, udp4(999 - 8, |ip| ip)[34..]);
+    assert!(fragments.iter().all(|f| oracle::sum(&f[14..34]) == 0xffff && f[18..20] == [0, 7]));
+}
+
+#[test]
+fn s60_a_fragment_of_a_fragment_keeps_its_place_and_more() {
+    let piece = |more| {
+        let ip = |ip: Ipv4| ip.df(false).fragment_offset(100).more_fragments(more).protocol(17);
+        Packet::new().ethernet(|e| e).ipv4(ip).payload_len(160).build()
+    };
+    assert_eq!(words(&of_mtu(&piece(true), 100).unwrap()), [0x2064, 0x206e]);
+    assert_eq!(words(&of_mtu(&piece(false), 100).unwrap()), [0x2064, 0x6e]);
+}
+
+#[test]
+fn s60_options_without_the_copied_bit_are_in_the_first_fragment_only() {
+    let options = [0x1e, 4, 1, 2, 0x94, 4, 0, 0, 1, 7, 3, 4];
+    let fragments = of_mtu(&udp4(100, |ip| ip.options(&options)), 88).unwrap();
+    assert_eq!(fragments[0][34..46], options);
+    assert_eq!(fragments[1][34..46], [1, 1, 1, 1, 0x94, 4, 0, 0, 1, 1, 1, 1]);
+    assert!(fragments.iter().all(|f| oracle::sum(&f[14..46]) == 0xffff));
+}
+
+#[test]
+fn s60_an_mtu_without_room_for_a_unit_is_refused() {
+    let packet = udp4(100, |ip| ip);
+    assert_eq!(of_mtu(&packet, 27), Err(NoFragments::MtuTooSmall));
+    assert_eq!(of_mtu(&packet, 28).unwrap().len(), 14);
+    assert_eq!(of_mtu(&packet, 128), Err(NoFragments::Whole));
+}
+
+#[test]
+fn s60_partial_checksums_are_completed_first() {
+    for packet in [
+        Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(false)).udp(|udp| udp),
+        Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|tcp| tcp),
+    ] {
+        let packet = packet.payload_len(3001);
+        let (partial, start, offset) = packet.build_partial();
+        let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
+        let meta = Meta { checksum, ..Meta::default() };
+        let options = FragmentOptions::new(1280, ID);
+        let right = fragment(&packet.build(), &Meta::default(), &options).unwrap();
+        assert_eq!(fragment(&partial, &meta, &options).unwrap(), right);
+        for (start, offset) in [(20, 0), (start as u16, 4000), (u16::MAX, u16::MAX)] {
+            let meta = Meta { checksum: Checksum::Partial { start, offset }, ..meta };
+            let refused = fragment(&partial, &meta, &options);
+            assert_eq!(refused, Err(NoFragments::ChecksumOutside));
+        }
+    }
+}
+
+#[test]
+fn s60_padding_is_left_out_and_missing_bytes_are_noticed() {
+    let mut packet = udp4(100, |ip| ip);
+    let right = of_mtu(&packet, 68).unwrap();
+    packet.extend([0xee; 9]);
+    assert_eq!(of_mtu(&packet, 68).unwrap(), right);
+    packet.truncate(141);
+    assert_eq!(of_mtu(&packet, 68), Err(NoFragments::BytesMissing));
+}
+
+#[test]
+fn s61_df_refuses_unless_it_may_be_ignored_or_the_packet_came_in_fragments() {
+    let packet = udp4(2000, |ip| ip.df(true));
+    assert_eq!(of_mtu(&packet, 1500), Err(NoFragments::DontFragment { mtu: 1500 }));
+    let with = |edit: fn(&mut FragmentOptions)| {
+        let mut options = FragmentOptions::new(1500, ID);
+        edit(&mut options);
+        fragment(&packet, &Meta::default(), &options)
+    };
+    // DF stays: it says the same of the fragments.
+    assert_eq!(words(&with(|o| o.ignore_dont_fragment = true).unwrap()), [0x6000, 0x4000 | 185]);
+    let joined = with(|o| o.largest = NonZeroU16::new(1000)).unwrap();
+    assert_eq!(joined.iter().map(|f| f.len() - 14).max(), Some(996));
+    let refused = with(|o| o.largest = NonZeroU16::new(1501));
+    assert_eq!(refused, Err(NoFragments::DontFragment { mtu: 1500 }));
+}
+
+#[test]
+fn s61_fragments_are_never_larger_than_the_largest_that_came() {
+    let packet = udp4(1200, |ip| ip);
+    let mut options = FragmentOptions::new(9000, ID);
+    options.largest = NonZeroU16::new(600);
+    let fragments = fragment(&packet, &Meta::default(), &options).unwrap();
+    assert_eq!(fragments.iter().map(|f| f.len() - 14).collect::<Vec<_>>(), [596, 596, 76]);
+}
+
+#[test]
+fn s62_ipv6_fragments_never_need_to_be_shorter_than_1280_bytes() {
+    let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|udp| udp).payload_len(2000);
+    let mut options = FragmentOptions::new(9000, ID);
+    options.largest = NonZeroU16::new(200);
+    let fragments = fragment(&packet.build(), &Meta::default(), &options).unwrap();
+    assert_eq!(fragments.iter().map(|f| f.len() - 14).collect::<Vec<_>>(), [1280, 824]);
+    assert!(fragments.iter().all(|f| f[58..62] == ID.to_be_bytes()));
+}
+
+#[test]
+fn s62_what_routers_read_stands_before_the_fragment_header_and_nothing_else_does() {
+    let fixed = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
+    let hop = || fixed().hop_by_hop(|h| h);
+    // Where the fragment header lies, behind Ethernet and 40 bytes.
+    let cases = [
+        (fixed(), 0),
+        (hop(), 8),
+        (fixed().destination_options(|d| d), 0),
+        (hop().destination_options(|d| d), 8),
+        (hop().destination_options(|d| d).routing(|r| r), 24),
+        (fixed().routing(|r| r).destination_options(|d| d), 8),
+    ];
+    for (packet, at) in cases {
+        let whole = packet.udp(|udp| udp).payload_len(1500).build();
+        let fragments = of_mtu(&whole, 1280).unwrap();
+        let mut data: Vec<u8> = Vec::new();
+        for fragment in &fragments {
+            let (front, behind) = fragment.split_at(54 + at);
+            let announces = if at == 0 { 20 } else { 54 + at - 8 };
+            assert_eq!((front[announces], behind[0]), (44, whole[announces]));
+            let len = u16::from_be_bytes([fragment[18], fragment[19]]);
+            assert_eq!(usize::from(len), fragment.len() - 54);
+            data.extend(&behind[8..]);
+        }
+        assert_eq!(data, whole[54 + at..]);
+    }
+}
+
+#[test]
+fn s62_headers_that_do_not_fit_the_first_fragment_are_refused() {
+    let packet =
+        Packet::new().ethernet(|e| e).ipv6(|ip| ip).destination_options(|d| d.data(&[0; 100]));
+    let whole = packet.tcp(|tcp| tcp).payload_len(500).build();
+    // RFC 7112: 48 bytes, 104 of options and 20 of TCP.
+    assert_eq!(of_mtu(&whole, 48 + 120), Err(NoFragments::MtuTooSmall));
+    assert!(of_mtu(&whole, 48 + 128).is_ok());
+}
+
+#[test]
+fn s62_fragments_and_superframes_and_other_frames_are_refused_by_name() {
+    let piece = Packet::new().ethernet(|e| e).ipv6(|ip| ip).fragment(|f| f).udp(|udp| udp);
+    let piece = piece.payload_len(3000).build();
+    assert_eq!(of_mtu(&piece, 1280), Err(NoFragments::AlreadyFragment));
+    assert_eq!(of_mtu(&[0; 60], 1280), Err(NoFragments::NotIp));
+    assert_eq!(of_mtu(&udp4(100, |ip| ip)[..30], 68), Err(NoFragments::HeadersSplit));
+    let headers = Packet::new().ethernet(|e| e).ipv6(|ip| ip).hop_by_hop(|h| h.data(&[0; 200]));
+    let packet = headers.tcp(|tcp| tcp).payload_len(3000).build();
+    assert_eq!(of_mtu(&packet, 1280), Err(NoFragments::HeadersSplit));
+    assert_eq!(of_mtu(&udp4(100, |ip| ip.total_len_raw(0)), 68), Err(NoFragments::TooLong));
+    let gso = grosso::meta::Gso::every(100);
+    let meta = Meta { gso, ..Meta::default() };
+    let refused = fragment(&udp4(3000, |ip| ip), &meta, &FragmentOptions::new(1280, ID));
+    assert_eq!(refused, Err(NoFragments::Superframe));
+}
+
+proptest! {
+    /// Whatever the bytes are: no panic, and what is made are fragments within the MTU.
+    #[test]
+    fn s60_hostile_frames_never_panic(
+        seed in proptest::collection::vec(any::<u8>(), 0..200),
+        (at, value) in (12_usize..80, any::<u8>()),
+        mtu in any::<u16>(),
+    ) {
+        let mut packet = udp4(1500, |ip| ip);
+        packet[at] = value;
+        for packet in [&packet, &seed] {
+            if let Ok(fragments) = of_mtu(packet, mtu) {
+                prop_assert!(fragments.iter().all(|f| f.len() <= 14 + 4 + usize::from(mtu)));
+            }
+        }
+    }
+}
