@@ -10,6 +10,7 @@
 //! | `headers` | places in a packet that several commands ask for |
 //! | `meta` | what captures say about packets, in the engine's words |
 //! | `input`, `output` | captures, with everything that a command owes to its user around them |
+//! | `observe` | what running data paths count, for people and for programs (Linux) |
 //! | `digest` | the hash of what is read |
 //! | `error` | every way to fail, with its exit code |
 //! | `talk`, `style`, `progress` | what goes to standard error |
@@ -24,6 +25,9 @@ mod headers;
 mod input;
 mod meta;
 mod mss;
+#[cfg(target_os = "linux")]
+#[allow(dead_code, reason = "the commands that run data paths start it")]
+mod observe;
 mod output;
 mod positions;
 mod progress;

@@ -13,7 +13,7 @@ use std::{
 use grosso::{Frame, Meta, features::Device};
 use grosso_wire::LinkType;
 
-use crate::port::{Port, PortError, Transmitted};
+use crate::port::{Port, PortCounter, PortError, Transmitted};
 
 /// What a wire does to the frames that are received through it.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,6 +128,30 @@ pub struct ImpairStats {
     pub duplicated: u64,
     /// Sent with a flipped bit.
     pub corrupted: u64,
+}
+
+impl ImpairStats {
+    /// Every counter with what it is.
+    #[must_use]
+    pub fn counters(&self) -> [(PortCounter, u64); 5] {
+        let counter = |name, is_loss, sentence| PortCounter { name, is_loss, sentence };
+        [
+            (counter("wire-loss", true, "The impaired wire lost a frame by chance."), self.lost),
+            (counter("wire-full", true, "The impaired wire was full."), self.overflowed),
+            (
+                counter("wire-reorder", false, "The impaired wire let a frame overtake."),
+                self.reordered,
+            ),
+            (
+                counter("wire-duplicate", false, "The impaired wire doubled a frame."),
+                self.duplicated,
+            ),
+            (
+                counter("wire-corrupt", false, "The impaired wire flipped a bit of a frame."),
+                self.corrupted,
+            ),
+        ]
+    }
 }
 
 /// A port whose received frames come over an impaired wire.
@@ -324,6 +348,11 @@ impl<P: Port> Port for Impair<P> {
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         self.port.transmit(slices, meta)
+    }
+
+    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
+        self.port.counters(each);
+        self.stats.counters().into_iter().for_each(|(counter, value)| each(counter, value));
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {

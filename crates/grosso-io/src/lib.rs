@@ -50,6 +50,7 @@
 #![forbid(unsafe_code)]
 
 pub mod capture;
+mod counts;
 pub mod impair;
 #[cfg(target_os = "linux")]
 pub mod live;

@@ -12,7 +12,7 @@ use grosso::{
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
 use crate::{
-    path::DirectionStats,
+    counts::{DirectionStats, Protocol, Said, WireSize},
     port::{Port, PortError, Transmitted},
 };
 
@@ -30,11 +30,19 @@ pub(crate) struct Outlet {
     slices: Vec<&'static [u8]>,
     /// Frames that the port had no room for, oldest first. Nothing is received while any waits, so
     /// it holds at most what one poll and the held trains make.
-    pub(crate) backlog: VecDeque<(Vec<u8>, Meta)>,
+    pub(crate) backlog: VecDeque<Waiting>,
     /// Buffers for the backlog, and one to change frames in.
     spare: Vec<Vec<u8>>,
     scratch: Vec<u8>,
     pub(crate) stats: DirectionStats,
+}
+
+/// A frame that waits for room.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    frame: Vec<u8>,
+    meta: Meta,
+    wire: WireSize,
 }
 
 impl Outlet {
@@ -56,19 +64,28 @@ impl Outlet {
     /// Sends what waits; whether nothing waits any more.
     pub(crate) fn drain(&mut self, to: &mut impl Port) -> Result<bool, PortError> {
         self.device.features = self.wanted.features & to.device().features;
-        while let Some((frame, meta)) = self.backlog.front() {
+        while let Some(Waiting { frame, meta, .. }) = self.backlog.front() {
             if transmit_or_flush(to, &[frame], meta)? == Transmitted::NoRoom {
                 self.stats.no_room += 1;
                 return Ok(false);
             }
-            if let Some((mut frame, _)) = self.backlog.pop_front() {
-                self.stats.tx_frames += 1;
-                self.stats.tx_bytes += frame.len() as u64;
+            if let Some(Waiting { mut frame, wire, .. }) = self.backlog.pop_front() {
+                self.count_sent(frame.len(), wire);
                 frame.clear();
                 self.spare.push(frame);
             }
         }
         Ok(true)
+    }
+
+    /// Counts a frame that was received.
+    pub(crate) fn count_received(&mut self, frame: &[u8], meta: &Meta) {
+        if meta.gso.is_some() {
+            dissect_into(frame, self.link, &self.ports, &mut self.stack);
+        }
+        self.stats.rx_bytes += frame.len() as u64;
+        self.stats.rx_wire.add(WireSize::of(frame.len(), meta, &self.stack));
+        self.stats.rx_checksums[Said::of(meta.checksum) as usize] += 1;
     }
 
     /// Sends what a coalescer delivers, and keeps its buffers for their port.
@@ -82,6 +99,12 @@ impl Outlet {
         slices.extend(delivery.slices());
         let sent = self.send(&slices, &delivery.meta, to);
         self.slices = reused(slices);
+        if delivery.is_joined() {
+            // A superframe's headers were looked at to send it.
+            let packets = u64::from(delivery.packets);
+            let wire = WireSize::shared(delivery.len, delivery.header().len(), packets);
+            self.stats.joined[Protocol::of(&self.stack) as usize].count(delivery.len, wire);
+        }
         done.extend(delivery.into_parts().map(|part| part.buffer));
         sent
     }
@@ -93,8 +116,12 @@ impl Outlet {
         meta: &Meta,
         to: &mut impl Port,
     ) -> Result<(), PortError> {
+        match meta.checksum {
+            Checksum::Partial { .. } => self.stats.tx_partial += 1,
+            _ => self.stats.tx_complete += 1,
+        }
         match self.work(slices, meta) {
-            Work::Nothing => self.transmit(slices, meta, to),
+            Work::Nothing => self.transmit_whole(slices, meta, to),
             Work::Complete => self.complete(slices, meta, to),
             Work::Segment(outgoing) => self.segment(slices, meta, outgoing, to),
         }
@@ -126,7 +153,7 @@ impl Outlet {
             self.stats.completed += 1;
             meta.checksum = Checksum::None;
         }
-        let sent = self.transmit(&[&scratch], &meta, to);
+        let sent = self.transmit_whole(&[&scratch], &meta, to);
         self.scratch = scratch;
         sent
     }
@@ -140,18 +167,33 @@ impl Outlet {
     ) -> Result<(), PortError> {
         let Ok(mut segments) = Segments::new(slices, meta, self.link, &self.ports, outgoing) else {
             self.stats.uncut += 1;
-            return self.transmit(slices, meta, to);
+            return self.transmit_whole(slices, meta, to);
         };
         self.stats.cut += 1;
+        self.stats.cut_bytes += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.resize(segments.packet_len_max(), 0);
         let mut result = Ok(());
         while let (Ok(()), Ok(Some(segment))) = (&result, segments.write_next(&mut scratch)) {
             let packet = scratch.get(..segment.len()).unwrap_or_default();
-            result = self.transmit(&[packet], &segment.meta, to);
+            let wire = WireSize::packet(packet.len());
+            self.stats.cut_wire.add(wire);
+            result = self.transmit(&[packet], &segment.meta, wire, to);
         }
         self.scratch = scratch;
         result
+    }
+
+    /// Transmits a frame as it is; if it is a superframe, its headers were dissected last.
+    fn transmit_whole(
+        &mut self,
+        slices: &[&[u8]],
+        meta: &Meta,
+        to: &mut impl Port,
+    ) -> Result<(), PortError> {
+        let len = slices.iter().map(|slice| slice.len()).sum();
+        let wire = WireSize::of(len, meta, &self.stack);
+        self.transmit(slices, meta, wire, to)
     }
 
     /// Hands a finished frame to the port, or lets it wait behind those that wait already.
@@ -159,20 +201,26 @@ impl Outlet {
         &mut self,
         slices: &[&[u8]],
         meta: &Meta,
+        wire: WireSize,
         to: &mut impl Port,
     ) -> Result<(), PortError> {
         if self.backlog.is_empty() {
             if transmit_or_flush(to, slices, meta)? == Transmitted::Taken {
-                self.stats.tx_frames += 1;
-                self.stats.tx_bytes += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
+                self.count_sent(slices.iter().map(|slice| slice.len()).sum(), wire);
                 return Ok(());
             }
             self.stats.no_room += 1;
         }
         let mut frame = self.spare.pop().unwrap_or_default();
         slices.iter().for_each(|slice| frame.extend_from_slice(slice));
-        self.backlog.push_back((frame, *meta));
+        self.backlog.push_back(Waiting { frame, meta: *meta, wire });
         Ok(())
+    }
+
+    fn count_sent(&mut self, len: usize, wire: WireSize) {
+        self.stats.tx_frames += 1;
+        self.stats.tx_bytes += len as u64;
+        self.stats.tx_wire.add(wire);
     }
 }
 

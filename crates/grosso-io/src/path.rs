@@ -11,6 +11,7 @@ use grosso::{
 };
 use grosso_wire::{LinkType, Ports};
 
+pub use crate::counts::{DirectionStats, Protocol, Said, Superframes, WireSize};
 use crate::{
     outlet::Outlet,
     port::{Port, PortError, Transmitted},
@@ -39,28 +40,6 @@ impl PathOptions {
         let (profile, ports) = (Profile::linux(), Ports::ASSIGNED);
         Self { coalesce: true, profile, ports, budget_frames: 64, seed }
     }
-}
-
-/// What one direction of a data path did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DirectionStats {
-    /// Frames received.
-    pub rx_frames: u64,
-    /// Bytes received.
-    pub rx_bytes: u64,
-    /// Frames transmitted.
-    pub tx_frames: u64,
-    /// Bytes transmitted.
-    pub tx_bytes: u64,
-    /// Superframes cut because the port did not take them.
-    pub cut: u64,
-    /// Partial checksums completed because the port did not take them.
-    pub completed: u64,
-    /// Superframes that could not be cut, and were transmitted as they are.
-    pub uncut: u64,
-    /// Times that the port had no room.
-    pub no_room: u64,
 }
 
 /// One direction: from a port whose buffers are `B`, to another.
@@ -121,7 +100,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
             from.receive(now_ns, options.budget_frames, &mut |frame| batch.push(frame))?;
         outlet.stats.rx_frames += received as u64;
         for frame in batch.drain(..) {
-            outlet.stats.rx_bytes += frame.buffer.as_ref().len() as u64;
+            outlet.count_received(frame.buffer.as_ref(), &frame.meta);
             match coalescer {
                 Some(coalescer) => {
                     let mut failed = None;

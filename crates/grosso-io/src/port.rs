@@ -65,10 +65,26 @@ pub trait Port {
         self.descriptor()
     }
 
+    /// Says what the port counted of itself since it was made: what was lost, and what is worth knowing.
+    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
+        let _ = each;
+    }
+
     /// Whether no frame will ever come again.
     fn is_finished(&self) -> bool {
         false
     }
+}
+
+/// Something that a port counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PortCounter {
+    /// The short name: lower case, words joined by hyphens. Of one port no two are the same.
+    pub name: &'static str,
+    /// Whether each time a frame was lost.
+    pub is_loss: bool,
+    /// What it is, as a sentence.
+    pub sentence: &'static str,
 }
 
 /// Whether a port took a frame.

@@ -39,6 +39,12 @@ macro_rules! refusals {
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
+
+            /// What it is, for a person.
+            #[must_use]
+            pub const fn sentence(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($sentence),+).trim_ascii(),)+ }
+            }
         }
     };
 }

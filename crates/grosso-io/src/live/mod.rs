@@ -21,10 +21,11 @@ mod xdp;
 
 pub use any::{LivePort, Opening, PortBuffer};
 pub use buffer::LiveBuffer;
+pub use grosso_sys::xdp::XdpStatistics;
 pub use packet::{PacketOptions, PacketPort};
 pub use stats::{LiveEvent, LiveStats};
 pub use tap::{TapOptions, TapPort};
-pub use xdp::{XdpPort, XdpPortOptions};
+pub use xdp::{XdpPort, XdpPortOptions, kernel_counters};
 
 use std::io;
 

@@ -28,7 +28,7 @@ use super::{
     stats::{LiveEvent, LiveStats},
 };
 use crate::{
-    port::{Port, PortError, Transmitted},
+    port::{Port, PortCounter, PortError, Transmitted},
     vnet::{VnetError, understand, unflagged_partial},
 };
 
@@ -259,6 +259,12 @@ impl Port for PacketPort {
 
     fn deadline(&self) -> Option<u64> {
         self.look_ns
+    }
+
+    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
+        // A socket that cannot be asked is found broken when it is received from.
+        let stats = self.stats().unwrap_or(self.outgoing.stats);
+        stats.counters().for_each(|(counter, value)| each(counter, value));
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -1,6 +1,6 @@
 //! What a live port counts, by name.
 
-use crate::vnet::VnetError;
+use crate::{port::PortCounter, vnet::VnetError};
 
 /// Declares the events with their short names.
 macro_rules! events {
@@ -20,6 +20,12 @@ macro_rules! events {
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What it is, for a person.
+            #[must_use]
+            pub const fn sentence(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($sentence),+).trim_ascii(),)+ }
             }
         }
     };
@@ -48,6 +54,14 @@ events! {
     TransmitNoMemory = "tx-no-memory";
 }
 
+impl LiveEvent {
+    /// Whether a frame was lost by it: not when it was sent in pieces instead.
+    #[must_use]
+    pub const fn is_loss(self) -> bool {
+        !matches!(self, Self::TransmitCutAgain | Self::TransmitNarrowed)
+    }
+}
+
 /// What a live port counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveStats {
@@ -72,6 +86,19 @@ impl LiveStats {
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let events = LiveEvent::ALL.iter().map(|event| (event.name(), self.events(*event)));
         events.chain(VnetError::ALL.iter().map(|error| (error.name(), self.refused(*error))))
+    }
+
+    /// Every counter with what it is.
+    pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> + '_ {
+        let events = LiveEvent::ALL.iter().map(|event| {
+            let (name, sentence) = (event.name(), event.sentence());
+            (PortCounter { name, is_loss: event.is_loss(), sentence }, self.events(*event))
+        });
+        let refused = VnetError::ALL.iter().map(|error| {
+            let (name, sentence) = (error.name(), error.sentence());
+            (PortCounter { name, is_loss: true, sentence }, self.refused(*error))
+        });
+        events.chain(refused)
     }
 
     pub(crate) fn count(&mut self, event: LiveEvent, times: u64) {

@@ -27,7 +27,7 @@ use super::{
     stats::{LiveEvent, LiveStats},
 };
 use crate::{
-    port::{Port, PortError, Transmitted},
+    port::{Port, PortCounter, PortError, Transmitted},
     vnet::{VnetError, understand},
 };
 
@@ -255,6 +255,10 @@ impl Port for TapPort {
         let Self { tun, outgoing, .. } = self;
         let sent = outgoing.flush(&mut TunWire(tun));
         sent.map_err(|error| broken(self.name(), "write", error))
+    }
+
+    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
+        self.stats().counters().for_each(|(counter, value)| each(counter, value));
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

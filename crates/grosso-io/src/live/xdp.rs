@@ -22,7 +22,7 @@ use super::{
     stats::{LiveEvent, LiveStats},
 };
 use crate::{
-    port::{Port, PortError, Transmitted},
+    port::{Port, PortCounter, PortError, Transmitted},
     vnet::{VnetError, unflagged_partial},
 };
 
@@ -244,6 +244,13 @@ impl Port for XdpPort {
         Ok(if self.waiting.is_empty() { Transmitted::Taken } else { Transmitted::NoRoom })
     }
 
+    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
+        self.stats.counters().for_each(|(counter, value)| each(counter, value));
+        // A socket that cannot be asked is found broken when it is received from.
+        let kernel = self.kernel_stats().unwrap_or_default();
+        kernel_counters(&kernel).into_iter().for_each(|(counter, value)| each(counter, value));
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
     }
@@ -260,6 +267,28 @@ fn attach(name: &str) -> io::Result<(Redirect, InterfaceName)> {
         result => result,
     }?;
     Ok((program, name))
+}
+
+/// What the kernel counts for an AF_XDP socket, with what it is.
+#[must_use]
+pub fn kernel_counters(kernel: &XdpStatistics) -> [(PortCounter, u64); 6] {
+    let counter = |name, is_loss, sentence| PortCounter { name, is_loss, sentence };
+    let too_long =
+        "The kernel dropped a frame that was too long for a chunk, or for another reason.";
+    let ring_full = "The kernel dropped a frame for which the receive ring had no room.";
+    let no_chunk = "The kernel dropped a frame because it had no chunk to put it in.";
+    let implausible = "The kernel named a chunk that it does not have.";
+    [
+        (counter("xdp-rx-dropped", true, too_long), kernel.receive_dropped),
+        (counter("xdp-rx-ring-full", true, ring_full), kernel.receive_ring_full),
+        (counter("xdp-rx-no-chunk", true, no_chunk), kernel.fill_ring_empty),
+        (
+            counter("xdp-rx-invalid", false, "The kernel refused a chunk to receive into."),
+            kernel.receive_invalid,
+        ),
+        (counter("xdp-tx-invalid", true, "The kernel refused to send."), kernel.transmit_invalid),
+        (counter("xdp-implausible", false, implausible), kernel.implausible),
+    ]
 }
 
 /// Frames that are handed to the kernel together.

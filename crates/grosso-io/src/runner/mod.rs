@@ -46,7 +46,7 @@ pub use self::group::{Group, QUEUES_MAX};
 use self::sleeper::Sleeper;
 use crate::{
     path::{Direction, DirectionStats, PathOptions},
-    port::{Port, PortError},
+    port::{Port, PortCounter, PortError},
 };
 
 /// How a data path runs.
@@ -88,6 +88,10 @@ pub struct Snapshot {
     pub coalesced_to_right: Option<CoalesceStats>,
     /// What was coalesced towards the left port; `None` when it takes no superframes.
     pub coalesced_to_left: Option<CoalesceStats>,
+    /// What the left port counted of itself.
+    pub left: Vec<(PortCounter, u64)>,
+    /// What the right port counted of itself.
+    pub right: Vec<(PortCounter, u64)>,
     /// How often the thread slept.
     pub sleeps: u64,
 }
@@ -305,7 +309,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
     }
 
     /// Answers who asked, and says whether the path was stopped.
-    fn answer(&self) -> bool {
+    fn answer(&mut self) -> bool {
         self.shared.asked.store(false, Ordering::Release);
         let waiting = core::mem::take(&mut self.shared.requests().waiting);
         if !waiting.is_empty() {
@@ -342,15 +346,23 @@ impl<L: Port, R: Port> DataPath<L, R> {
         to_left.drain(right, left)
     }
 
-    fn snapshot(&self) -> Snapshot {
+    fn snapshot(&mut self) -> Snapshot {
         Snapshot {
             left_to_right: *self.to_right.stats(),
             right_to_left: *self.to_left.stats(),
             coalesced_to_right: self.to_right.coalesce_stats().cloned(),
             coalesced_to_left: self.to_left.coalesce_stats().cloned(),
+            left: counters(&mut self.left),
+            right: counters(&mut self.right),
             sleeps: self.sleeper.sleeps,
         }
     }
+}
+
+fn counters(port: &mut impl Port) -> Vec<(PortCounter, u64)> {
+    let mut counters = Vec::new();
+    port.counters(&mut |counter, value| counters.push((counter, value)));
+    counters
 }
 
 fn now_ns() -> u64 {

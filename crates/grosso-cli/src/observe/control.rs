@@ -1,0 +1,289 @@
+//! The socket where a running program is asked for its counters: both ends.
+//!
+//! Each program listens on a socket of its own in a folder that all programs of one user agree on. An ask is one line
+//! of JSON, and so is the answer; then the connection ends. Who may open the socket may read counters, and nothing
+//! else.
+
+use std::{
+    env, fs,
+    io::{self, Read, Write},
+    os::unix::{
+        fs::{DirBuilderExt, FileTypeExt, MetadataExt},
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+    process,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use rustix::{
+    fs::{Mode, fchmod},
+    net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+    },
+    process::geteuid,
+};
+use serde::{Deserialize, Serialize};
+
+use super::reading::DeviceReading;
+
+/// What a program is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub(crate) enum Ask {
+    /// The counters of its devices.
+    Counters {
+        /// Each queue for itself.
+        #[serde(default)]
+        per_queue: bool,
+    },
+}
+
+/// What a program answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    pub(crate) schema: String,
+    /// The program.
+    pub(crate) pid: u32,
+    /// When it counted, in nanoseconds since 1970.
+    pub(crate) ts_ns: u64,
+    pub(crate) devices: Vec<DeviceReading>,
+}
+
+impl Answer {
+    /// The answer of this program, now.
+    pub(crate) fn new(devices: Vec<DeviceReading>) -> Self {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let ts_ns = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
+        Self { schema: SCHEMA.to_owned(), pid: process::id(), ts_ns, devices }
+    }
+}
+
+/// The socket of this program, removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ControlSocket {
+    path: PathBuf,
+}
+
+impl ControlSocket {
+    /// Listens in the first folder that will do: [`folders`].
+    ///
+    /// # Errors
+    /// When none does; the error is that of the last one.
+    pub(crate) fn create() -> io::Result<(Self, UnixListener)> {
+        let mut refusal = io::Error::from(io::ErrorKind::NotFound);
+        for folder in folders() {
+            match prepare(&folder).and_then(|()| Self::create_in(&folder)) {
+                Ok(made) => return Ok(made),
+                Err(error) => {
+                    let why = format!("{}: {error}", folder.display());
+                    refusal = io::Error::new(error.kind(), why);
+                }
+            }
+        }
+        Err(refusal)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn create_in(folder: &Path) -> io::Result<(Self, UnixListener)> {
+        // A program in another process namespace may have the same number.
+        let pid = process::id();
+        let names = (0..NAMES_MAX).map(|count| match count {
+            0 => format!("{pid}.{EXTENSION}"),
+            _ => format!("{pid}-{count}.{EXTENSION}"),
+        });
+        for name in names {
+            let path = folder.join(name);
+            if is_stale(&path) {
+                // Somebody else may have removed it meanwhile.
+                let _ = fs::remove_file(&path);
+            }
+            match listen_on(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                result => return result.map(|listener| (Self { path }, listener)),
+            }
+        }
+        Err(io::ErrorKind::AddrInUse.into())
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        // If it is gone, it need not be removed.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Listens on a socket that only its owner can open: from its first moment on, since it has its mode before its name.
+fn listen_on(path: &Path) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Connects without waiting for room in the queue of a program that does not take anybody in.
+fn connect_to(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// Makes a folder, or sees that nobody else can put something into it.
+fn prepare(folder: &Path) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        result => return result,
+    }
+    let facts = fs::symlink_metadata(folder)?;
+    let is_ours = facts.uid() == geteuid().as_raw();
+    if facts.is_dir() && is_ours && facts.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    let why = "it is there and not a folder in which only this user can write";
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
+/// The folders in which sockets are, the most wanted first: the service manager's, the user's session's, the system's,
+/// and one of the user's own among temporary files.
+fn folders() -> Vec<PathBuf> {
+    let of = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    // The service manager may name several, joined by colons.
+    let service = env::var("RUNTIME_DIRECTORY").unwrap_or_default();
+    let service = service.split(':').next().filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let session = of("XDG_RUNTIME_DIR").map(|folder| folder.join("grosso"));
+    let uid = geteuid();
+    let system = PathBuf::from("/run/grosso");
+    let private = env::temp_dir().join(format!("grosso-{}", uid.as_raw()));
+    let mut folders: Vec<PathBuf> = service.into_iter().chain(session).collect();
+    folders.extend([system, private]);
+    folders.into_iter().filter(|folder| folder.is_absolute()).collect()
+}
+
+/// Whether nobody else can have made the folder: among temporary files everybody can make one.
+fn is_trusted(folder: &Path) -> bool {
+    !folder.starts_with(env::temp_dir())
+        || fs::symlink_metadata(folder)
+            .is_ok_and(|facts| facts.is_dir() && facts.uid() == geteuid().as_raw())
+}
+
+/// Whether there is a socket on which nobody listens any more.
+fn is_stale(path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|facts| facts.file_type().is_socket());
+    let refused = || {
+        let connected = connect_to(path);
+        connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    };
+    is_socket && refused()
+}
+
+/// What the running programs answered.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    /// In the order of their process numbers.
+    pub(crate) answers: Vec<Answer>,
+    /// Places where this user may not ask.
+    pub(crate) forbidden: Vec<PathBuf>,
+    /// Programs that did not answer, and why.
+    pub(crate) silent: Vec<(PathBuf, String)>,
+}
+
+/// Asks every running program.
+pub(crate) fn ask_all(ask: &Ask) -> Answers {
+    let mut found = Answers::default();
+    for folder in folders().into_iter().filter(|folder| is_trusted(folder)) {
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) => {
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    found.forbidden.push(folder);
+                }
+                continue;
+            }
+        };
+        let paths = entries.flatten().map(|entry| entry.path());
+        let sockets = paths.filter(|path| path.extension().is_some_and(|end| end == EXTENSION));
+        sockets.take(SOCKETS_MAX).for_each(|path| found.ask(path, ask));
+    }
+    found.answers.sort_by_key(|answer| answer.pid);
+    found
+}
+
+impl Answers {
+    fn ask(&mut self, path: PathBuf, ask: &Ask) {
+        match ask_one(&path, ask) {
+            Ok(answer) => self.answers.push(answer),
+            Err(error) => match error.kind() {
+                io::ErrorKind::PermissionDenied => self.forbidden.push(path),
+                // It ended between the look into the folder and the ask.
+                io::ErrorKind::NotFound => {}
+                io::ErrorKind::ConnectionRefused => {
+                    // It ended without a chance to tidy up. Where this user may not remove it, it stays.
+                    if is_stale(&path) {
+                        let _ = fs::remove_file(&path);
+                    }
+                }
+                _ => self.silent.push((path, error.to_string())),
+            },
+        }
+    }
+}
+
+/// Asks the program behind a socket, which has [`PATIENCE`] to answer.
+fn ask_one(path: &Path, ask: &Ask) -> io::Result<Answer> {
+    let mut stream = connect_to(path)?;
+    let end = Instant::now() + PATIENCE;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = serde_json::to_vec(ask)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let mut reply = Vec::new();
+    let mut buffer = [0; 16 << 10];
+    while !reply.ends_with(b"\n") {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
+        }
+        stream.set_read_timeout(Some(left))?;
+        let count = match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(error),
+        };
+        reply.extend_from_slice(&buffer[..count]);
+        if reply.len() > REPLY_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "its answer has no end"));
+        }
+    }
+    let answer: Answer = serde_json::from_slice(&reply)?;
+    if answer.schema != SCHEMA {
+        let why = format!("it answers {}, not {SCHEMA}", answer.schema);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    Ok(answer)
+}
+
+/// The schema of answers.
+const SCHEMA: &str = "grosso.counters/1";
+/// How the names of sockets end.
+const EXTENSION: &str = "sock";
+/// Sockets of one process number in one folder.
+const NAMES_MAX: usize = 16;
+/// Programs that are asked in one folder.
+const SOCKETS_MAX: usize = 1024;
+/// Asks that wait while one is answered.
+const BACKLOG: i32 = 16;
+/// How long a program may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes of an answer: a thousand devices with a hundred counters.
+const REPLY_BYTES_MAX: usize = 16 << 20;

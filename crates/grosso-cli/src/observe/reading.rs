@@ -1,0 +1,150 @@
+//! The counters of devices, added up as they were asked for.
+
+use std::collections::BTreeMap;
+
+use grosso_io::runner::Snapshot;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    PathReading,
+    table::{COUNTERS, Side, place},
+};
+
+/// What was counted at one device of a data path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DeviceReading {
+    /// The path's own name.
+    pub(crate) path: String,
+    /// The device.
+    pub(crate) device: String,
+    /// The device at the other end of the path.
+    pub(crate) peer: String,
+    /// Which queue of the device; all of them together when there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) queue: Option<u32>,
+    /// Its counters.
+    pub(crate) counters: Values,
+}
+
+/// The values of the counters that there are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "BTreeMap<String, u64>", into = "BTreeMap<String, u64>")]
+pub(crate) struct Values(Vec<Option<u64>>);
+
+impl Values {
+    /// Those of one side of a queue.
+    fn of(side: &Side<'_>) -> Self {
+        Self(COUNTERS.iter().map(|counter| counter.value(side)).collect())
+    }
+
+    /// The value of the counter of that name; zero where nothing counts it.
+    pub(crate) fn value(&self, name: &str) -> u64 {
+        place(name).and_then(|place| self.0[place]).unwrap_or(0)
+    }
+
+    /// The values in the order of [`COUNTERS`]; `None` where nothing counts them.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = Option<u64>> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Adds the counters of another queue or device.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (value, more) in self.0.iter_mut().zip(&other.0) {
+            if let Some(more) = more {
+                *value = Some(value.unwrap_or(0).saturating_add(*more));
+            }
+        }
+    }
+
+    /// What was counted since an earlier reading. A counter that is smaller than it was began anew.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let pairs = self.0.iter().zip(&before.0);
+        let changes = pairs.map(|(now, before)| {
+            let (now, before) = ((*now)?, before.unwrap_or(0));
+            Some(now.checked_sub(before).unwrap_or(now))
+        });
+        Self(changes.collect())
+    }
+}
+
+/// Counters of another version of Grosso that this one does not know are left out.
+impl From<BTreeMap<String, u64>> for Values {
+    fn from(named: BTreeMap<String, u64>) -> Self {
+        Self(COUNTERS.iter().map(|counter| named.get(&counter.name).copied()).collect())
+    }
+}
+
+impl From<Values> for BTreeMap<String, u64> {
+    fn from(values: Values) -> Self {
+        let counters = COUNTERS.iter().zip(values.0);
+        counters.filter_map(|(counter, value)| Some((counter.name.clone(), value?))).collect()
+    }
+}
+
+/// The devices of data paths, each path's left one first; each queue for itself, or all together.
+pub(crate) fn devices(paths: &[PathReading], per_queue: bool) -> Vec<DeviceReading> {
+    let mut devices = Vec::new();
+    for path in paths {
+        for (device, peer, side) in [
+            (&path.left, &path.right, left as fn(&Snapshot) -> Side<'_>),
+            (&path.right, &path.left, right),
+        ] {
+            let (path_name, device, peer) = (path.name.clone(), device.clone(), peer.clone());
+            let whole = DeviceReading {
+                path: path_name,
+                device,
+                peer,
+                queue: None,
+                counters: Values(vec![None; COUNTERS.len()]),
+            };
+            let queues = path.queues.iter().map(|queue| Values::of(&side(queue)));
+            if per_queue {
+                devices.extend(queues.zip(0..).map(|(counters, queue)| DeviceReading {
+                    queue: Some(queue),
+                    counters,
+                    ..whole.clone()
+                }));
+            } else {
+                let mut whole = whole;
+                queues.for_each(|counters| whole.counters.add(&counters));
+                devices.push(whole);
+            }
+        }
+    }
+    devices
+}
+
+fn left(queue: &Snapshot) -> Side<'_> {
+    Side {
+        rx: &queue.left_to_right,
+        tx: &queue.right_to_left,
+        gro: queue.coalesced_to_right.as_ref(),
+        port: &queue.left,
+    }
+}
+
+fn right(queue: &Snapshot) -> Side<'_> {
+    Side {
+        rx: &queue.right_to_left,
+        tx: &queue.left_to_right,
+        gro: queue.coalesced_to_left.as_ref(),
+        port: &queue.right,
+    }
+}
+
+/// One device a name: those of the same name in several paths or programs are added up.
+pub(crate) fn merged<'a>(
+    devices: impl IntoIterator<Item = &'a DeviceReading>,
+) -> BTreeMap<(&'a str, Option<u32>), Values> {
+    let mut merged: BTreeMap<_, Values> = BTreeMap::new();
+    for reading in devices {
+        let key = (reading.device.as_str(), reading.queue);
+        match merged.get_mut(&key) {
+            Some(values) => values.add(&reading.counters),
+            None => {
+                merged.insert(key, reading.counters.clone());
+            }
+        }
+    }
+    merged
+}

@@ -1,0 +1,310 @@
+//! One thread that answers, however its clients behave.
+//!
+//! A client may ask once a connection. It has [`CLIENT_TIME`] for all of it, whether it sends byte by byte or does not
+//! read; at most [`CLIENTS_MAX`] are served at a time, and when one more comes, the one that is there for longest goes.
+//! Data paths are asked at most once in [`FRESH`], however many ask here.
+
+use std::{
+    io::{self, Read, Write},
+    net::{TcpListener, TcpStream},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::{UnixListener, UnixStream},
+    },
+    time::{Duration, Instant},
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{
+    PathReading,
+    control::{Answer, Ask},
+    http::{self, Wanted},
+    prometheus,
+    reading::devices,
+};
+
+/// Asks the data paths.
+pub(crate) type AskPaths = Box<dyn Fn() -> Vec<PathReading> + Send + Sync>;
+
+/// What the thread works with.
+pub(crate) struct Server {
+    control: UnixListener,
+    metrics: Option<TcpListener>,
+    /// Readable when the thread must end.
+    stopped: UnixStream,
+    clients: Vec<Client>,
+    /// Nobody is let in before: there were no descriptors left.
+    closed_until: Option<Instant>,
+    paths: Paths,
+}
+
+impl Server {
+    pub(crate) fn new(
+        control: UnixListener,
+        metrics: Option<TcpListener>,
+        stopped: UnixStream,
+        ask: AskPaths,
+    ) -> io::Result<Self> {
+        control.set_nonblocking(true)?;
+        if let Some(metrics) = &metrics {
+            metrics.set_nonblocking(true)?;
+        }
+        let paths = Paths { ask, readings: Vec::new(), asked: None };
+        Ok(Self { control, metrics, stopped, clients: Vec::new(), closed_until: None, paths })
+    }
+
+    /// Answers until it is told to end, or can no longer wait.
+    pub(crate) fn run(mut self) {
+        while let Ok(ready) = self.wait() {
+            if ready.stopped {
+                return;
+            }
+            let now = Instant::now();
+            for (client, is_ready) in self.clients.iter_mut().zip(ready.clients) {
+                if is_ready {
+                    client.go_on(&mut self.paths);
+                }
+            }
+            self.clients.retain(|client| !client.done && now < client.end);
+            self.let_in(now);
+        }
+    }
+
+    /// Sleeps until somebody wants something, or a client has had its time.
+    fn wait(&self) -> io::Result<Awake> {
+        let now = Instant::now();
+        let mut descriptors = vec![PollFd::new(&self.stopped, PollFlags::IN)];
+        descriptors.extend(self.clients.iter().map(|client| {
+            let wants = if client.outgoing.is_empty() { PollFlags::IN } else { PollFlags::OUT };
+            PollFd::from_borrowed_fd(client.stream.as_fd(), wants)
+        }));
+        let closed_until = self.closed_until.filter(|until| now < *until);
+        if closed_until.is_none() {
+            descriptors.push(PollFd::new(&self.control, PollFlags::IN));
+            descriptors.extend(self.metrics.iter().map(|tcp| PollFd::new(tcp, PollFlags::IN)));
+        }
+        let ends = self.clients.iter().map(|client| client.end).chain(closed_until);
+        let left = ends.min().map(|end| end.saturating_duration_since(now));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut descriptors, left.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready = |descriptor: &PollFd<'_>| !descriptor.revents().is_empty();
+        let clients = &descriptors[1..=self.clients.len()];
+        Ok(Awake {
+            stopped: is_ready(&descriptors[0]),
+            clients: clients.iter().map(is_ready).collect(),
+        })
+    }
+
+    fn let_in(&mut self, now: Instant) {
+        let control = || self.control.accept().map(|(stream, _)| Stream::Control(stream));
+        let metrics = || match &self.metrics {
+            Some(metrics) => metrics.accept().map(|(stream, _)| Stream::Http(stream)),
+            None => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        // No more than are kept: the others come in the next round.
+        let mut came = Vec::new();
+        for accept in [&control as &dyn Fn() -> io::Result<Stream>, &metrics] {
+            while came.len() < CLIENTS_MAX {
+                match accept() {
+                    Ok(stream) => came.push(stream),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => {
+                        self.closed_until = Some(now + CLOSED);
+                        break;
+                    }
+                }
+            }
+        }
+        for stream in came {
+            if stream.set_nonblocking().is_ok() {
+                if self.clients.len() == CLIENTS_MAX {
+                    self.clients.remove(0);
+                }
+                self.clients.push(Client::new(stream, now + CLIENT_TIME));
+            }
+        }
+    }
+}
+
+/// Who wants something.
+struct Awake {
+    stopped: bool,
+    clients: Vec<bool>,
+}
+
+/// The data paths, and what they said last.
+struct Paths {
+    ask: AskPaths,
+    readings: Vec<PathReading>,
+    asked: Option<Instant>,
+}
+
+impl Paths {
+    fn readings(&mut self) -> &[PathReading] {
+        if self.asked.is_none_or(|asked| asked.elapsed() >= FRESH) {
+            self.readings = (self.ask)();
+            self.asked = Some(Instant::now());
+        }
+        &self.readings
+    }
+}
+
+/// Somebody who asks.
+struct Client {
+    stream: Stream,
+    incoming: Vec<u8>,
+    /// The answer; it is sent when there is one.
+    outgoing: Vec<u8>,
+    sent: usize,
+    /// When it has had its time.
+    end: Instant,
+    done: bool,
+}
+
+impl Client {
+    fn new(stream: Stream, end: Instant) -> Self {
+        let (incoming, outgoing) = (Vec::new(), Vec::new());
+        Self { stream, incoming, outgoing, sent: 0, end, done: false }
+    }
+
+    /// Reads what is there of the ask, or sends what there is room for of the answer.
+    fn go_on(&mut self, paths: &mut Paths) {
+        let result = match self.outgoing.is_empty() {
+            true => self.receive(paths).and_then(|()| self.send()),
+            false => self.send(),
+        };
+        match result {
+            Err(error) if is_soon(&error) => {}
+            Err(_) => self.done = true,
+            Ok(()) => {}
+        }
+    }
+
+    fn receive(&mut self, paths: &mut Paths) -> io::Result<()> {
+        let mut buffer = [0; 1024];
+        while self.outgoing.is_empty() {
+            let room = (ASK_BYTES_MAX - self.incoming.len()).min(buffer.len());
+            let count = self.stream.read(&mut buffer[..room])?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.incoming.extend_from_slice(&buffer[..count]);
+            let is_full = self.incoming.len() == ASK_BYTES_MAX;
+            self.outgoing = match self.stream {
+                Stream::Control(_) => answer_line(&self.incoming, is_full, paths),
+                Stream::Http(_) => answer_http(&self.incoming, is_full, paths),
+            }
+            .unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        while self.sent < self.outgoing.len() {
+            let count = self.stream.write(&self.outgoing[self.sent..])?;
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.sent += count;
+        }
+        self.done = true;
+        Ok(())
+    }
+}
+
+fn answer_line(bytes: &[u8], is_full: bool, paths: &mut Paths) -> Option<Vec<u8>> {
+    let end = bytes.iter().position(|byte| *byte == b'\n');
+    if end.is_none() && !is_full {
+        return None;
+    }
+    let line = &bytes[..end.unwrap_or(bytes.len())];
+    let answer = match serde_json::from_slice(line) {
+        Ok(Ask::Counters { per_queue }) => {
+            serde_json::to_vec(&Answer::new(devices(paths.readings(), per_queue)))
+        }
+        Err(error) => serde_json::to_vec(&serde_json::json!({
+            "schema": "grosso.error/1",
+            "code": "usage.ask",
+            "message": format!("not an ask: {error}"),
+            "hint": r#"{"ask":"counters"}"#,
+        })),
+    };
+    let mut answer = answer.unwrap_or_default();
+    answer.push(b'\n');
+    Some(answer)
+}
+
+fn answer_http(bytes: &[u8], is_full: bool, paths: &mut Paths) -> Option<Vec<u8>> {
+    Some(match http::wanted(bytes, is_full)? {
+        Wanted::Metrics { head } => {
+            http::metrics(&prometheus::page(&devices(paths.readings(), false)), head)
+        }
+        Wanted::Health { head } => http::health(!paths.readings().is_empty(), head),
+        Wanted::Refused(refusal) => http::refused(refusal),
+    })
+}
+
+/// A connection, by which the protocol is known.
+enum Stream {
+    Control(UnixStream),
+    Http(TcpStream),
+}
+
+impl Stream {
+    fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Control(stream) => stream.set_nonblocking(true),
+            Self::Http(stream) => stream.set_nonblocking(true),
+        }
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Control(stream) => stream.as_fd(),
+            Self::Http(stream) => stream.as_fd(),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Control(stream) => stream.read(buffer),
+            Self::Http(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Control(stream) => stream.write(bytes),
+            Self::Http(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Whether to try again when the stream is ready.
+fn is_soon(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// How long a reading of the data paths is good enough for the next who asks.
+pub(crate) const FRESH: Duration = Duration::from_millis(10);
+/// Clients that are served at a time.
+pub(crate) const CLIENTS_MAX: usize = 32;
+/// How long a client may take from its connection to the last byte of its answer.
+pub(crate) const CLIENT_TIME: Duration = Duration::from_secs(5);
+/// Bytes of an ask.
+pub(crate) const ASK_BYTES_MAX: usize = 8 << 10;
+/// How long nobody is let in when there are no descriptors left.
+const CLOSED: Duration = Duration::from_millis(100);

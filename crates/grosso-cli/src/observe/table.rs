@@ -1,0 +1,484 @@
+//! Every counter: its name, unit and sentence, where it comes from, and its series for Prometheus.
+//!
+//! Text, JSON, the Prometheus page and `docs/counters.md` are made from this table. Names follow the kernel's `qstats`
+//! (Documentation/netlink/specs/netdev.yaml) with `hw` left out.
+
+use std::{collections::HashMap, sync::LazyLock};
+
+use grosso::{
+    coalesce::reason::{Close, NoMerge, Pass},
+    stats::{CoalesceStats, SEGMENT_BUCKETS},
+};
+use grosso_io::{
+    impair::ImpairStats,
+    live::{LiveStats, XdpStatistics, kernel_counters},
+    path::{DirectionStats, Protocol, Said, Superframes},
+    port::PortCounter,
+};
+
+/// One counter of a device.
+#[derive(Debug)]
+pub(crate) struct Counter {
+    /// Of lower-case letters, digits and underscores, and unique.
+    pub(crate) name: String,
+    /// What it counts.
+    pub(crate) unit: &'static str,
+    /// What it is, as a sentence.
+    pub(crate) help: String,
+    /// The object in which reports in JSON keep it, and its key there.
+    pub(crate) group: Option<(&'static str, String)>,
+    /// Its series; `None` when it is the sum of others.
+    pub(crate) series: Option<Series>,
+    source: Source,
+}
+
+/// Where Prometheus sees a counter: in a metric of one or more counters.
+#[derive(Debug)]
+pub(crate) struct Series {
+    /// The name of the metric.
+    pub(crate) metric: String,
+    /// What its counters have in common, as a sentence.
+    pub(crate) help: &'static str,
+    /// What tells the counter from the others.
+    pub(crate) label: Label,
+}
+
+/// What tells a counter from the others of its metric.
+#[derive(Debug)]
+pub(crate) enum Label {
+    /// There are no others.
+    Alone,
+    /// The value of a label of this name.
+    Value(&'static str, String),
+    /// A bucket of a histogram up to a bound, those below it left out; `None` has no bound.
+    Bucket(Option<u32>),
+    /// The sum of what a histogram observed.
+    Sum,
+}
+
+/// What is counted on one side of a data path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side<'a> {
+    /// What came from the device.
+    pub(crate) rx: &'a DirectionStats,
+    /// What went to it.
+    pub(crate) tx: &'a DirectionStats,
+    /// What was coalesced of what came from it.
+    pub(crate) gro: Option<&'a CoalesceStats>,
+    /// What its port counted.
+    pub(crate) port: &'a [(PortCounter, u64)],
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Plain(fn(&Side<'_>) -> u64),
+    /// Of the superframes made: those of one protocol, or all.
+    Joined(fn(&Superframes) -> u64, Option<usize>),
+    /// Frames of whose checksums the device said this.
+    Said(Said),
+    /// A number of the coalescer, where there is one.
+    Coalescer(fn(&CoalesceStats, usize) -> u64, usize),
+    /// Trains that left for reasons of one name.
+    Flush {
+        close: Option<Close>,
+        refused: Option<NoMerge>,
+    },
+    /// A counter of the port, where it has it.
+    Port(&'static str),
+}
+
+impl Counter {
+    fn new(name: impl Into<String>, unit: &'static str, help: &str, source: Source) -> Self {
+        let (name, help) = (name.into(), help.to_owned());
+        Self { name, unit, help, group: None, series: None, source }
+    }
+
+    /// With a metric of its own.
+    fn alone(mut self) -> Self {
+        let metric = format!("grosso_{}_total", self.name);
+        self.series = Some(Series { metric, help: "", label: Label::Alone });
+        self
+    }
+
+    /// As one of a metric.
+    fn of(mut self, metric: &str, help: &'static str, label: Label) -> Self {
+        self.series = Some(Series { metric: format!("grosso_{metric}"), help, label });
+        self
+    }
+
+    /// In an object of the reports in JSON.
+    fn grouped(mut self, group: &'static str, key: impl Into<String>) -> Self {
+        self.group = Some((group, key.into()));
+        self
+    }
+
+    /// Its value on one side of a path; `None` where nothing counts it.
+    pub(crate) fn value(&self, side: &Side<'_>) -> Option<u64> {
+        match self.source {
+            Source::Plain(read) => Some(read(side)),
+            Source::Joined(read, Some(protocol)) => Some(read(&side.rx.joined[protocol])),
+            Source::Joined(read, None) => Some(side.rx.joined.iter().map(read).sum()),
+            Source::Said(said) => Some(side.rx.rx_checksums[said as usize]),
+            Source::Coalescer(read, index) => side.gro.map(|stats| read(stats, index)),
+            Source::Flush { close, refused } => side.gro.map(|stats| {
+                let closed = close.map_or(0, |reason| stats.closed[reason.index()]);
+                closed + refused.map_or(0, |reason| stats.refused[reason.index()])
+            }),
+            Source::Port(name) => {
+                let mut counters = side.port.iter();
+                counters.find(|(counter, _)| counter.name == name).map(|(_, value)| *value)
+            }
+        }
+    }
+
+    /// Whether it is worth a line when it is zero.
+    pub(crate) fn is_basic(&self) -> bool {
+        matches!(self.source, Source::Plain(_) | Source::Joined(_, None) | Source::Said(_))
+    }
+}
+
+/// All counters, in the order in which they are printed.
+pub(crate) static COUNTERS: LazyLock<Vec<Counter>> = LazyLock::new(|| {
+    let tables =
+        [traffic(), gro(), gso(), checksums(), flushes(), passes(), segments(), of_ports()];
+    tables.into_iter().flatten().collect()
+});
+
+/// The place of each counter in [`COUNTERS`].
+static PLACES: LazyLock<HashMap<&'static str, usize>> = LazyLock::new(|| {
+    let counters = COUNTERS.iter().enumerate();
+    counters.map(|(place, counter)| (counter.name.as_str(), place)).collect()
+});
+
+/// The place of the counter of that name in [`COUNTERS`].
+pub(crate) fn place(name: &str) -> Option<usize> {
+    PLACES.get(name).copied()
+}
+
+fn plain(
+    name: &'static str,
+    unit: &'static str,
+    help: &'static str,
+    read: fn(&Side<'_>) -> u64,
+) -> Counter {
+    Counter::new(name, unit, help, Source::Plain(read)).alone()
+}
+
+fn traffic() -> Vec<Counter> {
+    vec![
+        plain(
+            "rx_packets",
+            "packets",
+            "Wire packets received from the device; a superframe counts as its packets.",
+            |side| side.rx.rx_wire.packets,
+        ),
+        plain(
+            "rx_bytes",
+            "bytes",
+            "Bytes of the wire packets received, headers included.",
+            |side| side.rx.rx_wire.bytes,
+        ),
+        plain("rx_frames", "frames", "Frames received, as the device handed them over.", |side| {
+            side.rx.rx_frames
+        }),
+        plain(
+            "tx_packets",
+            "packets",
+            "Wire packets sent to the device; a superframe counts as its packets.",
+            |side| side.tx.tx_wire.packets,
+        ),
+        plain("tx_bytes", "bytes", "Bytes of the wire packets sent, headers included.", |side| {
+            side.tx.tx_wire.bytes
+        }),
+        plain("tx_frames", "frames", "Frames sent, as they were handed to the device.", |side| {
+            side.tx.tx_frames
+        }),
+        plain(
+            "tx_no_room",
+            "times",
+            "Times that the device had no room, and frames waited.",
+            |side| side.tx.no_room,
+        ),
+    ]
+}
+
+fn gro() -> Vec<Counter> {
+    let mut counters = measure(
+        ["rx_gro_packets", "rx_gro_packets_by_proto"],
+        "superframes",
+        "Superframes made of packets from the device.",
+        |made| made.frames,
+    );
+    counters.extend(measure(
+        ["rx_gro_bytes", "rx_gro_bytes_by_proto"],
+        "bytes",
+        "Bytes of the superframes made.",
+        |made| made.bytes,
+    ));
+    counters.extend(measure(
+        ["rx_gro_wire_packets", "rx_gro_wire_packets_by_proto"],
+        "packets",
+        "Wire packets that went into superframes.",
+        |made| made.wire.packets,
+    ));
+    counters.extend(measure(
+        ["rx_gro_wire_bytes", "rx_gro_wire_bytes_by_proto"],
+        "bytes",
+        "Bytes of the wire packets that went into superframes.",
+        |made| made.wire.bytes,
+    ));
+    counters
+}
+
+/// A measure of the superframes made: together, and by protocol in the object `group`.
+fn measure(
+    [name, group]: [&'static str; 2],
+    unit: &'static str,
+    help: &'static str,
+    read: fn(&Superframes) -> u64,
+) -> Vec<Counter> {
+    let all = Counter::new(name, unit, help, Source::Joined(read, None));
+    let protocols = Protocol::ALL.iter().enumerate().map(|(index, protocol)| {
+        let protocol = protocol.name();
+        let help_of = format!("{help} Of {protocol}.");
+        let source = Source::Joined(read, Some(index));
+        Counter::new(format!("{name}_{protocol}"), unit, &help_of, source)
+            .of(&format!("{name}_total"), help, Label::Value("proto", protocol.to_owned()))
+            .grouped(group, protocol)
+    });
+    [all].into_iter().chain(protocols).collect()
+}
+
+fn gso() -> Vec<Counter> {
+    vec![
+        plain(
+            "tx_gso_packets",
+            "superframes",
+            "Superframes cut because the device does not take them.",
+            |side| side.tx.cut,
+        ),
+        plain("tx_gso_bytes", "bytes", "Bytes of the superframes cut.", |side| side.tx.cut_bytes),
+        plain("tx_gso_wire_packets", "packets", "Wire packets that they became.", |side| {
+            side.tx.cut_wire.packets
+        }),
+        plain(
+            "tx_gso_wire_bytes",
+            "bytes",
+            "Bytes of the wire packets that they became.",
+            |side| side.tx.cut_wire.bytes,
+        ),
+        plain(
+            "tx_gso_uncut",
+            "superframes",
+            "Superframes that could not be cut, and were handed to the device as they are.",
+            |side| side.tx.uncut,
+        ),
+    ]
+}
+
+fn checksums() -> Vec<Counter> {
+    let metric = "rx_csum_total";
+    let help =
+        "Frames received by what is known of their checksums; the bad ones are counted twice.";
+    let said = |said, name: &str, sentence| {
+        let counter =
+            Counter::new(format!("rx_csum_{name}"), "frames", sentence, Source::Said(said));
+        counter.of(metric, help, Label::Value("result", name.to_owned())).grouped("rx_csum", name)
+    };
+    let bad = |stats: &CoalesceStats, _| {
+        let bad = [Pass::Checksum, Pass::Ipv4Checksum];
+        bad.iter().map(|reason| stats.passed[reason.index()]).sum()
+    };
+    let needs = "Frames to send by whether their checksum was still to be summed.";
+    let need = |value: &str| Label::Value("need", value.to_owned());
+    vec![
+        said(
+            Said::Complete,
+            "complete",
+            "Frames received with the sum of the whole packet from the device.",
+        ),
+        said(
+            Said::Unnecessary,
+            "unnecessary",
+            "Frames received whose checksums the device verified, or that never left this host.",
+        ),
+        said(Said::None, "none", "Frames received of whose checksums the device said nothing."),
+        Counter::new(
+            "rx_csum_bad",
+            "frames",
+            "Frames received whose checksum was found wrong; they pass as they are.",
+            Source::Coalescer(bad, 0),
+        )
+        .of(metric, help, Label::Value("result", "bad".to_owned()))
+        .grouped("rx_csum", "bad"),
+        Counter::new(
+            "tx_needs_csum",
+            "frames",
+            "Frames to send whose checksum was still to be summed, here or by the device.",
+            Source::Plain(|side| side.tx.tx_partial),
+        )
+        .of("tx_csum_total", needs, need("needed")),
+        Counter::new(
+            "tx_csum_none",
+            "frames",
+            "Frames to send whose checksums were complete.",
+            Source::Plain(|side| side.tx.tx_complete),
+        )
+        .of("tx_csum_total", needs, need("none")),
+        plain(
+            "tx_csum_completed",
+            "frames",
+            "Frames whose checksum was summed here, because the device does not do it.",
+            |side| side.tx.completed,
+        ),
+    ]
+}
+
+/// Why trains left. A train that left because the next packet did not fit is counted by what did not fit.
+fn flushes() -> Vec<Counter> {
+    let closes =
+        Close::ALL.iter().filter(|reason| !matches!(reason, Close::NoMerge | Close::Never));
+    let closes = closes.map(|reason| {
+        let same = NoMerge::ALL.iter().find(|refused| refused.name() == reason.name());
+        (reason.name(), reason.sentence(), Some(*reason), same.copied())
+    });
+    let is_close = |name| Close::ALL.iter().any(|reason| reason.name() == name);
+    let refusals = NoMerge::ALL.iter().filter(|reason| !is_close(reason.name()));
+    let refusals = refusals.map(|reason| (reason.name(), reason.sentence(), None, Some(*reason)));
+    let metric = "rx_gro_flush_total";
+    let all = "Trains of packets from the device that left, by reason.";
+    closes
+        .chain(refusals)
+        .map(|(name, sentence, close, refused)| {
+            let key = key(name);
+            let help = format!("Trains that left: {}", lower(sentence));
+            let source = Source::Flush { close, refused };
+            Counter::new(format!("rx_gro_flush_{key}"), "trains", &help, source)
+                .of(metric, all, Label::Value("reason", key.clone()))
+                .grouped("rx_gro_flush", key)
+        })
+        .collect()
+}
+
+/// Why packets were in no train.
+fn passes() -> Vec<Counter> {
+    let all = "Frames from the device that can be in no train, by reason.";
+    let counter = |(index, reason): (usize, &Pass)| {
+        let key = key(reason.name());
+        let help = format!("Frames that can be in no train: {}", lower(reason.sentence()));
+        let source = Source::Coalescer(|stats, index| stats.passed[index], index);
+        Counter::new(format!("rx_gro_pass_{key}"), "frames", &help, source)
+            .of("rx_gro_pass_total", all, Label::Value("reason", key.clone()))
+            .grouped("rx_gro_pass", key)
+    };
+    Pass::ALL.iter().enumerate().map(counter).collect()
+}
+
+/// The histogram of wire packets a frame.
+fn segments() -> Vec<Counter> {
+    let all = "Wire packets that each frame passed on stands for.";
+    let bounds = SEGMENT_BUCKETS.iter().copied().map(Some).chain([None]);
+    let mut below = 0;
+    let mut counters: Vec<Counter> = Vec::new();
+    for (index, bound) in bounds.enumerate() {
+        let (key, range) = match bound {
+            Some(1) => ("1".to_owned(), "one wire packet".to_owned()),
+            Some(bound) => (bound.to_string(), format!("{} to {bound} wire packets", below + 1)),
+            None => ("inf".to_owned(), format!("more than {below} wire packets")),
+        };
+        below = bound.unwrap_or(below);
+        let source = Source::Coalescer(|stats, index| stats.segments[index], index);
+        let help = format!("Frames passed on that stand for {range}.");
+        let counter = Counter::new(format!("rx_gro_segs_{key}"), "frames", &help, source)
+            .of("rx_gro_segments", all, Label::Bucket(bound))
+            .grouped("rx_gro_segs", key);
+        counters.push(counter);
+    }
+    let help = "Wire packets of the frames passed on.";
+    let source = Source::Coalescer(|stats, _| stats.packets_out, 0);
+    let sum = Counter::new("rx_gro_segs_sum", "packets", help, source);
+    counters.push(sum.of("rx_gro_segments", all, Label::Sum).grouped("rx_gro_segs", "sum"));
+    counters
+}
+
+/// What ports count: frames that were lost, and what else happened.
+fn of_ports() -> Vec<Counter> {
+    let (live, wire) = (LiveStats::default(), ImpairStats::default().counters());
+    let kernel = kernel_counters(&XdpStatistics::default());
+    let counters = live.counters().chain(kernel).chain(wire).map(|(counter, _)| counter);
+    let (lost, others): (Vec<_>, Vec<_>) = counters.partition(|counter| counter.is_loss);
+    let drops = lost.iter().map(|counter| {
+        of_port(counter, "drop", "frames")
+            .of(
+                "drops_total",
+                "Frames lost at the device, by reason.",
+                Label::Value("reason", key(counter.name)),
+            )
+            .grouped("drops", key(counter.name))
+    });
+    let events = others.iter().map(|counter| {
+        of_port(counter, "event", "times")
+            .of(
+                "events_total",
+                "What else happened at the device, by what it was.",
+                Label::Value("event", key(counter.name)),
+            )
+            .grouped("events", key(counter.name))
+    });
+    drops.chain(events).collect()
+}
+
+fn of_port(counter: &PortCounter, family: &str, unit: &'static str) -> Counter {
+    let name = format!("{family}_{}", key(counter.name));
+    Counter::new(name, unit, counter.sentence, Source::Port(counter.name))
+}
+
+/// A short name in the letters of counters.
+fn key(name: &str) -> String {
+    name.replace('-', "_")
+}
+
+/// A sentence that goes on behind a colon.
+fn lower(sentence: &str) -> String {
+    let sentence = sentence.trim();
+    let mut letters = sentence.chars();
+    let first = letters.next().map(|first| first.to_ascii_lowercase());
+    match sentence.chars().nth(1).is_some_and(char::is_uppercase) {
+        // An abbreviation.
+        true => sentence.to_owned(),
+        false => first.into_iter().chain(letters).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::{COUNTERS, Label, place};
+
+    #[test]
+    fn names_are_unique_and_of_the_letters_that_everybody_takes() {
+        let mut names = HashSet::new();
+        let mut series = HashSet::new();
+        for counter in COUNTERS.iter() {
+            let name = &counter.name;
+            assert!(names.insert(name), "{name} twice");
+            assert!(name.starts_with(|c: char| c.is_ascii_lowercase()), "{name}");
+            let mut letters = name.chars();
+            assert!(
+                letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'),
+                "{name}"
+            );
+            assert!(
+                counter.help.ends_with('.') || counter.help.ends_with(")."),
+                "{}",
+                counter.help
+            );
+            let Some(place) = &counter.series else { continue };
+            assert!(series.insert(format!("{} {:?}", place.metric, place.label)), "{name}");
+            let is_histogram = matches!(place.label, Label::Bucket(_) | Label::Sum);
+            assert_eq!(place.metric.ends_with("_total"), !is_histogram, "{}", place.metric);
+        }
+        assert!(COUNTERS.iter().enumerate().all(|(i, counter)| place(&counter.name) == Some(i)));
+    }
+}
