@@ -18,7 +18,7 @@ use grosso_wire::LinkType;
 use super::{
     LiveBuffer, LiveStats, PacketOptions, PacketPort, TapOptions, TapPort, XdpPort, XdpPortOptions,
 };
-use crate::port::{Port, PortError, Transmitted};
+use crate::port::{Port, PortCounter, PortError, Transmitted};
 
 /// Which port to open, and how.
 #[derive(Clone, Debug)]
@@ -204,6 +204,10 @@ impl Port for LivePort {
 
     fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
         with!(self, port => port.transmit_descriptor())
+    }
+
+    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
+        with!(self, port => port.counters(each))
     }
 
     fn is_finished(&self) -> bool {
