@@ -2,12 +2,14 @@
 //!
 //! | module | what it gives |
 //! |---|---|
+//! | [`allocator`] | an allocator that counts |
 //! | [`engine`] | the engine as a function from frames to frames, checked |
 //! | [`frames`] | one connection, of which a test changes one field at a time |
 //! | [`session`] | one run of the engine, with every buffer numbered and time at hand |
 //! | [`superframe`] | superframes as their senders hand them over |
 //! | `kernel` (Linux) | the running kernel as an oracle for coalescing and segmentation |
 
+pub mod allocator;
 pub mod engine;
 pub mod frames;
 #[cfg(target_os = "linux")]

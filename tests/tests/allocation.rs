@@ -3,11 +3,6 @@
 //!
 //! A test binary of its own, because the allocator that counts is that of the whole program.
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-};
-
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile,
     checksum::Checksum,
@@ -17,63 +12,32 @@ use grosso_testkit::{
     Packet, Traffic,
     stack::{Front, Network, Place, Stack, Transport, Tunnel},
 };
-use grosso_tests::{engine::PORTS, superframe::Superframe};
+use grosso_tests::{
+    allocator::{self, Counting, live_bytes},
+    engine::PORTS,
+    superframe::Superframe,
+};
 use grosso_wire::LinkType;
-
-/// Counts, for each thread, what it asks the system's allocator for.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-    static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
-}
-
-// SAFETY: every method hands its arguments to the system's allocator and returns what that returns;
-// the counters are plain cells without a destructor, which themselves never allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as i64);
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is that of the system's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE_BYTES.set(LIVE_BYTES.get() - layout.size() as i64);
-        // SAFETY: the pointer came from `alloc` above, which is the system's, with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size as i64 - layout.size() as i64);
-        // SAFETY: the pointer came from `alloc` above, which is the system's, with this layout.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-fn count(bytes: i64) {
-    ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-    LIVE_BYTES.set(LIVE_BYTES.get() + bytes);
-}
-
 /// How often this thread allocates in `work`.
 fn allocations(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
+    let before = allocator::allocations();
     work();
-    ALLOCATIONS.get() - before
+    allocator::allocations() - before
 }
 
 #[test]
 fn the_counter_counts() {
     assert_eq!(allocations(|| drop(std::hint::black_box(vec![0_u8; 100]))), 1);
     assert_eq!(allocations(|| drop(std::hint::black_box(Vec::<u8>::new()))), 0);
-    let before = LIVE_BYTES.get();
+    let before = live_bytes();
     let held = std::hint::black_box(vec![0_u8; 5000]);
-    assert_eq!(LIVE_BYTES.get() - before, 5000);
+    assert_eq!(live_bytes() - before, 5000);
     drop(held);
-    assert_eq!(LIVE_BYTES.get(), before);
+    assert_eq!(live_bytes(), before);
 }
 
 /// Polls of everything that there is: trains, odd packets, fragments, garbage, tunnels.
@@ -161,9 +125,9 @@ fn p50_a_flood_of_flows_keeps_memory_constant() {
             coalescer.stats().packets_held()
         };
         push(0..flood / 4, &mut delivered);
-        let before = (ALLOCATIONS.get(), LIVE_BYTES.get());
+        let before = (allocator::allocations(), live_bytes());
         let held = push(flood / 4..flood, &mut delivered);
-        assert_eq!((ALLOCATIONS.get(), LIVE_BYTES.get()), before);
+        assert_eq!((allocator::allocations(), live_bytes()), before);
         assert!(held > 0 && held <= flows_max as u64, "{held} held");
         assert_eq!((delivered.joined, delivered.packets + held), (0, flood.into()));
     }
@@ -178,9 +142,9 @@ fn a_flood_of_header_stacks_keeps_memory_constant() {
     let mut delivered = Delivered::default();
     let (warm, flood) = frames.split_at(frames.len() / 2);
     polls(&mut coalescer, warm, &mut delivered);
-    let before = LIVE_BYTES.get();
+    let before = live_bytes();
     polls(&mut coalescer, flood, &mut delivered);
-    let grown = LIVE_BYTES.get() - before;
+    let grown = live_bytes() - before;
     assert!(grown < 65_536, "grown by {grown} bytes");
     assert_eq!(delivered.packets, frames.len() as u64);
 }
