@@ -157,6 +157,9 @@ pub(crate) const PACKET_RING_HEADER_BYTES: usize = 32;
 /// Its field `tp_len`.
 pub(crate) const PACKET_RING_LENGTH: Range<usize> = 4..8;
 
+/// Where the field `sll_pkttype` of the `struct sockaddr_ll` lies that follows it.
+pub(crate) const PACKET_RING_KIND: Range<usize> = 42..43;
+
 /// What `struct tpacket2_hdr` says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketRingHeader {

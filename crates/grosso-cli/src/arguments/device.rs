@@ -1,6 +1,14 @@
-//! `grosso dev`.
+//! Commands on devices of this machine.
+
+use std::path::PathBuf;
 
 use clap::Args;
+use grosso_io::capture::{Format, SNAPLEN_DEFAULT};
+
+use super::{
+    captures::{Filter, OutputFormat},
+    values::{parse_bytes, parse_time_ns},
+};
 
 #[derive(Args, Debug)]
 pub(crate) struct Dev {
@@ -26,6 +34,57 @@ pub(crate) struct Dev {
     #[arg(value_name = "NAME VALUE")]
     pub(crate) changes: Vec<String>,
 }
+
+#[derive(Args, Debug)]
+pub(crate) struct Capture {
+    /// The interface
+    #[arg(short, long, value_name = "IFACE")]
+    pub(crate) interface: String,
+    /// Write this capture; - is standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) write: PathBuf,
+    /// Stop after so many packets
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// Keep at most so many bytes of each packet; 0 means the default
+    #[arg(short, long, value_name = "BYTES", default_value_t = SNAPLEN_DEFAULT,
+          value_parser = clap::value_parser!(u32).range(..=i64::from(SNAPLEN_DEFAULT)))]
+    pub(crate) snaplen: u32,
+    /// Stop after so long: 500ms, 10s
+    #[arg(long, value_name = "TIME", value_parser = parse_time_ns)]
+    pub(crate) duration: Option<u64>,
+    /// Leave packets for other hosts out, as the interface does
+    #[arg(short = 'p', long)]
+    pub(crate) no_promiscuous: bool,
+    /// Memory for packets that wait to be written: 8M, 1G
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_bytes)]
+    pub(crate) ring: u64,
+    /// Output format; pcap has no room for what tcpdump loses too
+    #[arg(short = 'F', long, value_name = "FORMAT", default_value = "pcapng")]
+    format: OutputFormat,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+}
+
+impl Capture {
+    /// The format of the output.
+    pub(crate) fn format(&self) -> Format {
+        self.format.into()
+    }
+}
+
+pub(super) const CAPTURE_HELP: &str = "\
+Keeps in pcapng what tcpdump loses: the segment size of superframes (gso_size),
+which checksums are still to be computed, direction, drops, and the offloads of
+the interface. Wireshark opens it as usual; Grosso splits it exactly.
+
+-c, --duration and SIGTERM end it with exit code 0, Ctrl-C with 130. The file is
+complete in each case.
+
+Examples:
+  sudo grosso capture -i eth0 -w send.pcapng
+  grosso wire -r send.pcapng -w wire.pcapng       as it was on the wire
+  sudo grosso capture -i eth0 -w - | tshark -r -  live";
 
 pub(super) const DEV_HELP: &str = "\
 Names, layout and JSON are ethtool's. Short names: rx tx sg tso gso gro lro rxvlan

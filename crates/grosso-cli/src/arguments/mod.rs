@@ -78,6 +78,9 @@ pub(crate) enum Command {
     /// What is offload worth here? Kernel TCP through Grosso, measured
     #[command(after_help = LAB_HELP)]
     Lab(Lab),
+    /// Record an interface with the offload metadata that tcpdump loses
+    #[command(after_help = CAPTURE_HELP)]
+    Capture(Capture),
     /// A device's features, counters and interrupt coalescing: -k -K -S -c -C
     #[command(after_help = DEV_HELP)]
     Dev(Dev),
@@ -91,6 +94,7 @@ Examples:
   grosso coalesce -r wire.pcapng -w gro.pcapng as a receiving stack sees it
   grosso segment -r gro.pcapng -w back.pcapng  and back, byte for byte
   grosso explain wire.pcapng -n 231            why was it merged, or not?
+  sudo grosso capture -i eth0 -w send.pcapng   record what tcpdump loses
   grosso lab                                   what is it worth on kernel TCP?
 
 Exit codes: 0 done, yes; 1 done, no; 2 usage; 3 input damaged or not supported

@@ -65,6 +65,21 @@ pub(super) fn parse_time_ns(text: &str) -> Result<u64, String> {
     nanoseconds.ok_or_else(|| "expected a number before the unit".into())
 }
 
+/// A size in bytes, with a binary unit or none.
+pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "" => 1,
+        "k" | "K" => 1 << 10,
+        "m" | "M" => 1 << 20,
+        "g" | "G" => 1 << 30,
+        _ => return Err("expected a size such as 65536, 64K, 8M or 1G".into()),
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    bytes.ok_or_else(|| "expected a number before the unit".into())
+}
+
 /// The length of a measurement, in nanoseconds.
 pub(super) fn parse_run_ns(text: &str) -> Result<u64, String> {
     match parse_time_ns(text)? {
@@ -115,5 +130,7 @@ mod tests {
         assert_eq!(parse_spacing("line=10G"), Ok(Spacing::Line(10_000_000_000)));
         assert!(parse_spacing("line=0").is_err());
         assert!(parse_spacing("10G").is_err());
+        assert_eq!(parse_bytes("64M"), Ok(64 << 20));
+        assert!(parse_bytes("64MB").is_err() && parse_bytes("99999999999G").is_err());
     }
 }

@@ -27,6 +27,19 @@ pub(super) fn find(command: &str, control: &Control, name: &str) -> Result<Inter
     Err(Failure::environment("environment.no_interface", message).hint(hint))
 }
 
+/// An attribute of an interface in sysfs, if it is this interface that sysfs shows: the one that is
+/// mounted may be that of another network, with another interface of the name.
+pub(super) fn attribute(name: &InterfaceName, index: u32, attribute: &str) -> Option<String> {
+    let read = |attribute: &str| {
+        let text = std::fs::read_to_string(format!("/sys/class/net/{name}/{attribute}"));
+        text.ok().map(|text| text.trim().to_owned())
+    };
+    if read("ifindex")? != index.to_string() {
+        return None;
+    }
+    read(attribute)
+}
+
 /// Of what there is, what the user may have meant.
 pub(super) fn similar<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names

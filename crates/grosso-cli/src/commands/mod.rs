@@ -1,5 +1,7 @@
 //! One module a command, and what starts them.
 
+#[cfg(target_os = "linux")]
+mod capture;
 mod coalesce;
 mod csum;
 mod cutter;
@@ -72,8 +74,12 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Lab(options) => lab::run(options, session),
         #[cfg(target_os = "linux")]
         Command::Dev(options) => dev::run(options, session),
+        #[cfg(target_os = "linux")]
+        Command::Capture(options) => capture::run(options, session),
         #[cfg(not(target_os = "linux"))]
         Command::Dev(_) => Err(needs_linux("dev")),
+        #[cfg(not(target_os = "linux"))]
+        Command::Capture(_) => Err(needs_linux("capture")),
     }
 }
 

@@ -189,6 +189,20 @@ impl<W: Write> CaptureWriter<W> {
         self.write(meta, data, Some(options))
     }
 
+    /// Writes the header of the file now, and not with the first entry.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn begin(&mut self) -> Result<(), CaptureError> {
+        match self.options.format {
+            Format::Pcap => {
+                let interface = self.interfaces.first().copied();
+                self.begin_pcap(&interface.unwrap_or(self.options.interface)).map(drop)
+            }
+            Format::Pcapng => self.begin_section().map(drop),
+        }
+    }
+
     /// Hands everything to the operating system.
     ///
     /// # Errors
@@ -202,15 +216,7 @@ impl<W: Write> CaptureWriter<W> {
     /// # Errors
     /// When writing fails.
     pub fn finish(mut self) -> Result<W, CaptureError> {
-        match self.options.format {
-            Format::Pcap => {
-                let interface = self.interfaces.first().copied();
-                self.begin_pcap(&interface.unwrap_or(self.options.interface))?;
-            }
-            Format::Pcapng => {
-                self.begin_section()?;
-            }
-        }
+        self.begin()?;
         self.flush()?;
         let Self { sink, path, packets, .. } = self;
         sink.into_inner().map_err(|error| name_error(path, packets, error.into_error()))

@@ -152,6 +152,9 @@ pub struct Link {
     pub name: InterfaceName,
     /// What made it, such as `veth` or `tun`; none for loopback and most hardware.
     pub kind: Option<String>,
+    /// What its packets start with, as ARP numbers it (`ARPHRD_*`): 1 is Ethernet, 772 loopback,
+    /// 65534 nothing before the IP header.
+    pub hardware_type: u16,
     /// Whether it is meant to work.
     pub up: bool,
     /// Whether it has carrier, so that it does work if it is up.
@@ -317,6 +320,7 @@ impl Link {
             index: u32::from_ne_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
             name: InterfaceName::new("?").ok()?,
             kind: None,
+            hardware_type: u16::from_ne_bytes([fixed[2], fixed[3]]),
             up: flags & u32::from(abi::IFF_UP) != 0,
             carrier: flags & abi::IFF_LOWER_UP != 0,
             hardware_address: None,

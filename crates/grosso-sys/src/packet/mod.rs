@@ -259,6 +259,23 @@ impl Status {
     }
 }
 
+/// Where a packet was going (`sll_pkttype`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PacketKind {
+    /// To this host.
+    Host,
+    /// To all hosts.
+    Broadcast,
+    /// To a group of hosts.
+    Multicast,
+    /// To another host; the interface is promiscuous.
+    OtherHost,
+    /// Out: this host sent it.
+    Outgoing,
+    /// Something that later kernels know.
+    Other,
+}
+
 /// What a packet socket counted since it was last asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use super::ring::{Direction, RingLayout, RingMemory};
-use super::{PacketSocket, Statistics, Status, VlanTag};
+use super::{PacketKind, PacketSocket, Statistics, Status, VlanTag};
 use crate::abi;
 
 /// A slot that this program has taken and not given back. The kernel takes every value but
@@ -157,6 +157,19 @@ impl RingFrame {
     /// The outermost VLAN tag, which the kernel took out of the bytes.
     pub fn vlan(&self) -> Option<VlanTag> {
         self.status().tag(self.header.vlan_tpid, self.header.vlan_tci)
+    }
+
+    /// Where the packet was going.
+    pub fn kind(&self) -> PacketKind {
+        // SAFETY: this frame owns its slot until it is dropped, and nothing writes this part of it.
+        match unsafe { self.memory.bytes(self.slot, abi::PACKET_RING_KIND) } {
+            [0] => PacketKind::Host,
+            [1] => PacketKind::Broadcast,
+            [2] => PacketKind::Multicast,
+            [3] => PacketKind::OtherHost,
+            [4] => PacketKind::Outgoing,
+            _ => PacketKind::Other,
+        }
     }
 
     /// When the packet arrived, since 1970.

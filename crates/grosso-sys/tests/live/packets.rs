@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 use grosso_sys::interface::{Control, InterfaceName};
 use grosso_sys::netlink::{LinkChange, Netlink};
 use grosso_sys::packet::{
-    Fanout, FanoutRule, PacketSocket, PushRefusal, ReceiveRing, RingLayout, Statistics, VlanTag,
+    Fanout, FanoutRule, PacketKind, PacketSocket, PushRefusal, ReceiveRing, RingLayout, Statistics,
+    VlanTag,
 };
 use grosso_sys::tun::Offloads;
 use grosso_sys::wait::{Interest, Waiter};
@@ -50,6 +51,38 @@ fn frames_of_the_ring_say_what_the_kernel_knows() {
         assert!(ring.receive().is_none());
         assert_eq!(ring.take_statistics()?, Statistics { packets: 2, drops: 0 });
         assert_eq!(ring.malformed(), 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn frames_of_the_ring_say_where_they_were_going() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        let address = [0x02, 0, 0, 0, 0, 0x42];
+        control.set_hardware_address(tap.name(), address)?;
+        let is_promiscuous = || {
+            let text = std::fs::read_to_string("/sys/class/net/tap0/flags")?;
+            let flags =
+                text.trim().strip_prefix("0x").and_then(|t| u32::from_str_radix(t, 16).ok());
+            io::Result::Ok(flags.unwrap() & 0x100 != 0)
+        };
+        assert!(!is_promiscuous()?);
+        let socket = PacketSocket::builder().virtio_header(true).promiscuous(true);
+        let mut ring = socket.bind_receive_ring(tap.name(), SMALL)?;
+        assert!(is_promiscuous()?);
+        let to = |address: [u8; 6]| [&address[..], &FRAME[6..]].concat();
+        let group = [0x01, 0x00, 0x5e, 0, 0, 1];
+        for target in [address, [0xff; 6], group, [0x02, 0, 0, 0, 0, 0x43]] {
+            tap.write(&with_header(&to(target)))?;
+        }
+        PacketSocket::builder().virtio_header(true).bind(tap.name())?.send(&with_header(&FRAME))?;
+        let kinds: Vec<_> = std::iter::from_fn(|| ring.receive().map(|f| f.kind())).collect();
+        let (host, broadcast) = (PacketKind::Host, PacketKind::Broadcast);
+        let (multicast, other) = (PacketKind::Multicast, PacketKind::OtherHost);
+        assert_eq!(kinds, [host, broadcast, multicast, other, PacketKind::Outgoing]);
+        drop(ring);
+        assert!(!is_promiscuous()?, "as long as the socket is open");
         Ok(())
     });
 }

@@ -213,16 +213,8 @@ impl Serialize for Named<'_> {
 /// What decides whether superframes can cross a TUN or TAP device, which sysfs tells in the flags
 /// that it was opened with (linux/if_tun.h). Other devices have none of it.
 fn own_features(device: &Device) -> Vec<Row> {
-    let read = |attribute| {
-        let text = std::fs::read_to_string(format!("/sys/class/net/{}/{attribute}", device.name));
-        text.map(|text| text.trim().to_owned())
-    };
-    // The sysfs that is mounted may be that of another network, with another device of the name.
-    let index = device.control.index(&device.name).map(|index| index.to_string());
-    if read("ifindex").ok() != index.ok() {
-        return Vec::new();
-    }
-    let flags = read("tun_flags").ok();
+    let index = device.control.index(&device.name).ok();
+    let flags = index.and_then(|index| device::attribute(&device.name, index, "tun_flags"));
     let flags = flags.and_then(|text| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok());
     let Some(flags) = flags else { return Vec::new() };
     let row = |(name, flag): (&str, u32)| {

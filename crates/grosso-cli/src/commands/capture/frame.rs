@@ -1,0 +1,210 @@
+//! What the kernel says about a frame, for the capture that it is written to.
+
+use grosso_io::{
+    capture::{
+        ChecksumState, Cut, Offload, PacketMeta, PartialPlace, SegmentTransport, Segmentation,
+    },
+    vnet::{TAG_LEN, understand},
+};
+use grosso_sys::packet::{PacketKind, RingFrame, VlanTag};
+use grosso_wire::{
+    LinkType, Ports, Stack, dissect_into,
+    virtio::{
+        FLAG_NEEDS_CHECKSUM, Form, GSO_NONE, GSO_TCP_IPV4, GSO_TCP_IPV6, GSO_UDP, GSO_UDP_SEGMENTS,
+        Header, Order,
+    },
+};
+
+use super::report::Counts;
+
+/// Turns frames of one interface into packets of a capture.
+pub(super) struct Recorder {
+    link: LinkType,
+    stack: Stack,
+    /// A frame with its VLAN tag put back.
+    tagged: Vec<u8>,
+    pub(super) counts: Counts,
+}
+
+impl Recorder {
+    pub(super) fn new(link: LinkType) -> Self {
+        let (tagged, counts) = (Vec::new(), Counts::default());
+        Self { link, stack: Stack::new(0), tagged, counts }
+    }
+
+    /// A frame's bytes as they were on the link, and what is known beside them.
+    pub(super) fn record<'a>(&'a mut self, frame: &'a RingFrame) -> (PacketMeta, &'a [u8]) {
+        let bytes = frame.as_ref();
+        let mut offload = self.offload(frame, bytes);
+        let mut flags = direction(frame.kind());
+        if frame.status().checksum_valid() && offload.checksum == ChecksumState::None {
+            offload.checksum = ChecksumState::Unnecessary { levels: 0 };
+        }
+        self.count(frame, bytes, &offload);
+        let mut original = frame.original_bytes();
+        let tag = frame.vlan().filter(|_| self.link == LinkType::Ethernet);
+        let data = match tag {
+            Some(tag) if bytes.len() >= ADDRESSES_LEN => {
+                original += usize::from(TAG_LEN);
+                if let ChecksumState::Partial { place: Some(place) } = &mut offload.checksum {
+                    place.start = place.start.saturating_add(TAG_LEN);
+                }
+                put_back(&mut self.tagged, bytes, tag);
+                &self.tagged[..]
+            }
+            _ => bytes,
+        };
+        // The standard flags say all of a packet that is only known to be good.
+        let is_plain = offload.gso.is_none() && !is_partial(&offload);
+        flags |= if is_plain { offload.to_flags() } else { 0 };
+        let timestamp = frame.timestamp();
+        let meta = PacketMeta {
+            timestamp_ns: u64::try_from(timestamp.as_nanos()).ok(),
+            interface: 0,
+            original_len: u32::try_from(original).unwrap_or(u32::MAX),
+            flags: Some(flags),
+            offload: (!is_plain).then_some(offload),
+        };
+        (meta, data)
+    }
+
+    fn offload(&mut self, frame: &RingFrame, bytes: &[u8]) -> Offload {
+        let Ok((header, _)) = Header::parse(frame.virtio_header(), Form::Short, Order::NATIVE)
+        else {
+            return Offload::default();
+        };
+        dissect_into(bytes, self.link, &Ports::ASSIGNED, &mut self.stack);
+        match understand(&header, bytes, self.link, &self.stack, Form::Short) {
+            Ok(mut meta) => {
+                // It is this host's kernel that says it.
+                if let Some(gso) = &mut meta.gso {
+                    gso.untrusted = false;
+                }
+                Offload::of_engine(&meta, transport(&header), Vec::new())
+            }
+            // Of a frame that was cut, or whose headers are not known here: what was said of it.
+            Err(_) => claimed(&header),
+        }
+    }
+
+    fn count(&mut self, frame: &RingFrame, bytes: &[u8], offload: &Offload) {
+        let counts = &mut self.counts;
+        counts.bytes += bytes.len() as u64;
+        counts.outgoing += u64::from(frame.kind() == PacketKind::Outgoing);
+        match (&offload.gso, transport_of(offload)) {
+            (None, _) => {}
+            (Some(_), SegmentTransport::Udp) => counts.superframes_udp += 1,
+            (Some(_), _) => counts.superframes_tcp += 1,
+        }
+        match offload.checksum {
+            ChecksumState::Partial { .. } => counts.checksums_partial += 1,
+            ChecksumState::None => counts.checksums_unknown += 1,
+            _ => counts.checksums_verified += 1,
+        }
+        counts.vlan_tags += u64::from(frame.vlan().is_some());
+        counts.cut += u64::from(frame.truncated());
+    }
+}
+
+/// Bits 0 to 4 of `epb_flags`: which way, and by what address.
+fn direction(kind: PacketKind) -> u32 {
+    let (way, address) = match kind {
+        PacketKind::Host => (INBOUND, 1),
+        PacketKind::Multicast => (INBOUND, 2),
+        PacketKind::Broadcast => (INBOUND, 3),
+        PacketKind::OtherHost => (INBOUND, 4),
+        PacketKind::Outgoing => (OUTBOUND, 0),
+        PacketKind::Other => (0, 0),
+    };
+    way | address << 2
+}
+
+/// A virtio header word for word.
+fn claimed(header: &Header) -> Offload {
+    let mut offload = Offload::default();
+    if header.flags & FLAG_NEEDS_CHECKSUM != 0 {
+        let place = PartialPlace { start: header.checksum_start, offset: header.checksum_offset };
+        offload.checksum = ChecksumState::Partial { place: Some(place) };
+    }
+    if header.gso_type != GSO_NONE {
+        let cut = match header.segmentation() {
+            GSO_UDP => Cut::Fragments(header.gso_size),
+            _ => Cut::Every(header.gso_size),
+        };
+        let transport = transport(header);
+        offload.gso = Some(Segmentation { cut, transport, ..Segmentation::default() });
+    }
+    offload
+}
+
+fn transport(header: &Header) -> SegmentTransport {
+    match header.segmentation() {
+        GSO_TCP_IPV4 | GSO_TCP_IPV6 => SegmentTransport::Tcp,
+        GSO_UDP | GSO_UDP_SEGMENTS => SegmentTransport::Udp,
+        _ => SegmentTransport::Unknown,
+    }
+}
+
+fn transport_of(offload: &Offload) -> SegmentTransport {
+    offload.gso.as_ref().map(|gso| gso.transport).unwrap_or_default()
+}
+
+fn is_partial(offload: &Offload) -> bool {
+    matches!(offload.checksum, ChecksumState::Partial { .. })
+}
+
+/// The frame with the tag that the kernel took out behind its addresses.
+fn put_back(out: &mut Vec<u8>, bytes: &[u8], tag: VlanTag) {
+    let (addresses, rest) = bytes.split_at(ADDRESSES_LEN);
+    out.clear();
+    out.extend_from_slice(addresses);
+    out.extend_from_slice(&tag.protocol.to_be_bytes());
+    out.extend_from_slice(&tag.control.to_be_bytes());
+    out.extend_from_slice(rest);
+}
+
+/// Bytes of the two addresses of an Ethernet frame.
+const ADDRESSES_LEN: usize = 12;
+/// Of bits 0 and 1 of `epb_flags`.
+const INBOUND: u32 = 1;
+const OUTBOUND: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tag_stands_behind_the_addresses() {
+        let mut out = vec![9; 3];
+        let frame: Vec<u8> = (0..20).collect();
+        put_back(&mut out, &frame, VlanTag { protocol: 0x88a8, control: 0x2007 });
+        assert_eq!(out[..18], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0x88, 0xa8, 0x20, 7, 12, 13]);
+        assert_eq!(out.len(), 24);
+    }
+
+    #[test]
+    fn direction_and_address_are_those_of_the_draft() {
+        assert_eq!(direction(PacketKind::Outgoing), 0b00010);
+        assert_eq!(direction(PacketKind::Host), 0b00101);
+        assert_eq!(direction(PacketKind::Broadcast), 0b01101);
+        assert_eq!(direction(PacketKind::OtherHost), 0b10001);
+    }
+
+    #[test]
+    fn what_a_header_claims_is_kept_word_for_word() {
+        let header = Header {
+            flags: FLAG_NEEDS_CHECKSUM,
+            gso_type: GSO_UDP_SEGMENTS,
+            gso_size: 1200,
+            checksum_start: 34,
+            checksum_offset: 6,
+            ..Header::default()
+        };
+        let offload = claimed(&header);
+        let place = Some(PartialPlace { start: 34, offset: 6 });
+        assert_eq!(offload.checksum, ChecksumState::Partial { place });
+        let gso = offload.gso.unwrap();
+        assert_eq!((gso.cut, gso.transport), (Cut::Every(1200), SegmentTransport::Udp));
+        assert_eq!(claimed(&Header::default()), Offload::default());
+    }
+}

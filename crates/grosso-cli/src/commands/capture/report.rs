@@ -1,0 +1,86 @@
+//! What was captured.
+
+use serde::Serialize;
+
+use crate::{
+    report::{OutputFacts, Report, Tool, units},
+    style::Style,
+};
+
+/// What was captured.
+#[derive(Serialize)]
+pub(super) struct CaptureReport {
+    pub(super) schema: &'static str,
+    pub(super) tool: Tool,
+    pub(super) interface: String,
+    pub(super) output: OutputFacts,
+    pub(super) elapsed_ns: u64,
+    /// Why it ended.
+    pub(super) ended: Ending,
+    /// Packets that the kernel had no room for.
+    pub(super) drops: u64,
+    #[serde(flatten)]
+    pub(super) counts: Counts,
+    pub(super) warnings: Vec<String>,
+}
+
+/// What the packets were.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Counts {
+    /// Bytes of the packets as the host saw them.
+    #[serde(skip)]
+    pub(super) bytes: u64,
+    pub(super) outgoing: u64,
+    pub(super) superframes_tcp: u64,
+    pub(super) superframes_udp: u64,
+    pub(super) checksums_partial: u64,
+    pub(super) checksums_verified: u64,
+    pub(super) checksums_unknown: u64,
+    pub(super) vlan_tags: u64,
+    /// Packets of which the end is missing.
+    pub(super) cut: u64,
+}
+
+/// Why a capture ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Ending {
+    Count,
+    Duration,
+    Interrupted,
+    Terminated,
+    InterfaceGone,
+}
+
+impl Report for CaptureReport {
+    fn text(&self, style: Style) -> String {
+        let counts = &self.counts;
+        let packets = units::count(self.output.packets, "packet");
+        let bytes = units::bytes(counts.bytes);
+        let elapsed = units::duration(self.elapsed_ns);
+        let drops = match self.drops {
+            0 => "none".into(),
+            drops => style.bad(&format!("{drops}, for want of room (--ring)")),
+        };
+        format!(
+            "{}: {packets} of {}, {bytes}, {elapsed}\n  \
+             superframes   {} tcp, {} udp, with their segment size\n  \
+             checksums     {} partial, {} verified, {} not looked at\n  \
+             direction     {} out, {} in\n  \
+             dropped       {drops}\n",
+            style.strong(&self.output.path),
+            self.interface,
+            counts.superframes_tcp,
+            counts.superframes_udp,
+            counts.checksums_partial,
+            counts.checksums_verified,
+            counts.checksums_unknown,
+            counts.outgoing,
+            self.output.packets - counts.outgoing.min(self.output.packets),
+        )
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}

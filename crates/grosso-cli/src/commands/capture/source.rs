@@ -1,0 +1,208 @@
+//! The interface that is captured: what it is, and the ring in which its frames arrive.
+
+use std::{io, time::Duration};
+
+use grosso_sys::{
+    ethtool,
+    fault::Fault,
+    interface::{Control, InterfaceName},
+    netlink::{Link, Netlink},
+    packet::{PacketSocket, ReceiveRing, RingFrame, RingLayout},
+    wait::{Interest, Ready, Waiter},
+};
+use grosso_wire::LinkType;
+
+use super::device;
+use crate::{arguments::Capture, error::Failure};
+
+/// An interface that is captured.
+pub(super) struct Source {
+    control: Control,
+    ring: ReceiveRing,
+    waiter: Waiter,
+    ready: Vec<Ready>,
+    pub(super) link: Link,
+    pub(super) link_type: LinkType,
+    /// Frames that were for us, as far as the kernel counted them.
+    pub(super) seen: u64,
+    /// Frames for which the ring had no room.
+    pub(super) drops: u64,
+}
+
+/// How an interface is while nothing comes from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Up,
+    Down,
+    Gone,
+}
+
+impl Source {
+    /// Opens the interface that the user names.
+    pub(super) fn open(options: &Capture) -> Result<Self, Failure> {
+        let control = Control::new().map_err(|error| failed("opening a socket", &error))?;
+        let name = device::find("capture", &control, &options.interface)?;
+        let link = Netlink::new().and_then(|netlink| netlink.link(&name));
+        let link = link.map_err(|error| failed("asking for the interface", &error))?;
+        let link_type = link_type(&link)?;
+        if !link.up {
+            let message = format!("capture: {name} is down");
+            let hint = format!("sudo ip link set {name} up");
+            return Err(Failure::environment("environment.interface_down", message).hint(hint));
+        }
+        let layout = layout(&link, options);
+        let ring = PacketSocket::builder()
+            .virtio_header(true)
+            .promiscuous(!options.no_promiscuous)
+            // Loopback shows each packet twice; the one that comes in is the one that counts.
+            .ignore_outgoing(link.hardware_type == LOOPBACK)
+            .bind_receive_ring(&name, layout)
+            .map_err(|error| refused(&name, options.ring, &error))?;
+        let waiter = Waiter::new().and_then(|waiter| {
+            waiter.add(&ring, 0, Interest::READ)?;
+            Ok(waiter)
+        });
+        let waiter = waiter.map_err(|error| failed("waiting", &error))?;
+        let (ready, seen, drops) = (Vec::new(), 0, 0);
+        Ok(Self { control, ring, waiter, ready, link, link_type, seen, drops })
+    }
+
+    /// The next frame, if one waits.
+    pub(super) fn receive(&mut self) -> Option<RingFrame> {
+        self.ring.receive()
+    }
+
+    /// Sleeps until frames come, a signal does, or the time is over.
+    pub(super) fn wait(&mut self, at_most: Duration) -> Result<(), Failure> {
+        let waited = self.waiter.wait(&mut self.ready, Some(at_most));
+        waited.map_err(|error| failed("waiting", &error))
+    }
+
+    /// The most frames that may wait.
+    pub(super) fn slots(&self) -> usize {
+        self.ring.layout().slots
+    }
+
+    /// How the interface is. The kernel tells a socket once that it went down, and nothing when it
+    /// is removed; another may have its name by then.
+    pub(super) fn state(&mut self) -> State {
+        // What the socket was told is not asked for, but would make every wait end at once.
+        let _ = self.ring.take_error();
+        let link = Netlink::new().and_then(|netlink| netlink.link(&self.link.name));
+        match (link, self.control.index(&self.link.name)) {
+            (Ok(link), Ok(index)) if index == self.link.index => {
+                if link.up {
+                    State::Up
+                } else {
+                    State::Down
+                }
+            }
+            _ => State::Gone,
+        }
+    }
+
+    /// Takes over what the kernel counted since it was last asked.
+    pub(super) fn count(&mut self) {
+        if let Ok(statistics) = self.ring.take_statistics() {
+            self.seen += u64::from(statistics.packets);
+            self.drops += u64::from(statistics.drops);
+        }
+    }
+
+    /// What decides how packets look here: the offloads, and how long superframes get.
+    pub(super) fn offloads(&self) -> String {
+        let features = ethtool::features(&self.control, &self.link.name).unwrap_or_default();
+        let is_telling = |name: &str| {
+            let is_checksum = name == "rx-checksum" || name.starts_with("tx-checksum-ip");
+            let is_segmentation = name.starts_with("tx-") && name.ends_with("-segmentation");
+            let is_joining = name.contains("gro") || name == "rx-lro";
+            is_checksum || is_segmentation || is_joining || name.contains("vlan-hw")
+        };
+        let (mut on, mut off) = (Vec::new(), Vec::new());
+        for feature in features.iter().filter(|feature| is_telling(&feature.name)) {
+            let list = if feature.active { &mut on } else { &mut off };
+            list.push(feature.name.as_str());
+        }
+        let mut text = format!("ethtool on: {}; off: {}", on.join(" "), off.join(" "));
+        for (name, size) in [
+            ("gso_max_size", self.link.gso_max_size),
+            ("gso_ipv4_max_size", self.link.gso_ipv4_max_size),
+            ("gso_max_segs", self.link.gso_max_segments),
+            ("gro_max_size", self.link.gro_max_size),
+            ("gro_ipv4_max_size", self.link.gro_ipv4_max_size),
+        ] {
+            text += &size.map(|size| format!("; {name} {size}")).unwrap_or_default();
+        }
+        text
+    }
+
+    /// Bits a second, where the driver says.
+    pub(super) fn speed(&self) -> Option<u64> {
+        let megabits = device::attribute(&self.link.name, self.link.index, "speed")?;
+        megabits.parse::<u64>().ok().filter(|speed| *speed > 0)?.checked_mul(1_000_000)
+    }
+
+    /// The driver, as `ethtool -i` says.
+    pub(super) fn driver(&self) -> Option<String> {
+        ethtool::driver(&self.control, &self.link.name).ok().map(|driver| driver.name)
+    }
+}
+
+fn link_type(link: &Link) -> Result<LinkType, Failure> {
+    match link.hardware_type {
+        ETHERNET | LOOPBACK => Ok(LinkType::Ethernet),
+        NONE | RAW_IP | PPP | TUNNEL | TUNNEL6 | SIT | IPGRE | IP6GRE => Ok(LinkType::Raw),
+        other => {
+            let message = format!(
+                "capture: packets of {} begin with what I cannot parse (hardware type {other})",
+                link.name
+            );
+            Err(Failure::environment("environment.link_type", message))
+        }
+    }
+}
+
+/// Slots that hold the longest packet of the interface, or what is kept of it.
+fn layout(link: &Link, options: &Capture) -> RingLayout {
+    let longest = [link.gso_max_size, link.gso_ipv4_max_size, link.gro_max_size];
+    let longest =
+        longest.into_iter().flatten().chain([link.gro_ipv4_max_size.unwrap_or(0), link.mtu]);
+    let packet = longest.max().unwrap_or(0).saturating_add(LINK_HEADER_BYTES);
+    let kept = packet.min(super::snaplen(options)) as usize;
+    let slot_bytes = (kept + SLOT_OVERHEAD_BYTES).next_power_of_two();
+    let slots = (options.ring / slot_bytes as u64).clamp(SLOTS_MIN, SLOTS_MAX) as usize;
+    RingLayout { slot_bytes, slots: 1 << slots.ilog2() }
+}
+
+fn refused(name: &InterfaceName, ring: u64, error: &io::Error) -> Failure {
+    match Fault::of(error) {
+        Fault::Exhausted | Fault::Malformed => {
+            let message = format!("capture: no memory for a ring of {ring} bytes: {error}");
+            Failure::environment("environment.memory", message).hint("--ring 8M")
+        }
+        _ => device::refused("capture", &format!("opening {name}"), "cap_net_raw", error),
+    }
+}
+
+fn failed(what: &str, error: &io::Error) -> Failure {
+    device::refused("capture", what, "cap_net_raw", error)
+}
+
+/// `ARPHRD_*` of linux/if_arp.h.
+const ETHERNET: u16 = 1;
+const PPP: u16 = 512;
+const RAW_IP: u16 = 519;
+const TUNNEL: u16 = 768;
+const TUNNEL6: u16 = 769;
+const LOOPBACK: u16 = 772;
+const SIT: u16 = 776;
+const IPGRE: u16 = 778;
+const IP6GRE: u16 = 823;
+const NONE: u16 = 0xfffe;
+/// The longest header before the first IP header that is expected: Ethernet with two tags.
+const LINK_HEADER_BYTES: u32 = 22;
+/// What the kernel keeps of a slot.
+const SLOT_OVERHEAD_BYTES: usize = 128;
+/// Bounds of a ring, in slots: fewer lose every burst, more only cost memory.
+const SLOTS_MIN: u64 = 16;
+const SLOTS_MAX: u64 = 1 << 18;

@@ -1,0 +1,473 @@
+//! `grosso capture` on real interfaces, with the kernel's own segmentation as the judge.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket},
+    os::fd::AsFd,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use common::{Bench, each, frames, has, packets, tshark};
+use grosso_io::capture::{
+    CaptureReader, ChecksumState, Cut, Entry, PacketMeta, PartialPlace, SegmentTransport,
+    options::code,
+};
+use grosso_sys::{
+    datagram,
+    ethtool::set_feature,
+    interface::{Control, InterfaceName},
+    namespace::NetworkNamespace,
+    netlink::{LinkChange, Netlink},
+    tun::{Tun, TunBuilder},
+};
+use grosso_testkit::{
+    flows::{assert_conserved, assert_order_within_flows},
+    oracle::Link,
+};
+
+/// A host, a bridge whose port to the other host has no offloads, and that host: the bridge's
+/// kernel cuts and completes what the first host hands out.
+///
+/// ```text
+///  sender        bridge         receiver
+///  v0 ---------- v1  w0 -------- w1
+/// ```
+struct Hosts {
+    sender: NetworkNamespace,
+    bridge: NetworkNamespace,
+    receiver: NetworkNamespace,
+}
+
+const NEAR: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 1)),
+];
+const FAR: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(10, 9, 0, 2)),
+    IpAddr::V6(Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 2)),
+];
+const NEAR_ADDRESS: [u8; 6] = [2, 0, 0, 0, 9, 1];
+/// What nothing but the last datagram holds.
+const MARK: &[u8] = b"that was all of it";
+
+impl Hosts {
+    /// Nothing where the caller may not make them.
+    fn new() -> Option<Self> {
+        let [sender, bridge, receiver] = namespaces()?;
+        let hosts = Self { sender, bridge, receiver };
+        hosts.wire().unwrap();
+        Some(hosts)
+    }
+
+    fn wire(&self) -> io::Result<()> {
+        self.bridge.run(|| {
+            let (netlink, control) = (Netlink::new()?, Control::new()?);
+            let near = LinkChange::new().namespace(self.sender.as_fd());
+            let near = near.hardware_address(NEAR_ADDRESS);
+            let far = LinkChange::new().namespace(self.receiver.as_fd());
+            netlink.add_veth((&name("v1"), LinkChange::new()), (&name("v0"), near))?;
+            netlink.add_veth((&name("w0"), LinkChange::new()), (&name("w1"), far))?;
+            control.add_bridge(&name("br"))?;
+            for port in ["v1", "w0"] {
+                control.add_bridge_port(&name("br"), &name(port))?;
+                control.set_up(&name(port), true)?;
+            }
+            set_feature(&control, &name("w0"), "tx-checksum-ip-generic", false)?;
+            control.set_up(&name("br"), true)
+        })??;
+        self.sender.run(|| set_up("v0", NEAR))??;
+        self.receiver.run(|| set_up("w1", FAR))?
+    }
+
+    /// A stream and superframes of datagrams, over IPv4 and IPv6; then the mark.
+    fn talk(&self) -> io::Result<()> {
+        for (near, far) in NEAR.into_iter().zip(FAR) {
+            let listener = self.receiver.run(|| TcpListener::bind((far, 0)))??;
+            let target = listener.local_addr()?;
+            let mut stream = self.sender.run(|| TcpStream::connect(target))??;
+            let (mut accepted, _) = listener.accept()?;
+            let reader = thread::spawn(move || io::copy(&mut accepted, &mut io::sink()));
+            let bytes: Vec<u8> = (0..BYTES).map(|i| (i % 251) as u8).collect();
+            for part in bytes.chunks(100_003) {
+                stream.write_all(part)?;
+            }
+            drop(stream);
+            assert_eq!(reader.join().unwrap()?, BYTES as u64);
+
+            let socket = self.receiver.run(|| UdpSocket::bind((far, 0)))??;
+            let near = self.sender.run(|| UdpSocket::bind((near, 0)))??;
+            near.connect(socket.local_addr()?)?;
+            for (size, payload) in [(1200_u16, 12_345), (500, 32_000), (1400, 700)] {
+                datagram::set_segment_bytes(&near, size)?;
+                near.send(&bytes[..payload])?;
+            }
+            datagram::set_segment_bytes(&near, 0)?;
+            near.send(b"one alone")?;
+            if far.is_ipv6() {
+                near.send(MARK)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_sender_captures_splits_into_what_the_receiver_saw() {
+    if !["tcpdump", "tshark"].iter().all(|tool| has(tool)) {
+        return;
+    }
+    let Some(hosts) = Hosts::new() else { return };
+    let bench = Bench::new();
+    let (sent, received) = (bench.path("send.pcapng"), bench.path("recv.pcap"));
+    let mut capture = start(&hosts.sender, bench.command("capture -q -i v0 -w send.pcapng"), &sent);
+    let mut tcpdump = Command::new("tcpdump");
+    tcpdump.args(["-i", "w1", "-B", "65536", "-U", "-w"]).arg(&received).stderr(Stdio::null());
+    let mut tcpdump = start(&hosts.receiver, tcpdump, &received);
+    hosts.talk().unwrap();
+    for file in [&sent, &received] {
+        until(|| read(file).windows(MARK.len()).any(|bytes| bytes == MARK));
+    }
+    assert_eq!(end(&mut capture), Some(130), "Ctrl-C");
+    end(&mut tcpdump);
+
+    let from_sender = |frame: &Vec<u8>| {
+        let is_ip = frame[12..14] == [0x08, 0] || frame[12..14] == [0x86, 0xdd];
+        let protocol = if frame[12] == 8 { frame[23] } else { frame[20] };
+        frame[6..12] == NEAR_ADDRESS && is_ip && matches!(protocol, 6 | 17)
+    };
+    let theirs: Vec<_> = frames(&read(&received)).into_iter().filter(from_sender).collect();
+    let mut superframes = [0, 0];
+    each(&read(&sent), |packet| {
+        if let Some(gso) = packet.meta().offload.and_then(|offload| offload.gso) {
+            assert!(matches!(gso.cut, Cut::Every(_)), "{gso:?}");
+            superframes[usize::from(gso.transport == SegmentTransport::Udp)] += 1;
+            assert!(packet.meta().flags.unwrap() & 0x203 == 0x202, "outbound, checksum not ready");
+        }
+    });
+    assert!(superframes[0] > 10 && superframes[1] == 4, "{superframes:?}");
+    assert!(theirs.len() > 2 * BYTES / 1448, "{}", theirs.len());
+
+    bench.ok("wire -q --strict -r send.pcapng -w wire.pcapng");
+    bench.ok("segment -q -r send.pcapng -w cut.pcapng");
+    bench.ok("csum fix -q --only partial -r cut.pcapng -w fixed.pcapng");
+    for file in ["wire.pcapng", "fixed.pcapng"] {
+        let ours: Vec<_> = frames(&bench.get(file)).into_iter().filter(from_sender).collect();
+        assert_conserved(&theirs, &ours);
+        assert_order_within_flows(&theirs, &ours, Link::Ethernet);
+    }
+    // tshark 4 takes a partial checksum for a wrong one, and so only looks at structure here.
+    assert_eq!(tshark(&sent, "_ws.malformed"), Vec::<String>::new());
+    let times: Vec<u64> = packets(&read(&sent)).into_iter().map(|(time, _)| time).collect();
+    assert!(times.is_sorted() && times.iter().any(|time| time % 1000 != 0), "nanoseconds");
+}
+
+#[test]
+fn the_file_says_what_was_captured_where_and_with_which_offloads() {
+    let Some(tap) = Tap::new() else { return };
+    let bench = Bench::new();
+    let file = bench.path("x.pcapng");
+    let command = bench.command("capture -i t0 -c 3 --json -w x.pcapng");
+    let mut capture = tap.start(command, &file);
+    // 200 bytes of TCP in segments of 100, the same with a tag, and 60 bytes of nothing known.
+    let (header, frame) = superframe();
+    let mut tagged_header = header;
+    tagged_header[6] += 4;
+    let tagged = [&frame[..12], &[0x88, 0xa8, 0x20, 7], &frame[12..]].concat();
+    tap.write(&[&header[..], &frame].concat());
+    tap.write(&[&tagged_header[..], &tagged].concat());
+    tap.write(&[&[0; 10][..], &BROADCAST].concat());
+    let mut report = String::new();
+    capture.stdout.take().unwrap().read_to_string(&mut report).unwrap();
+    assert_eq!(capture.wait().unwrap().code(), Some(0));
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(
+        (&report["schema"], &report["ended"]),
+        (&"grosso.capture/1".into(), &"count".into())
+    );
+    assert_eq!((&report["superframes_tcp"], &report["vlan_tags"]), (&2.into(), &1.into()));
+    assert_eq!((&report["output"]["packets"], &report["drops"]), (&3.into(), &0.into()));
+
+    let mut found: Vec<(PacketMeta, Vec<u8>)> = Vec::new();
+    let bytes = read(&file);
+    each(&bytes, |packet| found.push((packet.meta(), packet.data.to_vec())));
+    let data: Vec<_> = found.iter().map(|(_, data)| data.clone()).collect();
+    assert_eq!(data, [frame, tagged, BROADCAST.to_vec()]);
+    for ((meta, _), start) in found.iter().zip([34, 38]) {
+        let offload = meta.offload.as_ref().unwrap();
+        let place = Some(PartialPlace { start, offset: 16 });
+        assert_eq!(offload.checksum, ChecksumState::Partial { place });
+        let gso = offload.gso.as_ref().unwrap();
+        let (cut, transport) = (&gso.cut, gso.transport);
+        assert_eq!((cut, gso.segments), (&Cut::Every(100), 2));
+        assert_eq!(transport, SegmentTransport::Tcp);
+        // To somebody else, since the TAP has another address; not ready; to be segmented.
+        assert_eq!(meta.flags, Some(0b1010_0001_0001), "{meta:?}");
+    }
+    assert_eq!(found[2].0.flags, Some(0b01101), "inbound by broadcast");
+    assert_eq!(found[2].0.offload, None);
+    facts(&bytes);
+}
+
+/// What the blocks that are no packets must say.
+fn facts(bytes: &[u8]) {
+    let mut blocks = Vec::new();
+    let mut reader = CaptureReader::new(bytes).unwrap();
+    while let Some(entry) = reader.next().unwrap() {
+        if let Entry::Block(block) = entry {
+            let options = block.options();
+            let text = |code| options.find(code).map(|v| String::from_utf8_lossy(v).into_owned());
+            blocks.push((block.kind, text(2), text(3), text(code::COMMENT), text(4), text(7)));
+        }
+    }
+    let kinds: Vec<u32> = blocks.iter().map(|block| block.0).collect();
+    assert_eq!(kinds, [0x0a0d_0d0a, 1, 5]);
+    let [section, interface, statistics] = &blocks[..] else { unreachable!() };
+    assert!(section.3.as_ref().unwrap().ends_with("capture -i t0 -c 3 --json -w x.pcapng"));
+    let (name, description) = (interface.1.as_deref(), interface.2.as_deref());
+    assert_eq!((name, description), (Some("t0"), Some("tun")));
+    let comment = interface.3.as_ref().unwrap();
+    assert!(comment.contains("tx-generic-segmentation") && comment.contains("gso_max_size"));
+    // Counters are eight bytes of the machine's order.
+    let counter = |text: &Option<String>| text.as_ref().map(|text| text.as_bytes().to_vec());
+    assert_eq!(counter(&statistics.4), Some(3_u64.to_ne_bytes().to_vec()), "received");
+    assert_eq!(counter(&statistics.5), Some(vec![0; 8]), "dropped");
+}
+
+#[test]
+fn a_shorter_snaplen_keeps_the_length_and_what_is_known() {
+    let Some(tap) = Tap::new() else { return };
+    let bench = Bench::new();
+    let (header, frame) = superframe();
+    let command = bench.command("capture -i t0 -c 1 -s 60 -w x.pcapng");
+    let mut capture = tap.start(command, &bench.path("x.pcapng"));
+    tap.write(&[&header[..], &frame].concat());
+    assert_eq!(capture.wait().unwrap().code(), Some(0));
+    let mut seen = 0;
+    each(&bench.get("x.pcapng"), |packet| {
+        seen += 1;
+        assert_eq!((packet.data, packet.original_len as usize), (&frame[..60], frame.len()));
+        let offload = packet.meta().offload.unwrap();
+        let gso = offload.gso.unwrap();
+        assert_eq!((gso.cut, gso.transport), (Cut::Every(100), SegmentTransport::Tcp));
+    });
+    assert_eq!(seen, 1);
+}
+
+#[test]
+fn the_output_may_be_a_pipe_or_classic_pcap_which_says_what_is_lost() {
+    let Some(tap) = Tap::new() else { return };
+    let bench = Bench::new();
+    let command = bench.command("capture -i t0 -c 1 -w -");
+    let mut command = tap.command(command);
+    let mut capture = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = capture.stdout.take().unwrap();
+    let mut bytes = vec![0; 12];
+    stdout.read_exact(&mut bytes).unwrap();
+    tap.write(&[&[0; 10][..], &BROADCAST].concat());
+    stdout.read_to_end(&mut bytes).unwrap();
+    assert_eq!(frames(&bytes), [BROADCAST]);
+    let output = capture.wait_with_output().unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("1 packet of t0"));
+
+    let command = bench.command("capture -i t0 -c 1 -F pcap -w x.pcap");
+    let mut capture = tap.start(command, &bench.path("x.pcap"));
+    let (header, frame) = superframe();
+    tap.write(&[&header[..], &frame].concat());
+    let mut notes = String::new();
+    capture.stderr.take().unwrap().read_to_string(&mut notes).unwrap();
+    assert_eq!(capture.wait().unwrap().code(), Some(0));
+    assert_eq!(frames(&bench.get("x.pcap")), [frame]);
+    assert!(notes.contains("pcap has no room for the segment size of 1 superframe"), "{notes}");
+}
+
+#[test]
+fn what_befalls_an_interface_is_said() {
+    let Some(tap) = Tap::new() else { return };
+    let bench = Bench::new();
+    let said = |line: &str| {
+        let output = tap.command(bench.command(line)).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let line = stderr.lines().find(|line| !line.contains("Ctrl-C")).unwrap_or_default();
+        (output.status.code().unwrap(), line.to_owned())
+    };
+    let unknown = r#"grosso: capture: no interface "t00"; did you mean t0?"#.to_owned();
+    assert_eq!(said("capture -i t00 -w x.pcapng"), (4, unknown));
+    assert_eq!(said("capture -i lo -w x.pcapng"), (4, "grosso: capture: lo is down".into()));
+    assert_eq!(said("capture -i any -w x.pcapng").0, 2);
+    assert_eq!(said("capture -i t0 -w x.pcapng tcp port 80").0, 2);
+    assert_eq!(said("capture -i t0 -w missing/x.pcapng").0, 4);
+    assert!(!bench.path("x.pcapng").exists(), "nothing was captured, so there is no file");
+    assert_eq!(said("capture -i t0 -w x.pcapng --duration 50ms").0, 0);
+    let full = said("capture -i t0 -w /dev/full --duration 50ms");
+    assert_eq!(full.0, 4);
+    assert!(full.1.starts_with("grosso: /dev/full: No space left on device"), "{}", full.1);
+
+    let mut terminated =
+        tap.start(bench.command("capture -i t0 -w y.pcapng"), &bench.path("y.pcapng"));
+    signal(&terminated, "TERM");
+    assert_eq!(terminated.wait().unwrap().code(), Some(0));
+    assert_eq!(frames(&bench.get("y.pcapng")), Vec::<Vec<u8>>::new());
+
+    let mut removed =
+        tap.start(bench.command("capture -i t0 -w z.pcapng"), &bench.path("z.pcapng"));
+    drop(tap.device);
+    let mut notes = String::new();
+    removed.stderr.take().unwrap().read_to_string(&mut notes).unwrap();
+    assert_eq!(removed.wait().unwrap().code(), Some(4));
+    let gone = "grosso: capture: t0 is gone; the 0 packets before are in z.pcapng";
+    assert_eq!(notes.lines().last(), Some(gone), "{notes}");
+    assert_eq!(frames(&bench.get("z.pcapng")), Vec::<Vec<u8>>::new());
+}
+
+#[test]
+fn without_the_privilege_it_says_which_and_leaves_no_file() {
+    let Some(tap) = Tap::new() else { return };
+    let bench = Bench::new();
+    let program = env!("CARGO_BIN_EXE_grosso");
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-all", "--inh-caps=-all", "--", program]);
+    command.args("capture -i t0 -w x.pcapng".split(' ')).current_dir(bench.path(""));
+    let output = tap.command(command).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert_eq!(lines[0], "grosso: capture: opening t0 needs CAP_NET_RAW");
+    assert!(lines[1].starts_with("hint: sudo, or: sudo setcap cap_net_raw+ep /"), "{}", lines[1]);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(!bench.path("x.pcapng").exists());
+}
+
+/// A network with a TAP.
+struct Tap {
+    network: NetworkNamespace,
+    device: Tun,
+}
+
+impl Tap {
+    fn new() -> Option<Self> {
+        let [network] = namespaces()?;
+        let open = || {
+            // A kernel without IPv6 has no neighbour discovery to silence.
+            let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+            let device = TunBuilder::tap(name("t0")).virtio_header(true).open()?;
+            Control::new()?.set_up(&name("t0"), true)?;
+            io::Result::Ok(device)
+        };
+        let device = network.run(open).unwrap().unwrap();
+        Some(Self { network, device })
+    }
+
+    fn command(&self, mut command: Command) -> Command {
+        self.network.host(&mut command).unwrap();
+        command
+    }
+
+    fn start(&self, mut command: Command, file: &Path) -> Child {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        start(&self.network, command, file)
+    }
+
+    fn write(&self, packet: &[u8]) {
+        assert_eq!(self.device.write(packet).unwrap(), packet.len());
+    }
+}
+
+/// Networks of the test's own; nothing where the caller may not make them.
+fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
+    let networks: io::Result<Vec<_>> = (0..COUNT).map(|_| NetworkNamespace::new()).collect();
+    match networks {
+        Ok(networks) => networks.try_into().ok(),
+        Err(error) => {
+            println!("skipped: no network of one's own: {error}");
+            assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{error}");
+            None
+        }
+    }
+}
+
+fn name(name: &str) -> InterfaceName {
+    InterfaceName::new(name).unwrap()
+}
+
+fn set_up(interface: &str, addresses: [IpAddr; 2]) -> io::Result<()> {
+    let (netlink, control) = (Netlink::new()?, Control::new()?);
+    let index = control.index(&name(interface))?;
+    control.set_up(&name(interface), true)?;
+    netlink.add_address(index, addresses[0], 24)?;
+    netlink.add_address(index, addresses[1], 64)
+}
+
+/// Starts a command that captures into a file, and waits until it does.
+fn start(network: &NetworkNamespace, mut command: Command, file: &Path) -> Child {
+    let mut child = network.host(&mut command).unwrap().spawn().unwrap();
+    until(|| {
+        assert!(child.try_wait().unwrap().is_none(), "it does not run");
+        std::fs::metadata(file).is_ok_and(|metadata| metadata.len() >= 24)
+    });
+    child
+}
+
+fn signal(child: &Child, name: &str) {
+    Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
+}
+
+/// Ends a command as Ctrl-C does.
+fn end(child: &mut Child) -> Option<i32> {
+    signal(child, "INT");
+    child.wait().unwrap().code()
+}
+
+/// Asks until it is so: how long that takes is the scheduler's affair.
+fn until(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..20_000 {
+        if is_so() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it never was");
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    File::open(path).unwrap().read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// A TCP superframe of IPv4 with 200 bytes of payload in segments of 100, and its virtio header.
+fn superframe() -> ([u8; 10], Vec<u8>) {
+    let mut frame = vec![0; 254];
+    (frame[0], frame[6]) = (2, 2);
+    frame[12] = 8;
+    frame[14] = 0x45;
+    frame[16..18].copy_from_slice(&240_u16.to_be_bytes());
+    (frame[22], frame[23]) = (8, 6);
+    (frame[26], frame[30], frame[46]) = (10, 10, 0x50);
+    let mut header = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+    for (at, word) in [(2, 54_u16), (4, 100), (6, 34), (8, 16)] {
+        header[at..at + 2].copy_from_slice(&word.to_ne_bytes());
+    }
+    (header, frame)
+}
+
+/// A broadcast of a protocol for experiments (RFC 5342).
+const BROADCAST: [u8; 60] = {
+    let mut frame = [0; 60];
+    let mut i = 0;
+    while i < 6 {
+        frame[i] = 0xff;
+        i += 1;
+    }
+    (frame[6], frame[12], frame[13]) = (0x02, 0x88, 0xb5);
+    frame
+};
+
+/// Of each stream.
+const BYTES: usize = 700_000;
