@@ -10,8 +10,13 @@ use std::{
     time::Duration,
 };
 
-use grosso::{Frame, Meta, features::Device};
-use grosso_wire::LinkType;
+use grosso::{
+    Frame, Meta,
+    checksum::{self, Checksum},
+    features::Device,
+    segment::{Outgoing, Segments},
+};
+use grosso_wire::{LinkType, Ports};
 
 use crate::port::{Port, PortCounter, PortError, Transmitted};
 
@@ -31,7 +36,7 @@ pub struct Impairment {
     pub reorder: f64,
     /// The share of frames that come twice.
     pub duplicate: f64,
-    /// The share of frames in which one bit is flipped.
+    /// The share of frames in which one bit is flipped: in one packet of a superframe, which is cut for it.
     pub corrupt: f64,
     /// Most frames on the wire; more are lost, as from a full queue.
     pub limit_frames: usize,
@@ -118,7 +123,7 @@ fn share(text: &str) -> Option<f64> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImpairStats {
-    /// Lost by chance.
+    /// Lost by chance; so is a superframe that was to be corrupted and cannot be cut.
     pub lost: u64,
     /// Lost because the wire was full.
     pub overflowed: u64,
@@ -270,18 +275,31 @@ impl<P: Port> Impair<P> {
             let copy = frame.buffer.as_ref().to_vec();
             self.put(arrival_ns, Frame { buffer: ImpairBuffer::Copy(copy), meta: frame.meta });
         }
-        let meta = frame.meta;
         if corrupted && !frame.buffer.as_ref().is_empty() {
-            self.stats.corrupted += 1;
-            let mut copy = frame.buffer.as_ref().to_vec();
-            let place = (bit / 8) as usize % copy.len();
-            copy[place] ^= 1 << (bit % 8);
+            let packets = on_the_wire(frame.buffer.as_ref(), &frame.meta, self.port.link());
             self.port.recycle(frame.buffer);
-            // Nobody vouches for what is in it now.
-            let meta = Meta { checksum: grosso::checksum::Checksum::None, ..meta };
-            self.put(arrival_ns, Frame { buffer: ImpairBuffer::Copy(copy), meta });
-        } else {
-            self.put(arrival_ns, Frame { buffer: ImpairBuffer::Original(frame.buffer), meta });
+            return self.put_corrupted(arrival_ns, packets, bit);
+        }
+        let meta = frame.meta;
+        self.put(arrival_ns, Frame { buffer: ImpairBuffer::Original(frame.buffer), meta });
+    }
+
+    /// Puts packets on the wire, one of them with a flipped bit.
+    fn put_corrupted(&mut self, arrival_ns: u64, packets: Vec<Frame<Vec<u8>>>, bit: u64) {
+        if packets.is_empty() {
+            self.stats.lost += 1;
+            return;
+        }
+        self.stats.corrupted += 1;
+        let hit = (bit >> 32) as usize % packets.len();
+        for (i, Frame { mut buffer, mut meta }) in packets.into_iter().enumerate() {
+            if i == hit && !buffer.is_empty() {
+                let place = (bit / 8) as u32 as usize % buffer.len();
+                buffer[place] ^= 1 << (bit % 8);
+                // Nobody vouches for what is in it now.
+                meta.checksum = Checksum::None;
+            }
+            self.put(arrival_ns, Frame { buffer: ImpairBuffer::Copy(buffer), meta });
         }
     }
 
@@ -306,6 +324,34 @@ impl<P: Port> Impair<P> {
         self.wire.push(OnWire { arrival_ns, order: self.count, frame });
         self.count += 1;
     }
+}
+
+/// The packets that a device would send for a frame, with complete checksums; none when it cannot be
+/// cut.
+///
+/// Whoever flips a bit of a superframe or of a packet with a partial checksum, as `sch_netem.c` knows,
+/// does so before the sum is made, and a later step makes a right checksum for wrong bytes.
+fn on_the_wire(frame: &[u8], meta: &Meta, link: LinkType) -> Vec<Frame<Vec<u8>>> {
+    if meta.gso.is_none() {
+        let mut packet = Frame { buffer: frame.to_vec(), meta: *meta };
+        if let Checksum::Partial { start, offset } = meta.checksum
+            && checksum::complete(&mut packet.buffer, start, offset).is_ok()
+        {
+            packet.meta.checksum = Checksum::None;
+        }
+        return vec![packet];
+    }
+    let (slices, ports, complete) = ([frame], Ports::ASSIGNED, Outgoing::default());
+    let Ok(mut segments) = Segments::new(&slices, meta, link, &ports, complete) else {
+        return Vec::new();
+    };
+    let mut buffer = vec![0; segments.packet_len_max()];
+    let mut packets = Vec::new();
+    while let Ok(Some(segment)) = segments.write_next(&mut buffer) {
+        let packet = buffer.get(..segment.len()).unwrap_or_default();
+        packets.push(Frame { buffer: packet.to_vec(), meta: segment.meta });
+    }
+    packets
 }
 
 impl<P: Port> Port for Impair<P> {
@@ -385,7 +431,13 @@ mod tests {
 
     use grosso::{
         Meta,
+        checksum::Checksum,
         features::{Device, Features},
+        meta::Gso,
+    };
+    use grosso_testkit::{
+        Packet,
+        oracle::{self, Description, Link},
     };
     use grosso_wire::LinkType;
 
@@ -485,6 +537,38 @@ mod tests {
     fn a_full_wire_loses_what_comes_and_counts_it() {
         let (arrived, wire) = pass("delay 1s limit 5".parse().unwrap(), 20);
         assert_eq!((arrived.len(), wire.stats().overflowed), (0, 15));
+    }
+
+    /// Wrong bytes with a right checksum would be the one fault that nobody notices.
+    #[test]
+    fn what_is_corrupted_before_its_checksum_is_made_arrives_with_a_wrong_one() {
+        let tcp = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(5000);
+        let (superframe, start, offset) = tcp.build_superframe();
+        let (partial, ..) = tcp.build_partial();
+        let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
+        let description = Description { gso_size: 1000, fixed_ids: 0, cwr_on_all: false };
+        let cut = oracle::segment(&superframe, Link::Ethernet, description).unwrap();
+        for (frame, gso, packets) in
+            [(partial, None, vec![tcp.build()]), (superframe, Gso::every(1000), cut)]
+        {
+            for seed in 0..200 {
+                let (mut far, near) = wire(LinkType::Ethernet, Device::new(Features::ALL), 10);
+                let corrupt = Impairment { corrupt: 1.0, seed, ..Impairment::default() };
+                let mut near = Impair::new(near, corrupt);
+                let meta = Meta { checksum, gso, ..Meta::default() };
+                assert_eq!(far.transmit(&[&frame], &meta).unwrap(), Transmitted::Taken);
+                let mut arrived = Vec::new();
+                near.receive(0, 10, &mut |frame| arrived.push(frame)).unwrap();
+                assert!(arrived.iter().all(|frame| frame.meta == Meta::default()));
+                assert_eq!((arrived.len(), near.stats().corrupted), (packets.len(), 1));
+                let pairs = arrived.iter().map(|frame| frame.buffer.as_ref()).zip(&packets);
+                let bits = |(found, right): (&[u8], &Vec<u8>)| {
+                    assert_eq!(found.len(), right.len());
+                    found.iter().zip(right).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>()
+                };
+                assert_eq!(pairs.map(bits).sum::<u32>(), 1, "seed {seed}");
+            }
+        }
     }
 
     #[test]
