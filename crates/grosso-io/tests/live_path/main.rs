@@ -6,6 +6,7 @@
 #![cfg(target_os = "linux")]
 
 mod ends;
+mod faults;
 mod frames;
 mod offloads;
 mod queues;
