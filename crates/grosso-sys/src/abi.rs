@@ -45,6 +45,7 @@ pub(crate) const SIOCGIFFLAGS: Opcode = 0x8913;
 pub(crate) const SIOCSIFFLAGS: Opcode = 0x8914;
 pub(crate) const SIOCSIFADDR: Opcode = 0x8916;
 pub(crate) const SIOCSIFNETMASK: Opcode = 0x891c;
+pub(crate) const SIOCGIFMTU: Opcode = 0x8921;
 pub(crate) const SIOCSIFMTU: Opcode = 0x8922;
 pub(crate) const SIOCSIFHWADDR: Opcode = 0x8924;
 pub(crate) const SIOCSIFTXQLEN: Opcode = 0x8943;

@@ -114,6 +114,17 @@ impl Control {
         self.call::<{ abi::SIOCSIFFLAGS }>(&mut request.with(&flags.to_ne_bytes()))
     }
 
+    /// The MTU in bytes, which excludes the link-layer header.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if there is no such interface.
+    pub fn mtu(&self, name: &InterfaceName) -> io::Result<u32> {
+        let mut request = InterfaceRequest::new(name);
+        self.call::<{ abi::SIOCGIFMTU }>(&mut request)?;
+        Ok(request.number())
+    }
+
     /// Sets the MTU in bytes, which excludes the link-layer header.
     ///
     /// # Errors
@@ -295,6 +306,11 @@ impl InterfaceRequest {
         u16::from_ne_bytes([self.value.0[0], self.value.0[1]])
     }
 
+    /// The value as a number.
+    fn number(&self) -> u32 {
+        u32::from_ne_bytes([self.value.0[0], self.value.0[1], self.value.0[2], self.value.0[3]])
+    }
+
     pub(crate) fn call<const OPCODE: Opcode>(&mut self, file: impl AsFd) -> io::Result<()> {
         // SAFETY: every opcode of `abi` given here reads and writes a `struct ifreq` or a prefix of
         // it, and `self` is as long and as aligned as the longest.
@@ -328,11 +344,16 @@ mod tests {
     }
 
     #[test]
-    fn loopback_has_an_index_and_a_stranger_has_none() {
+    fn loopback_has_an_index_and_an_mtu_and_a_stranger_has_none() {
         let control = Control::new().unwrap();
-        assert!(control.index(&InterfaceName::new("lo").unwrap()).unwrap() > 0);
-        let stranger = control.index(&InterfaceName::new("no-such-device").unwrap());
-        assert_eq!(stranger.unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        let loopback = InterfaceName::new("lo").unwrap();
+        assert!(control.index(&loopback).unwrap() > 0);
+        let mtu = fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
+        assert_eq!(control.mtu(&loopback).unwrap().to_string(), mtu.trim());
+        let stranger = InterfaceName::new("no-such-device").unwrap();
+        for refused in [control.index(&stranger), control.mtu(&stranger)] {
+            assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod outgoing;
 mod packet;
 mod stats;
 mod tap;
+mod transmitter;
 mod xdp;
 
 pub use any::{LivePort, Opening, PortBuffer};

@@ -169,6 +169,11 @@ impl Outgoing {
         self.queue.len()
     }
 
+    /// Bytes of the next frame that waits, its virtio header included.
+    pub(crate) fn next_len(&self) -> usize {
+        self.queue.front().map_or(0, |frame| frame.bytes.len())
+    }
+
     /// What the device takes, as far as it is known by now.
     pub(crate) fn features(&self) -> Features {
         self.features

@@ -1,8 +1,7 @@
 //! An interface through packet sockets: a mapped ring to receive, batches to send.
 
 use std::{
-    collections::VecDeque,
-    io::{self, IoSlice},
+    io,
     os::fd::{AsFd, BorrowedFd},
 };
 
@@ -24,8 +23,9 @@ use grosso_wire::{
 
 use super::{
     broken,
-    outgoing::{Outgoing, Queued, Wire},
+    outgoing::Outgoing,
     stats::{LiveEvent, LiveStats},
+    transmitter::{BATCH, Transmitter},
 };
 use crate::{
     port::{Port, PortCounter, PortError, Transmitted},
@@ -43,6 +43,9 @@ pub struct PacketOptions {
     /// Slots of the receive ring. Frames longer than a slot are dropped: [`RingLayout::PACKETS`] is for an interface
     /// whose senders have their offloads off.
     pub layout: RingLayout,
+    /// Whether to send batches of packets from a mapped ring, as far as the kernel has one, during which no other
+    /// thread runs; otherwise by `sendmmsg(2)`.
+    pub transmit_ring: bool,
     /// Whether to send straight to the driver, past the queueing discipline.
     pub qdisc_bypass: bool,
     /// Whether the interface is to receive frames for other hosts too, as a bridge must.
@@ -60,6 +63,7 @@ impl Default for PacketOptions {
             virtio_header: true,
             transmit: Features::ALL,
             layout: RingLayout { slots: 256, ..RingLayout::SUPERFRAMES },
+            transmit_ring: true,
             qdisc_bypass: false,
             promiscuous: false,
             fanout: None,
@@ -75,7 +79,7 @@ pub struct PacketPort {
     /// Asks about the interface in the network namespace in which the port was opened.
     control: Control,
     ring: ReceiveRing,
-    socket: PacketSocket,
+    transmitter: Transmitter,
     device: Device,
     ports: Ports,
     form: Option<Form>,
@@ -102,10 +106,12 @@ impl PacketPort {
         }
         let sender = builder.transmit_only(true).qdisc_bypass(options.qdisc_bypass);
         let features = (possible(form) & options.transmit).active();
+        let control = Control::new()?;
+        let transmitter = Transmitter::open(sender, &control, &name, options.transmit_ring)?;
         Ok(Self {
-            control: Control::new()?,
+            control,
             ring: receiver.bind_receive_ring(&name, options.layout)?,
-            socket: sender.bind(&name)?,
+            transmitter,
             device: Device::new(features),
             ports: options.ports,
             form,
@@ -253,7 +259,7 @@ impl Port for PacketPort {
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        let sent = self.outgoing.flush(&mut SocketWire(&self.socket));
+        let sent = self.outgoing.flush(&mut self.transmitter);
         sent.map_err(|error| broken(self.name(), "send", error))
     }
 
@@ -272,28 +278,7 @@ impl Port for PacketPort {
     }
 
     fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.socket.as_fd())
-    }
-}
-
-struct SocketWire<'a>(&'a PacketSocket);
-
-impl Wire for SocketWire<'_> {
-    fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        self.0.send_vectored(parts).map(|_| ())
-    }
-
-    fn send_some(&mut self, frames: &VecDeque<Queued>) -> io::Result<usize> {
-        let mut parts = [IoSlice::new(&[]); BATCH];
-        let count = frames.len().min(BATCH);
-        for (part, frame) in parts.iter_mut().zip(frames) {
-            *part = IoSlice::new(&frame.bytes);
-        }
-        let mut packets: [&[IoSlice<'_>]; BATCH] = [&[]; BATCH];
-        for (packet, part) in packets.iter_mut().zip(&parts) {
-            *packet = core::slice::from_ref(part);
-        }
-        self.0.send_batch(&packets[..count])
+        Some(self.transmitter.blocked(self.outgoing.next_len()))
     }
 }
 
@@ -313,5 +298,3 @@ fn possible(form: Option<Form>) -> Features {
 
 /// How long an interface that is down is not looked after.
 const LOOK_AGAIN_NS: u64 = 100_000_000;
-/// Frames of one batch: as many as one call sends.
-const BATCH: usize = 64;

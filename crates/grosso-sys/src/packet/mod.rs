@@ -25,7 +25,7 @@ mod transmit_ring;
 pub use fanout::{Fanout, FanoutRule};
 pub use receive_ring::{ReceiveRing, RingFrame};
 pub use ring::RingLayout;
-pub use transmit_ring::{Flushed, PushRefusal, TransmitRing};
+pub use transmit_ring::TransmitRing;
 
 /// Bytes for the control messages of one packet; the one that is asked for needs 36.
 const CONTROL_BYTES: usize = 64;

@@ -1,6 +1,5 @@
 //! Packets sent from mapped memory (`TPACKET_V2`): written into slots, sent by one system call.
 
-use core::fmt;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::io::{self, IoSlice};
@@ -13,122 +12,61 @@ use crate::abi;
 /// Where the bytes of a packet start in a slot to be sent.
 const DATA_START: usize = abi::PACKET_RING_HEADER_BYTES;
 
+/// Where a virtio header says how it is to be cut; the length of the headers follows.
+const GSO_TYPE: usize = 1;
+/// `VIRTIO_NET_HDR_GSO_NONE`: not at all.
+const GSO_NONE: u8 = 0;
+
 /// A packet socket that sends from a mapped ring and receives nothing.
+///
+/// [`PacketSocket::send_batch`] lets other threads run after each packet, and a receiver on this
+/// host runs as soon as it has one. This sends the whole batch first.
 #[derive(Debug)]
 pub struct TransmitRing {
     socket: PacketSocket,
     memory: RingMemory,
-    /// The oldest slot that the kernel has not taken.
-    oldest: usize,
-    /// Slots from the oldest on that wait for the kernel.
-    waiting: usize,
-}
-
-/// Why a packet was not taken into a [`TransmitRing`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PushRefusal {
-    /// Every slot is in use: flush, wait, and push again.
-    Full,
-    /// The packet is longer than a slot, which holds so many bytes.
-    TooLong {
-        /// The most bytes a slot holds, the virtio header included.
-        bytes_max: usize,
-    },
-}
-
-impl fmt::Display for PushRefusal {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full => formatter.write_str("the transmit ring is full"),
-            Self::TooLong { bytes_max } => {
-                write!(formatter, "the packet is longer than the {bytes_max} bytes of a slot")
-            }
-        }
-    }
-}
-
-impl std::error::Error for PushRefusal {}
-
-/// What became of the packets that waited in a [`TransmitRing`].
-#[derive(Debug, Default)]
-pub struct Flushed {
-    /// Packets the kernel took, in order.
-    pub sent: usize,
-    /// Packets the kernel refused for what they are; they are gone.
-    pub refused: usize,
-    /// Why it refused the first of them: `EINVAL` for a virtio header (rules V1 to V8), `EMSGSIZE`
-    /// above the MTU.
-    pub first_refusal: Option<io::Error>,
-    /// Packets that still wait, because the kernel has no room: flush again.
-    pub waiting: usize,
+    /// The slot that the kernel looks at next.
+    next: usize,
 }
 
 impl TransmitRing {
     pub(super) fn new(socket: PacketSocket, layout: RingLayout) -> io::Result<Self> {
         let memory = RingMemory::attach(&socket, layout, Direction::Transmit)?;
-        Ok(Self { socket, memory, oldest: 0, waiting: 0 })
+        Ok(Self { socket, memory, next: 0 })
     }
 
     pub(super) fn socket(&self) -> &PacketSocket {
         &self.socket
     }
 
-    /// Copies a packet from its parts into the next slot, its virtio header first if the socket has
-    /// one. It is sent by [`TransmitRing::flush`].
+    /// Sends packets, each from its parts and its virtio header first if the socket has one, with
+    /// one system call, and says how many were sent. Fewer than were given are sent when the ring
+    /// is full, one is too long for a slot, or the kernel refuses one or has no room: go on with
+    /// the next, whose error is then told.
     ///
     /// # Errors
     ///
-    /// [`PushRefusal`]; then nothing has changed.
-    pub fn push(&mut self, parts: &[IoSlice<'_>]) -> Result<(), PushRefusal> {
-        let bytes_max = self.memory.layout().slot_bytes - DATA_START;
-        let bytes =
-            parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.len())).unwrap_or(!0);
-        if bytes > bytes_max {
-            return Err(PushRefusal::TooLong { bytes_max });
-        }
-        let slot = self.memory.after(self.oldest, self.waiting);
-        let status = self.memory.status(slot).load(Ordering::Acquire);
-        if self.waiting == self.memory.layout().slots || status != abi::TP_STATUS_AVAILABLE {
-            return Err(PushRefusal::Full);
-        }
-        // SAFETY: a slot that is available and does not wait is this ring's alone.
-        let target = unsafe { self.memory.bytes_mut(slot, DATA_START..DATA_START + bytes) };
-        let mut rest = target;
-        for part in parts {
-            let (here, after) = rest.split_at_mut(part.len());
-            here.copy_from_slice(part);
-            rest = after;
-        }
-        self.set_length(slot, bytes as u32);
-        self.memory.release(slot, abi::TP_STATUS_SEND_REQUEST);
-        self.waiting += 1;
-        Ok(())
-    }
-
-    /// Sends what waits, without blocking. A packet that is refused for what it is does not stop
-    /// those after it.
-    ///
-    /// # Errors
-    ///
-    /// `ENETDOWN`, `ENXIO` if the interface is gone; everything that waits still does.
-    pub fn flush(&mut self) -> io::Result<Flushed> {
-        let mut flushed = Flushed::default();
-        // Each turn but the last drops one refused packet.
-        while self.waiting > 0 {
-            let result = self.kick();
-            flushed.sent += self.reap();
-            let Err(error) = result else { break };
-            if self.drop_refused() {
-                flushed.refused += 1;
-                flushed.first_refusal.get_or_insert(error);
-            } else if is_want_of_room(&error) {
+    /// About the first packet; then none was sent. Would-block if no slot is free, `EMSGSIZE` above
+    /// [`TransmitRing::packet_bytes_max`] or the MTU, `EINVAL` for a refused virtio header,
+    /// `ENETDOWN`, `ENXIO` if the interface is gone.
+    pub fn send_batch(&mut self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {
+        let mut written = 0;
+        let mut refusal = None;
+        for packet in packets.iter().take(self.memory.layout().slots) {
+            refusal = self.write(self.memory.after(self.next, written), packet).err();
+            if refusal.is_some() {
                 break;
-            } else {
-                return Err(error);
             }
+            written += 1;
         }
-        flushed.waiting = self.waiting;
-        Ok(flushed)
+        if written > 0 {
+            refusal = self.kick().err();
+        }
+        let sent = self.reap(written);
+        match refusal {
+            Some(error) if sent == 0 => Err(error),
+            _ => Ok(sent),
+        }
     }
 
     /// Waits until a slot is free, and says whether one is. An interrupted wait ends early.
@@ -140,14 +78,55 @@ impl TransmitRing {
         self.socket.wait_for(rustix::event::PollFlags::OUT, at_most)
     }
 
-    /// Packets that are written and not sent.
-    pub fn waiting(&self) -> usize {
-        self.waiting
+    /// The most bytes that a slot holds, the virtio header included.
+    pub fn packet_bytes_max(&self) -> usize {
+        self.memory.layout().slot_bytes - DATA_START
     }
 
     /// Slots of the ring, and their size.
     pub fn layout(&self) -> RingLayout {
         self.memory.layout()
+    }
+
+    /// Copies a packet into a slot and offers it to the kernel, which takes it when it is kicked.
+    fn write(&self, slot: usize, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        let bytes =
+            parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.len())).unwrap_or(!0);
+        if bytes > self.packet_bytes_max() {
+            return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+        }
+        // The driver may have the bytes of the last time around still.
+        if self.memory.status(slot).load(Ordering::Acquire) != abi::TP_STATUS_AVAILABLE {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        // SAFETY: an available slot is this ring's alone until it is released.
+        let length = unsafe { self.memory.bytes_mut(slot, abi::PACKET_RING_LENGTH) };
+        length.copy_from_slice(&(bytes as u32).to_ne_bytes());
+        // SAFETY: as above; the borrow of the length is over.
+        let mut rest = unsafe { self.memory.bytes_mut(slot, DATA_START..DATA_START + bytes) };
+        for part in parts {
+            let (here, after) = rest.split_at_mut(part.len());
+            here.copy_from_slice(part);
+            rest = after;
+        }
+        self.ask_for_a_copy(slot, bytes);
+        self.memory.release(slot, abi::TP_STATUS_SEND_REQUEST);
+        Ok(())
+    }
+
+    /// Says in the virtio header of a packet that all of it is header, which the kernel copies. What
+    /// follows the header it takes where it lies, and a driver of this host (veth, bridge) has to
+    /// copy that page by page: for one packet that is more work. A superframe's header says what is
+    /// header indeed.
+    fn ask_for_a_copy(&self, slot: usize, bytes: usize) {
+        let header = usize::from(self.socket.virtio_bytes);
+        let Some(packet) = bytes.checked_sub(header).filter(|_| header > 0) else { return };
+        let start = DATA_START + GSO_TYPE;
+        // SAFETY: the only caller has found the slot to be this ring's alone, and released it not.
+        let fields = unsafe { self.memory.bytes_mut(slot, start..start + 3) };
+        if let ([GSO_NONE, header_bytes @ ..], Ok(packet)) = (fields, u16::try_from(packet)) {
+            header_bytes.copy_from_slice(&packet.to_ne_bytes());
+        }
     }
 
     fn kick(&self) -> io::Result<()> {
@@ -166,56 +145,22 @@ impl TransmitRing {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Counts and forgets the oldest slots that the kernel took.
-    fn reap(&mut self) -> usize {
-        let mut taken = 0;
-        while taken < self.waiting {
-            let slot = self.memory.after(self.oldest, taken);
-            let status = self.memory.status(slot).load(Ordering::Acquire);
-            if status & (abi::TP_STATUS_SEND_REQUEST | abi::TP_STATUS_WRONG_FORMAT) != 0 {
-                break;
-            }
-            taken += 1;
+    /// Counts the slots that the kernel took and takes back the others. It will look at the first
+    /// of these again, so the next packet is written there.
+    fn reap(&mut self, written: usize) -> usize {
+        let offered = abi::TP_STATUS_SEND_REQUEST | abi::TP_STATUS_WRONG_FORMAT;
+        let is_taken = |distance: &usize| {
+            let slot = self.memory.after(self.next, *distance);
+            self.memory.status(slot).load(Ordering::Acquire) & offered == 0
+        };
+        let taken = (0..written).take_while(is_taken).count();
+        for distance in taken..written {
+            let slot = self.memory.after(self.next, distance);
+            // The kernel touches offered slots only while it is kicked.
+            self.memory.release(slot, abi::TP_STATUS_AVAILABLE);
         }
-        self.oldest = self.memory.after(self.oldest, taken);
-        self.waiting -= taken;
+        self.next = self.memory.after(self.next, taken);
         taken
-    }
-
-    /// Drops the oldest packet if the kernel called it wrong.
-    ///
-    /// The kernel will look at that very slot again and send nothing until it finds a packet there,
-    /// so those behind it move up by one.
-    fn drop_refused(&mut self) -> bool {
-        let refused = self.oldest;
-        let status = self.memory.status(refused).load(Ordering::Acquire);
-        if self.waiting == 0 || status & abi::TP_STATUS_WRONG_FORMAT == 0 {
-            return false;
-        }
-        for distance in 1..self.waiting {
-            let from = self.memory.after(refused, distance);
-            let to = self.memory.after(refused, distance - 1);
-            // SAFETY: the kernel touches slots only while it is in `kick`, and these wait.
-            let length = unsafe { self.memory.header(from) }.length as usize;
-            // Behind the status, which is set last.
-            let copied = 4..DATA_START + length;
-            // SAFETY: as above.
-            let source = unsafe { self.memory.bytes(from, copied.clone()) };
-            // SAFETY: as above, and the two slots differ.
-            let target = unsafe { self.memory.bytes_mut(to, copied) };
-            target.copy_from_slice(source);
-            self.memory.release(to, abi::TP_STATUS_SEND_REQUEST);
-        }
-        self.waiting -= 1;
-        let freed = self.memory.after(refused, self.waiting);
-        self.memory.release(freed, abi::TP_STATUS_AVAILABLE);
-        true
-    }
-
-    fn set_length(&self, slot: usize, bytes: u32) {
-        // SAFETY: the only caller has just found the slot to be this ring's alone.
-        let field = unsafe { self.memory.bytes_mut(slot, abi::PACKET_RING_LENGTH) };
-        field.copy_from_slice(&bytes.to_ne_bytes());
     }
 }
 
@@ -223,8 +168,4 @@ impl AsFd for TransmitRing {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-fn is_want_of_room(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR))
 }

@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime};
 use grosso_sys::interface::{Control, InterfaceName};
 use grosso_sys::netlink::{LinkChange, Netlink};
 use grosso_sys::packet::{
-    Fanout, FanoutRule, PacketKind, PacketSocket, PushRefusal, ReceiveRing, RingLayout, Statistics,
-    VlanTag,
+    Fanout, FanoutRule, PacketKind, PacketSocket, ReceiveRing, RingLayout, Statistics, VlanTag,
 };
 use grosso_sys::tun::Offloads;
 use grosso_sys::wait::{Interest, Waiter};
@@ -170,7 +169,7 @@ fn a_frame_longer_than_its_slot_is_called_truncated() {
 }
 
 #[test]
-fn what_is_pushed_is_sent_by_one_flush_in_order() {
+fn a_ring_sends_batch_after_batch_in_order() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
         let mut ring = PacketSocket::builder()
@@ -180,74 +179,77 @@ fn what_is_pushed_is_sent_by_one_flush_in_order() {
         let mut buffer = [0; 512];
         // More than once around, so that slots are used again.
         for round in 0..5_u8 {
-            for i in 0..10 {
-                let parts = [&[0; 10][..], &FRAME[..20], &FRAME[20..53], &[round * 10 + i]];
-                ring.push(&parts.map(IoSlice::new)).unwrap();
-            }
-            assert_eq!(ring.waiting(), 10);
-            assert_eq!(tap.read(&mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-            let flushed = ring.flush()?;
-            assert_eq!((flushed.sent, flushed.refused, flushed.waiting), (10, 0, 0));
-            for i in 0..10 {
+            let marks: Vec<[u8; 1]> = (0..10).map(|i| [round * 10 + i]).collect();
+            let packets: Vec<_> = marks.iter().map(|mark| parts(&[0; 10], mark)).collect();
+            let packets: Vec<&[IoSlice<'_>]> = packets.iter().map(|parts| &parts[..]).collect();
+            assert_eq!(ring.send_batch(&packets)?, 10);
+            for [mark] in marks {
                 let length = tap.read(&mut buffer)?;
-                assert_eq!((length, buffer[length - 1]), (10 + 54, round * 10 + i));
+                assert_eq!((length, buffer[length - 1]), (10 + 54, mark));
             }
         }
-        assert_eq!(ring.flush()?.sent, 0);
+        assert_eq!(ring.send_batch(&[])?, 0);
+        // No more than there are slots.
+        let mark = [7];
+        let packet = parts(&[0; 10], &mark);
+        assert_eq!(ring.send_batch(&[&packet[..]; 20])?, 16);
+        assert_eq!(std::iter::from_fn(|| tap.read(&mut buffer).ok()).count(), 16);
         Ok(())
     });
 }
 
 #[test]
-fn a_refused_packet_does_not_stop_those_behind_it() {
+fn a_ring_sends_up_to_the_refused_packet_and_goes_on_with_the_next() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
         let mut ring =
             PacketSocket::builder().virtio_header(true).bind_transmit_ring(tap.name(), SMALL)?;
-        // A GSO type that is none: rule V2.
-        let bad = [0, 99, 0, 0, 1, 0, 0, 0, 0, 0];
-        for mark in 0..8_u8 {
-            let header = if matches!(mark, 0 | 3 | 4 | 7) { &bad } else { &[0; 10] };
-            ring.push(&[IoSlice::new(header), IoSlice::new(&FRAME[..53]), IoSlice::new(&[mark])])
-                .unwrap();
-        }
-        let flushed = ring.flush()?;
-        assert_eq!((flushed.sent, flushed.refused, flushed.waiting), (4, 4, 0));
-        assert_eq!(flushed.first_refusal.unwrap().raw_os_error(), Some(libc::EINVAL));
+        let marks: Vec<[u8; 1]> = (0..8).map(|mark| [mark]).collect();
+        let packets: Vec<_> = marks
+            .iter()
+            .map(|mark| match mark {
+                // A GSO type that is none: rule V2.
+                [0 | 3 | 4 | 7] => parts(&[0, 99, 0, 0, 1, 0, 0, 0, 0, 0], mark),
+                _ => parts(&[0; 10], mark),
+            })
+            .collect();
+        let packets: Vec<&[IoSlice<'_>]> = packets.iter().map(|parts| &parts[..]).collect();
+        assert_invalid(ring.send_batch(&packets));
+        assert_eq!(ring.send_batch(&packets[1..])?, 2);
+        assert_invalid(ring.send_batch(&packets[3..]));
+        assert_invalid(ring.send_batch(&packets[4..]));
+        assert_eq!(ring.send_batch(&packets[5..])?, 2);
+        assert_invalid(ring.send_batch(&packets[7..]));
         let mut buffer = [0; 512];
-        let marks: Vec<u8> =
+        let sent: Vec<u8> =
             std::iter::from_fn(|| tap.read(&mut buffer).ok().map(|n| buffer[n - 1])).collect();
-        assert_eq!(marks, [1, 2, 5, 6]);
+        assert_eq!(sent, [1, 2, 5, 6]);
         // The ring is as good as new.
-        for mark in 0..16_u8 {
-            let mark = [mark];
-            ring.push(&[&[0; 10][..], &FRAME[..53], &mark].map(IoSlice::new)).unwrap();
-        }
-        assert_eq!(ring.push(&[IoSlice::new(&[0; 64])]), Err(PushRefusal::Full));
-        assert_eq!(ring.flush()?.sent, 16);
-        let marks: Vec<u8> =
-            std::iter::from_fn(|| tap.read(&mut buffer).ok().map(|n| buffer[n - 1])).collect();
-        assert_eq!(marks, (0..16).collect::<Vec<u8>>());
+        assert_eq!(ring.send_batch(&[packets[1]; 16])?, 16);
+        assert_eq!(std::iter::from_fn(|| tap.read(&mut buffer).ok()).count(), 16);
         Ok(())
     });
 }
 
 #[test]
-fn a_packet_beyond_a_slot_or_while_the_interface_is_down_stays_here() {
+fn a_ring_refuses_what_is_beyond_a_slot_and_everything_while_the_interface_is_down() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
         let mut ring = PacketSocket::builder().bind_transmit_ring(tap.name(), SMALL)?;
-        let long = [0; 225];
-        let refusal = ring.push(&[IoSlice::new(&long)]).unwrap_err();
-        assert_eq!(refusal, PushRefusal::TooLong { bytes_max: 224 });
-        ring.push(&[IoSlice::new(&FRAME)]).unwrap();
-        control.set_up(tap.name(), false)?;
-        assert_eq!(ring.flush().unwrap_err().raw_os_error(), Some(libc::ENETDOWN));
-        assert_eq!(ring.waiting(), 1);
-        control.set_up(tap.name(), true)?;
-        assert_eq!(ring.flush()?.sent, 1);
+        assert_eq!(ring.packet_bytes_max(), 224);
+        let (long, frame) = ([IoSlice::new(&[0; 225])], [IoSlice::new(&FRAME)]);
+        let refusal = ring.send_batch(&[&long]).unwrap_err();
+        assert_eq!(refusal.raw_os_error(), Some(libc::EMSGSIZE));
         let mut buffer = [0; 512];
-        assert_eq!(tap.read(&mut buffer)?, 10 + FRAME.len());
+        let mut arrived = || std::iter::from_fn(|| tap.read(&mut buffer).ok()).collect::<Vec<_>>();
+        assert_eq!(ring.send_batch(&[&frame, &long, &frame])?, 1);
+        assert_eq!(arrived(), [10 + FRAME.len()]);
+        control.set_up(tap.name(), false)?;
+        let refusal = ring.send_batch(&[&frame]).unwrap_err();
+        assert_eq!(refusal.raw_os_error(), Some(libc::ENETDOWN));
+        control.set_up(tap.name(), true)?;
+        assert_eq!(ring.send_batch(&[&frame])?, 1);
+        assert_eq!(arrived(), [10 + FRAME.len()]);
         Ok(())
     });
 }
@@ -260,13 +262,17 @@ fn a_superframe_leaves_through_the_ring() {
         let mut ring =
             PacketSocket::builder().virtio_header(true).bind_transmit_ring(tap.name(), FOUR)?;
         let (header, frame) = superframe(30_000);
-        ring.push(&[IoSlice::new(&header), IoSlice::new(&frame)]).unwrap();
-        assert_eq!(ring.flush()?.sent, 1);
+        assert_eq!(ring.send_batch(&[&[IoSlice::new(&header), IoSlice::new(&frame)]])?, 1);
         let mut buffer = vec![0; 65_536];
         let length = tap.read(&mut buffer)?;
         assert_eq!(buffer[10..length], frame);
         Ok(())
     });
+}
+
+/// A frame in three parts behind its virtio header, with a mark at its end.
+fn parts<'a>(header: &'a [u8], mark: &'a [u8; 1]) -> [IoSlice<'a>; 4] {
+    [header, &FRAME[..20], &FRAME[20..53], mark].map(IoSlice::new)
 }
 
 #[test]

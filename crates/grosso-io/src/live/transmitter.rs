@@ -1,0 +1,92 @@
+//! The way out of an interface: packets by the batch through a mapped ring, what is too long for it through a socket.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IoSlice},
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use grosso_sys::{
+    fault::Fault,
+    interface::{Control, InterfaceName},
+    packet::{PacketSocket, PacketSocketBuilder, RingLayout, TransmitRing},
+};
+
+use super::outgoing::{Queued, Wire};
+
+/// Sends frames in their order, whichever way each goes.
+#[derive(Debug)]
+pub(super) struct Transmitter {
+    ring: Option<TransmitRing>,
+    socket: PacketSocket,
+}
+
+impl Transmitter {
+    pub(super) fn open(
+        builder: PacketSocketBuilder,
+        control: &Control,
+        name: &InterfaceName,
+        wants_ring: bool,
+    ) -> io::Result<Self> {
+        let bytes = control.mtu(name)? as usize + OVERHEAD_BYTES;
+        let slot_bytes = bytes.clamp(SLOT_BYTES_MIN, SLOT_BYTES_MAX).next_power_of_two();
+        let layout = RingLayout { slot_bytes, slots: BATCH };
+        let ring = match wants_ring.then(|| builder.bind_transmit_ring(name, layout)) {
+            // A kernel without such rings or the memory for one.
+            Some(Err(error))
+                if matches!(
+                    Fault::of(&error),
+                    Fault::Malformed | Fault::Unsupported | Fault::Exhausted
+                ) =>
+            {
+                None
+            }
+            ring => ring.transpose()?,
+        };
+        Ok(Self { ring, socket: builder.bind(name)? })
+    }
+
+    /// What to wait for when there is no room for a frame of so many bytes.
+    pub(super) fn blocked(&self, frame_len: usize) -> BorrowedFd<'_> {
+        match &self.ring {
+            Some(ring) if frame_len <= ring.packet_bytes_max() => ring.as_fd(),
+            _ => self.socket.as_fd(),
+        }
+    }
+}
+
+impl Wire for Transmitter {
+    fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.socket.send_vectored(parts).map(|_| ())
+    }
+
+    fn send_some(&mut self, frames: &VecDeque<Queued>) -> io::Result<usize> {
+        let bytes_max = self.ring.as_ref().map_or(0, TransmitRing::packet_bytes_max);
+        let is_for_ring = |frame: &Queued| frame.bytes.len() <= bytes_max;
+        let by_ring = frames.front().is_some_and(is_for_ring);
+        let mut parts = [IoSlice::new(&[]); BATCH];
+        let mut count = 0;
+        let alike = frames.iter().take_while(|frame| is_for_ring(frame) == by_ring);
+        for (part, frame) in parts.iter_mut().zip(alike) {
+            *part = IoSlice::new(&frame.bytes);
+            count += 1;
+        }
+        let mut packets: [&[IoSlice<'_>]; BATCH] = [&[]; BATCH];
+        for (packet, part) in packets.iter_mut().zip(&parts) {
+            *packet = core::slice::from_ref(part);
+        }
+        match &mut self.ring {
+            Some(ring) if by_ring => ring.send_batch(&packets[..count]),
+            _ => self.socket.send_batch(&packets[..count]),
+        }
+    }
+}
+
+/// Frames of one batch: as many as one call sends.
+pub(super) const BATCH: usize = 64;
+/// What the kernel keeps of a slot, and the virtio, Ethernet and VLAN headers that the MTU leaves out.
+const OVERHEAD_BYTES: usize = 64;
+/// The shortest slots: for Ethernet's usual MTU.
+const SLOT_BYTES_MIN: usize = 2048;
+/// The longest: for jumbo frames. What is longer carries its own cost.
+const SLOT_BYTES_MAX: usize = 16 << 10;
