@@ -4,6 +4,7 @@
 //! | module | what it gives |
 //! |---|---|
 //! | [`Packet`] and [`headers`] | any frame, right or lying, header by header |
+//! | [`esp_vectors`] | encrypted packets that others made |
 //! | [`flows`] | which flow a frame is of, and what must hold between input and output |
 //! | [`oracle`] | what is right, said slowly and literally |
 //! | [`stack`] | header stacks, nested |
@@ -38,6 +39,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod esp_vectors;
 pub mod flows;
 pub mod headers;
 pub mod oracle;

@@ -19,6 +19,7 @@
 //! | [`template`] | the laws of every header, and the two ways to use them |
 //! | [`coalesce`] | receive: join, hold, flush; profiles, limits and the names of all refusals |
 //! | [`segment`] | transmit: superframes to packets |
+//! | [`tunnel`] | packets inside packets: ESP |
 //! | [`features`] | what a device can take, and what must be done to a frame for it |
 //! | [`stats`] | counters by name and by reason |
 //!
@@ -81,7 +82,7 @@ pub mod meta;
 pub mod segment;
 pub mod stats;
 pub mod template;
-mod tunnel;
+pub mod tunnel;
 
 pub use coalesce::{Coalescer, Delivery, Profile, Sink, Verdict};
 pub use frame::Frame;

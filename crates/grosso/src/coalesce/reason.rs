@@ -48,6 +48,8 @@ macro_rules! reasons {
     };
 }
 
+pub(crate) use reasons;
+
 reasons! {
     /// Why a packet can be in no train, whatever else is held. It leaves untouched, after the held
     /// train of its flow.

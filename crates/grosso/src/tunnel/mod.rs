@@ -1,4 +1,6 @@
-//! What the engine must know of tunnels: so far, where remote checksum offload points.
+//! Tunnels: ESP, and where remote checksum offload points in the others.
+
+pub mod esp;
 
 use grosso_wire::{Kind, Layer, gue, tcp, udp, vxlan};
 

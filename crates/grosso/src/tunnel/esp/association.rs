@@ -1,0 +1,345 @@
+//! What two peers agreed on: keys, mode, lengths, numbers.
+
+use core::{
+    fmt,
+    net::{Ipv4Addr, Ipv6Addr},
+};
+
+use zeroize::Zeroizing;
+
+/// A security association: one direction between two peers (RFC 4301 section 4.1).
+///
+/// It can be neither copied nor cloned, because a key that encrypts twice with one sequence number
+/// is a key that everybody knows: [`Encryptor`](super::Encryptor) and
+/// [`Decryptor`](super::Decryptor) consume it.
+#[derive(Debug)]
+pub struct SecurityAssociation {
+    /// Security parameters index; those below [`SPI_MIN`] are reserved (RFC 4303 section 2.1).
+    pub spi: u32,
+    /// What is encrypted.
+    pub mode: Mode,
+    /// The secret.
+    pub key: KeyMaterial,
+    /// Bytes of the integrity check value.
+    pub icv: IcvLength,
+    /// Sequence numbers of 64 bits, of which the low half is on the wire (RFC 4303 section 2.2.1).
+    pub extended_sequence: bool,
+    /// How many packets a packet may be late by, in packets: 0 for any and no protection, or from
+    /// [`REPLAY_WINDOW_PACKETS_MIN`] to [`REPLAY_WINDOW_PACKETS_MAX`]. The receiver's alone.
+    pub replay_window_packets: u32,
+    /// The UDP ports of packets that must pass an address translator (RFC 3948); `None` for ESP
+    /// directly in IP.
+    pub udp_ports: Option<UdpPorts>,
+}
+
+impl SecurityAssociation {
+    /// An association with an ICV of 16 bytes, sequence numbers of 32 bits, a replay window of
+    /// [`REPLAY_WINDOW_PACKETS`], and no UDP.
+    #[must_use]
+    pub const fn new(spi: u32, mode: Mode, key: KeyMaterial) -> Self {
+        Self {
+            spi,
+            mode,
+            key,
+            icv: IcvLength::Sixteen,
+            extended_sequence: false,
+            replay_window_packets: REPLAY_WINDOW_PACKETS,
+            udp_ports: None,
+        }
+    }
+
+    /// Whether the parts agree.
+    ///
+    /// # Errors
+    /// The first part that is out of range, by name.
+    pub const fn check(&self) -> Result<(), NoAssociation> {
+        let window = self.replay_window_packets;
+        if self.spi < SPI_MIN {
+            return Err(NoAssociation::ReservedSpi);
+        }
+        if window != 0 && (window < REPLAY_WINDOW_PACKETS_MIN || window > REPLAY_WINDOW_PACKETS_MAX)
+        {
+            return Err(NoAssociation::Window);
+        }
+        if window == 0 && self.extended_sequence {
+            return Err(NoAssociation::ExtendedWithoutWindow);
+        }
+        match self.udp_ports {
+            Some(UdpPorts { source: 0, .. } | UdpPorts { destination: 0, .. }) => {
+                Err(NoAssociation::PortZero)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is encrypted (RFC 4303 section 3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The payload of the IP packet; its header stays.
+    Transport,
+    /// The whole IP packet, in one with this header.
+    Tunnel(Outer),
+}
+
+/// The addresses of a tunnel's ends, from the sender's side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outer {
+    /// Over IPv4.
+    V4 {
+        /// Who encrypts.
+        source: Ipv4Addr,
+        /// Who decrypts.
+        destination: Ipv4Addr,
+    },
+    /// Over IPv6.
+    V6 {
+        /// Who encrypts.
+        source: Ipv6Addr,
+        /// Who decrypts.
+        destination: Ipv6Addr,
+    },
+}
+
+/// The ports of ESP in UDP, from the sender's side. Of what comes in, only the destination is
+/// looked at: a translator may change the source at any time (RFC 3948 section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UdpPorts {
+    /// Of who encrypts.
+    pub source: u16,
+    /// Of who decrypts.
+    pub destination: u16,
+}
+
+impl UdpPorts {
+    /// Port 4500 on both sides, as IKE agrees on.
+    pub const ASSIGNED: Self =
+        Self { source: grosso_wire::esp::PORT, destination: grosso_wire::esp::PORT };
+}
+
+/// Bytes of the integrity check value (RFC 4106 section 6).
+///
+/// Short ones are for peers that want them: how many forgeries a key of theirs may see is limited
+/// (NIST SP 800-38D appendix C).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum IcvLength {
+    /// 8 bytes.
+    Eight,
+    /// 12 bytes.
+    Twelve,
+    /// 16 bytes.
+    #[default]
+    Sixteen,
+}
+
+impl IcvLength {
+    /// The length of so many bits, as `ip xfrm` and IKE count.
+    ///
+    /// # Errors
+    /// When it is not 64, 96 or 128.
+    pub const fn from_bits(bits: u32) -> Result<Self, NoAssociation> {
+        match bits {
+            64 => Ok(Self::Eight),
+            96 => Ok(Self::Twelve),
+            128 => Ok(Self::Sixteen),
+            _ => Err(NoAssociation::IcvBits),
+        }
+    }
+
+    /// Bytes.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Eight => 8,
+            Self::Twelve => 12,
+            Self::Sixteen => 16,
+        }
+    }
+}
+
+/// A key of AES-GCM with its salt (RFC 4106 section 8.1). Overwritten when dropped, and never
+/// printed.
+pub struct KeyMaterial {
+    bytes: Zeroizing<[u8; KEY_BYTES_MAX + SALT_BYTES]>,
+    key_bytes: usize,
+}
+
+impl KeyMaterial {
+    /// The key of 16 or 32 bytes, and behind it the salt of 4, as IKE makes them.
+    ///
+    /// # Errors
+    /// When there are neither 20 nor 36 bytes.
+    pub fn aes_gcm(key_and_salt: &[u8]) -> Result<Self, NoAssociation> {
+        let key_bytes = match key_and_salt.len().checked_sub(SALT_BYTES) {
+            Some(bytes @ (16 | 32)) => bytes,
+            _ => return Err(NoAssociation::KeyLength),
+        };
+        let mut bytes = Zeroizing::new([0; KEY_BYTES_MAX + SALT_BYTES]);
+        bytes[..key_and_salt.len()].copy_from_slice(key_and_salt);
+        Ok(Self { bytes, key_bytes })
+    }
+
+    /// Key material of an algorithm in the words of `ip xfrm`, which must be [`ALGORITHM`].
+    ///
+    /// # Errors
+    /// When it is another algorithm, or the key has not the length of any of its keys.
+    pub fn of_algorithm(name: &str, key_and_salt: &[u8]) -> Result<Self, NoAssociation> {
+        if name != ALGORITHM {
+            return Err(NoAssociation::Algorithm);
+        }
+        Self::aes_gcm(key_and_salt)
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        &self.bytes[..self.key_bytes]
+    }
+
+    pub(super) fn salt(&self) -> [u8; SALT_BYTES] {
+        let mut salt = [0; SALT_BYTES];
+        salt.copy_from_slice(&self.bytes[self.key_bytes..self.key_bytes + SALT_BYTES]);
+        salt
+    }
+}
+
+/// The algorithm and the length of the key, and nothing of its bytes.
+impl fmt::Debug for KeyMaterial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyMaterial({ALGORITHM}, {} bits)", self.key_bytes * 8)
+    }
+}
+
+/// Why there is no such association.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NoAssociation {
+    /// The SPI is below [`SPI_MIN`].
+    ReservedSpi,
+    /// The key and its salt have neither 20 nor 36 bytes.
+    KeyLength,
+    /// The algorithm is not [`ALGORITHM`]. Null encryption, the CBC modes and those without
+    /// integrity are not done here (RFC 8221 section 5).
+    Algorithm,
+    /// The ICV has neither 64, 96 nor 128 bits.
+    IcvBits,
+    /// The replay window is out of range.
+    Window,
+    /// Extended sequence numbers without a replay window, which finds their high half (RFC 4303
+    /// section 2.2.1).
+    ExtendedWithoutWindow,
+    /// A UDP port is zero.
+    PortZero,
+}
+
+impl NoAssociation {
+    /// A sentence for a person.
+    #[must_use]
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::ReservedSpi => "the SPI is below 256, and those are reserved",
+            Self::KeyLength => "key and salt have neither 20 nor 36 bytes together",
+            Self::Algorithm => "the algorithm is not rfc4106(gcm(aes))",
+            Self::IcvBits => "the ICV has neither 64, 96 nor 128 bits",
+            Self::Window => "the replay window has neither 0 nor 32 to 65536 packets",
+            Self::ExtendedWithoutWindow => "extended sequence numbers need a replay window",
+            Self::PortZero => "a UDP port is zero",
+        }
+    }
+}
+
+impl fmt::Display for NoAssociation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.sentence())
+    }
+}
+
+impl core::error::Error for NoAssociation {}
+
+/// The only algorithm, in the words of `ip xfrm`: AES-GCM by RFC 4106.
+pub const ALGORITHM: &str = "rfc4106(gcm(aes))";
+/// The lowest SPI that is not reserved (RFC 4303 section 2.1).
+pub const SPI_MIN: u32 = 256;
+/// Packets of a replay window where nothing else is said: a few bursts that several queues mix.
+pub const REPLAY_WINDOW_PACKETS: u32 = 1024;
+/// Fewest packets of a replay window (RFC 4303 section 3.4.3).
+pub const REPLAY_WINDOW_PACKETS_MIN: u32 = 32;
+/// Most packets of a replay window: 8 KiB of memory an association, and far below the 2^31 of
+/// RFC 4303 appendix A2.1.
+pub const REPLAY_WINDOW_PACKETS_MAX: u32 = 65_536;
+
+/// Bytes of the salt (RFC 4106 section 4).
+pub(super) const SALT_BYTES: usize = 4;
+/// Bytes of the longest key.
+const KEY_BYTES_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use std::format;
+
+    use super::*;
+
+    fn association() -> SecurityAssociation {
+        let key = KeyMaterial::aes_gcm(&[0xa7; 20]).unwrap();
+        SecurityAssociation::new(0x1000, Mode::Transport, key)
+    }
+
+    #[test]
+    fn keys_are_never_printed() {
+        let text = format!("{:?}", association());
+        assert!(text.contains("KeyMaterial(rfc4106(gcm(aes)), 128 bits)"), "{text}");
+        assert!(!text.contains("167") && !text.contains("a7"), "{text}");
+    }
+
+    #[test]
+    fn keys_are_overwritten_when_dropped() {
+        fn assert_overwritten<T: zeroize::ZeroizeOnDrop>(_: &T) {}
+        assert_overwritten(&association().key.bytes);
+    }
+
+    #[test]
+    fn keys_of_other_lengths_and_algorithms_are_refused() {
+        for len in 0..100 {
+            let made = KeyMaterial::aes_gcm(&[1; 100][..len]).map(|key| key.key().len());
+            match len {
+                20 | 36 => assert_eq!(made, Ok(len - 4)),
+                _ => assert_eq!(made, Err(NoAssociation::KeyLength)),
+            }
+        }
+        for name in ["cbc(aes)", "rfc4309(ccm(aes))", "rfc4543(gcm(aes))", "hmac(sha256)", ""] {
+            let made = KeyMaterial::of_algorithm(name, &[1; 20]).map(|_| ());
+            assert_eq!(made, Err(NoAssociation::Algorithm), "{name}");
+        }
+        assert!(KeyMaterial::of_algorithm(ALGORITHM, &[1; 36]).is_ok());
+        for bits in 0..200 {
+            let bytes = IcvLength::from_bits(bits).map(|icv| icv.bytes() as u32 * 8);
+            let right = if [64, 96, 128].contains(&bits) { Ok(bits) } else { Err(()) };
+            assert_eq!(bytes.map_err(|_| ()), right);
+        }
+    }
+
+    #[test]
+    fn parts_out_of_range_are_named() {
+        use NoAssociation::*;
+        type Change = fn(&mut SecurityAssociation);
+        let changes: [(Change, Result<(), NoAssociation>); 11] = [
+            (|_| (), Ok(())),
+            (|sa| sa.spi = 255, Err(ReservedSpi)),
+            (|sa| sa.spi = 256, Ok(())),
+            (|sa| sa.replay_window_packets = 0, Ok(())),
+            (|sa| sa.replay_window_packets = 31, Err(Window)),
+            (|sa| sa.replay_window_packets = 32, Ok(())),
+            (|sa| sa.replay_window_packets = 65_536, Ok(())),
+            (|sa| sa.replay_window_packets = 65_537, Err(Window)),
+            (|sa| sa.extended_sequence = true, Ok(())),
+            (
+                |sa| (sa.extended_sequence, sa.replay_window_packets) = (true, 0),
+                Err(ExtendedWithoutWindow),
+            ),
+            (|sa| sa.udp_ports = Some(UdpPorts { source: 4500, destination: 0 }), Err(PortZero)),
+        ];
+        for (number, (change, expected)) in changes.into_iter().enumerate() {
+            let mut association = association();
+            change(&mut association);
+            assert_eq!(association.check(), expected, "{number}");
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! ESP to plaintext frames, in place.
+
+use alloc::boxed::Box;
+use core::ops::Range;
+
+use grosso_wire::{LinkType, esp, ipv4, ipv6, udp};
+
+use super::{
+    association::{Mode, NoAssociation, SALT_BYTES, SecurityAssociation},
+    cipher::{Cipher, cipher},
+    encrypt::{Associated, ESP_BYTES, TRAILER_ALIGNMENT, TRAILER_BYTES, nonce},
+    outer::{tell_congestion, traffic_class},
+    place::{Network, Side, Split, Version},
+    reason::{EspStats, Refusal},
+    replay::ReplayWindow,
+};
+use crate::{
+    bytes::{u16_at, u32_at},
+    checksum::Checksum,
+};
+
+/// What a packet is to who keeps associations: whose it is, before anything is decrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// ESP of the association with this SPI.
+    Esp {
+        /// Security parameters index.
+        spi: u32,
+        /// ESP is in UDP and not directly in IP.
+        in_udp: bool,
+    },
+    /// IKE, which shares the UDP port with ESP (RFC 3948 section 2.2).
+    Ike,
+    /// A byte that keeps an address translator awake, and is to be ignored (RFC 3948 section 2.3).
+    Keepalive,
+}
+
+/// Says whose packet a frame is; `port` is the UDP port of ESP on this host, if there is one.
+///
+/// # Errors
+/// When it carries no ESP, or only a fragment of it.
+pub fn classify(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<Traffic, Refusal> {
+    match locate(frame, link, port) {
+        Ok(located) => Ok(Traffic::Esp { spi: located.spi, in_udp: located.in_udp() }),
+        Err(Refusal::Ike) => Ok(Traffic::Ike),
+        Err(Refusal::Keepalive) => Ok(Traffic::Keepalive),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// One packet that was decrypted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decrypted {
+    /// Where the plaintext frame lies in the buffer that was decrypted.
+    pub frame: Range<usize>,
+    /// The mode in which the packet came; a tunnel's addresses are those of the association, and
+    /// were not compared with the packet's, which may have moved.
+    pub mode: Mode,
+    /// The protocol that was encrypted: 4 or 41 in tunnel mode.
+    pub next_header: u8,
+    /// The sequence number, all 64 bits of an extended one.
+    pub sequence: u64,
+    /// What is known about the checksums of the plaintext frame.
+    ///
+    /// In transport mode through UDP they count as verified: a translator changed the addresses
+    /// that they cover, and the ICV covers the rest (RFC 3948 section 3.1.2). Otherwise nothing is
+    /// known.
+    pub checksum: Checksum,
+}
+
+/// The receiving side of an association.
+#[derive(Debug)]
+pub struct Decryptor {
+    spi: u32,
+    mode: Mode,
+    port: Option<u16>,
+    icv_bytes: usize,
+    extended: bool,
+    salt: [u8; SALT_BYTES],
+    cipher: Box<dyn Cipher>,
+    window: ReplayWindow,
+    stats: EspStats,
+}
+
+impl Decryptor {
+    /// The receiving side of an association that has received nothing.
+    ///
+    /// # Errors
+    /// When the association contradicts itself.
+    pub fn new(association: SecurityAssociation) -> Result<Self, NoAssociation> {
+        Self::resume(association, 0)
+    }
+
+    /// The receiving side of an association that received packets up to `last_sequence` already;
+    /// it takes none up to there.
+    ///
+    /// # Errors
+    /// When the association contradicts itself.
+    pub fn resume(
+        association: SecurityAssociation,
+        last_sequence: u64,
+    ) -> Result<Self, NoAssociation> {
+        association.check()?;
+        Ok(Self {
+            spi: association.spi,
+            mode: association.mode,
+            port: association.udp_ports.map(|ports| ports.destination),
+            icv_bytes: association.icv.bytes(),
+            extended: association.extended_sequence,
+            salt: association.key.salt(),
+            cipher: cipher(&association.key, association.icv)?,
+            window: ReplayWindow::new(association.replay_window_packets, last_sequence),
+            stats: EspStats::default(),
+        })
+    }
+
+    /// Verifies a frame and decrypts it where it lies. The headers in front move towards the text,
+    /// which stays.
+    ///
+    /// Lengths, SPI and sequence number are looked at before the ICV, and the replay window moves
+    /// only for a packet whose ICV is right (RFC 4303 section 3.4.3).
+    ///
+    /// # Errors
+    /// When the packet is not to be delivered. Up to [`Refusal::Integrity`] the frame is as it was;
+    /// what is found wrong behind the ICV leaves it decrypted.
+    #[inline]
+    pub fn decrypt(&mut self, frame: &mut [u8], link: LinkType) -> Result<Decrypted, Refusal> {
+        let result = self.open(frame, link);
+        self.stats.count(result, |decrypted| decrypted.frame.len())
+    }
+
+    /// The highest sequence number that was accepted; 0 before the first, and always without a
+    /// replay window.
+    #[must_use]
+    pub const fn last_sequence(&self) -> u64 {
+        self.window.top()
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub const fn stats(&self) -> &EspStats {
+        &self.stats
+    }
+
+    fn open(&mut self, frame: &mut [u8], link: LinkType) -> Result<Decrypted, Refusal> {
+        let located = locate(frame, link, self.port)?;
+        if located.in_udp() != self.port.is_some() {
+            return Err(Refusal::Encapsulation);
+        }
+        if located.spi != self.spi {
+            return Err(Refusal::OtherSpi);
+        }
+        let text = self.text(&located)?;
+        let low = u32_at(frame, located.esp_at + esp::field::SEQUENCE.start);
+        let sequence = if self.extended { self.window.extend(low)? } else { low.into() };
+        self.window.check(sequence)?;
+        self.unseal(frame, &located, text.clone(), sequence)?;
+        self.window.accept(sequence);
+
+        let (text, next_header) = without_trailer(frame, text)?;
+        if next_header == ipv6::NEXT_NONE {
+            return Err(Refusal::Dummy);
+        }
+        let (frame, checksum) = match self.mode {
+            Mode::Transport => {
+                let checksum = match self.port {
+                    Some(_) => Checksum::Unnecessary { levels: 0 },
+                    None => Checksum::None,
+                };
+                (located.restore(frame, text, next_header)?, checksum)
+            }
+            Mode::Tunnel(_) => (located.unpack(frame, text, next_header)?, Checksum::None),
+        };
+        Ok(Decrypted { frame, mode: self.mode, next_header, sequence, checksum })
+    }
+
+    /// Where the encrypted text lies.
+    fn text(&self, located: &Located) -> Result<Range<usize>, Refusal> {
+        let start = located.esp_at + ESP_BYTES;
+        let end = located.network.end.checked_sub(self.icv_bytes).ok_or(Refusal::Truncated)?;
+        let len = end.checked_sub(start).ok_or(Refusal::Truncated)?;
+        if len < TRAILER_BYTES {
+            return Err(Refusal::Truncated);
+        }
+        if !len.is_multiple_of(TRAILER_ALIGNMENT) {
+            return Err(Refusal::Alignment);
+        }
+        Ok(start..end)
+    }
+
+    fn unseal(
+        &self,
+        frame: &mut [u8],
+        located: &Located,
+        text: Range<usize>,
+        sequence: u64,
+    ) -> Result<(), Refusal> {
+        let vector_at = located.esp_at + esp::HEADER_LEN;
+        let packet = frame.get_mut(vector_at..located.network.end).ok_or(Refusal::Truncated)?;
+        let (vector, rest) = packet.split_at_mut(text.start - vector_at);
+        let (text, icv) = rest.split_at_mut(text.len());
+        let nonce = nonce(self.salt, vector);
+        let associated = Associated::new(self.spi, sequence, self.extended);
+        if self.cipher.open(&nonce, associated.as_bytes(), text, icv) {
+            Ok(())
+        } else {
+            Err(Refusal::Integrity)
+        }
+    }
+}
+
+/// Where ESP lies in a frame.
+#[derive(Clone, Copy, Debug)]
+struct Located {
+    network: Network,
+    split: Split,
+    esp_at: usize,
+    spi: u32,
+}
+
+impl Located {
+    const fn in_udp(&self) -> bool {
+        self.esp_at != self.split.at
+    }
+
+    /// Puts the headers of a packet in transport mode in front of its text again.
+    fn restore(
+        &self,
+        frame: &mut [u8],
+        text: Range<usize>,
+        next_header: u8,
+    ) -> Result<Range<usize>, Refusal> {
+        let len = self.split.at - self.network.start + text.len();
+        let grown = len as isize - (self.network.end - self.network.start) as isize;
+        self.network.announce(frame, self.split.next_header_at, next_header, len);
+        self.network.adapt_link(frame, self.network.version, grown)?;
+        Ok(join(frame, self.split.at, text))
+    }
+
+    /// Puts the link layer in front of the packet that was in a tunnel. What is behind the packet
+    /// is padding that hides its length (RFC 4303 section 2.7).
+    fn unpack(
+        &self,
+        frame: &mut [u8],
+        text: Range<usize>,
+        next_header: u8,
+    ) -> Result<Range<usize>, Refusal> {
+        let version = match next_header {
+            ipv4::PROTOCOL_IPV4 => Version::V4,
+            ipv4::PROTOCOL_IPV6 => Version::V6,
+            _ => return Err(Refusal::Mode),
+        };
+        let inner = frame.get_mut(text.clone()).ok_or(Refusal::Inner)?;
+        let found = Network::find(inner, LinkType::Raw).map_err(|_| Refusal::Inner)?;
+        if found.version != version {
+            return Err(Refusal::Inner);
+        }
+        let class = traffic_class(
+            frame.get(self.network.start..).unwrap_or_default(),
+            self.network.version,
+        );
+        let text = text.start..text.start + found.end;
+        tell_congestion(&mut frame[text.clone()], version, class)?;
+        let grown = text.len() as isize - (self.network.end - self.network.start) as isize;
+        self.network.adapt_link(frame, version, grown)?;
+        Ok(join(frame, self.network.start, text))
+    }
+}
+
+/// Finds ESP behind the outermost IP header, directly or in UDP to `port`.
+fn locate(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<Located, Refusal> {
+    let network = Network::find(frame, link)?;
+    let split = network.split(frame, Side::Decrypting)?;
+    let payload = &frame[split.at..network.end];
+    let (esp_at, esp) = match split.next_header {
+        ipv4::PROTOCOL_ESP => (split.at, payload),
+        ipv4::PROTOCOL_UDP => (split.at + udp::HEADER_LEN, udp_payload(payload, port)?),
+        PROTOCOL_AUTHENTICATION => return Err(Refusal::AuthenticationHeader),
+        _ => return Err(Refusal::NotEsp),
+    };
+    if esp.len() < esp::HEADER_LEN {
+        return Err(Refusal::Truncated);
+    }
+    let (header, _) = esp::Header::parse(esp).map_err(|_| Refusal::Malformed)?;
+    Ok(Located { network, split, esp_at, spi: header.spi.get() })
+}
+
+/// What is in UDP. Its checksum is not looked at: the ICV is the better one, and translators are
+/// known to leave a wrong one behind (RFC 3948 section 2.1).
+fn udp_payload(datagram: &[u8], port: Option<u16>) -> Result<&[u8], Refusal> {
+    if datagram.len() < udp::HEADER_LEN {
+        return Err(Refusal::Short);
+    }
+    if port != Some(u16_at(datagram, udp::field::DESTINATION_PORT.start)) {
+        return Err(Refusal::NotEsp);
+    }
+    if usize::from(u16_at(datagram, udp::field::LENGTH.start)) != datagram.len() {
+        return Err(Refusal::Malformed);
+    }
+    let payload = &datagram[udp::HEADER_LEN..];
+    match payload {
+        [esp::KEEPALIVE] => Err(Refusal::Keepalive),
+        _ if payload.starts_with(&esp::NON_ESP_MARKER) => Err(Refusal::Ike),
+        _ => Ok(payload),
+    }
+}
+
+/// The text without its padding, and the next header (RFC 4303 sections 2.4 to 2.6).
+fn without_trailer(frame: &[u8], text: Range<usize>) -> Result<(Range<usize>, u8), Refusal> {
+    let bytes = frame.get(text.clone()).unwrap_or_default();
+    let Some((rest, &[padding, next_header])) = bytes.split_last_chunk() else {
+        return Err(Refusal::Truncated);
+    };
+    let len = rest.len().checked_sub(padding.into()).ok_or(Refusal::Padding)?;
+    let is_counted = (1..).zip(&rest[len..]).all(|(number, &byte)| byte == number);
+    if !is_counted {
+        return Err(Refusal::Padding);
+    }
+    Ok((text.start..text.start + len, next_header))
+}
+
+/// Moves the first `prefix_len` bytes in front of the text, and says where both are.
+fn join(frame: &mut [u8], prefix_len: usize, text: Range<usize>) -> Range<usize> {
+    let start = text.start - prefix_len;
+    frame.copy_within(..prefix_len, start);
+    start..text.end
+}
+
+/// IP protocol of the authentication header (RFC 4302).
+const PROTOCOL_AUTHENTICATION: u8 = 51;

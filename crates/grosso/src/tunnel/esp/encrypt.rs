@@ -1,0 +1,418 @@
+//! Plaintext frames to ESP, and superframes to one ESP packet for each segment.
+
+use alloc::boxed::Box;
+
+use grosso_checksum::{Sum, nonzero, pseudo_v6};
+use grosso_wire::{LinkType, esp, ipv4, ipv6, udp};
+
+use super::{
+    association::{Mode, NoAssociation, Outer, SALT_BYTES, SecurityAssociation, UdpPorts},
+    cipher::{Cipher, IV_BYTES, Nonce, cipher},
+    outer::Inner,
+    place::{Network, Side, Split, Version},
+    reason::{EspStats, Refusal},
+};
+use crate::{
+    bytes::{put_u16, put_u32},
+    checksum::{self, Checksum},
+    meta::Meta,
+    segment::Segments,
+};
+
+/// One packet that was encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encrypted {
+    /// Bytes of the frame in the buffer.
+    pub len: usize,
+    /// The sequence number, all 64 bits of an extended one.
+    pub sequence: u64,
+    /// What is known about the frame: what was known about the plaintext, with every checksum done.
+    pub meta: Meta,
+}
+
+/// The sending side of an association.
+#[derive(Debug)]
+pub struct Encryptor {
+    spi: u32,
+    mode: Mode,
+    udp_ports: Option<UdpPorts>,
+    icv_bytes: usize,
+    extended: bool,
+    salt: [u8; SALT_BYTES],
+    cipher: Box<dyn Cipher>,
+    last_sequence: u64,
+    stats: EspStats,
+}
+
+impl Encryptor {
+    /// The sending side of an association whose first packet has sequence number 1.
+    ///
+    /// # Errors
+    /// When the association contradicts itself.
+    pub fn new(association: SecurityAssociation) -> Result<Self, NoAssociation> {
+        Self::resume(association, 0)
+    }
+
+    /// The sending side of an association that used its sequence numbers up to `last_sequence`
+    /// already.
+    ///
+    /// The initialization vectors are the sequence numbers, so a number that is used again gives
+    /// away the texts of both packets and the key of the integrity check: when in doubt, name a
+    /// higher one.
+    ///
+    /// # Errors
+    /// When the association contradicts itself.
+    pub fn resume(
+        association: SecurityAssociation,
+        last_sequence: u64,
+    ) -> Result<Self, NoAssociation> {
+        association.check()?;
+        let SecurityAssociation { spi, mode, key, icv, extended_sequence, udp_ports, .. } =
+            association;
+        Ok(Self {
+            spi,
+            mode,
+            udp_ports,
+            icv_bytes: icv.bytes(),
+            extended: extended_sequence,
+            salt: key.salt(),
+            cipher: cipher(&key, icv)?,
+            last_sequence,
+            stats: EspStats::default(),
+        })
+    }
+
+    /// Encrypts one frame into `out`, which needs at most [`Self::overhead_max`] bytes more than
+    /// the frame has. A partial checksum is completed first, Ethernet padding is left off.
+    ///
+    /// # Errors
+    /// When the frame cannot be encrypted; no sequence number is used, and the contents of `out`
+    /// are not specified.
+    #[inline]
+    pub fn encrypt(
+        &mut self,
+        frame: &[u8],
+        meta: &Meta,
+        link: LinkType,
+        out: &mut [u8],
+    ) -> Result<Encrypted, Refusal> {
+        let headroom = self.headroom();
+        let result = match out.get_mut(headroom..headroom + frame.len()) {
+            Some(plaintext) => {
+                plaintext.copy_from_slice(frame);
+                self.seal(frame.len(), meta, link, out)
+            }
+            None => Err(Refusal::BufferTooSmall),
+        };
+        self.stats.count(result, |_| frame.len())
+    }
+
+    /// Encrypts the packets of a superframe one by one, each with a sequence number, an
+    /// initialization vector, padding and an ICV of its own (rule S46).
+    ///
+    /// # Errors
+    /// When fewer sequence numbers are left than the superframe has packets: none is sent.
+    pub fn encrypt_segments<'e, 'a>(
+        &'e mut self,
+        segments: Segments<'a>,
+        link: LinkType,
+    ) -> Result<EncryptedSegments<'e, 'a>, Refusal> {
+        if self.sequences_left() < u64::from(segments.remaining()) {
+            return self.stats.count(Err(Refusal::SequenceExhausted), |_| 0);
+        }
+        Ok(EncryptedSegments { encryptor: self, segments, link })
+    }
+
+    /// Most bytes by which a packet grows.
+    #[must_use]
+    pub const fn overhead_max(&self) -> usize {
+        self.headroom() + self.trailer_max()
+    }
+
+    /// The sequence number of the packet that was encrypted last; 0 before the first.
+    #[must_use]
+    pub const fn last_sequence(&self) -> u64 {
+        self.last_sequence
+    }
+
+    /// Packets that can still be encrypted before the association needs new keys: sequence numbers
+    /// never start again (RFC 4303 section 3.3.3).
+    #[must_use]
+    pub const fn sequences_left(&self) -> u64 {
+        let max = if self.extended { u64::MAX } else { u32::MAX as u64 };
+        max.saturating_sub(self.last_sequence)
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub const fn stats(&self) -> &EspStats {
+        &self.stats
+    }
+
+    /// Bytes in front of the encrypted text that the plaintext frame had not.
+    const fn headroom(&self) -> usize {
+        let outer = match &self.mode {
+            Mode::Transport => 0,
+            Mode::Tunnel(outer) => outer.header_len(),
+        };
+        outer + self.udp_len() + ESP_BYTES
+    }
+
+    /// Most bytes behind the encrypted text.
+    const fn trailer_max(&self) -> usize {
+        PADDING_MAX + TRAILER_BYTES + self.icv_bytes
+    }
+
+    const fn udp_len(&self) -> usize {
+        if self.udp_ports.is_some() { udp::HEADER_LEN } else { 0 }
+    }
+
+    /// Encrypts the frame that lies behind the headroom of `out`: the headers that stay readable
+    /// move to the front, the text stays where it is.
+    fn seal(
+        &mut self,
+        frame_len: usize,
+        meta: &Meta,
+        link: LinkType,
+        out: &mut [u8],
+    ) -> Result<Encrypted, Refusal> {
+        if meta.gso.is_some() {
+            return Err(Refusal::Superframe);
+        }
+        if self.sequences_left() == 0 {
+            return Err(Refusal::SequenceExhausted);
+        }
+        let headroom = self.headroom();
+        let frame = &out[headroom..headroom + frame_len];
+        let network = Network::find(frame, link)?;
+        let (split, around) = self.divide(&network, frame)?;
+        let text_len = network.end - split.at;
+        let padding = (TRAILER_ALIGNMENT - (text_len + TRAILER_BYTES) % TRAILER_ALIGNMENT)
+            % TRAILER_ALIGNMENT;
+        let sealed_len = text_len + padding + TRAILER_BYTES;
+        let esp_at = headroom + split.at - ESP_BYTES;
+        let payload_at = esp_at - self.udp_len();
+        let payload_len = headroom + split.at + sealed_len + self.icv_bytes - payload_at;
+        let len = payload_at + payload_len;
+        if out.len() < len {
+            return Err(Refusal::BufferTooSmall);
+        }
+        if self.ip_len(&network, split.at, payload_len) > IP_LEN_MAX {
+            return Err(Refusal::TooLong);
+        }
+        complete(&mut out[headroom..headroom + network.end], split.at, meta)?;
+
+        // Nothing below can be refused but by a link layer that is too small or has no family.
+        let prefix_len = payload_at - around.map_or(0, |(outer, _)| outer.header_len());
+        out.copy_within(headroom..headroom + prefix_len, 0);
+        let link_layer = &mut out[..network.start];
+        let version = around.map_or(network.version, |(outer, _)| outer.version());
+        let grown = (len - network.start) as isize - (network.end - network.start) as isize;
+        network.adapt_link(link_layer, version, grown)?;
+
+        let sequence = self.last_sequence + 1;
+        let protocol =
+            if self.udp_ports.is_some() { ipv4::PROTOCOL_UDP } else { ipv4::PROTOCOL_ESP };
+        match around {
+            Some((outer, inner)) => {
+                let header = &mut out[prefix_len..payload_at];
+                outer.emit(header, &inner, payload_len, protocol, sequence);
+            }
+            None => network.announce(out, split.next_header_at, protocol, len - network.start),
+        }
+        self.write_esp(out, esp_at, sequence);
+        let text_at = esp_at + ESP_BYTES;
+        write_trailer(&mut out[text_at + text_len..], padding, split.next_header);
+        let (head, rest) = out.split_at_mut(text_at);
+        let (text, icv) = rest.split_at_mut(sealed_len);
+        let associated = Associated::new(self.spi, sequence, self.extended);
+        let icv = &mut icv[..self.icv_bytes];
+        let nonce = nonce(self.salt, &head[esp_at + esp::HEADER_LEN..]);
+        // From here on the number counts as used, whatever happens.
+        self.last_sequence = sequence;
+        if !self.cipher.seal(&nonce, associated.as_bytes(), text, icv) {
+            return Err(Refusal::TooLong);
+        }
+        if let Some(ports) = self.udp_ports {
+            write_udp(&mut out[..len], network.start, payload_at, version, ports);
+        }
+        let meta = Meta { checksum: Checksum::None, gso: None, ..*meta };
+        Ok(Encrypted { len, sequence, meta })
+    }
+
+    /// Where the text starts, and in tunnel mode the header that will be around it.
+    fn divide(
+        &self,
+        network: &Network,
+        frame: &[u8],
+    ) -> Result<(Split, Option<(Outer, Inner)>), Refusal> {
+        match self.mode {
+            Mode::Transport => {
+                let split = network.split(frame, Side::Encrypting)?;
+                if split.next_header == ipv6::NEXT_NONE {
+                    return Err(Refusal::Nothing);
+                }
+                Ok((split, None))
+            }
+            Mode::Tunnel(outer) => {
+                let next_header = network.version.protocol();
+                let split = Split { at: network.start, next_header_at: 0, next_header };
+                let inner = Inner::of(&frame[network.start..], network.version);
+                Ok((split, Some((outer, inner))))
+            }
+        }
+    }
+
+    /// What the length field of the IP header will have to say.
+    const fn ip_len(&self, network: &Network, split_at: usize, payload_len: usize) -> usize {
+        match &self.mode {
+            Mode::Transport => {
+                let headers = split_at - network.start;
+                match network.version {
+                    Version::V4 => headers + payload_len,
+                    Version::V6 => headers + payload_len - ipv6::HEADER_LEN,
+                }
+            }
+            Mode::Tunnel(Outer::V4 { .. }) => ipv4::HEADER_LEN + payload_len,
+            Mode::Tunnel(Outer::V6 { .. }) => payload_len,
+        }
+    }
+
+    /// SPI, sequence number, and the initialization vector: the whole sequence number, which is
+    /// unique for as long as the key lives (RFC 4106 section 3.1).
+    fn write_esp(&self, out: &mut [u8], at: usize, sequence: u64) {
+        put_u32(out, at, self.spi);
+        put_u32(out, at + 4, sequence as u32);
+        put_u32(out, at + 8, (sequence >> 32) as u32);
+        put_u32(out, at + 12, sequence as u32);
+    }
+}
+
+/// The packets of a superframe, encrypted one by one.
+///
+/// Each gets the next sequence number of the association, so that the high half of an extended one
+/// is right on both sides of 2^32 (B25).
+#[must_use]
+#[derive(Debug)]
+pub struct EncryptedSegments<'e, 'a> {
+    encryptor: &'e mut Encryptor,
+    segments: Segments<'a>,
+    link: LinkType,
+}
+
+impl EncryptedSegments<'_, '_> {
+    /// Writes the next packet into `out`, which needs [`Self::packet_len_max`] bytes. `None` after
+    /// the last.
+    ///
+    /// # Errors
+    /// When the packet cannot be encrypted. When the buffer is too small, it is still the next.
+    #[inline]
+    pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Encrypted>, Refusal> {
+        let encryptor = &mut *self.encryptor;
+        let room = encryptor.headroom()..out.len().saturating_sub(encryptor.trailer_max());
+        let next = match out.get_mut(room) {
+            Some(plaintext) => {
+                self.segments.write_next(plaintext).map_err(|_| Refusal::BufferTooSmall)
+            }
+            None => Err(Refusal::BufferTooSmall),
+        };
+        let segment = match next {
+            Ok(Some(segment)) => segment,
+            Ok(None) => return Ok(None),
+            Err(refusal) => return encryptor.stats.count(Err(refusal), |_| 0),
+        };
+        let result = encryptor.seal(segment.len(), &segment.meta, self.link, out);
+        encryptor.stats.count(result, |_| segment.len()).map(Some)
+    }
+
+    /// Packets that are still to come.
+    #[must_use]
+    pub fn remaining(&self) -> u32 {
+        self.segments.remaining()
+    }
+
+    /// Bytes that a buffer needs for any of the packets.
+    #[must_use]
+    pub fn packet_len_max(&self) -> usize {
+        self.segments.packet_len_max() + self.encryptor.overhead_max()
+    }
+}
+
+/// What is authenticated and not encrypted: SPI and sequence number, all 64 bits of an extended
+/// one (RFC 4106 section 5).
+pub(super) struct Associated {
+    bytes: [u8; 12],
+    len: usize,
+}
+
+impl Associated {
+    pub(super) const fn new(spi: u32, sequence: u64, extended: bool) -> Self {
+        let [a, b, c, d] = spi.to_be_bytes();
+        let [e, f, g, h, i, j, k, l] = sequence.to_be_bytes();
+        if extended {
+            Self { bytes: [a, b, c, d, e, f, g, h, i, j, k, l], len: 12 }
+        } else {
+            Self { bytes: [a, b, c, d, i, j, k, l, 0, 0, 0, 0], len: 8 }
+        }
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// The nonce: the salt, and the vector that `vector` starts with (RFC 4106 section 4).
+pub(super) fn nonce(salt: [u8; SALT_BYTES], vector: &[u8]) -> Nonce {
+    let mut nonce = Nonce::default();
+    nonce[..SALT_BYTES].copy_from_slice(&salt);
+    nonce[SALT_BYTES..].copy_from_slice(&vector[..IV_BYTES]);
+    nonce
+}
+
+/// Completes a partial checksum inside the text, which starts at `text_at`: on the other side
+/// nobody knows that it is one.
+fn complete(packet: &mut [u8], text_at: usize, meta: &Meta) -> Result<(), Refusal> {
+    let Checksum::Partial { start, offset } = meta.checksum else { return Ok(()) };
+    let inside = usize::from(start).checked_sub(text_at).and_then(|start| start.try_into().ok());
+    let start = inside.ok_or(Refusal::ChecksumOutside)?;
+    checksum::complete(&mut packet[text_at..], start, offset).map_err(|_| Refusal::ChecksumOutside)
+}
+
+/// Padding 1, 2, 3, its length, and the next header (RFC 4303 sections 2.4 to 2.6).
+fn write_trailer(out: &mut [u8], padding: usize, next_header: u8) {
+    out[..PADDING_MAX.min(padding)].copy_from_slice(&PADDING[..padding]);
+    out[padding] = padding as u8;
+    out[padding + 1] = next_header;
+}
+
+/// Writes the UDP header. Over IPv4 there is no checksum (RFC 3948 section 2.1), over IPv6 there
+/// must be one (RFC 8200 section 8.1).
+fn write_udp(frame: &mut [u8], ip: usize, at: usize, version: Version, ports: UdpPorts) {
+    let len = frame.len() - at;
+    put_u16(frame, at, ports.source);
+    put_u16(frame, at + udp::field::DESTINATION_PORT.start, ports.destination);
+    put_u16(frame, at + udp::field::LENGTH.start, len as u16);
+    put_u16(frame, at + udp::field::CHECKSUM.start, 0);
+    if version == Version::V6 {
+        let addresses = &frame[ip + ipv6::field::SOURCE.start..ip + ipv6::HEADER_LEN];
+        let (source, destination) = addresses.split_at(16);
+        let (mut from, mut to) = ([0; 16], [0; 16]);
+        from.copy_from_slice(source);
+        to.copy_from_slice(destination);
+        let pseudo = pseudo_v6(&from, &to, ipv4::PROTOCOL_UDP, len as u32);
+        let checksum = nonzero(pseudo.add(Sum::of(&frame[at..])).checksum());
+        put_u16(frame, at + udp::field::CHECKSUM.start, checksum);
+    }
+}
+
+/// Bytes of the ESP header with its initialization vector.
+pub(super) const ESP_BYTES: usize = esp::HEADER_LEN + IV_BYTES;
+/// Bytes of padding length and next header.
+pub(super) const TRAILER_BYTES: usize = 2;
+/// What the encrypted text with its trailer is a multiple of, in bytes (RFC 4303 section 2.4).
+pub(super) const TRAILER_ALIGNMENT: usize = 4;
+
+const PADDING_MAX: usize = TRAILER_ALIGNMENT - 1;
+const PADDING: [u8; PADDING_MAX] = [1, 2, 3];
+/// What the length field of an IP header can say.
+const IP_LEN_MAX: usize = u16::MAX as usize;

@@ -1,0 +1,60 @@
+//! ESP (RFC 4303) with AES-GCM (RFC 4106): transport and tunnel mode, IPv4 and IPv6, directly in IP
+//! or in UDP (RFC 3948).
+//!
+//! | module | job |
+//! |---|---|
+//! | `association` | what two peers agreed on: keys, mode, lengths |
+//! | `encrypt` | plaintext frames to ESP; superframes to one packet for each segment |
+//! | `decrypt` | ESP to plaintext frames, in place |
+//! | `replay` | which sequence numbers were seen, and the high half of extended ones |
+//! | `place`, `outer` | where a packet is divided; the header around a tunnelled one |
+//! | `cipher` | AES-GCM for each length of key and ICV |
+//! | `reason` | the names and counters of all refusals |
+//!
+//! There is no key exchange, no policy and no table of associations: who has several asks
+//! [`classify`] for the SPI. Nothing is allocated for a packet. Encryption copies the text once,
+//! into the buffer that leaves; decryption does not copy it at all.
+//!
+//! ```
+//! use grosso::{
+//!     Meta,
+//!     tunnel::esp::{Decryptor, Encryptor, KeyMaterial, Mode, NoAssociation, SecurityAssociation},
+//! };
+//! use grosso_wire::LinkType;
+//! # use grosso_testkit::Packet;
+//! # let frame = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload(b"secret").build();
+//!
+//! // Of these 20 bytes, which IKE or a configuration gives, the last four are the salt.
+//! let association = || -> Result<_, NoAssociation> {
+//!     let key = KeyMaterial::aes_gcm(b"sixteen byte keysalt")?;
+//!     Ok(SecurityAssociation::new(0x1000, Mode::Transport, key))
+//! };
+//! let mut encryptor = Encryptor::new(association()?)?;
+//! let mut decryptor = Decryptor::new(association()?)?;
+//!
+//! let mut buffer = [0; 1600];
+//! let sent = encryptor.encrypt(&frame, &Meta::default(), LinkType::Ethernet, &mut buffer)?;
+//! let wire = &mut buffer[..sent.len];
+//! assert!(!wire.windows(6).any(|bytes| bytes == b"secret"));
+//!
+//! let received = decryptor.decrypt(wire, LinkType::Ethernet)?;
+//! assert_eq!(wire[received.frame], frame);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod association;
+mod cipher;
+mod decrypt;
+mod encrypt;
+mod outer;
+mod place;
+mod reason;
+mod replay;
+
+pub use association::{
+    ALGORITHM, IcvLength, KeyMaterial, Mode, NoAssociation, Outer, REPLAY_WINDOW_PACKETS,
+    REPLAY_WINDOW_PACKETS_MAX, REPLAY_WINDOW_PACKETS_MIN, SPI_MIN, SecurityAssociation, UdpPorts,
+};
+pub use decrypt::{Decrypted, Decryptor, Traffic, classify};
+pub use encrypt::{Encrypted, EncryptedSegments, Encryptor};
+pub use reason::{EspStats, Refusal};

@@ -1,0 +1,236 @@
+//! Where a packet is divided: the link layer, the outermost IP header, and what follows the headers
+//! that stay readable.
+
+use grosso_checksum::update;
+use grosso_wire::{
+    Kind, Layer, LinkType, Ports, Stack, Stop, dissect, ethernet, ipv4, ipv6, ipv6_fragment, pppoe,
+    sll, sll2, vlan,
+};
+
+use super::reason::Refusal;
+use crate::bytes::{put_u16, u16_at};
+
+/// The outermost IP packet of a frame. All places are in bytes from the start of the frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Network {
+    stack: Stack,
+    /// Which of the stack's headers it is.
+    index: usize,
+    /// Where it starts.
+    pub(super) start: usize,
+    /// Where it ends, as it says itself.
+    pub(super) end: usize,
+    /// Of what version it is.
+    pub(super) version: Version,
+}
+
+/// A version of IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    V4,
+    V6,
+}
+
+/// Where the payload of an IP packet starts, behind the extension headers that stay in front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Split {
+    /// Where the payload starts, in bytes from the start of the frame.
+    pub(super) at: usize,
+    /// Where the byte lies that names it.
+    pub(super) next_header_at: usize,
+    /// That byte.
+    pub(super) next_header: u8,
+}
+
+/// Whose extension headers stay in front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Destination options behind a routing header are for the last destination alone, and are
+    /// encrypted; others, which the nodes on the way read, are not (RFC 4303 section 3.1.1).
+    Encrypting,
+    /// Whatever the peer left in front.
+    Decrypting,
+}
+
+impl Network {
+    /// Finds the outermost IP header of a frame, whose length must lie inside the frame.
+    #[inline]
+    pub(super) fn find(frame: &[u8], link: LinkType) -> Result<Self, Refusal> {
+        let stack = dissect(frame, link, &Ports::NONE);
+        let is_ip = |layer: &Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
+        let Some(index) = stack.layers().iter().position(is_ip) else {
+            return Err(match stack.stop {
+                Stop::Cut => Refusal::Short,
+                Stop::Malformed => Refusal::Malformed,
+                _ => Refusal::NotIp,
+            });
+        };
+        let layer = stack.layers()[index];
+        let start = usize::from(layer.offset);
+        let (version, declared, header_len) = if layer.kind == Kind::Ipv4 {
+            let total_length = u16_at(frame, start + ipv4::field::TOTAL_LENGTH.start);
+            (Version::V4, total_length, usize::from(layer.len))
+        } else {
+            let payload_length = u16_at(frame, start + ipv6::field::PAYLOAD_LENGTH.start);
+            (Version::V6, payload_length, 0)
+        };
+        if declared == 0 {
+            return Err(Refusal::LengthZero);
+        }
+        if usize::from(declared) < header_len {
+            return Err(Refusal::Malformed);
+        }
+        let before = if version == Version::V6 { ipv6::HEADER_LEN } else { 0 };
+        let end = start + before + usize::from(declared);
+        if end > frame.len() {
+            return Err(Refusal::Short);
+        }
+        Ok(Self { stack, index, start, end, version })
+    }
+
+    /// Where the payload starts.
+    ///
+    /// # Errors
+    /// When the packet is a fragment, or its extension headers end too early.
+    #[inline]
+    pub(super) fn split(&self, frame: &[u8], side: Side) -> Result<Split, Refusal> {
+        match self.version {
+            Version::V4 => self.split_ipv4(frame),
+            Version::V6 => self.split_ipv6(frame, side),
+        }
+    }
+
+    fn split_ipv4(&self, frame: &[u8]) -> Result<Split, Refusal> {
+        let fragment = u16_at(frame, self.start + ipv4::field::FRAGMENT.start);
+        if fragment & (ipv4::MORE_FRAGMENTS | ipv4::OFFSET_MASK) != 0 {
+            return Err(Refusal::Fragment);
+        }
+        let next_header_at = self.start + ipv4::field::PROTOCOL.start;
+        let at = self.stack.layers().get(self.index).map_or(self.end, Layer::end);
+        Self::checked(frame, at, next_header_at, self.end)
+    }
+
+    fn split_ipv6(&self, frame: &[u8], side: Side) -> Result<Split, Refusal> {
+        let mut next_header_at = self.start + ipv6::field::NEXT_HEADER.start;
+        let mut at = self.start + ipv6::HEADER_LEN;
+        let mut behind_routing = false;
+        let mut layers = self.stack.layers().iter().skip(self.index + 1);
+        loop {
+            match frame.get(next_header_at).copied() {
+                Some(ipv6::NEXT_HOP_BY_HOP | ipv6::NEXT_FRAGMENT) => {}
+                Some(ipv6::NEXT_ROUTING) => behind_routing = true,
+                Some(ipv6::NEXT_DESTINATION_OPTIONS)
+                    if side == Side::Decrypting || !behind_routing => {}
+                _ => break,
+            }
+            // The walk over the headers ended before it saw this one: it is cut, or one too many.
+            let Some(layer) = layers.next() else { return Err(Refusal::Malformed) };
+            (next_header_at, at) = (usize::from(layer.offset), layer.end());
+            if layer.kind == Kind::Ipv6Fragment {
+                let word = u16_at(frame, next_header_at + ipv6_fragment::field::FRAGMENT.start);
+                if word & (ipv6_fragment::OFFSET_MASK | ipv6_fragment::MORE_FRAGMENTS) != 0 {
+                    return Err(Refusal::Fragment);
+                }
+            }
+        }
+        Self::checked(frame, at, next_header_at, self.end)
+    }
+
+    fn checked(
+        frame: &[u8],
+        at: usize,
+        next_header_at: usize,
+        end: usize,
+    ) -> Result<Split, Refusal> {
+        match frame.get(next_header_at) {
+            Some(&next_header) if at <= end => Ok(Split { at, next_header_at, next_header }),
+            _ => Err(Refusal::Malformed),
+        }
+    }
+
+    /// Makes the IP header, which lies where it did, say that the packet has `len` bytes and carries
+    /// this protocol. The IPv4 checksum is updated and not made anew, so that a wrong one stays
+    /// wrong.
+    pub(super) fn announce(
+        &self,
+        frame: &mut [u8],
+        next_header_at: usize,
+        protocol: u8,
+        len: usize,
+    ) {
+        match self.version {
+            Version::V4 => {
+                let length_at = self.start + ipv4::field::TOTAL_LENGTH.start;
+                let protocol_at = self.start + ipv4::field::TTL.start;
+                let checksum_at = self.start + ipv4::field::CHECKSUM.start;
+                let (old_length, old_word) = (u16_at(frame, length_at), u16_at(frame, protocol_at));
+                let new_word = old_word & 0xff00 | u16::from(protocol);
+                let checksum = update(u16_at(frame, checksum_at), old_length, len as u16);
+                put_u16(frame, checksum_at, update(checksum, old_word, new_word));
+                put_u16(frame, length_at, len as u16);
+                put_u16(frame, protocol_at, new_word);
+            }
+            Version::V6 => {
+                let payload_length_at = self.start + ipv6::field::PAYLOAD_LENGTH.start;
+                put_u16(frame, payload_length_at, (len - ipv6::HEADER_LEN) as u16);
+                if let Some(byte) = frame.get_mut(next_header_at) {
+                    *byte = protocol;
+                }
+            }
+        }
+    }
+
+    /// Makes the link layer in front of the packet say that it carries this version and so many
+    /// bytes more, or fewer. `prefix` is the frame up to the packet.
+    pub(super) fn adapt_link(
+        &self,
+        prefix: &mut [u8],
+        version: Version,
+        grown: isize,
+    ) -> Result<(), Refusal> {
+        let links = self.stack.layers().get(..self.index).unwrap_or_default();
+        for pppoe in links.iter().filter(|layer| layer.kind == Kind::Pppoe) {
+            let at = usize::from(pppoe.offset) + pppoe::field::LENGTH.start;
+            let length = usize::from(u16_at(prefix, at)).checked_add_signed(grown);
+            let length = length.and_then(|length| u16::try_from(length).ok());
+            put_u16(prefix, at, length.ok_or(Refusal::TooLong)?);
+        }
+        match links.last() {
+            Some(last) if version != self.version => name_version(prefix, last, version),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Version {
+    /// The protocol number of a packet of this version inside another packet.
+    pub(super) const fn protocol(self) -> u8 {
+        match self {
+            Self::V4 => ipv4::PROTOCOL_IPV4,
+            Self::V6 => ipv4::PROTOCOL_IPV6,
+        }
+    }
+
+    const fn ethertype(self) -> u16 {
+        match self {
+            Self::V4 => ethernet::ETHERTYPE_IPV4,
+            Self::V6 => ethernet::ETHERTYPE_IPV6,
+        }
+    }
+}
+
+/// Writes the version into the innermost link layer header.
+fn name_version(prefix: &mut [u8], last: &Layer, version: Version) -> Result<(), Refusal> {
+    let (field, name) = match last.kind {
+        Kind::Ethernet => (ethernet::field::ETHERTYPE, version.ethertype()),
+        Kind::Vlan => (vlan::field::ETHERTYPE, version.ethertype()),
+        Kind::Sll => (sll::field::ETHERTYPE, version.ethertype()),
+        Kind::Sll2 => (sll2::field::ETHERTYPE, version.ethertype()),
+        Kind::Pppoe if version == Version::V4 => (pppoe::field::PROTOCOL, pppoe::PROTOCOL_IPV4),
+        Kind::Pppoe => (pppoe::field::PROTOCOL, pppoe::PROTOCOL_IPV6),
+        // The loopback header's number differs between systems, and MPLS has none.
+        _ => return Err(Refusal::LinkFamily),
+    };
+    put_u16(prefix, usize::from(last.offset) + field.start, name);
+    Ok(())
+}

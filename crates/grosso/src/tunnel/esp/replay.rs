@@ -1,0 +1,101 @@
+//! The replay window, and the high half of extended sequence numbers.
+//!
+//! The window is a ring of bits, one for each of the last packets, that moves by whole words
+//! (RFC 6479): the ring has a word more than the window, so that a word is cleared before a packet
+//! of its next round can be asked for. What is in the window is exact all the same: a number is
+//! compared with the window's edge before its bit is looked at.
+
+use alloc::{boxed::Box, vec};
+
+use super::reason::Refusal;
+
+/// Which sequence numbers were accepted.
+#[derive(Clone, Debug)]
+pub(super) struct ReplayWindow {
+    /// Packets that are remembered; 0 when none is.
+    packets: u64,
+    /// The highest accepted sequence number; 0 before the first.
+    top: u64,
+    /// Bit `n` of the ring is that of every number that is `n` modulo its length.
+    accepted: Box<[u64]>,
+}
+
+impl ReplayWindow {
+    /// A window in which every number up to `top` counts as accepted.
+    pub(super) fn new(packets: u32, top: u64) -> Self {
+        let words = (packets as usize).div_ceil(WORD_BITS) + 1;
+        let mark = if top == 0 { 0 } else { u64::MAX };
+        let mut window = Self {
+            packets: packets.into(),
+            top,
+            accepted: vec![mark; words.next_power_of_two()].into_boxed_slice(),
+        };
+        // Bits of the word of `top` to the right of it are those of numbers still to come.
+        let right_of_top = u64::MAX << (top % WORD_BITS as u64) << 1;
+        *window.word(top) &= !right_of_top;
+        window
+    }
+
+    /// Remembers a number that was [checked](Self::check) and whose packet is genuine.
+    #[inline]
+    pub(super) fn accept(&mut self, sequence: u64) {
+        if self.packets == 0 {
+            return;
+        }
+        let (word, top_word) = (sequence / WORD_BITS as u64, self.top / WORD_BITS as u64);
+        if word > top_word {
+            let fresh = (word - top_word).min(self.accepted.len() as u64);
+            for ahead in 0..fresh {
+                *self.word((word - ahead) * WORD_BITS as u64) = 0;
+            }
+        }
+        self.top = self.top.max(sequence);
+        *self.word(sequence) |= 1 << (sequence % WORD_BITS as u64);
+    }
+
+    /// The word of the ring that has the bit of a number.
+    fn word(&mut self, sequence: u64) -> &mut u64 {
+        let mask = self.accepted.len() - 1;
+        &mut self.accepted[(sequence / WORD_BITS as u64) as usize & mask]
+    }
+
+    /// Whether a packet with this number may still be genuine.
+    #[inline]
+    pub(super) fn check(&self, sequence: u64) -> Result<(), Refusal> {
+        if self.packets == 0 {
+            return Ok(());
+        }
+        if sequence == 0 {
+            return Err(Refusal::SequenceZero);
+        }
+        if sequence > self.top {
+            return Ok(());
+        }
+        if self.top - sequence >= self.packets {
+            return Err(Refusal::TooOld);
+        }
+        let word =
+            self.accepted[(sequence / WORD_BITS as u64) as usize & (self.accepted.len() - 1)];
+        if word & 1 << (sequence % WORD_BITS as u64) != 0 {
+            return Err(Refusal::Replayed);
+        }
+        Ok(())
+    }
+
+    /// The whole of an extended sequence number whose low half was received: the one number with
+    /// that half among the 2^32 that start with the window (RFC 4303 appendix A2.1).
+    #[inline]
+    pub(super) fn extend(&self, low: u32) -> Result<u64, Refusal> {
+        let edge = i128::from(self.top) - i128::from(self.packets) + 1;
+        let ahead = low.wrapping_sub(edge as u32);
+        // Before the first round of the low half there is nothing, and behind the last neither.
+        u64::try_from(edge + i128::from(ahead)).map_err(|_| Refusal::TooOld)
+    }
+
+    /// The highest accepted sequence number; 0 before the first.
+    pub(super) const fn top(&self) -> u64 {
+        self.top
+    }
+}
+
+const WORD_BITS: usize = u64::BITS as usize;
