@@ -87,7 +87,7 @@ fn through(impairment: &str, packets: &[Vec<u8>]) -> Outcome {
     direction.finish(&mut outside, &mut inside).unwrap();
     let mut take = |frame: Frame<Vec<u8>>| frames.push((frame.buffer, frame.meta));
     target.receive(now_ns, usize::MAX, &mut take).unwrap();
-    Outcome { frames, damaged, stats: direction.coalesce_stats().unwrap().clone() }
+    Outcome { frames, damaged, stats: *direction.coalesce_stats().unwrap() }
 }
 
 /// The packets of a superframe with complete checksums.
