@@ -28,7 +28,20 @@ impl Progress {
         Self { bar: Some(bar) }
     }
 
-    /// So many bytes are read by now.
+    /// A bar over so many trials of the lab.
+    pub(crate) fn trials(count: u64, wanted: bool) -> Self {
+        if !wanted || !std::io::stderr().is_terminal() {
+            return Self { bar: None };
+        }
+        let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
+        let bar = ProgressBar::with_draw_target(Some(count), target);
+        if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} trials  {eta} left") {
+            bar.set_style(style);
+        }
+        Self { bar: Some(bar) }
+    }
+
+    /// So many bytes are read by now, or so many trials done.
     #[inline]
     pub(crate) fn at(&self, bytes: u64) {
         if let Some(bar) = &self.bar {

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::{
     fs, io,
-    net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket},
     os::fd::AsFd,
     time::Duration,
 };
@@ -18,7 +18,7 @@ use grosso_sys::{
     packet::RingLayout,
     tun::Layer,
 };
-use rustix::net::sockopt::set_tcp_congestion;
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_tcp_congestion};
 
 use crate::account::TcpCounters;
 
@@ -31,11 +31,80 @@ pub struct Mtu {
     pub receiver: u16,
 }
 
+/// The version of IP that the hosts speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// IPv4.
+    #[default]
+    V4,
+    /// IPv6, beside IPv4.
+    V6,
+}
+
+/// What the hosts and the wire between them are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// How long packets are.
+    pub mtu: Mtu,
+    /// What the hosts speak.
+    pub family: Family,
+    /// Most bytes of a TCP socket's buffer. In all connections together less than 1000 packets
+    /// should be under way, which a wire's backlog holds (`net.core.netdev_max_backlog`; more at
+    /// once are lost without a word to the sender).
+    pub tcp_buffer_bytes: usize,
+    /// Bytes that may be under way on the wire: the data path's ring has a slot for each packet of
+    /// them.
+    pub under_way_bytes: usize,
+    /// Bytes of each receive buffer of the data path, a power of two; as few as a packet needs if
+    /// this is less.
+    pub buffer_bytes: usize,
+    /// Whether complete checksums cross the wire, which whoever receives must verify; else partial
+    /// ones, which nobody need: as behind a NIC that did.
+    pub full_checksums: bool,
+    /// Whether the sender's TCP is kept from taking a pause of the data path's thread, which others
+    /// on the processor cause, for a lost packet: without tail loss probes, and with a longer
+    /// timeout where the kernel lets it be set (6.11 and later).
+    pub patient: bool,
+}
+
+impl Default for Layout {
+    /// One stream of packets of 1500 bytes over IPv4.
+    fn default() -> Self {
+        Self {
+            mtu: Mtu { sender: 1500, receiver: 1500 },
+            family: Family::V4,
+            tcp_buffer_bytes: TCP_BUFFER_BYTES,
+            under_way_bytes: TCP_BUFFER_BYTES,
+            buffer_bytes: 0,
+            full_checksums: false,
+            patient: true,
+        }
+    }
+}
+
+impl Layout {
+    /// For so many streams, which share what one may have under way.
+    #[must_use]
+    pub fn streams(self, count: usize) -> Self {
+        let each = (TCP_BUFFER_BYTES / count.max(1)).max(STREAM_BYTES_MIN);
+        Self { tcp_buffer_bytes: each, under_way_bytes: each * count.max(1), ..self }
+    }
+
+    /// Bytes of a receive buffer in which a packet of the wire has room.
+    #[must_use]
+    pub fn slot_bytes(&self) -> usize {
+        let needed = usize::from(self.mtu.sender) + SLOT_OVERHEAD_BYTES;
+        needed.next_power_of_two().max(self.buffer_bytes)
+    }
+}
+
 /// Two hosts, each a network of its own.
 #[derive(Debug)]
 pub struct Hosts {
     sender: NetworkNamespace,
     receiver: NetworkNamespace,
+    family: Family,
 }
 
 /// What the data path hands a host its packets through.
@@ -87,19 +156,22 @@ pub enum DevicePort {
 
 impl Hosts {
     /// Two hosts with room for a data path between them where the receiver's NIC would be, and its
-    /// ports.
+    /// ports. The receiver's kernel hands out superframes if they are wanted.
     ///
     /// # Errors
     /// `EPERM` without the privileges of [`crate::permit::enter`]; when the kernel has no veth, TUN
     /// or packet sockets.
-    pub fn receiving(mtu: Mtu, device: Device) -> io::Result<(Self, Ends)> {
-        let hosts = Self::new()?;
-        hosts.be_patient()?;
-        let options = packet_options(mtu.sender);
+    pub fn receiving(
+        layout: &Layout,
+        device: Device,
+        superframes: bool,
+    ) -> io::Result<(Self, Ends)> {
+        let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
+        let options = packet_options(layout);
         let wire = open_wire(|| add_wire(&hosts.sender, SENDER, (ENGINE, mtu.sender)), &options)?;
-        let device = open_device(&hosts.receiver, (RECEIVER, mtu.receiver), device, true)?;
-        hosts.receiver.run(|| set_up(RECEIVER, RECEIVER_ADDRESS, mtu.receiver))??;
-        hosts.set_up_sender(mtu)?;
+        let device = open_device(&hosts.receiver, (RECEIVER, mtu.receiver), device, superframes)?;
+        hosts.set_up_receiver(mtu)?;
+        hosts.set_up_sender(layout)?;
         Ok((hosts, Ends { wire, device }))
     }
 
@@ -108,16 +180,14 @@ impl Hosts {
     ///
     /// # Errors
     /// As [`Hosts::receiving`].
-    pub fn sending(mtu: Mtu, device: Device, superframes: bool) -> io::Result<(Self, Ends)> {
-        let hosts = Self::new()?;
-        hosts.be_patient()?;
-        let mut options = packet_options(mtu.receiver);
-        options.transmit = CHECKSUMS;
+    pub fn sending(layout: &Layout, device: Device, superframes: bool) -> io::Result<(Self, Ends)> {
+        let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
+        let options = packet_options(layout);
         let add = || add_wire(&hosts.receiver, RECEIVER, (ENGINE, mtu.sender));
         let wire = open_wire(add, &options)?;
-        hosts.receiver.run(|| set_up(RECEIVER, RECEIVER_ADDRESS, mtu.receiver))??;
+        hosts.set_up_receiver(mtu)?;
         let device = open_device(&hosts.sender, (SENDER, mtu.sender), device, superframes)?;
-        hosts.sender.run(|| set_up(SENDER, SENDER_ADDRESS, mtu.sender))??;
+        hosts.sender.run(|| set_up(SENDER, SENDER_ADDRESSES, hosts.family, mtu.sender))??;
         Ok((hosts, Ends { wire, device }))
     }
 
@@ -126,28 +196,35 @@ impl Hosts {
     ///
     /// # Errors
     /// As [`Hosts::receiving`].
-    pub fn joined(mtu: Mtu, gro: bool) -> io::Result<Self> {
-        let hosts = Self::new()?;
+    pub fn joined(layout: &Layout, gro: bool) -> io::Result<Self> {
+        let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         hosts.receiver.run(|| {
             add_wire(&hosts.sender, SENDER, (RECEIVER, mtu.receiver))?;
-            set_feature(&Control::new()?, &name(RECEIVER)?, "rx-gro", gro)?;
-            set_up(RECEIVER, RECEIVER_ADDRESS, mtu.receiver)
+            set_feature(&Control::new()?, &name(RECEIVER)?, "rx-gro", gro)
         })??;
-        hosts.set_up_sender(mtu)?;
+        hosts.set_up_receiver(mtu)?;
+        hosts.set_up_sender(layout)?;
         Ok(hosts)
     }
 
-    fn new() -> io::Result<Self> {
-        let hosts = Self { sender: NetworkNamespace::new()?, receiver: NetworkNamespace::new()? };
+    fn new(layout: &Layout) -> io::Result<Self> {
+        let (sender, receiver) = (NetworkNamespace::new()?, NetworkNamespace::new()?);
+        let hosts = Self { sender, receiver, family: layout.family };
         for host in [&hosts.sender, &hosts.receiver] {
             host.run(|| {
                 silence_ipv6("all")?;
                 silence_ipv6("default")?;
-                let (least, initial, most) = (4 << 10, 128 << 10, TCP_BUFFER_BYTES);
+                let most = layout.tcp_buffer_bytes;
+                let (least, initial) = (most.min(4 << 10), most.min(128 << 10));
                 let sizes = format!("{least} {initial} {most}");
                 fs::write("/proc/sys/net/ipv4/tcp_rmem", &sizes)?;
-                fs::write("/proc/sys/net/ipv4/tcp_wmem", &sizes)
+                fs::write("/proc/sys/net/ipv4/tcp_wmem", &sizes)?;
+                // What a host asks itself goes over its loopback device.
+                Control::new()?.set_up(&name("lo")?, true)
             })??;
+        }
+        if layout.patient {
+            hosts.be_patient()?;
         }
         Ok(hosts)
     }
@@ -169,37 +246,62 @@ impl Hosts {
         })
     }
 
-    /// A connection from the sender to the receiver, whose sides use a congestion control; the
-    /// sender's side first.
+    /// Connections from the sender to the receiver, whose sides use a congestion control; the
+    /// sender's sides first.
     ///
     /// # Errors
     /// When the kernel has no such congestion control, or nothing carries the packets.
-    pub fn connect(&self, congestion: &str) -> io::Result<[TcpStream; 2]> {
-        let listener = self.receiver.run(|| TcpListener::bind((RECEIVER_ADDRESS, 0)))??;
+    pub fn connect(&self, count: usize, congestion: &str) -> io::Result<[Vec<TcpStream>; 2]> {
+        let listener = self.receiver.run(|| TcpListener::bind((self.receiver_address(), 0)))??;
         let target = listener.local_addr()?;
-        let near = self.sender.run(|| TcpStream::connect_timeout(&target, STALLED))??;
-        let (far, _) = listener.accept()?;
-        for side in [&near, &far] {
-            set_tcp_congestion(side, congestion).map_err(|error| {
-                let text = format!("no congestion control {congestion}: {error}");
-                io::Error::new(error.kind(), text)
-            })?;
-            side.set_nodelay(true)?;
-            side.set_read_timeout(Some(STALLED))?;
-            side.set_write_timeout(Some(STALLED))?;
+        let mut sides = [Vec::new(), Vec::new()];
+        for _ in 0..count {
+            let near = self.sender.run(|| TcpStream::connect_timeout(&target, STALLED))??;
+            let (far, _) = listener.accept()?;
+            for (side, kept) in [near, far].into_iter().zip(&mut sides) {
+                set_tcp_congestion(&side, congestion).map_err(|error| {
+                    let text = format!("no congestion control {congestion}: {error}");
+                    io::Error::new(error.kind(), text)
+                })?;
+                side.set_nodelay(true)?;
+                side.set_read_timeout(Some(STALLED))?;
+                side.set_write_timeout(Some(STALLED))?;
+                kept.push(side);
+            }
         }
-        Ok([near, far])
+        Ok(sides)
     }
 
-    /// A socket of the sender that sends to one of the receiver; the sender's first.
+    /// A socket of the sender and one of the receiver, connected to each other; the sender's first.
     ///
     /// # Errors
     /// Those of the sockets.
     pub fn datagram_sockets(&self) -> io::Result<[UdpSocket; 2]> {
-        let far = self.receiver.run(|| UdpSocket::bind((RECEIVER_ADDRESS, 0)))??;
-        let near = self.sender.run(|| UdpSocket::bind((SENDER_ADDRESS, 0)))??;
+        let far = self.receiver.run(|| UdpSocket::bind((self.receiver_address(), 0)))??;
+        let near = self.sender.run(|| UdpSocket::bind((self.sender_address(), 0)))??;
+        // Twice as much as the usual, which is what anybody may ask for; the kernel doubles it.
+        set_socket_recv_buffer_size(&far, DATAGRAM_BUFFER_BYTES)?;
         near.connect(far.local_addr()?)?;
+        far.connect(near.local_addr()?)?;
         Ok([near, far])
+    }
+
+    /// Lets commands run on the sender or on the receiver.
+    #[must_use]
+    pub fn networks(&self) -> [&NetworkNamespace; 2] {
+        [&self.sender, &self.receiver]
+    }
+
+    /// The address of the sender that its connections come from.
+    #[must_use]
+    pub fn sender_address(&self) -> IpAddr {
+        SENDER_ADDRESSES[usize::from(self.family == Family::V6)]
+    }
+
+    /// The address of the receiver that the sender connects to.
+    #[must_use]
+    pub fn receiver_address(&self) -> IpAddr {
+        RECEIVER_ADDRESSES[usize::from(self.family == Family::V6)]
     }
 
     /// What TCP counted on each host so far, the sender first.
@@ -210,9 +312,7 @@ impl Hosts {
         Ok([self.sender.run(TcpCounters::read)??, self.receiver.run(TcpCounters::read)??])
     }
 
-    /// Keeps the sender's TCP from taking a pause of the data path's thread, which others on the
-    /// processor cause, for a lost packet: without tail loss probes, and with a longer timeout
-    /// where the kernel lets it be set (6.11 and later).
+    /// See [`Layout::patient`].
     fn be_patient(&self) -> io::Result<()> {
         self.sender.run(|| {
             fs::write("/proc/sys/net/ipv4/tcp_early_retrans", "0")?;
@@ -224,12 +324,19 @@ impl Hosts {
     }
 
     /// The sender's own segmentation is off: packets of the MTU cross the wire, as behind a NIC
-    /// that has none. Checksums stay what a NIC verifies and completes.
-    fn set_up_sender(&self, mtu: Mtu) -> io::Result<()> {
+    /// that has none.
+    fn set_up_sender(&self, layout: &Layout) -> io::Result<()> {
         self.sender.run(|| {
             segment_in_the_kernel(SENDER)?;
-            set_up(SENDER, SENDER_ADDRESS, mtu.sender)
+            if layout.full_checksums {
+                set_feature(&Control::new()?, &name(SENDER)?, "tx-checksum-ip-generic", false)?;
+            }
+            set_up(SENDER, SENDER_ADDRESSES, self.family, layout.mtu.sender)
         })?
+    }
+
+    fn set_up_receiver(&self, mtu: Mtu) -> io::Result<()> {
+        self.receiver.run(|| set_up(RECEIVER, RECEIVER_ADDRESSES, self.family, mtu.receiver))?
     }
 }
 
@@ -292,11 +399,20 @@ fn add_wire(host: &NetworkNamespace, near: &str, far: (&str, u16)) -> io::Result
     Netlink::new()?.add_veth((&name(far.0)?, far_end), (&name(near)?, near_end))
 }
 
-fn set_up(interface: &str, address: IpAddr, mtu: u16) -> io::Result<()> {
-    let (netlink, control, interface) = (Netlink::new()?, Control::new()?, name(interface)?);
-    control.set_mtu(&interface, mtu)?;
-    control.set_up(&interface, true)?;
-    netlink.add_address(control.index(&interface)?, address, 24)
+fn set_up(interface: &str, addresses: [IpAddr; 2], family: Family, mtu: u16) -> io::Result<()> {
+    let (netlink, control, device) = (Netlink::new()?, Control::new()?, name(interface)?);
+    control.set_mtu(&device, mtu)?;
+    if family == Family::V6 {
+        // The addresses are the lab's, and there are no routers to ask for.
+        let settings = [("accept_dad", "0"), ("router_solicitations", "0"), ("disable_ipv6", "0")];
+        for (setting, value) in settings {
+            fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/{setting}"), value)?;
+        }
+    }
+    control.set_up(&device, true)?;
+    let index = control.index(&device)?;
+    netlink.add_address(index, addresses[0], 24)?;
+    if family == Family::V6 { netlink.add_address(index, addresses[1], 64) } else { Ok(()) }
 }
 
 /// Keeps a network from sending packets of IPv6's own, where the kernel has IPv6.
@@ -308,16 +424,16 @@ fn silence_ipv6(interfaces: &str) -> io::Result<()> {
     }
 }
 
-/// A ring whose slots hold one packet of the wire, with a slot for each that TCP may have under
-/// way, so that a data path that sleeps loses nothing; and no more, since it should stay in the
-/// processor's cache.
-fn packet_options(mtu: u16) -> PacketOptions {
-    let mtu = usize::from(mtu);
+/// A wire that takes no superframes, and a ring whose slots hold one packet of the wire, with a slot
+/// for each that may be under way, so that a data path that sleeps loses nothing; and no more, since
+/// it should stay in the processor's cache.
+fn packet_options(layout: &Layout) -> PacketOptions {
+    let payload = usize::from(layout.mtu.sender) - TCP_HEADERS_BYTES;
+    let slots = layout.under_way_bytes / payload + RING_SPARE;
     let mut options = PacketOptions::default();
-    options.layout = RingLayout {
-        slot_bytes: (mtu + SLOT_OVERHEAD_BYTES).next_power_of_two(),
-        slots: (TCP_BUFFER_BYTES / (mtu - TCP_HEADERS_BYTES) + RING_SPARE).next_power_of_two(),
-    };
+    options.layout =
+        RingLayout { slot_bytes: layout.slot_bytes(), slots: slots.next_power_of_two() };
+    options.transmit = if layout.full_checksums { Features::NONE } else { CHECKSUMS };
     options
 }
 
@@ -329,12 +445,20 @@ fn name(name: &str) -> io::Result<InterfaceName> {
 const CHECKSUMS: Features = Features::CHECKSUM_GENERIC;
 /// So long without a byte means that none will come.
 pub const STALLED: Duration = Duration::from_secs(10);
-/// The devices of the hosts, and the engine's end of the wire.
+/// The devices of the hosts, and the engine's end of a wire.
 const SENDER: &str = "s0";
 const ENGINE: &str = "e0";
 const RECEIVER: &str = "r0";
-const SENDER_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 93, 0, 1));
-const RECEIVER_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 93, 0, 2));
+/// Their addresses, that of IPv4 first.
+pub const SENDER_ADDRESSES: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(10, 93, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0xfd93, 0, 0, 0, 0, 0, 0, 1)),
+];
+/// The same of the receiver.
+pub const RECEIVER_ADDRESSES: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(10, 93, 0, 2)),
+    IpAddr::V6(Ipv6Addr::new(0xfd93, 0, 0, 0, 0, 0, 0, 2)),
+];
 /// What makes superframes on a host that sends.
 const SEGMENTATION: [&str; 4] = [
     "tx-tcp-segmentation",
@@ -342,9 +466,12 @@ const SEGMENTATION: [&str; 4] = [
     "tx-tcp-ecn-segmentation",
     "tx-udp-segmentation",
 ];
-/// Most bytes of a socket's buffer: less than 1000 packets under way, which a wire's backlog holds
-/// (`net.core.netdev_max_backlog`; more at once are lost without a word to the sender).
+/// The usual limit of receive buffers (`net.core.rmem_max`).
+const DATAGRAM_BUFFER_BYTES: usize = 212_992;
+/// What [`Layout::tcp_buffer_bytes`] is for one stream.
 const TCP_BUFFER_BYTES: usize = 640 << 10;
+/// The least for each of many: some packets in each direction, or every one waits for its answer.
+const STREAM_BYTES_MIN: usize = 32 << 10;
 /// Twice the usual least timeout of TCP, in microseconds.
 const TIMEOUT_US: &str = "400000";
 /// Packets of the ring beyond those that the receiver's buffer lets the sender have under way:

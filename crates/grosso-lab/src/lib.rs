@@ -42,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod copied;
 pub mod experiment;
 pub mod hosts;
 pub mod permit;

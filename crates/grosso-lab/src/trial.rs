@@ -2,39 +2,40 @@
 
 use std::{
     io,
-    sync::{
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    sync::{atomic::AtomicBool, mpsc},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use grosso_io::{
     Port, PortError,
     live::{LiveEvent, PacketPort},
-    path::DirectionStats,
-    runner::{DataPath, Handle, RunOptions},
+    runner::{DataPath, RunOptions},
 };
 use grosso_sys::scheduling::{own_thread, pin};
-use rustix::process::Pid;
 
+use self::observe::{Path, gone, observe};
 use crate::{
-    account::{Accountant, CpuSeconds, TcpCounters, Threads},
-    hosts::{Device, DevicePort, Hosts, Mtu},
-    traffic::{
-        Content, Progress, Traffic, answer, ask, receive_datagrams, receive_stream, send_datagrams,
-        send_file, send_stream,
-    },
+    account::CpuSeconds,
+    copied::Copied,
+    hosts::{Device, DevicePort, Hosts, Layout},
+    traffic::Traffic,
 };
+
+mod iperf3;
+mod observe;
 
 /// What is measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
     /// What the hosts send each other.
     pub traffic: Traffic,
-    /// How long their packets are.
-    pub mtu: Mtu,
+    /// Over how many connections at once; one for everything but [`Traffic::TcpStream`].
+    pub connections: usize,
+    /// Who makes the traffic.
+    pub tool: Tool,
+    /// The hosts and the wire.
+    pub layout: Layout,
     /// What carries them.
     pub carrier: Carrier,
     /// What the data path hands them to a host through.
@@ -49,6 +50,17 @@ pub struct Setting {
     pub compare: bool,
 }
 
+/// Who makes the traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tool {
+    /// The lab's own threads.
+    #[default]
+    BuiltIn,
+    /// `iperf3`, a process on each host.
+    Iperf3,
+}
+
 /// What carries the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
@@ -56,6 +68,8 @@ pub enum Carrier {
     Grosso {
         /// How long a train may be held; none to merge nothing.
         coalesce: Option<Duration>,
+        /// Whether each packet is copied out of its receive buffer first.
+        copy: bool,
     },
     /// Grosso's data path, where the sender's NIC and its driver would be.
     GrossoSends {
@@ -67,6 +81,17 @@ pub enum Carrier {
         /// Whether the receiver's kernel coalesces.
         gro: bool,
     },
+}
+
+impl Setting {
+    /// How long a train may be held; `None` where Grosso merges nothing.
+    #[must_use]
+    pub fn hold(&self) -> Option<Duration> {
+        match self.carrier {
+            Carrier::Grosso { coalesce, .. } => coalesce,
+            Carrier::GrossoSends { .. } | Carrier::Kernel { .. } => None,
+        }
+    }
 }
 
 /// When a measurement ends.
@@ -98,12 +123,14 @@ pub struct Measured {
     /// Packets of the wire for each frame that the receiver was given or, where the data path is
     /// the sender's, that the sender's kernel handed out; on average.
     pub segments_per_train: Option<f64>,
-    /// Segments that the receiver sent: acknowledgements, in a stream.
+    /// Segments that came back to who sends the bytes: acknowledgements, in a stream.
     pub acknowledgements: u64,
     /// Segments that the sender sent again, from the connection's first to its last.
     pub retransmits: u64,
     /// Segments whose checksum was wrong.
     pub checksum_errors: u64,
+    /// Datagrams or requests that were lost.
+    pub lost: u64,
     /// Packets for which the data path's ring had no room.
     pub ring_drops: u64,
     /// On two processors: whether the sender's one did what acknowledgements ask for, which wants root. Where it did
@@ -124,6 +151,9 @@ pub enum TrialError {
     /// The data path.
     #[error("the data path: {0}")]
     Path(#[from] PortError),
+    /// iperf3 is not there, or not content.
+    #[error("iperf3: {0}")]
+    Iperf3(String),
     /// A stream did not arrive whole.
     #[error("{sent} bytes were sent and {received} arrived")]
     Lost {
@@ -158,23 +188,34 @@ impl Measured {
 pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
     match setting.carrier {
         Carrier::Kernel { gro } => {
-            let hosts = Hosts::joined(setting.mtu, gro)?;
+            let hosts = Hosts::joined(&setting.layout, gro)?;
             observe(setting, &hosts, None, interrupted)
         }
-        Carrier::Grosso { coalesce } => {
-            let (hosts, ends) = Hosts::receiving(setting.mtu, setting.device)?;
+        Carrier::Grosso { coalesce, copy } => {
+            let (hosts, ends) = Hosts::receiving(&setting.layout, setting.device, true)?;
             let mut options = RunOptions::new(SEED);
             options.left_to_right.coalesce = coalesce.is_some();
             options.left_to_right.profile.limits.hold_ns =
                 coalesce.map_or(0, |hold| u64::try_from(hold.as_nanos()).unwrap_or(u64::MAX));
             let trial = Trial { setting, hosts: &hosts, interrupted };
-            match ends.device {
-                DevicePort::Tap(device) => trial.through(ends.wire, device, options, drops),
-                DevicePort::Veth(device) => trial.through(ends.wire, device, options, drops),
+            let drops_behind = |port: &mut Copied<PacketPort>| drops(port.inner());
+            match (ends.device, copy) {
+                (DevicePort::Tap(device), false) => {
+                    trial.through(ends.wire, device, options, drops)
+                }
+                (DevicePort::Veth(device), false) => {
+                    trial.through(ends.wire, device, options, drops)
+                }
+                (DevicePort::Tap(device), true) => {
+                    trial.through(Copied::new(ends.wire), device, options, drops_behind)
+                }
+                (DevicePort::Veth(device), true) => {
+                    trial.through(Copied::new(ends.wire), device, options, drops_behind)
+                }
             }
         }
         Carrier::GrossoSends { superframes } => {
-            let (hosts, ends) = Hosts::sending(setting.mtu, setting.device, superframes)?;
+            let (hosts, ends) = Hosts::sending(&setting.layout, setting.device, superframes)?;
             let options = RunOptions::new(SEED);
             let trial = Trial { setting, hosts: &hosts, interrupted };
             match ends.device {
@@ -237,232 +278,5 @@ impl Trial<'_> {
     }
 }
 
-/// A data path that runs.
-#[derive(Clone, Copy)]
-struct Path<'a> {
-    handle: &'a Handle,
-    thread: Pid,
-}
-
-/// All counters at one moment.
-struct Reading {
-    time: Instant,
-    bytes: u64,
-    units: u64,
-    cpu: CpuSeconds,
-    tcp: [TcpCounters; 2],
-    path: Option<DirectionStats>,
-}
-
-/// How the threads of the traffic ended: bytes sent and received, if both are known, and how long
-/// requests took.
-struct Ended {
-    sent: Option<u64>,
-    received: u64,
-    latencies: Vec<Duration>,
-}
-
-fn observe(
-    setting: &Setting,
-    hosts: &Hosts,
-    path: Option<Path<'_>>,
-    interrupted: &AtomicBool,
-) -> Result<Measured, TrialError> {
-    let progress = Progress::default();
-    let content = Content::new(SEED)?;
-    let sides = Sides::connect(setting, hosts)?;
-    thread::scope(|scope| {
-        let (announce, announced) = mpsc::channel();
-        let also_announce = announce.clone();
-        let [near, far] = setting.processors;
-        let (sides, progress, content) = (&sides, &progress, &content);
-        let receiver = scope.spawn(move || {
-            announce.send((Role::Receiver, pin(None, far).map(|()| own_thread()))).ok();
-            sides.receive(setting.compare.then_some(content), progress)
-        });
-        let sender = scope.spawn(move || {
-            also_announce.send((Role::Sender, pin(None, near).map(|()| own_thread()))).ok();
-            sides.send(content, progress)
-        });
-        let over = || sender.is_finished() || receiver.is_finished();
-        let watched = threads(&announced, path.map(|path| path.thread)).and_then(|threads| {
-            let accountant = Accountant::new(threads, &setting.processors)?;
-            let read = || Reading::take(progress, &accountant, hosts, path);
-            watch(setting.extent, progress, read, || {
-                if interrupted.load(Ordering::Relaxed) {
-                    return Err(TrialError::Interrupted);
-                }
-                Ok(over())
-            })
-        });
-        progress.stop.store(true, Ordering::Relaxed);
-        let sent = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let received = receiver.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let ended = sent?.with(received?);
-        let [before, after] = watched?;
-        if let Some(sent) = ended.sent.filter(|sent| *sent != ended.received) {
-            return Err(TrialError::Lost { sent, received: ended.received });
-        }
-        let [sender_tcp, receiver_tcp] = hosts.tcp_counters()?;
-        Ok(Measured {
-            retransmits: sender_tcp.retransmitted,
-            checksum_errors: sender_tcp.checksum_errors + receiver_tcp.checksum_errors,
-            latencies: ended.latencies,
-            ..after.since(&before)
-        })
-    })
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Sender,
-    Receiver,
-}
-
-/// Waits until both threads of the traffic have said who they are.
-fn threads(
-    announced: &mpsc::Receiver<(Role, io::Result<Pid>)>,
-    path: Option<Pid>,
-) -> Result<Threads, TrialError> {
-    let (role, one) = announced.recv().map_err(|_| gone())?;
-    let (_, other) = announced.recv().map_err(|_| gone())?;
-    let (one, other) = (one?, other?);
-    let (sender, receiver) = if role == Role::Sender { (one, other) } else { (other, one) };
-    Ok(Threads { sender, path, receiver })
-}
-
-/// Reads the counters at the start and at the end of what is measured. `is_over` says whether the
-/// traffic ended of itself.
-fn watch(
-    extent: Extent,
-    progress: &Progress,
-    read: impl Fn() -> io::Result<Reading>,
-    is_over: impl Fn() -> Result<bool, TrialError>,
-) -> Result<[Reading; 2], TrialError> {
-    let wait = |is_enough: &dyn Fn() -> bool| -> Result<(), TrialError> {
-        while !is_over()? && !is_enough() {
-            thread::sleep(LOOK_AGAIN);
-        }
-        Ok(())
-    };
-    match extent {
-        Extent::Time { warm_up, measured } => {
-            let started = Instant::now();
-            wait(&|| started.elapsed() >= warm_up)?;
-            let before = read()?;
-            wait(&|| before.time.elapsed() >= measured)?;
-            Ok([before, read()?])
-        }
-        Extent::Bytes(bytes) => {
-            let before = read()?;
-            let end = before.bytes.saturating_add(bytes);
-            wait(&|| progress.bytes.load(Ordering::Relaxed) >= end)?;
-            Ok([before, read()?])
-        }
-    }
-}
-
-impl Reading {
-    fn take(
-        progress: &Progress,
-        accountant: &Accountant,
-        hosts: &Hosts,
-        path: Option<Path<'_>>,
-    ) -> io::Result<Self> {
-        Ok(Self {
-            time: Instant::now(),
-            bytes: progress.bytes.load(Ordering::Relaxed),
-            units: progress.units.load(Ordering::Relaxed),
-            cpu: accountant.read()?,
-            tcp: hosts.tcp_counters()?,
-            path: path.and_then(|path| path.handle.snapshot()).map(|seen| seen.left_to_right),
-        })
-    }
-
-    fn since(&self, before: &Self) -> Measured {
-        let trains = |after: &DirectionStats, before: &DirectionStats| {
-            let taken = after.rx_frames - before.rx_frames;
-            let given = after.tx_frames - before.tx_frames;
-            let (most, least) = (taken.max(given), taken.min(given));
-            (least > 0).then(|| most as f64 / least as f64)
-        };
-        Measured {
-            seconds: (self.time - before.time).as_secs_f64(),
-            bytes: self.bytes - before.bytes,
-            units: self.units - before.units,
-            cpu_seconds: self.cpu.since(&before.cpu),
-            segments_per_train: self
-                .path
-                .as_ref()
-                .zip(before.path.as_ref())
-                .and_then(|(after, before)| trains(after, before)),
-            acknowledgements: self.tcp[1].sent - before.tcp[1].sent,
-            ..Measured::default()
-        }
-    }
-}
-
-/// The sockets of a trial, the sender's first.
-enum Sides {
-    Stream([std::net::TcpStream; 2]),
-    File([std::net::TcpStream; 2]),
-    Requests([std::net::TcpStream; 2]),
-    Datagrams([std::net::UdpSocket; 2], usize),
-}
-
-impl Sides {
-    fn connect(setting: &Setting, hosts: &Hosts) -> io::Result<Self> {
-        Ok(match setting.traffic {
-            Traffic::TcpStream => Self::Stream(hosts.connect(&setting.congestion)?),
-            Traffic::TcpSendfile => Self::File(hosts.connect(&setting.congestion)?),
-            Traffic::TcpRequests => Self::Requests(hosts.connect(&setting.congestion)?),
-            Traffic::UdpStream => {
-                let payload = usize::from(setting.mtu.sender).saturating_sub(HEADERS_BYTES);
-                Self::Datagrams(hosts.datagram_sockets()?, payload)
-            }
-        })
-    }
-
-    fn send(&self, content: &Content, progress: &Progress) -> io::Result<Ended> {
-        let (sent, latencies) = match self {
-            Self::Stream([near, _]) => (Some(send_stream(near, content, progress)?), Vec::new()),
-            Self::File([near, _]) => (Some(send_file(near, content, progress)?), Vec::new()),
-            Self::Requests([near, _]) => {
-                let took = ask(near, progress)?;
-                (Some(took.len() as u64), took)
-            }
-            Self::Datagrams([near, _], bytes) => {
-                send_datagrams(near, *bytes, progress)?;
-                (None, Vec::new())
-            }
-        };
-        Ok(Ended { sent, received: 0, latencies })
-    }
-
-    fn receive(&self, expected: Option<&Content>, progress: &Progress) -> io::Result<u64> {
-        match self {
-            Self::Stream([_, far]) | Self::File([_, far]) => {
-                receive_stream(far, expected, progress)
-            }
-            Self::Requests([_, far]) => answer(far, progress),
-            Self::Datagrams([_, far], _) => receive_datagrams(far, progress),
-        }
-    }
-}
-
-impl Ended {
-    fn with(self, received: u64) -> Self {
-        Self { received, ..self }
-    }
-}
-
-fn gone() -> io::Error {
-    io::Error::other("a thread ended before it began")
-}
-
 /// The seed of what is sent and of the flow table: every trial is alike.
 const SEED: u64 = 0x6772_6f73_736f;
-/// How often to see whether it is enough.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// The IPv4 and UDP headers of a datagram.
-const HEADERS_BYTES: usize = 28;

@@ -17,6 +17,7 @@
 //! | [`ethtool`] | device features by the names `ethtool -k` prints, coalescing, rings, channels |
 //! | [`netlink`] | links, veth pairs across networks, addresses, routes, neighbours |
 //! | [`namespace`] | private user, network and mount namespaces |
+//! | [`process`] | processes that end with the one that started them |
 //! | [`scheduling`] | CPU affinity, real-time priority, CPU time, finding a kernel thread |
 //!
 //! Two kinds of buffer lie in memory that is shared with the kernel: [`packet::RingFrame`] and
@@ -60,6 +61,7 @@ pub mod namespace;
 pub mod netlink;
 pub mod packet;
 pub mod passed;
+pub mod process;
 pub mod scheduling;
 pub mod tun;
 pub mod wait;

@@ -2,18 +2,65 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::values::{parse_run_ns, parse_time_ns};
 
+/// Without an experiment it is the headline: MTU 1500, coalescing on and off
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_value_name = "EXPERIMENT")]
+#[command(subcommand_help_heading = "Experiments")]
 pub(crate) struct Lab {
-    /// What to measure; without, the headline: MTU 1500, coalescing on and off
-    #[arg(value_name = "EXPERIMENT")]
+    #[command(subcommand)]
     pub(crate) experiment: Option<LabExperiment>,
-    /// Measurements of each setting
-    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(crate) runs: u16,
+    #[command(flatten)]
+    pub(crate) measuring: LabOptions,
+}
+
+/// What the lab can measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabExperiment {
+    /// Table R1: three pairs of MTUs, parts and copies, and the kernel's own GRO beside
+    Lro(LabOptions),
+    /// Table R5: superframes of the sender on and off; TCP and UDP, IPv4 and IPv6
+    Gso(LabOptions),
+    /// Trains against 1 to 200 connections, held 0 to 200 us
+    Flows(LabOptions),
+    /// One connection, as many bytes as it takes
+    TcpStream(LabOptions),
+    /// The same the other way: the receiver sends, and Grosso cuts its superframes
+    TcpMaerts(LabOptions),
+    /// A byte there and one back: how long 50, 90, 95 and 99 % of requests take
+    #[command(visible_alias = "rr")]
+    TcpRr(LabOptions),
+    /// Datagrams that fill the MTU, as many as arrive
+    UdpStream(LabOptions),
+    /// As tcp-rr, by datagrams
+    UdpRr(LabOptions),
+}
+
+impl LabExperiment {
+    /// Its name on the command line, and its options.
+    pub(crate) fn parts(&self) -> (&'static str, &LabOptions) {
+        match self {
+            Self::Lro(options) => ("lro", options),
+            Self::Gso(options) => ("gso", options),
+            Self::Flows(options) => ("flows", options),
+            Self::TcpStream(options) => ("tcp-stream", options),
+            Self::TcpMaerts(options) => ("tcp-maerts", options),
+            Self::TcpRr(options) => ("tcp-rr", options),
+            Self::UdpStream(options) => ("udp-stream", options),
+            Self::UdpRr(options) => ("udp-rr", options),
+        }
+    }
+}
+
+/// How to measure.
+#[derive(Args, Debug)]
+pub(crate) struct LabOptions {
+    /// Measurements of each setting: 3, and 5 for lro
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) runs: Option<u16>,
     /// How long each measurement is
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
@@ -29,6 +76,12 @@ pub(crate) struct Lab {
     /// What Grosso hands packets to a host through; a TAP where /dev/net/tun may be opened
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
+    /// Who verifies checksums: nobody need, as behind a NIC that did, or whoever receives
+    #[arg(long, value_name = "WHAT", default_value = "nic")]
+    pub(crate) checksums: LabChecksums,
+    /// Who makes the traffic
+    #[arg(long, value_name = "TOOL", default_value = "built-in")]
+    pub(crate) tool: LabTool,
     /// Where to write the page with plots; grosso-lab.html in this folder, named after the experiment
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
@@ -48,15 +101,22 @@ pub(crate) enum LabDevice {
     Veth,
 }
 
-/// What the lab can measure.
+/// Who verifies the checksums of what arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LabExperiment {
-    /// Three pairs of MTUs, coalescing on and off, and the kernel's own GRO beside.
-    Lro,
-    /// Superframes on and off in the sender, MTU 1500 and the longest.
-    Gso,
-    /// A byte there and one back: how long 50, 90, 95 and 99 % of requests take.
-    Rr,
+pub(crate) enum LabChecksums {
+    /// Nobody need, as behind a NIC that did.
+    Nic,
+    /// Whoever receives: Grosso, and the kernel where it stands in its place.
+    Receiver,
+}
+
+/// Who makes the traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LabTool {
+    /// The lab's own threads.
+    BuiltIn,
+    /// iperf3, which must be installed.
+    Iperf3,
 }
 
 pub(super) const LAB_HELP: &str = "\
@@ -67,6 +127,7 @@ kernel's own TCP, with Grosso in the place of the receiver's NIC and its driver.
 Examples:
   grosso lab                      the headline, in twenty seconds
   grosso lab --html report.html   the page with plots elsewhere
-  grosso lab lro --runs 5         table R1, with the kernel's own GRO beside
+  grosso lab lro                  table R1, with the kernel's own GRO beside
   grosso lab gso                  table R5: superframes of the sender, cut by Grosso
+  grosso lab tcp-stream --tool iperf3
   grosso lab --json | jq '.groups[].ratio'";

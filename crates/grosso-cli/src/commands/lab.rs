@@ -18,50 +18,50 @@ mod linux {
     use std::{
         fs,
         path::PathBuf,
+        process::{Command, Stdio},
         time::{Duration, Instant},
     };
 
-    use clap::ValueEnum;
     use grosso_lab::{
         experiment::{self, Experiment, GroupResult, Plan},
         hosts::Device,
         permit::{self, Refusal},
-        trial::TrialError,
+        traffic::Traffic,
+        trial::{self, TrialError},
     };
     use serde::Serialize;
 
     use crate::{
-        arguments::{Lab, LabDevice, LabExperiment},
+        arguments::{Lab, LabChecksums, LabDevice, LabOptions, LabTool},
         error::{Exit, Failure},
         input::Session,
+        progress::Progress,
         report::{self, Place, Report, Tool},
         style::Style,
     };
 
     /// Runs the command. The process must have one thread: it may have to make itself a user namespace.
-    pub(crate) fn run(options: &Lab, session: &mut Session) -> Result<Exit, Failure> {
+    pub(crate) fn run(lab: &Lab, session: &mut Session) -> Result<Exit, Failure> {
+        let (name, options) = match &lab.experiment {
+            Some(experiment) => experiment.parts(),
+            None => ("", &lab.measuring),
+        };
+        refuse_tool(name, options)?;
         permit::enter().map_err(|refusal| refused(&refusal))?;
-        let device = match options.device {
-            LabDevice::Auto => Device::probe(),
-            LabDevice::Veth => Device::Veth,
-            LabDevice::Tap => {
-                permit::tap().map_err(|refusal| refused(&refusal))?;
-                Device::Tap
+        let plan = plan(name, options)?;
+        let experiment = match name {
+            "" => Experiment::headline(plan),
+            "lro" => Experiment::lro(plan),
+            "gso" => Experiment::gso(plan),
+            "flows" => Experiment::flows(plan),
+            "tcp-stream" if options.sendfile => {
+                Experiment::traffic(name, Traffic::TcpSendfile, plan)
             }
-        };
-        let plan = Plan {
-            runs: options.runs.into(),
-            measured: Duration::from_nanos(options.time),
-            congestion: options.congestion.clone(),
-            hold: Duration::from_nanos(options.hold),
-            sendfile: options.sendfile,
-            device,
-        };
-        let experiment = match options.experiment {
-            None => Experiment::headline(plan),
-            Some(LabExperiment::Lro) => Experiment::lro(plan),
-            Some(LabExperiment::Gso) => Experiment::gso(plan),
-            Some(LabExperiment::Rr) => Experiment::requests(plan),
+            "tcp-stream" => Experiment::traffic(name, Traffic::TcpStream, plan),
+            "tcp-maerts" => Experiment::traffic(name, Traffic::TcpMaerts, plan),
+            "tcp-rr" => Experiment::traffic(name, Traffic::TcpRequests, plan),
+            "udp-stream" => Experiment::traffic(name, Traffic::UdpStream, plan),
+            _ => Experiment::traffic(name, Traffic::UdpRequests, plan),
         };
         let experiment = experiment.map_err(|error| failed(&error.into()))?;
         let trials = experiment.trials();
@@ -69,7 +69,10 @@ mod linux {
             .talk
             .remark(&format!("lab: {trials} trials of {:?}", Duration::from_nanos(options.time)));
         let started = Instant::now();
-        let results = match experiment.run(&session.interrupted, |_| {}) {
+        let progress = Progress::trials(trials as u64, !session.talk.quiet && !session.talk.json);
+        let ended = experiment.run(&session.interrupted, |done| progress.at(done as u64));
+        progress.finish();
+        let results = match ended {
             Ok(results) => results,
             Err(TrialError::Interrupted) => return Ok(Exit::Interrupted),
             Err(error) => return Err(failed(&error)),
@@ -90,7 +93,7 @@ mod linux {
         if options.congestion == "bbr" {
             session.talk.note("bbr paces its packets, which hides what offload does: try cubic");
         }
-        let html = write_page(options, &results, session)?;
+        let html = write_page(name, options, &results, session)?;
         let mut report = LabReport {
             schema: "grosso.lab/1",
             tool: Tool::THIS,
@@ -103,18 +106,63 @@ mod linux {
         Ok(Exit::Yes)
     }
 
+    /// Refuses what iperf3 cannot measure, or cannot because it is not there.
+    fn refuse_tool(name: &str, options: &LabOptions) -> Result<(), Failure> {
+        if options.tool == LabTool::BuiltIn {
+            return Ok(());
+        }
+        if ["gso", "tcp-rr", "udp-rr"].contains(&name) {
+            let message = format!("lab {name}: iperf3 does not measure it");
+            return Err(Failure::usage("usage.tool", message).hint("leave out --tool"));
+        }
+        match Command::new("iperf3").arg("--version").stdout(Stdio::null()).status() {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let message = format!("lab: iperf3: {error}");
+                let hint =
+                    "sudo apt install iperf3, or your system's equivalent; or leave out --tool";
+                Err(Failure::environment("environment.tool", message).hint(hint))
+            }
+        }
+    }
+
+    fn plan(name: &str, options: &LabOptions) -> Result<Plan, Failure> {
+        let device = match options.device {
+            LabDevice::Auto => Device::probe(),
+            LabDevice::Veth => Device::Veth,
+            LabDevice::Tap => {
+                permit::tap().map_err(|refusal| refused(&refusal))?;
+                Device::Tap
+            }
+        };
+        Ok(Plan {
+            runs: options.runs.unwrap_or(if name == "lro" { 5 } else { 3 }).into(),
+            measured: Duration::from_nanos(options.time),
+            congestion: options.congestion.clone(),
+            hold: Duration::from_nanos(options.hold),
+            sendfile: options.sendfile,
+            device,
+            full_checksums: options.checksums == LabChecksums::Receiver,
+            tool: match options.tool {
+                LabTool::BuiltIn => trial::Tool::BuiltIn,
+                LabTool::Iperf3 => trial::Tool::Iperf3,
+            },
+        })
+    }
+
     /// Writes the page. Where nobody chose a place for it, one that cannot be written to is no failure.
     fn write_page(
-        options: &Lab,
+        name: &str,
+        options: &LabOptions,
         results: &experiment::Report,
         session: &mut Session,
     ) -> Result<Option<PathBuf>, Failure> {
         if options.no_html {
             return Ok(None);
         }
-        let usual = || match options.experiment.as_ref().and_then(ValueEnum::to_possible_value) {
-            Some(experiment) => format!("grosso-lab-{}.html", experiment.get_name()).into(),
-            None => PathBuf::from("grosso-lab.html"),
+        let usual = || match name {
+            "" => PathBuf::from("grosso-lab.html"),
+            name => format!("grosso-lab-{name}.html").into(),
         };
         let path = options.html.clone().unwrap_or_else(usual);
         match fs::write(&path, results.page(&session.command_line)) {

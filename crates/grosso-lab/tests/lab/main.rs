@@ -17,10 +17,10 @@ mod linux {
     use std::{os::unix::process::CommandExt, process::Command, sync::atomic::AtomicBool};
 
     use grosso_lab::{
-        hosts::{Device, Mtu},
+        hosts::{Device, Family, Layout, Mtu},
         permit::{self, Refusal},
         traffic::Traffic,
-        trial::{Carrier, Extent, Measured, Setting, TrialError, measure},
+        trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure},
     };
     use grosso_sys::{
         namespace::{isolate_process_user, user_namespace_refusal},
@@ -79,9 +79,14 @@ mod linux {
             without_it_every_packet_is_delivered_by_itself(device);
             longer_packets_pass(device);
             superframes_of_the_sender_are_cut(device);
+            superframes_of_datagrams_are_cut(device);
+            bytes_are_the_same_over_ipv6_from_copies_and_with_full_checksums(device);
+            the_receiver_sends_too(device);
+            many_connections_keep_their_bytes(device);
             requests_are_answered(device);
             datagrams_arrive(device);
         }
+        iperf3_measures_the_same();
         the_kernel_s_own_wire_carries_the_same();
         unknown_congestion_control_is_named();
         an_interruption_ends_a_trial();
@@ -98,16 +103,16 @@ mod linux {
     }
 
     fn without_it_every_packet_is_delivered_by_itself(device: Device) {
-        let measured = clean(&through(device, Carrier::Grosso { coalesce: None }));
+        let measured = clean(&through(device, Carrier::Grosso { coalesce: None, copy: false }));
         let segments = measured.segments_per_train.unwrap();
         assert!((segments - 1.0).abs() < 0.01, "{segments} segments a train");
     }
 
     fn longer_packets_pass(device: Device) {
         for (sender, receiver) in [(1500, 9000), (9000, 9000)] {
-            let mtu = Mtu { sender, receiver };
-            let measured = clean(&Setting { mtu, ..through(device, COALESCING) });
-            assert!(measured.segments_per_train.unwrap() > 1.0, "{mtu:?}");
+            let layout = Layout { mtu: Mtu { sender, receiver }, ..Layout::default() };
+            let measured = clean(&Setting { layout, ..through(device, COALESCING) });
+            assert!(measured.segments_per_train.unwrap() > 1.0, "{layout:?}");
         }
     }
 
@@ -126,16 +131,69 @@ mod linux {
         assert!(on.segments_per_train.unwrap() > 2.0, "{on:?}");
         let off = clean(&through(device, Carrier::GrossoSends { superframes: false }));
         assert!(off.segments_per_train.unwrap() < 1.01, "{off:?}");
-        let mtu = Mtu { sender: 65521, receiver: 65521 };
-        clean(&Setting { mtu, ..through(device, Carrier::GrossoSends { superframes: true }) });
+        let layout = Layout { mtu: Mtu { sender: 65521, receiver: 65521 }, ..Layout::default() };
+        clean(&Setting { layout, ..through(device, Carrier::GrossoSends { superframes: true }) });
+    }
+
+    fn superframes_of_datagrams_are_cut(device: Device) {
+        for family in [Family::V4, Family::V6] {
+            let setting = Setting {
+                traffic: Traffic::UdpSegments,
+                layout: Layout { family, ..Layout::default() },
+                ..through(device, Carrier::GrossoSends { superframes: true })
+            };
+            let measured = measure(&setting, &AtomicBool::new(false)).unwrap();
+            let headers = if family == Family::V4 { 28 } else { 48 };
+            assert_eq!(measured.bytes / (1500 - headers), measured.units, "{family:?}");
+            assert!(measured.segments_per_train.unwrap() > 20.0, "{measured:?}");
+        }
+    }
+
+    fn bytes_are_the_same_over_ipv6_from_copies_and_with_full_checksums(device: Device) {
+        let family = Family::V6;
+        let layout = Layout { family, full_checksums: true, ..Layout::default() };
+        for carrier in [COALESCING, COPYING] {
+            let measured = clean(&Setting { layout, ..through(device, carrier) });
+            assert!(measured.segments_per_train.unwrap() > 2.0, "{measured:?}");
+        }
+    }
+
+    fn the_receiver_sends_too(device: Device) {
+        let traffic = Traffic::TcpMaerts;
+        let measured = clean(&Setting { traffic, ..through(device, COALESCING) });
+        // What it hands out is cut on the way back.
+        assert!(measured.segments_per_train.unwrap() > 2.0, "{measured:?}");
+    }
+
+    fn many_connections_keep_their_bytes(device: Device) {
+        let connections = 40;
+        let layout = Layout::default().streams(connections);
+        clean(&Setting { connections, layout, ..through(device, COALESCING) });
+    }
+
+    fn iperf3_measures_the_same() {
+        if Command::new("iperf3").arg("--version").output().is_err() {
+            println!("skipped: iperf3 is not installed");
+            assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "iperf3 is skipped");
+            return;
+        }
+        let tool = Tool::Iperf3;
+        let setting = Setting { tool, ..setting(COALESCING) };
+        let measured = measure(&setting, &AtomicBool::new(false)).unwrap();
+        // Its server counts no more once the client is done.
+        assert!(measured.bytes >= BYTES / 2, "{measured:?}");
+        assert!(measured.segments_per_train.unwrap() > 2.0, "{measured:?}");
+        assert!(measured.cpu_seconds.path > 0.0 && measured.cpu_seconds.sender > 0.0);
     }
 
     fn requests_are_answered(device: Device) {
-        let traffic = Traffic::TcpRequests;
-        let extent = Extent::Bytes(500);
-        let measured = clean(&Setting { traffic, extent, ..through(device, COALESCING) });
-        assert!(measured.latencies.len() as u64 >= measured.units);
-        assert_eq!(measured.units, measured.bytes);
+        for (traffic, bytes) in [(Traffic::TcpRequests, 1), (Traffic::UdpRequests, 8)] {
+            let extent = Extent::Bytes(500 * bytes);
+            let measured = clean(&Setting { traffic, extent, ..through(device, COALESCING) });
+            assert!(measured.latencies.len() as u64 >= measured.units, "{traffic}");
+            // The two are read one after the other while it goes on.
+            assert!((measured.units * bytes).abs_diff(measured.bytes) <= bytes * 4, "{traffic}");
+        }
     }
 
     fn datagrams_arrive(device: Device) {
@@ -168,7 +226,7 @@ mod linux {
     fn clean(setting: &Setting) -> Measured {
         let measured = measure(setting, &AtomicBool::new(false)).unwrap();
         let Extent::Bytes(bytes) = setting.extent else { panic!("the extent has no bytes") };
-        assert!(measured.bytes >= bytes);
+        assert!(measured.bytes >= bytes, "{setting:?}: {measured:?}");
         assert_eq!(measured.checksum_errors, 0);
         measured
     }
@@ -181,7 +239,9 @@ mod linux {
         let processor = *allowed_processors().unwrap().last().unwrap();
         Setting {
             traffic: Traffic::TcpStream,
-            mtu: Mtu { sender: 1500, receiver: 1500 },
+            connections: 1,
+            tool: Tool::BuiltIn,
+            layout: Layout::default(),
             carrier,
             device: Device::Veth,
             processors: [processor; 2],
@@ -196,6 +256,12 @@ mod linux {
         links.iter().map(|link| link.name.to_string()).collect()
     }
 
-    const COALESCING: Carrier = Carrier::Grosso { coalesce: Some(Duration::from_micros(100)) };
+    const COALESCING: Carrier = grosso(false);
+    const COPYING: Carrier = grosso(true);
+
+    const fn grosso(copy: bool) -> Carrier {
+        Carrier::Grosso { coalesce: Some(Duration::from_micros(100)), copy }
+    }
+
     const BYTES: u64 = 32 << 20;
 }

@@ -1,0 +1,386 @@
+//! The experiments: which settings, and what to compare.
+
+use std::{io, time::Duration};
+
+use grosso_sys::scheduling::allowed_processors;
+
+use super::{Comparison, Consumer, Experiment, Group, GroupResult, Plan, Published, Row, Verdict};
+use crate::{
+    hosts::{Family, Layout, Mtu},
+    traffic::Traffic,
+    trial::{Carrier, Extent, Setting},
+};
+
+impl Experiment {
+    /// What coalescing is worth at an MTU of 1500: on one processor, then on two where there are
+    /// two.
+    ///
+    /// # Errors
+    /// Those of `sched_getaffinity(2)`.
+    pub fn headline(plan: Plan) -> io::Result<Self> {
+        let groups = processor_pairs()?.into_iter().map(|processors| {
+            let setting = plan.setting(plan.stream(), processors);
+            let published = (processors[0] == processors[1]).then_some(nic(SHORT.pages[0]));
+            let compared = Comparison { published, ..ON_OFF.clone() };
+            let rows = coalescing(&plan, &setting).to_vec();
+            Group { title: title(&setting), rows, comparisons: vec![compared] }
+        });
+        let groups = groups.collect();
+        Ok(Self { name: "lro", plan, groups, ..Self::receiving() })
+    }
+
+    /// Table R1: three pairs of MTUs, packets joined where they were received or copied first, in
+    /// buffers of several sizes, and the kernel's own GRO on the same wire.
+    ///
+    /// # Errors
+    /// Those of `sched_getaffinity(2)`.
+    pub fn lro(plan: Plan) -> io::Result<Self> {
+        let mut groups = Vec::new();
+        for processors in processor_pairs()? {
+            for (mtu, published) in MTU_PAIRS {
+                let mut setting = plan.setting(plan.stream(), processors);
+                setting.layout.mtu = mtu;
+                groups.push(lro_group(&plan, &setting, published));
+            }
+        }
+        let notes = LRO_NOTES;
+        let (judge, consumer) = (judge_lro as super::Judge, Some(1448));
+        Ok(Self { name: "lro", plan, groups, notes, judge, consumer, ..Self::receiving() })
+    }
+
+    /// Table R5: what it is worth that the sender's kernel hands out superframes, which Grosso
+    /// cuts; TCP and UDP, IPv4 and IPv6.
+    ///
+    /// # Errors
+    /// Those of `sched_getaffinity(2)`.
+    pub fn gso(plan: Plan) -> io::Result<Self> {
+        let mut groups = Vec::new();
+        for processors in processor_pairs()?.into_iter().take(1) {
+            for traffic in [plan.stream(), Traffic::UdpSegments] {
+                for (family, (bytes, published)) in
+                    [Family::V4, Family::V6].into_iter().flat_map(|f| SENDER_MTUS.map(|m| (f, m)))
+                {
+                    let mut setting = plan.setting(traffic, processors);
+                    setting.layout.mtu = Mtu { sender: bytes, receiver: bytes };
+                    setting.layout.family = family;
+                    let rows = SUPERFRAMES.map(|(name, carrier)| Row::new(name, &setting, carrier));
+                    let published = Some(published).filter(|_| traffic.is_tcp());
+                    let comparison = Comparison {
+                        published,
+                        ..Comparison::new("on / off", SUPERFRAMES[0].0, SUPERFRAMES[1].0)
+                    };
+                    let comparisons = vec![comparison];
+                    groups.push(Group { title: title(&setting), rows: rows.to_vec(), comparisons });
+                }
+            }
+        }
+        let (notes, judge) = (GSO_NOTES, judge_gso as super::Judge);
+        Ok(Self { name: "gso", plan, groups, nic_of: "sender", notes, judge, ..Self::receiving() })
+    }
+
+    /// One kind of traffic, with coalescing and without, and the kernel's own wire beside: on one
+    /// processor, and streams on two as well. On two, a virtual machine's wake-ups would be most of
+    /// what a request takes.
+    ///
+    /// # Errors
+    /// Those of `sched_getaffinity(2)`.
+    pub fn traffic(name: &'static str, traffic: Traffic, plan: Plan) -> io::Result<Self> {
+        let pairs = processor_pairs()?.into_iter();
+        let pairs = pairs.take(if traffic.is_requests() { 1 } else { 2 });
+        let groups = pairs.map(|processors| {
+            let setting = plan.setting(traffic, processors);
+            let rows = coalescing(&plan, &setting).into_iter();
+            let kernel = KERNEL.map(|(name, carrier)| Row::new(name, &setting, carrier));
+            let comparisons = vec![ON_OFF, KERNEL_ON_OFF];
+            Group { title: title(&setting), rows: rows.chain(kernel).collect(), comparisons }
+        });
+        let groups = groups.collect();
+        let notes = if traffic == Traffic::TcpMaerts { MAERTS_NOTES } else { &[] };
+        Ok(Self { name, plan, groups, notes, ..Self::receiving() })
+    }
+
+    /// Trains against the number of connections and against how long they are held.
+    ///
+    /// # Errors
+    /// Those of `sched_getaffinity(2)`.
+    pub fn flows(plan: Plan) -> io::Result<Self> {
+        let mut groups = Vec::new();
+        for processors in processor_pairs()?.into_iter().take(1) {
+            for hold_us in HOLDS_US {
+                let rows = CONNECTIONS.map(|connections| {
+                    let mut setting = plan.setting(Traffic::TcpStream, processors);
+                    setting.connections = connections;
+                    setting.layout = setting.layout.streams(connections);
+                    let name = if connections == 1 { "flow" } else { "flows" };
+                    let coalesce = Some(Duration::from_micros(hold_us));
+                    let carrier = Carrier::Grosso { coalesce, copy: false };
+                    Row::new(&format!("{connections} {name}"), &setting, carrier)
+                });
+                let title = format!("Trains held at most {hold_us} us, one CPU for everything");
+                groups.push(Group { title, rows: rows.to_vec(), comparisons: Vec::new() });
+            }
+        }
+        Ok(Self { name: "flows", plan, groups, notes: FLOWS_NOTES, ..Self::receiving() })
+    }
+
+    /// What most have in common: Grosso is the receiver's NIC, and nothing is judged.
+    fn receiving() -> Self {
+        Self {
+            name: "",
+            nic_of: "receiver",
+            plan: Plan::default(),
+            groups: Vec::new(),
+            consumer: None,
+            judge: |_, _| Vec::new(),
+            notes: &[],
+        }
+    }
+}
+
+impl Plan {
+    fn stream(&self) -> Traffic {
+        if self.sendfile { Traffic::TcpSendfile } else { Traffic::TcpStream }
+    }
+
+    fn setting(&self, traffic: Traffic, processors: [usize; 2]) -> Setting {
+        Setting {
+            traffic,
+            connections: 1,
+            tool: self.tool,
+            layout: Layout { full_checksums: self.full_checksums, ..Layout::default() },
+            carrier: Carrier::Kernel { gro: false },
+            device: self.device,
+            processors,
+            congestion: self.congestion.clone(),
+            extent: Extent::Time { warm_up: WARM_UP, measured: self.measured },
+            compare: false,
+        }
+    }
+}
+
+fn lro_group(plan: &Plan, setting: &Setting, published: R1) -> Group {
+    let is_one = setting.processors[0] == setting.processors[1];
+    let needed = setting.layout.slot_bytes();
+    let sizes =
+        PAGES.iter().filter(|(bytes, ..)| *bytes >= needed).take(if is_one { 4 } else { 1 });
+    let row = |name: &str, buffer_bytes, coalesce, copy| {
+        let mut setting = setting.clone();
+        setting.layout.buffer_bytes = buffer_bytes;
+        Row::new(name, &setting, Carrier::Grosso { coalesce, copy })
+    };
+    let (mut rows, mut comparisons) = (Vec::new(), Vec::new());
+    let (least, first) = sizes.clone().next().map_or((needed, NONE), |page| (page.0, page.1));
+    for (i, (bytes, parts, over_none)) in PAGES.iter().enumerate() {
+        if sizes.clone().any(|(size, ..)| size == bytes) {
+            rows.push(row(parts, *bytes, Some(plan.hold), false));
+            let published = Some(nic(published.pages[i])).filter(|_| is_one);
+            comparisons.push(Comparison { published, ..Comparison::new(over_none, parts, NONE) });
+        }
+    }
+    rows.push(row(COPIED, least, Some(plan.hold), true));
+    rows.push(row(NONE, least, None, false));
+    if is_one {
+        rows.push(row(NONE_COPIED, least, None, true));
+        let published = Some(nic(published.copied));
+        let copied = Comparison::new("copied, on / off", COPIED, NONE_COPIED);
+        comparisons.push(Comparison { published, ..copied });
+    }
+    rows.extend(KERNEL.map(|(name, carrier)| Row::new(name, setting, carrier)));
+    comparisons.push(KERNEL_ON_OFF);
+    comparisons.push(Comparison::new("parts / copied", first, COPIED));
+    comparisons.push(Comparison::new("Grosso / kernel", first, KERNEL[0].0));
+    Group { title: title(setting), rows, comparisons }
+}
+
+fn judge_lro(groups: &[GroupResult], consumer: Option<&Consumer>) -> Vec<Verdict> {
+    let group = |processors, mtu| {
+        groups.iter().find(|group| group.processors == processors && group.mtu == mtu)
+    };
+    let speed = |group: &GroupResult| group.rows[0].gigabits_a_cpu_second.median;
+    let [same, mixed, long] = MTU_PAIRS.map(|(mtu, _)| group(1, mtu));
+    let mut verdicts = Vec::new();
+    let mut judge = |claim, holds, measured| verdicts.push(Verdict { claim, holds, measured });
+    if let Some(same) = same {
+        judge("coalescing at MTU 1500 is worth 3.5 times", same.ratio >= 3.5, times(same.ratio));
+    }
+    if let Some((same, mixed)) = same.zip(mixed) {
+        let change = speed(mixed) / speed(same) - 1.0;
+        let text = format!("{:+.1} %", change * 100.0);
+        judge("1500 to 9000 is within 3 % of 1500 to 1500", change.abs() <= 0.03, text);
+    }
+    if let Some(long) = long {
+        judge("coalescing is ahead at MTU 9000 too", long.ratio > 1.0, times(long.ratio));
+    }
+    if let Some(row) = group(2, MTU_PAIRS[0].0).map(|group| &group.rows[0]) {
+        let cost = row.path_cpu_s_per_gb.median + row.receiver_cpu_s_per_gb.median;
+        let text = format!("{cost:.2}");
+        judge("path and receiver on their CPU: 0.45 s/GB at most", cost <= 0.45, text);
+    }
+    if let Some(consumer) = consumer {
+        let ratio = consumer.parts.median / consumer.copied.median;
+        judge("parts are not behind copies, to a consumer in memory", ratio >= 1.0, times(ratio));
+    }
+    verdicts
+}
+
+fn judge_gso(groups: &[GroupResult], _: Option<&Consumer>) -> Vec<Verdict> {
+    let streams = |bytes| {
+        groups.iter().find(move |group| {
+            group.mtu.sender == bytes && group.family == Family::V4 && group.traffic.is_tcp()
+        })
+    };
+    let [Some(short), Some(long)] = SENDER_MTUS.map(|(bytes, _)| streams(bytes)) else {
+        return Vec::new();
+    };
+    let published = SENDER_MTUS[0].1.ratio;
+    vec![
+        Verdict {
+            claim: "superframes are worth 1.44 times at MTU 1500",
+            holds: short.ratio >= published,
+            measured: times(short.ratio),
+        },
+        Verdict {
+            claim: "the longest MTU leaves less to gain",
+            holds: (long.ratio - 1.0).abs() < (short.ratio - 1.0).abs(),
+            measured: times(long.ratio),
+        },
+    ]
+}
+
+fn times(ratio: f64) -> String {
+    format!("{ratio:.2} times")
+}
+
+/// What the settings of a group have in common.
+fn title(setting: &Setting) -> String {
+    let Mtu { sender, receiver } = setting.layout.mtu;
+    let mtu = match sender == receiver {
+        true => format!("MTU {sender}"),
+        false => format!("MTU {sender} to {receiver}"),
+    };
+    let family = match setting.layout.family {
+        Family::V4 => "",
+        Family::V6 => " over IPv6",
+    };
+    let processors = match setting.processors[0] == setting.processors[1] {
+        true => "one CPU for everything",
+        false => "two CPUs: one sends, one has path and receiver",
+    };
+    format!("{} at {mtu}{family}, {processors}", setting.traffic)
+}
+
+/// One processor for everything; then, where there are two, one for the sender and one for the
+/// rest. The last ones, since the first often has the interrupts.
+fn processor_pairs() -> io::Result<Vec<[usize; 2]>> {
+    Ok(match allowed_processors()?[..] {
+        [.., one, other] => vec![[other, other], [one, other]],
+        [one] => vec![[one, one]],
+        [] => Vec::new(),
+    })
+}
+
+fn coalescing(plan: &Plan, setting: &Setting) -> [Row; 2] {
+    let row = |name, coalesce| Row::new(name, setting, Carrier::Grosso { coalesce, copy: false });
+    [row(ON, Some(plan.hold)), row(OFF, None)]
+}
+
+const fn nic(ratio: f64) -> Published {
+    Published { ratio, source: "in 2007 on a 10 Gb/s NIC" }
+}
+
+const ON: &str = "coalescing on";
+const OFF: &str = "coalescing off";
+const ON_OFF: Comparison = Comparison::new("on / off", ON, OFF);
+
+/// The kernel's own wire, which has no data path between the hosts.
+const KERNEL: [(&str, Carrier); 2] = [
+    ("kernel GRO on", Carrier::Kernel { gro: true }),
+    ("kernel GRO off", Carrier::Kernel { gro: false }),
+];
+const KERNEL_ON_OFF: Comparison = Comparison::new("kernel on / off", KERNEL[0].0, KERNEL[1].0);
+
+/// Whether the sender's kernel hands out superframes.
+const SUPERFRAMES: [(&str, Carrier); 2] = [
+    ("superframes on", Carrier::GrossoSends { superframes: true }),
+    ("superframes off", Carrier::GrossoSends { superframes: false }),
+];
+
+const COPIED: &str = "copied first";
+const NONE: &str = "none";
+const NONE_COPIED: &str = "none, copied";
+
+/// Table R1's receive pages, as sizes of the buffer that a packet lies in: the slots of a packet
+/// socket's ring. Each with the row's name and that of its ratio to no coalescing.
+const PAGES: [(usize, &str, &str); 4] = [
+    (4 << 10, "parts of 4 KiB", "4 KiB / none"),
+    (8 << 10, "parts of 8 KiB", "8 KiB / none"),
+    (16 << 10, "parts of 16 KiB", "16 KiB / none"),
+    (32 << 10, "parts of 32 KiB", "32 KiB / none"),
+];
+
+/// Ratios of table R1 for a pair of MTUs, in gigabits a second and percent of a processor: of the
+/// driver's own coalescing to none, by the size of pages; and of the generic one to none where
+/// packets were received straight into the stack's buffers.
+#[derive(Clone, Copy)]
+struct R1 {
+    pages: [f64; 4],
+    copied: f64,
+}
+
+const SHORT: R1 = R1 {
+    pages: [
+        (8.9 / 78.0) / (3.7 / 89.0),
+        (9.2 / 77.0) / (3.7 / 89.0),
+        (9.4 / 73.0) / (3.8 / 89.0),
+        (9.4 / 72.0) / (3.9 / 89.0),
+    ],
+    copied: (5.5 / 90.0) / (4.1 / 92.0),
+};
+const MIXED: R1 = R1 { copied: (4.9 / 92.0) / (4.1 / 92.0), ..SHORT };
+const LONG: R1 = R1 {
+    pages: [
+        (9.9 / 63.0) / (8.3 / 71.0),
+        (9.9 / 60.0) / (8.4 / 72.0),
+        (9.9 / 55.0) / (8.7 / 70.0),
+        (9.9 / 53.0) / (8.9 / 67.0),
+    ],
+    copied: (9.9 / 68.0) / (8.7 / 72.0),
+};
+
+/// The pairs of table R1.
+const MTU_PAIRS: [(Mtu, R1); 3] = [
+    (Mtu { sender: 1500, receiver: 1500 }, SHORT),
+    (Mtu { sender: 1500, receiver: 9000 }, MIXED),
+    (Mtu { sender: 9000, receiver: 9000 }, LONG),
+];
+
+/// The MTUs of table R5, the longest of which a TAP has not: 65535 less an Ethernet header.
+const SENDER_MTUS: [(u16, Published); 2] = [
+    (1500, Published { ratio: 26864.51 / 18626.44, source: "in 2014 on loopback" }),
+    (65521, Published { ratio: 1.1, source: "in 2014 on loopback" }),
+];
+
+/// How many connections, and how long their trains are held, in microseconds.
+const CONNECTIONS: [usize; 6] = [1, 4, 16, 50, 100, 200];
+const HOLDS_US: [u64; 4] = [0, 20, 50, 200];
+
+const LRO_NOTES: &[&str] = &[
+    "Parts: packets stay in their receive buffers, each of the size named; a packet\n\
+     of 9000 bytes has no room in less than 16 KiB. Copied first: out of the buffer\n\
+     and into memory of its own.",
+    "Grosso / kernel: the kernel joins packets where they lie. Through the data path\n\
+     every byte is copied into the ring and out of it, and a thread is woken.",
+];
+const GSO_NOTES: &[&str] =
+    &["Off: the kernel cuts superframes just before the device, so that what differs\n\
+     is who cuts and how often the device is asked. At the longest MTU a datagram is\n\
+     a packet: there is nothing to cut."];
+const MAERTS_NOTES: &[&str] =
+    &["The receiver sends, through Grosso as its NIC, which cuts its superframes:\n\
+     coalescing concerns the acknowledgements that come back, and joins none."];
+const FLOWS_NOTES: &[&str] =
+    &["The connections share what one alone may have under way, so that many have few\n\
+     packets each. A poll takes at most 64 packets; held 0 us, trains end with it."];
+
+/// How long TCP gets to find its speed.
+const WARM_UP: Duration = Duration::from_millis(300);

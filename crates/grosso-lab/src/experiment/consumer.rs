@@ -1,0 +1,141 @@
+//! What parts save where nobody copies the payload again: coalescing for a consumer in memory that
+//! reads headers alone. A TAP or a packet socket copies every byte into the kernel, which hides it.
+
+use grosso::{
+    Coalescer, Delivery, Frame, Meta, Profile,
+    checksum::Checksum,
+    meta::Gso,
+    segment::{Outgoing, Segments},
+};
+use grosso_sys::scheduling::own_cpu_time;
+use grosso_wire::{LinkType, Ports};
+use serde::Serialize;
+
+use super::Spread;
+
+/// Gigabits for each second of a processor that a consumer in memory was given.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Consumer {
+    /// Bytes of a packet's payload.
+    pub payload_bytes: usize,
+    /// As parts: the packets stay where they were received.
+    pub parts: Spread,
+    /// Each packet was copied first.
+    pub copied: Spread,
+}
+
+impl Consumer {
+    /// Measures both in turn, so many times, with packets whose checksums a NIC verified.
+    #[must_use]
+    pub fn measure(payload_bytes: u16, runs: usize) -> Self {
+        let packets = train(payload_bytes);
+        let buffers: Vec<&[u8]> = packets.iter().cycle().take(BUFFERS).map(Vec::as_slice).collect();
+        // A buffer for each packet, as the slots of a ring are, and not one that stays in the cache.
+        let ring: Vec<Vec<u8>> = buffers.iter().map(|packet| packet.to_vec()).collect();
+        let [mut parts, mut copied] = [Vec::new(), Vec::new()];
+        for _ in 0..runs.max(1) {
+            parts.push(gigabits_a_cpu_second(&ring, packets.len(), |packet| packet, drop));
+            let mut spare: Vec<Vec<u8>> = Vec::new();
+            let spare = std::cell::RefCell::new(&mut spare);
+            let copy = |packet: &[u8]| {
+                let mut copy = spare.borrow_mut().pop().unwrap_or_default();
+                copy.clear();
+                copy.extend_from_slice(packet);
+                copy
+            };
+            let keep = |copy| spare.borrow_mut().push(copy);
+            copied.push(gigabits_a_cpu_second(&ring, packets.len(), copy, keep));
+        }
+        let payload_bytes = payload_bytes.into();
+        Self { payload_bytes, parts: Spread::of(parts), copied: Spread::of(copied) }
+    }
+}
+
+/// Coalesces all packets several times, a train a poll, and hands out trains.
+fn gigabits_a_cpu_second<'a, B: AsRef<[u8]>>(
+    ring: &'a [Vec<u8>],
+    train: usize,
+    take: impl Fn(&'a [u8]) -> B,
+    mut give_back: impl FnMut(B),
+) -> f64 {
+    let mut coalescer =
+        Coalescer::new(Profile::linux(), LinkType::Ethernet, Ports::ASSIGNED, 0x6c61_6221);
+    let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
+    let mut bytes = 0_u64;
+    let mut sink = |delivery: Delivery<'_, B>| {
+        bytes += delivery.slices().map(|slice| slice.len() as u64).sum::<u64>();
+        delivery.into_parts().for_each(|part| give_back(part.buffer));
+    };
+    let started = own_cpu_time();
+    for round in 0..ROUNDS {
+        for poll in ring.chunks(train) {
+            for packet in poll {
+                coalescer.push(Frame { buffer: take(packet), meta }, round, &mut sink);
+            }
+            coalescer.poll_end(round, &mut sink);
+        }
+    }
+    let seconds = (own_cpu_time() - started).as_secs_f64();
+    bytes as f64 * 8e-9 / seconds
+}
+
+/// The packets of one train of TCP over IPv4, as many as there are in 64 KiB.
+fn train(payload_bytes: u16) -> Vec<Vec<u8>> {
+    let count = (64 << 10) / usize::from(payload_bytes + 52) - 1;
+    let payload = vec![0x42; count * usize::from(payload_bytes)];
+    let length = u16::try_from(payload.len() + 52).unwrap_or(u16::MAX).to_be_bytes();
+    let mut superframe = HEADERS.to_vec();
+    superframe[16..18].copy_from_slice(&length);
+    superframe.extend_from_slice(&payload);
+    let checksum = Checksum::Partial { start: 34, offset: 16 };
+    let meta = Meta { gso: Gso::every(payload_bytes), checksum, ..Meta::default() };
+    let slices = [&superframe[..]];
+    let (link, ports) = (LinkType::Ethernet, Ports::ASSIGNED);
+    let mut packets = Vec::new();
+    if let Ok(mut segments) = Segments::new(&slices, &meta, link, &ports, Outgoing::default()) {
+        let mut buffer = vec![0; segments.packet_len_max()];
+        while let Ok(Some(segment)) = segments.write_next(&mut buffer) {
+            packets.push(buffer[..segment.len()].to_vec());
+        }
+    }
+    packets
+}
+
+/// Ethernet, IPv4 from 10.93.0.1 to 10.93.0.2, and TCP with timestamps.
+#[rustfmt::skip]
+const HEADERS: [u8; 66] = [
+    2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0,
+    0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, 6, 0, 0, 10, 93, 0, 1, 10, 93, 0, 2,
+    0x9c, 0x40, 0x13, 0x89, 0, 0, 0, 1, 0, 0, 0, 1, 0x80, 0x10, 0x10, 0, 0, 0, 0, 0,
+    1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9,
+];
+
+/// Packets that are received over and over: more memory than a processor's own cache has.
+const BUFFERS: usize = 8 << 10;
+/// How often; together some gigabytes.
+const ROUNDS: u64 = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_the_train_join_to_one_superframe() {
+        for payload_bytes in [1448, 8948] {
+            let packets = train(payload_bytes);
+            assert!(packets.len() >= 6, "{} packets", packets.len());
+            let mut coalescer =
+                Coalescer::new(Profile::linux(), LinkType::Ethernet, Ports::ASSIGNED, 1);
+            let mut joined = Vec::new();
+            let mut sink = |delivery: Delivery<'_, &[u8]>| {
+                joined.push(delivery.meta.gso.map(|gso| usize::from(gso.segments)));
+            };
+            for packet in &packets {
+                coalescer.push(Frame::new(&packet[..]), 0, &mut sink);
+            }
+            coalescer.poll_end(0, &mut sink);
+            assert_eq!(joined, [Some(packets.len())]);
+        }
+    }
+}

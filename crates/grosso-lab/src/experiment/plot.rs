@@ -1,0 +1,87 @@
+//! Curves over the number of connections: a line for each time that trains are held.
+
+use core::fmt::Write;
+
+use super::{Report, RowResult, page::escape, table::digits};
+
+impl Report {
+    /// A chart for each figure that changes with the number of connections.
+    pub(super) fn curves(&self) -> String {
+        CHARTS.iter().map(|(title, value)| self.chart(title, *value)).collect()
+    }
+
+    fn chart(&self, title: &str, value: Value) -> String {
+        let highest = self.rows().filter_map(value).fold(f64::MIN_POSITIVE, f64::max);
+        let most = self.rows().map(|row| row.connections).max().unwrap_or(1);
+        let mut text = format!(
+            "<h2>{title}</h2>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+             aria-label=\"{title} against connections\">\n\
+             <path class=\"axis\" d=\"M{LEFT} {TOP} V{BOTTOM} H{RIGHT}\"/>\n",
+            title = escape(title),
+        );
+        let across = |connections: usize| {
+            let share = (connections as f64).log2() / (most as f64).log2().max(1.0);
+            LEFT + (RIGHT - LEFT) * share
+        };
+        let down = |value: f64| BOTTOM - (BOTTOM - TOP) * value / highest;
+        // Writing to a string cannot fail, here and below.
+        for tick in [highest / 2.0, highest] {
+            let (y, label) = (down(tick), digits(tick));
+            let _ = writeln!(text, "<text x=\"0\" y=\"{:.1}\">{label}</text>", y + 5.0);
+        }
+        for row in self.groups.first().map_or(&[][..], |group| &group.rows) {
+            let x = across(row.connections) - 5.0;
+            let y = BOTTOM + 20.0;
+            let _ = writeln!(text, "<text x=\"{x:.1}\" y=\"{y}\">{}</text>", row.connections);
+        }
+        for (i, group) in self.groups.iter().enumerate() {
+            let points: Vec<(f64, f64)> = (group.rows.iter())
+                .filter_map(|row| Some((across(row.connections), down(value(row)?))))
+                .collect();
+            let line: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+            let class = format!("h{}", i % COLOURS);
+            let _ = writeln!(text, "<path class=\"{class}\" d=\"M{}\"/>", line.join(" L"));
+            for (x, y) in &points {
+                let _ = writeln!(text, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
+            }
+            let hold = group.rows.first().and_then(|row| row.hold_us).unwrap_or(0.0);
+            let (x, y) = (RIGHT + 15.0, TOP + 15.0 + 20.0 * i as f64);
+            let _ = writeln!(text, "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{hold} us</text>");
+        }
+        text + "</svg>\n"
+    }
+}
+
+type Value = fn(&RowResult) -> Option<f64>;
+
+/// What is drawn, each in a chart of its own.
+const CHARTS: [(&str, Value); 3] = [
+    ("Segments a train", |row| row.segments_per_train.map(|spread| spread.median)),
+    ("Gb/s per CPU", |row| Some(row.gigabits_a_cpu_second.median)),
+    ("CPU seconds a GB", |row| Some(row.cpu_s_per_gb.median)),
+];
+
+/// Units of the drawing, and how many colours lines have.
+const WIDTH: usize = 800;
+const HEIGHT: usize = 260;
+const LEFT: f64 = 50.0;
+const RIGHT: f64 = 700.0;
+const TOP: f64 = 15.0;
+const BOTTOM: f64 = 225.0;
+const COLOURS: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::report;
+
+    #[test]
+    fn more_connections_are_further_right_and_greater_values_higher() {
+        let mut report = report();
+        let rows = &mut report.groups[0].rows;
+        (rows[0].connections, rows[1].connections) = (1, 200);
+        let curves = report.curves();
+        assert_eq!(curves.matches("<svg ").count(), 3);
+        // 44.9 segments with one connection, one with 200: from the top left to the bottom right.
+        assert!(curves.contains("d=\"M50.0 15.0 L700.0 220.3\""), "{curves}");
+    }
+}

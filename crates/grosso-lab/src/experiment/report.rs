@@ -1,0 +1,259 @@
+//! What came of an experiment, as JSON has it.
+
+use std::{fs, io};
+
+use grosso_sys::scheduling::allowed_processors;
+use serde::Serialize;
+
+use super::{Consumer, Group, Latency, Plan, Spread};
+use crate::{
+    hosts::{Device, Family, Mtu},
+    traffic::Traffic,
+    trial::{Measured, Tool},
+};
+
+/// What came of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Report {
+    /// The experiment's name.
+    pub experiment: &'static str,
+    /// The host whose NIC Grosso is.
+    pub nic_of: &'static str,
+    /// What must be known to compare the figures with others.
+    pub environment: Environment,
+    /// The results.
+    pub groups: Vec<GroupResult>,
+    /// What parts save a consumer in memory, where that was asked.
+    pub consumer: Option<Consumer>,
+    /// What was to be shown, and whether it was.
+    pub verdicts: Vec<Verdict>,
+    /// How to read the figures.
+    pub notes: &'static [&'static str],
+}
+
+/// What must be known to compare figures with others.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Environment {
+    /// The kernel's release.
+    pub kernel: String,
+    /// What the processor calls itself.
+    pub processor: String,
+    /// The processors that the lab may use.
+    pub processors: usize,
+    /// The congestion control of TCP.
+    pub congestion: String,
+    /// Measurements of each setting.
+    pub runs: usize,
+    /// How long each was.
+    pub seconds: f64,
+    /// How long a train was held at most, in microseconds.
+    pub hold_us: f64,
+    /// What the data path handed packets to a host through.
+    pub device: Device,
+    /// Whether complete checksums crossed the wire, for the receiver to verify.
+    pub full_checksums: bool,
+    /// Who made the traffic.
+    pub tool: Tool,
+}
+
+/// Results that are compared with each other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct GroupResult {
+    /// What the settings have in common.
+    pub title: String,
+    /// How long the packets were.
+    pub mtu: Mtu,
+    /// The version of IP.
+    pub family: Family,
+    /// What the sockets sent.
+    pub traffic: Traffic,
+    /// The processors that everything together ran on.
+    pub processors: usize,
+    /// One for each setting.
+    pub rows: Vec<RowResult>,
+    /// The first comparison's ratio.
+    pub ratio: f64,
+    /// Rows beside each other.
+    pub comparisons: Vec<Compared>,
+}
+
+/// Two rows beside each other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Compared {
+    /// Which.
+    pub name: &'static str,
+    /// Gigabits for each processor second of the one, divided by the other's; of requests, their
+    /// number.
+    pub ratio: f64,
+    /// The same in the publication that the experiment repeats.
+    pub published: Option<Published>,
+}
+
+/// What others measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Published {
+    /// The ratio.
+    pub ratio: f64,
+    /// When and on what.
+    pub source: &'static str,
+}
+
+/// Something that an experiment was to show.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Verdict {
+    /// What.
+    pub claim: &'static str,
+    /// Whether it did.
+    pub holds: bool,
+    /// The figures.
+    pub measured: String,
+}
+
+/// The result of one setting.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RowResult {
+    /// What is particular to it.
+    pub name: String,
+    /// Connections at once.
+    pub connections: usize,
+    /// How long trains were held at most, in microseconds; `None` where nothing was merged by
+    /// Grosso.
+    pub hold_us: Option<f64>,
+    /// Gigabits for each second of a processor, whoever used it.
+    pub gigabits_a_cpu_second: Spread,
+    /// Gigabits a second.
+    pub gigabits_a_second: Spread,
+    /// Processor seconds a gigabyte of everybody.
+    pub cpu_s_per_gb: Spread,
+    /// Processor seconds a gigabyte of the sender.
+    pub sender_cpu_s_per_gb: Spread,
+    /// Processor seconds a gigabyte of the data path, and of the kernel's threads for packets.
+    pub path_cpu_s_per_gb: Spread,
+    /// Processor seconds a gigabyte of the receiver.
+    pub receiver_cpu_s_per_gb: Spread,
+    /// Packets for each frame that the receiver was given; none where the kernel carried them.
+    pub segments_per_train: Option<Spread>,
+    /// Acknowledgements a second.
+    pub acknowledgements_a_second: Spread,
+    /// Calls a second with which the receiver read; datagrams or requests, where there were such.
+    pub reads_a_second: Spread,
+    /// Requests answered a second, where there were any.
+    pub requests_a_second: Option<Spread>,
+    /// How long these took, in all runs.
+    pub latency: Option<Latency>,
+    /// Segments sent again, in all runs.
+    pub retransmits: u64,
+    /// Datagrams and requests lost, in all runs.
+    pub lost: u64,
+    /// Bytes of which every one was compared with what was sent, in a run of its own; `None` for
+    /// traffic without content.
+    pub verified_bytes: Option<u64>,
+    /// The measurements.
+    pub runs: Vec<Measured>,
+}
+
+impl Report {
+    /// Segments sent again in all runs.
+    #[must_use]
+    pub fn retransmits(&self) -> u64 {
+        self.rows().map(|row| row.retransmits).sum()
+    }
+
+    /// The rows of all groups.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &RowResult> {
+        self.groups.iter().flat_map(|group| &group.rows)
+    }
+}
+
+impl GroupResult {
+    pub(super) fn new(group: &Group, runs: Vec<Vec<Measured>>, verified: &[Option<u64>]) -> Self {
+        let rows: Vec<RowResult> = (group.rows.iter().zip(runs).zip(verified))
+            .map(|((row, runs), verified)| RowResult::new(row, runs, *verified))
+            .collect();
+        let value = |name: &str| {
+            let row = rows.iter().find(|row| row.name == name)?;
+            Some(row.requests_a_second.unwrap_or(row.gigabits_a_cpu_second).median)
+        };
+        let compared = group.comparisons.iter().filter_map(|comparison| {
+            let ratio = value(comparison.over)? / value(comparison.under)?;
+            let (name, published) = (comparison.name, comparison.published);
+            Some(Compared { name, ratio, published })
+        });
+        let comparisons: Vec<Compared> = compared.collect();
+        let setting = &group.rows[0].setting;
+        Self {
+            title: group.title.clone(),
+            mtu: setting.layout.mtu,
+            family: setting.layout.family,
+            traffic: setting.traffic,
+            processors: if setting.processors[0] == setting.processors[1] { 1 } else { 2 },
+            ratio: comparisons.first().map_or(f64::NAN, |first| first.ratio),
+            comparisons,
+            rows,
+        }
+    }
+
+    /// The row of a name.
+    #[must_use]
+    pub fn row(&self, name: &str) -> Option<&RowResult> {
+        self.rows.iter().find(|row| row.name == name)
+    }
+}
+
+impl RowResult {
+    fn new(row: &super::Row, runs: Vec<Measured>, verified_bytes: Option<u64>) -> Self {
+        let over = |value: &dyn Fn(&Measured) -> f64| Spread::of(runs.iter().map(value));
+        let a_gigabyte = |cpu: f64, run: &Measured| cpu / (run.bytes as f64 * 1e-9);
+        let segments = runs.iter().filter_map(|run| run.segments_per_train);
+        let latency = Latency::of(runs.iter().flat_map(|run| &run.latencies).copied());
+        Self {
+            name: row.name.clone(),
+            connections: row.setting.connections,
+            hold_us: row.setting.hold().map(|hold| hold.as_secs_f64() * 1e6),
+            gigabits_a_cpu_second: over(&Measured::gigabits_a_cpu_second),
+            gigabits_a_second: over(&Measured::gigabits_a_second),
+            cpu_s_per_gb: over(&|run| a_gigabyte(run.cpu_seconds.total(), run)),
+            sender_cpu_s_per_gb: over(&|run| a_gigabyte(run.cpu_seconds.sender, run)),
+            path_cpu_s_per_gb: over(&|run| {
+                a_gigabyte(run.cpu_seconds.path + run.cpu_seconds.kernel, run)
+            }),
+            receiver_cpu_s_per_gb: over(&|run| a_gigabyte(run.cpu_seconds.receiver, run)),
+            segments_per_train: (segments.clone().count() > 0).then(|| Spread::of(segments)),
+            acknowledgements_a_second: over(&|run| run.acknowledgements as f64 / run.seconds),
+            reads_a_second: over(&|run| run.units as f64 / run.seconds),
+            requests_a_second: latency.map(|_| over(&|run| run.units as f64 / run.seconds)),
+            latency,
+            retransmits: runs.iter().map(|run| run.retransmits).sum(),
+            lost: runs.iter().map(|run| run.lost).sum(),
+            verified_bytes,
+            runs,
+        }
+    }
+}
+
+impl Environment {
+    pub(super) fn of(plan: &Plan) -> io::Result<Self> {
+        let about = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let named =
+            about.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        Ok(Self {
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+            processor: named.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.into()),
+            processors: allowed_processors()?.len(),
+            congestion: plan.congestion.clone(),
+            runs: plan.runs,
+            seconds: plan.measured.as_secs_f64(),
+            hold_us: plan.hold.as_secs_f64() * 1e6,
+            device: plan.device,
+            full_checksums: plan.full_checksums,
+            tool: plan.tool,
+        })
+    }
+}

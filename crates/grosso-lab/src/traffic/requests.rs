@@ -1,0 +1,101 @@
+//! One byte there and one back, one after the other.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, TcpStream, UdpSocket},
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use super::Progress;
+
+/// Sends a byte and waits for one, until it is told to stop; how long each took.
+///
+/// # Errors
+/// Those of the socket.
+pub(crate) fn ask(mut socket: &TcpStream, progress: &Progress) -> io::Result<Vec<Duration>> {
+    let mut took = Vec::with_capacity(EXPECTED);
+    let mut byte = [0x42];
+    while progress.goes_on() {
+        let started = Instant::now();
+        socket.write_all(&byte)?;
+        socket.read_exact(&mut byte)?;
+        took.push(started.elapsed());
+    }
+    socket.shutdown(Shutdown::Write)?;
+    Ok(took)
+}
+
+/// Sends back every byte that comes, until none does; how many these were.
+///
+/// # Errors
+/// Those of the socket.
+pub(crate) fn answer(mut socket: &TcpStream, progress: &Progress) -> io::Result<u64> {
+    let mut byte = [0];
+    let mut answered = 0;
+    while socket.read(&mut byte)? > 0 {
+        socket.write_all(&byte)?;
+        answered += 1;
+        progress.arrived(1);
+    }
+    Ok(answered)
+}
+
+/// As [`ask`], by datagrams: what is not answered in time is counted as lost and not waited for.
+///
+/// # Errors
+/// Those of the socket.
+pub(crate) fn ask_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Result<Vec<Duration>> {
+    socket.set_read_timeout(Some(UNANSWERED))?;
+    let mut took = Vec::with_capacity(EXPECTED);
+    let mut number = 0_u64;
+    while progress.goes_on() {
+        number += 1;
+        let started = Instant::now();
+        socket.send(&number.to_be_bytes())?;
+        match receive_answer(socket, number) {
+            Ok(()) => took.push(started.elapsed()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                progress.lost.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(took)
+}
+
+/// Waits for the answer to a request, past late ones to those before it.
+fn receive_answer(socket: &UdpSocket, number: u64) -> io::Result<()> {
+    let mut answer = [0; 8];
+    loop {
+        if socket.recv(&mut answer)? == answer.len() && answer == number.to_be_bytes() {
+            return Ok(());
+        }
+    }
+}
+
+/// As [`answer`], by datagrams, until it is told to stop.
+///
+/// # Errors
+/// Those of the socket.
+pub(crate) fn answer_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Result<u64> {
+    socket.set_read_timeout(Some(UNANSWERED))?;
+    let (mut request, mut answered) = ([0; 8], 0);
+    while progress.goes_on() {
+        match socket.recv(&mut request) {
+            Ok(len) => {
+                socket.send(&request[..len])?;
+                answered += 1;
+                progress.arrived(len);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(answered)
+}
+
+/// Requests of a measurement for which memory is at hand.
+const EXPECTED: usize = 1 << 16;
+/// Without an answer for so long, none will come.
+const UNANSWERED: Duration = Duration::from_millis(200);

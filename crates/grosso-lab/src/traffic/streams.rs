@@ -1,0 +1,136 @@
+//! TCP streams: one thread a side, however many there are.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, TcpStream},
+    os::fd::AsFd,
+    time::Duration,
+};
+
+use grosso_sys::wait::{Interest, Waiter};
+use rustix::fs::sendfile;
+
+use super::{CONTENT_BYTES, Content, Progress};
+
+/// Sends streams until it is told to stop, and says how many bytes each was.
+///
+/// # Errors
+/// Those of the sockets; when one takes nothing for [`crate::hosts::STALLED`].
+pub(crate) fn send_streams(
+    sockets: &[TcpStream],
+    content: &Content,
+    progress: &Progress,
+) -> io::Result<u64> {
+    let mut sent = vec![0; sockets.len()];
+    let mut send = |i: usize| {
+        let start = (sent[i] % CONTENT_BYTES as u64) as usize;
+        let end = CONTENT_BYTES.min(start + SEND_BYTES);
+        sent[i] += (&sockets[i]).write(&content.bytes[start..end])? as u64;
+        io::Result::Ok(true)
+    };
+    match sockets {
+        [_] => {
+            while progress.goes_on() {
+                send(0)?;
+            }
+        }
+        _ => take_turns(sockets, Interest::WRITE, || progress.goes_on(), send)?,
+    }
+    sockets.iter().try_for_each(|socket| socket.shutdown(Shutdown::Write))?;
+    Ok(sent.iter().sum())
+}
+
+/// As [`send_streams`], one stream without a copy in between.
+///
+/// # Errors
+/// As [`send_streams`].
+pub(crate) fn send_file(
+    socket: &TcpStream,
+    content: &Content,
+    progress: &Progress,
+) -> io::Result<u64> {
+    let mut sent = 0;
+    while progress.goes_on() {
+        let mut offset = sent % CONTENT_BYTES as u64;
+        sent += sendfile(socket, content.file.as_fd(), Some(&mut offset), SEND_BYTES)? as u64;
+    }
+    socket.shutdown(Shutdown::Write)?;
+    Ok(sent)
+}
+
+/// Receives streams to their ends, and says how many bytes they were; compares every byte if there
+/// is something to compare with.
+///
+/// # Errors
+/// Those of the sockets; when nothing comes for [`crate::hosts::STALLED`];
+/// [`io::ErrorKind::InvalidData`] when a byte differs.
+pub(crate) fn receive_streams(
+    sockets: &[TcpStream],
+    expected: Option<&Content>,
+    progress: &Progress,
+) -> io::Result<u64> {
+    let mut buffer = vec![0; RECEIVE_BYTES];
+    let mut received = vec![0; sockets.len()];
+    let mut receive = |i: usize| {
+        let len = (&sockets[i]).read(&mut buffer)?;
+        let part = &buffer[..len];
+        if expected.is_some_and(|content| !content.is_at(received[i], part)) {
+            let what = format!("bytes differ behind byte {} of stream {i}", received[i]);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        received[i] += len as u64;
+        if len > 0 {
+            progress.arrived(len);
+        }
+        Ok(len > 0)
+    };
+    match sockets {
+        [_] => while receive(0)? {},
+        _ => take_turns(sockets, Interest::READ, || true, receive)?,
+    }
+    Ok(received.iter().sum())
+}
+
+/// Uses each socket that is ready, until none is left that goes on, or all are told to stop.
+fn take_turns(
+    sockets: &[TcpStream],
+    interest: Interest,
+    goes_on: impl Fn() -> bool,
+    mut with: impl FnMut(usize) -> io::Result<bool>,
+) -> io::Result<()> {
+    let waiter = Waiter::new()?;
+    for (i, socket) in sockets.iter().enumerate() {
+        socket.set_nonblocking(true)?;
+        waiter.add(socket, i as u64, interest)?;
+    }
+    let (mut ready, mut left) = (Vec::new(), sockets.len());
+    let mut quiet = Duration::ZERO;
+    while left > 0 && goes_on() {
+        waiter.wait(&mut ready, Some(LOOK_AGAIN))?;
+        quiet = if ready.is_empty() { quiet + LOOK_AGAIN } else { Duration::ZERO };
+        if quiet >= crate::hosts::STALLED {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        for one in &ready {
+            let i = one.token as usize;
+            match with(i) {
+                Ok(true) => {}
+                Ok(false) => {
+                    waiter.remove(&sockets[i])?;
+                    left -= 1;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of one call that sends: each call ends with a push, and so with a short packet and a
+/// train.
+const SEND_BYTES: usize = 1 << 20;
+/// Bytes of one call that receives.
+const RECEIVE_BYTES: usize = 256 << 10;
+/// How often to see whether to stop.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);

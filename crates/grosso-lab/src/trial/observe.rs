@@ -1,0 +1,282 @@
+//! What is read before and after, and the threads of the traffic in between.
+
+use std::{
+    io,
+    net::{TcpStream, UdpSocket},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use grosso_io::{
+    path::DirectionStats,
+    runner::{Handle, Snapshot},
+};
+use grosso_sys::scheduling::{own_thread, pin};
+use rustix::process::Pid;
+
+use super::{Extent, Measured, SEED, Setting, Tool, TrialError, iperf3};
+use crate::{
+    account::{Accountant, CpuSeconds, TcpCounters, Threads},
+    hosts::{Family, Hosts},
+    traffic::{
+        Content, Progress, Traffic, answer, answer_datagrams, ask, ask_datagrams,
+        receive_datagrams, receive_streams, send_datagrams, send_file, send_streams,
+    },
+};
+
+/// A data path that runs.
+#[derive(Clone, Copy)]
+pub(super) struct Path<'a> {
+    pub(super) handle: &'a Handle,
+    pub(super) thread: Pid,
+}
+
+/// All counters at one moment.
+struct Reading {
+    time: Instant,
+    bytes: u64,
+    units: u64,
+    lost: u64,
+    cpu: CpuSeconds,
+    tcp: [TcpCounters; 2],
+    path: Option<Snapshot>,
+}
+
+/// How the threads of the traffic ended: bytes sent and received, if both are known, and how long
+/// requests took.
+struct Ended {
+    sent: Option<u64>,
+    received: u64,
+    latencies: Vec<Duration>,
+}
+
+/// Measures what passes between the hosts, through a data path or the kernel alone.
+pub(super) fn observe(
+    setting: &Setting,
+    hosts: &Hosts,
+    path: Option<Path<'_>>,
+    interrupted: &AtomicBool,
+) -> Result<Measured, TrialError> {
+    if setting.tool == Tool::Iperf3 {
+        return iperf3::observe(setting, hosts, path, interrupted);
+    }
+    let progress = Progress::default();
+    let content = Content::new(SEED)?;
+    let sides = Sides::connect(setting, hosts)?;
+    thread::scope(|scope| {
+        let (announce, announced) = mpsc::channel();
+        let also_announce = announce.clone();
+        let [near, far] = setting.processors;
+        let (sides, progress, content) = (&sides, &progress, &content);
+        let receiver = scope.spawn(move || {
+            announce.send((Role::Receiver, pin(None, far).map(|()| own_thread()))).ok();
+            sides.receive(setting.compare.then_some(content), progress)
+        });
+        let sender = scope.spawn(move || {
+            also_announce.send((Role::Sender, pin(None, near).map(|()| own_thread()))).ok();
+            sides.send(content, progress)
+        });
+        let over = || sender.is_finished() || receiver.is_finished();
+        let watched = threads(&announced, path.map(|path| path.thread)).and_then(|threads| {
+            let accountant = Accountant::new(threads, &setting.processors)?;
+            let read = || Reading::take(progress, &accountant, hosts, path);
+            watch(setting.extent, progress, read, || {
+                if interrupted.load(Ordering::Relaxed) {
+                    return Err(TrialError::Interrupted);
+                }
+                Ok(over())
+            })
+        });
+        progress.stop.store(true, Ordering::Relaxed);
+        let sent = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let received = receiver.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let ended = sent?.with(received?);
+        let [before, after] = watched?;
+        if let Some(sent) = ended.sent.filter(|sent| *sent != ended.received) {
+            return Err(TrialError::Lost { sent, received: ended.received });
+        }
+        let [sender_tcp, receiver_tcp] = hosts.tcp_counters()?;
+        Ok(Measured {
+            retransmits: sender_tcp.retransmitted + receiver_tcp.retransmitted,
+            checksum_errors: sender_tcp.checksum_errors + receiver_tcp.checksum_errors,
+            latencies: ended.latencies,
+            ..after.since(&before, setting.traffic == Traffic::TcpMaerts)
+        })
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Sender,
+    Receiver,
+}
+
+/// Waits until both threads of the traffic have said who they are.
+fn threads(
+    announced: &mpsc::Receiver<(Role, io::Result<Pid>)>,
+    path: Option<Pid>,
+) -> Result<Threads, TrialError> {
+    let (role, one) = announced.recv().map_err(|_| gone())?;
+    let (_, other) = announced.recv().map_err(|_| gone())?;
+    let (one, other) = (one?, other?);
+    let (sender, receiver) = if role == Role::Sender { (one, other) } else { (other, one) };
+    Ok(Threads { sender, path, receiver })
+}
+
+/// Reads the counters at the start and at the end of what is measured. `is_over` says whether the
+/// traffic ended of itself.
+fn watch(
+    extent: Extent,
+    progress: &Progress,
+    read: impl Fn() -> io::Result<Reading>,
+    is_over: impl Fn() -> Result<bool, TrialError>,
+) -> Result<[Reading; 2], TrialError> {
+    let wait = |is_enough: &dyn Fn() -> bool| -> Result<(), TrialError> {
+        while !is_over()? && !is_enough() {
+            thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    };
+    match extent {
+        Extent::Time { warm_up, measured } => {
+            let started = Instant::now();
+            wait(&|| started.elapsed() >= warm_up)?;
+            let before = read()?;
+            wait(&|| before.time.elapsed() >= measured)?;
+            Ok([before, read()?])
+        }
+        Extent::Bytes(bytes) => {
+            let before = read()?;
+            let end = before.bytes.saturating_add(bytes);
+            wait(&|| progress.bytes.load(Ordering::Relaxed) >= end)?;
+            Ok([before, read()?])
+        }
+    }
+}
+
+impl Reading {
+    fn take(
+        progress: &Progress,
+        accountant: &Accountant,
+        hosts: &Hosts,
+        path: Option<Path<'_>>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            time: Instant::now(),
+            bytes: progress.bytes.load(Ordering::Relaxed),
+            units: progress.units.load(Ordering::Relaxed),
+            lost: progress.lost.load(Ordering::Relaxed),
+            cpu: accountant.read()?,
+            tcp: hosts.tcp_counters()?,
+            path: path.and_then(|path| path.handle.snapshot()),
+        })
+    }
+
+    /// What was added since an earlier reading; the bytes go to the receiver or come from there.
+    fn since(&self, before: &Self, is_reverse: bool) -> Measured {
+        let direction = |snapshot: &Snapshot| match is_reverse {
+            true => snapshot.right_to_left,
+            false => snapshot.left_to_right,
+        };
+        let paths = self.path.as_ref().zip(before.path.as_ref());
+        let answering = usize::from(!is_reverse);
+        Measured {
+            seconds: (self.time - before.time).as_secs_f64(),
+            bytes: self.bytes - before.bytes,
+            units: self.units - before.units,
+            lost: self.lost - before.lost,
+            cpu_seconds: self.cpu.since(&before.cpu),
+            segments_per_train: paths
+                .and_then(|(after, before)| segments(&direction(after), &direction(before))),
+            acknowledgements: self.tcp[answering].sent - before.tcp[answering].sent,
+            ..Measured::default()
+        }
+    }
+}
+
+/// Packets for each frame that had fewer of them on the other side of the path.
+pub(super) fn segments(after: &DirectionStats, before: &DirectionStats) -> Option<f64> {
+    let taken = after.rx_frames - before.rx_frames;
+    let given = after.tx_frames - before.tx_frames;
+    let (most, least) = (taken.max(given), taken.min(given));
+    (least > 0).then(|| most as f64 / least as f64)
+}
+
+/// The sockets of a trial, those of who sends first.
+enum Sides {
+    Streams([Vec<TcpStream>; 2]),
+    File([Vec<TcpStream>; 2]),
+    Requests([Vec<TcpStream>; 2]),
+    DatagramRequests([UdpSocket; 2]),
+    Datagrams { sockets: [UdpSocket; 2], bytes: usize, segments: bool },
+}
+
+impl Sides {
+    fn connect(setting: &Setting, hosts: &Hosts) -> io::Result<Self> {
+        let streams = || hosts.connect(setting.connections, &setting.congestion);
+        let datagrams = |segments| {
+            let headers = IP_UDP_BYTES[usize::from(setting.layout.family == Family::V6)];
+            let bytes = usize::from(setting.layout.mtu.sender).saturating_sub(headers);
+            io::Result::Ok(Self::Datagrams { sockets: hosts.datagram_sockets()?, bytes, segments })
+        };
+        Ok(match setting.traffic {
+            Traffic::TcpStream => Self::Streams(streams()?),
+            Traffic::TcpSendfile => Self::File(streams()?),
+            Traffic::TcpMaerts => {
+                let [near, far] = streams()?;
+                Self::Streams([far, near])
+            }
+            Traffic::TcpRequests => Self::Requests(streams()?),
+            Traffic::UdpRequests => Self::DatagramRequests(hosts.datagram_sockets()?),
+            Traffic::UdpStream => datagrams(false)?,
+            Traffic::UdpSegments => datagrams(true)?,
+        })
+    }
+
+    fn send(&self, content: &Content, progress: &Progress) -> io::Result<Ended> {
+        let (sent, latencies) = match self {
+            Self::Streams([near, _]) => (Some(send_streams(near, content, progress)?), Vec::new()),
+            Self::File([near, _]) => (Some(send_file(&near[0], content, progress)?), Vec::new()),
+            Self::Requests([near, _]) => {
+                let took = ask(&near[0], progress)?;
+                (Some(took.len() as u64), took)
+            }
+            Self::DatagramRequests([near, _]) => (None, ask_datagrams(near, progress)?),
+            Self::Datagrams { sockets: [near, _], bytes, segments } => {
+                send_datagrams(near, *bytes, *segments, progress)?;
+                (None, Vec::new())
+            }
+        };
+        Ok(Ended { sent, received: 0, latencies })
+    }
+
+    fn receive(&self, expected: Option<&Content>, progress: &Progress) -> io::Result<u64> {
+        match self {
+            Self::Streams([_, far]) | Self::File([_, far]) => {
+                receive_streams(far, expected, progress)
+            }
+            Self::Requests([_, far]) => answer(&far[0], progress),
+            Self::DatagramRequests([_, far]) => answer_datagrams(far, progress),
+            Self::Datagrams { sockets: [_, far], .. } => receive_datagrams(far, progress),
+        }
+    }
+}
+
+impl Ended {
+    fn with(self, received: u64) -> Self {
+        Self { received, ..self }
+    }
+}
+
+pub(super) fn gone() -> io::Error {
+    io::Error::other("a thread ended before it began")
+}
+
+/// How often to see whether it is enough.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// The headers of IP and UDP, those of IPv4 first.
+const IP_UDP_BYTES: [usize; 2] = [28, 48];
