@@ -3,13 +3,14 @@
 mod captures;
 mod device;
 mod lab;
+mod observe;
 mod values;
 
 use clap::{Args, Parser, Subcommand};
 use grosso_wire::LinkType;
 
 use self::values::parse_link;
-pub(crate) use self::{captures::*, device::*, lab::*, values::*};
+pub(crate) use self::{captures::*, device::*, lab::*, observe::*, values::*};
 use crate::style::When;
 
 /// Packet offload in userspace: see captures as the wire saw them, or as a stack would.
@@ -84,6 +85,12 @@ pub(crate) enum Command {
     /// A device's features, counters and interrupt coalescing: -k -K -S -c -C
     #[command(after_help = DEV_HELP)]
     Dev(Dev),
+    /// What running data paths counted, once or every so many seconds
+    #[command(after_help = STATS_HELP)]
+    Stats(Stats),
+    /// Running data paths on a full screen, or as text for logs
+    #[command(after_help = MONITOR_HELP)]
+    Monitor(Monitor),
 }
 
 const HELP: &str = "\

@@ -12,8 +12,12 @@ mod device;
 mod explain;
 mod inspect;
 mod lab;
+#[cfg(target_os = "linux")]
+mod monitor;
 mod replay;
 mod segment;
+#[cfg(target_os = "linux")]
+mod stats;
 mod wire;
 
 use std::{
@@ -80,6 +84,14 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Dev(_) => Err(needs_linux("dev")),
         #[cfg(not(target_os = "linux"))]
         Command::Capture(_) => Err(needs_linux("capture")),
+        #[cfg(target_os = "linux")]
+        Command::Stats(options) => stats::run(options, session),
+        #[cfg(not(target_os = "linux"))]
+        Command::Stats(_) => Err(needs_linux("stats")),
+        #[cfg(target_os = "linux")]
+        Command::Monitor(options) => monitor::run(options, session),
+        #[cfg(not(target_os = "linux"))]
+        Command::Monitor(_) => Err(needs_linux("monitor")),
     }
 }
 

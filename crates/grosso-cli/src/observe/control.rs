@@ -51,9 +51,9 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The answer of this program, now.
-    pub(crate) fn new(devices: Vec<DeviceReading>) -> Self {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    /// The answer of this program, with what it counted then.
+    pub(crate) fn new(at: SystemTime, devices: Vec<DeviceReading>) -> Self {
+        let since_1970 = at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let ts_ns = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
         Self { schema: SCHEMA.to_owned(), pid: process::id(), ts_ns, devices }
     }
@@ -271,6 +271,21 @@ fn ask_one(path: &Path, ask: &Ask) -> io::Result<Answer> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     Ok(answer)
+}
+
+/// The same device of the same program in an earlier reading, and when that was.
+pub(crate) fn earlier<'a>(
+    before: &'a [Answer],
+    pid: u32,
+    reading: &DeviceReading,
+) -> Option<(u64, &'a DeviceReading)> {
+    let answer = before.iter().find(|answer| answer.pid == pid)?;
+    let mut devices = answer.devices.iter();
+    let earlier = devices.find(|earlier| {
+        (&earlier.path, &earlier.device, earlier.queue)
+            == (&reading.path, &reading.device, reading.queue)
+    });
+    Some((answer.ts_ns, earlier?))
 }
 
 /// The schema of answers.

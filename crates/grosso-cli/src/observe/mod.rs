@@ -7,11 +7,13 @@
 //! | `text`, `json`, `prometheus` | how they are printed |
 //! | `control` | the socket where a running program is asked, both ends |
 //! | `http` | the answers for Prometheus |
+//! | `monitor` | rates, and the screen that shows them |
 //! | `server` | one thread that answers, however its clients behave |
 
 pub(crate) mod control;
 mod http;
 pub(crate) mod json;
+pub(crate) mod monitor;
 pub(crate) mod prometheus;
 pub(crate) mod reading;
 mod server;

@@ -11,7 +11,7 @@ use std::{
         fd::{AsFd, BorrowedFd},
         unix::net::{UnixListener, UnixStream},
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -50,7 +50,7 @@ impl Server {
         if let Some(metrics) = &metrics {
             metrics.set_nonblocking(true)?;
         }
-        let paths = Paths { ask, readings: Vec::new(), asked: None };
+        let paths = Paths { ask, readings: Vec::new(), asked: None, at: UNIX_EPOCH };
         Ok(Self { control, metrics, stopped, clients: Vec::new(), closed_until: None, paths })
     }
 
@@ -142,6 +142,7 @@ struct Paths {
     ask: AskPaths,
     readings: Vec<PathReading>,
     asked: Option<Instant>,
+    at: SystemTime,
 }
 
 impl Paths {
@@ -149,6 +150,7 @@ impl Paths {
         if self.asked.is_none_or(|asked| asked.elapsed() >= FRESH) {
             self.readings = (self.ask)();
             self.asked = Some(Instant::now());
+            self.at = SystemTime::now();
         }
         &self.readings
     }
@@ -225,7 +227,8 @@ fn answer_line(bytes: &[u8], is_full: bool, paths: &mut Paths) -> Option<Vec<u8>
     let line = &bytes[..end.unwrap_or(bytes.len())];
     let answer = match serde_json::from_slice(line) {
         Ok(Ask::Counters { per_queue }) => {
-            serde_json::to_vec(&Answer::new(devices(paths.readings(), per_queue)))
+            let devices = devices(paths.readings(), per_queue);
+            serde_json::to_vec(&Answer::new(paths.at, devices))
         }
         Err(error) => serde_json::to_vec(&serde_json::json!({
             "schema": "grosso.error/1",

@@ -9,33 +9,23 @@ use super::{
 
 /// The counters of devices; those that are zero and say nothing by it are left out, unless all are wanted.
 pub(crate) fn print(devices: &[DeviceReading], all: bool) -> String {
-    let mut text = String::new();
-    for reading in devices {
-        device(&mut text, reading, None, all);
-    }
-    text
+    devices.iter().map(|reading| device(reading, None, all)).collect()
 }
 
 /// One device, with what was counted since an earlier reading where that is wanted.
-pub(crate) fn device(
-    text: &mut String,
-    reading: &DeviceReading,
-    change: Option<&Values>,
-    all: bool,
-) {
+pub(crate) fn device(reading: &DeviceReading, change: Option<&Values>, all: bool) -> String {
     let DeviceReading { path, device, peer, queue, counters } = reading;
     let queue = queue.map_or_else(String::new, |queue| format!(" queue {queue}"));
-    let name = if path.is_empty() { String::new() } else { format!(", path {path}") };
-    // Writing to a string does not fail.
-    let _ = writeln!(text, "{device}{queue} (to {peer}{name})");
-    let mut changes = change.into_iter().flat_map(Values::in_order);
+    let mut text = format!("{device}{queue} (path {path}, to {peer})\n");
+    let mut changes = change.map(Values::in_order);
     for (counter, value) in COUNTERS.iter().zip(counters.in_order()) {
-        let changed = changes.next().flatten();
-        let Some(value) = value else { continue };
-        if value == 0 && !all && !counter.is_basic() {
+        let changed = changes.as_mut().and_then(Iterator::next).flatten();
+        let Some(value) = value.filter(|value| *value > 0 || all || counter.is_basic()) else {
             continue;
-        }
+        };
         let changed = changed.map_or_else(String::new, |changed| format!("  +{changed}"));
+        // Writing to a string does not fail.
         let _ = writeln!(text, "    {}: {value}{changed}", counter.name);
     }
+    text
 }

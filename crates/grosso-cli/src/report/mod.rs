@@ -64,6 +64,11 @@ pub(crate) fn print(
     } else {
         report.text(Style { color: talk.when.decide(is_terminal) })
     };
+    put(&text, place)
+}
+
+/// Prints text.
+pub(crate) fn put(text: &str, place: Place) -> Result<(), Failure> {
     let written = match place {
         Place::Standard => {
             let mut stdout = io::stdout().lock();

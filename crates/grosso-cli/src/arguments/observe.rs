@@ -1,0 +1,99 @@
+//! `grosso stats` and `grosso monitor`.
+
+use std::time::Duration;
+
+use clap::Args;
+
+#[derive(Args, Debug)]
+pub(crate) struct Stats {
+    /// Only these devices
+    #[arg(value_name = "DEVICE")]
+    pub(crate) devices: Vec<String>,
+    /// Again every so many seconds
+    #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) interval: Option<Duration>,
+    /// So many times, instead of until Ctrl-C
+    #[arg(short, long, value_name = "COUNT", requires = "interval", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// Also what was counted since the time before
+    #[arg(long, requires = "interval")]
+    pub(crate) delta: bool,
+    /// Print a line of JSON a device
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) jsonl: bool,
+    /// Print Prometheus' text format
+    #[arg(long, conflicts_with_all = ["json", "jsonl", "interval"])]
+    pub(crate) prom: bool,
+    /// Each queue for itself
+    #[arg(long)]
+    pub(crate) per_queue: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Monitor {
+    /// Only these devices
+    #[arg(value_name = "DEVICE")]
+    pub(crate) devices: Vec<String>,
+    /// Seconds from one reading to the next
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    pub(crate) interval: Duration,
+    /// Print the numbers of one interval as text
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print the numbers of each interval as text, for logs
+    #[arg(short, long, conflicts_with = "once")]
+    pub(crate) batch: bool,
+    /// With --batch, so many intervals instead of until Ctrl-C
+    #[arg(short, long, value_name = "COUNT", requires = "batch", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| INTERVAL_S.contains(seconds));
+    let seconds = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| {
+        format!("expected seconds from {} to {}", INTERVAL_S.start(), INTERVAL_S.end())
+    })
+}
+
+pub(super) const STATS_HELP: &str = "\
+Without options it prints what the running data paths counted so far: those of
+`grosso bridge` and `grosso run` that this user may ask. Counters only grow.
+-v prints those too that are zero; docs/counters.md says what each one is.
+
+Examples:
+  grosso stats                                counters of every device
+  grosso stats eth1 -i 1 --delta              and what changed, every second
+  grosso stats -i 1 --jsonl | jq .rx_gro_wire_packets
+  grosso stats --json | jq '.devices[].drops'
+  grosso stats --prom > /var/lib/node_exporter/grosso.prom";
+
+pub(super) const MONITOR_HELP: &str = "\
+Columns: rates as on the wire; `in batch` and `segs/send` are wire packets a
+frame that was passed on from the device and that was to be sent to it; flush
+is the share of trains that left for their size (size), another timestamp or
+options (ts), PSH or FIN (psh), a gap in the sequence (gap), their time (time).
+
+Keys: up and down choose a device, s sorts by the next column, d shows what was
+counted in the last interval instead of so far, space pauses, ? helps, q quits.
+
+Examples:
+  grosso monitor                   full screen
+  grosso monitor --once            the numbers of one second, as text
+  grosso monitor -b -i 10 >> log   a block every ten seconds";
+
+/// From as fast as data paths are asked, to a day.
+const INTERVAL_S: core::ops::RangeInclusive<f64> = 0.01..=86400.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_seconds() {
+        assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["0", "-1", "1s", "nan", "inf", "86401", ""] {
+            assert!(parse_seconds(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! `grosso monitor`: running data paths on a full screen, or as text for logs.
+
+use std::{
+    io::{self, IsTerminal},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use ratatui::{
+    DefaultTerminal,
+    crossterm::event::{self, Event, KeyEventKind},
+};
+use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGTERM};
+
+use super::stats::{Pace, running};
+use crate::{
+    arguments::Monitor as Options,
+    error::{Exit, Failure},
+    input::Session,
+    observe::{
+        control::Answer,
+        monitor::{
+            rates::{Rates, table},
+            screen::{clock, draw},
+            state::{Flow, Monitor, rates},
+        },
+    },
+    report::{self, Place, Report, Tool},
+    style::Style,
+};
+
+/// Runs the command.
+pub(crate) fn run(options: &Options, session: &mut Session) -> Result<Exit, Failure> {
+    if options.once || options.batch {
+        return print(options, session);
+    }
+    if !io::stdin().is_terminal() || !io::stdout().is_terminal() || session.talk.json {
+        let message = "monitor: the full screen needs a terminal";
+        let hint = "grosso monitor --once prints the same numbers as text, -b again and again";
+        return Err(Failure::usage("usage.terminal", message).hint(hint));
+    }
+    // What is wrong from the start is said before the screen is taken.
+    let first = running("monitor", false, &options.devices, session)?;
+    watch(options, first, session)
+}
+
+/// Prints the numbers of each interval.
+fn print(options: &Options, session: &mut Session) -> Result<Exit, Failure> {
+    let mut pace = Pace::new(options.interval);
+    let mut before = running("monitor", false, &options.devices, session)?;
+    let mut left = if options.once { 1 } else { options.count.unwrap_or(u64::MAX) };
+    while left > 0 {
+        if pace.wait(&session.interrupted) {
+            return Ok(Exit::Interrupted);
+        }
+        let Ok(answers) = running("monitor", false, &options.devices, session) else {
+            session.talk.note("the data paths have ended");
+            return Ok(Exit::Yes);
+        };
+        let mut report = MonitorReport {
+            schema: "grosso.monitor/1",
+            tool: Tool::THIS,
+            ts_ns: answers.iter().map(|answer| answer.ts_ns).max().unwrap_or(0),
+            interval_s: options.interval.as_secs_f64(),
+            devices: rates(&before, &answers),
+            warnings: Vec::new(),
+        };
+        report::print(&mut report, &mut session.talk, Place::Standard)?;
+        before = answers;
+        left -= 1;
+    }
+    Ok(Exit::Yes)
+}
+
+/// The numbers of one interval.
+#[derive(Serialize)]
+struct MonitorReport {
+    schema: &'static str,
+    tool: Tool,
+    ts_ns: u64,
+    interval_s: f64,
+    devices: Vec<Rates>,
+    warnings: Vec<String>,
+}
+
+impl Report for MonitorReport {
+    fn text(&self, _style: Style) -> String {
+        format!("{}\n{}", clock(self.ts_ns), table(&self.devices))
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
+
+/// Shows the screen until somebody has seen enough.
+fn watch(options: &Options, first: Vec<Answer>, session: &mut Session) -> Result<Exit, Failure> {
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGHUP] {
+        // Without a handler the program ends too, and leaves the terminal as it was drawn.
+        let _ = signal_hook::flag::register(signal, Arc::clone(&ended));
+    }
+    let color = session.talk.when.decide(true);
+    // Notes would be written across the screen.
+    session.talk.quiet = true;
+    let failed = |error: io::Error| {
+        Failure::environment("environment.terminal", format!("monitor: the terminal: {error}"))
+    };
+    let mut screen = Screen::open().map_err(failed)?;
+    let mut monitor = Monitor::default();
+    monitor.take(first);
+    let mut next = Instant::now() + options.interval;
+    loop {
+        if ended.load(Ordering::Relaxed) || session.interrupted.load(Ordering::Relaxed) {
+            return Ok(Exit::Interrupted);
+        }
+        if Instant::now() >= next {
+            next = (next + options.interval).max(Instant::now());
+            match running("monitor", false, &options.devices, session) {
+                Ok(answers) => monitor.take(answers),
+                Err(failure) => monitor.lose(failure.message),
+            }
+        }
+        screen.0.draw(|frame| draw(frame, &monitor, color)).map_err(failed)?;
+        let left = next.saturating_duration_since(Instant::now()).min(LOOK);
+        if event::poll(left).map_err(failed)?
+            && let Event::Key(key) = event::read().map_err(failed)?
+            && key.kind != KeyEventKind::Release
+            && monitor.key(key) == Flow::Quit
+        {
+            return Ok(Exit::Yes);
+        }
+    }
+}
+
+/// The terminal as this program draws on it; as it was when this is dropped, and when the program panics.
+struct Screen(DefaultTerminal);
+
+impl Screen {
+    fn open() -> io::Result<Self> {
+        ratatui::try_init().map(Self).inspect_err(|_| ratatui::restore())
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// How long a signal may go unseen.
+const LOOK: Duration = Duration::from_millis(100);

@@ -1,0 +1,225 @@
+//! `grosso stats`: what running data paths counted.
+
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use rustix::event::{Timespec, poll};
+use serde::Serialize;
+
+use crate::{
+    arguments::Stats,
+    error::{Exit, Failure},
+    input::Session,
+    observe::{
+        control::{Answer, Answers, Ask, ask_all, earlier},
+        json::DeviceLine,
+        prometheus,
+        reading::{DeviceReading, Values},
+        text,
+    },
+    report::{self, Place, Report, Tool},
+    style::Style,
+};
+
+/// Runs the command.
+pub(crate) fn run(options: &Stats, session: &mut Session) -> Result<Exit, Failure> {
+    if session.talk.json && options.interval.is_some() && options.count != Some(1) {
+        let message = "stats: --json prints one object, and not one every so many seconds";
+        return Err(Failure::usage("usage.json", message).hint("use --jsonl instead of --json"));
+    }
+    let result = series(options, session);
+    // Who reads lines of JSON can read what went wrong too.
+    session.talk.json |= options.jsonl;
+    result
+}
+
+fn series(options: &Stats, session: &mut Session) -> Result<Exit, Failure> {
+    let mut pace = options.interval.map(Pace::new);
+    let mut before: Option<Vec<Answer>> = None;
+    let mut left = options.interval.map_or(1, |_| options.count.unwrap_or(u64::MAX));
+    loop {
+        let answers = match running("stats", options.per_queue, &options.devices, session) {
+            Ok(answers) => answers,
+            // They were there before.
+            Err(_) if before.is_some() => {
+                session.talk.note("the data paths have ended");
+                return Ok(Exit::Yes);
+            }
+            Err(failure) => return Err(failure),
+        };
+        print(options, &answers, before.as_deref(), session)?;
+        before = Some(answers);
+        left -= 1;
+        match &mut pace {
+            Some(pace) if left > 0 => {
+                if pace.wait(&session.interrupted) {
+                    return Ok(Exit::Interrupted);
+                }
+            }
+            _ => return Ok(Exit::Yes),
+        }
+    }
+}
+
+/// What the running programs say, of the wanted devices; all when none are named.
+///
+/// # Errors
+/// When nothing is running that this user may ask, or nothing has one of the devices.
+pub(crate) fn running(
+    command: &str,
+    per_queue: bool,
+    devices: &[String],
+    session: &mut Session,
+) -> Result<Vec<Answer>, Failure> {
+    let Answers { mut answers, forbidden, silent } = ask_all(&Ask::Counters { per_queue });
+    for (path, why) in &silent {
+        session.talk.note(format!("{}: {why}", path.display()));
+    }
+    if answers.is_empty() {
+        return Err(nothing(command, &forbidden));
+    }
+    let mut there: Vec<&str> = answers.iter().flat_map(devices_of).collect();
+    there.sort_unstable();
+    there.dedup();
+    if let Some(missing) = devices.iter().find(|device| !there.contains(&device.as_str())) {
+        let message = format!("{command}: no running data path has a device {missing}");
+        let hint = match there.is_empty() {
+            true => "there is none in any".to_owned(),
+            false => format!("there are {}", there.join(", ")),
+        };
+        return Err(Failure::environment("environment.no_device", message).hint(hint));
+    }
+    if !devices.is_empty() {
+        for answer in &mut answers {
+            answer.devices.retain(|reading| devices.contains(&reading.device));
+        }
+    }
+    Ok(answers)
+}
+
+fn devices_of(answer: &Answer) -> impl Iterator<Item = &str> {
+    answer.devices.iter().map(|reading| reading.device.as_str())
+}
+
+fn nothing(command: &str, forbidden: &[PathBuf]) -> Failure {
+    match forbidden.first() {
+        Some(path) => {
+            let message = format!("{command}: {}: this user may not ask there", path.display());
+            let hint = format!("if a data path runs there: sudo grosso {command}");
+            Failure::environment("environment.permission", message).hint(hint)
+        }
+        None => {
+            let message = format!("{command}: no data path of this user is running");
+            let hint = "grosso bridge A B starts one, and grosso run -c FILE those of a file";
+            Failure::environment("environment.nothing_running", message).hint(hint)
+        }
+    }
+}
+
+fn print(
+    options: &Stats,
+    answers: &[Answer],
+    before: Option<&[Answer]>,
+    session: &mut Session,
+) -> Result<(), Failure> {
+    if options.prom {
+        let devices: Vec<_> = answers.iter().flat_map(|answer| &answer.devices).cloned().collect();
+        return report::put(&prometheus::page(&devices), Place::Standard);
+    }
+    let before = before.filter(|_| options.delta);
+    let lines: Vec<Line<'_>> = answers
+        .iter()
+        .flat_map(|answer| answer.devices.iter().map(move |reading| (answer, reading)))
+        .map(|(answer, reading)| {
+            let earlier = before.and_then(|before| earlier(before, answer.pid, reading));
+            let change = earlier.map(|(_, earlier)| reading.counters.since(&earlier.counters));
+            Line { answer, reading, change }
+        })
+        .collect();
+    if options.jsonl {
+        let lines = lines.iter().map(|line| serde_json::to_string(&line.json()));
+        let text: Result<Vec<String>, _> = lines.collect();
+        let text = text.map_err(|error| Failure::internal(error.to_string()))?;
+        return report::put(&(text.join("\n") + "\n"), Place::Standard);
+    }
+    let mut report = StatsReport {
+        schema: "grosso.stats_list/1",
+        tool: Tool::THIS,
+        devices: lines.iter().map(Line::json).collect(),
+        warnings: Vec::new(),
+        text: lines.iter().map(|line| line.text(session.talk.verbose)).collect(),
+    };
+    report::print(&mut report, &mut session.talk, Place::Standard)
+}
+
+/// A device, with what is printed of it.
+struct Line<'a> {
+    answer: &'a Answer,
+    reading: &'a DeviceReading,
+    change: Option<Values>,
+}
+
+impl Line<'_> {
+    fn json(&self) -> DeviceLine<'_> {
+        let Answer { ts_ns, pid, .. } = self.answer;
+        DeviceLine::new(*ts_ns, *pid, self.reading, self.change.as_ref())
+    }
+
+    fn text(&self, all: bool) -> String {
+        text::device(self.reading, self.change.as_ref(), all)
+    }
+}
+
+/// What `stats` found.
+#[derive(Serialize)]
+struct StatsReport<'a> {
+    schema: &'static str,
+    tool: Tool,
+    devices: Vec<DeviceLine<'a>>,
+    warnings: Vec<String>,
+    #[serde(skip)]
+    text: String,
+}
+
+impl Report for StatsReport<'_> {
+    fn text(&self, _style: Style) -> String {
+        self.text.clone()
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
+
+/// The beat of a series: points in time that do not drift.
+pub(crate) struct Pace {
+    interval: Duration,
+    next: Instant,
+}
+
+impl Pace {
+    pub(crate) fn new(interval: Duration) -> Self {
+        Self { interval, next: Instant::now() + interval }
+    }
+
+    /// Sleeps until the next point in time, and says whether Ctrl-C came before.
+    pub(crate) fn wait(&mut self, interrupted: &AtomicBool) -> bool {
+        loop {
+            if interrupted.load(Ordering::Relaxed) {
+                return true;
+            }
+            let left = self.next.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                // After a long stop there is nothing to catch up with.
+                self.next = (self.next + self.interval).max(Instant::now());
+                return false;
+            }
+            // A signal ends this sleep.
+            let left = Timespec::try_from(left).ok();
+            let _ = poll(&mut [], left.as_ref());
+        }
+    }
+}

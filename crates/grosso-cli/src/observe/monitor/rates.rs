@@ -1,0 +1,259 @@
+//! What one device did between two readings.
+
+use serde::Serialize;
+
+use crate::observe::{
+    reading::{DeviceReading, Values},
+    table::COUNTERS,
+};
+
+/// A device and what it did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Rates {
+    pub(crate) pid: u32,
+    pub(crate) path: String,
+    pub(crate) device: String,
+    pub(crate) peer: String,
+    /// Bits received, in 10^9 a second, as on the wire.
+    pub(crate) rx_gbit_per_s: f64,
+    /// Packets received, in thousands a second.
+    pub(crate) rx_kpackets_per_s: f64,
+    /// Wire packets of each frame that was passed on from the device.
+    pub(crate) rx_packets_per_batch: f64,
+    /// Bits sent, in 10^9 a second, as on the wire.
+    pub(crate) tx_gbit_per_s: f64,
+    /// Wire packets of each frame that was to be sent.
+    pub(crate) tx_packets_per_send: f64,
+    /// Frames with wrong checksums and frames lost, so far.
+    pub(crate) total: Faults,
+    /// The same in the interval.
+    pub(crate) interval: Faults,
+    /// Shares of the trains that left, by kind of reason; none when none left.
+    pub(crate) flush: Option<Flush>,
+    /// Why trains left and frames were lost in the interval, the most frequent first.
+    #[serde(skip)]
+    pub(crate) reasons: Reasons,
+}
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Faults {
+    pub(crate) csum_bad: u64,
+    pub(crate) drops: u64,
+}
+
+/// Shares of trains, from 0 to 1. What is none of these is missing from the sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Flush {
+    /// They were as large as they may be.
+    pub(crate) size: f64,
+    /// A timestamp or another TCP option differed.
+    pub(crate) ts: f64,
+    /// PSH or FIN ended them.
+    pub(crate) psh: f64,
+    /// A packet was lost or came too late.
+    pub(crate) gap: f64,
+    /// The poll ended, or they were held as long as they may be.
+    pub(crate) time: f64,
+}
+
+/// Counts by reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reasons {
+    pub(crate) flush: Vec<(&'static str, u64)>,
+    pub(crate) pass: Vec<(&'static str, u64)>,
+    pub(crate) drops: Vec<(&'static str, u64)>,
+}
+
+impl Rates {
+    /// What a device did in so many seconds.
+    pub(crate) fn of(pid: u32, now: &DeviceReading, before: &DeviceReading, seconds: f64) -> Self {
+        let change = now.counters.since(&before.counters);
+        let a_second = |name: &str, unit: f64| change.value(name) as f64 / unit / seconds;
+        let batches: u64 = grouped(&change, "rx_gro_segs")
+            .filter(|(key, _)| *key != "sum")
+            .map(|(_, frames)| frames)
+            .sum();
+        let (batched, batches) = match batches {
+            0 => (change.value("rx_packets"), change.value("rx_frames")),
+            batches => (change.value("rx_gro_segs_sum"), batches),
+        };
+        let sends = change.value("tx_needs_csum") + change.value("tx_csum_none");
+        Self {
+            pid,
+            path: now.path.clone(),
+            device: now.device.clone(),
+            peer: now.peer.clone(),
+            rx_gbit_per_s: 8.0 * a_second("rx_bytes", 1e9),
+            rx_kpackets_per_s: a_second("rx_packets", 1e3),
+            rx_packets_per_batch: ratio(batched, batches),
+            tx_gbit_per_s: 8.0 * a_second("tx_bytes", 1e9),
+            tx_packets_per_send: ratio(change.value("tx_packets"), sends),
+            total: Faults::of(&now.counters),
+            interval: Faults::of(&change),
+            flush: Flush::of(&change),
+            reasons: Reasons::of(&change),
+        }
+    }
+}
+
+impl Faults {
+    fn of(values: &Values) -> Self {
+        let drops = grouped(values, "drops").map(|(_, count)| count).sum();
+        Self { csum_bad: values.value("rx_csum_bad"), drops }
+    }
+}
+
+impl Flush {
+    fn of(change: &Values) -> Option<Self> {
+        let all: u64 = grouped(change, "rx_gro_flush").map(|(_, trains)| trains).sum();
+        let share = |reasons: &[&str]| {
+            let trains = grouped(change, "rx_gro_flush");
+            let trains = trains.filter(|(reason, _)| reasons.contains(reason));
+            ratio(trains.map(|(_, trains)| trains).sum(), all)
+        };
+        (all > 0).then(|| Self {
+            size: share(&["size_limit", "segment_limit"]),
+            ts: share(&["tcp_timestamp", "tcp_options"]),
+            psh: share(&["psh", "fin"]),
+            gap: share(&["tcp_sequence_ahead", "tcp_sequence_behind"]),
+            time: share(&["poll_end", "hold_time"]),
+        })
+    }
+
+    /// The shares with their names, in the order of the columns.
+    pub(crate) fn shares(&self) -> [(&'static str, f64); 5] {
+        let Self { size, ts, psh, gap, time } = *self;
+        [("size", size), ("ts", ts), ("psh", psh), ("gap", gap), ("time", time)]
+    }
+}
+
+impl Reasons {
+    fn of(change: &Values) -> Self {
+        let sorted = |group| {
+            let mut counts: Vec<_> =
+                grouped(change, group).filter(|(_, count)| *count > 0).collect();
+            counts.sort_by_key(|(_, count)| core::cmp::Reverse(*count));
+            counts
+        };
+        Self { flush: sorted("rx_gro_flush"), pass: sorted("rx_gro_pass"), drops: sorted("drops") }
+    }
+}
+
+/// The counters of one object of the reports in JSON.
+fn grouped<'a>(
+    values: &'a Values,
+    wanted: &'a str,
+) -> impl Iterator<Item = (&'static str, u64)> + 'a {
+    COUNTERS.iter().zip(values.in_order()).filter_map(move |(counter, value)| {
+        let (group, key) = counter.group.as_ref()?;
+        (*group == wanted).then_some((key.as_str(), value?))
+    })
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// A table of devices as text of at most 80 columns: a line of heads in two, and a line a device.
+pub(crate) fn table(rates: &[Rates]) -> String {
+    let mut text = String::new();
+    for head in 0..2 {
+        text.push_str(&format!("{:<DEVICE_COLUMNS$}", ["", "dev"][head]));
+        COLUMNS.iter().for_each(|column| {
+            text.push_str(&format!("{:>width$}", column.heads[head], width = column.width));
+        });
+        text.push('\n');
+    }
+    for device in rates {
+        text.push_str(&format!("{:<DEVICE_COLUMNS$}", shortened(&device.device, DEVICE_COLUMNS)));
+        for (column, cell) in COLUMNS.iter().zip(cells(device, false)) {
+            text.push_str(&format!("{cell:>width$}", width = column.width));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// A column of numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    /// Its head, in two lines.
+    pub(crate) heads: [&'static str; 2],
+    /// Its width with the blanks before it.
+    pub(crate) width: usize,
+    /// What devices are sorted by.
+    pub(crate) key: fn(&Rates) -> f64,
+}
+
+/// The columns behind the device's name.
+pub(crate) const COLUMNS: [Column; 12] = [
+    column(["rx", "Gbit/s"], 7, |device| device.rx_gbit_per_s),
+    column(["rx", "kpps"], 7, |device| device.rx_kpackets_per_s),
+    column(["in", "batch"], 6, |device| device.rx_packets_per_batch),
+    column(["tx", "Gbit/s"], 7, |device| device.tx_gbit_per_s),
+    column(["segs", "/send"], 6, |device| device.tx_packets_per_send),
+    column(["csum", "bad"], 6, |device| device.total.csum_bad as f64),
+    column(["", "drops"], 7, |device| device.total.drops as f64),
+    column(["flush", "size"], 6, |device| share(device, 0)),
+    column(["%", "ts"], 4, |device| share(device, 1)),
+    column(["", "psh"], 4, |device| share(device, 2)),
+    column(["", "gap"], 4, |device| share(device, 3)),
+    column(["", "time"], 5, |device| share(device, 4)),
+];
+
+const fn column(heads: [&'static str; 2], width: usize, key: fn(&Rates) -> f64) -> Column {
+    Column { heads, width, key }
+}
+
+fn share(device: &Rates, place: usize) -> f64 {
+    device.flush.map_or(0.0, |flush| flush.shares()[place].1)
+}
+
+/// The cells of a device below [`COLUMNS`]; what went wrong so far, or in the interval.
+pub(crate) fn cells(device: &Rates, deltas: bool) -> [String; COLUMNS.len()] {
+    let faults = if deltas { device.interval } else { device.total };
+    let percent = |place: usize| match device.flush {
+        Some(flush) => format!("{:.0}", flush.shares()[place].1 * 100.0),
+        None => "-".to_owned(),
+    };
+    [
+        format!("{:.2}", device.rx_gbit_per_s),
+        thousands(device.rx_kpackets_per_s),
+        format!("{:.1}", device.rx_packets_per_batch),
+        format!("{:.2}", device.tx_gbit_per_s),
+        format!("{:.1}", device.tx_packets_per_send),
+        short(faults.csum_bad),
+        short(faults.drops),
+        percent(0),
+        percent(1),
+        percent(2),
+        percent(3),
+        percent(4),
+    ]
+}
+
+fn thousands(value: f64) -> String {
+    if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+/// A count in five letters.
+fn short(count: u64) -> String {
+    match count {
+        0..100_000 => count.to_string(),
+        100_000..10_000_000 => format!("{}k", count / 1000),
+        10_000_000..10_000_000_000 => format!("{}M", count / 1_000_000),
+        _ => format!("{}G", count / 1_000_000_000),
+    }
+}
+
+/// A name in so many columns, with a blank behind it.
+pub(crate) fn shortened(name: &str, columns: usize) -> String {
+    if name.chars().count() < columns {
+        return name.to_owned();
+    }
+    name.chars().take(columns.saturating_sub(2)).chain(['~']).collect()
+}
+
+/// Columns of the name in a table of 80.
+pub(crate) const DEVICE_COLUMNS: usize = 11;

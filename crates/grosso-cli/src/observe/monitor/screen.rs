@@ -1,0 +1,238 @@
+//! How the view is drawn.
+
+use std::collections::VecDeque;
+
+use ratatui::{
+    Frame,
+    layout::{Constraint, Layout, Rect},
+    style::{Color, Modifier, Style},
+    text::{Line, Span},
+    widgets::{Block, Cell, Clear, Paragraph, Row, Sparkline, Table, TableState},
+};
+
+use super::{
+    rates::{COLUMNS, DEVICE_COLUMNS, Rates, cells, shortened},
+    state::{History, Monitor},
+};
+
+/// Draws everything.
+pub(crate) fn draw(frame: &mut Frame<'_>, monitor: &Monitor, color: bool) {
+    let paint = Paint { color };
+    let [title, table, detail] =
+        Layout::vertical([Constraint::Length(1), Constraint::Fill(1), Constraint::Max(12)])
+            .areas(frame.area());
+    draw_title(frame, title, monitor, paint);
+    match &monitor.notice {
+        Some(notice) => frame.render_widget(Paragraph::new(notice.as_str()), table),
+        None if monitor.devices.is_empty() => {
+            frame.render_widget(Paragraph::new("reading ..."), table);
+        }
+        None => draw_table(frame, table, monitor, paint),
+    }
+    if let Some((device, history)) = monitor.chosen() {
+        draw_detail(frame, detail, device, history, paint);
+    }
+    if monitor.help {
+        draw_help(frame);
+    }
+}
+
+/// How to paint, if at all.
+#[derive(Clone, Copy)]
+struct Paint {
+    color: bool,
+}
+
+impl Paint {
+    fn of(self, color: Color) -> Style {
+        if self.color { Style::new().fg(color) } else { Style::new() }
+    }
+}
+
+fn draw_title(frame: &mut Frame<'_>, area: Rect, monitor: &Monitor, paint: Paint) {
+    let strong = Style::new().add_modifier(Modifier::BOLD);
+    let name = monitor.chosen().map_or("", |(device, _)| &device.device);
+    let mut title = Line::from(vec![
+        Span::styled("grosso monitor", strong),
+        Span::raw(format!("   {name}   {}   q quit  ? help", clock(monitor.ts_ns))),
+    ]);
+    if monitor.paused {
+        title.push_span(Span::styled("  paused", paint.of(Color::Yellow)));
+    }
+    frame.render_widget(title, area);
+    if let Some((_, history)) = monitor.chosen() {
+        let lately = Line::from(vec![
+            Span::styled(bars(&history.rx), paint.of(Color::Green)),
+            Span::raw(" rx  "),
+            Span::styled(bars(&history.tx), paint.of(Color::Cyan)),
+            Span::raw(" tx"),
+        ]);
+        frame.render_widget(lately.right_aligned(), area);
+    }
+}
+
+fn draw_table(frame: &mut Frame<'_>, area: Rect, monitor: &Monitor, paint: Paint) {
+    let numbers: usize = COLUMNS.iter().map(|column| column.width).sum();
+    let room = usize::from(area.width).saturating_sub(numbers);
+    let device_columns = room.clamp(DEVICE_COLUMNS, DEVICE_COLUMNS_MAX);
+    let head = |line: usize| {
+        let numbers = COLUMNS.iter().enumerate().map(move |(place, column)| {
+            let style = match monitor.sorted_by == Some(place) {
+                true => Style::new().add_modifier(Modifier::REVERSED),
+                false => Style::new(),
+            };
+            let text = Span::styled(column.heads[line], style);
+            Cell::from(Line::from(text).right_aligned())
+        });
+        Row::new([Cell::from(["", "dev"][line])].into_iter().chain(numbers))
+            .style(Style::new().add_modifier(Modifier::BOLD))
+    };
+    let rows = monitor.devices.iter().map(|device| {
+        let name = Cell::from(shortened(&device.device, device_columns));
+        let numbers = cells(device, monitor.deltas).into_iter().enumerate().map(|(place, cell)| {
+            let is_fault = matches!(place, CHECKSUMS | DROPS) && cell != "0";
+            let style = if is_fault { paint.of(Color::Red) } else { Style::new() };
+            Cell::from(Line::styled(cell, style).right_aligned())
+        });
+        Row::new([name].into_iter().chain(numbers))
+    });
+    let widths = COLUMNS.iter().map(|column| Constraint::Length(column.width as u16));
+    let widths: Vec<_> =
+        [Constraint::Length(device_columns as u16)].into_iter().chain(widths).collect();
+    // The first line of heads is a row of its own above, since a table has one head.
+    let [above, below] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    frame.render_widget(Table::new([head(0)], &widths).column_spacing(0), above);
+    let table = Table::new(rows, &widths)
+        .header(head(1))
+        .column_spacing(0)
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+    let mut state = TableState::default().with_selected(Some(monitor.chosen));
+    frame.render_stateful_widget(table, below, &mut state);
+}
+
+/// What the chosen device did lately, and why its trains left.
+fn draw_detail(frame: &mut Frame<'_>, area: Rect, device: &Rates, history: &History, paint: Paint) {
+    let Rates { device: name, path, peer, pid, .. } = device;
+    let block = Block::bordered().title(format!(" {name}: path {path}, to {peer}, process {pid} "));
+    let inside = block.inner(area);
+    frame.render_widget(block, area);
+    let [rx, tx, reasons] =
+        Layout::vertical([Constraint::Max(3), Constraint::Max(3), Constraint::Fill(1)])
+            .areas(inside);
+    draw_history(frame, rx, "rx", &history.rx, paint.of(Color::Green));
+    draw_history(frame, tx, "tx", &history.tx, paint.of(Color::Cyan));
+    let width = usize::from(reasons.width);
+    let mut lines = vec![
+        list("flush", &device.reasons.flush, width),
+        list("pass ", &device.reasons.pass, width),
+        list("drops", &device.reasons.drops, width),
+    ];
+    if device.flush.is_some_and(|flush| flush.gap > REORDERING) {
+        let text = "packets are lost or overtake each other: trains end at gaps";
+        lines.push(Line::styled(text, paint.of(Color::Yellow)));
+    }
+    frame.render_widget(Paragraph::new(lines), reasons);
+}
+
+fn draw_history(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    label: &str,
+    history: &VecDeque<u64>,
+    style: Style,
+) {
+    let [text, plot] =
+        Layout::horizontal([Constraint::Length(LABEL_COLUMNS), Constraint::Fill(1)]).areas(area);
+    let now = history.back().copied().unwrap_or(0);
+    let most = history.iter().rev().take(usize::from(plot.width)).max().copied().unwrap_or(0);
+    let lines = vec![
+        Line::raw(format!("{label} {:>9}", bits(now))),
+        Line::raw(format!("max {:>8}", bits(most))),
+    ];
+    frame.render_widget(Paragraph::new(lines), text);
+    let shown: Vec<u64> =
+        history.iter().rev().take(usize::from(plot.width)).rev().copied().collect();
+    frame.render_widget(Sparkline::default().data(shown).style(style), plot);
+}
+
+/// The most frequent reasons in one line.
+fn list(label: &str, counts: &[(&'static str, u64)], width: usize) -> Line<'static> {
+    let mut line = format!("{label}  ");
+    for (index, (reason, count)) in counts.iter().enumerate() {
+        let separator = if index == 0 { "" } else { ", " };
+        let word = format!("{separator}{reason} {count}");
+        if line.chars().count() + word.len() > width {
+            break;
+        }
+        line.push_str(&word);
+    }
+    if counts.is_empty() {
+        line.push('-');
+    }
+    Line::raw(line)
+}
+
+fn draw_help(frame: &mut Frame<'_>) {
+    let area = frame.area();
+    let (width, height) = (HELP_COLUMNS.min(area.width), HELP.lines().count() as u16 + 2);
+    let place = Rect {
+        x: (area.width - width) / 2,
+        y: area.height.saturating_sub(height) / 2,
+        width,
+        height: height.min(area.height),
+    };
+    frame.render_widget(Clear, place);
+    frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" help ")), place);
+}
+
+/// The last intervals as marks of eight heights.
+fn bars(history: &VecDeque<u64>) -> String {
+    let lately = history.iter().rev().take(BARS).rev();
+    let most = lately.clone().copied().max().unwrap_or(0).max(1);
+    lately
+        .map(|value| MARKS[(u128::from(*value) * 7).div_ceil(u128::from(most)) as usize])
+        .collect()
+}
+
+/// `9.41G`: bits a second.
+fn bits(bits: u64) -> String {
+    let value = bits as f64;
+    match bits {
+        0..1_000 => format!("{bits} b/s"),
+        1_000..1_000_000 => format!("{:.1} kb/s", value / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} Mb/s", value / 1e6),
+        _ => format!("{:.2} Gb/s", value / 1e9),
+    }
+}
+
+/// The time of day in UTC.
+pub(crate) fn clock(ts_ns: u64) -> String {
+    let seconds = ts_ns / 1_000_000_000 % 86_400;
+    format!("{:02}:{:02}:{:02}Z", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+const HELP: &str = "\
+up, down   choose a device
+s          sort by the next column, at last by none
+d          csum bad and drops of the interval, or so far
+space      pause
+?          this
+q          quit
+
+in batch   wire packets of a frame passed on
+segs/send  wire packets of a frame to be sent
+flush      share of trains that left for size, another
+           timestamp, PSH, a gap, time";
+const HELP_COLUMNS: u16 = 60;
+/// Columns of the labels beside plots.
+const LABEL_COLUMNS: u16 = 14;
+/// Intervals in the title.
+const BARS: usize = 8;
+const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Names of interfaces have up to 15 letters.
+const DEVICE_COLUMNS_MAX: usize = 17;
+/// The share of trains that end at gaps from which on something must be wrong.
+const REORDERING: f64 = 0.5;
+/// Places of what went wrong in [`COLUMNS`].
+const CHECKSUMS: usize = 5;
+const DROPS: usize = 6;

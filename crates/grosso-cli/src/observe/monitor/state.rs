@@ -1,0 +1,155 @@
+//! What the screen shows, and what keys do to it.
+
+use std::collections::{HashMap, VecDeque};
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::rates::{COLUMNS, Rates};
+use crate::observe::control::{Answer, earlier};
+
+/// Everything that is drawn.
+#[derive(Debug, Default)]
+pub(crate) struct Monitor {
+    /// The devices, as sorted.
+    pub(crate) devices: Vec<Rates>,
+    /// Which one is chosen.
+    pub(crate) chosen: usize,
+    /// The column to sort by; the order in which they were told when none.
+    pub(crate) sorted_by: Option<usize>,
+    /// Whether faults are those of the interval.
+    pub(crate) deltas: bool,
+    pub(crate) paused: bool,
+    pub(crate) help: bool,
+    /// Why there are no devices.
+    pub(crate) notice: Option<String>,
+    /// When the last reading was made, in nanoseconds since 1970.
+    pub(crate) ts_ns: u64,
+    before: Vec<Answer>,
+    histories: HashMap<Key, History>,
+}
+
+/// Bits a second of the last intervals, the latest last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct History {
+    pub(crate) rx: VecDeque<u64>,
+    pub(crate) tx: VecDeque<u64>,
+}
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    Go,
+    Quit,
+}
+
+impl Monitor {
+    /// Takes a reading: from the second on there are rates.
+    pub(crate) fn take(&mut self, answers: Vec<Answer>) {
+        if self.paused {
+            return;
+        }
+        self.notice = None;
+        let chosen = self.devices.get(self.chosen).map(key_of);
+        self.devices = rates(&self.before, &answers);
+        self.ts_ns = answers.iter().map(|answer| answer.ts_ns).max().unwrap_or(0);
+        let mut histories = HashMap::new();
+        for device in &self.devices {
+            let key = key_of(device);
+            let mut history = self.histories.remove(&key).unwrap_or_default();
+            for (bits, gbit) in
+                [(&mut history.rx, device.rx_gbit_per_s), (&mut history.tx, device.tx_gbit_per_s)]
+            {
+                if bits.len() == HISTORY_MAX {
+                    bits.pop_front();
+                }
+                bits.push_back((gbit * 1e9) as u64);
+            }
+            histories.insert(key, history);
+        }
+        self.histories = histories;
+        self.before = answers;
+        self.sort(chosen);
+    }
+
+    /// There is nothing to read.
+    pub(crate) fn lose(&mut self, why: String) {
+        if !self.paused {
+            self.devices.clear();
+            self.before.clear();
+            self.notice = Some(why);
+        }
+    }
+
+    /// Does what a key says.
+    pub(crate) fn key(&mut self, key: KeyEvent) -> Flow {
+        let last = self.devices.len().saturating_sub(1);
+        match key.code {
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                return Flow::Quit;
+            }
+            // What is asked last goes first.
+            _ if self.help => self.help = false,
+            KeyCode::Char('q') | KeyCode::Esc => return Flow::Quit,
+            KeyCode::Char('?') | KeyCode::Char('h') => self.help = true,
+            KeyCode::Char(' ') => self.paused = !self.paused,
+            KeyCode::Char('d') => self.deltas = !self.deltas,
+            KeyCode::Char('s') => {
+                self.sorted_by = match self.sorted_by {
+                    None => Some(0),
+                    Some(column) => Some(column + 1).filter(|next| *next < COLUMNS.len()),
+                };
+                self.sort(self.devices.get(self.chosen).map(key_of));
+            }
+            KeyCode::Up | KeyCode::Char('k') => self.chosen = self.chosen.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => self.chosen = (self.chosen + 1).min(last),
+            KeyCode::Home => self.chosen = 0,
+            KeyCode::End => self.chosen = last,
+            _ => {}
+        }
+        Flow::Go
+    }
+
+    /// The device that is chosen, and what it did before.
+    pub(crate) fn chosen(&self) -> Option<(&Rates, &History)> {
+        let device = self.devices.get(self.chosen)?;
+        Some((device, self.histories.get(&key_of(device))?))
+    }
+
+    /// Sorts the devices; the chosen one stays chosen.
+    fn sort(&mut self, chosen: Option<Key>) {
+        match self.sorted_by {
+            None => self.devices.sort_by(|a, b| (a.pid, &a.path).cmp(&(b.pid, &b.path))),
+            Some(column) => {
+                let value = COLUMNS[column].key;
+                self.devices.sort_by(|a, b| value(b).total_cmp(&value(a)));
+            }
+        }
+        let place = self.devices.iter().position(|device| Some(key_of(device)) == chosen);
+        self.chosen =
+            place.unwrap_or_else(|| self.chosen.min(self.devices.len().saturating_sub(1)));
+    }
+}
+
+/// The rates of the devices that are in both readings.
+pub(crate) fn rates(before: &[Answer], now: &[Answer]) -> Vec<Rates> {
+    let mut rates = Vec::new();
+    for answer in now {
+        for reading in &answer.devices {
+            let Some((then_ns, earlier)) = earlier(before, answer.pid, reading) else { continue };
+            // The clock of a program may have been set back.
+            let Some(passed_ns @ 1..) = answer.ts_ns.checked_sub(then_ns) else { continue };
+            rates.push(Rates::of(answer.pid, reading, earlier, passed_ns as f64 / 1e9));
+        }
+    }
+    rates
+}
+
+/// What tells a device from others: its process, its path and its name.
+type Key = (u32, String, String);
+
+fn key_of(device: &Rates) -> Key {
+    (device.pid, device.path.clone(), device.device.clone())
+}
+
+/// Intervals that are remembered: as many as a wide screen shows.
+const HISTORY_MAX: usize = 240;
