@@ -1,0 +1,207 @@
+//! Rules V1 to V33 and cases K110 to K119: virtio headers, TUN, TAP and packet sockets, asked of the running kernel with
+//! headers that are built by hand, and beside it what `grosso_io::vnet` makes of the same bytes.
+//!
+//! The tests want root, or a user namespace of their own (`unshare -Urm`); without, they say `skipped:` and why.
+
+#![cfg(target_os = "linux")]
+
+mod cases;
+mod device;
+mod read;
+mod write;
+
+use std::{fs, io, thread};
+
+use grosso::Meta;
+use grosso_io::vnet::{VnetError, understand};
+use grosso_sys::{
+    fault::Fault,
+    interface::{Control, InterfaceName},
+    namespace,
+    packet::{PacketSocket, PacketSocketBuilder},
+    tun::{Tun, TunBuilder},
+};
+use grosso_testkit::Packet;
+use grosso_tests::kernel::{TunnelOffsets, VirtioHeader, skip};
+use grosso_wire::{
+    LinkType, Ports, dissect,
+    virtio::{Form, Header, Order},
+};
+
+/// Runs a test in a silent network of its own.
+fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
+    let work = || {
+        let prepare = || {
+            namespace::isolate_thread_network()?;
+            // A kernel without IPv6 is silent already.
+            let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+            Control::new()
+        };
+        match prepare() {
+            Ok(control) => test(&control).unwrap(),
+            Err(error) => skip(&format!("no network of one's own: {error}")),
+        }
+    };
+    thread::scope(|scope| {
+        if let Err(panic) = scope.spawn(work).join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// A TAP that is up, with the longest virtio header.
+fn tap(control: &Control, name: &str) -> io::Result<Tun> {
+    let builder = TunBuilder::tap(InterfaceName::new(name)?);
+    let tap = builder.virtio_header(true).nonblocking(true).open()?;
+    tap.set_header_bytes(VirtioHeader::TUNNEL_BYTES as u8)?;
+    control.set_up(tap.name(), true)?;
+    Ok(tap)
+}
+
+/// A packet socket on the other side of a TAP, with the short virtio header.
+fn observer(tap: &Tun) -> io::Result<PacketSocket> {
+    packet_socket().bind(tap.name())
+}
+
+fn packet_socket() -> PacketSocketBuilder {
+    PacketSocket::builder().virtio_header(true).ignore_outgoing(true)
+}
+
+/// What a packet socket shows, frame by frame.
+fn shown(socket: &PacketSocket) -> io::Result<Vec<(VirtioHeader, Vec<u8>)>> {
+    let mut buffer = vec![0; 1 << 17];
+    let mut frames = Vec::new();
+    while let Some(received) = socket.receive(&mut buffer)? {
+        let (header, frame) = buffer[..received.length].split_first_chunk().unwrap();
+        frames.push((VirtioHeader::parse(header), frame.to_vec()));
+    }
+    Ok(frames)
+}
+
+/// What comes out of a TAP, virtio headers included.
+fn read_all(tap: &Tun) -> io::Result<Vec<Vec<u8>>> {
+    let mut buffer = vec![0xa5; 1 << 17];
+    let mut packets = Vec::new();
+    loop {
+        match tap.read(&mut buffer) {
+            Ok(len) => packets.push(buffer[..len].to_vec()),
+            Err(error) if Fault::of(&error) == Fault::Later => return Ok(packets),
+            Err(error) => return Err(error),
+        }
+        buffer.fill(0xa5);
+    }
+}
+
+/// Whether the kernel took something; anything but `EINVAL` is a failure.
+#[track_caller]
+fn taken(result: io::Result<usize>) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(error) if error.raw_os_error() == Some(22) => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A frame and its virtio header.
+#[derive(Clone, Debug)]
+struct Case {
+    header: VirtioHeader,
+    frame: Vec<u8>,
+}
+
+impl Case {
+    /// A superframe that is cut every `size` bytes, with the header that it should have.
+    fn superframe(packet: Packet, size: u16) -> Self {
+        let (frame, start, offset) = packet.build_superframe();
+        let ipv6 = frame[12] == 0x86;
+        let gso_type = match (offset, ipv6) {
+            (6, _) => VirtioHeader::UDP_SEGMENTS,
+            (_, true) => VirtioHeader::TCP_IPV6,
+            (_, false) => VirtioHeader::TCP_IPV4,
+        };
+        let header = VirtioHeader {
+            flags: VirtioHeader::NEEDS_CHECKSUM,
+            gso_type,
+            header_length: packet.header_len() as u16,
+            gso_size: size,
+            checksum_start: start as u16,
+            checksum_offset: offset as u16,
+            tunnel: TunnelOffsets::default(),
+        };
+        Self { header, frame }
+    }
+
+    /// The same with another header.
+    fn with(&self, change: impl FnOnce(&mut VirtioHeader)) -> Self {
+        let mut case = self.clone();
+        change(&mut case.header);
+        case
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        [&self.header.to_bytes()[..], &self.frame].concat()
+    }
+
+    /// Whether a TAP takes it.
+    #[track_caller]
+    fn kernel_takes(&self, tap: &Tun) -> bool {
+        taken(tap.write(&self.bytes()))
+    }
+
+    /// What this project makes of the same bytes.
+    fn understood(&self) -> Result<Meta, VnetError> {
+        let bytes = self.bytes();
+        let (header, frame) = Header::parse(&bytes, Form::Tunnel, Order::NATIVE).unwrap();
+        let stack = dissect(frame, LinkType::Ethernet, &Ports::ASSIGNED);
+        understand(&header, frame, LinkType::Ethernet, &stack, Form::Tunnel)
+    }
+
+    /// Asserts that both refuse it, and why this project does.
+    #[track_caller]
+    fn both_refuse(&self, tap: &Tun, why: VnetError) {
+        assert!(!self.kernel_takes(tap), "the kernel takes {self:?}");
+        assert_eq!(self.understood(), Err(why));
+    }
+}
+
+fn ethernet() -> Packet {
+    Packet::new().ethernet(|e| e)
+}
+
+fn tcp4() -> Packet {
+    ethernet().ipv4(|ip| ip).tcp(|t| t.timestamps(1, 2))
+}
+
+fn tcp6() -> Packet {
+    ethernet().ipv6(|ip| ip).tcp(|t| t)
+}
+
+/// To a port that nobody answers.
+fn udp4() -> Packet {
+    ethernet().ipv4(|ip| ip).udp(|u| u.destination_port(53_999))
+}
+
+fn udp6() -> Packet {
+    ethernet().ipv6(|ip| ip).udp(|u| u.destination_port(53_999))
+}
+
+/// A VXLAN superframe, IPv4 or IPv6 outside and inside, with the places of its headers.
+fn vxlan(outer_ipv6: bool, inner_ipv6: bool, payload_len: usize, size: u16) -> Case {
+    let network = |packet: Packet, ipv6: bool| {
+        if ipv6 { packet.ipv6(|ip| ip) } else { packet.ipv4(|ip| ip) }
+    };
+    let bytes = |ipv6| if ipv6 { 40 } else { 20 };
+    let outer = network(ethernet(), outer_ipv6).udp(|u| u).vxlan(|v| v).ethernet(|e| e);
+    let packet = network(outer, inner_ipv6).udp(|u| u.destination_port(53_999));
+    let case = Case::superframe(packet.payload_len(payload_len), size);
+    case.with(|header| {
+        header.flags |= VirtioHeader::TUNNEL_CHECKSUM;
+        header.gso_type = VirtioHeader::UDP_SEGMENTS;
+        header.gso_type |=
+            if outer_ipv6 { VirtioHeader::TUNNEL_IPV6 } else { VirtioHeader::TUNNEL_IPV4 };
+        header.tunnel = TunnelOffsets {
+            outer_transport: 14 + bytes(outer_ipv6),
+            inner_network: header.checksum_start - bytes(inner_ipv6),
+        };
+    })
+}
