@@ -1,5 +1,6 @@
 //! Every way to fail, with its exit code.
 
+use core::num::NonZeroU32;
 use std::process::ExitCode;
 
 use grosso_io::capture::{CaptureError, Place};
@@ -46,10 +47,22 @@ pub(crate) struct Failure {
     /// The byte at which the input went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) offset: Option<u64>,
+    /// Where the input went wrong, when it is text.
+    #[serde(flatten)]
+    place: Option<TextPlace>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) hint: Option<String>,
+    pub(crate) hint: Option<Box<str>>,
     #[serde(skip)]
     pub(crate) exit: Exit,
+}
+
+/// A place in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct TextPlace {
+    /// The line, from 1 on.
+    pub(crate) line: NonZeroU32,
+    /// The character of the line, from 1 on.
+    pub(crate) column: NonZeroU32,
 }
 
 impl Failure {
@@ -60,6 +73,7 @@ impl Failure {
             message: message.into(),
             packet: None,
             offset: None,
+            place: None,
             hint: None,
             exit,
         }
@@ -111,8 +125,13 @@ impl Failure {
 
     /// With what to do now.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(hint.into().into_boxed_str());
         self
+    }
+
+    /// With the place in a text that is wrong.
+    pub(crate) fn at(self, place: TextPlace) -> Self {
+        Self { place: Some(place), ..self }
     }
 
     fn locate(&mut self, error: &CaptureError) {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `arguments`, `positions` | the grammar of the command line |
 //! | `commands` | one module a command |
+//! | `daemon` | data paths on live devices, as `bridge` and `run` have them |
 //! | `report` | what each command found, as text and as JSON from one value |
 //! | `checksums` | a verdict for every checksum of a packet, and how to set it right |
 //! | `mss` | where a superframe was cut on the wire, and how that is known |
@@ -19,6 +20,8 @@
 mod arguments;
 mod checksums;
 mod commands;
+#[cfg(target_os = "linux")]
+mod daemon;
 mod digest;
 mod error;
 mod headers;

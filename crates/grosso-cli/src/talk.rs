@@ -42,6 +42,11 @@ impl Talk {
         }
     }
 
+    /// Lines that were asked for while the command runs, whatever else is left out.
+    pub(crate) fn block(&self, text: &str) {
+        eprint(text.trim_end());
+    }
+
     /// The end of a command that failed.
     pub(crate) fn fail(&self, failure: &Failure) {
         if self.json {

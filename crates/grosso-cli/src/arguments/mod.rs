@@ -1,6 +1,7 @@
 //! The grammar of the command line: here what all commands have in common, beside it each group of them.
 
 mod captures;
+mod daemon;
 mod device;
 mod lab;
 mod observe;
@@ -10,7 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use grosso_wire::LinkType;
 
 use self::values::parse_link;
-pub(crate) use self::{captures::*, device::*, lab::*, observe::*, values::*};
+pub(crate) use self::{captures::*, daemon::*, device::*, lab::*, observe::*, values::*};
 use crate::style::When;
 
 /// Packet offload in userspace: see captures as the wire saw them, or as a stack would.
@@ -76,6 +77,15 @@ pub(crate) enum Command {
     /// Why was this packet merged, or not?
     #[command(after_help = EXPLAIN_HELP)]
     Explain(Explain),
+    /// Join two devices by a data path, until told to end
+    #[command(after_help = BRIDGE_HELP)]
+    Bridge(Bridge),
+    /// Run the data paths of a file, until told to end
+    #[command(after_help = RUN_HELP)]
+    Run(Run),
+    /// Check a file for `run`
+    #[command(subcommand)]
+    Config(Config),
     /// What is offload worth here? Kernel TCP through Grosso, measured
     #[command(after_help = LAB_HELP)]
     Lab(Lab),

@@ -11,7 +11,7 @@ use grosso_sys::{
 use crate::error::Failure;
 
 /// The interface called `name`, for the command `command`.
-pub(super) fn find(command: &str, control: &Control, name: &str) -> Result<InterfaceName, Failure> {
+pub(crate) fn find(command: &str, control: &Control, name: &str) -> Result<InterfaceName, Failure> {
     if let Ok(interface) = InterfaceName::new(name)
         && control.index(&interface).is_ok()
     {
@@ -41,7 +41,7 @@ pub(super) fn attribute(name: &InterfaceName, index: u32, attribute: &str) -> Op
 }
 
 /// Of what there is, what the user may have meant.
-pub(super) fn similar<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn similar<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names
         .map(|name| (strsim::jaro_winkler(word, name), name))
         .filter(|(similarity, _)| *similarity >= SIMILAR)
@@ -50,7 +50,7 @@ pub(super) fn similar<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> O
 }
 
 /// Why the kernel did not do what `command` asked of it: to do `what`, which takes `capability`.
-pub(super) fn refused(
+pub(crate) fn refused(
     command: &str,
     what: &str,
     capability: &'static str,
@@ -74,7 +74,7 @@ pub(super) fn refused(
 }
 
 /// How to get a capability.
-pub(super) fn privilege(capability: &str) -> String {
+pub(crate) fn privilege(capability: &str) -> String {
     format!("sudo, or: sudo setcap {capability}+ep {}", program())
 }
 

@@ -1,23 +1,28 @@
 //! One module a command, and what starts them.
 
+mod bridge;
 #[cfg(target_os = "linux")]
 mod capture;
 mod coalesce;
+mod config;
 mod csum;
 mod cutter;
 #[cfg(target_os = "linux")]
 mod dev;
 #[cfg(target_os = "linux")]
-mod device;
+pub(crate) mod device;
 mod explain;
 mod inspect;
 mod lab;
 #[cfg(target_os = "linux")]
 mod monitor;
 mod replay;
+mod run;
 mod segment;
 #[cfg(target_os = "linux")]
 mod stats;
+#[cfg(target_os = "linux")]
+mod summary;
 mod wire;
 
 use std::{
@@ -31,7 +36,7 @@ use clap::{CommandFactory, FromArgMatches};
 use signal_hook::consts::SIGINT;
 
 use crate::{
-    arguments::{Arguments, Command, Csum},
+    arguments::{Arguments, Command, Config, Csum},
     error::{Exit, Failure},
     input::Session,
     positions::arrange,
@@ -75,6 +80,9 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Csum(Csum::Verify(options)) => csum::verify(options, session),
         Command::Csum(Csum::Fix(options)) => csum::fix(options, session),
         Command::Explain(options) => explain::run(options, session),
+        Command::Bridge(options) => bridge::run(options, session),
+        Command::Run(options) => run::run(options, session),
+        Command::Config(Config::Check(options)) => config::check(options, session),
         Command::Lab(options) => lab::run(options, session),
         #[cfg(target_os = "linux")]
         Command::Dev(options) => dev::run(options, session),

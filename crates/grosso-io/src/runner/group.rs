@@ -1,8 +1,8 @@
 //! The queues of a data path: a thread each, and nothing shared but their end.
 //!
-//! The kernel chooses the queue of a frame: a packet socket's fanout and a NIC's receive side scaling by the hash of the
-//! flow; a TUN or TAP device sends a flow out by the queue on which it was last written to, so that both directions of a
-//! flow use the same queue once the first frame of it was written.
+//! The kernel chooses the queue of a frame: a packet socket's fanout and a NIC's receive side scaling by the hash of
+//! the flow; a TUN or TAP device sends a flow out by the queue on which it was last written to, so that both directions
+//! of a flow use the same queue once the first frame of it was written.
 
 use std::{
     io, panic,

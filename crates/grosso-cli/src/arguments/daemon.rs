@@ -1,0 +1,101 @@
+//! `grosso bridge`, `grosso run` and `grosso config`.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Subcommand};
+use grosso_io::impair::Impairment;
+
+use super::values::parse_time_ns;
+
+#[derive(Args, Debug)]
+pub(crate) struct Bridge {
+    /// One end: IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFACE[:QUEUE] or fd:N
+    #[arg(value_name = "A")]
+    pub(crate) left: String,
+    /// The other end
+    #[arg(value_name = "B")]
+    pub(crate) right: String,
+    /// Hold trains across polls for so long: 0, 20us, 1ms
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_time_ns)]
+    pub(crate) hold: u64,
+    /// Join no packets; superframes are still cut for ports that cannot take them
+    #[arg(long)]
+    pub(crate) no_coalesce: bool,
+    /// Queues of both ports, a thread each
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) queues: u16,
+    /// Bind the threads to these CPUs, in turn: 0,1
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) cpus: Vec<usize>,
+    /// Do to frames from both ends what a bad wire does
+    #[arg(long, value_name = "WORDS")]
+    pub(crate) impair: Option<Impairment>,
+    /// Answer Prometheus there, at /metrics
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// What counters call the path; without, its ends
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Set the MTU of the TUN and TAP devices
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) mtu: Option<u16>,
+    /// Let the TUN and TAP devices outlive the command
+    #[arg(long)]
+    pub(crate) persist: bool,
+    /// Take only frames for this host from interfaces
+    #[arg(long)]
+    pub(crate) no_promisc: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// The file that describes the paths
+    #[arg(short, long, value_name = "FILE.toml")]
+    pub(crate) config: PathBuf,
+    /// Answer Prometheus there, at /metrics, whatever the file says
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) metrics: Option<SocketAddr>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Is the file one that `run` can use? Opens no device
+    Check(ConfigCheck),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ConfigCheck {
+    /// The file
+    #[arg(value_name = "FILE.toml")]
+    pub(crate) file: PathBuf,
+}
+
+pub(super) const BRIDGE_HELP: &str = "\
+A TUN or TAP device is made, or attached to if it is there, and brought up. An
+interface should have no addresses of its own: Grosso takes its frames, and the
+host's stack sees them too. Ctrl-C delivers what is held and prints a summary
+(exit 130), SIGTERM does the same and exits 0, SIGUSR1 prints counters.
+
+Examples:
+  sudo grosso bridge eth1 tap:grosso0    eth1's packets reach grosso0 as superframes
+  sudo ip addr add 192.0.2.2/24 dev grosso0
+  sudo grosso bridge eth1 tap:grosso0 --hold 20us --queues 2 --cpus 0,1
+  sudo grosso bridge eth1 eth2 --impair 'delay 5ms jitter 1ms loss 0.1%'
+  sudo grosso bridge eth1 tap:grosso0 --persist
+                           killed and started again, its connections live on";
+
+pub(super) const RUN_HELP: &str = "\
+SIGHUP reads the file again: unchanged paths keep running, changed ones start
+anew, and a file that is wrong changes nothing. SIGTERM and Ctrl-C deliver what
+is held and end (exit 0 and 130), SIGUSR1 prints counters. Tells systemd when it
+is ready, reloading and stopping.
+
+Example of a file (all keys are in docs/configuration.md):
+  [[path]]
+  name = \"edge\"
+  left = \"eth1\"
+  right = { port = \"tap:grosso0\", mtu = 9000, persist = true }
+  rx-usecs = 20
+  queues = 2
+
+  grosso config check edge.toml && sudo grosso run -c edge.toml";

@@ -1,0 +1,92 @@
+//! `grosso bridge`: one data path, given on the command line.
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::run;
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn run(
+    _: &crate::arguments::Bridge,
+    _: &mut crate::input::Session,
+) -> Result<crate::error::Exit, crate::error::Failure> {
+    Err(super::needs_linux("bridge"))
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::time::Duration;
+
+    use crate::{
+        arguments::Bridge,
+        commands::summary::{broken, listen, observe, summarize},
+        daemon::{
+            config::{PathName, check, default_name},
+            events::Event,
+            manager,
+            path::PathSpec,
+            paths::Paths,
+            port::{Device, PortSpec},
+        },
+        error::{Exit, Failure},
+        input::Session,
+        observe,
+    };
+
+    /// Runs the path until it is told to end, or a device breaks.
+    pub(crate) fn run(options: &Bridge, session: &mut Session) -> Result<Exit, Failure> {
+        let spec = spec(options)?;
+        let events = listen("bridge")?;
+        let mut paths = Paths::new("bridge", events.sender.clone());
+        paths.start(spec)?;
+        let asked = paths.asked();
+        let service = observe("bridge", options.metrics, paths.asked(), session);
+        let service = service.inspect_err(|_| drop(paths.stop_all()))?;
+        paths.lines().for_each(|line| session.talk.remark(&line));
+        manager::ready("running");
+        let exit = loop {
+            match events.next() {
+                Event::Interrupt => break Exit::Interrupted,
+                Event::Terminate | Event::HangUp => break Exit::Yes,
+                Event::PathEnded(_) => break Exit::Environment,
+                Event::Report => session.talk.block(&observe::print(&asked.readings())),
+            }
+        };
+        manager::stopping();
+        drop(service);
+        let (readings, results): (Vec<_>, Vec<_>) = paths.stop_all().into_iter().unzip();
+        summarize("grosso.bridge/1", &readings, session)?;
+        match results.into_iter().find_map(Result::err) {
+            Some(error) => Err(broken("bridge", &error)),
+            None => Ok(exit),
+        }
+    }
+
+    fn spec(options: &Bridge) -> Result<PathSpec, Failure> {
+        let usage = |why: String| Failure::usage("usage.path", format!("bridge: {why}"));
+        let port = |word: &str| -> Result<PortSpec, Failure> {
+            let mut port = PortSpec::new(word.parse().map_err(usage)?);
+            let is_tun = matches!(port.device, Device::Tap(_) | Device::Tun(_));
+            port.mtu = options.mtu.filter(|_| is_tun);
+            port.persistent = (is_tun && options.persist).then_some(true);
+            let is_packet = matches!(port.device, Device::Packet(_));
+            port.promiscuous = (is_packet && options.no_promisc).then_some(false);
+            Ok(port)
+        };
+        let (left, right) = (port(&options.left)?, port(&options.right)?);
+        let name = match &options.name {
+            Some(name) => name.parse::<PathName>().map_err(usage)?.0,
+            None => default_name(&left, &right),
+        };
+        let spec = PathSpec {
+            name,
+            left,
+            right,
+            coalesce: !options.no_coalesce,
+            hold: Duration::from_nanos(options.hold),
+            queues: options.queues.into(),
+            processors: options.cpus.clone(),
+            impairment: options.impair.clone(),
+        };
+        check(&spec).map_err(usage)?;
+        Ok(spec)
+    }
+}

@@ -1,0 +1,84 @@
+//! `grosso config`.
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::check;
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn check(
+    _: &crate::arguments::ConfigCheck,
+    _: &mut crate::input::Session,
+) -> Result<crate::error::Exit, crate::error::Failure> {
+    Err(super::needs_linux("config"))
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use serde::Serialize;
+
+    use crate::{
+        arguments::ConfigCheck,
+        daemon::config,
+        error::{Exit, Failure},
+        input::Session,
+        report::{self, Place, Report, Tool},
+        style::Style,
+    };
+
+    /// Reads a file and says what it describes.
+    pub(crate) fn check(options: &ConfigCheck, session: &mut Session) -> Result<Exit, Failure> {
+        let config = config::Config::read(&options.file)?;
+        let paths = config.paths.iter().map(|path| PathFacts {
+            name: path.name.clone(),
+            left: path.left.device.to_string(),
+            right: path.right.device.to_string(),
+            queues: path.queues,
+        });
+        let mut checked = Checked {
+            schema: "grosso.config/1",
+            tool: Tool::THIS,
+            path: options.file.display().to_string(),
+            paths: paths.collect(),
+            warnings: Vec::new(),
+        };
+        report::print(&mut checked, &mut session.talk, Place::Standard)?;
+        Ok(Exit::Yes)
+    }
+
+    /// What a file describes.
+    #[derive(Debug, Serialize)]
+    struct Checked {
+        schema: &'static str,
+        tool: Tool,
+        path: String,
+        paths: Vec<PathFacts>,
+        warnings: Vec<String>,
+    }
+
+    /// One path.
+    #[derive(Debug, Serialize)]
+    struct PathFacts {
+        name: String,
+        left: String,
+        right: String,
+        queues: usize,
+    }
+
+    impl Report for Checked {
+        fn text(&self, _style: Style) -> String {
+            let mut text = format!("{}: {}\n", self.path, count(self.paths.len(), "path"));
+            for path in &self.paths {
+                let queues = count(path.queues, "queue");
+                text += &format!("  {}: {} <-> {}, {queues}\n", path.name, path.left, path.right);
+            }
+            text
+        }
+
+        fn warn(&mut self, warnings: Vec<String>) {
+            self.warnings = warnings;
+        }
+    }
+
+    fn count(number: usize, what: &str) -> String {
+        format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+    }
+}

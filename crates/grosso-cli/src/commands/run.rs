@@ -1,0 +1,179 @@
+//! `grosso run`: data paths from a file, until told to end.
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::run;
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn run(
+    _: &crate::arguments::Run,
+    _: &mut crate::input::Session,
+) -> Result<crate::error::Exit, crate::error::Failure> {
+    Err(super::needs_linux("run"))
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use crate::{
+        arguments::Run,
+        commands::summary::{broken, listen, observe, summarize},
+        daemon::{config::Config, events::Event, manager, path::PathSpec, paths::Paths},
+        error::{Exit, Failure},
+        input::Session,
+        observe::{self, PathReading, Service},
+    };
+
+    /// Runs all paths of a file.
+    pub(crate) fn run(options: &Run, session: &mut Session) -> Result<Exit, Failure> {
+        let config = Config::read(&options.config)?;
+        let events = listen("run")?;
+        let mut daemon = Daemon {
+            paths: Paths::new("run", events.sender.clone()),
+            service: None,
+            ended: Vec::new(),
+            config: Config { metrics: config.metrics, paths: Vec::new() },
+            options,
+        };
+        let started = daemon.start(config, session);
+        started.inspect_err(|_| drop(daemon.paths.stop_all()))?;
+        daemon.paths.lines().for_each(|line| session.talk.remark(&line));
+        manager::ready(&daemon.status());
+        let exit = loop {
+            match events.next() {
+                Event::Interrupt => break Ok(Exit::Interrupted),
+                Event::Terminate => break Ok(Exit::Yes),
+                Event::HangUp => daemon.reload(session),
+                Event::Report => {
+                    let readings = daemon.paths.asked().readings();
+                    session.talk.block(&observe::print(&readings));
+                }
+                Event::PathEnded(number) => {
+                    if let Some(failure) = daemon.ended(number) {
+                        if daemon.paths.specs().next().is_none() {
+                            break Err(failure);
+                        }
+                        session.talk.fail(&failure);
+                        manager::status(&daemon.status());
+                    }
+                }
+            }
+        };
+        manager::stopping();
+        daemon.service = None;
+        daemon.ended.extend(daemon.paths.stop_all().into_iter().map(|(reading, _)| reading));
+        summarize("grosso.run/1", &daemon.ended, session)?;
+        exit
+    }
+
+    /// The paths of a file that run, and those that ran.
+    struct Daemon<'a> {
+        options: &'a Run,
+        /// What the file said when it was last right.
+        config: Config,
+        paths: Paths,
+        service: Option<Service>,
+        /// What the paths did that have ended: one reading for each name.
+        ended: Vec<PathReading>,
+    }
+
+    impl Daemon<'_> {
+        fn start(&mut self, config: Config, session: &Session) -> Result<(), Failure> {
+            for spec in &config.paths {
+                self.paths.start(spec.clone())?;
+            }
+            self.observe(&config, session)?;
+            self.config = config;
+            Ok(())
+        }
+
+        /// Answers where the command line or the file says.
+        fn observe(&mut self, config: &Config, session: &Session) -> Result<(), Failure> {
+            let metrics = self.options.metrics.or(config.metrics);
+            if self.service.is_some()
+                && (self.options.metrics.is_some() || metrics == self.config.metrics)
+            {
+                return Ok(());
+            }
+            // The address may be the same with another port of the same program.
+            self.service = None;
+            self.service = Some(observe("run", metrics, self.paths.asked(), session)?);
+            Ok(())
+        }
+
+        /// Reads the file again. What is wrong with it is said, and changes nothing.
+        fn reload(&mut self, session: &Session) {
+            manager::reloading();
+            match Config::read(&self.options.config) {
+                Ok(config) => self.change(config, session),
+                Err(failure) => {
+                    session.talk.fail(&failure);
+                    session.talk.remark("run: nothing was changed");
+                }
+            }
+            manager::ready(&self.status());
+        }
+
+        fn change(&mut self, config: Config, session: &Session) {
+            let before: Vec<PathSpec> = self.paths.specs().cloned().collect();
+            let (kept, leaving): (Vec<_>, Vec<_>) =
+                before.into_iter().partition(|spec| config.paths.contains(spec));
+            // All that leave do so first: their devices may come back under another name.
+            for spec in &leaving {
+                if let Some((reading, _)) = self.paths.stop(&spec.name) {
+                    session.talk.remark(&format!("run: {} stopped", spec.name));
+                    self.remember(reading);
+                }
+            }
+            for spec in config.paths.iter().filter(|spec| !kept.contains(spec)) {
+                match self.paths.start(spec.clone()) {
+                    Ok(()) => session.talk.remark(&format!("run: {} started", spec.name)),
+                    Err(failure) => {
+                        session.talk.fail(&failure);
+                        self.go_back(leaving.iter().find(|old| old.name == spec.name), session);
+                    }
+                }
+            }
+            if let Err(failure) = self.observe(&config, session) {
+                session.talk.fail(&failure);
+            }
+            self.config = config;
+        }
+
+        /// Starts a path as it was before, where what it should be cannot be.
+        fn go_back(&mut self, old: Option<&PathSpec>, session: &Session) {
+            let Some(old) = old else { return };
+            match self.paths.start(old.clone()) {
+                Ok(()) => session.talk.remark(&format!("run: {} runs as before", old.name)),
+                Err(failure) => session.talk.fail(&failure),
+            }
+        }
+
+        /// Why a path ended of itself; nothing for one that was stopped.
+        fn ended(&mut self, number: u64) -> Option<Failure> {
+            let (reading, result) = self.paths.ended(number)?;
+            let context = format!("run: path {}", reading.name);
+            self.remember(reading);
+            result.err().map(|error| broken(&context, &error))
+        }
+
+        /// Keeps what a path did; one that was started again begins to count anew.
+        fn remember(&mut self, reading: PathReading) {
+            self.ended.retain(|older| older.name != reading.name);
+            if self.ended.len() >= ENDED_MAX {
+                self.ended.remove(0);
+            }
+            self.ended.push(reading);
+        }
+
+        fn status(&self) -> String {
+            let running = self.paths.specs().count();
+            let wanted = self.config.paths.len();
+            match running == wanted {
+                true => format!("{running} paths running"),
+                false => format!("{running} of {wanted} paths running"),
+            }
+        }
+    }
+
+    /// Most paths that have ended and are remembered until the summary.
+    const ENDED_MAX: usize = 64;
+}

@@ -1,0 +1,361 @@
+//! Paths from a file: TOML, in the words of `ip link` and `ethtool`. `docs/configuration.md` describes it.
+
+use core::{fmt, num::NonZeroU32, ops::Range};
+use std::{collections::BTreeMap, net::SocketAddr, path::Path, time::Duration};
+
+use grosso::features::Features;
+use grosso_io::{impair::Impairment, runner::QUEUES_MAX};
+use grosso_wire::virtio::Form;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
+use toml::Spanned;
+
+use super::{path::PathSpec, port::PortSpec};
+use crate::{
+    commands::device::similar,
+    error::{Failure, TextPlace},
+};
+
+/// What a file says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Config {
+    /// Where Prometheus asks.
+    pub(crate) metrics: Option<SocketAddr>,
+    pub(crate) paths: Vec<PathSpec>,
+}
+
+impl Config {
+    /// Reads a file.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let name = path.display();
+        let bytes = std::fs::metadata(path).map_or(0, |data| data.len());
+        if bytes > CONFIG_BYTES_MAX {
+            let message = format!("{name}: {bytes} bytes; a configuration has {CONFIG_BYTES_MAX}");
+            return Err(Failure::input("input.config", message));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Failure::environment("environment.read", format!("{name}: {error}"))
+        })?;
+        Self::parse(&text).map_err(|wrong| {
+            let failure = Failure::input("input.config", format!("{name}:{wrong}"));
+            failure.at(wrong.place).hint(format!(
+                "docs/configuration.md describes the file; grosso config check {name} reads it \
+                 without running it"
+            ))
+        })
+    }
+
+    /// Understands a text.
+    pub(crate) fn parse(text: &str) -> Result<Self, Wrong> {
+        let file: FileTable = toml::from_str(text).map_err(|error| {
+            Wrong::at(text, error.span().unwrap_or(0..0), &with_suggestion(error.message()))
+        })?;
+        let wrong = |span: Range<usize>, what: &str| Err(Wrong::at(text, span, what));
+        if file.path.is_empty() {
+            return wrong(0..0, "no [[path]]: there is nothing to run");
+        }
+        if let Some(path) = file.path.get(PATHS_MAX) {
+            return wrong(path.span(), &format!("more than {PATHS_MAX} paths"));
+        }
+        let mut paths: Vec<PathSpec> = Vec::new();
+        for table in file.path {
+            let span = table.span();
+            let path = table.into_inner().spec();
+            let path = path.map_err(|what| Wrong::at(text, span.clone(), &what))?;
+            let devices = [path.left.device.name(), path.right.device.name()];
+            for other in &paths {
+                let taken = [other.left.device.name(), other.right.device.name()];
+                if other.name == path.name {
+                    return wrong(span, &format!("there is a path \"{}\" already", path.name));
+                }
+                if let Some(device) = devices.iter().find(|device| taken.contains(device)) {
+                    let what = format!("{device} is in path \"{}\" already", other.name);
+                    return wrong(span, &what);
+                }
+            }
+            paths.push(path);
+        }
+        Ok(Self { metrics: file.metrics, paths })
+    }
+}
+
+/// What is wrong with a text, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    place: TextPlace,
+    what: String,
+}
+
+impl Wrong {
+    fn at(text: &str, span: Range<usize>, what: &str) -> Self {
+        let before = text.get(..span.start).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let column = before.get(line_start..).unwrap_or_default().chars().count();
+        // Some messages of the parser have several lines.
+        let what = what.trim().replace('\n', "; ");
+        // A text has fewer characters than the numbers reach.
+        let number = |count: usize| {
+            u32::try_from(count)
+                .map_or(NonZeroU32::MAX, |count| NonZeroU32::MIN.saturating_add(count))
+        };
+        let line = number(before.matches('\n').count());
+        Self { place: TextPlace { line, column: number(column) }, what }
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}: {}", self.place.line, self.place.column, self.what)
+    }
+}
+
+/// Of a message about an unknown key, which has the known ones in backquotes behind it: what was meant.
+fn with_suggestion(message: &str) -> String {
+    let mut names = message.split('`').skip(1).step_by(2);
+    if !message.starts_with("unknown field") {
+        return message.to_owned();
+    }
+    let Some(unknown) = names.next() else { return message.to_owned() };
+    let known: Vec<&str> = names.collect();
+    match similar(unknown, known.iter().copied()) {
+        Some(meant) => format!("no key \"{unknown}\"; did you mean {meant}?"),
+        None => format!("no key \"{unknown}\" here; there are {}", known.join(", ")),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileTable {
+    metrics: Option<SocketAddr>,
+    #[serde(default)]
+    path: Vec<Spanned<PathTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct PathTable {
+    name: Option<PathName>,
+    left: PortSpec,
+    right: PortSpec,
+    #[serde(default = "yes")]
+    gro: bool,
+    #[serde(default)]
+    rx_usecs: u32,
+    #[serde(default)]
+    queues: Queues,
+    #[serde(default)]
+    cpus: Vec<usize>,
+    impair: Option<ImpairText>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl PathTable {
+    fn spec(self) -> Result<PathSpec, String> {
+        let (left, right) = (self.left, self.right);
+        let name = match self.name {
+            Some(PathName(name)) => name,
+            None => default_name(&left, &right),
+        };
+        let spec = PathSpec {
+            name,
+            left,
+            right,
+            coalesce: self.gro,
+            hold: Duration::from_micros(self.rx_usecs.into()),
+            queues: self.queues.0,
+            processors: self.cpus,
+            impairment: self.impair.map(|ImpairText(impairment)| impairment),
+        };
+        check(&spec).map(|()| spec)
+    }
+}
+
+/// What a path is called that nobody named.
+pub(crate) fn default_name(left: &PortSpec, right: &PortSpec) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    let name = format!("{}-{}", left.device.name(), right.device.name());
+    name.chars().map(|c| if fits(c) { c } else { '_' }).collect()
+}
+
+/// Whether the parts of a path fit each other; if not, why.
+pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
+    use super::port::Device;
+    if spec.left.device.name() == spec.right.device.name() {
+        return Err(format!("{} is both ends of the path", spec.left.device.name()));
+    }
+    for port in [&spec.left, &spec.right] {
+        port.check()?;
+        match port.device {
+            Device::Passed(_) if spec.queues > 1 => {
+                return Err(format!("{} is one queue, and the path has more", port.device));
+            }
+            Device::Xdp { queue, .. }
+                if queue as usize + spec.queues > grosso_sys::xdp::QUEUES_MAX as usize =>
+            {
+                return Err(format!("{} has no {} queues behind it", port.device, spec.queues));
+            }
+            _ => {}
+        }
+    }
+    let is_ip = [&spec.left, &spec.right].map(|port| matches!(port.device, Device::Tun(_)));
+    let is_known = [&spec.left, &spec.right].map(|port| !matches!(port.device, Device::Passed(_)));
+    if is_ip[0] != is_ip[1] && is_known == [true; 2] {
+        let [left, right] = [&spec.left.device, &spec.right.device];
+        return Err(format!("{left} and {right}: Ethernet frames and IP packets do not mix"));
+    }
+    Ok(())
+}
+
+/// A name that fits into a label of a counter and a message.
+#[derive(Clone, Debug)]
+pub(crate) struct PathName(pub(crate) String);
+
+impl core::str::FromStr for PathName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+        if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.chars().all(fits) {
+            return Err(format!(
+                "\"{text}\" is no name: 1 to {NAME_BYTES_MAX} letters, digits, and _ . -"
+            ));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for PathName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+struct Queues(usize);
+
+impl Default for Queues {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl<'de> Deserialize<'de> for Queues {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match i64::deserialize(deserializer)?.try_into() {
+            Ok(queues @ 1..=QUEUES_MAX) => Ok(Self(queues)),
+            _ => Err(serde::de::Error::custom(format!("queues are 1 to {QUEUES_MAX}"))),
+        }
+    }
+}
+
+struct ImpairText(Impairment);
+
+impl<'de> Deserialize<'de> for ImpairText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// A port is its word alone, or a table with the word in it.
+impl<'de> Deserialize<'de> for PortSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = PortSpec;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a port such as \"eth1\", or a table with a key port")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<PortSpec, E> {
+                word.parse().map(PortSpec::new).map_err(E::custom)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PortSpec, A::Error> {
+                let table = PortTable::deserialize(MapAccessDeserializer::new(map))?;
+                table.spec().map_err(serde::de::Error::custom)
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct PortTable {
+    port: String,
+    mtu: Option<u16>,
+    up: Option<bool>,
+    promisc: Option<bool>,
+    persist: Option<bool>,
+    #[serde(rename = "vnet_hdr")]
+    vnet_hdr: Option<usize>,
+    rx: Option<usize>,
+    rx_buf_len: Option<usize>,
+    partial_checksums: Option<bool>,
+    #[serde(default)]
+    features: BTreeMap<String, bool>,
+}
+
+impl PortTable {
+    fn spec(self) -> Result<PortSpec, String> {
+        let mut spec = PortSpec::new(self.port.parse()?);
+        for (name, on) in &self.features {
+            let feature = feature(name)?;
+            spec.features =
+                if *on { spec.features | feature } else { spec.features.without(feature) };
+        }
+        spec.header = self.vnet_hdr.map(form).transpose()?;
+        (spec.mtu, spec.up, spec.promiscuous) = (self.mtu, self.up, self.promisc);
+        (spec.persistent, spec.partial_checksums) = (self.persist, self.partial_checksums);
+        (spec.ring_slots, spec.slot_bytes) = (self.rx, self.rx_buf_len);
+        spec.check().map(|()| spec)
+    }
+}
+
+/// The feature of a name, or of one of the short ones that `ethtool -K` knows.
+fn feature(name: &str) -> Result<Features, String> {
+    let short = match name {
+        "sg" => Some(Features::SCATTER_GATHER),
+        "tx" => Some(Features::CHECKSUM_GENERIC),
+        "gso" => Some(Features::GENERIC_SEGMENTATION),
+        "tso" => Some(
+            Features::TCP_SEGMENTATION
+                | Features::TCP_ECN_SEGMENTATION
+                | Features::TCP_MANGLEID_SEGMENTATION
+                | Features::TCP6_SEGMENTATION
+                | Features::TCP_ACCECN_SEGMENTATION,
+        ),
+        _ => None,
+    };
+    short.or_else(|| Features::named(name)).ok_or_else(|| {
+        let known = Features::NAMES.iter().map(|(name, _)| *name).chain(["sg", "tx", "gso", "tso"]);
+        match similar(name, known) {
+            Some(meant) => format!("no feature \"{name}\"; did you mean {meant}?"),
+            None => format!("no feature \"{name}\"; grosso dev -k IFACE lists them"),
+        }
+    })
+}
+
+fn form(bytes: usize) -> Result<Form, String> {
+    let known = Form::ALL.into_iter().find(|form| form.len() == bytes);
+    known.ok_or_else(|| format!("no virtio header has {bytes} bytes: 10, 12, 20 or 24"))
+}
+
+/// Most paths of a process.
+const PATHS_MAX: usize = 64;
+/// Bytes of the longest file; 64 paths with every key take a tenth of it.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of the longest name of a path.
+const NAME_BYTES_MAX: usize = 32;
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

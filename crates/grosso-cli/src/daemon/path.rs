@@ -1,0 +1,151 @@
+//! A path that runs.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    io,
+    time::Duration,
+};
+
+use grosso_io::{
+    Port, PortError,
+    impair::{Impair, Impairment},
+    live::LivePort,
+    runner::{DataPath, Group, Handle, RunOptions, Snapshot},
+};
+use grosso_sys::{
+    interface::{Control, InterfaceName},
+    netlink::Netlink,
+};
+
+use super::{
+    port::{Device, PortSpec},
+    refusal,
+};
+use crate::error::Failure;
+
+/// Two ports and what to do between them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PathSpec {
+    /// By what the path is called in messages and counters.
+    pub(crate) name: String,
+    pub(crate) left: PortSpec,
+    pub(crate) right: PortSpec,
+    /// Whether to coalesce towards a port that takes superframes.
+    pub(crate) coalesce: bool,
+    /// How long to hold trains across polls.
+    pub(crate) hold: Duration,
+    pub(crate) queues: usize,
+    /// The processors for the queues' threads; none binds none.
+    pub(crate) processors: Vec<usize>,
+    /// What both ports' wires do to the frames that come over them.
+    pub(crate) impairment: Option<Impairment>,
+}
+
+/// A path whose threads run.
+#[derive(Debug)]
+pub(crate) struct RunningPath {
+    pub(crate) spec: PathSpec,
+    /// The name of the left device, as the kernel completed it.
+    pub(crate) left: String,
+    /// The name of the right device.
+    pub(crate) right: String,
+    group: Group,
+}
+
+impl RunningPath {
+    /// Opens the ports and starts the threads. `ended` is called when they have ended, stopped or not.
+    pub(crate) fn start(
+        spec: PathSpec,
+        command: &str,
+        ended: impl FnOnce() + Send + Sync + 'static,
+    ) -> Result<Self, Failure> {
+        let lefts = open(&spec.left, spec.queues, command)?;
+        let rights = open(&spec.right, spec.queues, command)?;
+        let name = |ports: &[LivePort]| ports.first().map(|port| port.name().to_owned());
+        let (left, right) = (name(&lefts).unwrap_or_default(), name(&rights).unwrap_or_default());
+        let group = match &spec.impairment {
+            None => start(&spec, lefts, rights, ended),
+            Some(impairment) => {
+                let [lefts, rights] = [(lefts, 0), (rights, 1)]
+                    .map(|(ports, side)| impaired(ports, impairment, side));
+                start(&spec, lefts, rights, ended)
+            }
+        };
+        let group = group.map_err(|error| {
+            let message = format!("{command}: path {}: {error}", spec.name);
+            Failure::environment("environment.path", message)
+        })?;
+        Ok(Self { spec, left, right, group })
+    }
+
+    /// The ways to ask its queues.
+    pub(crate) fn handles(&self) -> &[Handle] {
+        self.group.handles()
+    }
+
+    /// Lets it deliver what it holds, and says why it was broken, if it was, and what its queues did.
+    pub(crate) fn stop(self) -> (Result<(), PortError>, Vec<Snapshot>) {
+        self.group.stop_and_join()
+    }
+}
+
+fn open(spec: &PortSpec, queues: usize, command: &str) -> Result<Vec<LivePort>, Failure> {
+    let refused = |error| refusal::opening(command, &spec.device, queues, &error);
+    let ports = spec.opening().open(queues).map_err(refused)?;
+    if let Some(port) = ports.first() {
+        set(spec, port.name()).map_err(refused)?;
+    }
+    Ok(ports)
+}
+
+/// Sets what is set at the interface and not at the port.
+fn set(spec: &PortSpec, name: &str) -> io::Result<()> {
+    let is_own = matches!(spec.device, Device::Tap(_) | Device::Tun(_));
+    let up = spec.up.or_else(|| is_own.then_some(true));
+    if up.is_none() && spec.mtu.is_none() {
+        return Ok(());
+    }
+    let (control, name) = (Control::new()?, InterfaceName::new(name)?);
+    if let Some(bytes) = spec.mtu {
+        control.set_mtu(&name, bytes)?;
+    }
+    match up {
+        // A device of one's own that is up already may be somebody else's to change.
+        Some(up) if Netlink::new()?.link(&name)?.up != up => control.set_up(&name, up),
+        _ => Ok(()),
+    }
+}
+
+/// Each port behind a wire with dice of its own.
+fn impaired(ports: Vec<LivePort>, impairment: &Impairment, side: u64) -> Vec<Impair<LivePort>> {
+    let seeds = (0..).map(|queue| impairment.seed.wrapping_add(2 * queue + side));
+    let wires = ports.into_iter().zip(seeds).map(|(port, seed)| {
+        let mut impairment = impairment.clone();
+        impairment.seed = seed;
+        Impair::new(port, impairment)
+    });
+    wires.collect()
+}
+
+fn start<P>(
+    spec: &PathSpec,
+    lefts: Vec<P>,
+    rights: Vec<P>,
+    ended: impl FnOnce() + Send + Sync + 'static,
+) -> io::Result<Group>
+where
+    P: Port<Buffer: Send> + Send + 'static,
+{
+    let seed = RandomState::new().hash_one(&spec.name);
+    let mut options = RunOptions::new(seed);
+    let hold_ns = u64::try_from(spec.hold.as_nanos()).unwrap_or(u64::MAX);
+    for direction in [&mut options.left_to_right, &mut options.right_to_left] {
+        direction.coalesce = spec.coalesce;
+        direction.profile.limits.hold_ns = hold_ns;
+    }
+    let pairs = lefts.into_iter().zip(rights);
+    let paths = pairs
+        .map(|(left, right)| DataPath::new(left, right, options.clone()))
+        .collect::<io::Result<Vec<_>>>()?;
+    Group::start(&spec.name, paths, &spec.processors, ended)
+}

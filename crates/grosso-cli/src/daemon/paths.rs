@@ -1,0 +1,137 @@
+//! All paths of the process, and what they did.
+
+use std::sync::{Arc, Mutex, PoisonError, mpsc::Sender};
+
+use grosso_io::{PortError, runner::Handle};
+
+use super::{
+    events::Event,
+    path::{PathSpec, RunningPath},
+};
+use crate::{error::Failure, observe::PathReading};
+
+/// The paths that run.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    /// What failures begin with: the command.
+    command: String,
+    running: Vec<(u64, RunningPath)>,
+    /// Paths that were ever started: each gets a number of its own.
+    started: u64,
+    events: Sender<Event>,
+    asked: Asked,
+}
+
+/// The way to ask all paths what they did, from any thread. No path waits for who asks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked(Arc<Mutex<Vec<Askable>>>);
+
+/// One path that can be asked.
+#[derive(Clone, Debug)]
+struct Askable {
+    name: String,
+    left: String,
+    right: String,
+    handles: Vec<Handle>,
+}
+
+impl Asked {
+    /// What the running paths did so far.
+    pub(crate) fn readings(&self) -> Vec<PathReading> {
+        // A queue answers when it is done with what it does; the list is not kept from others meanwhile.
+        let paths = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let reading = |path: Askable| PathReading {
+            name: path.name,
+            left: path.left,
+            right: path.right,
+            queues: path.handles.iter().filter_map(Handle::snapshot).collect(),
+        };
+        paths.into_iter().map(reading).collect()
+    }
+}
+
+impl Paths {
+    /// None yet. Each that ends tells so by an event.
+    pub(crate) fn new(command: &str, events: Sender<Event>) -> Self {
+        let (running, asked) = (Vec::new(), Asked::default());
+        Self { command: command.to_owned(), running, started: 0, events, asked }
+    }
+
+    /// Opens the ports of a path and starts it.
+    pub(crate) fn start(&mut self, spec: PathSpec) -> Result<(), Failure> {
+        let number = self.started;
+        self.started += 1;
+        let events = self.events.clone();
+        let ended = move || {
+            // Who would be told may have ended.
+            let _ = events.send(Event::PathEnded(number));
+        };
+        let path = RunningPath::start(spec, &self.command, ended)?;
+        self.running.push((number, path));
+        self.publish();
+        Ok(())
+    }
+
+    /// Stops the path of that name, if it runs, and says what it did.
+    pub(crate) fn stop(&mut self, name: &str) -> Option<(PathReading, Result<(), PortError>)> {
+        let at = self.running.iter().position(|(_, path)| path.spec.name == name)?;
+        Some(self.take(at))
+    }
+
+    /// Takes the path that ended of itself out of the running ones; `None` for one that was stopped.
+    pub(crate) fn ended(&mut self, number: u64) -> Option<(PathReading, Result<(), PortError>)> {
+        let at = self.running.iter().position(|(running, _)| *running == number)?;
+        Some(self.take(at))
+    }
+
+    /// Stops all, in the order in which they were started.
+    pub(crate) fn stop_all(&mut self) -> Vec<(PathReading, Result<(), PortError>)> {
+        let ended = self.running.drain(..).map(|(_, path)| end(path)).collect();
+        self.publish();
+        ended
+    }
+
+    /// What the running paths were asked to be.
+    pub(crate) fn specs(&self) -> impl Iterator<Item = &PathSpec> {
+        self.running.iter().map(|(_, path)| &path.spec)
+    }
+
+    /// The way to ask them.
+    pub(crate) fn asked(&self) -> Asked {
+        self.asked.clone()
+    }
+
+    /// One line for each path.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
+        self.running.iter().map(|(_, path)| {
+            let queues = match path.spec.queues {
+                1 => "1 queue".to_owned(),
+                queues => format!("{queues} queues"),
+            };
+            format!("{}: {} <-> {}, {queues}", path.spec.name, path.left, path.right)
+        })
+    }
+
+    fn take(&mut self, at: usize) -> (PathReading, Result<(), PortError>) {
+        let (_, path) = self.running.remove(at);
+        self.publish();
+        end(path)
+    }
+
+    fn publish(&self) {
+        let askable = |(_, path): &(u64, RunningPath)| Askable {
+            name: path.spec.name.clone(),
+            left: path.left.clone(),
+            right: path.right.clone(),
+            handles: path.handles().to_vec(),
+        };
+        *self.asked.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            self.running.iter().map(askable).collect();
+    }
+}
+
+fn end(path: RunningPath) -> (PathReading, Result<(), PortError>) {
+    let (name, left, right) = (path.spec.name.clone(), path.left.clone(), path.right.clone());
+    let (result, queues) = path.stop();
+    (PathReading { name, left, right, queues }, result)
+}

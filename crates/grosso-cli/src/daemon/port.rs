@@ -1,0 +1,272 @@
+//! One end of a path: the words that name it, and how it works.
+
+use core::fmt;
+use std::str::FromStr;
+
+use grosso::features::Features;
+use grosso_io::live::{Opening, PacketOptions, TapOptions, XdpPortOptions};
+use grosso_sys::{
+    interface::InterfaceName,
+    packet::RingLayout,
+    tun::Layer,
+    xdp::{self, XdpOptions},
+};
+use grosso_wire::virtio::Form;
+
+/// A device, as the user names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Device {
+    /// An interface, through packet sockets: `eth1` or `packet:eth1`.
+    Packet(String),
+    /// A TAP device: `tap:NAME`.
+    Tap(String),
+    /// A TUN device: `tun:NAME`.
+    Tun(String),
+    /// An interface, through AF_XDP: `xdp:IFACE`, `xdp:IFACE:QUEUE`.
+    Xdp {
+        /// The interface.
+        name: String,
+        /// Its first queue.
+        queue: u32,
+    },
+    /// A descriptor that another program left open: `fd:N`.
+    Passed(i32),
+}
+
+impl FromStr for Device {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, rest) = text.split_once(':').unwrap_or(("packet", text));
+        match kind {
+            "packet" => interface(rest).map(Self::Packet),
+            "tap" => interface(rest).map(Self::Tap),
+            "tun" => interface(rest).map(Self::Tun),
+            "xdp" => {
+                let (name, queue) = rest.split_once(':').unwrap_or((rest, "0"));
+                let queue = queue.parse().ok().filter(|queue| *queue < xdp::QUEUES_MAX);
+                let queue = queue.ok_or_else(|| {
+                    format!("\"{text}\": a queue is a number below {}", xdp::QUEUES_MAX)
+                })?;
+                Ok(Self::Xdp { name: interface(name)?, queue })
+            }
+            "fd" => match rest.parse() {
+                Ok(number @ 3..) => Ok(Self::Passed(number)),
+                _ => Err(format!("\"{text}\": a descriptor is a number from 3 on")),
+            },
+            _ => Err(format!("no kind of port \"{kind}\"; expected {WORDS}")),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Packet(name) => write!(formatter, "{name}"),
+            Self::Tap(name) => write!(formatter, "tap:{name}"),
+            Self::Tun(name) => write!(formatter, "tun:{name}"),
+            Self::Xdp { name, queue: 0 } => write!(formatter, "xdp:{name}"),
+            Self::Xdp { name, queue } => write!(formatter, "xdp:{name}:{queue}"),
+            Self::Passed(number) => write!(formatter, "fd:{number}"),
+        }
+    }
+}
+
+impl Device {
+    /// What is told apart by it: no two ports may be of the same.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Packet(name) | Self::Tap(name) | Self::Tun(name) | Self::Xdp { name, .. } => {
+                name.clone()
+            }
+            Self::Passed(number) => format!("fd:{number}"),
+        }
+    }
+}
+
+fn interface(name: &str) -> Result<String, String> {
+    InterfaceName::new(name).map_err(|error| format!("{error}; expected {WORDS}"))?;
+    Ok(name.to_owned())
+}
+
+/// One end of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PortSpec {
+    pub(crate) device: Device,
+    /// What of the device is made use of, and what it is let hand out, as far as it can.
+    pub(crate) features: Features,
+    /// The virtio header of a TUN or TAP device.
+    pub(crate) header: Option<Form>,
+    /// Bytes of the longest packet to set.
+    pub(crate) mtu: Option<u16>,
+    /// Whether to bring the device up or take it down; unsaid, one's own TUN or TAP device is brought up.
+    pub(crate) up: Option<bool>,
+    /// Whether an interface is to receive frames for other hosts; unsaid, a packet port does.
+    pub(crate) promiscuous: Option<bool>,
+    /// Whether a TUN or TAP device outlives the path.
+    pub(crate) persistent: Option<bool>,
+    /// Slots of a packet port's receive ring.
+    pub(crate) ring_slots: Option<usize>,
+    /// Bytes of a slot.
+    pub(crate) slot_bytes: Option<usize>,
+    /// Whether senders on this host leave partial checksums, of which AF_XDP cannot tell.
+    pub(crate) partial_checksums: Option<bool>,
+}
+
+impl PortSpec {
+    pub(crate) fn new(device: Device) -> Self {
+        Self {
+            device,
+            features: Features::ALL,
+            header: None,
+            mtu: None,
+            up: None,
+            promiscuous: None,
+            persistent: None,
+            ring_slots: None,
+            slot_bytes: None,
+            partial_checksums: None,
+        }
+    }
+
+    /// Whether every option is one of this kind of port; if not, which and why.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let is_tun = matches!(self.device, Device::Tap(_) | Device::Tun(_) | Device::Passed(_));
+        let is_packet = matches!(self.device, Device::Packet(_));
+        let is_xdp = matches!(self.device, Device::Xdp { .. });
+        let is_passed = matches!(self.device, Device::Passed(_));
+        let misplaced = [
+            ("vnet_hdr", self.header.is_some(), is_tun, "tap, tun and fd ports"),
+            ("persist", self.persistent.is_some(), is_tun, "tap, tun and fd ports"),
+            ("promisc", self.promiscuous.is_some(), is_packet, "packet ports"),
+            ("rx", self.ring_slots.is_some(), is_packet, "packet ports"),
+            ("rx-buf-len", self.slot_bytes.is_some(), is_packet, "packet ports"),
+            ("partial-checksums", self.partial_checksums.is_some(), is_xdp, "xdp ports"),
+            ("mtu", self.mtu.is_some(), !is_passed, "ports with a name"),
+            ("up", self.up.is_some(), !is_passed, "ports with a name"),
+        ];
+        if let Some((key, .., whose)) = misplaced.iter().find(|(_, set, fits, _)| *set && !fits) {
+            return Err(format!("{key} is for {whose}, and this is {}", self.device));
+        }
+        let layout = self.layout();
+        let sizes = [layout.slots, layout.slot_bytes];
+        if !sizes.iter().all(|size| size.is_power_of_two())
+            || layout.slot_bytes < SLOT_BYTES_MIN
+            || layout.slots.saturating_mul(layout.slot_bytes) > RING_BYTES_MAX
+        {
+            return Err(format!(
+                "a ring of {} slots of {} bytes cannot be: both are powers of two, slots have \
+                 at least {SLOT_BYTES_MIN} bytes, and a ring at most {} MiB",
+                layout.slots,
+                layout.slot_bytes,
+                RING_BYTES_MAX >> 20,
+            ));
+        }
+        Ok(())
+    }
+
+    /// What to open.
+    pub(crate) fn opening(&self) -> Opening {
+        match &self.device {
+            Device::Packet(name) => {
+                Opening::Packet { name: name.clone(), options: self.packet_options() }
+            }
+            Device::Tap(name) => self.tun(name, Layer::Ethernet),
+            Device::Tun(name) => self.tun(name, Layer::Ip),
+            Device::Xdp { name, queue } => {
+                let mut options = XdpPortOptions::default();
+                options.queue = *queue;
+                options.socket = XdpOptions::default();
+                options.assume_partial = self.partial_checksums.unwrap_or_default();
+                Opening::Xdp { name: name.clone(), options }
+            }
+            Device::Passed(number) => {
+                Opening::Passed { number: *number, options: self.tap_options() }
+            }
+        }
+    }
+
+    fn tun(&self, name: &str, layer: Layer) -> Opening {
+        Opening::Tun { name: name.to_owned(), layer, options: self.tap_options() }
+    }
+
+    fn tap_options(&self) -> TapOptions {
+        let mut options = TapOptions::default();
+        options.header = self.header.unwrap_or(options.header);
+        (options.transmit, options.receive) = (self.features, self.features);
+        options.persistent = self.persistent;
+        options
+    }
+
+    fn packet_options(&self) -> PacketOptions {
+        let mut options = PacketOptions::default();
+        options.transmit = self.features;
+        options.promiscuous = self.promiscuous.unwrap_or(true);
+        options.layout = self.layout();
+        options
+    }
+
+    fn layout(&self) -> RingLayout {
+        let usual = PacketOptions::default().layout;
+        RingLayout {
+            slots: self.ring_slots.unwrap_or(usual.slots),
+            slot_bytes: self.slot_bytes.unwrap_or(usual.slot_bytes),
+        }
+    }
+}
+
+/// How ports are named.
+pub(crate) const WORDS: &str =
+    "IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFACE[:QUEUE] or fd:NUMBER";
+/// Bytes of the shortest slot that a packet socket's ring can have.
+const SLOT_BYTES_MIN: usize = 256;
+/// Bytes of the longest ring: what the kernel locks for one socket without complaint.
+const RING_BYTES_MAX: usize = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_name_devices_and_are_said_back() {
+        for word in ["eth1", "tap:grosso0", "tun:tn%d", "xdp:eth1", "xdp:eth1:3", "fd:3"] {
+            let device: Device = word.parse().unwrap();
+            assert_eq!(device.to_string(), word);
+        }
+        assert_eq!("packet:eth1".parse(), Ok(Device::Packet("eth1".into())));
+        assert_eq!("xdp:eth1:0".parse(), "xdp:eth1".parse::<Device>());
+    }
+
+    #[test]
+    fn words_that_name_nothing_are_refused_with_what_would() {
+        let wrong =
+            ["", "tap:", "veth:x", "tap:a/b", "xdp:e:64", "xdp:e:x", "fd:2", "fd:-1", "fd:"];
+        for word in wrong {
+            assert!(word.parse::<Device>().is_err(), "{word}");
+        }
+        assert!("a23456789012345".parse::<Device>().is_ok());
+        assert!("a234567890123456".parse::<Device>().unwrap_err().contains("expected IFACE"));
+    }
+
+    #[test]
+    fn options_of_other_kinds_of_port_are_refused_by_name() {
+        let refused = |word: &str, set: fn(&mut PortSpec)| {
+            let mut spec = PortSpec::new(word.parse().unwrap());
+            set(&mut spec);
+            spec.check().err()
+        };
+        assert_eq!(
+            refused("eth1", |spec| spec.persistent = Some(true)).as_deref(),
+            Some("persist is for tap, tun and fd ports, and this is eth1")
+        );
+        assert!(refused("tap:t", |spec| spec.promiscuous = Some(false)).is_some());
+        assert!(refused("fd:3", |spec| spec.mtu = Some(1500)).is_some());
+        assert!(refused("xdp:e", |spec| spec.ring_slots = Some(64)).is_some());
+        assert!(refused("e", |spec| spec.partial_checksums = Some(true)).is_some());
+        assert!(refused("e", |spec| spec.ring_slots = Some(100)).is_some());
+        assert!(refused("e", |spec| spec.slot_bytes = Some(128)).is_some());
+        assert!(refused("e", |spec| spec.ring_slots = Some(1 << 20)).is_some());
+        assert_eq!(refused("e", |spec| spec.ring_slots = Some(1024)), None);
+        assert_eq!(refused("tap:t", |spec| spec.mtu = Some(9000)), None);
+    }
+}

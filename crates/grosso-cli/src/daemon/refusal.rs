@@ -1,0 +1,113 @@
+//! Why a device cannot be opened, and what to do about it.
+
+use std::io;
+
+use grosso_lab::permit::{self, Refusal};
+use grosso_sys::{fault::Fault, interface::Control};
+
+use super::port::Device;
+use crate::{
+    commands::device::{find, privilege, refused},
+    error::Failure,
+};
+
+/// The failure to open so many queues of a device.
+pub(super) fn opening(command: &str, device: &Device, queues: usize, error: &io::Error) -> Failure {
+    let failure = match device {
+        Device::Tap(name) | Device::Tun(name) => tun(command, name, queues, error),
+        Device::Passed(_) => passed(command, device, error),
+        Device::Packet(name) => interface(command, name)
+            .or_else(|| Some(refused(command, &what(name), "cap_net_raw", error))),
+        Device::Xdp { name, .. } => {
+            interface(command, name).or_else(|| xdp(command, device, queues, error))
+        }
+    };
+    failure.unwrap_or_else(|| refused(command, &what(&device.name()), "cap_net_admin", error))
+}
+
+fn what(name: &str) -> String {
+    format!("opening {name}")
+}
+
+/// That an interface is not there.
+fn interface(command: &str, name: &str) -> Option<Failure> {
+    let control = Control::new().ok()?;
+    find(command, &control, name).err()
+}
+
+fn tun(command: &str, name: &str, queues: usize, error: &io::Error) -> Option<Failure> {
+    if let Err(refusal @ (Refusal::NoTun(_) | Refusal::TunClosed { .. })) = permit::tap() {
+        let hint = match &refusal {
+            Refusal::NoTun(_) => refusal.remedy(),
+            _ => "sudo chmod 0666 /dev/net/tun, which is its usual mode; or run as root".into(),
+        };
+        let message = format!("{command}: {refusal}");
+        return Some(Failure::environment("environment.tun", message).hint(hint));
+    }
+    let (code, why, hint) = match Fault::of(error) {
+        Fault::Later => (
+            "environment.busy",
+            "another program has it open".to_owned(),
+            format!("end that program: sudo lsof /dev/net/tun; or choose another name than {name}"),
+        ),
+        Fault::Malformed => {
+            let needs = if queues > 1 { " of several queues" } else { "" };
+            let mode = if queues > 1 { " multi_queue" } else { "" };
+            (
+                "environment.device_kind",
+                format!("the device is there and is not such a one{needs}"),
+                format!(
+                    "see ip -d link show {name}; ip tuntap add dev {name} mode tap{mode} makes one"
+                ),
+            )
+        }
+        _ => return None,
+    };
+    let message = format!("{command}: {}: {why}", what(name));
+    Some(Failure::environment(code, message).hint(hint))
+}
+
+fn passed(command: &str, device: &Device, error: &io::Error) -> Option<Failure> {
+    let (code, why) = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::BADF) => ("environment.descriptor", "no such descriptor is open"),
+        Some(rustix::io::Errno::NOTTY) => {
+            ("environment.descriptor", "the descriptor is of no TUN or TAP device")
+        }
+        Some(rustix::io::Errno::BADFD) => {
+            ("environment.descriptor", "the descriptor has no device yet, or no more")
+        }
+        _ => return None,
+    };
+    let hint = "who starts this program must leave the descriptor of /dev/net/tun open for it";
+    Some(Failure::environment(code, format!("{command}: {device}: {why}")).hint(hint))
+}
+
+fn xdp(command: &str, device: &Device, queues: usize, error: &io::Error) -> Option<Failure> {
+    let name = device.name();
+    let what = what(&name);
+    let errno = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    let (code, why, hint) = match errno? {
+        rustix::io::Errno::PERM | rustix::io::Errno::ACCESS => (
+            "environment.permission",
+            " needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF".to_owned(),
+            privilege("cap_net_admin,cap_net_raw,cap_bpf"),
+        ),
+        rustix::io::Errno::BUSY | rustix::io::Errno::EXIST => (
+            "environment.busy",
+            ": another XDP program or AF_XDP socket is there".to_owned(),
+            format!("end that program, or: sudo ip link set dev {name} xdp off"),
+        ),
+        rustix::io::Errno::INVAL => (
+            "environment.queues",
+            format!(": it has no {queues} queues from this one on"),
+            format!("ethtool -l {name} shows how many there are"),
+        ),
+        rustix::io::Errno::NOBUFS | rustix::io::Errno::NOMEM => (
+            "environment.memory",
+            ": no memory may be locked for its frames".to_owned(),
+            "ulimit -l unlimited, or fewer --queues".to_owned(),
+        ),
+        _ => return None,
+    };
+    Some(Failure::environment(code, format!("{command}: {what}{why}")).hint(hint))
+}

@@ -1,0 +1,228 @@
+//! `grosso bridge` from outside, with the kernel's own TCP on both sides.
+
+#![cfg(target_os = "linux")]
+
+mod network;
+
+use std::{net::UdpSocket, process::Command, thread};
+
+use network::{A, B, CHUNK, Hosts, Running, connect, exchange, receive, send, skip, until};
+use rustix::process::Signal;
+
+#[test]
+fn streams_are_whole_and_sigterm_ends_with_a_summary_and_zero() {
+    let Some(hosts) = Hosts::new() else { return };
+    let bridge = hosts.start("bridge e0 tap:b0 --hold 20us");
+    hosts.address("b0");
+    for (a, b) in A.into_iter().zip(B) {
+        exchange(&connect((&hosts.a, a), (&hosts.b, b)), 4 << 20);
+        exchange(&connect((&hosts.b, b), (&hosts.a, a)), 1 << 20);
+    }
+    bridge.signal(Signal::USR1);
+    bridge.said("b0");
+    let ended = bridge.stop(Signal::TERM);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("e0") && ended.stdout.contains("b0"), "{ended:?}");
+}
+
+#[test]
+fn eight_flows_over_two_queues_are_whole_on_a_good_wire_and_on_a_bad_one() {
+    let bad = ["--impair", "delay 100us jitter 20us loss 0.1% duplicate 0.1% seed 7"];
+    for impairment in [&[][..], &bad] {
+        let Some(hosts) = Hosts::new() else { return };
+        let mut command = hosts.command("bridge e0 tap:b0 --queues 2");
+        let bridge = Running::spawn(command.args(impairment));
+        bridge.said("2 queues");
+        hosts.address("b0");
+        thread::scope(|scope| {
+            for flow in 0..8 {
+                let hosts = &hosts;
+                let family = flow % 2;
+                let ends = move || connect((&hosts.a, A[family]), (&hosts.b, B[family]));
+                scope.spawn(move || exchange(&ends(), 1 << 20));
+            }
+        });
+        assert_eq!(bridge.threads().len(), 2);
+        assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
+    }
+}
+
+#[test]
+fn a_connection_outlives_the_death_and_return_of_the_data_path() {
+    let Some(hosts) = Hosts::new() else { return };
+    let bridge = hosts.start("bridge e0 tap:b0 --persist");
+    hosts.address("b0");
+    let ends = connect((&hosts.a, A[0]), (&hosts.b, B[0]));
+    exchange(&ends, 1 << 20);
+    let ended = bridge.stop(Signal::KILL);
+    assert_eq!(ended.code, None, "it was killed: {ended:?}");
+    thread::scope(|scope| {
+        let [near, far] = &ends;
+        // What is sent now is lost until the path is there again.
+        scope.spawn(|| send(near, 3, 64 * CHUNK));
+        let bridge = hosts.start("bridge e0 tap:b0 --persist");
+        receive(far, 3, 64 * CHUNK);
+        assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
+    });
+}
+
+#[test]
+fn what_is_held_is_delivered_when_it_is_told_to_end() {
+    let Some(hosts) = Hosts::new() else { return };
+    let bridge = hosts.start("bridge e0 tap:b0 --hold 3600s");
+    hosts.address("b0");
+    let bind = || UdpSocket::bind((B[0], 0));
+    let (held, passed) = (hosts.b.run(bind).unwrap().unwrap(), hosts.b.run(bind).unwrap().unwrap());
+    let sender = hosts.a.run(|| UdpSocket::bind((A[0], 0))).unwrap().unwrap();
+    for i in 0..3 {
+        sender.send_to(&[i; 100], held.local_addr().unwrap()).unwrap();
+    }
+    // An empty datagram can be in no train, and comes behind the others.
+    sender.send_to(&[], passed.local_addr().unwrap()).unwrap();
+    passed.set_read_timeout(Some(network::STALLED)).unwrap();
+    let mut buffer = [0; 200];
+    assert_eq!(passed.recv(&mut buffer).unwrap(), 0);
+    held.set_nonblocking(true).unwrap();
+    assert!(held.recv(&mut buffer).is_err(), "they are held");
+    let ended = bridge.stop(Signal::INT);
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    assert!(ended.stdout.contains("b0"), "the summary: {ended:?}");
+    for i in 0..3 {
+        assert_eq!(held.recv(&mut buffer).unwrap(), 100);
+        assert!(buffer[..100].iter().all(|byte| *byte == i));
+    }
+}
+
+#[test]
+fn a_device_that_is_removed_ends_it_with_its_name_and_four() {
+    for device in ["e0", "b0"] {
+        let Some(hosts) = Hosts::new() else { return };
+        let bridge = hosts.start("bridge e0 tap:b0");
+        hosts.remove(device);
+        let ended = bridge.end();
+        assert_eq!(ended.code, Some(4), "{ended:?}");
+        let message = format!("grosso: bridge: {device}: the device is gone");
+        assert_eq!(ended.stderr, message);
+        assert!(ended.stdout.contains("e0"), "the summary: {ended:?}");
+    }
+}
+
+#[test]
+fn devices_are_set_as_the_options_say() {
+    let Some(hosts) = Hosts::new() else { return };
+    let link = |device: &str| {
+        let mut command = Command::new("ip");
+        let command = hosts.b.host(command.args(["-d", "link", "show", device])).unwrap();
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let bridge = Running::spawn(&mut hosts.command("bridge e0 tap:t%d --mtu 9000 --json"));
+    until(|| link("t0").contains(",UP"));
+    assert!(link("t0").contains("mtu 9000"), "{}", link("t0"));
+    assert!(link("e0").contains("mtu 1500") && link("e0").contains("promiscuity 1"));
+    let ended = bridge.stop(Signal::TERM);
+    let summary: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(summary["schema"], "grosso.bridge/1", "{summary}");
+    assert_eq!(summary["devices"][1]["device"], "t0", "{summary}");
+    assert_eq!(link("t0"), "", "it went with the command");
+    let bridge = hosts.start("bridge e0 tap:b0 --persist --no-promisc");
+    assert!(link("e0").contains("promiscuity 0"));
+    bridge.stop(Signal::TERM);
+    assert!(link("b0").contains("persist on"), "{}", link("b0"));
+}
+
+#[test]
+fn what_cannot_be_opened_is_said_with_what_to_do() {
+    let Some(hosts) = Hosts::new() else { return };
+    hosts.add_wire("a1", "wire0");
+    for (line, message, hint) in [
+        ("bridge wire tap:b0", "bridge: no interface \"wire\"; did you mean wire0?", "wire0"),
+        ("bridge xdp:e1 tap:b0", "bridge: no interface \"e1\"", "interfaces here:"),
+        ("bridge e0 tap:lo", "bridge: opening lo: the device is there and is not", "ip -d link"),
+        ("bridge e0 fd:77", "bridge: fd:77: no such descriptor is open", "must leave"),
+        ("bridge e0 tap:b0 --cpus 4096", "no CPU 4096 to run on; there are", ""),
+        (
+            "bridge xdp:e0 tap:b0 --queues 64",
+            "bridge: opening e0: it has no 64 queues",
+            "ethtool -l",
+        ),
+    ] {
+        let ended = hosts.run(line);
+        assert_eq!(ended.code, Some(4), "{line}: {ended:?}");
+        assert!(ended.stderr.contains(message), "{line}: {}", ended.stderr);
+        assert!(ended.stderr.contains(hint), "{line}: {}", ended.stderr);
+        assert_eq!(ended.stdout, "", "{line}");
+    }
+    let first = hosts.start("bridge e0 tap:b0");
+    let ended = hosts.run("bridge lo tap:b0");
+    assert!(ended.stderr.contains("opening b0: another program has it open"), "{}", ended.stderr);
+    first.stop(Signal::TERM);
+}
+
+#[test]
+fn a_wrong_command_line_is_refused_before_any_device_is_touched() {
+    let Some(hosts) = Hosts::new() else { return };
+    for line in [
+        "bridge e0",
+        "bridge e0 e0",
+        "bridge e0 vlan:3",
+        "bridge e0 tun:t0",
+        "bridge e0 fd:3 --queues 2",
+        "bridge e0 tap:b0 --queues 0",
+        "bridge e0 tap:b0 --queues 65",
+        "bridge e0 tap:b0 --hold soon",
+        "bridge e0 tap:b0 --cpus 0,x",
+        "bridge e0 tap:b0 --metrics here",
+        "bridge e0 tap:b0 --name a/b",
+        "bridge e0 tap:b0 --impair delay",
+    ] {
+        let ended = hosts.run(line);
+        assert_eq!(ended.code, Some(2), "{line}: {ended:?}");
+    }
+}
+
+#[test]
+fn missing_privileges_are_named_with_the_command_that_gives_them() {
+    let Some(hosts) = Hosts::new() else { return };
+    for (line, needs, hint) in [
+        ("bridge tap:b0 tap:b1", "opening b0 needs CAP_NET_ADMIN", "setcap cap_net_admin+ep"),
+        ("bridge e0 tap:b0", "opening e0 needs CAP_NET_RAW", "setcap cap_net_raw+ep"),
+        ("bridge xdp:e0 tap:b0", "opening e0 needs CAP_NET_ADMIN, CAP_NET_RAW", "setcap"),
+    ] {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-all", "--inh-caps=-all", env!("CARGO_BIN_EXE_grosso")]);
+        command.args(line.split(' '));
+        let ended = Running::spawn(hosts.b.host(&mut command).unwrap()).end();
+        assert_eq!(ended.code, Some(4), "{ended:?}");
+        assert!(ended.stderr.contains(needs) && ended.stderr.contains(hint), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_missing_device_file_is_named_with_the_command_that_brings_it() {
+    let Some(hosts) = Hosts::new() else { return };
+    let script = format!(
+        "mount -t tmpfs none /dev/net && exec {} bridge e0 tap:b0",
+        env!("CARGO_BIN_EXE_grosso")
+    );
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", &script]);
+    let ended = Running::spawn(hosts.b.host(&mut command).unwrap()).end();
+    if ended.stderr.contains("unshare:") || ended.stderr.contains("mount:") {
+        return skip(&ended.stderr);
+    }
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    let message = "grosso: bridge: /dev/net/tun: no such device\nhint: ";
+    assert!(ended.stderr.starts_with(message), "{}", ended.stderr);
+}
+
+#[test]
+fn the_counters_of_a_dead_path_do_not_stay() {
+    let Some(hosts) = Hosts::new() else { return };
+    let bridge = hosts.start("bridge e0 tap:b0");
+    let threads = bridge.threads();
+    assert_eq!(threads.len(), 1, "{threads:?}");
+    assert!(threads[0].0.starts_with("e0-b0/0"), "{threads:?}");
+    let id = bridge.id();
+    bridge.stop(Signal::TERM);
+    until(|| !std::path::Path::new(&format!("/proc/{id}")).exists());
+}

@@ -1,0 +1,303 @@
+//! A host with an interface that Grosso takes, another host at the other end of its wire, and the program between.
+//!
+//! ```text
+//!  host a                      host b
+//!  a0 (veth) ---------------- e0   grosso   b0 (TAP)
+//!  10.9.0.1, fd09::1                        10.9.0.2, fd09::2
+//! ```
+
+#![allow(dead_code, reason = "every test file uses its own part")]
+
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, Receiver},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use grosso_sys::{
+    interface::{Control, InterfaceName},
+    namespace::NetworkNamespace,
+    netlink::{LinkChange, Netlink},
+};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The addresses of the hosts, over IPv4 and IPv6.
+pub(crate) const A: [IpAddr; 2] = addresses(1);
+pub(crate) const B: [IpAddr; 2] = addresses(2);
+
+const fn addresses(host: u8) -> [IpAddr; 2] {
+    [
+        IpAddr::V4(Ipv4Addr::new(10, 9, 0, host)),
+        IpAddr::V6(Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, host as u16)),
+    ]
+}
+
+/// So long without a byte means that none will come: the test fails instead of hanging.
+pub(crate) const STALLED: Duration = Duration::from_secs(20);
+
+/// Two hosts, and a folder for the program's files.
+pub(crate) struct Hosts {
+    pub(crate) a: NetworkNamespace,
+    pub(crate) b: NetworkNamespace,
+    pub(crate) folder: tempfile::TempDir,
+}
+
+/// The name of an interface.
+pub(crate) fn name(name: &str) -> InterfaceName {
+    InterfaceName::new(name).unwrap()
+}
+
+/// Says that a test is skipped and why; fails where the environment says that nothing may be.
+pub(crate) fn skip(why: &str) {
+    println!("skipped: {why}");
+    assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
+}
+
+/// Asks until it is so: how long that takes is the scheduler's affair.
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..20_000 {
+        if is_so() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it never was");
+}
+
+impl Hosts {
+    /// The hosts and their wire; nothing where the caller may not make them.
+    pub(crate) fn new() -> Option<Self> {
+        let made = (|| io::Result::Ok((NetworkNamespace::new()?, NetworkNamespace::new()?)))();
+        let (a, b) = match made {
+            Ok(hosts) => hosts,
+            Err(error) => {
+                skip(&format!("no network of one's own: {error}"));
+                return None;
+            }
+        };
+        if !Path::new("/dev/net/tun").exists() {
+            skip("no /dev/net/tun");
+            return None;
+        }
+        let hosts = Self { a, b, folder: tempfile::tempdir().unwrap() };
+        hosts.add_wire("a0", "e0");
+        hosts.a.run(|| set_up("a0", A)).unwrap().unwrap();
+        Some(hosts)
+    }
+
+    /// Lays a wire from the first host to an interface of the second.
+    pub(crate) fn add_wire(&self, near: &str, far: &str) {
+        let lay = || -> io::Result<()> {
+            // The host's own stack must not answer for its device at the interface that Grosso takes.
+            std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1")?;
+            std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")?;
+            let host = LinkChange::new().namespace(self.a.as_fd());
+            Netlink::new()?.add_veth((&name(far), LinkChange::new()), (&name(near), host))?;
+            std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "0")?;
+            Control::new()?.set_up(&name(far), true)
+        };
+        self.b.run(lay).unwrap().unwrap();
+        self.a.run(|| Control::new()?.set_up(&name(near), true)).unwrap().unwrap();
+    }
+
+    /// Gives the second host's device its addresses.
+    pub(crate) fn address(&self, device: &str) {
+        self.b.run(|| set_up(device, B)).unwrap().unwrap();
+    }
+
+    /// Removes an interface of the second host.
+    pub(crate) fn remove(&self, interface: &str) {
+        let remove = || Netlink::new()?.delete_link(Control::new()?.index(&name(interface))?);
+        self.b.run(remove).unwrap().unwrap();
+    }
+
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.folder.path().join(file)
+    }
+
+    /// The program on the second host, with a command line that is split at blanks.
+    pub(crate) fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
+        command.args(line.split_whitespace()).current_dir(self.folder.path());
+        command.env("RUNTIME_DIRECTORY", self.folder.path()).env_remove("NOTIFY_SOCKET");
+        self.b.host(&mut command).unwrap();
+        command
+    }
+
+    /// Runs the program until it has said that a path runs.
+    pub(crate) fn start(&self, line: &str) -> Running {
+        let running = Running::spawn(&mut self.command(line));
+        running.said("<->");
+        running
+    }
+
+    /// Runs the program to its end.
+    pub(crate) fn run(&self, line: &str) -> Ended {
+        Running::spawn(&mut self.command(line)).end()
+    }
+}
+
+pub(crate) fn set_up(interface: &str, addresses: [IpAddr; 2]) -> io::Result<()> {
+    let (netlink, control, interface) = (Netlink::new()?, Control::new()?, name(interface));
+    // Addresses would be tentative, and not to be bound to, until nobody else was found to have them.
+    std::fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/accept_dad"), "0")?;
+    control.set_up(&interface, true)?;
+    let index = control.index(&interface)?;
+    netlink.add_address(index, addresses[0], 24)?;
+    netlink.add_address(index, addresses[1], 64)
+}
+
+/// The program while it runs.
+pub(crate) struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    stdout: Option<JoinHandle<String>>,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Running {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (sender, lines) = mpsc::channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        let mut stdout = child.stdout.take().unwrap();
+        let stdout = thread::spawn(move || {
+            let mut text = String::new();
+            stdout.read_to_string(&mut text).unwrap();
+            text
+        });
+        Self { child, lines, stdout: Some(stdout) }
+    }
+
+    /// Waits for a line that has this in it.
+    pub(crate) fn said(&self, text: &str) -> String {
+        let mut seen = Vec::new();
+        loop {
+            match self.lines.recv_timeout(STALLED) {
+                Ok(line) if line.contains(text) => return line,
+                Ok(line) => seen.push(line),
+                Err(error) => panic!("never said {text:?} ({error}), but {seen:#?}"),
+            }
+        }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), signal).unwrap();
+    }
+
+    /// Tells it to end, and waits until it has.
+    pub(crate) fn stop(self, signal: Signal) -> Ended {
+        self.signal(signal);
+        self.end()
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn end(mut self) -> Ended {
+        let code = self.child.wait().unwrap().code();
+        let stdout = self.stdout.take().unwrap().join().unwrap();
+        Ended { code, stdout, stderr: self.lines.iter().collect::<Vec<_>>().join("\n") }
+    }
+
+    /// The threads of its paths: names and numbers.
+    pub(crate) fn threads(&self) -> Vec<(String, String)> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id())).unwrap();
+        let mut threads: Vec<_> = tasks
+            .filter_map(|task| {
+                let path = task.ok()?.path();
+                let name = std::fs::read_to_string(path.join("comm")).ok()?;
+                Some((name.trim().to_owned(), path.file_name()?.to_str()?.to_owned()))
+            })
+            .filter(|(name, _)| name.contains('/'))
+            .collect();
+        threads.sort();
+        threads
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A test that failed leaves nothing running behind.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A connection from the first to the second address, each on its host; the near side first.
+pub(crate) fn connect(
+    from: (&NetworkNamespace, IpAddr),
+    to: (&NetworkNamespace, IpAddr),
+) -> [TcpStream; 2] {
+    let listener = to.0.run(|| TcpListener::bind((to.1, 0))).unwrap().unwrap();
+    let target = SocketAddr::new(to.1, listener.local_addr().unwrap().port());
+    let near = from.0.run(|| TcpStream::connect_timeout(&target, STALLED)).unwrap().unwrap();
+    let (far, _) = listener.accept().unwrap();
+    for side in [&near, &far] {
+        side.set_read_timeout(Some(STALLED)).unwrap();
+        side.set_write_timeout(Some(STALLED)).unwrap();
+    }
+    [near, far]
+}
+
+/// Sends so many bytes through a connection each way at once, and compares every byte.
+pub(crate) fn exchange([near, far]: &[TcpStream; 2], bytes: usize) {
+    thread::scope(|scope| {
+        for (from, to, seed) in [(near, far, 1), (far, near, 2)] {
+            scope.spawn(move || send(from, seed, bytes));
+            scope.spawn(move || receive(to, seed, bytes));
+        }
+    });
+}
+
+pub(crate) fn send(mut stream: &TcpStream, seed: u64, bytes: usize) {
+    let mut content = Content(seed);
+    for _ in 0..bytes / CHUNK {
+        stream.write_all(&content.next()).unwrap();
+    }
+}
+
+pub(crate) fn receive(mut stream: &TcpStream, seed: u64, bytes: usize) {
+    let (mut content, mut chunk) = (Content(seed), [0; CHUNK]);
+    for i in 0..bytes / CHUNK {
+        stream.read_exact(&mut chunk).unwrap();
+        assert!(chunk == content.next(), "chunk {i} of stream {seed} differs");
+    }
+}
+
+/// Bytes that look like no others (a linear congruential generator).
+struct Content(u64);
+
+impl Content {
+    fn next(&mut self) -> [u8; CHUNK] {
+        let mut chunk = [0; CHUNK];
+        for bytes in chunk.chunks_exact_mut(4) {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            bytes.copy_from_slice(&self.0.to_be_bytes()[..4]);
+        }
+        chunk
+    }
+}
+
+/// Bytes that are made and compared at once.
+pub(crate) const CHUNK: usize = 1 << 14;

@@ -1,0 +1,200 @@
+//! `grosso run` and `grosso config` from outside: the file, the signals, and what a service manager hears.
+
+#![cfg(target_os = "linux")]
+
+mod network;
+
+use std::{os::unix::net::UnixDatagram, path::Path, process::Command};
+
+use network::{A, B, Hosts, Running, connect, exchange, skip, until};
+use rustix::process::Signal;
+
+const EDGE: &str = "[[path]]\nname = \"edge\"\nleft = \"e0\"\nright = \"tap:b0\"\n";
+const CORE: &str = "[[path]]\nname = \"core\"\nleft = \"e1\"\nright = \"tap:b1\"\n";
+
+/// The hosts with two wires, and a file with a path for each.
+fn two_paths() -> Option<(Hosts, Running)> {
+    let hosts = Hosts::new()?;
+    hosts.add_wire("a1", "e1");
+    write(&hosts, &format!("{EDGE}{CORE}"));
+    let running = Running::spawn(&mut hosts.command("run -c paths.toml"));
+    running.said("edge: e0 <-> b0, 1 queue");
+    running.said("core: e1 <-> b1, 1 queue");
+    Some((hosts, running))
+}
+
+fn write(hosts: &Hosts, text: &str) {
+    std::fs::write(hosts.path("paths.toml"), text).unwrap();
+}
+
+/// The number of the thread of a path's first queue.
+fn thread(running: &Running, path: &str) -> Option<String> {
+    let threads = running.threads();
+    threads.into_iter().find(|(name, _)| *name == format!("{path}/0")).map(|(_, number)| number)
+}
+
+#[test]
+fn reloading_leaves_unchanged_paths_running_and_starts_changed_ones_anew() {
+    let Some((hosts, running)) = two_paths() else { return };
+    hosts.address("b0");
+    let ends = connect((&hosts.a, A[0]), (&hosts.b, B[0]));
+    exchange(&ends, 1 << 20);
+    let (edge, core) = (thread(&running, "edge"), thread(&running, "core"));
+    assert!(edge.is_some() && core.is_some());
+
+    write(&hosts, &format!("{EDGE}{CORE}rx-usecs = 20\n"));
+    running.signal(Signal::HUP);
+    running.said("run: core stopped");
+    running.said("run: core started");
+    assert_eq!(thread(&running, "edge"), edge, "the unchanged path runs on");
+    assert_ne!(thread(&running, "core"), core, "the changed one was started anew");
+    exchange(&ends, 1 << 20);
+
+    let core = thread(&running, "core");
+    write(&hosts, &format!("{EDGE}{CORE}rx-usec = 20\n"));
+    running.signal(Signal::HUP);
+    running.said("paths.toml:9:1: no key \"rx-usec\"; did you mean rx-usecs?");
+    running.said("nothing was changed");
+    assert_eq!((thread(&running, "edge"), thread(&running, "core")), (edge.clone(), core.clone()));
+
+    write(&hosts, &format!("{EDGE}{}", CORE.replace("e1", "e7")));
+    running.signal(Signal::HUP);
+    running.said("run: no interface \"e7\"");
+    running.said("run: core runs as before");
+    assert_eq!(thread(&running, "edge"), edge);
+    assert!(thread(&running, "core").is_some());
+
+    write(&hosts, EDGE);
+    running.signal(Signal::HUP);
+    running.said("run: core stopped");
+    until(|| thread(&running, "core").is_none());
+    exchange(&ends, 1 << 20);
+    let ended = running.stop(Signal::TERM);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("edge") && ended.stdout.contains("core"), "{ended:?}");
+}
+
+#[test]
+fn a_path_that_breaks_leaves_the_others_running_and_the_last_one_ends_all() {
+    let Some((hosts, running)) = two_paths() else { return };
+    hosts.remove("e1");
+    running.said("grosso: run: path core: e1: the device is gone");
+    assert!(thread(&running, "edge").is_some());
+    // What broke is tried again when the file is read again.
+    hosts.add_wire("a1", "e1");
+    running.signal(Signal::HUP);
+    running.said("run: core started");
+    hosts.remove("e1");
+    running.said("run: path core: e1: the device is gone");
+    hosts.remove("e0");
+    let ended = running.end();
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    assert!(ended.stderr.contains("run: path edge: e0: the device is gone"), "{ended:?}");
+}
+
+#[test]
+fn a_service_manager_hears_of_start_reload_and_end() {
+    let Some(hosts) = Hosts::new() else { return };
+    write(&hosts, EDGE);
+    let manager = UnixDatagram::bind(hosts.path("notify")).unwrap();
+    manager.set_read_timeout(Some(network::STALLED)).unwrap();
+    let heard = |text: &str| {
+        let mut seen = Vec::new();
+        let mut buffer = [0; 1000];
+        while let Ok(len) = manager.recv(&mut buffer) {
+            let message = String::from_utf8_lossy(&buffer[..len]).into_owned();
+            if message.contains(text) {
+                return message;
+            }
+            seen.push(message);
+        }
+        panic!("never heard {text:?}, but {seen:?}");
+    };
+    let mut command = hosts.command("run -c paths.toml");
+    let running = Running::spawn(command.env("NOTIFY_SOCKET", hosts.path("notify")));
+    assert!(heard("READY=1").contains("STATUS=1 paths running"));
+    running.signal(Signal::HUP);
+    assert!(heard("RELOADING=1").contains("MONOTONIC_USEC="));
+    heard("READY=1");
+    running.signal(Signal::INT);
+    heard("STOPPING=1");
+    assert_eq!(running.end().code, Some(130));
+}
+
+#[test]
+fn a_file_that_cannot_be_run_is_refused_with_its_place() {
+    let Some(hosts) = Hosts::new() else { return };
+    write(&hosts, "[[path]]\nleft = \"e0\"\nrigth = \"tap:b0\"\n");
+    for line in ["run -c paths.toml", "config check paths.toml"] {
+        let ended = hosts.run(line);
+        assert_eq!(ended.code, Some(3), "{ended:?}");
+        let message = "grosso: paths.toml:3:1: no key \"rigth\"; did you mean right?\nhint: ";
+        assert!(ended.stderr.starts_with(message), "{}", ended.stderr);
+    }
+    let ended = hosts.run("config check paths.toml --json");
+    let failure: serde_json::Value = serde_json::from_str(&ended.stderr).unwrap();
+    assert_eq!((&failure["code"], &failure["line"]), (&"input.config".into(), &3.into()));
+    assert_eq!(failure["column"], 1);
+    for (line, code) in
+        [("run -c absent.toml", 4), ("config check absent.toml", 4), ("run", 2), ("config", 2)]
+    {
+        assert_eq!(hosts.run(line).code, Some(code), "{line}");
+    }
+    write(&hosts, &format!("{EDGE}{CORE}queues = 2\n"));
+    let ended = hosts.run("config check paths.toml");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let lines = "  edge: e0 <-> tap:b0, 1 queue\n  core: e1 <-> tap:b1, 2 queues\n";
+    assert_eq!(ended.stdout, format!("paths.toml: 2 paths\n{lines}"));
+    let json = hosts.run("config check paths.toml --json").stdout;
+    let checked: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&checked["schema"], &checked["paths"][1]["queues"]),
+        (&"grosso.config/1".into(), &2.into())
+    );
+    let ended = hosts.run("run -c paths.toml");
+    assert_eq!(ended.code, Some(4), "all paths or none: {ended:?}");
+    assert!(ended.stderr.contains("run: no interface \"e1\""), "{}", ended.stderr);
+}
+
+#[test]
+fn metrics_are_answered_where_the_file_says() {
+    use std::io::{Read, Write};
+    let Some(hosts) = Hosts::new() else { return };
+    hosts
+        .b
+        .run(|| {
+            let control = grosso_sys::interface::Control::new().unwrap();
+            control.set_up(&network::name("lo"), true).unwrap();
+        })
+        .unwrap();
+    write(&hosts, &format!("metrics = \"127.0.0.1:0\"\n{EDGE}"));
+    let running = Running::spawn(&mut hosts.command("run -c paths.toml"));
+    let line = running.said("metrics: http://");
+    let address =
+        line.split("http://").nth(1).unwrap().split("/metrics").next().unwrap().to_owned();
+    let page = hosts.b.run(|| {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        page
+    });
+    let page = page.unwrap();
+    assert!(page.contains("grosso_rx_packets_total{device=\"b0\"}"), "{page}");
+    running.stop(Signal::TERM);
+}
+
+#[test]
+fn the_unit_is_sound_and_little_exposed() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/grosso@.service");
+    let mut command = Command::new("systemd-analyze");
+    command.args(["security", "--offline=true", "--threshold=20"]).arg(&unit);
+    match command.output() {
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            // The threshold is in tenths: an exposure above 2.0 is a failure.
+            assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        }
+        Err(error) => skip(&format!("no systemd-analyze: {error}")),
+    }
+}
