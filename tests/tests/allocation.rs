@@ -3,10 +3,13 @@
 //!
 //! A test binary of its own, because the allocator that counts is that of the whole program.
 
+use std::net::Ipv6Addr;
+
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile,
     checksum::Checksum,
     segment::{HEADER_BYTES_MAX, Outgoing, Segments},
+    tunnel::esp::{Decryptor, Encryptor, KeyMaterial, Mode, Outer, SecurityAssociation},
 };
 use grosso_testkit::{
     Packet, Traffic,
@@ -99,6 +102,45 @@ fn no_packet_is_allocated_for_when_cutting() {
             });
             assert_eq!((count, packets), (0, 2 * 43), "{stack:?}");
         }
+    }
+}
+
+/// ESP both ways: single packets, superframes, and what is refused.
+#[test]
+fn no_packet_is_allocated_for_when_encrypting_and_decrypting() {
+    let association = |mode| {
+        let key = KeyMaterial::aes_gcm(&[1; 36]).expect("a key");
+        SecurityAssociation::new(0x1000, mode, key)
+    };
+    let (source, destination) = (Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
+    for mode in [Mode::Transport, Mode::Tunnel(Outer::V6 { source, destination })] {
+        let mut encryptor = Encryptor::new(association(mode)).expect("an association");
+        let mut decryptor = Decryptor::new(association(mode)).expect("an association");
+        let stack = Stack::plain(Front::Ethernet, Network::Ipv4, Transport::Tcp);
+        let packet = stack.packet(&Place::default()).payload_len(60_000);
+        let (superframe, single) = (Superframe::new(&packet, 1400), packet.build());
+        let slices = [&superframe.bytes[..]];
+        let mut buffer = vec![0; 65_000];
+        let link = LinkType::Ethernet;
+        let mut packets = 0;
+        let count = allocations(|| {
+            let mut receive = |wire: &mut [u8]| {
+                packets += u32::from(decryptor.decrypt(wire, link).is_ok());
+                assert!(decryptor.decrypt(wire, link).is_err(), "once only");
+            };
+            let outgoing = Outgoing::default();
+            let Ok(sent) = encryptor.encrypt(&single, &Meta::default(), link, &mut buffer) else {
+                return;
+            };
+            receive(&mut buffer[..sent.len]);
+            let plan = Segments::new(&slices, &superframe.meta, link, &PORTS, outgoing);
+            let Ok(segments) = plan else { return };
+            let Ok(mut segments) = encryptor.encrypt_segments(segments, link) else { return };
+            while let Ok(Some(sent)) = segments.write_next(&mut buffer) {
+                receive(&mut buffer[..sent.len]);
+            }
+        });
+        assert_eq!((count, packets), (0, 1 + 43), "{mode:?}");
     }
 }
 

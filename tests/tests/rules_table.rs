@@ -37,6 +37,7 @@ const NUMBERED: &[&str] = &[
     "gso_rules",
     "checksum_rules.rs",
     "virtio_rules",
+    "esp_rules",
     "guarded_bugs.rs",
     "pitfalls.rs",
 ];

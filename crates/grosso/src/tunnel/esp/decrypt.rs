@@ -312,7 +312,7 @@ fn without_trailer(frame: &[u8], text: Range<usize>) -> Result<(Range<usize>, u8
         return Err(Refusal::Truncated);
     };
     let len = rest.len().checked_sub(padding.into()).ok_or(Refusal::Padding)?;
-    let is_counted = (1..).zip(&rest[len..]).all(|(number, &byte)| byte == number);
+    let is_counted = (1..).zip(&rest[len..]).all(|(number, &byte)| number == u16::from(byte));
     if !is_counted {
         return Err(Refusal::Padding);
     }

@@ -35,7 +35,7 @@ reasons! {
         /// 3.3.3).
         SequenceExhausted = "sequence-exhausted",
 
-        /// The packet carries no ESP.
+        /// The packet carries no ESP, or has it in UDP to another port than the association.
         NotEsp = "not-esp",
         /// The packet carries an authentication header (RFC 4302), which is not done here.
         AuthenticationHeader = "authentication-header",
@@ -43,7 +43,7 @@ reasons! {
         Ike = "ike",
         /// A byte that keeps an address translator awake (RFC 3948 section 2.3).
         Keepalive = "keepalive",
-        /// ESP in UDP where the association has it in IP, or the reverse, or to another port.
+        /// ESP directly in IP, where the association has it in UDP.
         Encapsulation = "encapsulation",
         /// The packet belongs to another association.
         OtherSpi = "other-spi",
