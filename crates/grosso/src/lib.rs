@@ -18,6 +18,7 @@
 //! | [`checksum`] | the states of a checksum, and completing a partial one |
 //! | [`template`] | the laws of every header, and the two ways to use them |
 //! | [`coalesce`] | receive: join, hold, flush; profiles, limits and the names of all refusals |
+//! | [`reassemble`] | receive: IP fragments to datagrams |
 //! | [`segment`] | transmit: superframes to packets |
 //! | [`tunnel`] | packets inside packets: ESP |
 //! | [`features`] | what a device can take, and what must be done to a frame for it |
@@ -79,6 +80,8 @@ pub mod features;
 mod flow;
 mod frame;
 pub mod meta;
+mod reasons;
+pub mod reassemble;
 pub mod segment;
 pub mod stats;
 pub mod template;

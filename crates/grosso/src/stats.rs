@@ -1,6 +1,9 @@
 //! Counters by name and by reason. They only grow; formatting is for the programs above.
 
-use crate::coalesce::reason::{Close, NoMerge, Pass};
+use crate::{
+    coalesce::reason::{Close, NoMerge, Pass},
+    reassemble::reason::{Discard, Pass as Unjoined},
+};
 
 /// What a coalescer did since it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,5 +87,62 @@ impl CoalesceStats {
             SEGMENT_BUCKETS.iter().position(|&le| packets <= le).unwrap_or(SEGMENT_BUCKETS.len())
         };
         self.segments[bucket] += 1;
+    }
+}
+
+/// What a reassembler did since it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReassembleStats {
+    /// Frames pushed.
+    pub frames_in: u64,
+    /// Frames that left as they came, by reason.
+    pub passed: [u64; Unjoined::COUNT],
+    /// Fragments among the frames pushed: those that did not pass.
+    pub fragments_in: u64,
+    /// Fragments in datagrams that left whole.
+    pub fragments_joined: u64,
+    /// Fragments that left as they came, their flow known.
+    pub fragments_forwarded: u64,
+    /// Fragments that came before.
+    pub duplicates: u64,
+    /// Fragments discarded, by reason.
+    pub fragments_discarded: [u64; Discard::COUNT],
+    /// Datagrams that left whole, or whose fragments have all left.
+    pub datagrams: u64,
+    /// Incomplete datagrams that were discarded, by reason; those killed by their first fragment
+    /// count as well.
+    pub datagrams_discarded: [u64; Discard::COUNT],
+    /// Fragments that came with a description of how to cut them (rule F25).
+    pub gso_stripped: u64,
+    /// Most memory that was held at once, in bytes.
+    pub held_bytes_max: u64,
+}
+
+impl Default for ReassembleStats {
+    fn default() -> Self {
+        Self {
+            frames_in: 0,
+            passed: [0; Unjoined::COUNT],
+            fragments_in: 0,
+            fragments_joined: 0,
+            fragments_forwarded: 0,
+            duplicates: 0,
+            fragments_discarded: [0; Discard::COUNT],
+            datagrams: 0,
+            datagrams_discarded: [0; Discard::COUNT],
+            gso_stripped: 0,
+            held_bytes_max: 0,
+        }
+    }
+}
+
+impl ReassembleStats {
+    /// Fragments pushed and neither left nor discarded.
+    #[must_use]
+    pub fn fragments_held(&self) -> u64 {
+        let discarded: u64 = self.fragments_discarded.iter().sum();
+        let gone = self.fragments_joined + self.fragments_forwarded + self.duplicates + discarded;
+        self.fragments_in - gone
     }
 }

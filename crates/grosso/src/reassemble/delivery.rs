@@ -1,0 +1,273 @@
+//! What leaves the reassembler.
+
+use core::ops::Range;
+
+use crate::{
+    frame::Frame,
+    meta::Meta,
+    reassemble::{
+        incomplete::Identity,
+        reason::{Discard, Pass},
+        store::{Bit, Fragment, Pages, Store, offset_of, units},
+    },
+};
+
+/// Takes what a reassembler gives, in order. Any `FnMut(Outcome<'_, B>)` is one.
+pub trait Sink<B> {
+    /// Takes one thing.
+    fn take(&mut self, outcome: Outcome<'_, B>);
+}
+
+impl<B, F: FnMut(Outcome<'_, B>) + ?Sized> Sink<B> for F {
+    #[inline]
+    fn take(&mut self, outcome: Outcome<'_, B>) {
+        self(outcome);
+    }
+}
+
+/// One thing that a reassembler gives. Every buffer that was pushed comes back in one of them.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Outcome<'a, B> {
+    /// A frame that is no fragment or none that can be joined, as it came.
+    Passed {
+        /// The frame.
+        frame: Frame<B>,
+        /// Why.
+        reason: Pass,
+    },
+    /// A whole datagram.
+    Datagram(Datagram<'a, B>),
+    /// A fragment as it came, of which the flow is known: in [`Mode::Virtual`](super::Mode::Virtual).
+    Fragment {
+        /// The frame.
+        frame: Frame<B>,
+        /// Its flow, as the first fragment of the datagram told it.
+        flow: Flow,
+    },
+    /// A datagram that will not be whole. Its buffers follow.
+    Discarded(Discarded<'a>),
+    /// An error that the caller may send to the source of a packet, unless that packet was for many
+    /// or from none (RFC 1122 section 3.2.2, RFC 4443 section 2.4).
+    Problem {
+        /// Which.
+        error: IcmpError,
+        /// The packet, from its IP header on: what the error quotes. It may be cut behind 1280
+        /// bytes.
+        quote: &'a [u8],
+    },
+    /// A frame that is not needed any more.
+    Returned {
+        /// The frame.
+        frame: Frame<B>,
+        /// Why.
+        why: Returned,
+    },
+}
+
+/// Why a frame came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Returned {
+    /// Its data were copied.
+    Gathered,
+    /// The same fragment came before.
+    Duplicate,
+    /// It was discarded, alone or with its datagram.
+    Discarded(Discard),
+}
+
+/// The flow of a datagram, as its first fragment tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Flow {
+    /// The transport protocol.
+    pub protocol: u8,
+    /// Where its header starts in the data of the datagram, in bytes: behind IPv6 extension headers.
+    pub transport: u16,
+    /// Source and destination port, if the protocol has them.
+    pub ports: Option<[u16; 2]>,
+}
+
+/// An ICMP or ICMPv6 error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IcmpError {
+    /// Fragment reassembly time exceeded (RFC 792, RFC 4443 section 3.3, rule F40).
+    TimeExceeded,
+    /// Parameter problem (RFC 4443 section 3.4); ICMPv6 only.
+    ParameterProblem {
+        /// 0: an erroneous field; 3: an incomplete header chain (RFC 7112 section 6).
+        code: u8,
+        /// The byte of the packet that is wrong.
+        pointer: u32,
+    },
+}
+
+impl IcmpError {
+    /// Type and code of the message.
+    #[must_use]
+    pub const fn type_and_code(self, is_ipv6: bool) -> (u8, u8) {
+        match self {
+            Self::TimeExceeded if is_ipv6 => (3, 1),
+            Self::TimeExceeded => (11, 1),
+            Self::ParameterProblem { code, .. } if is_ipv6 => (4, code),
+            Self::ParameterProblem { .. } => (12, 0),
+        }
+    }
+}
+
+/// What the transport checksum of a whole datagram is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Not verified: nobody asked, or a device did.
+    Unread,
+    /// Right.
+    Right,
+    /// Wrong.
+    Wrong,
+    /// The datagram has none.
+    Absent,
+    /// The protocol is not known, or its lengths disagree.
+    Unknown,
+}
+
+/// A whole datagram: headers and data, ready for a vectored write.
+///
+/// Where geometry is kept its fragments belong to the receiver, who takes them with
+/// [`Datagram::next_fragment`]; those not taken are dropped with the datagram.
+#[must_use]
+#[derive(Debug)]
+pub struct Datagram<'a, B> {
+    pub(crate) header: &'a [u8],
+    pub(crate) store: &'a mut Store<B>,
+    pub(crate) pages: Pages,
+    pub(crate) next: u32,
+    /// Bytes that were copied together; none where buffers are kept.
+    pub(crate) gathered: u32,
+    /// Which it is.
+    pub identity: Identity,
+    /// Its flow.
+    pub flow: Flow,
+    /// What is known about it: the first fragment's, with the time of the last that came. The
+    /// checksum is [`Complete`](crate::checksum::Checksum::Complete) when it was of each fragment.
+    pub meta: Meta,
+    /// What its transport checksum is.
+    pub transport: Transport,
+    /// How many fragments it is of.
+    pub fragments: u16,
+    /// Bytes of the frame.
+    pub len: usize,
+    /// The longest fragment in bytes, IP header and data: whoever fragments it anew makes none
+    /// longer (rule F20, P38).
+    pub fragment_bytes_max: u16,
+    /// Its longest fragment must not be cut, so neither may fragments of that length (rule F20).
+    pub dont_fragment: bool,
+}
+
+impl<B: AsRef<[u8]>> Datagram<'_, B> {
+    /// The headers of the whole; the data are behind them.
+    #[must_use]
+    pub fn header(&self) -> &[u8] {
+        self.header
+    }
+
+    /// The frame as slices, header first: what a vectored write wants.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        let gathered = self.store.slices(&self.pages, 0, self.gathered);
+        core::iter::once(self.header).chain(gathered).chain(self.fragments().map(Fragment::bytes))
+    }
+
+    /// The fragments in the order of their data, where geometry is kept.
+    pub fn fragments(&self) -> impl Iterator<Item = &Fragment<B>> {
+        let mut from = self.next;
+        core::iter::from_fn(move || {
+            let unit = self.store.next(&self.pages, Bit::Start, true, from)?;
+            from = unit + 1;
+            self.store.fragments.get(self.store.index(&self.pages, unit))
+        })
+    }
+
+    /// Copies the frame behind what `out` already holds.
+    pub fn copy_to(&self, out: &mut alloc::vec::Vec<u8>) {
+        out.reserve(self.len);
+        self.slices().for_each(|slice| out.extend_from_slice(slice));
+    }
+}
+
+impl<B> Datagram<'_, B> {
+    /// Takes the next fragment, and with it its frame, as it was pushed.
+    pub fn next_fragment(&mut self) -> Option<Fragment<B>> {
+        let unit = self.store.next(&self.pages, Bit::Start, true, self.next)?;
+        self.next = unit + 1;
+        self.store.fragments.remove(self.store.index(&self.pages, unit))
+    }
+}
+
+impl<B> Drop for Datagram<'_, B> {
+    fn drop(&mut self) {
+        while self.next_fragment().is_some() {}
+        self.store.release(&mut self.pages);
+    }
+}
+
+/// A datagram that will not be whole.
+#[derive(Clone, Copy)]
+pub struct Discarded<'a> {
+    /// Which.
+    pub identity: Identity,
+    /// Why.
+    pub reason: Discard,
+    /// How many fragments of it were there.
+    pub fragments: u16,
+    /// The bytes of data it has, once its last fragment was there.
+    pub end: Option<u32>,
+    pub(crate) reach: u32,
+    pub(crate) pages: Pages,
+    pub(crate) holes: &'a dyn Holes,
+}
+
+impl core::fmt::Debug for Discarded<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { identity, reason, fragments, end, .. } = self;
+        write!(f, "Discarded({identity:?}, {reason}, {fragments} fragments, end {end:?})")
+    }
+}
+
+impl Discarded<'_> {
+    /// The bytes of data that are missing, in order. Without an [`end`](Self::end), so is everything
+    /// from [`reach`](Self::reach) on.
+    pub fn missing(&self) -> impl Iterator<Item = Range<u32>> {
+        let end = self.end.unwrap_or(self.reach);
+        let limit = units(0, end).end;
+        let mut from = units(0, 0).start;
+        core::iter::from_fn(move || {
+            let start = self.holes.hole(&self.pages, from).filter(|&start| start < limit)?;
+            let behind = self.holes.behind_hole(&self.pages, start).map_or(limit, |u| u.min(limit));
+            from = behind;
+            Some(offset_of(start)..offset_of(behind).min(end))
+        })
+    }
+
+    /// Where the fragment ends that reaches farthest, in bytes of data.
+    #[must_use]
+    pub fn reach(&self) -> u32 {
+        self.reach
+    }
+}
+
+/// Where bytes are missing, whatever buffers are kept.
+pub(crate) trait Holes {
+    /// The first unit from `from` on that is missing.
+    fn hole(&self, pages: &Pages, from: u32) -> Option<u32>;
+    /// The first unit from `from` on that is there.
+    fn behind_hole(&self, pages: &Pages, from: u32) -> Option<u32>;
+}
+
+impl<B> Holes for Store<B> {
+    fn hole(&self, pages: &Pages, from: u32) -> Option<u32> {
+        self.next(pages, Bit::Covered, false, from)
+    }
+
+    fn behind_hole(&self, pages: &Pages, from: u32) -> Option<u32> {
+        self.next(pages, Bit::Covered, true, from)
+    }
+}

@@ -1,0 +1,281 @@
+//! A frame alone: is it a fragment that can be joined, and of what.
+
+use core::ops::Range;
+
+use grosso_checksum::Sum;
+use grosso_wire::{Extent, Kind, Layer, Stack, Stop, ipv4, ipv6, ipv6_extension, ipv6_fragment};
+
+use crate::{
+    bytes::{u16_at, u32_at, u64_at},
+    checksum::Checksum,
+    coalesce::HEADER_BYTES_MAX,
+    meta::Meta,
+    reassemble::{
+        delivery::{Flow, IcmpError},
+        incomplete::Key,
+        reason::{Discard, Pass},
+    },
+};
+
+/// A fragment that can be joined, as far as it tells alone.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrival {
+    /// What it shares with the others of its datagram, but for the headers around it.
+    pub(crate) key: Key,
+    /// Where its data lie in the frame.
+    pub(crate) data: Range<u32>,
+    /// Where they lie in the datagram.
+    pub(crate) offset: u32,
+    /// Whether more follow.
+    pub(crate) more: bool,
+    /// Where its IP header starts in the frame.
+    pub(crate) ip: u16,
+    /// How many headers lie around that.
+    pub(crate) outside: usize,
+    pub(crate) ecn: u8,
+    pub(crate) dont_fragment: bool,
+    /// What the first fragment tells.
+    pub(crate) flow: Option<Flow>,
+    /// The sum of its data, when the device gave one.
+    pub(crate) sum: Option<Sum>,
+}
+
+impl Arrival {
+    pub(crate) fn len(&self) -> u32 {
+        self.data.end - self.data.start
+    }
+
+    pub(crate) fn end(&self) -> u32 {
+        self.offset + self.len()
+    }
+
+    pub(crate) fn is_first(&self) -> bool {
+        self.offset == 0
+    }
+
+    /// IP header and data, in bytes.
+    pub(crate) fn size(&self) -> u32 {
+        self.data.end - u32::from(self.ip)
+    }
+}
+
+/// Why a frame is not joined with anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It leaves as it came.
+    Pass(Pass),
+    /// It dies, and its sender may be told.
+    Discard { reason: Discard, error: Option<IcmpError>, ip: u16 },
+}
+
+impl From<Pass> for Refusal {
+    fn from(reason: Pass) -> Self {
+        Self::Pass(reason)
+    }
+}
+
+/// Reads the outermost fragment of a frame.
+pub(crate) fn examine(packet: &[u8], stack: &Stack, meta: &Meta) -> Result<Arrival, Refusal> {
+    let layers = stack.layers();
+    let Some(last) = stack.last().filter(|_| stack.stop == Stop::Fragment) else {
+        let atomic = layers.iter().any(|layer| layer.kind == Kind::Ipv6Fragment);
+        return Err(if atomic { Pass::Atomic } else { Pass::Whole }.into());
+    };
+    if stack.extent == Extent::Short || stack.end as usize > packet.len() {
+        return Err(Pass::Cut.into());
+    }
+    if last.end() > HEADER_BYTES_MAX {
+        return Err(Pass::HeaderTooLong.into());
+    }
+    let data = last.end() as u32..stack.end;
+    let mut arrival = if last.kind == Kind::Ipv4 {
+        ipv4(packet, layers, &last, data)?
+    } else {
+        ipv6(packet, layers, &last, data)?
+    };
+    if let Checksum::Complete { sum } = meta.checksum {
+        arrival.sum = Some(sum_of_data(packet, layers, &arrival.data, sum));
+    }
+    Ok(arrival)
+}
+
+fn ipv4(packet: &[u8], layers: &[Layer], ip: &Layer, data: Range<u32>) -> Result<Arrival, Refusal> {
+    let start = ip.offset as usize;
+    if u16_at(packet, start + ipv4::field::TOTAL_LENGTH.start) == 0 {
+        return Err(Pass::LengthZero.into());
+    }
+    let header = packet.get(start..ip.end()).unwrap_or_default();
+    if !Sum::of(header).is_valid() {
+        return Err(Pass::Ipv4Checksum.into());
+    }
+    let word = u16_at(header, ipv4::field::FRAGMENT.start);
+    let protocol = byte_at(header, ipv4::field::PROTOCOL.start);
+    let offset = u32::from(word & ipv4::OFFSET_MASK) * 8;
+    let len = data.end - data.start;
+    let discard = |reason| Refusal::Discard { reason, error: None, ip: ip.offset };
+    // RFC 3128: no TCP fragment starts inside a TCP header, unless to hide it. RFC 1858 section 3.2:
+    // a filter must see the flags.
+    let is_tiny = offset == 0 && len < TCP_FLAGS_END || offset == 8;
+    if protocol == ipv4::PROTOCOL_TCP && is_tiny && len > 0 {
+        return Err(discard(Discard::TinyFragment));
+    }
+    let key = Key {
+        addresses: [u64_at(header, ipv4::field::SOURCE.start), 0, 0, 0],
+        identification: u16_at(header, ipv4::field::IDENTIFICATION.start).into(),
+        protocol,
+        is_ipv6: false,
+        outside: 0,
+    };
+    let flow = (offset == 0).then(|| flow(protocol, 0, packet, &data));
+    Ok(Arrival {
+        key,
+        data,
+        offset,
+        more: word & ipv4::MORE_FRAGMENTS != 0,
+        ip: ip.offset,
+        outside: layers.len() - 1,
+        ecn: byte_at(header, ipv4::field::TOS.start) & 3,
+        dont_fragment: word & ipv4::DONT_FRAGMENT != 0,
+        flow,
+        sum: None,
+    })
+}
+
+fn ipv6(
+    packet: &[u8],
+    layers: &[Layer],
+    fragment: &Layer,
+    data: Range<u32>,
+) -> Result<Arrival, Refusal> {
+    let place = layers.iter().rposition(|layer| layer.kind == Kind::Ipv6).unwrap_or(0);
+    let ip = layers.get(place).copied().unwrap_or_default();
+    let problem = |reason, code, pointer: usize| Refusal::Discard {
+        reason,
+        error: Some(IcmpError::ParameterProblem { code, pointer: pointer as u32 }),
+        ip: ip.offset,
+    };
+    let fragment_start = fragment.offset as usize;
+    let in_packet = fragment_start - ip.offset as usize;
+    let between = layers.get(place + 1..layers.len() - 1).unwrap_or_default();
+    if between.iter().any(|layer| layer.kind == Kind::Ipv6Fragment) {
+        return Err(problem(Discard::SecondFragmentHeader, 0, in_packet));
+    }
+    let header = packet.get(ip.offset as usize..).unwrap_or_default();
+    if u16_at(header, ipv6::field::PAYLOAD_LENGTH.start) == 0 {
+        return Err(problem(Discard::PayloadLengthZero, 0, in_packet));
+    }
+    let word = u16_at(packet, fragment_start + ipv6_fragment::field::FRAGMENT.start);
+    let offset = u32::from(word & ipv6_fragment::OFFSET_MASK);
+    let mut told = None;
+    if offset == 0 && !data.is_empty() {
+        let next = byte_at(packet, fragment_start);
+        let bytes = packet.get(data.start as usize..data.end as usize).unwrap_or_default();
+        let (protocol, transport) = chain(next, bytes).map_err(|end| match end {
+            Chain::Truncated => problem(Discard::HeaderChain, 3, 0),
+            Chain::Fragment(at) => {
+                let pointer = in_packet + ipv6_fragment::HEADER_LEN + at;
+                problem(Discard::SecondFragmentHeader, 0, pointer)
+            }
+        })?;
+        told = Some(flow(protocol, transport, packet, &data));
+    }
+    let word_at = |at| u64_at(header, ipv6::field::SOURCE.start + at);
+    let key = Key {
+        addresses: [word_at(0), word_at(8), word_at(16), word_at(24)],
+        identification: u32_at(packet, fragment_start + ipv6_fragment::field::IDENTIFICATION.start),
+        // Rule F1: the next header is no part of the key.
+        protocol: 0,
+        is_ipv6: true,
+        outside: 0,
+    };
+    Ok(Arrival {
+        key,
+        data,
+        offset,
+        more: word & ipv6_fragment::MORE_FRAGMENTS != 0,
+        ip: ip.offset,
+        outside: place,
+        ecn: byte_at(header, 1) >> 4 & 3,
+        dont_fragment: false,
+        flow: told,
+        sum: None,
+    })
+}
+
+/// How a chain of IPv6 headers ends where it must not.
+enum Chain {
+    /// With the fragment.
+    Truncated,
+    /// With another fragment header, at this byte.
+    Fragment(usize),
+}
+
+/// The transport protocol of a first fragment and where its header starts in the data (RFC 7112
+/// section 5, rule F31).
+fn chain(first: u8, data: &[u8]) -> Result<(u8, usize), Chain> {
+    let (mut next, mut at) = (first, 0);
+    for _ in 0..EXTENSIONS_MAX {
+        let header: &[u8] = data.get(at..).unwrap_or_default();
+        let len = match next {
+            ipv6::NEXT_FRAGMENT => return Err(Chain::Fragment(at)),
+            ipv6::NEXT_NONE => return Ok((next, at)),
+            ipv6::NEXT_HOP_BY_HOP
+            | ipv6::NEXT_ROUTING
+            | ipv6::NEXT_DESTINATION_OPTIONS
+            | NEXT_MOBILITY
+            | NEXT_HOST_IDENTITY
+            | NEXT_SHIM6 => (usize::from(byte_at(header, 1)) + 1) * 8,
+            NEXT_AUTHENTICATION => (usize::from(byte_at(header, 1)) + 2) * 4,
+            transport => {
+                let fixed = match transport {
+                    ipv4::PROTOCOL_TCP => 20,
+                    ipv4::PROTOCOL_UDP | ipv6::NEXT_ICMP => 8,
+                    _ => 1,
+                };
+                return if header.len() < fixed { Err(Chain::Truncated) } else { Ok((next, at)) };
+            }
+        };
+        if header.len() < len {
+            return Err(Chain::Truncated);
+        }
+        next = byte_at(header, ipv6_extension::field::NEXT_HEADER.start);
+        at += len;
+    }
+    Err(Chain::Truncated)
+}
+
+/// The flow of a datagram, from its first fragment.
+fn flow(protocol: u8, transport: usize, packet: &[u8], data: &Range<u32>) -> Flow {
+    let at = data.start as usize + transport;
+    let is_there = at + 4 <= data.end as usize;
+    let ports = (is_there && PROTOCOLS_WITH_PORTS.contains(&protocol))
+        .then(|| [u16_at(packet, at), u16_at(packet, at + 2)]);
+    Flow { protocol, transport: transport as u16, ports }
+}
+
+/// The sum of the data of a frame whose sum from the first network header on is known. Every header
+/// in between has an even length (rule C22).
+fn sum_of_data(packet: &[u8], layers: &[Layer], data: &Range<u32>, sum: u16) -> Sum {
+    let network = layers.iter().find(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6));
+    let network = network.map_or(0, |layer| layer.offset as usize);
+    let (start, end) = (data.start as usize, data.end as usize);
+    let before = packet.get(network..start).map_or(Sum::ZERO, Sum::of);
+    let behind = packet.get(end..).map_or(Sum::ZERO, Sum::of);
+    let behind = if (end - start) % 2 == 1 { behind.at_odd_offset() } else { behind };
+    Sum::from_word(sum).subtract(before).subtract(behind)
+}
+
+fn byte_at(bytes: &[u8], at: usize) -> u8 {
+    bytes.get(at).copied().unwrap_or(0)
+}
+
+/// Where the flags of a TCP header end, to whole 8-byte units.
+const TCP_FLAGS_END: u32 = 16;
+/// TCP, UDP, DCCP, SCTP, UDP-Lite.
+const PROTOCOLS_WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
+/// Extension headers of a first fragment that are walked over.
+const EXTENSIONS_MAX: usize = 16;
+const NEXT_AUTHENTICATION: u8 = 51;
+const NEXT_MOBILITY: u8 = 135;
+const NEXT_HOST_IDENTITY: u8 = 139;
+const NEXT_SHIM6: u8 = 140;

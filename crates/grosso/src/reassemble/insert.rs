@@ -1,0 +1,566 @@
+//! A fragment and the datagram that it is of.
+
+use core::hash::{BuildHasher, Hasher};
+
+use grosso_checksum::Sum;
+use grosso_wire::Kind;
+
+use crate::{
+    checksum::Checksum,
+    flow::{Found, Place},
+    frame::Frame,
+    meta::Meta,
+    reassemble::{
+        Discard, Mode, Outcome, Overlap, Reassembler, Returned, SOURCES, Sink, Verdict,
+        delivery::{Datagram, IcmpError, Transport},
+        examine::Arrival,
+        incomplete::{Contents, Incomplete, Key},
+        queue::Link,
+        render::{self, Whole},
+        store::{Bit, Fragment, Store, units},
+    },
+};
+
+/// What a fragment is beside those of its datagram that came before.
+enum Judgement {
+    /// New bytes only.
+    Fits,
+    /// New bytes and others, which the rules let be mixed.
+    Mixes,
+    /// The same fragment came before.
+    Duplicate,
+    /// The datagram dies, and its sender may be told.
+    Kills(Discard, Option<IcmpError>),
+}
+
+impl<B: AsRef<[u8]>> Reassembler<B> {
+    /// Puts a fragment to its datagram.
+    pub(super) fn insert(
+        &mut self,
+        frame: Frame<B>,
+        mut arrival: Arrival,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let slot = self.find_or_start(arrival.key, now_ns, sink);
+        if self.datagrams.get(slot).is_none_or(|datagram| datagram.is_dead) {
+            return self.discard(frame, Discard::Dead, None, 0, sink);
+        }
+        let slot = self.renew(slot, now_ns, sink);
+        match self.judge(slot, &mut arrival, frame.buffer.as_ref()) {
+            Judgement::Kills(reason, error) => {
+                self.kill(slot, reason, sink);
+                self.discard(frame, reason, error, arrival.ip, sink)
+            }
+            Judgement::Duplicate => {
+                self.stats.duplicates += 1;
+                sink.take(Outcome::Returned { frame, why: Returned::Duplicate });
+                Verdict::Duplicate
+            }
+            judgement @ (Judgement::Fits | Judgement::Mixes) => {
+                let needed = self.memory_needed(slot, &arrival, frame.buffer.as_ref().len());
+                if let Err(reason) = self.make_room(slot, needed, sink) {
+                    self.end(slot, reason, sink);
+                    return self.discard(frame, reason, None, arrival.ip, sink);
+                }
+                let mixes = matches!(judgement, Judgement::Mixes);
+                self.keep(slot, frame, &arrival, mixes, sink);
+                self.settle(slot, sink)
+            }
+        }
+    }
+
+    /// The slot of a key's datagram, which starts if there is none.
+    fn find_or_start(&mut self, key: Key, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) -> u32 {
+        let hash = key.hash(&self.state);
+        let mut found = self.table.find(hash, None);
+        if let Found::Slot(slot) = found {
+            if self.datagrams.get(slot).is_some_and(|datagram| datagram.key == key) {
+                return slot;
+            }
+            // Another key with the same tag, by a chance of one in two thousand millions.
+            self.end(slot, Discard::TableFull, sink);
+            found = self.table.find(hash, None);
+        }
+        if self.held_datagrams() >= self.rules.limits.datagrams.max(1)
+            && let Some(oldest) = self.by_use.first()
+        {
+            self.end(oldest, Discard::TableFull, sink);
+            found = self.table.find(hash, None);
+        }
+        let place = loop {
+            match found {
+                Found::Free(place) => break place,
+                Found::Slot(slot) => self.end(slot, Discard::TableFull, sink),
+                Found::Full(bucket) => {
+                    let age = |&slot: &u32| self.datagrams.get(slot).map(|d| d.created_ns);
+                    let oldest = self.table.slots(bucket).into_iter().min_by_key(age);
+                    self.end(oldest.unwrap_or_default(), Discard::TableFull, sink);
+                }
+            }
+            found = self.table.find(hash, None);
+        };
+        self.start(key, hash, place, now_ns)
+    }
+
+    fn start(&mut self, key: Key, hash: u64, place: Place, now_ns: u64) -> u32 {
+        let share = key.source_hash(&self.state) as usize % SOURCES;
+        let slot = self.datagrams.insert(Incomplete {
+            key,
+            place,
+            share,
+            created_ns: now_ns,
+            is_dead: false,
+            by_age: Link::NONE,
+            by_use: Link::NONE,
+            by_source: Link::NONE,
+            held_bytes: 0,
+            contents: Contents::new(),
+        });
+        self.table.insert(place, hash, slot);
+        if let Some(age) = self.ages.get_mut(usize::from(key.is_ipv6)) {
+            age.push(&mut self.datagrams, |d| &mut d.by_age, slot);
+        }
+        self.by_use.push(&mut self.datagrams, |d| &mut d.by_use, slot);
+        if let Some(source) = self.sources.get_mut(share) {
+            source.by_use.push(&mut self.datagrams, |d| &mut d.by_source, slot);
+        }
+        slot
+    }
+
+    /// Takes note that a fragment of a datagram came, which starts anew when too many of its source
+    /// came in between (rule F4).
+    fn renew(&mut self, slot: u32, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) -> u32 {
+        let Some(datagram) = self.datagrams.get_mut(slot) else { return slot };
+        let Some(source) = self.sources.get_mut(datagram.share) else { return slot };
+        source.count = source.count.wrapping_add(1);
+        let count = source.count;
+        let gap = count.wrapping_sub(datagram.contents.source_count);
+        let distance = self.rules.limits.distance;
+        let key = datagram.key;
+        if !key.is_ipv6 && distance > 0 && datagram.contents.fragments > 0 && gap > distance {
+            self.end(slot, Discard::Distance, sink);
+            let slot = self.find_or_start(key, now_ns, sink);
+            if let Some(datagram) = self.datagrams.get_mut(slot) {
+                datagram.contents.source_count = count;
+            }
+            return slot;
+        }
+        datagram.contents.source_count = count;
+        source.by_use.renew(&mut self.datagrams, |d| &mut d.by_source, slot);
+        self.by_use.renew(&mut self.datagrams, |d| &mut d.by_use, slot);
+        slot
+    }
+
+    /// Looks at a fragment beside those that came before. What hangs out of the units of a
+    /// fragment that is not the last is cut off, where the rules say so.
+    fn judge(&mut self, slot: u32, arrival: &mut Arrival, packet: &[u8]) -> Judgement {
+        let Some(datagram) = self.datagrams.get_mut(slot) else {
+            return Judgement::Kills(Discard::TableFull, None);
+        };
+        let contents = &mut datagram.contents;
+        let overlap = self.rules.overlap;
+        if let Err((reason, error)) = alone(arrival, overlap) {
+            return Judgement::Kills(reason, error);
+        }
+        // Rule F12.
+        let (end, known) = (arrival.end(), contents.end);
+        let contradicts = match arrival.more {
+            true => known.is_some_and(|known| end > known),
+            false => end < contents.reach || known.is_some_and(|known| end != known),
+        };
+        if contradicts {
+            return Judgement::Kills(Discard::EndConflict, None);
+        }
+        let units = units(arrival.offset, end);
+        let is_new = !self.store.any(&contents.pages, Bit::Covered, &units);
+        if !is_new {
+            match overlap {
+                Overlap::Drop => {
+                    let same = is_same(&self.store, contents, arrival, packet, &self.state);
+                    return match same {
+                        true => Judgement::Duplicate,
+                        false => Judgement::Kills(Discard::Overlap, None),
+                    };
+                }
+                Overlap::Linux => {
+                    let inner = units.start + 1..units.end;
+                    let in_run = self.store.all(&contents.pages, Bit::Covered, &units)
+                        && !self.store.any(&contents.pages, Bit::Run, &inner);
+                    if !in_run {
+                        return Judgement::Kills(Discard::Overlap, None);
+                    }
+                    if !arrival.more {
+                        contents.end = Some(end);
+                    }
+                    return Judgement::Duplicate;
+                }
+                Overlap::First | Overlap::Last => {}
+            }
+        }
+        if contents.fragments >= self.rules.limits.fragments {
+            return Judgement::Kills(Discard::FragmentLimit, None);
+        }
+        if is_new { Judgement::Fits } else { Judgement::Mixes }
+    }
+
+    /// Memory that a fragment will take, in bytes.
+    fn memory_needed(&self, slot: u32, arrival: &Arrival, buffer_len: usize) -> usize {
+        let Some(datagram) = self.datagrams.get(slot) else { return 0 };
+        let contents = &datagram.contents;
+        let units = units(arrival.offset, arrival.end());
+        let pages = self.store.pages_missing(&contents.pages, &units) * self.store.page_bytes();
+        let datagram = if contents.fragments == 0 { size_of::<Incomplete>() } else { 0 };
+        let keeps = self.rules.mode != Mode::Coalesce && !contents.is_released;
+        let buffer = if keeps { self.buffer_bytes(buffer_len) } else { 0 };
+        datagram + pages + buffer
+    }
+
+    /// Memory that a kept buffer takes, however little of it is filled (P33).
+    fn buffer_bytes(&self, len: usize) -> usize {
+        len.max(self.rules.limits.buffer_bytes) + size_of::<Fragment<B>>()
+    }
+
+    /// Evicts until there is room for more of a datagram: of its own source first, then whatever
+    /// waited longest for a fragment (P32).
+    fn make_room(
+        &mut self,
+        slot: u32,
+        needed: usize,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Result<(), Discard> {
+        let limits = self.rules.limits;
+        let Some(share) = self.datagrams.get(slot).map(|datagram| datagram.share) else {
+            return Err(Discard::TableFull);
+        };
+        while let Some(source) = self.sources.get(share)
+            && source.held_bytes + needed > limits.source_bytes
+        {
+            let victim = source.by_use.first().filter(|&victim| victim != slot);
+            self.end(victim.ok_or(Discard::SourceFull)?, Discard::SourceFull, sink);
+        }
+        while self.held_bytes + needed > limits.memory_bytes {
+            let victim = self.by_use.first().filter(|&victim| victim != slot);
+            self.end(victim.ok_or(Discard::MemoryFull)?, Discard::MemoryFull, sink);
+        }
+        let held = self.datagrams.get(slot).map_or(0, |datagram| datagram.held_bytes);
+        self.account(slot, held + needed);
+        Ok(())
+    }
+
+    /// Keeps a fragment, or its data. There is room for it.
+    fn keep(
+        &mut self,
+        slot: u32,
+        frame: Frame<B>,
+        arrival: &Arrival,
+        mixes: bool,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        let Some(datagram) = self.datagrams.get_mut(slot) else { return };
+        let contents = &mut datagram.contents;
+        let packet = frame.buffer.as_ref();
+        let units = units(arrival.offset, arrival.end());
+        self.store.provide(&mut contents.pages, &units);
+        let covered = match mixes {
+            true => self.store.count(&contents.pages, Bit::Covered, &units),
+            false => 0,
+        };
+        let sum = match self.rules.mode {
+            Mode::Coalesce => {
+                let summed = self.rules.verify && arrival.sum.is_none();
+                gather(&mut self.store, contents, arrival, packet, self.rules.overlap, summed)
+            }
+            Mode::KeepGeometry if self.rules.verify => arrival.sum.or_else(|| {
+                packet.get(arrival.data.start as usize..arrival.data.end as usize).map(Sum::of)
+            }),
+            Mode::KeepGeometry | Mode::Virtual => arrival.sum,
+        };
+        contents.sum = contents.sum.zip(sum).map(|(before, sum)| before + sum).filter(|_| !mixes);
+        // Rule F15: a run grows only at its end, and only the last one does.
+        if contents.fragments == 0 || arrival.offset != contents.reach {
+            self.store.set(&contents.pages, Bit::Run, &(units.start..units.start + 1));
+        }
+        self.store.set(&contents.pages, Bit::Start, &(units.start..units.start + 1));
+        self.store.set(&contents.pages, Bit::Covered, &units);
+        let keeps_first = self.rules.overlap == Overlap::First && contents.flow.is_some();
+        contents.add(arrival, &frame.meta, units.end - units.start - covered, keeps_first);
+        if mixes {
+            contents.checksum = Some(Checksum::None);
+        }
+        self.stats.gso_stripped += u64::from(frame.meta.gso.is_some());
+        if self.rules.mode == Mode::Coalesce {
+            self.held_fragments += 1;
+            return sink.take(Outcome::Returned { frame, why: Returned::Gathered });
+        }
+        // Rule F25: how a fragment should be cut, by whoever, says nothing about the datagram.
+        let frame = Frame { meta: Meta { gso: None, ..frame.meta }, ..frame };
+        if let (true, Some(flow)) = (contents.is_released, contents.flow) {
+            let number = digest(&self.state, frame.buffer.as_ref(), arrival);
+            self.store.set_index(&contents.pages, units.start, number);
+            self.stats.fragments_forwarded += 1;
+            return sink.take(Outcome::Fragment { frame, flow });
+        }
+        self.held_fragments += 1;
+        let number = self.store.fragments.insert(Fragment::new(frame, &arrival.data));
+        self.store.set_index(&contents.pages, units.start, number);
+    }
+
+    /// Gives what a kept fragment completes.
+    fn settle(&mut self, slot: u32, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
+        let Some(datagram) = self.datagrams.get(slot) else { return Verdict::Held };
+        let contents = &datagram.contents;
+        let (is_released, has_first) = (contents.is_released, contents.flow.is_some());
+        let complete_len = contents.complete_len();
+        if self.rules.mode != Mode::Virtual {
+            return match complete_len {
+                Some(len) => self.complete(slot, len, sink),
+                None => Verdict::Held,
+            };
+        }
+        if has_first && !is_released {
+            self.release(slot, sink);
+        }
+        if complete_len.is_some() {
+            self.stats.datagrams += 1;
+            self.remove(slot);
+            return Verdict::Completed;
+        }
+        if has_first { Verdict::Forwarded } else { Verdict::Held }
+    }
+
+    /// Lets the fragments go that waited for the first.
+    fn release(&mut self, slot: u32, sink: &mut (impl Sink<B> + ?Sized)) {
+        let Some(datagram) = self.datagrams.get_mut(slot) else { return };
+        let contents = &mut datagram.contents;
+        let Some(flow) = contents.flow else { return };
+        let mut freed = 0;
+        let mut from = 0;
+        while let Some(unit) = self.store.next(&contents.pages, Bit::Start, true, from) {
+            from = unit + 1;
+            let number = self.store.index(&contents.pages, unit);
+            let Some(fragment) = self.store.fragments.remove(number) else { continue };
+            freed += fragment.frame.buffer.as_ref().len().max(self.rules.limits.buffer_bytes)
+                + size_of::<Fragment<B>>();
+            let number = digest_of(&self.state, fragment.bytes());
+            self.store.set_index(&contents.pages, unit, number);
+            self.stats.fragments_forwarded += 1;
+            sink.take(Outcome::Fragment { frame: fragment.frame, flow });
+        }
+        contents.is_released = true;
+        self.held_fragments -= usize::from(contents.fragments);
+        let held = datagram.held_bytes - freed;
+        self.account(slot, held);
+    }
+
+    /// Gives a datagram of which nothing is missing.
+    fn complete(&mut self, slot: u32, len: u32, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
+        let Some(datagram) = self.datagrams.get(slot) else { return Verdict::Held };
+        let (key, contents) = (datagram.key, &datagram.contents);
+        let Some(flow) = contents.flow else { return Verdict::Held };
+        let gathered = if self.rules.mode == Mode::Coalesce { len } else { 0 };
+        let (header, data) = front(&self.store, contents, gathered > 0);
+        let sum = || contents.sum.unwrap_or_else(|| sum_of(&self.store, contents, gathered));
+        let rendered = contents.ecn().and_then(|ecn| {
+            let whole = Whole {
+                first: header,
+                ip: usize::from(contents.ip),
+                is_ipv6: key.is_ipv6,
+                ecn,
+                dont_fragment: contents.dont_fragment(),
+                data_len: len as usize,
+            };
+            let link = (self.link, &self.ports);
+            render::render(&whole, link, &mut self.stack, &mut self.header, sum)
+        });
+        let rendered = match rendered {
+            Ok(rendered) => rendered,
+            Err(reason) => {
+                self.kill(slot, reason, sink);
+                return Verdict::Discarded(reason);
+            }
+        };
+        let header = self.header.get(..rendered.len).unwrap_or_default();
+        let mut checksum = contents.checksum.unwrap_or_default();
+        let mut transport = Transport::Unread;
+        if self.rules.verify && !matches!(checksum, Checksum::Unnecessary { .. }) {
+            let ip = header.get(usize::from(contents.ip)..).unwrap_or_default();
+            let kind = if key.is_ipv6 { Kind::Ipv6 } else { Kind::Ipv4 };
+            transport = render::verify(ip, kind, &flow, data, len as usize, sum());
+        }
+        if matches!(checksum, Checksum::Complete { .. }) {
+            let headers = header.get(rendered.network..).map_or(Sum::ZERO, Sum::of);
+            checksum = Checksum::Complete { sum: (headers + sum()).fold() };
+        } else if transport == Transport::Right && !rendered.is_covered {
+            checksum = Checksum::Unnecessary { levels: 0 };
+        }
+        let meta = Meta { checksum, ..contents.meta };
+        let (pages, fragments) = (contents.pages, contents.fragments);
+        let (fragment_bytes_max, dont_fragment) = (contents.largest, contents.dont_fragment());
+        self.stats.datagrams += 1;
+        self.stats.fragments_joined += u64::from(fragments);
+        self.held_fragments -= usize::from(fragments);
+        self.detach(slot);
+        let header = self.header.get(..rendered.len).unwrap_or_default();
+        sink.take(Outcome::Datagram(Datagram {
+            len: header.len() + len as usize,
+            header,
+            store: &mut self.store,
+            pages,
+            next: 0,
+            gathered,
+            identity: key.identity(),
+            flow,
+            meta,
+            transport,
+            fragments,
+            fragment_bytes_max: fragment_bytes_max as u16,
+            dont_fragment,
+        }));
+        Verdict::Completed
+    }
+
+    /// Forgets a datagram whose fragments have all left.
+    fn remove(&mut self, slot: u32) {
+        if let Some(datagram) = self.datagrams.get_mut(slot) {
+            self.store.release(&mut datagram.contents.pages);
+        }
+        self.detach(slot);
+    }
+}
+
+/// Rules F10, F11, F13: a fragment alone.
+fn alone(arrival: &mut Arrival, overlap: Overlap) -> Result<(), (Discard, Option<IcmpError>)> {
+    let is_ipv6 = arrival.key.is_ipv6;
+    let in_packet = arrival.data.start - u32::from(arrival.ip);
+    let problem = |pointer| is_ipv6.then_some(IcmpError::ParameterProblem { code: 0, pointer });
+    let end_max = if is_ipv6 { DATAGRAM_BYTES_MAX } else { DATAGRAM_BYTES_MAX - IPV4_HEADER_LEN };
+    if arrival.end() > end_max {
+        // The offset field, two bytes into the fragment header.
+        return Err((Discard::Oversize, problem(in_packet.saturating_sub(6))));
+    }
+    let hanging = if arrival.more { arrival.len() % 8 } else { 0 };
+    if hanging > 0 {
+        if is_ipv6 || overlap == Overlap::Drop {
+            return Err((Discard::Misaligned, problem(PAYLOAD_LENGTH_AT)));
+        }
+        arrival.data.end -= hanging;
+        arrival.sum = None;
+    }
+    if arrival.len() == 0 { Err((Discard::ZeroLength, None)) } else { Ok(()) }
+}
+
+/// Whether a fragment came before: the same place, the same bytes, and alike the last or not.
+fn is_same<B: AsRef<[u8]>>(
+    store: &Store<B>,
+    contents: &Contents,
+    arrival: &Arrival,
+    packet: &[u8],
+    state: &impl BuildHasher,
+) -> bool {
+    let pages = &contents.pages;
+    let units = units(arrival.offset, arrival.end());
+    let (first, behind) = (units.start..units.start + 1, units.end..units.end + 1);
+    let same_place = store.any(pages, Bit::Start, &first)
+        && store.all(pages, Bit::Covered, &units)
+        && !store.any(pages, Bit::Start, &(first.end..units.end))
+        && (store.any(pages, Bit::Start, &behind) || !store.any(pages, Bit::Covered, &behind));
+    let was_last = contents.end == Some(arrival.end());
+    if !same_place || was_last == arrival.more {
+        return false;
+    }
+    let range = arrival.data.start as usize..arrival.data.end as usize;
+    let data = packet.get(range).unwrap_or_default();
+    let number = store.index(pages, units.start);
+    if contents.is_released {
+        return number == digest_of(state, data);
+    }
+    if let Some(fragment) = store.fragments.get(number) {
+        return fragment.bytes() == data;
+    }
+    let mut rest = data;
+    store.slices(pages, arrival.offset, arrival.end()).all(|slice| {
+        let Some((now, behind)) = rest.split_at_checked(slice.len()) else { return false };
+        rest = behind;
+        now == slice
+    })
+}
+
+/// Copies the data of a fragment, and the headers of a first one, to their places. Gives the sum of
+/// the data when it is known.
+fn gather<B: AsRef<[u8]>>(
+    store: &mut Store<B>,
+    contents: &Contents,
+    arrival: &Arrival,
+    packet: &[u8],
+    overlap: Overlap,
+    summed: bool,
+) -> Option<Sum> {
+    let pages = &contents.pages;
+    let range = arrival.data.start as usize..arrival.data.end as usize;
+    let data = packet.get(range).unwrap_or_default();
+    let units = units(arrival.offset, arrival.end());
+    if arrival.is_first() && !(overlap == Overlap::First && contents.flow.is_some()) {
+        store.write_header(pages, packet.get(..arrival.data.start as usize).unwrap_or_default());
+    }
+    if overlap == Overlap::First && store.any(pages, Bit::Covered, &units) {
+        for (unit, bytes) in units.zip(data.chunks(8)) {
+            if !store.any(pages, Bit::Covered, &(unit..unit + 1)) {
+                store.write(pages, unit, bytes, false);
+            }
+        }
+        return None;
+    }
+    let sum = store.write(pages, units.start, data, summed);
+    if summed { Some(sum) } else { arrival.sum }
+}
+
+/// The first fragment's headers, and the data that are contiguous behind them.
+fn front<'a, B: AsRef<[u8]>>(
+    store: &'a Store<B>,
+    contents: &Contents,
+    gathered: bool,
+) -> (&'a [u8], &'a [u8]) {
+    if gathered {
+        let header_len = usize::from(contents.header_len);
+        let len = contents.first_len as usize;
+        return store.front(&contents.pages, header_len, len).split_at(header_len);
+    }
+    let number = store.index(&contents.pages, units(0, 0).start);
+    let first = store.fragments.get(number);
+    first.map_or((&[], &[]), |fragment| (fragment.header(), fragment.bytes()))
+}
+
+/// The sum of all data of a complete datagram. Every fragment but the last has an even length.
+fn sum_of<B: AsRef<[u8]>>(store: &Store<B>, contents: &Contents, gathered: u32) -> Sum {
+    let pages = &contents.pages;
+    if gathered > 0 {
+        return Sum::of_parts(store.slices(pages, 0, gathered));
+    }
+    let mut sum = Sum::ZERO;
+    let mut from = 0;
+    while let Some(unit) = store.next(pages, Bit::Start, true, from) {
+        from = unit + 1;
+        let fragment = store.fragments.get(store.index(pages, unit));
+        sum += fragment.map_or(Sum::ZERO, |fragment| Sum::of(fragment.bytes()));
+    }
+    sum
+}
+
+fn digest(state: &impl BuildHasher, packet: &[u8], arrival: &Arrival) -> u32 {
+    let range = arrival.data.start as usize..arrival.data.end as usize;
+    digest_of(state, packet.get(range).unwrap_or_default())
+}
+
+/// What is left of a fragment that has left, to tell whether it comes again.
+fn digest_of(state: &impl BuildHasher, data: &[u8]) -> u32 {
+    let mut hasher = state.build_hasher();
+    hasher.write(data);
+    hasher.finish() as u32
+}
+
+/// An IP packet is no longer.
+const DATAGRAM_BYTES_MAX: u32 = 65535;
+const IPV4_HEADER_LEN: u32 = grosso_wire::ipv4::HEADER_LEN as u32;
+/// The payload length field of IPv6 (rule F10).
+const PAYLOAD_LENGTH_AT: u32 = grosso_wire::ipv6::field::PAYLOAD_LENGTH.start as u32;

@@ -1,0 +1,434 @@
+//! IP fragments to datagrams: IPv4 and IPv6 by one implementation.
+//!
+//! A fragment is [examined](reason::Pass) alone first, then its datagram is looked up. A datagram is
+//! a map of 8-byte units, so a fragment costs the same wherever it belongs and whatever came before
+//! it. What cannot be joined safely is [discarded](reason::Discard), by a name. What is held is
+//! bounded by the memory that it really takes; when there is no more, the datagram goes that waited
+//! longest for a fragment, and of a source that has its share, one of its own.
+//!
+//! ```
+//! use grosso::{Frame, reassemble::{Mode, Outcome, Reassembler, Rules, Verdict}};
+//! use grosso_wire::{LinkType, Ports};
+//! # use grosso_testkit::Packet;
+//! # fn piece(offset: u16, more: bool, data: &[u8]) -> Vec<u8> {
+//! #     let ip = Packet::new().ethernet(|e| e).ipv4(move |ip| {
+//! #         ip.df(false).fragment_offset(offset / 8).more_fragments(more).protocol(17)
+//! #     });
+//! #     ip.payload(data).build()
+//! # }
+//! let last = piece(16, false, b"the end");
+//! let first = piece(0, true, b"\x30\x39\x00\x35\x00\x17\x00\x00The data");
+//!
+//! let rules = Rules::new(Mode::Coalesce);
+//! let mut reassembler =
+//!     Reassembler::new(rules, LinkType::Ethernet, Ports::ASSIGNED, 0x5eed)?;
+//! let mut whole = Vec::new();
+//! let mut sink = |outcome: Outcome<'_, &[u8]>| {
+//!     if let Outcome::Datagram(datagram) = outcome {
+//!         datagram.copy_to(&mut whole); // or write `datagram.slices()` with one vectored write
+//!     }
+//! };
+//! assert_eq!(reassembler.push(Frame::new(&last[..]), 0, &mut sink), Verdict::Held);
+//! assert_eq!(reassembler.push(Frame::new(&first[..]), 9, &mut sink), Verdict::Completed);
+//! assert_eq!(&whole[14 + 20 + 8..], b"The datathe end");
+//! # Ok::<(), grosso::reassemble::OverlapNeedsCoalesce>(())
+//! ```
+
+mod delivery;
+mod examine;
+mod incomplete;
+mod insert;
+mod queue;
+pub mod reason;
+mod render;
+mod rules;
+mod store;
+
+use alloc::{vec, vec::Vec};
+
+use foldhash::fast::FixedState;
+use grosso_wire::{LinkType, Ports, Stack, dissect_into};
+
+pub use delivery::{Datagram, Discarded, Flow, IcmpError, Outcome, Returned, Sink, Transport};
+pub use incomplete::Identity;
+pub use rules::{Limits, Mode, Overlap, OverlapNeedsCoalesce, Rules};
+pub use store::Fragment;
+
+use crate::{
+    coalesce::{BucketChoice, HEADER_BYTES_MAX, TableShape},
+    flow::{FlowHasher, Keys, Table},
+    frame::Frame,
+    meta::Meta,
+    reassemble::{
+        examine::{Refusal, examine},
+        incomplete::{Contents, Incomplete},
+        queue::{Queue, Slab},
+        reason::{Discard, Pass},
+        store::{Bit, Store, units},
+    },
+    stats::ReassembleStats,
+};
+
+/// What became of a pushed frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is no fragment that can be joined and left as it came.
+    Passed(Pass),
+    /// It waits for others of its datagram.
+    Held,
+    /// It left as it came, with those that waited for it ([`Mode::Virtual`]).
+    Forwarded,
+    /// It was the last that was missing: the datagram left.
+    Completed,
+    /// The same fragment came before.
+    Duplicate,
+    /// It was discarded.
+    Discarded(Discard),
+}
+
+/// Joins IP fragments to datagrams, one link at a time.
+///
+/// Time is an argument: nanoseconds of any clock that does not go back. See [`Rules`] for the rules
+/// and [`Limits`] for the bounds.
+#[derive(Debug)]
+pub struct Reassembler<B> {
+    rules: Rules,
+    link: LinkType,
+    ports: Ports,
+    outside: FlowHasher,
+    state: FixedState,
+    table: Table,
+    datagrams: Slab<Incomplete>,
+    store: Store<B>,
+    /// By age, IPv4 and IPv6 apart, because their times differ; the dead are among them.
+    ages: [Queue; 2],
+    /// The living by the time of their latest fragment.
+    by_use: Queue,
+    /// The dead by the time of their death.
+    tombstones: Queue,
+    tombstone_count: usize,
+    sources: Vec<Source>,
+    /// Memory that all of them take, in bytes.
+    held_bytes: usize,
+    held_fragments: usize,
+    stats: ReassembleStats,
+    stack: Stack,
+    header: [u8; HEADER_BYTES_MAX],
+}
+
+/// What one source holds, or a few that share a hash.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    held_bytes: usize,
+    /// Fragments that came from it, wrapping.
+    count: u32,
+    /// Its datagrams by the time of their latest fragment.
+    by_use: Queue,
+}
+
+impl<B: AsRef<[u8]>> Reassembler<B> {
+    /// A reassembler for frames of one link type. `seed` keys the hashes and should be random, so
+    /// that nobody can choose datagrams that share a bucket (P50).
+    ///
+    /// # Errors
+    /// When the rules ask for overlapping bytes to be mixed in a mode that keeps fragments as they
+    /// are.
+    pub fn new(
+        rules: Rules,
+        link: LinkType,
+        ports: Ports,
+        seed: u64,
+    ) -> Result<Self, OverlapNeedsCoalesce> {
+        let gathers = rules.mode == Mode::Coalesce;
+        if matches!(rules.overlap, Overlap::First | Overlap::Last) && !gathers {
+            return Err(OverlapNeedsCoalesce);
+        }
+        let keys = rules.limits.datagrams.saturating_add(rules.limits.tombstones);
+        // A quarter of the ways is used at most, so that hardly ever a bucket is full.
+        let buckets = keys / 2 + 1;
+        Ok(Self {
+            link,
+            ports,
+            outside: FlowHasher::new(seed),
+            state: FixedState::with_seed(seed),
+            table: Table::new(TableShape { buckets, choice: BucketChoice::Seeded }),
+            datagrams: Slab::default(),
+            store: Store::new(gathers),
+            ages: [Queue::EMPTY; 2],
+            by_use: Queue::EMPTY,
+            tombstones: Queue::EMPTY,
+            tombstone_count: 0,
+            sources: vec![Source { held_bytes: 0, count: 0, by_use: Queue::EMPTY }; SOURCES],
+            held_bytes: 0,
+            held_fragments: 0,
+            stats: ReassembleStats::default(),
+            stack: Stack::new(0),
+            header: [0; HEADER_BYTES_MAX],
+            rules,
+        })
+    }
+
+    /// Takes one frame, and gives what it completes. What is too old leaves first.
+    pub fn push(
+        &mut self,
+        frame: Frame<B>,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let packet = frame.buffer.as_ref();
+        self.stats.frames_in += 1;
+        dissect_into(packet, self.link, &self.ports, &mut self.stack);
+        match examine(packet, &self.stack, &frame.meta) {
+            Ok(mut arrival) => {
+                arrival.key.outside = self.outside(packet, arrival.outside, &frame.meta);
+                self.expire(now_ns, sink);
+                self.stats.fragments_in += 1;
+                self.insert(frame, arrival, now_ns, sink)
+            }
+            Err(Refusal::Pass(reason)) => {
+                self.stats.passed[reason.index()] += 1;
+                sink.take(Outcome::Passed { frame, reason });
+                Verdict::Passed(reason)
+            }
+            Err(Refusal::Discard { reason, error, ip }) => {
+                self.stats.fragments_in += 1;
+                self.discard(frame, reason, error, ip, sink)
+            }
+        }
+    }
+
+    /// Discards the datagrams whose time is over, oldest first (rules F3, F40).
+    pub fn expire(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
+        for version in 0..self.ages.len() {
+            while let Some((slot, created_ns)) = self.oldest(version) {
+                if now_ns.saturating_sub(created_ns) < self.age_ns_max(version) {
+                    break;
+                }
+                self.end(slot, Discard::Timeout, sink);
+            }
+        }
+    }
+
+    /// When [`Self::expire`] has something to do next, in the caller's nanoseconds; `None` when
+    /// nothing is held.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
+        let due = |version| {
+            let (_, created_ns) = self.oldest(version)?;
+            Some(created_ns.saturating_add(self.age_ns_max(version)))
+        };
+        (0..self.ages.len()).filter_map(due).min()
+    }
+
+    /// Discards everything held, oldest first.
+    pub fn finish(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
+        for version in 0..self.ages.len() {
+            while let Some((slot, _)) = self.oldest(version) {
+                self.end(slot, Discard::Finished, sink);
+            }
+        }
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub fn stats(&self) -> &ReassembleStats {
+        &self.stats
+    }
+
+    /// Its rules and limits.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Memory that incomplete datagrams take now, in bytes; never more than
+    /// [`Limits::memory_bytes`].
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// Incomplete datagrams now.
+    #[must_use]
+    pub fn held_datagrams(&self) -> usize {
+        self.datagrams.len() - self.tombstone_count
+    }
+
+    /// Fragments that they are of, without those that have left already.
+    #[must_use]
+    pub fn held_fragments(&self) -> usize {
+        self.held_fragments
+    }
+
+    /// The hash of what lies around a fragment: those of one datagram come the same way.
+    fn outside(&self, packet: &[u8], layers: usize, meta: &Meta) -> u64 {
+        let vlan = meta.vlan.map_or(0, |tag| u64::from(tag.tci & VLAN_ID) + 1);
+        let around = self.stack.layers().get(..layers).unwrap_or_default();
+        // A link layer alone identifies nothing.
+        if around.len() <= 1 {
+            return vlan;
+        }
+        self.outside.flow(packet, &Keys::of(around, packet)) ^ vlan
+    }
+
+    fn oldest(&self, version: usize) -> Option<(u32, u64)> {
+        let slot = self.ages.get(version)?.first()?;
+        Some((slot, self.datagrams.get(slot)?.created_ns))
+    }
+
+    fn age_ns_max(&self, version: usize) -> u64 {
+        let limits = &self.rules.limits;
+        if version == 0 { limits.ipv4_ns } else { limits.ipv6_ns }
+    }
+
+    /// Discards one frame alone.
+    fn discard(
+        &mut self,
+        frame: Frame<B>,
+        reason: Discard,
+        error: Option<IcmpError>,
+        ip: u16,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        if let Some(error) = error {
+            let quote = frame.buffer.as_ref().get(usize::from(ip)..).unwrap_or_default();
+            sink.take(Outcome::Problem { error, quote });
+        }
+        self.stats.fragments_discarded[reason.index()] += 1;
+        sink.take(Outcome::Returned { frame, why: Returned::Discarded(reason) });
+        Verdict::Discarded(reason)
+    }
+
+    /// Ends a datagram, and remembers its key if the rules want it.
+    fn kill(&mut self, slot: u32, reason: Discard, sink: &mut (impl Sink<B> + ?Sized)) {
+        let wanted = reason.kills_key() && self.rules.overlap == Overlap::Drop;
+        if !wanted || self.rules.limits.tombstones == 0 {
+            return self.end(slot, reason, sink);
+        }
+        self.empty(slot, reason, sink);
+        self.bury(slot);
+    }
+
+    /// Ends a datagram, living or dead, and forgets its key.
+    fn end(&mut self, slot: u32, reason: Discard, sink: &mut (impl Sink<B> + ?Sized)) {
+        if self.datagrams.get(slot).is_some_and(|datagram| !datagram.is_dead) {
+            self.empty(slot, reason, sink);
+        }
+        self.forget(slot);
+    }
+
+    /// Gives back everything that a living datagram holds.
+    fn empty(&mut self, slot: u32, reason: Discard, sink: &mut (impl Sink<B> + ?Sized)) {
+        let Some(datagram) = self.datagrams.get_mut(slot) else { return };
+        let key = datagram.key;
+        let mut contents = core::mem::replace(&mut datagram.contents, Contents::new());
+        self.stats.datagrams_discarded[reason.index()] += 1;
+        if reason == Discard::Timeout
+            && let Some(quote) = quote_of(&self.store, &contents)
+        {
+            sink.take(Outcome::Problem { error: IcmpError::TimeExceeded, quote });
+        }
+        sink.take(Outcome::Discarded(Discarded {
+            identity: key.identity(),
+            reason,
+            fragments: contents.fragments,
+            end: contents.end,
+            reach: contents.reach,
+            pages: contents.pages,
+            holes: &self.store,
+        }));
+        if !contents.is_released {
+            self.held_fragments -= usize::from(contents.fragments);
+            self.stats.fragments_discarded[reason.index()] += u64::from(contents.fragments);
+        }
+        if self.rules.mode != Mode::Coalesce && !contents.is_released {
+            let mut from = 0;
+            while let Some(unit) = self.store.next(&contents.pages, Bit::Start, true, from) {
+                from = unit + 1;
+                let number = self.store.index(&contents.pages, unit);
+                if let Some(fragment) = self.store.fragments.remove(number) {
+                    let why = Returned::Discarded(reason);
+                    sink.take(Outcome::Returned { frame: fragment.frame, why });
+                }
+            }
+        }
+        self.store.release(&mut contents.pages);
+        self.retire(slot);
+    }
+
+    /// Takes a datagram that holds nothing out of everything but the table.
+    fn retire(&mut self, slot: u32) {
+        self.account(slot, 0);
+        let Some(datagram) = self.datagrams.get(slot) else { return };
+        let share = datagram.share;
+        self.by_use.unlink(&mut self.datagrams, |d| &mut d.by_use, slot);
+        if let Some(source) = self.sources.get_mut(share) {
+            source.by_use.unlink(&mut self.datagrams, |d| &mut d.by_source, slot);
+        }
+    }
+
+    /// Forgets a living datagram whose contents have a new owner.
+    fn detach(&mut self, slot: u32) {
+        self.retire(slot);
+        self.forget(slot);
+    }
+
+    /// Puts an emptied datagram among the dead.
+    fn bury(&mut self, slot: u32) {
+        if self.tombstone_count >= self.rules.limits.tombstones
+            && let Some(oldest) = self.tombstones.first()
+        {
+            self.forget(oldest);
+        }
+        if let Some(datagram) = self.datagrams.get_mut(slot) {
+            datagram.is_dead = true;
+            self.tombstone_count += 1;
+            self.tombstones.push(&mut self.datagrams, |d| &mut d.by_use, slot);
+        }
+    }
+
+    /// Forgets the key of an emptied datagram.
+    fn forget(&mut self, slot: u32) {
+        let Some(datagram) = self.datagrams.get(slot) else { return };
+        let (version, place, is_dead) =
+            (usize::from(datagram.key.is_ipv6), datagram.place, datagram.is_dead);
+        if is_dead {
+            self.tombstone_count -= 1;
+            self.tombstones.unlink(&mut self.datagrams, |d| &mut d.by_use, slot);
+        }
+        if let Some(age) = self.ages.get_mut(version) {
+            age.unlink(&mut self.datagrams, |d| &mut d.by_age, slot);
+        }
+        self.table.remove(place);
+        self.datagrams.remove(slot);
+    }
+
+    /// Takes note of the memory that a datagram takes from now on.
+    fn account(&mut self, slot: u32, bytes: usize) {
+        let Some(datagram) = self.datagrams.get_mut(slot) else { return };
+        let before = core::mem::replace(&mut datagram.held_bytes, bytes);
+        self.held_bytes = self.held_bytes - before + bytes;
+        self.stats.held_bytes_max = self.stats.held_bytes_max.max(self.held_bytes as u64);
+        if let Some(source) = self.sources.get_mut(datagram.share) {
+            source.held_bytes = source.held_bytes - before + bytes;
+        }
+    }
+}
+
+/// The first fragment of a datagram from its IP header on, as far as it is there.
+fn quote_of<'a, B: AsRef<[u8]>>(store: &'a Store<B>, contents: &Contents) -> Option<&'a [u8]> {
+    if contents.flow.is_none() || contents.is_released {
+        return None;
+    }
+    if let Some(fragment) = store.fragments.get(store.index(&contents.pages, units(0, 0).start)) {
+        return fragment.frame.buffer.as_ref().get(usize::from(contents.ip)..fragment.range().end);
+    }
+    let header_len = usize::from(contents.header_len) - usize::from(contents.ip);
+    let quote = store.front(&contents.pages, header_len, contents.first_len as usize);
+    (!quote.is_empty()).then_some(quote)
+}
+
+/// Sources that are told apart: more share what one may hold.
+const SOURCES: usize = 4096;
+/// The identifier in a VLAN tag.
+const VLAN_ID: u16 = 0x0fff;

@@ -1,0 +1,188 @@
+//! Slots and the queues through them: nothing is allocated once as many were used as ever will be.
+
+use alloc::vec::Vec;
+
+/// Values in numbered slots, which are used again.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    slots: Vec<Slot<T>>,
+    free: u32,
+    used: usize,
+}
+
+#[derive(Debug)]
+enum Slot<T> {
+    Used(T),
+    /// The next free one.
+    Free(u32),
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: NONE, used: 0 }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Puts a value into a free slot. The caller bounds how many there are.
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        self.used += 1;
+        let index = self.free;
+        if let Some(slot @ &mut Slot::Free(next)) = self.slots.get_mut(index as usize) {
+            self.free = next;
+            *slot = Slot::Used(value);
+            return index;
+        }
+        self.slots.push(Slot::Used(value));
+        self.slots.len() as u32 - 1
+    }
+
+    /// Takes a value out of its slot.
+    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
+        let slot = self.slots.get_mut(index as usize)?;
+        if matches!(slot, Slot::Free(_)) {
+            return None;
+        }
+        self.used -= 1;
+        let Slot::Used(value) = core::mem::replace(slot, Slot::Free(self.free)) else {
+            return None;
+        };
+        self.free = index;
+        Some(value)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        match self.slots.get(index as usize) {
+            Some(Slot::Used(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        match self.slots.get_mut(index as usize) {
+            Some(Slot::Used(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// How many slots are used.
+    pub(crate) fn len(&self) -> usize {
+        self.used
+    }
+}
+
+/// The neighbours of a slot in one queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    before: u32,
+    behind: u32,
+}
+
+impl Link {
+    /// In no queue.
+    pub(crate) const NONE: Self = Self { before: NONE, behind: NONE };
+}
+
+/// The ends of a queue through slots; the first has waited longest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queue {
+    first: u32,
+    last: u32,
+}
+
+impl Queue {
+    pub(crate) const EMPTY: Self = Self { first: NONE, last: NONE };
+
+    /// The slot that has waited longest.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<u32> {
+        (self.first != NONE).then_some(self.first)
+    }
+
+    /// Puts a slot that is in no such queue at the end. `link` finds its neighbours.
+    pub(crate) fn push<T>(
+        &mut self,
+        slab: &mut Slab<T>,
+        link: impl Fn(&mut T) -> &mut Link,
+        slot: u32,
+    ) {
+        if let Some(value) = slab.get_mut(slot) {
+            *link(value) = Link { before: self.last, behind: NONE };
+        }
+        match slab.get_mut(self.last) {
+            Some(last) => link(last).behind = slot,
+            None => self.first = slot,
+        }
+        self.last = slot;
+    }
+
+    /// Takes a slot out.
+    pub(crate) fn unlink<T>(
+        &mut self,
+        slab: &mut Slab<T>,
+        link: impl Fn(&mut T) -> &mut Link,
+        slot: u32,
+    ) {
+        let Some(value) = slab.get_mut(slot) else { return };
+        let Link { before, behind } = core::mem::replace(link(value), Link::NONE);
+        match slab.get_mut(before) {
+            Some(value) => link(value).behind = behind,
+            None => self.first = behind,
+        }
+        match slab.get_mut(behind) {
+            Some(value) => link(value).before = before,
+            None => self.last = before,
+        }
+    }
+
+    /// Puts a slot of the queue at its end.
+    #[inline]
+    pub(crate) fn renew<T>(
+        &mut self,
+        slab: &mut Slab<T>,
+        link: impl Fn(&mut T) -> &mut Link,
+        slot: u32,
+    ) {
+        if self.last != slot {
+            self.unlink(slab, &link, slot);
+            self.push(slab, link, slot);
+        }
+    }
+}
+
+/// No slot.
+pub(crate) const NONE: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::{Link, Queue, Slab};
+
+    fn order(queue: &mut Queue, slab: &mut Slab<(u8, Link)>) -> Vec<u8> {
+        let mut values = Vec::new();
+        while let Some(slot) = queue.first() {
+            queue.unlink(slab, |value| &mut value.1, slot);
+            values.extend(slab.remove(slot).map(|value| value.0));
+        }
+        values
+    }
+
+    #[test]
+    fn slots_are_used_again_and_a_queue_keeps_its_order() {
+        let mut slab = Slab::default();
+        let mut queue = Queue::EMPTY;
+        for round in 0..3 {
+            let slots: Vec<_> = (0..5).map(|i| slab.insert((i, Link::NONE))).collect();
+            assert!(slots.iter().all(|&slot| slot < 5), "round {round}: {slots:?}");
+            slots.iter().for_each(|&slot| queue.push(&mut slab, |value| &mut value.1, slot));
+            queue.renew(&mut slab, |value| &mut value.1, slots[0]);
+            queue.unlink(&mut slab, |value| &mut value.1, slots[2]);
+            slab.remove(slots[2]);
+            assert!(slab.remove(slots[2]).is_none() && slab.len() == 4);
+            assert_eq!(order(&mut queue, &mut slab), [1, 3, 4, 0]);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Every refusal has a name: why a packet [passed](Pass), and why fragments were
+//! [discarded](Discard).
+
+use crate::reasons::reasons;
+
+reasons! {
+    /// Why a packet leaves as it came.
+    Pass {
+        /// It is no IP fragment, or none that can be seen.
+        Whole = "whole",
+        /// An IPv6 fragment that is a whole packet (RFC 6946, rule F30).
+        Atomic = "atomic",
+        /// Its length says more than the frame holds: it was cut when it was captured.
+        Cut = "cut",
+        /// An IPv4 fragment whose length is zero.
+        LengthZero = "length-zero",
+        /// The headers are longer than a datagram can keep.
+        HeaderTooLong = "header-too-long",
+        /// The IPv4 header checksum is wrong.
+        Ipv4Checksum = "ip-checksum",
+    }
+}
+
+reasons! {
+    /// Why a fragment was discarded, and with it, unless the sentence says otherwise, all others of
+    /// its datagram.
+    Discard {
+        /// It shares bytes with another fragment and is not that fragment again (rule F14, P26, P27).
+        Overlap = "overlap",
+        /// It ends behind the end of the datagram, or says that the end is elsewhere (rule F12).
+        EndConflict = "end-conflict",
+        /// It has no data (rule F11).
+        ZeroLength = "zero-length",
+        /// It is not the last and its length is no multiple of 8 (rule F10, P29).
+        Misaligned = "misaligned",
+        /// The datagram would be longer than an IP packet can be (rule F13, P28).
+        Oversize = "oversize",
+        /// Fragments with and without ECN in one datagram (RFC 3168 section 5.3, rule F21).
+        EcnMixed = "ecn-mixed",
+        /// More fragments than a datagram may have.
+        FragmentLimit = "fragment-limit",
+        /// The first fragment lacks a part of the headers (RFC 7112, rule F31). It dies alone.
+        HeaderChain = "header-chain",
+        /// A fragment header behind a fragment header (rule F32). It dies alone.
+        SecondFragmentHeader = "second-fragment-header",
+        /// An IPv6 payload length of zero (rule F32). It dies alone.
+        PayloadLengthZero = "payload-length-zero",
+        /// A TCP header cut where a filter would miss its flags (RFC 1858, RFC 3128, P29). It dies
+        /// alone.
+        TinyFragment = "tiny-fragment",
+        /// Its datagram was killed before (RFC 5722 section 4). It dies alone.
+        Dead = "dead",
+        /// The datagram was not complete in time (rules F3, F40).
+        Timeout = "timeout",
+        /// So many fragments came from the source since that the identification was used again (rule
+        /// F4).
+        Distance = "distance",
+        /// The memory was needed for others (rule F2, P32).
+        MemoryFull = "memory-full",
+        /// Its source held all that one source may.
+        SourceFull = "source-full",
+        /// The table was needed for others.
+        TableFull = "table-full",
+        /// The reassembler was emptied.
+        Finished = "finished",
+    }
+}
+
+impl Discard {
+    /// Whether later fragments of the datagram must not start it anew (RFC 5722 section 4).
+    pub(crate) const fn kills_key(self) -> bool {
+        matches!(
+            self,
+            Self::Overlap
+                | Self::EndConflict
+                | Self::ZeroLength
+                | Self::Misaligned
+                | Self::Oversize
+                | Self::EcnMixed
+                | Self::FragmentLimit
+        )
+    }
+}

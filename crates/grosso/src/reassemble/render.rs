@@ -1,0 +1,167 @@
+//! The headers of a whole datagram, from those of its first fragment.
+
+use grosso_checksum::{Sum, pseudo_v4, pseudo_v6};
+use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, ipv4, ipv6, ipv6_fragment, udp};
+
+use crate::{
+    bytes::{put_u16, u16_at, u32_at},
+    coalesce::HEADER_BYTES_MAX,
+    meta::{Cwr, IpLevels},
+    reassemble::{
+        delivery::{Flow, Transport},
+        reason::Discard,
+    },
+    template::{
+        render::{Checksums, Place, Template},
+        shape::Shape,
+    },
+};
+
+/// What the headers of the whole are made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whole<'a> {
+    /// The first fragment's headers.
+    pub(crate) first: &'a [u8],
+    /// Where its IP header starts.
+    pub(crate) ip: usize,
+    pub(crate) is_ipv6: bool,
+    pub(crate) ecn: u8,
+    pub(crate) dont_fragment: bool,
+    /// Bytes behind the headers.
+    pub(crate) data_len: usize,
+}
+
+/// The headers that were written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rendered {
+    pub(crate) len: usize,
+    /// Where the outermost IP header starts.
+    pub(crate) network: usize,
+    /// Whether headers around the datagram have checksums of their own.
+    pub(crate) is_covered: bool,
+}
+
+/// Writes the headers of a whole datagram (rules F20, F22). `sum`, that of the data, is asked for
+/// only when a header around covers them.
+pub(crate) fn render(
+    whole: &Whole<'_>,
+    (link, ports): (LinkType, &Ports),
+    stack: &mut Stack,
+    out: &mut [u8; HEADER_BYTES_MAX],
+    sum: impl FnOnce() -> Sum,
+) -> Result<Rendered, Discard> {
+    let len = if whole.is_ipv6 { without_fragment_header(whole, out) } else { ipv4(whole, out) };
+    let header = out.get_mut(..len).unwrap_or_default();
+    dissect_into(header, link, ports, stack);
+    let mut shape = Shape::new(stack, header);
+    // It points into a packet, and what it says of a fragment nobody can do for the whole.
+    shape.remote_checksum = None;
+    let end = len + whole.data_len;
+    if shape.lengths.iter().any(|length| end - usize::from(length.from) > usize::from(u16::MAX)) {
+        return Err(Discard::Oversize);
+    }
+    let is_covered = !shape.covers.is_empty();
+    let sum = if is_covered { sum() } else { Sum::ZERO };
+    // The template is read only for what the first fragment's headers say.
+    let first = *out;
+    let template = Template {
+        shape: &shape,
+        header: first.get(..len).unwrap_or_default(),
+        fixed_ids: IpLevels::ALL,
+        cwr: Cwr::First,
+        checksum_wanted: false,
+    };
+    let place = Place { index: 0, before: 0, payload: whole.data_len, last: true };
+    let header = out.get_mut(..len).unwrap_or_default();
+    template.render(place, Checksums::Complete(sum), header);
+    Ok(Rendered { len, network: shape.network, is_covered })
+}
+
+fn ipv4(whole: &Whole<'_>, out: &mut [u8]) -> usize {
+    let len = copy(whole.first, out);
+    let word = if whole.dont_fragment { ipv4::DONT_FRAGMENT } else { 0 };
+    put_u16(out, whole.ip + ipv4::field::FRAGMENT.start, word);
+    if let Some(tos) = out.get_mut(whole.ip + ipv4::field::TOS.start) {
+        *tos = *tos & !3 | whole.ecn;
+    }
+    len
+}
+
+/// The fragment header is the last of the headers; the header in front of it says what follows now.
+fn without_fragment_header(whole: &Whole<'_>, out: &mut [u8]) -> usize {
+    let len = whole.first.len().saturating_sub(ipv6_fragment::HEADER_LEN);
+    let (before, fragment) = whole.first.split_at(len);
+    copy(before, out);
+    let mut next_header = whole.ip + ipv6::field::NEXT_HEADER.start;
+    let mut at = whole.ip + ipv6::HEADER_LEN;
+    while at < len {
+        next_header = at;
+        at += (before.get(at + 1).map_or(0, |&units| usize::from(units)) + 1) * 8;
+    }
+    if let (Some(field), Some(&value)) = (out.get_mut(next_header), fragment.first()) {
+        *field = value;
+    }
+    if let Some(class) = out.get_mut(whole.ip + 1) {
+        *class = *class & !0x30 | whole.ecn << 4;
+    }
+    len
+}
+
+fn copy(from: &[u8], to: &mut [u8]) -> usize {
+    match to.get_mut(..from.len()) {
+        Some(place) => {
+            place.copy_from_slice(from);
+            from.len()
+        }
+        None => 0,
+    }
+}
+
+/// What the transport checksum of a whole datagram is. `header` are its headers from the IP header
+/// on, `data` its first bytes behind them, `sum` that of all its data.
+pub(crate) fn verify(
+    header: &[u8],
+    kind: Kind,
+    flow: &Flow,
+    data: &[u8],
+    data_len: usize,
+    sum: Sum,
+) -> Transport {
+    let at = usize::from(flow.transport);
+    let (Some(before), Some(transport)) = (data.get(..at), data.get(at..)) else {
+        return Transport::Unknown;
+    };
+    let len = data_len - at;
+    let sum = if before.is_empty() { sum } else { sum.subtract(Sum::of(before)) };
+    if flow.protocol == ipv4::PROTOCOL_UDP {
+        if transport.len() < udp::HEADER_LEN
+            || usize::from(u16_at(transport, udp::field::LENGTH.start)) != len
+        {
+            return Transport::Unknown;
+        }
+        if u16_at(transport, udp::field::CHECKSUM.start) == 0 {
+            return Transport::Absent;
+        }
+    }
+    let pseudo = match flow.protocol {
+        ipv4::PROTOCOL_TCP | ipv4::PROTOCOL_UDP => pseudo(header, kind, flow.protocol, len),
+        ipv4::PROTOCOL_ICMP if kind == Kind::Ipv4 => Sum::ZERO,
+        ipv6::NEXT_ICMP if kind == Kind::Ipv6 => pseudo(header, kind, flow.protocol, len),
+        _ => return Transport::Unknown,
+    };
+    if (sum + pseudo).is_valid() { Transport::Right } else { Transport::Wrong }
+}
+
+fn pseudo(header: &[u8], kind: Kind, protocol: u8, len: usize) -> Sum {
+    if kind == Kind::Ipv4 {
+        let address = |at| u32_at(header, at).to_be_bytes();
+        let source = address(ipv4::field::SOURCE.start);
+        return pseudo_v4(source, address(ipv4::field::DESTINATION.start), protocol, len as u32);
+    }
+    let address = |at: usize| header.get(at..).and_then(|rest| rest.first_chunk::<16>());
+    let source = address(ipv6::field::SOURCE.start);
+    match source.zip(address(ipv6::field::DESTINATION.start)) {
+        Some((source, destination)) => pseudo_v6(source, destination, protocol, len as u32),
+        None => Sum::ZERO,
+    }
+}

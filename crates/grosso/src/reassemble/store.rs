@@ -1,0 +1,362 @@
+//! The bytes and the places of all incomplete datagrams, in pages.
+//!
+//! A datagram is at most 8192 units of 8 bytes, the unit of fragment offsets. A page maps 512 of
+//! them by bits: which are there, where fragments start, where runs start. So every question about a
+//! fragment is a few words, whatever came before it and in whatever order (B40, P31), and nothing has
+//! to be sorted: the bits are in order.
+
+use alloc::{boxed::Box, vec, vec::Vec};
+use core::ops::Range;
+
+use grosso_checksum::Sum;
+
+use crate::{
+    frame::Frame,
+    reassemble::queue::{NONE, Slab},
+};
+
+/// A fragment whose buffer is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment<B> {
+    /// The frame as it was pushed, without a description of how to cut it (rule F25).
+    pub frame: Frame<B>,
+    start: u32,
+    end: u32,
+}
+
+impl<B: AsRef<[u8]>> Fragment<B> {
+    pub(crate) fn new(frame: Frame<B>, data: &Range<u32>) -> Self {
+        Self { frame, start: data.start, end: data.end }
+    }
+
+    /// Where its data lie in the buffer.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    /// Its data.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.frame.buffer.as_ref().get(self.range()).unwrap_or_default()
+    }
+
+    /// The headers in front of them.
+    pub(crate) fn header(&self) -> &[u8] {
+        self.frame.buffer.as_ref().get(..self.start as usize).unwrap_or_default()
+    }
+}
+
+/// Pages, and the fragments whose buffers are kept.
+#[derive(Debug)]
+pub(crate) struct Store<B> {
+    pages: Vec<Page>,
+    free: u32,
+    pub(crate) fragments: Slab<Fragment<B>>,
+    /// Whether pages hold the bytes, or say where the buffers are.
+    gathers: bool,
+}
+
+#[derive(Debug)]
+struct Page {
+    bits: [[u64; WORDS]; 3],
+    /// The bytes of the units.
+    bytes: Box<[u8]>,
+    /// For the first unit of each fragment, a number of the caller's.
+    index: Box<[u32]>,
+    next_free: u32,
+}
+
+/// What a bit of a page says of its unit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bit {
+    /// It is there.
+    Covered = 0,
+    /// A fragment starts with it.
+    Start = 1,
+    /// A run starts with it: a fragment that did not continue the one before the end (rule F15).
+    Run = 2,
+}
+
+/// The pages of one datagram.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pages([u32; PAGES_MAX]);
+
+impl Pages {
+    pub(crate) const NONE: Self = Self([NONE; PAGES_MAX]);
+}
+
+/// The units of the bytes from `offset`, a multiple of 8, to `end` of a datagram.
+pub(crate) fn units(offset: u32, end: u32) -> Range<u32> {
+    HEADER_UNITS + offset / UNIT..HEADER_UNITS + end.div_ceil(UNIT)
+}
+
+/// The byte of the datagram that a unit starts with.
+pub(crate) fn offset_of(unit: u32) -> u32 {
+    unit.saturating_sub(HEADER_UNITS) * UNIT
+}
+
+impl<B> Store<B> {
+    pub(crate) fn new(gathers: bool) -> Self {
+        Self { pages: Vec::new(), free: NONE, fragments: Slab::default(), gathers }
+    }
+
+    /// Memory that a page takes, in bytes.
+    pub(crate) fn page_bytes(&self) -> usize {
+        size_of::<Page>() + if self.gathers { PAGE_BYTES } else { PAGE_UNITS * size_of::<u32>() }
+    }
+
+    /// How many pages these units need that the datagram has not.
+    pub(crate) fn pages_missing(&self, pages: &Pages, units: &Range<u32>) -> usize {
+        page_numbers(units).filter(|&page| pages.0.get(page) == Some(&NONE)).count()
+    }
+
+    /// Gives the datagram the pages of these units.
+    pub(crate) fn provide(&mut self, pages: &mut Pages, units: &Range<u32>) {
+        for page in page_numbers(units) {
+            if let Some(number) = pages.0.get_mut(page)
+                && *number == NONE
+            {
+                *number = self.take_page();
+            }
+        }
+    }
+
+    /// Takes the pages back.
+    pub(crate) fn release(&mut self, pages: &mut Pages) {
+        for number in &mut pages.0 {
+            if let Some(page) = self.pages.get_mut(*number as usize) {
+                page.next_free = self.free;
+                self.free = *number;
+            }
+            *number = NONE;
+        }
+    }
+
+    /// Whether any of the units has the bit.
+    #[inline]
+    pub(crate) fn any(&self, pages: &Pages, bit: Bit, units: &Range<u32>) -> bool {
+        words(units).any(|(word, mask)| self.word(pages, bit, word) & mask != 0)
+    }
+
+    /// Whether all of them have it.
+    #[inline]
+    pub(crate) fn all(&self, pages: &Pages, bit: Bit, units: &Range<u32>) -> bool {
+        words(units).all(|(word, mask)| self.word(pages, bit, word) & mask == mask)
+    }
+
+    /// How many of them have it.
+    pub(crate) fn count(&self, pages: &Pages, bit: Bit, units: &Range<u32>) -> u32 {
+        words(units).map(|(word, mask)| (self.word(pages, bit, word) & mask).count_ones()).sum()
+    }
+
+    /// Sets the bit of all of them. Their pages are there.
+    #[inline]
+    pub(crate) fn set(&mut self, pages: &Pages, bit: Bit, units: &Range<u32>) {
+        for (word, mask) in words(units) {
+            if let Some(page) = self.page_mut(pages, word / WORDS) {
+                page.bits[bit as usize][word % WORDS] |= mask;
+            }
+        }
+    }
+
+    /// The first unit from `from` on whose bit is `is_set`.
+    pub(crate) fn next(&self, pages: &Pages, bit: Bit, is_set: bool, from: u32) -> Option<u32> {
+        words(&(from..UNITS_MAX)).find_map(|(word, mask)| {
+            let bits = self.word(pages, bit, word);
+            let bits = if is_set { bits } else { !bits } & mask;
+            (bits != 0).then(|| word as u32 * u64::BITS + bits.trailing_zeros())
+        })
+    }
+
+    /// The number kept for a unit.
+    pub(crate) fn index(&self, pages: &Pages, unit: u32) -> u32 {
+        let page = self.page(pages, unit as usize / PAGE_UNITS);
+        page.and_then(|page| page.index.get(unit as usize % PAGE_UNITS)).map_or(NONE, |&n| n)
+    }
+
+    /// Keeps a number for a unit.
+    pub(crate) fn set_index(&mut self, pages: &Pages, unit: u32, number: u32) {
+        let page = self.page_mut(pages, unit as usize / PAGE_UNITS);
+        if let Some(slot) = page.and_then(|p| p.index.get_mut(unit as usize % PAGE_UNITS)) {
+            *slot = number;
+        }
+    }
+
+    /// Copies data to their place, which starts at a unit, and sums them on the way.
+    pub(crate) fn write(&mut self, pages: &Pages, unit: u32, data: &[u8], summed: bool) -> Sum {
+        let mut sum = Sum::ZERO;
+        let mut data = data;
+        let mut at = unit as usize * UNIT as usize;
+        while !data.is_empty() {
+            let (page, start) = (at / PAGE_BYTES, at % PAGE_BYTES);
+            let (now, rest) = data.split_at(data.len().min(PAGE_BYTES - start));
+            let place = self.page_mut(pages, page).and_then(|page| page.bytes.get_mut(start..));
+            let Some(place) = place.and_then(|place| place.get_mut(..now.len())) else {
+                return sum;
+            };
+            if summed {
+                // Pages and units are even, so no sum has to be swapped.
+                sum += grosso_checksum::copy(now, place);
+            } else {
+                place.copy_from_slice(now);
+            }
+            (at, data) = (at + now.len(), rest);
+        }
+        sum
+    }
+
+    /// The bytes from one place of the datagram to another, page by page.
+    pub(crate) fn slices(
+        &self,
+        pages: &Pages,
+        offset: u32,
+        end: u32,
+    ) -> impl Iterator<Item = &[u8]> + use<'_, B> {
+        let pages = *pages;
+        let mut at = HEADER_ROOM + offset as usize;
+        let end = HEADER_ROOM + end as usize;
+        core::iter::from_fn(move || {
+            if at >= end {
+                return None;
+            }
+            let start = at % PAGE_BYTES;
+            let len = (PAGE_BYTES - start).min(end - at);
+            let page = self.page(&pages, at / PAGE_BYTES)?;
+            at += len;
+            page.bytes.get(start..start + len)
+        })
+    }
+
+    /// Keeps the headers of the first fragment in front of its data.
+    pub(crate) fn write_header(&mut self, pages: &Pages, header: &[u8]) {
+        let start = HEADER_ROOM.saturating_sub(header.len());
+        let page = self.page_mut(pages, 0).and_then(|page| page.bytes.get_mut(start..HEADER_ROOM));
+        if let Some(place) = page.filter(|place| place.len() == header.len()) {
+            place.copy_from_slice(header);
+        }
+    }
+
+    /// The last `before` bytes of the headers, and the first `data` bytes behind them, as far as the
+    /// page goes.
+    pub(crate) fn front(&self, pages: &Pages, before: usize, data: usize) -> &[u8] {
+        let range = HEADER_ROOM.saturating_sub(before)..(HEADER_ROOM + data).min(PAGE_BYTES);
+        self.page(pages, 0).and_then(|page| page.bytes.get(range)).unwrap_or_default()
+    }
+
+    fn word(&self, pages: &Pages, bit: Bit, word: usize) -> u64 {
+        self.page(pages, word / WORDS).map_or(0, |page| page.bits[bit as usize][word % WORDS])
+    }
+
+    #[inline]
+    fn page(&self, pages: &Pages, page: usize) -> Option<&Page> {
+        self.pages.get(*pages.0.get(page)? as usize)
+    }
+
+    #[inline]
+    fn page_mut(&mut self, pages: &Pages, page: usize) -> Option<&mut Page> {
+        self.pages.get_mut(*pages.0.get(page)? as usize)
+    }
+
+    fn take_page(&mut self) -> u32 {
+        let number = self.free;
+        if let Some(page) = self.pages.get_mut(number as usize) {
+            self.free = page.next_free;
+            page.bits = [[0; WORDS]; 3];
+            return number;
+        }
+        let (bytes, index) = if self.gathers { (PAGE_BYTES, 0) } else { (0, PAGE_UNITS) };
+        self.pages.push(Page {
+            bits: [[0; WORDS]; 3],
+            bytes: vec![0; bytes].into_boxed_slice(),
+            index: vec![NONE; index].into_boxed_slice(),
+            next_free: NONE,
+        });
+        self.pages.len() as u32 - 1
+    }
+}
+
+/// The words of the bits of some units, with those bits.
+#[inline]
+fn words(units: &Range<u32>) -> impl Iterator<Item = (usize, u64)> + use<> {
+    let Range { start, end } = *units;
+    let last = if end > start { (end - 1) / u64::BITS + 1 } else { start / u64::BITS };
+    (start / u64::BITS..last).map(move |word| {
+        let first_unit = word * u64::BITS;
+        let behind_start = u64::MAX << start.saturating_sub(first_unit);
+        let before_end = match end - first_unit {
+            units @ 0..u64::BITS => (1 << units) - 1,
+            _ => u64::MAX,
+        };
+        (word as usize, behind_start & before_end)
+    })
+}
+
+fn page_numbers(units: &Range<u32>) -> Range<usize> {
+    units.start as usize / PAGE_UNITS..(units.end as usize).div_ceil(PAGE_UNITS)
+}
+
+/// Bytes in the unit of fragment offsets.
+const UNIT: u32 = 8;
+/// Room for the headers in front of the data, in bytes.
+pub(crate) const HEADER_ROOM: usize = crate::coalesce::HEADER_BYTES_MAX;
+const HEADER_UNITS: u32 = HEADER_ROOM as u32 / UNIT;
+/// Bytes of a datagram in one page.
+const PAGE_BYTES: usize = 4096;
+const PAGE_UNITS: usize = PAGE_BYTES / UNIT as usize;
+const WORDS: usize = PAGE_UNITS / u64::BITS as usize;
+/// Pages of the longest datagram with its headers.
+const PAGES_MAX: usize = (HEADER_ROOM + 65536).div_ceil(PAGE_BYTES);
+const UNITS_MAX: u32 = (PAGES_MAX * PAGE_UNITS) as u32;
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::{Bit, HEADER_UNITS, Pages, Store, UNITS_MAX, words};
+
+    /// All short ranges, and some that cross words and pages, bit by bit.
+    #[test]
+    fn ranges_are_the_bits_of_their_units() {
+        for start in 0..140 {
+            for end in start..200 {
+                let mut bits = Vec::new();
+                for (word, mask) in words(&(start..end)) {
+                    bits.extend(
+                        (0..64).filter(|bit| mask >> bit & 1 == 1).map(|b| word as u32 * 64 + b),
+                    );
+                }
+                assert_eq!(bits, (start..end).collect::<Vec<_>>(), "{start}..{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn bits_and_bytes_cross_pages_and_a_page_comes_back_empty() {
+        let mut store: Store<Vec<u8>> = Store::new(true);
+        let mut pages = Pages::NONE;
+        let units = 400..1200;
+        assert_eq!(store.pages_missing(&pages, &units), 3);
+        store.provide(&mut pages, &units);
+        assert_eq!(store.pages_missing(&pages, &units), 0);
+        store.set(&pages, Bit::Covered, &units);
+        assert!(store.all(&pages, Bit::Covered, &units));
+        assert!(!store.any(&pages, Bit::Covered, &(0..400)));
+        assert!(!store.any(&pages, Bit::Covered, &(1200..UNITS_MAX)));
+        assert!(!store.all(&pages, Bit::Covered, &(399..401)));
+        assert_eq!(store.count(&pages, Bit::Covered, &(0..UNITS_MAX)), 800);
+        assert_eq!(store.next(&pages, Bit::Covered, true, 0), Some(400));
+        assert_eq!(store.next(&pages, Bit::Covered, false, 400), Some(1200));
+        let data: Vec<u8> = (0..6399_u32).map(|i| i as u8).collect();
+        let sum = store.write(&pages, 400, &data, true);
+        assert_eq!(sum, grosso_checksum::Sum::of(&data));
+        let offset = (400 - HEADER_UNITS) * 8;
+        let read: Vec<u8> =
+            store.slices(&pages, offset, offset + 6399).flatten().copied().collect();
+        assert_eq!(read, data);
+        store.release(&mut pages);
+        store.provide(&mut pages, &units);
+        assert_eq!(store.count(&pages, Bit::Covered, &(0..UNITS_MAX)), 0);
+        assert_eq!(store.pages.len(), 3);
+    }
+}
