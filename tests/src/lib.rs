@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`allocator`] | an allocator that counts |
 //! | [`engine`] | the engine as a function from frames to frames, checked |
+//! | [`fragments`] | IP fragments, the reassembler as a function, and its oracle |
 //! | [`frames`] | one connection, of which a test changes one field at a time |
 //! | [`session`] | one run of the engine, with every buffer numbered and time at hand |
 //! | [`superframe`] | superframes as their senders hand them over |
@@ -11,6 +12,7 @@
 
 pub mod allocator;
 pub mod engine;
+pub mod fragments;
 pub mod frames;
 #[cfg(target_os = "linux")]
 pub mod kernel;

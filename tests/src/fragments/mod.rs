@@ -1,0 +1,98 @@
+//! IP fragments as tests write them, and the reassembler as a function from frames to datagrams.
+
+mod oracle;
+mod rig;
+
+pub use oracle::{Fate, Oracle};
+pub use rig::{Rig, Whole};
+
+use grosso_testkit::Packet;
+
+/// A piece of the data of a datagram, as a fragment carries it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it starts, a multiple of 8.
+    pub offset: u32,
+    /// Whether more follow.
+    pub more: bool,
+    /// Its bytes.
+    pub data: Vec<u8>,
+}
+
+impl Piece {
+    /// The bytes of a datagram from one place to another.
+    pub fn of(data: &[u8], start: usize, end: usize) -> Self {
+        Self { offset: start as u32, more: end < data.len(), data: data[start..end].to_vec() }
+    }
+
+    /// Where it ends.
+    pub fn end(&self) -> u32 {
+        self.offset + self.data.len() as u32
+    }
+}
+
+/// Cuts data into pieces of `size` bytes, a multiple of 8.
+pub fn cut(data: &[u8], size: usize) -> Vec<Piece> {
+    let starts = (0..data.len()).step_by(size);
+    starts.map(|start| Piece::of(data, start, data.len().min(start + size))).collect()
+}
+
+/// A version of IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Version {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    /// The frame of a piece of a UDP datagram.
+    pub fn frame(self, id: u32, piece: &Piece) -> Vec<u8> {
+        self.behind(Packet::new().ethernet(|e| e), id, piece)
+    }
+
+    /// The same behind other headers.
+    pub fn behind(self, packet: Packet, id: u32, piece: &Piece) -> Vec<u8> {
+        let Piece { offset, more, ref data } = *piece;
+        let units = (offset / 8) as u16;
+        let packet = match self {
+            Self::V4 => packet.ipv4(|ip| {
+                let ip = ip.id(id as u16).df(false).protocol(17);
+                ip.fragment_offset(units).more_fragments(more)
+            }),
+            Self::V6 => {
+                packet.ipv6(|ip| ip).fragment(|f| f.id(id).offset(units).more(more).next_header(17))
+            }
+        };
+        packet.payload(data).build()
+    }
+
+    /// The frame of a whole datagram.
+    pub fn whole(self, id: u32, data: &[u8]) -> Vec<u8> {
+        self.whole_behind(Packet::new().ethernet(|e| e), id, data)
+    }
+
+    /// The same behind other headers.
+    pub fn whole_behind(self, packet: Packet, id: u32, data: &[u8]) -> Vec<u8> {
+        let packet = match self {
+            Self::V4 => packet.ipv4(|ip| ip.id(id as u16).df(false).protocol(17)),
+            Self::V6 => packet.ipv6(|ip| ip.next_header(17)),
+        };
+        packet.payload(data).build()
+    }
+
+    /// The data of a UDP datagram whose checksum is right, from these payload bytes.
+    pub fn udp(self, payload: &[u8]) -> Vec<u8> {
+        let packet = Packet::new();
+        let packet = match self {
+            Self::V4 => packet.ipv4(|ip| ip),
+            Self::V6 => packet.ipv6(|ip| ip),
+        };
+        let header_len = if self == Self::V4 { 20 } else { 40 };
+        packet.udp(|udp| udp).payload(payload).build().split_off(header_len)
+    }
+}
