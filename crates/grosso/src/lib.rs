@@ -80,7 +80,6 @@ pub mod features;
 mod flow;
 mod frame;
 pub mod meta;
-mod reasons;
 pub mod reassemble;
 pub mod segment;
 pub mod stats;

@@ -317,7 +317,8 @@ fn every_buffer_of_a_discarded_datagram_comes_back_with_the_reason() {
     push_all(&mut rig, Version::V4, 1, &[Piece::of(&data, 8, 24)]);
     let why = Returned::Discarded(Discard::Overlap);
     assert_eq!(rig.returned, [(1, why), (0, why), (2, why)]);
-    assert_eq!(rig.discarded, [(Discard::Overlap, vec![16..48])]);
+    let [(Discard::Overlap, missing)] = &rig.discarded[..] else { panic!("{:?}", rig.discarded) };
+    assert!(missing.iter().eq([&(16..48)]));
     rig.finish();
 }
 

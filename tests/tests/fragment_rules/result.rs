@@ -299,7 +299,7 @@ fn fragments_inside_vlan_pppoe_and_tunnels_become_a_datagram_there() {
                     rig.push(&version.behind(around(Packet::new()), 5, piece));
                 }
                 let whole = rig.take_whole();
-                assert_eq!(whole, [expected.clone()], "{name} {version:?} {mode:?}");
+                assert_eq!(whole, std::slice::from_ref(&expected), "{name} {version:?} {mode:?}");
             }
         }
     }

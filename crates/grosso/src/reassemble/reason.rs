@@ -1,7 +1,7 @@
 //! Every refusal has a name: why a packet [passed](Pass), and why fragments were
 //! [discarded](Discard).
 
-use crate::reasons::reasons;
+use crate::coalesce::reason::reasons;
 
 reasons! {
     /// Why a packet leaves as it came.
