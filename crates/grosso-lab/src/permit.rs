@@ -109,16 +109,23 @@ pub fn tap() -> Result<(), Refusal> {
     })
 }
 
-/// Whether the process has what the lab needs without a user namespace: a root of a container often
-/// has not.
-fn is_privileged() -> io::Result<bool> {
+/// What the process may do: its effective capabilities, with bit `n` for the number `n` of
+/// capabilities(7). A root of a container often lacks some.
+///
+/// # Errors
+/// Where `/proc` is not mounted.
+pub fn capabilities() -> io::Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let effective = status
         .lines()
         .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|word| u64::from_str_radix(word.trim(), 16).ok())
-        .unwrap_or(0);
-    Ok(effective & NEEDED == NEEDED)
+        .and_then(|word| u64::from_str_radix(word.trim(), 16).ok());
+    Ok(effective.unwrap_or(0))
+}
+
+/// Whether the process has what the lab needs without a user namespace.
+fn is_privileged() -> io::Result<bool> {
+    Ok(capabilities()? & NEEDED == NEEDED)
 }
 
 /// Where TAP devices come from.

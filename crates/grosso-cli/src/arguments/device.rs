@@ -73,6 +73,15 @@ impl Capture {
     }
 }
 
+pub(super) const DOCTOR_HELP: &str = "\
+Probes by doing, in a network of its own that ends with it: nothing on this
+machine changes. Exit code 1 if something fails that Grosso cannot do without.
+
+Examples:
+  grosso doctor
+  grosso doctor --json | jq -r '.checks[] | select(.state != \"ok\") | .fix'
+  grosso doctor -q || exit                in a script or an init container";
+
 pub(super) const CAPTURE_HELP: &str = "\
 Keeps in pcapng what tcpdump loses: the segment size of superframes (gso_size),
 which checksums are still to be computed, direction, drops, and the offloads of

@@ -89,6 +89,9 @@ pub(crate) enum Command {
     /// What is offload worth here? Kernel TCP through Grosso, measured
     #[command(after_help = LAB_HELP)]
     Lab(Lab),
+    /// What works on this machine, and why not
+    #[command(after_help = DOCTOR_HELP)]
+    Doctor,
     /// Record an interface with the offload metadata that tcpdump loses
     #[command(after_help = CAPTURE_HELP)]
     Capture(Capture),

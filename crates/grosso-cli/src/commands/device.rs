@@ -79,7 +79,7 @@ pub(crate) fn privilege(capability: &str) -> String {
 }
 
 /// This program, as another command line can name it.
-fn program() -> String {
+pub(super) fn program() -> String {
     let path = std::env::current_exe();
     path.map_or_else(|_| "grosso".into(), |path| path.display().to_string())
 }

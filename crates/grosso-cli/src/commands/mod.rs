@@ -11,6 +11,8 @@ mod cutter;
 mod dev;
 #[cfg(target_os = "linux")]
 pub(crate) mod device;
+#[cfg(target_os = "linux")]
+mod doctor;
 mod explain;
 mod inspect;
 mod lab;
@@ -87,9 +89,13 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         #[cfg(target_os = "linux")]
         Command::Dev(options) => dev::run(options, session),
         #[cfg(target_os = "linux")]
+        Command::Doctor => doctor::run(session),
+        #[cfg(target_os = "linux")]
         Command::Capture(options) => capture::run(options, session),
         #[cfg(not(target_os = "linux"))]
         Command::Dev(_) => Err(needs_linux("dev")),
+        #[cfg(not(target_os = "linux"))]
+        Command::Doctor => Err(needs_linux("doctor")),
         #[cfg(not(target_os = "linux"))]
         Command::Capture(_) => Err(needs_linux("capture")),
         #[cfg(target_os = "linux")]

@@ -203,10 +203,15 @@ pub(crate) fn list_lines(label: &str, words: impl Iterator<Item = String>) -> St
 
 /// Breaks a text into lines of at most [`COLUMNS`] columns.
 pub(crate) fn wrap(text: &str) -> String {
+    wrap_at(text, COLUMNS)
+}
+
+/// Breaks a text into lines of at most so many columns.
+pub(crate) fn wrap_at(text: &str, columns: usize) -> String {
     let mut lines = String::new();
     let mut column = 0;
     for word in text.split_whitespace() {
-        if column > 0 && column + 1 + word.len() > COLUMNS {
+        if column > 0 && column + 1 + word.len() > columns {
             lines.push('\n');
             column = 0;
         } else if column > 0 {

@@ -32,6 +32,20 @@ pub(crate) fn ask_ethtool(name: &InterfaceName, command: u8) -> io::Result<Vec<(
     Ok(answer)
 }
 
+/// Whether the kernel has a family of generic netlink, such as `fou`. Asking for one makes the kernel
+/// look for a module of it.
+///
+/// # Errors
+///
+/// Those of the socket.
+pub fn has_generic_family(name: &str) -> io::Result<bool> {
+    match family(&Netlink::of(Some(netlink::GENERIC))?, name) {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// The number of a family, which the kernel chooses at boot.
 fn family(socket: &Netlink, name: &str) -> io::Result<u16> {
     let fixed = [abi::CTRL_CMD_GETFAMILY, abi::CTRL_VERSION, 0, 0];

@@ -244,6 +244,19 @@ impl Netlink {
         self.execute(request)
     }
 
+    /// Creates a link of a kind of which nothing needs to be said, such as `ipip` or `dummy`. The
+    /// kernel looks for a module of a kind that it does not know.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if the kernel has no such kind, `EINVAL` if something needs to be said,
+    /// `EEXIST`, `EPERM` without `CAP_NET_ADMIN`.
+    pub fn add_link(&self, name: &InterfaceName, kind: &str) -> io::Result<()> {
+        let mut request = creation(name, &LinkChange::new());
+        request.nested(abi::IFLA_LINKINFO, |info| info.text(abi::IFLA_INFO_KIND, kind));
+        self.execute(request)
+    }
+
     /// Changes a link, all at once; a change of namespace comes first.
     ///
     /// # Errors

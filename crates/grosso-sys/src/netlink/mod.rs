@@ -43,6 +43,7 @@ mod message;
 use message::{Messages, Request};
 
 pub(crate) use generic::ask_ethtool;
+pub use generic::has_generic_family;
 pub use link::{Link, LinkChange, LinkStatistics};
 
 /// The longest part of an answer; the kernel's own are at most half of it.

@@ -295,6 +295,18 @@ pub struct VlanTag {
 }
 
 impl PacketSocket {
+    /// Whether this process may have packet sockets in the calling thread's network namespace, by
+    /// opening one of no interface, which receives nothing.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` without `CAP_NET_RAW` in the namespace, `EAFNOSUPPORT` if the kernel has none.
+    pub fn may_open() -> io::Result<()> {
+        let flags = SocketFlags::CLOEXEC;
+        socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
+        Ok(())
+    }
+
     /// Says how a socket is to be opened.
     pub fn builder() -> PacketSocketBuilder {
         PacketSocketBuilder::default()

@@ -1,0 +1,127 @@
+//! The machine and this process's place on it.
+
+use grosso_lab::permit::{self, Refusal, Surroundings};
+use grosso_sys::packet::PacketSocket;
+use serde::Serialize;
+
+use super::report::Finding;
+use crate::commands::device::program;
+
+/// The machine, and what this process may do on it.
+#[derive(Debug, Serialize)]
+pub(super) struct Host {
+    kernel: String,
+    pub(super) release: String,
+    machine: String,
+    uid: u32,
+    /// Those that matter here, by the names of capabilities(7).
+    capabilities: Vec<&'static str>,
+    #[serde(serialize_with = "serialize_surroundings")]
+    surroundings: Surroundings,
+}
+
+impl Host {
+    /// Looks around.
+    pub(super) fn look() -> Self {
+        let system = rustix::system::uname();
+        let text = |text: &core::ffi::CStr| text.to_string_lossy().into_owned();
+        let has = permit::capabilities().unwrap_or(0);
+        let capabilities = CAPABILITIES.iter().filter(|(number, _)| has & (1 << number) != 0);
+        Self {
+            kernel: text(system.sysname()),
+            release: text(system.release()),
+            machine: text(system.machine()),
+            uid: rustix::process::getuid().as_raw(),
+            capabilities: capabilities.map(|(_, name)| *name).collect(),
+            surroundings: Surroundings::detect(),
+        }
+    }
+
+    /// The first line of the report.
+    pub(super) fn line(&self) -> String {
+        let capabilities = match self.capabilities.len() {
+            0 => "none".into(),
+            count if count == CAPABILITIES.len() => "all".into(),
+            _ => self.capabilities.join(" "),
+        };
+        let container = match self.surroundings {
+            Surroundings::Host => "no",
+            Surroundings::Container => "yes",
+            Surroundings::Pod => "a pod",
+        };
+        format!(
+            "{} {} {}; uid {}; capabilities: {capabilities}; container: {container}",
+            self.kernel, self.release, self.machine, self.uid
+        )
+    }
+
+    /// A command for root, as this user types it.
+    pub(super) fn sudo(&self, command: &str) -> String {
+        if self.uid == 0 { command.into() } else { format!("sudo {command}") }
+    }
+
+    /// How to get capabilities where this process runs.
+    pub(super) fn grant(&self, capabilities: &[&str]) -> String {
+        let upper = |prefix: &'static str| {
+            let names =
+                capabilities.iter().map(move |name| format!("{prefix}{}", name.to_uppercase()));
+            names.collect::<Vec<_>>()
+        };
+        match self.surroundings {
+            Surroundings::Host => {
+                let names: Vec<_> = capabilities.iter().map(|name| format!("cap_{name}")).collect();
+                self.sudo(&format!("setcap {}+ep {}", names.join(","), program()))
+            }
+            Surroundings::Container => {
+                format!("start the container with {}", upper("--cap-add ").join(" "))
+            }
+            Surroundings::Pod => {
+                format!("add {} to securityContext.capabilities", upper("").join(", "))
+            }
+        }
+    }
+}
+
+/// Whether packets of the machine's own interfaces may be seen.
+pub(super) fn capture(host: &Host) -> Finding {
+    // A socket of no interface, which sees nothing.
+    match PacketSocket::may_open() {
+        Ok(()) => Finding::ok("capture", "packet sockets on this machine's interfaces"),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            Finding::fail("capture", "needs CAP_NET_RAW").fix(host.grant(&["net_raw"]))
+        }
+        Err(error) => Finding::fail("capture", format!("no packet sockets: {error}")),
+    }
+}
+
+/// What can be said of TUN without a network to make a device in.
+pub(super) fn tun_unprobed(host: &Host, why: &str) -> Finding {
+    match permit::tap() {
+        Ok(()) => Finding::warn("tun", format!("/dev/net/tun rw; not probed: {why}")),
+        Err(refusal) => tun_refused(host, &refusal),
+    }
+}
+
+/// Why there are no TUN devices.
+pub(super) fn tun_refused(host: &Host, refusal: &Refusal) -> Finding {
+    let fix = match refusal {
+        Refusal::TunClosed { .. } => host.sudo("chmod 0666 /dev/net/tun"),
+        other => other.remedy(),
+    };
+    Finding::fail("tun", refusal.to_string()).fix(fix)
+}
+
+fn serialize_surroundings<S: serde::Serializer>(
+    surroundings: &Surroundings,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match surroundings {
+        Surroundings::Host => "host",
+        Surroundings::Container => "container",
+        Surroundings::Pod => "pod",
+    })
+}
+
+/// The capabilities that decide something here, with their numbers.
+const CAPABILITIES: [(u32, &str); 4] =
+    [(12, "net_admin"), (13, "net_raw"), (21, "sys_admin"), (39, "bpf")];

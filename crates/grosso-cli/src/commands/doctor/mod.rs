@@ -1,0 +1,73 @@
+//! `grosso doctor`: what works on this machine, why not, and what to do about it.
+//!
+//! Everything is tried, in a network of its own that ends with the process; of the machine's own
+//! network the doctor only reads.
+
+mod host;
+mod interfaces;
+mod kernel;
+mod probes;
+mod report;
+mod tunnels;
+
+use grosso_lab::permit;
+use grosso_sys::namespace::{NetworkNamespace, user_namespace_refusal};
+
+use self::{
+    host::Host,
+    report::{Diagnosis, Finding},
+};
+use crate::{
+    error::{Exit, Failure},
+    input::Session,
+    report::{self as reports, Place, Tool},
+};
+
+/// Runs the command. The process must have one thread: it may have to make itself a user namespace.
+pub(super) fn run(session: &mut Session) -> Result<Exit, Failure> {
+    // Before the process is root in a world of its own.
+    let host = Host::look();
+    let rootless = rootless(&host);
+    let interfaces = interfaces::findings(&host);
+    let capture = host::capture(&host);
+    let network = permit::enter().map_err(|refusal| refusal.to_string());
+    let network = network.and_then(|()| {
+        NetworkNamespace::new().map_err(|error| format!("no network of one's own: {error}"))
+    });
+    let mut checks = vec![kernel::finding(&host.release)];
+    match &network {
+        Ok(network) => {
+            checks.extend([probes::tun(&host, network), rootless, probes::udp(Some(network))]);
+            checks.extend([probes::packet(&host, network), probes::xdp(&host, network)]);
+            checks.push(tunnels::finding(&host, network));
+        }
+        Err(why) => {
+            checks.extend([host::tun_unprobed(&host, why), rootless, probes::udp(None)]);
+            let names = ["packet sockets", "af_xdp", "kernel tunnels"];
+            let unprobed = |name| Finding::warn(name, format!("not probed: {why}"));
+            checks.extend(names.map(unprobed));
+        }
+    }
+    checks.extend(interfaces);
+    checks.push(capture);
+    let mut diagnosis = Diagnosis::new(Tool::THIS, host, checks);
+    reports::print(&mut diagnosis, &mut session.talk, Place::Standard)?;
+    Ok(if diagnosis.fail > 0 { Exit::No } else { Exit::Yes })
+}
+
+/// Whether anybody may have networks of their own, as the lab and the tests do.
+fn rootless(host: &Host) -> Finding {
+    match user_namespace_refusal() {
+        Ok(None) => {
+            Finding::ok("rootless", "user namespaces allowed: `grosso lab` works without sudo")
+        }
+        Ok(Some(refusal)) => {
+            let finding = Finding::warn("rootless", format!("no user namespaces: {refusal}"));
+            match refusal.remedy() {
+                Some(command) => finding.fix(host.sudo(command)),
+                None => finding.fix("run `grosso lab` as root, outside of the container if any"),
+            }
+        }
+        Err(error) => Finding::warn("rootless", format!("no process could be started: {error}")),
+    }
+}

@@ -1,0 +1,228 @@
+//! Probes by doing: superframes through devices that exist for a moment, in a network that ends with
+//! the process.
+
+use std::{io, net::UdpSocket, time::Duration};
+
+use grosso_io::live::{XdpPort, XdpPortOptions};
+use grosso_lab::permit;
+use grosso_sys::{
+    datagram::{self, Datagrams},
+    fault::Fault,
+    interface::{Control, InterfaceName},
+    namespace::NetworkNamespace,
+    netlink::{LinkChange, Netlink},
+    packet::{PacketSocket, RingLayout},
+    tun::{Offloads, Tun, TunBuilder},
+};
+
+use super::{
+    host::{self, Host},
+    report::Finding,
+};
+
+/// TUN and TAP: what its devices can say about packets, and a superframe in each direction.
+pub(super) fn tun(host: &Host, network: &NetworkNamespace) -> Finding {
+    if let Err(refusal) = permit::tap() {
+        return host::tun_refused(host, &refusal);
+    }
+    let tried = network.run(try_tun).and_then(|tried| tried);
+    match tried {
+        Ok(found) => {
+            let what = format!(
+                "/dev/net/tun rw; virtio headers of {} B; {}",
+                found.headers.join(", "),
+                found.has.join(", ")
+            );
+            if found.lacks.is_empty() {
+                return Finding::ok("tun", what);
+            }
+            Finding::warn("tun", format!("{what}; no {}", found.lacks.join(", no ")))
+        }
+        Err(error) if Fault::of(&error) == Fault::Forbidden => {
+            Finding::fail("tun", "/dev/net/tun rw; a device needs CAP_NET_ADMIN")
+                .fix(host.grant(&["net_admin"]))
+        }
+        Err(error) => Finding::fail("tun", format!("/dev/net/tun rw; {error}")),
+    }
+}
+
+/// What a TAP can.
+#[derive(Default)]
+struct TunFound {
+    headers: Vec<String>,
+    has: Vec<&'static str>,
+    lacks: Vec<&'static str>,
+}
+
+fn try_tun() -> io::Result<TunFound> {
+    silence_ipv6();
+    let (control, builder) = (Control::new()?, || {
+        let name = InterfaceName::new("probe-tap")?;
+        let tap = TunBuilder::tap(name).virtio_header(true).multi_queue(true);
+        tap.nonblocking(true).open()
+    });
+    let tap = builder()?;
+    let mut found = TunFound::default();
+    for bytes in [10, 12, 24] {
+        if tap.set_header_bytes(bytes).is_ok() {
+            found.headers.push(bytes.to_string());
+        }
+    }
+    let tcp = Offloads::CHECKSUM | Offloads::TCP_IPV4 | Offloads::TCP_IPV6 | Offloads::TCP_ECN;
+    let udp = Offloads::CHECKSUM | Offloads::UDP;
+    // Told with the 24-byte header, if there is one.
+    let tunnel = tcp | Offloads::UDP_TUNNEL | Offloads::UDP_TUNNEL_CHECKSUM;
+    let mut judge = |name, works: bool| {
+        let list = if works { &mut found.has } else { &mut found.lacks };
+        list.push(name);
+    };
+    judge("TSO", tap.set_offloads(tcp).is_ok());
+    judge("USO", tap.set_offloads(udp).is_ok());
+    judge("tunnel GSO", tap.set_offloads(tunnel).is_ok());
+    judge("multi-queue", builder().is_ok());
+    tap.set_header_bytes(10)?;
+    control.set_up(tap.name(), true)?;
+    tap.set_offloads(Offloads::CHECKSUM | Offloads::TCP_IPV4)?;
+    judge("superframes in", is_written(&tap)?);
+    judge("superframes out", is_read(&tap)?);
+    Ok(found)
+}
+
+/// Whether a superframe that is written to a TAP is received whole.
+fn is_written(tap: &Tun) -> io::Result<bool> {
+    let socket = PacketSocket::builder().virtio_header(true).ignore_outgoing(true);
+    let mut ring = socket.bind_receive_ring(tap.name(), SMALL)?;
+    tap.write(&superframe())?;
+    ring.wait(SOON)?;
+    Ok(ring.receive().is_some_and(|frame| is_whole(frame.virtio_header(), frame.as_ref())))
+}
+
+/// Whether a superframe that is sent to a TAP is read whole.
+fn is_read(tap: &Tun) -> io::Result<bool> {
+    let socket = PacketSocket::builder().virtio_header(true).bind(tap.name())?;
+    let packet = superframe();
+    socket.send(&packet)?;
+    let mut buffer = [0; 1024];
+    let length = tap.read(&mut buffer)?;
+    Ok(is_whole(&buffer[..10], &buffer[10..length.max(10)]))
+}
+
+/// Packet sockets: a superframe over a veth pair into a mapped ring.
+pub(super) fn packet(host: &Host, network: &NetworkNamespace) -> Finding {
+    let attempt = || {
+        silence_ipv6();
+        let [near, far] = wire("probe-p0", "probe-p1")?;
+        let receiver = PacketSocket::builder().virtio_header(true).ignore_outgoing(true);
+        let mut ring = receiver.bind_receive_ring(&far, SMALL)?;
+        let sender = PacketSocket::builder().virtio_header(true).transmit_only(true).bind(&near)?;
+        sender.send(&superframe())?;
+        ring.wait(SOON)?;
+        let arrived = ring.receive();
+        io::Result::Ok(arrived.map(|frame| is_whole(frame.virtio_header(), frame.as_ref())))
+    };
+    let name = "packet sockets";
+    match network.run(attempt).and_then(|tried| tried) {
+        Ok(Some(true)) => {
+            Finding::ok(name, "sent a superframe over veth, received it whole in a ring")
+        }
+        Ok(Some(false)) => {
+            Finding::warn(name, "a superframe sent over veth was received in pieces")
+        }
+        Ok(None) => Finding::fail(name, "a superframe sent over veth was not received"),
+        Err(error) if Fault::of(&error) == Fault::Forbidden => {
+            Finding::fail(name, "needs CAP_NET_RAW").fix(host.grant(&["net_raw"]))
+        }
+        Err(error) => Finding::fail(name, format!("veth or packet sockets: {error}")),
+    }
+}
+
+/// AF_XDP: a socket on a veth, and a program that feeds it.
+pub(super) fn xdp(host: &Host, network: &NetworkNamespace) -> Finding {
+    let attempt = || {
+        let [_, far] = wire("probe-x0", "probe-x1")?;
+        XdpPort::open(far.as_str(), &XdpPortOptions::default()).map(drop)
+    };
+    match network.run(attempt).and_then(|tried| tried) {
+        Ok(()) => Finding::ok("af_xdp", "bound to a queue of a veth, fed by a program"),
+        Err(error) if Fault::of(&error) == Fault::Forbidden => {
+            let what = "BPF programs need CAP_BPF and CAP_NET_ADMIN: packet sockets do instead";
+            Finding::warn("af_xdp", what).fix(host.grant(&["bpf", "net_admin"]))
+        }
+        Err(error) => {
+            let what = format!("{error}: packet sockets do instead");
+            Finding::warn("af_xdp", what)
+        }
+    }
+}
+
+/// Datagrams that travel together over the loopback device.
+pub(super) fn udp(network: Option<&NetworkNamespace>) -> Finding {
+    let attempt = || {
+        let [near, far] = [UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?];
+        near.connect(far.local_addr()?)?;
+        far.set_read_timeout(Some(SOON))?;
+        datagram::set_coalescing(&far, true)?;
+        datagram::set_segment_bytes(&near, 1200)?;
+        near.send(&[0; 3 * 1200])?;
+        datagram::receive(&far, &mut [0; 8192])
+    };
+    let tried = match network {
+        Some(network) => network
+            .run(|| {
+                Control::new()?.set_up(&InterfaceName::new("lo")?, true)?;
+                attempt()
+            })
+            .and_then(|tried| tried),
+        None => attempt(),
+    };
+    let name = "udp gso/gro";
+    match tried {
+        Ok(Datagrams { length: 3600, segment_bytes: Some(1200) }) => {
+            Finding::ok(name, "sent 3 x 1200 B on lo in one call, received as one")
+        }
+        Ok(_) => Finding::warn(name, "sent 3 x 1200 B on lo in one call, received one by one"),
+        Err(error) => Finding::warn(name, format!("3 x 1200 B on lo in one call: {error}")),
+    }
+}
+
+/// A pair of devices that are up.
+fn wire(near: &str, far: &str) -> io::Result<[InterfaceName; 2]> {
+    let [near, far] = [InterfaceName::new(near)?, InterfaceName::new(far)?];
+    Netlink::new()?.add_veth((&near, LinkChange::new()), (&far, LinkChange::new()))?;
+    let control = Control::new()?;
+    control.set_up(&near, true)?;
+    control.set_up(&far, true)?;
+    Ok([near, far])
+}
+
+/// Keeps the kernel's own packets off the devices to come. A kernel without IPv6 has none.
+fn silence_ipv6() {
+    let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+}
+
+/// A TCP superframe of IPv4 with 200 bytes of payload in segments of 100, behind its virtio header:
+/// a partial checksum (flag 1), TCP over IPv4 (type 1), the headers' 54 bytes, the segment size, and
+/// where the checksum is.
+fn superframe() -> Vec<u8> {
+    let mut packet = vec![0; 10 + 254];
+    let (header, frame) = packet.split_at_mut(10);
+    header[..2].copy_from_slice(&[1, 1]);
+    for (place, word) in header[2..].chunks_exact_mut(2).zip([54_u16, 100, 34, 16]) {
+        place.copy_from_slice(&word.to_ne_bytes());
+    }
+    // To a broadcast address, so that any device takes it; IPv4; TCP with a header of 20 bytes.
+    frame[..6].fill(0xff);
+    (frame[6], frame[12], frame[14], frame[17]) = (0x02, 0x08, 0x45, 240);
+    (frame[22], frame[23], frame[46]) = (64, 6, 0x50);
+    packet
+}
+
+/// Whether a packet that arrived is the superframe, still in one piece.
+fn is_whole(header: &[u8], frame: &[u8]) -> bool {
+    frame.len() == 254 && header.get(1) == Some(&1)
+}
+
+/// Room for some superframes of the probes.
+const SMALL: RingLayout = RingLayout { slot_bytes: 1024, slots: 16 };
+/// Long enough for what the kernel does at once.
+const SOON: Duration = Duration::from_secs(1);

@@ -1,0 +1,138 @@
+//! What the doctor found.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::host::Host;
+use crate::{
+    report::{COLUMNS, Report, Tool, wrap_at},
+    style::Style,
+};
+
+/// How something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    /// It works.
+    Ok,
+    /// Something is amiss that Grosso can do without.
+    Warn,
+    /// It does not work, and Grosso needs it.
+    Fail,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Finding {
+    pub(super) state: State,
+    name: String,
+    what: String,
+    /// The command, or the deed, that sets it right.
+    fix: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn ok(name: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { state: State::Ok, name: name.into(), what: what.into(), fix: None }
+    }
+
+    pub(super) fn warn(name: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { state: State::Warn, ..Self::ok(name, what) }
+    }
+
+    pub(super) fn fail(name: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { state: State::Fail, ..Self::ok(name, what) }
+    }
+
+    /// With what to do about it.
+    pub(super) fn fix(self, fix: impl Into<String>) -> Self {
+        Self { fix: Some(fix.into()), ..self }
+    }
+
+    fn text(&self, style: Style) -> String {
+        let word = match self.state {
+            State::Ok => style.good("ok    "),
+            State::Warn => style.notice("warn  "),
+            State::Fail => style.bad("fail  "),
+        };
+        let lines = wrap_at(&self.what, COLUMNS - INDENT);
+        let mut text = String::new();
+        let mut column = INDENT;
+        for (index, line) in lines.lines().enumerate() {
+            let name = if index == 0 { self.name.as_str() } else { "" };
+            let word = if index == 0 { word.as_str() } else { "      " };
+            text += if index == 0 { "" } else { "\n" };
+            let _ = write!(text, "{word}{name:<NAME_COLUMNS$} {line}");
+            column = INDENT.max(WORD_COLUMNS + name.len() + 1) + line.len();
+        }
+        // A command is kept in one piece, for the clipboard.
+        if let Some(fix) = &self.fix {
+            let beside = format!("    fix: {fix}");
+            let is_short = column + beside.len() <= COLUMNS;
+            text += &if is_short { beside } else { format!("\n{:INDENT$}fix: {fix}", "") };
+        }
+        text + "\n"
+    }
+}
+
+/// What the doctor found.
+#[derive(Debug, Serialize)]
+pub(super) struct Diagnosis {
+    schema: &'static str,
+    tool: Tool,
+    host: Host,
+    checks: Vec<Finding>,
+    ok: usize,
+    warn: usize,
+    pub(super) fail: usize,
+    warnings: Vec<String>,
+}
+
+impl Diagnosis {
+    pub(super) fn new(tool: Tool, host: Host, checks: Vec<Finding>) -> Self {
+        let count = |state| checks.iter().filter(|check| check.state == state).count();
+        let [ok, warn, fail] = [State::Ok, State::Warn, State::Fail].map(count);
+        let (schema, warnings) = ("grosso.doctor/1", Vec::new());
+        Self { schema, tool, host, checks, ok, warn, fail, warnings }
+    }
+}
+
+impl Report for Diagnosis {
+    fn text(&self, style: Style) -> String {
+        let mut text = format!("{}\n", self.host.line());
+        text.extend(self.checks.iter().map(|check| check.text(style)));
+        let _ = writeln!(text, "{} fail, {} warn", self.fail, self.warn);
+        text
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
+
+/// Columns of the state and of the name, and where what is said of it begins.
+const WORD_COLUMNS: usize = 6;
+const NAME_COLUMNS: usize = 14;
+const INDENT: usize = WORD_COLUMNS + NAME_COLUMNS + 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fix_stands_beside_what_it_mends_or_below_in_one_piece() {
+        let style = Style { color: false };
+        let short = Finding::warn("eth0", "rx-gro-hw on").fix("ethtool -K eth0 rx-gro-hw off");
+        assert_eq!(
+            short.text(style),
+            "warn  eth0           rx-gro-hw on    fix: ethtool -K eth0 rx-gro-hw off\n"
+        );
+        let long = Finding::fail("capture", "needs ".repeat(20)).fix("x".repeat(90));
+        let text = long.text(style);
+        let (what, fix) = text.trim_end().rsplit_once('\n').unwrap();
+        assert!(what.lines().all(|line| line.len() <= COLUMNS), "{what}");
+        assert!(what.lines().skip(1).all(|line| line.starts_with("                     needs")));
+        assert_eq!(fix.trim_start(), format!("fix: {}", "x".repeat(90)));
+    }
+}

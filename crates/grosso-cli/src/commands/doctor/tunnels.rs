@@ -1,0 +1,82 @@
+//! Which tunnels the kernel has devices for.
+
+use std::{fs, io};
+
+use grosso_sys::{
+    fault::Fault,
+    interface::InterfaceName,
+    namespace::NetworkNamespace,
+    netlink::{Netlink, has_generic_family},
+};
+
+use super::{host::Host, report::Finding};
+
+/// How the kernel stands to a kind of tunnel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    Present,
+    /// Its module is there. It is not loaded to see what happens: some modules make a device in
+    /// every network of the machine.
+    Loadable,
+    Absent,
+}
+
+/// Which of them are there.
+pub(super) fn finding(host: &Host, network: &NetworkNamespace) -> Finding {
+    let modules = fs::read_to_string(format!("/lib/modules/{}/modules.dep", host.release));
+    let modules = modules.unwrap_or_default();
+    let look = || KINDS.map(|kind| (kind, presence(kind, &modules)));
+    let found = match network.run(look) {
+        Ok(found) => found,
+        Err(error) => return Finding::warn(NAME, format!("not probed: {error}")),
+    };
+    let list = |wanted: Presence| {
+        let kinds = found.iter().filter(|(_, presence)| *presence == wanted);
+        kinds.map(|((kind, _), _)| *kind).collect::<Vec<_>>().join(", ")
+    };
+    let parts: Vec<String> = [
+        (list(Presence::Present), "present"),
+        (list(Presence::Loadable), "loadable"),
+        (list(Presence::Absent), "absent"),
+    ]
+    .into_iter()
+    .filter(|(kinds, _)| !kinds.is_empty())
+    .map(|(kinds, state)| format!("{kinds} {state}"))
+    .collect();
+    let what = parts.join("; ");
+    if list(Presence::Absent).is_empty() {
+        return Finding::ok(NAME, what);
+    }
+    Finding::warn(NAME, format!("{what}: only their captures can be worked on here"))
+}
+
+fn presence((kind, module): (&str, &str), modules: &str) -> Presence {
+    let is_loaded = fs::exists(format!("/sys/module/{module}")).unwrap_or(false);
+    let file = format!("/{module}.ko");
+    if !is_loaded
+        && modules.lines().any(|line| line.split(':').next().unwrap_or(line).contains(&file))
+    {
+        return Presence::Loadable;
+    }
+    let is_there = if kind == "fou" { has_generic_family(kind) } else { make(kind) };
+    if is_there.unwrap_or(false) { Presence::Present } else { Presence::Absent }
+}
+
+/// Tries to make a device of a kind. Any refusal but of the kind itself says that the kernel knows it.
+fn make(kind: &str) -> io::Result<bool> {
+    let name = InterfaceName::new("probe")?;
+    let netlink = Netlink::new()?;
+    let is_known = match netlink.add_link(&name, kind) {
+        Err(error) => Fault::of(&error) != Fault::Unsupported,
+        Ok(()) => true,
+    };
+    if let Ok(link) = netlink.link(&name) {
+        netlink.delete_link(link.index)?;
+    }
+    Ok(is_known)
+}
+
+const NAME: &str = "kernel tunnels";
+/// Kinds of tunnels with the names of their modules. `fou` is GUE as well.
+const KINDS: [(&str, &str); 5] =
+    [("vxlan", "vxlan"), ("gre", "ip_gre"), ("ipip", "ipip"), ("geneve", "geneve"), ("fou", "fou")];
