@@ -11,4 +11,5 @@ mod frames;
 mod offloads;
 mod queues;
 mod sockets;
+mod tunnels;
 mod world;

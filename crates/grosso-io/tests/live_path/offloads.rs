@@ -190,3 +190,29 @@ fn datagrams_of_gso_sockets_arrive_one_by_one_and_whole() {
         }
     }
 }
+
+#[test]
+fn datagrams_of_gso_sockets_pass_af_xdp_with_the_hosts_checksums_on_and_off() {
+    for checksums in [true, false] {
+        let Some(world) = World::new() else { return };
+        world.set_offloads(checksums);
+        world.set_offload("tx-udp-segmentation", false);
+        let mut options = XdpPortOptions::default();
+        options.assume_partial = checksums;
+        let xdp = match world.xdp_port(&options) {
+            Ok(port) => port,
+            Err(error) => return skip(&format!("no program for AF_XDP: {error}")),
+        };
+        let path = start(xdp, world.tap_port(&TapOptions::default()), RunOptions::new(7));
+        for (a, b) in A.into_iter().zip(B) {
+            if !datagrams((&world.a, a), (&world.b, b)) || !datagrams((&world.b, b), (&world.a, a))
+            {
+                return;
+            }
+        }
+        let end = path.stop();
+        assert_clean(end.left.stats());
+        assert_clean(end.right.stats());
+        assert!(end.snapshot.right_to_left.cut > 0, "{:?}", end.snapshot);
+    }
+}
