@@ -2,19 +2,18 @@
 
 mod common;
 
-use common::Bench;
+use std::{
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
+
+use common::{Bench, Run, finished};
 
 #[test]
 fn lab_measures_and_reports() {
     let bench = Bench::new();
     let run = bench.run("lab --runs 1 --time 200ms --congestion reno --html page.html --json");
-    if run.code == 4 {
-        // Where not even root may, there is nothing to measure; how that is said is tested here.
-        let failure: serde_json::Value = serde_json::from_str(&run.stderr).unwrap();
-        assert!(failure["code"].as_str().unwrap().starts_with("environment."), "{failure}");
-        assert!(failure["hint"].is_string(), "{failure}");
-        println!("skipped: {}", failure["message"]);
-        assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{failure}");
+    if !is_allowed(&run) {
         return;
     }
     assert_eq!(run.code, 0, "{}", run.stderr);
@@ -35,6 +34,76 @@ fn lab_measures_and_reports() {
 }
 
 #[test]
+fn lab_run_ends_as_its_command_does_and_tells_it_where_it_is() {
+    let bench = Bench::new();
+    let script = "echo $GROSSO_HOST $GROSSO_A $GROSSO_B $GROSSO_A6 $GROSSO_B6 >&2; exit 7";
+    let mut command = bench.command("lab run two-hosts --json --on b");
+    command.args(["sleep 1000", "--", "sh", "-c", script]);
+    let run = finished(command.output().unwrap());
+    if !is_allowed(&run) {
+        return;
+    }
+    assert_eq!((run.code, run.stdout.as_str()), (7, ""), "{}", run.stderr);
+    let (addresses, report) = run.stderr.trim().rsplit_once('\n').unwrap();
+    assert_eq!(addresses, "a 10.93.0.1 10.93.0.2 fd93::1 fd93::2");
+    let report: serde_json::Value = serde_json::from_str(report).unwrap();
+    assert_eq!((&report["schema"], &report["exit_code"]), (&"grosso.lab-run/1".into(), &7.into()));
+    let missing = bench.run("lab run two-hosts -- no-such-program");
+    assert_eq!(missing.code, 4, "{}", missing.stderr);
+    assert!(missing.stderr.contains("lab: no-such-program: "), "{}", missing.stderr);
+}
+
+#[test]
+fn lab_run_without_a_command_streams_over_a_bad_wire() {
+    let bench = Bench::new();
+    let mut command = bench.command("lab run two-hosts --time 300ms --json --impair");
+    command.arg("delay 1ms loss 1% duplicate 1% corrupt 1% seed 7");
+    let run = finished(command.output().unwrap());
+    if !is_allowed(&run) {
+        return;
+    }
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let report = run.json();
+    let there = &report["wire"]["a_to_b"];
+    for fault in ["lost", "duplicated", "corrupted"] {
+        assert!(there[fault].as_u64().unwrap() > 0, "{fault}: {report}");
+    }
+    assert!(report["stream"]["retransmits"].as_u64().unwrap() > 0, "{report}");
+    assert!(report["stream"]["bytes"].as_u64().unwrap() > 0, "{report}");
+}
+
+#[test]
+fn nothing_outlives_a_lab_that_is_killed() {
+    let bench = Bench::new();
+    let script = "setsid sh -c 'sleep 3; echo survived' & echo started; wait";
+    let mut command = bench.command("lab run two-hosts -- sh -c");
+    command.arg(script).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut lab = command.spawn().unwrap();
+    let mut lines = BufReader::new(lab.stdout.take().unwrap()).lines();
+    let Some(line) = lines.next() else {
+        let run = finished(lab.wait_with_output().unwrap());
+        assert!(!is_allowed(&run), "{}", run.stderr);
+        return;
+    };
+    assert_eq!(line.unwrap(), "started");
+    lab.kill().unwrap();
+    lab.wait().unwrap();
+    // Whoever is left holds the pipe open, and would speak.
+    assert_eq!(lines.next().map(Result::unwrap), None);
+}
+
+/// Whether there can be a lab here; says so when not. Where not even root may, how that is said is tested.
+fn is_allowed(run: &Run) -> bool {
+    if run.code != 4 {
+        return true;
+    }
+    println!("skipped: {}", run.stderr);
+    assert!(run.stderr.contains("hint"), "{}", run.stderr);
+    assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{}", run.stderr);
+    false
+}
+
+#[test]
 fn lab_refuses_what_cannot_be_measured() {
     let bench = Bench::new();
     let lines = [
@@ -44,6 +113,11 @@ fn lab_refuses_what_cannot_be_measured() {
         "lab tso",
         "lab --hold fast",
         "lab --no-html --html page.html",
+        "lab run",
+        "lab run three-hosts",
+        "lab run two-hosts --impair loss",
+        "lab run two-hosts --on c true",
+        "lab gso --tool iperf3",
     ];
     for line in lines {
         let run = bench.run(line);

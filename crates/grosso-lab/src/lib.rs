@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  sender                 engine                 receiver
-//!  s0 (veth) ----------- e0  data path  (TAP) --- r0
+//!  s0 (veth) ----------- e0  data path  (TAP) --- r0          (TAP, or another veth pair)
 //!  10.93.0.1                                     10.93.0.2
 //! ```
 //!
@@ -18,6 +18,8 @@
 //! | [`traffic`] | what the sockets of the hosts send each other |
 //! | [`account`] | processor time by role, and what TCP counts |
 //! | [`trial`] | one measurement, and several of the same |
+//! | [`copied`] | a port whose packets are copied first |
+//! | [`network`] | the hosts for commands of one's own, behind a wire that may be bad |
 //! | [`experiment`] | which trials answer a question, and their table |
 //!
 //! ```no_run
@@ -45,6 +47,7 @@ pub mod account;
 pub mod copied;
 pub mod experiment;
 pub mod hosts;
+pub mod network;
 pub mod permit;
 pub mod traffic;
 pub mod trial;

@@ -10,9 +10,10 @@ use std::{
 use grosso_io::{
     Port, PortError,
     live::{LiveEvent, PacketPort},
-    runner::{DataPath, RunOptions},
+    runner::{DataPath, Handle, RunOptions},
 };
 use grosso_sys::scheduling::{own_thread, pin};
+use rustix::process::Pid;
 
 use self::observe::{Path, gone, observe};
 use crate::{
@@ -236,6 +237,17 @@ struct Trial<'a> {
     setting: &'a Setting,
     hosts: &'a Hosts,
     interrupted: &'a AtomicBool,
+}
+
+/// Measures what passes through a data path that runs already, on a thread of this number.
+pub(crate) fn observe_path(
+    setting: &Setting,
+    hosts: &Hosts,
+    handle: &Handle,
+    thread: Pid,
+    interrupted: &AtomicBool,
+) -> Result<Measured, TrialError> {
+    observe(setting, hosts, Some(Path { handle, thread }), interrupted)
 }
 
 impl Trial<'_> {

@@ -1,12 +1,9 @@
 //! Processes that end with the one that started them.
 
-use std::{
-    io,
-    os::unix::process::{CommandExt, parent_id},
-    process::Command,
-};
+use std::{io, os::unix::process::CommandExt, process::Command};
 
 use rustix::{
+    mount::{MountFlags, MountPropagationFlags, mount, mount_change},
     process::{Signal, set_parent_process_death_signal},
     thread::{UnshareFlags, unshare_unsafe},
 };
@@ -31,8 +28,22 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(bind) }
 }
 
-/// Whether this process is the first of a process namespace whose parent is outside.
+/// Whether this process is the first of a process namespace.
 #[must_use]
 pub fn is_first() -> bool {
-    std::process::id() == 1 && parent_id() == 0
+    std::process::id() == 1
+}
+
+/// Gives the process a mount namespace whose `/proc` shows the processes of its own namespace. To be
+/// called before it has a second thread.
+///
+/// # Errors
+///
+/// `EPERM` without `CAP_SYS_ADMIN`, or where parts of `/proc` are hidden from containers.
+pub fn show_in_proc() -> io::Result<()> {
+    // SAFETY: descriptors stay shared, since `FILES` is not among the flags.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    Ok(mount("proc", "/proc", "proc", flags, None)?)
 }

@@ -1,10 +1,12 @@
 //! `grosso lab`.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf, str::FromStr};
 
 use clap::{Args, Subcommand, ValueEnum};
+use grosso_io::impair::Impairment;
 
 use super::values::{parse_run_ns, parse_time_ns};
+use crate::error::Failure;
 
 /// Without an experiment it is the headline: MTU 1500, coalescing on and off
 #[derive(Args, Debug)]
@@ -17,9 +19,19 @@ pub(crate) struct Lab {
     pub(crate) measuring: LabOptions,
 }
 
-/// What the lab can measure.
+/// What the lab can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabExperiment {
+    #[command(flatten)]
+    Measure(LabMeasurement),
+    /// Run a command of yours on hosts with Grosso and a wire that may be bad between them
+    #[command(after_help = RUN_HELP)]
+    Run(LabRun),
+}
+
+/// What the lab can measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabMeasurement {
     /// Table R1: three pairs of MTUs, parts and copies, and the kernel's own GRO beside
     Lro(LabOptions),
     /// Table R5: superframes of the sender on and off; TCP and UDP, IPv4 and IPv6
@@ -39,7 +51,7 @@ pub(crate) enum LabExperiment {
     UdpRr(LabOptions),
 }
 
-impl LabExperiment {
+impl LabMeasurement {
     /// Its name on the command line, and its options.
     pub(crate) fn parts(&self) -> (&'static str, &LabOptions) {
         match self {
@@ -90,6 +102,68 @@ pub(crate) struct LabOptions {
     pub(crate) no_html: bool,
 }
 
+/// `grosso lab run`.
+#[derive(Args, Debug)]
+pub(crate) struct LabRun {
+    /// Which hosts there are, and what is between them
+    #[arg(value_name = "TOPOLOGY")]
+    pub(crate) topology: LabTopology,
+    /// How long packets are, in bytes from the IP header on
+    #[arg(long, value_name = "N", default_value = "1500", value_parser = clap::value_parser!(u16).range(1280..=65521))]
+    pub(crate) mtu: u16,
+    /// What the wire does to packets, each way: 'delay 5ms jitter 1ms loss 0.1% reorder 0.5% seed 7'
+    #[arg(long, value_name = "WORDS")]
+    pub(crate) impair: Option<Impairment>,
+    /// Hand every packet on by itself
+    #[arg(long)]
+    pub(crate) no_coalesce: bool,
+    /// Hold trains across polls for so long: 0, 20us, 1ms
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_time_ns)]
+    pub(crate) hold: u64,
+    /// Start a server first, on a or b; waits until it listens
+    #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"])]
+    pub(crate) on: Vec<String>,
+    /// How long the built-in stream is, without a command
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_run_ns)]
+    pub(crate) time: u64,
+    /// The congestion control that the built-in stream asks for
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    pub(crate) congestion: String,
+    /// What Grosso hands packets to b through; a TAP where /dev/net/tun may be opened
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    pub(crate) device: LabDevice,
+    /// Runs on a; its exit code is the lab's. Without, a stream from a to b
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Hosts, and what is between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LabTopology {
+    /// a, a wire, and b, whose NIC Grosso is.
+    TwoHosts,
+}
+
+/// A host of a topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LabHost {
+    A,
+    B,
+}
+
+impl FromStr for LabHost {
+    type Err = Failure;
+
+    fn from_str(text: &str) -> Result<Self, Failure> {
+        match text {
+            "a" => Ok(Self::A),
+            "b" => Ok(Self::B),
+            _ => Err(Failure::usage("usage.host", format!("lab run: --on: no host \"{text}\""))
+                .hint("the hosts are a and b: --on b 'iperf3 -s'")),
+        }
+    }
+}
+
 /// What the data path hands packets to a host through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabDevice {
@@ -130,4 +204,16 @@ Examples:
   grosso lab lro                  table R1, with the kernel's own GRO beside
   grosso lab gso                  table R5: superframes of the sender, cut by Grosso
   grosso lab tcp-stream --tool iperf3
+  grosso lab run two-hosts --impair 'delay 5ms loss 0.1% seed 7'
   grosso lab --json | jq '.groups[].ratio'";
+
+const RUN_HELP: &str = "\
+A command finds the addresses of the hosts in its environment: GROSSO_A and
+GROSSO_B, GROSSO_A6 and GROSSO_B6 for IPv6; GROSSO_HOST is a or b. Whatever it
+starts ends with it. Packets from a come over the wire to Grosso, which is b's
+NIC: trains go to b, and what b sends goes back over the wire.
+
+Examples:
+  grosso lab run two-hosts --impair 'delay 5ms jitter 1ms loss 0.1% seed 7'
+  grosso lab run two-hosts --on b 'iperf3 -s' -- sh -c 'iperf3 -c $GROSSO_B'
+  grosso lab run two-hosts --no-coalesce -- sh";

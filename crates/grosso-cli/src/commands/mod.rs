@@ -15,6 +15,7 @@ pub(crate) mod device;
 mod doctor;
 mod explain;
 mod inspect;
+#[cfg(target_os = "linux")]
 mod lab;
 #[cfg(target_os = "linux")]
 mod monitor;
@@ -85,7 +86,10 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Bridge(options) => bridge::run(options, session),
         Command::Run(options) => run::run(options, session),
         Command::Config(Config::Check(options)) => config::check(options, session),
+        #[cfg(target_os = "linux")]
         Command::Lab(options) => lab::run(options, session),
+        #[cfg(not(target_os = "linux"))]
+        Command::Lab(_) => Err(needs_linux("lab")),
         #[cfg(target_os = "linux")]
         Command::Dev(options) => dev::run(options, session),
         #[cfg(target_os = "linux")]

@@ -92,7 +92,8 @@ impl Run {
     }
 }
 
-fn finished(output: Output) -> Run {
+/// What a run that has ended left.
+pub(crate) fn finished(output: Output) -> Run {
     Run {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -1,0 +1,22 @@
+//! `grosso lab`: what is offload worth here?
+
+mod measure;
+mod network;
+
+use crate::{
+    arguments::{Lab, LabExperiment},
+    error::{Exit, Failure},
+    input::Session,
+};
+
+/// Runs the command. The process must have one thread: it may have to make itself a user namespace.
+pub(crate) fn run(lab: &Lab, session: &mut Session) -> Result<Exit, Failure> {
+    match &lab.experiment {
+        None => measure::run("", &lab.measuring, session),
+        Some(LabExperiment::Run(options)) => network::run(options, session),
+        Some(LabExperiment::Measure(measurement)) => {
+            let (name, options) = measurement.parts();
+            measure::run(name, options, session)
+        }
+    }
+}

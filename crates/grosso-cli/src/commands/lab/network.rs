@@ -1,0 +1,222 @@
+//! `grosso lab run`: two hosts for commands of one's own, and a wire that may be bad between them.
+
+use std::{
+    env,
+    os::unix::process::ExitStatusExt,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::atomic::Ordering,
+    thread,
+    time::{Duration, Instant},
+};
+
+use grosso_lab::{
+    network::{Host, Network, NetworkOptions, Passed, Summary},
+    permit,
+    trial::{Measured, TrialError},
+};
+use grosso_sys::process::{die_with_parent, is_first, isolate_children, show_in_proc};
+use serde::Serialize;
+
+use super::measure::{device, failed, refused};
+use crate::{
+    arguments::{LabHost, LabRun},
+    error::{Exit, Failure},
+    input::Session,
+    report::{self, Place, Report, Tool},
+    style::Style,
+};
+
+/// Runs the command. The process must have one thread: it may have to make itself a user namespace.
+pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failure> {
+    let servers = servers(options)?;
+    permit::enter().map_err(|refusal| refused(&refusal))?;
+    let has_commands = !options.command.is_empty() || !servers.is_empty();
+    if has_commands {
+        if !is_first() {
+            return contain(session);
+        }
+        // Where a container hides parts of it, `ps` shows other processes, and nothing else is wrong.
+        let _ = show_in_proc();
+    }
+    let network = NetworkOptions {
+        mtu: options.mtu,
+        impairment: options.impair.clone(),
+        coalesce: (!options.no_coalesce).then(|| Duration::from_nanos(options.hold)),
+        device: device(options.device)?,
+    };
+    let network = Network::start(network).map_err(|error| failed(&error.into()))?;
+    let mut started = Vec::new();
+    for (host, line) in servers {
+        let mut command = Command::new("sh");
+        // Standard output is that of the command on a.
+        command.args(["-c", &line]).stdin(Stdio::null()).stdout(std::io::stderr());
+        let mut server = spawn(&network, host, &mut command, &line)?;
+        network.await_listener(host, &mut server).map_err(|error| failed(&error.into()))?;
+        started.push(server);
+    }
+    let began = Instant::now();
+    let (status, stream) = match &options.command[..] {
+        [] => (None, Some(stream(&network, options, session)?)),
+        [program, words @ ..] => {
+            let line = program.to_string_lossy().into_owned();
+            let mut command = spawn(&network, Host::A, Command::new(program).args(words), &line)?;
+            let ended = wait_at_most(&mut command, session, GRACE);
+            (Some(ended.map_err(|error| failed(&error.into()))?), None)
+        }
+    };
+    let elapsed_s = began.elapsed().as_secs_f64();
+    for mut server in started {
+        // It may have ended of itself.
+        let _ = server.kill();
+        let _ = server.wait();
+    }
+    let summary = network.stop().map_err(|error| failed(&error.into()))?;
+    let exit_code = status.map(code);
+    let mut report = RunReport {
+        schema: "grosso.lab-run/1",
+        tool: Tool::THIS,
+        elapsed_s,
+        exit_code,
+        stream,
+        wire: summary,
+        warnings: Vec::new(),
+    };
+    // Standard output is the command's.
+    let place = if status.is_some() { Place::Error } else { Place::Standard };
+    report::print(&mut report, &mut session.talk, place)?;
+    match exit_code {
+        // The codes that are frozen are of Grosso's own commands; this one's is what it ran ended with.
+        Some(code) => std::process::exit(code),
+        None if session.interrupted.load(Ordering::Relaxed) => Ok(Exit::Interrupted),
+        None => Ok(Exit::Yes),
+    }
+}
+
+/// The commands of `--on`, by host.
+fn servers(options: &LabRun) -> Result<Vec<(Host, String)>, Failure> {
+    let mut servers = Vec::new();
+    for pair in options.on.chunks(2) {
+        let [host, line] = pair else { continue };
+        let host = match host.parse()? {
+            LabHost::A => Host::A,
+            LabHost::B => Host::B,
+        };
+        servers.push((host, line.clone()));
+    }
+    Ok(servers)
+}
+
+/// Runs the same command line as the first process of a process namespace, so that nothing that it starts outlives it,
+/// however it or this process ends.
+fn contain(session: &Session) -> Result<Exit, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::environment("environment.lab", format!("lab: no processes of its own: {error}"))
+    };
+    let program = env::current_exe().map_err(failed)?;
+    isolate_children().map_err(failed)?;
+    let mut command = Command::new(program);
+    command.args(env::args_os().skip(1));
+    let mut inside = die_with_parent(&mut command).spawn().map_err(failed)?;
+    let status = wait_at_most(&mut inside, session, GRACE * 2).map_err(failed)?;
+    if session.interrupted.load(Ordering::Relaxed) && status.signal().is_some() {
+        return Ok(Exit::Interrupted);
+    }
+    std::process::exit(code(status))
+}
+
+fn spawn(
+    network: &Network,
+    host: Host,
+    command: &mut Command,
+    name: &str,
+) -> Result<Child, Failure> {
+    network.spawn(host, command).map_err(|error| {
+        let message = format!("lab: {name}: {error}");
+        Failure::environment("environment.command", message)
+    })
+}
+
+/// Waits for a process. Ctrl-C reaches it too; when it does not end then in time, it is ended.
+fn wait_at_most(
+    process: &mut Child,
+    session: &Session,
+    grace: Duration,
+) -> std::io::Result<ExitStatus> {
+    let mut told = None;
+    loop {
+        if let Some(status) = process.try_wait()? {
+            return Ok(status);
+        }
+        if session.interrupted.load(Ordering::Relaxed)
+            && told.get_or_insert_with(Instant::now).elapsed() > grace
+        {
+            process.kill()?;
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// The built-in stream from a to b.
+fn stream(network: &Network, options: &LabRun, session: &mut Session) -> Result<Measured, Failure> {
+    let time = Duration::from_nanos(options.time);
+    session.talk.remark(&format!("lab run: a stream from a to b for {time:?}"));
+    match network.stream(time, &options.congestion, &session.interrupted) {
+        Ok(measured) => Ok(measured),
+        Err(TrialError::Interrupted) => Ok(Measured::default()),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// What a shell says of an ended command.
+fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+/// What passed between the hosts.
+#[derive(Debug, Serialize)]
+struct RunReport {
+    schema: &'static str,
+    tool: Tool,
+    elapsed_s: f64,
+    /// What the command ended with.
+    exit_code: Option<i32>,
+    /// The built-in stream, where there was no command.
+    stream: Option<Measured>,
+    wire: Summary,
+    warnings: Vec<String>,
+}
+
+impl Report for RunReport {
+    fn text(&self, _style: Style) -> String {
+        let mut text = String::new();
+        if let Some(stream) = self.stream.as_ref().filter(|stream| stream.bytes > 0) {
+            text += &format!(
+                "{:.2} Gb/s for {:.1} s, {:.2} CPU s/GB; {} segments sent again; every byte right\n",
+                stream.gigabits_a_second(),
+                stream.seconds,
+                stream.cpu_seconds.total() / (stream.bytes as f64 * 1e-9),
+                stream.retransmits,
+            );
+        }
+        text += "            frames    handed on       lost reordered   doubled corrupted\n";
+        for (name, passed) in [("a to b", self.wire.a_to_b), ("b to a", self.wire.b_to_a)] {
+            let Passed { rx_frames, tx_frames, lost, reordered, duplicated, corrupted, .. } =
+                passed;
+            let lost = lost + passed.overflowed;
+            text += &format!(
+                "{name} {rx_frames:>11} {tx_frames:>12} {lost:>10} {reordered:>9} {duplicated:>9} \
+                 {corrupted:>9}\n"
+            );
+        }
+        text
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
+
+/// How often to see whether the command has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// How long a command may take to end after Ctrl-C.
+const GRACE: Duration = Duration::from_secs(2);

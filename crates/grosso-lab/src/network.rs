@@ -1,0 +1,275 @@
+//! Two hosts for commands of one's own, with Grosso and a wire that may be bad between them.
+
+use std::{
+    fs, io,
+    process::{Child, Command},
+    sync::{atomic::AtomicBool, mpsc},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use grosso_io::{
+    Port, PortError,
+    impair::{Impair, ImpairStats, Impairment},
+    runner::{DataPath, End, Handle, RunOptions, Snapshot},
+};
+use grosso_sys::{
+    process::die_with_parent,
+    scheduling::{allowed_processors, own_thread},
+};
+use rustix::process::Pid;
+use serde::Serialize;
+
+use crate::{
+    hosts::{Device, DevicePort, Family, Hosts, Layout, Mtu, RECEIVER_ADDRESSES, SENDER_ADDRESSES},
+    traffic::Traffic,
+    trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, observe_path},
+};
+
+/// What the network is like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkOptions {
+    /// How long packets are, in bytes from the IP header on.
+    pub mtu: u16,
+    /// What the wire does to packets, in each direction; the way back has dice of its own.
+    pub impairment: Option<Impairment>,
+    /// How long trains towards b may be held; none to merge nothing.
+    pub coalesce: Option<Duration>,
+    /// What Grosso hands packets to b through.
+    pub device: Device,
+}
+
+/// One of the two hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// The one whose packets Grosso receives from a wire.
+    A,
+    /// The one whose NIC Grosso is.
+    B,
+}
+
+/// A network that runs.
+#[derive(Debug)]
+pub struct Network {
+    hosts: Hosts,
+    options: NetworkOptions,
+    layout: Layout,
+    handle: Handle,
+    path: Pid,
+    running: JoinHandle<(Result<(), PortError>, Summary)>,
+}
+
+/// What passed through a network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Summary {
+    /// From a to b.
+    pub a_to_b: Passed,
+    /// From b to a.
+    pub b_to_a: Passed,
+}
+
+/// What passed in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Passed {
+    /// Frames that came off the wire, or from b's stack.
+    pub rx_frames: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Frames that were handed on: trains of packets towards b.
+    pub tx_frames: u64,
+    /// Packets lost by chance.
+    pub lost: u64,
+    /// Packets lost because too many were on the wire.
+    pub overflowed: u64,
+    /// Packets that overtook others.
+    pub reordered: u64,
+    /// Packets that came twice.
+    pub duplicated: u64,
+    /// Packets in which a bit was flipped.
+    pub corrupted: u64,
+}
+
+impl Network {
+    /// Makes the hosts and starts the data path between them.
+    ///
+    /// # Errors
+    /// As [`Hosts::receiving`].
+    pub fn start(options: NetworkOptions) -> io::Result<Self> {
+        let layout = Layout {
+            mtu: Mtu { sender: options.mtu, receiver: options.mtu },
+            family: Family::V6,
+            tcp_buffer_bytes: TCP_BUFFER_BYTES,
+            under_way_bytes: UNDER_WAY_BYTES,
+            buffer_bytes: 0,
+            // A flipped bit must not pass for right because nobody had summed it yet.
+            full_checksums: options.impairment.is_some(),
+            patient: false,
+        };
+        // Dice are thrown for packets, and not for superframes.
+        let superframes = options.impairment.is_none();
+        let (hosts, ends) = Hosts::receiving(&layout, options.device, superframes)?;
+        let there = options.impairment.clone().unwrap_or_default();
+        let mut back = there.clone();
+        back.seed = back.seed.wrapping_add(1);
+        let wire = Impair::new(ends.wire, there);
+        let (handle, running, announced) = match ends.device {
+            DevicePort::Tap(device) => spawn(wire, Impair::new(device, back), &options)?,
+            DevicePort::Veth(device) => spawn(wire, Impair::new(device, back), &options)?,
+        };
+        let path = announced.recv().map_err(|_| io::Error::other("the data path did not start"))?;
+        Ok(Self { hosts, options, layout, handle, path, running })
+    }
+
+    /// Starts a command on a host. It dies with the calling thread, and finds the addresses of both
+    /// hosts in its environment: `GROSSO_A` and `GROSSO_B`, and with a `6` behind those of IPv6;
+    /// `GROSSO_HOST` says where it runs.
+    ///
+    /// # Errors
+    /// When there is no such program.
+    pub fn spawn(&self, host: Host, command: &mut Command) -> io::Result<Child> {
+        let names = [["GROSSO_A", "GROSSO_A6"], ["GROSSO_B", "GROSSO_B6"]];
+        for (names, addresses) in names.iter().zip([SENDER_ADDRESSES, RECEIVER_ADDRESSES]) {
+            for (name, address) in names.iter().zip(addresses) {
+                command.env(name, address.to_string());
+            }
+        }
+        command.env("GROSSO_HOST", if host == Host::A { "a" } else { "b" });
+        let [a, b] = self.hosts.networks();
+        let network = if host == Host::A { a } else { b };
+        network.host(die_with_parent(command))?.spawn()
+    }
+
+    /// Waits until something listens on a host, a server that was just started; no longer than one
+    /// takes to start, nor when it ended.
+    ///
+    /// # Errors
+    /// When `/proc` is not there.
+    pub fn await_listener(&self, host: Host, server: &mut Child) -> io::Result<()> {
+        let [a, b] = self.hosts.networks();
+        let network = if host == Host::A { a } else { b };
+        let started = Instant::now();
+        while started.elapsed() < LISTENS && server.try_wait()?.is_none() {
+            if network.run(has_listener)?? {
+                return Ok(());
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// Lets one connection from a to b carry as much as it can for so long.
+    ///
+    /// # Errors
+    /// As [`crate::trial::measure`].
+    pub fn stream(
+        &self,
+        measured: Duration,
+        congestion: &str,
+        interrupted: &AtomicBool,
+    ) -> Result<Measured, TrialError> {
+        let processors = match allowed_processors()?[..] {
+            [.., one, other] => [one, other],
+            [one] => [one, one],
+            [] => [0, 0],
+        };
+        let setting = Setting {
+            traffic: Traffic::TcpStream,
+            connections: 1,
+            tool: Tool::BuiltIn,
+            layout: self.layout,
+            carrier: Carrier::Grosso { coalesce: self.options.coalesce, copy: false },
+            device: self.options.device,
+            processors,
+            congestion: congestion.into(),
+            extent: Extent::Time { warm_up: Duration::ZERO, measured },
+            compare: true,
+        };
+        observe_path(&setting, &self.hosts, &self.handle, self.path, interrupted)
+    }
+
+    /// Stops the data path, and says what passed.
+    ///
+    /// # Errors
+    /// When a port of it had broken.
+    pub fn stop(self) -> Result<Summary, PortError> {
+        self.handle.stop();
+        let (result, summary) =
+            self.running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        result.map(|()| summary)
+    }
+}
+
+type Running = JoinHandle<(Result<(), PortError>, Summary)>;
+
+/// Runs a data path on a thread, which says who it is.
+fn spawn<L, R>(
+    left: Impair<L>,
+    right: Impair<R>,
+    options: &NetworkOptions,
+) -> io::Result<(Handle, Running, mpsc::Receiver<Pid>)>
+where
+    L: Port<Buffer: Send> + Send + 'static,
+    R: Port<Buffer: Send> + Send + 'static,
+{
+    let mut run = RunOptions::new(SEED);
+    run.left_to_right.coalesce = options.coalesce.is_some();
+    let hold = options.coalesce.unwrap_or_default();
+    run.left_to_right.profile.limits.hold_ns = u64::try_from(hold.as_nanos()).unwrap_or(u64::MAX);
+    let path = DataPath::new(left, right, run)?;
+    let handle = path.handle();
+    let (announce, announced) = mpsc::channel();
+    let running = thread::Builder::new().name("path".into()).spawn(move || {
+        announce.send(own_thread()).ok();
+        let End { result, left, right, snapshot, .. } = path.run();
+        (result, Summary::new(&snapshot, left.stats(), right.stats()))
+    })?;
+    Ok((handle, running, announced))
+}
+
+impl Summary {
+    fn new(snapshot: &Snapshot, there: &ImpairStats, back: &ImpairStats) -> Self {
+        let passed = |direction: &grosso_io::path::DirectionStats, wire: &ImpairStats| Passed {
+            rx_frames: direction.rx_frames,
+            rx_bytes: direction.rx_bytes,
+            tx_frames: direction.tx_frames,
+            lost: wire.lost,
+            overflowed: wire.overflowed,
+            reordered: wire.reordered,
+            duplicated: wire.duplicated,
+            corrupted: wire.corrupted,
+        };
+        Self {
+            a_to_b: passed(&snapshot.left_to_right, there),
+            b_to_a: passed(&snapshot.right_to_left, back),
+        }
+    }
+}
+
+/// Whether a TCP socket listens, or a UDP socket waits, in the calling thread's network.
+fn has_listener() -> io::Result<bool> {
+    // The fourth column is the state: 0A listens, 07 is a UDP socket that is not connected.
+    let tables = [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")];
+    for (table, state) in tables {
+        let text = match fs::read_to_string(format!("/proc/thread-self/net/{table}")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            text => text?,
+        };
+        if text.lines().skip(1).any(|line| line.split_whitespace().nth(3) == Some(state)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The seed of the flow table.
+const SEED: u64 = 0x6772_6f73_736f;
+/// Enough for some milliseconds of delay.
+const TCP_BUFFER_BYTES: usize = 4 << 20;
+/// More than a wire with delay holds by default (10 000 packets).
+const UNDER_WAY_BYTES: usize = 16 << 20;
+/// How long a server may take to start.
+const LISTENS: Duration = Duration::from_secs(2);
+/// How often to see whether it has.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
