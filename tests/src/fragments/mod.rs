@@ -6,7 +6,7 @@ mod rig;
 pub use oracle::{Fate, Oracle};
 pub use rig::{Rig, Whole};
 
-use grosso_testkit::Packet;
+use grosso_testkit::{Packet, random::Random};
 
 /// A piece of the data of a datagram, as a fragment carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,4 +95,42 @@ impl Version {
         let header_len = if self == Self::V4 { 20 } else { 40 };
         packet.udp(|udp| udp).payload(payload).build().split_off(header_len)
     }
+}
+
+/// The fragments of a datagram in some order, some of them again, some with other bytes or places.
+pub fn random_pieces(random: &mut Random, version: Version, data: &[u8]) -> Vec<Piece> {
+    let len = data.len();
+    let size = random.within(1, len.div_ceil(8) - 1).max(len / 160) * 8;
+    let mut pieces = cut(data, size);
+    match random.below(3) {
+        0 => random.shuffle(&mut pieces),
+        1 => pieces.reverse(),
+        _ => {}
+    }
+    if random.one_in(3) {
+        return pieces;
+    }
+    for _ in 0..random.within(1, 3) {
+        let start = random.below(len / 8) * 8;
+        let end = random.within(start + 1, len);
+        let end = if random.one_in(8) { end } else { end.next_multiple_of(8).min(len) };
+        let mut odd = match random.one_in(2) {
+            true => Piece::of(data, start, end),
+            false => random.choose(&pieces).clone(),
+        };
+        match random.below(8) {
+            0 => odd.more = !odd.more,
+            1 => odd.data.iter_mut().for_each(|byte| *byte ^= 0x55),
+            2 if odd.offset > 0 || version == Version::V4 => odd.data.clear(),
+            _ => {}
+        }
+        // An unfragmented packet is no fragment; the first must have its headers.
+        if odd.offset == 0 && (!odd.more || odd.data.len() < 8) {
+            continue;
+        }
+        let at = random.below(pieces.len() + 1);
+        pieces.insert(at, odd);
+    }
+    pieces.retain(|piece| piece.offset > 0 || piece.more);
+    pieces
 }

@@ -1,9 +1,11 @@
 //! What the sockets of a host read from packets that a device received.
 
+use std::fs;
 use std::io::{self, Read};
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 
 use grosso_sys::interface::InterfaceName;
+use grosso_sys::netlink::Netlink;
 use grosso_sys::tun::{Tun, TunBuilder};
 
 use super::virtio::VirtioHeader;
@@ -21,12 +23,31 @@ impl Host {
     /// An address that is routed to its interface.
     pub const PEER: [u8; 4] = [10, 9, 0, 2];
 
+    /// The address of the host in IPv6.
+    pub const ADDRESS_IPV6: [u8; 16] = [0xfd, 0xaa, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    /// An IPv6 address that is routed to its interface.
+    pub const PEER_IPV6: [u8; 16] = [0xfd, 0xaa, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
+
     /// Starts a host.
     ///
     /// # Errors
     ///
     /// A sentence that says what the system refused.
     pub fn new() -> Result<Self, String> {
+        Self::start(false)
+    }
+
+    /// Starts a host that speaks IPv6 as well, reports every error, and never runs out of memory for
+    /// fragments.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what the system refused.
+    pub fn with_ipv6() -> Result<Self, String> {
+        Self::start(true)
+    }
+
+    fn start(ipv6: bool) -> Result<Self, String> {
         let setup = move || {
             let control = isolate()?;
             let create = || {
@@ -35,6 +56,14 @@ impl Host {
                 control.set_mtu(&name, MTU_BYTES)?;
                 control.set_ipv4_address(&name, Ipv4Addr::from(Self::ADDRESS), 24)?;
                 control.set_up(&name, true)?;
+                if ipv6 {
+                    fs::write("/proc/sys/net/ipv6/conf/host/disable_ipv6", "0")?;
+                    fs::write("/proc/sys/net/ipv6/icmp/ratelimit", "0")?;
+                    fs::write("/proc/sys/net/ipv6/ip6frag_high_thresh", FRAGMENT_BYTES)?;
+                    fs::write("/proc/sys/net/ipv4/ipfrag_high_thresh", FRAGMENT_BYTES)?;
+                    let address = IpAddr::V6(Ipv6Addr::from(Self::ADDRESS_IPV6));
+                    Netlink::new()?.add_address(control.index(&name)?, address, 64)?;
+                }
                 Ok(State { tun, listener: None, buffer: vec![0; FRAME_BYTES_MAX] })
             };
             create().map_err(|error: io::Error| format!("no TUN with an address: {error}"))
@@ -52,8 +81,22 @@ impl Host {
         port: u16,
         packets: Vec<(VirtioHeader, Vec<u8>)>,
     ) -> io::Result<Vec<Vec<u8>>> {
+        self.datagrams_at(IpAddr::V4(Ipv4Addr::from(Self::ADDRESS)), port, packets)
+    }
+
+    /// The same at one of its addresses.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::datagrams`].
+    pub fn datagrams_at(
+        &mut self,
+        address: IpAddr,
+        port: u16,
+        packets: Vec<(VirtioHeader, Vec<u8>)>,
+    ) -> io::Result<Vec<Vec<u8>>> {
         self.worker.run(move |state| {
-            let socket = UdpSocket::bind((Ipv4Addr::from(Self::ADDRESS), port))?;
+            let socket = UdpSocket::bind((address, port))?;
             socket.set_nonblocking(true)?;
             state.write(&packets)?;
             let mut datagrams = Vec::new();
@@ -66,6 +109,17 @@ impl Host {
                     Err(error) => return Err(error),
                 }
             }
+        })
+    }
+
+    /// The packets that the host has sent so far.
+    pub fn sent(&mut self) -> Vec<Vec<u8>> {
+        self.worker.run(|state| {
+            let mut packets = Vec::new();
+            while let Ok(len) = state.tun.read(&mut state.buffer) {
+                packets.push(state.buffer[VirtioHeader::BYTES..len].to_vec());
+            }
+            packets
         })
     }
 
@@ -104,6 +158,9 @@ impl Host {
         })
     }
 }
+
+/// Memory for fragments, in bytes: more than a test leaves incomplete.
+const FRAGMENT_BYTES: &str = "500000000";
 
 /// What the host's thread owns.
 struct State {

@@ -2,7 +2,7 @@
 
 use grosso::reassemble::{Mode, Overlap, Verdict, reason::Discard};
 use grosso_testkit::random::Random;
-use grosso_tests::fragments::{Fate, Oracle, Piece, Rig, Version, cut};
+use grosso_tests::fragments::{Fate, Oracle, Piece, Rig, Version, cut, random_pieces};
 
 use crate::{DEAD, data, overlap, push_all, rules, whole};
 
@@ -201,7 +201,11 @@ fn random_fragments_fare_as_the_byte_map_says() {
         let version = *random.choose(&Version::ALL);
         let policy =
             *random.choose(&[Overlap::Drop, Overlap::Linux, Overlap::First, Overlap::Last]);
-        let pieces = random_pieces(&mut random, version);
+        let len = match random.one_in(8) {
+            true => random.within(6000, 9000),
+            false => random.within(17, 400),
+        };
+        let pieces = random_pieces(&mut random, version, &data(version, len, seed));
         let mut oracle = Oracle::new(version, policy);
         let mut rules = overlap(policy);
         if random.one_in(2) && matches!(policy, Overlap::Drop | Overlap::Linux) {
@@ -225,43 +229,4 @@ fn random_fragments_fare_as_the_byte_map_says() {
         rig.finish();
     }
     assert!(completed > 2000, "only {completed} were complete");
-}
-
-/// The fragments of a datagram in some order, some of them again, some with other bytes or places.
-fn random_pieces(random: &mut Random, version: Version) -> Vec<Piece> {
-    let len = if random.one_in(8) { random.within(6000, 9000) } else { random.within(17, 400) };
-    let data = data(version, len, random.bits());
-    let size = random.within(1, len.div_ceil(8) - 1).max(len / 160) * 8;
-    let mut pieces = cut(&data, size);
-    match random.below(3) {
-        0 => random.shuffle(&mut pieces),
-        1 => pieces.reverse(),
-        _ => {}
-    }
-    if random.one_in(3) {
-        return pieces;
-    }
-    for _ in 0..random.within(1, 3) {
-        let start = random.below(len / 8) * 8;
-        let end = random.within(start + 1, len);
-        let end = if random.one_in(8) { end } else { end.next_multiple_of(8).min(len) };
-        let mut odd = match random.one_in(2) {
-            true => Piece::of(&data, start, end),
-            false => random.choose(&pieces).clone(),
-        };
-        match random.below(8) {
-            0 => odd.more = !odd.more,
-            1 => odd.data.iter_mut().for_each(|byte| *byte ^= 0x55),
-            2 if odd.offset > 0 || version == Version::V4 => odd.data.clear(),
-            _ => {}
-        }
-        // An unfragmented packet is no fragment; the first must have its headers.
-        if odd.offset == 0 && (!odd.more || odd.data.len() < 8) {
-            continue;
-        }
-        let at = random.below(pieces.len() + 1);
-        pieces.insert(at, odd);
-    }
-    pieces.retain(|piece| piece.offset > 0 || piece.more);
-    pieces
 }

@@ -1,0 +1,135 @@
+//! The reassembler: fragments of a few keys at any place, of any length, damaged or not, through any
+//! mode, policy, limits and time. Nothing is lost, limits hold, and where only places and bytes
+//! vary, a byte map says what becomes of each fragment.
+
+#![no_main]
+
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    reassemble::{Mode, Overlap, Rules, Verdict, reason::Discard},
+};
+use grosso_fuzz::Decisions;
+use grosso_tests::fragments::{Fate, Oracle, Piece, Rig, Version};
+use libfuzzer_sys::fuzz_target;
+
+/// More fragments say nothing new and cost time.
+const FRAGMENTS_MAX: usize = 64;
+/// Keys at once.
+const KEYS: usize = 3;
+
+fuzz_target!(|data: &[u8]| {
+    let mut decisions = Decisions::new(data);
+    if decisions.byte().is_multiple_of(2) {
+        beside_the_byte_map(&mut decisions);
+    } else {
+        anything(&mut decisions);
+    }
+});
+
+fn beside_the_byte_map(decisions: &mut Decisions<'_>) {
+    let version = decisions.choose(&Version::ALL);
+    let policies = [Overlap::Drop, Overlap::Linux, Overlap::First, Overlap::Last];
+    let mut rules = Rules::new(Mode::Coalesce);
+    rules.overlap = decisions.choose(&policies);
+    // Beyond what the byte map knows.
+    rules.limits.distance = 0;
+    let keeps = matches!(rules.overlap, Overlap::Drop | Overlap::Linux);
+    if keeps && decisions.byte() > 127 {
+        rules.mode = Mode::KeepGeometry;
+    }
+    let mut oracles = [(); KEYS].map(|()| Oracle::new(version, rules.overlap));
+    let mut rig = Rig::new(rules);
+    for _ in 0..FRAGMENTS_MAX {
+        if decisions.is_over() {
+            break;
+        }
+        let key = usize::from(decisions.byte()) % KEYS;
+        let piece = piece(decisions);
+        // A whole packet is no fragment, and the first one must have its headers.
+        if piece.offset == 0 && (!piece.more || (1..8).contains(&piece.data.len())) {
+            continue;
+        }
+        let fate = match rig.push(&version.frame(key as u32, &piece)) {
+            Verdict::Held => Fate::Held,
+            Verdict::Duplicate => Fate::Duplicate,
+            Verdict::Completed => Fate::Completed,
+            Verdict::Discarded(Discard::Dead) => Fate::Dead,
+            Verdict::Discarded(_) => Fate::Killed,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(fate, oracles[key].push(&piece), "{piece:?}");
+    }
+    let mut expected = oracles.iter().map(|oracle| oracle.complete.len()).sum::<usize>();
+    for whole in rig.take_whole() {
+        let of = |(key, oracle): (usize, &Oracle)| {
+            oracle.complete.iter().any(|data| version.whole(key as u32, data) == whole)
+        };
+        assert!(oracles.iter().enumerate().any(of), "{whole:02x?}");
+        expected -= 1;
+    }
+    assert_eq!(expected, 0);
+    rig.finish();
+}
+
+fn anything(decisions: &mut Decisions<'_>) {
+    let mut rules =
+        Rules::new(decisions.choose(&[Mode::Coalesce, Mode::KeepGeometry, Mode::Virtual]));
+    rules.overlap = decisions.choose(&[Overlap::Drop, Overlap::Linux]);
+    let choices = decisions.byte();
+    rules.verify = choices & 1 != 0;
+    if choices & 2 != 0 {
+        rules.limits.datagrams = 2;
+        rules.limits.tombstones = usize::from(choices >> 2 & 1);
+    }
+    if choices & 8 != 0 {
+        rules.limits.memory_bytes = 20_000;
+    }
+    if choices & 16 != 0 {
+        rules.limits.source_bytes = 15_000;
+    }
+    if choices & 32 != 0 {
+        rules.limits.fragments = 3;
+    }
+    let mut rig = Rig::new(rules);
+    for _ in 0..FRAGMENTS_MAX {
+        if decisions.is_over() {
+            break;
+        }
+        let action = decisions.byte();
+        let version = Version::ALL[usize::from(action & 1)];
+        let piece = piece(decisions);
+        let mut frame = version.frame(u32::from(action >> 1 & 1), &piece);
+        if action & 4 != 0 {
+            let at = usize::from(decisions.byte()) % frame.len();
+            frame[at] ^= decisions.byte();
+        }
+        if action & 8 != 0 {
+            frame.truncate(usize::from(decisions.byte()));
+        }
+        if action & 16 != 0 {
+            rig.now_ns += u64::from(decisions.byte()) * 1_000_000_000;
+            rig.expire();
+        }
+        let checksum = match action >> 5 {
+            0 => Checksum::Complete { sum: decisions.word() },
+            1 => Checksum::Partial { start: decisions.word(), offset: decisions.word() },
+            2 => Checksum::Unnecessary { levels: 3 },
+            _ => Checksum::None,
+        };
+        rig.push_frame(&frame, Meta { checksum, ..Meta::default() });
+    }
+    rig.finish();
+}
+
+/// A piece that most often has neighbours: near the start, and of a few units.
+fn piece(decisions: &mut Decisions<'_>) -> Piece {
+    let (place, shape) = (decisions.byte(), decisions.byte());
+    let offset = if place > 250 { decisions.word() & 0xfff8 } else { u16::from(place & 15) * 8 };
+    let units = usize::from(shape & 7);
+    let len = if shape & 0xc0 == 0xc0 { units * 8 + usize::from(place >> 4) } else { units * 8 };
+    // Equal bytes at equal places, most of the time.
+    let salt = if shape & 0x38 == 0x38 { place } else { 0 };
+    let data = (0..len).map(|at| (usize::from(offset) + at) as u8 ^ salt).collect();
+    Piece { offset: offset.into(), more: place & 16 == 0, data }
+}
