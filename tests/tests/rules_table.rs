@@ -11,7 +11,7 @@ use std::{
 /// The rules of one kind: its letter, ranges of numbers, and numbers with a letter behind them.
 type Rules = (char, &'static [RangeInclusive<u32>], &'static [&'static str]);
 
-/// All rules but those that are about ports, reassembly and tunnel endpoints.
+/// All rules but those that are about ports and tunnel endpoints.
 const RULES: &[Rules] = &[
     (
         'G',
@@ -22,6 +22,7 @@ const RULES: &[Rules] = &[
     ('T', &[1..=13, 20..=22], &[]),
     ('S', &[1..=7, 10..=14, 20..=24, 30..=32, 40..=49, 60..=62], &["3a"]),
     ('C', &[1..=3, 10..=11, 20..=22, 30..=30, 40..=40, 50..=57], &[]),
+    ('F', &[1..=5, 10..=16, 20..=25, 30..=32, 40..=40], &[]),
     ('V', &[1..=9, 20..=21, 30..=33], &[]),
     ('K', &[1..=36, 40..=56, 60..=69, 80..=85, 90..=98, 100..=105, 110..=119, 130..=137], &[]),
     ('B', &[1..=38, 40..=46, 50..=57, 60..=72], &[]),
@@ -35,6 +36,7 @@ const NUMBERED: &[&str] = &[
     "udp_rules.rs",
     "tunnel_rules.rs",
     "gso_rules",
+    "fragment_rules",
     "checksum_rules.rs",
     "virtio_rules",
     "esp_rules",
