@@ -93,6 +93,21 @@ fn a_path_that_breaks_leaves_the_others_running_and_the_last_one_ends_all() {
 }
 
 #[test]
+fn streams_pass_over_af_xdp() {
+    let Some(hosts) = Hosts::new() else { return };
+    // The other host's checksum offload is on, of which AF_XDP cannot tell.
+    let left = "left = { port = \"xdp:e0\", partial-checksums = true }";
+    write(&hosts, &EDGE.replace("left = \"e0\"", left));
+    let running = Running::spawn(&mut hosts.command("run -c paths.toml"));
+    running.said("edge: e0 <-> b0");
+    hosts.address("b0");
+    for (a, b) in A.into_iter().zip(B) {
+        exchange(&connect((&hosts.a, a), (&hosts.b, b)), 1 << 20);
+    }
+    assert_eq!(running.stop(Signal::TERM).code, Some(0));
+}
+
+#[test]
 fn a_service_manager_hears_of_start_reload_and_end() {
     let Some(hosts) = Hosts::new() else { return };
     write(&hosts, EDGE);

@@ -41,6 +41,7 @@ mod linux {
         let service = observe("bridge", options.metrics, paths.asked(), session);
         let service = service.inspect_err(|_| drop(paths.stop_all()))?;
         paths.lines().for_each(|line| session.talk.remark(&line));
+        paths.notes().into_iter().for_each(|note| session.talk.note(note));
         manager::ready("running");
         let exit = loop {
             match events.next() {

@@ -36,6 +36,7 @@ mod linux {
         let started = daemon.start(config, session);
         started.inspect_err(|_| drop(daemon.paths.stop_all()))?;
         daemon.paths.lines().for_each(|line| session.talk.remark(&line));
+        daemon.paths.notes().into_iter().for_each(|note| session.talk.note(note));
         manager::ready(&daemon.status());
         let exit = loop {
             match events.next() {

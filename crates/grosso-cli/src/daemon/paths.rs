@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, mpsc::Sender};
 
 use grosso_io::{PortError, runner::Handle};
+use grosso_sys::{interface::InterfaceName, netlink::Netlink};
 
 use super::{
     events::Event,
@@ -110,6 +111,23 @@ impl Paths {
             };
             format!("{}: {} <-> {}, {queues}", path.spec.name, path.left, path.right)
         })
+    }
+
+    /// What keeps the paths from carrying anything, as far as it can be seen: devices that are down.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let Ok(netlink) = Netlink::new() else { return Vec::new() };
+        let devices = self.running.iter().flat_map(|(_, path)| [&path.left, &path.right]);
+        let is_down = |device: &&String| {
+            // A passed descriptor's device may be in another network.
+            let link = InterfaceName::new(device).and_then(|name| netlink.link(&name));
+            link.is_ok_and(|link| !link.up)
+        };
+        devices
+            .filter(is_down)
+            .map(|device| {
+                format!("{device} is down; nothing passes before: sudo ip link set {device} up")
+            })
+            .collect()
     }
 
     fn take(&mut self, at: usize) -> (PathReading, Result<(), PortError>) {

@@ -34,7 +34,8 @@ struct Common {
 }
 
 impl Group {
-    /// Starts a thread for each path, called `name` and the number of the queue. The first path's thread is bound to
+    /// Starts a thread for each path, called by the first 11 characters of `name` and the number of the queue, which is
+    /// as much as the kernel keeps. The first path's thread is bound to
     /// the first of the processors, and so on, again from the first when there are fewer; to none when there are none.
     /// `ended` is called once all paths have ended of themselves or were stopped.
     ///
@@ -64,7 +65,7 @@ impl Group {
                 let queue = Queue { common };
                 queue.run(path, processor);
             };
-            match thread::Builder::new().name(format!("{name}/{queue}")).spawn(work) {
+            match thread::Builder::new().name(format!("{name:.11}/{queue}")).spawn(work) {
                 Ok(thread) => group.threads.push(thread),
                 Err(error) => {
                     group.stop();
