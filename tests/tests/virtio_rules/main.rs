@@ -1,5 +1,7 @@
-//! Rules V1 to V33 and cases K110 to K119: virtio headers, TUN, TAP and packet sockets, asked of the running kernel with
-//! headers that are built by hand, and beside it what `grosso_io::vnet` makes of the same bytes.
+//! Rules V1 to V33 and cases K110 to K119: virtio headers, TUN, TAP and packet sockets.
+//!
+//! The running kernel is asked with headers that are built by hand, and beside it what `grosso_io::vnet` makes of the
+//! same bytes.
 //!
 //! The tests want root, or a user namespace of their own (`unshare -Urm`); without, they say `skipped:` and why.
 
