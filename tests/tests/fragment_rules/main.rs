@@ -7,6 +7,7 @@ mod malformed;
 mod modes;
 mod order;
 mod result;
+mod round_trip;
 
 use grosso::reassemble::{Mode, Overlap, Rules, Verdict, reason::Discard};
 use grosso_testkit::random::Random;

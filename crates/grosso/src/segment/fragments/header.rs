@@ -1,7 +1,7 @@
 //! The headers that every fragment repeats, up to the IP header and what must stand in front of a fragment header.
 
 use grosso_checksum::Sum;
-use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, ipv6_fragment};
+use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, ipv6_fragment, pppoe};
 
 use super::refusal::NoFragments;
 use crate::{
@@ -15,6 +15,8 @@ pub(super) struct Header {
     bytes: [u8; HEADER_BYTES_MAX],
     len: usize,
     ip: Layer,
+    /// Where a PPPoE header starts in front of it, which has a length of its own (rule G5a).
+    pppoe: Option<usize>,
     /// Where the packet's data start that are cut, in bytes from the start of the frame.
     pub(super) data_start: usize,
     /// Where the data belong in the whole datagram: behind 0 when the packet is a fragment itself.
@@ -55,6 +57,11 @@ impl Header {
             bytes,
             len: part.end,
             ip: *ip,
+            pppoe: stack
+                .layers()
+                .iter()
+                .find(|l| l.kind == Kind::Pppoe && l.offset < ip.offset)
+                .map(|layer| usize::from(layer.offset)),
             data_start: part.end,
             offset: if is_v4 { usize::from(word & ipv4::OFFSET_MASK) * 8 } else { 0 },
             more: is_v4 && word & ipv4::MORE_FRAGMENTS != 0,
@@ -137,6 +144,10 @@ impl Header {
         out.copy_from_slice(&self.bytes[..self.len]);
         let more = more || self.more;
         let offset = (self.offset + before) as u16;
+        if let Some(start) = self.pppoe {
+            let counted = self.len - start - pppoe::field::PROTOCOL.start + len;
+            put_u16(out, start + pppoe::field::LENGTH.start, counted as u16);
+        }
         match self.ip.kind {
             Kind::Ipv4 => {
                 self.write_v4(out, offset, len, more);
