@@ -1,19 +1,18 @@
-//! Waiting for descriptors, for a point in time, and for another thread.
+//! Waiting for descriptors, for a time, and for another thread.
 //!
-//! A data path sleeps in one [`Waiter`] until a port is ready, its [`Timer`] says that what is held
-//! must leave, or another thread raises its [`Event`].
+//! A data path sleeps in [`wait_for`] until a port is ready, what is held must leave, or another
+//! thread raises its [`Event`]. Who waits for many descriptors has a [`Waiter`].
 
 use core::mem::MaybeUninit;
+use core::num::NonZeroU64;
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::io::Errno;
-use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, clock_gettime,
-    timerfd_create, timerfd_settime,
-};
+use rustix::thread::set_current_timer_slack;
+use rustix::time::{ClockId, clock_gettime};
 
 /// The most events one [`Waiter::wait`] tells; others are told by the next.
 const EVENTS_MAX: usize = 64;
@@ -128,65 +127,42 @@ impl AsFd for Waiter {
     }
 }
 
-/// A descriptor that becomes readable at a point in time, to the nanosecond the hardware has.
-#[derive(Debug)]
-pub struct Timer {
-    file: OwnedFd,
-}
-
-impl Timer {
-    /// A timer that is not set.
-    ///
-    /// # Errors
-    ///
-    /// Those of `timerfd_create(2)`.
-    pub fn new() -> io::Result<Self> {
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        Ok(Self { file: timerfd_create(TimerfdClockId::Monotonic, flags)? })
-    }
-
-    /// Sets the timer to a point in time of [`monotonic`], which may be past, in place of what it
-    /// was set to. It fires once.
-    ///
-    /// # Errors
-    ///
-    /// Those of `timerfd_settime(2)`.
-    pub fn set(&self, at: Duration) -> io::Result<()> {
-        // Zero would disarm the timer.
-        self.program(at.max(Duration::from_nanos(1)))
-    }
-
-    /// Makes the timer not fire.
-    ///
-    /// # Errors
-    ///
-    /// Those of `timerfd_settime(2)`.
-    pub fn clear(&self) -> io::Result<()> {
-        self.program(Duration::ZERO)
-    }
-
-    /// Whether the timer has fired since it was last set or asked.
-    ///
-    /// # Errors
-    ///
-    /// Those of `read(2)`.
-    pub fn take(&self) -> io::Result<bool> {
-        take(&self.file)
-    }
-
-    fn program(&self, at: Duration) -> io::Result<()> {
-        let at = Timespec::try_from(at).map_err(io::Error::other)?;
-        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let setting = Itimerspec { it_interval: never, it_value: at };
-        timerfd_settime(&self.file, TimerfdTimerFlags::ABSTIME, &setting)?;
-        Ok(())
+/// Waits until one of some descriptors is ready, and says which is, the first of several; none when
+/// a time has passed instead. No time means for ever. A signal ends the wait early.
+///
+/// The kernel looks after the descriptors only while the thread waits, so what happens to them
+/// while it works costs nobody anything. With a [`Waiter`] each packet that arrives does.
+///
+/// # Errors
+///
+/// Those of `poll(2)`, without `EINTR`.
+pub fn wait_for<'a>(
+    sources: &[(BorrowedFd<'a>, Interest)],
+    at_most: Option<Duration>,
+) -> io::Result<Option<usize>> {
+    let timeout = at_most.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+    let polled = |&(file, Interest(flags)): &(BorrowedFd<'a>, Interest)| {
+        let mut wanted = PollFlags::empty();
+        wanted.set(PollFlags::IN, flags.contains(epoll::EventFlags::IN));
+        wanted.set(PollFlags::OUT, flags.contains(epoll::EventFlags::OUT));
+        PollFd::from_borrowed_fd(file, wanted)
+    };
+    let mut sources: Vec<PollFd<'_>> = sources.iter().map(polled).collect();
+    match poll(&mut sources, timeout.as_ref()) {
+        Ok(_) => Ok(sources.iter().position(|source| !source.revents().is_empty())),
+        Err(Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
-impl AsFd for Timer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
-    }
+/// Has every later wait of the calling thread end when its time is over, and not up to 50 us later,
+/// by which the kernel otherwise spares the machine a wake-up.
+///
+/// # Errors
+///
+/// Those of `prctl(2)`, which has none for this.
+pub fn wait_exactly() -> io::Result<()> {
+    Ok(set_current_timer_slack(NonZeroU64::new(1))?)
 }
 
 /// A descriptor that is readable from when a thread raises it until another takes it.
@@ -234,14 +210,13 @@ impl AsFd for Event {
     }
 }
 
-/// The time by the clock of [`Timer`], which nobody sets; it starts at some point before the
-/// machine did.
+/// The time by a clock that nobody sets; it starts at some point before the machine did.
 pub fn monotonic() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::try_from(now).unwrap_or_default()
 }
 
-/// Reads and clears the counter of a timer or an event.
+/// Reads and clears the counter of an event.
 fn take(file: &OwnedFd) -> io::Result<bool> {
     match rustix::io::read(file, &mut [0; 8]) {
         Ok(_) => Ok(true),
@@ -265,24 +240,22 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_fires_once_when_its_time_has_come() {
-        let timer = Timer::new().unwrap();
-        let waiter = Waiter::new().unwrap();
-        waiter.add(&timer, 3, Interest::READ).unwrap();
-        let mut ready = Vec::new();
-        for at in [Duration::ZERO, monotonic(), monotonic() + Duration::from_micros(500)] {
-            timer.set(at).unwrap();
-            waiter.wait(&mut ready, None).unwrap();
-            assert_eq!((ready.len(), ready[0].token, ready[0].readable), (1, 3, true));
-            assert!(monotonic() >= at);
-            assert!(timer.take().unwrap());
-            assert!(!timer.take().unwrap());
+    fn a_wait_ends_when_a_source_is_ready_or_the_time_is_over() {
+        let (raised, other) = (Event::new().unwrap(), Event::new().unwrap());
+        let sources = [&raised, &other].map(|event| (event.as_fd(), Interest::READ));
+        wait_exactly().unwrap();
+        for at_most in [Duration::ZERO, Duration::from_micros(500)] {
+            let start = monotonic();
+            assert_eq!(wait_for(&sources, Some(at_most)).unwrap(), None);
+            assert!(monotonic() - start >= at_most);
         }
-        timer.set(Duration::ZERO).unwrap();
-        timer.clear().unwrap();
-        assert!(!timer.take().unwrap());
-        timer.set(monotonic() + Duration::from_secs(1000)).unwrap();
-        assert!(!timer.take().unwrap());
+        other.raise().unwrap();
+        assert_eq!(wait_for(&sources, None).unwrap(), Some(1));
+        raised.raise().unwrap();
+        assert_eq!(wait_for(&sources, None).unwrap(), Some(0));
+        raised.take().unwrap();
+        assert_eq!(wait_for(&sources[..1], Some(Duration::ZERO)).unwrap(), None);
+        assert_eq!(wait_for(&[(raised.as_fd(), Interest::WRITE)], None).unwrap(), Some(0));
     }
 
     #[test]

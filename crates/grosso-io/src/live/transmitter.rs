@@ -1,4 +1,4 @@
-//! The way out of an interface: packets by the batch through a mapped ring, what is too long for it through a socket.
+//! The way out of an interface: packets by the batch through a mapped ring, what is longer than the MTU through a socket.
 
 use std::{
     collections::VecDeque,
@@ -18,6 +18,9 @@ use super::outgoing::{Queued, Wire};
 #[derive(Debug)]
 pub(super) struct Transmitter {
     ring: Option<TransmitRing>,
+    /// The longest frame for the ring, its virtio header included: the kernel does not hold the ring's frames against
+    /// the MTU as it does those of the socket.
+    ring_bytes_max: usize,
     socket: PacketSocket,
 }
 
@@ -28,8 +31,9 @@ impl Transmitter {
         name: &InterfaceName,
         wants_ring: bool,
     ) -> io::Result<Self> {
-        let bytes = control.mtu(name)? as usize + OVERHEAD_BYTES;
-        let slot_bytes = bytes.clamp(SLOT_BYTES_MIN, SLOT_BYTES_MAX).next_power_of_two();
+        let bytes_max = (control.mtu(name)? as usize).saturating_add(HEADERS_BYTES);
+        let slot_bytes = bytes_max.saturating_add(SLOT_HEADER_BYTES);
+        let slot_bytes = slot_bytes.clamp(SLOT_BYTES_MIN, SLOT_BYTES_MAX).next_power_of_two();
         let layout = RingLayout { slot_bytes, slots: BATCH };
         let ring = match wants_ring.then(|| builder.bind_transmit_ring(name, layout)) {
             // A kernel without such rings or the memory for one.
@@ -43,13 +47,15 @@ impl Transmitter {
             }
             ring => ring.transpose()?,
         };
-        Ok(Self { ring, socket: builder.bind(name)? })
+        let longest = ring.as_ref().map_or(0, TransmitRing::packet_bytes_max);
+        let socket = builder.bind(name)?;
+        Ok(Self { ring, ring_bytes_max: bytes_max.min(longest), socket })
     }
 
     /// What to wait for when there is no room for a frame of so many bytes.
     pub(super) fn blocked(&self, frame_len: usize) -> BorrowedFd<'_> {
         match &self.ring {
-            Some(ring) if frame_len <= ring.packet_bytes_max() => ring.as_fd(),
+            Some(ring) if frame_len <= self.ring_bytes_max => ring.as_fd(),
             _ => self.socket.as_fd(),
         }
     }
@@ -61,8 +67,7 @@ impl Wire for Transmitter {
     }
 
     fn send_some(&mut self, frames: &VecDeque<Queued>) -> io::Result<usize> {
-        let bytes_max = self.ring.as_ref().map_or(0, TransmitRing::packet_bytes_max);
-        let is_for_ring = |frame: &Queued| frame.bytes.len() <= bytes_max;
+        let is_for_ring = |frame: &Queued| frame.bytes.len() <= self.ring_bytes_max;
         let by_ring = frames.front().is_some_and(is_for_ring);
         let mut parts = [IoSlice::new(&[]); BATCH];
         let mut count = 0;
@@ -84,8 +89,10 @@ impl Wire for Transmitter {
 
 /// Frames of one batch: as many as one call sends.
 pub(super) const BATCH: usize = 64;
-/// What the kernel keeps of a slot, and the virtio, Ethernet and VLAN headers that the MTU leaves out.
-const OVERHEAD_BYTES: usize = 64;
+/// The virtio and Ethernet headers, which the MTU leaves out.
+const HEADERS_BYTES: usize = 10 + 14;
+/// More than what the kernel keeps of a slot.
+const SLOT_HEADER_BYTES: usize = 64;
 /// The shortest slots: for Ethernet's usual MTU.
 const SLOT_BYTES_MIN: usize = 2048;
 /// The longest: for jumbo frames. What is longer carries its own cost.

@@ -40,10 +40,10 @@ use std::{
 };
 
 use grosso::stats::CoalesceStats;
-use grosso_sys::wait::{Event, monotonic};
+use grosso_sys::wait::{Event, monotonic, wait_exactly};
 
 pub use self::group::{Group, QUEUES_MAX};
-use self::sleeper::Sleeper;
+use self::sleeper::{Sleeper, Wants};
 use crate::{
     path::{Direction, DirectionStats, PathOptions},
     port::{Port, PortCounter, PortError},
@@ -218,7 +218,6 @@ impl<L: Port, R: Port> DataPath<L, R> {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let event = Event::new()?;
-        let sleeper = Sleeper::new(&left, &right, &event)?;
         let shared = Shared {
             asked: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -230,7 +229,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
             to_left: Direction::new(options.right_to_left.clone(), right.link(), left.device()),
             left,
             right,
-            sleeper,
+            sleeper: Sleeper::default(),
             options,
             shared: Answering(Arc::new(shared)),
         })
@@ -245,6 +244,8 @@ impl<L: Port, R: Port> DataPath<L, R> {
     /// Moves frames until it is stopped or a port is finished or broken; then delivers what is held, as far as there is
     /// room.
     pub fn run(mut self) -> End<L, R> {
+        // Without it, a train is held a little longer.
+        let _ = wait_exactly();
         let mut result = self.work();
         let drained = self.finish();
         result = result.and(drained);
@@ -298,10 +299,21 @@ impl<L: Port, R: Port> DataPath<L, R> {
         directions.into_iter().chain(ports).flatten().min()
     }
 
+    /// Sleeps until there is something to do.
+    ///
+    /// While a train is held, nothing wakes the thread for each frame that comes from its port, as a NIC that moderates
+    /// its interrupts does not: they wait together in the kernel until the train's time is over. Frames that could not
+    /// be sent on anyway wait there too.
     fn sleep(&mut self, deadline: Option<u64>) -> Result<(), PortError> {
-        let wants_room = (self.to_left.is_waiting(), self.to_right.is_waiting());
-        let Self { left, right, sleeper, .. } = self;
-        sleeper.sleep(left, right, wants_room, deadline).map_err(|source| PortError::Device {
+        let to_right = (self.to_right.deadline().is_some(), self.to_right.is_waiting());
+        let to_left = (self.to_left.deadline().is_some(), self.to_left.is_waiting());
+        let wants = |(holds, waits): (bool, bool), room| Wants { frames: !holds && !waits, room };
+        let again = (to_right.0 || to_left.0).then(|| now_ns().saturating_add(MODERATION_NS_MAX));
+        let deadline = deadline.into_iter().chain(again).min();
+        let Self { left, right, sleeper, shared, .. } = self;
+        let left = (&*left, wants(to_right, to_left.1));
+        let right = (&*right, wants(to_left, to_right.1));
+        sleeper.sleep(left, right, &shared.0.event, deadline).map_err(|source| PortError::Device {
             name: "the data path".to_owned(),
             action: "wait",
             source,
@@ -373,5 +385,8 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// How long frames wait at most while a train is held that may be held for longer: at 10 Gb/s 86 packets of 1500 bytes,
+/// for which a ring of 256 slots has room.
+const MODERATION_NS_MAX: u64 = 100_000;
 /// How long to leave a port alone that has nothing to wait for.
 const ROOM_AGAIN_NS: u64 = 1_000_000;

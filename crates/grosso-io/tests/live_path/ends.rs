@@ -1,5 +1,7 @@
 //! How a data path goes on, and how it ends.
 
+use std::time::Instant;
+
 use grosso_io::{
     Port, PortError,
     impair::Impair,
@@ -51,6 +53,31 @@ fn what_is_held_is_delivered_when_the_path_is_stopped() {
     let end = path.stop();
     until(|| joined(3));
     assert_eq!(handle.snapshot(), Some(end.snapshot), "who asks later gets what was in the end");
+}
+
+#[test]
+fn frames_that_come_while_a_train_is_held_do_not_each_wake_the_path() {
+    let Some(world) = World::new() else { return };
+    let mut options = RunOptions::new(1);
+    options.left_to_right.profile.limits.hold_ns = 3_600_000_000_000;
+    let mut wire_options = PacketOptions::default();
+    wire_options.layout = RingLayout::PACKETS;
+    let wire = world.packet_port(&wire_options);
+    let path = start(wire, world.tap_port(&TapOptions::default()), options);
+    let sender = world.a.run(|| PacketSocket::builder().bind(&name("a0"))).unwrap().unwrap();
+    let received = || path.handle.snapshot().unwrap().coalesced_to_right.unwrap().packets_in;
+    sender.send(&segment(0)).unwrap();
+    until(|| received() >= 1);
+    let (before, started) = (path.handle.snapshot().unwrap().sleeps, Instant::now());
+    for i in 1..2000 {
+        sender.send(&segment(i)).unwrap();
+    }
+    let after = path.handle.snapshot().unwrap().sleeps;
+    let most = started.elapsed().as_micros() / 100;
+    // Asking wakes the path as well, and both looks may find it about to sleep.
+    assert!(u128::from(after - before) <= most + 3, "{} of at most {most}", after - before);
+    until(|| received() >= 2000);
+    path.stop();
 }
 
 #[test]

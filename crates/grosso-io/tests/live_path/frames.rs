@@ -7,7 +7,7 @@ use grosso::{
 };
 use grosso_io::{
     Port, Transmitted,
-    live::{PacketOptions, PacketPort, TapOptions, TapPort},
+    live::{LiveEvent, PacketOptions, PacketPort, TapOptions, TapPort},
 };
 use grosso_sys::{
     interface::{Control, InterfaceName},
@@ -103,6 +103,45 @@ fn superframes_keep_their_bytes_and_what_is_known_in_every_form_and_direction() 
             assert_eq!(pass(&mut tap, &mut packet, &frame, &meta), expected, "{form:?}");
         }
         assert!(tap.stats().named().all(|(_, count)| count == 0));
+    }
+}
+
+#[test]
+fn packets_superframes_and_refused_frames_leave_in_their_order() {
+    for transmit_ring in [true, false] {
+        let Some(world) = World::new() else { return };
+        let mut tap = world.tap_port(&TapOptions::default());
+        let mut options = PacketOptions::default();
+        options.transmit_ring = transmit_ring;
+        let open = || PacketPort::open("b0", &options);
+        let mut packet = world.b.run(open).unwrap().unwrap();
+        let plain = |len| (udp4().payload_len(len).build(), Meta::default());
+        // More than a batch; the superframe is longer than a slot, 1800 bytes are more than the MTU.
+        let mut frames: Vec<_> = (0..70).map(plain).collect();
+        frames.insert(7, superframe(tcp4()));
+        frames.insert(30, plain(1800));
+        for (frame, meta) in &frames {
+            let (head, rest) = frame.split_at(frame.len().min(120));
+            let taken = packet.transmit(&[head, rest], meta).unwrap();
+            assert_eq!(taken, Transmitted::Taken);
+        }
+        assert_eq!(packet.flush().unwrap(), Transmitted::Taken);
+        frames.remove(30);
+        let mut arrived: Vec<Vec<u8>> = Vec::new();
+        until(|| {
+            let mut each = |frame: Frame<_>| {
+                let bytes: &[u8] = AsRef::as_ref(&frame.buffer);
+                // The kernel's own chatter has other addresses.
+                if bytes.get(..12) == frames[0].0.get(..12) {
+                    arrived.push(bytes.to_vec());
+                }
+            };
+            tap.receive(0, 100, &mut each).unwrap();
+            arrived.len() >= frames.len()
+        });
+        assert!(arrived.iter().eq(frames.iter().map(|(frame, _)| frame)), "{transmit_ring}");
+        let stats = packet.stats().unwrap();
+        assert_eq!(stats.events(LiveEvent::TransmitTooLong), 1);
     }
 }
 

@@ -17,8 +17,8 @@ const TAKEN: u32 = 1 << 27;
 
 /// A packet socket whose packets arrive in a mapped ring.
 ///
-/// While the newest packet is held, `poll` calls the socket readable although no other waits: wait
-/// with an edge-triggered [`crate::wait::Waiter`] when packets are held.
+/// While the newest packet is held, `poll` calls the socket readable although no other waits: do not
+/// wait for more while packets are held, or wait with an edge-triggered [`crate::wait::Waiter`].
 #[derive(Debug)]
 pub struct ReceiveRing {
     socket: PacketSocket,
