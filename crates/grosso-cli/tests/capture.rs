@@ -262,6 +262,27 @@ fn a_shorter_snaplen_keeps_the_length_and_what_is_known() {
 }
 
 #[test]
+fn what_finds_no_room_is_counted() {
+    let Some(tap) = Tap::new() else { return };
+    let bench = Bench::new();
+    let command = bench.command("capture -i t0 -c 16 -s 60 --ring 1 --json -w x.pcapng");
+    let mut capture = tap.start(command, &bench.path("x.pcapng"));
+    signal(&capture, "STOP");
+    let state = format!("/proc/{}/stat", capture.id());
+    until(|| std::fs::read_to_string(&state).unwrap().contains(") T "));
+    for _ in 0..100 {
+        tap.write(&[&[0; 10][..], &BROADCAST].concat());
+    }
+    signal(&capture, "CONT");
+    let mut report = String::new();
+    capture.stdout.take().unwrap().read_to_string(&mut report).unwrap();
+    assert_eq!(capture.wait().unwrap().code(), Some(0));
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!((&report["output"]["packets"], &report["drops"]), (&16.into(), &84.into()));
+    assert!(report["warnings"][0].as_str().unwrap().contains("84 packets found no room"));
+}
+
+#[test]
 fn the_output_may_be_a_pipe_or_classic_pcap_which_says_what_is_lost() {
     let Some(tap) = Tap::new() else { return };
     let bench = Bench::new();
@@ -275,7 +296,7 @@ fn the_output_may_be_a_pipe_or_classic_pcap_which_says_what_is_lost() {
     stdout.read_to_end(&mut bytes).unwrap();
     assert_eq!(frames(&bytes), [BROADCAST]);
     let output = capture.wait_with_output().unwrap();
-    assert!(String::from_utf8(output.stderr).unwrap().contains("1 packet of t0"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("standard output: 1 packet of t0"));
 
     let command = bench.command("capture -i t0 -c 1 -F pcap -w x.pcap");
     let mut capture = tap.start(command, &bench.path("x.pcap"));

@@ -62,13 +62,14 @@ impl Report for CaptureReport {
             0 => "none".into(),
             drops => style.bad(&format!("{drops}, for want of room (--ring)")),
         };
+        let name = if self.output.path == "-" { "standard output" } else { &self.output.path };
         format!(
             "{}: {packets} of {}, {bytes}, {elapsed}\n  \
              superframes   {} tcp, {} udp, with their segment size\n  \
              checksums     {} partial, {} verified, {} not looked at\n  \
              direction     {} out, {} in\n  \
              dropped       {drops}\n",
-            style.strong(&self.output.path),
+            style.strong(name),
             self.interface,
             counts.superframes_tcp,
             counts.superframes_udp,
