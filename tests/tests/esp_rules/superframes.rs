@@ -92,6 +92,13 @@ fn s46_every_packet_has_a_vector_of_its_own() {
         vectors.insert(encrypt(&mut encryptor, &single).unwrap().0[42..50].to_vec());
     }
     assert_eq!(vectors.len(), 33);
+    // Nor is one used again in the next round of the low half.
+    let recipe = Recipe { extended: true, ..recipe };
+    let single = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).build();
+    let [first, next] =
+        [5, (1 << 32) + 5].map(|sequence| recipe.encrypted(sequence, &single)[38..50].to_vec());
+    assert_eq!(first[..4], next[..4]);
+    assert_ne!(first[4..], next[4..]);
 }
 
 /// Linux lost the high half of extended sequence numbers inside a superframe.

@@ -1,5 +1,6 @@
 //! What two peers agreed on: keys, mode, lengths, numbers.
 
+use alloc::vec::Vec;
 use core::{
     fmt,
     net::{Ipv4Addr, Ipv6Addr},
@@ -23,6 +24,7 @@ pub struct SecurityAssociation {
     /// Bytes of the integrity check value.
     pub icv: IcvLength,
     /// Sequence numbers of 64 bits, of which the low half is on the wire (RFC 4303 section 2.2.1).
+    /// A receiver that misses 2^32 packets in a row has lost the high half and needs new keys.
     pub extended_sequence: bool,
     /// How many packets a packet may be late by, in packets: 0 for any and no protection, or from
     /// [`REPLAY_WINDOW_PACKETS_MIN`] to [`REPLAY_WINDOW_PACKETS_MAX`]. The receiver's alone.
@@ -158,11 +160,8 @@ impl IcvLength {
 }
 
 /// A key of AES-GCM with its salt (RFC 4106 section 8.1). Overwritten when dropped, and never
-/// printed.
-pub struct KeyMaterial {
-    bytes: Zeroizing<[u8; KEY_BYTES_MAX + SALT_BYTES]>,
-    key_bytes: usize,
-}
+/// printed; on the heap, so that moving it leaves no copy behind.
+pub struct KeyMaterial(Zeroizing<Vec<u8>>);
 
 impl KeyMaterial {
     /// The key of 16 or 32 bytes, and behind it the salt of 4, as IKE makes them.
@@ -170,13 +169,10 @@ impl KeyMaterial {
     /// # Errors
     /// When there are neither 20 nor 36 bytes.
     pub fn aes_gcm(key_and_salt: &[u8]) -> Result<Self, NoAssociation> {
-        let key_bytes = match key_and_salt.len().checked_sub(SALT_BYTES) {
-            Some(bytes @ (16 | 32)) => bytes,
-            _ => return Err(NoAssociation::KeyLength),
-        };
-        let mut bytes = Zeroizing::new([0; KEY_BYTES_MAX + SALT_BYTES]);
-        bytes[..key_and_salt.len()].copy_from_slice(key_and_salt);
-        Ok(Self { bytes, key_bytes })
+        match key_and_salt.len().checked_sub(SALT_BYTES) {
+            Some(16 | 32) => Ok(Self(Zeroizing::new(key_and_salt.to_vec()))),
+            _ => Err(NoAssociation::KeyLength),
+        }
     }
 
     /// Key material of an algorithm in the words of `ip xfrm`, which must be [`ALGORITHM`].
@@ -191,20 +187,30 @@ impl KeyMaterial {
     }
 
     pub(super) fn key(&self) -> &[u8] {
-        &self.bytes[..self.key_bytes]
+        &self.0[..self.0.len() - SALT_BYTES]
     }
 
-    pub(super) fn salt(&self) -> [u8; SALT_BYTES] {
-        let mut salt = [0; SALT_BYTES];
-        salt.copy_from_slice(&self.bytes[self.key_bytes..self.key_bytes + SALT_BYTES]);
-        salt
+    pub(super) fn salt(&self) -> Salt {
+        let mut salt = Zeroizing::new([0; SALT_BYTES]);
+        salt.copy_from_slice(&self.0[self.0.len() - SALT_BYTES..]);
+        Salt(salt)
+    }
+}
+
+/// The part of the key material that every nonce starts with (RFC 4106 section 4): as secret as the
+/// key.
+pub(super) struct Salt(pub(super) Zeroizing<[u8; SALT_BYTES]>);
+
+impl fmt::Debug for Salt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Salt")
     }
 }
 
 /// The algorithm and the length of the key, and nothing of its bytes.
 impl fmt::Debug for KeyMaterial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyMaterial({ALGORITHM}, {} bits)", self.key_bytes * 8)
+        write!(f, "KeyMaterial({ALGORITHM}, {} bits)", self.key().len() * 8)
     }
 }
 
@@ -268,14 +274,13 @@ pub const REPLAY_WINDOW_PACKETS_MAX: u32 = 65_536;
 
 /// Bytes of the salt (RFC 4106 section 4).
 pub(super) const SALT_BYTES: usize = 4;
-/// Bytes of the longest key.
-const KEY_BYTES_MAX: usize = 32;
 
 #[cfg(test)]
 mod tests {
     use std::format;
 
     use super::*;
+    use crate::tunnel::esp::{Decryptor, Encryptor};
 
     fn association() -> SecurityAssociation {
         let key = KeyMaterial::aes_gcm(&[0xa7; 20]).unwrap();
@@ -286,13 +291,18 @@ mod tests {
     fn keys_are_never_printed() {
         let text = format!("{:?}", association());
         assert!(text.contains("KeyMaterial(rfc4106(gcm(aes)), 128 bits)"), "{text}");
-        assert!(!text.contains("167") && !text.contains("a7"), "{text}");
+        let encryptor = Encryptor::new(association()).unwrap();
+        let decryptor = Decryptor::new(association()).unwrap();
+        for text in [text, format!("{encryptor:?}"), format!("{decryptor:?}")] {
+            assert!(!text.contains("167") && !text.contains("a7"), "{text}");
+        }
     }
 
     #[test]
     fn keys_are_overwritten_when_dropped() {
         fn assert_overwritten<T: zeroize::ZeroizeOnDrop>(_: &T) {}
-        assert_overwritten(&association().key.bytes);
+        assert_overwritten(&association().key.0);
+        assert_overwritten(&association().key.salt().0);
     }
 
     #[test]

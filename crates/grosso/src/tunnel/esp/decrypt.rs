@@ -6,7 +6,7 @@ use core::ops::Range;
 use grosso_wire::{LinkType, esp, ipv4, ipv6, udp};
 
 use super::{
-    association::{Mode, NoAssociation, SALT_BYTES, SecurityAssociation},
+    association::{Mode, NoAssociation, Salt, SecurityAssociation},
     cipher::{Cipher, cipher},
     encrypt::{Associated, ESP_BYTES, TRAILER_ALIGNMENT, TRAILER_BYTES, nonce},
     outer::{tell_congestion, traffic_class},
@@ -76,7 +76,7 @@ pub struct Decryptor {
     port: Option<u16>,
     icv_bytes: usize,
     extended: bool,
-    salt: [u8; SALT_BYTES],
+    salt: Salt,
     cipher: Box<dyn Cipher>,
     window: ReplayWindow,
     stats: EspStats,
@@ -199,7 +199,7 @@ impl Decryptor {
         let packet = frame.get_mut(vector_at..located.network.end).ok_or(Refusal::Truncated)?;
         let (vector, rest) = packet.split_at_mut(text.start - vector_at);
         let (text, icv) = rest.split_at_mut(text.len());
-        let nonce = nonce(self.salt, vector);
+        let nonce = nonce(&self.salt, vector);
         let associated = Associated::new(self.spi, sequence, self.extended);
         if self.cipher.open(&nonce, associated.as_bytes(), text, icv) {
             Ok(())

@@ -6,7 +6,7 @@ use grosso_checksum::{Sum, nonzero, pseudo_v6};
 use grosso_wire::{LinkType, esp, ipv4, ipv6, udp};
 
 use super::{
-    association::{Mode, NoAssociation, Outer, SALT_BYTES, SecurityAssociation, UdpPorts},
+    association::{Mode, NoAssociation, Outer, SALT_BYTES, Salt, SecurityAssociation, UdpPorts},
     cipher::{Cipher, IV_BYTES, Nonce, cipher},
     outer::Inner,
     place::{Network, Side, Split, Version},
@@ -38,7 +38,7 @@ pub struct Encryptor {
     udp_ports: Option<UdpPorts>,
     icv_bytes: usize,
     extended: bool,
-    salt: [u8; SALT_BYTES],
+    salt: Salt,
     cipher: Box<dyn Cipher>,
     last_sequence: u64,
     stats: EspStats,
@@ -227,7 +227,7 @@ impl Encryptor {
         let (text, icv) = rest.split_at_mut(sealed_len);
         let associated = Associated::new(self.spi, sequence, self.extended);
         let icv = &mut icv[..self.icv_bytes];
-        let nonce = nonce(self.salt, &head[esp_at + esp::HEADER_LEN..]);
+        let nonce = nonce(&self.salt, &head[esp_at + esp::HEADER_LEN..]);
         // From here on the number counts as used, whatever happens.
         self.last_sequence = sequence;
         if !self.cipher.seal(&nonce, associated.as_bytes(), text, icv) {
@@ -362,9 +362,9 @@ impl Associated {
 }
 
 /// The nonce: the salt, and the vector that `vector` starts with (RFC 4106 section 4).
-pub(super) fn nonce(salt: [u8; SALT_BYTES], vector: &[u8]) -> Nonce {
+pub(super) fn nonce(salt: &Salt, vector: &[u8]) -> Nonce {
     let mut nonce = Nonce::default();
-    nonce[..SALT_BYTES].copy_from_slice(&salt);
+    nonce[..SALT_BYTES].copy_from_slice(&salt.0[..]);
     nonce[SALT_BYTES..].copy_from_slice(&vector[..IV_BYTES]);
     nonce
 }
