@@ -14,7 +14,7 @@ use crate::{
     error::{Exit, Failure},
     input::Session,
     observe::{
-        control::{Answer, Answers, Ask, ask_all, earlier},
+        control::{Answer, Answers, Ask, ask_all, earlier, folders},
         json::DeviceLine,
         prometheus,
         reading::{DeviceReading, Values},
@@ -74,7 +74,8 @@ pub(crate) fn running(
     devices: &[String],
     session: &mut Session,
 ) -> Result<Vec<Answer>, Failure> {
-    let Answers { mut answers, forbidden, silent } = ask_all(&Ask::Counters { per_queue });
+    let Answers { mut answers, forbidden, silent } =
+        ask_all(&folders(), &Ask::Counters { per_queue });
     for (path, why) in &silent {
         session.talk.note(format!("{}: {why}", path.display()));
     }

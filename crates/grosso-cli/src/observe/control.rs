@@ -66,14 +66,14 @@ pub(crate) struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens in the first folder that will do: [`folders`].
+    /// Listens in the first of these folders that will do.
     ///
     /// # Errors
     /// When none does; the error is that of the last one.
-    pub(crate) fn create() -> io::Result<(Self, UnixListener)> {
+    pub(crate) fn create(folders: &[PathBuf]) -> io::Result<(Self, UnixListener)> {
         let mut refusal = io::Error::from(io::ErrorKind::NotFound);
-        for folder in folders() {
-            match prepare(&folder).and_then(|()| Self::create_in(&folder)) {
+        for folder in folders {
+            match prepare(folder).and_then(|()| Self::create_in(folder)) {
                 Ok(made) => return Ok(made),
                 Err(error) => {
                     let why = format!("{}: {error}", folder.display());
@@ -154,7 +154,7 @@ fn prepare(folder: &Path) -> io::Result<()> {
 
 /// The folders in which sockets are, the most wanted first: the service manager's, the user's session's, the system's,
 /// and one of the user's own among temporary files.
-fn folders() -> Vec<PathBuf> {
+pub(crate) fn folders() -> Vec<PathBuf> {
     let of = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // The service manager may name several, joined by colons.
     let service = env::var("RUNTIME_DIRECTORY").unwrap_or_default();
@@ -196,15 +196,15 @@ pub(crate) struct Answers {
     pub(crate) silent: Vec<(PathBuf, String)>,
 }
 
-/// Asks every running program.
-pub(crate) fn ask_all(ask: &Ask) -> Answers {
+/// Asks every program that has a socket in one of these folders.
+pub(crate) fn ask_all(folders: &[PathBuf], ask: &Ask) -> Answers {
     let mut found = Answers::default();
-    for folder in folders().into_iter().filter(|folder| is_trusted(folder)) {
-        let entries = match fs::read_dir(&folder) {
+    for folder in folders.iter().filter(|folder| is_trusted(folder)) {
+        let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(error) => {
                 if error.kind() == io::ErrorKind::PermissionDenied {
-                    found.forbidden.push(folder);
+                    found.forbidden.push(folder.clone());
                 }
                 continue;
             }

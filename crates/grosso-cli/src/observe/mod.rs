@@ -24,13 +24,16 @@ use std::{
     io::{self, Write},
     net::{SocketAddr, TcpListener},
     os::unix::net::UnixStream,
-    path::Path,
+    path::{Path, PathBuf},
     thread::JoinHandle,
 };
 
 use grosso_io::runner::Snapshot;
 
-use self::{control::ControlSocket, server::Server};
+use self::{
+    control::ControlSocket,
+    server::{Bounds, Server},
+};
 
 /// What one data path did so far.
 #[derive(Clone, Debug)]
@@ -56,7 +59,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts to answer. `ask` is called in the thread, at most once in [`server::FRESH`].
+    /// Starts to answer. `ask` is called in the thread, at most once in ten milliseconds.
     ///
     /// # Errors
     /// When no folder is there to put the socket in, or the address cannot be listened on.
@@ -64,11 +67,20 @@ impl Service {
         metrics: Option<SocketAddr>,
         ask: impl Fn() -> Vec<PathReading> + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let (socket, listener) = ControlSocket::create()?;
+        Self::start_in(&control::folders(), Bounds::default(), metrics, ask)
+    }
+
+    fn start_in(
+        folders: &[PathBuf],
+        bounds: Bounds,
+        metrics: Option<SocketAddr>,
+        ask: impl Fn() -> Vec<PathReading> + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let (socket, listener) = ControlSocket::create(folders)?;
         let metrics = metrics.map(TcpListener::bind).transpose()?;
         let address = metrics.as_ref().map(TcpListener::local_addr).transpose()?;
         let (stop, stopped) = UnixStream::pair()?;
-        let server = Server::new(listener, metrics, stopped, Box::new(ask))?;
+        let server = Server::new(listener, metrics, stopped, bounds, Box::new(ask))?;
         let thread = std::thread::Builder::new().name("grosso-observe".to_owned());
         let thread = Some(thread.spawn(move || server.run())?);
         Ok(Self { socket, metrics: address, stop, thread })
@@ -100,3 +112,6 @@ impl Drop for Service {
 pub(crate) fn print(paths: &[PathReading]) -> String {
     text::print(&reading::devices(paths, false), false)
 }
+
+#[cfg(test)]
+mod tests;

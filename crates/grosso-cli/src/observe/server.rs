@@ -1,8 +1,8 @@
 //! One thread that answers, however its clients behave.
 //!
-//! A client may ask once a connection. It has [`CLIENT_TIME`] for all of it, whether it sends byte by byte or does not
-//! read; at most [`CLIENTS_MAX`] are served at a time, and when one more comes, the one that is there for longest goes.
-//! Data paths are asked at most once in [`FRESH`], however many ask here.
+//! A client may ask once a connection. It has [`Bounds::client_time`] for all of it, whether it sends byte by byte or
+//! does not read; at most [`CLIENTS_MAX`] are served at a time, and when one more comes, the one that is there for
+//! longest goes. Data paths are asked at most once in [`Bounds::fresh`], however many ask here.
 
 use std::{
     io::{self, Read, Write},
@@ -27,6 +27,21 @@ use super::{
 /// Asks the data paths.
 pub(crate) type AskPaths = Box<dyn Fn() -> Vec<PathReading> + Send + Sync>;
 
+/// What clients may cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// How long a client may take from its connection to the last byte of its answer.
+    pub(crate) client_time: Duration,
+    /// How long a reading of the data paths is good enough for the next who asks.
+    pub(crate) fresh: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { client_time: Duration::from_secs(5), fresh: Duration::from_millis(10) }
+    }
+}
+
 /// What the thread works with.
 pub(crate) struct Server {
     control: UnixListener,
@@ -36,6 +51,7 @@ pub(crate) struct Server {
     clients: Vec<Client>,
     /// Nobody is let in before: there were no descriptors left.
     closed_until: Option<Instant>,
+    client_time: Duration,
     paths: Paths,
 }
 
@@ -44,14 +60,17 @@ impl Server {
         control: UnixListener,
         metrics: Option<TcpListener>,
         stopped: UnixStream,
+        bounds: Bounds,
         ask: AskPaths,
     ) -> io::Result<Self> {
         control.set_nonblocking(true)?;
         if let Some(metrics) = &metrics {
             metrics.set_nonblocking(true)?;
         }
-        let paths = Paths { ask, readings: Vec::new(), asked: None, at: UNIX_EPOCH };
-        Ok(Self { control, metrics, stopped, clients: Vec::new(), closed_until: None, paths })
+        let Bounds { client_time, fresh } = bounds;
+        let paths = Paths { ask, fresh, readings: Vec::new(), asked: None, at: UNIX_EPOCH };
+        let (clients, closed_until) = (Vec::new(), None);
+        Ok(Self { control, metrics, stopped, clients, closed_until, client_time, paths })
     }
 
     /// Answers until it is told to end, or can no longer wait.
@@ -125,7 +144,7 @@ impl Server {
                 if self.clients.len() == CLIENTS_MAX {
                     self.clients.remove(0);
                 }
-                self.clients.push(Client::new(stream, now + CLIENT_TIME));
+                self.clients.push(Client::new(stream, now + self.client_time));
             }
         }
     }
@@ -140,6 +159,7 @@ struct Awake {
 /// The data paths, and what they said last.
 struct Paths {
     ask: AskPaths,
+    fresh: Duration,
     readings: Vec<PathReading>,
     asked: Option<Instant>,
     at: SystemTime,
@@ -147,7 +167,7 @@ struct Paths {
 
 impl Paths {
     fn readings(&mut self) -> &[PathReading] {
-        if self.asked.is_none_or(|asked| asked.elapsed() >= FRESH) {
+        if self.asked.is_none_or(|asked| asked.elapsed() >= self.fresh) {
             self.readings = (self.ask)();
             self.asked = Some(Instant::now());
             self.at = SystemTime::now();
@@ -301,12 +321,8 @@ fn is_soon(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// How long a reading of the data paths is good enough for the next who asks.
-pub(crate) const FRESH: Duration = Duration::from_millis(10);
 /// Clients that are served at a time.
 pub(crate) const CLIENTS_MAX: usize = 32;
-/// How long a client may take from its connection to the last byte of its answer.
-pub(crate) const CLIENT_TIME: Duration = Duration::from_secs(5);
 /// Bytes of an ask.
 pub(crate) const ASK_BYTES_MAX: usize = 8 << 10;
 /// How long nobody is let in when there are no descriptors left.

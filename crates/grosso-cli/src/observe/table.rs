@@ -240,7 +240,7 @@ fn measure(
     let all = Counter::new(name, unit, help, Source::Joined(read, None));
     let protocols = Protocol::ALL.iter().enumerate().map(|(index, protocol)| {
         let protocol = protocol.name();
-        let help_of = format!("{help} Of {protocol}.");
+        let help_of = format!("{} ({protocol}).", help.trim_end_matches('.'));
         let source = Source::Joined(read, Some(index));
         Counter::new(format!("{name}_{protocol}"), unit, &help_of, source)
             .of(&format!("{name}_total"), help, Label::Value("proto", protocol.to_owned()))
