@@ -29,7 +29,6 @@ mod input;
 mod meta;
 mod mss;
 #[cfg(target_os = "linux")]
-#[allow(dead_code, reason = "the commands that run data paths start it")]
 mod observe;
 mod output;
 mod positions;

@@ -42,6 +42,9 @@ pub(super) fn observe(
         };
         Failure::environment("environment.observe", format!("{command}: {what}")).hint(hint)
     })?;
+    if session.talk.verbose {
+        session.talk.remark(&format!("counters: {}", service.socket().display()));
+    }
     if let Some(address) = service.metrics() {
         session.talk.remark(&format!("metrics: http://{address}/metrics"));
     }

@@ -152,25 +152,25 @@ fn prepare(folder: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-/// The folders in which sockets are, the most wanted first: the service manager's, the user's session's, the system's,
-/// and one of the user's own among temporary files.
+/// The folders in which sockets are, the most wanted first: the user's session's, the system's, and one of the user's
+/// own among temporary files. Where the service manager, or somebody in its place, names one, it is the only one.
 pub(crate) fn folders() -> Vec<PathBuf> {
-    let of = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // The service manager may name several, joined by colons.
+    let is_absolute = |folder: &PathBuf| folder.is_absolute();
+    // It may name several, joined by colons.
     let service = env::var("RUNTIME_DIRECTORY").unwrap_or_default();
-    let service = service.split(':').next().filter(|folder| !folder.is_empty()).map(PathBuf::from);
-    let session = of("XDG_RUNTIME_DIR").map(|folder| folder.join("grosso"));
-    let uid = geteuid();
-    let system = PathBuf::from("/run/grosso");
-    let private = env::temp_dir().join(format!("grosso-{}", uid.as_raw()));
-    let mut folders: Vec<PathBuf> = service.into_iter().chain(session).collect();
-    folders.extend([system, private]);
-    folders.into_iter().filter(|folder| folder.is_absolute()).collect()
+    let service = service.split(':').next().map(PathBuf::from).filter(is_absolute);
+    if let Some(service) = service {
+        return vec![service];
+    }
+    let session = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(is_absolute);
+    let session = session.map(|folder| folder.join("grosso"));
+    let private = env::temp_dir().join(format!("grosso-{}", geteuid().as_raw()));
+    session.into_iter().chain([PathBuf::from("/run/grosso"), private]).collect()
 }
 
 /// Whether nobody else can have made the folder: among temporary files everybody can make one.
 fn is_trusted(folder: &Path) -> bool {
-    !folder.starts_with(env::temp_dir())
+    folder.parent() != Some(&env::temp_dir())
         || fs::symlink_metadata(folder)
             .is_ok_and(|facts| facts.is_dir() && facts.uid() == geteuid().as_raw())
 }

@@ -27,6 +27,7 @@ type Devices<'a> = BTreeMap<(&'a str, Option<u32>), Values>;
 struct Metric {
     name: &'static str,
     help: &'static str,
+    unit: &'static str,
     counters: Vec<(usize, &'static Counter, &'static Label)>,
 }
 
@@ -40,7 +41,8 @@ fn metrics() -> Vec<Metric> {
             Some(known) => known.counters.push(entry),
             None => {
                 let help = if help.is_empty() { &counter.help } else { *help };
-                metrics.push(Metric { name: metric, help, counters: vec![entry] });
+                let unit = counter.unit;
+                metrics.push(Metric { name: metric, help, unit, counters: vec![entry] });
             }
         }
     }
@@ -48,7 +50,7 @@ fn metrics() -> Vec<Metric> {
 }
 
 fn print_metric(page: &mut String, metric: &Metric, devices: &Devices<'_>) {
-    let Metric { name, help, counters } = metric;
+    let Metric { name, help, unit, counters } = metric;
     let is_histogram = counters.iter().any(|(_, _, label)| matches!(label, Label::Bucket(_)));
     let kind = if is_histogram { "histogram" } else { "counter" };
     let mut lines = String::new();
@@ -74,7 +76,7 @@ fn print_metric(page: &mut String, metric: &Metric, devices: &Devices<'_>) {
     }
     if !lines.is_empty() {
         let help = help.replace('\\', r"\\").replace('\n', r"\n");
-        let _ = write!(page, "# HELP {name} {help}\n# TYPE {name} {kind}\n{lines}");
+        let _ = write!(page, "# HELP {name} {help} Unit: {unit}.\n# TYPE {name} {kind}\n{lines}");
     }
 }
 

@@ -9,3 +9,6 @@
 pub(crate) mod rates;
 pub(crate) mod screen;
 pub(crate) mod state;
+
+#[cfg(test)]
+mod tests;

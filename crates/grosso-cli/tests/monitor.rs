@@ -1,0 +1,110 @@
+//! `grosso monitor` as text, and on a terminal that `script` makes.
+
+#![cfg(target_os = "linux")]
+
+mod network;
+
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+};
+
+use network::{A, B, Hosts, Running, connect, exchange, skip};
+use rustix::process::Signal;
+use serde_json::Value;
+
+#[test]
+fn once_prints_the_rates_of_an_interval() {
+    let Some(hosts) = Hosts::new() else { return };
+    let bridge = hosts.start("bridge e0 tap:b0");
+    hosts.address("b0");
+    let mut command = hosts.command("monitor -b -i 0.2 -c 40");
+    let monitor = Running::spawn(&mut command);
+    let ends = connect((&hosts.a, A[0]), (&hosts.b, B[0]));
+    // As long as it runs, something is sent.
+    while std::fs::read_to_string(format!("/proc/{}/stat", monitor.id()))
+        .is_ok_and(|s| !s.contains(") Z "))
+    {
+        exchange(&ends, 1 << 20);
+    }
+    let ended = monitor.end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert_eq!(
+        lines.len(),
+        40 * 5,
+        "the time, two lines of heads and two devices: {}",
+        ended.stdout
+    );
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
+    let rates = lines.iter().filter(|line| line.starts_with("e0 ")).map(|line| {
+        let mut cells = line.split_whitespace().skip(1);
+        cells.next().unwrap().parse::<f64>().unwrap()
+    });
+    assert!(rates.sum::<f64>() > 0.1, "gigabits a second: {}", ended.stdout);
+
+    let report = hosts.run("monitor --once -i 0.05 --json b0");
+    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    assert_eq!(report["schema"], "grosso.monitor/1");
+    assert_eq!(report["devices"].as_array().unwrap().len(), 1);
+    assert_eq!(report["devices"][0]["device"], "b0");
+    bridge.stop(Signal::TERM);
+}
+
+#[test]
+fn without_a_terminal_it_says_how_to_have_text() {
+    let Some(hosts) = Hosts::new() else { return };
+    let ended = hosts.run("monitor");
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("terminal") && ended.stderr.contains("--once"), "{ended:?}");
+    assert_eq!(hosts.run("monitor --once").code, Some(4));
+    assert_eq!(hosts.run("monitor --once -b").code, Some(2));
+}
+
+/// What a terminal of 100 columns got of `grosso monitor`, and how it ended. The keys are typed once it has drawn.
+fn on_a_terminal(hosts: &Hosts, then: impl FnOnce(&mut dyn Write, u32)) -> (String, Option<i32>) {
+    let log = hosts.path("typescript");
+    // What an earlier terminal got is not what this one gets.
+    let _ = std::fs::remove_file(&log);
+    let mut command = Command::new("script");
+    let line = format!(
+        "stty cols 100 rows 30; echo $$ > shell; exec {} monitor -i 0.05",
+        env!("CARGO_BIN_EXE_grosso")
+    );
+    command.args(["-q", "-f", "-e", "-c", &line]).arg(&log).current_dir(hosts.folder.path());
+    command
+        .env("RUNTIME_DIRECTORY", hosts.folder.path())
+        .env("SHELL", "/bin/sh")
+        .env("TERM", "xterm");
+    command.stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = hosts.b.host(&mut command).unwrap().spawn().unwrap();
+    let drawn = || std::fs::read(&log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    network::until(|| drawn().is_ok_and(|text| text.contains("process")));
+    let shell = std::fs::read_to_string(hosts.path("shell")).unwrap();
+    then(child.stdin.as_mut().unwrap(), shell.trim().parse().unwrap());
+    let code = child.wait().unwrap().code();
+    (drawn().unwrap(), code)
+}
+
+#[test]
+fn the_terminal_is_as_it_was_after_a_key_and_after_a_signal() {
+    let Some(hosts) = Hosts::new() else { return };
+    if Command::new("script").arg("--version").output().is_err() {
+        return skip("script is not installed");
+    }
+    let bridge = hosts.start("bridge e0 tap:b0");
+    let (enter, leave) = ("\x1b[?1049h", "\x1b[?1049l");
+    let (quit, code) = on_a_terminal(&hosts, |keys, _| keys.write_all(b"sd?xq").unwrap());
+    assert_eq!(code, Some(0), "{quit}");
+    let (ended, code) = on_a_terminal(&hosts, |_, process| {
+        let process = rustix::process::Pid::from_raw(process as i32).unwrap();
+        rustix::process::kill_process(process, Signal::TERM).unwrap();
+    });
+    assert_eq!(code, Some(130), "{ended}");
+    for text in [quit, ended] {
+        assert_eq!((text.matches(enter).count(), text.matches(leave).count()), (1, 1), "{text:?}");
+        assert!(text.find(enter) < text.find(leave));
+        assert!(text.contains("grosso monitor") && text.contains("e0: path"), "{text:?}");
+    }
+    bridge.stop(Signal::TERM);
+}

@@ -1,0 +1,216 @@
+//! `grosso stats` beside running paths, and beside what the kernel counted of the same packets.
+
+#![cfg(target_os = "linux")]
+
+mod network;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::Path,
+};
+
+use grosso_sys::interface::Control;
+use network::{A, B, Ended, Hosts, Running, connect, exchange, name, until};
+use rustix::process::Signal;
+use serde_json::Value;
+
+fn json(ended: &Ended) -> Value {
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+}
+
+/// A device of a report in JSON.
+fn of<'a>(report: &'a Value, device: &str) -> &'a Value {
+    let devices = report["devices"].as_array().unwrap();
+    devices.iter().find(|line| line["device"] == device).unwrap_or_else(|| panic!("{report}"))
+}
+
+fn count(device: &Value, counter: &str) -> u64 {
+    device[counter].as_u64().unwrap_or_else(|| panic!("{counter} in {device}"))
+}
+
+/// What the kernel counted at a device of the second host.
+fn kernel(hosts: &Hosts, device: &str, counter: &str) -> u64 {
+    let mut command = std::process::Command::new("ip");
+    let command = hosts.b.host(command.args(["-s", "-j", "link", "show", device])).unwrap();
+    let links: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    let (way, what) = counter.split_once('_').unwrap();
+    links[0]["stats64"][way][what].as_u64().unwrap_or_else(|| panic!("{counter}: {links}"))
+}
+
+/// Segments that the TCP of the second host sent: superframes count as what becomes of them.
+fn segments_sent(hosts: &Hosts) -> u64 {
+    let snmp = hosts.b.run(|| fs::read_to_string("/proc/thread-self/net/snmp")).unwrap().unwrap();
+    let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let mut fields = names.split(' ').zip(values.split(' '));
+    fields.find(|(name, _)| *name == "OutSegs").unwrap().1.parse().unwrap()
+}
+
+#[test]
+fn frames_and_packets_are_those_that_the_kernel_counted() {
+    let Some(hosts) = Hosts::new() else { return };
+    let bridge = hosts.start("bridge e0 tap:b0");
+    hosts.address("b0");
+    exchange(&connect((&hosts.b, B[0]), (&hosts.a, A[0])), 8 << 20);
+    // A last acknowledgement may be on its way while it is counted.
+    until(|| {
+        let report = json(&hosts.run("stats --json"));
+        let tap = of(&report, "b0");
+        count(tap, "rx_frames") == kernel(&hosts, "b0", "tx_packets")
+            && count(tap, "tx_frames") == kernel(&hosts, "b0", "rx_packets")
+    });
+    let report = json(&hosts.run("stats --json"));
+    assert_eq!(report["schema"], "grosso.stats_list/1");
+    let (wire, tap) = (of(&report, "e0"), of(&report, "b0"));
+    assert_eq!((&wire["peer"], &tap["peer"]), (&"b0".into(), &"e0".into()));
+    let (packets, segments) = (count(tap, "rx_packets"), segments_sent(&hosts));
+    assert!(count(tap, "rx_frames") < segments / 2, "the host sends superframes");
+    // Beside TCP there are a few packets by which neighbours find each other.
+    assert!((segments..segments + 60).contains(&packets), "{packets} for {segments}: {tap}");
+    assert_eq!(packets, count(wire, "tx_packets"));
+    assert_eq!(count(tap, "rx_bytes"), count(wire, "tx_bytes"));
+    assert_eq!(count(wire, "rx_packets"), count(tap, "tx_packets"));
+    let needs = count(wire, "tx_needs_csum");
+    assert!(needs > 0 && needs + count(wire, "tx_csum_none") == count(tap, "rx_frames"), "{wire}");
+    bridge.stop(Signal::TERM);
+}
+
+#[test]
+fn packets_of_the_wire_are_merged_at_its_device_and_cut_at_its_device() {
+    let Some(hosts) = Hosts::new() else { return };
+    let mut off = std::process::Command::new("ethtool");
+    off.args(["-K", "a0", "tso", "off", "gso", "off", "gro", "off", "tx", "off"]);
+    let is_off =
+        hosts.a.host(&mut off).unwrap().output().is_ok_and(|output| output.status.success());
+    if !is_off {
+        return network::skip("ethtool is not installed");
+    }
+    let bridge = hosts.start("bridge e0 tap:b0 --hold 100us");
+    hosts.address("b0");
+    exchange(&connect((&hosts.a, A[1]), (&hosts.b, B[1])), 4 << 20);
+    let report = json(&hosts.run("stats --json"));
+    let (wire, tap) = (of(&report, "e0"), of(&report, "b0"));
+    assert_eq!(count(wire, "rx_packets"), count(wire, "rx_frames"), "a wire has no superframes");
+    let (made, merged) = (count(wire, "rx_gro_packets"), count(wire, "rx_gro_wire_packets"));
+    assert!(made > 0 && merged > 2 * made, "{wire}");
+    assert_eq!(count(&wire["rx_gro_packets_by_proto"], "tcp6"), made);
+    let flushed: u64 =
+        wire["rx_gro_flush"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+    assert!(flushed >= made, "{wire}");
+    assert_eq!(count(tap, "rx_gro_packets"), 0, "nothing that came from the host was merged");
+    let sum = count(&wire["rx_gro_segs"], "sum");
+    assert_eq!(sum, count(tap, "tx_packets"));
+    bridge.stop(Signal::TERM);
+}
+
+#[test]
+fn every_form_says_the_same() {
+    let Some(hosts) = Hosts::new() else { return };
+    let bridge = hosts.start("bridge e0 tap:b0 --queues 2 --name edge --metrics 127.0.0.1:0");
+    hosts.address("b0");
+    exchange(&connect((&hosts.a, A[0]), (&hosts.b, B[0])), 1 << 20);
+
+    let text = hosts.run("stats b0");
+    assert_eq!(text.code, Some(0), "{text:?}");
+    assert!(text.stdout.starts_with("b0 (path edge, to e0)\n    rx_packets: "), "{text:?}");
+    assert!(!text.stdout.contains("e0 (path"), "{text:?}");
+
+    let lines = hosts.run("stats -i 0.05 -c 3 --jsonl --delta e0");
+    let lines: Vec<Value> =
+        lines.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 3);
+    assert!(
+        lines[0].get("delta").is_none() && lines.iter().all(|l| l["schema"] == "grosso.stats/1")
+    );
+    for pair in lines.windows(2) {
+        let [before, now] = pair else { unreachable!() };
+        let change = count(now, "rx_packets") - count(before, "rx_packets");
+        assert_eq!(count(&now["delta"], "rx_packets"), change);
+        assert!(count(now, "ts_ns") > count(before, "ts_ns"));
+    }
+
+    let each = json(&hosts.run("stats --json --per-queue"));
+    let each = each["devices"].as_array().unwrap();
+    let queues: BTreeSet<_> =
+        each.iter().map(|line| (line["device"].as_str().unwrap(), count(line, "queue"))).collect();
+    assert_eq!(queues, [("b0", 0), ("b0", 1), ("e0", 0), ("e0", 1)].into());
+
+    let series = |page: &str| -> BTreeSet<String> {
+        let lines = page.lines().filter(|line| !line.starts_with('#'));
+        lines.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
+    };
+    let page = hosts.run("stats --prom").stdout;
+    assert!(series(&page).contains("grosso_rx_packets_total{device=\"e0\"}"), "{page}");
+    let address = bridge.said("metrics: http://");
+    let address = address.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+    let scraped = hosts.b.run(|| {
+        Control::new().unwrap().set_up(&name("lo"), true).unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    });
+    let scraped = scraped.unwrap();
+    assert_eq!(series(scraped.split_once("\r\n\r\n").unwrap().1), series(&page));
+    bridge.stop(Signal::TERM);
+}
+
+#[test]
+fn what_cannot_be_had_is_said_with_what_to_do() {
+    let Some(hosts) = Hosts::new() else { return };
+    let none = hosts.run("stats");
+    assert_eq!((none.code, none.stdout.as_str()), (Some(4), ""), "{none:?}");
+    assert!(
+        none.stderr.contains("no data path") && none.stderr.contains("grosso bridge"),
+        "{none:?}"
+    );
+    let none: Value = serde_json::from_str(&hosts.run("stats --jsonl").stderr).unwrap();
+    assert_eq!(none["code"], "environment.nothing_running");
+    for line in
+        ["stats -c 2", "stats --delta", "stats -i 0", "stats -i 1 --json", "stats --prom --json"]
+    {
+        assert_eq!(hosts.run(line).code, Some(2), "{line}");
+    }
+    let bridge = hosts.start("bridge e0 tap:b0");
+    let missing = hosts.run("stats eth7");
+    assert_eq!(missing.code, Some(4));
+    assert!(
+        missing.stderr.contains("eth7") && missing.stderr.contains("there are b0, e0"),
+        "{missing:?}"
+    );
+    // Ctrl-C ends a series, and with it the path nothing is left to read.
+    let series = Running::spawn(&mut hosts.command("stats -i 0.05"));
+    bridge.stop(Signal::TERM);
+    series.said("the data paths have ended");
+    assert_eq!(series.end().code, Some(0));
+}
+
+#[test]
+fn programs_that_were_killed_leave_nothing_and_those_that_hang_hold_nobody_up() {
+    let Some(hosts) = Hosts::new() else { return };
+    hosts.add_wire("a1", "e1");
+    let hung = hosts.start("bridge e0 tap:b0");
+    let killed = hosts.start("bridge e1 tap:b1");
+    assert_eq!(json(&hosts.run("stats --json"))["devices"].as_array().unwrap().len(), 4);
+    hung.signal(Signal::STOP);
+    let report = hosts.run("stats --json");
+    assert_eq!(json(&report)["devices"].as_array().unwrap().len(), 2);
+    let warning = json(&report)["warnings"][0].as_str().unwrap().to_owned();
+    assert!(
+        warning.contains("does not answer") && warning.contains(&hung.id().to_string()),
+        "{warning}"
+    );
+    hung.signal(Signal::CONT);
+    let socket = hosts.path(&format!("{}.sock", killed.id()));
+    assert!(Path::exists(&socket));
+    killed.stop(Signal::KILL);
+    assert!(socket.exists(), "it could not remove it");
+    assert_eq!(json(&hosts.run("stats --json"))["devices"].as_array().unwrap().len(), 2);
+    assert!(!socket.exists());
+    hung.stop(Signal::TERM);
+}
