@@ -104,7 +104,7 @@ fn the_terminal_is_as_it_was_after_a_key_and_after_a_signal() {
     for text in [quit, ended] {
         assert_eq!((text.matches(enter).count(), text.matches(leave).count()), (1, 1), "{text:?}");
         assert!(text.find(enter) < text.find(leave));
-        assert!(text.contains("grosso monitor") && text.contains("e0: path"), "{text:?}");
+        assert!(text.contains("grosso monitor") && text.contains("process"), "{text:?}");
     }
     bridge.stop(Signal::TERM);
 }

@@ -10,6 +10,7 @@ use std::{
     io::{Read, Write},
     net::TcpStream,
     path::Path,
+    process::Stdio,
 };
 
 use grosso_sys::interface::Control;
@@ -110,7 +111,11 @@ fn packets_of_the_wire_are_merged_at_its_device_and_cut_at_its_device() {
 #[test]
 fn every_form_says_the_same() {
     let Some(hosts) = Hosts::new() else { return };
-    let bridge = hosts.start("bridge e0 tap:b0 --queues 2 --name edge --metrics 127.0.0.1:0");
+    let bridge = "bridge e0 tap:b0 --queues 2 --name edge --metrics 127.0.0.1:0";
+    let bridge = Running::spawn(&mut hosts.command(bridge));
+    let address = bridge.said("metrics: http://");
+    let address = address.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+    bridge.said("<->");
     hosts.address("b0");
     exchange(&connect((&hosts.a, A[0]), (&hosts.b, B[0])), 1 << 20);
 
@@ -145,8 +150,6 @@ fn every_form_says_the_same() {
     };
     let page = hosts.run("stats --prom").stdout;
     assert!(series(&page).contains("grosso_rx_packets_total{device=\"e0\"}"), "{page}");
-    let address = bridge.said("metrics: http://");
-    let address = address.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
     let scraped = hosts.b.run(|| {
         Control::new().unwrap().set_up(&name("lo"), true).unwrap();
         let mut stream = TcpStream::connect(address).unwrap();
@@ -183,11 +186,16 @@ fn what_cannot_be_had_is_said_with_what_to_do() {
         missing.stderr.contains("eth7") && missing.stderr.contains("there are b0, e0"),
         "{missing:?}"
     );
-    // Ctrl-C ends a series, and with it the path nothing is left to read.
-    let series = Running::spawn(&mut hosts.command("stats -i 0.05"));
+    // A series goes on until there is nothing left to read.
+    let lines = hosts.path("lines");
+    let mut series = hosts.command("stats -i 0.05 --jsonl");
+    series.stdout(fs::File::create(&lines).unwrap()).stderr(Stdio::piped());
+    let series = series.spawn().unwrap();
+    until(|| fs::metadata(&lines).unwrap().len() > 0);
     bridge.stop(Signal::TERM);
-    series.said("the data paths have ended");
-    assert_eq!(series.end().code, Some(0));
+    let ended = series.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("the data paths have ended"));
 }
 
 #[test]

@@ -50,7 +50,14 @@ impl Monitor {
         }
         self.notice = None;
         let chosen = self.devices.get(self.chosen).map(key_of);
-        self.devices = rates(&self.before, &answers);
+        let earlier = core::mem::replace(&mut self.devices, rates(&self.before, &answers));
+        // Who was asked too soon again said the same as before: its rates still hold.
+        let same = |device: &Rates| {
+            let is_same =
+                |answer: &&Answer| answer.pid == device.pid && self.before.contains(answer);
+            answers.iter().any(|answer| is_same(&answer))
+        };
+        self.devices.extend(earlier.into_iter().filter(same));
         self.ts_ns = answers.iter().map(|answer| answer.ts_ns).max().unwrap_or(0);
         let mut histories = HashMap::new();
         for device in &self.devices {

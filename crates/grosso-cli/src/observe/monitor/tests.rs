@@ -154,6 +154,10 @@ fn keys_do_what_the_help_says() {
     monitor.take(vec![answer(9)]);
     assert!(monitor.ts_ns > ts_ns);
 
+    let before = monitor.devices.clone();
+    monitor.take(vec![answer(9)]);
+    assert_eq!(monitor.devices, before, "it was asked too soon, and said the same again");
+
     assert_eq!(press(&mut monitor, "?q"), Flow::Go, "q closes the help first");
     assert_eq!(press(&mut monitor, "q"), Flow::Quit);
 }
