@@ -197,6 +197,8 @@ impl Hosts {
     /// # Errors
     /// As [`Hosts::receiving`].
     pub fn joined(layout: &Layout, gro: bool) -> io::Result<Self> {
+        // There is no thread between the hosts to be patient with, and packets do get lost here.
+        let layout = &Layout { patient: false, ..*layout };
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         hosts.receiver.run(|| {
             add_wire(&hosts.sender, SENDER, (RECEIVER, mtu.receiver))?;
