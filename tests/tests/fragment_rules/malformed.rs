@@ -2,13 +2,14 @@
 
 use grosso::{
     Meta,
+    checksum::Checksum,
     meta::{Cut, Gso},
     reassemble::{
         IcmpError, Mode, Overlap, Returned, Verdict,
         reason::{Discard, Pass},
     },
 };
-use grosso_testkit::{Packet, random::Random};
+use grosso_testkit::{Packet, oracle, random::Random};
 use grosso_tests::fragments::{Piece, Rig, Version, cut};
 
 use crate::{DEAD, data, overlap, push_all, rules, whole};
@@ -46,6 +47,21 @@ fn f10_misaligned_ipv4_is_rounded_down_as_linux_does_or_refused() {
     let verdicts = push_all(&mut rig, Version::V4, 1, &pieces);
     assert_eq!(verdicts, [Verdict::Discarded(Discard::Misaligned), DEAD]);
     assert!(rig.problems.is_empty());
+}
+
+/// A sum that a device gave counts what is cut off.
+#[test]
+fn f10_the_sum_of_a_fragment_that_is_rounded_down_is_not_believed() {
+    let data = data(Version::V4, 48, 11);
+    let hanging = Piece { offset: 0, more: true, data: data[..21].to_vec() };
+    let mut rig = Rig::new(overlap(Overlap::Linux));
+    for piece in [hanging, Piece::of(&data, 16, 48)] {
+        let frame = Version::V4.frame(1, &piece);
+        let checksum = Checksum::Complete { sum: oracle::sum(&frame[14..]) };
+        rig.push_frame(&frame, Meta { checksum, ..Meta::default() });
+    }
+    let whole = rig.whole.pop().expect("a datagram");
+    assert_eq!(whole.meta.checksum, Checksum::Complete { sum: oracle::sum(&whole.bytes[14..]) });
 }
 
 #[test]
@@ -273,7 +289,7 @@ fn what_is_no_fragment_or_cannot_be_read_passes_as_it_came() {
     let mut length_zero = fragment.clone();
     length_zero[16..18].fill(0);
     length_zero[24..26].fill(0);
-    let sum = grosso_testkit::oracle::checksum(&length_zero[14..34]);
+    let sum = oracle::checksum(&length_zero[14..34]);
     length_zero[24..26].copy_from_slice(&sum.to_be_bytes());
     let long = link().ipv6(|ip| ip).destination_options(|o| o.data(&[0; 500]));
     let long = long.fragment(|f| f.more(true).next_header(17)).payload(&[0; 16]).build();

@@ -161,6 +161,21 @@ fn a_fragment_that_comes_again_as_the_last_is_no_duplicate() {
     }
 }
 
+#[test]
+fn a_fragment_that_is_two_others_together_is_no_duplicate() {
+    let data = data(Version::V6, 96, 14);
+    let halves = [Piece::of(&data, 16, 32), Piece::of(&data, 32, 48)];
+    for order in [[0, 1], [1, 0]] {
+        for mode in [Mode::Coalesce, Mode::KeepGeometry, Mode::Virtual] {
+            let mut rig = Rig::new(rules(mode));
+            push_all(&mut rig, Version::V6, 1, &order.map(|at: usize| halves[at].clone()));
+            let verdict = rig.push(&Version::V6.frame(1, &Piece::of(&data, 16, 48)));
+            assert_eq!(verdict, Verdict::Discarded(Discard::Overlap), "{mode:?}");
+            rig.finish();
+        }
+    }
+}
+
 /// Every order of up to seven fragments, with an odd length at the end.
 #[test]
 fn every_order_of_up_to_seven_fragments_gives_the_datagram() {

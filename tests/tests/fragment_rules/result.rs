@@ -71,7 +71,8 @@ fn p30_f01_another_address_identification_or_network_is_another_datagram() {
     // So does a tag that the device took out; TTL, TOS and MAC addresses do not.
     let tag = Some(VlanTag { protocol: 0x8100, tci: 9 });
     rig.push_frame(&frames[0], Meta { vlan: tag, ..Meta::default() });
-    assert_eq!(rig.held_datagrams(), frames.len() + 1);
+    rig.push_frame(&frames[4], Meta { vlan: tag, ..Meta::default() });
+    assert_eq!(rig.held_datagrams(), frames.len() + 2);
     let rest = Packet::new()
         .ethernet(|e| e.source([2; 6]))
         .ipv4(|ip| ip.df(false).protocol(17).fragment_offset(2).ttl(3).tos(0x20));
