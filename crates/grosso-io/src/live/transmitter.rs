@@ -1,4 +1,5 @@
-//! The way out of an interface: packets by the batch through a mapped ring, what is longer than the MTU through a socket.
+//! The way out of an interface: packets by the batch through a mapped ring, what is longer than the MTU through a
+//! socket.
 
 use std::{
     collections::VecDeque,
