@@ -8,7 +8,7 @@ use grosso::{
 use grosso_io::{
     Port, Transmitted,
     memory::{MemoryPort, wire},
-    path::{Direction, PathOptions},
+    path::{Direction, PathOptions, Protocol, Said},
 };
 use grosso_testkit::{Packet, oracle};
 use grosso_wire::LinkType;
@@ -97,6 +97,41 @@ fn superframes_are_cut_towards_a_port_that_takes_none() {
     back.run();
     assert_eq!(back.frames(), packets);
     assert_eq!(back.direction.stats().cut, 1);
+}
+
+#[test]
+fn superframes_count_as_the_packets_of_the_wire_on_every_way() {
+    let packets: Vec<_> = (0..40).map(segment).collect();
+    let bytes: usize = packets.iter().map(Vec::len).sum();
+    let wire = |packets: usize, bytes: usize| (packets as u64, bytes as u64);
+    let size = |size: grosso_io::path::WireSize| (size.packets, size.bytes);
+
+    let mut joining = Bench::new(tcp_offloads(), 1000);
+    packets.iter().for_each(|packet| joining.offer(packet, Meta::default()));
+    joining.run();
+    let stats = *joining.direction.stats();
+    let (superframe, meta) = joining.received.remove(0);
+    assert_eq!((size(stats.rx_wire), size(stats.tx_wire)), (wire(40, bytes), wire(40, bytes)));
+    let joined = stats.joined[Protocol::Tcp4 as usize];
+    assert_eq!((joined.frames, joined.bytes), wire(1, superframe.len()));
+    assert_eq!(size(joined.wire), wire(40, bytes));
+    assert_eq!(stats.joined.iter().map(|made| made.frames).sum::<u64>(), 1);
+    assert_eq!((stats.rx_checksums[Said::None as usize], stats.tx_partial), (40, 1));
+
+    // Cut for a plain wire that has room for few of them, and passed on whole.
+    for (features, frames_max, sent) in [(Features::NONE, 3, 40), (tcp_offloads(), 1000, 1)] {
+        let mut path = Bench::new(features, frames_max);
+        path.offer(&superframe, meta);
+        path.run();
+        let stats = *path.direction.stats();
+        assert_eq!((stats.rx_frames, stats.tx_frames), (1, sent));
+        assert_eq!((size(stats.rx_wire), size(stats.tx_wire)), (wire(40, bytes), wire(40, bytes)));
+        let cut = stats.cut as usize;
+        assert_eq!((cut, stats.cut_bytes as usize), (cut, cut * superframe.len()));
+        assert_eq!(size(stats.cut_wire), wire(cut * 40, cut * bytes));
+        assert_eq!((cut == 1, stats.tx_partial), (sent == 40, 1));
+        assert_eq!(stats.rx_checksums[Said::Unnecessary as usize], 1, "it never left the host");
+    }
 }
 
 #[test]
