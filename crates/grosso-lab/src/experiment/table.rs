@@ -28,12 +28,18 @@ impl Report {
         let environment = &self.environment;
         let checksums =
             if environment.full_checksums { "verified by the receiver" } else { "as from a NIC" };
+        // Where that is what differs, the titles say it.
+        let mut holds = self.rows().filter_map(|row| row.hold_us);
+        let held = match holds.all(|hold| hold == environment.hold_us) {
+            true => format!("; trains held at most {} us", environment.hold_us),
+            false => String::new(),
+        };
         let tool = if environment.tool == Tool::Iperf3 { " by iperf3" } else { "" };
         format!(
             "lab {}: two kernels, Grosso is the {}'s NIC; TCP is {}{tool}\n\
              through {}; checksums {checksums}; CPUs: {}\n\
              Linux {}\n\
-             median (least-most) of {} runs of {} s; trains held at most {} us\n",
+             median (least-most) of {} runs of {} s{held}\n",
             self.experiment,
             self.nic_of,
             environment.congestion,
@@ -42,7 +48,6 @@ impl Report {
             environment.kernel,
             environment.runs,
             environment.seconds,
-            environment.hold_us,
         )
     }
 

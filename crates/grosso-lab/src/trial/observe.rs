@@ -144,7 +144,16 @@ fn watch(
     match extent {
         Extent::Time { warm_up, measured } => {
             let started = Instant::now();
-            wait(&|| started.elapsed() >= warm_up)?;
+            // On a busy machine a round trip lasts as long as it takes to be scheduled, and TCP needs several to
+            // find its speed.
+            let has_started = || {
+                progress.bytes.load(Ordering::Relaxed) >= STARTED_BYTES
+                    || progress.units.load(Ordering::Relaxed) >= STARTED_UNITS
+            };
+            wait(&|| {
+                let elapsed = started.elapsed();
+                elapsed >= warm_up && (has_started() || elapsed >= warm_up * WARM_UPS_MAX)
+            })?;
             let before = read()?;
             wait(&|| before.time.elapsed() >= measured)?;
             Ok([before, read()?])
@@ -278,5 +287,10 @@ pub(super) fn gone() -> io::Error {
 
 /// How often to see whether it is enough.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// What a connection that has found its speed has carried: bytes, or requests or datagrams.
+const STARTED_BYTES: u64 = 4 << 20;
+const STARTED_UNITS: u64 = 1000;
+/// A connection that has not after so many times the usual start is measured as it is.
+const WARM_UPS_MAX: u32 = 4;
 /// The headers of IP and UDP, those of IPv4 first.
 const IP_UDP_BYTES: [usize; 2] = [28, 48];
