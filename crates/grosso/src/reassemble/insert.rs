@@ -1,6 +1,6 @@
 //! A fragment and the datagram that it is of.
 
-use core::hash::{BuildHasher, Hasher};
+use core::hash::BuildHasher;
 
 use grosso_checksum::Sum;
 use grosso_wire::Kind;
@@ -11,27 +11,16 @@ use crate::{
     frame::Frame,
     meta::Meta,
     reassemble::{
-        Discard, Mode, Outcome, Overlap, Reassembler, Returned, SOURCES, Sink, Verdict,
-        delivery::{Datagram, IcmpError, Transport},
+        Discard, Limits, Mode, Outcome, Overlap, Reassembler, Returned, SOURCES, Sink, Verdict,
+        delivery::{Datagram, Flow, Transport},
         examine::Arrival,
         incomplete::{Contents, Incomplete, Key},
+        judge::{Judgement, digest_of},
         queue::Link,
-        render::{self, Whole},
+        render::{self, Rendered, Whole},
         store::{Bit, Fragment, Store, units},
     },
 };
-
-/// What a fragment is beside those of its datagram that came before.
-enum Judgement {
-    /// New bytes only.
-    Fits,
-    /// New bytes and others, which the rules let be mixed.
-    Mixes,
-    /// The same fragment came before.
-    Duplicate,
-    /// The datagram dies, and its sender may be told.
-    Kills(Discard, Option<IcmpError>),
-}
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
     /// Puts a fragment to its datagram.
@@ -78,7 +67,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             if self.datagrams.get(slot).is_some_and(|datagram| datagram.key == key) {
                 return slot;
             }
-            // Another key with the same tag, by a chance of one in two thousand millions.
+            // Another key with the same tag, by a chance of one in 2^31.
             self.end(slot, Discard::TableFull, sink);
             found = self.table.find(hash, None);
         }
@@ -152,58 +141,6 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot
     }
 
-    /// Looks at a fragment beside those that came before. What hangs out of the units of a
-    /// fragment that is not the last is cut off, where the rules say so.
-    fn judge(&mut self, slot: u32, arrival: &mut Arrival, packet: &[u8]) -> Judgement {
-        let Some(datagram) = self.datagrams.get_mut(slot) else {
-            return Judgement::Kills(Discard::TableFull, None);
-        };
-        let contents = &mut datagram.contents;
-        let overlap = self.rules.overlap;
-        if let Err((reason, error)) = alone(arrival, overlap) {
-            return Judgement::Kills(reason, error);
-        }
-        // Rule F12.
-        let (end, known) = (arrival.end(), contents.end);
-        let contradicts = match arrival.more {
-            true => known.is_some_and(|known| end > known),
-            false => end < contents.reach || known.is_some_and(|known| end != known),
-        };
-        if contradicts {
-            return Judgement::Kills(Discard::EndConflict, None);
-        }
-        let units = units(arrival.offset, end);
-        let is_new = !self.store.any(&contents.pages, Bit::Covered, &units);
-        if !is_new {
-            match overlap {
-                Overlap::Drop => {
-                    let same = is_same(&self.store, contents, arrival, packet, &self.state);
-                    return match same {
-                        true => Judgement::Duplicate,
-                        false => Judgement::Kills(Discard::Overlap, None),
-                    };
-                }
-                Overlap::Linux => {
-                    let inner = units.start + 1..units.end;
-                    let in_run = self.store.all(&contents.pages, Bit::Covered, &units)
-                        && !self.store.any(&contents.pages, Bit::Run, &inner);
-                    if !in_run {
-                        return Judgement::Kills(Discard::Overlap, None);
-                    }
-                    if !arrival.more {
-                        contents.end = Some(end);
-                    }
-                    return Judgement::Duplicate;
-                }
-                Overlap::First | Overlap::Last => {}
-            }
-        }
-        if contents.fragments >= self.rules.limits.fragments {
-            return Judgement::Kills(Discard::FragmentLimit, None);
-        }
-        if is_new { Judgement::Fits } else { Judgement::Mixes }
-    }
-
     /// Memory that a fragment will take, in bytes.
     fn memory_needed(&self, slot: u32, arrival: &Arrival, buffer_len: usize) -> usize {
         let Some(datagram) = self.datagrams.get(slot) else { return 0 };
@@ -212,13 +149,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         let pages = self.store.pages_missing(&contents.pages, &units) * self.store.page_bytes();
         let datagram = if contents.fragments == 0 { size_of::<Incomplete>() } else { 0 };
         let keeps = self.rules.mode != Mode::Coalesce && !contents.is_released;
-        let buffer = if keeps { self.buffer_bytes(buffer_len) } else { 0 };
+        let buffer = if keeps { kept_bytes::<B>(&self.rules.limits, buffer_len) } else { 0 };
         datagram + pages + buffer
-    }
-
-    /// Memory that a kept buffer takes, however little of it is filled (P33).
-    fn buffer_bytes(&self, len: usize) -> usize {
-        len.max(self.rules.limits.buffer_bytes) + size_of::<Fragment<B>>()
     }
 
     /// Evicts until there is room for more of a datagram: of its own source first, then whatever
@@ -340,8 +272,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             from = unit + 1;
             let number = self.store.index(&contents.pages, unit);
             let Some(fragment) = self.store.fragments.remove(number) else { continue };
-            freed += fragment.frame.buffer.as_ref().len().max(self.rules.limits.buffer_bytes)
-                + size_of::<Fragment<B>>();
+            freed += kept_bytes::<B>(&self.rules.limits, fragment.frame.buffer.as_ref().len());
             let number = digest_of(&self.state, fragment.bytes());
             self.store.set_index(&contents.pages, unit, number);
             self.stats.fragments_forwarded += 1;
@@ -380,20 +311,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
                 return Verdict::Discarded(reason);
             }
         };
-        let header = self.header.get(..rendered.len).unwrap_or_default();
-        let mut checksum = contents.checksum.unwrap_or_default();
-        let mut transport = Transport::Unread;
-        if self.rules.verify && !matches!(checksum, Checksum::Unnecessary { .. }) {
-            let ip = header.get(usize::from(contents.ip)..).unwrap_or_default();
-            let kind = if key.is_ipv6 { Kind::Ipv6 } else { Kind::Ipv4 };
-            transport = render::verify(ip, kind, &flow, data, len as usize, sum());
-        }
-        if matches!(checksum, Checksum::Complete { .. }) {
-            let headers = header.get(rendered.network..).map_or(Sum::ZERO, Sum::of);
-            checksum = Checksum::Complete { sum: (headers + sum()).fold() };
-        } else if transport == Transport::Right && !rendered.is_covered {
-            checksum = Checksum::Unnecessary { levels: 0 };
-        }
+        let (checksum, transport) =
+            self.checksums(contents, key.is_ipv6, &flow, (data, len as usize), &rendered, sum);
         let meta = Meta { checksum, ..contents.meta };
         let (pages, fragments) = (contents.pages, contents.fragments);
         let (fragment_bytes_max, dont_fragment) = (contents.largest, contents.dont_fragment());
@@ -420,6 +339,38 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         Verdict::Completed
     }
 
+    /// The checksum state of a whole datagram whose headers are written, and what its transport
+    /// checksum is. `data` are its first bytes behind the headers, of so many.
+    fn checksums(
+        &self,
+        contents: &Contents,
+        is_ipv6: bool,
+        flow: &Flow,
+        (data, len): (&[u8], usize),
+        rendered: &Rendered,
+        sum: impl Fn() -> Sum,
+    ) -> (Checksum, Transport) {
+        let header = self.header.get(..rendered.len).unwrap_or_default();
+        let checksum = contents.checksum.unwrap_or_default();
+        let mut transport = Transport::Unread;
+        if self.rules.verify && !matches!(checksum, Checksum::Unnecessary { .. }) {
+            let ip = header.get(usize::from(contents.ip)..).unwrap_or_default();
+            let kind = if is_ipv6 { Kind::Ipv6 } else { Kind::Ipv4 };
+            transport = render::verify(ip, kind, flow, data, len, sum());
+        }
+        let checksum = match checksum {
+            Checksum::Complete { .. } => {
+                let headers = header.get(rendered.network..).map_or(Sum::ZERO, Sum::of);
+                Checksum::Complete { sum: (headers + sum()).fold() }
+            }
+            Checksum::None if transport == Transport::Right && !rendered.is_covered => {
+                Checksum::Unnecessary { levels: 0 }
+            }
+            checksum => checksum,
+        };
+        (checksum, transport)
+    }
+
     /// Forgets a datagram whose fragments have all left.
     fn remove(&mut self, slot: u32) {
         if let Some(datagram) = self.datagrams.get_mut(slot) {
@@ -429,61 +380,9 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 }
 
-/// Rules F10, F11, F13: a fragment alone.
-fn alone(arrival: &mut Arrival, overlap: Overlap) -> Result<(), (Discard, Option<IcmpError>)> {
-    let is_ipv6 = arrival.key.is_ipv6;
-    let in_packet = arrival.data.start - u32::from(arrival.ip);
-    let problem = |pointer| is_ipv6.then_some(IcmpError::ParameterProblem { code: 0, pointer });
-    let end_max = if is_ipv6 { DATAGRAM_BYTES_MAX } else { DATAGRAM_BYTES_MAX - IPV4_HEADER_LEN };
-    if arrival.end() > end_max {
-        // The offset field, two bytes into the fragment header.
-        return Err((Discard::Oversize, problem(in_packet.saturating_sub(6))));
-    }
-    let hanging = if arrival.more { arrival.len() % 8 } else { 0 };
-    if hanging > 0 {
-        if is_ipv6 || overlap == Overlap::Drop {
-            return Err((Discard::Misaligned, problem(PAYLOAD_LENGTH_AT)));
-        }
-        arrival.data.end -= hanging;
-        arrival.sum = None;
-    }
-    if arrival.len() == 0 { Err((Discard::ZeroLength, None)) } else { Ok(()) }
-}
-
-/// Whether a fragment came before: the same place, the same bytes, and alike the last or not.
-fn is_same<B: AsRef<[u8]>>(
-    store: &Store<B>,
-    contents: &Contents,
-    arrival: &Arrival,
-    packet: &[u8],
-    state: &impl BuildHasher,
-) -> bool {
-    let pages = &contents.pages;
-    let units = units(arrival.offset, arrival.end());
-    let (first, behind) = (units.start..units.start + 1, units.end..units.end + 1);
-    let same_place = store.any(pages, Bit::Start, &first)
-        && store.all(pages, Bit::Covered, &units)
-        && !store.any(pages, Bit::Start, &(first.end..units.end))
-        && (store.any(pages, Bit::Start, &behind) || !store.any(pages, Bit::Covered, &behind));
-    let was_last = contents.end == Some(arrival.end());
-    if !same_place || was_last == arrival.more {
-        return false;
-    }
-    let range = arrival.data.start as usize..arrival.data.end as usize;
-    let data = packet.get(range).unwrap_or_default();
-    let number = store.index(pages, units.start);
-    if contents.is_released {
-        return number == digest_of(state, data);
-    }
-    if let Some(fragment) = store.fragments.get(number) {
-        return fragment.bytes() == data;
-    }
-    let mut rest = data;
-    store.slices(pages, arrival.offset, arrival.end()).all(|slice| {
-        let Some((now, behind)) = rest.split_at_checked(slice.len()) else { return false };
-        rest = behind;
-        now == slice
-    })
+/// Memory that a kept buffer takes, in bytes, however little of it is filled (P33).
+fn kept_bytes<B>(limits: &Limits, len: usize) -> usize {
+    len.max(limits.buffer_bytes) + size_of::<Fragment<B>>()
 }
 
 /// Copies the data of a fragment, and the headers of a first one, to their places. Gives the sum of
@@ -551,16 +450,3 @@ fn digest(state: &impl BuildHasher, packet: &[u8], arrival: &Arrival) -> u32 {
     let range = arrival.data.start as usize..arrival.data.end as usize;
     digest_of(state, packet.get(range).unwrap_or_default())
 }
-
-/// What is left of a fragment that has left, to tell whether it comes again.
-fn digest_of(state: &impl BuildHasher, data: &[u8]) -> u32 {
-    let mut hasher = state.build_hasher();
-    hasher.write(data);
-    hasher.finish() as u32
-}
-
-/// An IP packet is no longer.
-const DATAGRAM_BYTES_MAX: u32 = 65535;
-const IPV4_HEADER_LEN: u32 = grosso_wire::ipv4::HEADER_LEN as u32;
-/// The payload length field of IPv6 (rule F10).
-const PAYLOAD_LENGTH_AT: u32 = grosso_wire::ipv6::field::PAYLOAD_LENGTH.start as u32;

@@ -38,6 +38,7 @@ mod delivery;
 mod examine;
 mod incomplete;
 mod insert;
+mod judge;
 mod queue;
 pub mod reason;
 mod render;

@@ -81,3 +81,20 @@ impl Discard {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Discard, Pass};
+
+    #[test]
+    fn names_are_unique_and_of_one_form() {
+        let passes = Pass::ALL.iter().map(|reason| (reason.name(), reason.sentence()));
+        let discards = Discard::ALL.iter().map(|reason| (reason.name(), reason.sentence()));
+        let all: alloc::vec::Vec<_> = passes.chain(discards).collect();
+        for (i, (name, sentence)) in all.iter().enumerate() {
+            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{name}");
+            assert!(sentence.trim_end().ends_with('.'), "{name}: {sentence}");
+            assert!(all[..i].iter().all(|(other, _)| other != name), "{name} twice");
+        }
+    }
+}
