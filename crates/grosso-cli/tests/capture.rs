@@ -246,9 +246,13 @@ fn a_shorter_snaplen_keeps_the_length_and_what_is_known() {
     let Some(tap) = Tap::new() else { return };
     let bench = Bench::new();
     let (header, frame) = superframe();
-    let command = bench.command("capture -i t0 -c 1 -s 60 -w x.pcapng");
+    let command = bench.command("capture -i t0 -c 1 -s 60 --json -w x.pcapng");
     let mut capture = tap.start(command, &bench.path("x.pcapng"));
     tap.write(&[&header[..], &frame].concat());
+    let mut report = String::new();
+    capture.stdout.take().unwrap().read_to_string(&mut report).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["output"]["bytes"], 60);
     assert_eq!(capture.wait().unwrap().code(), Some(0));
     let mut seen = 0;
     each(&bench.get("x.pcapng"), |packet| {

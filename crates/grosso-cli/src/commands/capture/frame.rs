@@ -40,7 +40,7 @@ impl Recorder {
         if frame.status().checksum_valid() && offload.checksum == ChecksumState::None {
             offload.checksum = ChecksumState::Unnecessary { levels: 0 };
         }
-        self.count(frame, bytes, &offload);
+        self.count(frame, &offload);
         let mut original = frame.original_bytes();
         let tag = frame.vlan().filter(|_| self.link == LinkType::Ethernet);
         let data = match tag {
@@ -87,9 +87,8 @@ impl Recorder {
         }
     }
 
-    fn count(&mut self, frame: &RingFrame, bytes: &[u8], offload: &Offload) {
+    fn count(&mut self, frame: &RingFrame, offload: &Offload) {
         let counts = &mut self.counts;
-        counts.bytes += bytes.len() as u64;
         counts.outgoing += u64::from(frame.kind() == PacketKind::Outgoing);
         match (&offload.gso, transport_of(offload)) {
             (None, _) => {}

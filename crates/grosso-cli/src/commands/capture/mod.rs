@@ -188,8 +188,10 @@ impl Running {
             let Some(frame) = self.source.receive() else { break };
             let (meta, data) = self.recorder.record(&frame);
             let kept = &data[..data.len().min(self.snaplen)];
+            let bytes = kept.len() as u64;
             let written = self.writer.write_packet(&meta, kept);
             written.map_err(|error| Failure::capture(&self.name, &error))?;
+            self.recorder.counts.bytes += bytes;
         }
         Ok(())
     }

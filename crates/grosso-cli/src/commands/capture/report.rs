@@ -27,7 +27,7 @@ pub(super) struct CaptureReport {
 /// What the packets were.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Counts {
-    /// Bytes of the packets as the host saw them.
+    /// Bytes that were written of the packets.
     #[serde(skip)]
     pub(super) bytes: u64,
     pub(super) outgoing: u64,
