@@ -6,7 +6,7 @@ mod network;
 
 use std::{
     io::Write,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use network::{A, B, Hosts, Running, connect, exchange, skip};
@@ -63,6 +63,14 @@ fn without_a_terminal_it_says_how_to_have_text() {
 
 /// What a terminal of 100 columns got of `grosso monitor`, and how it ended. The keys are typed once it has drawn.
 fn on_a_terminal(hosts: &Hosts, then: impl FnOnce(&mut dyn Write, u32)) -> (String, Option<i32>) {
+    let (mut child, shell) = start_on_a_terminal(hosts);
+    then(child.stdin.as_mut().unwrap(), shell);
+    let code = child.wait().unwrap().code();
+    (std::fs::read_to_string(hosts.path("typescript")).unwrap(), code)
+}
+
+/// `grosso monitor` on such a terminal once it has drawn, which `script` is; and the number of its process.
+fn start_on_a_terminal(hosts: &Hosts) -> (Child, u32) {
     let log = hosts.path("typescript");
     // What an earlier terminal got is not what this one gets.
     let _ = std::fs::remove_file(&log);
@@ -77,13 +85,26 @@ fn on_a_terminal(hosts: &Hosts, then: impl FnOnce(&mut dyn Write, u32)) -> (Stri
         .env("SHELL", "/bin/sh")
         .env("TERM", "xterm");
     command.stdin(Stdio::piped()).stdout(Stdio::null());
-    let mut child = hosts.b.host(&mut command).unwrap().spawn().unwrap();
+    let child = hosts.b.host(&mut command).unwrap().spawn().unwrap();
     let drawn = || std::fs::read(&log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     network::until(|| drawn().is_ok_and(|text| text.contains("process")));
     let shell = std::fs::read_to_string(hosts.path("shell")).unwrap();
-    then(child.stdin.as_mut().unwrap(), shell.trim().parse().unwrap());
-    let code = child.wait().unwrap().code();
-    (drawn().unwrap(), code)
+    (child, shell.trim().parse().unwrap())
+}
+
+#[test]
+fn it_ends_with_its_terminal() {
+    let Some(hosts) = Hosts::new() else { return };
+    if Command::new("script").arg("--version").output().is_err() {
+        return skip("script is not installed");
+    }
+    let bridge = hosts.start("bridge e0 tap:b0");
+    let (mut terminal, monitor) = start_on_a_terminal(&hosts);
+    // Of a terminal that goes this way nobody says that it went: its process group has a new parent.
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
+    network::until(|| !std::path::Path::new(&format!("/proc/{monitor}/stat")).exists());
+    bridge.stop(Signal::TERM);
 }
 
 #[test]

@@ -13,6 +13,10 @@ use ratatui::{
     DefaultTerminal,
     crossterm::event::{self, Event, KeyEventKind},
 };
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
@@ -127,13 +131,42 @@ fn watch(options: &Options, first: Vec<Answer>, session: &mut Session) -> Result
         }
         screen.0.draw(|frame| draw(frame, &monitor, color)).map_err(failed)?;
         let left = next.saturating_duration_since(Instant::now()).min(LOOK);
-        if event::poll(left).map_err(failed)?
-            && let Event::Key(key) = event::read().map_err(failed)?
-            && key.kind != KeyEventKind::Release
-            && monitor.key(key) == Flow::Quit
-        {
-            return Ok(Exit::Yes);
+        match wait_for_key(left).map_err(failed)? {
+            Keyboard::Silent => {}
+            Keyboard::Gone => return Ok(Exit::Interrupted),
+            Keyboard::Ready => {
+                while event::poll(Duration::ZERO).map_err(failed)? {
+                    if let Event::Key(key) = event::read().map_err(failed)?
+                        && key.kind != KeyEventKind::Release
+                        && monitor.key(key) == Flow::Quit
+                    {
+                        return Ok(Exit::Yes);
+                    }
+                }
+            }
         }
+    }
+}
+
+/// What the keyboard has to say.
+enum Keyboard {
+    Silent,
+    Ready,
+    /// The terminal was hung up, and reading from it would give nothing for ever.
+    Gone,
+}
+
+/// Waits for a key. A terminal that is gone reads as empty without end, which the library behind [`event`] takes for a
+/// reason to read again: so it is asked only while there is one.
+fn wait_for_key(longest: Duration) -> io::Result<Keyboard> {
+    let stdin = io::stdin();
+    let mut asked = [PollFd::new(&stdin, PollFlags::IN)];
+    let longest = Timespec::try_from(longest).unwrap_or_default();
+    match poll(&mut asked, Some(&longest)) {
+        Ok(0) | Err(Errno::INTR) => Ok(Keyboard::Silent),
+        Ok(_) if asked[0].revents() == PollFlags::IN => Ok(Keyboard::Ready),
+        Ok(_) => Ok(Keyboard::Gone),
+        Err(error) => Err(error.into()),
     }
 }
 
