@@ -62,32 +62,24 @@ pub(crate) enum Ending {
 impl Input {
     /// Opens a capture; `-` is standard input. `is_hashed` says whether anybody asks for its hash.
     pub(crate) fn open(path: &Path, is_hashed: bool, session: &Session) -> Result<Self, Failure> {
-        let is_standard = path.as_os_str() == "-";
-        let name = if is_standard { "standard input".into() } else { path.display().to_string() };
-        let fail = |error| Failure::capture(&name, &error);
-        let io = |source| fail(CaptureError::Io { path: name.clone(), source });
-        let (stream, bytes) = if is_standard {
-            (standard_input().map_err(io)?, None)
-        } else {
-            let file = File::open(path).map_err(io)?;
-            let metadata = file.metadata().map_err(io)?;
-            if metadata.is_dir() {
-                let message = format!("{name}: is a directory");
-                return Err(Failure::environment("environment.read", message));
-            }
-            (file, metadata.is_file().then_some(metadata.len()))
-        };
-        let digest = if is_hashed { Digest::start() } else { None };
-        let record = Record { digest, sha256: None, is_at_end: false };
-        let record = Rc::new(RefCell::new(record));
-        let interrupted = Arc::clone(&session.interrupted);
-        let source =
-            Source { stream, record: Rc::clone(&record), interrupted: Arc::clone(&interrupted) };
+        let (stream, bytes) = open_stream(path)?;
+        Self::over(stream, bytes, path, is_hashed, session)
+    }
+
+    /// Reads a capture from a stream of so many bytes, if that is known, which came from `path`.
+    pub(crate) fn over(
+        stream: File,
+        bytes: Option<u64>,
+        path: &Path,
+        is_hashed: bool,
+        session: &Session,
+    ) -> Result<Self, Failure> {
+        let name = name_of(path);
+        let source = Source::new(stream, is_hashed, session);
+        let (record, interrupted) = (Rc::clone(&source.record), Arc::clone(&source.interrupted));
         let reader = CaptureReader::new(source).map_err(|error| match error {
-            CaptureError::Io { source, .. } => {
-                fail(CaptureError::Io { path: name.clone(), source })
-            }
-            other => fail(other),
+            CaptureError::Io { source, .. } => io_failure(path, source),
+            other => Failure::capture(&name, &other),
         })?;
         Ok(Self {
             reader,
@@ -209,6 +201,14 @@ impl Links {
             None => LinkType::from_pcap(packet.description.link_type),
         }
     }
+
+    /// The same for an entry that may be no packet.
+    pub(crate) fn of_entry(self, entry: &Entry<'_>) -> Option<LinkType> {
+        match entry {
+            Entry::Packet(packet) => self.of(packet),
+            Entry::Block(_) => None,
+        }
+    }
 }
 
 /// Packets that could not be parsed because of their link type.
@@ -243,6 +243,32 @@ impl Unparsed {
     }
 }
 
+/// Opens a file or standard input, and says how many bytes there are if that is known.
+pub(crate) fn open_stream(path: &Path) -> Result<(File, Option<u64>), Failure> {
+    let fail = |source| io_failure(path, source);
+    if path.as_os_str() == "-" {
+        return Ok((standard_input().map_err(fail)?, None));
+    }
+    let file = File::open(path).map_err(fail)?;
+    let metadata = file.metadata().map_err(fail)?;
+    if metadata.is_dir() {
+        let message = format!("{}: is a directory", name_of(path));
+        return Err(Failure::environment("environment.read", message));
+    }
+    Ok((file, metadata.is_file().then_some(metadata.len())))
+}
+
+/// That a capture cannot be read.
+pub(crate) fn io_failure(path: &Path, source: io::Error) -> Failure {
+    let path = name_of(path);
+    Failure::capture(&path.clone(), &CaptureError::Io { path, source })
+}
+
+/// What messages call a capture.
+fn name_of(path: &Path) -> String {
+    if path.as_os_str() == "-" { "standard input".into() } else { path.display().to_string() }
+}
+
 /// What reading learns about the file beside its packets.
 struct Record {
     /// Until it is asked for.
@@ -256,6 +282,15 @@ pub(crate) struct Source {
     stream: File,
     record: Rc<RefCell<Record>>,
     interrupted: Arc<AtomicBool>,
+}
+
+impl Source {
+    pub(crate) fn new(stream: File, is_hashed: bool, session: &Session) -> Self {
+        let digest = if is_hashed { Digest::start() } else { None };
+        let record = Record { digest, sha256: None, is_at_end: false };
+        let interrupted = Arc::clone(&session.interrupted);
+        Self { stream, record: Rc::new(RefCell::new(record)), interrupted }
+    }
 }
 
 impl Read for Source {

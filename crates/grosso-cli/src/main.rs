@@ -36,6 +36,7 @@ mod progress;
 mod report;
 mod style;
 mod talk;
+mod twice;
 
 use std::process::ExitCode;
 

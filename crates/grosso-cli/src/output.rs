@@ -7,7 +7,7 @@ use std::{
 
 use grosso_io::capture::{
     Block, CaptureError, CaptureWriter, Entry, Format, Output as Destination, PacketMeta,
-    WriterOptions,
+    SNAPLEN_DEFAULT, WriterOptions,
     options::{code, push_end, push_option},
     same_file,
 };
@@ -39,6 +39,26 @@ impl Output {
         input: &Input,
         session: &Session,
     ) -> Result<Self, Failure> {
+        Self::open(path, format, input, session, 0)
+    }
+
+    /// The same for packets that may be longer than those of `input`.
+    pub(crate) fn create_for_longer(
+        path: &Path,
+        format: Format,
+        input: &Input,
+        session: &Session,
+    ) -> Result<Self, Failure> {
+        Self::open(path, format, input, session, SNAPLEN_DEFAULT)
+    }
+
+    fn open(
+        path: &Path,
+        format: Format,
+        input: &Input,
+        session: &Session,
+        snaplen_min: u32,
+    ) -> Result<Self, Failure> {
         let is_standard = path.as_os_str() == "-";
         if is_standard && std::io::stdout().is_terminal() {
             let message = "refusing to write a capture to the terminal; use -w FILE or a pipe";
@@ -48,6 +68,7 @@ impl Output {
         refuse_same_file(&input.path, path, &name)?;
         let mut options = WriterOptions::like(&input.reader);
         options.format = format;
+        options.snaplen_min = snaplen_min;
         options.comments.push(session.command_line.clone());
         let writer = CaptureWriter::create(path, options).map_err(|error| match error {
             CaptureError::Io { path, source } => {

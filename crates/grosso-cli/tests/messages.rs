@@ -26,6 +26,8 @@ fn truncated_file_is_processed_up_to_the_damage() {
         ("coalesce -r send.pcap -w out.pcap", "processed and written"),
         ("segment -r send.pcap -w out.pcap", "processed and written"),
         ("csum fix -r send.pcap -w out.pcap", "processed and written"),
+        ("reassemble -r send.pcap -w out.pcap", "processed and written"),
+        ("fragment --mtu 1500 -r send.pcap -w out.pcap", "processed and written"),
         ("inspect send.pcap", "processed"),
         ("csum verify -r send.pcap", "processed"),
     ] {
@@ -75,7 +77,7 @@ fn unknown_link_type_passes_through() {
     let bench = Bench::new();
     let input = capture(Format::Pcap, 147, &plain(12));
     bench.put("x.pcap", &input);
-    for line in ["wire", "segment", "csum fix"] {
+    for line in ["wire", "segment", "csum fix", "reassemble", "fragment --mtu 68"] {
         let run = bench.run(&format!("{line} -r x.pcap -w out.pcap"));
         assert_eq!(run.code, 3);
         assert!(
@@ -182,7 +184,8 @@ fn captures_do_not_go_to_a_terminal() {
 fn filters_are_refused_with_the_way_round() {
     let bench = Bench::new();
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &plain(9)));
-    for line in ["wire", "coalesce", "segment", "csum fix"] {
+    let lines = ["wire", "coalesce", "segment", "csum fix", "reassemble", "fragment --mtu 1500"];
+    for line in lines {
         let run = bench.run(&format!("{line} -r a.pcap -w b.pcap host 10.0.0.9"));
         assert_eq!(run.code, 2);
         assert!(run.stderr.contains("packet filters are not built in: 'host 10.0.0.9'"));
@@ -300,8 +303,18 @@ fn help_has_examples_and_exit_codes() {
     let bench = Bench::new();
     let help = bench.ok("help").stdout;
     assert!(help.contains("Exit codes:") && help.contains("Examples:"), "{help}");
-    for command in ["inspect", "coalesce", "segment", "wire", "explain", "csum verify", "csum fix"]
-    {
+    let commands = [
+        "inspect",
+        "coalesce",
+        "segment",
+        "wire",
+        "explain",
+        "csum verify",
+        "csum fix",
+        "reassemble",
+        "fragment",
+    ];
+    for command in commands {
         let help = bench.ok(&format!("{command} --help")).stdout;
         assert!(help.contains("Example"), "{help}");
         assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");

@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use grosso::reassemble::Overlap;
 use grosso_io::capture::Format;
 
-use super::values::{Batch, Spacing, parse_batch, parse_flows, parse_spacing, parse_time_ns};
+use super::values::{
+    Batch, Spacing, parse_batch, parse_flows, parse_memory, parse_spacing, parse_time_ns,
+};
 use crate::input::Session;
 
 #[derive(Debug, Subcommand)]
@@ -127,6 +130,36 @@ pub(crate) struct Wire {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Reassemble {
+    #[command(flatten)]
+    pub(crate) files: Files,
+    /// Wait so long for the rest of a datagram, by capture time: 500ms, 30s
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time_ns)]
+    pub(crate) timeout: u64,
+    /// What fragments that share bytes are taken for
+    #[arg(long, value_name = "POLICY", default_value = "drop")]
+    pub(crate) overlap: OverlapPolicy,
+    /// Memory for incomplete datagrams: 65536, 64K, 8M or 1G
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
+    pub(crate) memory: usize,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Fragment {
+    #[command(flatten)]
+    pub(crate) files: Files,
+    /// Most bytes of a packet, from its IP header on
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
+    pub(crate) mtu: u16,
+    /// Make fragments although the packet forbids it
+    #[arg(long)]
+    pub(crate) ignore_df: bool,
+    /// Draw the identifications of IPv6 fragments from this seed [default: random]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct CsumVerify {
     /// Read this capture; - is standard input
     #[arg(short, long, value_name = "FILE")]
@@ -165,6 +198,30 @@ pub(crate) enum Which {
     Bad,
     /// Both.
     All,
+}
+
+/// What two fragments that share bytes are taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OverlapPolicy {
+    /// The datagram is not joined, unless they are the same fragment.
+    Drop,
+    /// The bytes that came first stay.
+    First,
+    /// The bytes that came last stay.
+    Last,
+    /// As Linux does it.
+    Linux,
+}
+
+impl From<OverlapPolicy> for Overlap {
+    fn from(policy: OverlapPolicy) -> Self {
+        match policy {
+            OverlapPolicy::Drop => Self::Drop,
+            OverlapPolicy::First => Self::First,
+            OverlapPolicy::Last => Self::Last,
+            OverlapPolicy::Linux => Self::Linux,
+        }
+    }
 }
 
 /// The format of the output.
@@ -215,6 +272,23 @@ Examples:
   grosso wire -r send.pcap -w wire.pcapng
   grosso wire -r send.pcap -w - | tcpreplay -i eth0 -
   grosso wire -r udp.pcap -w udp-wire.pcap --uso-size 1200 --ts line=10G";
+
+pub(super) const REASSEMBLE_HELP: &str = "\
+A datagram stands where its last fragment stood, with its time. What cannot be
+joined stays as it came and is listed: what is missing, what overlaps, and why.
+Times and --memory bound what is waited for. A pipe is kept in a temporary file.
+
+Examples:
+  grosso reassemble -r sip.pcap -w whole.pcap
+  grosso reassemble -r odd.pcap -w first.pcap --overlap first --timeout 5s";
+
+pub(super) const FRAGMENT_HELP: &str = "\
+What must not or cannot be cut stays whole and is counted. Superframes have to be
+packets first: `grosso wire`.
+
+Examples:
+  grosso fragment -r big.pcap -w fragments.pcap --mtu 1280
+  grosso fragment -r big.pcap -w fragments.pcap --mtu 1280 --ignore-df --seed 7";
 
 pub(super) const VERIFY_HELP: &str = "\
 Verdicts: valid; partial (left for the network card: no corruption); zero-udp

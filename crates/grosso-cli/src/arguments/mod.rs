@@ -71,6 +71,12 @@ pub(crate) enum Command {
     /// Make it look like the wire: split superframes, complete checksums
     #[command(after_help = WIRE_HELP)]
     Wire(Wire),
+    /// Join IP fragments to datagrams
+    #[command(after_help = REASSEMBLE_HELP)]
+    Reassemble(Reassemble),
+    /// Make IP fragments of packets longer than an MTU
+    #[command(after_help = FRAGMENT_HELP)]
+    Fragment(Fragment),
     /// Verify or fix checksums
     #[command(subcommand)]
     Csum(Csum),

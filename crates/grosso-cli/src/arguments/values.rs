@@ -80,6 +80,13 @@ pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| "expected a number before the unit".into())
 }
 
+/// A size of memory in bytes, in which at least one datagram of full length fits.
+pub(super) fn parse_memory(text: &str) -> Result<usize, String> {
+    let bytes = parse_bytes(text)?;
+    let size = usize::try_from(bytes).ok().filter(|_| bytes >= MEMORY_BYTES_MIN);
+    size.ok_or_else(|| "expected at least 128K, which one datagram may need".into())
+}
+
 /// The length of a measurement, in nanoseconds.
 pub(super) fn parse_run_ns(text: &str) -> Result<u64, String> {
     match parse_time_ns(text)? {
@@ -109,6 +116,9 @@ pub(super) fn parse_spacing(text: &str) -> Result<Spacing, String> {
 
 /// A table of a million trains takes some hundred megabytes.
 const FLOWS_MAX: usize = 1 << 20;
+
+/// A datagram of 65535 bytes, its headers, and what is kept beside it.
+const MEMORY_BYTES_MIN: u64 = 128 << 10;
 
 /// A measurement that is shorter sees a few ticks of the scheduler's clock; one that is longer is meant otherwise.
 const RUN_NS_MIN: u64 = 10_000_000;

@@ -14,11 +14,13 @@ pub(crate) mod device;
 #[cfg(target_os = "linux")]
 mod doctor;
 mod explain;
+mod fragment;
 mod inspect;
 #[cfg(target_os = "linux")]
 mod lab;
 #[cfg(target_os = "linux")]
 mod monitor;
+mod reassemble;
 mod replay;
 mod run;
 mod segment;
@@ -30,6 +32,7 @@ mod wire;
 
 use std::{
     ffi::OsString,
+    hash::{BuildHasher, Hasher, RandomState},
     panic::{self, AssertUnwindSafe},
     path::Path,
     sync::{Arc, atomic::AtomicBool},
@@ -80,6 +83,8 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Coalesce(options) => coalesce::run(options, session),
         Command::Segment(options) => segment::run(options, session),
         Command::Wire(options) => wire::run(options, session),
+        Command::Reassemble(options) => reassemble::run(options, session),
+        Command::Fragment(options) => fragment::run(options, session),
         Command::Csum(Csum::Verify(options)) => csum::verify(options, session),
         Command::Csum(Csum::Fix(options)) => csum::fix(options, session),
         Command::Explain(options) => explain::run(options, session),
@@ -177,6 +182,11 @@ fn reject_filter(words: &[String], command: &str) -> Result<(), Failure> {
          (or tshark -r IN -Y ... -w -)"
     );
     Err(Failure::usage("usage.filter", message).hint(hint))
+}
+
+/// A seed that nobody can foresee, so that no capture can be made to collide (P50).
+fn random_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// The command line as one could type it, with the program's name without its folder.

@@ -1,7 +1,5 @@
 //! A capture pushed through coalescers as if it arrived now.
 
-use std::hash::{BuildHasher, Hasher};
-
 use grosso::{
     Coalescer, Frame, Meta, Profile, Sink, Verdict,
     checksum::Checksum,
@@ -156,8 +154,7 @@ impl Replay {
             profile: profile(rules)?,
             batch: rules.batch,
             links,
-            // Random, so that no capture can be made to collide (P50).
-            seed: std::hash::RandomState::new().build_hasher().finish(),
+            seed: super::random_seed(),
             lanes: Vec::new(),
             polled: 0,
             stamp: None,

@@ -133,4 +133,4 @@ fn looks_whole(packet: &Packet<'_>, link: LinkType) -> bool {
 }
 
 /// The largest MTU in common use.
-const JUMBO_MTU: usize = 9216;
+pub(super) const JUMBO_MTU: usize = 9216;

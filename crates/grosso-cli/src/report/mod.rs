@@ -3,7 +3,9 @@
 pub(crate) mod coalesce;
 pub(crate) mod csum;
 pub(crate) mod explain;
+pub(crate) mod fragment;
 pub(crate) mod inspect;
+pub(crate) mod reassemble;
 pub(crate) mod segment;
 pub(crate) mod units;
 pub(crate) mod wire;

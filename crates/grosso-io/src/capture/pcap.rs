@@ -70,6 +70,15 @@ impl FileHeader {
         Self { order, interface, raw }
     }
 
+    /// The header with a snapshot length of at least so many bytes; 0 is none at all.
+    pub(crate) fn with_snaplen_min(mut self, bytes: u32) -> Self {
+        if (1..bytes).contains(&self.interface.snaplen) {
+            self.interface.snaplen = bytes;
+            self.raw[16..20].copy_from_slice(&self.order.u32_bytes(bytes));
+        }
+        self
+    }
+
     /// The header of one record.
     pub(crate) fn record(
         &self,

@@ -29,6 +29,9 @@ pub struct WriterOptions {
     /// Comments for the first section header: where this capture comes from. Classic pcap has no
     /// place for them.
     pub comments: Vec<String>,
+    /// Raises the snapshot length in the header of a classic pcap to so many bytes: other readers
+    /// cut what is longer. The header may be that of a capture of shorter packets.
+    pub snaplen_min: u32,
     header: Option<FileHeader>,
 }
 
@@ -42,6 +45,7 @@ impl WriterOptions {
             interface: Interface::new(LINK_TYPE_ETHERNET),
             application: concat!("grosso ", env!("CARGO_PKG_VERSION")).into(),
             comments: Vec::new(),
+            snaplen_min: 0,
             header: None,
         }
     }
@@ -419,6 +423,7 @@ impl<W: Write> CaptureWriter<W> {
         }
         let copied = self.options.header;
         let header = copied.unwrap_or_else(|| FileHeader::new(interface, self.options.order));
+        let header = header.with_snaplen_min(self.options.snaplen_min);
         self.write_all(&[&header.raw])?;
         self.state = State::Pcap(Box::new(header));
         Ok(header)

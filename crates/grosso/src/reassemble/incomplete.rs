@@ -62,7 +62,8 @@ impl Key {
             }
         };
         let protocol = (!self.is_ipv6).then_some(self.protocol);
-        Identity { source, destination, identification: self.identification, protocol }
+        let (identification, outside) = (self.identification, self.outside);
+        Identity { source, destination, identification, protocol, outside }
     }
 }
 
@@ -78,6 +79,9 @@ pub struct Identity {
     pub identification: u32,
     /// The protocol, which tells datagrams apart in IPv4 only.
     pub protocol: Option<u8>,
+    /// A hash of what the headers around tell, VLAN, session and tunnel, by the seed of the
+    /// reassembler. 0 when there is nothing.
+    pub outside: u64,
 }
 
 #[derive(Debug)]

@@ -230,6 +230,15 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
+    /// Which datagram a frame is a fragment of; `None` when it would pass or die alone.
+    pub fn identify(&mut self, frame: &Frame<B>) -> Option<Identity> {
+        let packet = frame.buffer.as_ref();
+        dissect_into(packet, self.link, &self.ports, &mut self.stack);
+        let mut arrival = examine(packet, &self.stack, &frame.meta).ok()?;
+        arrival.key.outside = self.outside(packet, arrival.outside, &frame.meta);
+        Some(arrival.key.identity())
+    }
+
     /// What it did so far.
     #[must_use]
     pub fn stats(&self) -> &ReassembleStats {

@@ -1,0 +1,227 @@
+//! `grosso fragment`: make IP fragments of packets longer than an MTU.
+
+use std::time::Instant;
+
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    segment::{FragmentOptions, Fragments, NoFragments},
+};
+use grosso_io::capture::{ChecksumState, Entry, Packet, PacketMeta, flag};
+use grosso_wire::{Kind, LinkType, Ports, Stack, dissect};
+
+use super::{reject_filter, segment::JUMBO_MTU};
+use crate::{
+    arguments::Fragment,
+    checksums::is_seeded,
+    error::{Exit, Failure},
+    headers::Transport,
+    input::{Input, Next, Session, Unparsed},
+    meta,
+    output::Output,
+    report::{self, Counts, InputFacts, OutputFacts, Place, Tool, fragment::FragmentReport, units},
+};
+
+/// Runs the command.
+pub(crate) fn run(options: &Fragment, session: &mut Session) -> Result<Exit, Failure> {
+    let start = Instant::now();
+    reject_filter(&options.files.filter.words, "fragment")?;
+    let mut input = Input::open(&options.files.read, options.files.keeps_hash(session), session)?;
+    let format = options.files.format(input.reader.format());
+    let output = Output::create(&options.files.write, format, &input, session)?;
+    let mut work = Work::new(output, options);
+    let mut unparsed = Unparsed::default();
+    let mut bytes = 0;
+    let links = input.links;
+    let ending = input.each(|entry| {
+        match entry {
+            Entry::Packet(packet) => {
+                bytes += packet.data.len() as u64;
+                match links.of(packet) {
+                    Some(link) => work.packet(entry, packet, link)?,
+                    None => {
+                        unparsed.count(packet);
+                        work.output.copy(entry)?;
+                    }
+                }
+            }
+            Entry::Block(block) if block.is_copyable() => work.output.copy(entry)?,
+            Entry::Block(_) => {}
+        }
+        Ok(Next::Go)
+    })?;
+    let facts = OutputFacts::of(&work.output);
+    let place = Place::beside(work.output.is_standard);
+    let Work { output, cut, fragments, left, .. } = work;
+    output.finish(&input)?;
+    note(&left, session);
+    let elapsed = start.elapsed();
+    let mut report = FragmentReport {
+        schema: "grosso.fragment/1",
+        tool: Tool::THIS,
+        input: InputFacts::of(&input, bytes),
+        output: facts,
+        mtu: options.mtu,
+        cut,
+        fragments,
+        left,
+        elapsed_s: elapsed.as_secs_f64(),
+        warnings: Vec::new(),
+    };
+    report::print(&mut report, &mut session.talk, place)?;
+    report::remark_rate(session, report.input.packets, bytes, elapsed);
+    let exit = ending.conclude(&input, session, "processed and written")?;
+    unparsed.conclude(&input, "Packets pass through unchanged; ")?;
+    let is_refused = session.strict && !report.left.is_empty();
+    Ok(if exit == Exit::Yes && is_refused { Exit::No } else { exit })
+}
+
+/// What to do about packets that stayed longer than the MTU.
+fn note(left: &Counts, session: &mut Session) {
+    if let Some(&count) = left.get(DONT_FRAGMENT) {
+        let packets = units::count(count, "packet");
+        session.talk.note(format!("{packets} left longer than the MTU: DF forbids fragments"));
+        session.talk.hint("--ignore-df makes them nevertheless");
+    }
+    if let Some(&count) = left.get(SUPERFRAME) {
+        let frames = units::count(count, "superframe");
+        session.talk.note(format!("{frames} left whole: they were never one packet of a wire"));
+        session.talk.hint("`grosso wire` splits them into packets first");
+    }
+}
+
+/// The capture on its way.
+struct Work {
+    output: Output,
+    mtu: u16,
+    ignores_df: bool,
+    random: fastrand::Rng,
+    fragment: Vec<u8>,
+    cut: u64,
+    fragments: u64,
+    left: Counts,
+}
+
+impl Work {
+    fn new(output: Output, options: &Fragment) -> Self {
+        Self {
+            output,
+            mtu: options.mtu,
+            ignores_df: options.ignore_df,
+            random: fastrand::Rng::with_seed(options.seed.unwrap_or_else(super::random_seed)),
+            fragment: Vec::new(),
+            cut: 0,
+            fragments: 0,
+            left: Counts::new(),
+        }
+    }
+
+    fn packet(
+        &mut self,
+        entry: &Entry<'_>,
+        packet: &Packet<'_>,
+        link: LinkType,
+    ) -> Result<(), Failure> {
+        let stack = dissect(packet.data, link, &Ports::ASSIGNED);
+        if bytes_on_link(packet, &stack) <= usize::from(self.mtu) {
+            return self.output.copy(entry);
+        }
+        let said = packet.meta();
+        let slices = [packet.data];
+        let planned = if is_superframe(packet, &stack, &said) {
+            Err(NoFragments::Superframe)
+        } else {
+            let meta = Meta { checksum: checksum(packet, &stack, &said), ..Meta::default() };
+            let mut options = FragmentOptions::new(self.mtu, self.random.u32(..));
+            options.ignore_dont_fragment = self.ignores_df;
+            Fragments::of_packet(&slices, &meta, link, &options)
+        };
+        match planned {
+            Ok(fragments) => self.write(fragments, packet, &said),
+            Err(refusal) => {
+                if refusal != NoFragments::Whole {
+                    *self.left.entry(name(refusal)).or_default() += 1;
+                }
+                self.output.copy(entry)
+            }
+        }
+    }
+
+    /// Writes the fragments, the first with what else the capture says about the packet.
+    fn write(
+        &mut self,
+        mut fragments: Fragments<'_>,
+        packet: &Packet<'_>,
+        said: &PacketMeta,
+    ) -> Result<(), Failure> {
+        self.cut += 1;
+        let written = meta::of_segment(said, false);
+        self.fragment.resize(fragments.packet_len_max(), 0);
+        let mut is_first = true;
+        while let Some(fragment) = fragments
+            .write_next(&mut self.fragment)
+            .map_err(|error| Failure::internal(format!("a fragment outgrew its bound: {error}")))?
+        {
+            let bytes = &self.fragment[..fragment.len()];
+            if core::mem::take(&mut is_first) {
+                self.output.write_changed(&written, bytes, packet)?;
+            } else {
+                self.output.write(&written, bytes)?;
+            }
+            self.fragments += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes behind the link layer, also those that were not captured.
+fn bytes_on_link(packet: &Packet<'_>, stack: &Stack) -> usize {
+    let layers = stack.layers();
+    let ip = layers.iter().find(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6));
+    let network = ip.map_or_else(|| stack.header_len(), |ip| ip.offset.into());
+    packet.data.len().max(packet.original_len as usize).saturating_sub(network)
+}
+
+/// Whether the capture says that it is none of the wire's packets, or TCP of that length is.
+fn is_superframe(packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> bool {
+    let is_told = said.offload.as_ref().is_some_and(|offload| offload.gso.is_some())
+        || said.flags.unwrap_or(0) & flag::TCP_SEGMENTATION != 0;
+    let transport = Transport::of(stack, packet.data.len());
+    is_told
+        || transport.is_some_and(|transport| {
+            transport.is_tcp() && transport.payload + transport.overhead() > JUMBO_MTU
+        })
+}
+
+/// Only that it is partial matters: then it is completed before anything is cut.
+fn checksum(packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> Checksum {
+    let state = said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
+    match state.to_engine(stack) {
+        partial @ Checksum::Partial { .. } => partial,
+        _ if is_seeded(packet.data, stack) => {
+            ChecksumState::Partial { place: None }.to_engine(stack)
+        }
+        _ => Checksum::None,
+    }
+}
+
+/// The name in reports.
+fn name(refusal: NoFragments) -> &'static str {
+    match refusal {
+        NoFragments::Whole => "fits-mtu",
+        NoFragments::DontFragment { .. } => DONT_FRAGMENT,
+        NoFragments::MtuTooSmall => "mtu-too-small",
+        NoFragments::NotIp => "not-ip",
+        NoFragments::AlreadyFragment => "ipv6-fragment",
+        NoFragments::Superframe => SUPERFRAME,
+        NoFragments::HeadersSplit => "headers",
+        NoFragments::HeaderTooLong => "header-too-long",
+        NoFragments::BytesMissing => "captured-short",
+        NoFragments::TooLong => "too-long",
+        NoFragments::ChecksumOutside => "checksum-start",
+        _ => "other",
+    }
+}
+
+const DONT_FRAGMENT: &str = "dont-fragment";
+const SUPERFRAME: &str = "superframe";

@@ -1,0 +1,44 @@
+//! What `fragment` did.
+
+use serde::Serialize;
+
+use super::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, units};
+use crate::style::Style;
+
+/// What `fragment` did.
+#[derive(Debug, Serialize)]
+pub(crate) struct FragmentReport {
+    pub(crate) schema: &'static str,
+    pub(crate) tool: Tool,
+    pub(crate) input: InputFacts,
+    pub(crate) output: OutputFacts,
+    pub(crate) mtu: u16,
+    /// Packets that became fragments.
+    pub(crate) cut: u64,
+    /// The fragments that they gave.
+    pub(crate) fragments: u64,
+    /// Packets that stayed longer than the MTU, by reason.
+    pub(crate) left: Counts,
+    pub(crate) elapsed_s: f64,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Report for FragmentReport {
+    fn text(&self, style: Style) -> String {
+        let mut text = format!(
+            "{}: {} -> {} packets; {} cut into {} for an MTU of {}\n",
+            style.strong(&self.output.path),
+            self.input.packets,
+            self.output.packets,
+            units::count(self.cut, "packet"),
+            units::count(self.fragments, "fragment"),
+            self.mtu,
+        );
+        text.push_str(&count_lines("left longer", &self.left));
+        text
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}

@@ -1,0 +1,254 @@
+//! What `reassemble` did.
+
+use core::ops::Range;
+use std::{collections::BTreeMap, net::IpAddr};
+
+use grosso::reassemble::{
+    Discarded,
+    reason::{Discard, Pass},
+};
+use serde::Serialize;
+
+use super::{
+    COLUMNS, Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines, units, wrap_at,
+};
+use crate::style::Style;
+
+/// What `reassemble` did.
+#[derive(Debug, Serialize)]
+pub(crate) struct ReassembleReport {
+    pub(crate) schema: &'static str,
+    pub(crate) tool: Tool,
+    pub(crate) input: InputFacts,
+    pub(crate) output: OutputFacts,
+    pub(crate) datagrams: u64,
+    /// Fragments that became datagrams.
+    pub(crate) fragments: u64,
+    /// Fragments of these that came again, and are in the output neither.
+    pub(crate) duplicates: u64,
+    /// Sets of fragments that stayed as they came, by reason.
+    pub(crate) left: Counts,
+    /// The first of these sets, in the order in which they were given up.
+    pub(crate) sets: Vec<SetFacts>,
+    /// Fragments that were refused one by one and stayed as they came, by reason.
+    #[serde(rename = "refused")]
+    pub(crate) alone: Alone,
+    /// Fragments that nobody could join, by reason.
+    pub(crate) passed: Counts,
+    #[serde(skip)]
+    pub(crate) lists_all: bool,
+    pub(crate) elapsed_s: f64,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Fragments that did not become a datagram.
+#[derive(Debug, Serialize)]
+pub(crate) struct SetFacts {
+    source: IpAddr,
+    destination: IpAddr,
+    identification: u32,
+    /// Of IPv4 only.
+    protocol: Option<u8>,
+    pub(crate) reason: &'static str,
+    /// The packets by number.
+    pub(crate) packets: Vec<u64>,
+    /// Bytes of data that are missing: of each gap the first, and the one behind it.
+    missing: Vec<Range<u32>>,
+    /// The length of the data, when the last fragment was there.
+    data_bytes: Option<u32>,
+    /// Where the fragment ends that reaches farthest.
+    reach_bytes: u32,
+    #[serde(skip)]
+    is_incomplete: bool,
+}
+
+/// Packets by the reason why they were refused.
+#[derive(Debug, Default, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Alone(BTreeMap<&'static str, Refused>);
+
+/// Packets that were refused.
+#[derive(Debug, Default, Serialize)]
+struct Refused {
+    count: u64,
+    /// The first of them by number.
+    packets: Vec<u64>,
+}
+
+impl ReassembleReport {
+    /// Whether any fragment stayed that was to be joined.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        let whole = Pass::Atomic.name();
+        !self.left.is_empty()
+            || !self.alone.0.is_empty()
+            || self.passed.keys().any(|&reason| reason != whole)
+    }
+}
+
+impl SetFacts {
+    /// Facts about a datagram that will not be whole, of which these packets came.
+    pub(crate) fn new(discarded: &Discarded<'_>, packets: Vec<u64>) -> Self {
+        let Discarded { identity, reason, end, .. } = *discarded;
+        Self {
+            source: identity.source,
+            destination: identity.destination,
+            identification: identity.identification,
+            protocol: identity.protocol,
+            reason: name(reason),
+            packets,
+            missing: discarded.missing().collect(),
+            data_bytes: end,
+            reach_bytes: discarded.reach(),
+            is_incomplete: is_incomplete(reason),
+        }
+    }
+
+    /// Which it is, and further in what became of it, in lines of at most [`COLUMNS`] columns.
+    fn lines(&self) -> String {
+        let protocol = self.protocol.map(|protocol| format!(", {}", protocol_name(protocol)));
+        let digits = if self.source.is_ipv4() { 4 } else { 8 };
+        let which = format!(
+            "{} > {}, identification {:#0width$x}{}",
+            self.source,
+            self.destination,
+            self.identification,
+            protocol.unwrap_or_default(),
+            width = digits + 2,
+        );
+        let packets = ranges("packet", self.packets.iter().map(|&number| number..number + 1));
+        let mut fate = format!("{}; {packets}", self.reason);
+        if self.is_incomplete {
+            fate.push_str("; missing ");
+            fate.push_str(&self.missing_text());
+        }
+        indent(&which, 2) + &indent(&fate, 4)
+    }
+
+    fn missing_text(&self) -> String {
+        let gaps = self.missing.iter().map(|gap| u64::from(gap.start)..u64::from(gap.end));
+        let bytes = ranges("byte", gaps);
+        match (self.missing.is_empty(), self.data_bytes) {
+            (false, None) => format!("{bytes} and the end from {} on", self.reach_bytes),
+            (true, None) => format!("the end from byte {} on", self.reach_bytes),
+            (false, Some(_)) => bytes,
+            // A last fragment alone says nothing of its own.
+            (true, Some(_)) => "nothing".into(),
+        }
+    }
+}
+
+impl Alone {
+    /// Takes note of a packet.
+    pub(crate) fn add(&mut self, reason: &'static str, number: u64) {
+        let refused = self.0.entry(reason).or_default();
+        refused.count += 1;
+        if refused.packets.len() < REFUSED_LISTED_MAX {
+            refused.packets.push(number);
+        }
+    }
+
+    fn lines(&self) -> String {
+        let words = self.0.iter().map(|(reason, refused)| {
+            let numbers = refused.packets.iter().map(|&number| number..number + 1);
+            format!("{reason} {} ({})", refused.count, ranges("packet", numbers))
+        });
+        list_lines("refused", words)
+    }
+}
+
+impl Report for ReassembleReport {
+    fn text(&self, style: Style) -> String {
+        let mut text = format!(
+            "{}: {} -> {} packets; {} of {}\n",
+            style.strong(&self.output.path),
+            self.input.packets,
+            self.output.packets,
+            units::count(self.datagrams, "datagram"),
+            units::count(self.fragments, "fragment"),
+        );
+        if self.duplicates > 0 {
+            let again = core::iter::once(self.duplicates.to_string());
+            text.push_str(&list_lines("came again", again));
+        }
+        text.push_str(&count_lines("not joined", &self.passed));
+        text.push_str(&self.alone.lines());
+        let sets: u64 = self.left.values().sum();
+        if sets > 0 {
+            text.push_str(&format!(
+                "{} of fragments left as they came:\n",
+                units::count(sets, "set")
+            ));
+        }
+        let listed_max = if self.lists_all { usize::MAX } else { SETS_LISTED };
+        text.extend(self.sets.iter().take(listed_max).map(SetFacts::lines));
+        let listed = self.sets.len().min(listed_max) as u64;
+        if listed < sets {
+            text.push_str(&format!("  and {} more (-v lists them)\n", sets - listed));
+        }
+        text
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
+
+/// Lines of at most [`COLUMNS`] columns, so many of them blank.
+fn indent(text: &str, blanks: usize) -> String {
+    let lines = wrap_at(text, COLUMNS - blanks);
+    lines.lines().map(|line| format!("{:blanks$}{line}\n", "")).collect()
+}
+
+/// What was being waited for ended with the capture.
+fn name(reason: Discard) -> &'static str {
+    if reason == Discard::Finished { "end-of-capture" } else { reason.name() }
+}
+
+/// Whether it is what is missing that kept the datagram from being whole.
+fn is_incomplete(reason: Discard) -> bool {
+    matches!(
+        reason,
+        Discard::Timeout
+            | Discard::Distance
+            | Discard::MemoryFull
+            | Discard::SourceFull
+            | Discard::TableFull
+            | Discard::Finished
+    )
+}
+
+/// `packets 3-5, 9`: numbers in ranges, those that touch together.
+fn ranges(noun: &str, numbers: impl Iterator<Item = Range<u64>>) -> String {
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in numbers {
+        match joined.last_mut().filter(|last| last.end == range.start) {
+            Some(last) => last.end = range.end,
+            None => joined.push(range),
+        }
+    }
+    let several = joined.len() != 1 || joined.iter().any(|range| range.end - range.start > 1);
+    let words = joined.iter().take(RANGES_SHOWN).map(|range| match range.end - range.start {
+        1 => range.start.to_string(),
+        _ => format!("{}-{}", range.start, range.end - 1),
+    });
+    let words = words.collect::<Vec<_>>().join(", ");
+    let more = if joined.len() > RANGES_SHOWN { ", ..." } else { "" };
+    format!("{noun}{} {words}{more}", if several { "s" } else { "" })
+}
+
+/// The usual protocols by name.
+fn protocol_name(protocol: u8) -> String {
+    match protocol {
+        1 => "ICMP".into(),
+        6 => "TCP".into(),
+        17 => "UDP".into(),
+        other => format!("protocol {other}"),
+    }
+}
+
+/// Sets that the text lists unless all are asked for.
+const SETS_LISTED: usize = 10;
+/// Ranges of numbers that the text shows of one set.
+const RANGES_SHOWN: usize = 12;
+/// Packets refused for one reason that are listed by number.
+const REFUSED_LISTED_MAX: usize = 1000;

@@ -1,0 +1,459 @@
+//! `fragment` makes IP fragments that others understand, `reassemble` joins them, and nothing is lost on the way.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of, frames, has, packets, tshark};
+use grosso_io::capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
+use grosso_testkit::{Packet, flows::assert_conserved, random::Random};
+
+/// What tshark thinks is wrong with a packet.
+const WRONG: &str = "_ws.malformed || _ws.expert.severity == error || ip.checksum.status == 0 || \
+                     udp.checksum.status == 0 || tcp.checksum.status == 0";
+
+/// A packet of each kind that becomes fragments, and some that do not.
+fn all_kinds() -> Vec<Vec<u8>> {
+    let v4 = |id| Packet::new().ethernet(|e| e).ipv4(move |ip| ip.id(id).df(false));
+    let v6 = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
+    let vlan = || Packet::new().ethernet(|e| e).vlan(|v| v);
+    vec![
+        v4(1).udp(|u| u).payload_len(4000).build(),
+        v4(2).tcp(|t| t).payload_len(3001).build(),
+        v4(3).udp(|u| u).payload_len(100).build(),
+        Packet::new()
+            .ethernet(|e| e)
+            .ipv4(|ip| ip.id(4).df(true))
+            .udp(|u| u)
+            .payload_len(5003)
+            .build(),
+        // A route to be recorded in the first fragment only, and a security option that all have.
+        Packet::new()
+            .ethernet(|e| e)
+            .ipv4(|ip| ip.id(5).df(false).options(&[7, 7, 4, 0, 0, 0, 0, 130, 4, 1, 2, 0]))
+            .udp(|u| u)
+            .payload_len(2500)
+            .build(),
+        v6().udp(|u| u).payload_len(4000).build(),
+        v6().hop_by_hop(|h| h).udp(|u| u).payload_len(3333).build(),
+        v6().hop_by_hop(|h| h).destination_options(|d| d).tcp(|t| t).payload_len(2048).build(),
+        vlan().ipv4(|ip| ip.id(6).df(false)).udp(|u| u).payload_len(1999).build(),
+        vlan().vlan(|v| v).ipv6(|ip| ip).udp(|u| u).payload_len(60_000).build(),
+        v4(7).udp(|u| u).payload_len(65_507).build(),
+    ]
+}
+
+/// Fragments what is in `a` to `b`, of 1280 bytes and less.
+fn fragment(bench: &Bench, input: &[u8]) {
+    bench.put("a", input);
+    bench.ok("fragment -q -r a -w b --mtu 1280 --ignore-df --strict");
+}
+
+/// Pieces of a datagram over IPv4: where each starts, whether more follow, and its data.
+fn pieces(id: u16, pieces: &[(u16, bool, &[u8])]) -> Vec<Vec<u8>> {
+    let piece = |&(offset, more, data): &(u16, bool, &[u8])| {
+        let ip = Packet::new().ethernet(|e| e).ipv4(move |ip| {
+            let ip = ip.id(id).df(false).fragment_offset(offset / 8).more_fragments(more);
+            ip.protocol(17)
+        });
+        ip.payload(data).build()
+    };
+    pieces.iter().map(piece).collect()
+}
+
+#[test]
+fn every_kind_of_packet_comes_back_with_its_time() {
+    let bench = Bench::new();
+    let input = capture(Format::Pcapng, ETHERNET, &all_kinds());
+    fragment(&bench, &input);
+    let lengths: Vec<_> = frames(&bench.get("b")).iter().map(Vec::len).collect();
+    assert!(lengths.len() > 100 && lengths.iter().all(|&len| len <= 14 + 8 + 1280), "{lengths:?}");
+    bench.ok("reassemble -q -r b -w c --strict");
+    assert_eq!(packets(&bench.get("c")), packets(&input));
+}
+
+#[test]
+fn fragments_of_all_packets_in_any_order_come_back() {
+    let bench = Bench::new();
+    for seed in 0..20 {
+        let mut random = Random::new(seed);
+        let input = capture(Format::Pcap, ETHERNET, &all_kinds());
+        fragment(&bench, &input);
+        let mut fragments = frames(&bench.get("b"));
+        random.shuffle(&mut fragments);
+        bench.put("c", &capture(Format::Pcap, ETHERNET, &fragments));
+        bench.ok("reassemble -q -r c -w d --strict");
+        let output = packets(&bench.get("d"));
+        let data: Vec<_> = output.iter().map(|(_, data)| data.clone()).collect();
+        assert_conserved(&frames(&input), &data);
+        assert!(output.is_sorted_by_key(|(time, _)| *time), "seed {seed}");
+    }
+}
+
+#[test]
+fn tshark_joins_what_fragment_writes_and_finds_nothing_wrong() {
+    if !has("tshark") {
+        return;
+    }
+    let bench = Bench::new();
+    let input = capture(Format::Pcap, ETHERNET, &all_kinds());
+    fragment(&bench, &input);
+    bench.ok("reassemble -q -r b -w c --strict");
+    for file in ["b", "c"] {
+        assert_eq!(tshark(&bench.path(file), WRONG), [""; 0], "{file}");
+    }
+    let payloads = |file| {
+        let mut lines = fields(&bench, file, "udp.payload");
+        lines.extend(fields(&bench, file, "tcp.payload"));
+        lines.sort();
+        lines
+    };
+    let whole = payloads("a");
+    assert_eq!(whole.len(), all_kinds().len());
+    assert_eq!(payloads("b"), whole);
+    assert_eq!(payloads("c"), whole);
+}
+
+/// The values of a field in all packets that have it.
+fn fields(bench: &Bench, file: &str, field: &str) -> Vec<String> {
+    let output = std::process::Command::new("tshark")
+        .args(["-T", "fields", "-e", field, "-Y", field, "-r"])
+        .arg(bench.path(file))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_string).collect()
+}
+
+#[test]
+fn incomplete_datagrams_stay_in_their_place_and_are_listed() {
+    let bench = Bench::new();
+    let middle = pieces(0x4d, &[(0, true, &[1; 16]), (32, true, &[2; 16]), (56, false, &[3; 5])]);
+    let end = pieces(0x4e, &[(0, true, &[4; 24])]);
+    let start = pieces(0x4f, &[(24, false, &[5; 3])]);
+    let other = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(9).build();
+    let all = [&middle[..2], &end, &[other], &start, &middle[2..]].concat();
+    let input = capture(Format::Pcap, ETHERNET, &all);
+    bench.put("a", &input);
+    let run = bench.ok("reassemble -r a -w b");
+    assert_eq!(bench.get("b"), input);
+    let shown = "\
+b: 6 -> 6 packets; 0 datagrams of 0 fragments
+3 sets of fragments left as they came:
+  192.168.1.200 > 192.168.1.100, identification 0x004d, UDP
+    end-of-capture; packets 1-2, 6; missing bytes 16-31, 48-55
+  192.168.1.200 > 192.168.1.100, identification 0x004e, UDP
+    end-of-capture; packet 3; missing the end from byte 24 on
+  192.168.1.200 > 192.168.1.100, identification 0x004f, UDP
+    end-of-capture; packet 5; missing bytes 0-23
+";
+    assert_eq!(run.stdout, shown);
+    assert_eq!(bench.run("reassemble -q -r a -w b --strict").code, 1);
+    let report = bench.ok("reassemble --json -r a -w b").json();
+    assert_eq!(report["schema"], "grosso.reassemble/1");
+    assert_eq!(report["left"]["end-of-capture"], 3);
+    let set = &report["sets"][0];
+    assert_eq!(set["packets"], serde_json::json!([1, 2, 6]));
+    let gaps = serde_json::json!([{"start": 16, "end": 32}, {"start": 48, "end": 56}]);
+    assert_eq!((&set["missing"], set["data_bytes"].as_u64()), (&gaps, Some(61)));
+    assert_eq!(report["sets"][1]["data_bytes"], serde_json::Value::Null);
+}
+
+#[test]
+fn overlapping_fragments_are_taken_as_the_policy_says() {
+    let bench = Bench::new();
+    let (a, b, c) = ([b'a'; 24], [b'b'; 16], [b'c'; 8]);
+    let all = pieces(9, &[(0, true, &a), (16, true, &b), (32, false, &c)]);
+    let input = capture(Format::Pcap, ETHERNET, &all);
+    bench.put("a", &input);
+    let run = bench.ok("reassemble -r a -w b");
+    assert_eq!(bench.get("b"), input);
+    assert!(run.stdout.contains("UDP\n    overlap; packets 1-2\n"), "{}", run.stdout);
+    // Whatever comes later of a datagram that was killed dies as well.
+    assert!(run.stdout.contains("  refused          dead 1 (packet 3)\n"), "{}", run.stdout);
+    assert_eq!(bench.run("reassemble -q -r a -w b --strict").code, 1);
+    for (policy, data) in [("first", [&a[..], &b[8..], &c]), ("last", [&a[..16], &b, &c])] {
+        bench.ok(&format!("reassemble -q -r a -w b --overlap {policy} --strict"));
+        let whole = frames(&bench.get("b"));
+        assert_eq!(whole.len(), 1);
+        assert_eq!(whole[0][34..], data.concat(), "{policy}");
+    }
+    bench.ok("reassemble -q -r a -w b --overlap linux");
+    assert_eq!(bench.get("b"), input);
+}
+
+#[test]
+fn duplicates_vanish_with_their_datagram_and_stay_without_it() {
+    let bench = Bench::new();
+    let all = pieces(9, &[(0, true, &[1; 16]), (0, true, &[1; 16]), (16, false, &[2; 3])]);
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &all));
+    let report = bench.ok("reassemble --json -r a -w b --strict").json();
+    assert_eq!((&report["datagrams"], &report["duplicates"]), (&1.into(), &1.into()));
+    assert_eq!(frames(&bench.get("b")).len(), 1);
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &all[..2]));
+    let report = bench.ok("reassemble --json -r a -w b").json();
+    assert_eq!((&report["datagrams"], &report["duplicates"]), (&0.into(), &0.into()));
+    assert_eq!(report["sets"][0]["packets"], serde_json::json!([1, 2]));
+    assert_eq!(frames(&bench.get("b")), all[..2]);
+}
+
+#[test]
+fn sets_of_different_vlans_are_told_apart() {
+    let bench = Bench::new();
+    let piece = |vlan, offset: u16, more, byte| {
+        let packet = Packet::new().ethernet(|e| e).vlan(move |v| v.id(vlan)).ipv4(move |ip| {
+            let ip = ip.id(1).df(false).protocol(17);
+            ip.fragment_offset(offset / 8).more_fragments(more)
+        });
+        packet.payload(&[byte; 16]).build()
+    };
+    // The second is whole; of the first, one came twice.
+    let all = [
+        piece(1, 0, true, b'a'),
+        piece(2, 0, true, b'b'),
+        piece(1, 0, true, b'a'),
+        piece(2, 16, false, b'b'),
+    ];
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &all));
+    bench.ok("reassemble -q -r a -w b");
+    let output = frames(&bench.get("b"));
+    assert_eq!(output.len(), 3);
+    assert_eq!(output[..2], [all[0].clone(), all[2].clone()]);
+    assert_eq!(output[2][38..], [b'b'; 32]);
+}
+
+#[test]
+fn capture_time_ends_waiting() {
+    let bench = Bench::new();
+    let all = pieces(9, &[(0, true, &[1; 16]), (16, false, &[2; 3])]);
+    let other = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).build();
+    let second = 1_000_000_000;
+    let timed: Vec<Timed> = vec![
+        (START_NS, all[0].clone()),
+        (START_NS + second, other),
+        (START_NS + 2 * second, all[1].clone()),
+    ];
+    let input = capture_of(Format::Pcap, ETHERNET, &timed);
+    bench.put("a", &input);
+    bench.ok("reassemble -q -r a -w b --strict --timeout 2100ms");
+    assert_eq!(packets(&bench.get("b")).len(), 2);
+    let run = bench.run("reassemble -r a -w b --strict --timeout 1s");
+    assert_eq!(run.code, 1);
+    assert_eq!(bench.get("b"), input);
+    assert!(run.stdout.contains("timeout; packet 1; missing the end"), "{}", run.stdout);
+    assert!(run.stdout.contains("end-of-capture; packet 3;"), "{}", run.stdout);
+    assert_eq!(bench.run("reassemble -r a -w b --timeout 30").code, 2);
+}
+
+#[test]
+fn a_pipe_gives_what_a_file_does() {
+    let bench = Bench::new();
+    fragment(&bench, &capture(Format::Pcap, ETHERNET, &all_kinds()));
+    bench.ok("reassemble -q -r b -w c");
+    let piped = bench.pipe("reassemble -q -r - -w -", &bench.get("b"));
+    assert_eq!((piped.code, piped.stderr.as_str()), (0, ""));
+    assert_eq!(piped.bytes, bench.get("c"));
+    let cut = bench.get("b");
+    let run = bench.pipe("reassemble -r - -w d", &cut[..cut.len() - 9]);
+    assert_eq!(run.code, 3);
+    assert!(run.stderr.contains("standard input: ends inside packet"), "{}", run.stderr);
+    assert!(run.stdout.contains("missing"), "{}", run.stdout);
+}
+
+#[test]
+fn fragments_that_the_capture_cut_stay() {
+    let bench = Bench::new();
+    let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcap));
+    let whole = pieces(9, &[(0, true, &[1; 64]), (64, false, &[2; 3])]);
+    for piece in &whole {
+        let meta = PacketMeta {
+            timestamp_ns: Some(START_NS),
+            original_len: piece.len() as u32,
+            ..PacketMeta::default()
+        };
+        writer.write_packet(&meta, &piece[..piece.len().min(60)]).unwrap();
+    }
+    let input = writer.finish().unwrap();
+    bench.put("a", &input);
+    let run = bench.run("reassemble -r a -w b --strict");
+    assert_eq!(run.code, 1);
+    assert!(run.stdout.contains("  not joined       cut 1\n"), "{}", run.stdout);
+    assert_eq!(bench.get("b"), input);
+}
+
+#[test]
+fn little_memory_gives_up_the_oldest_and_says_so() {
+    let bench = Bench::new();
+    let first = |id| pieces(id, &[(0, true, &[1; 1000])]);
+    let mut all: Vec<_> = (0..200).flat_map(first).collect();
+    all.extend(pieces(199, &[(1000, false, &[2; 8])]));
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &all));
+    let report = bench.ok("reassemble --json -r a -w b --memory 128K").json();
+    assert_eq!(report["datagrams"], 1);
+    let (evicted, ended) = (&report["left"]["memory-full"], &report["left"]["end-of-capture"]);
+    assert!(evicted.as_u64().unwrap() > 100, "{report}");
+    assert_eq!(evicted.as_u64().unwrap() + ended.as_u64().unwrap(), 199);
+    assert_eq!(frames(&bench.get("b"))[..199], all[..199]);
+    let text = bench.ok("reassemble -r a -w b --memory 128K").stdout;
+    assert!(text.ends_with("  and 189 more (-v lists them)\n"), "{text}");
+    assert_eq!(bench.run("reassemble -r a -w b --memory 1K").code, 2);
+}
+
+#[test]
+fn nothing_is_lost_whatever_comes() {
+    let bench = Bench::new();
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        fragment(&bench, &capture(Format::Pcap, ETHERNET, &all_kinds()[..9]));
+        let mut fragments = Vec::new();
+        for mut frame in frames(&bench.get("b")) {
+            let copies = *random.choose(&[0, 1, 1, 1, 1, 1, 1, 1, 1, 2]);
+            for _ in 0..copies {
+                fragments.push(frame.clone());
+            }
+            if random.one_in(20) {
+                // Another fragment for the same place, or nonsense.
+                let at = random.within(14, frame.len() - 1);
+                frame[at] ^= 1 << random.below(8);
+                fragments.push(frame);
+            }
+        }
+        for _ in 0..random.below(30) {
+            let (one, other) = (random.below(fragments.len()), random.below(fragments.len()));
+            fragments.swap(one, other);
+        }
+        bench.put("c", &capture(Format::Pcap, ETHERNET, &fragments));
+        let policy = random.choose(&["drop", "first", "last", "linux"]);
+        let report = bench.ok(&format!("reassemble --json -r c -w d --overlap {policy}")).json();
+        let count = |name: &str| report[name].as_u64().unwrap() as usize;
+        let output = frames(&bench.get("d"));
+        let vanished = count("fragments") + count("duplicates");
+        assert_eq!(fragments.len() - vanished + count("datagrams"), output.len(), "seed {seed}");
+        let mut came: BTreeMap<&[u8], usize> = BTreeMap::new();
+        fragments.iter().for_each(|frame| *came.entry(frame).or_default() += 1);
+        let new = output.iter().filter(|frame| match came.get_mut(frame.as_slice()) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                false
+            }
+            _ => true,
+        });
+        assert_eq!(new.count(), count("datagrams"), "seed {seed}");
+        // Who is listed is in the output, and nobody twice.
+        let listed: usize = report["sets"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|set| set["packets"].as_array().unwrap().len())
+            .sum();
+        let refused = report["refused"].as_object().unwrap();
+        let refused: u64 = refused.values().map(|set| set["count"].as_u64().unwrap()).sum();
+        let passed = report["passed"].as_object().unwrap();
+        let passed: u64 = passed.values().map(|count| count.as_u64().unwrap()).sum();
+        let plain = fragments.len() - vanished - listed - (refused + passed) as usize;
+        assert!(plain <= 4 + fragments.len() / 20, "seed {seed}: {plain} are not accounted for");
+    }
+}
+
+#[test]
+fn what_must_not_be_cut_stays_whole_and_is_named() {
+    let bench = Bench::new();
+    let df = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(true)).udp(|u| u).payload_len(3000);
+    let superframe = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(true)).tcp(|t| t);
+    let (superframe, ..) = superframe.payload_len(20_000).build_superframe();
+    let small = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(true)).udp(|u| u).payload_len(30);
+    let all = [df.build(), superframe, small.build()];
+    let input = capture(Format::Pcap, ETHERNET, &all);
+    bench.put("a", &input);
+    let run = bench.ok("fragment -r a -w b --mtu 1500");
+    assert_eq!(bench.get("b"), input);
+    assert_eq!(
+        run.stdout,
+        "b: 3 -> 3 packets; 0 packets cut into 0 fragments for an MTU of 1500\n  \
+         left longer      dont-fragment 1, superframe 1\n"
+    );
+    assert_eq!(
+        run.stderr.lines().take(4).collect::<Vec<_>>(),
+        [
+            "grosso: note: 1 packet left longer than the MTU: DF forbids fragments",
+            "grosso: hint: --ignore-df makes them nevertheless",
+            "grosso: note: 1 superframe left whole: they were never one packet of a wire",
+            "grosso: hint: `grosso wire` splits them into packets first",
+        ]
+    );
+    assert_eq!(bench.run("fragment -q -r a -w b --mtu 1500 --strict").code, 1);
+    let report = bench.ok("fragment --json -r a -w b --mtu 1500 --ignore-df").json();
+    assert_eq!(report["schema"], "grosso.fragment/1");
+    assert_eq!((&report["cut"], &report["fragments"]), (&1.into(), &3.into()));
+    assert_eq!(report["left"], serde_json::json!({"superframe": 1}));
+    assert_eq!(bench.run("fragment -r a -w b").code, 2, "the MTU is for the user to say");
+    assert_eq!(bench.run("fragment -r a -w b --mtu 67").code, 2);
+}
+
+#[test]
+fn partial_checksums_are_completed_before_anything_is_cut() {
+    let bench = Bench::new();
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(false)).udp(|u| u).payload_len(4000);
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &[packet.build_partial().0]));
+    bench.ok("fragment -q -r a -w b --mtu 1500 --strict");
+    bench.ok("reassemble -q -r b -w c --strict");
+    assert_eq!(frames(&bench.get("c")), [packet.build()]);
+}
+
+#[test]
+fn one_seed_gives_one_file_and_none_gives_others() {
+    let bench = Bench::new();
+    let v6 = Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|u| u).payload_len(4000).build();
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &[v6.clone(), v6]));
+    let made = |seed: &str| {
+        bench.ok(&format!("fragment -q -r a -w b --mtu 1280 {seed}"));
+        frames(&bench.get("b"))
+    };
+    assert_eq!(made("--seed 7"), made("--seed 7"));
+    assert_ne!(made("--seed 7"), made("--seed 8"));
+    assert_ne!(made(""), made(""));
+    let seven = made("--seed 7");
+    let identification = |frame: &Vec<u8>| frame[58..62].to_vec();
+    let half = seven.len() / 2;
+    assert!(seven[..half].iter().all(|f| identification(f) == identification(&seven[0])));
+    assert_ne!(identification(&seven[0]), identification(&seven[half]));
+}
+
+#[test]
+fn a_datagram_beyond_the_snapshot_length_is_written_whole() {
+    let bench = Bench::new();
+    let packet =
+        Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(false)).udp(|u| u).payload_len(60_000);
+    fragment(&bench, &capture(Format::Pcap, ETHERNET, &[packet.build()]));
+    let mut options = WriterOptions::new(Format::Pcap);
+    options.interface = Interface { snaplen: 1514, ..Interface::new(ETHERNET) };
+    let mut writer = CaptureWriter::new(Vec::new(), options);
+    for (time, data) in packets(&bench.get("b")) {
+        let meta = PacketMeta { timestamp_ns: Some(time), ..PacketMeta::default() };
+        writer.write_packet(&meta, &data).unwrap();
+    }
+    bench.put("b", &writer.finish().unwrap());
+    bench.ok("reassemble -q -r b -w c --strict");
+    assert_eq!(frames(&bench.get("c")), [packet.build()]);
+    if has("tcpdump") {
+        // libpcap cuts what is longer than the header says.
+        let output = std::process::Command::new("tcpdump")
+            .args(["-w", "-", "-r"])
+            .arg(bench.path("c"))
+            .output()
+            .unwrap();
+        assert_eq!(frames(&output.stdout), [packet.build()]);
+    }
+}
+
+#[test]
+fn fragments_of_fragments_are_one_set() {
+    let bench = Bench::new();
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(false).id(3));
+    let packet = packet.udp(|u| u).payload_len(9000).build();
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &[packet.clone()]));
+    bench.ok("fragment -q -r a -w b --mtu 1500");
+    bench.ok("fragment -q -r b -w c --mtu 576");
+    bench.ok("reassemble -q -r c -w d --strict");
+    assert_eq!(frames(&bench.get("d")), [packet]);
+}
