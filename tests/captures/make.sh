@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Takes the captures of this folder anew, into the current directory: two hosts in network namespaces, one veth pair,
-# iperf3 between them. Wants root, iproute2, ethtool, tcpdump, iperf3, and editcap of Wireshark.
+# iperf3 between them. Wants root, iproute2, ethtool, tcpdump, iperf3, and editcap and mergecap of Wireshark.
 set -euo pipefail
 
 clean_up() {
@@ -50,6 +50,13 @@ done
 take iperf3 b 250 tcp -c 192.0.2.2 -n 4M -P 2
 take ipv6 b 130 "ip6 and tcp" -c 2001:db8::2 -n 2M
 take vxlan b 130 "udp port 4789" -c 198.51.100.2 -n 2M
+
+# Datagrams longer than the MTU. The last fragment of the last one is missing.
+fragments="udp port 5201 or ip[6:2] & 0x1fff != 0 or ip6 proto 44"
+take four b 8 "$fragments" -u -c 192.0.2.2 -l 4000 -n 40000
+take six b 7 "$fragments" -u -c 2001:db8::2 -l 3000 -n 40000
+mergecap -F pcapng -w fragments.pcapng four.pcap six.pcap
+rm four.pcap six.pcap
 
 for name in iperf3 vxlan; do
     editcap -F pcapng $name.pcap $name.pcapng
