@@ -243,6 +243,66 @@ fn capture_time_ends_waiting() {
     assert!(run.stdout.contains("timeout; packet 1; missing the end"), "{}", run.stdout);
     assert!(run.stdout.contains("end-of-capture; packet 3;"), "{}", run.stdout);
     assert_eq!(bench.run("reassemble -r a -w b --timeout 30").code, 2);
+    // Time passes with packets that are no fragments, too.
+    bench.put("a", &capture_of(Format::Pcap, ETHERNET, &timed[..2]));
+    let run = bench.ok("reassemble -r a -w b --timeout 1s");
+    assert!(run.stdout.contains("timeout; packet 1; missing the end"), "{}", run.stdout);
+}
+
+#[test]
+fn interfaces_and_sections_are_not_mixed() {
+    let bench = Bench::new();
+    let all = pieces(9, &[(0, true, &[1; 16]), (16, false, &[2; 3])]);
+    let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+    for piece in &all {
+        let number = writer.add_interface(&Interface::new(ETHERNET)).unwrap();
+        let meta =
+            PacketMeta { timestamp_ns: Some(START_NS), interface: number, ..PacketMeta::default() };
+        writer.write_packet(&meta, piece).unwrap();
+    }
+    let two_interfaces = writer.finish().unwrap();
+    let section = |piece: usize| capture(Format::Pcapng, ETHERNET, &all[piece..=piece]);
+    for input in [two_interfaces, [section(0), section(1)].concat()] {
+        bench.put("a", &input);
+        let report = bench.ok("reassemble --json -r a -w b").json();
+        assert_eq!(
+            (&report["datagrams"], &report["left"]["end-of-capture"]),
+            (&0.into(), &2.into())
+        );
+        assert_eq!(packets(&bench.get("b")), packets(&input));
+    }
+}
+
+/// The user stops `tcpdump | grosso` by Ctrl-C, and wants what came.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_pipe_that_is_interrupted_gives_what_came() {
+    use std::{io::Write, process::Stdio};
+
+    let bench = Bench::new();
+    let input = capture(Format::Pcap, ETHERNET, &all_kinds()[..3]);
+    fragment(&bench, &input);
+    let fragments = bench.get("b");
+    let mut command = bench.command("reassemble -r - -w c");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&fragments).unwrap();
+    let read = || {
+        let text = std::fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap();
+        let written = text.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap();
+        written.parse::<usize>().unwrap()
+    };
+    while read() < fragments.len() {
+        std::thread::yield_now();
+    }
+    let sent = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    let run = child.wait_with_output().unwrap();
+    drop(stdin);
+    assert_eq!(run.status.code(), Some(130));
+    assert!(String::from_utf8_lossy(&run.stdout).contains("2 datagrams of 7 fragments"));
+    assert_eq!(packets(&bench.get("c")), packets(&input));
 }
 
 #[test]
@@ -451,7 +511,7 @@ fn fragments_of_fragments_are_one_set() {
     let bench = Bench::new();
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(false).id(3));
     let packet = packet.udp(|u| u).payload_len(9000).build();
-    bench.put("a", &capture(Format::Pcap, ETHERNET, &[packet.clone()]));
+    bench.put("a", &capture(Format::Pcap, ETHERNET, std::slice::from_ref(&packet)));
     bench.ok("fragment -q -r a -w b --mtu 1500");
     bench.ok("fragment -q -r b -w c --mtu 576");
     bench.ok("reassemble -q -r c -w d --strict");

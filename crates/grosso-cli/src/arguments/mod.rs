@@ -119,6 +119,7 @@ Examples:
   grosso wire -r send.pcap -w - | tcpreplay -i eth0 -
   grosso coalesce -r wire.pcapng -w gro.pcapng as a receiving stack sees it
   grosso segment -r gro.pcapng -w back.pcapng  and back, byte for byte
+  grosso reassemble -r sip.pcap -w whole.pcap  join IP fragments
   grosso explain wire.pcapng -n 231            why was it merged, or not?
   sudo grosso capture -i eth0 -w send.pcapng   record what tcpdump loses
   grosso lab                                   what is it worth on kernel TCP?
