@@ -139,7 +139,7 @@ pub(crate) struct Reassemble {
     /// What fragments that share bytes are taken for
     #[arg(long, value_name = "POLICY", default_value = "drop")]
     pub(crate) overlap: OverlapPolicy,
-    /// Memory for incomplete datagrams: 65536, 64K, 8M or 1G
+    /// Memory for incomplete datagrams: 128K or more, such as 8M or 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
     pub(crate) memory: usize,
 }
@@ -276,15 +276,15 @@ Examples:
 pub(super) const REASSEMBLE_HELP: &str = "\
 A datagram stands where its last fragment stood, with its time. What cannot be
 joined stays as it came and is listed: what is missing, what overlaps, and why.
-Times and --memory bound what is waited for. A pipe is kept in a temporary file.
+--timeout and --memory bound the wait. A pipe is kept in a temporary file.
 
 Examples:
   grosso reassemble -r sip.pcap -w whole.pcap
   grosso reassemble -r odd.pcap -w first.pcap --overlap first --timeout 5s";
 
 pub(super) const FRAGMENT_HELP: &str = "\
-What must not or cannot be cut stays whole and is counted. Superframes have to be
-packets first: `grosso wire`.
+What must not or cannot be cut stays whole and is counted by its reason.
+Superframes have to be packets first: `grosso wire`.
 
 Examples:
   grosso fragment -r big.pcap -w fragments.pcap --mtu 1280
