@@ -429,7 +429,7 @@ fn what_must_not_be_cut_stays_whole_and_is_named() {
     assert_eq!(bench.get("b"), input);
     assert_eq!(
         run.stdout,
-        "b: 3 -> 3 packets; 0 packets cut into 0 fragments for an MTU of 1500\n  \
+        "b: 3 -> 3 packets; 0 cut into 0 fragments\n  \
          left longer      dont-fragment 1, superframe 1\n"
     );
     assert_eq!(

@@ -26,13 +26,12 @@ pub(crate) struct FragmentReport {
 impl Report for FragmentReport {
     fn text(&self, style: Style) -> String {
         let mut text = format!(
-            "{}: {} -> {} packets; {} cut into {} for an MTU of {}\n",
+            "{}: {} -> {} packets; {} cut into {}\n",
             style.strong(&self.output.path),
             self.input.packets,
             self.output.packets,
-            units::count(self.cut, "packet"),
+            self.cut,
             units::count(self.fragments, "fragment"),
-            self.mtu,
         );
         text.push_str(&count_lines("left longer", &self.left));
         text
