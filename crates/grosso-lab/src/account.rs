@@ -2,7 +2,7 @@
 
 use std::{fs, io, time::Duration};
 
-use grosso_sys::scheduling::{cpu_time, find_kernel_thread};
+use grosso_sys::scheduling::{cpu_time, kernel_threads};
 use rustix::process::Pid;
 
 /// The threads of a trial.
@@ -59,15 +59,17 @@ pub struct Accountant {
 }
 
 impl Accountant {
-    /// For the threads of a trial, which runs on these processors.
+    /// For the threads of a trial, which runs on these processors; `poller` is the kernel thread
+    /// that takes the receiver's packets from its device, if it has one of its own.
     ///
     /// # Errors
     /// When `/proc` is not there.
-    pub fn new(threads: Threads, processors: &[usize]) -> io::Result<Self> {
-        let mut kernel = Vec::new();
+    pub fn new(threads: Threads, processors: &[usize], poller: Option<Pid>) -> io::Result<Self> {
+        let mut kernel = Vec::from_iter(poller);
         for processor in processors {
-            let found = find_kernel_thread(&format!("ksoftirqd/{processor}"))?;
-            kernel.extend(found.filter(|thread| !kernel.contains(thread)));
+            let found = kernel_threads(&format!("ksoftirqd/{processor}"))?;
+            let threads = found.into_iter().map(|(thread, _)| thread).next();
+            kernel.extend(threads.filter(|thread| !kernel.contains(thread)));
         }
         Ok(Self { threads, kernel })
     }

@@ -16,9 +16,11 @@ use grosso_sys::{
     namespace::{NetworkNamespace, show_network_in_sysfs},
     netlink::{LinkChange, Netlink},
     packet::RingLayout,
+    scheduling::{kernel_threads, pin},
     tun::Layer,
 };
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_tcp_congestion};
+use rustix::process::Pid;
 
 use crate::account::TcpCounters;
 
@@ -105,6 +107,8 @@ pub struct Hosts {
     sender: NetworkNamespace,
     receiver: NetworkNamespace,
     family: Family,
+    /// The kernel thread that takes the receiver's packets from its device, where it has its own.
+    poller: Option<Pid>,
 }
 
 /// What the data path hands a host its packets through.
@@ -183,7 +187,11 @@ impl Hosts {
     pub fn sending(layout: &Layout, device: Device, superframes: bool) -> io::Result<(Self, Ends)> {
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         let options = packet_options(layout);
-        let add = || add_wire(&hosts.receiver, RECEIVER, (ENGINE, mtu.sender));
+        let add = || {
+            add_wire(&hosts.receiver, RECEIVER, (ENGINE, mtu.sender))?;
+            // A veth hands over what it gets to coalescing only if the end that sends segments nothing itself.
+            segment_in_the_kernel(ENGINE)
+        };
         let wire = open_wire(add, &options)?;
         hosts.set_up_receiver(mtu)?;
         let device = open_device(&hosts.sender, (SENDER, mtu.sender), device, superframes)?;
@@ -211,7 +219,7 @@ impl Hosts {
 
     fn new(layout: &Layout) -> io::Result<Self> {
         let (sender, receiver) = (NetworkNamespace::new()?, NetworkNamespace::new()?);
-        let hosts = Self { sender, receiver, family: layout.family };
+        let hosts = Self { sender, receiver, family: layout.family, poller: None };
         for host in [&hosts.sender, &hosts.receiver] {
             host.run(|| {
                 silence_ipv6("all")?;
@@ -246,6 +254,37 @@ impl Hosts {
             };
             steer().is_ok()
         })
+    }
+
+    /// Lets the receiver's kernel coalesce what comes over the wire, as a NIC's driver would: a
+    /// batch at a time, by a thread of its own on one processor. Wants root; whether it could be
+    /// done. Where not, the receiver gets each packet by itself.
+    ///
+    /// # Errors
+    /// When no thread could be started.
+    pub fn receive_in_batches(&mut self, processor: usize) -> io::Result<bool> {
+        self.poller = self.receiver.run(|| {
+            let start = || {
+                let (control, receiver) = (Control::new()?, name(RECEIVER)?);
+                set_feature(&control, &receiver, "rx-gro", true)?;
+                show_network_in_sysfs()?;
+                write_attribute(&receiver, "threaded", "1")?;
+                let poller = youngest(kernel_threads(&format!("napi/{RECEIVER}-"))?);
+                pin(Some(poller.ok_or(io::ErrorKind::NotFound)?), processor)?;
+                Ok::<_, io::Error>(poller)
+            };
+            start().or_else(|_| {
+                let (control, receiver) = (Control::new()?, name(RECEIVER)?);
+                set_feature(&control, &receiver, "rx-gro", false).map(|()| None)
+            })
+        })??;
+        Ok(self.poller.is_some())
+    }
+
+    /// The kernel thread that [`Hosts::receive_in_batches`] started.
+    #[must_use]
+    pub fn poller(&self) -> Option<Pid> {
+        self.poller
     }
 
     /// Connections from the sender to the receiver, whose sides use a congestion control; the
@@ -340,6 +379,13 @@ impl Hosts {
     fn set_up_receiver(&self, mtu: Mtu) -> io::Result<()> {
         self.receiver.run(|| set_up(RECEIVER, RECEIVER_ADDRESSES, self.family, mtu.receiver))?
     }
+}
+
+/// The thread with the greatest number behind its name: the kernel counts the pollers of all networks, and those of
+/// a network that is gone may be there for a while.
+fn youngest(threads: Vec<(Pid, String)>) -> Option<Pid> {
+    let number = |name: &str| name.rsplit('-').next()?.parse::<u32>().ok();
+    threads.into_iter().max_by_key(|(_, name)| number(name)).map(|(thread, _)| thread)
 }
 
 /// Opens the engine's end of a wire, in a network of its own, which lasts as long as the port.

@@ -137,6 +137,9 @@ pub struct Measured {
     /// On two processors: whether the sender's one did what acknowledgements ask for, which wants root. Where it did
     /// not, the sender's packets leave from both, overtake each other and are sent again for nothing.
     pub acknowledgements_steered: Option<bool>,
+    /// Where the data path is the sender's: whether the receiver's kernel coalesced what came over
+    /// the wire, for which it must get it in batches, which wants root.
+    pub receiver_coalesced: Option<bool>,
     /// How long each request took.
     #[serde(skip)]
     pub latencies: Vec<Duration>,
@@ -216,13 +219,18 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
             }
         }
         Carrier::GrossoSends { superframes } => {
-            let (hosts, ends) = Hosts::sending(&setting.layout, setting.device, superframes)?;
+            let (mut hosts, ends) = Hosts::sending(&setting.layout, setting.device, superframes)?;
+            let coalesced = match setting.layout.mtu.sender {
+                ..=COALESCED_MTU_MAX => Some(hosts.receive_in_batches(setting.processors[1])?),
+                _ => None,
+            };
             let options = RunOptions::new(SEED);
             let trial = Trial { setting, hosts: &hosts, interrupted };
-            match ends.device {
+            let measured = match ends.device {
                 DevicePort::Tap(device) => trial.through(device, ends.wire, options, |_| Ok(0)),
                 DevicePort::Veth(device) => trial.through(device, ends.wire, options, drops),
-            }
+            }?;
+            Ok(Measured { receiver_coalesced: coalesced, ..measured })
         }
     }
 }
@@ -290,5 +298,7 @@ impl Trial<'_> {
     }
 }
 
+/// The longest MTU, in bytes, whose packets a receiver can coalesce into something longer.
+const COALESCED_MTU_MAX: u16 = 9000;
 /// The seed of what is sent and of the flow table: every trial is alike.
 const SEED: u64 = 0x6772_6f73_736f;

@@ -58,12 +58,13 @@ pub fn set_realtime(thread: Option<Pid>, priority: u8) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The kernel thread whose name begins with a text, if there is one in this process's view.
+/// The kernel threads whose names begin with a text, as far as this process sees them, with their names.
 ///
 /// # Errors
 ///
 /// If `/proc` cannot be read.
-pub fn find_kernel_thread(prefix: &str) -> io::Result<Option<Pid>> {
+pub fn kernel_threads(prefix: &str) -> io::Result<Vec<(Pid, String)>> {
+    let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let entry = entry?;
         let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -75,10 +76,10 @@ pub fn find_kernel_thread(prefix: &str) -> io::Result<Option<Pid>> {
         if name.starts_with(prefix)
             && fs::read(entry.path().join("cmdline")).is_ok_and(|line| line.is_empty())
         {
-            return Ok(Pid::from_raw(number));
+            found.extend(Pid::from_raw(number).map(|thread| (thread, name.trim_end().to_owned())));
         }
     }
-    Ok(None)
+    Ok(found)
 }
 
 /// What the scheduler has accounted to a thread.
@@ -179,6 +180,6 @@ mod tests {
 
     #[test]
     fn no_kernel_thread_has_an_unlikely_name() {
-        assert_eq!(find_kernel_thread("no such thread").unwrap(), None);
+        assert_eq!(kernel_threads("no such thread").unwrap(), []);
     }
 }

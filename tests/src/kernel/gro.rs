@@ -289,9 +289,9 @@ fn batch(name: &InterfaceName, wanted: Option<Batching>) -> Result<Batching, Str
 fn share_processor_with_napi(name: &InterfaceName) -> Result<(), String> {
     let describe = |what: &str, error: io::Error| format!("{what}: {error}");
     write_attribute(name, "threaded", "1").map_err(|error| describe("threaded NAPI", error))?;
-    let napi = scheduling::find_kernel_thread(&format!("napi/{name}-"))
-        .map_err(|error| describe("/proc", error))?
-        .ok_or("the NAPI thread is not in sight")?;
+    let threads = scheduling::kernel_threads(&format!("napi/{name}-"))
+        .map_err(|error| describe("/proc", error))?;
+    let (napi, _) = threads.into_iter().next().ok_or("the NAPI thread is not in sight")?;
     let processors =
         scheduling::allowed_processors().map_err(|error| describe("affinity", error))?;
     let processor = processors[ORACLES.load(Ordering::Relaxed) % processors.len()];

@@ -375,7 +375,8 @@ const LRO_NOTES: &[&str] = &[
 const GSO_NOTES: &[&str] =
     &["Off: the kernel cuts superframes just before the device, so that what differs\n\
      is who cuts and how often the device is asked. At the longest MTU a datagram is\n\
-     a packet: there is nothing to cut."];
+     a packet: there is nothing to cut. Where root lets it the receiver's kernel\n\
+     coalesces what arrives, as in 2014."];
 const MAERTS_NOTES: &[&str] =
     &["The receiver sends, through Grosso as its NIC, which cuts its superframes:\n\
      coalescing concerns the acknowledgements that come back, and joins none."];

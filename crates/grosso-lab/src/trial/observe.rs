@@ -82,7 +82,7 @@ pub(super) fn observe(
         });
         let over = || sender.is_finished() || receiver.is_finished();
         let watched = threads(&announced, path.map(|path| path.thread)).and_then(|threads| {
-            let accountant = Accountant::new(threads, &setting.processors)?;
+            let accountant = Accountant::new(threads, &setting.processors, hosts.poller())?;
             let read = || Reading::take(progress, &accountant, hosts, path);
             watch(setting.extent, progress, read, || {
                 if interrupted.load(Ordering::Relaxed) {

@@ -64,8 +64,14 @@ pub(super) fn run(
     if results.groups.iter().any(is_disturbed) {
         session.talk.note("other programs ran on the CPU meanwhile: Gb/s per CPU allows for it");
     }
-    let mut runs = results.groups.iter().flat_map(|group| &group.rows).flat_map(|row| &row.runs);
-    if runs.any(|run| run.retransmits > 0 && run.acknowledgements_steered == Some(false)) {
+    let runs = || results.groups.iter().flat_map(|group| &group.rows).flat_map(|row| &row.runs);
+    if runs().any(|run| run.receiver_coalesced == Some(false)) {
+        session.talk.note(
+            "the receiver's kernel coalesces nothing unless root runs the lab: each packet costs it more, \
+             and superframes of the sender are worth less",
+        );
+    }
+    if runs().any(|run| run.retransmits > 0 && run.acknowledgements_steered == Some(false)) {
         session.talk.note(
             "on two CPUs the sender's packets overtake each other unless root runs the lab: \
              it sends some again, though none was lost",
