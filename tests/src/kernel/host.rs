@@ -3,10 +3,13 @@
 use std::fs;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
+use std::thread;
+use std::time::Duration;
 
 use grosso_sys::interface::InterfaceName;
 use grosso_sys::netlink::Netlink;
 use grosso_sys::tun::{Tun, TunBuilder};
+use grosso_testkit::Packet;
 
 use super::virtio::VirtioHeader;
 use super::worker::Worker;
@@ -64,7 +67,11 @@ impl Host {
                     let address = IpAddr::V6(Ipv6Addr::from(Self::ADDRESS_IPV6));
                     Netlink::new()?.add_address(control.index(&name)?, address, 64)?;
                 }
-                Ok(State { tun, listener: None, buffer: vec![0; FRAME_BYTES_MAX] })
+                let state = State { tun, listener: None, buffer: vec![0; FRAME_BYTES_MAX] };
+                if ipv6 {
+                    state.wait_for_ipv6()?;
+                }
+                Ok(state)
             };
             create().map_err(|error: io::Error| format!("no TUN with an address: {error}"))
         };
@@ -159,6 +166,9 @@ impl Host {
     }
 }
 
+/// Looks at an address that is new, a millisecond apart.
+const ADDRESS_LOOKS: usize = 10_000;
+
 /// Memory for fragments, in bytes: more than a test leaves incomplete.
 const FRAGMENT_BYTES: &str = "500000000";
 
@@ -170,6 +180,27 @@ struct State {
 }
 
 impl State {
+    /// Waits until a socket reads what comes to the IPv6 address: the kernel adds the route to it later, on a thread of
+    /// its own.
+    fn wait_for_ipv6(&self) -> io::Result<()> {
+        let socket = UdpSocket::bind((Ipv6Addr::from(Host::ADDRESS_IPV6), 0))?;
+        socket.set_nonblocking(true)?;
+        let port = socket.local_addr()?.port();
+        let packet = Packet::new()
+            .ipv6(|ip| ip.source(Host::PEER_IPV6).destination(Host::ADDRESS_IPV6))
+            .udp(|udp| udp.destination_port(port))
+            .payload(b"?");
+        let packet = [(VirtioHeader::default(), packet.build())];
+        for _ in 0..ADDRESS_LOOKS {
+            self.write(&packet)?;
+            if socket.recv(&mut [0; 1]).is_ok() {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, "the IPv6 address does not come to life"))
+    }
+
     /// A write runs up to the sockets before it returns.
     fn write(&self, packets: &[(VirtioHeader, Vec<u8>)]) -> io::Result<()> {
         packets.iter().try_for_each(|(header, packet)| {
