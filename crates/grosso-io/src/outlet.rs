@@ -26,8 +26,10 @@ pub(crate) struct Outlet {
     device: Device,
     ports: Ports,
     stack: Stack,
-    /// An empty list that keeps its memory.
+    /// Empty lists that keep their memory: of a superframe, of a packet cut from one, and of the packet's payload.
     slices: Vec<&'static [u8]>,
+    packet: Vec<&'static [u8]>,
+    payload: Vec<&'static [u8]>,
     /// Frames that the port had no room for, oldest first. Nothing is received while any waits, so
     /// it holds at most what one poll and the held trains make.
     pub(crate) backlog: VecDeque<Waiting>,
@@ -54,6 +56,8 @@ impl Outlet {
             ports,
             stack: Stack::new(0),
             slices: Vec::new(),
+            packet: Vec::new(),
+            payload: Vec::new(),
             backlog: VecDeque::new(),
             spare: Vec::new(),
             scratch: Vec::new(),
@@ -173,14 +177,50 @@ impl Outlet {
         self.stats.cut_bytes += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.resize(segments.packet_len_max(), 0);
-        let mut result = Ok(());
-        while let (Ok(()), Ok(Some(segment))) = (&result, segments.write_next(&mut scratch)) {
+        // A payload that has to be summed is copied in the same pass; another is left where it is.
+        let result = match outgoing.partial_checksums {
+            true => self.scatter(&mut segments, &mut scratch, to),
+            false => self.copy(&mut segments, &mut scratch, to),
+        };
+        self.scratch = scratch;
+        result
+    }
+
+    fn copy(
+        &mut self,
+        segments: &mut Segments<'_>,
+        scratch: &mut [u8],
+        to: &mut impl Port,
+    ) -> Result<(), PortError> {
+        while let Ok(Some(segment)) = segments.write_next(scratch) {
             let packet = scratch.get(..segment.len()).unwrap_or_default();
             let wire = WireSize::packet(packet.len());
             self.stats.cut_wire.add(wire);
-            result = self.transmit(&[packet], &segment.meta, wire, to);
+            self.transmit(&[packet], &segment.meta, wire, to)?;
         }
-        self.scratch = scratch;
+        Ok(())
+    }
+
+    fn scatter(
+        &mut self,
+        segments: &mut Segments<'_>,
+        header: &mut [u8],
+        to: &mut impl Port,
+    ) -> Result<(), PortError> {
+        let mut result = Ok(());
+        let mut payload = reused(core::mem::take(&mut self.payload));
+        while let (Ok(()), Ok(Some(segment))) =
+            (&result, segments.scatter_next(header, |slice| payload.push(slice)))
+        {
+            let mut packet = reused(core::mem::take(&mut self.packet));
+            packet.push(header.get(..segment.header_len).unwrap_or_default());
+            packet.extend(payload.drain(..));
+            let wire = WireSize::packet(segment.len());
+            self.stats.cut_wire.add(wire);
+            result = self.transmit(&packet, &segment.meta, wire, to);
+            self.packet = reused(packet);
+        }
+        self.payload = reused(payload);
         result
     }
 
