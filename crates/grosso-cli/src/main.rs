@@ -1,4 +1,4 @@
-//! Packet offload for captures.
+//! Packet offload for captures and for live devices, and a lab that shows what it is worth.
 //!
 //! | module | job |
 //! |---|---|
@@ -10,6 +10,7 @@
 //! | `mss` | where a superframe was cut on the wire, and how that is known |
 //! | `headers` | places in a packet that several commands ask for |
 //! | `meta` | what captures say about packets, in the engine's words |
+//! | `twice` | a capture that is read twice |
 //! | `input`, `output` | captures, with everything that a command owes to its user around them |
 //! | `observe` | what running data paths count, for people and for programs (Linux) |
 //! | `digest` | the hash of what is read |
