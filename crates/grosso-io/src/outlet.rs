@@ -214,7 +214,8 @@ impl Outlet {
         {
             let mut packet = reused(core::mem::take(&mut self.packet));
             packet.push(header.get(..segment.header_len).unwrap_or_default());
-            packet.extend(payload.drain(..));
+            packet.extend_from_slice(&payload);
+            payload.clear();
             let wire = WireSize::packet(segment.len());
             self.stats.cut_wire.add(wire);
             result = self.transmit(&packet, &segment.meta, wire, to);
