@@ -10,6 +10,7 @@
 //! | `mss` | where a superframe was cut on the wire, and how that is known |
 //! | `headers` | places in a packet that several commands ask for |
 //! | `meta` | what captures say about packets, in the engine's words |
+//! | `transform` | a capture in, a capture out, packet by packet |
 //! | `twice` | a capture that is read twice |
 //! | `input`, `output` | captures, with everything that a command owes to its user around them |
 //! | `observe` | what running data paths count, for people and for programs (Linux) |
@@ -37,6 +38,7 @@ mod progress;
 mod report;
 mod style;
 mod talk;
+mod transform;
 mod twice;
 
 use std::process::ExitCode;

@@ -15,6 +15,7 @@ use grosso_io::capture::{
 use crate::{
     error::Failure,
     input::{Input, Session},
+    report::{OutputFacts, Place},
 };
 
 /// A capture that is written.
@@ -114,7 +115,10 @@ impl Output {
 
     /// Completes the capture. In pcapng its last block names the input by its hash, which is known
     /// only now, when the section header may be beyond reach at the other end of a pipe.
-    pub(crate) fn finish(mut self, input: &Input) -> Result<(), Failure> {
+    ///
+    /// Says what it became, and where the report about it may go.
+    pub(crate) fn finish(mut self, input: &Input) -> Result<(OutputFacts, Place), Failure> {
+        let (facts, place) = (OutputFacts::of(&self), Place::beside(self.is_standard));
         if let (Format::Pcapng, Some(hash)) = (self.format, input.sha256()) {
             let comment = format!("grosso: made from {}, SHA-256 {hash}", input.name);
             let raw = comment_block(&comment, input);
@@ -124,7 +128,8 @@ impl Output {
             copied.map_err(|error| self.fail(&error))?;
         }
         let Self { writer, name, .. } = self;
-        writer.finish().map(drop).map_err(|error| Failure::capture(&name, &error))
+        writer.finish().map_err(|error| Failure::capture(&name, &error))?;
+        Ok((facts, place))
     }
 
     #[cold]

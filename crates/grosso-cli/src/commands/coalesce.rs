@@ -20,7 +20,7 @@ use crate::{
     input::{Input, Next, Session, Unparsed},
     output::Output,
     report::{
-        self, InputFacts, OutputFacts, Place, Tool,
+        self, InputFacts, OutputFacts, Tool,
         coalesce::{CoalesceReport, buckets},
         counts, units,
     },
@@ -63,9 +63,7 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
     })?;
     replay.finish(&mut writer);
     writer.failure.take().map_or(Ok(()), Err)?;
-    let facts = OutputFacts::of(&writer.output);
-    let place = Place::beside(writer.output.is_standard);
-    writer.output.finish(&input)?;
+    let (facts, place) = writer.output.finish(&input)?;
     let elapsed = start.elapsed();
     let mut report = report(&replay, InputFacts::of(&input, bytes), facts);
     report.elapsed_s = elapsed.as_secs_f64();

@@ -13,11 +13,12 @@ use crate::{
     meta,
     output::Output,
     report::{
-        self, InputFacts, OutputFacts, Place, Tool,
+        self, InputFacts, Place, Tool,
         csum::{FixReport, Row, VerifyReport},
         inspect::Verdicts,
         units,
     },
+    transform::{self, Transform},
 };
 
 /// Runs `csum verify`.
@@ -65,36 +66,17 @@ pub(crate) fn verify(options: &CsumVerify, session: &mut Session) -> Result<Exit
 
 /// Runs `csum fix`.
 pub(crate) fn fix(options: &CsumFix, session: &mut Session) -> Result<Exit, Failure> {
-    reject_filter(&options.files.filter.words, "csum fix")?;
-    let mut input = Input::open(&options.files.read, options.files.keeps_hash(session), session)?;
-    let format = options.files.format(input.reader.format());
-    let output = Output::create(&options.files.write, format, &input, session)?;
-    let mut work = Work { output, found: Found::default(), packet: Vec::new(), counts: (0, 0) };
-    let mut unparsed = Unparsed::default();
-    let links = input.links;
-    let ending = input.each(|entry| {
-        match entry {
-            Entry::Packet(packet) => match links.of(packet) {
-                Some(link) => work.packet(entry, packet, link, options.only)?,
-                None => {
-                    unparsed.count(packet);
-                    work.output.copy(entry)?;
-                }
-            },
-            Entry::Block(block) if block.is_copyable() => work.output.copy(entry)?,
-            Entry::Block(_) => {}
-        }
-        Ok(Next::Go)
-    })?;
+    let (mut input, output) = transform::open(&options.files, "csum fix", session)?;
+    let (found, packet, counts) = (Found::default(), Vec::new(), (0, 0));
+    let mut work = Work { output, only: options.only, found, packet, counts };
+    let done = transform::transform(&mut input, &mut work)?;
     let Work { output, found, counts: (packets_fixed, checksums_fixed), .. } = work;
-    let facts = OutputFacts::of(&output);
-    let place = Place::beside(output.is_standard);
-    output.finish(&input)?;
+    let (facts, place) = output.finish(&input)?;
     note_cut(&found, session);
     let mut report = FixReport {
         schema: "grosso.csum/1",
         tool: Tool::THIS,
-        input: InputFacts::of(&input, found.bytes),
+        input: InputFacts::of(&input, done.bytes),
         output: facts,
         checksums: found.packets,
         packets_fixed,
@@ -102,10 +84,8 @@ pub(crate) fn fix(options: &CsumFix, session: &mut Session) -> Result<Exit, Fail
         warnings: Vec::new(),
     };
     report::print(&mut report, &mut session.talk, place)?;
-    let exit = ending.conclude(&input, session, "processed and written")?;
-    unparsed.conclude(&input, "Packets pass through unchanged; ")?;
     let is_no = session.strict && found.packets.unverifiable > 0;
-    Ok(if exit == Exit::Yes && is_no { Exit::No } else { exit })
+    done.conclude(&input, session, is_no)
 }
 
 fn note_cut(found: &Found, session: &mut Session) {
@@ -190,23 +170,27 @@ fn place(level: &Level, levels: &Levels) -> &'static str {
 
 struct Work {
     output: Output,
+    only: Which,
     found: Found,
     packet: Vec<u8>,
     /// Packets and checksums that were changed.
     counts: (u64, u64),
 }
 
-impl Work {
+impl Transform for Work {
+    fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+
     fn packet(
         &mut self,
         entry: &Entry<'_>,
         packet: &Packet<'_>,
         link: LinkType,
-        only: Which,
     ) -> Result<(), Failure> {
         let stack = dissect(packet.data, link, &Ports::ASSIGNED);
         self.found.look(packet, &stack);
-        let wanted = |level: &Level| match only {
+        let wanted = |level: &Level| match self.only {
             Which::Partial => level.verdict == Verdict::Partial,
             Which::Bad => level.verdict == Verdict::Bad,
             Which::All => matches!(level.verdict, Verdict::Partial | Verdict::Bad),

@@ -10,56 +10,33 @@ use grosso::{
 use grosso_io::capture::{ChecksumState, Entry, Packet, PacketMeta, flag};
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect};
 
-use super::{reject_filter, segment::JUMBO_MTU};
+use super::segment::JUMBO_MTU;
 use crate::{
     arguments::Fragment,
     checksums::is_seeded,
     error::{Exit, Failure},
     headers::Transport,
-    input::{Input, Next, Session, Unparsed},
+    input::Session,
     meta,
     output::Output,
-    report::{self, Counts, InputFacts, OutputFacts, Place, Tool, fragment::FragmentReport, units},
+    report::{self, Counts, InputFacts, Tool, fragment::FragmentReport, units},
+    transform::{self, Transform},
 };
 
 /// Runs the command.
 pub(crate) fn run(options: &Fragment, session: &mut Session) -> Result<Exit, Failure> {
     let start = Instant::now();
-    reject_filter(&options.files.filter.words, "fragment")?;
-    let mut input = Input::open(&options.files.read, options.files.keeps_hash(session), session)?;
-    let format = options.files.format(input.reader.format());
-    let output = Output::create(&options.files.write, format, &input, session)?;
+    let (mut input, output) = transform::open(&options.files, "fragment", session)?;
     let mut work = Work::new(output, options);
-    let mut unparsed = Unparsed::default();
-    let mut bytes = 0;
-    let links = input.links;
-    let ending = input.each(|entry| {
-        match entry {
-            Entry::Packet(packet) => {
-                bytes += packet.data.len() as u64;
-                match links.of(packet) {
-                    Some(link) => work.packet(entry, packet, link)?,
-                    None => {
-                        unparsed.count(packet);
-                        work.output.copy(entry)?;
-                    }
-                }
-            }
-            Entry::Block(block) if block.is_copyable() => work.output.copy(entry)?,
-            Entry::Block(_) => {}
-        }
-        Ok(Next::Go)
-    })?;
-    let facts = OutputFacts::of(&work.output);
-    let place = Place::beside(work.output.is_standard);
+    let done = transform::transform(&mut input, &mut work)?;
     let Work { output, cut, fragments, left, .. } = work;
-    output.finish(&input)?;
+    let (facts, place) = output.finish(&input)?;
     note(&left, session);
     let elapsed = start.elapsed();
     let mut report = FragmentReport {
         schema: "grosso.fragment/1",
         tool: Tool::THIS,
-        input: InputFacts::of(&input, bytes),
+        input: InputFacts::of(&input, done.bytes),
         output: facts,
         mtu: options.mtu,
         cut,
@@ -69,11 +46,9 @@ pub(crate) fn run(options: &Fragment, session: &mut Session) -> Result<Exit, Fai
         warnings: Vec::new(),
     };
     report::print(&mut report, &mut session.talk, place)?;
-    report::remark_rate(session, report.input.packets, bytes, elapsed);
-    let exit = ending.conclude(&input, session, "processed and written")?;
-    unparsed.conclude(&input, "Packets pass through unchanged; ")?;
+    report::remark_rate(session, report.input.packets, done.bytes, elapsed);
     let is_refused = session.strict && !report.left.is_empty();
-    Ok(if exit == Exit::Yes && is_refused { Exit::No } else { exit })
+    done.conclude(&input, session, is_refused)
 }
 
 /// What to do about packets that stayed longer than the MTU.
@@ -115,6 +90,12 @@ impl Work {
             left: Counts::new(),
         }
     }
+}
+
+impl Transform for Work {
+    fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
 
     fn packet(
         &mut self,
@@ -146,7 +127,9 @@ impl Work {
             }
         }
     }
+}
 
+impl Work {
     /// Writes the fragments, the first with what else the capture says about the packet.
     fn write(
         &mut self,

@@ -171,7 +171,7 @@ fn needs_linux(command: &str) -> Failure {
 }
 
 /// Refuses a packet filter behind the options, which users of tcpdump expect to work.
-fn reject_filter(words: &[String], command: &str) -> Result<(), Failure> {
+pub(crate) fn reject_filter(words: &[String], command: &str) -> Result<(), Failure> {
     if words.is_empty() {
         return Ok(());
     }

@@ -5,51 +5,25 @@ use std::time::Instant;
 use grosso_io::capture::{Entry, Packet, flag};
 use grosso_wire::{LinkType, Ports, dissect};
 
-use super::{
-    cutter::{Cutter, Uncut},
-    reject_filter,
-};
+use super::cutter::{Cutter, Uncut};
 use crate::{
     arguments::Segment,
     error::{Exit, Failure},
     headers::Transport,
-    input::{Input, Next, Session, Unparsed},
+    input::Session,
     mss::MTU_DEFAULT,
     output::Output,
-    report::{self, Counts, InputFacts, OutputFacts, Place, Tool, segment::SegmentReport, units},
+    report::{self, Counts, InputFacts, Tool, segment::SegmentReport, units},
+    transform::{self, Transform},
 };
 
 /// Runs the command.
 pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Failure> {
     let start = Instant::now();
-    reject_filter(&options.files.filter.words, "segment")?;
-    let mut input = Input::open(&options.files.read, options.files.keeps_hash(session), session)?;
-    let format = options.files.format(input.reader.format());
-    let output = Output::create(&options.files.write, format, &input, session)?;
+    let (mut input, output) = transform::open(&options.files, "segment", session)?;
     let mut cut = Cut { output, cutter: Cutter::default(), undescribed: 0, left: Counts::new() };
-    let mut unparsed = Unparsed::default();
-    let mut bytes = 0;
-    let links = input.links;
-    let ending = input.each(|entry| {
-        match entry {
-            Entry::Packet(packet) => {
-                bytes += packet.data.len() as u64;
-                match links.of(packet) {
-                    Some(link) => cut.packet(entry, packet, link)?,
-                    None => {
-                        unparsed.count(packet);
-                        cut.output.copy(entry)?;
-                    }
-                }
-            }
-            Entry::Block(block) if block.is_copyable() => cut.output.copy(entry)?,
-            Entry::Block(_) => {}
-        }
-        Ok(Next::Go)
-    })?;
-    let facts = OutputFacts::of(&cut.output);
-    let place = Place::beside(cut.output.is_standard);
-    cut.output.finish(&input)?;
+    let done = transform::transform(&mut input, &mut cut)?;
+    let (facts, place) = cut.output.finish(&input)?;
     if cut.undescribed > 0 {
         let frames = units::count(cut.undescribed, "superframe");
         session.talk.note(format!("{frames} left whole: this file does not say where they split"));
@@ -59,7 +33,7 @@ pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Fail
     let mut report = SegmentReport {
         schema: "grosso.segment/1",
         tool: Tool::THIS,
-        input: InputFacts::of(&input, bytes),
+        input: InputFacts::of(&input, done.bytes),
         output: facts,
         cut: cut.cutter.cut,
         segments: cut.cutter.segments,
@@ -69,11 +43,10 @@ pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Fail
         warnings: Vec::new(),
     };
     report::print(&mut report, &mut session.talk, place)?;
-    report::remark_rate(session, report.input.packets, bytes, elapsed);
+    report::remark_rate(session, report.input.packets, done.bytes, elapsed);
     let left = report.undescribed + report.left.values().sum::<u64>();
-    let exit = ending.conclude(&input, session, "processed and written")?;
-    unparsed.conclude(&input, "Packets pass through unchanged; ")?;
-    Ok(if exit == Exit::Yes && session.strict && left > 0 { Exit::No } else { exit })
+    let is_refused = session.strict && left > 0;
+    done.conclude(&input, session, is_refused)
 }
 
 struct Cut {
@@ -83,7 +56,11 @@ struct Cut {
     left: Counts,
 }
 
-impl Cut {
+impl Transform for Cut {
+    fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+
     fn packet(
         &mut self,
         entry: &Entry<'_>,

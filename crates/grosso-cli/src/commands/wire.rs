@@ -6,65 +6,39 @@ use grosso::meta::{Cwr, Gso, IpLevels};
 use grosso_io::capture::{ChecksumState, Entry, Packet, PacketMeta, Segmentation};
 use grosso_wire::{LinkType, Ports, Stack, dissect};
 
-use super::{
-    cutter::{Cutter, Uncut},
-    reject_filter,
-};
+use super::cutter::{Cutter, Uncut};
 use crate::{
     arguments::{Spacing, Wire},
     checksums::{Levels, complete, is_seeded},
     error::{Exit, Failure},
     headers::Transport,
-    input::{Input, Next, Session, Unparsed},
+    input::{Input, Next, Session},
     meta,
     mss::{Flows, Given, Size, Source, ipv4_levels},
     output::Output,
     report::{
-        self, Counts, InputFacts, OutputFacts, Place, Tool, units,
+        self, Counts, InputFacts, Tool, units,
         wire::{SizeCounts, Superframes, WireReport},
     },
+    transform::{self, Transform},
 };
 
 /// Runs the command.
 pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure> {
     let start = Instant::now();
-    reject_filter(&options.files.filter.words, "wire")?;
-    let mut input = Input::open(&options.files.read, options.files.keeps_hash(session), session)?;
-    let format = options.files.format(input.reader.format());
-    let output = Output::create(&options.files.write, format, &input, session)?;
+    let (mut input, output) = transform::open(&options.files, "wire", session)?;
     let given = Given { mss: options.mss, mtu: options.mtu };
     let (flows, is_surveyed) = survey(&options.files.read, given, session)?;
     let mut work = Work::new(output, flows, is_surveyed, options, session.strict);
-    let mut unparsed = Unparsed::default();
-    let mut bytes = 0;
-    let links = input.links;
-    let ending = input.each(|entry| {
-        match entry {
-            Entry::Packet(packet) => {
-                bytes += packet.data.len() as u64;
-                match links.of(packet) {
-                    Some(link) => work.packet(entry, packet, link)?,
-                    None => {
-                        unparsed.count(packet);
-                        work.output.copy(entry)?;
-                    }
-                }
-            }
-            Entry::Block(block) if block.is_copyable() => work.output.copy(entry)?,
-            Entry::Block(_) => {}
-        }
-        Ok(Next::Go)
-    })?;
-    let facts = OutputFacts::of(&work.output);
-    let place = Place::beside(work.output.is_standard);
+    let done = transform::transform(&mut input, &mut work)?;
     note(&work, session);
     let Work { output, sizes, cutter, completed, left, .. } = work;
-    output.finish(&input)?;
+    let (facts, place) = output.finish(&input)?;
     let elapsed = start.elapsed();
     let mut report = WireReport {
         schema: "grosso.wire/1",
         tool: Tool::THIS,
-        input: InputFacts::of(&input, bytes),
+        input: InputFacts::of(&input, done.bytes),
         output: facts,
         superframes: Superframes {
             split: cutter.cut,
@@ -77,11 +51,9 @@ pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure
         warnings: Vec::new(),
     };
     report::print(&mut report, &mut session.talk, place)?;
-    report::remark_rate(session, report.input.packets, bytes, elapsed);
-    let exit = ending.conclude(&input, session, "processed and written")?;
-    unparsed.conclude(&input, "Packets pass through unchanged; ")?;
+    report::remark_rate(session, report.input.packets, done.bytes, elapsed);
     let is_refused = session.strict && !report.left.is_empty();
-    Ok(if exit == Exit::Yes && is_refused { Exit::No } else { exit })
+    done.conclude(&input, session, is_refused)
 }
 
 /// Reads a file once to learn its flows, so that a superframe is cut by what comes behind it too. A
@@ -209,6 +181,12 @@ impl Work {
             levels: Levels::default(),
         }
     }
+}
+
+impl Transform for Work {
+    fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
 
     fn packet(
         &mut self,
@@ -243,7 +221,9 @@ impl Work {
             }
         }
     }
+}
 
+impl Work {
     /// Whether the packet is a superframe, and how it is cut.
     fn classify(&mut self, packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> Kind {
         let offload = said.offload.as_ref();

@@ -23,7 +23,7 @@ use crate::{
     input::{Next, Session, Unparsed},
     meta,
     output::Output,
-    report::{self, InputFacts, OutputFacts, Place, Tool, reassemble::ReassembleReport, units},
+    report::{self, InputFacts, OutputFacts, Tool, reassemble::ReassembleReport, units},
     twice::Twice,
 };
 
@@ -56,10 +56,8 @@ pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, F
         Entry::Packet(packet) if packet.number > packets => Ok(Next::Stop),
         _ => work.entry(entry, links.of_entry(entry)).map(|()| Next::Go),
     })?;
-    let facts = OutputFacts::of(&work.output);
-    let place = Place::beside(work.output.is_standard);
     let Work { output, survey, unparsed, bytes, .. } = work;
-    output.finish(&input)?;
+    let (facts, place) = output.finish(&input)?;
     let elapsed = start.elapsed();
     let mut report = report(survey, InputFacts::of(&input, bytes), facts, session);
     report.elapsed_s = elapsed.as_secs_f64();

@@ -1,0 +1,89 @@
+//! A capture in, a capture out: what every command has in common that changes packets one by one.
+
+use grosso_io::capture::{Entry, Packet};
+use grosso_wire::LinkType;
+
+use crate::{
+    arguments::Files,
+    commands::reject_filter,
+    error::{Exit, Failure},
+    input::{Ending, Input, Next, Session, Unparsed},
+    output::Output,
+};
+
+/// What a command does to packets.
+pub(crate) trait Transform {
+    /// Where they go.
+    fn output(&mut self) -> &mut Output;
+
+    /// Writes what becomes of one, whose link type is one that can be parsed.
+    fn packet(
+        &mut self,
+        entry: &Entry<'_>,
+        packet: &Packet<'_>,
+        link: LinkType,
+    ) -> Result<(), Failure>;
+}
+
+/// How it went.
+pub(crate) struct Transformed {
+    ending: Ending,
+    unparsed: Unparsed,
+    /// Bytes of all packets that came in.
+    pub(crate) bytes: u64,
+}
+
+/// Opens the captures of a command.
+pub(crate) fn open(
+    files: &Files,
+    command: &str,
+    session: &Session,
+) -> Result<(Input, Output), Failure> {
+    reject_filter(&files.filter.words, command)?;
+    let input = Input::open(&files.read, files.keeps_hash(session), session)?;
+    let format = files.format(input.reader.format());
+    let output = Output::create(&files.write, format, &input, session)?;
+    Ok((input, output))
+}
+
+/// Takes every packet from the input to the output; what cannot be parsed, and what is no packet, goes there as it is.
+pub(crate) fn transform(
+    input: &mut Input,
+    work: &mut impl Transform,
+) -> Result<Transformed, Failure> {
+    let mut unparsed = Unparsed::default();
+    let mut bytes = 0;
+    let links = input.links;
+    let ending = input.each(|entry| {
+        match entry {
+            Entry::Packet(packet) => {
+                bytes += packet.data.len() as u64;
+                match links.of(packet) {
+                    Some(link) => work.packet(entry, packet, link)?,
+                    None => {
+                        unparsed.count(packet);
+                        work.output().copy(entry)?;
+                    }
+                }
+            }
+            Entry::Block(block) if block.is_copyable() => work.output().copy(entry)?,
+            Entry::Block(_) => {}
+        }
+        Ok(Next::Go)
+    })?;
+    Ok(Transformed { ending, unparsed, bytes })
+}
+
+impl Transformed {
+    /// The exit code, once everything else was said: the answer is no where `is_no` and nothing worse happened.
+    pub(crate) fn conclude(
+        self,
+        input: &Input,
+        session: &mut Session,
+        is_no: bool,
+    ) -> Result<Exit, Failure> {
+        let exit = self.ending.conclude(input, session, "processed and written")?;
+        self.unparsed.conclude(input, "Packets pass through unchanged; ")?;
+        Ok(if exit == Exit::Yes && is_no { Exit::No } else { exit })
+    }
+}
