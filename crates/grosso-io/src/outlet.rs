@@ -82,11 +82,27 @@ impl Outlet {
         Ok(true)
     }
 
-    /// Counts a frame that was received.
+    /// Counts a frame that was received for a coalescer.
     pub(crate) fn count_received(&mut self, frame: &[u8], meta: &Meta) {
         if meta.gso.is_some() {
             dissect_into(frame, self.link, &self.ports, &mut self.stack);
         }
+        self.count_dissected(frame, meta);
+    }
+
+    /// Counts a frame that was received and sends it at once; its headers are looked at once for both.
+    pub(crate) fn forward(
+        &mut self,
+        frame: &[u8],
+        meta: &Meta,
+        to: &mut impl Port,
+    ) -> Result<(), PortError> {
+        self.look(frame, meta);
+        self.count_dissected(frame, meta);
+        self.dispatch(&[frame], meta, to)
+    }
+
+    fn count_dissected(&mut self, frame: &[u8], meta: &Meta) {
         self.stats.rx_bytes += frame.len() as u64;
         self.stats.rx_wire.add(WireSize::of(frame.len(), meta, &self.stack));
         self.stats.rx_checksums[Said::of(meta.checksum) as usize] += 1;
@@ -114,7 +130,20 @@ impl Outlet {
     }
 
     /// Does to a frame what the port calls for, and sends it.
-    pub(crate) fn send(
+    fn send(&mut self, slices: &[&[u8]], meta: &Meta, to: &mut impl Port) -> Result<(), PortError> {
+        self.look(slices.first().copied().unwrap_or_default(), meta);
+        self.dispatch(slices, meta, to)
+    }
+
+    /// Dissects the headers of a frame that may have to be changed.
+    fn look(&mut self, head: &[u8], meta: &Meta) {
+        if may_need_work(meta) {
+            dissect_into(head, self.link, &self.ports, &mut self.stack);
+        }
+    }
+
+    /// Sends a frame whose headers were looked at.
+    fn dispatch(
         &mut self,
         slices: &[&[u8]],
         meta: &Meta,
@@ -131,13 +160,12 @@ impl Outlet {
         }
     }
 
-    fn work(&mut self, slices: &[&[u8]], meta: &Meta) -> Work {
-        if meta.gso.is_none() && !matches!(meta.checksum, Checksum::Partial { .. }) {
+    fn work(&self, slices: &[&[u8]], meta: &Meta) -> Work {
+        if !may_need_work(meta) {
             return Work::Nothing;
         }
         let head = slices.first().copied().unwrap_or_default();
         let len = slices.iter().map(|slice| slice.len()).sum();
-        dissect_into(head, self.link, &self.ports, &mut self.stack);
         self.device.work(head, len, &self.stack, meta)
     }
 
@@ -263,6 +291,11 @@ impl Outlet {
         self.stats.tx_bytes += len as u64;
         self.stats.tx_wire.add(wire);
     }
+}
+
+/// Whether there is anything that a device may be unable to do itself.
+fn may_need_work(meta: &Meta) -> bool {
+    meta.gso.is_some() || matches!(meta.checksum, Checksum::Partial { .. })
 }
 
 /// An empty list in the memory of another, whose elements lived elsewhere: collecting in place allocates nothing.

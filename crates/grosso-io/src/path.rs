@@ -100,9 +100,9 @@ impl<B: AsRef<[u8]>> Direction<B> {
             from.receive(now_ns, options.budget_frames, &mut |frame| batch.push(frame))?;
         outlet.stats.rx_frames += received as u64;
         for frame in batch.drain(..) {
-            outlet.count_received(frame.buffer.as_ref(), &frame.meta);
             match coalescer {
                 Some(coalescer) => {
+                    outlet.count_received(frame.buffer.as_ref(), &frame.meta);
                     let mut failed = None;
                     let mut sink = |delivery: Delivery<'_, B>| {
                         outlet.deliver(delivery, to, done).unwrap_or_else(|e| failed = Some(e));
@@ -111,7 +111,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
                     failed.map_or(Ok(()), Err)?;
                 }
                 None => {
-                    outlet.send(&[frame.buffer.as_ref()], &frame.meta, to)?;
+                    outlet.forward(frame.buffer.as_ref(), &frame.meta, to)?;
                     done.push(frame.buffer);
                 }
             }
