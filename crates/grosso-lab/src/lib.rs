@@ -18,7 +18,7 @@
 //! | [`traffic`] | what the sockets of the hosts send each other |
 //! | [`account`] | processor time by role, and what TCP counts |
 //! | [`trial`] | one measurement, and several of the same |
-//! | [`copied`] | a port whose packets are copied first |
+//! | [`nic`] | a NIC with receive buffers of its own, of which there may be few |
 //! | [`network`] | the hosts for commands of one's own, behind a wire that may be bad |
 //! | [`experiment`] | which trials answer a question, and their table |
 //!
@@ -44,10 +44,10 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
-pub mod copied;
 pub mod experiment;
 pub mod hosts;
 pub mod network;
+pub mod nic;
 pub mod permit;
 pub mod traffic;
 pub mod trial;

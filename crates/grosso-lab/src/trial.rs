@@ -18,8 +18,8 @@ use rustix::process::Pid;
 use self::observe::{Path, gone, observe};
 use crate::{
     account::CpuSeconds,
-    copied::Copied,
     hosts::{Device, DevicePort, Hosts, Layout},
+    nic::Nic,
     traffic::Traffic,
 };
 
@@ -202,7 +202,7 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
             options.left_to_right.profile.limits.hold_ns =
                 coalesce.map_or(0, |hold| u64::try_from(hold.as_nanos()).unwrap_or(u64::MAX));
             let trial = Trial { setting, hosts: &hosts, interrupted };
-            let drops_behind = |port: &mut Copied<PacketPort>| drops(port.inner());
+            let drops_behind = |port: &mut Nic<PacketPort>| drops(port.inner());
             match (ends.device, copy) {
                 (DevicePort::Tap(device), false) => {
                     trial.through(ends.wire, device, options, drops)
@@ -211,10 +211,10 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
                     trial.through(ends.wire, device, options, drops)
                 }
                 (DevicePort::Tap(device), true) => {
-                    trial.through(Copied::new(ends.wire), device, options, drops_behind)
+                    trial.through(Nic::new(ends.wire, None), device, options, drops_behind)
                 }
                 (DevicePort::Veth(device), true) => {
-                    trial.through(Copied::new(ends.wire), device, options, drops_behind)
+                    trial.through(Nic::new(ends.wire, None), device, options, drops_behind)
                 }
             }
         }

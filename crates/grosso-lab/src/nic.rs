@@ -1,0 +1,247 @@
+//! A NIC with receive buffers of its own: every packet is copied into one, as by DMA or by a driver that receives
+//! straight into the packet buffers of its stack.
+
+use std::os::fd::BorrowedFd;
+
+use grosso::{Frame, Meta, features::Device};
+use grosso_io::{Port, PortError, Transmitted, port::PortCounter};
+use grosso_wire::LinkType;
+
+/// A port that receives into buffers of its own, of which there may be few.
+///
+/// A buffer is in use from when a packet lies in it until it is [recycled](Port::recycle). A packet that arrives while
+/// all are in use is dropped and counted, as `rx_no_buffer_count` and `rx_out_of_buffer` of `ethtool -S` count it.
+#[derive(Debug)]
+pub struct Nic<P: Port> {
+    port: P,
+    /// Most buffers in use at once.
+    buffers_max: usize,
+    in_use: usize,
+    in_use_max: usize,
+    /// Packets for which no buffer was free.
+    dropped: u64,
+    /// Buffers that came back; as many are kept as were ever in use at once.
+    spare: Vec<Vec<u8>>,
+    /// What has been copied, until the port behind can take it back.
+    copied: Vec<P::Buffer>,
+}
+
+impl<P: Port> Nic<P> {
+    /// In front of a port, with as many buffers as are asked for; `None` for as many as it takes.
+    #[must_use]
+    pub fn new(port: P, buffers: Option<usize>) -> Self {
+        Self {
+            port,
+            buffers_max: buffers.unwrap_or(usize::MAX),
+            in_use: 0,
+            in_use_max: 0,
+            dropped: 0,
+            spare: Vec::new(),
+            copied: Vec::new(),
+        }
+    }
+
+    /// The port behind.
+    pub fn inner(&mut self) -> &mut P {
+        &mut self.port
+    }
+
+    /// Packets dropped because no buffer was free.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Most buffers that were in use at once.
+    #[must_use]
+    pub fn in_use_max(&self) -> usize {
+        self.in_use_max
+    }
+}
+
+impl<P: Port> Port for Nic<P> {
+    type Buffer = Vec<u8>;
+
+    fn link(&self) -> LinkType {
+        self.port.link()
+    }
+
+    fn device(&self) -> Device {
+        self.port.device()
+    }
+
+    /// Takes as many as `max` packets off the wire, and hands out those for which it has buffers.
+    fn receive(
+        &mut self,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<Vec<u8>>),
+    ) -> Result<usize, PortError> {
+        let Self { port, buffers_max, in_use, in_use_max, dropped, spare, copied } = self;
+        let mut received = 0;
+        let result = port.receive(now_ns, max, &mut |frame| {
+            if *in_use >= *buffers_max {
+                *dropped += 1;
+            } else {
+                *in_use += 1;
+                *in_use_max = (*in_use_max).max(*in_use);
+                received += 1;
+                let mut buffer = spare.pop().unwrap_or_default();
+                buffer.clear();
+                buffer.extend_from_slice(frame.buffer.as_ref());
+                each(Frame { buffer, meta: frame.meta });
+            }
+            copied.push(frame.buffer);
+        });
+        copied.drain(..).for_each(|buffer| port.recycle(buffer));
+        result.map(|_| received)
+    }
+
+    fn recycle(&mut self, buffer: Vec<u8>) {
+        self.in_use -= 1;
+        self.spare.push(buffer);
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        self.port.transmit(slices, meta)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        self.port.flush()
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.port.deadline()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.port.descriptor()
+    }
+
+    fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.port.transmit_descriptor()
+    }
+
+    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
+        self.port.counters(each);
+        each(NO_BUFFER, self.dropped);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.port.is_finished()
+    }
+}
+
+/// What a NIC counts of itself.
+const NO_BUFFER: PortCounter = PortCounter {
+    name: "rx-no-buffer",
+    is_loss: true,
+    sentence: "A packet arrived when every receive buffer was in use.",
+};
+
+#[cfg(test)]
+mod tests {
+    use grosso::features::Features;
+    use grosso_io::memory::{MemoryPort, wire};
+
+    use super::*;
+
+    fn nic(buffers: Option<usize>) -> (MemoryPort, Nic<MemoryPort>) {
+        let (near, far) = wire(LinkType::Ethernet, Device::new(Features::NONE), 1000);
+        (near, Nic::new(far, buffers))
+    }
+
+    fn send(wire: &mut MemoryPort, packets: core::ops::Range<u8>) {
+        for number in packets {
+            assert_eq!(
+                wire.transmit(&[&[number; 60]], &Meta::default()).unwrap(),
+                Transmitted::Taken
+            );
+        }
+    }
+
+    /// The numbers of the packets that are handed out of at most `max` on the wire.
+    fn receive(nic: &mut Nic<MemoryPort>, max: usize) -> Vec<Vec<u8>> {
+        let mut received = Vec::new();
+        let count = nic.receive(0, max, &mut |frame| received.push(frame.buffer)).unwrap();
+        assert_eq!(count, received.len());
+        received
+    }
+
+    fn numbers(buffers: &[Vec<u8>]) -> Vec<u8> {
+        buffers.iter().map(|buffer| buffer[0]).collect()
+    }
+
+    fn no_buffer(nic: &mut Nic<MemoryPort>) -> u64 {
+        let mut counted = None;
+        nic.counters(&mut |counter, value| {
+            if counter.name == "rx-no-buffer" {
+                assert!(counter.is_loss);
+                counted = Some(value);
+            }
+        });
+        counted.unwrap()
+    }
+
+    #[test]
+    fn packets_are_dropped_while_every_buffer_is_in_use_and_only_then() {
+        let (mut wire, mut nic) = nic(Some(4));
+        send(&mut wire, 0..6);
+        let held = receive(&mut nic, 64);
+        assert_eq!(numbers(&held), [0, 1, 2, 3], "the last two find no buffer");
+        assert_eq!(no_buffer(&mut nic), 2);
+        send(&mut wire, 6..8);
+        assert!(receive(&mut nic, 64).is_empty(), "what is dropped is gone from the wire");
+        assert_eq!(no_buffer(&mut nic), 4);
+        held.into_iter().take(3).for_each(|buffer| nic.recycle(buffer));
+        send(&mut wire, 8..12);
+        let again = receive(&mut nic, 64);
+        assert_eq!(numbers(&again), [8, 9, 10], "one buffer is still with whoever took it");
+        assert_eq!((nic.dropped(), nic.in_use_max()), (5, 4));
+    }
+
+    #[test]
+    fn buffers_are_conserved_however_they_come_and_go() {
+        let (mut wire, mut nic) = nic(Some(7));
+        let mut dice = fastrand::Rng::with_seed(7);
+        let (mut held, mut sent, mut received) = (Vec::new(), 0, 0);
+        for _ in 0..1000 {
+            let packets = dice.u8(0..12);
+            send(&mut wire, 0..packets);
+            sent += u64::from(packets);
+            let free = 7 - held.len();
+            let came = receive(&mut nic, 64);
+            assert_eq!(came.len(), free.min(packets.into()));
+            received += came.len() as u64;
+            held.extend(came);
+            for _ in 0..dice.usize(0..=held.len()) {
+                nic.recycle(held.swap_remove(dice.usize(0..held.len())));
+            }
+            assert_eq!(nic.in_use, held.len());
+            assert!(nic.in_use + nic.spare.len() <= 7, "no buffer is made beside the seven");
+            assert_eq!(sent, received + nic.dropped());
+        }
+        assert!(nic.dropped() > 0 && nic.in_use_max() == 7);
+    }
+
+    #[test]
+    fn without_a_bound_every_packet_finds_a_buffer() {
+        let (mut wire, mut nic) = nic(None);
+        let mut held = Vec::new();
+        for _ in 0..50 {
+            send(&mut wire, 0..100);
+            held.extend(receive(&mut nic, 100));
+        }
+        assert_eq!((held.len(), nic.dropped(), nic.in_use_max()), (5000, 0, 5000));
+    }
+
+    #[test]
+    fn no_more_is_taken_off_the_wire_than_was_asked_for() {
+        let (mut wire, mut nic) = nic(Some(2));
+        send(&mut wire, 0..5);
+        let held = receive(&mut nic, 3);
+        assert_eq!((numbers(&held), nic.dropped()), (vec![0, 1], 1));
+        held.into_iter().for_each(|buffer| nic.recycle(buffer));
+        assert_eq!(numbers(&receive(&mut nic, 3)), [3, 4]);
+    }
+}
