@@ -2,7 +2,7 @@
 
 use grosso::{
     Meta,
-    checksum::Checksum,
+    checksum::{self, Checksum},
     features::{Device, Features},
 };
 use grosso_io::{
@@ -207,8 +207,21 @@ fn what_comes_out_of_a_cut_is_right_by_the_literal_oracle() {
     (0..30).for_each(|i| bench.offer(&segment(i), Meta::default()));
     bench.run();
     let (superframe, meta) = bench.received.remove(0);
-    let mut back = Bench::new(Features::NONE, 3);
-    back.offer(&superframe, meta);
-    back.run();
-    assert!(back.frames().iter().all(|frame| oracle::is_right(frame, oracle::Link::Ethernet)));
+    let scattered = Features::SCATTER_GATHER | Features::CHECKSUM_GENERIC;
+    for (features, sums_itself) in [(Features::NONE, false), (scattered, true)] {
+        let mut back = Bench::new(features, 3);
+        back.offer(&superframe, meta);
+        back.run();
+        assert_eq!(back.received.len(), 30);
+        for (i, (frame, meta)) in (0..).zip(&mut back.received) {
+            let partial = matches!(meta.checksum, Checksum::Partial { .. });
+            assert_eq!(partial, sums_itself, "{features:?}");
+            if let Checksum::Partial { start, offset } = meta.checksum {
+                assert!(!oracle::is_right(frame, oracle::Link::Ethernet), "left to the device");
+                checksum::complete(frame, start, offset).unwrap();
+            }
+            assert!(oracle::is_right(frame, oracle::Link::Ethernet));
+            assert_eq!(*frame, segment(i));
+        }
+    }
 }

@@ -54,6 +54,7 @@ mod linux {
     }
 
     pub(super) fn run(way: &str) {
+        let is_root = rustix::process::geteuid().is_root();
         if way == "own user namespace" && user_namespace_refusal().unwrap().is_none() {
             isolate_process_user().unwrap();
         }
@@ -78,7 +79,7 @@ mod linux {
             coalescing_makes_trains_and_changes_no_byte(device);
             without_it_every_packet_is_delivered_by_itself(device);
             longer_packets_pass(device);
-            superframes_of_the_sender_are_cut(device);
+            superframes_of_the_sender_are_cut(device, is_root);
             superframes_of_datagrams_are_cut(device);
             bytes_are_the_same_over_ipv6_from_copies_and_with_full_checksums(device);
             the_receiver_sends_too(device);
@@ -126,8 +127,9 @@ mod linux {
         }
     }
 
-    fn superframes_of_the_sender_are_cut(device: Device) {
+    fn superframes_of_the_sender_are_cut(device: Device, is_root: bool) {
         let on = clean(&through(device, Carrier::GrossoSends { superframes: true }));
+        assert_eq!(on.receiver_coalesced, Some(is_root), "as a NIC's driver does");
         assert!(on.segments_per_train.unwrap() > 2.0, "{on:?}");
         let off = clean(&through(device, Carrier::GrossoSends { superframes: false }));
         assert!(off.segments_per_train.unwrap() < 1.01, "{off:?}");
