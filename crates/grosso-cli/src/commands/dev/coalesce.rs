@@ -1,9 +1,10 @@
 //! Interrupt coalescing: `dev -c` and `dev -C`.
 
 use grosso_sys::ethtool;
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
-use super::{Device, device};
+use super::{Device, Object, device};
 use crate::{
     error::{Exit, Failure},
     input::Session,
@@ -133,25 +134,14 @@ impl Report for Listing {
 
 impl Serialize for Listing {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq([Named(self)])
-    }
-}
-
-struct Named<'a>(&'a Listing);
-
-impl Serialize for Named<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("ifname", &self.0.name)?;
-        for (name, value) in &self.0.parameters {
-            if is_switch(name) || name.starts_with("cqe-mode-") {
-                map.serialize_entry(name, &(*value != 0))?;
-            } else {
-                map.serialize_entry(name, value)?;
-            }
-        }
-        map.serialize_entry("schema", "grosso.dev.coalesce/1")?;
-        map.end()
+        let value = |name: &str, value: u32| match is_switch(name) || name.starts_with("cqe-mode-")
+        {
+            true => Value::from(value != 0),
+            false => Value::from(value),
+        };
+        let entries = self.parameters.iter().map(|(name, has)| (*name, value(name, *has)));
+        let (schema, entries) = ("grosso.dev.coalesce/1", entries.collect());
+        Object { schema, device: &self.name, entries }.serialize_alone(serializer)
     }
 }
 

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use grosso_sys::ethtool::{self, Feature, FeatureChanges};
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde::{Serialize, Serializer};
 
 use super::{
-    Device, device,
+    Device, Object, device,
     groups::{GROUPS, REMOVED, UDP_FRAGMENTATION},
 };
 use crate::{
@@ -185,28 +185,16 @@ impl Report for Listing {
 }
 
 impl Serialize for Listing {
-    /// A list with one object for the device, whose keys are the names: ethtool's shape.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq([Named(self)])
-    }
-}
-
-struct Named<'a>(&'a Listing);
-
-impl Serialize for Named<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("ifname", &self.0.name)?;
-        for row in self.0.rows.iter().chain(&self.0.own) {
-            let state = State {
-                active: row.active,
-                fixed: row.settings.map(|(fixed, _)| fixed),
-                requested: row.settings.map(|(_, requested)| requested),
-            };
-            map.serialize_entry(&row.name, &state)?;
-        }
-        map.serialize_entry("schema", "grosso.dev.features/1")?;
-        map.end()
+        let state = |row: &Row| State {
+            active: row.active,
+            fixed: row.settings.map(|(fixed, _)| fixed),
+            requested: row.settings.map(|(_, requested)| requested),
+        };
+        let rows = self.rows.iter().chain(&self.own);
+        let entries = rows.map(|row| (row.name.as_str(), state(row))).collect();
+        let schema = "grosso.dev.features/1";
+        Object { schema, device: &self.name, entries }.serialize_alone(serializer)
     }
 }
 

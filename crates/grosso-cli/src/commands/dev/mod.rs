@@ -6,6 +6,7 @@ mod groups;
 mod statistics;
 
 use grosso_sys::interface::{Control, InterfaceName};
+use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::device;
 use crate::{
@@ -45,6 +46,31 @@ pub(super) fn run(options: &Dev, session: &mut Session) -> Result<Exit, Failure>
 struct Device {
     control: Control,
     name: InterfaceName,
+}
+
+/// One device in ethtool's JSON, which is a list of such objects: the keys are what the device has.
+struct Object<'a, T> {
+    schema: &'static str,
+    device: &'a str,
+    entries: Vec<(&'a str, T)>,
+}
+
+impl<T: Serialize> Object<'_, T> {
+    fn serialize_alone<S: Serializer>(self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq([self])
+    }
+}
+
+impl<T: Serialize> Serialize for Object<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("ifname", self.device)?;
+        for (name, value) in &self.entries {
+            map.serialize_entry(name, value)?;
+        }
+        map.serialize_entry("schema", self.schema)?;
+        map.end()
+    }
 }
 
 /// Names and values in pairs, as they follow -K and -C.

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use grosso_sys::ethtool;
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde::{Serialize, Serializer};
 
-use super::{Device, device};
+use super::{Device, Object, device};
 use crate::{
     error::{Exit, Failure},
     input::Session,
@@ -48,21 +48,9 @@ impl Report for Counters {
 
 impl Serialize for Counters {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq([Named(self)])
-    }
-}
-
-struct Named<'a>(&'a Counters);
-
-impl Serialize for Named<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("ifname", &self.0.name)?;
-        for (name, value) in &self.0.counters {
-            // Some drivers indent their names.
-            map.serialize_entry(name.trim(), value)?;
-        }
-        map.serialize_entry("schema", "grosso.dev.statistics/1")?;
-        map.end()
+        let schema = "grosso.dev.statistics/1";
+        // Some drivers indent their names.
+        let entries = self.counters.iter().map(|(name, value)| (name.trim(), value)).collect();
+        Object { schema, device: &self.name, entries }.serialize_alone(serializer)
     }
 }
