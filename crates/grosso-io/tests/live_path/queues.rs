@@ -15,7 +15,7 @@ use grosso::{
 };
 use grosso_io::{
     Port, PortError, Transmitted,
-    live::{LiveEvent, LivePort, Opening, PacketOptions, TapOptions},
+    live::{LiveEvent, LivePort, Opening, PacketOptions, TapOptions, XdpPortOptions},
     path::DirectionStats,
     runner::{DataPath, Group, RunOptions, Snapshot},
 };
@@ -43,7 +43,11 @@ fn wire(options: PacketOptions) -> Opening {
 
 /// So many queues between the wire and the second host's device.
 fn queues(world: &World, count: usize) -> Vec<DataPath<LivePort, LivePort>> {
-    let left = world.engine.run(|| wire(PacketOptions::default()).open(count)).unwrap().unwrap();
+    queues_from(world, &wire(PacketOptions::default()), count)
+}
+
+fn queues_from(world: &World, wire: &Opening, count: usize) -> Vec<DataPath<LivePort, LivePort>> {
+    let left = world.engine.run(|| wire.open(count)).unwrap().unwrap();
     let open = || {
         let ports = tap(TapOptions::default()).open(count)?;
         set_up("b0", B)?;
@@ -91,6 +95,30 @@ fn eight_flows_over_two_queues_are_whole_and_in_order() {
     assert_eq!(snapshots.len(), 2);
     assert!(carried > 8 * (2 << 20), "{carried}");
 }
+
+#[test]
+fn flows_are_spread_over_two_queues_of_af_xdp_and_are_whole() {
+    let Some(world) = World::with_queues(2) else { return };
+    // AF_XDP cannot tell that a checksum is partial.
+    world.set_offloads(false);
+    let wire = Opening::Xdp { name: "e0".to_owned(), options: XdpPortOptions::default() };
+    let group = Group::start("test", queues_from(&world, &wire, 2), &[], || ()).unwrap();
+    let before = snapshots(&group);
+    let is_spread = || carried(&before, &snapshots(&group)).iter().all(|[there, _]| *there > BYTES);
+    // That 64 connections all fall to the same of two queues happens once in 2^63 times.
+    for turn in 0..64 {
+        let family = turn % 2;
+        exchange((&world.a, A[family]), (&world.b, B[family]), BYTES as usize);
+        if is_spread() {
+            break;
+        }
+    }
+    assert!(is_spread(), "{:?}", snapshots(&group));
+    group.stop_and_join().0.unwrap();
+}
+
+/// Bytes of a stream that no handshake and no neighbour discovery is as long as.
+const BYTES: u64 = 1 << 20;
 
 #[test]
 fn both_directions_of_a_flow_use_the_queue_on_which_it_was_written() {

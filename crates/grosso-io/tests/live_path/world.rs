@@ -81,6 +81,11 @@ pub(crate) fn name(name: &str) -> InterfaceName {
 impl World {
     /// The hosts and the wire to the first; nothing where the caller may not make them.
     pub(crate) fn new() -> Option<Self> {
+        Self::with_queues(1)
+    }
+
+    /// The same with so many queues at both ends of the wire.
+    pub(crate) fn with_queues(queues: u32) -> Option<Self> {
         let namespaces = (|| -> io::Result<_> {
             Ok([NetworkNamespace::new()?, NetworkNamespace::new()?, NetworkNamespace::new()?])
         })();
@@ -96,12 +101,12 @@ impl World {
             return None;
         }
         let world = Self { a, engine, b };
-        world.wire().unwrap();
+        world.wire(queues).unwrap();
         world.wait_for_carrier().unwrap();
         Some(world)
     }
 
-    fn wire(&self) -> io::Result<()> {
+    fn wire(&self, queues: u32) -> io::Result<()> {
         for namespace in [&self.a, &self.engine, &self.b] {
             // Neighbour discovery and multicast of the kernel's own would be frames that no test sent.
             namespace.run(|| {
@@ -111,8 +116,8 @@ impl World {
         self.engine.run(|| {
             std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")?;
             let netlink = Netlink::new()?;
-            let host = LinkChange::new().namespace(self.a.as_fd());
-            netlink.add_veth((&name("e0"), LinkChange::new()), (&name("a0"), host))
+            let end = || LinkChange::new().queues(queues);
+            netlink.add_veth((&name("e0"), end()), (&name("a0"), end().namespace(self.a.as_fd())))
         })??;
         self.a.run(|| set_up("a0", A))??;
         self.engine.run(|| Control::new()?.set_up(&name("e0"), true))?
