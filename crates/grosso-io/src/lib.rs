@@ -6,6 +6,7 @@
 //! | [`memory`] | the two ends of a wire in memory |
 //! | [`impair`] | any port behind a bad wire, from a seed |
 //! | [`record`] | any port, and a capture of what passes |
+//! | [`stage`] | any port with its fragments joined and made, and with ESP |
 //! | [`path`] | the data path that joins two ports |
 //! | [`vnet`] | what is known about a frame, as a virtio header says it |
 //! | `live` | TUN, TAP, packet sockets and AF_XDP (Linux) |
@@ -61,6 +62,7 @@ pub mod port;
 pub mod record;
 #[cfg(target_os = "linux")]
 pub mod runner;
+pub mod stage;
 pub mod vnet;
 
 pub use port::{Port, PortError, Transmitted};

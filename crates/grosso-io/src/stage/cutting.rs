@@ -1,0 +1,312 @@
+//! The half of fragmentation that sends.
+
+use core::num::NonZeroU16;
+
+use grosso::{
+    Meta,
+    meta::{Cut, Gso},
+    segment::{FragmentOptions, Fragments, NoFragments, Outgoing, Segments},
+};
+use grosso_wire::{
+    Kind, LinkType, Ports, Stack, dissect_into, ethernet, ipv4, ipv6, ipv6_fragment,
+};
+
+use super::{identification::Identifications, outbox::Outbox};
+use crate::port::{Port, PortCounter, PortError, Transmitted};
+
+/// Packets to send, and fragments of those that are too long.
+#[derive(Debug)]
+pub(super) struct Cutting {
+    link: LinkType,
+    ports: Ports,
+    mtu: u16,
+    ignore_df: bool,
+    identifications: Identifications,
+    stack: Stack,
+    outbox: Outbox,
+    /// A fragment on its way.
+    scratch: Vec<u8>,
+    /// The packet that it is of, where that came in a superframe.
+    packet: Vec<u8>,
+    /// The same, where it had to be changed.
+    changed: Vec<u8>,
+    pub(super) stats: CuttingStats,
+}
+
+/// What was made into fragments, and what could not be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CuttingStats {
+    /// Packets made into fragments.
+    pub cut: u64,
+    /// Fragments made.
+    pub fragments: u64,
+    /// Superframes cut because their packets are longer than the MTU.
+    pub superframes: u64,
+    refused: [u64; REFUSALS.len()],
+}
+
+impl CuttingStats {
+    /// Packets dropped because they are longer than the MTU and cannot be cut, or must not be.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused.iter().sum()
+    }
+
+    /// Every counter with what it is.
+    pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
+        let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
+        let totals = [
+            (event("ip-frag-oks", "A packet was made into fragments."), self.cut),
+            (event("ip-frag-creates", "A fragment was made."), self.fragments),
+            (
+                event("ip-frag-fails", "A packet is longer than the MTU, and was not cut."),
+                self.refused(),
+            ),
+            (
+                event("frag-superframes", "A superframe of packets longer than the MTU was cut."),
+                self.superframes,
+            ),
+        ];
+        let refused = REFUSALS.into_iter().zip(self.refused).map(|((name, sentence), count)| {
+            (PortCounter { name, is_loss: true, sentence }, count)
+        });
+        totals.into_iter().chain(refused)
+    }
+}
+
+impl Cutting {
+    pub(super) fn new(link: LinkType, ports: Ports, mtu: u16, ignore_df: bool, seed: u64) -> Self {
+        Self {
+            link,
+            ports,
+            mtu,
+            ignore_df,
+            identifications: Identifications::new(seed),
+            stack: Stack::new(0),
+            outbox: Outbox::default(),
+            scratch: Vec::new(),
+            packet: Vec::new(),
+            changed: Vec::new(),
+            stats: CuttingStats::default(),
+        }
+    }
+
+    /// Sends a frame, in fragments where it must be. What was taken and has no room waits here, and
+    /// meanwhile nothing more is taken.
+    pub(super) fn transmit(
+        &mut self,
+        slices: &[&[u8]],
+        meta: &Meta,
+        to: &mut impl Port,
+    ) -> Result<Transmitted, PortError> {
+        if self.outbox.drain(to)? == Transmitted::NoRoom {
+            return Ok(Transmitted::NoRoom);
+        }
+        if self.fits(slices, meta) {
+            return to.transmit(slices, meta);
+        }
+        match meta.gso.map(|gso| gso.cut) {
+            None if !self.cut(slices, meta, to)? => return to.transmit(slices, meta),
+            None => {}
+            Some(Cut::Fragments(size)) => self.cut_datagram(slices, meta, size, to)?,
+            Some(_) => self.cut_superframe(slices, meta, to)?,
+        }
+        Ok(Transmitted::Taken)
+    }
+
+    /// Sends what waits; [`Transmitted::NoRoom`] while anything does.
+    pub(super) fn flush(&mut self, to: &mut impl Port) -> Result<Transmitted, PortError> {
+        self.outbox.flush(to)
+    }
+
+    /// Whether each packet of a frame fits the MTU: sizes that are told without a look at its
+    /// headers first, for those are of nearly all frames.
+    fn fits(&mut self, slices: &[&[u8]], meta: &Meta) -> bool {
+        let len: usize = slices.iter().map(|slice| slice.len()).sum();
+        let link_len = match self.link {
+            LinkType::Ethernet => ethernet::HEADER_LEN,
+            _ => 0,
+        };
+        if len <= link_len + usize::from(self.mtu) {
+            return true;
+        }
+        let Some(gso) = meta.gso else { return false };
+        let Some(start) = self.dissect(slices) else { return true };
+        let header_len = self.stack.header_len().saturating_sub(start);
+        gso.size().is_some_and(|size| header_len + usize::from(size) <= self.mtu.into())
+    }
+
+    /// Walks over the headers of a frame, and says where the outermost IP header starts.
+    fn dissect(&mut self, slices: &[&[u8]]) -> Option<usize> {
+        let head = slices.first().copied().unwrap_or_default();
+        dissect_into(head, self.link, &self.ports, &mut self.stack);
+        let is_ip = |kind| matches!(kind, Kind::Ipv4 | Kind::Ipv6);
+        let ip = self.stack.layers().iter().find(|layer| is_ip(layer.kind))?;
+        Some(ip.offset.into())
+    }
+
+    /// Makes fragments of a packet, or refuses it; `false` when it can go as it is.
+    fn cut(
+        &mut self,
+        slices: &[&[u8]],
+        meta: &Meta,
+        to: &mut impl Port,
+    ) -> Result<bool, PortError> {
+        // What is no IP packet has no MTU here; whether it is too long, the port knows.
+        let Some(start) = self.dissect(slices) else { return Ok(false) };
+        let head = slices.first().copied().unwrap_or_default();
+        let identification = self.identification(head.get(start..).unwrap_or_default());
+        let options = FragmentOptions::new(self.mtu, identification);
+        match Fragments::of_packet(slices, meta, self.link, &options) {
+            Ok(plan) => self.send(plan, to)?,
+            Err(NoFragments::Whole | NoFragments::NotIp) => return Ok(false),
+            Err(NoFragments::DontFragment { .. }) if self.ignore_df => {
+                self.cut_anyway(slices, start, meta, to)?;
+            }
+            Err(reason) => self.refuse(place(reason)),
+        }
+        Ok(true)
+    }
+
+    /// Makes fragments of an IPv4 packet that forbids it. Packets with DF may share an
+    /// identification (RFC 6864 section 4.1) and fragments may not, so it gets another one.
+    fn cut_anyway(
+        &mut self,
+        slices: &[&[u8]],
+        start: usize,
+        meta: &Meta,
+        to: &mut impl Port,
+    ) -> Result<(), PortError> {
+        let mut packet = core::mem::take(&mut self.changed);
+        packet.clear();
+        slices.iter().for_each(|slice| packet.extend_from_slice(slice));
+        if let Some(ip) = packet.get_mut(start..start + ipv4::HEADER_LEN) {
+            let identification = self.identification(ip) as u16;
+            ip[ipv4::field::IDENTIFICATION].copy_from_slice(&identification.to_be_bytes());
+            ip[ipv4::field::FRAGMENT.start] &= !((ipv4::DONT_FRAGMENT >> 8) as u8);
+        }
+        let whole = [&packet[..]];
+        let options = FragmentOptions::new(self.mtu, 0);
+        let sent = match Fragments::of_packet(&whole, meta, self.link, &options) {
+            Ok(plan) => self.send(plan, to),
+            Err(reason) => {
+                self.refuse(place(reason));
+                Ok(())
+            }
+        };
+        self.changed = packet;
+        sent
+    }
+
+    /// Makes fragments of a UDP superframe that stands for one datagram (rule S30), of at most
+    /// `size` bytes of data.
+    fn cut_datagram(
+        &mut self,
+        slices: &[&[u8]],
+        meta: &Meta,
+        size: NonZeroU16,
+        to: &mut impl Port,
+    ) -> Result<(), PortError> {
+        let Some(start) = self.dissect(slices) else {
+            self.refuse(SUPERFRAME);
+            return Ok(());
+        };
+        let head = slices.first().copied().unwrap_or_default();
+        let identification = self.identification(head.get(start..).unwrap_or_default());
+        let transport = self.stack.layers().last().map_or(start, |layer| layer.offset.into());
+        // A fragment header comes behind the headers of IPv6.
+        let headers = transport - start + ipv6_fragment::HEADER_LEN;
+        let room = self.mtu.saturating_sub(u16::try_from(headers).unwrap_or(u16::MAX));
+        let size = NonZeroU16::new(room).map_or(size, |room| room.min(size));
+        let gso = meta.gso.map(|gso| Gso { cut: Cut::Fragments(size), ..gso });
+        let meta = Meta { gso, ..*meta };
+        match Fragments::of_superframe(slices, &meta, self.link, &self.ports, identification) {
+            Ok(plan) => self.send(plan, to)?,
+            Err(_) => self.refuse(SUPERFRAME),
+        }
+        Ok(())
+    }
+
+    /// Cuts a superframe into its packets, and makes fragments of those.
+    fn cut_superframe(
+        &mut self,
+        slices: &[&[u8]],
+        meta: &Meta,
+        to: &mut impl Port,
+    ) -> Result<(), PortError> {
+        let complete = Outgoing::default();
+        let Ok(mut segments) = Segments::new(slices, meta, self.link, &self.ports, complete) else {
+            self.refuse(SUPERFRAME);
+            return Ok(());
+        };
+        self.stats.superframes += 1;
+        let mut buffer = core::mem::take(&mut self.packet);
+        buffer.resize(segments.packet_len_max(), 0);
+        let mut result = Ok(());
+        while let (Ok(()), Ok(Some(segment))) = (&result, segments.write_next(&mut buffer)) {
+            let packet = buffer.get(..segment.len()).unwrap_or_default();
+            result = match self.cut(&[packet], &segment.meta, to) {
+                Ok(false) => self.outbox.send(packet, &segment.meta, to),
+                done => done.map(|_| ()),
+            };
+        }
+        self.packet = buffer;
+        result
+    }
+
+    /// Sends all fragments of one packet, or lets those wait for which there is no room.
+    fn send(&mut self, mut plan: Fragments<'_>, to: &mut impl Port) -> Result<(), PortError> {
+        self.stats.cut += 1;
+        self.scratch.resize(plan.packet_len_max(), 0);
+        while let Ok(Some(fragment)) = plan.write_next(&mut self.scratch) {
+            self.stats.fragments += 1;
+            let bytes = self.scratch.get(..fragment.len()).unwrap_or_default();
+            self.outbox.send(bytes, &fragment.meta, to)?;
+        }
+        Ok(())
+    }
+
+    fn identification(&mut self, ip: &[u8]) -> u32 {
+        let addresses = match ip.first().map(|byte| byte >> 4) {
+            Some(4) => ip.get(ipv4::field::SOURCE.start..ipv4::field::DESTINATION.end),
+            _ => ip.get(ipv6::field::SOURCE.start..ipv6::field::DESTINATION.end),
+        };
+        self.identifications.next(addresses.unwrap_or_default())
+    }
+
+    fn refuse(&mut self, place: usize) {
+        self.stats.refused[place] += 1;
+    }
+}
+
+/// The place of a reason in [`REFUSALS`].
+const fn place(reason: NoFragments) -> usize {
+    match reason {
+        NoFragments::DontFragment { .. } => 0,
+        NoFragments::MtuTooSmall => 1,
+        NoFragments::AlreadyFragment => 2,
+        NoFragments::HeadersSplit | NoFragments::HeaderTooLong => 3,
+        NoFragments::TooLong => 4,
+        NoFragments::ChecksumOutside => 5,
+        NoFragments::Superframe => SUPERFRAME,
+        _ => 6,
+    }
+}
+
+const SUPERFRAME: usize = 7;
+
+/// Why a packet that is longer than the MTU was dropped, with the names under which it is counted.
+const REFUSALS: [(&str, &str); 8] = [
+    ("frag-dont-fragment", "A packet longer than the MTU forbids fragments (DF)."),
+    ("frag-mtu-too-small", "The MTU leaves no room for data behind the headers of a packet."),
+    ("frag-already-fragment", "An IPv6 fragment is longer than the MTU, and is not cut again."),
+    (
+        "frag-headers",
+        "The headers of a packet longer than the MTU are not in one piece, or too long.",
+    ),
+    ("frag-too-long", "A packet is longer than the fragments of one can say."),
+    ("frag-checksum-outside", "The partial checksum of a packet does not lie in what is cut."),
+    ("frag-bytes-missing", "Bytes of a packet are missing that its header speaks of."),
+    ("frag-superframe", "A superframe of packets longer than the MTU cannot be cut."),
+];

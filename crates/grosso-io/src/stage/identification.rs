@@ -1,0 +1,56 @@
+//! Identifications of fragments: no two of a pair of addresses soon, and none that an outsider can
+//! guess.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Identifications by the hash-based algorithm of RFC 7739 section 5.3: a counter that some pairs of
+/// addresses share, from a start that each has of its own.
+#[derive(Debug)]
+pub(super) struct Identifications {
+    secret: u64,
+    counters: Box<[u32]>,
+}
+
+impl Identifications {
+    pub(super) fn new(secret: u64) -> Self {
+        Self { secret, counters: vec![0; COUNTERS].into_boxed_slice() }
+    }
+
+    /// The next one for this source and destination.
+    pub(super) fn next(&mut self, addresses: &[u8]) -> u32 {
+        let mut hasher = DefaultHasher::new();
+        (self.secret, addresses).hash(&mut hasher);
+        let hash = hasher.finish();
+        let start = hash as u32;
+        let counter = &mut self.counters[(hash >> 32) as usize % COUNTERS];
+        *counter = counter.wrapping_add(1);
+        start.wrapping_add(*counter)
+    }
+}
+
+/// How many counters there are: as many as Linux has at least (`ip_idents`), 8 KiB.
+const COUNTERS: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::Identifications;
+
+    #[test]
+    fn one_pair_of_addresses_gets_each_number_once_and_steps_by_one_when_alone() {
+        let mut identifications = Identifications::new(1);
+        let numbers: Vec<u32> = (0..1000).map(|_| identifications.next(&[1; 32])).collect();
+        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)));
+    }
+
+    #[test]
+    fn who_does_not_know_the_secret_learns_nothing_of_another_pair() {
+        let first = |secret, pair: u8| Identifications::new(secret).next(&[pair; 32]);
+        let starts: HashSet<u32> = (0..100).map(|pair| first(1, pair)).collect();
+        let others: HashSet<u32> = (0..100).map(|pair| first(2, pair)).collect();
+        assert_eq!((starts.len(), others.len()), (100, 100));
+        assert!(starts.is_disjoint(&others));
+        assert_eq!(first(1, 7), first(1, 7));
+    }
+}

@@ -1,0 +1,122 @@
+//! The half of fragmentation that receives.
+
+use std::{collections::VecDeque, sync::LazyLock};
+
+use grosso::{
+    Frame,
+    reassemble::{Outcome, Reassembler, reason::Discard},
+    stats::ReassembleStats,
+};
+
+use super::{Made, Spare, StageBuffer};
+use crate::port::{Port, PortCounter, PortError};
+
+/// Fragments received and datagrams given.
+#[derive(Debug)]
+pub(super) struct Joining<B> {
+    pub(super) reassembler: Reassembler<B>,
+    pub(super) spare: Spare,
+    /// Buffers that go back to the port as soon as it is asked no more.
+    returned: Vec<B>,
+    /// What was more than was asked for: only [`Virtual`](grosso::reassemble::Mode::Virtual) lets
+    /// one fragment free others.
+    ready: VecDeque<Frame<StageBuffer<B>>>,
+    /// The port may have more: it gave as many as it was asked for.
+    more: bool,
+}
+
+impl<B: AsRef<[u8]>> Joining<B> {
+    pub(super) fn new(reassembler: Reassembler<B>) -> Self {
+        let (returned, ready) = (Vec::new(), VecDeque::new());
+        Self { reassembler, spare: Spare::default(), returned, ready, more: false }
+    }
+
+    /// Receives at most `max` frames that are whole, and lets go what is too old.
+    pub(super) fn receive(
+        &mut self,
+        port: &mut impl Port<Buffer = B>,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<StageBuffer<B>>),
+    ) -> Result<usize, PortError> {
+        let Self { reassembler, spare, returned, ready, more } = self;
+        let mut given = 0;
+        while given < max
+            && let Some(frame) = ready.pop_front()
+        {
+            each(frame);
+            given += 1;
+        }
+        let asked = max - given;
+        let mut give = |frame: Frame<StageBuffer<B>>| {
+            if given < max {
+                each(frame);
+                given += 1;
+            } else {
+                ready.push_back(frame);
+            }
+        };
+        let mut sink = |outcome: Outcome<'_, B>| match outcome {
+            Outcome::Passed { frame, .. } | Outcome::Fragment { frame, .. } => {
+                give(Frame { buffer: StageBuffer::Original(frame.buffer), meta: frame.meta });
+            }
+            Outcome::Datagram(mut datagram) => {
+                let (mut bytes, meta) = (spare.take(), datagram.meta);
+                datagram.copy_to(&mut bytes);
+                while let Some(fragment) = datagram.next_fragment() {
+                    returned.push(fragment.frame.buffer);
+                }
+                let frame = 0..bytes.len();
+                give(Frame { buffer: StageBuffer::Made(Made { bytes, frame }), meta });
+            }
+            Outcome::Returned { frame, .. } => returned.push(frame.buffer),
+            // Who has no address of its own has nobody to send an ICMP error as.
+            _ => {}
+        };
+        reassembler.expire(now_ns, &mut sink);
+        let result = port.receive(now_ns, asked, &mut |frame| {
+            reassembler.push(frame, now_ns, &mut sink);
+        });
+        returned.drain(..).for_each(|buffer| port.recycle(buffer));
+        *more = result? == asked;
+        Ok(given)
+    }
+
+    /// When there is something to do although nothing comes: at once where the port may have more,
+    /// for who waits for its descriptor would not be told again.
+    pub(super) fn deadline(&self) -> Option<u64> {
+        if self.more || !self.ready.is_empty() { Some(0) } else { self.reassembler.deadline() }
+    }
+
+    pub(super) fn has_more(&self) -> bool {
+        !self.ready.is_empty()
+    }
+}
+
+/// The counters of a reassembler: those of SNMP, and each reason for which fragments were lost.
+pub(super) fn counters_of_joining(
+    stats: &ReassembleStats,
+) -> impl Iterator<Item = (PortCounter, u64)> {
+    let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
+    let discarded: u64 = stats.datagrams_discarded.iter().sum();
+    let timeouts = stats.datagrams_discarded[Discard::Timeout.index()];
+    let events = [
+        (event("ip-reasm-reqds", "A fragment was received, to be joined."), stats.fragments_in),
+        (event("ip-reasm-oks", "A datagram was joined from its fragments."), stats.datagrams),
+        (event("ip-reasm-fails", "An incomplete datagram was given up."), discarded),
+        (event("ip-reasm-timeout", "An incomplete datagram was too old."), timeouts),
+        (event("reasm-duplicate", "A fragment came again and was ignored."), stats.duplicates),
+    ];
+    let lost: Vec<_> = DISCARDS.iter().copied().zip(stats.fragments_discarded).collect();
+    events.into_iter().chain(lost)
+}
+
+/// The counter of fragments lost for each reason.
+static DISCARDS: LazyLock<Vec<PortCounter>> = LazyLock::new(|| {
+    let counter = |reason: &Discard| PortCounter {
+        name: format!("reasm-{}", reason.name()).leak(),
+        is_loss: true,
+        sentence: reason.sentence().trim(),
+    };
+    Discard::ALL.iter().map(counter).collect()
+});

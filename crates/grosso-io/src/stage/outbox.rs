@@ -1,0 +1,65 @@
+//! Frames that were made of one frame, on their way to a port that may have no room for them all.
+
+use std::collections::VecDeque;
+
+use grosso::Meta;
+
+use crate::port::{Port, PortError, Transmitted};
+
+/// Frames that wait for room, one behind the other.
+///
+/// A stage takes no frame while any waits, so there are never more than are made of one.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    bytes: Vec<u8>,
+    /// Where the oldest frame starts.
+    start: usize,
+    frames: VecDeque<(usize, Meta)>,
+}
+
+impl Outbox {
+    /// Hands a frame to the port, or lets it wait behind those that wait already.
+    pub(super) fn send(
+        &mut self,
+        frame: &[u8],
+        meta: &Meta,
+        to: &mut impl Port,
+    ) -> Result<(), PortError> {
+        if self.is_empty() && to.transmit(&[frame], meta)? == Transmitted::Taken {
+            return Ok(());
+        }
+        self.bytes.extend_from_slice(frame);
+        self.frames.push_back((frame.len(), *meta));
+        Ok(())
+    }
+
+    /// Hands over what waits, as far as there is room.
+    pub(super) fn drain(&mut self, to: &mut impl Port) -> Result<Transmitted, PortError> {
+        while let Some((len, meta)) = self.frames.front() {
+            let frame = self.bytes.get(self.start..self.start + len).unwrap_or_default();
+            if to.transmit(&[frame], meta)? == Transmitted::NoRoom {
+                return Ok(Transmitted::NoRoom);
+            }
+            self.start += len;
+            self.frames.pop_front();
+        }
+        self.bytes.clear();
+        self.start = 0;
+        Ok(Transmitted::Taken)
+    }
+
+    /// Hands over what waits and lets the port send all that it took. A port that batches may have
+    /// room as soon as it has sent its batch.
+    pub(super) fn flush(&mut self, to: &mut impl Port) -> Result<Transmitted, PortError> {
+        if self.drain(to)? == Transmitted::NoRoom {
+            let _ = to.flush()?;
+            let _ = self.drain(to)?;
+        }
+        let flushed = to.flush()?;
+        Ok(if self.is_empty() { flushed } else { Transmitted::NoRoom })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+}

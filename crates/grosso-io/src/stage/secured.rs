@@ -1,0 +1,478 @@
+//! ESP, as a port.
+
+use std::sync::LazyLock;
+
+use grosso::{
+    Frame, Meta,
+    checksum::{self, Checksum},
+    features::{Device, Features},
+    meta::Cut,
+    segment::{Outgoing, Segments},
+    tunnel::esp::{
+        Decryptor, Encryptor, EspStats, NoAssociation, Refusal, SecurityAssociation, Traffic,
+        classify,
+    },
+};
+use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, ipv6};
+
+use super::{Made, Spare, StageBuffer, outbox::Outbox};
+use crate::port::{Port, PortCounter, PortError, Transmitted};
+
+/// What is taken that is not encrypted, in the words of `ip xfrm policy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// Nothing: what comes in the clear is dropped, and so is what cannot be encrypted.
+    #[default]
+    Required,
+    /// What comes in the clear is taken as well, and frames that carry no IP packet pass both ways.
+    /// An IP packet that cannot be encrypted is dropped all the same.
+    Use,
+}
+
+/// How packets are encrypted and decrypted.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct SecuredOptions {
+    /// What is sent.
+    pub outbound: SecurityAssociation,
+    /// The sequence numbers that were used for it already; 0 for a key that is new.
+    pub last_sent: u64,
+    /// What is received.
+    pub inbound: SecurityAssociation,
+    /// The highest sequence number that was accepted already; nothing is taken up to there.
+    pub last_received: u64,
+    /// What is taken that is not encrypted.
+    pub level: Level,
+    /// The UDP ports that mean a tunnel, in what is encrypted.
+    pub ports: Ports,
+}
+
+impl SecuredOptions {
+    /// Associations whose keys are new, and nothing in the clear.
+    #[must_use]
+    pub const fn new(outbound: SecurityAssociation, inbound: SecurityAssociation) -> Self {
+        Self {
+            outbound,
+            last_sent: 0,
+            inbound,
+            last_received: 0,
+            level: Level::Required,
+            ports: Ports::ASSIGNED,
+        }
+    }
+}
+
+/// A port that encrypts what it sends, and decrypts what it receives.
+///
+/// ARP and IPv6 neighbour discovery pass in the clear both ways, or no host would be found; every
+/// other frame is subject to the [`Level`]. What fails as ESP of the association is dropped and
+/// counted by reason, whatever the level.
+///
+/// Superframes are taken and cut here, each packet being encrypted alone (rule S46); those that
+/// stand for one datagram (UFO) are encrypted whole. Each packet grows by
+/// [`overhead_max`](Self::overhead_max) bytes at most: hosts beyond want an MTU that much below that
+/// of the port behind, or [`Fragmentation`](super::Fragmentation) between. What is received is
+/// copied once, for a port's buffers cannot be written; fragments have to be joined before.
+///
+/// A packet that was encrypted has its sequence number, so what the port behind has no room for waits
+/// here as it is, and nothing more is taken until it is gone.
+#[derive(Debug)]
+pub struct Secured<P: Port> {
+    port: P,
+    link: LinkType,
+    level: Level,
+    ports: Ports,
+    encryptor: Encryptor,
+    decryptor: Decryptor,
+    inbound_spi: u32,
+    inbound_port: Option<u16>,
+    outbox: Outbox,
+    spare: Spare,
+    /// Buffers that go back to the port as soon as it is asked no more.
+    returned: Vec<P::Buffer>,
+    /// A frame in one piece, and a packet encrypted.
+    packet: Vec<u8>,
+    scratch: Vec<u8>,
+    stack: Stack,
+    /// The port may have more: it gave as many as it was asked for.
+    more: bool,
+    stats: SecuredStats,
+}
+
+/// What passed a stage of ESP, and what did not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SecuredStats {
+    /// What was encrypted.
+    pub encrypted: EspStats,
+    /// What was decrypted.
+    pub decrypted: EspStats,
+    /// Frames sent in the clear.
+    pub sent_clear: u64,
+    /// Frames received in the clear and taken.
+    pub received_clear: u64,
+    /// Frames not sent, by reason.
+    pub out_dropped: Drops,
+    /// Frames not taken, by reason.
+    pub in_dropped: Drops,
+}
+
+/// Frames dropped, by reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drops([u64; Refusal::COUNT]);
+
+impl Default for Drops {
+    fn default() -> Self {
+        Self([0; Refusal::COUNT])
+    }
+}
+
+impl Drops {
+    /// Frames dropped for this reason.
+    #[must_use]
+    pub const fn of(&self, reason: Refusal) -> u64 {
+        self.0[reason.index()]
+    }
+
+    /// Frames dropped.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    fn count(&mut self, reason: Refusal) {
+        self.0[reason.index()] += 1;
+    }
+}
+
+impl SecuredStats {
+    /// Every counter with what it is.
+    pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
+        let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
+        let events = [
+            (event("esp-out-packets", "A packet was encrypted."), self.encrypted.packets),
+            (event("esp-in-packets", "A packet was decrypted."), self.decrypted.packets),
+            (event("esp-out-clear", "A frame was sent in the clear."), self.sent_clear),
+            (event("esp-in-clear", "A frame in the clear was taken."), self.received_clear),
+        ];
+        let out = DROPS.0.iter().copied().zip(self.out_dropped.0);
+        events.into_iter().chain(out).chain(DROPS.1.iter().copied().zip(self.in_dropped.0))
+    }
+}
+
+/// The counters of frames dropped on their way out, and on their way in.
+static DROPS: LazyLock<(Vec<PortCounter>, Vec<PortCounter>)> = LazyLock::new(|| {
+    let way = |prefix: &str| {
+        let counter = |reason: &Refusal| PortCounter {
+            name: format!("{prefix}-{}", reason.name()).leak(),
+            is_loss: true,
+            sentence: reason.sentence().trim(),
+        };
+        Refusal::ALL.iter().map(counter).collect()
+    };
+    (way("esp-out"), way("esp-in"))
+});
+
+impl<P: Port> Secured<P> {
+    /// Puts the stage in front of a port.
+    ///
+    /// # Errors
+    /// When an association contradicts itself.
+    pub fn new(port: P, options: SecuredOptions) -> Result<Self, NoAssociation> {
+        let SecuredOptions { outbound, last_sent, inbound, last_received, level, ports } = options;
+        Ok(Self {
+            link: port.link(),
+            port,
+            level,
+            ports,
+            encryptor: Encryptor::resume(outbound, last_sent)?,
+            inbound_spi: inbound.spi,
+            inbound_port: inbound.udp_ports.map(|ports| ports.destination),
+            decryptor: Decryptor::resume(inbound, last_received)?,
+            outbox: Outbox::default(),
+            spare: Spare::default(),
+            returned: Vec::new(),
+            packet: Vec::new(),
+            scratch: Vec::new(),
+            stack: Stack::new(0),
+            more: false,
+            stats: SecuredStats::default(),
+        })
+    }
+
+    /// The port behind.
+    #[must_use]
+    pub fn inner(&self) -> &P {
+        &self.port
+    }
+
+    /// The port behind, to be changed.
+    pub fn inner_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+
+    /// Most bytes by which a packet grows.
+    #[must_use]
+    pub fn overhead_max(&self) -> usize {
+        self.encryptor.overhead_max()
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn stats(&self) -> SecuredStats {
+        let (encrypted, decrypted) = (*self.encryptor.stats(), *self.decryptor.stats());
+        SecuredStats { encrypted, decrypted, ..self.stats }
+    }
+
+    /// Sends a frame as it is, but with its checksum: the port behind may not make any.
+    fn send_clear(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        let sent = match meta.checksum {
+            Checksum::Partial { start, offset } => {
+                let packet = gathered(&mut self.packet, slices);
+                // Where it cannot be completed there is none, and the receiver finds it wrong.
+                let _ = checksum::complete(packet, start, offset);
+                let meta = Meta { checksum: Checksum::None, ..*meta };
+                self.port.transmit(&[packet], &meta)?
+            }
+            _ => self.port.transmit(slices, meta)?,
+        };
+        self.stats.sent_clear += u64::from(sent == Transmitted::Taken);
+        Ok(sent)
+    }
+
+    fn encrypt(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<(), PortError> {
+        let Self { encryptor, link, packet, scratch, outbox, port, stats, .. } = self;
+        let frame = match slices {
+            [frame] => frame,
+            _ => &*gathered(packet, slices),
+        };
+        let room = frame.len() + encryptor.overhead_max();
+        if scratch.len() < room {
+            scratch.resize(room, 0);
+        }
+        match encryptor.encrypt(frame, meta, *link, scratch) {
+            Ok(done) => {
+                outbox.send(scratch.get(..done.len).unwrap_or_default(), &done.meta, port)?
+            }
+            Err(reason) => stats.out_dropped.count(reason),
+        }
+        Ok(())
+    }
+
+    fn encrypt_superframe(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<(), PortError> {
+        let Self { encryptor, link, ports, scratch, outbox, port, stats, .. } = self;
+        let complete = Outgoing::default();
+        let Ok(segments) = Segments::new(slices, meta, *link, ports, complete) else {
+            stats.out_dropped.count(Refusal::Superframe);
+            return Ok(());
+        };
+        let mut packets = match encryptor.encrypt_segments(segments, *link) {
+            Ok(packets) => packets,
+            Err(reason) => {
+                stats.out_dropped.count(reason);
+                return Ok(());
+            }
+        };
+        let room = packets.packet_len_max();
+        if scratch.len() < room {
+            scratch.resize(room, 0);
+        }
+        loop {
+            match packets.write_next(scratch) {
+                Ok(Some(done)) => {
+                    let packet = scratch.get(..done.len).unwrap_or_default();
+                    outbox.send(packet, &done.meta, port)?;
+                }
+                Ok(None) => return Ok(()),
+                Err(reason) => {
+                    stats.out_dropped.count(reason);
+                    // A buffer that is too small would stay so.
+                    if reason == Refusal::BufferTooSmall {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<P: Port> Port for Secured<P> {
+    type Buffer = StageBuffer<P::Buffer>;
+
+    fn link(&self) -> LinkType {
+        self.link
+    }
+
+    /// Takes superframes of all kinds and partial checksums, whatever the port behind does: no device
+    /// can do it for what is encrypted.
+    fn device(&self) -> Device {
+        Device::new(Features::ALL.without(Features::GSO_PARTIAL))
+    }
+
+    fn receive(
+        &mut self,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<Self::Buffer>),
+    ) -> Result<usize, PortError> {
+        let Self { port, link, level, decryptor, spare, returned, stack, stats, .. } = self;
+        let (spi, udp_port) = (self.inbound_spi, self.inbound_port);
+        let mut given = 0;
+        let result = port.receive(now_ns, max, &mut |frame| {
+            let Frame { buffer, meta } = frame;
+            let bytes = buffer.as_ref();
+            let is_ours = match classify(bytes, *link, udp_port) {
+                Ok(Traffic::Esp { spi: found, .. }) if found == spi => Ok(()),
+                Ok(Traffic::Esp { .. }) => Err(Refusal::OtherSpi),
+                Ok(Traffic::Ike) => Err(Refusal::Ike),
+                Ok(Traffic::Keepalive) => Err(Refusal::Keepalive),
+                Err(reason) => Err(reason),
+            };
+            let opened = match is_ours {
+                Ok(()) if meta.gso.is_some() => Err(Refusal::Superframe),
+                Ok(()) => open(bytes, &meta, *link, decryptor, spare),
+                Err(reason) => {
+                    let is_taken = *level == Level::Use && reason != Refusal::Keepalive;
+                    if is_taken || is_found_in_the_clear(bytes, *link, stack) {
+                        stats.received_clear += 1;
+                        given += 1;
+                        return each(Frame { buffer: StageBuffer::Original(buffer), meta });
+                    }
+                    Err(reason)
+                }
+            };
+            match opened {
+                Ok(frame) => {
+                    given += 1;
+                    each(frame);
+                }
+                Err(reason) => stats.in_dropped.count(reason),
+            }
+            returned.push(buffer);
+        });
+        returned.drain(..).for_each(|buffer| port.recycle(buffer));
+        self.more = result? == max;
+        Ok(given)
+    }
+
+    fn recycle(&mut self, buffer: Self::Buffer) {
+        match buffer {
+            StageBuffer::Original(buffer) => self.port.recycle(buffer),
+            StageBuffer::Made(made) => self.spare.give(made),
+        }
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        if self.outbox.drain(&mut self.port)? == Transmitted::NoRoom {
+            return Ok(Transmitted::NoRoom);
+        }
+        let head = slices.first().copied().unwrap_or_default();
+        match meta.gso.map(|gso| gso.cut) {
+            None if self.goes_in_the_clear(head) => return self.send_clear(slices, meta),
+            None => self.encrypt(slices, meta)?,
+            Some(Cut::Fragments(_)) => self.encrypt(slices, &Meta { gso: None, ..*meta })?,
+            Some(_) => self.encrypt_superframe(slices, meta)?,
+        }
+        Ok(Transmitted::Taken)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        self.outbox.flush(&mut self.port)
+    }
+
+    /// At once where the port may have more: who waits for its descriptor would not be told again.
+    fn deadline(&self) -> Option<u64> {
+        if self.more { Some(0) } else { self.port.deadline() }
+    }
+
+    #[cfg(unix)]
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.port.descriptor()
+    }
+
+    #[cfg(unix)]
+    fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.port.transmit_descriptor()
+    }
+
+    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
+        self.port.counters(each);
+        self.stats().counters().for_each(|(counter, value)| each(counter, value));
+    }
+
+    fn is_finished(&self) -> bool {
+        self.port.is_finished()
+    }
+}
+
+impl<P: Port> Secured<P> {
+    /// Whether a frame to send is not to be encrypted.
+    fn goes_in_the_clear(&mut self, head: &[u8]) -> bool {
+        is_found_in_the_clear(head, self.link, &mut self.stack)
+            || self.level == Level::Use && !has_ip(&self.stack)
+    }
+}
+
+/// Decrypts a packet into a buffer of the stage's own.
+fn open<B>(
+    bytes: &[u8],
+    meta: &Meta,
+    link: LinkType,
+    decryptor: &mut Decryptor,
+    spare: &mut Spare,
+) -> Result<Frame<StageBuffer<B>>, Refusal> {
+    let mut copy = spare.take();
+    copy.extend_from_slice(bytes);
+    match decryptor.decrypt(&mut copy, link) {
+        Ok(opened) => {
+            // The device's hash is that of the packet around.
+            let meta = Meta { checksum: opened.checksum, hash: None, ..*meta };
+            let made = Made { bytes: copy, frame: opened.frame };
+            Ok(Frame { buffer: StageBuffer::Made(made), meta })
+        }
+        Err(reason) => {
+            spare.give(Made { bytes: copy, frame: 0..0 });
+            Err(reason)
+        }
+    }
+}
+
+/// Whether a frame is ARP or IPv6 neighbour discovery, by which hosts are found on a link: without
+/// them no packet could be sent at all, and IPsec has no association for them.
+fn is_found_in_the_clear(frame: &[u8], link: LinkType, stack: &mut Stack) -> bool {
+    dissect_into(frame, link, &Ports::NONE, stack);
+    let word = |at: usize| frame.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
+    match stack.layers() {
+        [.., ip, icmp] if ip.kind == Kind::Ipv6 && icmp.kind == Kind::Icmp => {
+            let is_outermost = stack.layers().iter().filter(|layer| is_ip(layer.kind)).count() == 1;
+            let message = frame.get(usize::from(icmp.offset)).copied().unwrap_or_default();
+            let hops = usize::from(ip.offset) + ipv6::field::HOP_LIMIT.start;
+            // Nobody but a neighbour can send it (RFC 4861 section 6.1).
+            is_outermost && NEIGHBOUR_DISCOVERY.contains(&message) && frame.get(hops) == Some(&255)
+        }
+        [.., last] if matches!(last.kind, Kind::Ethernet | Kind::Vlan | Kind::Sll) => {
+            word(last.end() - 2) == Some(ETHERTYPE_ARP)
+        }
+        _ => false,
+    }
+}
+
+fn has_ip(stack: &Stack) -> bool {
+    stack.layers().iter().any(|layer| is_ip(layer.kind))
+}
+
+fn is_ip(kind: Kind) -> bool {
+    matches!(kind, Kind::Ipv4 | Kind::Ipv6)
+}
+
+/// A frame in one piece.
+fn gathered<'a>(packet: &'a mut Vec<u8>, slices: &[&[u8]]) -> &'a mut [u8] {
+    packet.clear();
+    slices.iter().for_each(|slice| packet.extend_from_slice(slice));
+    packet
+}
+
+/// EtherType of ARP (RFC 826).
+const ETHERTYPE_ARP: u16 = 0x0806;
+/// ICMPv6 types from router solicitation to redirect (RFC 4861 section 4).
+const NEIGHBOUR_DISCOVERY: core::ops::RangeInclusive<u8> = 133..=137;

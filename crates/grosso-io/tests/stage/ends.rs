@@ -1,0 +1,76 @@
+//! Two hosts with the same stages, and a wire between.
+
+use grosso::{
+    Meta,
+    features::{Device, Features},
+    tunnel::esp::{KeyMaterial, Mode, SecurityAssociation},
+};
+use grosso_io::{
+    Port, Transmitted,
+    memory::{MemoryPort, wire},
+    stage::{Fragmentation, FragmentationOptions, Secured, SecuredOptions},
+};
+use grosso_wire::LinkType;
+
+pub(crate) type Host = Secured<Fragmentation<MemoryPort>>;
+
+/// The two ends of a plain Ethernet of so many frames.
+pub(crate) fn ethernet(frames_max: usize) -> (MemoryPort, MemoryPort) {
+    wire(LinkType::Ethernet, Device::new(Features::NONE), frames_max)
+}
+
+pub(crate) fn association(spi: u32, mode: Mode) -> SecurityAssociation {
+    let key = [spi as u8; 20];
+    SecurityAssociation::new(spi, mode, KeyMaterial::aes_gcm(&key).unwrap())
+}
+
+/// Fragments of at most so many bytes, joined again.
+pub(crate) fn fragments(mtu: u16) -> FragmentationOptions {
+    let mut options = FragmentationOptions::new(7);
+    options.mtu = Some(mtu);
+    options
+}
+
+/// Two hosts that speak ESP in transport mode, over a wire of MTU 1500.
+pub(crate) fn hosts(frames_max: usize) -> (Host, Host) {
+    let (left, right) = ethernet(frames_max);
+    let host = |port, out, back| {
+        let port = Fragmentation::new(port, &fragments(1500)).unwrap();
+        let (out, back) = (association(out, Mode::Transport), association(back, Mode::Transport));
+        Secured::new(port, SecuredOptions::new(out, back)).unwrap()
+    };
+    (host(left, 0x101, 0x102), host(right, 0x102, 0x101))
+}
+
+/// Sends a frame whole.
+pub(crate) fn send(port: &mut impl Port, frame: &[u8]) -> Transmitted {
+    port.transmit(&[frame], &Meta::default()).unwrap()
+}
+
+/// Everything that a port has.
+pub(crate) fn receive<P: Port>(port: &mut P, now_ns: u64) -> Vec<(Vec<u8>, Meta)> {
+    let mut frames = Vec::new();
+    loop {
+        let mut buffers = Vec::new();
+        port.receive(now_ns, 64, &mut |frame| {
+            frames.push((frame.buffer.as_ref().to_vec(), frame.meta));
+            buffers.push(frame.buffer);
+        })
+        .unwrap();
+        buffers.into_iter().for_each(|buffer| port.recycle(buffer));
+        if port.deadline() != Some(0) {
+            return frames;
+        }
+    }
+}
+
+/// The value of a counter of a port.
+pub(crate) fn counter(port: &mut impl Port, name: &str) -> u64 {
+    let mut found = None;
+    port.counters(&mut |counter, value| {
+        if counter.name == name {
+            found = Some(value);
+        }
+    });
+    found.unwrap_or_else(|| panic!("no counter {name}"))
+}

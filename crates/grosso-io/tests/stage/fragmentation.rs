@@ -1,0 +1,1 @@
+//! Fragments as a stage.
