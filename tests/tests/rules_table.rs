@@ -11,7 +11,7 @@ use std::{
 /// The rules of one kind: its letter, ranges of numbers, and numbers with a letter behind them.
 type Rules = (char, &'static [RangeInclusive<u32>], &'static [&'static str]);
 
-/// All rules but those that are about ports and tunnel endpoints.
+/// All rules but those of historic LRO.
 const RULES: &[Rules] = &[
     (
         'G',
@@ -27,6 +27,7 @@ const RULES: &[Rules] = &[
     ('K', &[1..=36, 40..=56, 60..=69, 80..=85, 90..=98, 100..=105, 110..=119, 130..=137], &[]),
     ('B', &[1..=38, 40..=46, 50..=57, 60..=72], &[]),
     ('P', &[1..=52], &[]),
+    ('W', &[1..=4, 10..=10, 20..=24, 30..=32, 40..=42, 50..=52, 60..=61, 70..=70], &[]),
 ];
 
 /// The tests whose names start with the number of a rule.
@@ -40,6 +41,7 @@ const NUMBERED: &[&str] = &[
     "checksum_rules.rs",
     "virtio_rules",
     "esp_rules",
+    "decapsulation_rules",
     "guarded_bugs.rs",
     "pitfalls.rs",
 ];

@@ -179,6 +179,30 @@ impl Packet {
         self.headers.iter().map(Header::len).sum()
     }
 
+    /// The packet in the outermost tunnel: an Ethernet frame as it is, any other packet behind the
+    /// link layer of this one. `None` when it is in no tunnel.
+    pub fn out_of_tunnel(&self) -> Option<Self> {
+        let is_ip = |header: &Header| header.addresses().is_some();
+        let network = self.headers.iter().position(is_ip)?;
+        let is_packet = |header: &Header| {
+            is_ip(header) || matches!(header, Header::Ethernet(_) | Header::Mpls(_))
+        };
+        let inner = network + 1 + self.headers[network + 1..].iter().position(is_packet)?;
+        let links = match self.headers[inner] {
+            Header::Ethernet(_) => 0,
+            _ => network,
+        };
+        let headers = [&self.headers[..links], &self.headers[inner..]].concat();
+        Some(Self { headers, pad_to: 0, trailer: Vec::new(), truncate: None, ..self.clone() })
+    }
+
+    /// The packet from its first IP header on.
+    pub fn without_link(mut self) -> Self {
+        let network = self.headers.iter().position(|header| header.addresses().is_some());
+        self.headers.drain(..network.unwrap_or(0));
+        self
+    }
+
     /// The headers and the payload, from the inside out.
     fn assemble(&self, superframe: bool) -> Vec<u8> {
         let mut headers = self.headers.clone();

@@ -1,6 +1,11 @@
-//! Tunnels: ESP, and where remote checksum offload points in the others.
+//! Tunnels: packets taken out of them, ESP, and where remote checksum offload points.
 
+pub(crate) mod congestion;
+pub mod decapsulate;
 pub mod esp;
+mod link;
+
+pub use congestion::Congestion;
 
 use grosso_wire::{Kind, Layer, gue, tcp, udp, vxlan};
 

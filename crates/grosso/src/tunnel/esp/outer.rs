@@ -1,10 +1,13 @@
 //! The IP header around a tunnelled packet, and what it says to the packet in it.
 
-use grosso_checksum::{Sum, update};
+use grosso_checksum::Sum;
 use grosso_wire::{ipv4, ipv6};
 
 use super::{association::Outer, place::Version, reason::Refusal};
-use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
+use crate::{
+    bytes::{put_u16, put_u32, u16_at, u32_at},
+    tunnel::congestion::{self, Congestion, Untold},
+};
 
 impl Outer {
     /// The version of IP around the packets.
@@ -89,51 +92,25 @@ impl Inner {
     }
 }
 
-/// Tells the packet that leaves a tunnel what congestion the tunnel met (RFC 6040 section 4.2):
-/// `class` is the traffic class of the header that was around it.
+/// Tells the packet that leaves a tunnel what congestion the tunnel met: `class` is the traffic
+/// class of the header that was around it.
 pub(super) fn tell_congestion(
     packet: &mut [u8],
     version: Version,
     class: u8,
 ) -> Result<(), Refusal> {
     let inner = traffic_class(packet, version);
-    let ecn = match (inner & ECN_MASK, class & ECN_MASK) {
-        (ECN_NOT_CAPABLE, ECN_CONGESTION) => return Err(Refusal::CongestionUntold),
-        (ECN_CAPABLE_0 | ECN_CAPABLE_1, ECN_CONGESTION) => ECN_CONGESTION,
-        (ECN_CAPABLE_0, ECN_CAPABLE_1) => ECN_CAPABLE_1,
-        _ => return Ok(()),
-    };
-    let told = inner & !ECN_MASK | ecn;
-    match version {
-        Version::V4 => {
-            let (old, new) = (u16_at(packet, 0), u16_at(packet, 0) & 0xff00 | u16::from(told));
-            let at = ipv4::field::CHECKSUM.start;
-            let checksum = update(u16_at(packet, at), old, new);
-            put_u16(packet, 0, new);
-            put_u16(packet, at, checksum);
-        }
-        Version::V6 => {
-            let word = u32_at(packet, 0) & !0x0ff0_0000 | u32::from(told) << 20;
-            put_u32(packet, 0, word);
-        }
-    }
+    let congestion =
+        Congestion::leaving(inner, class).map_err(|Untold| Refusal::CongestionUntold)?;
+    congestion.tell(packet, version.kind());
     Ok(())
 }
 
 /// DSCP and ECN of the header at the front of `packet`.
 pub(super) fn traffic_class(packet: &[u8], version: Version) -> u8 {
-    match version {
-        Version::V4 => u16_at(packet, 0) as u8,
-        Version::V6 => (u16_at(packet, 0) >> 4) as u8,
-    }
+    congestion::traffic_class(packet, version.kind())
 }
 
 /// Hop limit or TTL of the header around a packet (RFC 1700's default).
 const HOP_LIMIT: u8 = 64;
 const FLOW_LABEL_MASK: u32 = 0xf_ffff;
-
-const ECN_MASK: u8 = 3;
-const ECN_NOT_CAPABLE: u8 = 0;
-const ECN_CAPABLE_1: u8 = 1;
-const ECN_CAPABLE_0: u8 = 2;
-const ECN_CONGESTION: u8 = 3;

@@ -3,12 +3,14 @@
 
 use grosso_checksum::update;
 use grosso_wire::{
-    Kind, Layer, LinkType, Ports, Stack, Stop, dissect, ethernet, ipv4, ipv6, ipv6_fragment, pppoe,
-    sll, sll2, vlan,
+    Kind, Layer, LinkType, Ports, Stack, Stop, dissect, ethernet, ipv4, ipv6, ipv6_fragment,
 };
 
 use super::reason::Refusal;
-use crate::bytes::{put_u16, u16_at};
+use crate::{
+    bytes::{put_u16, u16_at},
+    tunnel::link,
+};
 
 /// The outermost IP packet of a frame. All places are in bytes from the start of the frame.
 #[derive(Clone, Copy, Debug)]
@@ -189,14 +191,11 @@ impl Network {
         grown: isize,
     ) -> Result<(), Refusal> {
         let links = self.stack.layers().get(..self.index).unwrap_or_default();
-        for pppoe in links.iter().filter(|layer| layer.kind == Kind::Pppoe) {
-            let at = usize::from(pppoe.offset) + pppoe::field::LENGTH.start;
-            let length = usize::from(u16_at(prefix, at)).checked_add_signed(grown);
-            let length = length.and_then(|length| u16::try_from(length).ok());
-            put_u16(prefix, at, length.ok_or(Refusal::TooLong)?);
-        }
+        link::lengthen(prefix, links, grown).ok_or(Refusal::TooLong)?;
         match links.last() {
-            Some(last) if version != self.version => name_version(prefix, last, version),
+            Some(last) if version != self.version => {
+                link::name_payload(prefix, last, version.ethertype()).ok_or(Refusal::LinkFamily)
+            }
             _ => Ok(()),
         }
     }
@@ -211,26 +210,18 @@ impl Version {
         }
     }
 
+    /// The kind of its header.
+    pub(super) const fn kind(self) -> Kind {
+        match self {
+            Self::V4 => Kind::Ipv4,
+            Self::V6 => Kind::Ipv6,
+        }
+    }
+
     const fn ethertype(self) -> u16 {
         match self {
             Self::V4 => ethernet::ETHERTYPE_IPV4,
             Self::V6 => ethernet::ETHERTYPE_IPV6,
         }
     }
-}
-
-/// Writes the version into the innermost link layer header.
-fn name_version(prefix: &mut [u8], last: &Layer, version: Version) -> Result<(), Refusal> {
-    let (field, name) = match last.kind {
-        Kind::Ethernet => (ethernet::field::ETHERTYPE, version.ethertype()),
-        Kind::Vlan => (vlan::field::ETHERTYPE, version.ethertype()),
-        Kind::Sll => (sll::field::ETHERTYPE, version.ethertype()),
-        Kind::Sll2 => (sll2::field::ETHERTYPE, version.ethertype()),
-        Kind::Pppoe if version == Version::V4 => (pppoe::field::PROTOCOL, pppoe::PROTOCOL_IPV4),
-        Kind::Pppoe => (pppoe::field::PROTOCOL, pppoe::PROTOCOL_IPV6),
-        // The loopback header's number differs between systems, and MPLS has none.
-        _ => return Err(Refusal::LinkFamily),
-    };
-    put_u16(prefix, usize::from(last.offset) + field.start, name);
-    Ok(())
 }

@@ -1,0 +1,75 @@
+//! What a packet that leaves a tunnel learns of the congestion that the tunnel met (RFC 6040).
+
+use grosso_checksum::update;
+use grosso_wire::{Kind, ipv4};
+
+use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
+
+/// What becomes of the ECN field of a packet that leaves a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Congestion {
+    /// It stays, as the header around it said nothing else.
+    Unchanged,
+    /// It stays, although the header around it contradicts it in a way that no right tunnel does: to
+    /// be noted (RFC 6040 section 4.2).
+    Contradicted,
+    /// It becomes ECT(1), which some senders use as a weaker mark of congestion.
+    Capable1,
+    /// It becomes CE: congestion was experienced.
+    Experienced,
+}
+
+/// Congestion that cannot be told: the packet's transport does not know ECN, so the packet itself
+/// has to be lost (RFC 6040 section 4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Untold;
+
+impl Congestion {
+    /// The table of RFC 6040 figure 4, for the ECN field of a packet and that of the header that was
+    /// around it (rule W2).
+    pub(crate) const fn leaving(inner: u8, outer: u8) -> Result<Self, Untold> {
+        match (inner & ECN_MASK, outer & ECN_MASK) {
+            (NOT_CAPABLE, EXPERIENCED) => Err(Untold),
+            (NOT_CAPABLE, CAPABLE_0 | CAPABLE_1) => Ok(Self::Contradicted),
+            (CAPABLE_0 | CAPABLE_1, EXPERIENCED) => Ok(Self::Experienced),
+            (CAPABLE_0, CAPABLE_1) => Ok(Self::Capable1),
+            (EXPERIENCED, CAPABLE_1) => Ok(Self::Contradicted),
+            _ => Ok(Self::Unchanged),
+        }
+    }
+
+    /// Writes it into the IP header at the front of `packet`, which is of this kind. The IPv4
+    /// checksum is updated and not made anew, so that a wrong one stays wrong (B27).
+    pub(crate) fn tell(self, packet: &mut [u8], kind: Kind) {
+        let ecn = match self {
+            Self::Unchanged | Self::Contradicted => return,
+            Self::Capable1 => CAPABLE_1,
+            Self::Experienced => EXPERIENCED,
+        };
+        let told = traffic_class(packet, kind) & !ECN_MASK | ecn;
+        if kind == Kind::Ipv4 {
+            let old = u16_at(packet, 0);
+            let new = old & 0xff00 | u16::from(told);
+            let at = ipv4::field::CHECKSUM.start;
+            let checksum = update(u16_at(packet, at), old, new);
+            put_u16(packet, 0, new);
+            put_u16(packet, at, checksum);
+        } else {
+            let word = u32_at(packet, 0) & !TRAFFIC_CLASS_MASK | u32::from(told) << 20;
+            put_u32(packet, 0, word);
+        }
+    }
+}
+
+/// DSCP and ECN of the IP header at the front of `packet`, which is of this kind.
+pub(crate) fn traffic_class(packet: &[u8], kind: Kind) -> u8 {
+    let word = u16_at(packet, 0);
+    if kind == Kind::Ipv4 { word as u8 } else { (word >> 4) as u8 }
+}
+
+const TRAFFIC_CLASS_MASK: u32 = 0x0ff0_0000;
+const ECN_MASK: u8 = 3;
+const NOT_CAPABLE: u8 = 0;
+const CAPABLE_1: u8 = 1;
+const CAPABLE_0: u8 = 2;
+const EXPERIENCED: u8 = 3;

@@ -1,0 +1,145 @@
+//! The checksums of a tunnel: verified where nobody did, and what is known of those inside.
+
+use arrayvec::ArrayVec;
+use grosso_checksum::Sum;
+use grosso_wire::{Kind, Layer, gre, ipv4, udp};
+
+use super::{headers::Outer, reason::Refusal};
+use crate::{
+    bytes::u16_at,
+    checksum::Checksum,
+    template::{render::pseudo_of, shape::Covering},
+};
+
+/// What the checksums around a packet say of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verified {
+    /// Whether there is any.
+    pub(super) is_protected: bool,
+    /// Whether there is UDP without one.
+    pub(super) lacks_udp_checksum: bool,
+    /// What is known about the checksums inside. A partial one is where it was in the frame.
+    pub(super) inside: Checksum,
+}
+
+/// Verifies those of a tunnel whose payload starts at `start`. `network` is where the first IP
+/// header of the packet lies that is taken out, and `end` where that packet ends.
+pub(super) fn verify(
+    frame: &[u8],
+    outer: &Outer,
+    state: &Checksum,
+    start: usize,
+    network: Option<usize>,
+    end: usize,
+) -> Result<Verified, Refusal> {
+    verify_ipv4(frame, &outer.ip)?;
+    let covers = covers(frame, outer, state);
+    let verified = match *state {
+        Checksum::None | Checksum::Complete { .. } => 0,
+        Checksum::Unnecessary { levels } => usize::from(levels) + 1,
+        Checksum::Partial { start: partial, offset } => {
+            check_partial(&covers, start, end, partial, offset)?;
+            covers.iter().filter(|(covering, _)| covering.start <= partial).count()
+        }
+    };
+    let unverified = covers.get(verified..).unwrap_or_default();
+    let sum = match *state {
+        Checksum::Complete { sum } => Some(sum_of_payload(frame, outer, sum, start)),
+        _ if unverified.is_empty() => None,
+        _ => Some(frame.get(start..outer.end).map_or(Sum::ZERO, Sum::of)),
+    };
+    for (covering, refusal) in unverified {
+        let from = usize::from(covering.start);
+        let header = frame.get(from..start).map_or(Sum::ZERO, Sum::of);
+        let pseudo = pseudo_of(covering, frame, outer.end.saturating_sub(from));
+        if !(header + sum.unwrap_or(Sum::ZERO) + pseudo).is_valid() {
+            return Err(*refusal);
+        }
+    }
+    let inside = match (*state, sum, network) {
+        (partial @ Checksum::Partial { start: at, .. }, ..) if usize::from(at) >= start => partial,
+        (Checksum::Unnecessary { .. }, ..) if verified > covers.len() => {
+            Checksum::Unnecessary { levels: (verified - covers.len() - 1) as u8 }
+        }
+        // Rule C30: who verified the sum around the packet knows the sum of the packet.
+        (_, Some(sum), Some(network)) => {
+            let before = frame.get(start..network).map_or(Sum::ZERO, Sum::of);
+            let behind = trailer(frame, start, end, outer.end);
+            Checksum::Complete { sum: sum.subtract(before).subtract(behind).fold() }
+        }
+        _ => Checksum::None,
+    };
+    let has_udp = covers.iter().any(|(_, refusal)| *refusal == Refusal::UdpChecksum);
+    Ok(Verified {
+        is_protected: !covers.is_empty(),
+        lacks_udp_checksum: outer.udp.is_some() && !has_udp,
+        inside,
+    })
+}
+
+fn verify_ipv4(frame: &[u8], ip: &Layer) -> Result<(), Refusal> {
+    let header = frame.get(usize::from(ip.offset)..ip.end()).unwrap_or_default();
+    if ip.kind == Kind::Ipv4 && !Sum::of(header).is_valid() {
+        return Err(Refusal::Ipv4Checksum);
+    }
+    Ok(())
+}
+
+/// The checksums of a tunnel that are there, outermost first, and how a wrong one is called.
+fn covers(frame: &[u8], outer: &Outer, state: &Checksum) -> ArrayVec<(Covering, Refusal), 2> {
+    let mut covers = ArrayVec::new();
+    let cover = |layer: &Layer, at: usize, protocol| Covering {
+        start: layer.offset,
+        at: layer.offset + at as u16,
+        ip: outer.ip,
+        protocol,
+        zero_means_none: protocol != 0,
+    };
+    if let Some(udp) = &outer.udp {
+        let covering = cover(udp, udp::field::CHECKSUM.start, ipv4::PROTOCOL_UDP);
+        // A seed of zero is one too.
+        let is_partial = matches!(state, Checksum::Partial { start, .. } if *start == udp.offset);
+        if is_partial || u16_at(frame, usize::from(covering.at)) != 0 {
+            covers.push((covering, Refusal::UdpChecksum));
+        }
+    }
+    if let Some(gre) = &outer.gre {
+        let flags = u16_at(frame, usize::from(gre.offset) + gre::field::FLAGS.start);
+        if flags & gre::FLAG_CHECKSUM != 0 {
+            let covering = cover(gre, gre::field::CHECKSUM.start, 0);
+            covers.push((covering, Refusal::GreChecksum));
+        }
+    }
+    covers
+}
+
+/// A partial checksum is one of the tunnel's, or lies inside the packet that is taken out.
+fn check_partial(
+    covers: &[(Covering, Refusal)],
+    start: usize,
+    end: usize,
+    partial: u16,
+    offset: u16,
+) -> Result<(), Refusal> {
+    let at = usize::from(partial) + usize::from(offset);
+    let is_inside = usize::from(partial) >= start && at + 2 <= end;
+    let is_cover = covers
+        .iter()
+        .any(|(covering, _)| (covering.start, usize::from(covering.at)) == (partial, at));
+    if is_inside || is_cover { Ok(()) } else { Err(Refusal::ChecksumOutside) }
+}
+
+/// The sum of a tunnel's payload, from the sum of everything from the outermost IP header on. Every
+/// header in between has an even length (rule C22).
+fn sum_of_payload(frame: &[u8], outer: &Outer, sum: u16, start: usize) -> Sum {
+    let network = usize::from(outer.ip.offset);
+    let before = frame.get(network..start).map_or(Sum::ZERO, Sum::of);
+    let behind = trailer(frame, start, outer.end, frame.len());
+    Sum::from_word(sum).subtract(before).subtract(behind)
+}
+
+/// The sum of the bytes from `end` on, as part of a block that starts at `start`.
+fn trailer(frame: &[u8], start: usize, end: usize, behind: usize) -> Sum {
+    let sum = frame.get(end..behind).map_or(Sum::ZERO, Sum::of);
+    if end.wrapping_sub(start) % 2 == 1 { sum.at_odd_offset() } else { sum }
+}

@@ -1,0 +1,320 @@
+//! The headers of the outermost tunnel, and whether a receiver may take them off.
+
+use grosso_wire::{Kind, Layer, Ports, Stack, Stop, geneve, gre, gue, ipv4, ipv6, udp, vxlan};
+
+use super::{
+    kind::{Carrier, Tunnel},
+    reason::Refusal,
+};
+use crate::{
+    bytes::{u16_at, u32_at},
+    tunnel::{RemoteChecksum, remote_checksum},
+};
+
+/// The headers of one tunnel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outer {
+    pub(super) tunnel: Tunnel,
+    /// The outermost IP header.
+    pub(super) ip: Layer,
+    /// How many headers of the link layer are in front of it.
+    pub(super) links: usize,
+    /// Which header of the stack is the first inside the tunnel.
+    pub(super) inner: usize,
+    /// Where the payload of the tunnel ends, as the headers around it say, in bytes from the start
+    /// of the frame.
+    pub(super) end: usize,
+    pub(super) udp: Option<Layer>,
+    pub(super) gre: Option<Layer>,
+    pub(super) remote_checksum: Option<RemoteChecksum>,
+}
+
+impl Outer {
+    /// Finds them. A superframe may say zero where a length does not fit its field.
+    pub(super) fn find(
+        frame: &[u8],
+        stack: &Stack,
+        ports: &Ports,
+        is_superframe: bool,
+    ) -> Result<Self, Refusal> {
+        let layers = stack.layers();
+        let is_ip = |layer: &Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
+        let links = layers.iter().position(is_ip).ok_or(Refusal::NoTunnel)?;
+        let ip = layers[links];
+        let is_extension =
+            |layer: &&Layer| matches!(layer.kind, Kind::Ipv6Extension | Kind::Ipv6Fragment);
+        let extensions = layers[links + 1..].iter().take_while(is_extension).count();
+        let mut walk = Walk { frame, stack, next: links + 1 + extensions };
+        let (tunnel, udp, gre, remote_checksum) = walk.tunnel(&ip, ports)?;
+        let mut outer =
+            Self { tunnel, ip, links, inner: walk.next, end: 0, udp, gre, remote_checksum };
+        let inner = layers.get(outer.inner).ok_or_else(|| walk.refusal_inside())?;
+        outer.end = outer.end(frame, is_superframe)?;
+        let is_packet = matches!(inner.kind, Kind::Ethernet | Kind::Ipv4 | Kind::Ipv6 | Kind::Mpls);
+        // A transport header directly in GUE or FOU is no packet of its own.
+        if !is_packet {
+            return Err(Refusal::Protocol);
+        }
+        if usize::from(inner.offset) > outer.end {
+            return Err(Refusal::Malformed);
+        }
+        Ok(outer)
+    }
+
+    /// Where the payload ends: IP and UDP have to agree with each other and with the frame. What is
+    /// behind it is padding.
+    fn end(&self, frame: &[u8], is_superframe: bool) -> Result<usize, Refusal> {
+        let end = declared_end(frame, &self.ip, is_superframe)?.unwrap_or(frame.len());
+        if end > frame.len() {
+            return Err(Refusal::Short);
+        }
+        let Some(udp) = self.udp else { return Ok(end) };
+        let start = usize::from(udp.offset);
+        match u16_at(frame, start + udp::field::LENGTH.start) {
+            0 if is_superframe => Ok(end),
+            length if start + usize::from(length) > end => Err(Refusal::Malformed),
+            length => Ok(start + usize::from(length)),
+        }
+    }
+}
+
+/// Where an IP packet ends, as it says itself; `None` for a superframe that does not.
+pub(super) fn declared_end(
+    frame: &[u8],
+    ip: &Layer,
+    is_superframe: bool,
+) -> Result<Option<usize>, Refusal> {
+    let start = usize::from(ip.offset);
+    let (declared, before) = if ip.kind == Kind::Ipv4 {
+        (u16_at(frame, start + ipv4::field::TOTAL_LENGTH.start), 0)
+    } else {
+        (u16_at(frame, start + ipv6::field::PAYLOAD_LENGTH.start), ipv6::HEADER_LEN)
+    };
+    let next_header = frame.get(start + ipv6::field::NEXT_HEADER.start);
+    let is_empty = ip.kind == Kind::Ipv6 && next_header == Some(&ipv6::NEXT_NONE);
+    match declared {
+        0 if is_empty => Ok(Some(start + before)),
+        0 if is_superframe => Ok(None),
+        0 => Err(Refusal::LengthZero),
+        _ => Ok(Some(start + before + usize::from(declared))),
+    }
+}
+
+/// The way through the headers of a tunnel.
+struct Walk<'a> {
+    frame: &'a [u8],
+    stack: &'a Stack,
+    /// Which header of the stack comes next.
+    next: usize,
+}
+
+type Found = (Tunnel, Option<Layer>, Option<Layer>, Option<RemoteChecksum>);
+
+impl Walk<'_> {
+    /// Steps over the headers of a tunnel inside the IP header `ip`.
+    fn tunnel(&mut self, ip: &Layer, ports: &Ports) -> Result<Found, Refusal> {
+        let Some(layer) = self.layer() else { return Err(self.refusal_behind_ip()) };
+        match layer.kind {
+            Kind::Udp => self.udp(ip, &layer, ports),
+            Kind::Esp => Err(Refusal::Encrypted),
+            Kind::Gre | Kind::Mpls | Kind::Ipv4 | Kind::Ipv6 => {
+                let (tunnel, gre) = self.protocol(ip, Carrier::Ip)?;
+                Ok((tunnel, None, gre, None))
+            }
+            _ => Err(Refusal::NoTunnel),
+        }
+    }
+
+    /// Steps over a tunnel header in UDP, or finds that the datagram is no tunnel's.
+    fn udp(&mut self, ip: &Layer, udp: &Layer, ports: &Ports) -> Result<Found, Refusal> {
+        let port = u16_at(self.frame, usize::from(udp.offset) + udp::field::DESTINATION_PORT.start);
+        self.next += 1;
+        let Some(layer) = self.layer() else { return Err(self.refusal_behind_udp(port, ports)) };
+        let header = self.frame.get(usize::from(layer.offset)..layer.end()).unwrap_or_default();
+        let remote_checksum = remote_checksum(&layer, self.frame);
+        let tunnel = match layer.kind {
+            Kind::Vxlan => {
+                check_vxlan(header)?;
+                Tunnel::Vxlan
+            }
+            Kind::VxlanGpe => {
+                check_vxlan_gpe(header)?;
+                Tunnel::VxlanGpe
+            }
+            Kind::Geneve => {
+                check_geneve(header)?;
+                Tunnel::Geneve
+            }
+            Kind::Esp => return Err(Refusal::Encrypted),
+            Kind::Gue => {
+                check_gue(header)?;
+                self.next += 1;
+                let (tunnel, gre) = self.protocol(ip, Carrier::Gue)?;
+                return Ok((tunnel, Some(*udp), gre, remote_checksum));
+            }
+            // GUE variant 1 and FOU have no header; the port tells them apart (rules W10, W22).
+            _ => {
+                let carrier = if port == ports.gue { Carrier::Gue } else { Carrier::Fou };
+                let (tunnel, gre) = self.protocol(ip, carrier)?;
+                return Ok((tunnel, Some(*udp), gre, None));
+            }
+        };
+        self.next += 1;
+        Ok((tunnel, Some(*udp), None, remote_checksum))
+    }
+
+    /// What an IP protocol number announces: GRE, which is stepped over, or a packet of its own.
+    fn protocol(
+        &mut self,
+        ip: &Layer,
+        carrier: Carrier,
+    ) -> Result<(Tunnel, Option<Layer>), Refusal> {
+        let Some(layer) = self.layer() else { return Err(self.refusal_inside()) };
+        if layer.kind == Kind::Esp {
+            return Err(Refusal::Encrypted);
+        }
+        let tunnel = Tunnel::of(carrier, ip.kind, layer.kind).ok_or(Refusal::Protocol)?;
+        if layer.kind != Kind::Gre {
+            return Ok((tunnel, None));
+        }
+        check_gre(self.frame, &layer)?;
+        self.next += 1;
+        Ok((tunnel, Some(layer)))
+    }
+
+    fn layer(&self) -> Option<Layer> {
+        self.stack.layers().get(self.next).copied()
+    }
+
+    /// Why nothing follows an IP header and its extension headers.
+    fn refusal_behind_ip(&self) -> Refusal {
+        let before = self.next.checked_sub(1).and_then(|last| self.stack.layers().get(last));
+        let protocol = before.map_or(0, |layer| {
+            let field = match layer.kind {
+                Kind::Ipv4 => ipv4::field::PROTOCOL.start,
+                Kind::Ipv6 => ipv6::field::NEXT_HEADER.start,
+                _ => 0,
+            };
+            self.frame.get(usize::from(layer.offset) + field).copied().unwrap_or(0)
+        });
+        let may_be_tunnel = matches!(
+            protocol,
+            ipv4::PROTOCOL_IPV4
+                | ipv4::PROTOCOL_IPV6
+                | ipv4::PROTOCOL_GRE
+                | ipv4::PROTOCOL_ESP
+                | ipv4::PROTOCOL_MPLS
+        );
+        match self.stack.stop {
+            Stop::Fragment if may_be_tunnel || protocol == ipv4::PROTOCOL_UDP => Refusal::Fragment,
+            _ if may_be_tunnel => self.refusal_inside(),
+            _ => Refusal::NoTunnel,
+        }
+    }
+
+    /// Why nothing follows a UDP header: most ports are no tunnel's, and at that of ESP is IKE too.
+    fn refusal_behind_udp(&self, port: u16, ports: &Ports) -> Refusal {
+        let Ports { vxlan, vxlan_gpe, geneve, gue, esp, fou } = *ports;
+        let fou = fou.map_or(0, |(port, _)| port);
+        let is_tunnel = port != 0 && [vxlan, vxlan_gpe, geneve, gue, esp, fou].contains(&port);
+        if is_tunnel && self.stack.stop != Stop::Payload {
+            self.refusal_inside()
+        } else {
+            Refusal::NoTunnel
+        }
+    }
+
+    /// Why nothing follows a tunnel header.
+    fn refusal_inside(&self) -> Refusal {
+        match self.stack.stop {
+            Stop::Cut => Refusal::Cut,
+            Stop::Malformed => Refusal::Malformed,
+            Stop::TooDeep => Refusal::TooDeep,
+            Stop::Encrypted => Refusal::Encrypted,
+            Stop::Fragment | Stop::Payload | Stop::Unknown => Refusal::Protocol,
+        }
+    }
+}
+
+/// Rules W50, W51. Linux ignores the bits that RFC 2784 section 2.3 says must not be; those that it
+/// says must be ignored are.
+fn check_gre(frame: &[u8], layer: &Layer) -> Result<(), Refusal> {
+    let flags = u16_at(frame, usize::from(layer.offset) + gre::field::FLAGS.start);
+    if flags & (gre::FLAG_ROUTING | GRE_RESERVED | gre::VERSION_MASK) != 0 {
+        return Err(Refusal::GreFlags);
+    }
+    Ok(())
+}
+
+/// Rules W30, W31: a bit that is not known may change what follows, so none is ignored.
+fn check_vxlan(header: &[u8]) -> Result<(), Refusal> {
+    let flags = u32_at(header, vxlan::field::FLAGS.start);
+    let mut known = vxlan::FLAG_VNI | vxlan::FLAG_REMOTE_CHECKSUM;
+    if flags & vxlan::FLAG_POLICY != 0 {
+        known |= vxlan::FLAG_POLICY
+            | vxlan::FLAG_POLICY_DONT_LEARN
+            | vxlan::FLAG_POLICY_APPLIED
+            | VXLAN_LOW_HALF;
+    }
+    let uses_reserved = flags & vxlan::FLAG_REMOTE_CHECKSUM != 0;
+    let reserved = header.get(vxlan::field::RESERVED.start).copied().unwrap_or(0);
+    let is_known = flags & !known == 0 && (uses_reserved || reserved == 0);
+    if flags & vxlan::FLAG_VNI == 0 || !is_known {
+        return Err(Refusal::VxlanFlags);
+    }
+    Ok(())
+}
+
+/// Rule W31.
+fn check_vxlan_gpe(header: &[u8]) -> Result<(), Refusal> {
+    let flags = u32_at(header, vxlan::field::FLAGS.start);
+    if flags & (vxlan::GPE_VERSION_MASK | vxlan::FLAG_OPERATIONS) != 0 {
+        return Err(Refusal::VxlanGpeFlags);
+    }
+    let required = vxlan::FLAG_VNI | vxlan::FLAG_NEXT_PROTOCOL;
+    let reserved = header.get(vxlan::field::RESERVED.start).copied().unwrap_or(0);
+    if flags & !VXLAN_LOW_BYTE != required || reserved != 0 {
+        return Err(Refusal::VxlanFlags);
+    }
+    Ok(())
+}
+
+/// Rules W40, W41.
+fn check_geneve(header: &[u8]) -> Result<(), Refusal> {
+    let flags = header.get(geneve::field::FLAGS.start).copied().unwrap_or(0);
+    if flags & geneve::CONTROL != 0 {
+        return Err(Refusal::Control);
+    }
+    if flags & geneve::CRITICAL != 0 {
+        return Err(Refusal::GeneveCritical);
+    }
+    for option in geneve::Options::new(header.get(geneve::HEADER_LEN..).unwrap_or_default()) {
+        match option {
+            Ok(option) if option.is_critical() => return Err(Refusal::GeneveCritical),
+            Ok(_) => {}
+            Err(_) => return Err(Refusal::GeneveOptions),
+        }
+    }
+    Ok(())
+}
+
+/// Rules W20, W21.
+fn check_gue(header: &[u8]) -> Result<(), Refusal> {
+    let (version_length, flags) = (header.first().copied(), u16_at(header, 2));
+    if version_length.is_none_or(|byte| byte & gue::CONTROL != 0) {
+        return Err(Refusal::Control);
+    }
+    let is_known = match flags {
+        0 => true,
+        gue::FLAG_PRIVATE => {
+            u32_at(header, gue::HEADER_LEN) & !gue::PRIVATE_FLAG_REMOTE_CHECKSUM == 0
+        }
+        _ => false,
+    };
+    if is_known { Ok(()) } else { Err(Refusal::GueFlags) }
+}
+
+/// The bits 4 and 5 of GRE's flags: a receiver that does not know RFC 1701 discards them.
+const GRE_RESERVED: u16 = 0x0c00;
+const VXLAN_LOW_HALF: u32 = 0xffff;
+const VXLAN_LOW_BYTE: u32 = 0xff;

@@ -1,0 +1,444 @@
+//! Packets out of tunnels, one tunnel at a time.
+//!
+//! Nothing is copied but the link header, which moves towards the packet, and nothing is allocated.
+//! [`Decapsulation::plan`] only reads: it says where the packet in the outermost tunnel lies and
+//! what is known about it, or why it may not be taken out. [`Decapsulation::apply`] does it.
+//!
+//! | module | job |
+//! |---|---|
+//! | `headers` | the headers of a tunnel, and whether a receiver may take them off |
+//! | `checksums` | the checksums of a tunnel, and what is known of those inside |
+//! | `kind` | the tunnels by name |
+//! | `reason` | the names and counters of all refusals |
+//!
+//! ```
+//! use grosso::{Meta, tunnel::decapsulate::{Decapsulation, Rules, Tunnel}};
+//! use grosso_wire::{LinkType, Ports, dissect};
+//! # use grosso_testkit::Packet;
+//! # let frame = Packet::new().ethernet(|e| e).ipv4(|ip| ip).gre(|gre| gre);
+//! # let mut frame = frame.ipv4(|ip| ip).udp(|u| u).payload(b"inside").build();
+//!
+//! let (link, ports) = (LinkType::Ethernet, Ports::ASSIGNED);
+//! let stack = dissect(&frame, link, &ports);
+//! assert_eq!(stack.to_string(), "eth ip4 gre ip4 udp");
+//!
+//! let plan = Decapsulation::plan(&frame, &stack, &Meta::default(), link, &Rules::default())?;
+//! assert_eq!(plan.tunnel, Tunnel::Gre);
+//! let packet = plan.apply(&mut frame);
+//! assert_eq!(dissect(&frame[packet], link, &ports).to_string(), "eth ip4 udp");
+//! # Ok::<(), grosso::tunnel::decapsulate::Refusal>(())
+//! ```
+
+mod checksums;
+mod headers;
+mod kind;
+mod reason;
+
+use core::ops::Range;
+
+use grosso_checksum::Sum;
+use grosso_wire::{Extent, Kind, Layer, LinkType, Ports, Stack, Stop, ethernet};
+
+pub use kind::Tunnel;
+pub use reason::{DecapsulateStats, Refusal};
+
+use self::headers::{Outer, declared_end};
+use crate::{
+    bytes::u16_at,
+    checksum::{self, Checksum},
+    meta::{Cut, Gso, IpLevels, Meta},
+    tunnel::{
+        RemoteChecksum,
+        congestion::{Congestion, Untold, traffic_class},
+        link,
+    },
+};
+
+/// What a receiver of tunnelled packets expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rules {
+    /// The ports by which the frame was dissected: they tell GUE from FOU.
+    pub ports: Ports,
+    /// What becomes of remote checksum offload.
+    pub remote_checksum: RemoteChecksumMode,
+    /// Whether UDP over IPv6 may come without a checksum (RFC 6935, rule W32).
+    pub ipv6_without_checksum: bool,
+}
+
+/// What becomes of a packet whose tunnel says that its receiver completes a checksum inside (rules
+/// C53, C56).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RemoteChecksumMode {
+    /// It is refused.
+    Refuse,
+    /// Its checksum is partial from now on, and nothing is read.
+    Partial,
+    /// Its checksum is completed. That of a superframe is partial.
+    Complete,
+}
+
+impl Default for Rules {
+    /// As Linux receives: nothing that has to be configured is expected.
+    fn default() -> Self {
+        Self {
+            ports: Ports::ASSIGNED,
+            remote_checksum: RemoteChecksumMode::Refuse,
+            ipv6_without_checksum: false,
+        }
+    }
+}
+
+/// How the packet in the outermost tunnel of a frame is taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decapsulation {
+    /// Which tunnel it is.
+    pub tunnel: Tunnel,
+    /// What the packet learns of the congestion that the tunnel met.
+    pub congestion: Congestion,
+    /// What is known about the packet once it is taken out (rule W4): the checksums inside, how to
+    /// cut it, and the VLAN tag as far as the link header stays. The hash was the tunnel's.
+    pub meta: Meta,
+    /// The first header of the link layer that stays, if one does.
+    front: Front,
+    /// Where the packet starts and ends that follows it, in bytes from the start of the frame.
+    start: usize,
+    end: usize,
+    /// The first IP header in the packet, which learns of congestion.
+    network: Option<Layer>,
+    /// The checksum to complete.
+    completed: Option<RemoteChecksum>,
+}
+
+/// What stays of the link layer in front of the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Front {
+    len: usize,
+    /// The header that names the packet, and the name.
+    named: Option<(Layer, u16)>,
+    /// A PPPoE header, which says how long the packet is.
+    pppoe: Option<Layer>,
+    /// How many bytes more the packet has than the one that was in front of it; never positive.
+    grown: isize,
+}
+
+impl Decapsulation {
+    /// Finds the packet in the outermost tunnel of `frame`, which was dissected into `stack`, and
+    /// checks all that a receiver checks before it is taken out: lengths, flags and options, and
+    /// the checksums that nobody has verified.
+    ///
+    /// An Ethernet frame in the tunnel is the packet on a link of Ethernet. Any other packet, and an
+    /// Ethernet frame's payload on another link, stands behind the link header of the frame, which
+    /// keeps its VLAN tags and names it by its EtherType. Where there is no link header, the packet
+    /// is the first IP packet in the tunnel.
+    ///
+    /// # Errors
+    /// When the packet is in no tunnel or may not be taken out.
+    pub fn plan(
+        frame: &[u8],
+        stack: &Stack,
+        meta: &Meta,
+        link: LinkType,
+        rules: &Rules,
+    ) -> Result<Self, Refusal> {
+        let outer = Outer::find(frame, stack, &rules.ports, meta.gso.is_some())?;
+        let gso = match meta.gso {
+            Some(gso) => Some(gso_inside(gso, stack)?),
+            None => None,
+        };
+        let inside = stack.layers().get(outer.inner..).unwrap_or_default();
+        let packet = Inside::find(frame, &outer, inside, link, gso.is_some())?;
+        let front = packet.front(frame, stack, &outer, link)?;
+        if !(front.len <= packet.start && packet.start <= packet.end && packet.end <= frame.len()) {
+            // The stack is that of another frame.
+            return Err(Refusal::Malformed);
+        }
+        let start = inside.first().map_or(outer.end, |layer| usize::from(layer.offset));
+        let network = packet.network.map(|layer| usize::from(layer.offset));
+        let verified =
+            checksums::verify(frame, &outer, &meta.checksum, start, network, packet.end)?;
+        let may_lack_checksum = outer.ip.kind == Kind::Ipv4 || rules.ipv6_without_checksum;
+        if verified.lacks_udp_checksum && !may_lack_checksum {
+            return Err(Refusal::UdpChecksumNone);
+        }
+        let class = traffic_class(at(frame, outer.ip.offset.into()), outer.ip.kind);
+        let congestion = match packet.network {
+            Some(ip) => congestion(frame, &ip, class)?,
+            None => Congestion::Unchanged,
+        };
+        let mut plan = Self {
+            tunnel: outer.tunnel,
+            congestion,
+            meta: Meta {
+                checksum: verified.inside,
+                gso,
+                vlan: meta.vlan.filter(|_| front.len > 0),
+                hash: None,
+                timestamp_ns: meta.timestamp_ns,
+            },
+            front,
+            start: packet.start,
+            end: packet.end,
+            network: packet.network,
+            completed: None,
+        };
+        plan.follow_congestion(frame);
+        if let Some(remote) = outer.remote_checksum {
+            plan.resolve(remote, verified.is_protected, rules.remote_checksum)?;
+        }
+        plan.shift_partial()?;
+        Ok(plan)
+    }
+
+    /// Takes the packet out of the frame that the plan was made for, and says where it lies now,
+    /// link header first. What is in front of it is not meaningful any more.
+    pub fn apply(&self, frame: &mut [u8]) -> Range<usize> {
+        if let Some(network) = self.network
+            && let Some(packet) = frame.get_mut(usize::from(network.offset)..self.end)
+        {
+            self.congestion.tell(packet, network.kind);
+        }
+        if let Some(remote) = self.completed
+            && let Some(packet) = frame.get_mut(..self.end)
+        {
+            // The plan has seen that both places fit in the packet, and 16 bits hold them.
+            let offset = (remote.at - remote.start) as u16;
+            let _ = checksum::complete(packet, remote.start as u16, offset);
+        }
+        let start = self.start - self.front.len;
+        if self.end <= frame.len() && self.front.len > 0 {
+            frame.copy_within(..self.front.len, start);
+            let front = frame.get_mut(start..self.start).unwrap_or_default();
+            if let Some((layer, ethertype)) = self.front.named {
+                let _ = link::name_payload(front, &layer, ethertype);
+            }
+            if let Some(pppoe) = self.front.pppoe {
+                let _ = link::lengthen(front, &[pppoe], self.front.grown);
+            }
+        }
+        start..self.end
+    }
+
+    /// How many bytes the packet has once it is taken out.
+    #[must_use]
+    pub const fn packet_len(&self) -> usize {
+        self.end - self.start + self.front.len
+    }
+
+    /// Where the packet lies in the frame before it is taken out, without its link header if that is
+    /// the frame's.
+    #[must_use]
+    pub const fn inner(&self) -> Range<usize> {
+        self.start..self.end
+    }
+
+    /// A sum over the packet changes with the traffic class of IPv6; in IPv4 the header's own
+    /// checksum makes up for it.
+    fn follow_congestion(&mut self, frame: &[u8]) {
+        let (Checksum::Complete { sum }, Some(network)) = (self.meta.checksum, self.network) else {
+            return;
+        };
+        if network.kind != Kind::Ipv6 {
+            return;
+        }
+        let start = usize::from(network.offset);
+        let mut header = [0; 4];
+        let old = frame.get(start..start + 4).unwrap_or(&[0; 4]);
+        header.copy_from_slice(old);
+        self.congestion.tell(&mut header, network.kind);
+        let sum = Sum::from_word(sum).subtract(Sum::of(old)) + Sum::of(&header);
+        self.meta.checksum = Checksum::Complete { sum: sum.fold() };
+    }
+
+    /// Resolves remote checksum offload, once the checksum around the packet is known to be right.
+    fn resolve(
+        &mut self,
+        remote: RemoteChecksum,
+        is_protected: bool,
+        mode: RemoteChecksumMode,
+    ) -> Result<(), Refusal> {
+        if mode == RemoteChecksumMode::Refuse {
+            return Err(Refusal::RemoteChecksumOff);
+        }
+        let is_partial = matches!(self.meta.checksum, Checksum::Partial { .. });
+        if !is_protected && !is_partial {
+            return Err(Refusal::RemoteChecksumUnprotected);
+        }
+        let RemoteChecksum { start, at } = remote;
+        let is_even = (start ^ self.start) & 1 == 0 && (at ^ self.start) & 1 == 0;
+        let is_inside = start >= self.start && at >= start && at.saturating_add(2) <= self.end;
+        let partial = u16::try_from(start).ok().zip(u16::try_from(at.wrapping_sub(start)).ok());
+        let Some((start, offset)) = partial.filter(|_| is_even && is_inside) else {
+            return Err(Refusal::RemoteChecksumPlace);
+        };
+        let partial = Checksum::Partial { start, offset };
+        if is_partial && self.meta.checksum != partial {
+            return Err(Refusal::RemoteChecksumPlace);
+        }
+        if mode == RemoteChecksumMode::Complete && self.meta.gso.is_none() {
+            self.completed = Some(remote);
+            self.meta.checksum = Checksum::None;
+        } else {
+            self.meta.checksum = partial;
+        }
+        Ok(())
+    }
+
+    /// Counts the place of a partial checksum from where the packet will start.
+    fn shift_partial(&mut self) -> Result<(), Refusal> {
+        if let Checksum::Partial { start, .. } = &mut self.meta.checksum {
+            if usize::from(*start) < self.start {
+                return Err(Refusal::ChecksumOutside);
+            }
+            *start -= (self.start - self.front.len) as u16;
+        }
+        Ok(())
+    }
+}
+
+/// A superframe keeps its geometry: where it is cut does not depend on the headers around it. It
+/// has one IP header less.
+fn gso_inside(gso: Gso, stack: &Stack) -> Result<Gso, Refusal> {
+    let last = stack.last().map(|layer| layer.kind);
+    let is_transport = stack.stop == Stop::Payload && matches!(last, Some(Kind::Tcp | Kind::Udp));
+    // B29: tunnel datagrams that were joined as datagrams have lengths of their own inside.
+    let is_whole = matches!(stack.extent, Extent::Exact | Extent::Jumbo);
+    if !is_transport || !is_whole || matches!(gso.cut, Cut::Fragments(_)) {
+        return Err(Refusal::Superframe);
+    }
+    Ok(Gso { fixed_ids: IpLevels::from_bits(gso.fixed_ids.bits() >> 1), ..gso })
+}
+
+/// The packet in a tunnel as it is presented on a link.
+struct Inside {
+    start: usize,
+    end: usize,
+    /// Its EtherType; `None` for an Ethernet frame that is the whole.
+    ethertype: Option<u16>,
+    /// Its first IP header, directly or behind VLAN tags.
+    network: Option<Layer>,
+}
+
+impl Inside {
+    fn find(
+        frame: &[u8],
+        outer: &Outer,
+        inside: &[Layer],
+        link: LinkType,
+        is_superframe: bool,
+    ) -> Result<Self, Refusal> {
+        let first = inside.first().ok_or(Refusal::Protocol)?;
+        let is_tag = |layer: &&Layer| matches!(layer.kind, Kind::Ethernet | Kind::Vlan);
+        let network = inside.iter().find(|layer| !is_tag(layer)).filter(|layer| is_ip(layer));
+        // Where there is nothing to name it, only IP can be told.
+        let has_names = !matches!(link, LinkType::Raw | LinkType::Null);
+        let shown = if has_names {
+            first
+        } else {
+            inside
+                .iter()
+                .take_while(|layer| is_tag(layer) || layer.kind == Kind::Mpls || is_ip(layer))
+                .find(|layer| is_ip(layer))
+                .ok_or(Refusal::LinkFamily)?
+        };
+        let ip_end = match network.or_else(|| Some(shown).filter(|layer| is_ip(layer))) {
+            Some(ip) => declared_end(frame, ip, is_superframe)?.unwrap_or(outer.end),
+            None => outer.end,
+        };
+        if ip_end > outer.end {
+            return Err(Refusal::InnerLength);
+        }
+        let network = network.copied();
+        let (start, ethertype, end) = match shown.kind {
+            Kind::Ethernet if link == LinkType::Ethernet => (shown.offset.into(), None, outer.end),
+            Kind::Ethernet => {
+                let at = usize::from(shown.offset) + ethernet::field::ETHERTYPE.start;
+                (shown.end(), Some(ethertype_of(u16_at(frame, at))), outer.end)
+            }
+            Kind::Ipv4 => (shown.offset.into(), Some(ethernet::ETHERTYPE_IPV4), ip_end),
+            Kind::Ipv6 => (shown.offset.into(), Some(ethernet::ETHERTYPE_IPV6), ip_end),
+            _ => (shown.offset.into(), Some(ethernet::ETHERTYPE_MPLS), outer.end),
+        };
+        Ok(Self { start, end, ethertype, network })
+    }
+
+    /// What stays of the link layer in front of it.
+    fn front(
+        &self,
+        frame: &[u8],
+        stack: &Stack,
+        outer: &Outer,
+        link: LinkType,
+    ) -> Result<Front, Refusal> {
+        let nothing = Front { len: 0, named: None, pppoe: None, grown: 0 };
+        let Some(ethertype) = self.ethertype else { return Ok(nothing) };
+        let mut links = stack.layers().get(..outer.links).unwrap_or_default();
+        let is_frame = |layer: &Layer| layer.kind == Kind::Ethernet;
+        if stack.layers().get(outer.inner).is_some_and(is_frame) {
+            // The tags of the frame around it are not those of the frame inside.
+            links = links.get(..1).unwrap_or_default();
+        }
+        let Some(last) = links.last() else { return Ok(nothing) };
+        let len = last.end();
+        let is_same =
+            usize::from(outer.ip.offset) == len && ethertype == version_ethertype(outer.ip.kind);
+        let named = (!is_same).then_some((*last, ethertype));
+        if link == LinkType::Null && !is_same || last.kind == Kind::Mpls && !is_ip_type(ethertype) {
+            return Err(Refusal::LinkFamily);
+        }
+        // The label at the bottom of an MPLS stack names nothing: the packet tells its version.
+        let named = named.filter(|_| last.kind != Kind::Mpls);
+        if named.is_some_and(|(layer, name)| !link::can_name(layer.kind, name)) {
+            return Err(Refusal::LinkFamily);
+        }
+        let pppoe = links.iter().find(|layer| layer.kind == Kind::Pppoe).copied();
+        let before = outer_len(frame, outer);
+        let grown = self.end.saturating_sub(self.start) as isize - before as isize;
+        Ok(Front { len, named, pppoe, grown })
+    }
+}
+
+/// What the tunnel does to the packet at the IP header `ip`, when the traffic class of the header
+/// around it is `class`.
+fn congestion(frame: &[u8], ip: &Layer, class: u8) -> Result<Congestion, Refusal> {
+    let inner = traffic_class(at(frame, ip.offset.into()), ip.kind);
+    Congestion::leaving(inner, class).map_err(|Untold| Refusal::CongestionUntold)
+}
+
+/// Bytes of the outermost IP packet.
+fn outer_len(frame: &[u8], outer: &Outer) -> usize {
+    let start = usize::from(outer.ip.offset);
+    match declared_end(frame, &outer.ip, true) {
+        Ok(Some(end)) => end.saturating_sub(start),
+        _ => outer.end.saturating_sub(start),
+    }
+}
+
+/// A length in the place of an EtherType says that LLC follows, which Linux calls by this number.
+fn ethertype_of(field: u16) -> u16 {
+    if field < ETHERTYPE_MIN { ETHERTYPE_LLC } else { field }
+}
+
+const fn version_ethertype(kind: Kind) -> u16 {
+    match kind {
+        Kind::Ipv4 => ethernet::ETHERTYPE_IPV4,
+        _ => ethernet::ETHERTYPE_IPV6,
+    }
+}
+
+fn is_ip(layer: &Layer) -> bool {
+    matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6)
+}
+
+fn is_ip_type(ethertype: u16) -> bool {
+    matches!(ethertype, ethernet::ETHERTYPE_IPV4 | ethernet::ETHERTYPE_IPV6)
+}
+
+fn at(frame: &[u8], start: usize) -> &[u8] {
+    frame.get(start..).unwrap_or_default()
+}
+
+/// Smaller numbers are lengths (IEEE 802.3 section 3.2.6).
+const ETHERTYPE_MIN: u16 = 0x0600;
+/// `ETH_P_802_2` of Linux: a cooked capture's number for LLC.
+const ETHERTYPE_LLC: u16 = 0x0004;

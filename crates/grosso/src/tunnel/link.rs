@@ -1,0 +1,50 @@
+//! The link layer in front of a packet, when another packet takes that one's place.
+
+use grosso_wire::{Kind, Layer, ethernet, pppoe, sll, sll2, vlan};
+
+use crate::bytes::{put_u16, u16_at};
+
+/// What the innermost header of a link layer says that it carries, where that has an EtherType.
+///
+/// `None` for the loopback header, whose number differs between systems, for MPLS, which has none,
+/// and for what PPP names otherwise.
+pub(super) fn name_payload(prefix: &mut [u8], last: &Layer, ethertype: u16) -> Option<()> {
+    let (field, name) = payload_name(last.kind, ethertype)?;
+    put_u16(prefix, usize::from(last.offset) + field, name);
+    Some(())
+}
+
+/// Whether a header of this kind can say that it carries this EtherType.
+pub(super) fn can_name(kind: Kind, ethertype: u16) -> bool {
+    payload_name(kind, ethertype).is_some()
+}
+
+/// Makes the lengths in a link layer say so many bytes more, or fewer; `None` when one cannot.
+pub(super) fn lengthen(prefix: &mut [u8], links: &[Layer], grown: isize) -> Option<()> {
+    for pppoe in links.iter().filter(|layer| layer.kind == Kind::Pppoe) {
+        let at = usize::from(pppoe.offset) + pppoe::field::LENGTH.start;
+        let length = usize::from(u16_at(prefix, at)).checked_add_signed(grown)?;
+        put_u16(prefix, at, u16::try_from(length).ok()?);
+    }
+    Some(())
+}
+
+/// Where a header names what it carries, and the name there.
+fn payload_name(kind: Kind, ethertype: u16) -> Option<(usize, u16)> {
+    let (field, name) = match kind {
+        Kind::Ethernet => (ethernet::field::ETHERTYPE, ethertype),
+        Kind::Vlan => (vlan::field::ETHERTYPE, ethertype),
+        Kind::Sll => (sll::field::ETHERTYPE, ethertype),
+        Kind::Sll2 => (sll2::field::ETHERTYPE, ethertype),
+        Kind::Pppoe => {
+            let protocol = match ethertype {
+                ethernet::ETHERTYPE_IPV4 => pppoe::PROTOCOL_IPV4,
+                ethernet::ETHERTYPE_IPV6 => pppoe::PROTOCOL_IPV6,
+                _ => return None,
+            };
+            (pppoe::field::PROTOCOL, protocol)
+        }
+        _ => return None,
+    };
+    Some((field.start, name))
+}

@@ -1,0 +1,79 @@
+//! Every stack of headers that the kit knows: what comes out is what was put in.
+
+use grosso::{Meta, tunnel::decapsulate::Refusal};
+use grosso_testkit::{
+    Packet,
+    oracle::Link,
+    random::Random,
+    stack::{Network, Place, Stack, Transport, Tunnel},
+};
+use grosso_wire::LinkType;
+
+use crate::taking::{rules_with_fou, take_with};
+
+/// Takes a packet out of all of its tunnels and compares it with the kit's at every level.
+fn check(stack: &Stack, packet: Packet) {
+    let link = if stack.link() == Link::Ip { LinkType::Raw } else { LinkType::Ethernet };
+    let mut packet = packet;
+    for level in 0..=stack.tunnels.len() {
+        // FOU carries what its port says.
+        let inside = stack.tunnels.get(level + 1).map_or(stack.network, |(network, _)| *network);
+        let rules = rules_with_fou(if inside == Network::Ipv4 { 4 } else { 41 });
+        let taken = take_with(&packet.build(), &Meta::default(), link, &rules);
+        let Some(expected) = expected(&packet, link) else {
+            let is_encrypted = stack.transport == Transport::Esp;
+            let refusal = if is_encrypted { Refusal::Encrypted } else { Refusal::NoTunnel };
+            assert_eq!(taken.map(|taken| taken.packet), Err(refusal), "{stack:?}");
+            return;
+        };
+        let taken = taken.unwrap_or_else(|refusal| panic!("{refusal} at {level} of {stack:?}"));
+        assert_eq!(taken.packet, expected.build(), "level {level} of {stack:?}");
+        packet = expected;
+    }
+    unreachable!("there are as many tunnels as levels: {stack:?}");
+}
+
+/// Without a link layer, only IP can be presented.
+fn expected(packet: &Packet, link: LinkType) -> Option<Packet> {
+    let inner = packet.out_of_tunnel()?;
+    Some(if link == LinkType::Raw { inner.without_link() } else { inner })
+}
+
+/// Whether remote checksum offload is only for the transport checksum right inside its tunnel. The
+/// kit leaves that one to the receiver, but not those of tunnels in between.
+fn is_remote_right(stack: &Stack) -> bool {
+    let is_remote =
+        |(_, tunnel): &(Network, Tunnel)| matches!(tunnel, Tunnel::VxlanRemote | Tunnel::GueRemote);
+    let has_checksum =
+        matches!(stack.transport, Transport::Tcp | Transport::TcpTimestamps | Transport::Udp);
+    match stack.tunnels.split_last() {
+        Some((last, outer)) => !outer.iter().any(is_remote) && (has_checksum || !is_remote(last)),
+        None => true,
+    }
+}
+
+#[test]
+fn every_tunnel_gives_the_packet_that_was_put_in() {
+    for stack in Stack::all() {
+        for len in [0, 1, 100, 1401] {
+            check(&stack, stack.packet(&Place::default()).payload_len(len));
+        }
+    }
+}
+
+#[test]
+fn nested_tunnels_come_off_one_by_one() {
+    let mut nested = 0;
+    for seed in 0..4000 {
+        let mut random = Random::new(seed);
+        let link = *random.choose(&[Link::Ethernet, Link::Ip]);
+        let stack = Stack::random(&mut random, link);
+        if !is_remote_right(&stack) {
+            continue;
+        }
+        nested += usize::from(stack.tunnels.len() > 1);
+        let len = random.below(300);
+        check(&stack, stack.packet(&Place::default()).payload_len(len));
+    }
+    assert!(nested > 400, "{nested}");
+}

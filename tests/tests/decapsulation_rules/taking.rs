@@ -1,0 +1,54 @@
+//! Taking a packet out of a tunnel, as these tests do it.
+
+use grosso::{
+    Meta,
+    tunnel::decapsulate::{Decapsulation, Refusal, RemoteChecksumMode, Rules, Tunnel},
+};
+use grosso_testkit::headers::FOU_PORT;
+use grosso_wire::{LinkType, Ports, dissect};
+
+/// A receiver that takes whatever is right.
+pub(crate) fn rules() -> Rules {
+    let mut rules = Rules::default();
+    rules.remote_checksum = RemoteChecksumMode::Complete;
+    rules.ipv6_without_checksum = true;
+    rules
+}
+
+/// The same, where FOU carries this protocol.
+pub(crate) fn rules_with_fou(protocol: u8) -> Rules {
+    let ports = Ports { fou: Some((FOU_PORT, protocol)), ..Ports::ASSIGNED };
+    let mut rules = rules();
+    rules.ports = ports;
+    rules
+}
+
+/// The packet and what is known about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) tunnel: Tunnel,
+    pub(crate) plan: Decapsulation,
+    pub(crate) packet: Vec<u8>,
+    pub(crate) meta: Meta,
+}
+
+pub(crate) fn take_with(
+    frame: &[u8],
+    meta: &Meta,
+    link: LinkType,
+    rules: &Rules,
+) -> Result<Taken, Refusal> {
+    let stack = dissect(frame, link, &rules.ports);
+    let plan = Decapsulation::plan(frame, &stack, meta, link, rules)?;
+    let mut bytes = frame.to_vec();
+    let range = plan.apply(&mut bytes);
+    assert_eq!(range.len(), plan.packet_len());
+    assert_eq!(bytes.len(), frame.len());
+    let packet = bytes[range].to_vec();
+    Ok(Taken { tunnel: plan.tunnel, plan, packet, meta: plan.meta })
+}
+
+/// Takes a packet about which nothing is known from Ethernet.
+pub(crate) fn take(frame: &[u8]) -> Result<Taken, Refusal> {
+    take_with(frame, &Meta::default(), LinkType::Ethernet, &rules())
+}
