@@ -4,17 +4,23 @@
 //! |---|---|
 //! | [`Receiver`] | coalesces a workload, poll by poll |
 //! | [`Sender`] | cuts the superframes of a workload into complete packets |
-//! | [`Bench`] | how Criterion times either: nanoseconds a packet, hot or cold |
+//! | [`Joiner`] | joins the fragments of a workload, poll by poll |
+//! | [`Cutter`] | makes fragments of the datagrams of a workload |
+//! | [`Bench`] | how Criterion times any of them: nanoseconds a packet, hot or cold |
 //!
 //! `docs/performance.md` has the figures and the commands.
 
 #![forbid(unsafe_code)]
 
 mod bench;
+mod cutter;
+mod joiner;
 mod receiver;
 mod sender;
 
 pub use bench::{Bench, Cache, Step, configuration, group};
+pub use cutter::Cutter;
+pub use joiner::{Join, Joiner};
 pub use receiver::{Receiver, Trust};
 pub use sender::Sender;
 
@@ -37,6 +43,13 @@ pub const COALESCED: &[&str] = &[
 
 /// The workloads that are cut.
 pub const SEGMENTED: &[&str] = &["gso_tcp4", "gso_udp4", "gso_vxlan", "gso_gre"];
+
+/// The workloads of fragments that are joined: in order, then each datagram's shuffled.
+pub const JOINED: &[&str] =
+    &["frag4_8k", "frag4_64k", "frag6_64k", "frag4_8k_shuffled", "frag_shuffled", "frag6_shuffled"];
+
+/// The workloads of fragments that are made of whole datagrams.
+pub const CUT: &[&str] = &["frag4_8k", "frag4_64k", "frag6_64k"];
 
 /// The seed of every workload.
 pub const SEED: u64 = 1;

@@ -13,7 +13,9 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use grosso_benches::{COALESCED, Receiver, SEED, SEGMENTED, Sender, Trust};
+use grosso_benches::{
+    COALESCED, CUT, Cutter, JOINED, Join, Joiner, Receiver, SEED, SEGMENTED, Sender, Trust,
+};
 use grosso_testkit::workloads::workload;
 
 /// Instructions a packet by the name of what was counted.
@@ -46,22 +48,42 @@ fn names() -> impl Iterator<Item = String> {
     let coalesce = COALESCED
         .iter()
         .flat_map(|name| Trust::ALL.map(|trust| format!("coalesce/{}/{name}", trust.name())));
-    coalesce.chain(SEGMENTED.iter().map(|name| format!("segment/{name}")))
+    let segment = SEGMENTED.iter().map(|name| format!("segment/{name}"));
+    let cut = CUT.iter().map(|name| format!("fragments/cut/{name}"));
+    let join = JOINED
+        .iter()
+        .flat_map(|name| Join::ALL.map(|join| format!("fragments/join/{}/{name}", join.name())));
+    coalesce.chain(segment).chain(cut).chain(join)
 }
 
 /// Under valgrind: does the work of that name twice, the second time measured, and prints for how many packets.
 fn run(name: &str) -> Result<(), String> {
     let (kind, name) = name.rsplit_once('/').ok_or("no name")?;
     let workload = workload(name, SEED);
-    let trust = if kind.ends_with("trusted") { Trust::Trusted } else { Trust::Verified };
-    let packets = if kind.starts_with("coalesce") {
-        let mut receiver = Receiver::new(&workload, trust);
-        receiver.trace();
-        measured(&mut || receiver.trace())
-    } else {
-        let mut sender = Sender::new(&workload);
-        sender.trace();
-        measured(&mut || sender.trace())
+    let packets = match kind.split('/').collect::<Vec<_>>()[..] {
+        ["coalesce", trust] => {
+            let trust = Trust::ALL.into_iter().find(|known| known.name() == trust);
+            let mut receiver = Receiver::new(&workload, trust.ok_or("no such trust")?);
+            receiver.trace();
+            measured(&mut || receiver.trace())
+        }
+        ["segment"] => {
+            let mut sender = Sender::new(&workload);
+            sender.trace();
+            measured(&mut || sender.trace())
+        }
+        ["fragments", "cut"] => {
+            let mut cutter = Cutter::new(&workload);
+            cutter.trace();
+            measured(&mut || cutter.trace())
+        }
+        ["fragments", "join", join] => {
+            let join = Join::ALL.into_iter().find(|known| known.name() == join);
+            let mut joiner = Joiner::new(&workload, join.ok_or("no such way to join")?);
+            joiner.trace();
+            measured(&mut || joiner.trace())
+        }
+        _ => return Err(format!("{kind}: no such work")),
     };
     println!("{packets}");
     Ok(())

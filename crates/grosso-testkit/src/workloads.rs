@@ -29,6 +29,8 @@ pub const WORKLOADS: &[&str] = &[
     "frag4_64k",
     "frag6_64k",
     "frag_shuffled",
+    "frag4_8k_shuffled",
+    "frag6_shuffled",
     "gso_tcp4",
     "gso_udp4",
     "gso_vxlan",
@@ -78,9 +80,9 @@ pub fn workload(name: &str, seed: u64) -> Workload {
     let name = known.unwrap_or_else(|| panic!("no workload {name}; there are {WORKLOADS:?}"));
     let mut random = Random::new(seed);
     match name {
-        "frag4_8k" => fragments(name, &mut random, 8192, 8, false),
+        "frag4_8k" | "frag4_8k_shuffled" => fragments(name, &mut random, 8192, 8, false),
         "frag4_64k" | "frag_shuffled" => fragments(name, &mut random, 65000, 2, false),
-        "frag6_64k" => fragments(name, &mut random, 65000, 2, true),
+        "frag6_64k" | "frag6_shuffled" => fragments(name, &mut random, 65000, 2, true),
         "gso_tcp4" | "gso_udp4" | "gso_vxlan" | "gso_gre" => superframes(name, &mut random),
         "udp4_quic" => datagrams(name, &mut random),
         _ => segments(name, &mut random),
@@ -272,7 +274,7 @@ fn fragments(
         if frames.len() + pieces.len() > PACKETS {
             break;
         }
-        if name == "frag_shuffled" {
+        if name.ends_with("shuffled") {
             random.shuffle(&mut pieces);
         }
         frames.extend(pieces);

@@ -23,15 +23,15 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
-    /// Puts a fragment to its datagram.
+    /// Puts a fragment to its datagram, which is in this slot.
     pub(super) fn insert(
         &mut self,
+        slot: u32,
         frame: Frame<B>,
         mut arrival: Arrival,
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let slot = self.find_or_start(arrival.key, now_ns, sink);
         if self.datagrams.get(slot).is_none_or(|datagram| datagram.is_dead) {
             return self.discard(frame, Discard::Dead, None, 0, sink);
         }
@@ -60,7 +60,25 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// The slot of a key's datagram, which starts if there is none.
-    fn find_or_start(&mut self, key: Key, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) -> u32 {
+    #[inline]
+    pub(super) fn find_or_start(
+        &mut self,
+        key: Key,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> u32 {
+        match self.recent.slot_of(&key) {
+            Some(slot) if self.datagrams.get(slot).is_some_and(|d| d.key == key) => slot,
+            _ => self.search_or_start(key, now_ns, sink),
+        }
+    }
+
+    fn search_or_start(
+        &mut self,
+        key: Key,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> u32 {
         let hash = key.hash(&self.state);
         let mut found = self.table.find(hash, None);
         if let Found::Slot(slot) = found {
@@ -161,6 +179,9 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         needed: usize,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Result<(), Discard> {
+        if needed == 0 {
+            return Ok(());
+        }
         let limits = self.rules.limits;
         let Some(share) = self.datagrams.get(slot).map(|datagram| datagram.share) else {
             return Err(Discard::TableFull);
@@ -211,9 +232,9 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         contents.sum = contents.sum.zip(sum).map(|(before, sum)| before + sum).filter(|_| !mixes);
         // Rule F15: a run grows only at its end, and only the last one does.
         if contents.fragments == 0 || arrival.offset != contents.reach {
-            self.store.set(&contents.pages, Bit::Run, &(units.start..units.start + 1));
+            self.store.mark(&contents.pages, Bit::Run, units.start);
         }
-        self.store.set(&contents.pages, Bit::Start, &(units.start..units.start + 1));
+        self.store.mark(&contents.pages, Bit::Start, units.start);
         self.store.set(&contents.pages, Bit::Covered, &units);
         let keeps_first = self.rules.overlap == Overlap::First && contents.flow.is_some();
         contents.add(arrival, &frame.meta, units.end - units.start - covered, keeps_first);

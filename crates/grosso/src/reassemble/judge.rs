@@ -44,7 +44,9 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             return Judgement::Kills(Discard::EndConflict, None);
         }
         let units = units(arrival.offset, end);
-        let is_new = !self.store.any(&contents.pages, Bit::Covered, &units);
+        // What starts where nothing reaches needs no look at the map.
+        let is_new = arrival.offset >= contents.reach
+            || !self.store.any(&contents.pages, Bit::Covered, &units);
         if !is_new {
             match overlap {
                 Overlap::Drop => {

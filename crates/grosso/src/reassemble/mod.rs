@@ -41,6 +41,7 @@ mod insert;
 mod judge;
 mod queue;
 pub mod reason;
+mod recent;
 mod render;
 mod rules;
 mod store;
@@ -65,6 +66,7 @@ use crate::{
         incomplete::{Contents, Incomplete},
         queue::{Queue, Slab},
         reason::{Discard, Pass},
+        recent::Recent,
         store::{Bit, Store, units},
     },
     stats::ReassembleStats,
@@ -100,6 +102,7 @@ pub struct Reassembler<B> {
     state: FixedState,
     table: Table,
     datagrams: Slab<Incomplete>,
+    recent: Recent,
     store: Store<B>,
     /// By age, IPv4 and IPv6 apart, because their times differ; the dead are among them.
     ages: [Queue; 2],
@@ -154,6 +157,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             state: FixedState::with_seed(seed),
             table: Table::new(TableShape { buckets, choice: BucketChoice::Seeded }),
             datagrams: Slab::default(),
+            recent: Recent::new(),
             store: Store::new(gathers),
             ages: [Queue::EMPTY; 2],
             by_use: Queue::EMPTY,
@@ -178,13 +182,21 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     ) -> Verdict {
         let packet = frame.buffer.as_ref();
         self.stats.frames_in += 1;
+        if let Some(arrival) = self.recent.examine(packet, &frame.meta) {
+            self.expire(now_ns, sink);
+            self.stats.fragments_in += 1;
+            let slot = self.find_or_start(arrival.key, now_ns, sink);
+            return self.insert(slot, frame, arrival, now_ns, sink);
+        }
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
         match examine(packet, &self.stack, &frame.meta) {
             Ok(mut arrival) => {
                 arrival.key.outside = self.outside(packet, arrival.outside, &frame.meta);
                 self.expire(now_ns, sink);
                 self.stats.fragments_in += 1;
-                self.insert(frame, arrival, now_ns, sink)
+                let slot = self.find_or_start(arrival.key, now_ns, sink);
+                self.recent.remember(slot, &arrival, packet, &self.stack, &frame.meta);
+                self.insert(slot, frame, arrival, now_ns, sink)
             }
             Err(Refusal::Pass(reason)) => {
                 self.stats.passed[reason.index()] += 1;

@@ -59,13 +59,16 @@ pub(crate) struct Store<B> {
 
 #[derive(Debug)]
 struct Page {
-    bits: [[u64; WORDS]; 3],
+    bits: [Bits; 3],
     /// The bytes of the units.
     bytes: Box<[u8]>,
     /// For the first unit of each fragment, a number of the caller's.
     index: Box<[u32]>,
     next_free: u32,
 }
+
+/// One bit for each unit of a page.
+type Bits = [u64; WORDS];
 
 /// What a bit of a page says of its unit.
 #[derive(Clone, Copy, Debug)]
@@ -136,36 +139,56 @@ impl<B> Store<B> {
     /// Whether any of the units has the bit.
     #[inline]
     pub(crate) fn any(&self, pages: &Pages, bit: Bit, units: &Range<u32>) -> bool {
-        words(units).any(|(word, mask)| self.word(pages, bit, word) & mask != 0)
+        let has = |bits: &Bits, units| words(&units).any(|(word, mask)| bits[word] & mask != 0);
+        spans(units).any(|(page, units)| self.bits(pages, bit, page).is_some_and(|b| has(b, units)))
     }
 
     /// Whether all of them have it.
     #[inline]
     pub(crate) fn all(&self, pages: &Pages, bit: Bit, units: &Range<u32>) -> bool {
-        words(units).all(|(word, mask)| self.word(pages, bit, word) & mask == mask)
+        let has = |bits: &Bits, units| words(&units).all(|(word, mask)| bits[word] & mask == mask);
+        spans(units).all(|(page, units)| self.bits(pages, bit, page).is_some_and(|b| has(b, units)))
     }
 
     /// How many of them have it.
     pub(crate) fn count(&self, pages: &Pages, bit: Bit, units: &Range<u32>) -> u32 {
-        words(units).map(|(word, mask)| (self.word(pages, bit, word) & mask).count_ones()).sum()
+        let ones = |(page, units)| {
+            let bits = self.bits(pages, bit, page)?;
+            Some(words(&units).map(|(word, mask)| (bits[word] & mask).count_ones()).sum::<u32>())
+        };
+        spans(units).filter_map(ones).sum()
     }
 
     /// Sets the bit of all of them. Their pages are there.
     #[inline]
     pub(crate) fn set(&mut self, pages: &Pages, bit: Bit, units: &Range<u32>) {
-        for (word, mask) in words(units) {
-            if let Some(page) = self.page_mut(pages, word / WORDS) {
-                page.bits[bit as usize][word % WORDS] |= mask;
+        for (page, units) in spans(units) {
+            if let Some(page) = self.page_mut(pages, page) {
+                words(&units).for_each(|(word, mask)| page.bits[bit as usize][word] |= mask);
             }
+        }
+    }
+
+    /// Sets the bit of one unit. Its page is there.
+    #[inline]
+    pub(crate) fn mark(&mut self, pages: &Pages, bit: Bit, unit: u32) {
+        if let Some(page) = self.page_mut(pages, unit as usize / PAGE_UNITS) {
+            let unit = unit as usize % PAGE_UNITS;
+            page.bits[bit as usize][unit / WORD_UNITS] |= 1 << (unit % WORD_UNITS);
         }
     }
 
     /// The first unit from `from` on whose bit is `is_set`.
     pub(crate) fn next(&self, pages: &Pages, bit: Bit, is_set: bool, from: u32) -> Option<u32> {
-        words(&(from..UNITS_MAX)).find_map(|(word, mask)| {
-            let bits = self.word(pages, bit, word);
-            let bits = if is_set { bits } else { !bits } & mask;
-            (bits != 0).then(|| word as u32 * u64::BITS + bits.trailing_zeros())
+        spans(&(from..UNITS_MAX)).find_map(|(page, units)| {
+            let Some(bits) = self.bits(pages, bit, page) else {
+                return (!is_set).then_some((page * PAGE_UNITS) as u32 + units.start);
+            };
+            words(&units).find_map(|(word, mask)| {
+                let bits = if is_set { bits[word] } else { !bits[word] } & mask;
+                let at = word * WORD_UNITS + bits.trailing_zeros() as usize;
+                (bits != 0).then_some((page * PAGE_UNITS + at) as u32)
+            })
         })
     }
 
@@ -244,8 +267,9 @@ impl<B> Store<B> {
         self.page(pages, 0).and_then(|page| page.bytes.get(range)).unwrap_or_default()
     }
 
-    fn word(&self, pages: &Pages, bit: Bit, word: usize) -> u64 {
-        self.page(pages, word / WORDS).map_or(0, |page| page.bits[bit as usize][word % WORDS])
+    #[inline]
+    fn bits(&self, pages: &Pages, bit: Bit, page: usize) -> Option<&Bits> {
+        self.page(pages, page).map(|page| &page.bits[bit as usize])
     }
 
     #[inline]
@@ -276,19 +300,26 @@ impl<B> Store<B> {
     }
 }
 
-/// The words of the bits of some units, with those bits.
+/// The pages of some units, and which of its own each has.
+#[inline]
+fn spans(units: &Range<u32>) -> impl Iterator<Item = (usize, Range<u32>)> + use<> {
+    let Range { start, end } = *units;
+    page_numbers(units).map(move |page| {
+        let first_unit = (page * PAGE_UNITS) as u32;
+        let behind = (end - first_unit).min(PAGE_UNITS as u32);
+        (page, start.saturating_sub(first_unit)..behind)
+    })
+}
+
+/// The words of the bits of some units of a page, and which bits those are.
 #[inline]
 fn words(units: &Range<u32>) -> impl Iterator<Item = (usize, u64)> + use<> {
-    let Range { start, end } = *units;
-    let last = if end > start { (end - 1) / u64::BITS + 1 } else { start / u64::BITS };
-    (start / u64::BITS..last).map(move |word| {
-        let first_unit = word * u64::BITS;
+    let (start, end) = (units.start as usize, (units.end as usize).min(PAGE_UNITS));
+    (start / WORD_UNITS..end.div_ceil(WORD_UNITS)).map(move |word| {
+        let first_unit = word * WORD_UNITS;
         let behind_start = u64::MAX << start.saturating_sub(first_unit);
-        let before_end = match end - first_unit {
-            units @ 0..u64::BITS => (1 << units) - 1,
-            _ => u64::MAX,
-        };
-        (word as usize, behind_start & before_end)
+        let before_end = u64::MAX >> WORD_UNITS.saturating_sub(end - first_unit);
+        (word, behind_start & before_end)
     })
 }
 
@@ -304,7 +335,8 @@ const HEADER_UNITS: u32 = HEADER_ROOM as u32 / UNIT;
 /// Bytes of a datagram in one page.
 const PAGE_BYTES: usize = 4096;
 const PAGE_UNITS: usize = PAGE_BYTES / UNIT as usize;
-const WORDS: usize = PAGE_UNITS / u64::BITS as usize;
+const WORD_UNITS: usize = u64::BITS as usize;
+const WORDS: usize = PAGE_UNITS / WORD_UNITS;
 /// Pages of the longest datagram with its headers.
 const PAGES_MAX: usize = (HEADER_ROOM + 65536).div_ceil(PAGE_BYTES);
 const UNITS_MAX: u32 = (PAGES_MAX * PAGE_UNITS) as u32;
@@ -313,18 +345,21 @@ const UNITS_MAX: u32 = (PAGES_MAX * PAGE_UNITS) as u32;
 mod tests {
     use std::vec::Vec;
 
-    use super::{Bit, HEADER_UNITS, Pages, Store, UNITS_MAX, words};
+    use super::{Bit, HEADER_UNITS, PAGE_UNITS, Pages, Store, UNITS_MAX, WORD_UNITS, spans, words};
 
     /// All short ranges, and some that cross words and pages, bit by bit.
     #[test]
     fn ranges_are_the_bits_of_their_units() {
-        for start in 0..140 {
-            for end in start..200 {
+        for (from, start) in
+            [0, 400, 960].into_iter().flat_map(|from| (from..from + 140).map(move |s| (from, s)))
+        {
+            for end in start..from + 200 {
                 let mut bits = Vec::new();
-                for (word, mask) in words(&(start..end)) {
-                    bits.extend(
-                        (0..64).filter(|bit| mask >> bit & 1 == 1).map(|b| word as u32 * 64 + b),
-                    );
+                for (page, units) in spans(&(start..end)) {
+                    for (word, mask) in words(&units) {
+                        let unit = (page * PAGE_UNITS + word * WORD_UNITS) as u32;
+                        bits.extend((0..64).filter(|bit| mask >> bit & 1 == 1).map(|b| unit + b));
+                    }
                 }
                 assert_eq!(bits, (start..end).collect::<Vec<_>>(), "{start}..{end}");
             }

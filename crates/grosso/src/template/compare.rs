@@ -65,6 +65,19 @@ impl Mask {
         }
     }
 
+    /// Makes it all bits of `len` bytes.
+    pub(crate) fn fill(&mut self, len: usize) {
+        self.len = len.min(HEADER_BYTES_MAX);
+        self.bits[..self.len].fill(0xff);
+    }
+
+    /// Takes the bits of one byte away.
+    pub(crate) fn remove(&mut self, at: usize) {
+        if let Some(byte) = self.bits.get_mut(at) {
+            *byte = 0;
+        }
+    }
+
     fn set(&mut self, layer: &Layer, field: &Field, bits: [u8; 2]) {
         let start = layer.offset as usize;
         for (i, at) in field.bytes.clone().enumerate() {

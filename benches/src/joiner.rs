@@ -1,0 +1,104 @@
+//! Joining the fragments of a workload.
+
+use grosso::{
+    Frame,
+    reassemble::{Mode, Outcome, Reassembler, Rules},
+};
+use grosso_testkit::workloads::{POLL, Workload};
+use grosso_wire::{LinkType, Ports};
+
+use crate::{SEED, bench::Step};
+
+/// How fragments are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// Data are copied together; what is delivered is their pages.
+    Coalesce,
+    /// The same, and the transport checksum of the whole is verified, with the sums of the copies.
+    Verify,
+    /// Buffers are kept; what is delivered is a view of them.
+    KeepGeometry,
+}
+
+impl Join {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Coalesce, Self::Verify, Self::KeepGeometry];
+
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Coalesce => "coalesce",
+            Self::Verify => "verify",
+            Self::KeepGeometry => "geometry",
+        }
+    }
+
+    fn rules(self) -> Rules {
+        let mode = if self == Self::KeepGeometry { Mode::KeepGeometry } else { Mode::Coalesce };
+        let mut rules = Rules::new(mode);
+        rules.verify = self == Self::Verify;
+        rules
+    }
+}
+
+/// Joins the fragments of a workload in polls, over and over, with buffers that are slices of the trace.
+#[derive(Debug)]
+pub struct Joiner<'a> {
+    frames: &'a [Vec<u8>],
+    reassembler: Reassembler<&'a [u8]>,
+    next: usize,
+    delivered_bytes: u64,
+}
+
+impl<'a> Joiner<'a> {
+    /// A joiner with the default rules, at the first poll of the workload.
+    ///
+    /// # Panics
+    /// Never: the rules do not contradict each other.
+    #[must_use]
+    pub fn new(workload: &'a Workload, join: Join) -> Self {
+        let (link, ports) = (LinkType::Ethernet, Ports::ASSIGNED);
+        let reassembler = Reassembler::new(join.rules(), link, ports, SEED);
+        let reassembler = reassembler.expect("rules that do not contradict each other");
+        Self { frames: &workload.frames, reassembler, next: 0, delivered_bytes: 0 }
+    }
+
+    /// Joins every fragment of the workload once.
+    pub fn trace(&mut self) -> usize {
+        (0..self.frames.len().div_ceil(POLL)).map(|_| self.step()).sum()
+    }
+
+    /// Whole datagrams so far.
+    #[must_use]
+    pub fn datagrams(&self) -> u64 {
+        self.reassembler.stats().datagrams
+    }
+
+    fn poll(&self) -> &'a [Vec<u8>] {
+        &self.frames[self.next..self.frames.len().min(self.next + POLL)]
+    }
+}
+
+impl<'a> Step for Joiner<'a> {
+    fn upcoming(&self) -> impl Iterator<Item = &[u8]> {
+        self.poll().iter().map(Vec::as_slice)
+    }
+
+    /// One poll. Gives the fragments pushed.
+    #[inline]
+    fn step(&mut self) -> usize {
+        let poll = self.poll();
+        let delivered_bytes = &mut self.delivered_bytes;
+        let mut sink = |outcome: Outcome<'_, &'a [u8]>| {
+            if let Outcome::Datagram(datagram) = outcome {
+                datagram.slices().for_each(|slice| *delivered_bytes += slice.len() as u64);
+            }
+        };
+        for frame in poll {
+            let _ = self.reassembler.push(Frame::new(frame), 0, &mut sink);
+        }
+        self.next = (self.next + POLL) % self.frames.len().next_multiple_of(POLL);
+        poll.len()
+    }
+}

@@ -1,0 +1,153 @@
+//! The headers of the fragment before: those of the next one are most often the same, but for what
+//! tells where its data lie, and need not be read again.
+
+use grosso_wire::{Kind, Stack, ipv4, ipv6, ipv6_fragment};
+
+use crate::{
+    bytes::u16_at,
+    checksum::Checksum,
+    meta::{Meta, VlanTag},
+    reassemble::{examine::Arrival, incomplete::Key, queue::NONE},
+    template::compare::Mask,
+};
+
+/// A fragment whose headers were examined, and where its datagram was found.
+#[derive(Debug)]
+pub(super) struct Recent {
+    /// What it told, but for its data. `None`: nothing can be told from its headers.
+    told: Option<Arrival>,
+    /// The slot of its datagram, which may be another's by now.
+    slot: u32,
+    vlan: Option<VlanTag>,
+    header: [u8; HEADER_BYTES_MAX],
+    equal: Mask,
+    /// The sum of the IPv4 words that vary, modulo 65535: the same in all headers that are right.
+    varying: u32,
+}
+
+impl Recent {
+    pub(super) fn new() -> Self {
+        Self {
+            told: None,
+            slot: NONE,
+            vlan: None,
+            header: [0; HEADER_BYTES_MAX],
+            equal: Mask::nothing(0),
+            varying: 0,
+        }
+    }
+
+    /// Remembers a fragment that was examined, if nothing around its IP header has a length of its
+    /// own or another say in where data end.
+    pub(super) fn remember(
+        &mut self,
+        slot: u32,
+        arrival: &Arrival,
+        packet: &[u8],
+        stack: &Stack,
+        meta: &Meta,
+    ) {
+        let len = arrival.data.start as usize;
+        let around = stack.layers().get(..arrival.outside).unwrap_or_default();
+        let is_plain = around.iter().all(|layer| matches!(layer.kind, Kind::Ethernet | Kind::Vlan));
+        let (Some(header), true) = (packet.get(..len), is_plain && len <= HEADER_BYTES_MAX) else {
+            self.told = None;
+            return;
+        };
+        let places = Places::of(arrival);
+        self.told = Some(Arrival { flow: None, sum: None, ..arrival.clone() });
+        (self.slot, self.vlan) = (slot, meta.vlan);
+        self.header[..len].copy_from_slice(header);
+        self.varying = places.sum(packet);
+        self.equal.fill(len);
+        for place in [places.length, places.fragment, places.checksum.unwrap_or(places.length)] {
+            self.equal.remove(place);
+            self.equal.remove(place + 1);
+        }
+    }
+
+    /// What a frame tells whose headers are those of the fragment before. It carries on inside the
+    /// datagram: a first fragment, a TCP header that may be hidden, and what is none are for
+    /// [`examine`](super::examine::examine).
+    #[inline]
+    pub(super) fn examine(&self, packet: &[u8], meta: &Meta) -> Option<Arrival> {
+        let told = self.told.as_ref()?;
+        let summed = matches!(meta.checksum, Checksum::Complete { .. });
+        if summed || meta.vlan != self.vlan || !self.equal.agrees(&self.header, packet) {
+            return None;
+        }
+        let places = Places::of(told);
+        let word = u16_at(packet, places.fragment);
+        let (offset, more, dont_fragment) = match told.key.is_ipv6 {
+            true => (
+                u32::from(word & ipv6_fragment::OFFSET_MASK),
+                word & ipv6_fragment::MORE_FRAGMENTS != 0,
+                false,
+            ),
+            false => (
+                u32::from(word & ipv4::OFFSET_MASK) * 8,
+                word & ipv4::MORE_FRAGMENTS != 0,
+                word & ipv4::DONT_FRAGMENT != 0,
+            ),
+        };
+        let end = places.behind_length + u32::from(u16_at(packet, places.length));
+        let is_there = end >= told.data.start && end as usize <= packet.len();
+        // The rest of the header is that of a right one.
+        let is_right = places.checksum.is_none() || places.sum(packet) == self.varying;
+        (offset > 8 && is_there && is_right).then(|| Arrival {
+            data: told.data.start..end,
+            offset,
+            more,
+            dont_fragment,
+            ..told.clone()
+        })
+    }
+
+    /// Where the datagram of this key was the last time.
+    #[inline]
+    pub(super) fn slot_of(&self, key: &Key) -> Option<u32> {
+        self.told.as_ref().filter(|told| told.key == *key).map(|_| self.slot)
+    }
+}
+
+/// Where the words of a fragment's headers lie that tell where its data do.
+struct Places {
+    length: usize,
+    /// What the length does not count, from the start of the frame.
+    behind_length: u32,
+    fragment: usize,
+    /// The checksum that covers both.
+    checksum: Option<usize>,
+}
+
+impl Places {
+    #[inline]
+    fn of(arrival: &Arrival) -> Self {
+        let ip = usize::from(arrival.ip);
+        if arrival.key.is_ipv6 {
+            let header = arrival.data.start as usize - ipv6_fragment::HEADER_LEN;
+            return Self {
+                length: ip + ipv6::field::PAYLOAD_LENGTH.start,
+                behind_length: (ip + ipv6::HEADER_LEN) as u32,
+                fragment: header + ipv6_fragment::field::FRAGMENT.start,
+                checksum: None,
+            };
+        }
+        Self {
+            length: ip + ipv4::field::TOTAL_LENGTH.start,
+            behind_length: ip as u32,
+            fragment: ip + ipv4::field::FRAGMENT.start,
+            checksum: Some(ip + ipv4::field::CHECKSUM.start),
+        }
+    }
+
+    #[inline]
+    fn sum(&self, packet: &[u8]) -> u32 {
+        let checksum = self.checksum.map_or(0, |checksum| u16_at(packet, checksum));
+        let length = u32::from(u16_at(packet, self.length));
+        (length + u32::from(u16_at(packet, self.fragment)) + u32::from(checksum)) % 0xffff
+    }
+}
+
+/// Longer headers are examined again for each fragment, in bytes.
+const HEADER_BYTES_MAX: usize = 128;
