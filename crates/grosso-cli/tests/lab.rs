@@ -34,6 +34,42 @@ fn lab_measures_and_reports() {
 }
 
 #[test]
+fn lab_fragments_shows_the_collapse_and_its_cure() {
+    let bench = Bench::new();
+    // The rate is one that a machine carries which does other things too.
+    let options = "--runs 1 --time 300ms --timeout 150ms --rate 300M --loss 0.5%";
+    let run = bench.run(&format!("lab fragments {options} --html page.html --json"));
+    if !is_allowed(&run) {
+        return;
+    }
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let report = run.json();
+    assert_eq!(report["schema"], "grosso.lab-fragments/1");
+    assert_eq!(report["environment"]["timeout_ms"], 150.0);
+    let losses: Vec<f64> =
+        report["groups"].as_array().unwrap().iter().map(|g| g["loss"].as_f64().unwrap()).collect();
+    assert_eq!(losses, [0.0, 0.005]);
+    for (group, fewest) in report["groups"].as_array().unwrap().iter().zip([32, 64]) {
+        let row = |receiver: &str, buffers: serde_json::Value| {
+            let mut rows = group["rows"].as_array().unwrap().iter();
+            rows.find(|row| row["receiver"] == receiver && row["buffers"] == buffers).unwrap()
+        };
+        let number = |row: &serde_json::Value, name: &str| row[name]["median"].as_f64().unwrap();
+        let (few, unbounded) = (row("coalesces", fewest.into()), row("coalesces", ().into()));
+        let queued = row("queues", fewest.into());
+        assert!(number(few, "goodput_gbps") > 20.0 * number(queued, "goodput_gbps"), "{group}");
+        assert_eq!(number(few, "no_buffer_a_second"), 0.0, "{few}");
+        assert!(number(queued, "no_buffer_a_second") > 0.0, "{queued}");
+        assert!(queued["buffers_max"] == fewest && number(unbounded, "goodput_gbps") > 0.0);
+        assert!(number(queued, "silence_ms") > 100.0, "it waits for the timeout: {queued}");
+    }
+    let verdicts = report["verdicts"].as_array().unwrap();
+    assert_eq!((verdicts.len(), &verdicts[0]["holds"]), (7, &true.into()), "{verdicts:?}");
+    let page = String::from_utf8(bench.get("page.html")).unwrap();
+    assert!(page.contains("lab fragments --runs 1"), "how to repeat it");
+}
+
+#[test]
 fn lab_run_ends_as_its_command_does_and_tells_it_where_it_is() {
     let bench = Bench::new();
     let script = "echo $GROSSO_HOST $GROSSO_A $GROSSO_B $GROSSO_A6 $GROSSO_B6 >&2; exit 7";
@@ -118,6 +154,10 @@ fn lab_refuses_what_cannot_be_measured() {
         "lab run two-hosts --impair loss",
         "lab run two-hosts --on c true",
         "lab gso --tool iperf3",
+        "lab fragments --rate fast",
+        "lab fragments --loss 0.1",
+        "lab fragments --timeout 60",
+        "lab fragments --tool iperf3",
     ];
     for line in lines {
         let run = bench.run(line);

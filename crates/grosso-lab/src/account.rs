@@ -134,6 +134,18 @@ impl TcpCounters {
     }
 }
 
+/// Datagrams over IPv6 that the sockets of the calling thread's network had no room for (`/proc/net/snmp6`).
+///
+/// # Errors
+/// When `/proc` is not there, or says nothing of UDP over IPv6.
+pub(crate) fn udp6_receive_buffer_errors() -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/thread-self/net/snmp6")?;
+    let value = text.lines().find_map(|line| line.strip_prefix("Udp6RcvbufErrors"));
+    value.and_then(|value| value.trim().parse().ok()).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, "no counters of UDP in /proc/net/snmp6")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

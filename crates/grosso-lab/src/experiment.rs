@@ -22,6 +22,12 @@ pub use latency::Latency;
 pub use report::{Compared, Environment, GroupResult, Published, Report, RowResult, Verdict};
 pub use spread::Spread;
 
+pub(crate) use {
+    page::{STYLE, escape},
+    report::{kernel_release, processor_name},
+    table::{digits, thousands},
+};
+
 /// How to measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {

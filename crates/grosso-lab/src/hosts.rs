@@ -199,6 +199,39 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
+    /// Two hosts, each with room for a data path of its own where its NIC would be, and the ports of
+    /// both, the sender's first: between the two paths is a wire with an MTU of its own. The hosts
+    /// know each other's Ethernet address, so that nothing but traffic is on the wire.
+    ///
+    /// # Errors
+    /// As [`Hosts::receiving`].
+    pub fn apart(layout: &Layout, device: Device, wire_mtu: u16) -> io::Result<(Self, [Ends; 2])> {
+        let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
+        let wire = Layout { mtu: Mtu { sender: wire_mtu, receiver: wire_mtu }, ..*layout };
+        let options = packet_options(&wire);
+        let beyond = NetworkNamespace::new()?;
+        let add = || {
+            beyond.run(|| silence_ipv6("default"))??;
+            add_wire(&beyond, ENGINE, (ENGINE, wire_mtu))
+        };
+        let near = open_wire(add, &options)?;
+        let far = beyond.run(|| {
+            Control::new()?.set_mtu(&name(ENGINE)?, wire_mtu)?;
+            open_engine(&options)
+        })??;
+        let mut ends = Vec::new();
+        let sides =
+            [(&hosts.sender, SENDER, mtu.sender), (&hosts.receiver, RECEIVER, mtu.receiver)];
+        for ((host, name, mtu), wire) in sides.into_iter().zip([near, far]) {
+            ends.push(Ends { wire, device: open_device(host, (name, mtu), device, false)? });
+        }
+        hosts.set_up_receiver(mtu)?;
+        hosts.sender.run(|| set_up(SENDER, SENDER_ADDRESSES, hosts.family, mtu.sender))??;
+        hosts.introduce()?;
+        let ends = <[Ends; 2]>::try_from(ends).map_err(|_| io::Error::other("not two ends"))?;
+        Ok((hosts, ends))
+    }
+
     /// Two hosts with nothing but a wire between them; the receiver's kernel coalesces if `gro` is
     /// set.
     ///
@@ -364,6 +397,25 @@ impl Hosts {
         })?
     }
 
+    /// Tells each host the other's Ethernet address.
+    fn introduce(&self) -> io::Result<()> {
+        let sides = [(&self.sender, SENDER), (&self.receiver, RECEIVER)];
+        let known = sides.map(|(host, device)| {
+            host.run(|| {
+                let link = Netlink::new()?.link(&name(device)?)?;
+                let address = link.hardware_address.ok_or(io::ErrorKind::NotFound)?;
+                Ok::<_, io::Error>((link.index, address))
+            })
+        });
+        let [near, far] = known;
+        let (near, far) = (near??, far??);
+        let tell = |host: &NetworkNamespace, index, other, hardware_address| {
+            host.run(|| Netlink::new()?.set_neighbour(index, other, hardware_address))?
+        };
+        tell(&self.sender, near.0, self.receiver_address(), far.1)?;
+        tell(&self.receiver, far.0, self.sender_address(), near.1)
+    }
+
     /// The sender's own segmentation is off: packets of the MTU cross the wire, as behind a NIC
     /// that has none.
     fn set_up_sender(&self, layout: &Layout) -> io::Result<()> {
@@ -398,9 +450,14 @@ fn open_wire(
         silence_ipv6("all")?;
         silence_ipv6("default")?;
         add()?;
-        Control::new()?.set_up(&name(ENGINE)?, true)?;
-        PacketPort::open(ENGINE, options)
+        open_engine(options)
     })?
+}
+
+/// Opens the engine's end of a wire that is in the calling thread's network.
+fn open_engine(options: &PacketOptions) -> io::Result<PacketPort> {
+    Control::new()?.set_up(&name(ENGINE)?, true)?;
+    PacketPort::open(ENGINE, options)
 }
 
 /// Gives a host its device, which hands out superframes if they are wanted, and opens the data

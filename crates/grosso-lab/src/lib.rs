@@ -45,6 +45,7 @@
 
 pub mod account;
 pub mod experiment;
+pub mod fragments;
 pub mod hosts;
 pub mod network;
 pub mod nic;

@@ -10,14 +10,18 @@ use std::{
 use rustix::fs::{MemfdFlags, memfd_create};
 
 mod datagrams;
+mod paced;
 mod requests;
 mod streams;
 
 pub(crate) use self::{
     datagrams::{receive_datagrams, send_datagrams},
+    paced::{receive_paced, send_paced},
     requests::{answer, answer_datagrams, ask, ask_datagrams},
     streams::{receive_streams, send_file, send_streams},
 };
+
+pub use self::paced::Pace;
 
 /// A kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

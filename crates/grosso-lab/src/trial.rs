@@ -15,7 +15,8 @@ use grosso_io::{
 use grosso_sys::scheduling::{own_thread, pin};
 use rustix::process::Pid;
 
-use self::observe::{Path, gone, observe};
+pub(crate) use self::observe::gone;
+use self::observe::{Path, observe};
 use crate::{
     account::CpuSeconds,
     hosts::{Device, DevicePort, Hosts, Layout},

@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf, str::FromStr};
 use clap::{Args, Subcommand, ValueEnum};
 use grosso_io::impair::Impairment;
 
-use super::values::{parse_run_ns, parse_time_ns};
+use super::values::{parse_rate, parse_run_ns, parse_share, parse_time_ns};
 use crate::error::Failure;
 
 /// Without an experiment it is the headline: MTU 1500, coalescing on and off
@@ -24,6 +24,9 @@ pub(crate) struct Lab {
 pub(crate) enum LabExperiment {
     #[command(flatten)]
     Measure(LabMeasurement),
+    /// Table R2: fragments inside ESP to a NIC with few receive buffers, coalesced and queued
+    #[command(after_help = FRAGMENTS_HELP)]
+    Fragments(LabFragments),
     /// Run a command of yours on hosts with Grosso and a wire that may be bad between them
     #[command(after_help = RUN_HELP)]
     Run(LabRun),
@@ -94,12 +97,44 @@ pub(crate) struct LabOptions {
     /// Who makes the traffic
     #[arg(long, value_name = "TOOL", default_value = "built-in")]
     pub(crate) tool: LabTool,
+    #[command(flatten)]
+    pub(crate) page: LabPage,
+}
+
+/// The page with plots.
+#[derive(Args, Debug)]
+pub(crate) struct LabPage {
     /// Where to write the page with plots; grosso-lab.html in this folder, named after the experiment
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// Write no page
     #[arg(long, conflicts_with = "html")]
     pub(crate) no_html: bool,
+}
+
+/// `grosso lab fragments`.
+#[derive(Args, Debug)]
+pub(crate) struct LabFragments {
+    /// Measurements of each setting
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) runs: u16,
+    /// How long each measurement is
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
+    pub(crate) time: u64,
+    /// Bits a second that are offered: fewer than this machine can carry
+    #[arg(long, value_name = "BITS", default_value = "1.5G", value_parser = parse_rate)]
+    pub(crate) rate: u64,
+    /// The share of fragments lost on the wire, in the second half; 0 leaves that out
+    #[arg(long, value_name = "SHARE", default_value = "0.1%", value_parser = parse_share)]
+    pub(crate) loss: f64,
+    /// How long a datagram may be incomplete; by RFC 8200 it is 60s
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_run_ns)]
+    pub(crate) timeout: u64,
+    /// What Grosso hands packets to a host through; a TAP where /dev/net/tun may be opened
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    pub(crate) device: LabDevice,
+    #[command(flatten)]
+    pub(crate) page: LabPage,
 }
 
 /// `grosso lab run`.
@@ -203,9 +238,23 @@ Examples:
   grosso lab --html report.html   the page with plots elsewhere
   grosso lab lro                  table R1, with the kernel's own GRO beside
   grosso lab gso                  table R5: superframes of the sender, cut by Grosso
+  grosso lab fragments            table R2: the collapse without buffers, and its cure
   grosso lab tcp-stream --tool iperf3
   grosso lab run two-hosts --impair 'delay 5ms loss 0.1% seed 7'
   grosso lab --json | jq '.groups[].ratio'";
+
+const FRAGMENTS_HELP: &str = "\
+Host a sends datagrams of 64000 bytes; Grosso encrypts each (ESP, AES-GCM) and
+cuts it into 45 fragments. Host b's NIC has few receive buffers. A receiver that
+queues fragments in them runs out: one lost fragment kills its datagram, and the
+others keep their buffers until the timeout. One that copies each fragment to its
+place gives the buffer back at once.
+
+Examples:
+  grosso lab fragments
+  grosso lab fragments --rate 800M --loss 1%
+  grosso lab fragments --runs 1 --loss 0 --no-html
+  grosso lab fragments --json | jq '.groups[].rows[] | {receiver, buffers, goodput_gbps}'";
 
 const RUN_HELP: &str = "\
 A command finds the addresses of the hosts in its environment: GROSSO_A and

@@ -101,18 +101,37 @@ pub(super) fn parse_spacing(text: &str) -> Result<Spacing, String> {
     }
     let expected = || "expected same, or line=RATE such as line=10G".to_string();
     let rate = text.strip_prefix("line=").ok_or_else(expected)?;
-    let digits = rate.find(|c: char| !c.is_ascii_digit()).unwrap_or(rate.len());
-    let (number, unit) = rate.split_at(digits);
+    parse_rate(rate).map(Spacing::Line).map_err(|_| expected())
+}
+
+/// Bits a second, with a decimal unit or none.
+pub(super) fn parse_rate(text: &str) -> Result<u64, String> {
+    let expected = || "expected bits a second such as 900M or 1.5G".to_string();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
     let factor = match unit {
-        "" => 1,
-        "k" | "K" => 1_000,
-        "M" => 1_000_000,
-        "G" => 1_000_000_000,
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
         _ => return Err(expected()),
     };
-    let bits = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-    bits.filter(|&bits| bits > 0).map(Spacing::Line).ok_or_else(expected)
+    let bits = number.parse::<f64>().map_err(|_| expected())? * factor;
+    if (1.0..=RATE_BITS_MAX).contains(&bits) { Ok(bits.round() as u64) } else { Err(expected()) }
 }
+
+/// A share of a whole.
+pub(super) fn parse_share(text: &str) -> Result<f64, String> {
+    let percent = match text {
+        "0" => Some(0.0),
+        _ => text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok()),
+    };
+    let share = percent.map(|percent| percent / 100.0).filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "expected a share from 0% to 100%, such as 0.1%".into())
+}
+
+/// No line is faster, and a double says whole bits up to here.
+const RATE_BITS_MAX: f64 = 1e15;
 
 /// A table of a million trains takes some hundred megabytes.
 const FLOWS_MAX: usize = 1 << 20;
@@ -140,6 +159,16 @@ mod tests {
         assert_eq!(parse_spacing("line=10G"), Ok(Spacing::Line(10_000_000_000)));
         assert!(parse_spacing("line=0").is_err());
         assert!(parse_spacing("10G").is_err());
+        assert_eq!(parse_rate("1.5G"), Ok(1_500_000_000));
+        assert_eq!(parse_rate("64"), Ok(64));
+        assert!(
+            ["", "G", "0", "1.5.5G", "-1", "9e9", "9999999999G"]
+                .iter()
+                .all(|text| parse_rate(text).is_err())
+        );
+        assert_eq!(parse_share("0.1%"), Ok(0.001));
+        assert_eq!(parse_share("0"), Ok(0.0));
+        assert!(["0.1", "%", "101%", "-1%", "NaN%"].iter().all(|text| parse_share(text).is_err()));
         assert_eq!(parse_bytes("64M"), Ok(64 << 20));
         assert!(parse_bytes("64MB").is_err() && parse_bytes("99999999999G").is_err());
     }

@@ -123,6 +123,11 @@ impl<P: Port> Fragmentation<P> {
         &mut self.port
     }
 
+    /// Takes the port out of the stage, and drops what the stage holds.
+    pub fn into_inner(self) -> P {
+        self.port
+    }
+
     /// What was done so far.
     #[must_use]
     pub fn stats(&self) -> FragmentationStats {

@@ -211,6 +211,11 @@ impl<P: Port> Secured<P> {
         &mut self.port
     }
 
+    /// Takes the port out of the stage, and drops what the stage holds.
+    pub fn into_inner(self) -> P {
+        self.port
+    }
+
     /// Most bytes by which a packet grows.
     #[must_use]
     pub fn overhead_max(&self) -> usize {

@@ -141,7 +141,7 @@ impl RowResult {
     }
 }
 
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -151,7 +151,8 @@ fn feature(name: &str) -> &str {
 }
 
 impl Verdict {
-    fn item(&self) -> String {
+    /// As an item of a list.
+    pub(crate) fn item(&self) -> String {
         let answer = if self.holds { "yes" } else { "no" };
         let (claim, measured) = (escape(self.claim), escape(&self.measured));
         format!("<li><b class=\"{answer}\">{answer}</b> {claim}: {measured}</li>\n")
@@ -175,7 +176,7 @@ Real TCP between two network namespaces of this machine. A bar is the median, a 
 Cost by role: <b class=\"sender\">sender</b>, <b class=\"path\">data path</b> with the receiver's \
 kernel in it, <b class=\"receiver\">receiver</b>.";
 
-const STYLE: &str = "
+pub(crate) const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --speed: #2f6fb0;
   --sender: #8a8f98; --path: #2f6fb0; --receiver: #d08a2e; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --paper: #16181c;

@@ -240,12 +240,9 @@ impl RowResult {
 
 impl Environment {
     pub(super) fn of(plan: &Plan) -> io::Result<Self> {
-        let about = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let named =
-            about.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         Ok(Self {
-            kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
-            processor: named.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.into()),
+            kernel: kernel_release()?,
+            processor: processor_name(),
             processors: allowed_processors()?.len(),
             congestion: plan.congestion.clone(),
             runs: plan.runs,
@@ -256,4 +253,16 @@ impl Environment {
             tool: plan.tool,
         })
     }
+}
+
+/// The release of the kernel.
+pub(crate) fn kernel_release() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned())
+}
+
+/// What the processor calls itself.
+pub(crate) fn processor_name() -> String {
+    let about = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let named = about.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    named.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.into())
 }

@@ -144,19 +144,19 @@ impl Consumer {
 }
 
 impl Verdict {
-    fn write(&self, text: &mut String) {
+    pub(crate) fn write(&self, text: &mut String) {
         let answer = if self.holds { "yes" } else { "no" };
         let _ = writeln!(text, "{answer:<4}{:<52} {}", self.claim, self.measured);
     }
 }
 
 /// Three digits.
-pub(super) fn digits(value: f64) -> String {
+pub(crate) fn digits(value: f64) -> String {
     if value < 9.995 { format!("{value:.2}") } else { format!("{value:.1}") }
 }
 
 /// At most five characters.
-fn thousands(value: f64) -> String {
+pub(crate) fn thousands(value: f64) -> String {
     match value {
         0.0..9_999.5 => format!("{value:.0}"),
         9_999.5..99_950.0 => format!("{:.1}k", value / 1e3),

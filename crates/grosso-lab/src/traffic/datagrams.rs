@@ -103,4 +103,4 @@ const PAUSE: Duration = Duration::from_micros(20);
 /// What did not arrive for so long is lost.
 const LOST: Duration = Duration::from_millis(20);
 /// After so long without a datagram the sender's last has arrived.
-const QUIET: Duration = Duration::from_millis(100);
+pub(super) const QUIET: Duration = Duration::from_millis(100);

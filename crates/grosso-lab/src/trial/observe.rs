@@ -281,7 +281,7 @@ impl Ended {
     }
 }
 
-pub(super) fn gone() -> io::Error {
+pub(crate) fn gone() -> io::Error {
     io::Error::other("a thread ended before it began")
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use grosso_lab::{
-    experiment::{self, Experiment, GroupResult, Plan},
+    experiment::{Experiment, GroupResult, Plan},
     hosts::Device,
     permit::{self, Refusal},
     traffic::Traffic,
@@ -17,7 +17,7 @@ use grosso_lab::{
 use serde::Serialize;
 
 use crate::{
-    arguments::{LabChecksums, LabDevice, LabOptions, LabTool},
+    arguments::{LabChecksums, LabDevice, LabOptions, LabPage, LabTool},
     error::{Exit, Failure},
     input::Session,
     progress::Progress,
@@ -80,10 +80,12 @@ pub(super) fn run(
     if options.congestion == "bbr" {
         session.talk.note("bbr paces its packets, which hides what offload does: try cubic");
     }
-    let html = write_page(name, options, &results, session)?;
+    let page = |command: &str| results.page(command);
+    let html = write_page(name, &options.page, page, session)?;
     let mut report = LabReport {
         schema: "grosso.lab/1",
         tool: Tool::THIS,
+        table: results.table(),
         results,
         elapsed_s: started.elapsed().as_secs_f64(),
         html,
@@ -141,23 +143,23 @@ pub(super) fn device(wanted: LabDevice) -> Result<Device, Failure> {
 }
 
 /// Writes the page. Where nobody chose a place for it, one that cannot be written to is no failure.
-fn write_page(
+pub(super) fn write_page(
     name: &str,
-    options: &LabOptions,
-    results: &experiment::Report,
+    wanted: &LabPage,
+    page: impl FnOnce(&str) -> String,
     session: &mut Session,
 ) -> Result<Option<PathBuf>, Failure> {
-    if options.no_html {
+    if wanted.no_html {
         return Ok(None);
     }
     let usual = || match name {
         "" => PathBuf::from("grosso-lab.html"),
         name => format!("grosso-lab-{name}.html").into(),
     };
-    let path = options.html.clone().unwrap_or_else(usual);
-    match fs::write(&path, results.page(&session.command_line)) {
+    let path = wanted.html.clone().unwrap_or_else(usual);
+    match fs::write(&path, page(&session.command_line)) {
         Ok(()) => Ok(Some(path)),
-        Err(error) if options.html.is_none() => {
+        Err(error) if wanted.html.is_none() => {
             session.talk.note(format!("no page: {}: {error}", path.display()));
             Ok(None)
         }
@@ -191,20 +193,23 @@ pub(super) fn failed(error: &TrialError) -> Failure {
 
 /// What the lab measured.
 #[derive(Debug, Serialize)]
-struct LabReport {
-    schema: &'static str,
-    tool: Tool,
+pub(super) struct LabReport<R> {
+    pub(super) schema: &'static str,
+    pub(super) tool: Tool,
     #[serde(flatten)]
-    results: experiment::Report,
-    elapsed_s: f64,
+    pub(super) results: R,
+    /// The same for people.
+    #[serde(skip)]
+    pub(super) table: String,
+    pub(super) elapsed_s: f64,
     /// The page, if one was written.
-    html: Option<PathBuf>,
-    warnings: Vec<String>,
+    pub(super) html: Option<PathBuf>,
+    pub(super) warnings: Vec<String>,
 }
 
-impl Report for LabReport {
+impl<R: Serialize> Report for LabReport<R> {
     fn text(&self, _style: Style) -> String {
-        let mut text = self.results.table();
+        let mut text = self.table.clone();
         if let Some(page) = &self.html {
             text += &format!("Plots: {}\n", page.display());
         }

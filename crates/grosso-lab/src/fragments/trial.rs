@@ -1,0 +1,403 @@
+//! One measurement: hosts and data paths of its own, a log of what was sent and what arrived.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread::{self, Scope, ScopedJoinHandle},
+    time::{Duration, Instant},
+};
+
+use grosso::{
+    reassemble::{Mode, Rules},
+    tunnel::esp::{self, IcvLength, KeyMaterial, NoAssociation, SecurityAssociation},
+};
+use grosso_io::{
+    Port, PortError,
+    capture::{CaptureWriter, Format, WriterOptions},
+    impair::{Impair, Impairment},
+    record::{Record, RecordOptions},
+    runner::{DataPath, End, Handle, RunOptions, Snapshot},
+    stage::{Fragmentation, FragmentationOptions, Secured, SecuredOptions},
+};
+use grosso_sys::scheduling::pin;
+use serde::Serialize;
+
+use super::{DATAGRAM_BYTES, Receiver, Setting};
+use crate::{
+    account::udp6_receive_buffer_errors,
+    hosts::{DevicePort, Family, Hosts, Layout, Mtu},
+    nic::Nic,
+    traffic::{Content, Pace, Progress, receive_paced, send_paced},
+    trial::{TrialError, gone},
+};
+
+/// What was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Measured {
+    /// How long it took.
+    pub seconds: f64,
+    /// Datagrams that the sender's socket took.
+    pub sent: u64,
+    /// Datagrams that arrived, every byte of them right.
+    pub arrived: u64,
+    /// The longest time without one, in seconds.
+    pub silence_seconds: f64,
+    /// Frames for which the receiver's NIC had no buffer.
+    pub no_buffer: u64,
+    /// Fragments lost on the wire by chance.
+    pub lost: u64,
+    /// Frames for which the queue of the wire had no room: none, or the figures are those of a slow machine.
+    pub wire_full: u64,
+    /// Datagrams that died incomplete.
+    pub died: u64,
+    /// Whole datagrams that the receiver's socket had no room for.
+    pub socket_full: u64,
+    /// Most buffers of the NIC in use at once, from the start on.
+    pub buffers_max: usize,
+    /// Most memory that incomplete datagrams held, whole buffers included, in bytes, from the start on.
+    pub held_bytes_max: u64,
+}
+
+impl Measured {
+    #[cfg(test)]
+    pub(super) fn of(time: Duration, sent: u64, arrived: u64) -> Self {
+        Self { seconds: time.as_secs_f64(), sent, arrived, ..Self::default() }
+    }
+
+    /// Gigabits a second that the sender offered.
+    #[must_use]
+    pub fn offered_gbps(&self) -> f64 {
+        self.sent as f64 * DATAGRAM_BYTES as f64 * 8e-9 / self.seconds
+    }
+
+    /// Gigabits a second that arrived, in whole datagrams.
+    #[must_use]
+    pub fn goodput_gbps(&self) -> f64 {
+        self.arrived as f64 * DATAGRAM_BYTES as f64 * 8e-9 / self.seconds
+    }
+}
+
+/// Measures once, with hosts of its own, which are gone afterwards.
+///
+/// # Errors
+/// When the hosts cannot be made, a datagram arrives that is not as it was sent, the recording cannot be written, or it
+/// is interrupted.
+pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
+    let mtu = Mtu { sender: HOST_MTU, receiver: HOST_MTU };
+    let under_way_bytes = UNDER_WAY_BYTES;
+    let layout =
+        Layout { mtu, family: Family::V6, under_way_bytes, patient: false, ..Layout::default() };
+    let (hosts, [near, far]) = Hosts::apart(&layout, setting.device, WIRE_MTU)?;
+    let [sender, receiver] = setting.processors;
+    let sender = (sender, BUDGET_FRAMES);
+    // A driver takes no more from a NIC in one poll than it has buffers.
+    let receiver = (receiver, setting.buffers.map_or(BUDGET_FRAMES, |n| n.min(BUDGET_FRAMES)));
+    thread::scope(|scope| {
+        let wire = near.wire;
+        let near = match &setting.recording {
+            None => {
+                start(scope, secured(wire, &cutting(), Side::A)?, near.device, sender, |_| Ok(()))?
+            }
+            Some(path) => {
+                let file = BufWriter::new(File::create(path)?);
+                let writer = CaptureWriter::new(file, WriterOptions::new(Format::Pcapng));
+                let wire = Record::start(wire, writer, &RecordOptions::default());
+                let left = secured(wire.map_err(PortError::from)?, &cutting(), Side::A)?;
+                start(scope, left, near.device, sender, finish)?
+            }
+        };
+        let mut impairment = Impairment::default();
+        impairment.loss = setting.loss;
+        let nic = Nic::new(Impair::new(far.wire, impairment), setting.buffers);
+        let left = secured(nic, &joining(setting), Side::B)?;
+        let far = start(scope, left, far.device, receiver, held)?;
+        let observed = observe(setting, &hosts, &far.handle, interrupted);
+        near.end()?;
+        let (buffers_max, held_bytes_max) = far.end()?;
+        Ok(Measured { buffers_max, held_bytes_max, ..observed? })
+    })
+}
+
+/// A host of the two.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    A,
+    B,
+}
+
+type Secure<P> = Secured<Fragmentation<P>>;
+
+/// Both stages of a host's data path: on the wire there are fragments of an ESP packet.
+fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Side) -> io::Result<Secure<P>> {
+    let agreed = || -> Result<_, NoAssociation> {
+        let [a_to_b, b_to_a] = [(SPI, &KEY_AND_SALT), (SPI_BACK, &KEY_AND_SALT_BACK)];
+        let [out, back] = if side == Side::A { [a_to_b, b_to_a] } else { [b_to_a, a_to_b] };
+        Ok(SecuredOptions::new(association(out)?, association(back)?))
+    };
+    let agreed = agreed().map_err(io::Error::other)?;
+    Secured::new(Fragmentation::new(port, options)?, agreed).map_err(io::Error::other)
+}
+
+/// The association of table R2: transport mode, a key of 128 bits and 32 bits of salt, an ICV of 96 bits.
+fn association((spi, key): (u32, &[u8; 20])) -> Result<SecurityAssociation, NoAssociation> {
+    let key = KeyMaterial::aes_gcm(key)?;
+    let mut association = SecurityAssociation::new(spi, esp::Mode::Transport, key);
+    association.icv = IcvLength::Twelve;
+    Ok(association)
+}
+
+/// The sender's half: nothing comes back that would have to be joined.
+fn cutting() -> FragmentationOptions {
+    let mut options = FragmentationOptions::new(SEED);
+    options.mtu = Some(WIRE_MTU);
+    options
+}
+
+/// The receiver's half.
+fn joining(setting: &Setting) -> FragmentationOptions {
+    let mode = match setting.receiver {
+        Receiver::Coalesces => Mode::Coalesce,
+        Receiver::Queues | Receiver::Evicts => Mode::KeepGeometry,
+    };
+    let mut rules = Rules::new(mode);
+    let limits = &mut rules.limits;
+    limits.ipv6_ns = u64::try_from(setting.timeout.as_nanos()).unwrap_or(u64::MAX);
+    limits.buffer_bytes = BUFFER_BYTES;
+    match (setting.receiver, setting.buffers) {
+        (Receiver::Coalesces, _) => {}
+        (Receiver::Evicts, Some(buffers)) => limits.memory_bytes = buffers / 2 * BUFFER_BYTES,
+        // The ring alone is the bound.
+        _ => limits.memory_bytes = usize::MAX,
+    }
+    if mode == Mode::KeepGeometry {
+        limits.source_bytes = limits.memory_bytes;
+    }
+    let mut options = FragmentationOptions::new(SEED);
+    options.rules = Some(rules);
+    options
+}
+
+/// Most buffers in use at once, and most memory of incomplete datagrams.
+fn held<P: Port>(left: Secure<Nic<P>>) -> Result<(usize, u64), PortError> {
+    let fragmentation = left.inner();
+    let held_bytes_max = fragmentation.stats().joined.held_bytes_max;
+    Ok((fragmentation.inner().in_use_max(), held_bytes_max))
+}
+
+/// Waits until the recording is written.
+fn finish<P: Port>(left: Secure<Record<P>>) -> Result<(), PortError> {
+    let (_, recording) = left.into_inner().into_inner().finish();
+    recording.take_failure().map_or(Ok(()), |failure| Err(failure.into()))
+}
+
+/// A data path on a thread.
+struct Running<'scope, T> {
+    handle: Handle,
+    thread: ScopedJoinHandle<'scope, Result<T, PortError>>,
+}
+
+impl<T> Running<'_, T> {
+    /// Ends it, and says what `last` said.
+    fn end(self) -> Result<T, TrialError> {
+        self.handle.stop();
+        let ended = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        ended.map_err(TrialError::Path)
+    }
+}
+
+/// Starts a data path from a wire to a host's device on a processor, with so many frames a poll at most. `last` is given
+/// the wire's port in the end.
+fn start<'scope, L, T>(
+    scope: &'scope Scope<'scope, '_>,
+    left: L,
+    device: DevicePort,
+    (processor, budget_frames): (usize, usize),
+    last: impl FnOnce(L) -> Result<T, PortError> + Send + 'scope,
+) -> io::Result<Running<'scope, T>>
+where
+    L: Port<Buffer: Send> + Send + 'scope,
+    T: Send + 'scope,
+{
+    match device {
+        DevicePort::Tap(device) => join(scope, left, device, (processor, budget_frames), last),
+        DevicePort::Veth(device) => join(scope, left, device, (processor, budget_frames), last),
+    }
+}
+
+fn join<'scope, L, R, T>(
+    scope: &'scope Scope<'scope, '_>,
+    left: L,
+    right: R,
+    (processor, budget_frames): (usize, usize),
+    last: impl FnOnce(L) -> Result<T, PortError> + Send + 'scope,
+) -> io::Result<Running<'scope, T>>
+where
+    L: Port<Buffer: Send> + Send + 'scope,
+    R: Port<Buffer: Send> + Send + 'scope,
+    T: Send + 'scope,
+{
+    let mut options = RunOptions::new(SEED);
+    (options.left_to_right.coalesce, options.right_to_left.coalesce) = (false, false);
+    options.left_to_right.budget_frames = budget_frames;
+    let path = DataPath::new(left, right, options)?;
+    let handle = path.handle();
+    let (announce, announced) = mpsc::channel();
+    let thread = scope.spawn(move || {
+        announce.send(pin(None, processor)).ok();
+        let End { result, left, .. } = path.run();
+        let said = last(left);
+        result.and(said)
+    });
+    announced.recv().map_err(|_| gone())??;
+    Ok(Running { handle, thread })
+}
+
+/// Lets datagrams pass, and reads the counters of the receiver's path at the start and at the end of what is measured.
+fn observe(
+    setting: &Setting,
+    hosts: &Hosts,
+    receiver: &Handle,
+    interrupted: &AtomicBool,
+) -> Result<Measured, TrialError> {
+    let progress = Progress::default();
+    let content = Content::new(SEED)?;
+    let pace = Pace { datagram_bytes: DATAGRAM_BYTES, rate_bits: setting.rate_bits };
+    let [near, far] = hosts.datagram_sockets()?;
+    let [sends, receives] = setting.processors;
+    thread::scope(|scope| {
+        let (progress, content) = (&progress, &content);
+        let receiving = scope.spawn(move || {
+            pin(None, receives).and_then(|()| receive_paced(&far, content, pace, progress))
+        });
+        let sending = scope.spawn(move || {
+            pin(None, sends).and_then(|()| send_paced(&near, content, pace, progress))
+        });
+        let wait = |time: Duration| {
+            let started = Instant::now();
+            let over = || sending.is_finished() || receiving.is_finished();
+            while started.elapsed() < time && !over() {
+                if interrupted.load(Ordering::Relaxed) {
+                    return Err(TrialError::Interrupted);
+                }
+                thread::sleep(LOOK_AGAIN.min(time));
+            }
+            Reading::take(hosts, receiver)
+        };
+        let watched = wait(WARM_UP).and_then(|before| Ok([before, wait(setting.measured)?]));
+        progress.stop.store(true, Ordering::Relaxed);
+        let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let arrived = receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let [before, after] = watched?;
+        Ok(after.since(&before, &sent, &arrived))
+    })
+}
+
+/// What was counted at one moment.
+struct Reading {
+    time: Instant,
+    path: Snapshot,
+    /// Datagrams that the receiver's socket had no room for.
+    socket_full: u64,
+}
+
+impl Reading {
+    fn take(hosts: &Hosts, receiver: &Handle) -> Result<Self, TrialError> {
+        let [_, b] = hosts.networks();
+        Ok(Self {
+            time: Instant::now(),
+            path: receiver.snapshot().ok_or_else(gone)?,
+            socket_full: b.run(udp6_receive_buffer_errors)??,
+        })
+    }
+
+    /// What came to pass since an earlier reading.
+    fn since(&self, before: &Self, sent: &[Instant], arrived: &[Instant]) -> Measured {
+        let window = [before.time, self.time];
+        let count = |name| counter(&self.path, name) - counter(&before.path, name);
+        Measured {
+            seconds: (self.time - before.time).as_secs_f64(),
+            sent: within(sent, window).count() as u64,
+            arrived: within(arrived, window).count() as u64,
+            silence_seconds: longest_silence(arrived, window).as_secs_f64(),
+            no_buffer: count("rx-no-buffer"),
+            lost: count("wire-loss"),
+            wire_full: count("rx-ring-full") + count("wire-full"),
+            died: count("ip-reasm-fails"),
+            socket_full: self.socket_full - before.socket_full,
+            ..Measured::default()
+        }
+    }
+}
+
+/// A counter of the port behind which the wire is; zero if it has none of this name.
+fn counter(path: &Snapshot, name: &str) -> u64 {
+    path.left.iter().find(|(counter, _)| counter.name == name).map_or(0, |(_, value)| *value)
+}
+
+fn within(times: &[Instant], [start, end]: [Instant; 2]) -> impl Iterator<Item = Instant> {
+    times.iter().copied().filter(move |time| (start..end).contains(time))
+}
+
+/// The longest time between one arrival and the next, between the start and the first, and between the last and the
+/// end.
+fn longest_silence(arrived: &[Instant], window: [Instant; 2]) -> Duration {
+    let [start, end] = window;
+    let mut last = start;
+    let mut longest = Duration::ZERO;
+    for time in within(arrived, window).chain([end]) {
+        longest = longest.max(time.saturating_duration_since(last));
+        last = time;
+    }
+    longest
+}
+
+/// The association from a to b: its index, and its key with the salt behind. No secret: whoever reads a recording needs
+/// them.
+pub const SPI: u32 = 0x5232_0001;
+/// See [`SPI`].
+pub const KEY_AND_SALT: [u8; 20] = *b"no secret key at all";
+/// The same from b to a.
+const SPI_BACK: u32 = 0x5232_0002;
+const KEY_AND_SALT_BACK: [u8; 20] = *b"nor is that a secret";
+/// The MTU of the hosts, which their datagrams fit whole: the longest that a TAP has.
+const HOST_MTU: u16 = 65_521;
+/// The MTU of the wire.
+const WIRE_MTU: u16 = 1500;
+/// What the wire's queue holds: at the default rate some 40 ms, for which a data path may be kept from the processor.
+const UNDER_WAY_BYTES: usize = 8 << 20;
+/// Most frames of a poll: the budget of NAPI.
+const BUDGET_FRAMES: usize = 64;
+/// What a buffer of a NIC is: half a page.
+const BUFFER_BYTES: usize = 2048;
+/// The seed of what is sent and of what is keyed: every trial is alike.
+const SEED: u64 = 0x6772_6f73_736f;
+/// What is not measured: buffers are filled for the first time.
+const WARM_UP: Duration = Duration::from_millis(100);
+/// How often to see whether it is enough.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_counts_at_the_ends_and_what_is_outside_does_not() {
+        let start = Instant::now();
+        let at = |milliseconds| start + Duration::from_millis(milliseconds);
+        let window = [at(100), at(200)];
+        let longest = |arrivals: &[u64]| {
+            let arrived: Vec<Instant> = arrivals.iter().map(|&time| at(time)).collect();
+            assert_eq!(within(&arrived, window).count(), arrivals.len().saturating_sub(2));
+            longest_silence(&arrived, window).as_millis()
+        };
+        assert_eq!(longest(&[99, 110, 150, 190, 200]), 40, "between two");
+        assert_eq!(longest(&[99, 160, 180, 201]), 60, "before the first");
+        assert_eq!(longest(&[50, 110, 130, 300]), 70, "behind the last");
+        assert_eq!(longest(&[99, 200]), 100, "all the time");
+    }
+}

@@ -1,0 +1,193 @@
+//! Whether the experiment showed what it was to show.
+
+use std::time::Duration;
+
+use super::{GroupResult, Receiver, RowResult};
+use crate::experiment::Verdict;
+
+/// What the figures say. `timeout` is how long a datagram may be incomplete.
+pub(super) fn judge(groups: &[GroupResult], timeout: Duration) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for group in groups {
+        let lossy = group.loss > 0.0;
+        verdicts.extend(collapse(group, lossy));
+        verdicts.extend(cure(group, lossy));
+        if lossy {
+            verdicts.extend(silence(group, timeout));
+        }
+    }
+    verdicts
+}
+
+/// With the fewest buffers, queueing leaves next to nothing of what coalescing gets through.
+fn collapse(group: &GroupResult, lossy: bool) -> Option<Verdict> {
+    let buffers = group.rows.iter().filter_map(|row| row.buffers).min()?;
+    let row = |receiver| group.row(receiver, Some(buffers));
+    let queued = row(Receiver::Queues)?.goodput_gbps.median;
+    let coalesced = row(Receiver::Coalesces)?.goodput_gbps.median;
+    let share = queued / coalesced;
+    Some(Verdict {
+        claim: match lossy {
+            false => "fewest buffers: queueing gets under 5 % through",
+            true => "fewest buffers, loss: queueing under 5 %",
+        },
+        holds: share < COLLAPSED,
+        measured: format!("{} %", percent(share)),
+    })
+}
+
+/// However few buffers there are, coalescing gets through what it does with all it wants.
+fn cure(group: &GroupResult, lossy: bool) -> Option<Verdict> {
+    let unbounded = group.row(Receiver::Coalesces, None)?.goodput_gbps.median;
+    let rows = group.rows.iter().filter(|row| row.receiver == Receiver::Coalesces);
+    let shares = rows.filter(|row| row.buffers.is_some()).map(|row| row.goodput_gbps.median);
+    let least = shares.reduce(f64::min)? / unbounded;
+    Some(Verdict {
+        claim: match lossy {
+            false => "coalescing: few buffers cost it 10 % at most",
+            true => "coalescing, loss: few buffers cost it 10 % at most",
+        },
+        holds: least >= CURED,
+        measured: format!("{} %", percent(least)),
+    })
+}
+
+/// Whether who lost a fragment is silent until its datagram's time is over.
+fn silence(group: &GroupResult, timeout: Duration) -> Vec<Verdict> {
+    let timeout_ms = timeout.as_secs_f64() * 1e3;
+    let longest = |receiver, few: bool| {
+        let rows = group.rows.iter().filter(|row| row.receiver == receiver);
+        let fewest = rows.clone().filter_map(|row| row.buffers).min();
+        let rows = rows.filter(|row| !few || row.buffers == fewest);
+        rows.map(|row| row.silence_ms.max).reduce(f64::max)
+    };
+    let verdict = |claim, longest: Option<f64>, holds: &dyn Fn(f64) -> bool| {
+        let longest = longest?;
+        Some(Verdict { claim, holds: holds(longest), measured: format!("{longest:.0} ms") })
+    };
+    let is_short = |silence: f64| silence < timeout_ms * SHORT;
+    let judged = [
+        verdict(
+            "coalescing, loss: never silent for long",
+            longest(Receiver::Coalesces, false),
+            &is_short,
+        ),
+        verdict(
+            "evicting, loss: never silent for long",
+            longest(Receiver::Evicts, false),
+            &is_short,
+        ),
+        verdict(
+            "queueing, loss: silent until the timeout",
+            longest(Receiver::Queues, true),
+            &|silence| silence >= timeout_ms * ABOUT,
+        ),
+    ];
+    judged.into_iter().flatten().collect()
+}
+
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
+}
+
+impl GroupResult {
+    /// The row of a receiver with so many buffers.
+    #[must_use]
+    pub fn row(&self, receiver: Receiver, buffers: Option<usize>) -> Option<&RowResult> {
+        self.rows.iter().find(|row| row.receiver == receiver && row.buffers == buffers)
+    }
+}
+
+/// The share of what is possible below which goodput has collapsed.
+const COLLAPSED: f64 = 0.05;
+/// The share at which few buffers do no harm.
+const CURED: f64 = 0.9;
+/// The share of the timeout from which a silence is a wait for it, for which who never waits is far too short.
+const SHORT: f64 = 0.25;
+const ABOUT: f64 = 0.8;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Report, tests::report};
+    use super::*;
+
+    const HALF: Duration = Duration::from_millis(500);
+
+    /// The figures of a claim, and whether it holds.
+    fn said(report: &Report, claim: &str) -> (bool, String) {
+        let verdicts = judge(&report.groups, HALF);
+        let verdict = verdicts.iter().find(|verdict| verdict.claim.starts_with(claim)).unwrap();
+        (verdict.holds, verdict.measured.clone())
+    }
+
+    /// The same results, but for one row.
+    fn changed(
+        receiver: Receiver,
+        buffers: Option<usize>,
+        change: impl Fn(&mut RowResult),
+    ) -> Report {
+        let mut report = report();
+        let rows = report.groups.iter_mut().flat_map(|group| &mut group.rows);
+        rows.filter(|row| row.receiver == receiver && row.buffers == buffers).for_each(change);
+        report
+    }
+
+    #[test]
+    fn every_claim_holds_of_a_collapse_and_its_cure() {
+        let verdicts = judge(&report().groups, HALF);
+        assert_eq!(verdicts.len(), 7);
+        assert!(verdicts.iter().all(|verdict| verdict.holds), "{verdicts:?}");
+        // With the figures a line has 80 columns.
+        assert!(verdicts.iter().all(|verdict| verdict.claim.len() <= 52), "{verdicts:?}");
+    }
+
+    #[test]
+    fn queueing_that_gets_a_twentieth_through_has_not_collapsed() {
+        let at = |gbps: f64| {
+            let report = changed(Receiver::Queues, Some(32), |row| row.goodput_gbps.median = gbps);
+            said(&report, "fewest buffers: queueing")
+        };
+        let coalesced = report().groups[0].rows[0].goodput_gbps.median;
+        assert_eq!(at(coalesced * 0.051), (false, "5.1 %".into()));
+        assert_eq!(at(coalesced * 0.049), (true, "4.9 %".into()));
+        // What happens with more buffers changes nothing.
+        let report = changed(Receiver::Queues, Some(256), |row| row.goodput_gbps.median = 1.4);
+        assert!(said(&report, "fewest buffers, loss").0);
+    }
+
+    #[test]
+    fn any_number_of_buffers_that_slows_coalescing_is_a_harm() {
+        let unbounded =
+            report().groups[1].row(Receiver::Coalesces, None).unwrap().goodput_gbps.median;
+        for (share, expected) in [(0.89, (false, "89 %")), (0.91, (true, "91 %"))] {
+            let change = |row: &mut RowResult| row.goodput_gbps.median = unbounded * share;
+            let report = changed(Receiver::Coalesces, Some(1024), change);
+            let (holds, measured) = said(&report, "coalescing, loss: few buffers");
+            assert_eq!((holds, measured.as_str()), expected);
+        }
+    }
+
+    #[test]
+    fn the_longest_silence_of_any_run_decides() {
+        let silent =
+            |receiver, buffers, ms: f64| changed(receiver, buffers, |row| row.silence_ms.max = ms);
+        let coalesced =
+            |ms| said(&silent(Receiver::Coalesces, Some(256), ms), "coalescing, loss: never");
+        assert_eq!(coalesced(130.0), (false, "130 ms".into()));
+        assert!(coalesced(120.0).0);
+        assert!(!said(&silent(Receiver::Evicts, Some(1024), 130.0), "evicting").0);
+        // Who queues in few buffers waits for the timeout; with more of them it may not come to that.
+        let queued =
+            |buffers, ms| said(&silent(Receiver::Queues, buffers, ms), "queueing, loss: silent").0;
+        assert!(!queued(Some(64), 390.0) && queued(Some(64), 410.0) && queued(Some(1024), 10.0));
+    }
+
+    #[test]
+    fn without_a_row_there_is_no_verdict() {
+        let mut report = report();
+        report.groups[1].rows.retain(|row| row.receiver == Receiver::Evicts);
+        let claims: Vec<_> = judge(&report.groups[1..], HALF).iter().map(|v| v.claim).collect();
+        assert_eq!(claims, ["evicting, loss: never silent for long"]);
+    }
+}

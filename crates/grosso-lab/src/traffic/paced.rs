@@ -1,0 +1,170 @@
+//! Datagrams at a fixed rate, each of which says which it is.
+
+use std::{
+    io,
+    net::UdpSocket,
+    thread,
+    time::{Duration, Instant},
+};
+
+use grosso_sys::wait::wait_exactly;
+use rustix::io::Errno;
+
+use super::{CONTENT_BYTES, Content, Progress, datagrams::QUIET};
+
+/// How much is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Bytes of each datagram, without headers: room for its number and something more.
+    pub datagram_bytes: usize,
+    /// Bits a second of them.
+    pub rate_bits: u64,
+}
+
+impl Pace {
+    /// From one datagram to the next.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        Duration::from_secs_f64(self.datagram_bytes as f64 * 8.0 / self.rate_bits.max(1) as f64)
+    }
+}
+
+/// Sends datagrams at a pace until it is told to stop, and says when each was sent. A sender that was kept from it for
+/// a while makes up for that, but not for more than [`BEHIND_MAX`].
+///
+/// # Errors
+/// Those of the socket but for a full queue, which costs the datagram.
+pub(crate) fn send_paced(
+    socket: &UdpSocket,
+    content: &Content,
+    pace: Pace,
+    progress: &Progress,
+) -> io::Result<Vec<Instant>> {
+    // Without it, the pace is a little less even.
+    let _ = wait_exactly();
+    let mut sent = Vec::with_capacity(EXPECTED);
+    let mut datagram = vec![0; pace.datagram_bytes];
+    let mut due = Instant::now();
+    while progress.goes_on() {
+        let now = Instant::now();
+        if now < due {
+            thread::sleep(due - now);
+            continue;
+        }
+        due = due.max(now.checked_sub(BEHIND_MAX).unwrap_or(now)) + pace.interval();
+        content.number(sent.len() as u64, &mut datagram);
+        match socket.send(&datagram) {
+            Err(error) if Errno::from_io_error(&error) != Some(Errno::NOBUFS) => return Err(error),
+            _ => sent.push(now),
+        }
+    }
+    Ok(sent)
+}
+
+/// Receives what [`send_paced`] sends until it is told to stop and none comes any more, and says when each came.
+///
+/// # Errors
+/// Those of the socket; [`io::ErrorKind::InvalidData`] for a datagram that is not as it was sent, or comes a second
+/// time or behind a later one.
+pub(crate) fn receive_paced(
+    socket: &UdpSocket,
+    content: &Content,
+    pace: Pace,
+    progress: &Progress,
+) -> io::Result<Vec<Instant>> {
+    socket.set_read_timeout(Some(QUIET))?;
+    let mut arrived = Vec::with_capacity(EXPECTED);
+    let mut buffer = vec![0; 1 << 16];
+    let mut next = 0;
+    loop {
+        match socket.recv(&mut buffer) {
+            Ok(len) => {
+                let now = Instant::now();
+                let number = content.number_of(&buffer[..len]);
+                match number.filter(|&number| number >= next && len == pace.datagram_bytes) {
+                    Some(number) => next = number + 1,
+                    None => {
+                        let what =
+                            format!("{len} bytes are not the datagram {next} or a later one");
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                    }
+                }
+                arrived.push(now);
+                progress.arrived(len);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if !progress.goes_on() {
+                    return Ok(arrived);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl Content {
+    /// Makes the datagram of a number: the number, and bytes that no other near it has at these places.
+    fn number(&self, number: u64, datagram: &mut [u8]) {
+        let (front, mut rest) = datagram.split_at_mut(NUMBER_BYTES);
+        front.copy_from_slice(&number.to_be_bytes());
+        let mut start = (place_of(number) % CONTENT_BYTES as u64) as usize;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at_mut(rest.len().min(CONTENT_BYTES - start));
+            now.copy_from_slice(&self.bytes[start..start + now.len()]);
+            (rest, start) = (later, 0);
+        }
+    }
+
+    /// The number of a datagram whose every byte is as it was sent.
+    fn number_of(&self, datagram: &[u8]) -> Option<u64> {
+        let (front, rest) = datagram.split_first_chunk::<NUMBER_BYTES>()?;
+        let number = u64::from_be_bytes(*front);
+        self.is_at(place_of(number), rest).then_some(number)
+    }
+}
+
+/// Where in the content a datagram's bytes stand.
+fn place_of(number: u64) -> u64 {
+    number.wrapping_mul(PLACE_STEP) % CONTENT_BYTES as u64
+}
+
+/// Bytes in front of a datagram that say which it is.
+const NUMBER_BYTES: usize = 8;
+/// From the bytes of one datagram to those of the next: no fragment of one compares equal to that of another.
+const PLACE_STEP: u64 = 65_537;
+/// Datagrams for which memory is at hand.
+const EXPECTED: usize = 1 << 14;
+/// For how long a sender that was late sends faster: a burst is a load of its own.
+const BEHIND_MAX: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_is_known_by_its_number_and_its_every_byte() {
+        let content = Content::new(7).unwrap();
+        let datagram = |number| {
+            let mut bytes = vec![0; 64_000];
+            content.number(number, &mut bytes);
+            bytes
+        };
+        for number in [0, 1, 15, 16, 1 << 40] {
+            assert_eq!(content.number_of(&datagram(number)), Some(number));
+        }
+        // A fragment of another datagram at the same place.
+        let (mut mixed, other) = (datagram(3), datagram(4));
+        mixed[1448..2896].copy_from_slice(&other[1448..2896]);
+        assert_eq!(content.number_of(&mixed), None);
+        let mut flipped = datagram(5);
+        flipped[63_999] ^= 1;
+        assert_eq!(content.number_of(&flipped), None);
+        assert_eq!(content.number_of(&[0; 7]), None);
+    }
+
+    #[test]
+    fn pace_is_datagrams_a_second() {
+        let pace = Pace { datagram_bytes: 64_000, rate_bits: 1_024_000_000 };
+        assert_eq!(pace.interval(), Duration::from_micros(500));
+    }
+}
