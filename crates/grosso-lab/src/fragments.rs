@@ -23,7 +23,7 @@ mod trial;
 mod verdict;
 
 pub use report::{Environment, GroupResult, Report, RowResult};
-pub use trial::{KEY_AND_SALT, Measured, SPI, measure};
+pub use trial::{KEY_AND_SALT, Measured, SPI, datagram, measure};
 
 /// How to measure.
 #[derive(Clone, Debug, PartialEq)]

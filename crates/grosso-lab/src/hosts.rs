@@ -107,6 +107,8 @@ pub struct Hosts {
     sender: NetworkNamespace,
     receiver: NetworkNamespace,
     family: Family,
+    /// The networks of a wire between two data paths, of which neither is to lose it when the other ends.
+    between: Vec<NetworkNamespace>,
     /// The kernel thread that takes the receiver's packets from its device, where it has its own.
     poller: Option<Pid>,
 }
@@ -206,19 +208,15 @@ impl Hosts {
     /// # Errors
     /// As [`Hosts::receiving`].
     pub fn apart(layout: &Layout, device: Device, wire_mtu: u16) -> io::Result<(Self, [Ends; 2])> {
-        let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
+        let (mut hosts, mtu) = (Self::new(layout)?, layout.mtu);
         let wire = Layout { mtu: Mtu { sender: wire_mtu, receiver: wire_mtu }, ..*layout };
         let options = packet_options(&wire);
-        let beyond = NetworkNamespace::new()?;
-        let add = || {
-            beyond.run(|| silence_ipv6("default"))??;
-            add_wire(&beyond, ENGINE, (ENGINE, wire_mtu))
-        };
-        let near = open_wire(add, &options)?;
-        let far = beyond.run(|| {
-            Control::new()?.set_mtu(&name(ENGINE)?, wire_mtu)?;
-            open_engine(&options)
-        })??;
+        let [one, other] = [engine_network()?, engine_network()?];
+        one.run(|| add_wire(&other, ENGINE, (ENGINE, wire_mtu)))??;
+        other.run(|| Control::new()?.set_mtu(&name(ENGINE)?, wire_mtu))??;
+        let near = one.run(|| open_engine(&options))??;
+        let far = other.run(|| open_engine(&options))??;
+        hosts.between = vec![one, other];
         let mut ends = Vec::new();
         let sides =
             [(&hosts.sender, SENDER, mtu.sender), (&hosts.receiver, RECEIVER, mtu.receiver)];
@@ -252,7 +250,8 @@ impl Hosts {
 
     fn new(layout: &Layout) -> io::Result<Self> {
         let (sender, receiver) = (NetworkNamespace::new()?, NetworkNamespace::new()?);
-        let hosts = Self { sender, receiver, family: layout.family, poller: None };
+        let (family, between) = (layout.family, Vec::new());
+        let hosts = Self { sender, receiver, family, between, poller: None };
         for host in [&hosts.sender, &hosts.receiver] {
             host.run(|| {
                 silence_ipv6("all")?;
@@ -445,13 +444,20 @@ fn open_wire(
     add: impl FnOnce() -> io::Result<()> + Send,
     options: &PacketOptions,
 ) -> io::Result<PacketPort> {
-    NetworkNamespace::new()?.run(|| {
-        // The kernel beside the data path must not say anything of its own on the wire.
-        silence_ipv6("all")?;
-        silence_ipv6("default")?;
+    engine_network()?.run(|| {
         add()?;
         open_engine(options)
     })?
+}
+
+/// A network for the engine's end of a wire. The kernel beside the data path must not say anything of its own there.
+fn engine_network() -> io::Result<NetworkNamespace> {
+    let network = NetworkNamespace::new()?;
+    network.run(|| {
+        silence_ipv6("all")?;
+        silence_ipv6("default")
+    })??;
+    Ok(network)
 }
 
 /// Opens the engine's end of a wire that is in the calling thread's network.

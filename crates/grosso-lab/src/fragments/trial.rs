@@ -123,6 +123,16 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
     })
 }
 
+/// The bytes of a datagram, of which the first was number 0: for whoever looks into a recording.
+///
+/// # Errors
+/// When there is no memory for a file.
+pub fn datagram(number: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; DATAGRAM_BYTES];
+    Content::new(SEED)?.write_datagram(number, &mut bytes);
+    Ok(bytes)
+}
+
 /// A host of the two.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {

@@ -52,7 +52,7 @@ pub(crate) fn send_paced(
             continue;
         }
         due = due.max(now.checked_sub(BEHIND_MAX).unwrap_or(now)) + pace.interval();
-        content.number(sent.len() as u64, &mut datagram);
+        content.write_datagram(sent.len() as u64, &mut datagram);
         match socket.send(&datagram) {
             Err(error) if Errno::from_io_error(&error) != Some(Errno::NOBUFS) => return Err(error),
             _ => sent.push(now),
@@ -104,7 +104,7 @@ pub(crate) fn receive_paced(
 
 impl Content {
     /// Makes the datagram of a number: the number, and bytes that no other near it has at these places.
-    fn number(&self, number: u64, datagram: &mut [u8]) {
+    pub(crate) fn write_datagram(&self, number: u64, datagram: &mut [u8]) {
         let (front, mut rest) = datagram.split_at_mut(NUMBER_BYTES);
         front.copy_from_slice(&number.to_be_bytes());
         let mut start = (place_of(number) % CONTENT_BYTES as u64) as usize;
@@ -146,7 +146,7 @@ mod tests {
         let content = Content::new(7).unwrap();
         let datagram = |number| {
             let mut bytes = vec![0; 64_000];
-            content.number(number, &mut bytes);
+            content.write_datagram(number, &mut bytes);
             bytes
         };
         for number in [0, 1, 15, 16, 1 << 40] {

@@ -13,6 +13,9 @@ fn main() {
 }
 
 #[cfg(target_os = "linux")]
+mod fragments;
+
+#[cfg(target_os = "linux")]
 mod linux {
     use std::{os::unix::process::CommandExt, process::Command, sync::atomic::AtomicBool};
 
@@ -28,6 +31,8 @@ mod linux {
         scheduling::allowed_processors,
     };
     use std::time::Duration;
+
+    use super::fragments;
 
     /// Names the way in the environment.
     pub(super) const WAY: &str = "GROSSO_TEST_WAY";
@@ -86,7 +91,9 @@ mod linux {
             many_connections_keep_their_bytes(device);
             requests_are_answered(device);
             datagrams_arrive(device);
+            fragments::run(device);
         }
+        fragments::tshark_joins_and_decrypts_what_is_on_the_wire();
         iperf3_measures_the_same();
         the_kernel_s_own_wire_carries_the_same();
         unknown_congestion_control_is_named();

@@ -1,0 +1,129 @@
+//! Trials of `lab fragments` on the running kernel, and what tshark says of the wire.
+
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::AtomicBool,
+    time::Duration,
+};
+
+use grosso_lab::{
+    fragments::{KEY_AND_SALT, Measured, Receiver, SPI, Setting, datagram, measure},
+    hosts::Device,
+};
+use grosso_sys::scheduling::allowed_processors;
+
+pub(super) fn run(device: Device) {
+    few_buffers_do_for_who_gives_them_back(device);
+    who_keeps_fewer_buffers_than_a_datagram_has_fragments_gets_none(device);
+    a_datagram_that_lost_a_fragment_dies_when_its_time_is_over(device);
+}
+
+fn few_buffers_do_for_who_gives_them_back(device: Device) {
+    let measured = trial(&setting(device, Receiver::Coalesces, Some(32)));
+    assert!(measured.arrived > 0 && measured.sent > 0, "{measured:?}");
+    assert_eq!((measured.no_buffer, measured.lost, measured.died), (0, 0, 0), "{measured:?}");
+    assert!(measured.buffers_max <= 32, "{measured:?}");
+    let held = measured.held_bytes_max;
+    assert!((64_000..256_000).contains(&held), "a datagram or two: {measured:?}");
+}
+
+fn who_keeps_fewer_buffers_than_a_datagram_has_fragments_gets_none(device: Device) {
+    let measured = trial(&setting(device, Receiver::Queues, Some(32)));
+    assert_eq!((measured.arrived, measured.buffers_max), (0, 32), "{measured:?}");
+    assert!(measured.no_buffer > 0, "{measured:?}");
+    assert!(measured.silence_seconds >= measured.seconds * 0.99, "{measured:?}");
+}
+
+fn a_datagram_that_lost_a_fragment_dies_when_its_time_is_over(device: Device) {
+    for receiver in [Receiver::Coalesces, Receiver::Queues, Receiver::Evicts] {
+        let lossy = Setting { loss: 0.01, ..setting(device, receiver, Some(1024)) };
+        let measured = trial(&lossy);
+        assert!(measured.lost > 0 && measured.died > 0, "{receiver}: {measured:?}");
+        assert!(measured.arrived > 0, "{receiver}: {measured:?}");
+        assert!(
+            measured.died <= measured.lost + measured.no_buffer + 1,
+            "{receiver}: {measured:?}"
+        );
+    }
+}
+
+/// The wire of a short run, by a program that shares nothing with the lab: every fragment fits the wire, is well-formed
+/// and becomes part of an ESP packet; each of those is authentic by the key, and holds the datagram that was sent.
+pub(super) fn tshark_joins_and_decrypts_what_is_on_the_wire() {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        println!("skipped: tshark is not installed");
+        assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "tshark is skipped");
+        return;
+    }
+    let path = std::env::temp_dir().join(format!("grosso-lab-{}.pcapng", std::process::id()));
+    let recording = Some(path.clone());
+    let measured =
+        trial(&Setting { recording, ..setting(Device::Veth, Receiver::Coalesces, Some(64)) });
+    let malformed = tshark(&path, &["-Y", "_ws.malformed || frame.len > 1514"], &["frame.number"]);
+    assert_eq!(malformed, Vec::<Vec<String>>::new(), "malformed or too long for the wire");
+    let fields =
+        ["ipv6.fragment.count", "esp.icv_good", "udp.length", "udp.checksum.status", "udp.payload"];
+    let whole = tshark(&path, &["-Y", "udp"], &fields);
+    assert!(whole.len() as u64 >= measured.arrived && measured.arrived > 0, "{measured:?}");
+    for (number, line) in whole.iter().enumerate() {
+        // Every ESP packet but the last fragments of it is one frame; a checksum status of 1 is good.
+        assert_eq!(line[..4], ["45", "1", "64008", "1"], "datagram {number}");
+        let mut expected = String::new();
+        for byte in datagram(number as u64).unwrap() {
+            write!(expected, "{byte:02x}").unwrap();
+        }
+        assert!(line[4] == expected, "datagram {number} differs");
+    }
+    let fragments = tshark(&path, &["-Y", "ipv6.fraghdr"], &["frame.number"]);
+    assert!(fragments.len() >= whole.len() * 45, "{} fragments", fragments.len());
+    fs::remove_file(path).unwrap();
+}
+
+/// These fields of the frames that a filter lets through.
+fn tshark(path: &Path, filter: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
+    let mut key = String::new();
+    for byte in KEY_AND_SALT {
+        write!(key, "{byte:02x}").unwrap();
+    }
+    let association = format!(
+        "uat:esp_sa:\"IPv6\",\"*\",\"*\",\"{SPI:#010x}\",\
+         \"AES-GCM with 12 octet ICV [RFC4106]\",\"0x{key}\",\"NULL\",\"\""
+    );
+    let mut command = Command::new("tshark");
+    // Whoever the test became has no settings of its own.
+    command.env("HOME", std::env::temp_dir());
+    command.arg("-r").arg(path).args(["-T", "fields", "-E", "separator=;"]).args(filter);
+    for preference in ["esp.enable_encryption_decode", "esp.enable_authentication_check"] {
+        command.args(["-o", &format!("{preference}:TRUE")]);
+    }
+    command.args(["-o", "udp.check_checksum:TRUE", "-o", &association]);
+    fields.iter().for_each(|field| _ = command.args(["-e", field]));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| line.split(';').map(str::to_owned).collect()).collect()
+}
+
+fn trial(setting: &Setting) -> Measured {
+    let measured = measure(setting, &AtomicBool::new(false)).unwrap();
+    assert_eq!(measured.wire_full, 0, "{measured:?}");
+    measured
+}
+
+fn setting(device: Device, receiver: Receiver, buffers: Option<usize>) -> Setting {
+    let processor = *allowed_processors().unwrap().last().unwrap();
+    Setting {
+        receiver,
+        buffers,
+        loss: 0.0,
+        rate_bits: 100_000_000,
+        timeout: Duration::from_millis(100),
+        measured: Duration::from_millis(300),
+        device,
+        processors: [processor; 2],
+        recording: None::<PathBuf>,
+    }
+}
