@@ -12,7 +12,11 @@ use serde::{
 };
 use toml::Spanned;
 
-use super::{path::PathSpec, port::PortSpec};
+use super::{
+    path::PathSpec,
+    port::PortSpec,
+    stages::{EspSpec, EspTable, FragmentsSpec},
+};
 use crate::{
     commands::device::similar,
     error::{Failure, TextPlace},
@@ -38,13 +42,31 @@ impl Config {
         let text = std::fs::read_to_string(path).map_err(|error| {
             Failure::environment("environment.read", format!("{name}: {error}"))
         })?;
-        Self::parse(&text).map_err(|wrong| {
+        let mut config = Self::parse(&text).map_err(|wrong| {
             let failure = Failure::input("input.config", format!("{name}:{wrong}"));
             failure.at(wrong.place).hint(format!(
                 "docs/configuration.md describes the file; grosso config check {name} reads it \
                  without running it"
             ))
-        })
+        })?;
+        let folder = path.parent().unwrap_or_else(|| Path::new(""));
+        config.read_keys(&std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()))?;
+        Ok(config)
+    }
+
+    /// Reads the keys of all ports that have some. What one port sends with, no other may: a nonce would be used
+    /// twice.
+    fn read_keys(&mut self, folder: &Path) -> Result<(), Failure> {
+        let ports = self.paths.iter_mut().flat_map(|path| [&mut path.left, &mut path.right]);
+        let mut specs: Vec<&EspSpec> = Vec::new();
+        for esp in ports.filter_map(|port| port.esp.as_mut()) {
+            esp.read(folder)?;
+            if let Some(other) = specs.iter().find_map(|other| esp.shares_with(other)) {
+                return Err(Failure::input("input.config", format!("esp: {other}")));
+            }
+            specs.push(esp);
+        }
+        Ok(())
     }
 
     /// Understands a text.
@@ -190,6 +212,10 @@ pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
     }
     for port in [&spec.left, &spec.right] {
         port.check()?;
+        if port.esp.is_some() && spec.queues > 1 {
+            // All packets of an association have one sequence.
+            return Err(format!("{} has esp, and the path more than one queue", port.device));
+        }
         match port.device {
             Device::Passed(_) if spec.queues > 1 => {
                 return Err(format!("{} is one queue, and the path has more", port.device));
@@ -302,6 +328,8 @@ struct PortTable {
     partial_checksums: Option<bool>,
     #[serde(default)]
     features: BTreeMap<String, bool>,
+    fragments: Option<FragmentsSpec>,
+    esp: Option<EspTable>,
 }
 
 impl PortTable {
@@ -316,6 +344,8 @@ impl PortTable {
         (spec.mtu, spec.up, spec.promiscuous) = (self.mtu, self.up, self.promisc);
         (spec.persistent, spec.partial_checksums) = (self.persist, self.partial_checksums);
         (spec.ring_slots, spec.slot_bytes) = (self.rx, self.rx_buf_len);
+        spec.fragments = self.fragments;
+        spec.esp = self.esp.map(EspTable::spec).transpose()?;
         spec.check().map(|()| spec)
     }
 }

@@ -120,3 +120,107 @@ fn more_paths_than_there_may_be_are_refused() {
     assert_eq!(Config::parse(&text).unwrap().paths.len(), PATHS_MAX);
     assert!(wrong(&(text + &path(PATHS_MAX))).contains("more than 64 paths"));
 }
+
+/// A path whose left port is a table with this in it.
+fn with(stage: &str) -> String {
+    format!("[[path]]\nleft = {{ port = \"eth1\", {stage} }}\nright = \"tap:t\"\n")
+}
+
+/// The least that ESP needs.
+const ESP: &str =
+    "spi-in = 0x101, spi-out = 0x102, key-file = \"edge.key\", sequence-file = \"edge.seq\"";
+
+#[test]
+fn stages_are_understood() {
+    let fragments = "fragments = { mtu = 1500, ignore-df = true, ipfrag_high_thresh = 1048576, \
+         ipfrag_time = 5, ip6frag_time = 6 }";
+    let esp = format!(
+        "esp = {{ {ESP}, mode = \"tunnel\", src = \"fd00::1\", dst = \"fd00::2\", icv-bits = 96, \
+         esn = true, replay-window = 64, encap = {{ dport = 4501 }}, level = \"use\" }}"
+    );
+    let config = Config::parse(&with(&format!("{fragments}, {esp}"))).unwrap();
+    let [path] = config.paths.try_into().unwrap();
+    assert!(path.left.has_stages() && !path.right.has_stages());
+    let other = Config::parse(&with(&format!("fragments = {{}}, {esp}"))).unwrap();
+    assert_ne!(path.left, other.paths[0].left, "what changed is started anew");
+    assert!(Config::parse(&with("fragments = {}")).is_ok());
+    assert!(Config::parse(&with(&format!("esp = {{ {ESP} }}"))).is_ok());
+}
+
+#[test]
+fn stages_that_cannot_be_are_refused_by_name() {
+    let esp = |more: &str| format!("esp = {{ {ESP}, {more} }}");
+    for (stage, expected) in [
+        ("fragments = { mtu = 67 }".into(), "fragments: an mtu has at least 68 bytes"),
+        ("fragments = { reassemble = false }".into(), "fragments: without mtu and reassemble"),
+        ("fragments = { ignore-df = true }".into(), "fragments: ignore-df needs an mtu"),
+        ("fragments = { ipfrag_high_thresh = 1000 }".into(), "fragments: ipfrag_high_thresh is"),
+        ("fragments = { ipfrag_time = 0 }".into(), "fragments: a time is 1 to 3600 seconds"),
+        (
+            "fragments = { ipfrag_tim = 1 }".into(),
+            "no key \"ipfrag_tim\"; did you mean ipfrag_time?",
+        ),
+        ("esp = { spi-in = 1 }".into(), "missing field `spi-out`"),
+        (esp("mode = \"tunnel\""), "esp: mode = \"tunnel\" needs src and dst"),
+        (esp("mode = \"beet\""), "unknown variant `beet`"),
+        (esp("src = \"10.0.0.1\""), "esp: src and dst are for mode = \"tunnel\""),
+        (
+            esp("mode = \"tunnel\", src = \"10.0.0.1\", dst = \"fd00::1\""),
+            "esp: src and dst are not of one family",
+        ),
+        (esp("icv-bits = 100"), "esp: the ICV has neither 64, 96 nor 128 bits"),
+        (esp("replay-window = 31"), "esp: the replay window has neither"),
+        (esp("replay-window = 0, esn = true"), "esp: extended sequence numbers need"),
+        (esp("encap = { sport = 0 }"), "esp: a UDP port is zero"),
+        (esp("key-fd = 3"), "esp: either key-file or key-fd must be said"),
+        (
+            "esp = { spi-in = 256, spi-out = 257, key-fd = 2, sequence-file = \"s\" }".into(),
+            "esp: key-fd is a number from 3 on",
+        ),
+        (esp("key = \"00\""), "no key \"key\"; did you mean key-fd?"),
+        (format!("esp = {{ {} }}", ESP.replace("0x102", "255")), "esp: the SPI is below 256"),
+    ] {
+        let found = wrong(&with(&stage));
+        let what = found.splitn(3, ':').nth(2).unwrap().trim();
+        assert!(what.starts_with(expected), "{stage}\n found: {found}\n expected: {expected}");
+    }
+    let queues = format!("{}queues = 2\n", with(&format!("esp = {{ {ESP} }}")));
+    assert!(wrong(&queues).contains("eth1 has esp, and the path more than one queue"));
+}
+
+#[test]
+fn keys_are_read_with_the_file_and_no_two_ports_send_with_the_same() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str, mode: u32| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let key = |byte: &str| byte.repeat(20);
+    write("edge.key", &format!("in {}\nout {}\n", key("a1"), key("b2")), 0o600);
+    let read = |text: &str| {
+        write("paths.toml", text, 0o644);
+        Config::read(&folder.path().join("paths.toml")).map_err(|failure| format!("{failure:?}"))
+    };
+    let one = with(&format!("esp = {{ {ESP} }}"));
+    let config = read(&one).unwrap();
+    let printed = format!("{config:?}");
+    assert!(printed.contains("edge.seq") && !printed.contains("a1a1") && !printed.contains("161"));
+    write("edge.key", &format!("in {}\nout {}\n", key("a1"), key("b3")), 0o600);
+    assert_ne!(read(&one).unwrap(), config, "another key is another path");
+
+    let two = one.clone() + &one.replace("eth1", "eth2").replace(":t", ":u");
+    assert!(read(&two).unwrap_err().contains("two ports have the sequence file"));
+    let two = one.clone()
+        + &one.replace("eth1", "eth2").replace(":t", ":u").replace("edge.seq", "other.seq");
+    assert!(read(&two).unwrap_err().contains("two ports send with the same key"));
+    write("other.key", &format!("in {}\nout {}\n", key("b3"), key("a1")), 0o400);
+    let two = two.replacen("edge.key", "other.key", 1);
+    assert!(read(&two).is_ok(), "two ends of one association may be in one program");
+
+    let failure = read(&one.replace("edge.seq", "absent/edge.seq")).unwrap_err();
+    assert!(failure.contains("no such directory") && failure.contains("install -d"), "{failure}");
+    write("edge.key", "", 0o644);
+    assert!(read(&one).unwrap_err().contains("chmod 600"));
+}

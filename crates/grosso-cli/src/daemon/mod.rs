@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `port` | one end of a path: the words that name it, and how it works |
 //! | `config` | paths from a file |
+//! | `stages` | what a port does to its own packets: fragments and ESP |
+//! | `keys` | keys of ESP, from a file or a descriptor |
 //! | `path` | a path that runs |
 //! | `refusal` | why a device cannot be opened, and what to do about it |
 //! | `paths` | all paths of the process, and what they did |
@@ -12,8 +14,10 @@
 
 pub(crate) mod config;
 pub(crate) mod events;
+mod keys;
 pub(crate) mod manager;
 pub(crate) mod path;
 pub(crate) mod paths;
 pub(crate) mod port;
 mod refusal;
+pub(crate) mod stages;

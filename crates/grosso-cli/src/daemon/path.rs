@@ -11,6 +11,7 @@ use grosso_io::{
     impair::{Impair, Impairment},
     live::LivePort,
     runner::{DataPath, Group, Handle, RunOptions, Snapshot},
+    stage::Stages,
 };
 use grosso_sys::{
     interface::{Control, InterfaceName},
@@ -19,7 +20,7 @@ use grosso_sys::{
 
 use super::{
     port::{Device, PortSpec},
-    refusal,
+    refusal, stages,
 };
 use crate::error::Failure;
 
@@ -64,17 +65,13 @@ impl RunningPath {
         let name = |ports: &[LivePort]| ports.first().map(|port| port.name().to_owned());
         let (left, right) = (name(&lefts).unwrap_or_default(), name(&rights).unwrap_or_default());
         let group = match &spec.impairment {
-            None => start(&spec, lefts, rights, ended),
+            None => staged(&spec, lefts, rights, command, ended),
             Some(impairment) => {
                 let [lefts, rights] = [(lefts, 0), (rights, 1)]
                     .map(|(ports, side)| impaired(ports, impairment, side));
-                start(&spec, lefts, rights, ended)
+                staged(&spec, lefts, rights, command, ended)
             }
-        };
-        let group = group.map_err(|error| {
-            let message = format!("{command}: path {}: {error}", spec.name);
-            Failure::environment("environment.path", message)
-        })?;
+        }?;
         Ok(Self { spec, left, right, group })
     }
 
@@ -125,6 +122,36 @@ fn impaired(ports: Vec<LivePort>, impairment: &Impairment, side: u64) -> Vec<Imp
         Impair::new(port, impairment)
     });
     wires.collect()
+}
+
+/// Starts a path, its ports behind their stages where one has any.
+fn staged<P>(
+    spec: &PathSpec,
+    lefts: Vec<P>,
+    rights: Vec<P>,
+    command: &str,
+    ended: impl FnOnce() + Send + Sync + 'static,
+) -> Result<Group, Failure>
+where
+    P: Port<Buffer: Send> + Send + 'static,
+{
+    let failed = |error: io::Error| {
+        let message = format!("{command}: path {}: {error}", spec.name);
+        Failure::environment("environment.path", message)
+    };
+    if ![&spec.left, &spec.right].iter().any(|port| port.has_stages()) {
+        return start(spec, lefts, rights, ended).map_err(failed);
+    }
+    let stages = |port: &PortSpec, devices: Vec<P>| {
+        let staged = devices.into_iter().enumerate().map(|(queue, device)| {
+            let (fragments, esp) =
+                stages::options(port.fragments.as_ref(), port.esp.as_ref(), queue, command)?;
+            Stages::new(device, &fragments, esp).map_err(failed)
+        });
+        staged.collect::<Result<Vec<_>, Failure>>()
+    };
+    let (lefts, rights) = (stages(&spec.left, lefts)?, stages(&spec.right, rights)?);
+    start(spec, lefts, rights, ended).map_err(failed)
 }
 
 fn start<P>(

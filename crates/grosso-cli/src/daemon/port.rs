@@ -13,6 +13,8 @@ use grosso_sys::{
 };
 use grosso_wire::virtio::Form;
 
+use super::stages::{EspSpec, FragmentsSpec};
+
 /// A device, as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Device {
@@ -111,6 +113,10 @@ pub(crate) struct PortSpec {
     pub(crate) slot_bytes: Option<usize>,
     /// Whether senders on this host leave partial checksums, of which AF_XDP cannot tell.
     pub(crate) partial_checksums: Option<bool>,
+    /// How fragments are joined and made.
+    pub(crate) fragments: Option<FragmentsSpec>,
+    /// How packets are encrypted and decrypted.
+    pub(crate) esp: Option<EspSpec>,
 }
 
 impl PortSpec {
@@ -126,6 +132,8 @@ impl PortSpec {
             ring_slots: None,
             slot_bytes: None,
             partial_checksums: None,
+            fragments: None,
+            esp: None,
         }
     }
 
@@ -148,6 +156,9 @@ impl PortSpec {
         if let Some((key, .., whose)) = misplaced.iter().find(|(_, set, fits, _)| *set && !fits) {
             return Err(format!("{key} is for {whose}, and this is {}", self.device));
         }
+        if let Some(fragments) = &self.fragments {
+            fragments.check()?;
+        }
         let layout = self.layout();
         let sizes = [layout.slots, layout.slot_bytes];
         if !sizes.iter().all(|size| size.is_power_of_two())
@@ -163,6 +174,11 @@ impl PortSpec {
             ));
         }
         Ok(())
+    }
+
+    /// Whether its packets are worked on before they reach the path.
+    pub(crate) fn has_stages(&self) -> bool {
+        self.fragments.is_some() || self.esp.is_some()
     }
 
     /// What to open.

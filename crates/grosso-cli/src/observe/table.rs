@@ -14,6 +14,7 @@ use grosso_io::{
     live::{LiveStats, XdpStatistics, kernel_counters},
     path::{DirectionStats, Protocol, Said, Superframes},
     port::PortCounter,
+    stage::{FragmentationStats, SecuredStats},
 };
 
 /// One counter of a device.
@@ -405,7 +406,10 @@ fn segments() -> Vec<Counter> {
 fn of_ports() -> Vec<Counter> {
     let (live, wire) = (LiveStats::default(), ImpairStats::default().counters());
     let kernel = kernel_counters(&XdpStatistics::default());
-    let counters = live.counters().chain(kernel).chain(wire).map(|(counter, _)| counter);
+    let (fragments, esp) = (FragmentationStats::default(), SecuredStats::default());
+    let stages = fragments.counters().chain(esp.counters());
+    let counters = live.counters().chain(kernel).chain(wire).chain(stages);
+    let counters = counters.map(|(counter, _)| counter);
     let (lost, others): (Vec<_>, Vec<_>) = counters.partition(|counter| counter.is_loss);
     let drops = lost.iter().map(|counter| {
         of_port(counter, "drop", "frames")

@@ -116,7 +116,7 @@ static DISCARDS: LazyLock<Vec<PortCounter>> = LazyLock::new(|| {
     let counter = |reason: &Discard| PortCounter {
         name: format!("reasm-{}", reason.name()).leak(),
         is_loss: true,
-        sentence: reason.sentence().trim(),
+        sentence: format!("A fragment was discarded: {}", reason.sentence().trim()).leak(),
     };
     Discard::ALL.iter().map(counter).collect()
 });

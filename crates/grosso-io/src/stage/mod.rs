@@ -11,6 +11,8 @@
 //! | `joining`, `cutting` | its two halves |
 //! | `identification` | identifications of fragments that nobody guesses |
 //! | `secured` | ESP, as a port |
+//! | `sequence` | sequence numbers that outlive the program |
+//! | `stages` | any of the stages, chosen at run time |
 //! | `outbox` | frames made of one that wait for room |
 
 mod cutting;
@@ -19,13 +21,19 @@ mod identification;
 mod joining;
 mod outbox;
 mod secured;
+#[cfg(unix)]
+mod sequence;
+mod stages;
 
 use core::ops::Range;
 
+#[cfg(unix)]
+pub use self::sequence::{Numbers, SequenceFile};
 pub use self::{
     cutting::CuttingStats,
     fragmentation::{Fragmentation, FragmentationOptions, FragmentationStats},
     secured::{Drops, Level, Secured, SecuredOptions, SecuredStats},
+    stages::Stages,
 };
 
 /// A buffer of the port behind a stage, or one of the stage's own.

@@ -15,7 +15,7 @@ use grosso::{
 };
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, ipv6};
 
-use super::{Made, Spare, StageBuffer, outbox::Outbox};
+use super::{Made, Numbers, SequenceFile, Spare, StageBuffer, outbox::Outbox, sequence};
 use crate::port::{Port, PortCounter, PortError, Transmitted};
 
 /// What is taken that is not encrypted, in the words of `ip xfrm policy`.
@@ -35,12 +35,11 @@ pub enum Level {
 pub struct SecuredOptions {
     /// What is sent.
     pub outbound: SecurityAssociation,
-    /// The sequence numbers that were used for it already; 0 for a key that is new.
-    pub last_sent: u64,
     /// What is received.
     pub inbound: SecurityAssociation,
-    /// The highest sequence number that was accepted already; nothing is taken up to there.
-    pub last_received: u64,
+    /// Where sequence numbers are kept; `None` is for keys that are used by this stage and never
+    /// again, for it starts with the first number.
+    pub sequences: Option<SequenceFile>,
     /// What is taken that is not encrypted.
     pub level: Level,
     /// The UDP ports that mean a tunnel, in what is encrypted.
@@ -51,14 +50,7 @@ impl SecuredOptions {
     /// Associations whose keys are new, and nothing in the clear.
     #[must_use]
     pub const fn new(outbound: SecurityAssociation, inbound: SecurityAssociation) -> Self {
-        Self {
-            outbound,
-            last_sent: 0,
-            inbound,
-            last_received: 0,
-            level: Level::Required,
-            ports: Ports::ASSIGNED,
-        }
+        Self { outbound, inbound, sequences: None, level: Level::Required, ports: Ports::ASSIGNED }
     }
 }
 
@@ -82,8 +74,7 @@ pub struct Secured<P: Port> {
     link: LinkType,
     level: Level,
     ports: Ports,
-    encryptor: Encryptor,
-    decryptor: Decryptor,
+    pair: Pair,
     inbound_spi: u32,
     inbound_port: Option<u16>,
     outbox: Outbox,
@@ -111,6 +102,8 @@ pub struct SecuredStats {
     pub sent_clear: u64,
     /// Frames received in the clear and taken.
     pub received_clear: u64,
+    /// Frames not sent, because the file of sequence numbers cannot be written.
+    pub unreserved: u64,
     /// Frames not sent, by reason.
     pub out_dropped: Drops,
     /// Frames not taken, by reason.
@@ -155,22 +148,40 @@ impl SecuredStats {
             (event("esp-out-clear", "A frame was sent in the clear."), self.sent_clear),
             (event("esp-in-clear", "A frame in the clear was taken."), self.received_clear),
         ];
-        let out = DROPS.0.iter().copied().zip(self.out_dropped.0);
-        events.into_iter().chain(out).chain(DROPS.1.iter().copied().zip(self.in_dropped.0))
+        let unreserved = PortCounter {
+            name: "esp-out-unreserved",
+            is_loss: true,
+            sentence: "A packet was dropped because the sequence file could not be written.",
+        };
+        let events = events.into_iter().chain([(unreserved, self.unreserved)]);
+        let drops = [self.out_dropped, self.in_dropped];
+        let drops = DROPS.iter().zip(drops).flat_map(|(counters, drops)| {
+            counters.iter().map(move |(counter, reason)| (*counter, drops.of(*reason)))
+        });
+        events.chain(drops)
     }
 }
 
-/// The counters of frames dropped on their way out, and on their way in.
-static DROPS: LazyLock<(Vec<PortCounter>, Vec<PortCounter>)> = LazyLock::new(|| {
-    let way = |prefix: &str| {
-        let counter = |reason: &Refusal| PortCounter {
+/// The counters of frames dropped on their way out, and on their way in, each with its reason.
+static DROPS: LazyLock<[Vec<(PortCounter, Refusal)>; 2]> = LazyLock::new(|| {
+    let way = |prefix: &str, what: &str, happens: fn(Refusal) -> bool| {
+        let counter = |reason: Refusal| PortCounter {
             name: format!("{prefix}-{}", reason.name()).leak(),
             is_loss: true,
-            sentence: reason.sentence().trim(),
+            sentence: format!("{what}: {}", reason.sentence().trim()).leak(),
         };
-        Refusal::ALL.iter().map(counter).collect()
+        let reasons = Refusal::ALL.iter().copied().filter(|reason| happens(*reason));
+        reasons.map(|reason| (counter(reason), reason)).collect()
     };
-    (way("esp-out"), way("esp-in"))
+    // The list names what befalls both ways first, then what befalls packets to encrypt.
+    let out = |reason: Refusal| reason <= Refusal::SequenceExhausted;
+    [
+        way("esp-out", "Not encrypted and dropped", out),
+        way("esp-in", "Not decrypted and dropped", |reason| {
+            use Refusal::{BufferTooSmall, ChecksumOutside, Nothing, SequenceExhausted};
+            !matches!(reason, BufferTooSmall | ChecksumOutside | Nothing | SequenceExhausted)
+        }),
+    ]
 });
 
 impl<P: Port> Secured<P> {
@@ -179,16 +190,15 @@ impl<P: Port> Secured<P> {
     /// # Errors
     /// When an association contradicts itself.
     pub fn new(port: P, options: SecuredOptions) -> Result<Self, NoAssociation> {
-        let SecuredOptions { outbound, last_sent, inbound, last_received, level, ports } = options;
+        let SecuredOptions { outbound, inbound, sequences, level, ports } = options;
         Ok(Self {
             link: port.link(),
             port,
             level,
             ports,
-            encryptor: Encryptor::resume(outbound, last_sent)?,
             inbound_spi: inbound.spi,
             inbound_port: inbound.udp_ports.map(|ports| ports.destination),
-            decryptor: Decryptor::resume(inbound, last_received)?,
+            pair: Pair::new(outbound, inbound, sequences)?,
             outbox: Outbox::default(),
             spare: Spare::default(),
             returned: Vec::new(),
@@ -219,13 +229,13 @@ impl<P: Port> Secured<P> {
     /// Most bytes by which a packet grows.
     #[must_use]
     pub fn overhead_max(&self) -> usize {
-        self.encryptor.overhead_max()
+        self.pair.encryptor.overhead_max()
     }
 
     /// What was done so far.
     #[must_use]
     pub fn stats(&self) -> SecuredStats {
-        let (encrypted, decrypted) = (*self.encryptor.stats(), *self.decryptor.stats());
+        let (encrypted, decrypted) = (*self.pair.encryptor.stats(), *self.pair.decryptor.stats());
         SecuredStats { encrypted, decrypted, ..self.stats }
     }
 
@@ -246,16 +256,20 @@ impl<P: Port> Secured<P> {
     }
 
     fn encrypt(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<(), PortError> {
-        let Self { encryptor, link, packet, scratch, outbox, port, stats, .. } = self;
+        let Self { pair, link, packet, scratch, outbox, port, stats, .. } = self;
+        if !pair.reserve(1) {
+            stats.unreserved += 1;
+            return Ok(());
+        }
         let frame = match slices {
             [frame] => frame,
             _ => &*gathered(packet, slices),
         };
-        let room = frame.len() + encryptor.overhead_max();
+        let room = frame.len() + pair.encryptor.overhead_max();
         if scratch.len() < room {
             scratch.resize(room, 0);
         }
-        match encryptor.encrypt(frame, meta, *link, scratch) {
+        match pair.encryptor.encrypt(frame, meta, *link, scratch) {
             Ok(done) => {
                 outbox.send(scratch.get(..done.len).unwrap_or_default(), &done.meta, port)?
             }
@@ -265,13 +279,17 @@ impl<P: Port> Secured<P> {
     }
 
     fn encrypt_superframe(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<(), PortError> {
-        let Self { encryptor, link, ports, scratch, outbox, port, stats, .. } = self;
         let complete = Outgoing::default();
-        let Ok(segments) = Segments::new(slices, meta, *link, ports, complete) else {
-            stats.out_dropped.count(Refusal::Superframe);
+        let Ok(segments) = Segments::new(slices, meta, self.link, &self.ports, complete) else {
+            self.stats.out_dropped.count(Refusal::Superframe);
             return Ok(());
         };
-        let mut packets = match encryptor.encrypt_segments(segments, *link) {
+        let Self { pair, link, scratch, outbox, port, stats, .. } = self;
+        if !pair.reserve(segments.remaining()) {
+            stats.unreserved += 1;
+            return Ok(());
+        }
+        let mut packets = match pair.encryptor.encrypt_segments(segments, *link) {
             Ok(packets) => packets,
             Err(reason) => {
                 stats.out_dropped.count(reason);
@@ -320,7 +338,7 @@ impl<P: Port> Port for Secured<P> {
         max: usize,
         each: &mut dyn FnMut(Frame<Self::Buffer>),
     ) -> Result<usize, PortError> {
-        let Self { port, link, level, decryptor, spare, returned, stack, stats, .. } = self;
+        let Self { port, link, level, pair, spare, returned, stack, stats, .. } = self;
         let (spi, udp_port) = (self.inbound_spi, self.inbound_port);
         let mut given = 0;
         let result = port.receive(now_ns, max, &mut |frame| {
@@ -335,7 +353,7 @@ impl<P: Port> Port for Secured<P> {
             };
             let opened = match is_ours {
                 Ok(()) if meta.gso.is_some() => Err(Refusal::Superframe),
-                Ok(()) => open(bytes, &meta, *link, decryptor, spare),
+                Ok(()) => open(bytes, &meta, *link, &mut pair.decryptor, spare),
                 Err(reason) => {
                     let is_taken = *level == Level::Use && reason != Refusal::Keepalive;
                     if is_taken || is_found_in_the_clear(bytes, *link, stack) {
@@ -415,6 +433,52 @@ impl<P: Port> Secured<P> {
     fn goes_in_the_clear(&mut self, head: &[u8]) -> bool {
         is_found_in_the_clear(head, self.link, &mut self.stack)
             || self.level == Level::Use && !has_ip(&self.stack)
+    }
+}
+
+/// The associations of both directions, and the file with their sequence numbers.
+#[derive(Debug)]
+struct Pair {
+    encryptor: Encryptor,
+    decryptor: Decryptor,
+    sequences: Option<SequenceFile>,
+}
+
+impl Pair {
+    fn new(
+        outbound: SecurityAssociation,
+        inbound: SecurityAssociation,
+        sequences: Option<SequenceFile>,
+    ) -> Result<Self, NoAssociation> {
+        let Numbers { sent, received } =
+            sequences.as_ref().map(SequenceFile::numbers).unwrap_or_default();
+        let encryptor = Encryptor::resume(outbound, sent)?;
+        Ok(Self { encryptor, decryptor: Decryptor::resume(inbound, received)?, sequences })
+    }
+
+    /// Whether as many sequence numbers may be used: those of which the file says that they were.
+    fn reserve(&mut self, packets: u32) -> bool {
+        let Some(file) = &mut self.sequences else { return true };
+        let last = self.encryptor.last_sequence().saturating_add(packets.into());
+        if last <= file.numbers().sent {
+            return true;
+        }
+        let sent = last.saturating_add(sequence::RESERVED_AT_ONCE);
+        file.write(Numbers { sent, received: self.decryptor.last_sequence() }).is_ok()
+    }
+}
+
+/// What was reserved and not used is free again, and what was received stays known.
+impl Drop for Pair {
+    fn drop(&mut self) {
+        let numbers = Numbers {
+            sent: self.encryptor.last_sequence(),
+            received: self.decryptor.last_sequence(),
+        };
+        if let Some(file) = &mut self.sequences {
+            // Where it fails, the file says that more were used.
+            let _ = file.write(numbers);
+        }
     }
 }
 

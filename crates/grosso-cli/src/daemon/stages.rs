@@ -1,0 +1,331 @@
+//! What a port does to its own packets: fragments and ESP, in the words of sysctl and `ip xfrm`.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    io,
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
+
+use grosso::{
+    reassemble::{Mode as Buffers, Rules},
+    tunnel::esp::{
+        IcvLength, KeyMaterial, Mode, NoAssociation, Outer, REPLAY_WINDOW_PACKETS,
+        SecurityAssociation, UdpPorts,
+    },
+};
+use grosso_io::stage::{FragmentationOptions, Level, SecuredOptions, SequenceFile};
+use serde::Deserialize;
+
+use super::keys::KeySource;
+use crate::error::Failure;
+
+/// How a port joins fragments and makes them.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct FragmentsSpec {
+    mtu: Option<u16>,
+    #[serde(default = "yes")]
+    reassemble: bool,
+    #[serde(default)]
+    ignore_df: bool,
+    #[serde(rename = "ipfrag_high_thresh")]
+    high_thresh: Option<usize>,
+    #[serde(rename = "ipfrag_time")]
+    ipv4_seconds: Option<u64>,
+    #[serde(rename = "ip6frag_time")]
+    ipv6_seconds: Option<u64>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl FragmentsSpec {
+    /// Whether it can be; if not, why.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.mtu.is_some_and(|mtu| mtu < MTU_MIN) {
+            return Err(format!("fragments: an mtu has at least {MTU_MIN} bytes"));
+        }
+        if self.mtu.is_none() && !self.reassemble {
+            return Err("fragments: without mtu and reassemble there is nothing to do".to_owned());
+        }
+        if self.mtu.is_none() && self.ignore_df {
+            return Err("fragments: ignore-df needs an mtu".to_owned());
+        }
+        let memory = self.high_thresh.unwrap_or(MEMORY_BYTES_MIN);
+        if !(MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX).contains(&memory) {
+            return Err(format!(
+                "fragments: ipfrag_high_thresh is {MEMORY_BYTES_MIN} to {MEMORY_BYTES_MAX} bytes"
+            ));
+        }
+        let times = [self.ipv4_seconds, self.ipv6_seconds];
+        if times.into_iter().flatten().any(|seconds| !(1..=SECONDS_MAX).contains(&seconds)) {
+            return Err(format!("fragments: a time is 1 to {SECONDS_MAX} seconds"));
+        }
+        Ok(())
+    }
+
+    fn options(&self, seed: u64) -> FragmentationOptions {
+        let mut options = FragmentationOptions::new(seed);
+        (options.mtu, options.ignore_df) = (self.mtu, self.ignore_df);
+        let mut rules = Rules::new(Buffers::Coalesce);
+        let limits = &mut rules.limits;
+        if let Some(bytes) = self.high_thresh {
+            (limits.memory_bytes, limits.source_bytes) = (bytes, bytes / 2);
+        }
+        let nanoseconds = |seconds: Option<u64>, usual| {
+            seconds.map_or(usual, |seconds| seconds.saturating_mul(1_000_000_000))
+        };
+        limits.ipv4_ns = nanoseconds(self.ipv4_seconds, limits.ipv4_ns);
+        limits.ipv6_ns = nanoseconds(self.ipv6_seconds, limits.ipv6_ns);
+        options.rules = self.reassemble.then_some(rules);
+        options
+    }
+}
+
+/// How a port encrypts and decrypts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EspSpec {
+    spi_in: u32,
+    spi_out: u32,
+    /// In tunnel mode, this end and the other.
+    tunnel: Option<(IpAddr, IpAddr)>,
+    icv: IcvLength,
+    extended: bool,
+    replay_window: u32,
+    /// The UDP ports of this end and of the other.
+    encap: Option<UdpPorts>,
+    level: Level,
+    pub(super) keys: KeySource,
+    pub(super) sequence_file: PathBuf,
+}
+
+impl EspSpec {
+    /// Reads what the files say that it names; those with a relative path are in `folder`.
+    pub(super) fn read(&mut self, folder: &Path) -> Result<(), Failure> {
+        self.keys.read(folder)?;
+        self.sequence_file = folder.join(&self.sequence_file);
+        let parent = self.sequence_file.parent().unwrap_or(folder);
+        if !parent.is_dir() {
+            let (file, parent) = (self.sequence_file.display(), parent.display());
+            let message = format!("sequence file {file}: no such directory {parent}");
+            let hint = format!("sudo install -d -m 700 {parent}");
+            return Err(Failure::environment("environment.write", message).hint(hint));
+        }
+        Ok(())
+    }
+
+    /// What it has in common with another port that no two may, as a sentence.
+    pub(super) fn shares_with(&self, other: &Self) -> Option<String> {
+        if self.sequence_file == other.sequence_file {
+            let file = self.sequence_file.display();
+            return Some(format!("two ports have the sequence file {file}"));
+        }
+        let (KeySource::File(_, Some(ours)), KeySource::File(path, Some(theirs))) =
+            (&self.keys, &other.keys)
+        else {
+            return (self.keys == other.keys).then(|| "two ports have the same key-fd".to_owned());
+        };
+        let file = path.display();
+        (ours.outbound == theirs.outbound)
+            .then(|| format!("two ports send with the same key, that of {file}"))
+    }
+
+    fn options(&self, command: &str) -> Result<SecuredOptions, Failure> {
+        let keys = self.keys.keys()?;
+        let wrong = |error: NoAssociation| {
+            Failure::input("input.config", format!("{command}: esp: {error}"))
+        };
+        let outbound = self.outbound(keys.outbound.material().map_err(wrong)?);
+        let inbound = self.inbound(keys.inbound.material().map_err(wrong)?);
+        let mut options = SecuredOptions::new(outbound, inbound);
+        options.level = self.level;
+        options.sequences = Some(self.sequences(command)?);
+        Ok(options)
+    }
+
+    fn sequences(&self, command: &str) -> Result<SequenceFile, Failure> {
+        let path = &self.sequence_file;
+        SequenceFile::open(path).map_err(|error| {
+            let message = format!("{command}: sequence file {}: {error}", path.display());
+            match error.kind() {
+                io::ErrorKind::InvalidData => Failure::input("input.sequence_file", message).hint(
+                    "without it the numbers that the key has used are not known: new keys, and \
+                     another file",
+                ),
+                io::ErrorKind::WouldBlock => Failure::environment("environment.busy", message)
+                    .hint("each pair of keys has a file of its own"),
+                _ => Failure::environment("environment.write", message),
+            }
+        })
+    }
+
+    fn outbound(&self, key: KeyMaterial) -> SecurityAssociation {
+        let ends = self.tunnel;
+        let association = SecurityAssociation::new(self.spi_out, mode(ends), key);
+        SecurityAssociation { udp_ports: self.encap, ..self.common(association) }
+    }
+
+    fn inbound(&self, key: KeyMaterial) -> SecurityAssociation {
+        let ends = self.tunnel.map(|(here, there)| (there, here));
+        let association = SecurityAssociation::new(self.spi_in, mode(ends), key);
+        let udp_ports = self.encap.map(|UdpPorts { source, destination }| UdpPorts {
+            source: destination,
+            destination: source,
+        });
+        SecurityAssociation { udp_ports, ..self.common(association) }
+    }
+
+    fn common(&self, association: SecurityAssociation) -> SecurityAssociation {
+        SecurityAssociation {
+            icv: self.icv,
+            extended_sequence: self.extended,
+            replay_window_packets: self.replay_window,
+            ..association
+        }
+    }
+}
+
+/// The mode between the ends of a tunnel, of which it is known that they are of one family.
+fn mode(ends: Option<(IpAddr, IpAddr)>) -> Mode {
+    match ends {
+        Some((IpAddr::V4(source), IpAddr::V4(destination))) => {
+            Mode::Tunnel(Outer::V4 { source, destination })
+        }
+        Some((IpAddr::V6(source), IpAddr::V6(destination))) => {
+            Mode::Tunnel(Outer::V6 { source, destination })
+        }
+        _ => Mode::Transport,
+    }
+}
+
+/// What the file says of ESP.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct EspTable {
+    spi_in: u32,
+    spi_out: u32,
+    #[serde(default)]
+    mode: ModeWord,
+    src: Option<IpAddr>,
+    dst: Option<IpAddr>,
+    icv_bits: Option<u32>,
+    #[serde(default)]
+    esn: bool,
+    replay_window: Option<u32>,
+    encap: Option<EncapTable>,
+    #[serde(default)]
+    level: LevelWord,
+    key_file: Option<PathBuf>,
+    key_fd: Option<i32>,
+    sequence_file: PathBuf,
+}
+
+#[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum ModeWord {
+    #[default]
+    Transport,
+    Tunnel,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum LevelWord {
+    #[default]
+    Required,
+    Use,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EncapTable {
+    #[serde(default = "encap_port")]
+    sport: u16,
+    #[serde(default = "encap_port")]
+    dport: u16,
+}
+
+fn encap_port() -> u16 {
+    UdpPorts::ASSIGNED.source
+}
+
+impl EspTable {
+    pub(super) fn spec(self) -> Result<EspSpec, String> {
+        let keys = match (self.key_file, self.key_fd) {
+            (Some(path), None) => KeySource::File(path, None),
+            (None, Some(number @ 3..)) => KeySource::Descriptor(number),
+            (None, Some(_)) => return Err("esp: key-fd is a number from 3 on".to_owned()),
+            _ => return Err("esp: either key-file or key-fd must be said".to_owned()),
+        };
+        let tunnel = match (self.mode, self.src, self.dst) {
+            (ModeWord::Transport, None, None) => None,
+            (ModeWord::Transport, ..) => {
+                return Err("esp: src and dst are for mode = \"tunnel\"".to_owned());
+            }
+            (ModeWord::Tunnel, Some(here), Some(there)) if here.is_ipv4() == there.is_ipv4() => {
+                Some((here, there))
+            }
+            (ModeWord::Tunnel, Some(_), Some(_)) => {
+                return Err("esp: src and dst are not of one family".to_owned());
+            }
+            (ModeWord::Tunnel, ..) => {
+                return Err("esp: mode = \"tunnel\" needs src and dst".to_owned());
+            }
+        };
+        let named = |error: NoAssociation| format!("esp: {error}");
+        let spec = EspSpec {
+            spi_in: self.spi_in,
+            spi_out: self.spi_out,
+            tunnel,
+            icv: IcvLength::from_bits(self.icv_bits.unwrap_or(ICV_BITS)).map_err(named)?,
+            extended: self.esn,
+            replay_window: self.replay_window.unwrap_or(REPLAY_WINDOW_PACKETS),
+            encap: self
+                .encap
+                .map(|EncapTable { sport, dport }| UdpPorts { source: sport, destination: dport }),
+            level: match self.level {
+                LevelWord::Required => Level::Required,
+                LevelWord::Use => Level::Use,
+            },
+            keys,
+            sequence_file: self.sequence_file,
+        };
+        // Any key will do to see whether the rest agrees.
+        let key = || KeyMaterial::aes_gcm(&[0; 20]).map_err(named);
+        spec.outbound(key()?).check().map_err(named)?;
+        spec.inbound(key()?).check().map_err(named)?;
+        Ok(spec)
+    }
+}
+
+/// The stages of a port, to be put in front of it.
+pub(super) fn options(
+    fragments: Option<&FragmentsSpec>,
+    esp: Option<&EspSpec>,
+    queue: usize,
+    command: &str,
+) -> Result<(FragmentationOptions, Option<SecuredOptions>), Failure> {
+    let seed = RandomState::new().hash_one(queue);
+    let fragments = fragments.map_or_else(
+        || {
+            let mut options = FragmentationOptions::new(seed);
+            options.rules = None;
+            options
+        },
+        |spec| spec.options(seed),
+    );
+    let esp = esp.map(|spec| spec.options(command)).transpose()?;
+    Ok((fragments, esp))
+}
+
+/// Bits of the integrity check value where nothing else is said.
+const ICV_BITS: u32 = 128;
+/// Bytes of the smallest MTU (RFC 791 section 3.2).
+const MTU_MIN: u16 = 68;
+/// Memory for incomplete datagrams, in bytes: at least a few of the longest, at most what nobody needs.
+const MEMORY_BYTES_MIN: usize = 256 << 10;
+const MEMORY_BYTES_MAX: usize = 1 << 30;
+/// Longest time that a datagram may be incomplete, in seconds.
+const SECONDS_MAX: u64 = 3600;

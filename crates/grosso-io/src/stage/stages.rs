@@ -1,0 +1,120 @@
+//! Any of the stages, chosen at run time.
+
+use std::{fmt, io};
+
+use grosso::{Frame, Meta, features::Device};
+use grosso_wire::LinkType;
+
+use super::{Fragmentation, FragmentationOptions, Secured, SecuredOptions, StageBuffer};
+use crate::port::{Port, PortCounter, PortError, Transmitted};
+
+/// A port with fragmentation, and with ESP around it where there is any.
+pub enum Stages<P: Port> {
+    /// Without ESP.
+    Clear(Box<Fragmentation<P>>),
+    /// With it.
+    Secured(Box<Secured<Fragmentation<P>>>),
+}
+
+/// Does the same with a port, whichever it is.
+macro_rules! of_either {
+    ($stages:expr, $port:ident => $act:expr) => {
+        match $stages {
+            Stages::Clear($port) => $act,
+            Stages::Secured($port) => $act,
+        }
+    };
+}
+
+impl<P: Port> Stages<P> {
+    /// Puts the stages in front of a port.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] when what is asked for contradicts itself.
+    pub fn new(
+        port: P,
+        fragments: &FragmentationOptions,
+        esp: Option<SecuredOptions>,
+    ) -> io::Result<Self> {
+        let port = Fragmentation::new(port, fragments)?;
+        let Some(esp) = esp else { return Ok(Self::Clear(Box::new(port))) };
+        let secured = Secured::new(port, esp);
+        let secured =
+            secured.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        Ok(Self::Secured(Box::new(secured)))
+    }
+}
+
+impl<P: Port + fmt::Debug> fmt::Debug for Stages<P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Clear(port) => write!(formatter, "Clear({:?})", port.inner()),
+            Self::Secured(port) => write!(formatter, "Secured({:?})", port.inner().inner()),
+        }
+    }
+}
+
+impl<P: Port> Port for Stages<P> {
+    type Buffer = StageBuffer<StageBuffer<P::Buffer>>;
+
+    fn link(&self) -> LinkType {
+        of_either!(self, port => port.link())
+    }
+
+    fn device(&self) -> Device {
+        of_either!(self, port => port.device())
+    }
+
+    fn receive(
+        &mut self,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<Self::Buffer>),
+    ) -> Result<usize, PortError> {
+        match self {
+            Self::Clear(port) => port.receive(now_ns, max, &mut |frame| {
+                each(Frame { buffer: StageBuffer::Original(frame.buffer), meta: frame.meta });
+            }),
+            Self::Secured(port) => port.receive(now_ns, max, each),
+        }
+    }
+
+    fn recycle(&mut self, buffer: Self::Buffer) {
+        match (self, buffer) {
+            (Self::Secured(port), buffer) => port.recycle(buffer),
+            (Self::Clear(port), StageBuffer::Original(buffer)) => port.recycle(buffer),
+            // It is of another port.
+            (Self::Clear(_), StageBuffer::Made(_)) => {}
+        }
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        of_either!(self, port => port.transmit(slices, meta))
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        of_either!(self, port => port.flush())
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        of_either!(self, port => port.deadline())
+    }
+
+    #[cfg(unix)]
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        of_either!(self, port => port.descriptor())
+    }
+
+    #[cfg(unix)]
+    fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        of_either!(self, port => port.transmit_descriptor())
+    }
+
+    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
+        of_either!(self, port => port.counters(each));
+    }
+
+    fn is_finished(&self) -> bool {
+        of_either!(self, port => port.is_finished())
+    }
+}
