@@ -19,6 +19,7 @@ pub(super) fn run(device: Device) {
     few_buffers_do_for_who_gives_them_back(device);
     who_keeps_fewer_buffers_than_a_datagram_has_fragments_gets_none(device);
     a_datagram_that_lost_a_fragment_dies_when_its_time_is_over(device);
+    who_evicts_always_has_buffers_left(device);
 }
 
 fn few_buffers_do_for_who_gives_them_back(device: Device) {
@@ -48,6 +49,19 @@ fn a_datagram_that_lost_a_fragment_dies_when_its_time_is_over(device: Device) {
             "{receiver}: {measured:?}"
         );
     }
+}
+
+fn who_evicts_always_has_buffers_left(device: Device) {
+    let timeout = Duration::from_secs(60);
+    let lossy =
+        |receiver| trial(&Setting { loss: 0.02, timeout, ..setting(device, receiver, Some(256)) });
+    let evicting = lossy(Receiver::Evicts);
+    assert_eq!(evicting.no_buffer, 0, "{evicting:?}");
+    assert!(evicting.arrived > 0 && evicting.died > 0, "{evicting:?}");
+    assert!(evicting.held_bytes_max <= 128 * 2048, "half of the buffers: {evicting:?}");
+    let queueing = lossy(Receiver::Queues);
+    assert!(queueing.no_buffer > 0 && queueing.died == 0, "{queueing:?}");
+    assert!(queueing.arrived < evicting.arrived, "{queueing:?}");
 }
 
 /// The wire of a short run, by a program that shares nothing with the lab: every fragment fits the wire, is well-formed
