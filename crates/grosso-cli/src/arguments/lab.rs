@@ -247,14 +247,14 @@ const FRAGMENTS_HELP: &str = "\
 Host a sends datagrams of 64000 bytes; Grosso encrypts each (ESP, AES-GCM) and
 cuts it into 45 fragments. Host b's NIC has few receive buffers. A receiver that
 queues fragments in them runs out: one lost fragment kills its datagram, and the
-others keep their buffers until the timeout. One that copies each fragment to its
-place gives the buffer back at once.
+others keep their buffers until the timeout. One that copies each fragment to
+its place gives the buffer back at once.
 
 Examples:
-  grosso lab fragments
+  grosso lab fragments                      both, for about a minute
   grosso lab fragments --rate 800M --loss 1%
-  grosso lab fragments --runs 1 --loss 0 --no-html
-  grosso lab fragments --json | jq '.groups[].rows[] | {receiver, buffers, goodput_gbps}'";
+  grosso lab fragments --runs 1 --loss 0    the quickest look
+  grosso lab fragments --json | jq -c '.groups[].rows[] | [.receiver, .buffers]'";
 
 const RUN_HELP: &str = "\
 A command finds the addresses of the hosts in its environment: GROSSO_A and

@@ -205,18 +205,25 @@ fn finish<P: Port>(left: Secure<Record<P>>) -> Result<(), PortError> {
     recording.take_failure().map_or(Ok(()), |failure| Err(failure.into()))
 }
 
-/// A data path on a thread.
+/// A data path on a thread, which ends with it: a scope waits for its threads, whatever went wrong in it.
 struct Running<'scope, T> {
     handle: Handle,
-    thread: ScopedJoinHandle<'scope, Result<T, PortError>>,
+    thread: Option<ScopedJoinHandle<'scope, Result<T, PortError>>>,
 }
 
 impl<T> Running<'_, T> {
     /// Ends it, and says what `last` said.
-    fn end(self) -> Result<T, TrialError> {
+    fn end(mut self) -> Result<T, TrialError> {
         self.handle.stop();
-        let ended = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let thread = self.thread.take().ok_or_else(gone)?;
+        let ended = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         ended.map_err(TrialError::Path)
+    }
+}
+
+impl<T> Drop for Running<'_, T> {
+    fn drop(&mut self) {
+        self.handle.stop();
     }
 }
 
@@ -263,8 +270,9 @@ where
         let said = last(left);
         result.and(said)
     });
+    let running = Running { handle, thread: Some(thread) };
     announced.recv().map_err(|_| gone())??;
-    Ok(Running { handle, thread })
+    Ok(running)
 }
 
 /// Lets datagrams pass, and reads the counters of the receiver's path at the start and at the end of what is measured.
