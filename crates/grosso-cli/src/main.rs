@@ -10,6 +10,7 @@
 //! | `mss` | where a superframe was cut on the wire, and how that is known |
 //! | `headers` | places in a packet that several commands ask for |
 //! | `meta` | what captures say about packets, in the engine's words |
+//! | `fragments` | IP fragments in captures: which become datagrams, and why the others do not |
 //! | `transform` | a capture in, a capture out, packet by packet |
 //! | `twice` | a capture that is read twice |
 //! | `input`, `output` | captures, with everything that a command owes to its user around them |
@@ -26,6 +27,7 @@ mod commands;
 mod daemon;
 mod digest;
 mod error;
+mod fragments;
 mod headers;
 mod input;
 mod meta;

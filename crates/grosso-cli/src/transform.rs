@@ -23,6 +23,9 @@ pub(crate) trait Transform {
         packet: &Packet<'_>,
         link: LinkType,
     ) -> Result<(), Failure>;
+
+    /// Takes note that a section begins: interfaces are numbered anew.
+    fn section(&mut self) {}
 }
 
 /// How it went.
@@ -66,8 +69,14 @@ pub(crate) fn transform(
                     }
                 }
             }
-            Entry::Block(block) if block.is_copyable() => work.output().copy(entry)?,
-            Entry::Block(_) => {}
+            Entry::Block(block) => {
+                if block.is_section_header() {
+                    work.section();
+                }
+                if block.is_copyable() {
+                    work.output().copy(entry)?;
+                }
+            }
         }
         Ok(Next::Go)
     })?;

@@ -7,7 +7,8 @@ use grosso::reassemble::Overlap;
 use grosso_io::capture::Format;
 
 use super::values::{
-    Batch, Spacing, parse_batch, parse_flows, parse_memory, parse_spacing, parse_time_ns,
+    Batch, Spacing, TunnelPort, parse_batch, parse_flows, parse_memory, parse_spacing,
+    parse_time_ns, parse_tunnel_port,
 };
 use crate::input::Session;
 
@@ -133,6 +134,13 @@ pub(crate) struct Wire {
 pub(crate) struct Reassemble {
     #[command(flatten)]
     pub(crate) files: Files,
+    #[command(flatten)]
+    pub(crate) waiting: Waiting,
+}
+
+/// How fragments wait for each other.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Waiting {
     /// Wait so long for the rest of a datagram, by capture time: 500ms, 30s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time_ns)]
     pub(crate) timeout: u64,
@@ -142,6 +150,20 @@ pub(crate) struct Reassemble {
     /// Memory for incomplete datagrams: 128K or more, such as 8M or 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
     pub(crate) memory: usize,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Decap {
+    #[command(flatten)]
+    pub(crate) files: Files,
+    /// Take packets out of all their tunnels, and join IP fragments on the way
+    #[arg(long)]
+    pub(crate) recursive: bool,
+    /// A tunnel's UDP port: vxlan=8472, geneve=PORT, gue=PORT, vxlan-gpe=PORT, fou=PORT/PROTOCOL
+    #[arg(long = "port", value_name = "TUNNEL=PORT", value_parser = parse_tunnel_port)]
+    pub(crate) ports: Vec<TunnelPort>,
+    #[command(flatten)]
+    pub(crate) waiting: Waiting,
 }
 
 #[derive(Args, Debug)]
@@ -281,6 +303,20 @@ joined stays as it came and is listed: what is missing, what overlaps, and why.
 Examples:
   grosso reassemble -r sip.pcap -w whole.pcap
   grosso reassemble -r odd.pcap -w first.pcap --overlap first --timeout 5s";
+
+pub(super) const DECAP_HELP: &str = "\
+Takes off one tunnel. With --recursive it takes off all of them and joins IP
+fragments around, between and inside them; --timeout, --overlap and --memory are
+those of `grosso reassemble`. What is in no tunnel, or must not be taken out of
+it, stays as it is and is counted by its reason.
+
+Tunnels: VXLAN, Geneve, GRE, GUE, FOU, IP in IP, MPLS in IP. Their usual ports
+are known; VXLAN of old Linux has --port vxlan=8472.
+
+Examples:
+  grosso decap -r overlay.pcap -w inner.pcap
+  grosso decap --recursive -r overlay.pcap -w inner.pcap
+  grosso decap -r fou.pcap -w inner.pcap --port fou=5555/4";
 
 pub(super) const FRAGMENT_HELP: &str = "\
 What must not or cannot be cut stays whole and is counted by its reason.

@@ -74,6 +74,9 @@ pub(crate) enum Command {
     /// Join IP fragments to datagrams
     #[command(after_help = REASSEMBLE_HELP)]
     Reassemble(Reassemble),
+    /// Take packets out of tunnels
+    #[command(after_help = DECAP_HELP)]
+    Decap(Decap),
     /// Make IP fragments of packets longer than an MTU
     #[command(after_help = FRAGMENT_HELP)]
     Fragment(Fragment),
@@ -120,6 +123,7 @@ Examples:
   grosso coalesce -r wire.pcapng -w gro.pcapng as a receiving stack sees it
   grosso segment -r gro.pcapng -w back.pcapng  and back, byte for byte
   grosso reassemble -r sip.pcap -w whole.pcap  join IP fragments
+  grosso decap -r overlay.pcap -w inner.pcap   take packets out of tunnels
   grosso explain wire.pcapng -n 231            why was it merged, or not?
   sudo grosso capture -i eth0 -w send.pcapng   record what tcpdump loses
   grosso lab                                   what is it worth on kernel TCP?

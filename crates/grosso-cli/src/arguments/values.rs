@@ -1,6 +1,6 @@
 //! Values that are more than a number or a name.
 
-use grosso_wire::LinkType;
+use grosso_wire::{LinkType, Ports};
 
 /// When a poll ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,49 @@ pub(crate) enum Spacing {
     Same,
     /// As far apart as they take on a line of so many bits a second.
     Line(u64),
+}
+
+/// The UDP port of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TunnelPort {
+    Vxlan(u16),
+    VxlanGpe(u16),
+    Geneve(u16),
+    Gue(u16),
+    /// With the IP protocol that FOU carries there.
+    Fou(u16, u8),
+}
+
+impl TunnelPort {
+    /// Takes the port among others.
+    pub(crate) fn set(self, ports: &mut Ports) {
+        match self {
+            Self::Vxlan(port) => ports.vxlan = port,
+            Self::VxlanGpe(port) => ports.vxlan_gpe = port,
+            Self::Geneve(port) => ports.geneve = port,
+            Self::Gue(port) => ports.gue = port,
+            Self::Fou(port, protocol) => ports.fou = Some((port, protocol)),
+        }
+    }
+}
+
+pub(super) fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
+    let expected = || "expected TUNNEL=PORT such as vxlan=8472, or fou=PORT/PROTOCOL".to_string();
+    let (tunnel, port) = text.split_once('=').ok_or_else(expected)?;
+    let number =
+        |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(expected);
+    match tunnel {
+        "vxlan" => Ok(TunnelPort::Vxlan(number(port)?)),
+        "vxlan-gpe" => Ok(TunnelPort::VxlanGpe(number(port)?)),
+        "geneve" => Ok(TunnelPort::Geneve(number(port)?)),
+        "gue" => Ok(TunnelPort::Gue(number(port)?)),
+        "fou" => {
+            let (port, protocol) = port.split_once('/').ok_or_else(expected)?;
+            let protocol = protocol.parse::<u8>().ok().filter(|protocol| *protocol > 0);
+            Ok(TunnelPort::Fou(number(port)?, protocol.ok_or_else(expected)?))
+        }
+        _ => Err(expected()),
+    }
 }
 
 pub(super) fn parse_link(text: &str) -> Result<LinkType, String> {
@@ -147,6 +190,15 @@ const RUN_NS_MAX: u64 = 1_000_000_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ports_of_tunnels_are_named() {
+        assert_eq!(parse_tunnel_port("vxlan=8472"), Ok(TunnelPort::Vxlan(8472)));
+        assert_eq!(parse_tunnel_port("fou=5555/4"), Ok(TunnelPort::Fou(5555, 4)));
+        for wrong in ["vxlan", "vxlan=0", "vxlan=65536", "fou=5555", "fou=5555/0", "gre=7", ""] {
+            assert!(parse_tunnel_port(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn times_and_rates_have_units() {

@@ -7,6 +7,7 @@ mod coalesce;
 mod config;
 mod csum;
 mod cutter;
+mod decap;
 #[cfg(target_os = "linux")]
 mod dev;
 #[cfg(target_os = "linux")]
@@ -84,6 +85,7 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Segment(options) => segment::run(options, session),
         Command::Wire(options) => wire::run(options, session),
         Command::Reassemble(options) => reassemble::run(options, session),
+        Command::Decap(options) => decap::run(options, session),
         Command::Fragment(options) => fragment::run(options, session),
         Command::Csum(Csum::Verify(options)) => csum::verify(options, session),
         Command::Csum(Csum::Fix(options)) => csum::fix(options, session),

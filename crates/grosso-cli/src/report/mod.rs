@@ -2,6 +2,7 @@
 
 pub(crate) mod coalesce;
 pub(crate) mod csum;
+pub(crate) mod decap;
 pub(crate) mod explain;
 pub(crate) mod fragment;
 pub(crate) mod inspect;

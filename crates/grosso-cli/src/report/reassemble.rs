@@ -21,6 +21,17 @@ pub(crate) struct ReassembleReport {
     pub(crate) tool: Tool,
     pub(crate) input: InputFacts,
     pub(crate) output: OutputFacts,
+    #[serde(flatten)]
+    pub(crate) found: Joining,
+    #[serde(skip)]
+    pub(crate) lists_all: bool,
+    pub(crate) elapsed_s: f64,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What became of fragments.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Joining {
     pub(crate) datagrams: u64,
     /// Fragments that became datagrams.
     pub(crate) fragments: u64,
@@ -35,10 +46,6 @@ pub(crate) struct ReassembleReport {
     pub(crate) alone: Alone,
     /// Fragments that nobody could join, by reason.
     pub(crate) passed: Counts,
-    #[serde(skip)]
-    pub(crate) lists_all: bool,
-    pub(crate) elapsed_s: f64,
-    pub(crate) warnings: Vec<String>,
 }
 
 /// Fragments that did not become a datagram.
@@ -75,13 +82,46 @@ struct Refused {
     packets: Vec<u64>,
 }
 
-impl ReassembleReport {
+impl Joining {
+    /// Whether there were any fragments.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.datagrams == 0
+            && self.left.is_empty()
+            && self.alone.0.is_empty()
+            && self.passed.is_empty()
+    }
+
     /// Whether any fragment stayed that was to be joined.
     pub(crate) fn is_incomplete(&self) -> bool {
         let whole = Pass::Atomic.name();
         !self.left.is_empty()
             || !self.alone.0.is_empty()
             || self.passed.keys().any(|&reason| reason != whole)
+    }
+
+    /// What is to be told of them beside how many were joined. Unless all are asked for, some sets are only counted.
+    pub(crate) fn lines(&self, lists_all: bool) -> String {
+        let mut text = String::new();
+        if self.duplicates > 0 {
+            let again = core::iter::once(self.duplicates.to_string());
+            text.push_str(&list_lines("came again", again));
+        }
+        text.push_str(&count_lines("not joined", &self.passed));
+        text.push_str(&self.alone.lines());
+        let sets: u64 = self.left.values().sum();
+        if sets > 0 {
+            text.push_str(&format!(
+                "{} of fragments left as they came:\n",
+                units::count(sets, "set")
+            ));
+        }
+        let listed_max = if lists_all { usize::MAX } else { SETS_LISTED };
+        text.extend(self.sets.iter().take(listed_max).map(SetFacts::lines));
+        let listed = self.sets.len().min(listed_max) as u64;
+        if listed < sets {
+            text.push_str(&format!("  and {} more (-v lists them)\n", sets - listed));
+        }
+        text
     }
 }
 
@@ -138,6 +178,16 @@ impl SetFacts {
 }
 
 impl Alone {
+    /// Whether nothing was refused.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many packets were refused for this reason.
+    pub(crate) fn count(&self, reason: &str) -> u64 {
+        self.0.get(reason).map_or(0, |refused| refused.count)
+    }
+
     /// Takes note of a packet.
     pub(crate) fn add(&mut self, reason: &'static str, number: u64) {
         let refused = self.0.entry(reason).or_default();
@@ -147,7 +197,8 @@ impl Alone {
         }
     }
 
-    fn lines(&self) -> String {
+    /// A line of what was refused, by reason.
+    pub(crate) fn lines(&self) -> String {
         let words = self.0.iter().map(|(reason, refused)| {
             let numbers = refused.packets.iter().map(|&number| number..number + 1);
             format!("{reason} {} ({})", refused.count, ranges("packet", numbers))
@@ -163,28 +214,10 @@ impl Report for ReassembleReport {
             style.strong(&self.output.path),
             self.input.packets,
             self.output.packets,
-            units::count(self.datagrams, "datagram"),
-            units::count(self.fragments, "fragment"),
+            units::count(self.found.datagrams, "datagram"),
+            units::count(self.found.fragments, "fragment"),
         );
-        if self.duplicates > 0 {
-            let again = core::iter::once(self.duplicates.to_string());
-            text.push_str(&list_lines("came again", again));
-        }
-        text.push_str(&count_lines("not joined", &self.passed));
-        text.push_str(&self.alone.lines());
-        let sets: u64 = self.left.values().sum();
-        if sets > 0 {
-            text.push_str(&format!(
-                "{} of fragments left as they came:\n",
-                units::count(sets, "set")
-            ));
-        }
-        let listed_max = if self.lists_all { usize::MAX } else { SETS_LISTED };
-        text.extend(self.sets.iter().take(listed_max).map(SetFacts::lines));
-        let listed = self.sets.len().min(listed_max) as u64;
-        if listed < sets {
-            text.push_str(&format!("  and {} more (-v lists them)\n", sets - listed));
-        }
+        text.push_str(&self.found.lines(self.lists_all));
         text
     }
 

@@ -98,6 +98,7 @@ pub struct Reassembler<B> {
     rules: Rules,
     link: LinkType,
     ports: Ports,
+    network: u64,
     outside: FlowHasher,
     state: FixedState,
     table: Table,
@@ -153,6 +154,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         Ok(Self {
             link,
             ports,
+            network: 0,
             outside: FlowHasher::new(seed),
             state: FixedState::with_seed(seed),
             table: Table::new(TableShape { buckets, choice: BucketChoice::Seeded }),
@@ -208,6 +210,12 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
                 self.discard(frame, reason, error, ip, sink)
             }
         }
+    }
+
+    /// Says that frames from now on come from this network, which they do not show: a tunnel that
+    /// they were taken out of. Those of different networks are never joined; at first it is 0.
+    pub fn set_network(&mut self, network: u64) {
+        self.network = network;
     }
 
     /// Discards the datagrams whose time is over, oldest first (rules F3, F40).
@@ -284,7 +292,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 
     /// The hash of what lies around a fragment: those of one datagram come the same way.
     fn outside(&self, packet: &[u8], layers: usize, meta: &Meta) -> u64 {
-        let vlan = meta.vlan.map_or(0, |tag| u64::from(tag.tci & VLAN_ID) + 1);
+        let vlan = meta.vlan.map_or(0, |tag| u64::from(tag.tci & VLAN_ID) + 1) ^ self.network;
         let around = self.stack.layers().get(..layers).unwrap_or_default();
         // A link layer alone identifies nothing.
         if around.len() <= 1 {

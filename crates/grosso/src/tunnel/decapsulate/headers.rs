@@ -1,8 +1,11 @@
 //! The headers of the outermost tunnel, and whether a receiver may take them off.
 
+use core::{net::IpAddr, ops::Range};
+
 use grosso_wire::{Kind, Layer, Ports, Stack, Stop, geneve, gre, gue, ipv4, ipv6, udp, vxlan};
 
 use super::{
+    Path,
     kind::{Carrier, Tunnel},
     reason::Refusal,
 };
@@ -61,6 +64,25 @@ impl Outer {
         Ok(outer)
     }
 
+    /// Whose tunnel it is.
+    pub(super) fn path(&self, frame: &[u8], stack: &Stack) -> Path {
+        let start = usize::from(self.ip.offset);
+        let address = |v4: Range<usize>, v6: Range<usize>| {
+            let at = |field: Range<usize>| frame.get(start + field.start..).unwrap_or_default();
+            if self.ip.kind == Kind::Ipv4 {
+                IpAddr::from(at(v4).first_chunk::<4>().copied().unwrap_or_default())
+            } else {
+                IpAddr::from(at(v6).first_chunk::<16>().copied().unwrap_or_default())
+            }
+        };
+        let headers = stack.layers().get(self.links..self.inner).unwrap_or_default();
+        Path {
+            source: address(ipv4::field::SOURCE, ipv6::field::SOURCE),
+            destination: address(ipv4::field::DESTINATION, ipv6::field::DESTINATION),
+            identifier: headers.iter().find_map(|layer| identifier(frame, layer)),
+        }
+    }
+
     /// Where the payload ends: IP and UDP have to agree with each other and with the frame. What is
     /// behind it is padding.
     fn end(&self, frame: &[u8], is_superframe: bool) -> Result<usize, Refusal> {
@@ -75,6 +97,21 @@ impl Outer {
             length if start + usize::from(length) > end => Err(Refusal::Malformed),
             length => Ok(start + usize::from(length)),
         }
+    }
+}
+
+/// What a tunnel header calls its tunnel.
+fn identifier(frame: &[u8], layer: &Layer) -> Option<u32> {
+    let start = usize::from(layer.offset);
+    match layer.kind {
+        Kind::Vxlan | Kind::VxlanGpe => Some(u32_at(frame, start + vxlan::field::VNI.start) >> 8),
+        Kind::Geneve => Some(u32_at(frame, start + geneve::field::VNI.start) >> 8),
+        Kind::Gre => {
+            let flags = u16_at(frame, start + gre::field::FLAGS.start);
+            let checksum = if flags & gre::FLAG_CHECKSUM != 0 { 4 } else { 0 };
+            (flags & gre::FLAG_KEY != 0).then(|| u32_at(frame, start + gre::HEADER_LEN + checksum))
+        }
+        _ => None,
     }
 }
 

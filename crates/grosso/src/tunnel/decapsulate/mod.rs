@@ -34,7 +34,7 @@ mod headers;
 mod kind;
 mod reason;
 
-use core::ops::Range;
+use core::{net::IpAddr, ops::Range};
 
 use grosso_checksum::Sum;
 use grosso_wire::{Extent, Kind, Layer, LinkType, Ports, Stack, Stop, ethernet};
@@ -94,6 +94,8 @@ impl Default for Rules {
 pub struct Decapsulation {
     /// Which tunnel it is.
     pub tunnel: Tunnel,
+    /// Whose it is: fragments and addresses of different tunnels have nothing to do with each other.
+    pub path: Path,
     /// What the packet learns of the congestion that the tunnel met.
     pub congestion: Congestion,
     /// What is known about the packet once it is taken out (rule W4): the checksums inside, how to
@@ -108,6 +110,17 @@ pub struct Decapsulation {
     network: Option<Layer>,
     /// The checksum to complete.
     completed: Option<RemoteChecksum>,
+}
+
+/// One of the tunnels between two hosts, in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Path {
+    /// The host that put the packet in.
+    pub source: IpAddr,
+    /// The host that takes it out.
+    pub destination: IpAddr,
+    /// The network identifier of VXLAN and Geneve, or the key of GRE.
+    pub identifier: Option<u32>,
 }
 
 /// What stays of the link layer in front of the packet.
@@ -168,6 +181,7 @@ impl Decapsulation {
         };
         let mut plan = Self {
             tunnel: outer.tunnel,
+            path: outer.path(frame, stack),
             congestion,
             meta: Meta {
                 checksum: verified.inside,

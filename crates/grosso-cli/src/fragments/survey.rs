@@ -1,44 +1,26 @@
-//! The first reading: which fragments become datagrams, and why the others do not.
+//! The first reading of a capture (ADR 0045): which fragments become datagrams, and why the others do not.
 
 use std::collections::HashMap;
 
+use super::{
+    Joined,
+    lanes::{Arrival, Fate, Lanes, Visitor},
+};
+use crate::report::reassemble::{Joining, SetFacts};
 use grosso::reassemble::{
     Datagram, Discarded, Identity, Verdict,
     reason::{Discard, Pass},
 };
-use grosso_io::capture::{Entry, Packet};
-use grosso_wire::LinkType;
-
-use super::lanes::{Fate, Lanes, Visitor};
-use crate::{
-    error::Failure,
-    input::{Input, Next},
-    report::{
-        Counts,
-        reassemble::{Alone, SetFacts},
-    },
-};
 
 /// What the first reading found.
 #[derive(Default)]
-pub(super) struct Survey {
+pub(crate) struct Survey {
     /// The packets that became parts of datagrams.
-    pub(super) joined: Numbers,
-    pub(super) datagrams: u64,
-    /// Fragments that these were made of.
-    pub(super) fragments: u64,
-    /// Fragments of these that came again.
-    pub(super) duplicates: u64,
-    /// Sets of fragments that stayed as they came, by reason.
-    pub(super) left: Counts,
-    /// The first of them.
-    pub(super) sets: Vec<SetFacts>,
-    /// Those that are not among these.
-    pub(super) unlisted: u64,
-    /// Fragments that died alone, by reason.
-    pub(super) alone: Alone,
-    /// Fragments that nobody could join, by reason.
-    pub(super) passed: Counts,
+    pub(crate) joined: Numbers,
+    /// What is said about them.
+    pub(crate) found: Joining,
+    /// Sets of fragments that stayed as they came and are not listed.
+    pub(crate) unlisted: u64,
     /// The fragments of incomplete datagrams by number.
     waiting: HashMap<(usize, Identity), Vec<u64>>,
     /// What the packet at hand brought about.
@@ -55,30 +37,16 @@ struct Ended {
 }
 
 impl Survey {
-    /// Reads the capture up to its end or damage, and says how many packets that were.
-    pub(super) fn read(&mut self, input: &mut Input, lanes: &mut Lanes) -> Result<u64, Failure> {
-        let links = input.links;
-        // Damage is for the second reading to report.
-        let _ending = input.each(|entry| {
-            match entry {
-                Entry::Packet(packet) => {
-                    if let Some(link) = links.of(packet) {
-                        self.packet(packet, link, lanes);
-                    }
-                }
-                Entry::Block(block) if block.is_section_header() => self.finish(lanes),
-                Entry::Block(_) => {}
-            }
-            Ok(Next::Go)
-        })?;
-        self.finish(lanes);
-        Ok(input.reader.packets())
-    }
-
-    fn packet(&mut self, packet: &Packet<'_>, link: LinkType, lanes: &mut Lanes) {
-        let number = packet.number;
-        match lanes.push(packet, &packet.meta(), link, self) {
-            Fate::Aside => *self.passed.entry("capture-interfaces").or_default() += 1,
+    /// Takes the packet of this number. Who asks for it gets the datagram that it completes.
+    pub(crate) fn packet(
+        &mut self,
+        number: u64,
+        arrival: &Arrival<'_>,
+        lanes: &mut Lanes,
+        joined: Option<&mut Joined>,
+    ) {
+        match lanes.push(arrival, &mut Surveying { survey: self, joined }) {
+            Fate::Aside => *self.found.passed.entry("capture-interfaces").or_default() += 1,
             Fate::Engine { lane, identity, verdict } => {
                 self.settle(number, lane, identity, verdict)
             }
@@ -86,11 +54,25 @@ impl Survey {
         self.list();
     }
 
+    /// Takes note of the datagrams whose time is over at the time of a packet.
+    pub(crate) fn expire(&mut self, timestamp_ns: Option<u64>, lanes: &mut Lanes) {
+        lanes.expire(timestamp_ns, &mut Surveying { survey: self, joined: None });
+        self.list();
+    }
+
+    /// Ends all datagrams, because the capture or its section ends.
+    pub(crate) fn finish(&mut self, lanes: &mut Lanes) {
+        lanes.finish(&mut Surveying { survey: self, joined: None });
+        self.list();
+    }
+
     /// Takes note of what became of a packet.
     fn settle(&mut self, number: u64, lane: usize, identity: Option<Identity>, verdict: Verdict) {
         match (verdict, identity) {
             (Verdict::Passed(Pass::Whole), _) => {}
-            (Verdict::Passed(reason), _) => *self.passed.entry(reason.name()).or_default() += 1,
+            (Verdict::Passed(reason), _) => {
+                *self.found.passed.entry(reason.name()).or_default() += 1
+            }
             (Verdict::Completed, _) => {
                 let parts = self.ended.whole.take().unwrap_or_default();
                 parts.into_iter().chain([number]).for_each(|part| self.joined.insert(part));
@@ -108,24 +90,19 @@ impl Survey {
                 };
                 match self.ended.discarded.iter_mut().find(is_its) {
                     Some((_, _, _, facts)) => facts.packets.push(number),
-                    None => self.alone.add(reason.name(), number),
+                    None => self.found.alone.add(reason.name(), number),
                 }
             }
             _ => {}
         }
     }
 
-    fn finish(&mut self, lanes: &mut Lanes) {
-        lanes.finish(self);
-        self.list();
-    }
-
     /// Lists the sets that ended.
     fn list(&mut self) {
         for (_, _, _, facts) in self.ended.discarded.drain(..) {
-            *self.left.entry(facts.reason).or_default() += 1;
-            if self.sets.len() < SETS_MAX {
-                self.sets.push(facts);
+            *self.found.left.entry(facts.reason).or_default() += 1;
+            if self.found.sets.len() < SETS_MAX {
+                self.found.sets.push(facts);
             } else {
                 self.unlisted += 1;
             }
@@ -133,13 +110,32 @@ impl Survey {
     }
 }
 
-impl Visitor for Survey {
+/// Takes note of what becomes of datagrams, and keeps the one that became whole if anybody asks.
+struct Surveying<'a> {
+    survey: &'a mut Survey,
+    joined: Option<&'a mut Joined>,
+}
+
+impl Visitor for Surveying<'_> {
+    fn datagram(&mut self, lane: usize, datagram: &Datagram<'_, Vec<u8>>) {
+        self.survey.datagram(lane, datagram);
+        if let Some(joined) = &mut self.joined {
+            joined.datagram(lane, datagram);
+        }
+    }
+
+    fn discarded(&mut self, lane: usize, discarded: &Discarded<'_>) {
+        self.survey.discarded(lane, discarded);
+    }
+}
+
+impl Survey {
     fn datagram(&mut self, lane: usize, datagram: &Datagram<'_, Vec<u8>>) {
         let parts = self.waiting.remove(&(lane, datagram.identity)).unwrap_or_default();
         let fragments = u64::from(datagram.fragments);
-        self.datagrams += 1;
-        self.fragments += fragments;
-        self.duplicates += (parts.len() as u64 + 1).saturating_sub(fragments);
+        self.found.datagrams += 1;
+        self.found.fragments += fragments;
+        self.found.duplicates += (parts.len() as u64 + 1).saturating_sub(fragments);
         self.ended.whole = Some(parts);
     }
 
@@ -153,7 +149,7 @@ impl Visitor for Survey {
 
 /// A set of packet numbers, a bit for each packet up to the last in it.
 #[derive(Default)]
-pub(super) struct Numbers(Vec<u64>);
+pub(crate) struct Numbers(Vec<u64>);
 
 impl Numbers {
     fn insert(&mut self, number: u64) {
@@ -164,7 +160,7 @@ impl Numbers {
         self.0[word] |= bit;
     }
 
-    pub(super) fn contains(&self, number: u64) -> bool {
+    pub(crate) fn contains(&self, number: u64) -> bool {
         let (word, bit) = place(number);
         self.0.get(word).is_some_and(|bits| bits & bit != 0)
     }

@@ -2,13 +2,44 @@
 
 use grosso::{
     Frame, Meta,
+    meta::VlanTag,
     reassemble::{Datagram, Discarded, Identity, Outcome, Reassembler, Rules, Sink, Verdict},
 };
 use grosso_io::capture::{Packet, PacketMeta};
 use grosso_wire::{LinkType, Ports};
 
+/// A packet that may be a fragment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival<'a> {
+    pub(crate) data: &'a [u8],
+    pub(crate) link: LinkType,
+    pub(crate) interface: u32,
+    /// The bits of `epb_flags` that say whether it came or went.
+    pub(crate) direction: u32,
+    pub(crate) timestamp_ns: Option<u64>,
+    /// The tag that a device took.
+    pub(crate) vlan: Option<VlanTag>,
+    /// The tunnels that it was taken out of: fragments of others are not of its datagram.
+    pub(crate) network: u64,
+}
+
+impl<'a> Arrival<'a> {
+    /// A packet of a capture as it stands there.
+    pub(crate) fn of(packet: &Packet<'a>, said: &PacketMeta, link: LinkType) -> Self {
+        Self {
+            data: packet.data,
+            link,
+            interface: packet.interface,
+            direction: said.flags.unwrap_or(0) & DIRECTION,
+            timestamp_ns: packet.timestamp_ns,
+            vlan: said.offload.as_ref().and_then(|offload| offload.vlan()),
+            network: 0,
+        }
+    }
+}
+
 /// Reassemblers, one for each interface and direction.
-pub(super) struct Lanes {
+pub(crate) struct Lanes {
     rules: Rules,
     seed: u64,
     lanes: Vec<Lane>,
@@ -25,7 +56,7 @@ struct Lane {
 }
 
 /// Learns what becomes of datagrams.
-pub(super) trait Visitor {
+pub(crate) trait Visitor {
     /// One is whole.
     fn datagram(&mut self, lane: usize, datagram: &Datagram<'_, Vec<u8>>);
     /// One will not be whole.
@@ -34,7 +65,7 @@ pub(super) trait Visitor {
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     /// Too many interfaces send at once.
     Aside,
     /// The engine took it.
@@ -47,34 +78,24 @@ pub(super) enum Fate {
 }
 
 impl Lanes {
-    pub(super) fn new(rules: Rules, seed: u64) -> Self {
+    pub(crate) fn new(rules: Rules, seed: u64) -> Self {
         Self { rules, seed, lanes: Vec::new(), now_ns: 0, buffer: Vec::new() }
     }
 
     /// Takes the next packet. Datagrams whose time is over leave first.
-    pub(super) fn push(
-        &mut self,
-        packet: &Packet<'_>,
-        said: &PacketMeta,
-        link: LinkType,
-        visitor: &mut impl Visitor,
-    ) -> Fate {
-        self.now_ns = self.now_ns.max(packet.timestamp_ns.unwrap_or(0));
+    pub(crate) fn push(&mut self, arrival: &Arrival<'_>, visitor: &mut impl Visitor) -> Fate {
+        self.expire(arrival.timestamp_ns, visitor);
         let now_ns = self.now_ns;
-        for (lane, number) in self.lanes.iter_mut().zip(0..) {
-            lane.reassembler.expire(now_ns, &mut Telling::new(visitor, number));
-        }
-        let direction = said.flags.unwrap_or(0) & DIRECTION;
-        let Some(number) = self.lane(packet.interface, direction, link) else {
+        let Some(number) = self.lane(arrival) else {
             return Fate::Aside;
         };
-        let offload = said.offload.as_ref();
-        let meta = Meta { vlan: offload.and_then(|offload| offload.vlan()), ..Meta::default() };
+        let meta = Meta { vlan: arrival.vlan, ..Meta::default() };
         let mut buffer = core::mem::take(&mut self.buffer);
         buffer.clear();
-        buffer.extend_from_slice(packet.data);
+        buffer.extend_from_slice(arrival.data);
         let frame = Frame { buffer, meta };
         let reassembler = &mut self.lanes[number].reassembler;
+        reassembler.set_network(arrival.network);
         let identity = reassembler.identify(&frame);
         let mut telling = Telling::new(visitor, number);
         let verdict = reassembler.push(frame, now_ns, &mut telling);
@@ -82,15 +103,24 @@ impl Lanes {
         Fate::Engine { lane: number, identity, verdict }
     }
 
+    /// Ends the datagrams whose time is over at the time of a packet.
+    pub(crate) fn expire(&mut self, timestamp_ns: Option<u64>, visitor: &mut impl Visitor) {
+        self.now_ns = self.now_ns.max(timestamp_ns.unwrap_or(0));
+        for (lane, number) in self.lanes.iter_mut().zip(0..) {
+            lane.reassembler.expire(self.now_ns, &mut Telling::new(visitor, number));
+        }
+    }
+
     /// Ends all datagrams, because the capture or its section ends.
-    pub(super) fn finish(&mut self, visitor: &mut impl Visitor) {
+    pub(crate) fn finish(&mut self, visitor: &mut impl Visitor) {
         for (number, mut lane) in self.lanes.drain(..).enumerate() {
             lane.reassembler.finish(&mut Telling::new(visitor, number));
         }
     }
 
     /// The lane of an interface and direction; `None` when there are too many.
-    fn lane(&mut self, interface: u32, direction: u32, link: LinkType) -> Option<usize> {
+    fn lane(&mut self, arrival: &Arrival<'_>) -> Option<usize> {
+        let Arrival { interface, direction, link, .. } = *arrival;
         let is_it = |lane: &Lane| lane.interface == interface && lane.direction == direction;
         if let Some(number) = self.lanes.iter().position(is_it) {
             return Some(number);

@@ -3,24 +3,17 @@
 //! The capture is read twice (ADR 0045): first to learn which fragments become datagrams, then to write those datagrams
 //! in the place of their last fragment and everything else where it stands.
 
-mod lanes;
-mod survey;
-
 use std::time::Instant;
 
-use grosso::reassemble::{Datagram, Mode, Rules};
 use grosso_io::capture::{Entry, Packet, PacketMeta};
 use grosso_wire::LinkType;
 
-use self::{
-    lanes::{Lanes, Visitor},
-    survey::Survey,
-};
 use super::reject_filter;
 use crate::{
     arguments::Reassemble,
     error::{Exit, Failure},
-    input::{Next, Session, Unparsed},
+    fragments::{self, Arrival, Joined, Lanes, Survey},
+    input::{Input, Next, Session, Unparsed},
     meta,
     output::Output,
     report::{self, InputFacts, OutputFacts, Tool, reassemble::ReassembleReport, units},
@@ -38,14 +31,14 @@ pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, F
     // The second reading has to decide as the first did.
     let seed = super::random_seed();
     let mut survey = Survey::default();
-    let mut lanes = Lanes::new(rules(options), seed);
-    let packets = survey.read(&mut input, &mut lanes)?;
+    let mut lanes = Lanes::new(fragments::rules(&options.waiting), seed);
+    let packets = self::survey(&mut input, &mut survey, &mut lanes)?;
 
     let mut input = capture.input(options.files.keeps_hash(session), session)?;
     let mut work = Work {
         output,
         survey,
-        lanes: Lanes::new(rules(options), seed),
+        lanes: Lanes::new(fragments::rules(&options.waiting), seed),
         datagram: Vec::new(),
         unparsed: Unparsed::default(),
         bytes: 0,
@@ -61,7 +54,7 @@ pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, F
     let elapsed = start.elapsed();
     let mut report = report(survey, InputFacts::of(&input, bytes), facts, session);
     report.elapsed_s = elapsed.as_secs_f64();
-    let is_refused = session.strict && report.is_incomplete();
+    let is_refused = session.strict && report.found.is_incomplete();
     report::print(&mut report, &mut session.talk, place)?;
     report::remark_rate(session, report.input.packets, bytes, elapsed);
     let exit = ending.conclude(&input, session, "processed and written")?;
@@ -73,16 +66,25 @@ pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, F
     })
 }
 
-fn rules(options: &Reassemble) -> Rules {
-    let mut rules = Rules::new(Mode::Coalesce);
-    rules.overlap = options.overlap.into();
-    rules.limits.datagrams = DATAGRAMS_MAX;
-    rules.limits.memory_bytes = options.memory;
-    // In a file nobody keeps others from being joined: when memory is short, the datagram goes that waited longest.
-    rules.limits.source_bytes = usize::MAX;
-    rules.limits.ipv4_ns = options.timeout;
-    rules.limits.ipv6_ns = options.timeout;
-    rules
+/// The first reading, up to the end of the capture or its damage. Says how many packets that were.
+fn survey(input: &mut Input, survey: &mut Survey, lanes: &mut Lanes) -> Result<u64, Failure> {
+    let links = input.links;
+    // Damage is for the second reading to report.
+    let _ending = input.each(|entry| {
+        match entry {
+            Entry::Packet(packet) => {
+                if let Some(link) = links.of(packet) {
+                    let arrival = Arrival::of(packet, &packet.meta(), link);
+                    survey.packet(packet.number, &arrival, lanes, None);
+                }
+            }
+            Entry::Block(block) if block.is_section_header() => survey.finish(lanes),
+            Entry::Block(_) => {}
+        }
+        Ok(Next::Go)
+    })?;
+    survey.finish(lanes);
+    Ok(input.reader.packets())
 }
 
 fn report(
@@ -91,25 +93,24 @@ fn report(
     output: OutputFacts,
     session: &mut Session,
 ) -> ReassembleReport {
-    if survey.unlisted > 0 {
-        let sets = units::count(survey.unlisted, "set");
-        session.talk.note(format!("{sets} of fragments that stayed as they came are not listed"));
-    }
+    note_unlisted(survey.unlisted, session);
     ReassembleReport {
         schema: "grosso.reassemble/1",
         tool: Tool::THIS,
         input,
         output,
-        datagrams: survey.datagrams,
-        fragments: survey.fragments,
-        duplicates: survey.duplicates,
-        left: survey.left,
-        sets: survey.sets,
-        alone: survey.alone,
-        passed: survey.passed,
+        found: survey.found,
         lists_all: session.talk.verbose,
         elapsed_s: 0.0,
         warnings: Vec::new(),
+    }
+}
+
+/// Says how many sets of fragments are in no list.
+pub(super) fn note_unlisted(unlisted: u64, session: &mut Session) {
+    if unlisted > 0 {
+        let sets = units::count(unlisted, "set");
+        session.talk.note(format!("{sets} of fragments that stayed as they came are not listed"));
     }
 }
 
@@ -153,7 +154,7 @@ impl Work {
     ) -> Result<(), Failure> {
         let mut joined = Joined { is_whole: false, bytes: core::mem::take(&mut self.datagram) };
         let said = packet.meta();
-        self.lanes.push(packet, &said, link, &mut joined);
+        self.lanes.push(&Arrival::of(packet, &said, link), &mut joined);
         let written = if joined.is_whole {
             let meta = PacketMeta { original_len: 0, ..meta::of_segment(&said, false) };
             self.output.write_changed(&meta, &joined.bytes, packet)
@@ -166,21 +167,3 @@ impl Work {
         written
     }
 }
-
-/// The datagram that a packet completed, if it did.
-#[derive(Default)]
-struct Joined {
-    is_whole: bool,
-    bytes: Vec<u8>,
-}
-
-impl Visitor for Joined {
-    fn datagram(&mut self, _lane: usize, datagram: &Datagram<'_, Vec<u8>>) {
-        self.is_whole = true;
-        self.bytes.clear();
-        datagram.copy_to(&mut self.bytes);
-    }
-}
-
-/// Most incomplete datagrams of an interface and direction at once: more than the default memory has room for.
-const DATAGRAMS_MAX: usize = 16384;

@@ -1,0 +1,231 @@
+//! One packet on its way out of its tunnels.
+
+use std::hash::{BuildHasher, RandomState};
+
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    tunnel::decapsulate::{Decapsulation, Path, Refusal, RemoteChecksumMode, Rules},
+};
+use grosso_io::capture::{ChecksumState, Offload, Packet, PacketMeta, Segmentation, flag};
+use grosso_wire::{Kind, LinkType, Ports, Stack, Stop, dissect_into};
+
+use super::joiner::{Join, Joiner};
+use crate::{checksums::is_seeded, fragments::Arrival, meta, report::decap::Tally};
+
+/// Takes packets out of tunnels, in buffers that it keeps.
+pub(super) struct Unwrapper {
+    rules: Rules,
+    wanted: Depth,
+    pub(super) tally: Tally,
+    hasher: RandomState,
+    buffer: Vec<u8>,
+    stack: Stack,
+    /// Where the packet at hand lies in the buffer.
+    start: usize,
+}
+
+/// How many tunnels a packet is taken out of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    One,
+    /// All, up to [`TUNNELS_MAX`].
+    All,
+}
+
+/// What becomes of a packet of the capture.
+pub(super) enum Fate {
+    /// It stays as it is.
+    Unchanged,
+    /// It is a fragment of what a later packet completes.
+    Waits,
+    /// It is another packet now, of which this is known.
+    Changed(PacketMeta),
+}
+
+/// A packet under way.
+struct State {
+    depth: u32,
+    /// The tunnels that it was in.
+    network: u64,
+    meta: Meta,
+    is_joined: bool,
+}
+
+impl Unwrapper {
+    pub(super) fn new(ports: Ports, wanted: Depth, hasher: RandomState) -> Self {
+        let mut rules = Rules::default();
+        rules.ports = ports;
+        // Captures are of any receiver, also one that is configured for these.
+        rules.remote_checksum = RemoteChecksumMode::Complete;
+        rules.ipv6_without_checksum = true;
+        Self {
+            rules,
+            wanted,
+            tally: Tally::default(),
+            hasher,
+            buffer: Vec::new(),
+            stack: Stack::new(0),
+            start: 0,
+        }
+    }
+
+    /// Takes a packet out of its tunnels.
+    pub(super) fn unwrap(
+        &mut self,
+        packet: &Packet<'_>,
+        link: LinkType,
+        joiner: &mut impl Joiner,
+    ) -> Fate {
+        joiner.tick(packet.timestamp_ns);
+        let said = packet.meta();
+        self.buffer.clear();
+        self.buffer.extend_from_slice(packet.data);
+        self.start = 0;
+        dissect_into(&self.buffer, link, &self.rules.ports, &mut self.stack);
+        let meta = known(&said, &self.stack);
+        let mut state = State { depth: 0, network: 0, meta, is_joined: false };
+        loop {
+            if is_fragment(&self.stack) {
+                let arrival = Arrival {
+                    data: &self.buffer[self.start..],
+                    vlan: state.meta.vlan,
+                    network: state.network,
+                    ..Arrival::of(packet, &said, link)
+                };
+                match joiner.join(state.depth as usize, packet.number, &arrival) {
+                    Join::Unasked => {}
+                    Join::Stays => break,
+                    Join::Waits => return Fate::Waits,
+                    Join::Whole(datagram) => {
+                        self.buffer.clear();
+                        self.buffer.extend_from_slice(datagram);
+                        self.start = 0;
+                        state.is_joined = true;
+                        state.meta = Meta { vlan: state.meta.vlan, ..Meta::default() };
+                        dissect_into(&self.buffer, link, &self.rules.ports, &mut self.stack);
+                    }
+                }
+            }
+            if !self.strip(&mut state, packet.number, link) {
+                break;
+            }
+            if self.wanted == Depth::One {
+                break;
+            }
+            dissect_into(&self.buffer[self.start..], link, &self.rules.ports, &mut self.stack);
+        }
+        self.tally.decapsulated += u64::from(state.depth > 0);
+        if state.depth == 0 && !state.is_joined {
+            return Fate::Unchanged;
+        }
+        Fate::Changed(written(&said, &state))
+    }
+
+    /// The packet as it is now.
+    pub(super) fn packet(&self) -> &[u8] {
+        &self.buffer[self.start..]
+    }
+
+    /// Takes the packet out of its outermost tunnel; false when it stays.
+    fn strip(&mut self, state: &mut State, number: u64, link: LinkType) -> bool {
+        let plan = match self.plan(&state.meta, link) {
+            Ok(plan) => plan,
+            Err(Refusal::NoTunnel) => {
+                self.tally.plain += u64::from(state.depth == 0);
+                return false;
+            }
+            Err(refusal) => {
+                self.tally.refused.add(refusal.name(), number);
+                return false;
+            }
+        };
+        if state.depth == TUNNELS_MAX {
+            self.tally.refused.add("tunnel-limit", number);
+            return false;
+        }
+        let range = plan.apply(&mut self.buffer[self.start..]);
+        self.buffer.truncate(self.start + range.end);
+        self.start += range.start;
+        state.depth += 1;
+        state.network = self.network(state.network, &plan.path);
+        state.meta = plan.meta;
+        self.tally.count(state.depth, plan.tunnel, plan.congestion);
+        true
+    }
+
+    /// How the packet is taken out of its outermost tunnel.
+    ///
+    /// Captures of a sending host have checksums that a device was to complete, and do not always say so. A sum around
+    /// such a packet is that of the completed one (rule C40).
+    fn plan(&self, meta: &Meta, link: LinkType) -> Result<Decapsulation, Refusal> {
+        let frame = &self.buffer[self.start..];
+        let planned = Decapsulation::plan(frame, &self.stack, meta, link, &self.rules);
+        let is_sum = matches!(planned, Err(Refusal::UdpChecksum | Refusal::GreChecksum));
+        if !is_sum || !is_seeded(frame, &self.stack) {
+            return planned;
+        }
+        let checksum = ChecksumState::Partial { place: None }.to_engine(&self.stack);
+        let partial = Meta { checksum, ..*meta };
+        Decapsulation::plan(frame, &self.stack, &partial, link, &self.rules)
+    }
+
+    /// The number of a tunnel inside others.
+    fn network(&self, outside: u64, path: &Path) -> u64 {
+        self.hasher.hash_one((outside, path))
+    }
+}
+
+/// Whether the outermost IP packet is a fragment.
+fn is_fragment(stack: &Stack) -> bool {
+    let is_ip = |kind| matches!(kind, Kind::Ipv4 | Kind::Ipv6);
+    let mut behind = stack.layers().iter().skip_while(|layer| !is_ip(layer.kind)).skip(1);
+    let is_extension = |kind| matches!(kind, Kind::Ipv6Extension | Kind::Ipv6Fragment);
+    stack.stop == Stop::Fragment && behind.all(|layer| is_extension(layer.kind))
+}
+
+/// What the capture says about a packet, in the engine's words.
+fn known(said: &PacketMeta, stack: &Stack) -> Meta {
+    let Some(offload) = &said.offload else { return Meta::default() };
+    let gso = offload.gso.as_ref().and_then(|gso| gso.to_engine().or_else(meta::opaque));
+    Meta { gso, ..offload.to_engine(stack) }
+}
+
+/// What is left to say about a packet.
+fn written(said: &PacketMeta, state: &State) -> PacketMeta {
+    let mut written = meta::of_segment(said, false);
+    if state.is_joined && state.depth == 0 {
+        return written;
+    }
+    let Some(offload) = &said.offload else {
+        // Nothing was known, and only a partial checksum has to be.
+        if let Checksum::Partial { .. } = state.meta.checksum {
+            written.offload = Some(Offload::of_engine(&state.meta, Default::default(), Vec::new()));
+        }
+        return written;
+    };
+    let segmentation = offload.gso.clone().zip(state.meta.gso);
+    let gso = segmentation.map(|(segmentation, gso)| Segmentation {
+        fixed_ids: gso.fixed_ids.bits(),
+        ..segmentation
+    });
+    let mut left =
+        Offload { gso, ..Offload::of_engine(&state.meta, Default::default(), Vec::new()) };
+    if left.gso.is_some() {
+        left.arrivals_ns.clone_from(&offload.arrivals_ns);
+    }
+    // A sum that no device gave is nothing that was captured.
+    if matches!(offload.checksum, ChecksumState::None) && is_sum(left.checksum) {
+        left.checksum = ChecksumState::None;
+    }
+    written.offload = (left != Offload::default()).then_some(left);
+    written.flags = said.flags.map(|flags| flags & !flag::OFFLOADS).filter(|flags| *flags != 0);
+    written
+}
+
+fn is_sum(checksum: ChecksumState) -> bool {
+    matches!(checksum, ChecksumState::Complete { .. })
+}
+
+/// Most tunnels that one packet is taken out of. As many headers are looked at for each.
+const TUNNELS_MAX: u32 = 16;

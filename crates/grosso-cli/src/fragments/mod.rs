@@ -1,0 +1,43 @@
+//! IP fragments in captures: which of them become datagrams, and why the others do not.
+
+mod lanes;
+mod survey;
+
+use grosso::reassemble::{Datagram, Mode, Rules};
+
+pub(crate) use self::{
+    lanes::{Arrival, Lanes, Visitor},
+    survey::Survey,
+};
+use crate::arguments::Waiting;
+
+/// The datagram that a packet completed, if it did.
+#[derive(Default)]
+pub(crate) struct Joined {
+    pub(crate) is_whole: bool,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Visitor for Joined {
+    fn datagram(&mut self, _lane: usize, datagram: &Datagram<'_, Vec<u8>>) {
+        self.is_whole = true;
+        self.bytes.clear();
+        datagram.copy_to(&mut self.bytes);
+    }
+}
+
+/// The rules by which fragments of a file are joined.
+pub(crate) fn rules(waiting: &Waiting) -> Rules {
+    let mut rules = Rules::new(Mode::Coalesce);
+    rules.overlap = waiting.overlap.into();
+    rules.limits.datagrams = DATAGRAMS_MAX;
+    rules.limits.memory_bytes = waiting.memory;
+    // In a file nobody keeps others from being joined: when memory is short, the datagram goes that waited longest.
+    rules.limits.source_bytes = usize::MAX;
+    rules.limits.ipv4_ns = waiting.timeout;
+    rules.limits.ipv6_ns = waiting.timeout;
+    rules
+}
+
+/// Most incomplete datagrams of an interface and direction at once: more than the default memory has room for.
+const DATAGRAMS_MAX: usize = 16384;

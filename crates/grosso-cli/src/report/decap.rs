@@ -1,0 +1,141 @@
+//! What `decap` did.
+
+use std::collections::BTreeMap;
+
+use grosso::tunnel::{Congestion, decapsulate::Tunnel};
+use serde::Serialize;
+
+use super::{
+    Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines,
+    reassemble::{Alone, Joining},
+    units,
+};
+use crate::style::Style;
+
+/// What `decap` did.
+#[derive(Debug, Serialize)]
+pub(crate) struct DecapReport {
+    pub(crate) schema: &'static str,
+    pub(crate) tool: Tool,
+    pub(crate) input: InputFacts,
+    pub(crate) output: OutputFacts,
+    pub(crate) recursive: bool,
+    #[serde(flatten)]
+    pub(crate) tally: Tally,
+    /// Fragments, by the number of tunnels that they were taken out of.
+    pub(crate) joined: Vec<Depth>,
+    #[serde(skip)]
+    pub(crate) lists_all: bool,
+    pub(crate) elapsed_s: f64,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What became of packets.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Tally {
+    /// Packets of the output that were taken out of one tunnel at least.
+    pub(crate) decapsulated: u64,
+    #[serde(serialize_with = "serialize_tunnels")]
+    tunnels: BTreeMap<(u32, Tunnel), u64>,
+    /// Packets that the tunnel told of congestion, or contradicted (RFC 6040).
+    congestion: Counts,
+    /// Packets that came in no tunnel.
+    pub(crate) plain: u64,
+    /// Packets that stayed in a tunnel, by reason.
+    pub(crate) refused: Alone,
+}
+
+/// Fragments at one depth.
+#[derive(Debug, Serialize)]
+pub(crate) struct Depth {
+    /// The tunnels that they were taken out of.
+    pub(crate) depth: usize,
+    #[serde(flatten)]
+    pub(crate) found: Joining,
+}
+
+/// Packets taken out of one kind of tunnel.
+#[derive(Serialize)]
+struct TunnelCount {
+    tunnel: &'static str,
+    /// 1 is the outermost.
+    depth: u32,
+    packets: u64,
+}
+
+fn serialize_tunnels<S: serde::Serializer>(
+    tunnels: &BTreeMap<(u32, Tunnel), u64>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(tunnels.iter().map(|(&(depth, tunnel), &packets)| TunnelCount {
+        tunnel: tunnel.name(),
+        depth,
+        packets,
+    }))
+}
+
+impl Tally {
+    /// Takes note of a packet that was taken out of its outermost tunnel, the first being number 1.
+    pub(crate) fn count(&mut self, depth: u32, tunnel: Tunnel, congestion: Congestion) {
+        *self.tunnels.entry((depth, tunnel)).or_default() += 1;
+        let name = match congestion {
+            Congestion::Unchanged => return,
+            Congestion::Contradicted => "contradicted",
+            Congestion::Capable1 => "told ECT(1)",
+            Congestion::Experienced => "told CE",
+        };
+        *self.congestion.entry(name).or_default() += 1;
+    }
+
+    fn lines(&self) -> String {
+        let tunnels = self.tunnels.iter().map(|((depth, tunnel), packets)| match depth {
+            1 => format!("{tunnel} {packets}"),
+            _ => format!("{tunnel} {packets} at depth {depth}"),
+        });
+        let mut text = list_lines("tunnels", tunnels);
+        text.push_str(&count_lines("congestion", &self.congestion));
+        if self.plain > 0 {
+            let plain = core::iter::once(self.plain.to_string());
+            text.push_str(&list_lines("in no tunnel", plain));
+        }
+        text + &self.refused.lines()
+    }
+}
+
+impl DecapReport {
+    /// Whether anything stayed that was to be taken out or joined.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        !self.tally.refused.is_empty()
+            || self.joined.iter().any(|depth| depth.found.is_incomplete())
+    }
+}
+
+impl Report for DecapReport {
+    fn text(&self, style: Style) -> String {
+        let mut text = format!(
+            "{}: {} -> {} packets; {} taken out of tunnels\n",
+            style.strong(&self.output.path),
+            self.input.packets,
+            self.output.packets,
+            self.tally.decapsulated,
+        );
+        text.push_str(&self.tally.lines());
+        for Depth { depth, found } in &self.joined {
+            let place = match depth {
+                0 => "around tunnels".into(),
+                depth => format!("at depth {depth}"),
+            };
+            text.push_str(&format!(
+                "{place}: {} of {}\n",
+                units::count(found.datagrams, "datagram"),
+                units::count(found.fragments, "fragment"),
+            ));
+            text.push_str(&found.lines(self.lists_all));
+        }
+        text
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
