@@ -8,6 +8,7 @@ mod modes;
 mod order;
 mod result;
 mod round_trip;
+mod shortcut;
 
 use grosso::reassemble::{Mode, Overlap, Rules, Verdict, reason::Discard};
 use grosso_testkit::random::Random;

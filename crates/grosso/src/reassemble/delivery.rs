@@ -8,7 +8,7 @@ use crate::{
     reassemble::{
         incomplete::Identity,
         reason::{Discard, Pass},
-        store::{Bit, Fragment, Pages, Store, offset_of, units},
+        store::{Bit, Fragment, Pages, Starts, Store, offset_of, units},
     },
 };
 
@@ -140,7 +140,8 @@ pub struct Datagram<'a, B> {
     pub(crate) header: &'a [u8],
     pub(crate) store: &'a mut Store<B>,
     pub(crate) pages: Pages,
-    pub(crate) next: u32,
+    /// The fragments that were not taken.
+    pub(crate) rest: Starts,
     /// Bytes that were copied together; none where buffers are kept.
     pub(crate) gathered: u32,
     /// Which it is.
@@ -178,11 +179,9 @@ impl<B: AsRef<[u8]>> Datagram<'_, B> {
 
     /// The fragments in the order of their data, where geometry is kept.
     pub fn fragments(&self) -> impl Iterator<Item = &Fragment<B>> {
-        let mut from = self.next;
+        let mut rest = self.rest.clone();
         core::iter::from_fn(move || {
-            let unit = self.store.next(&self.pages, Bit::Start, true, from)?;
-            from = unit + 1;
-            self.store.fragments.get(self.store.index(&self.pages, unit))
+            self.store.next_start(&mut rest).and_then(|number| self.store.fragments.get(number))
         })
     }
 
@@ -196,9 +195,8 @@ impl<B: AsRef<[u8]>> Datagram<'_, B> {
 impl<B> Datagram<'_, B> {
     /// Takes the next fragment, and with it its frame, as it was pushed.
     pub fn next_fragment(&mut self) -> Option<Fragment<B>> {
-        let unit = self.store.next(&self.pages, Bit::Start, true, self.next)?;
-        self.next = unit + 1;
-        self.store.fragments.remove(self.store.index(&self.pages, unit))
+        let number = self.store.next_start(&mut self.rest)?;
+        self.store.fragments.remove(number)
     }
 }
 

@@ -20,8 +20,7 @@ use crate::{
 /// A fragment that can be joined, as far as it tells alone.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
-    /// What it shares with the others of its datagram, but for the headers around it.
-    pub(crate) key: Key,
+    pub(crate) is_ipv6: bool,
     /// Where its data lie in the frame.
     pub(crate) data: Range<u32>,
     /// Where they lie in the datagram.
@@ -74,8 +73,13 @@ impl From<Pass> for Refusal {
     }
 }
 
-/// Reads the outermost fragment of a frame.
-pub(crate) fn examine(packet: &[u8], stack: &Stack, meta: &Meta) -> Result<Arrival, Refusal> {
+/// Reads the outermost fragment of a frame. The key is what it shares with the others of its
+/// datagram, but for the headers around it.
+pub(crate) fn examine(
+    packet: &[u8],
+    stack: &Stack,
+    meta: &Meta,
+) -> Result<(Key, Arrival), Refusal> {
     let layers = stack.layers();
     let Some(last) = stack.last().filter(|_| stack.stop == Stop::Fragment) else {
         let atomic = layers.iter().any(|layer| layer.kind == Kind::Ipv6Fragment);
@@ -88,7 +92,7 @@ pub(crate) fn examine(packet: &[u8], stack: &Stack, meta: &Meta) -> Result<Arriv
         return Err(Pass::HeaderTooLong.into());
     }
     let data = last.end() as u32..stack.end;
-    let mut arrival = if last.kind == Kind::Ipv4 {
+    let (key, mut arrival) = if last.kind == Kind::Ipv4 {
         ipv4(packet, layers, &last, data)?
     } else {
         ipv6(packet, layers, &last, data)?
@@ -96,10 +100,15 @@ pub(crate) fn examine(packet: &[u8], stack: &Stack, meta: &Meta) -> Result<Arriv
     if let Checksum::Complete { sum } = meta.checksum {
         arrival.sum = Some(sum_of_data(packet, layers, &arrival.data, sum));
     }
-    Ok(arrival)
+    Ok((key, arrival))
 }
 
-fn ipv4(packet: &[u8], layers: &[Layer], ip: &Layer, data: Range<u32>) -> Result<Arrival, Refusal> {
+fn ipv4(
+    packet: &[u8],
+    layers: &[Layer],
+    ip: &Layer,
+    data: Range<u32>,
+) -> Result<(Key, Arrival), Refusal> {
     let start = ip.offset as usize;
     if u16_at(packet, start + ipv4::field::TOTAL_LENGTH.start) == 0 {
         return Err(Pass::LengthZero.into());
@@ -127,8 +136,8 @@ fn ipv4(packet: &[u8], layers: &[Layer], ip: &Layer, data: Range<u32>) -> Result
         outside: 0,
     };
     let flow = (offset == 0).then(|| flow(protocol, 0, packet, &data));
-    Ok(Arrival {
-        key,
+    let arrival = Arrival {
+        is_ipv6: key.is_ipv6,
         data,
         offset,
         more: word & ipv4::MORE_FRAGMENTS != 0,
@@ -138,7 +147,8 @@ fn ipv4(packet: &[u8], layers: &[Layer], ip: &Layer, data: Range<u32>) -> Result
         dont_fragment: word & ipv4::DONT_FRAGMENT != 0,
         flow,
         sum: None,
-    })
+    };
+    Ok((key, arrival))
 }
 
 fn ipv6(
@@ -146,7 +156,7 @@ fn ipv6(
     layers: &[Layer],
     fragment: &Layer,
     data: Range<u32>,
-) -> Result<Arrival, Refusal> {
+) -> Result<(Key, Arrival), Refusal> {
     let place = layers.iter().rposition(|layer| layer.kind == Kind::Ipv6).unwrap_or(0);
     let ip = layers.get(place).copied().unwrap_or_default();
     let problem = |reason, code, pointer: usize| Refusal::Discard {
@@ -188,8 +198,8 @@ fn ipv6(
         is_ipv6: true,
         outside: 0,
     };
-    Ok(Arrival {
-        key,
+    let arrival = Arrival {
+        is_ipv6: key.is_ipv6,
         data,
         offset,
         more: word & ipv6_fragment::MORE_FRAGMENTS != 0,
@@ -199,7 +209,8 @@ fn ipv6(
         dont_fragment: false,
         flow: told,
         sum: None,
-    })
+    };
+    Ok((key, arrival))
 }
 
 /// How a chain of IPv6 headers ends where it must not.

@@ -3,6 +3,7 @@
 use core::{
     hash::{BuildHasher, Hasher},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    ops::Range,
 };
 
 use foldhash::fast::FixedState;
@@ -12,7 +13,13 @@ use crate::{
     checksum::Checksum,
     flow::Place,
     meta::Meta,
-    reassemble::{delivery::Flow, examine::Arrival, queue::Link, reason::Discard, store::Pages},
+    reassemble::{
+        delivery::Flow,
+        examine::Arrival,
+        queue::Link,
+        reason::Discard,
+        store::{Bit, Pages, Store},
+    },
 };
 
 /// What the fragments of one datagram share (rule F1).
@@ -105,6 +112,9 @@ pub(crate) struct Incomplete {
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) pages: Pages,
+    /// The units of the latest fragments, each of which continued the one before: they are there,
+    /// but not on the map as long as nobody asks.
+    run: Range<u32>,
     pub(crate) fragments: u16,
     /// Units of 8 bytes that are there.
     pub(crate) units: u32,
@@ -144,6 +154,7 @@ impl Contents {
     pub(crate) fn new() -> Self {
         Self {
             pages: Pages::NONE,
+            run: 0..0,
             fragments: 0,
             units: 0,
             reach: 0,
@@ -164,8 +175,25 @@ impl Contents {
         }
     }
 
+    /// Takes note that units are there.
+    #[inline]
+    pub(crate) fn cover<B>(&mut self, store: &mut Store<B>, units: Range<u32>) {
+        if units.start != self.run.end {
+            self.chart(store);
+            self.run.start = units.start;
+        }
+        self.run.end = units.end;
+    }
+
+    /// Puts on the map what is not yet there.
+    pub(crate) fn chart<B>(&mut self, store: &mut Store<B>) {
+        store.set(&self.pages, Bit::Covered, &self.run);
+        self.run.start = self.run.end;
+    }
+
     /// Takes note of a fragment that is kept. `units` are new. `keeps_first` says that another first
     /// fragment changes nothing.
+    #[inline]
     pub(crate) fn add(&mut self, arrival: &Arrival, meta: &Meta, units: u32, keeps_first: bool) {
         self.fragments += 1;
         self.units += units;
@@ -192,6 +220,23 @@ impl Contents {
             self.meta = Meta { checksum: Checksum::None, gso: None, ..*meta };
         }
         self.meta.timestamp_ns = timestamp_ns;
+    }
+
+    /// Takes note of a fragment that carries on where the data ended so far, and is not the last.
+    #[inline]
+    pub(crate) fn append(&mut self, arrival: &Arrival, meta: &Meta, units: &Range<u32>) {
+        self.fragments += 1;
+        self.units += units.end - units.start;
+        self.reach = arrival.end();
+        self.ecn_seen |= 1 << arrival.ecn;
+        self.largest = self.largest.max(arrival.size());
+        if arrival.dont_fragment {
+            self.largest_whole = self.largest_whole.max(arrival.size());
+        }
+        if self.checksum != Some(Checksum::None) || meta.checksum != Checksum::None {
+            self.checksum = self.checksum.map(|before| together(before, meta.checksum));
+        }
+        self.meta.timestamp_ns = meta.timestamp_ns;
     }
 
     /// Where the datagram ends, if nothing is missing (rule F16).

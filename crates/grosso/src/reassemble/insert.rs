@@ -47,10 +47,16 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
                 Verdict::Duplicate
             }
             judgement @ (Judgement::Fits | Judgement::Mixes) => {
-                let needed = self.memory_needed(slot, &arrival, frame.buffer.as_ref().len());
+                let (pages, needed) = self.needed(slot, &arrival, frame.buffer.as_ref().len());
                 if let Err(reason) = self.make_room(slot, needed, sink) {
                     self.end(slot, reason, sink);
                     return self.discard(frame, reason, None, arrival.ip, sink);
+                }
+                if pages > 0
+                    && let Some(datagram) = self.datagrams.get_mut(slot)
+                {
+                    let units = units(arrival.offset, arrival.end());
+                    self.store.provide(&mut datagram.contents.pages, &units);
                 }
                 let mixes = matches!(judgement, Judgement::Mixes);
                 self.keep(slot, frame, &arrival, mixes, sink);
@@ -60,20 +66,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// The slot of a key's datagram, which starts if there is none.
-    #[inline]
     pub(super) fn find_or_start(
-        &mut self,
-        key: Key,
-        now_ns: u64,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> u32 {
-        match self.recent.slot_of(&key) {
-            Some(slot) if self.datagrams.get(slot).is_some_and(|d| d.key == key) => slot,
-            _ => self.search_or_start(key, now_ns, sink),
-        }
-    }
-
-    fn search_or_start(
         &mut self,
         key: Key,
         now_ns: u64,
@@ -137,6 +130,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 
     /// Takes note that a fragment of a datagram came, which starts anew when too many of its source
     /// came in between (rule F4).
+    #[inline]
     fn renew(&mut self, slot: u32, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) -> u32 {
         let Some(datagram) = self.datagrams.get_mut(slot) else { return slot };
         let Some(source) = self.sources.get_mut(datagram.share) else { return slot };
@@ -159,16 +153,18 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot
     }
 
-    /// Memory that a fragment will take, in bytes.
-    fn memory_needed(&self, slot: u32, arrival: &Arrival, buffer_len: usize) -> usize {
-        let Some(datagram) = self.datagrams.get(slot) else { return 0 };
+    /// How many pages a fragment needs that its datagram has not, and the memory that it will take in
+    /// all, in bytes.
+    #[inline]
+    fn needed(&self, slot: u32, arrival: &Arrival, buffer_len: usize) -> (usize, usize) {
+        let Some(datagram) = self.datagrams.get(slot) else { return (0, 0) };
         let contents = &datagram.contents;
         let units = units(arrival.offset, arrival.end());
-        let pages = self.store.pages_missing(&contents.pages, &units) * self.store.page_bytes();
+        let pages = self.store.pages_missing(&contents.pages, &units);
         let datagram = if contents.fragments == 0 { size_of::<Incomplete>() } else { 0 };
         let keeps = self.rules.mode != Mode::Coalesce && !contents.is_released;
         let buffer = if keeps { kept_bytes::<B>(&self.rules.limits, buffer_len) } else { 0 };
-        datagram + pages + buffer
+        (pages, datagram + pages * self.store.page_bytes() + buffer)
     }
 
     /// Evicts until there is room for more of a datagram: of its own source first, then whatever
@@ -201,7 +197,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         Ok(())
     }
 
-    /// Keeps a fragment, or its data. There is room for it.
+    /// Keeps a fragment, or its data. There is room for it, and its pages are there.
+    #[inline]
     fn keep(
         &mut self,
         slot: u32,
@@ -214,7 +211,6 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         let contents = &mut datagram.contents;
         let packet = frame.buffer.as_ref();
         let units = units(arrival.offset, arrival.end());
-        self.store.provide(&mut contents.pages, &units);
         let covered = match mixes {
             true => self.store.count(&contents.pages, Bit::Covered, &units),
             false => 0,
@@ -235,7 +231,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             self.store.mark(&contents.pages, Bit::Run, units.start);
         }
         self.store.mark(&contents.pages, Bit::Start, units.start);
-        self.store.set(&contents.pages, Bit::Covered, &units);
+        contents.cover(&mut self.store, units.clone());
         let keeps_first = self.rules.overlap == Overlap::First && contents.flow.is_some();
         contents.add(arrival, &frame.meta, units.end - units.start - covered, keeps_first);
         if mixes {
@@ -342,12 +338,13 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.held_fragments -= usize::from(fragments);
         self.detach(slot);
         let header = self.header.get(..rendered.len).unwrap_or_default();
+        let rest = self.store.starts(&pages, units(0, 0).start);
         sink.take(Outcome::Datagram(Datagram {
             len: header.len() + len as usize,
             header,
             store: &mut self.store,
             pages,
-            next: 0,
+            rest,
             gathered,
             identity: key.identity(),
             flow,
@@ -402,7 +399,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 }
 
 /// Memory that a kept buffer takes, in bytes, however little of it is filled (P33).
-fn kept_bytes<B>(limits: &Limits, len: usize) -> usize {
+pub(super) fn kept_bytes<B>(limits: &Limits, len: usize) -> usize {
     len.max(limits.buffer_bytes) + size_of::<Fragment<B>>()
 }
 
@@ -458,10 +455,9 @@ fn sum_of<B: AsRef<[u8]>>(store: &Store<B>, contents: &Contents, gathered: u32) 
         return Sum::of_parts(store.slices(pages, 0, gathered));
     }
     let mut sum = Sum::ZERO;
-    let mut from = 0;
-    while let Some(unit) = store.next(pages, Bit::Start, true, from) {
-        from = unit + 1;
-        let fragment = store.fragments.get(store.index(pages, unit));
+    let mut starts = store.starts(pages, units(0, 0).start);
+    while let Some(number) = store.next_start(&mut starts) {
+        let fragment = store.fragments.get(number);
         sum += fragment.map_or(Sum::ZERO, |fragment| Sum::of(fragment.bytes()));
     }
     sum

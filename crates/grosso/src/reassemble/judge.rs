@@ -25,6 +25,7 @@ pub(super) enum Judgement {
 impl<B: AsRef<[u8]>> Reassembler<B> {
     /// Looks at a fragment beside those that came before. What hangs out of the units of a
     /// fragment that is not the last is cut off, where the rules say so.
+    #[inline]
     pub(super) fn judge(&mut self, slot: u32, arrival: &mut Arrival, packet: &[u8]) -> Judgement {
         let Some(datagram) = self.datagrams.get_mut(slot) else {
             return Judgement::Kills(Discard::TableFull, None);
@@ -45,8 +46,10 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
         let units = units(arrival.offset, end);
         // What starts where nothing reaches needs no look at the map.
-        let is_new = arrival.offset >= contents.reach
-            || !self.store.any(&contents.pages, Bit::Covered, &units);
+        let is_new = arrival.offset >= contents.reach || {
+            contents.chart(&mut self.store);
+            !self.store.any(&contents.pages, Bit::Covered, &units)
+        };
         if !is_new {
             match overlap {
                 Overlap::Drop => {
@@ -79,8 +82,9 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 }
 
 /// Rules F10, F11, F13: a fragment alone.
+#[inline]
 fn alone(arrival: &mut Arrival, overlap: Overlap) -> Result<(), (Discard, Option<IcmpError>)> {
-    let is_ipv6 = arrival.key.is_ipv6;
+    let is_ipv6 = arrival.is_ipv6;
     let in_packet = arrival.data.start - u32::from(arrival.ip);
     let problem = |pointer| is_ipv6.then_some(IcmpError::ParameterProblem { code: 0, pointer });
     let end_max = if is_ipv6 { DATAGRAM_BYTES_MAX } else { DATAGRAM_BYTES_MAX - IPV4_HEADER_LEN };
@@ -142,6 +146,8 @@ pub(super) fn digest_of(state: &impl BuildHasher, data: &[u8]) -> u32 {
     hasher.finish() as u32
 }
 
+/// Where the data of any datagram may end.
+pub(super) const END_MAX: u32 = DATAGRAM_BYTES_MAX - IPV4_HEADER_LEN;
 /// An IP packet is no longer.
 const DATAGRAM_BYTES_MAX: u32 = 65535;
 const IPV4_HEADER_LEN: u32 = grosso_wire::ipv4::HEADER_LEN as u32;

@@ -34,6 +34,7 @@
 //! # Ok::<(), grosso::reassemble::OverlapNeedsCoalesce>(())
 //! ```
 
+mod append;
 mod delivery;
 mod examine;
 mod incomplete;
@@ -184,19 +185,20 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     ) -> Verdict {
         let packet = frame.buffer.as_ref();
         self.stats.frames_in += 1;
-        if let Some(arrival) = self.recent.examine(packet, &frame.meta) {
-            self.expire(now_ns, sink);
+        self.expire(now_ns, sink);
+        if let Some((slot, arrival)) = self.recent.examine(packet, &frame.meta) {
             self.stats.fragments_in += 1;
-            let slot = self.find_or_start(arrival.key, now_ns, sink);
-            return self.insert(slot, frame, arrival, now_ns, sink);
+            return match self.append(slot, frame, &arrival, sink) {
+                Ok(verdict) => verdict,
+                Err(frame) => self.insert(slot, frame, arrival, now_ns, sink),
+            };
         }
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
         match examine(packet, &self.stack, &frame.meta) {
-            Ok(mut arrival) => {
-                arrival.key.outside = self.outside(packet, arrival.outside, &frame.meta);
-                self.expire(now_ns, sink);
+            Ok((mut key, arrival)) => {
+                key.outside = self.outside(packet, arrival.outside, &frame.meta);
                 self.stats.fragments_in += 1;
-                let slot = self.find_or_start(arrival.key, now_ns, sink);
+                let slot = self.find_or_start(key, now_ns, sink);
                 self.recent.remember(slot, &arrival, packet, &self.stack, &frame.meta);
                 self.insert(slot, frame, arrival, now_ns, sink)
             }
@@ -254,9 +256,9 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     pub fn identify(&mut self, frame: &Frame<B>) -> Option<Identity> {
         let packet = frame.buffer.as_ref();
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
-        let mut arrival = examine(packet, &self.stack, &frame.meta).ok()?;
-        arrival.key.outside = self.outside(packet, arrival.outside, &frame.meta);
-        Some(arrival.key.identity())
+        let (mut key, arrival) = examine(packet, &self.stack, &frame.meta).ok()?;
+        key.outside = self.outside(packet, arrival.outside, &frame.meta);
+        Some(key.identity())
     }
 
     /// What it did so far.
@@ -352,6 +354,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         let Some(datagram) = self.datagrams.get_mut(slot) else { return };
         let key = datagram.key;
         let mut contents = core::mem::replace(&mut datagram.contents, Contents::new());
+        contents.chart(&mut self.store);
         self.stats.datagrams_discarded[reason.index()] += 1;
         if reason == Discard::Timeout
             && let Some(quote) = quote_of(&self.store, &contents)
@@ -431,6 +434,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
         self.table.remove(place);
         self.datagrams.remove(slot);
+        self.recent.forget(slot);
     }
 
     /// Takes note of the memory that a datagram takes from now on.

@@ -101,6 +101,12 @@ impl Queue {
         (self.first != NONE).then_some(self.first)
     }
 
+    /// The slot that was put there last; none is [`NONE`].
+    #[inline]
+    pub(crate) fn last(&self) -> u32 {
+        self.last
+    }
+
     /// Puts a slot that is in no such queue at the end. `link` finds its neighbours.
     pub(crate) fn push<T>(
         &mut self,

@@ -7,7 +7,7 @@ use crate::{
     bytes::u16_at,
     checksum::Checksum,
     meta::{Meta, VlanTag},
-    reassemble::{examine::Arrival, incomplete::Key, queue::NONE},
+    reassemble::{examine::Arrival, queue::NONE},
     template::compare::Mask,
 };
 
@@ -16,7 +16,7 @@ use crate::{
 pub(super) struct Recent {
     /// What it told, but for its data. `None`: nothing can be told from its headers.
     told: Option<Arrival>,
-    /// The slot of its datagram, which may be another's by now.
+    /// The slot of its datagram.
     slot: u32,
     vlan: Option<VlanTag>,
     header: [u8; HEADER_BYTES_MAX],
@@ -66,11 +66,19 @@ impl Recent {
         }
     }
 
-    /// What a frame tells whose headers are those of the fragment before. It carries on inside the
-    /// datagram: a first fragment, a TCP header that may be hidden, and what is none are for
+    /// Forgets it when its datagram leaves this slot.
+    #[inline]
+    pub(super) fn forget(&mut self, slot: u32) {
+        if self.slot == slot {
+            self.told = None;
+        }
+    }
+
+    /// What a frame tells whose headers are those of the fragment before, and the slot of their
+    /// datagram. What starts a datagram, might hide a TCP header or is no fragment is for
     /// [`examine`](super::examine::examine).
     #[inline]
-    pub(super) fn examine(&self, packet: &[u8], meta: &Meta) -> Option<Arrival> {
+    pub(super) fn examine(&self, packet: &[u8], meta: &Meta) -> Option<(u32, Arrival)> {
         let told = self.told.as_ref()?;
         let summed = matches!(meta.checksum, Checksum::Complete { .. });
         if summed || meta.vlan != self.vlan || !self.equal.agrees(&self.header, packet) {
@@ -78,7 +86,7 @@ impl Recent {
         }
         let places = Places::of(told);
         let word = u16_at(packet, places.fragment);
-        let (offset, more, dont_fragment) = match told.key.is_ipv6 {
+        let (offset, more, dont_fragment) = match told.is_ipv6 {
             true => (
                 u32::from(word & ipv6_fragment::OFFSET_MASK),
                 word & ipv6_fragment::MORE_FRAGMENTS != 0,
@@ -94,19 +102,10 @@ impl Recent {
         let is_there = end >= told.data.start && end as usize <= packet.len();
         // The rest of the header is that of a right one.
         let is_right = places.checksum.is_none() || places.sum(packet) == self.varying;
-        (offset > 8 && is_there && is_right).then(|| Arrival {
-            data: told.data.start..end,
-            offset,
-            more,
-            dont_fragment,
-            ..told.clone()
+        (offset > 8 && is_there && is_right).then(|| {
+            let data = told.data.start..end;
+            (self.slot, Arrival { data, offset, more, dont_fragment, ..told.clone() })
         })
-    }
-
-    /// Where the datagram of this key was the last time.
-    #[inline]
-    pub(super) fn slot_of(&self, key: &Key) -> Option<u32> {
-        self.told.as_ref().filter(|told| told.key == *key).map(|_| self.slot)
     }
 }
 
@@ -124,7 +123,7 @@ impl Places {
     #[inline]
     fn of(arrival: &Arrival) -> Self {
         let ip = usize::from(arrival.ip);
-        if arrival.key.is_ipv6 {
+        if arrival.is_ipv6 {
             let header = arrival.data.start as usize - ipv6_fragment::HEADER_LEN;
             return Self {
                 length: ip + ipv6::field::PAYLOAD_LENGTH.start,

@@ -89,6 +89,15 @@ impl Pages {
     pub(crate) const NONE: Self = Self([NONE; PAGES_MAX]);
 }
 
+/// A walk over the starts of fragments.
+#[derive(Clone, Debug)]
+pub(crate) struct Starts {
+    pages: Pages,
+    word: usize,
+    /// Those of the word that are still to come.
+    bits: u64,
+}
+
 /// The units of the bytes from `offset`, a multiple of 8, to `end` of a datagram.
 pub(crate) fn units(offset: u32, end: u32) -> Range<u32> {
     HEADER_UNITS + offset / UNIT..HEADER_UNITS + end.div_ceil(UNIT)
@@ -139,12 +148,20 @@ impl<B> Store<B> {
     /// Whether any of the units has the bit.
     #[inline]
     pub(crate) fn any(&self, pages: &Pages, bit: Bit, units: &Range<u32>) -> bool {
-        let has = |bits: &Bits, units| words(&units).any(|(word, mask)| bits[word] & mask != 0);
-        spans(units).any(|(page, units)| self.bits(pages, bit, page).is_some_and(|b| has(b, units)))
+        spans(units).any(|(page, units)| {
+            let Some(bits) = self.bits(pages, bit, page) else { return false };
+            let (words, head, tail) = masks(&units);
+            match bits.get(words) {
+                Some([only]) => only & head & tail != 0,
+                Some([first, between @ .., last]) => {
+                    first & head | last & tail | between.iter().fold(0, |any, word| any | word) != 0
+                }
+                _ => false,
+            }
+        })
     }
 
     /// Whether all of them have it.
-    #[inline]
     pub(crate) fn all(&self, pages: &Pages, bit: Bit, units: &Range<u32>) -> bool {
         let has = |bits: &Bits, units| words(&units).all(|(word, mask)| bits[word] & mask == mask);
         spans(units).all(|(page, units)| self.bits(pages, bit, page).is_some_and(|b| has(b, units)))
@@ -163,8 +180,16 @@ impl<B> Store<B> {
     #[inline]
     pub(crate) fn set(&mut self, pages: &Pages, bit: Bit, units: &Range<u32>) {
         for (page, units) in spans(units) {
-            if let Some(page) = self.page_mut(pages, page) {
-                words(&units).for_each(|(word, mask)| page.bits[bit as usize][word] |= mask);
+            let (words, head, tail) = masks(&units);
+            let page = self.page_mut(pages, page);
+            match page.and_then(|page| page.bits[bit as usize].get_mut(words)) {
+                Some([only]) => *only |= head & tail,
+                Some([first, between @ .., last]) => {
+                    *first |= head;
+                    between.fill(u64::MAX);
+                    *last |= tail;
+                }
+                _ => {}
             }
         }
     }
@@ -180,25 +205,67 @@ impl<B> Store<B> {
 
     /// The first unit from `from` on whose bit is `is_set`.
     pub(crate) fn next(&self, pages: &Pages, bit: Bit, is_set: bool, from: u32) -> Option<u32> {
-        spans(&(from..UNITS_MAX)).find_map(|(page, units)| {
-            let Some(bits) = self.bits(pages, bit, page) else {
-                return (!is_set).then_some((page * PAGE_UNITS) as u32 + units.start);
+        let flip = if is_set { 0 } else { u64::MAX };
+        let mut at = from as usize;
+        while at < UNITS_MAX as usize {
+            let Some(bits) = self.bits(pages, bit, at / PAGE_UNITS) else {
+                if !is_set {
+                    return Some(at as u32);
+                }
+                at = (at / PAGE_UNITS + 1) * PAGE_UNITS;
+                continue;
             };
-            words(&units).find_map(|(word, mask)| {
-                let bits = if is_set { bits[word] } else { !bits[word] } & mask;
-                let at = word * WORD_UNITS + bits.trailing_zeros() as usize;
-                (bits != 0).then_some((page * PAGE_UNITS + at) as u32)
-            })
-        })
+            let rest = (bits[at / WORD_UNITS % WORDS] ^ flip) >> (at % WORD_UNITS);
+            if rest != 0 {
+                return Some(at as u32 + rest.trailing_zeros());
+            }
+            at = (at / WORD_UNITS + 1) * WORD_UNITS;
+        }
+        None
+    }
+
+    /// The numbers kept for the units from `from` on that a fragment starts with, in order.
+    #[inline]
+    pub(crate) fn starts(&self, pages: &Pages, from: u32) -> Starts {
+        let mut starts = Starts { pages: *pages, word: from as usize / WORD_UNITS, bits: 0 };
+        starts.bits = self.start_bits(&starts) & u64::MAX << (from as usize % WORD_UNITS);
+        starts
+    }
+
+    /// The next of them.
+    #[inline]
+    pub(crate) fn next_start(&self, starts: &mut Starts) -> Option<u32> {
+        while starts.bits == 0 {
+            starts.word += 1;
+            let is_first = starts.word.is_multiple_of(WORDS);
+            if is_first && self.page(&starts.pages, starts.word / WORDS).is_none() {
+                starts.word += WORDS - 1;
+            }
+            if starts.word >= WORDS_MAX {
+                return None;
+            }
+            starts.bits = self.start_bits(starts);
+        }
+        let unit = starts.word * WORD_UNITS + starts.bits.trailing_zeros() as usize;
+        starts.bits &= starts.bits - 1;
+        Some(self.index(&starts.pages, unit as u32))
+    }
+
+    #[inline]
+    fn start_bits(&self, starts: &Starts) -> u64 {
+        let bits = self.bits(&starts.pages, Bit::Start, starts.word / WORDS);
+        bits.map_or(0, |bits| bits[starts.word % WORDS])
     }
 
     /// The number kept for a unit.
+    #[inline]
     pub(crate) fn index(&self, pages: &Pages, unit: u32) -> u32 {
         let page = self.page(pages, unit as usize / PAGE_UNITS);
         page.and_then(|page| page.index.get(unit as usize % PAGE_UNITS)).map_or(NONE, |&n| n)
     }
 
     /// Keeps a number for a unit.
+    #[inline]
     pub(crate) fn set_index(&mut self, pages: &Pages, unit: u32, number: u32) {
         let page = self.page_mut(pages, unit as usize / PAGE_UNITS);
         if let Some(slot) = page.and_then(|p| p.index.get_mut(unit as usize % PAGE_UNITS)) {
@@ -312,15 +379,21 @@ fn spans(units: &Range<u32>) -> impl Iterator<Item = (usize, Range<u32>)> + use<
 }
 
 /// The words of the bits of some units of a page, and which bits those are.
-#[inline]
 fn words(units: &Range<u32>) -> impl Iterator<Item = (usize, u64)> + use<> {
-    let (start, end) = (units.start as usize, (units.end as usize).min(PAGE_UNITS));
-    (start / WORD_UNITS..end.div_ceil(WORD_UNITS)).map(move |word| {
-        let first_unit = word * WORD_UNITS;
-        let behind_start = u64::MAX << start.saturating_sub(first_unit);
-        let before_end = u64::MAX >> WORD_UNITS.saturating_sub(end - first_unit);
-        (word, behind_start & before_end)
+    let (words, head, tail) = masks(units);
+    let (first, last) = (words.start, words.end.saturating_sub(1));
+    words.map(move |word| {
+        let head = if word == first { head } else { u64::MAX };
+        (word, head & if word == last { tail } else { u64::MAX })
     })
+}
+
+/// The same as the range of words, and which bits of the first and of the last word those are.
+#[inline]
+fn masks(units: &Range<u32>) -> (Range<usize>, u64, u64) {
+    let (start, end) = (units.start as usize, units.end as usize);
+    let words = start / WORD_UNITS..end.div_ceil(WORD_UNITS);
+    (words, u64::MAX << (start % WORD_UNITS), u64::MAX >> (end.wrapping_neg() % WORD_UNITS))
 }
 
 fn page_numbers(units: &Range<u32>) -> Range<usize> {
@@ -340,6 +413,7 @@ const WORDS: usize = PAGE_UNITS / WORD_UNITS;
 /// Pages of the longest datagram with its headers.
 const PAGES_MAX: usize = (HEADER_ROOM + 65536).div_ceil(PAGE_BYTES);
 const UNITS_MAX: u32 = (PAGES_MAX * PAGE_UNITS) as u32;
+const WORDS_MAX: usize = PAGES_MAX * WORDS;
 
 #[cfg(test)]
 mod tests {

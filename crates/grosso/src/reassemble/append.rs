@@ -1,0 +1,85 @@
+//! The fragment that carries on where its datagram ends so far, as nearly all do: there is nothing to
+//! judge and nobody to evict, and it costs the same however long the datagram is.
+
+use crate::{
+    frame::Frame,
+    reassemble::{
+        Mode, Outcome, Reassembler, Returned, Sink, Verdict,
+        examine::Arrival,
+        insert::kept_bytes,
+        judge::END_MAX,
+        store::{Bit, Fragment, units},
+    },
+};
+
+impl<B: AsRef<[u8]>> Reassembler<B> {
+    /// Keeps a fragment that carries on the datagram in this slot. Gives it back when there is more to
+    /// it, or no room without making some: then nothing has changed.
+    #[inline]
+    pub(super) fn append(
+        &mut self,
+        slot: u32,
+        frame: Frame<B>,
+        arrival: &Arrival,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Result<Verdict, Frame<B>> {
+        let Some(datagram) = self.datagrams.get_mut(slot) else { return Err(frame) };
+        let Some(source) = self.sources.get_mut(datagram.share) else { return Err(frame) };
+        let contents = &mut datagram.contents;
+        let (end, packet) = (arrival.end(), frame.buffer.as_ref());
+        let units = units(arrival.offset, end);
+        let carries_on = arrival.offset == contents.reach
+            && arrival.more
+            && arrival.len().is_multiple_of(8)
+            && arrival.len() > 0
+            && contents.end.is_none()
+            && end <= END_MAX
+            && contents.fragments < self.rules.limits.fragments;
+        // Nothing came from the source in between, so nothing can be newer either.
+        let is_latest = !datagram.is_dead
+            && contents.source_count == source.count
+            && self.by_use.last() == slot
+            && source.by_use.last() == slot;
+        let gathers = self.rules.mode == Mode::Coalesce;
+        let is_plain = frame.meta.gso.is_none()
+            && self.rules.mode != Mode::Virtual
+            && (gathers || !self.rules.verify);
+        if !(carries_on && is_latest && is_plain) {
+            return Err(frame);
+        }
+        let buffer = if gathers { 0 } else { kept_bytes::<B>(&self.rules.limits, packet.len()) };
+        let pages = self.store.pages_missing(&contents.pages, &units);
+        let needed = buffer + pages * self.store.page_bytes();
+        let has_room = source.held_bytes + needed <= self.rules.limits.source_bytes
+            && self.held_bytes + needed <= self.rules.limits.memory_bytes;
+        if !has_room {
+            return Err(frame);
+        }
+        source.count = source.count.wrapping_add(1);
+        contents.source_count = source.count;
+        source.held_bytes += needed;
+        datagram.held_bytes += needed;
+        self.held_bytes += needed;
+        self.stats.held_bytes_max = self.stats.held_bytes_max.max(self.held_bytes as u64);
+        self.held_fragments += 1;
+        if pages > 0 {
+            self.store.provide(&mut contents.pages, &units);
+        }
+        self.store.mark(&contents.pages, Bit::Start, units.start);
+        contents.cover(&mut self.store, units.clone());
+        contents.append(arrival, &frame.meta, &units);
+        if !gathers {
+            contents.sum = contents.sum.zip(arrival.sum).map(|(before, sum)| before + sum);
+            let number = self.store.fragments.insert(Fragment::new(frame, &arrival.data));
+            self.store.set_index(&contents.pages, units.start, number);
+            return Ok(Verdict::Held);
+        }
+        let data = packet.get(arrival.data.start as usize..arrival.data.end as usize);
+        let summed = self.rules.verify && arrival.sum.is_none();
+        let sum = self.store.write(&contents.pages, units.start, data.unwrap_or_default(), summed);
+        let sum = if summed { Some(sum) } else { arrival.sum };
+        contents.sum = contents.sum.zip(sum).map(|(before, sum)| before + sum);
+        sink.take(Outcome::Returned { frame, why: Returned::Gathered });
+        Ok(Verdict::Held)
+    }
+}
