@@ -172,6 +172,12 @@ impl<B: AsRef<[u8]>> Direction<B> {
         self.is_blocked || !self.outlet.backlog.is_empty()
     }
 
+    /// Whether nothing is received, because frames wait that were received before.
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        !self.outlet.backlog.is_empty()
+    }
+
     /// What it did.
     #[must_use]
     pub fn stats(&self) -> &DirectionStats {

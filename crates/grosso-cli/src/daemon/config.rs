@@ -49,8 +49,10 @@ impl Config {
                  without running it"
             ))
         })?;
-        let folder = path.parent().unwrap_or_else(|| Path::new(""));
-        config.read_keys(&std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()))?;
+        let whole = std::path::absolute(path).map_err(|error| {
+            Failure::environment("environment.read", format!("{name}: {error}"))
+        })?;
+        config.read_keys(whole.parent().unwrap_or(&whole))?;
         Ok(config)
     }
 

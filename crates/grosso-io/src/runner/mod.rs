@@ -295,7 +295,10 @@ impl<L: Port, R: Port> DataPath<L, R> {
     /// The next point in time at which something is to be done.
     fn deadline(&self) -> Option<u64> {
         let directions = [self.to_right.deadline(), self.to_left.deadline()];
-        let ports = [self.left.deadline(), self.right.deadline()];
+        // A port that is not asked meanwhile, because the other has no room, would never be done with it.
+        let left = self.left.deadline().filter(|_| !self.to_right.is_stalled());
+        let right = self.right.deadline().filter(|_| !self.to_left.is_stalled());
+        let ports = [left, right];
         directions.into_iter().chain(ports).flatten().min()
     }
 

@@ -1,12 +1,12 @@
 //! Two hosts with the same stages, and a wire between.
 
 use grosso::{
-    Meta,
+    Frame, Meta,
     features::{Device, Features},
     tunnel::esp::{KeyMaterial, Mode, SecurityAssociation},
 };
 use grosso_io::{
-    Port, Transmitted,
+    Port, PortError, Transmitted,
     memory::{MemoryPort, wire},
     stage::{Fragmentation, FragmentationOptions, Secured, SecuredOptions},
 };
@@ -73,4 +73,73 @@ pub(crate) fn counter(port: &mut impl Port, name: &str) -> u64 {
         }
     });
     found.unwrap_or_else(|| panic!("no counter {name}"))
+}
+
+/// A port that has no room every now and then, and counts what of its own is with others.
+#[derive(Debug)]
+pub(crate) struct Reluctant<P> {
+    pub(crate) port: P,
+    dice: fastrand::Rng,
+    /// The share of frames for which there is no room at first.
+    refusing: f64,
+    /// Buffers handed out and not yet back.
+    pub(crate) outside: usize,
+    /// Every frame that was taken.
+    pub(crate) sent: Vec<Vec<u8>>,
+}
+
+impl<P: Port> Reluctant<P> {
+    pub(crate) fn new(port: P, refusing: f64) -> Self {
+        let dice = fastrand::Rng::with_seed(3);
+        Self { port, dice, refusing, outside: 0, sent: Vec::new() }
+    }
+}
+
+impl<P: Port> Port for Reluctant<P> {
+    type Buffer = P::Buffer;
+
+    fn link(&self) -> LinkType {
+        self.port.link()
+    }
+
+    fn device(&self) -> Device {
+        self.port.device()
+    }
+
+    fn receive(
+        &mut self,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<P::Buffer>),
+    ) -> Result<usize, PortError> {
+        let count = self.port.receive(now_ns, max, each)?;
+        self.outside += count;
+        Ok(count)
+    }
+
+    fn recycle(&mut self, buffer: P::Buffer) {
+        self.outside -= 1;
+        self.port.recycle(buffer);
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        if self.dice.f64() < self.refusing {
+            return Ok(Transmitted::NoRoom);
+        }
+        let transmitted = self.port.transmit(slices, meta)?;
+        if transmitted == Transmitted::Taken {
+            self.sent.push(slices.concat());
+        }
+        Ok(transmitted)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        self.port.flush()
+    }
+}
+
+/// Sends a frame as a path does: again until there is room, and to the last byte.
+pub(crate) fn insist(port: &mut impl Port, frame: &[u8], meta: &Meta) {
+    while port.transmit(&[frame], meta).unwrap() == Transmitted::NoRoom {}
+    while port.flush().unwrap() == Transmitted::NoRoom {}
 }

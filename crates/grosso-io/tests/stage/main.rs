@@ -1,5 +1,7 @@
 //! Fragments and ESP as ports around ports, over wires in memory.
 
+mod bad_wire;
 mod ends;
+mod every_kind;
 mod fragmentation;
 mod secured;

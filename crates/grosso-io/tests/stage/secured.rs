@@ -1,9 +1,17 @@
 //! ESP as a stage.
 
-use grosso_io::Transmitted;
-use grosso_testkit::Packet;
+use grosso::{Meta, checksum::Checksum, meta::Gso, tunnel::esp::Mode};
+use grosso_io::{
+    Transmitted,
+    memory::MemoryPort,
+    stage::{Level, Secured, SecuredOptions, SequenceFile},
+};
+use grosso_testkit::{
+    Packet,
+    oracle::{self, Link},
+};
 
-use crate::ends::{counter, hosts, receive, send};
+use crate::ends::{Reluctant, association, counter, ethernet, hosts, insist, receive, send};
 
 #[test]
 fn datagrams_pass_encrypted_and_in_fragments_both_ways() {
@@ -22,4 +30,162 @@ fn datagrams_pass_encrypted_and_in_fragments_both_ways() {
         assert_eq!((counter(host, "ip-frag-oks"), counter(host, "ip-reasm-oks")), (2, 2));
         assert_eq!((counter(host, "esp-out-packets"), counter(host, "esp-in-packets")), (2, 2));
     }
+}
+
+/// Sequence numbers of ESP packets over IPv6.
+fn sequences(frames: &[Vec<u8>]) -> Vec<u32> {
+    let number = |frame: &Vec<u8>| {
+        assert_eq!(frame[20], 50, "ESP");
+        u32::from_be_bytes(frame[58..62].try_into().unwrap())
+    };
+    frames.iter().map(number).collect()
+}
+
+fn udp6(len: usize) -> Vec<u8> {
+    Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|u| u).payload_len(len).build()
+}
+
+fn pair(refusing: f64) -> (Secured<Reluctant<MemoryPort>>, MemoryPort) {
+    let (near, far) = ethernet(1024);
+    let [out, back] = [0x101, 0x102].map(|spi| association(spi, Mode::Transport));
+    let options = SecuredOptions::new(out, back);
+    (Secured::new(Reluctant::new(near, refusing), options).unwrap(), far)
+}
+
+/// A host that takes what the near end of a pair sends, with these rules for what is not encrypted.
+fn peer(port: MemoryPort, level: Level) -> Secured<MemoryPort> {
+    let [out, back] = [0x102, 0x101].map(|spi| association(spi, Mode::Transport));
+    let mut options = SecuredOptions::new(out, back);
+    options.level = level;
+    Secured::new(port, options).unwrap()
+}
+
+#[test]
+fn b25_every_segment_has_its_number_and_no_number_is_used_twice_whatever_the_room() {
+    let (mut near, far) = pair(0.6);
+    let train = Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t).payload_len(12_000);
+    let (frame, start, offset) = train.build_partial();
+    let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
+    let superframe = Meta { gso: Gso::every(1200), checksum, ..Meta::default() };
+    for _ in 0..20 {
+        insist(&mut near, &frame, &superframe);
+        insist(&mut near, &udp6(50), &Meta::default());
+    }
+    let sent = &near.inner().sent;
+    assert_eq!(sequences(sent), (1..=20 * 11).collect::<Vec<_>>());
+    let received = receive(&mut peer(far, Level::Required), 0);
+    assert_eq!(received.len(), 20 * 11);
+    assert!(received.iter().all(|(frame, _)| oracle::is_right(frame, Link::Ethernet)));
+}
+
+#[test]
+fn arp_and_neighbour_discovery_pass_in_the_clear_and_nothing_else_does() {
+    let neighbour = |kind: u8, hops: u8| {
+        let ip = Packet::new().ethernet(|e| e).ipv6(move |ip| ip.hop_limit(hops).next_header(58));
+        ip.payload(&[&[kind, 0, 0, 0][..], &[0; 20]].concat()).build()
+    };
+    let ether = |kind: u16| [&[2; 12][..], &kind.to_be_bytes(), &[0; 46]].concat();
+    for (frame, passes) in [
+        (ether(0x0806), true),
+        (neighbour(135, 255), true),
+        (neighbour(136, 255), true),
+        (neighbour(135, 64), false),
+        (neighbour(128, 255), false),
+        (ether(0x88b5), false),
+        (udp6(10), false),
+    ] {
+        let (mut near, far) = pair(0.0);
+        let is_ip = frame[12..14] == [0x86, 0xdd];
+        assert_eq!(send(&mut near, &frame), Transmitted::Taken);
+        let in_the_clear = near.inner().sent == [frame.clone()];
+        assert_eq!(in_the_clear, passes, "{frame:02x?}");
+        assert_eq!(counter(&mut near, "esp-out-clear"), u64::from(passes));
+        assert_eq!(counter(&mut near, "esp-out-packets"), u64::from(is_ip && !passes));
+        assert_eq!(counter(&mut near, "esp-out-not-ip"), u64::from(!is_ip && !passes));
+
+        let (mut clear, back) = ethernet(8);
+        drop(far);
+        let mut strict = peer(back, Level::Required);
+        assert_eq!(send(&mut clear, &frame), Transmitted::Taken);
+        assert_eq!(receive(&mut strict, 0).len(), usize::from(passes));
+        assert_eq!(strict.stats().in_dropped.total(), u64::from(!passes));
+        let (mut clear, back) = ethernet(8);
+        let mut lenient = peer(back, Level::Use);
+        assert_eq!(send(&mut clear, &frame), Transmitted::Taken);
+        assert_eq!(receive(&mut lenient, 0)[0].0, frame);
+    }
+}
+
+#[test]
+fn what_was_replayed_changed_cut_or_is_for_others_is_dropped_by_name() {
+    let (mut near, _far) = pair(0.0);
+    for _ in 0..5 {
+        assert_eq!(send(&mut near, &udp6(100)), Transmitted::Taken);
+    }
+    let wire = near.inner().sent.clone();
+    for level in [Level::Required, Level::Use] {
+        let (mut sender, port) = ethernet(16);
+        let mut peer = peer(port, level);
+        let changed = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut frame = wire[1].clone();
+            change(&mut frame);
+            frame
+        };
+        let truncated = changed(&|frame| {
+            frame.truncate(54 + 20);
+            frame[18..20].copy_from_slice(&20_u16.to_be_bytes());
+        });
+        for frame in [
+            wire[0].clone(),
+            wire[0].clone(),
+            changed(&|frame| frame[90] ^= 1),
+            truncated,
+            changed(&|frame| frame[57] ^= 1),
+        ] {
+            assert_eq!(send(&mut sender, &frame), Transmitted::Taken);
+        }
+        let taken = receive(&mut peer, 0);
+        let lenient = level == Level::Use;
+        assert_eq!(taken.len(), 1 + usize::from(lenient), "{level:?}");
+        assert_eq!(taken[0].0, udp6(100));
+        let counts =
+            ["esp-in-replayed", "esp-in-integrity", "esp-in-truncated", "esp-in-other-spi"]
+                .map(|name| counter(&mut peer, name));
+        assert_eq!(counts, [1, 1, 1, u64::from(!lenient)], "{level:?}");
+        assert_eq!(peer.stats().in_dropped.total(), counts.iter().sum::<u64>());
+    }
+}
+
+#[test]
+fn numbers_are_in_the_file_before_they_are_used_and_exact_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("edge.sequence");
+    let numbers = || {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let number = |line: &str| line.split(' ').nth(1).unwrap().parse::<u64>().unwrap();
+        text.lines().skip(1).map(number).collect::<Vec<_>>()
+    };
+    let start = || {
+        let (near, far) = ethernet(64);
+        let [out, back] = [0x101, 0x102].map(|spi| association(spi, Mode::Transport));
+        let mut options = SecuredOptions::new(out, back);
+        options.sequences = Some(SequenceFile::open(&path).unwrap());
+        (Secured::new(Reluctant::new(near, 0.0), options).unwrap(), far)
+    };
+    let (mut near, _far) = start();
+    assert_eq!(numbers(), [0, 0]);
+    assert_eq!(send(&mut near, &udp6(10)), Transmitted::Taken);
+    assert_eq!(numbers(), [1 + (1 << 20), 0]);
+    let crashed = std::fs::read(&path).unwrap();
+    assert_eq!(send(&mut near, &udp6(10)), Transmitted::Taken);
+    drop(near);
+    assert_eq!(numbers(), [2, 0]);
+    let (mut near, _far) = start();
+    assert_eq!(send(&mut near, &udp6(10)), Transmitted::Taken);
+    assert_eq!(sequences(&near.inner().sent), [3]);
+    drop(near);
+    std::fs::write(&path, crashed).unwrap();
+    let (mut near, _far) = start();
+    assert_eq!(send(&mut near, &udp6(10)), Transmitted::Taken);
+    assert_eq!(sequences(&near.inner().sent), [2 + (1 << 20)]);
 }

@@ -1,0 +1,258 @@
+//! Fragments and ESP between two hosts, each behind a `grosso run`, and what is seen on the wire between.
+//!
+//! ```text
+//!  host a                                          host b
+//!  ta (TAP, MTU 1400)   grosso   a0 ------------ e0   grosso   b0 (TAP, MTU 1400)
+//!  10.9.0.1, fd09::1                 MTU 1500                  10.9.0.2, fd09::2
+//! ```
+
+#![cfg(target_os = "linux")]
+
+mod network;
+
+use std::{io, net::UdpSocket, os::unix::fs::PermissionsExt, process::Command};
+
+use grosso_sys::namespace::NetworkNamespace;
+use network::{A, B, Hosts, Running, STALLED, connect, exchange, set_up, skip, until};
+use rustix::process::Signal;
+
+/// The keys from host a to host b, and back.
+const KEYS: [&str; 2] =
+    ["000102030405060708090a0b0c0d0e0fa0a1a2a3", "101112131415161718191a1b1c1d1e1fb0b1b2b3"];
+const SPIS: [&str; 2] = ["0x00001001", "0x00001002"];
+
+/// What is said of ESP beside keys and numbers.
+struct Esp {
+    hosts: Hosts,
+    /// More keys of the file, for host a and for host b.
+    more: [&'static str; 2],
+}
+
+impl Esp {
+    /// The hosts, of which the first one's wire has no addresses any more.
+    fn new(more: [&'static str; 2]) -> Option<Self> {
+        let hosts = Hosts::new()?;
+        let quiet = || {
+            std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1").unwrap();
+            std::fs::write("/proc/sys/net/ipv6/conf/a0/disable_ipv6", "1").unwrap();
+        };
+        hosts.a.run(quiet).unwrap();
+        let mut flush = Command::new("ip");
+        let flush = hosts.a.host(flush.args(["addr", "flush", "dev", "a0"])).unwrap();
+        assert!(flush.status().unwrap().success());
+        Some(Self { hosts, more })
+    }
+
+    /// Starts the program on host a (0) or b (1), with the stages at its end of the wire.
+    fn start(&self, host: usize) -> Running {
+        let (near, far) = [("a0", "ta"), ("e0", "b0")][host];
+        let (out, back) = (host, 1 - host);
+        let keys = format!("in {}\nout {}\n", KEYS[back], KEYS[out]);
+        let key_file = self.hosts.path(&format!("{host}.key"));
+        std::fs::write(&key_file, keys).unwrap();
+        std::fs::set_permissions(&key_file, PermissionsExt::from_mode(0o600)).unwrap();
+        let text = format!(
+            "[[path]]\nname = \"esp\"\n\
+             left = {{ port = \"{near}\", fragments = {{ mtu = 1500, ignore-df = true }}, esp = {{ spi-out = {}, \
+             spi-in = {}, icv-bits = 96, key-file = \"{host}.key\", sequence-file = \"{host}.seq\" \
+             {} }} }}\n\
+             right = {{ port = \"tap:{far}\", mtu = 1400, persist = true, fragments = {{}} }}\n",
+            SPIS[out], SPIS[back], self.more[host],
+        );
+        std::fs::write(self.hosts.path(&format!("{host}.toml")), text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
+        command.args(["run", "-c", &format!("{host}.toml")]).current_dir(self.hosts.folder.path());
+        let folder = self.hosts.path(&format!("{host}.run"));
+        std::fs::create_dir_all(&folder).unwrap();
+        command.env("RUNTIME_DIRECTORY", folder).env_remove("NOTIFY_SOCKET");
+        let running = Running::spawn(self.space(host).host(&mut command).unwrap());
+        running.said("esp: ");
+        let addresses = [A, B][host];
+        // It has them already, where the program was killed and is started again.
+        let addressed = self.space(host).run(|| set_up(far, addresses)).unwrap();
+        let is_again = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
+        assert!(addressed.as_ref().err().is_none_or(is_again), "{addressed:?}");
+        running
+    }
+
+    fn space(&self, host: usize) -> &NetworkNamespace {
+        [&self.hosts.a, &self.hosts.b][host]
+    }
+
+    /// Sends a datagram each way, and compares it.
+    fn datagrams(&self, family: usize, bytes: usize) {
+        let bind = |host: usize| {
+            let address = [A, B][host][family];
+            let socket = self.space(host).run(|| UdpSocket::bind((address, 0))).unwrap().unwrap();
+            socket.set_read_timeout(Some(STALLED)).unwrap();
+            socket
+        };
+        let sockets = [bind(0), bind(1)];
+        let sent: Vec<u8> = (0..bytes).map(|i| (i / 3) as u8).collect();
+        let mut received = vec![0; bytes + 1];
+        for (from, to) in [(0, 1), (1, 0)] {
+            let target = sockets[to].local_addr().unwrap();
+            sockets[from].send_to(&sent, target).unwrap();
+            assert_eq!(sockets[to].recv(&mut received).unwrap(), bytes);
+            assert!(received[..bytes] == sent);
+        }
+    }
+
+    fn streams(&self, bytes: usize) {
+        for (a, b) in A.into_iter().zip(B) {
+            exchange(&connect((&self.hosts.a, a), (&self.hosts.b, b)), bytes);
+        }
+    }
+}
+
+/// What tshark says of a capture, a line a packet; with the keys or without.
+fn tshark(esp: &Esp, keys: bool, filter: &str, field: &str) -> Option<Vec<String>> {
+    let mut command = Command::new("tshark");
+    command.arg("-r").arg(esp.hosts.path("wire.pcap"));
+    command.args(["-Y", filter, "-T", "fields", "-e", field]);
+    if keys {
+        for preference in ["enable_encryption_decode", "enable_authentication_check"] {
+            command.args(["-o", &format!("esp.{preference}:TRUE")]);
+        }
+        for (version, (spi, key)) in
+            ["IPv4", "IPv6"].iter().flat_map(|v| SPIS.iter().zip(KEYS).map(move |k| (v, k)))
+        {
+            let line = format!(
+                "uat:esp_sa:\"{version}\",\"*\",\"*\",\"{spi}\",\
+                 \"AES-GCM with 12 octet ICV [RFC4106]\",\"0x{key}\",\"NULL\",\"\""
+            );
+            command.args(["-o", &line]);
+        }
+    }
+    let output = command.output().ok()?;
+    assert!(output.status.success(), "{output:?}");
+    Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn datagrams_and_streams_pass_in_esp_and_in_fragments_and_the_wire_shows_nothing_else() {
+    let Some(esp) = Esp::new(["", ""]) else { return };
+    // Why nobody else's ESP is at the other end: many kernels are built without.
+    if !has_kernel_esp(&esp) {
+        println!("the kernel has no ESP (CONFIG_INET6_ESP): tshark alone judges the wire");
+    }
+    let mut dump = Command::new("tcpdump");
+    // With slots as long as the MTU needs, its ring has room for a whole burst.
+    dump.args(["-i", "a0", "-s", "2000", "-U", "-Z", "root", "--immediate-mode", "-w"]);
+    let dump = esp.hosts.a.host(dump.arg(esp.hosts.path("wire.pcap"))).unwrap();
+    let dump = Running::spawn(dump);
+    dump.said("listening on");
+    let programs = [esp.start(0), esp.start(1)];
+    for (family, bytes) in [(1, 60_000), (1, 20), (0, 60_000), (0, 20)] {
+        esp.datagrams(family, bytes);
+    }
+    esp.streams(1 << 18);
+    for program in programs {
+        program.signal(Signal::USR1);
+        for name in ["event_ip_reasm_oks", "event_ip_frag_oks", "event_esp_out_packets"] {
+            program.said(name);
+        }
+        let ended = program.stop(Signal::TERM);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    dump.stop(Signal::INT);
+    let Some(clear) = tshark(&esp, false, "tcp || udp || igmp", "frame.number") else {
+        return skip("no tshark");
+    };
+    assert_eq!(clear, [""; 0], "packets in the clear");
+    let long = tshark(&esp, false, "ip.len > 1500 || ipv6.plen > 1460", "frame.number");
+    assert_eq!(long.unwrap(), [""; 0], "packets longer than the MTU");
+    let good = tshark(&esp, true, "esp.icv_good == 1", "frame.number").unwrap();
+    let bad = tshark(&esp, true, "esp.icv_bad == 1", "frame.number").unwrap();
+    assert!(good.len() > 100 && bad.is_empty(), "{} good, {} bad", good.len(), bad.len());
+    let whole = tshark(&esp, true, "udp.length == 60008", "frame.number").unwrap();
+    assert_eq!(whole.len(), 4, "each of the long datagrams, once");
+    assert!(!tshark(&esp, true, "tcp.len > 0", "frame.number").unwrap().is_empty());
+}
+
+#[test]
+fn a_program_that_was_killed_goes_on_with_numbers_that_nobody_used() {
+    let Some(esp) = Esp::new(["", ""]) else { return };
+    let [near, far] = [esp.start(0), esp.start(1)];
+    esp.streams(1 << 16);
+    let numbers = || {
+        let text = std::fs::read_to_string(esp.hosts.path("0.seq")).unwrap();
+        let number = |line: usize| {
+            let line = text.lines().nth(line).unwrap();
+            line.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
+        };
+        [number(1), number(2)]
+    };
+    let [sent, _] = numbers();
+    assert!(sent > 1 << 20, "they are said to be used before they are");
+    near.stop(Signal::KILL);
+    let near = esp.start(0);
+    esp.streams(1 << 16);
+    let [again, _] = numbers();
+    assert!(again > sent, "{again} and {sent}");
+    assert_eq!(near.stop(Signal::TERM).code, Some(0));
+    let [last, received] = numbers();
+    assert!(last > sent && last < again, "a clean end gives back what was not used");
+    assert!(received > 0);
+    far.stop(Signal::TERM);
+}
+
+#[test]
+fn a_tunnel_in_udp_with_extended_sequence_numbers_carries_both_families() {
+    const MORE: [&str; 2] = [
+        ", mode = \"tunnel\", src = \"10.9.0.1\", dst = \"10.9.0.2\", esn = true, encap = {}",
+        ", mode = \"tunnel\", src = \"10.9.0.2\", dst = \"10.9.0.1\", esn = true, encap = {}",
+    ];
+    let Some(esp) = Esp::new(MORE) else { return };
+    let programs = [esp.start(0), esp.start(1)];
+    esp.streams(1 << 18);
+    esp.datagrams(1, 9000);
+    for program in programs {
+        assert_eq!(program.stop(Signal::TERM).code, Some(0));
+    }
+}
+
+#[test]
+fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused() {
+    let Some(esp) = Esp::new(["", ""]) else { return };
+    let near = esp.start(0);
+    let text = std::fs::read_to_string(esp.hosts.path("0.toml")).unwrap();
+    let text = text.replace("a0", "e0").replace("tap:ta", "tap:b0");
+    std::fs::write(esp.hosts.path("twice.toml"), text).unwrap();
+    assert_eq!(esp.hosts.run("config check twice.toml").code, Some(0));
+    let ended = esp.hosts.run("run -c twice.toml");
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    assert!(ended.stderr.contains("0.seq: another program uses it\nhint: "), "{ended:?}");
+    let key = esp.hosts.path("0.key");
+    std::fs::set_permissions(&key, PermissionsExt::from_mode(0o644)).unwrap();
+    for line in ["config check twice.toml", "run -c twice.toml"] {
+        let ended = esp.hosts.run(line);
+        assert_eq!(ended.code, Some(3), "{ended:?}");
+        let hint = format!("hint: chmod 600 {}", key.display());
+        assert!(ended.stderr.contains(&hint), "{ended:?}");
+        assert!(!ended.stderr.contains(KEYS[0]), "{ended:?}");
+    }
+    // What is wrong changes nothing.
+    near.signal(Signal::HUP);
+    near.said("nothing was changed");
+    std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::write(&key, format!("in {}\nout {}\n", KEYS[0], KEYS[1])).unwrap();
+    near.signal(Signal::HUP);
+    near.said("run: esp started");
+    until(|| near.threads().len() == 1);
+    assert_eq!(near.stop(Signal::TERM).code, Some(0));
+}
+
+/// Whether the kernel can do ESP itself.
+fn has_kernel_esp(esp: &Esp) -> bool {
+    let mut state = Command::new("ip");
+    state.args(["xfrm", "state", "add", "src", "fd09::1", "dst", "fd09::2", "proto", "esp"]);
+    state.args(["spi", SPIS[0], "mode", "transport", "aead", "rfc4106(gcm(aes))"]);
+    let state = state.args([&format!("0x{}", KEYS[0]), "96"]);
+    let added = esp.hosts.b.host(state).unwrap().output();
+    let flush = || {
+        let mut flush = Command::new("ip");
+        let _ = esp.hosts.b.host(flush.args(["xfrm", "state", "flush"])).unwrap().status();
+    };
+    added.is_ok_and(|output| output.status.success().then(flush).is_some())
+}
