@@ -227,8 +227,8 @@ impl<T> Drop for Running<'_, T> {
     }
 }
 
-/// Starts a data path from a wire to a host's device on a processor, with so many frames a poll at most. `last` is given
-/// the wire's port in the end.
+/// Starts a data path from a wire to a host's device on a processor, with so many frames a poll at most. `last` is
+/// given the wire's port in the end.
 fn start<'scope, L, T>(
     scope: &'scope Scope<'scope, '_>,
     left: L,
