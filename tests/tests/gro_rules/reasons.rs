@@ -115,6 +115,9 @@ fn passing() -> Vec<(Pass, Pushed)> {
         (Pass::TcpSynchronize, tcp(Tcp::syn)),
         (Pass::TcpReset, tcp(Tcp::rst)),
         (Pass::TcpUrgent, tcp(Tcp::urg)),
+        (Pass::TcpFlags, tcp(Tcp::ece)),
+        (Pass::TcpOptions, tcp(|t| t.options(&[1, 1, 1, 1]))),
+        (Pass::Congestion, ipv4(|s| s.ipv4(|ip| ip.tos(3)))),
         (Pass::TcpFinish, tcp(Tcp::fin)),
         (Pass::TcpPush, tcp(Tcp::psh)),
         (Pass::TunnelLevels, inner(ethernet().ipv4(|ip| ip).ipv4(|ip| ip))),
@@ -135,7 +138,10 @@ fn every_reason_to_pass_is_produced() {
     assert_eq!(engine.push_apart(&tcp(|t| t).buffer), Verdict::Passed(Pass::Apart));
     let mut produced = BTreeSet::from([Pass::Apart]);
     for (reason, frame) in passing() {
-        let mut profile = Profile::linux();
+        let mut profile = match reason {
+            Pass::TcpFlags | Pass::TcpOptions | Pass::Congestion => Profile::inet_lro(),
+            _ => Profile::linux(),
+        };
         profile.udp = reason != Pass::UdpOff;
         let mut engine = Engine::new(profile);
         assert_eq!(engine.push_frame(frame, 0), Verdict::Passed(reason));
@@ -216,6 +222,13 @@ fn refusing() -> Vec<(NoMerge, [Pushed; 2])> {
         (NoMerge::TcpOptions, [stamped(1, 8), stamped(1, 1)]),
         (NoMerge::TcpSequenceBehind, second(|s| s.tcp(|t| t.sequence(199)))),
         (NoMerge::TcpSequenceAhead, second(|s| s.tcp(|t| t.sequence(201)))),
+        (
+            NoMerge::TcpAcknowledgmentAlone,
+            [tcp(|t| t.sequence(1)), {
+                let empty = Path::Ipv4.train(&[0], |_, s| s.tcp(|t| t.sequence(101)));
+                Frame::new(empty.into_iter().next().unwrap())
+            }],
+        ),
         (NoMerge::Longer, {
             let frames = Path::Ipv4.train(&[100, 101], plain);
             <[_; 2]>::try_from(frames).unwrap().map(Frame::new)
@@ -236,7 +249,10 @@ const ONLY_WITH_A_HASH_COLLISION: [NoMerge; 1] = [NoMerge::OtherFlow];
 fn every_reason_not_to_merge_is_produced() {
     let mut produced = BTreeSet::from(ONLY_WITH_A_HASH_COLLISION);
     for (reason, [first, second]) in refusing() {
-        let mut profile = Profile::linux();
+        let mut profile = match reason {
+            NoMerge::TcpAcknowledgmentAlone => Profile::freebsd(),
+            _ => Profile::linux(),
+        };
         if reason == NoMerge::SegmentLimit {
             profile.limits.tcp_segments = 1;
         }

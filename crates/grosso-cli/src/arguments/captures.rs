@@ -270,7 +270,9 @@ Example:
 
 pub(super) const COALESCE_HELP: &str = "\
 Writes pcapng unless -F pcap: only pcapng can say how to cut back.
-Profiles: linux (default), linux-8x8 (with Linux's own small flow table).
+Profiles: linux (default), linux-8x8 (with Linux's own small flow table). What
+these cannot undo: inet-lro, inet-lro-2007, myri10ge, freebsd, rsc-82599,
+ndis-rsc. docs/profiles.md says what each joins.
 
 Examples:
   grosso coalesce -r wire.pcapng -w gro.pcapng

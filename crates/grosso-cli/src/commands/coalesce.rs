@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use grosso::{
-    Delivery, Sink,
+    Delivery, Profile, Sink,
     checksum::Checksum,
     coalesce::reason::{Close, NoMerge, Pass},
 };
@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
     let mut input = Input::open(&options.files.read, options.files.keeps_hash(session), session)?;
     let mut replay = Replay::new(&options.rules, input.links)?;
     let format = options.files.format(Format::Pcapng);
-    note_format(&input, format, session);
+    note_format(&input, format, replay.profile(), session);
     let output = Output::create(&options.files.write, format, &input, session)?;
     let mut writer = Writer::new(output);
     let mut unparsed = Unparsed::default();
@@ -79,8 +79,14 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
     Ok(exit)
 }
 
-fn note_format(input: &Input, format: Format, session: &mut Session) {
-    if format == Format::Pcap {
+fn note_format(input: &Input, format: Format, profile: &Profile, session: &mut Session) {
+    if !profile.rules.is_invertible() {
+        let name = profile.name;
+        session.talk.note(format!(
+            "{name} lets later packets overwrite earlier ones: `segment` will not undo this"
+        ));
+        session.talk.hint("--profile linux joins only what can be cut again");
+    } else if format == Format::Pcap {
         session.talk.note("pcap cannot say how superframes split: `segment` will not undo this");
     } else if input.is_pcap() {
         session

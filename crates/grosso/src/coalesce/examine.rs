@@ -129,9 +129,15 @@ pub(crate) fn lengths_agree(packet: &[u8], shape: &Shape, meta: &Meta) -> bool {
     })
 }
 
-/// Examines a packet with known headers whose lengths agree with the frame.
+/// Examines a packet with known headers whose lengths agree with the frame. Whether one without
+/// payload can be in a train is for the caller to say.
 #[inline(always)]
-pub(crate) fn examine(packet: &[u8], shape: &Shape, meta: &Meta) -> Result<Candidate, Pass> {
+pub(crate) fn examine(
+    packet: &[u8],
+    shape: &Shape,
+    meta: &Meta,
+    takes_empty: bool,
+) -> Result<Candidate, Pass> {
     for ip in &shape.identifications {
         check_ipv4(packet, ip.header as usize)?;
     }
@@ -143,7 +149,7 @@ pub(crate) fn examine(packet: &[u8], shape: &Shape, meta: &Meta) -> Result<Candi
         }
     }
     let payload_len = packet.len() - shape.header_len;
-    if payload_len == 0 {
+    if payload_len == 0 && !takes_empty {
         return Err(Pass::Empty);
     }
     let partial = verify(packet, shape, &meta.checksum)?;

@@ -10,6 +10,8 @@ mod examine;
 mod pool;
 pub mod profile;
 pub mod reason;
+mod ruled;
+mod rules;
 mod shapes;
 mod train;
 
@@ -23,6 +25,7 @@ pub use delivery::{Delivery, Sink};
 pub use examine::HEADER_BYTES_MAX;
 pub use pool::Part;
 pub use profile::{BucketChoice, Limits, Profile, TableShape};
+pub use rules::{Acknowledgments, Options, Push, Refused, Rules, Sizes, Vary};
 
 use crate::{
     checksum::Checksum,
@@ -91,6 +94,8 @@ pub struct Held {
 #[derive(Debug)]
 pub struct Coalescer<B> {
     profile: Profile,
+    /// Whether the profile has rules that are more than the laws.
+    is_ruled: bool,
     link: LinkType,
     ports: Ports,
     hasher: FlowHasher,
@@ -115,6 +120,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[must_use]
     pub fn new(profile: Profile, link: LinkType, ports: Ports, seed: u64) -> Self {
         Self {
+            is_ruled: profile.rules != Rules::INVERTIBLE,
             link,
             ports,
             hasher: FlowHasher::new(seed),
@@ -141,6 +147,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     ) -> Verdict {
         let packet = frame.buffer.as_ref();
         self.stats.count_in(packet.len(), packets_of(&frame.meta));
+        if self.is_ruled {
+            return self.push_ruled(frame, now_ns, sink);
+        }
         let guess = self.guess(packet, frame.meta.hash);
         // A packet whose headers agree with a train's has the train's headers: nothing is parsed.
         if let Found::Slot(slot) = guess.found
@@ -149,7 +158,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             && packet.len() >= known.shape.header_len
             && known.equality.agrees(train.first.buffer.as_ref(), packet)
             && lengths_agree(packet, &known.shape, &frame.meta)
-            && let Ok(candidate) = examine(packet, &known.shape, &frame.meta)
+            && let Ok(candidate) = examine(packet, &known.shape, &frame.meta, false)
         {
             let (known, flow) = (train.known, train.flow);
             let arrival = Arrival { frame, candidate, known, flow, now_ns };
@@ -264,7 +273,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 
     /// The place of a packet's headers among the known ones, or why it is in no train.
-    #[inline]
+    #[inline(always)]
     fn known(
         &mut self,
         packet: &[u8],
@@ -311,12 +320,13 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let shape = Shape::new(stack, packet);
         let refusal = refusal_of_headers(packet, stack, &shape, &self.ports, &self.profile);
         let bounds = bounds(&shape, &self.profile.limits);
-        Ok(self.shapes.remember(stack, shape, packet, bounds, refusal))
+        let rules = &self.profile.rules;
+        Ok(self.shapes.remember(stack, shape, packet, rules, bounds, refusal))
     }
 
     /// Finds the train of a packet whose headers are known, and offers it to that train or starts
     /// one.
-    #[inline]
+    #[inline(always)]
     fn push_known(
         &mut self,
         frame: Frame<B>,
@@ -330,7 +340,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         };
         let packet = frame.buffer.as_ref();
         let examined = match known.refusal {
-            None => examine(packet, &known.shape, &frame.meta),
+            None => examine(packet, &known.shape, &frame.meta, false),
             Some(reason) => Err(reason),
         };
         let (flow, found) = match guess {
@@ -405,7 +415,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         free: Option<Place>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let Arrival { frame, candidate, known, flow, .. } = &arrival;
+        let Arrival { frame, candidate, known, .. } = &arrival;
         let ends = match ending(candidate.flags) {
             Some(Close::Finish) => Some(Pass::TcpFinish),
             Some(_) => Some(Pass::TcpPush),
@@ -415,6 +425,18 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             let meta = self.verified(*known, candidate, frame.meta);
             return self.pass(Frame { meta, ..arrival.frame }, reason, sink);
         }
+        self.start(arrival, free, sink)
+    }
+
+    /// Starts a train with a packet.
+    #[inline]
+    fn start(
+        &mut self,
+        arrival: Arrival<B>,
+        free: Option<Place>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let Arrival { frame, known, flow, .. } = &arrival;
         let entry = free.or_else(|| self.room_for(*flow, frame.meta.hash, sink));
         let (Some(entry), Some(known)) = (entry, self.shapes.get(*known)) else {
             return self.pass(arrival.frame, Pass::Protocol, sink);
@@ -563,6 +585,11 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let template_header = first.get(..shape.header_len).unwrap_or_default();
         let header = &mut self.header[..template_header.len()];
         header.copy_from_slice(template_header);
+        if self.is_ruled
+            && let Some(last) = self.pool.last(&train.rest)
+        {
+            known.take_latest(last.buffer.as_ref(), header);
+        }
         let mut cwr = Cwr::First;
         if let Some(flags) = shape.flags.and_then(|at| header.get_mut(at as usize)) {
             if *flags & tcp::CWR as u8 != 0 {
@@ -579,7 +606,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let transport = shape.covers.last().map_or((0, 0), |cover| (cover.start, cover.at));
         let meta = Meta {
             checksum: Checksum::Partial { start: transport.0, offset: transport.1 - transport.0 },
-            gso: NonZeroU16::new(train.size).map(|size| Gso {
+            gso: NonZeroU16::new(train.size).filter(|_| known.is_invertible).map(|size| Gso {
                 cut: Cut::Every(size),
                 segments: train.packets,
                 fixed_ids,

@@ -91,6 +91,12 @@ impl<B> Pool<B> {
         slot.part.take()
     }
 
+    /// The last part of a list.
+    #[inline]
+    pub(crate) fn last(&self, list: &List) -> Option<&Part<B>> {
+        self.slots.get(list.tail as usize)?.part.as_ref()
+    }
+
     /// The parts of a list, in order.
     pub(crate) fn iter(&self, list: List) -> impl Iterator<Item = &Part<B>> + use<'_, B> {
         let mut at = list.head;

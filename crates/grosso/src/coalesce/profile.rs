@@ -1,11 +1,17 @@
 //! What a receive-offload implementation joins, as data.
 
+use grosso_wire::tcp;
+
+use crate::coalesce::rules::{Acknowledgments, Options, Push, Refused, Rules, Sizes, Vary};
+
 /// The rules that differ between receive-offload implementations, and their limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Profile {
     /// The name under which reports show it.
     pub name: &'static str,
+    /// How TCP packets of a train may differ.
+    pub rules: Rules,
     /// Whether UDP datagrams of equal size are joined, as `rx-udp-gro-forwarding` does or a socket
     /// with `UDP_GRO` asks for (rule U3).
     pub udp: bool,
@@ -66,6 +72,7 @@ impl Profile {
     pub fn linux() -> Self {
         Self {
             name: "linux",
+            rules: Rules::INVERTIBLE,
             udp: true,
             tunnels_max: 1,
             table: TableShape { buckets: 1024, choice: BucketChoice::Seeded },
@@ -91,16 +98,117 @@ impl Profile {
         profile
     }
 
+    /// The generic LRO of Linux 2.6.24 to 4.4 (rules L10 to L15): later acknowledgments, windows and echoes overwrite
+    /// earlier ones, packets of any size join, and a packet that does not fit leaves alone.
+    #[must_use]
+    pub fn inet_lro() -> Self {
+        let mut profile = Self::lossy("inet-lro");
+        profile.rules.timestamp_value = Vary::First;
+        profile.rules.flags_alone = CONGESTION_AND_FINISH;
+        profile.rules.congestion_alone = true;
+        profile.rules.refused = Refused::Leaves;
+        profile.limits.flows = 8;
+        // Bytes and count together, with room for one more packet (the review's sixth point).
+        profile.limits.size_bytes = 65536 - 1500;
+        profile.limits.tcp_segments = 64;
+        profile
+    }
+
+    /// [`Profile::inet_lro`] as it was sent for review in 2007, at a receiver with this MTU in bytes:
+    /// as many packets as full ones would fit, however short they are (P2).
+    #[must_use]
+    pub fn inet_lro_2007(mtu: u16) -> Self {
+        let mut profile = Self::inet_lro();
+        profile.name = "inet-lro-2007";
+        profile.limits.size_bytes = 65536;
+        profile.limits.tcp_segments = (u16::MAX / mtu.max(1)).max(1);
+        profile
+    }
+
+    /// The LRO of FreeBSD: acknowledgments without data join as well, if they say something new.
+    #[must_use]
+    pub fn freebsd() -> Self {
+        let mut profile = Self::lossy("freebsd");
+        profile.rules.flags_alone = CONGESTION_AND_FINISH;
+        profile.rules.acknowledgments = Acknowledgments::Join;
+        profile.limits.flows = 8;
+        profile.limits.size_bytes = 65536 - 255;
+        profile
+    }
+
+    /// The myri10ge driver's own LRO, of which FreeBSD's came: data only.
+    #[must_use]
+    pub fn myri10ge() -> Self {
+        let mut profile = Self::freebsd();
+        profile.name = "myri10ge";
+        profile.rules.acknowledgments = Acknowledgments::Alone;
+        profile
+    }
+
+    /// The receive side coalescing of Intel's 82599: 32 flows, no acknowledgments without data, 16 descriptors of
+    /// 4096 bytes. Its trains end with the interrupt throttle, which is [`Limits::hold_ns`] here.
+    #[must_use]
+    pub fn rsc_82599() -> Self {
+        let mut profile = Self::lossy("rsc-82599");
+        profile.rules.flags_alone = CONGESTION_AND_FINISH;
+        profile.rules.congestion_alone = true;
+        profile.rules.push = Push::Ends;
+        profile.limits.flows = 32;
+        profile
+    }
+
+    /// The receive segment coalescing that Windows asks of drivers (NDIS 6.30).
+    #[must_use]
+    pub fn ndis_rsc() -> Self {
+        let mut profile = Self::lossy("ndis-rsc");
+        profile.rules.flags_alone = tcp::FIN as u8;
+        profile.rules.acknowledgments = Acknowledgments::WindowUpdates;
+        profile
+    }
+
+    /// What the lossy ones have in common.
+    fn lossy(name: &'static str) -> Self {
+        let mut profile = Self::linux();
+        profile.name = name;
+        profile.udp = false;
+        profile.tunnels_max = 0;
+        profile.rules = Rules {
+            differentiated_services: Vary::First,
+            flow_label: Vary::First,
+            time_to_live: Vary::First,
+            dont_fragment: Vary::First,
+            identification: Vary::First,
+            acknowledgment: Vary::Latest,
+            window: Vary::Latest,
+            timestamp_value: Vary::Latest,
+            timestamp_echo: Vary::Latest,
+            options: Options::TimestampOnly,
+            sizes: Sizes::Any,
+            push: Push::Joins,
+            ..Rules::INVERTIBLE
+        };
+        profile
+    }
+
     /// The built-in profile of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::all().into_iter().find(|profile| profile.name == name)
     }
 
-    /// Every built-in profile, the default first.
+    /// Every built-in profile, the default first; `inet-lro-2007` at a receiver whose MTU is 9000.
     #[must_use]
-    pub fn all() -> [Self; 2] {
-        [Self::linux(), Self::linux_8x8()]
+    pub fn all() -> [Self; 8] {
+        [
+            Self::linux(),
+            Self::linux_8x8(),
+            Self::inet_lro(),
+            Self::inet_lro_2007(9000),
+            Self::myri10ge(),
+            Self::freebsd(),
+            Self::rsc_82599(),
+            Self::ndis_rsc(),
+        ]
     }
 }
 
@@ -114,3 +222,6 @@ impl Limits {
     /// The largest size limit that Linux allows to be set: 8 x 65535 (rule G60).
     pub const SIZE_BYTES_CEILING: u32 = 524_280;
 }
+
+/// FIN and the flags of congestion control, as the low byte of the TCP flags.
+const CONGESTION_AND_FINISH: u8 = (tcp::FIN | tcp::ECE | tcp::CWR) as u8;

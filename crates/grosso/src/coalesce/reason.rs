@@ -104,6 +104,12 @@ reasons! {
         TcpReset = "tcp-rst",
         /// URG is set (rule G36).
         TcpUrgent = "tcp-urg",
+        /// A TCP flag is set with which the profile joins nothing.
+        TcpFlags = "tcp-flags",
+        /// TCP options with which the profile joins nothing.
+        TcpOptions = "tcp-options",
+        /// The packet met congestion, and the profile joins no such packet.
+        Congestion = "congestion",
         /// FIN is set, and there was no train that it could end (rule G37).
         TcpFinish = "tcp-fin",
         /// PSH is set, and there was no train that it could end (rule G37).
@@ -155,6 +161,9 @@ reasons! {
         ChecksumState = "checksum-state",
         /// The acknowledgment number differs (rule G32.3).
         TcpAcknowledgment = "tcp-ack",
+        /// An acknowledgment without data that the profile does not join: a duplicate counts for the
+        /// sender (P12).
+        TcpAcknowledgmentAlone = "tcp-ack-alone",
         /// A reserved bit or a flag other than FIN and PSH differs (rule G32.2).
         TcpFlags = "tcp-flags",
         /// The window differs (rule G32.2).

@@ -5,13 +5,23 @@
 //! dissected has the same headers.
 
 use alloc::{boxed::Box, vec::Vec};
+use core::ops::Range;
 
-use grosso_wire::{Kind, Layer, Stack};
+use arrayvec::ArrayVec;
+use grosso_wire::{Kind, LAYERS_MAX, Layer, Stack};
 
 use crate::{
-    coalesce::{reason::Pass, train::Bounds},
+    coalesce::{
+        Rules, Vary,
+        reason::{NoMerge, Pass},
+        train::Bounds,
+    },
     flow::Keys,
-    template::{compare::Mask, shape::Shape},
+    template::{
+        compare::{Mask, timestamps},
+        laws::{self, Law},
+        shape::Shape,
+    },
 };
 
 /// A known header stack.
@@ -26,8 +36,16 @@ pub(crate) struct Known {
     structure: Mask,
     /// A packet that has them.
     example: Box<[u8]>,
+    /// How they may vary.
+    pub(crate) rules: Rules,
+    /// Whether trains of them can be cut again.
+    pub(crate) is_invertible: bool,
     /// The limits of a train with these headers.
     pub(crate) bounds: Bounds,
+    /// Where the bytes lie that the superframe has from the last packet.
+    latest: ArrayVec<Range<u16>, LATEST_MAX>,
+    /// Where the timestamps lie, if they may vary.
+    pub(crate) timestamps: Option<u16>,
     /// Why packets with these headers are in no train, whatever else they hold.
     pub(crate) refusal: Option<Pass>,
 }
@@ -86,10 +104,11 @@ impl Shapes {
         stack: &Stack,
         shape: Shape,
         packet: &[u8],
+        rules: &Rules,
         bounds: Bounds,
         refusal: Option<Pass>,
     ) -> usize {
-        self.known.push(Known::new(stack, shape, packet, bounds, refusal));
+        self.known.push(Known::new(stack, shape, packet, rules, bounds, refusal));
         self.latest = self.known.len() - 1;
         self.latest
     }
@@ -101,15 +120,23 @@ impl Known {
         stack: &Stack,
         shape: Shape,
         packet: &[u8],
+        rules: &Rules,
         bounds: Bounds,
         refusal: Option<Pass>,
     ) -> Self {
         let header = packet.get(..stack.header_len()).unwrap_or_default();
+        // UDP is always joined so that it can be cut again.
+        let rules = if shape.is_tcp { rules } else { &Rules::INVERTIBLE };
+        let timestamps = timestamps(stack, header).filter(|_| rules.varies_timestamps());
         Self {
+            latest: latest(stack, header, rules, timestamps.as_ref()),
+            rules: *rules,
+            is_invertible: rules.is_invertible(),
+            timestamps: timestamps.map(|timestamps| timestamps.start as u16),
             stack: *stack,
             shape,
             keys: Keys::of(stack.layers(), header),
-            equality: Mask::equality(stack, header),
+            equality: Mask::equality(stack, header, rules),
             structure: structure(stack),
             example: header.into(),
             bounds,
@@ -117,10 +144,52 @@ impl Known {
         }
     }
 
+    /// Puts into a superframe's header what it has from its last packet.
+    pub(crate) fn take_latest(&self, last: &[u8], header: &mut [u8]) {
+        for range in &self.latest {
+            let range = usize::from(range.start)..usize::from(range.end);
+            if let (Some(latest), Some(place)) = (last.get(range.clone()), header.get_mut(range)) {
+                place.copy_from_slice(latest);
+            }
+        }
+    }
+
     #[inline]
     fn has(&self, packet: &[u8]) -> bool {
         packet.len() >= self.shape.header_len && self.structure.agrees(&self.example, packet)
     }
+}
+
+/// The bytes that the superframe has from the last packet.
+fn latest(
+    stack: &Stack,
+    header: &[u8],
+    rules: &Rules,
+    timestamps: Option<&Range<usize>>,
+) -> ArrayVec<Range<u16>, LATEST_MAX> {
+    let mut latest = ArrayVec::new();
+    let mut take = |vary: Vary, start: usize, len: usize| {
+        if vary == Vary::Latest {
+            // Of more than any stack has, the first packet's stay.
+            let _ = latest.try_push(start as u16..(start + len) as u16);
+        }
+    };
+    for layer in stack.layers() {
+        let start = layer.offset as usize;
+        for field in laws::of(layer.kind, header.get(start..).unwrap_or_default()) {
+            let vary = match field.law {
+                Law::Equal(refusal) => rules.vary(refusal),
+                Law::Identification => rules.vary(NoMerge::Identification),
+                _ => Vary::Equal,
+            };
+            take(vary, start + field.bytes.start, field.bytes.len());
+        }
+    }
+    if let Some(&Range { start, .. }) = timestamps {
+        take(rules.timestamp_value, start, 4);
+        take(rules.timestamp_echo, start + 4, 4);
+    }
+    latest
 }
 
 /// The bits that the dissector looks at, apart from lengths.
@@ -136,7 +205,7 @@ fn structure(stack: &Stack) -> Mask {
 
 /// Those bits of one header: places in it, each with the bits that count.
 fn structure_bits(layer: &Layer) -> impl Iterator<Item = (usize, u8)> {
-    let whole: core::ops::Range<usize> = match layer.kind {
+    let whole: Range<usize> = match layer.kind {
         Kind::Ethernet => 12..14,
         Kind::Sll => 14..16,
         Kind::Sll2 => 0..2,
@@ -168,3 +237,6 @@ const SHAPES_MAX: usize = 64;
 
 /// How many of them a packet is compared with before it is dissected.
 const LOOK_BACK: usize = 4;
+
+/// Most fields that a superframe has from its last packet: four of each IP header, and four of TCP.
+const LATEST_MAX: usize = 4 * LAYERS_MAX;

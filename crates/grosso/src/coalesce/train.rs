@@ -105,7 +105,7 @@ impl<B: AsRef<[u8]>> Train<B> {
             return Err(NoMerge::HeaderStack);
         }
         let agrees = known.equality.agrees(first, packet);
-        if agrees { Ok(()) } else { Err(difference(&known.stack, first, packet)) }
+        if agrees { Ok(()) } else { Err(difference(&known.stack, first, packet, &known.rules)) }
     }
 
     /// Whether a packet that agrees obeys the other laws too; gives the IP levels whose
@@ -118,24 +118,32 @@ impl<B: AsRef<[u8]>> Train<B> {
         if let Some(at) = shape.sequence {
             self.admits_sequence(first, packet, at as usize)?;
         }
-        let mut fixed_ids = self.fixed_ids;
-        for ip in &shape.identifications {
-            let at = ip.header as usize + ipv4::field::IDENTIFICATION.start;
-            let step = u16_at(packet, at).wrapping_sub(u16_at(first, at));
-            fixed_ids =
-                self.admits_identification(step, ip.level as usize, fixed_ids, candidate)?;
-        }
-        self.admits_size(candidate, known.bounds)?;
+        let fixed_ids = self.admits_identifications(shape, first, packet, candidate)?;
+        self.admits_size(candidate)?;
+        self.admits_more(candidate, known.bounds)?;
+        self.admits_metadata(arrival, shape)?;
+        Ok(fixed_ids)
+    }
+
+    /// What is known about a packet beside its bytes, and which checksums it has.
+    #[inline(always)]
+    pub(super) fn admits_metadata(
+        &self,
+        arrival: &Arrival<B>,
+        shape: &Shape,
+    ) -> Result<(), NoMerge> {
+        let Arrival { frame, candidate, .. } = arrival;
         if candidate.partial != self.partial {
             return Err(NoMerge::ChecksumState);
         }
         if frame.meta.vlan != self.meta.vlan {
             return Err(NoMerge::VlanTag);
         }
-        if !tunnel_checksums_agree(first, packet, shape) {
-            return Err(NoMerge::ChecksumPresence);
+        let (first, packet) = (self.first.buffer.as_ref(), frame.buffer.as_ref());
+        match tunnel_checksums_agree(first, packet, shape) {
+            true => Ok(()),
+            false => Err(NoMerge::ChecksumPresence),
         }
-        Ok(fixed_ids)
     }
 
     /// Counts a packet in that was admitted; gives the reason why nothing may follow it.
@@ -158,14 +166,37 @@ impl<B: AsRef<[u8]>> Train<B> {
     }
 
     /// Rule G32.8, in serial arithmetic (RFC 9293 section 3.4).
-    #[inline]
-    fn admits_sequence(&self, first: &[u8], packet: &[u8], at: usize) -> Result<(), NoMerge> {
+    #[inline(always)]
+    pub(super) fn admits_sequence(
+        &self,
+        first: &[u8],
+        packet: &[u8],
+        at: usize,
+    ) -> Result<(), NoMerge> {
         let expected = u32_at(first, at).wrapping_add(self.payload_len as u32);
         match u32_at(packet, at).wrapping_sub(expected) as i32 {
             0 => Ok(()),
             ..0 => Err(NoMerge::TcpSequenceBehind),
             _ => Err(NoMerge::TcpSequenceAhead),
         }
+    }
+
+    #[inline(always)]
+    pub(super) fn admits_identifications(
+        &self,
+        shape: &Shape,
+        first: &[u8],
+        packet: &[u8],
+        candidate: &Candidate,
+    ) -> Result<IpLevels, NoMerge> {
+        let mut fixed_ids = self.fixed_ids;
+        for ip in &shape.identifications {
+            let at = ip.header as usize + ipv4::field::IDENTIFICATION.start;
+            let step = u16_at(packet, at).wrapping_sub(u16_at(first, at));
+            fixed_ids =
+                self.admits_identification(step, ip.level as usize, fixed_ids, candidate)?;
+        }
+        Ok(fixed_ids)
     }
 
     /// Rule G14: the second packet decides whether the identification of an IP level steps or
@@ -190,15 +221,21 @@ impl<B: AsRef<[u8]>> Train<B> {
         Ok(fixed_ids)
     }
 
-    /// Rules G32.6, G32.7, G60, U12.
-    #[inline]
-    fn admits_size(&self, candidate: &Candidate, bounds: Bounds) -> Result<(), NoMerge> {
+    /// Rules G32.6, G32.7, U12.
+    #[inline(always)]
+    pub(super) fn admits_size(&self, candidate: &Candidate) -> Result<(), NoMerge> {
         if candidate.size > self.size {
             return Err(NoMerge::Longer);
         }
         if candidate.packets > 1 && candidate.size != self.size {
             return Err(NoMerge::SuperframeSize);
         }
+        Ok(())
+    }
+
+    /// Rules G60, G64, U13.
+    #[inline(always)]
+    pub(super) fn admits_more(&self, candidate: &Candidate, bounds: Bounds) -> Result<(), NoMerge> {
         if self.payload_len + candidate.payload_len > bounds.payload_max {
             return Err(NoMerge::SizeLimit);
         }

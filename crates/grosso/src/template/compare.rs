@@ -3,7 +3,7 @@
 use grosso_wire::{Kind, Layer, Stack, tcp};
 
 use crate::{
-    coalesce::{HEADER_BYTES_MAX, reason::NoMerge},
+    coalesce::{HEADER_BYTES_MAX, Rules, Vary, reason::NoMerge},
     template::laws::{self, Cover, Field, Law},
 };
 
@@ -15,14 +15,17 @@ pub(crate) struct Mask {
 }
 
 impl Mask {
-    /// The bits that the laws want equal along a train.
-    pub(crate) fn equality(stack: &Stack, header: &[u8]) -> Self {
+    /// The bits that the laws want equal along a train, unless the rules let them vary.
+    pub(crate) fn equality(stack: &Stack, header: &[u8], rules: &Rules) -> Self {
         let mut mask = Self { bits: [0xff; HEADER_BYTES_MAX], len: stack.header_len() };
         for layer in stack.layers() {
             let start = header.get(layer.offset as usize..).unwrap_or_default();
             for field in laws::of(layer.kind, start) {
-                mask.set(layer, field, equal_bits(field.law));
+                mask.set(layer, field, equal_bits(field.law, rules));
             }
+        }
+        if let Some(timestamps) = timestamps(stack, header).filter(|_| rules.varies_timestamps()) {
+            mask.bits[timestamps].fill(0);
         }
         mask
     }
@@ -78,23 +81,46 @@ impl Mask {
         }
     }
 
-    fn set(&mut self, layer: &Layer, field: &Field, bits: [u8; 2]) {
+    fn set(&mut self, layer: &Layer, field: &Field, bits: [u8; 3]) {
         let start = layer.offset as usize;
         for (i, at) in field.bytes.clone().enumerate() {
             if let Some(byte) = self.bits.get_mut(start + at) {
-                *byte = bits[i.min(1)];
+                *byte = bits[i.min(2)];
             }
         }
     }
 }
 
-/// Which bits of a field must be equal: those of its first byte, and of the others.
-const fn equal_bits(law: Law) -> [u8; 2] {
+/// Which bits of a field must be equal: those of its first byte, its second, and the others.
+fn equal_bits(law: Law, rules: &Rules) -> [u8; 3] {
     match law {
-        Law::Key(_) | Law::Equal(_) => [0xff, 0xff],
-        Law::Flags(_) => [0xff, !ON_LAST_ONLY],
-        Law::Length { .. } | Law::Identification | Law::Sequence | Law::Checksum(_) => [0, 0],
+        Law::Equal(refusal) if rules.vary(refusal) != Vary::Equal => match refusal {
+            NoMerge::TypeOfService => [ECN, 0, 0],
+            // The version, the class and the label.
+            NoMerge::TrafficClassOrFlowLabel => [0xf0, ECN << 4, 0],
+            NoMerge::DontFragment => [!DONT_FRAGMENT, 0xff, 0xff],
+            _ => [0, 0, 0],
+        },
+        Law::Key(_) | Law::Equal(_) => [0xff, 0xff, 0xff],
+        Law::Flags(_) => [0xff, !ON_LAST_ONLY, 0xff],
+        Law::Length { .. } | Law::Identification | Law::Sequence | Law::Checksum(_) => [0, 0, 0],
     }
+}
+
+/// Whether two values of a field differ in bits that must be equal.
+fn differs(law: Law, rules: &Rules, first: &[u8], other: &[u8]) -> bool {
+    let bits = equal_bits(law, rules);
+    let bits = |i: usize| bits[i.min(2)];
+    first.iter().zip(other).enumerate().any(|(i, (a, b))| (a ^ b) & bits(i) != 0)
+}
+
+/// Where the timestamps lie in a frame whose TCP header has them in the usual layout.
+pub(crate) fn timestamps(stack: &Stack, header: &[u8]) -> Option<core::ops::Range<usize>> {
+    let tcp = stack.last().filter(|layer| layer.kind == Kind::Tcp)?;
+    let options = tcp.offset as usize + tcp::HEADER_LEN;
+    let is_usual = header.get(options..tcp.end())?.len() == TIMESTAMP_LAYOUT.len() + 8
+        && header.get(options..)?.starts_with(&TIMESTAMP_LAYOUT);
+    is_usual.then_some(options + TIMESTAMP_LAYOUT.len()..tcp.end())
 }
 
 /// Bytes compared at once: fewer than an IPv4 and a UDP header have.
@@ -108,24 +134,27 @@ fn difference_in(mask: &[u8; BLOCK], first: &[u8; BLOCK], other: &[u8; BLOCK]) -
 
 /// What to call the outermost difference between the headers of two packets that do not agree.
 #[cold]
-pub(crate) fn difference(stack: &Stack, first: &[u8], other: &[u8]) -> NoMerge {
+pub(crate) fn difference(stack: &Stack, first: &[u8], other: &[u8], rules: &Rules) -> NoMerge {
     stack
         .layers()
         .iter()
         .find_map(|layer| {
             let range = layer.offset as usize..layer.end();
-            header_difference(layer.kind, first.get(range.clone())?, other.get(range)?)
+            header_difference(layer.kind, first.get(range.clone())?, other.get(range)?, rules)
         })
         .unwrap_or(NoMerge::HeaderStack)
 }
 
-fn header_difference(kind: Kind, first: &[u8], other: &[u8]) -> Option<NoMerge> {
+fn header_difference(kind: Kind, first: &[u8], other: &[u8], rules: &Rules) -> Option<NoMerge> {
     let fields = laws::of(kind, first);
     let in_fixed_part = fields.iter().find_map(|field| {
         let (first, other) = (first.get(field.bytes.clone())?, other.get(field.bytes.clone())?);
         match field.law {
-            Law::Key(refusal) | Law::Equal(refusal) if first != other => Some(refusal),
-            Law::Flags(refusal) if !flags_agree(first, other) => Some(refusal),
+            Law::Key(refusal) | Law::Equal(refusal) | Law::Flags(refusal)
+                if differs(field.law, rules, first, other) =>
+            {
+                Some(refusal)
+            }
             Law::Checksum(Cover::Datagram) if (first == [0, 0]) != (other == [0, 0]) => {
                 Some(NoMerge::ChecksumPresence)
             }
@@ -143,17 +172,20 @@ fn header_difference(kind: Kind, first: &[u8], other: &[u8]) -> Option<NoMerge> 
     })
 }
 
-fn flags_agree(first: &[u8], other: &[u8]) -> bool {
-    let mask = [0xff, !ON_LAST_ONLY];
-    first.iter().zip(other).zip(mask).all(|((a, b), mask)| (a ^ b) & mask == 0)
-}
-
 /// Whether two option areas have the usual layout NOP NOP TIMESTAMP, and so differ in nothing but
 /// the timestamps.
 fn differ_in_timestamps_only(first: &[u8], other: &[u8]) -> bool {
-    const LAYOUT: [u8; 4] = [1, 1, 8, 10];
-    first.len() == 12 && first.starts_with(&LAYOUT) && other.starts_with(&LAYOUT)
+    first.len() == 12
+        && first.starts_with(&TIMESTAMP_LAYOUT)
+        && other.starts_with(&TIMESTAMP_LAYOUT)
 }
+
+/// NOP, NOP, and the kind and length of the timestamp option (RFC 7323 appendix A).
+pub(crate) const TIMESTAMP_LAYOUT: [u8; 4] = [1, 1, 8, 10];
+/// The bits of ECN in TOS and traffic class (RFC 3168 section 5).
+const ECN: u8 = 3;
+/// The bit in the first byte of the IPv4 fragment word.
+const DONT_FRAGMENT: u8 = 0x40;
 
 /// TCP flags that only the last packet of a train has: FIN and PSH (rule G35).
 pub(crate) const ON_LAST_ONLY: u8 = (tcp::FIN | tcp::PSH) as u8;

@@ -1,0 +1,157 @@
+//! How the packets of one TCP train may differ beyond what cutting gives back, as data.
+//!
+//! The laws of [`crate::template::laws`] want every field equal that they do not describe, so that a superframe can
+//! be cut into the very packets that went in. The receive offloads of other systems want less: later
+//! acknowledgments, windows and timestamps overwrite earlier ones. Here that is a replaced law, field by field.
+
+use crate::coalesce::reason::NoMerge;
+
+/// What a field that the laws want equal may do instead, in a train of TCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Vary {
+    /// Nothing: another value ends the train.
+    #[default]
+    Equal,
+    /// It is not looked at, and the first packet's stays.
+    First,
+    /// The last packet's stays.
+    Latest,
+}
+
+/// The rules of a profile for TCP. UDP is always joined so that it can be cut again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rules {
+    /// The code point of differentiated services. ECN beside it is always equal: what none of the lossy originals
+    /// looked at loses marks of congestion (P8).
+    pub differentiated_services: Vary,
+    /// The flow label of IPv6, and its code point of differentiated services.
+    pub flow_label: Vary,
+    /// TTL and hop limit.
+    pub time_to_live: Vary,
+    /// The don't-fragment bit of IPv4.
+    pub dont_fragment: Vary,
+    /// The identification of IPv4, which otherwise steps or stays.
+    pub identification: Vary,
+    /// The acknowledgment number. One that is behind the train's never joins.
+    pub acknowledgment: Vary,
+    /// The window.
+    pub window: Vary,
+    /// The value of the timestamp option. One that is behind the train's never joins.
+    pub timestamp_value: Vary,
+    /// The echo of the timestamp option.
+    pub timestamp_echo: Vary,
+    /// Which TCP options a packet in a train may have.
+    pub options: Options,
+    /// How long packets of a train may be.
+    pub sizes: Sizes,
+    /// What PSH does.
+    pub push: Push,
+    /// TCP flags with which a packet is in no train, beside SYN, RST and URG: the low byte of the flags.
+    pub flags_alone: u8,
+    /// Whether a packet that met congestion is in no train.
+    pub congestion_alone: bool,
+    /// What becomes of packets without payload.
+    pub acknowledgments: Acknowledgments,
+    /// What a packet does that did not fit the train of its flow.
+    pub refused: Refused,
+}
+
+/// Which TCP options a packet in a train may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Options {
+    /// Any.
+    Any,
+    /// None, or two NOPs and a timestamp.
+    TimestampOnly,
+}
+
+/// How long packets of a train may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sizes {
+    /// All as the first, but the last may be shorter.
+    EqualButLast,
+    /// As they like: the superframe does not say where to cut it.
+    Any,
+}
+
+/// What PSH does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Push {
+    /// It ends the train.
+    Ends,
+    /// It joins, and is on the superframe.
+    Joins,
+}
+
+/// What becomes of packets without payload. Two acknowledgments of the same data with the same window never join:
+/// the sender counts them (P12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Acknowledgments {
+    /// They are in no train, and none is held over them (P10).
+    Alone,
+    /// Those that change nothing but the window join.
+    WindowUpdates,
+    /// Those that acknowledge more or change the window join: fewer acknowledgments reach the sender, whose clock
+    /// they are.
+    Join,
+}
+
+/// What a packet does that did not fit the train of its flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refused {
+    /// It starts the next.
+    Starts,
+    /// It leaves behind the train.
+    Leaves,
+}
+
+impl Rules {
+    /// Those of trains that can be cut into the very packets that went in.
+    pub const INVERTIBLE: Self = Self {
+        differentiated_services: Vary::Equal,
+        flow_label: Vary::Equal,
+        time_to_live: Vary::Equal,
+        dont_fragment: Vary::Equal,
+        identification: Vary::Equal,
+        acknowledgment: Vary::Equal,
+        window: Vary::Equal,
+        timestamp_value: Vary::Equal,
+        timestamp_echo: Vary::Equal,
+        options: Options::Any,
+        sizes: Sizes::EqualButLast,
+        push: Push::Ends,
+        flags_alone: 0,
+        congestion_alone: false,
+        acknowledgments: Acknowledgments::Alone,
+        refused: Refused::Starts,
+    };
+
+    /// Whether every train can be cut into the packets that went in. If not, only who ends TCP may have it: what it
+    /// would forward are other packets.
+    #[must_use]
+    pub fn is_invertible(&self) -> bool {
+        let Self { options, flags_alone, congestion_alone, refused, .. } = *self;
+        // What is left out of trains changes no packet.
+        *self == Self { options, flags_alone, congestion_alone, refused, ..Self::INVERTIBLE }
+    }
+
+    /// Whether the timestamp option is looked into.
+    pub(crate) fn varies_timestamps(&self) -> bool {
+        self.timestamp_value != Vary::Equal || self.timestamp_echo != Vary::Equal
+    }
+
+    /// What the field may do whose law names this refusal.
+    pub(crate) fn vary(&self, refusal: NoMerge) -> Vary {
+        match refusal {
+            NoMerge::TypeOfService => self.differentiated_services,
+            NoMerge::TrafficClassOrFlowLabel => self.flow_label,
+            NoMerge::TimeToLive => self.time_to_live,
+            NoMerge::DontFragment => self.dont_fragment,
+            NoMerge::Identification => self.identification,
+            NoMerge::TcpAcknowledgment => self.acknowledgment,
+            NoMerge::TcpWindow => self.window,
+            _ => Vary::Equal,
+        }
+    }
+}
