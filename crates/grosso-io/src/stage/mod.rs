@@ -21,18 +21,16 @@ mod identification;
 mod joining;
 mod outbox;
 mod secured;
-#[cfg(unix)]
 mod sequence;
 mod stages;
 
 use core::ops::Range;
 
-#[cfg(unix)]
-pub use self::sequence::{Numbers, SequenceFile};
 pub use self::{
     cutting::CuttingStats,
     fragmentation::{Fragmentation, FragmentationOptions, FragmentationStats},
     secured::{Drops, Level, Secured, SecuredOptions, SecuredStats},
+    sequence::{Numbers, SequenceFile},
     stages::Stages,
 };
 

@@ -113,8 +113,7 @@ fn s30_a_superframe_that_stands_for_one_datagram_is_cut_to_the_mtu() {
 fn no_room_in_the_middle_of_a_datagram_loses_nothing_and_sends_nothing_twice() {
     let (near, mut far) = ethernet(3);
     let mut near = Fragmentation::new(near, &fragments(1500)).unwrap();
-    let mut whole = Fragmentation::new(ethernet(1).0, &fragments(1500)).unwrap();
-    let [first, second] = [20_000, 10].map(|len| udp6().payload_len(len).build());
+    let [first, second] = [20_000, 3000].map(|len| udp6().payload_len(len).build());
     assert_eq!(send(&mut near, &first), Transmitted::Taken);
     let mut wire = Vec::new();
     loop {
@@ -126,11 +125,12 @@ fn no_room_in_the_middle_of_a_datagram_loses_nothing_and_sends_nothing_twice() {
     }
     assert_eq!(send(&mut near, &second), Transmitted::Taken);
     wire.extend(receive(&mut far, 0));
-    assert_eq!(wire.len(), 14 + 1);
-    assert_eq!(counter(&mut near, "ip-frag-creates"), 14);
+    assert_eq!(near.flush().unwrap(), Transmitted::Taken);
+    wire.extend(receive(&mut far, 0));
+    assert_eq!(wire.len(), 14 + 3);
+    assert_eq!(counter(&mut near, "ip-frag-creates"), 14 + 3);
     let distinct: HashSet<&Vec<u8>> = wire.iter().map(|(frame, _)| frame).collect();
     assert_eq!(distinct.len(), wire.len());
-    assert_eq!(whole.flush().unwrap(), Transmitted::Taken);
 }
 
 #[test]
@@ -156,17 +156,21 @@ fn buffers_of_the_device_are_held_only_where_geometry_is_kept() {
 }
 
 #[test]
-fn fragments_pass_where_they_are_not_to_be_joined_and_in_virtual_mode_in_order() {
+fn fragments_pass_where_they_are_not_to_be_joined_and_never_more_than_were_asked_for() {
     let frame = udp6().payload_len(8000).build();
     let mut virtual_mode = fragments(1500);
     virtual_mode.rules = Some(Rules::new(Mode::Virtual));
     let mut none = fragments(1500);
     none.rules = None;
     for options in [virtual_mode, none] {
-        let (near, far) = ethernet(64);
-        let mut near = Fragmentation::new(near, &options).unwrap();
+        let (source, wire) = ethernet(64);
+        let mut source = Fragmentation::new(source, &options).unwrap();
+        insist(&mut source, &frame, &Meta::default());
+        let (mut near, far) = ethernet(64);
         let mut far = Fragmentation::new(far, &options).unwrap();
-        insist(&mut near, &frame, &Meta::default());
+        // The first one, which alone tells the flow, comes last and frees the others.
+        let pieces = on_the_wire(wire);
+        pieces.iter().rev().for_each(|piece| insist(&mut near, piece, &Meta::default()));
         let mut given = Vec::new();
         // However few are asked for, no more come at once.
         while given.len() < 6 {
@@ -178,7 +182,8 @@ fn fragments_pass_where_they_are_not_to_be_joined_and_in_virtual_mode_in_order()
             assert_eq!(said.unwrap(), count);
             assert!(count <= 2);
         }
-        assert_eq!(given, [1510, 1510, 1510, 1510, 1510, 830]);
+        given.sort_unstable();
+        assert_eq!(given, [830, 1510, 1510, 1510, 1510, 1510]);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use grosso::{Meta, checksum::Checksum, meta::Gso, tunnel::esp::Mode};
 use grosso_io::{
-    Transmitted,
+    Port, Transmitted,
     memory::MemoryPort,
     stage::{Level, Secured, SecuredOptions, SequenceFile},
 };
@@ -76,6 +76,23 @@ fn b25_every_segment_has_its_number_and_no_number_is_used_twice_whatever_the_roo
     let received = receive(&mut peer(far, Level::Required), 0);
     assert_eq!(received.len(), 20 * 11);
     assert!(received.iter().all(|(frame, _)| oracle::is_right(frame, Link::Ethernet)));
+}
+
+#[test]
+fn nothing_is_taken_while_packets_of_a_superframe_wait() {
+    let (near, mut far) = ethernet(3);
+    let [out, back] = [0x101, 0x102].map(|spi| association(spi, Mode::Transport));
+    let mut near = Secured::new(near, SecuredOptions::new(out, back)).unwrap();
+    let train = Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t).payload_len(12_000).build();
+    let superframe = Meta { gso: Gso::every(1200), ..Meta::default() };
+    assert_eq!(near.transmit(&[&train], &superframe).unwrap(), Transmitted::Taken);
+    let mut wire = Vec::new();
+    while near.flush().unwrap() == Transmitted::NoRoom {
+        assert_eq!(near.transmit(&[&train], &superframe).unwrap(), Transmitted::NoRoom);
+        wire.extend(receive(&mut far, 0).into_iter().map(|(frame, _)| frame));
+    }
+    wire.extend(receive(&mut far, 0).into_iter().map(|(frame, _)| frame));
+    assert_eq!(sequences(&wire), (1..=10).collect::<Vec<_>>());
 }
 
 #[test]
