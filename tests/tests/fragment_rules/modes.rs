@@ -1,10 +1,11 @@
 //! Where fragments go: together, beside each other, or on.
 
 use grosso::{
-    Meta,
+    Frame, Meta,
     checksum::Checksum,
     reassemble::{
-        Mode, Overlap, OverlapNeedsCoalesce, Reassembler, Returned, Rules, Verdict, reason::Discard,
+        Mode, Outcome, Overlap, OverlapNeedsCoalesce, Reassembler, Returned, Rules, Verdict,
+        reason::Discard,
     },
 };
 use grosso_testkit::random::Random;
@@ -129,4 +130,33 @@ fn bytes_are_mixed_only_where_they_are_copied() {
         assert_eq!(reassembler(Mode::Coalesce, overlap), Ok(()));
     }
     assert_eq!(reassembler(Mode::KeepGeometry, Overlap::Linux), Ok(()));
+}
+
+/// Tunnels may carry the same addresses: what was taken out of different ones has nothing in common.
+#[test]
+fn fragments_of_different_networks_are_never_joined() {
+    for version in Version::ALL {
+        let networks = [0, 1, u64::MAX];
+        let of = |network: u64| data(version, 5000, 5 + network % 7);
+        let pieces = networks.map(|network| cut(&of(network), 1000));
+        let rules = rules(Mode::Coalesce);
+        let mut reassembler =
+            Reassembler::new(rules, LinkType::Ethernet, PORTS, 1).expect("no overlap");
+        let mut whole = Vec::new();
+        for number in 0..pieces[0].len() {
+            for (network, pieces) in networks.iter().zip(&pieces) {
+                reassembler.set_network(*network);
+                let frame = Frame::new(version.frame(1, &pieces[number]));
+                let mut sink = |outcome: Outcome<'_, Vec<u8>>| {
+                    if let Outcome::Datagram(datagram) = outcome {
+                        let mut bytes = Vec::new();
+                        datagram.copy_to(&mut bytes);
+                        whole.push(bytes);
+                    }
+                };
+                reassembler.push(frame, 0, &mut sink);
+            }
+        }
+        assert!(whole == networks.map(|network| version.whole(1, &of(network))), "{version:?}");
+    }
 }

@@ -217,7 +217,10 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     /// Says that frames from now on come from this network, which they do not show: a tunnel that
     /// they were taken out of. Those of different networks are never joined; at first it is 0.
     pub fn set_network(&mut self, network: u64) {
-        self.network = network;
+        if network != self.network {
+            self.network = network;
+            self.recent.forget();
+        }
     }
 
     /// Discards the datagrams whose time is over, oldest first (rules F3, F40).

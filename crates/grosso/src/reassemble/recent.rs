@@ -37,6 +37,11 @@ impl Recent {
         }
     }
 
+    /// Forgets it: the next fragment comes from elsewhere.
+    pub(super) fn forget(&mut self) {
+        self.told = None;
+    }
+
     /// Remembers a fragment that was examined, if nothing around its IP header has a length of its
     /// own or another say in where data end.
     pub(super) fn remember(
