@@ -219,7 +219,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     pub fn set_network(&mut self, network: u64) {
         if network != self.network {
             self.network = network;
-            self.recent.forget();
+            self.recent.clear();
         }
     }
 

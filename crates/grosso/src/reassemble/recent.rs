@@ -37,11 +37,6 @@ impl Recent {
         }
     }
 
-    /// Forgets it: the next fragment comes from elsewhere.
-    pub(super) fn forget(&mut self) {
-        self.told = None;
-    }
-
     /// Remembers a fragment that was examined, if nothing around its IP header has a length of its
     /// own or another say in where data end.
     pub(super) fn remember(
@@ -69,6 +64,11 @@ impl Recent {
             self.equal.remove(place);
             self.equal.remove(place + 1);
         }
+    }
+
+    /// Forgets it, because the next fragment comes from elsewhere.
+    pub(super) fn clear(&mut self) {
+        self.told = None;
     }
 
     /// Forgets it when its datagram leaves this slot.
