@@ -3,6 +3,8 @@
 //!
 //! A test binary of its own, because the allocator that counts is that of the whole program.
 
+use std::ops::Range;
+
 use grosso::{
     Frame,
     reassemble::{Mode, Outcome, Reassembler, Rules},
@@ -46,39 +48,74 @@ fn no_fragment_is_allocated_for_once_the_reassembler_is_warm() {
     }
 }
 
-/// A million datagrams that are never complete, each from a source of its own, take the memory of
-/// the limits and no more.
+/// A million datagrams that are never complete, of one source or each of a source of its own, take
+/// the memory of the limits and no more, and an honest sender's datagrams get through.
 #[test]
 fn b40_p32_a_flood_of_fragments_keeps_memory_constant() {
-    for mode in [Mode::Coalesce, Mode::KeepGeometry] {
-        let rules = Rules::new(mode);
-        let memory_bytes = rules.limits.memory_bytes;
-        let mut reassembler =
-            Reassembler::new(rules, LinkType::Ethernet, PORTS, 1).expect("rules that agree");
-        let piece = Piece { offset: 64, more: true, data: vec![1; 64] };
-        let template = Version::V6.frame(1, &piece);
-        let mut push = |numbers: std::ops::Range<u32>| {
-            for number in numbers {
-                let mut buffer = Inline { bytes: [0; 160], len: template.len() };
-                buffer.bytes[..template.len()].copy_from_slice(&template);
-                // The first bytes of the source: another network each time.
-                buffer.bytes[22..26].copy_from_slice(&number.to_be_bytes());
-                reassembler.push(Frame::new(buffer), 1, &mut |_: Outcome<'_, Inline>| {});
-            }
-            reassembler.held_bytes()
-        };
-        let held = push(0..200_000);
-        let before = (allocations(), live_bytes());
-        assert_eq!(push(200_000..1_000_000), held, "{mode:?}");
-        assert_eq!((allocations(), live_bytes()), before, "{mode:?}");
-        assert!(held > memory_bytes * 9 / 10 && held <= memory_bytes, "{held} bytes held");
+    // The first bytes of the source: another network each time. Or the identification.
+    for (of, number_at) in [("spoofed sources", 22..26), ("one source", 58..62)] {
+        for mode in [Mode::Coalesce, Mode::KeepGeometry] {
+            flood(of, &number_at, mode);
+        }
     }
 }
 
+fn flood(of: &str, number_at: &Range<usize>, mode: Mode) {
+    let case = format!("{of} {mode:?}");
+    let mut rules = Rules::new(mode);
+    // Little of much: the memory of a buffer is what its ring gave it.
+    rules.limits.buffer_bytes = 2048;
+    let limits = rules.limits;
+    let mut reassembler =
+        Reassembler::new(rules, LinkType::Ethernet, PORTS, 1).expect("rules that agree");
+    let templates = [(64, true, 8), (64, true, 64), (8, false, 1)].map(|(offset, more, len)| {
+        Version::V6.frame(1, &Piece { offset, more, data: vec![1; len] })
+    });
+    let data = Version::V4.udp(&[0x5a; 400]);
+    let honest: Vec<_> = cut(&data, 136).iter().map(|p| Version::V4.frame(1, p)).collect();
+    let mut whole = 0_u32;
+    let mut push = |numbers: Range<u32>| {
+        let mut sink = |outcome: Outcome<'_, Inline>| {
+            whole += u32::from(matches!(outcome, Outcome::Datagram(_)));
+        };
+        for number in numbers {
+            let mut stale = Inline::new(&templates[number as usize % templates.len()]);
+            stale.bytes[number_at.clone()].copy_from_slice(&number.to_be_bytes());
+            reassembler.push(Frame::new(stale), 1, &mut sink);
+            if number.is_multiple_of(HONEST_EVERY) {
+                let piece = &honest[(number / HONEST_EVERY) as usize % honest.len()];
+                reassembler.push(Frame::new(Inline::new(piece)), 1, &mut sink);
+            }
+        }
+        (reassembler.held_bytes(), whole)
+    };
+    let (_, _) = push(0..200_000);
+    let before = (allocations(), live_bytes());
+    let (held, whole) = push(200_000..1_000_000);
+    assert_eq!((allocations(), live_bytes()), before, "{case}");
+    let cap = if of == "one source" { limits.source_bytes } else { limits.memory_bytes };
+    // What the honest sender has under way comes on top of the share of another.
+    let under_way = if of == "one source" { 16_384 } else { 0 };
+    assert!(held > cap * 9 / 10 && held <= cap + under_way, "{case}: {held} bytes held");
+    let sent = 1_000_000 / HONEST_EVERY / honest.len() as u32;
+    assert_eq!(whole, sent, "{case}: of the honest sender's datagrams");
+}
+
+/// How many fragments of the flood come for each of the honest sender.
+const HONEST_EVERY: u32 = 100;
+
 /// A buffer that owns its bytes without an allocation.
 struct Inline {
-    bytes: [u8; 160],
+    bytes: [u8; 192],
     len: usize,
+}
+
+impl Inline {
+    fn new(frame: &[u8]) -> Self {
+        let mut bytes = [0; 192];
+        bytes[..frame.len()].copy_from_slice(frame);
+        Self { bytes, len: frame.len() }
+    }
 }
 
 impl AsRef<[u8]> for Inline {

@@ -6,6 +6,7 @@ mod kernel_cases;
 mod malformed;
 mod modes;
 mod order;
+mod relations;
 mod result;
 mod round_trip;
 mod shortcut;

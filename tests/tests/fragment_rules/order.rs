@@ -4,24 +4,7 @@ use grosso::reassemble::{Mode, Overlap, Verdict, reason::Discard};
 use grosso_testkit::random::Random;
 use grosso_tests::fragments::{Fate, Oracle, Piece, Rig, Version, cut, random_pieces};
 
-use crate::{DEAD, data, overlap, push_all, rules, whole};
-
-/// The thirteen relations of two intervals (Allen 1983), as places of the second beside 160..240.
-const RELATIONS: [(&str, usize, usize); 13] = [
-    ("before", 40, 120),
-    ("meets", 80, 160),
-    ("overlaps", 120, 200),
-    ("finished by", 120, 240),
-    ("contains", 120, 280),
-    ("starts", 160, 200),
-    ("equals", 160, 240),
-    ("started by", 160, 280),
-    ("during", 184, 216),
-    ("finishes", 200, 240),
-    ("overlapped by", 200, 280),
-    ("met by", 240, 320),
-    ("after", 280, 360),
-];
+use crate::{DEAD, data, overlap, push_all, relations::RELATIONS, rules, whole};
 
 #[test]
 fn p27_f14_all_interval_relations_with_equal_and_with_other_bytes() {
