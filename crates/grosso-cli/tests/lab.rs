@@ -155,6 +155,7 @@ fn lab_refuses_what_cannot_be_measured() {
         "lab run two-hosts --on c true",
         "lab gso --tool iperf3",
         "lab fragments --rate fast",
+        "lab fragments --rate 1.5",
         "lab fragments --loss 0.1",
         "lab fragments --timeout 60",
         "lab fragments --tool iperf3",

@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf, str::FromStr};
 use clap::{Args, Subcommand, ValueEnum};
 use grosso_io::impair::Impairment;
 
-use super::values::{parse_rate, parse_run_ns, parse_share, parse_time_ns};
+use super::values::{parse_offer, parse_run_ns, parse_share, parse_time_ns};
 use crate::error::Failure;
 
 /// Without an experiment it is the headline: MTU 1500, coalescing on and off
@@ -122,7 +122,7 @@ pub(crate) struct LabFragments {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
     /// Bits a second that are offered: fewer than this machine can carry
-    #[arg(long, value_name = "BITS", default_value = "1.5G", value_parser = parse_rate)]
+    #[arg(long, value_name = "BITS", default_value = "1.5G", value_parser = parse_offer)]
     pub(crate) rate: u64,
     /// The share of fragments lost on the wire, in the second half; 0 leaves that out
     #[arg(long, value_name = "SHARE", default_value = "0.1%", value_parser = parse_share)]

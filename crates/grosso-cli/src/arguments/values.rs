@@ -148,7 +148,7 @@ pub(super) fn parse_spacing(text: &str) -> Result<Spacing, String> {
 }
 
 /// Bits a second, with a decimal unit or none.
-pub(super) fn parse_rate(text: &str) -> Result<u64, String> {
+fn parse_rate(text: &str) -> Result<u64, String> {
     let expected = || "expected bits a second such as 900M or 1.5G".to_string();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -163,6 +163,13 @@ pub(super) fn parse_rate(text: &str) -> Result<u64, String> {
     if (1.0..=RATE_BITS_MAX).contains(&bits) { Ok(bits.round() as u64) } else { Err(expected()) }
 }
 
+/// What the lab offers, in bits a second: some datagrams in every measurement, and no more than a machine can make.
+pub(super) fn parse_offer(text: &str) -> Result<u64, String> {
+    let expected = || "expected bits a second from 10M to 100G, such as 1.5G".to_string();
+    let bits = parse_rate(text).map_err(|_| expected())?;
+    if (OFFER_BITS_MIN..=OFFER_BITS_MAX).contains(&bits) { Ok(bits) } else { Err(expected()) }
+}
+
 /// A share of a whole.
 pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     let percent = match text {
@@ -175,6 +182,10 @@ pub(super) fn parse_share(text: &str) -> Result<f64, String> {
 
 /// No line is faster, and a double says whole bits up to here.
 const RATE_BITS_MAX: f64 = 1e15;
+
+const OFFER_BITS_MIN: u64 = 10_000_000;
+
+const OFFER_BITS_MAX: u64 = 100_000_000_000;
 
 /// A table of a million trains takes some hundred megabytes.
 const FLOWS_MAX: usize = 1 << 20;
@@ -218,6 +229,8 @@ mod tests {
                 .iter()
                 .all(|text| parse_rate(text).is_err())
         );
+        assert_eq!(parse_offer("10M"), Ok(10_000_000));
+        assert!(["1.5", "9.9M", "101G", "fast"].iter().all(|text| parse_offer(text).is_err()));
         assert_eq!(parse_share("0.1%"), Ok(0.001));
         assert_eq!(parse_share("0"), Ok(0.0));
         assert!(["0.1", "%", "101%", "-1%", "NaN%"].iter().all(|text| parse_share(text).is_err()));

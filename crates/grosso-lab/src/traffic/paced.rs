@@ -48,7 +48,7 @@ pub(crate) fn send_paced(
     while progress.goes_on() {
         let now = Instant::now();
         if now < due {
-            thread::sleep(due - now);
+            thread::sleep((due - now).min(LOOK_AGAIN));
             continue;
         }
         due = due.max(now.checked_sub(BEHIND_MAX).unwrap_or(now)) + pace.interval();
@@ -134,6 +134,8 @@ const NUMBER_BYTES: usize = 8;
 const PLACE_STEP: u64 = 65_537;
 /// Datagrams for which memory is at hand.
 const EXPECTED: usize = 1 << 14;
+/// How often to see whether to stop.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// For how long a sender that was late sends faster: a burst is a load of its own.
 const BEHIND_MAX: Duration = Duration::from_millis(2);
 
