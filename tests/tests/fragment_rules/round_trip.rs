@@ -4,13 +4,15 @@ use core::num::NonZeroU16;
 
 use grosso::{
     Meta,
+    checksum::Checksum,
     reassemble::{Mode, Rules},
     segment::{FragmentOptions, Fragments},
 };
 use grosso_testkit::{
-    oracle::Link,
+    Packet,
+    oracle::{self, Link},
     random::Random,
-    stack::{Place, Stack},
+    stack::{Place, Stack, Transport},
 };
 use grosso_tests::fragments::Rig;
 use grosso_wire::LinkType;
@@ -80,4 +82,97 @@ fn a_forwarded_datagram_is_cut_again_as_it_came() {
         assert_eq!(fragments(&whole.bytes, &whole.meta, &again), pieces, "seed {seed} {stack:?}");
     }
     assert!(cut > 200, "only {cut} had fragments");
+}
+
+/// IPv4 with options, and IPv6 with extension headers in every order, that fragments have in front of
+/// them or carry.
+#[test]
+fn options_and_extension_headers_in_every_order_come_back() {
+    let mut packets = vec![];
+    for options in [&[0x94, 4, 0, 0][..], &[7, 7, 4, 0, 0, 0, 0, 1], &[1; 40]] {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.options(options).df(false).id(9));
+        packets.push(packet.udp(|u| u).payload_len(4000).build());
+    }
+    // Up to three extension headers, each kind as often as may be.
+    for code in 0..4_usize.pow(3) {
+        let mut packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip);
+        for place in 0..3 {
+            packet = match code / 4_usize.pow(place) % 4 {
+                1 => packet.hop_by_hop(|h| h.data(&[1, 12, 0])),
+                2 => packet.destination_options(|o| o),
+                3 => packet.routing(|r| r),
+                _ => packet,
+            };
+        }
+        packets.push(packet.tcp(|t| t).payload_len(4000).build());
+    }
+    let mut joined = 0;
+    for packet in packets {
+        let mut pieces = fragments(&packet, &Meta::default(), &FragmentOptions::new(1280, 7));
+        joined += usize::from(pieces.len() > 1);
+        pieces.reverse();
+        for mode in [Mode::Coalesce, Mode::KeepGeometry] {
+            let mut rig = Rig::new(Rules::new(mode));
+            pieces.iter().for_each(|piece| _ = rig.push(piece));
+            let expected = if pieces.is_empty() { vec![] } else { vec![packet.clone()] };
+            assert_eq!(rig.take_whole(), expected, "{mode:?} {:02x?}", &packet[..80]);
+            rig.finish();
+        }
+    }
+    // Hop-by-hop options stand first or the packet is malformed; all others have fragments.
+    assert!(joined > 40, "only {joined} had fragments");
+}
+
+/// A partial checksum is completed before anything is cut, a sum is added up again, and what a device
+/// verified of each fragment is verified of the whole.
+#[test]
+fn checksum_states_survive_both_ways() {
+    let mut joined = 0;
+    for seed in 0..600 {
+        let mut random = Random::new(seed);
+        let stack = Stack::random(&mut random, Link::Ethernet);
+        let is_known =
+            matches!(stack.transport, Transport::Tcp | Transport::TcpTimestamps | Transport::Udp);
+        if !stack.tunnels.is_empty() || !is_known {
+            continue;
+        }
+        let packet = stack.packet(&Place::default()).payload_len(random.within(1500, 5000));
+        let (seeded, start, offset) = packet.clone().build_superframe();
+        let whole = packet.build();
+        let partial = Checksum::Partial { start: start as u16, offset: offset as u16 };
+        let mut options = FragmentOptions::new(random.within(1280, 1500) as u16, seed as u32);
+        options.ignore_dont_fragment = true;
+        let meta = Meta { checksum: partial, ..Meta::default() };
+        let mut pieces = fragments(&seeded, &meta, &options);
+        if pieces.len() < 2 || whole[12..14] != [8, 0] && whole[12..14] != [0x86, 0xdd] {
+            continue;
+        }
+        joined += 1;
+        random.shuffle(&mut pieces);
+        let sum = |frame: &[u8]| Checksum::Complete { sum: oracle::sum(&frame[14..]) };
+        let verified = Checksum::Unnecessary { levels: 0 };
+        for (told, expected) in [
+            (None, Checksum::None),
+            (Some(verified), verified),
+            (Some(Checksum::Complete { sum: 0 }), sum(&whole)),
+        ] {
+            let mut rig =
+                Rig::new(Rules::new(*random.choose(&[Mode::Coalesce, Mode::KeepGeometry])));
+            for piece in &pieces {
+                let checksum = match told {
+                    Some(Checksum::Complete { .. }) => sum(piece),
+                    told => told.unwrap_or_default(),
+                };
+                rig.push_frame(piece, Meta { checksum, ..Meta::default() });
+            }
+            let joined = rig.whole.pop().expect("a datagram");
+            assert_eq!(
+                (joined.bytes, joined.meta.checksum),
+                (whole.clone(), expected),
+                "seed {seed} {stack:?}"
+            );
+            rig.finish();
+        }
+    }
+    assert!(joined > 40, "only {joined} had fragments");
 }
