@@ -24,6 +24,7 @@ fn main() -> io::Result<()> {
         write(directory, "capture", seed, &capture(seed, &mut random))?;
         write(directory, "coalesce", seed, &coalesce(&mut random))?;
         write(directory, "reassemble", seed, &random.bytes(120))?;
+        write(directory, "decapsulate", seed, &random.bytes(30))?;
         write(directory, "esp", seed, &random.bytes(60))?;
         write(directory, "segment", seed, &random.bytes(40))?;
         write(directory, "virtio", seed, &random.bytes(40))?;

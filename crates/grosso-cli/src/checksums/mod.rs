@@ -5,4 +5,4 @@ mod pseudo;
 mod verdict;
 
 pub(crate) use fix::{complete, fix};
-pub(crate) use verdict::{Claim, Level, Levels, Verdict, Why, is_seeded, judge};
+pub(crate) use verdict::{Claim, Level, Levels, Verdict, Why, is_seeded, judge, seeded_around};

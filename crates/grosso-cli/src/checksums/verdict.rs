@@ -166,7 +166,20 @@ pub(crate) fn is_seeded(packet: &[u8], stack: &Stack) -> bool {
     };
     let Some(ip) = stack.layers().iter().rfind(|layer| is_ip(layer)) else { return false };
     let end = if stack.end == 0 { packet.len() } else { stack.end as usize };
-    let (field, protocol) = place(&layer);
+    holds_seed(packet, stack, &layer, ip, end)
+}
+
+/// Where the checksum of the outermost UDP header lies, if it is the sum of the pseudo-header alone.
+pub(crate) fn seeded_around(packet: &[u8], stack: &Stack) -> Option<Layer> {
+    let udp = stack.layers().iter().find(|layer| layer.kind == Kind::Udp)?;
+    let ip = stack.layers().iter().find(|layer| is_ip(layer))?;
+    let start = udp.offset as usize;
+    let end = start + u16_at(packet, start + udp::field::LENGTH.start) as usize;
+    holds_seed(packet, stack, udp, ip, end).then_some(*udp)
+}
+
+fn holds_seed(packet: &[u8], stack: &Stack, layer: &Layer, ip: &Layer, end: usize) -> bool {
+    let (field, protocol) = place(layer);
     let found = u16_at(packet, layer.offset as usize + field);
     let len = end.saturating_sub(layer.offset as usize);
     found == pseudo(packet, stack, ip, protocol, len).fold()

@@ -1,5 +1,6 @@
 //! What `inspect` found.
 
+use grosso_wire::Kind;
 use serde::Serialize;
 
 use super::{COLUMNS, Counts, InputFacts, Report, Tool, units, wrap};
@@ -222,6 +223,21 @@ impl InspectReport {
         }
     }
 
+    /// The commands for what is in tunnels or in fragments.
+    fn other_commands(&self) -> String {
+        let path = &self.input.facts.path;
+        let is_in_clear = |tunnel: &Tunnel| tunnel.kind != Kind::Esp.name();
+        let has_fragments = self.fragments.packets > 0;
+        if self.tunnels.iter().any(is_in_clear) {
+            let recursive = if has_fragments { "--recursive " } else { "" };
+            format!("Inside the tunnels: grosso decap {recursive}-r {path} -w inner.pcapng\n")
+        } else if has_fragments {
+            format!("Without fragments: grosso reassemble -r {path} -w whole.pcapng\n")
+        } else {
+            String::new()
+        }
+    }
+
     fn verdict_lines(&self, style: Style) -> String {
         let has_superframes = self.superframes.packets > 0;
         let verdict = match self.verdict.vantage {
@@ -262,6 +278,7 @@ impl InspectReport {
                 "{packets} with a bad checksum: grosso csum verify -r {path}\n"
             ));
         }
+        text.push_str(&self.other_commands());
         if !self.verdict.wire_faithful {
             text.push_str(&format!("Next: grosso wire -r {path} -w wire.pcapng\n"));
         } else if self.verdict.vantage == "wire" && self.checksums.bad == 0 {

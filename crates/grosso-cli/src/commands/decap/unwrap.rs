@@ -8,10 +8,15 @@ use grosso::{
     tunnel::decapsulate::{Decapsulation, Path, Refusal, RemoteChecksumMode, Rules},
 };
 use grosso_io::capture::{ChecksumState, Offload, Packet, PacketMeta, Segmentation, flag};
-use grosso_wire::{Kind, LinkType, Ports, Stack, Stop, dissect_into};
+use grosso_wire::{Kind, LinkType, Ports, Stack, Stop, dissect_into, udp};
 
 use super::joiner::{Join, Joiner};
-use crate::{checksums::is_seeded, fragments::Arrival, meta, report::decap::Tally};
+use crate::{
+    checksums::{is_seeded, seeded_around},
+    fragments::Arrival,
+    meta,
+    report::decap::Tally,
+};
 
 /// Takes packets out of tunnels, in buffers that it keeps.
 pub(super) struct Unwrapper {
@@ -161,11 +166,17 @@ impl Unwrapper {
     fn plan(&self, meta: &Meta, link: LinkType) -> Result<Decapsulation, Refusal> {
         let frame = &self.buffer[self.start..];
         let planned = Decapsulation::plan(frame, &self.stack, meta, link, &self.rules);
-        let is_sum = matches!(planned, Err(Refusal::UdpChecksum | Refusal::GreChecksum));
-        if !is_sum || !is_seeded(frame, &self.stack) {
+        if !matches!(planned, Err(Refusal::UdpChecksum | Refusal::GreChecksum)) {
             return planned;
         }
-        let checksum = ChecksumState::Partial { place: None }.to_engine(&self.stack);
+        let checksum = if is_seeded(frame, &self.stack) {
+            ChecksumState::Partial { place: None }.to_engine(&self.stack)
+        } else if let Some(udp) = seeded_around(frame, &self.stack) {
+            let offset = udp::field::CHECKSUM.start as u16;
+            Checksum::Partial { start: udp.offset, offset }
+        } else {
+            return planned;
+        };
         let partial = Meta { checksum, ..*meta };
         Decapsulation::plan(frame, &self.stack, &partial, link, &self.rules)
     }

@@ -1,0 +1,89 @@
+//! Packets out of tunnels: any stack with bytes changed, any knowledge about it, any link. Nothing
+//! panics, nothing outside the packet is written, and what comes out is shorter each time.
+
+#![no_main]
+
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    meta::Gso,
+    tunnel::decapsulate::{Decapsulation, RemoteChecksumMode, Rules},
+};
+use grosso_fuzz::{Decisions, stack};
+use grosso_testkit::{headers::FOU_PORT, oracle::Link, stack::Place};
+use grosso_wire::{LinkType, dissect};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let mut decisions = Decisions::new(data);
+    let link = decisions.choose(&[
+        LinkType::Ethernet,
+        LinkType::Raw,
+        LinkType::Null,
+        LinkType::LinuxSll,
+        LinkType::LinuxSll2,
+    ]);
+    let rules = rules(&mut decisions);
+    let meta = meta(&mut decisions);
+    let frame = match decisions.byte() & 1 {
+        0 => changed(&mut decisions, link),
+        _ => decisions.rest().to_vec(),
+    };
+    take_out(frame, meta, link, &rules);
+});
+
+fn rules(decisions: &mut Decisions<'_>) -> Rules {
+    let modes =
+        [RemoteChecksumMode::Complete, RemoteChecksumMode::Partial, RemoteChecksumMode::Refuse];
+    let mut rules = Rules::default();
+    rules.remote_checksum = decisions.choose(&modes);
+    rules.ipv6_without_checksum = decisions.byte() & 1 != 0;
+    rules.ports.fou = Some((FOU_PORT, decisions.choose(&[4, 41, 47, 137, 17])));
+    rules
+}
+
+fn meta(decisions: &mut Decisions<'_>) -> Meta {
+    let checksum = match decisions.byte() % 5 {
+        0 => Checksum::None,
+        1 | 2 => Checksum::Unnecessary { levels: decisions.byte() },
+        3 => Checksum::Complete { sum: decisions.word() },
+        _ => Checksum::Partial {
+            start: decisions.byte().into(),
+            offset: decisions.choose(&[6, 16, 4, 0, u16::MAX]),
+        },
+    };
+    let gso = if decisions.byte() & 3 == 0 { Gso::every(decisions.word()) } else { None };
+    Meta { checksum, gso, ..Meta::default() }
+}
+
+/// A frame of the kit with some of its bytes changed.
+fn changed(decisions: &mut Decisions<'_>, link: LinkType) -> Vec<u8> {
+    let kit = if link == LinkType::Ethernet { Link::Ethernet } else { Link::Ip };
+    let payload = usize::from(decisions.byte());
+    let packet = stack(decisions, kit).packet(&Place::default()).payload_len(payload);
+    let mut frame = packet.build();
+    while !decisions.is_over() {
+        let at = usize::from(decisions.byte()) % frame.len();
+        frame[at] = decisions.byte();
+    }
+    frame
+}
+
+fn take_out(mut packet: Vec<u8>, mut meta: Meta, link: LinkType, rules: &Rules) {
+    loop {
+        let stack = dissect(&packet, link, &rules.ports);
+        let Ok(plan) = Decapsulation::plan(&packet, &stack, &meta, link, rules) else { return };
+        let mut bytes = packet.clone();
+        let range = plan.apply(&mut bytes);
+        assert!(range.start <= range.end && range.end == plan.inner().end);
+        assert_eq!(range.len(), plan.packet_len());
+        assert_eq!(bytes[range.end..], packet[range.end..], "behind the packet");
+        assert_eq!(bytes[..range.start], packet[..range.start], "in front of it");
+        if let Checksum::Partial { start, offset } = plan.meta.checksum {
+            assert!(usize::from(start) + usize::from(offset) + 2 <= range.len());
+        }
+        assert!(range.len() + 20 <= packet.len(), "a tunnel has an IP header");
+        packet = bytes[range].to_vec();
+        meta = plan.meta;
+    }
+}
