@@ -69,16 +69,16 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         contents.cover(&mut self.store, units.clone());
         contents.append(arrival, &frame.meta, &units);
         if !gathers {
-            contents.sum = contents.sum.zip(arrival.sum).map(|(before, sum)| before + sum);
+            // What a device summed is never taken for the headers of the one before.
+            contents.sum = None;
             let number = self.store.fragments.insert(Fragment::new(frame, &arrival.data));
             self.store.set_index(&contents.pages, units.start, number);
             return Ok(Verdict::Held);
         }
         let data = packet.get(arrival.data.start as usize..arrival.data.end as usize);
-        let summed = self.rules.verify && arrival.sum.is_none();
+        let summed = self.rules.verify;
         let sum = self.store.write(&contents.pages, units.start, data.unwrap_or_default(), summed);
-        let sum = if summed { Some(sum) } else { arrival.sum };
-        contents.sum = contents.sum.zip(sum).map(|(before, sum)| before + sum);
+        contents.sum = contents.sum.filter(|_| summed).map(|before| before + sum);
         sink.take(Outcome::Returned { frame, why: Returned::Gathered });
         Ok(Verdict::Held)
     }
