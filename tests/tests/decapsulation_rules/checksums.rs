@@ -298,3 +298,24 @@ fn c56_remote_checksum_offload_that_is_not_expected_is_refused() {
         assert_eq!(refusal, Refusal::RemoteChecksumOff);
     }
 }
+
+#[test]
+fn a_partial_checksum_elsewhere_than_the_remote_one_is_refused() {
+    let frame = remote_gue(Gue::remote_checksum).build();
+    // Behind Ethernet, IPv4, UDP, GUE with its fields, and IPv4.
+    let transport = 14 + 20 + 8 + 12 + 20;
+    let partial = |start, offset| take_knowing(&frame, Checksum::Partial { start, offset });
+    assert!(partial(transport, 6).is_ok());
+    assert_eq!(partial(transport, 4).unwrap_err(), Refusal::RemoteChecksumPlace);
+    assert_eq!(partial(transport - 20, 10).unwrap_err(), Refusal::RemoteChecksumPlace);
+}
+
+#[test]
+fn a_sum_leaves_out_what_is_behind_the_packet() {
+    let inside = Packet::new().ipv4(|ip| ip).udp(|u| u).payload(b"odd").build();
+    let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).gue(|g| g.protocol_raw(4));
+    let frame = outer.payload(&[&inside[..], b"something more"].concat()).build();
+    let taken = take(&frame).unwrap();
+    assert_eq!(taken.packet[14..], inside);
+    assert!(is_sum(taken.meta.checksum, &taken.packet), "{:?}", taken.meta);
+}
