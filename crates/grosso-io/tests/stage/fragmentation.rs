@@ -60,7 +60,7 @@ fn what_forbids_fragments_is_dropped_by_name_or_cut_with_an_identification_of_it
 }
 
 #[test]
-fn frames_without_ip_and_superframes_whose_packets_fit_pass() {
+fn s49_superframes_whose_packets_fit_the_mtu_pass_and_frames_without_ip() {
     let (near, mut far) = ethernet(64);
     let mut near = Fragmentation::new(near, &fragments(1500)).unwrap();
     let mut other = vec![0; 3000];
