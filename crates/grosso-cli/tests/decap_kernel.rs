@@ -71,9 +71,9 @@ fn the_outside_of_a_tunnel_device_becomes_its_inside() {
 /// Only VXLAN is in every kernel that can make namespaces.
 fn skip_device(device: &str) {
     if device.starts_with("vxlan") {
-        skip("no VXLAN in this kernel");
+        skip("this machine has no VXLAN devices");
     } else {
-        println!("skipped: this kernel has no {device}");
+        println!("skipped: this machine has no {device} devices");
     }
 }
 
