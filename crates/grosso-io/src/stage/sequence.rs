@@ -57,6 +57,9 @@ impl SequenceFile {
         let mut opened = Self { file, path: path.to_owned(), numbers };
         // What cannot be written is better known before the first packet.
         opened.write(numbers)?;
+        if cfg!(unix) && text.is_empty() {
+            sync_folder_of(path)?;
+        }
         Ok(opened)
     }
 
@@ -87,6 +90,12 @@ impl SequenceFile {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Waits until the name of a new file is on the disk as well: without it the numbers would be lost.
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn parse(text: &str) -> Option<Numbers> {
