@@ -95,7 +95,7 @@ impl SequenceFile {
 /// Waits until the name of a new file is on the disk as well: without it the numbers would be lost.
 fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
 }
 
 fn parse(text: &str) -> Option<Numbers> {
