@@ -13,6 +13,8 @@ use grosso_sys::packet::{PacketSocket, Received};
 use grosso_sys::scheduling;
 use grosso_sys::tun::{Tun, TunBuilder};
 
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
 use super::virtio::VirtioHeader;
 use super::worker::Worker;
 use super::{FRAME_BYTES_MAX, MTU_BYTES, QUIET, isolate};
@@ -21,6 +23,9 @@ use super::{FRAME_BYTES_MAX, MTU_BYTES, QUIET, isolate};
 pub const FRAMES_MAX: usize = 63;
 /// How often a vector is asked by [`GroOracle::coalesce`].
 const REPEATS: usize = 3;
+/// How often a vector that did not fit in a jiffy is written again; a few in a hundred do not fit,
+/// and most of them on a machine whose every processor has something else to do.
+const JIFFIES_MAX: usize = 500;
 /// Bytes of packets that may wait for the oracle: a vector of jumbo frames many times over.
 const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
 /// EtherType of the frame that ends a vector (IEEE 802 local experimental 1); no GRO handler has
@@ -46,7 +51,8 @@ pub enum Batching {
     /// so is done before the poll begins. At most [`FRAMES_MAX`] frames.
     Poll,
     /// Each frame is a poll of its own and `gro_flush_timeout` delivers what is held. Any number of
-    /// frames; 20 ms a vector and more; a vector written across a jiffy's end may come apart.
+    /// frames; 20 ms a vector and more. A vector written across a jiffy's end may come apart, so
+    /// it is written again until it was not.
     Timer,
 }
 
@@ -116,7 +122,7 @@ impl GroOracle {
     ///
     /// `InvalidInput` for more than [`FRAMES_MAX`] frames with [`Batching::Poll`]; `EINVAL` for a
     /// frame that a TAP refuses (under 14 bytes); an error if the kernel dropped a packet for want
-    /// of memory.
+    /// of memory, or if with [`Batching::Timer`] the vector was never written within a jiffy.
     pub fn coalesce(&mut self, frames: &[Vec<u8>]) -> io::Result<Vec<Delivered>> {
         let answers =
             (0..REPEATS).map(|_| self.coalesce_once(frames)).collect::<io::Result<Vec<_>>>()?;
@@ -136,7 +142,15 @@ impl GroOracle {
             ));
         }
         let frames: Vec<Vec<u8>> = frames.iter().map(|frame| with_plain_header(frame)).collect();
-        self.worker.run(move |state| state.coalesce(&frames))
+        self.worker.run(move |state| {
+            for _ in 0..JIFFIES_MAX {
+                if let Some(delivered) = state.coalesce(&frames)? {
+                    return Ok(delivered);
+                }
+            }
+            let what = format!("{} frames were never written within a jiffy", frames.len());
+            Err(io::Error::new(io::ErrorKind::TimedOut, what))
+        })
     }
 
     /// Turns a device feature on or off for the vectors to come.
@@ -212,10 +226,13 @@ impl State {
         Ok(Self { tap, socket, control, batching, fences: 0, buffer: vec![0; FRAME_BYTES_MAX] })
     }
 
-    /// Writes a vector, virtio headers first, and collects what comes of it.
-    fn coalesce(&mut self, frames: &[Vec<u8>]) -> io::Result<Vec<Delivered>> {
+    /// Writes a vector, virtio headers first, and collects what comes of it. None if it may have
+    /// come apart.
+    fn coalesce(&mut self, frames: &[Vec<u8>]) -> io::Result<Option<Vec<Delivered>>> {
+        let before = self.jiffy();
         // A refused frame ends the vector, but what was written before it has to come out first.
         let written = frames.iter().try_for_each(|frame| self.tap.write(frame).map(drop));
+        let is_whole = before == self.jiffy();
         let mut delivered = Vec::new();
         match self.batching {
             // The poll runs while this thread sleeps, and is over when it wakes: it is not
@@ -233,9 +250,16 @@ impl State {
         self.drain_to_fence(&mut delivered)?;
         written?;
         match self.socket.take_drops()? {
-            0 => Ok(delivered),
+            0 => Ok(is_whole.then_some(delivered)),
             drops => Err(io::Error::other(format!("{drops} packets dropped by the packet socket"))),
         }
+    }
+
+    /// What the kernel's clock of ticks shows, which a poll compares with when it held a packet
+    /// first. Nothing where a poll takes the whole vector.
+    fn jiffy(&self) -> Option<Timespec> {
+        let is_asked = self.batching == Batching::Timer;
+        is_asked.then(|| clock_gettime(ClockId::MonotonicCoarse))
     }
 
     /// Sends a frame that the kernel does not touch and takes everything that comes before it, so
