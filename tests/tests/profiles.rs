@@ -78,7 +78,7 @@ fn the_default_and_its_small_table_are_invertible_and_no_other() {
     let names: Vec<_> = Profile::all()
         .iter()
         .filter(|profile| profile.rules.is_invertible())
-        .map(|profile| profile.name)
+        .map(|profile| profile.name.clone())
         .collect();
     assert_eq!(names, ["linux", "linux-8x8"]);
     assert!(Rules::INVERTIBLE.is_invertible());

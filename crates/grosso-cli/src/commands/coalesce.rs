@@ -81,7 +81,7 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
 
 fn note_format(input: &Input, format: Format, profile: &Profile, session: &mut Session) {
     if !profile.rules.is_invertible() {
-        let name = profile.name;
+        let name = &profile.name;
         session.talk.note(format!(
             "{name} lets later packets overwrite earlier ones: `segment` will not undo this"
         ));
@@ -106,7 +106,7 @@ fn report(replay: &Replay, input: InputFacts, output: OutputFacts) -> CoalesceRe
         tool: Tool::THIS,
         input,
         output,
-        profile: replay.profile().name,
+        profile: replay.profile().name.to_string(),
         superframes: stats.superframes,
         superframe_packets: stats.superframe_packets,
         trains: buckets(&trains),

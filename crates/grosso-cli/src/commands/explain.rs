@@ -29,7 +29,7 @@ pub(crate) fn run(options: &Explain, session: &mut Session) -> Result<Exit, Fail
     let mut input = Input::open(&options.file, false, session)?;
     let links = input.links;
     let mut replay = Replay::new(&options.rules, links)?;
-    let profile = replay.profile().name;
+    let profile = replay.profile().name.to_string();
     let mut watcher = Watcher { target: options.number, ..Watcher::default() };
     let mut found = None;
     let mut first_ns = None;
@@ -208,7 +208,7 @@ impl Found {
         Self { facts, data: packet.data.to_vec(), link, fate }
     }
 
-    fn report(self, input: &Input, profile: &'static str, watcher: Watcher) -> ExplainReport {
+    fn report(self, input: &Input, profile: String, watcher: Watcher) -> ExplainReport {
         let Watcher { flushed, before, left, joined, .. } = watcher;
         let (verdict, reason, sentence) = words(self.fate);
         let detail = match (self.fate, &before) {

@@ -390,7 +390,7 @@ fn is_ours(packet: &Packet<'_>, value: &[u8]) -> bool {
 /// The profile that the user asks for.
 fn profile(rules: &Rules) -> Result<Profile, Failure> {
     let Some(mut profile) = Profile::named(&rules.profile) else {
-        let names: Vec<&str> = Profile::all().iter().map(|profile| profile.name).collect();
+        let names: Vec<_> = Profile::all().into_iter().map(|profile| profile.name).collect();
         let message = format!("no profile {:?}; there are {}", rules.profile, names.join(", "));
         return Err(Failure::usage("usage.profile", message));
     };

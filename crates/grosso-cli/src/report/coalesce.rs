@@ -13,7 +13,7 @@ pub(crate) struct CoalesceReport {
     pub(crate) tool: Tool,
     pub(crate) input: InputFacts,
     pub(crate) output: OutputFacts,
-    pub(crate) profile: &'static str,
+    pub(crate) profile: String,
     pub(crate) superframes: u64,
     /// Packets in those superframes.
     pub(crate) superframe_packets: u64,

@@ -11,7 +11,7 @@ pub(crate) struct ExplainReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
     pub(crate) path: String,
-    pub(crate) profile: &'static str,
+    pub(crate) profile: String,
     pub(crate) packet: PacketFacts,
     /// The train that its flow had when it came.
     pub(crate) lookup: Option<Held>,

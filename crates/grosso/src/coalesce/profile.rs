@@ -1,5 +1,7 @@
 //! What a receive-offload implementation joins, as data.
 
+use alloc::{borrow::Cow, vec, vec::Vec};
+
 use grosso_wire::tcp;
 
 use crate::coalesce::rules::{Acknowledgments, Options, Push, Refused, Rules, Sizes, Vary};
@@ -9,7 +11,7 @@ use crate::coalesce::rules::{Acknowledgments, Options, Push, Refused, Rules, Siz
 #[non_exhaustive]
 pub struct Profile {
     /// The name under which reports show it.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// How TCP packets of a train may differ.
     pub rules: Rules,
     /// Whether UDP datagrams of equal size are joined, as `rx-udp-gro-forwarding` does or a socket
@@ -71,7 +73,7 @@ impl Profile {
     #[must_use]
     pub fn linux() -> Self {
         Self {
-            name: "linux",
+            name: Cow::Borrowed("linux"),
             rules: Rules::INVERTIBLE,
             udp: true,
             tunnels_max: 1,
@@ -92,7 +94,7 @@ impl Profile {
     #[must_use]
     pub fn linux_8x8() -> Self {
         let mut profile = Self::linux();
-        profile.name = "linux-8x8";
+        profile.name = Cow::Borrowed("linux-8x8");
         profile.table = TableShape { buckets: 8, choice: BucketChoice::Device };
         profile.limits.flows = 64;
         profile
@@ -119,7 +121,7 @@ impl Profile {
     #[must_use]
     pub fn inet_lro_2007(mtu: u16) -> Self {
         let mut profile = Self::inet_lro();
-        profile.name = "inet-lro-2007";
+        profile.name = Cow::Borrowed("inet-lro-2007");
         profile.limits.size_bytes = 65536;
         profile.limits.tcp_segments = (u16::MAX / mtu.max(1)).max(1);
         profile
@@ -140,7 +142,7 @@ impl Profile {
     #[must_use]
     pub fn myri10ge() -> Self {
         let mut profile = Self::freebsd();
-        profile.name = "myri10ge";
+        profile.name = Cow::Borrowed("myri10ge");
         profile.rules.acknowledgments = Acknowledgments::Alone;
         profile
     }
@@ -169,7 +171,7 @@ impl Profile {
     /// What the lossy ones have in common.
     fn lossy(name: &'static str) -> Self {
         let mut profile = Self::linux();
-        profile.name = name;
+        profile.name = Cow::Borrowed(name);
         profile.udp = false;
         profile.tunnels_max = 0;
         profile.rules = Rules {
@@ -198,8 +200,8 @@ impl Profile {
 
     /// Every built-in profile, the default first; `inet-lro-2007` at a receiver whose MTU is 9000.
     #[must_use]
-    pub fn all() -> [Self; 8] {
-        [
+    pub fn all() -> Vec<Self> {
+        vec![
             Self::linux(),
             Self::linux_8x8(),
             Self::inet_lro(),
