@@ -28,6 +28,8 @@ pub struct Impairment {
     pub delay: Duration,
     /// By how much that may vary, to either side, evenly.
     pub jitter: Duration,
+    /// How much longer every other frame takes, as over the longer of two paths.
+    pub skew: Duration,
     /// Bits a second; `None` is as many as come.
     pub rate_bits: Option<u64>,
     /// The share of frames lost.
@@ -49,6 +51,7 @@ impl Default for Impairment {
         Self {
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
+            skew: Duration::ZERO,
             rate_bits: None,
             loss: 0.0,
             reorder: 0.0,
@@ -73,8 +76,8 @@ pub struct BadImpairment {
 impl FromStr for Impairment {
     type Err = BadImpairment;
 
-    /// Pairs of a word and a value, such as `delay 5ms jitter 1ms rate 10G loss 0.1% reorder 0.5%
-    /// duplicate 1% corrupt 0.01% limit 1000 seed 7`.
+    /// Pairs of a word and a value, such as `delay 5ms jitter 1ms skew 40us rate 10G loss 0.1%
+    /// reorder 0.5% duplicate 1% corrupt 0.01% limit 1000 seed 7`.
     fn from_str(text: &str) -> Result<Self, BadImpairment> {
         let bad = |what: String| BadImpairment { what, text: text.to_owned() };
         let mut impairment = Self::default();
@@ -84,6 +87,7 @@ impl FromStr for Impairment {
             let parsed = match word {
                 "delay" => duration(value).map(|delay| impairment.delay = delay),
                 "jitter" => duration(value).map(|jitter| impairment.jitter = jitter),
+                "skew" => duration(value).map(|skew| impairment.skew = skew),
                 "rate" => rate(value).map(|rate| impairment.rate_bits = Some(rate)),
                 "loss" => share(value).map(|share| impairment.loss = share),
                 "reorder" => share(value).map(|share| impairment.reorder = share),
@@ -168,6 +172,8 @@ pub struct Impair<P: Port> {
     wire: BinaryHeap<OnWire<P::Buffer>>,
     /// Frames put on the wire so far: ties in time go in this order.
     count: u64,
+    /// Whether the next frame takes the longer path.
+    is_on_longer: bool,
     /// When the wire is free for the next frame.
     free_ns: u64,
     arrived: VecDeque<Frame<P::Buffer>>,
@@ -233,6 +239,7 @@ impl<P: Port> Impair<P> {
             impairment,
             wire: BinaryHeap::new(),
             count: 0,
+            is_on_longer: false,
             free_ns: 0,
             arrived: VecDeque::new(),
             more: false,
@@ -250,6 +257,11 @@ impl<P: Port> Impair<P> {
     #[must_use]
     pub fn inner(&self) -> &P {
         &self.port
+    }
+
+    /// As [`Self::inner`], to ask what wants it changed.
+    pub fn inner_mut(&mut self) -> &mut P {
+        &mut self.port
     }
 
     /// Decides the fate of a frame that enters the wire. The dice are thrown the same number of
@@ -311,12 +323,14 @@ impl<P: Port> Impair<P> {
         } else {
             self.free_ns = start_ns;
         }
+        let skew = if self.is_on_longer { self.impairment.skew } else { Duration::ZERO };
+        self.is_on_longer = !self.is_on_longer;
         if reordered {
             self.stats.reordered += 1;
             return self.free_ns;
         }
         let jitter = self.impairment.jitter.as_nanos() as f64 * (2.0 * offset - 1.0);
-        let delay = (self.impairment.delay.as_nanos() as f64 + jitter).max(0.0);
+        let delay = ((self.impairment.delay + skew).as_nanos() as f64 + jitter).max(0.0);
         self.free_ns.saturating_add(delay as u64)
     }
 
@@ -497,6 +511,14 @@ mod tests {
         };
         assert_eq!(pass(impairment(7), 2000).0, pass(impairment(7), 2000).0);
         assert_ne!(pass(impairment(7), 2000).0, pass(impairment(8), 2000).0);
+    }
+
+    #[test]
+    fn every_other_frame_takes_the_longer_path() {
+        let (arrived, _) = pass("delay 5us skew 4us".parse().unwrap(), 6);
+        let arrived: Vec<_> =
+            arrived.iter().map(|(at_ns, frame)| (at_ns / 1000, number(frame))).collect();
+        assert_eq!(arrived, [(5, 0), (7, 2), (9, 4), (10, 1), (12, 3), (14, 5)]);
     }
 
     #[test]

@@ -7,8 +7,10 @@ use std::{
     time::Duration,
 };
 
+use grosso::Profile;
 use grosso_io::{
     Port, PortError,
+    impair::{Impair, Impairment},
     live::{LiveEvent, PacketPort},
     runner::{DataPath, Handle, RunOptions},
 };
@@ -40,6 +42,9 @@ pub struct Setting {
     pub layout: Layout,
     /// What carries them.
     pub carrier: Carrier,
+    /// What the wire does to packets on their way to a receiver whose NIC is Grosso; they are
+    /// copied out of their receive buffers first, of which a long wire would want too many.
+    pub impairment: Option<Impairment>,
     /// What the data path hands them to a host through.
     pub device: Device,
     /// Where the sender's thread runs, and where the others do.
@@ -64,12 +69,12 @@ pub enum Tool {
 }
 
 /// What carries the packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// Grosso's data path, where the receiver's NIC and its driver would be.
     Grosso {
-        /// How long a train may be held; none to merge nothing.
-        coalesce: Option<Duration>,
+        /// By what packets are merged on their way to the receiver; none to merge nothing.
+        profile: Option<Box<Profile>>,
         /// Whether each packet is copied out of its receive buffer first.
         copy: bool,
     },
@@ -85,13 +90,29 @@ pub enum Carrier {
     },
 }
 
+impl Carrier {
+    /// Grosso's data path with the default profile, holding trains for a time; none to merge
+    /// nothing.
+    #[must_use]
+    pub fn grosso(hold: Option<Duration>, copy: bool) -> Self {
+        let profile = hold.map(|hold| {
+            let mut profile = Profile::default();
+            profile.limits.hold_ns = u64::try_from(hold.as_nanos()).unwrap_or(u64::MAX);
+            Box::new(profile)
+        });
+        Self::Grosso { profile, copy }
+    }
+}
+
 impl Setting {
     /// How long a train may be held; `None` where Grosso merges nothing.
     #[must_use]
     pub fn hold(&self) -> Option<Duration> {
-        match self.carrier {
-            Carrier::Grosso { coalesce, .. } => coalesce,
-            Carrier::GrossoSends { .. } | Carrier::Kernel { .. } => None,
+        match &self.carrier {
+            Carrier::Grosso { profile: Some(profile), .. } => {
+                Some(Duration::from_nanos(profile.limits.hold_ns))
+            }
+            Carrier::Grosso { .. } | Carrier::GrossoSends { .. } | Carrier::Kernel { .. } => None,
         }
     }
 }
@@ -191,36 +212,26 @@ impl Measured {
 /// # Errors
 /// When the hosts cannot be made, the traffic stalls or is damaged, or it is interrupted.
 pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
-    match setting.carrier {
+    match &setting.carrier {
         Carrier::Kernel { gro } => {
-            let hosts = Hosts::joined(&setting.layout, gro)?;
+            let hosts = Hosts::joined(&setting.layout, *gro)?;
             observe(setting, &hosts, None, interrupted)
         }
-        Carrier::Grosso { coalesce, copy } => {
+        Carrier::Grosso { profile, copy } => {
             let (hosts, ends) = Hosts::receiving(&setting.layout, setting.device, true)?;
             let mut options = RunOptions::new(SEED);
-            options.left_to_right.coalesce = coalesce.is_some();
-            options.left_to_right.profile.limits.hold_ns =
-                coalesce.map_or(0, |hold| u64::try_from(hold.as_nanos()).unwrap_or(u64::MAX));
+            options.left_to_right.coalesce = profile.is_some();
+            if let Some(profile) = profile {
+                options.left_to_right.profile = Profile::clone(profile);
+            }
             let trial = Trial { setting, hosts: &hosts, interrupted };
-            let drops_behind = |port: &mut Nic<PacketPort>| drops(port.inner());
-            match (ends.device, copy) {
-                (DevicePort::Tap(device), false) => {
-                    trial.through(ends.wire, device, options, drops)
-                }
-                (DevicePort::Veth(device), false) => {
-                    trial.through(ends.wire, device, options, drops)
-                }
-                (DevicePort::Tap(device), true) => {
-                    trial.through(Nic::new(ends.wire, None), device, options, drops_behind)
-                }
-                (DevicePort::Veth(device), true) => {
-                    trial.through(Nic::new(ends.wire, None), device, options, drops_behind)
-                }
+            match ends.device {
+                DevicePort::Tap(device) => trial.received(ends.wire, device, options, *copy),
+                DevicePort::Veth(device) => trial.received(ends.wire, device, options, *copy),
             }
         }
         Carrier::GrossoSends { superframes } => {
-            let (mut hosts, ends) = Hosts::sending(&setting.layout, setting.device, superframes)?;
+            let (mut hosts, ends) = Hosts::sending(&setting.layout, setting.device, *superframes)?;
             let coalesced = match setting.layout.mtu.sender {
                 ..=COALESCED_MTU_MAX => Some(hosts.receive_in_batches(setting.processors[1])?),
                 _ => None,
@@ -260,6 +271,28 @@ pub(crate) fn observe_path(
 }
 
 impl Trial<'_> {
+    /// Measures what a receiver is given from the wire: out of the buffers in which it was received, copied out of
+    /// them, or late.
+    fn received<R: Port<Buffer: Send> + Send>(
+        &self,
+        wire: PacketPort,
+        device: R,
+        options: RunOptions,
+        copy: bool,
+    ) -> Result<Measured, TrialError> {
+        match &self.setting.impairment {
+            Some(impairment) => {
+                let wire = Impair::new(Nic::new(wire, None), impairment.clone());
+                self.through(wire, device, options, |wire| drops(wire.inner_mut().inner()))
+            }
+            None if copy => {
+                let wire = Nic::new(wire, None);
+                self.through(wire, device, options, |wire| drops(wire.inner()))
+            }
+            None => self.through(wire, device, options, drops),
+        }
+    }
+
     /// Measures what a data path carries from its left port to its right one; `drops` says what the left one lost.
     fn through<L, R>(
         &self,

@@ -113,7 +113,7 @@ impl Experiment {
                     setting.layout = setting.layout.streams(connections);
                     let name = if connections == 1 { "flow" } else { "flows" };
                     let coalesce = Some(Duration::from_micros(hold_us));
-                    let carrier = Carrier::Grosso { coalesce, copy: false };
+                    let carrier = Carrier::grosso(coalesce, false);
                     Row::new(&format!("{connections} {name}"), &setting, carrier)
                 });
                 let title = format!("Trains held at most {hold_us} us, one CPU for everything");
@@ -149,6 +149,7 @@ impl Plan {
             tool: self.tool,
             layout: Layout { full_checksums: self.full_checksums, ..Layout::default() },
             carrier: Carrier::Kernel { gro: false },
+            impairment: None,
             device: self.device,
             processors,
             congestion: self.congestion.clone(),
@@ -166,7 +167,7 @@ fn lro_group(plan: &Plan, setting: &Setting, published: R1) -> Group {
     let row = |name: &str, buffer_bytes, coalesce, copy| {
         let mut setting = setting.clone();
         setting.layout.buffer_bytes = buffer_bytes;
-        Row::new(name, &setting, Carrier::Grosso { coalesce, copy })
+        Row::new(name, &setting, Carrier::grosso(coalesce, copy))
     };
     let (mut rows, mut comparisons) = (Vec::new(), Vec::new());
     let (least, first) = sizes.clone().next().map_or((needed, NONE), |page| (page.0, page.1));
@@ -280,7 +281,7 @@ fn processor_pairs() -> io::Result<Vec<[usize; 2]>> {
 }
 
 fn coalescing(plan: &Plan, setting: &Setting) -> [Row; 2] {
-    let row = |name, coalesce| Row::new(name, setting, Carrier::Grosso { coalesce, copy: false });
+    let row = |name, coalesce| Row::new(name, setting, Carrier::grosso(coalesce, false));
     [row(ON, Some(plan.hold)), row(OFF, None)]
 }
 

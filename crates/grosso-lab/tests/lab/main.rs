@@ -83,6 +83,7 @@ mod linux {
             }
             coalescing_makes_trains_and_changes_no_byte(device);
             without_it_every_packet_is_delivered_by_itself(device);
+            a_bad_wire_is_repaired_by_tcp(device);
             longer_packets_pass(device);
             superframes_of_the_sender_are_cut(device, is_root);
             superframes_of_datagrams_are_cut(device);
@@ -103,7 +104,7 @@ mod linux {
     }
 
     fn coalescing_makes_trains_and_changes_no_byte(device: Device) {
-        let measured = clean(&through(device, COALESCING));
+        let measured = clean(&through(device, grosso(false)));
         let segments = measured.segments_per_train.unwrap();
         assert!(segments > 2.0, "{segments} segments a train");
         let packets = measured.bytes / 1448;
@@ -111,15 +112,24 @@ mod linux {
     }
 
     fn without_it_every_packet_is_delivered_by_itself(device: Device) {
-        let measured = clean(&through(device, Carrier::Grosso { coalesce: None, copy: false }));
+        let measured = clean(&through(device, Carrier::grosso(None, false)));
         let segments = measured.segments_per_train.unwrap();
         assert!((segments - 1.0).abs() < 0.01, "{segments} segments a train");
+    }
+
+    fn a_bad_wire_is_repaired_by_tcp(device: Device) {
+        let lossy = Setting {
+            impairment: Some("delay 200us loss 1%".parse().unwrap()),
+            extent: Extent::Bytes(BYTES / 4),
+            ..through(device, grosso(false))
+        };
+        assert!(clean(&lossy).retransmits > 0);
     }
 
     fn longer_packets_pass(device: Device) {
         for (sender, receiver) in [(1500, 9000), (9000, 9000)] {
             let layout = Layout { mtu: Mtu { sender, receiver }, ..Layout::default() };
-            let measured = clean(&Setting { layout, ..through(device, COALESCING) });
+            let measured = clean(&Setting { layout, ..through(device, grosso(false)) });
             assert!(measured.segments_per_train.unwrap() > 1.0, "{layout:?}");
         }
     }
@@ -161,7 +171,7 @@ mod linux {
     fn bytes_are_the_same_over_ipv6_from_copies_and_with_full_checksums(device: Device) {
         let family = Family::V6;
         let layout = Layout { family, full_checksums: true, ..Layout::default() };
-        for carrier in [COALESCING, COPYING] {
+        for carrier in [grosso(false), grosso(true)] {
             let measured = clean(&Setting { layout, ..through(device, carrier) });
             assert!(measured.segments_per_train.unwrap() > 2.0, "{measured:?}");
         }
@@ -169,7 +179,7 @@ mod linux {
 
     fn the_receiver_sends_too(device: Device) {
         let traffic = Traffic::TcpMaerts;
-        let measured = clean(&Setting { traffic, ..through(device, COALESCING) });
+        let measured = clean(&Setting { traffic, ..through(device, grosso(false)) });
         // What it hands out is cut on the way back.
         assert!(measured.segments_per_train.unwrap() > 2.0, "{measured:?}");
     }
@@ -177,7 +187,7 @@ mod linux {
     fn many_connections_keep_their_bytes(device: Device) {
         let connections = 40;
         let layout = Layout::default().streams(connections);
-        clean(&Setting { connections, layout, ..through(device, COALESCING) });
+        clean(&Setting { connections, layout, ..through(device, grosso(false)) });
     }
 
     fn iperf3_measures_the_same() {
@@ -187,7 +197,7 @@ mod linux {
             return;
         }
         let tool = Tool::Iperf3;
-        let setting = Setting { tool, ..setting(COALESCING) };
+        let setting = Setting { tool, ..setting(grosso(false)) };
         let measured = measure(&setting, &AtomicBool::new(false)).unwrap();
         // Its server counts no more once the client is done.
         assert!(measured.bytes >= BYTES / 2, "{measured:?}");
@@ -198,7 +208,7 @@ mod linux {
     fn requests_are_answered(device: Device) {
         for (traffic, bytes) in [(Traffic::TcpRequests, 1), (Traffic::UdpRequests, 8)] {
             let extent = Extent::Bytes(500 * bytes);
-            let measured = clean(&Setting { traffic, extent, ..through(device, COALESCING) });
+            let measured = clean(&Setting { traffic, extent, ..through(device, grosso(false)) });
             assert!(measured.latencies.len() as u64 >= measured.units, "{traffic}");
             // The two are read one after the other while it goes on.
             assert!((measured.units * bytes).abs_diff(measured.bytes) <= bytes * 4, "{traffic}");
@@ -207,9 +217,11 @@ mod linux {
 
     fn datagrams_arrive(device: Device) {
         let traffic = Traffic::UdpStream;
-        let measured =
-            measure(&Setting { traffic, ..through(device, COALESCING) }, &AtomicBool::new(false))
-                .unwrap();
+        let measured = measure(
+            &Setting { traffic, ..through(device, grosso(false)) },
+            &AtomicBool::new(false),
+        )
+        .unwrap();
         assert_eq!(measured.bytes % 1472, 0);
         assert_eq!(measured.bytes / 1472, measured.units);
         // Datagrams may be lost where the receiver is slower than the sender.
@@ -219,14 +231,14 @@ mod linux {
     fn unknown_congestion_control_is_named() {
         let congestion = "carrier-pigeon".into();
         let refused =
-            measure(&Setting { congestion, ..setting(COALESCING) }, &AtomicBool::new(false));
+            measure(&Setting { congestion, ..setting(grosso(false)) }, &AtomicBool::new(false));
         let text = refused.unwrap_err().to_string();
         assert!(text.starts_with("no congestion control carrier-pigeon: "), "{text}");
     }
 
     fn an_interruption_ends_a_trial() {
         let extent = Extent::Bytes(u64::MAX);
-        let ended = measure(&Setting { extent, ..setting(COALESCING) }, &AtomicBool::new(true));
+        let ended = measure(&Setting { extent, ..setting(grosso(false)) }, &AtomicBool::new(true));
         assert!(matches!(ended, Err(TrialError::Interrupted)), "{ended:?}");
     }
 
@@ -252,6 +264,7 @@ mod linux {
             tool: Tool::BuiltIn,
             layout: Layout::default(),
             carrier,
+            impairment: None,
             device: Device::Veth,
             processors: [processor; 2],
             congestion: "cubic".into(),
@@ -265,11 +278,8 @@ mod linux {
         links.iter().map(|link| link.name.to_string()).collect()
     }
 
-    const COALESCING: Carrier = grosso(false);
-    const COPYING: Carrier = grosso(true);
-
-    const fn grosso(copy: bool) -> Carrier {
-        Carrier::Grosso { coalesce: Some(Duration::from_micros(100)), copy }
+    fn grosso(copy: bool) -> Carrier {
+        Carrier::grosso(Some(Duration::from_micros(100)), copy)
     }
 
     const BYTES: u64 = 32 << 20;
