@@ -83,7 +83,7 @@ pub(crate) struct Rules {
     /// Whose rules to merge by
     #[arg(long, value_name = "NAME", default_value = "linux")]
     pub(crate) profile: String,
-    /// Packets a poll, or "stamp": a poll is a run of equal timestamps
+    /// Packets a poll; "stamp": a poll is a run of equal timestamps; 5us: without a longer gap
     #[arg(long, value_name = "N", default_value = "64", value_parser = parse_batch)]
     pub(crate) batch: Batch,
     /// Hold trains across polls for so long, by capture time: 20us, 1ms

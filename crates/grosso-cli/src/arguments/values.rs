@@ -9,6 +9,9 @@ pub(crate) enum Batch {
     Packets(u64),
     /// Before a packet with another timestamp.
     Stamp,
+    /// Before a packet that comes so many nanoseconds after the one before it, and with the budget
+    /// of a poll.
+    Gap(u64),
 }
 
 /// The times of packets that were split from one.
@@ -80,9 +83,15 @@ pub(super) fn parse_batch(text: &str) -> Result<Batch, String> {
         return Ok(Batch::Stamp);
     }
     match text.parse() {
-        Ok(packets @ 1..) => Ok(Batch::Packets(packets)),
-        _ => Err("expected a number of packets, or stamp".into()),
+        Ok(packets @ 1..) => return Ok(Batch::Packets(packets)),
+        Ok(0) => {}
+        Err(_) => {
+            if let Ok(gap_ns) = parse_time_ns(text) {
+                return Ok(Batch::Gap(gap_ns));
+            }
+        }
     }
+    Err("expected a number of packets, a gap such as 5us, or stamp".into())
 }
 
 pub(super) fn parse_flows(text: &str) -> Result<usize, String> {

@@ -12,7 +12,7 @@ use grosso_wire::tcp;
 
 use super::{
     reject_filter,
-    replay::{Aside, Fate, Receiver, Record, Replay},
+    replay::{Aside, Fate, Receiver, Record, Replay, Seen},
 };
 use crate::{
     arguments::Coalesce,
@@ -95,7 +95,7 @@ fn note_format(input: &Input, format: Format, profile: &Profile, session: &mut S
     }
 }
 
-fn report(replay: &Replay, input: InputFacts, output: OutputFacts) -> CoalesceReport {
+fn report(replay: &Replay<Record>, input: InputFacts, output: OutputFacts) -> CoalesceReport {
     let stats = replay.stats();
     let mut trains = stats.segments;
     trains[0] += replay.asides.iter().sum::<u64>();
@@ -196,8 +196,12 @@ impl Sink<Record> for Writer {
 }
 
 impl Receiver for Writer {
-    fn recycle(&mut self) -> Record {
-        self.free.pop().unwrap_or_default()
+    type Buffer = Record;
+
+    fn keep(&mut self, seen: &Seen<'_>) -> Record {
+        let mut record = self.free.pop().unwrap_or_default();
+        record.fill(seen);
+        record
     }
 }
 

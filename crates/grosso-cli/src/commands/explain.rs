@@ -10,7 +10,7 @@ use grosso::{
 use grosso_io::capture::{Entry, Packet};
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect, tcp};
 
-use super::replay::{Aside, Fate, Receiver, Record, Replay};
+use super::replay::{Aside, Fate, Receiver, Record, Replay, Seen};
 use crate::{
     arguments::Explain,
     checksums::{Levels, Verdict as ChecksumVerdict, judge},
@@ -160,8 +160,12 @@ fn payload_len(packet: &[u8], link: Option<LinkType>) -> usize {
 }
 
 impl Receiver for Watcher {
-    fn recycle(&mut self) -> Record {
-        self.free.pop().unwrap_or_default()
+    type Buffer = Record;
+
+    fn keep(&mut self, seen: &Seen<'_>) -> Record {
+        let mut record = self.free.pop().unwrap_or_default();
+        record.fill(seen);
+        record
     }
 }
 

@@ -1,23 +1,20 @@
 //! A capture pushed through coalescers as if it arrived now.
 
+mod seen;
+
 use grosso::{
-    Coalescer, Frame, Meta, Profile, Sink, Verdict,
-    checksum::Checksum,
+    Coalescer, Frame, Profile, Sink, Verdict,
     coalesce::reason::{Close, NoMerge, Pass},
     stats::CoalesceStats,
 };
-use grosso_io::capture::{
-    ChecksumState, ENTERPRISE_NUMBER, Interface, MAGIC, Offload, Packet, PacketMeta, flag,
-    options::code,
-};
-use grosso_wire::{LinkType, Ports, dissect};
+use grosso_io::capture::{Offload, Packet, PacketMeta};
+use grosso_wire::{LinkType, Ports};
 
+pub(crate) use self::seen::Seen;
 use crate::{
     arguments::{Batch, Rules},
-    checksums::is_seeded,
     error::Failure,
     input::Links,
-    meta,
 };
 
 /// A packet on its way through a coalescer: its bytes, and what is needed to write it again.
@@ -40,14 +37,16 @@ impl AsRef<[u8]> for Record {
 }
 
 impl Record {
-    fn fill(&mut self, packet: &Packet<'_>, timestamp_ns: u64) {
+    /// Makes it the record of a packet.
+    pub(crate) fn fill(&mut self, seen: &Seen<'_>) {
         self.data.clear();
-        self.data.extend_from_slice(packet.data);
-        self.number = packet.number;
-        self.timestamp_ns = timestamp_ns;
-        self.interface = packet.interface;
-        self.flags = None;
-        self.offload = None;
+        self.data.extend_from_slice(seen.packet.data);
+        self.number = seen.packet.number;
+        self.timestamp_ns = seen.time.unwrap_or(0);
+        self.interface = seen.packet.interface;
+        self.flags = seen.said.flags;
+        let said = seen.said.offload.as_ref().filter(|_| seen.said.has_option);
+        self.offload = said.cloned().map(Box::new);
     }
 
     /// What the capture said about the packet.
@@ -62,10 +61,16 @@ impl Record {
     }
 }
 
-/// Takes what is delivered, and gives records back to be filled again.
-pub(crate) trait Receiver: Sink<Record> {
-    /// A record that is not in use.
-    fn recycle(&mut self) -> Record;
+/// Takes what is delivered, and keeps packets until then in buffers of its own kind.
+pub(crate) trait Receiver: Sink<Self::Buffer> {
+    /// What a packet is kept in.
+    type Buffer: AsRef<[u8]>;
+
+    /// Keeps a packet.
+    fn keep(&mut self, seen: &Seen<'_>) -> Self::Buffer;
+
+    /// What is delivered from here on leaves at this time.
+    fn at(&mut self, _now_ns: u64) {}
 }
 
 /// What became of a packet.
@@ -121,12 +126,12 @@ impl Aside {
 }
 
 /// Coalescers over the packets of a capture: one for each interface and direction.
-pub(crate) struct Replay {
+pub(crate) struct Replay<B> {
     profile: Profile,
     batch: Batch,
     links: Links,
     seed: u64,
-    lanes: Vec<Lane>,
+    lanes: Vec<Lane<B>>,
     /// Packets of the poll so far.
     polled: u64,
     stamp: Option<u64>,
@@ -137,17 +142,16 @@ pub(crate) struct Replay {
 }
 
 /// The packets of one interface in one direction.
-struct Lane {
+struct Lane<B> {
     interface: u32,
     direction: u32,
-    link: LinkType,
-    coalescer: Coalescer<Record>,
+    coalescer: Coalescer<B>,
     /// The flags of what is held but those about offloads: a superframe has room for one word.
     flags: u32,
     last_ns: u64,
 }
 
-impl Replay {
+impl<B: AsRef<[u8]>> Replay<B> {
     /// A replay by these rules.
     pub(crate) fn new(rules: &Rules, links: Links) -> Result<Self, Failure> {
         Ok(Self {
@@ -170,22 +174,38 @@ impl Replay {
 
     /// Takes the next packet. What it completes is delivered before this returns, so a packet that
     /// stays aside may be written at once and nothing is overtaken.
-    pub(crate) fn push(&mut self, packet: &Packet<'_>, sink: &mut impl Receiver) -> Fate {
-        self.begin(packet, sink);
-        let fate = self.place(packet, sink);
+    pub(crate) fn push(
+        &mut self,
+        packet: &Packet<'_>,
+        sink: &mut impl Receiver<Buffer = B>,
+    ) -> Fate {
+        self.push_seen(&Seen::of(packet, self.links), sink)
+    }
+
+    /// The same for a packet that was looked at already, because it goes through several replays.
+    pub(crate) fn push_seen(
+        &mut self,
+        seen: &Seen<'_>,
+        sink: &mut impl Receiver<Buffer = B>,
+    ) -> Fate {
+        self.begin(seen.packet, sink);
+        let fate = self.place(seen, sink);
         if let Fate::Aside(aside) = fate {
             self.asides[aside as usize] += 1;
         }
-        self.end(packet, sink);
+        self.end(seen.packet, sink);
         fate
     }
 
     /// Delivers everything, because the capture or its section ends.
-    pub(crate) fn finish(&mut self, sink: &mut impl Receiver) {
+    pub(crate) fn finish(&mut self, sink: &mut impl Receiver<Buffer = B>) {
+        let now_ns = self.stamp.unwrap_or(0);
         for mut lane in self.lanes.drain(..) {
+            lane.expire(now_ns, sink);
             lane.coalescer.finish(sink);
             add(&mut self.stats, lane.coalescer.stats());
         }
+        self.polled = 0;
     }
 
     /// What all coalescers did; complete after [`Self::finish`].
@@ -193,64 +213,67 @@ impl Replay {
         &self.stats
     }
 
-    /// A poll that ends where the timestamp changes ends before the packet.
-    fn begin(&mut self, packet: &Packet<'_>, sink: &mut impl Receiver) {
-        if self.batch == Batch::Stamp && self.stamp != packet.timestamp_ns {
-            let before = self.stamp.unwrap_or(0);
-            self.poll_end(before, sink);
-            self.stamp = packet.timestamp_ns;
+    /// A poll that ends where the time changes ends before the packet.
+    fn begin(&mut self, packet: &Packet<'_>, sink: &mut impl Receiver<Buffer = B>) {
+        let (before, now) = (self.stamp, packet.timestamp_ns);
+        let is_over = match self.batch {
+            Batch::Packets(_) => false,
+            Batch::Stamp => before != now,
+            Batch::Gap(most_ns) => !before
+                .zip(now)
+                .is_some_and(|(before_ns, now_ns)| now_ns.saturating_sub(before_ns) <= most_ns),
+        };
+        if is_over {
+            self.poll_end(before.unwrap_or(0), sink);
         }
+        self.stamp = now;
     }
 
-    fn end(&mut self, packet: &Packet<'_>, sink: &mut impl Receiver) {
+    fn end(&mut self, packet: &Packet<'_>, sink: &mut impl Receiver<Buffer = B>) {
         self.polled += 1;
-        if let Batch::Packets(most) = self.batch
-            && self.polled >= most
-        {
-            self.polled = 0;
+        let most = match self.batch {
+            Batch::Packets(most) => most,
+            Batch::Gap(_) => POLL_PACKETS_MAX,
+            Batch::Stamp => return,
+        };
+        if self.polled >= most {
             self.poll_end(packet.timestamp_ns.unwrap_or(0), sink);
         }
     }
 
-    fn poll_end(&mut self, now_ns: u64, sink: &mut impl Receiver) {
+    fn poll_end(&mut self, now_ns: u64, sink: &mut impl Receiver<Buffer = B>) {
+        self.polled = 0;
         for lane in &mut self.lanes {
+            lane.expire(now_ns, sink);
             lane.coalescer.poll_end(now_ns, sink);
         }
     }
 
-    fn place(&mut self, packet: &Packet<'_>, sink: &mut impl Receiver) -> Fate {
-        let Some(link) = self.links.of(packet) else { return Fate::Aside(Aside::LinkType) };
-        let said = Said::by(packet);
-        let direction = said.kept_flags() & DIRECTION;
-        let Some(lane) = self.lane(packet.interface, direction, link) else {
+    fn place(&mut self, seen: &Seen<'_>, sink: &mut impl Receiver<Buffer = B>) -> Fate {
+        let Some(link) = seen.link else { return Fate::Aside(Aside::LinkType) };
+        let direction = seen.said.kept_flags() & DIRECTION;
+        let Some(lane) = self.lane(seen.packet.interface, direction, link) else {
             return Fate::Aside(Aside::Interfaces);
         };
-        match aside(packet, &said) {
+        match seen.time {
             Err(aside) => {
-                lane.coalescer.make_way(packet.data, None, sink);
+                lane.coalescer.make_way(seen.packet.data, None, sink);
                 Fate::Aside(aside)
             }
-            Ok(now_ns) => Fate::Engine(lane.push(packet, said, now_ns, sink)),
+            Ok(now_ns) => Fate::Engine(lane.push(seen, now_ns, sink)),
         }
     }
 
     /// The lane of an interface and direction; `None` when there are too many.
-    fn lane(&mut self, interface: u32, direction: u32, link: LinkType) -> Option<&mut Lane> {
-        let is_it = |lane: &Lane| lane.interface == interface && lane.direction == direction;
+    fn lane(&mut self, interface: u32, direction: u32, link: LinkType) -> Option<&mut Lane<B>> {
+        let is_it = |lane: &Lane<B>| lane.interface == interface && lane.direction == direction;
         let index = match self.lanes.iter().position(is_it) {
             Some(index) => index,
             None if self.lanes.len() >= LANES_MAX => return None,
             None => {
                 let profile = self.profile.clone();
                 let coalescer = Coalescer::new(profile, link, Ports::ASSIGNED, self.seed);
-                self.lanes.push(Lane {
-                    interface,
-                    direction,
-                    link,
-                    coalescer,
-                    flags: 0,
-                    last_ns: 0,
-                });
+                self.lanes.push(Lane { interface, direction, coalescer, flags: 0, last_ns: 0 });
                 self.lanes.len() - 1
             }
         };
@@ -258,133 +281,44 @@ impl Replay {
     }
 }
 
-impl Lane {
+impl<B: AsRef<[u8]>> Lane<B> {
     fn push(
         &mut self,
-        packet: &Packet<'_>,
-        said: Said,
+        seen: &Seen<'_>,
         now_ns: u64,
-        sink: &mut impl Receiver,
+        sink: &mut impl Receiver<Buffer = B>,
     ) -> Verdict {
-        self.make_way(said.kept_flags(), now_ns, sink);
-        let mut record = sink.recycle();
-        record.fill(packet, now_ns);
-        record.flags = said.flags;
-        let meta = self.engine_meta(packet.data, &said, now_ns);
-        record.offload = said.offload.filter(|_| said.has_option).map(Box::new);
-        self.coalescer.push(Frame { buffer: record, meta }, now_ns, sink)
+        self.make_way(seen.said.kept_flags(), now_ns, sink);
+        let frame = Frame { buffer: sink.keep(seen), meta: seen.meta };
+        self.coalescer.push(frame, now_ns, sink)
+    }
+
+    /// Delivers what was held long enough, each train when its time was over.
+    fn expire(&mut self, now_ns: u64, sink: &mut impl Receiver<Buffer = B>) {
+        if self.coalescer.profile().limits.hold_ns > 0 {
+            while let Some(deadline) = self.coalescer.deadline().filter(|&time| time <= now_ns) {
+                sink.at(deadline);
+                self.coalescer.expire(deadline, sink);
+            }
+        }
+        sink.at(now_ns);
     }
 
     /// Delivers what could not be given back exactly if this packet joined it: a superframe holds
     /// one word of flags, and arrivals as steps forward of less than 4.3 seconds.
-    fn make_way(&mut self, flags: u32, now_ns: u64, sink: &mut impl Receiver) {
+    fn make_way(&mut self, flags: u32, now_ns: u64, sink: &mut impl Receiver<Buffer = B>) {
+        self.expire(now_ns, sink);
         let hold_ns = self.coalescer.profile().limits.hold_ns;
         if let Some(deadline) = self.coalescer.deadline() {
             let created = deadline.saturating_sub(hold_ns);
             let is_far = now_ns.saturating_sub(created) > u64::from(u32::MAX);
             if is_far || now_ns < self.last_ns || flags != self.flags {
                 self.coalescer.finish(sink);
-            } else if hold_ns > 0 && deadline <= now_ns {
-                self.coalescer.expire(now_ns, sink);
             }
         }
         self.flags = flags;
         self.last_ns = now_ns;
     }
-
-    /// What is told to the engine. That a checksum is valid is not: it costs little to verify, and
-    /// if the capture were wrong, cutting would write another checksum than was there. That one is
-    /// partial the packet tells itself when the capture does not.
-    fn engine_meta(&self, data: &[u8], said: &Said, now_ns: u64) -> Meta {
-        let mut meta = Meta { timestamp_ns: Some(now_ns), ..Meta::default() };
-        let stack = dissect(data, self.link, &Ports::ASSIGNED);
-        let state = said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
-        meta.checksum = match state.to_engine(&stack) {
-            partial @ Checksum::Partial { .. } => partial,
-            _ if is_seeded(data, &stack) => {
-                ChecksumState::Partial { place: None }.to_engine(&stack)
-            }
-            _ => Checksum::None,
-        };
-        if data.len() > WIRE_BYTES_MAX {
-            meta.gso = meta::opaque();
-        }
-        let Some(offload) = &said.offload else { return meta };
-        if let Some(gso) = &offload.gso {
-            meta.gso = gso.to_engine().or_else(meta::opaque);
-        }
-        meta.vlan = offload.vlan();
-        meta.hash = offload.hash;
-        meta
-    }
-}
-
-/// What the options of a packet say.
-struct Said {
-    flags: Option<u32>,
-    offload: Option<Offload>,
-    /// Whether our own option is there, and not only flags.
-    has_option: bool,
-    /// Whether there are options that a superframe could not give back.
-    has_others: bool,
-}
-
-impl Said {
-    fn by(packet: &Packet<'_>) -> Self {
-        let options = packet.options();
-        let mut said = Self { flags: None, offload: None, has_option: false, has_others: false };
-        if options.as_bytes().is_empty() {
-            return said;
-        }
-        for option in &options {
-            match option {
-                Ok(option) if option.code == code::PACKET_FLAGS && option.value.len() == 4 => {}
-                Ok(option)
-                    if option.code == code::CUSTOM_BINARY && is_ours(packet, option.value) =>
-                {
-                    said.has_option = true;
-                }
-                _ => said.has_others = true,
-            }
-        }
-        let meta = packet.meta();
-        said.flags = meta.flags;
-        said.offload = meta.offload;
-        said
-    }
-}
-
-impl Said {
-    /// The flags that a superframe keeps. That a checksum was partial is kept elsewhere; that it was
-    /// verified is not kept.
-    fn kept_flags(&self) -> u32 {
-        self.flags.unwrap_or(0) & !flag::OFFLOADS
-    }
-}
-
-/// When the packet arrived, unless it has to stay outside.
-fn aside(packet: &Packet<'_>, said: &Said) -> Result<u64, Aside> {
-    if said.has_others {
-        return Err(Aside::Options);
-    }
-    if packet.original_len as usize != packet.data.len() {
-        return Err(Aside::Length);
-    }
-    let time = packet.timestamp_ns.filter(|&time| is_exact(packet.description, time));
-    time.ok_or(Aside::Time)
-}
-
-/// Whether a time in nanoseconds gives back the time in the file.
-fn is_exact(interface: &Interface, time_ns: u64) -> bool {
-    let unit = interface.resolution.to_byte();
-    let is_coarse = if unit & 0x80 == 0 { unit <= 9 } else { unit & 0x7f <= 28 };
-    let is_clamped = time_ns == u64::MAX || (time_ns == 0 && interface.offset_seconds != 0);
-    is_coarse && !is_clamped
-}
-
-fn is_ours(packet: &Packet<'_>, value: &[u8]) -> bool {
-    let number = packet.order().u32_bytes(ENTERPRISE_NUMBER);
-    value.strip_prefix(&number).is_some_and(|rest| rest.starts_with(&MAGIC))
 }
 
 /// The profile that the user asks for.
@@ -441,9 +375,8 @@ fn add_all<const N: usize>(total: &mut [u64; N], more: &[u64; N]) {
 
 /// The bits of `epb_flags` that say whether a packet came or went.
 const DIRECTION: u32 = 0b11;
-/// The longest frame that any wire carries: jumbo frames with room for tags. What is longer is a
-/// superframe, and one that does not say its segment size must not give its own as that.
-const WIRE_BYTES_MAX: usize = 9216 + 64;
+/// Most packets of a poll that ends with a gap: the budget of NAPI.
+const POLL_PACKETS_MAX: u64 = 64;
 /// Most interfaces and directions at once; each has tables of its own.
 const LANES_MAX: usize = 16;
 /// Most packets held by one lane: with 1500 bytes each, 50 MB.
