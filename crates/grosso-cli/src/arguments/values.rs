@@ -226,6 +226,10 @@ mod tests {
         assert_eq!(parse_time_ns("1ms"), Ok(1_000_000));
         assert_eq!(parse_time_ns("0"), Ok(0));
         assert!(parse_time_ns("20").is_err());
+        assert_eq!(parse_batch("64"), Ok(Batch::Packets(64)));
+        assert_eq!(parse_batch("5us"), Ok(Batch::Gap(5000)));
+        assert_eq!(parse_batch("stamp"), Ok(Batch::Stamp));
+        assert!(["0", "-1", "5 us", "gap"].iter().all(|text| parse_batch(text).is_err()));
         assert!(parse_time_ns("us").is_err());
         assert!(parse_time_ns("99999999999999999999s").is_err());
         assert_eq!(parse_spacing("line=10G"), Ok(Spacing::Line(10_000_000_000)));

@@ -219,9 +219,10 @@ impl<B: AsRef<[u8]>> Replay<B> {
         let is_over = match self.batch {
             Batch::Packets(_) => false,
             Batch::Stamp => before != now,
-            Batch::Gap(most_ns) => !before
-                .zip(now)
-                .is_some_and(|(before_ns, now_ns)| now_ns.saturating_sub(before_ns) <= most_ns),
+            Batch::Gap(most_ns) => {
+                let passed = before.zip(now).map(|(before, now)| now.saturating_sub(before));
+                passed.is_none_or(|passed_ns| passed_ns > most_ns)
+            }
         };
         if is_over {
             self.poll_end(before.unwrap_or(0), sink);
