@@ -15,6 +15,8 @@
 //! | `twice` | a capture that is read twice |
 //! | `input`, `output` | captures, with everything that a command owes to its user around them |
 //! | `observe` | what running data paths count, for people and for programs (Linux) |
+//! | `profile` | profiles as users write them |
+//! | `wrong` | what is wrong with a text that the user wrote, and what may have been meant |
 //! | `digest` | the hash of what is read |
 //! | `error` | every way to fail, with its exit code |
 //! | `talk`, `style`, `progress` | what goes to standard error |
@@ -36,12 +38,14 @@ mod mss;
 mod observe;
 mod output;
 mod positions;
+mod profile;
 mod progress;
 mod report;
 mod style;
 mod talk;
 mod transform;
 mod twice;
+mod wrong;
 
 use std::process::ExitCode;
 

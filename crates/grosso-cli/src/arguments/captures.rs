@@ -80,15 +80,16 @@ pub(crate) struct Coalesce {
 /// What is merged, and when trains leave.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rules {
-    /// Whose rules to merge by
-    #[arg(long, value_name = "NAME", default_value = "linux")]
+    /// Whose rules to merge by: a name of `grosso profiles`, or a file
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = "linux")]
     pub(crate) profile: String,
     /// Packets a poll; "stamp": a poll is a run of equal timestamps; 5us: without a longer gap
     #[arg(long, value_name = "N", default_value = "64", value_parser = parse_batch)]
     pub(crate) batch: Batch,
     /// Hold trains across polls for so long, by capture time: 20us, 1ms
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_time_ns)]
-    pub(crate) hold: u64,
+    /// [default: the profile's]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_ns)]
+    pub(crate) hold: Option<u64>,
     /// Superframes stay below so many bytes, from the IP header on
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=524_280))]
     pub(crate) max_size: Option<u32>,
@@ -270,13 +271,13 @@ Example:
 
 pub(super) const COALESCE_HELP: &str = "\
 Writes pcapng unless -F pcap: only pcapng can say how to cut back.
-Profiles: linux (default), linux-8x8 (with Linux's own small flow table). What
-these cannot undo: inet-lro, inet-lro-2007, myri10ge, freebsd, rsc-82599,
-ndis-rsc. docs/profiles.md says what each joins.
+`grosso profiles` lists the profiles: some let later packets overwrite earlier
+ones, which `segment` cannot undo.
 
 Examples:
   grosso coalesce -r wire.pcapng -w gro.pcapng
   grosso coalesce -r wire.pcapng -w gro.pcapng --hold 20us --max-segs 45
+  grosso coalesce -r wire.pcapng -w lro.pcapng --profile freebsd
   tcpdump -i eth0 -w - | grosso coalesce -r - -w gro.pcapng";
 
 pub(super) const SEGMENT_HELP: &str = "\

@@ -5,13 +5,16 @@ mod daemon;
 mod device;
 mod lab;
 mod observe;
+mod profiles;
 mod values;
 
 use clap::{Args, Parser, Subcommand};
 use grosso_wire::LinkType;
 
 use self::values::parse_link;
-pub(crate) use self::{captures::*, daemon::*, device::*, lab::*, observe::*, values::*};
+pub(crate) use self::{
+    captures::*, daemon::*, device::*, lab::*, observe::*, profiles::*, values::*,
+};
 use crate::style::When;
 
 /// Packet offload in userspace: see captures as the wire saw them, or as a stack would.
@@ -86,6 +89,9 @@ pub(crate) enum Command {
     /// Why was this packet merged, or not?
     #[command(after_help = EXPLAIN_HELP)]
     Explain(Explain),
+    /// Whose rules there are to merge by
+    #[command(after_help = PROFILES_HELP)]
+    Profiles(Profiles),
     /// Join two devices by a data path, until told to end
     #[command(after_help = BRIDGE_HELP)]
     Bridge(Bridge),

@@ -8,7 +8,7 @@ use grosso_sys::{
     netlink::Netlink,
 };
 
-use crate::error::Failure;
+use crate::{error::Failure, wrong::similar};
 
 /// The interface called `name`, for the command `command`.
 pub(crate) fn find(command: &str, control: &Control, name: &str) -> Result<InterfaceName, Failure> {
@@ -38,15 +38,6 @@ pub(super) fn attribute(name: &InterfaceName, index: u32, attribute: &str) -> Op
         return None;
     }
     read(attribute)
-}
-
-/// Of what there is, what the user may have meant.
-pub(crate) fn similar<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    names
-        .map(|name| (strsim::jaro_winkler(word, name), name))
-        .filter(|(similarity, _)| *similarity >= SIMILAR)
-        .max_by(|one, other| one.0.total_cmp(&other.0))
-        .map(|(_, name)| name)
 }
 
 /// Why the kernel did not do what `command` asked of it: to do `what`, which takes `capability`.
@@ -82,19 +73,4 @@ pub(crate) fn privilege(capability: &str) -> String {
 pub(super) fn program() -> String {
     let path = std::env::current_exe();
     path.map_or_else(|_| "grosso".into(), |path| path.display().to_string())
-}
-
-/// The similarity (Jaro-Winkler) from which on a name may be meant.
-const SIMILAR: f64 = 0.8;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_similar_is_meant_and_what_is_not_is_not() {
-        let names = || ["rx-gro", "rx-udp-gro-forwarding", "tx-udp-segmentation"].into_iter();
-        assert_eq!(similar("rx-udp-gro-fwd", names()), Some("rx-udp-gro-forwarding"));
-        assert_eq!(similar("warp-drive", names()), None);
-    }
 }

@@ -21,6 +21,7 @@ mod inspect;
 mod lab;
 #[cfg(target_os = "linux")]
 mod monitor;
+mod profiles;
 mod reassemble;
 mod replay;
 mod run;
@@ -90,6 +91,7 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Csum(Csum::Verify(options)) => csum::verify(options, session),
         Command::Csum(Csum::Fix(options)) => csum::fix(options, session),
         Command::Explain(options) => explain::run(options, session),
+        Command::Profiles(options) => profiles::run(options, session),
         Command::Bridge(options) => bridge::run(options, session),
         Command::Run(options) => run::run(options, session),
         Command::Config(Config::Check(options)) => config::check(options, session),

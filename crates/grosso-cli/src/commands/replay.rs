@@ -2,6 +2,8 @@
 
 mod seen;
 
+use std::path::Path;
+
 use grosso::{
     Coalescer, Frame, Profile, Sink, Verdict,
     coalesce::reason::{Close, NoMerge, Pass},
@@ -15,6 +17,7 @@ use crate::{
     arguments::{Batch, Rules},
     error::Failure,
     input::Links,
+    profile,
 };
 
 /// A packet on its way through a coalescer: its bytes, and what is needed to write it again.
@@ -155,7 +158,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
     /// A replay by these rules.
     pub(crate) fn new(rules: &Rules, links: Links) -> Result<Self, Failure> {
         Ok(Self {
-            profile: profile(rules)?,
+            profile: asked_for(rules)?,
             batch: rules.batch,
             links,
             seed: super::random_seed(),
@@ -323,16 +326,13 @@ impl<B: AsRef<[u8]>> Lane<B> {
 }
 
 /// The profile that the user asks for.
-fn profile(rules: &Rules) -> Result<Profile, Failure> {
-    let Some(mut profile) = Profile::named(&rules.profile) else {
-        let names: Vec<_> = Profile::all().into_iter().map(|profile| profile.name).collect();
-        let message = format!("no profile {:?}; there are {}", rules.profile, names.join(", "));
-        return Err(Failure::usage("usage.profile", message));
-    };
+fn asked_for(rules: &Rules) -> Result<Profile, Failure> {
+    let mut profile = profile::find(&rules.profile, Path::new(""))?;
     let limits = &mut profile.limits;
-    limits.hold_ns = rules.hold;
-    limits.parts = PARTS_MAX;
+    limits.hold_ns = rules.hold.unwrap_or(limits.hold_ns);
+    limits.parts = limits.parts.min(PARTS_MAX);
     limits.tcp_segments = limits.tcp_segments.min(ARRIVALS_MAX);
+    limits.udp_segments = limits.udp_segments.min(ARRIVALS_MAX);
     if let Some(size) = rules.max_size {
         limits.size_bytes = size;
     }

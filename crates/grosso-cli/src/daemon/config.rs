@@ -1,6 +1,6 @@
 //! Paths from a file: TOML, in the words of `ip link` and `ethtool`. `docs/configuration.md` describes it.
 
-use core::{fmt, num::NonZeroU32, ops::Range};
+use core::{fmt, ops::Range};
 use std::{collections::BTreeMap, net::SocketAddr, path::Path, time::Duration};
 
 use grosso::features::Features;
@@ -18,8 +18,8 @@ use super::{
     stages::{EspSpec, EspTable, FragmentsSpec},
 };
 use crate::{
-    commands::device::similar,
-    error::{Failure, TextPlace},
+    error::Failure,
+    wrong::{Wrong, similar},
 };
 
 /// What a file says.
@@ -73,9 +73,8 @@ impl Config {
 
     /// Understands a text.
     pub(crate) fn parse(text: &str) -> Result<Self, Wrong> {
-        let file: FileTable = toml::from_str(text).map_err(|error| {
-            Wrong::at(text, error.span().unwrap_or(0..0), &with_suggestion(error.message()))
-        })?;
+        let file: FileTable =
+            toml::from_str(text).map_err(|error| Wrong::of_parser(text, &error))?;
         let wrong = |span: Range<usize>, what: &str| Err(Wrong::at(text, span, what));
         if file.path.is_empty() {
             return wrong(0..0, "no [[path]]: there is nothing to run");
@@ -102,50 +101,6 @@ impl Config {
             paths.push(path);
         }
         Ok(Self { metrics: file.metrics, paths })
-    }
-}
-
-/// What is wrong with a text, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
-    place: TextPlace,
-    what: String,
-}
-
-impl Wrong {
-    fn at(text: &str, span: Range<usize>, what: &str) -> Self {
-        let before = text.get(..span.start).unwrap_or(text);
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        let column = before.get(line_start..).unwrap_or_default().chars().count();
-        // Some messages of the parser have several lines.
-        let what = what.trim().replace('\n', "; ");
-        // A text has fewer characters than the numbers reach.
-        let number = |count: usize| {
-            u32::try_from(count)
-                .map_or(NonZeroU32::MAX, |count| NonZeroU32::MIN.saturating_add(count))
-        };
-        let line = number(before.matches('\n').count());
-        Self { place: TextPlace { line, column: number(column) }, what }
-    }
-}
-
-impl fmt::Display for Wrong {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}:{}: {}", self.place.line, self.place.column, self.what)
-    }
-}
-
-/// Of a message about an unknown key, which has the known ones in backquotes behind it: what was meant.
-fn with_suggestion(message: &str) -> String {
-    let mut names = message.split('`').skip(1).step_by(2);
-    if !message.starts_with("unknown field") {
-        return message.to_owned();
-    }
-    let Some(unknown) = names.next() else { return message.to_owned() };
-    let known: Vec<&str> = names.collect();
-    match similar(unknown, known.iter().copied()) {
-        Some(meant) => format!("no key \"{unknown}\"; did you mean {meant}?"),
-        None => format!("no key \"{unknown}\" here; there are {}", known.join(", ")),
     }
 }
 

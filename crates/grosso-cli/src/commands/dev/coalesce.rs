@@ -10,6 +10,7 @@ use crate::{
     input::Session,
     report::{self, Place, Report},
     style::Style,
+    wrong::similar,
 };
 
 /// `dev -c`.
@@ -84,7 +85,7 @@ fn unknown(device: &Device, name: &str, has: &Parameters) -> Failure {
         return Failure::environment("environment.unsupported", message).hint(hint);
     }
     let mut message = format!("dev -C: no parameter \"{name}\"");
-    if let Some(similar) = device::similar(name, NAMES.into_iter()) {
+    if let Some(similar) = similar(name, NAMES.into_iter()) {
         message += &format!("; did you mean {similar}?");
     }
     Failure::usage("usage.parameter", message).hint(hint)

@@ -14,6 +14,7 @@ use crate::{
     input::Session,
     report::{self, Place, Report},
     style::Style,
+    wrong::similar,
 };
 
 /// `dev -k`.
@@ -95,7 +96,7 @@ fn meant<'a>(
     let groups = GROUPS.iter().flat_map(|group| [group.short, group.long]);
     let known = features.iter().map(|feature| feature.name.as_str()).chain(groups);
     let mut message = format!("dev -K: no feature \"{name}\"");
-    if let Some(similar) = device::similar(name, known) {
+    if let Some(similar) = similar(name, known) {
         message += &format!("; did you mean {similar}?");
     }
     Err(Failure::usage("usage.feature", message).hint("grosso dev -k DEV lists them"))

@@ -1,0 +1,163 @@
+//! `grosso profiles`: the built-in profiles, and one as a file.
+
+use std::{fmt::Write, path::Path};
+
+use grosso::Profile;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    arguments::{Profiles, ProfilesCommand},
+    error::{Exit, Failure},
+    input::Session,
+    profile::{self, KEYS},
+    report::{self, Place, Report, Tool},
+    style::Style,
+};
+
+/// Runs the command.
+pub(crate) fn run(options: &Profiles, session: &mut Session) -> Result<Exit, Failure> {
+    match &options.command {
+        None => {
+            let profiles = Profile::all().iter().map(Facts::of).collect();
+            let schema = "grosso.profiles/1";
+            let mut list = List { schema, tool: Tool::THIS, profiles, warnings: Vec::new() };
+            report::print(&mut list, &mut session.talk, Place::Standard)?;
+        }
+        Some(ProfilesCommand::Show(options)) => {
+            let profile = profile::find(&options.profile, Path::new(""))?;
+            let mut one = One {
+                schema: "grosso.profile/1",
+                tool: Tool::THIS,
+                facts: Facts::of(&profile),
+                profile: nested(&profile),
+                file: profile::write(&profile),
+                warnings: Vec::new(),
+            };
+            report::print(&mut one, &mut session.talk, Place::Standard)?;
+        }
+    }
+    Ok(Exit::Yes)
+}
+
+/// What is to know of a profile before its keys.
+#[derive(Debug, Serialize)]
+struct Facts {
+    name: String,
+    /// Whether `segment` gives back the packets that went in.
+    invertible: bool,
+    /// Absent if a user wrote the profile.
+    about: Option<&'static str>,
+}
+
+impl Facts {
+    fn of(profile: &Profile) -> Self {
+        Self {
+            name: profile.name.to_string(),
+            invertible: profile.rules.is_invertible(),
+            about: ABOUT.iter().find(|(name, _)| *name == profile.name).map(|(_, about)| *about),
+        }
+    }
+}
+
+/// All built-in profiles.
+#[derive(Debug, Serialize)]
+struct List {
+    schema: &'static str,
+    tool: Tool,
+    profiles: Vec<Facts>,
+    warnings: Vec<String>,
+}
+
+impl Report for List {
+    fn text(&self, style: Style) -> String {
+        let head = format!("{:<14} {:<10} {}", "profile", "invertible", "what it is");
+        let mut text = format!("{}\n", style.strong(&head));
+        for Facts { name, invertible, about } in &self.profiles {
+            let invertible = if *invertible { "yes" } else { "no" };
+            let _ = writeln!(text, "{name:<14} {invertible:<10} {}", about.unwrap_or_default());
+        }
+        text
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
+
+/// One profile.
+#[derive(Debug, Serialize)]
+struct One {
+    schema: &'static str,
+    tool: Tool,
+    #[serde(flatten)]
+    facts: Facts,
+    /// Its keys as in a file.
+    profile: Map<String, Value>,
+    #[serde(skip)]
+    file: String,
+    warnings: Vec<String>,
+}
+
+impl Report for One {
+    fn text(&self, style: Style) -> String {
+        let mut text = String::new();
+        if let Some(about) = self.facts.about {
+            let _ = writeln!(text, "{}", style.faint(&format!("# {about}")));
+        }
+        let family = if self.facts.invertible {
+            "# Invertible: `segment` gives back the very packets that went in."
+        } else {
+            "# Lossy: later packets overwrite earlier ones. Only for who ends TCP."
+        };
+        let _ = writeln!(text, "{}", style.faint(family));
+        text + &self.file
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
+
+/// The keys of a profile, table by table.
+fn nested(profile: &Profile) -> Map<String, Value> {
+    let mut object = Map::new();
+    for key in KEYS {
+        let value = (key.show)(profile);
+        if key.table.is_empty() {
+            object.insert(key.name.into(), value);
+        } else {
+            let table = object.entry(key.table).or_insert_with(|| Map::new().into());
+            if let Some(table) = table.as_object_mut() {
+                table.insert(key.name.into(), value);
+            }
+        }
+    }
+    object
+}
+
+/// What each built-in profile is, in at most 53 columns.
+const ABOUT: &[(&str, &str)] = &[
+    ("linux", "GRO of Linux 7.2, with a larger flow table: default"),
+    ("linux-8x8", "GRO of Linux 7.2, with its own table of 8 x 8 flows"),
+    ("inet-lro", "generic LRO of Linux 2.6.24 to 4.4"),
+    ("inet-lro-2007", "inet-lro as it was sent for review in 2007"),
+    ("myri10ge", "LRO of the driver of Myricom's 10 Gbit/s NICs"),
+    ("freebsd", "tcp_lro of FreeBSD, which joins acknowledgments too"),
+    ("rsc-82599", "receive side coalescing of Intel's 82599 NICs"),
+    ("ndis-rsc", "receive segment coalescing that Windows asks for"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_in_profile_is_described_and_nothing_else() {
+        let described: Vec<_> = ABOUT.iter().map(|(name, _)| *name).collect();
+        let profiles = Profile::all();
+        let named: Vec<_> = profiles.iter().map(|profile| &*profile.name).collect();
+        assert_eq!(described, named);
+        assert!(ABOUT.iter().all(|(_, about)| about.len() <= 53));
+    }
+}

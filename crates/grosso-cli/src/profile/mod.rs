@@ -1,0 +1,188 @@
+//! Profiles as users write them: a name, or a file with what differs from a built-in one.
+//!
+//! | module | job |
+//! |---|---|
+//! | `keys` | every key of a file and the field that it is |
+//! | `setting` | values, as a file says them |
+
+mod keys;
+mod setting;
+
+use core::{fmt::Write, ops::Range};
+use std::{borrow::Cow, fs, path::Path};
+
+use grosso::Profile;
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+pub(crate) use self::keys::KEYS;
+use self::keys::{Key, TABLES};
+use crate::{
+    error::Failure,
+    wrong::{Wrong, no_key, similar},
+};
+
+/// The profile that a word means: a built-in one, or a file if the word has a dot or a slash. A relative path is meant
+/// from `folder`.
+pub(crate) fn find(word: &str, folder: &Path) -> Result<Profile, Failure> {
+    if word.contains(['.', '/']) { read(&folder.join(word)) } else { named(word) }
+}
+
+/// The built-in profile of a name.
+fn named(name: &str) -> Result<Profile, Failure> {
+    Profile::named(name).ok_or_else(|| {
+        let hint = "grosso profiles says what each is; a file of your own is --profile FILE.toml";
+        Failure::usage("usage.profile", no_profile(name)).hint(hint)
+    })
+}
+
+/// That there is no profile of this name, and what was meant, or what there is.
+fn no_profile(name: &str) -> String {
+    let profiles = Profile::all();
+    match similar(name, profiles.iter().map(|profile| &*profile.name)) {
+        Some(meant) => format!("no profile \"{name}\"; did you mean {meant}?"),
+        None => {
+            let names: Vec<_> = profiles.iter().map(|profile| &*profile.name).collect();
+            format!("no profile \"{name}\"; there are {}", names.join(", "))
+        }
+    }
+}
+
+/// The profile of a file.
+fn read(path: &Path) -> Result<Profile, Failure> {
+    let unread = |error| {
+        let message = format!("{}: {error}", path.display());
+        Failure::environment("environment.read", message)
+    };
+    let bytes = fs::metadata(path).map_err(unread)?.len();
+    if bytes > FILE_BYTES_MAX {
+        let message = format!("{}: {bytes} bytes; a profile has {FILE_BYTES_MAX}", path.display());
+        return Err(Failure::input("input.profile", message));
+    }
+    let text = fs::read_to_string(path).map_err(unread)?;
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    parse(&text, stem.unwrap_or_default()).map_err(|wrong| {
+        let message = format!("{}:{wrong}", path.display());
+        let hint = "grosso profiles show linux prints a file with every key and what it may say";
+        Failure::input("input.profile", message).at(wrong.place).hint(hint)
+    })
+}
+
+/// Understands the text of a file. `name` is what the profile is called if the file does not say.
+fn parse(text: &str, name: String) -> Result<Profile, Wrong> {
+    let table = DeTable::parse(text).map_err(|error| Wrong::of_parser(text, &error))?;
+    let table = table.get_ref();
+    let mut profile = match word(text, table, "base")? {
+        None => Profile::linux(),
+        Some((base, span)) => {
+            Profile::named(base).ok_or_else(|| Wrong::at(text, span, &no_profile(base)))?
+        }
+    };
+    for (key, value) in table {
+        let name = key.get_ref().as_ref();
+        match value.get_ref() {
+            _ if OF_THE_FILE.contains(&name) => {}
+            DeValue::Table(inner) if TABLES.contains(&name) => {
+                for (key, value) in inner {
+                    set(&mut profile, text, name, key, value)?;
+                }
+            }
+            _ if TABLES.contains(&name) => {
+                let what = format!("{name} is a table: [{name}]");
+                return Err(Wrong::at(text, value.span(), &what));
+            }
+            _ => set(&mut profile, text, "", key, value)?,
+        }
+    }
+    let (name, span) = match word(text, table, "name")? {
+        None => (name, 0..0),
+        Some((name, span)) => (name.to_owned(), span),
+    };
+    name_it(&mut profile, name).map_err(|what| Wrong::at(text, span, &what))?;
+    Ok(profile)
+}
+
+/// A word in quotes, and where it stands.
+fn word<'a>(
+    text: &str,
+    table: &'a DeTable<'_>,
+    key: &str,
+) -> Result<Option<(&'a str, Range<usize>)>, Wrong> {
+    let Some((_, value)) = table.iter().find(|(name, _)| name.get_ref() == key) else {
+        return Ok(None);
+    };
+    let what = || Wrong::at(text, value.span(), &format!("{key} is a word in quotes"));
+    value.get_ref().as_str().map(|word| Some((word, value.span()))).ok_or_else(what)
+}
+
+/// Gives a profile its name, which reports show.
+fn name_it(profile: &mut Profile, name: String) -> Result<(), String> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
+        return Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes, all of which can be printed"));
+    }
+    profile.name = Cow::Owned(name);
+    match Profile::named(&profile.name) {
+        Some(named) if named != *profile => {
+            let name = &profile.name;
+            Err(format!("\"{name}\" is the name of a built-in profile: name = \"my-{name}\""))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Sets one key of a table.
+fn set(
+    profile: &mut Profile,
+    text: &str,
+    table: &str,
+    name: &Spanned<Cow<'_, str>>,
+    value: &Spanned<DeValue<'_>>,
+) -> Result<(), Wrong> {
+    let Some(key) = Key::find(table, name.get_ref()) else {
+        let others = KEYS.iter().filter(|key| key.table == table).map(|key| key.name);
+        let mut known: Vec<_> = others.collect();
+        if table.is_empty() {
+            known.extend(OF_THE_FILE.iter().chain(&TABLES));
+        }
+        return Err(Wrong::at(text, name.span(), &no_key(name.get_ref(), &known)));
+    };
+    (key.set)(profile, value.get_ref()).ok_or_else(|| {
+        let what = format!("{} is {}", key.full_name(), (key.choices)());
+        Wrong::at(text, value.span(), &what)
+    })
+}
+
+/// A file that gives exactly this profile, with what may stand behind each key.
+pub(crate) fn write(profile: &Profile) -> String {
+    let mut text = format!("name = {}\n", toml_string(&profile.name));
+    let mut table = "";
+    for key in KEYS {
+        if key.table != table {
+            table = key.table;
+            let _ = write!(text, "\n[{table}]\n");
+        }
+        let line = format!("{} = {}", key.name, (key.show)(profile));
+        let _ = writeln!(text, "{line:<CHOICES_COLUMN$} # {}", (key.choices)());
+    }
+    text
+}
+
+/// A text in quotes, as TOML has it.
+fn toml_string(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// The keys beside those of the profile itself.
+const OF_THE_FILE: [&str; 2] = ["base", "name"];
+/// Bytes of the longest name.
+const NAME_BYTES_MAX: usize = 64;
+/// Bytes of the longest file; one with every key has two thousand.
+const FILE_BYTES_MAX: u64 = 1 << 16;
+/// The column of what may stand behind a key.
+const CHOICES_COLUMN: usize = 36;
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

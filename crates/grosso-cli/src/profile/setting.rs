@@ -1,0 +1,109 @@
+//! Values of a profile, as a file says them.
+
+use core::ops::RangeInclusive;
+
+use grosso::coalesce::{Acknowledgments, BucketChoice, Options, Push, Refused, Sizes, Vary};
+use grosso_wire::tcp;
+use serde_json::Value;
+use toml::de::DeValue;
+
+/// A value that a word or a number says.
+pub(super) trait Setting: Sized {
+    /// What may stand there.
+    fn choices() -> String;
+
+    /// What the file says, if it may stand there.
+    fn read(value: &DeValue<'_>) -> Option<Self>;
+
+    /// As [`Self::read`] takes it.
+    fn show(&self) -> Value;
+}
+
+impl Setting for bool {
+    fn choices() -> String {
+        "true or false".into()
+    }
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        value.as_bool()
+    }
+
+    fn show(&self) -> Value {
+        (*self).into()
+    }
+}
+
+/// The words of an enumeration.
+macro_rules! words {
+    ($type:ty { $($variant:ident: $word:literal),+ }) => {
+        impl Setting for $type {
+            fn choices() -> String {
+                choices(&[$($word),+])
+            }
+
+            fn read(value: &DeValue<'_>) -> Option<Self> {
+                match value.as_str()? {
+                    $($word => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+
+            fn show(&self) -> Value {
+                match self {
+                    $(Self::$variant => $word.into(),)+
+                }
+            }
+        }
+    };
+}
+
+words!(Vary { Equal: "equal", First: "first", Latest: "latest" });
+words!(Options { Any: "any", TimestampOnly: "timestamp-only" });
+words!(Sizes { EqualButLast: "equal-but-last", Any: "any" });
+words!(Push { Ends: "ends", Joins: "joins" });
+words!(Acknowledgments { Alone: "alone", WindowUpdates: "window-updates", Join: "join" });
+words!(Refused { Starts: "starts", Leaves: "leaves" });
+words!(BucketChoice { Seeded: "seeded", Device: "device" });
+
+/// The words of a list, for people.
+fn choices(words: &[&str]) -> String {
+    match words {
+        [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => words.concat(),
+    }
+}
+
+/// A number of a range.
+pub(super) fn number<T: TryFrom<i64>>(
+    value: &DeValue<'_>,
+    range: &RangeInclusive<i64>,
+) -> Option<T> {
+    let DeValue::Integer(digits) = value else { return None };
+    let number = i64::from_str_radix(digits.as_str(), digits.radix()).ok()?;
+    range.contains(&number).then(|| T::try_from(number).ok())?
+}
+
+/// What [`flags`] takes.
+pub(super) fn flag_choices() -> String {
+    format!("a list of {}", choices(&FLAGS.map(|(name, _)| name)))
+}
+
+/// Flags of TCP by their names, as the low byte.
+pub(super) fn flags(value: &DeValue<'_>) -> Option<u8> {
+    let flags = value.as_array()?.iter().map(|name| {
+        let name = name.get_ref().as_str()?;
+        FLAGS.iter().find(|(known, _)| *known == name).map(|(_, flag)| *flag as u8)
+    });
+    // One that is named twice is there once.
+    flags.reduce(|all, flag| Some(all? | flag?)).unwrap_or(Some(0))
+}
+
+/// As [`flags`] takes them.
+pub(super) fn show_flags(flags: u8) -> Value {
+    let names = FLAGS.iter().filter(|(_, flag)| u16::from(flags) & flag != 0);
+    names.map(|(name, _)| *name).collect()
+}
+
+/// The flags of which a profile decides: SYN, RST and URG are alone in any, and ACK is on every packet.
+const FLAGS: [(&str, u16); 4] =
+    [("fin", tcp::FIN), ("psh", tcp::PSH), ("ece", tcp::ECE), ("cwr", tcp::CWR)];
