@@ -236,7 +236,8 @@ impl Session {
     }
 
     /// A packet is refused or passed for the reason that its verdict names; one that was refused may
-    /// have passed as well, because it ends a train that it cannot join.
+    /// have passed as well, because it ends a train that it cannot join. One that waited is only
+    /// counted.
     fn assert_reasons(&self) {
         let stats = self.coalescer.stats();
         let mut refused = vec![0; stats.refused.len()];
@@ -246,6 +247,7 @@ impl Session {
                 Verdict::Refused(reason) => refused[reason.index()] += 1,
                 Verdict::Passed(reason) => passed[reason.index()] += 1,
                 Verdict::Held | Verdict::Joined => {}
+                Verdict::Waits => return,
             }
         }
         assert_eq!(refused, stats.refused);

@@ -8,6 +8,7 @@ use std::net::Ipv6Addr;
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile,
     checksum::Checksum,
+    coalesce::Batch,
     segment::{HEADER_BYTES_MAX, Outgoing, Segments},
     tunnel::esp::{Decryptor, Encryptor, KeyMaterial, Mode, Outer, SecurityAssociation},
 };
@@ -46,11 +47,13 @@ fn the_counter_counts() {
 /// Polls of everything that there is: trains, odd packets, fragments, garbage, tunnels.
 #[test]
 fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
-    for hold_ns in [0, 50_000] {
+    let by_flow = Batch::ByFlow { packets: 100 };
+    for (hold_ns, batch) in [(0, Batch::AsItCame), (50_000, Batch::AsItCame), (0, by_flow)] {
         let frames = mixed_traffic();
         let mut profile = Profile::linux();
         profile.tunnels_max = 2;
         profile.limits.hold_ns = hold_ns;
+        profile.batch = batch;
         let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, PORTS, 1);
         let mut delivered = Delivered::default();
         for _ in 0..2 {

@@ -252,6 +252,11 @@ fn words(fate: Fate) -> (&'static str, Option<&'static str>, Option<&'static str
     match fate {
         Fate::Engine(Verdict::Held) => ("held", None, None),
         Fate::Engine(Verdict::Joined) => ("joined", None, None),
+        Fate::Engine(Verdict::Waits) => (
+            "waited",
+            None,
+            Some("It was joined behind the others of its flow, at the end of its batch."),
+        ),
         Fate::Engine(Verdict::Refused(reason)) => {
             ("refused", Some(reason.name()), Some(reason.sentence()))
         }

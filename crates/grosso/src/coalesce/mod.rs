@@ -5,6 +5,7 @@
 //! obeys its laws. If it does not, the train leaves, named by a [`reason`], and the packet starts
 //! the next. Within a flow nothing ever overtakes.
 
+mod batch;
 mod delivery;
 mod examine;
 mod pool;
@@ -15,12 +16,14 @@ mod rules;
 mod shapes;
 mod train;
 
+use alloc::boxed::Box;
 use core::num::NonZeroU16;
 
 use grosso_wire::{
     Extent, Kind, Layer, LinkType, Ports, Stack, Stop, dissect, dissect_into, ipv4, tcp,
 };
 
+pub use batch::Batch;
 pub use delivery::{Delivery, Sink};
 pub use examine::HEADER_BYTES_MAX;
 pub use pool::Part;
@@ -30,6 +33,7 @@ pub use rules::{Acknowledgments, Options, Push, Refused, Rules, Sizes, Vary};
 use crate::{
     checksum::Checksum,
     coalesce::{
+        batch::Collected,
         delivery::Closing,
         examine::{
             Candidate, ends_in_transport, examine, lengths_agree, refusal_of_headers,
@@ -63,6 +67,8 @@ pub enum Verdict {
     Refused(NoMerge),
     /// It can be in no train and left as it came.
     Passed(Pass),
+    /// It waits for the end of its batch ([`Batch`]); what became of it is only counted.
+    Waits,
 }
 
 /// Whose packet an unparsed one may be.
@@ -94,6 +100,8 @@ pub struct Held {
 #[derive(Debug)]
 pub struct Coalescer<B> {
     profile: Profile,
+    /// Whether the profile is more than the laws and limits.
+    is_arranged: bool,
     /// Whether the profile has rules that are more than the laws.
     is_ruled: bool,
     link: LinkType,
@@ -103,6 +111,8 @@ pub struct Coalescer<B> {
     table: Table,
     trains: Trains<B>,
     pool: Pool<B>,
+    /// What waits for the end of its batch.
+    collected: Option<Box<Collected<B>>>,
     stats: CoalesceStats,
     /// The train of the packet before this one, when that packet was of the same flow as the one
     /// before it.
@@ -119,8 +129,15 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// that nobody can choose packets that share a bucket (P50).
     #[must_use]
     pub fn new(profile: Profile, link: LinkType, ports: Ports, seed: u64) -> Self {
+        let is_ruled = profile.rules != Rules::INVERTIBLE;
+        let collected = match profile.batch {
+            Batch::AsItCame => None,
+            Batch::ByFlow { packets } => Some(Box::new(Collected::new(packets))),
+        };
         Self {
-            is_ruled: profile.rules != Rules::INVERTIBLE,
+            is_arranged: is_ruled || collected.is_some(),
+            is_ruled,
+            collected,
             link,
             ports,
             hasher: FlowHasher::new(seed),
@@ -147,9 +164,21 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     ) -> Verdict {
         let packet = frame.buffer.as_ref();
         self.stats.count_in(packet.len(), packets_of(&frame.meta));
-        if self.is_ruled {
-            return self.push_ruled(frame, now_ns, sink);
+        if self.is_arranged {
+            return self.push_arranged(frame, now_ns, sink);
         }
+        self.push_by_laws(frame, now_ns, sink)
+    }
+
+    /// Takes one packet by the laws alone.
+    #[inline(always)]
+    fn push_by_laws(
+        &mut self,
+        frame: Frame<B>,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let packet = frame.buffer.as_ref();
         let guess = self.guess(packet, frame.meta.hash);
         // A packet whose headers agree with a train's has the train's headers: nothing is parsed.
         if let Found::Slot(slot) = guess.found
@@ -178,6 +207,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Takes one packet that must be joined with nothing, such as one of a flow that opted out, and
     /// delivers it as it came, behind every held train that it must not overtake.
     pub fn push_apart(&mut self, frame: Frame<B>, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
+        self.push_collected(sink);
         let packet = frame.buffer.as_ref();
         self.stats.count_in(packet.len(), packets_of(&frame.meta));
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
@@ -191,6 +221,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         device_hash: Option<u32>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
+        self.push_collected(sink);
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
         self.close_behind(packet, device_hash, sink);
     }
@@ -213,6 +244,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Ends a poll: delivers every train, or those held long enough when the profile holds across
     /// polls.
     pub fn poll_end(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
+        self.push_collected(sink);
         if self.profile.limits.hold_ns == 0 {
             self.flush(Close::PollEnd, sink);
         } else {
@@ -220,8 +252,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         }
     }
 
-    /// Delivers the trains whose time is over, oldest first.
+    /// Ends a batch, and delivers the trains whose time is over, oldest first.
     pub fn expire(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
+        self.push_collected(sink);
         while let Some((slot, created_ns)) = self.trains.oldest() {
             if now_ns.saturating_sub(created_ns) < self.profile.limits.hold_ns {
                 return;
@@ -232,6 +265,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Delivers everything held, oldest train first.
     pub fn finish(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
+        self.push_collected(sink);
         self.flush(Close::PollEnd, sink);
     }
 
@@ -239,6 +273,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// nothing is held.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
+        if let Some(since_ns) = self.collected.as_ref().and_then(|collected| collected.since_ns()) {
+            return Some(since_ns);
+        }
         let (_, created_ns) = self.trains.oldest()?;
         Some(created_ns.saturating_add(self.profile.limits.hold_ns))
     }

@@ -4,6 +4,7 @@ use alloc::{borrow::Cow, vec, vec::Vec};
 
 use grosso_wire::tcp;
 
+use crate::coalesce::batch::Batch;
 use crate::coalesce::rules::{Acknowledgments, Options, Push, Refused, Rules, Sizes, Vary};
 
 /// The rules that differ between receive-offload implementations, and their limits.
@@ -21,6 +22,8 @@ pub struct Profile {
     pub tunnels_max: u8,
     /// The flow table.
     pub table: TableShape,
+    /// In which order the packets of a poll are joined.
+    pub batch: Batch,
     /// The limits of one train.
     pub limits: Limits,
 }
@@ -78,6 +81,7 @@ impl Profile {
             udp: true,
             tunnels_max: 1,
             table: TableShape { buckets: 1024, choice: BucketChoice::Seeded },
+            batch: Batch::AsItCame,
             limits: Limits {
                 flows: 4096,
                 parts: 65536,
@@ -135,6 +139,7 @@ impl Profile {
         profile.rules.acknowledgments = Acknowledgments::Join;
         profile.limits.flows = 8;
         profile.limits.size_bytes = 65536 - 255;
+        profile.batch = Batch::ByFlow { packets: 1024 };
         profile
     }
 
@@ -144,6 +149,7 @@ impl Profile {
         let mut profile = Self::freebsd();
         profile.name = Cow::Borrowed("myri10ge");
         profile.rules.acknowledgments = Acknowledgments::Alone;
+        profile.batch = Batch::AsItCame;
         profile
     }
 
