@@ -18,6 +18,7 @@
 //! | `profile` | profiles as users write them |
 //! | `wrong` | what is wrong with a text that the user wrote, and what may have been meant |
 //! | `digest` | the hash of what is read |
+//! | `distribution` | how values are spread, in bounded memory |
 //! | `error` | every way to fail, with its exit code |
 //! | `talk`, `style`, `progress` | what goes to standard error |
 #![forbid(unsafe_code)]
@@ -28,6 +29,7 @@ mod commands;
 #[cfg(target_os = "linux")]
 mod daemon;
 mod digest;
+mod distribution;
 mod error;
 mod fragments;
 mod headers;

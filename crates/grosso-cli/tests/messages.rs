@@ -29,6 +29,7 @@ fn truncated_file_is_processed_up_to_the_damage() {
         ("reassemble -r send.pcap -w out.pcap", "processed and written"),
         ("fragment --mtu 1500 -r send.pcap -w out.pcap", "processed and written"),
         ("inspect send.pcap", "processed"),
+        ("whatif send.pcap", "processed"),
         ("csum verify -r send.pcap", "processed"),
     ] {
         let run = bench.run(line);
@@ -309,6 +310,7 @@ fn help_has_examples_and_exit_codes() {
         "segment",
         "wire",
         "explain",
+        "whatif",
         "csum verify",
         "csum fix",
         "reassemble",
@@ -358,6 +360,7 @@ fn reports_are_json_with_a_schema_and_text_of_eighty_columns() {
         ("csum verify -r a.pcap", "grosso.csum/1"),
         ("csum fix -r a.pcap -w e.pcap", "grosso.csum/1"),
         ("explain a.pcap -n 17", "grosso.explain/1"),
+        ("whatif a.pcap", "grosso.whatif/1"),
     ] {
         let run = bench.run(&format!("{line} --json"));
         assert!(run.code <= 1, "{line}: {}", run.stderr);

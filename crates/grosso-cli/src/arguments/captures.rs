@@ -90,6 +90,13 @@ pub(crate) struct Rules {
     /// [default: the profile's]
     #[arg(long, value_name = "TIME", value_parser = parse_time_ns)]
     pub(crate) hold: Option<u64>,
+    #[command(flatten)]
+    pub(crate) bounds: Bounds,
+}
+
+/// What of a profile a user may change.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Bounds {
     /// Superframes stay below so many bytes, from the IP header on
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=524_280))]
     pub(crate) max_size: Option<u32>,
@@ -105,6 +112,21 @@ pub(crate) struct Rules {
     /// Merge TCP only
     #[arg(long)]
     pub(crate) no_udp: bool,
+}
+
+impl Bounds {
+    /// As one would type them.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let Self { max_size, max_segs, flows, tunnels, no_udp } = self;
+        let options = [
+            max_size.map(|size| format!("--max-size={size}")),
+            max_segs.map(|segments| format!("--max-segs={segments}")),
+            flows.map(|flows| format!("--flows={flows}")),
+            tunnels.map(|tunnels| format!("--tunnels={tunnels}")),
+            no_udp.then(|| "--no-udp".into()),
+        ];
+        options.into_iter().flatten().collect()
+    }
 }
 
 #[derive(Args, Debug)]

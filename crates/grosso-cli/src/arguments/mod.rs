@@ -7,13 +7,14 @@ mod lab;
 mod observe;
 mod profiles;
 mod values;
+mod whatif;
 
 use clap::{Args, Parser, Subcommand};
 use grosso_wire::LinkType;
 
 use self::values::parse_link;
 pub(crate) use self::{
-    captures::*, daemon::*, device::*, lab::*, observe::*, profiles::*, values::*,
+    captures::*, daemon::*, device::*, lab::*, observe::*, profiles::*, values::*, whatif::*,
 };
 use crate::style::When;
 
@@ -92,6 +93,9 @@ pub(crate) enum Command {
     /// Whose rules there are to merge by
     #[command(after_help = PROFILES_HELP)]
     Profiles(Profiles),
+    /// What would offload do to this traffic? Profiles and holds, side by side
+    #[command(after_help = WHATIF_HELP)]
+    Whatif(Whatif),
     /// Join two devices by a data path, until told to end
     #[command(after_help = BRIDGE_HELP)]
     Bridge(Bridge),
@@ -131,6 +135,7 @@ Examples:
   grosso reassemble -r sip.pcap -w whole.pcap  join IP fragments
   grosso decap -r overlay.pcap -w inner.pcap   take packets out of tunnels
   grosso explain wire.pcapng -n 231            why was it merged, or not?
+  grosso whatif wire.pcapng                    which offload, held for how long?
   sudo grosso capture -i eth0 -w send.pcapng   record what tcpdump loses
   grosso lab                                   what is it worth on kernel TCP?
 

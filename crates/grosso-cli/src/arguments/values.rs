@@ -14,6 +14,18 @@ pub(crate) enum Batch {
     Gap(u64),
 }
 
+impl core::fmt::Display for Batch {
+    /// As `--batch` takes it.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Packets(packets) => write!(f, "{packets}"),
+            Self::Stamp => f.write_str("stamp"),
+            Self::Gap(gap_ns) if gap_ns.is_multiple_of(1000) => write!(f, "{}us", gap_ns / 1000),
+            Self::Gap(gap_ns) => write!(f, "{gap_ns}ns"),
+        }
+    }
+}
+
 /// The times of packets that were split from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spacing {

@@ -30,6 +30,7 @@ mod segment;
 mod stats;
 #[cfg(target_os = "linux")]
 mod summary;
+mod whatif;
 mod wire;
 
 use std::{
@@ -92,6 +93,7 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Csum(Csum::Fix(options)) => csum::fix(options, session),
         Command::Explain(options) => explain::run(options, session),
         Command::Profiles(options) => profiles::run(options, session),
+        Command::Whatif(options) => whatif::run(options, session),
         Command::Bridge(options) => bridge::run(options, session),
         Command::Run(options) => run::run(options, session),
         Command::Config(Config::Check(options)) => config::check(options, session),

@@ -328,27 +328,28 @@ impl<B: AsRef<[u8]>> Lane<B> {
 /// The profile that the user asks for.
 fn asked_for(rules: &Rules) -> Result<Profile, Failure> {
     let mut profile = profile::find(&rules.profile, Path::new(""))?;
+    let bounds = &rules.bounds;
     let limits = &mut profile.limits;
     limits.hold_ns = rules.hold.unwrap_or(limits.hold_ns);
     limits.parts = limits.parts.min(PARTS_MAX);
     limits.tcp_segments = limits.tcp_segments.min(ARRIVALS_MAX);
     limits.udp_segments = limits.udp_segments.min(ARRIVALS_MAX);
-    if let Some(size) = rules.max_size {
+    if let Some(size) = bounds.max_size {
         limits.size_bytes = size;
     }
-    if let Some(segments) = rules.max_segs {
+    if let Some(segments) = bounds.max_segs {
         limits.tcp_segments = segments.min(ARRIVALS_MAX);
         limits.udp_segments = segments.min(ARRIVALS_MAX);
     }
-    if let Some(flows) = rules.flows {
+    if let Some(flows) = bounds.flows {
         limits.flows = flows;
         // Twice the room, so that buckets of eight rarely overflow.
         profile.table.buckets = (flows / 4).max(1);
     }
-    if let Some(tunnels) = rules.tunnels {
+    if let Some(tunnels) = bounds.tunnels {
         profile.tunnels_max = tunnels;
     }
-    profile.udp &= !rules.no_udp;
+    profile.udp &= !bounds.no_udp;
     Ok(profile)
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod inspect;
 pub(crate) mod reassemble;
 pub(crate) mod segment;
 pub(crate) mod units;
+pub(crate) mod whatif;
 pub(crate) mod wire;
 
 use std::io::{self, IsTerminal, Write};

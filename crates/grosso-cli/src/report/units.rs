@@ -22,6 +22,17 @@ pub(crate) fn duration(nanoseconds: u64) -> String {
     }
 }
 
+/// `20us`: without loss, as options take it.
+pub(crate) fn exact_time(nanoseconds: u64) -> String {
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    let found = units.iter().find(|(unit, _)| nanoseconds.is_multiple_of(*unit));
+    match found {
+        _ if nanoseconds == 0 => "0".into(),
+        Some((unit, name)) => format!("{}{name}", nanoseconds / unit),
+        None => format!("{nanoseconds}ns"),
+    }
+}
+
 /// `99.6 %`, and never 100 % for less than all.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     if part == whole {
@@ -66,6 +77,8 @@ mod tests {
         assert_eq!(bytes(65226), "65.2 kB");
         assert_eq!(duration(16_000_000), "16 ms");
         assert_eq!(duration(1_204_993), "1.2 ms");
+        let times = [0, 7, 1_500, 20_000, 1_000_000, 60_000_000_000].map(exact_time);
+        assert_eq!(times, ["0", "7ns", "1500ns", "20us", "1ms", "60s"]);
         assert_eq!(percent(996, 1000), "99.6 %");
         assert_eq!(percent(99_999, 100_000), "99.9 %");
         assert_eq!(percent(0, 0), "0 %");

@@ -1,0 +1,66 @@
+//! `grosso whatif`: which settings are tried on a capture.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{
+    captures::{Bounds, Filter},
+    values::{Batch, parse_batch, parse_time_ns},
+};
+
+#[derive(Args, Debug)]
+pub(crate) struct Whatif {
+    /// Read this capture (pcap, pcapng; also gzip, zstd); - is standard input
+    #[arg(short, long, value_name = "FILE")]
+    read: Option<PathBuf>,
+    /// Whose rules to try, separated by commas; "all" is all of them
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "linux,linux-8x8,freebsd,rsc-82599"
+    )]
+    pub(crate) profile: Vec<String>,
+    /// How long to hold trains across polls, by capture time, separated by commas
+    #[arg(
+        long,
+        value_name = "TIMES",
+        value_delimiter = ',',
+        default_value = "0,2us,16us,20us,50us,100us,1ms",
+        value_parser = parse_time_ns
+    )]
+    pub(crate) hold: Vec<u64>,
+    /// When polls end: before a gap longer than this (or 64 packets), after N packets, or "stamp"
+    #[arg(long, value_name = "WHEN", default_value = "5us", value_parser = parse_batch)]
+    pub(crate) batch: Batch,
+    #[command(flatten)]
+    pub(crate) bounds: Bounds,
+    /// Write a page with plots
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Without -r the first word is the capture.
+    #[command(flatten)]
+    filter: Filter,
+}
+
+impl Whatif {
+    /// The capture, and the words behind it.
+    pub(crate) fn input(&self) -> (Option<&Path>, &[String]) {
+        match (&self.read, &self.filter.words[..]) {
+            (Some(read), words) => (Some(read), words),
+            (None, [file, words @ ..]) => (Some(Path::new(file)), words),
+            (None, []) => (None, &[]),
+        }
+    }
+}
+
+pub(super) const WHATIF_HELP: &str = "\
+Replays the capture once through a coalescer for every profile and hold, with
+the times of the capture as the clock. Segments a train count packets of the
+wire; held is how long packets in trains waited, counted to 0.1 %.
+
+Examples:
+  grosso whatif wire.pcapng
+  grosso whatif -r wire.pcapng --profile linux --hold 0,20us,100us --html w.html
+  grosso wire -r send.pcap -w - | grosso whatif -r -";

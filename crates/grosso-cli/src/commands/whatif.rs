@@ -1,0 +1,206 @@
+//! `grosso whatif`: what would profiles and holds do to the traffic of a capture?
+//!
+//! The capture is read once: every packet goes through a replay for each setting, and what they hold
+//! they share.
+
+mod meter;
+
+use std::{fs, path::Path, rc::Rc, time::Instant};
+
+use grosso::{
+    Profile,
+    coalesce::reason::{Close, NoMerge, Pass},
+};
+use grosso_io::capture::Entry;
+
+use self::meter::{Kept, Meter, Shared};
+use super::{
+    quote, reject_filter,
+    replay::{Aside, Fate, Replay, Seen},
+};
+use crate::{
+    arguments::{Rules, Whatif},
+    error::{Exit, Failure},
+    input::{Input, Links, Next, Session, Unparsed},
+    report::{
+        self, InputFacts, Place, Tool, counts,
+        whatif::{Best, NOT_KNOWN, Offered, SegmentsPerTrain, Setting, WhatifReport},
+    },
+};
+
+/// Runs the command.
+pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failure> {
+    let start = Instant::now();
+    let (path, words) = options.input();
+    let Some(path) = path else {
+        let hint = "grosso whatif FILE, or: ... | grosso whatif -r -";
+        return Err(Failure::usage("usage.input", "whatif: which capture?").hint(hint));
+    };
+    reject_filter(words, "whatif")?;
+    let rules = settings(options);
+    if rules.len() > SETTINGS_MAX {
+        let message = format!("{} settings are too many: {SETTINGS_MAX} at most", rules.len());
+        return Err(Failure::usage("usage.settings", message));
+    }
+    let mut input = Input::open(path, session.talk.json, session)?;
+    let mut trials = Trial::all(rules, input.links)?;
+    let mut offered = Offered::default();
+    let mut unparsed = Unparsed::default();
+    let links = input.links;
+    let ending = input.each(|entry| {
+        match entry {
+            Entry::Packet(packet) => {
+                let seen = Seen::of(packet, links);
+                offered.count(packet, seen.meta.gso.as_ref());
+                let kept = Shared(Rc::new(Kept::of(&seen)));
+                let mut fate = None;
+                for trial in &mut trials {
+                    fate = Some(trial.push(&seen, &kept));
+                }
+                if fate == Some(Fate::Aside(Aside::LinkType)) {
+                    unparsed.count(packet);
+                }
+            }
+            Entry::Block(block) if block.is_section_header() => {
+                trials.iter_mut().for_each(Trial::finish);
+            }
+            Entry::Block(_) => {}
+        }
+        Ok(Next::Go)
+    })?;
+    trials.iter_mut().for_each(Trial::finish);
+    let mut report = report(options, &input, path, offered, trials);
+    if let Some(page) = &options.html {
+        report.html = Some(page.display().to_string());
+        fs::write(page, report.page(&session.command_line)).map_err(|error| {
+            let message = format!("whatif: {}: {error}", page.display());
+            Failure::environment("environment.write", message)
+        })?;
+    }
+    report.elapsed_s = start.elapsed().as_secs_f64();
+    note_superframes(&report, path, session);
+    report::print(&mut report, &mut session.talk, Place::Standard)?;
+    report::remark_rate(session, report.input.packets, report.input.bytes, start.elapsed());
+    let exit = ending.conclude(&input, session, "processed")?;
+    unparsed.conclude(&input, "")?;
+    Ok(exit)
+}
+
+/// The rules of every setting: all holds of the first profile, then those of the next.
+fn settings(options: &Whatif) -> Vec<Rules> {
+    let is_all = options.profile.iter().any(|name| name == "all");
+    let names: Vec<String> = if is_all {
+        Profile::all().iter().map(|profile| profile.name.to_string()).collect()
+    } else {
+        options.profile.clone()
+    };
+    let rules = |name: &String, &hold: &u64| Rules {
+        profile: name.clone(),
+        batch: options.batch,
+        hold: Some(hold),
+        bounds: options.bounds.clone(),
+    };
+    names.iter().flat_map(|name| options.hold.iter().map(move |hold| rules(name, hold))).collect()
+}
+
+/// One setting on its way through the capture.
+struct Trial {
+    rules: Rules,
+    replay: Replay<Shared>,
+    meter: Meter,
+}
+
+impl Trial {
+    fn all(rules: Vec<Rules>, links: Links) -> Result<Vec<Self>, Failure> {
+        let trial = |rules: Rules| {
+            let replay = Replay::new(&rules, links)?;
+            Ok(Self { rules, replay, meter: Meter::default() })
+        };
+        rules.into_iter().map(trial).collect()
+    }
+
+    fn push(&mut self, seen: &Seen<'_>, kept: &Shared) -> Fate {
+        self.meter.current = Some(kept.clone());
+        let fate = self.replay.push_seen(seen, &mut self.meter);
+        self.meter.conclude(fate);
+        fate
+    }
+
+    fn finish(&mut self) {
+        self.replay.finish(&mut self.meter);
+    }
+
+    fn result(self) -> Setting {
+        let Self { rules, replay, meter } = self;
+        let stats = replay.stats();
+        let asides: u64 = replay.asides.iter().sum();
+        let mut passed = counts(Pass::ALL.iter().map(|reason| reason.name()), &stats.passed);
+        passed.extend(counts(Aside::ALL.iter().map(|aside| aside.name()), &replay.asides));
+        Setting {
+            profile: rules.profile,
+            invertible: replay.profile().rules.is_invertible(),
+            hold_ns: replay.profile().limits.hold_ns,
+            packets_up: stats.frames_out + asides,
+            superframes: stats.superframes,
+            merged_packets: stats.superframe_packets,
+            trains: meter.segments.total(),
+            segments_per_train: SegmentsPerTrain::of(&meter.segments),
+            held_ns: meter.held.quantiles(),
+            passed,
+            not_merged: counts(NoMerge::ALL.iter().map(|reason| reason.name()), &stats.refused),
+            closed: counts(Close::ALL.iter().map(|reason| reason.name()), &stats.closed),
+            segments: meter.segments,
+        }
+    }
+}
+
+fn report(
+    options: &Whatif,
+    input: &Input,
+    path: &Path,
+    offered: Offered,
+    trials: Vec<Trial>,
+) -> WhatifReport {
+    let settings: Vec<Setting> = trials.into_iter().map(Trial::result).collect();
+    let best = Best::of(&settings, input.reader.packets(), |setting| {
+        let path = path.to_string_lossy();
+        let mut words =
+            ["grosso", "coalesce", "-r", &path, "-w", "gro.pcapng"].map(String::from).to_vec();
+        if setting.profile != Profile::default().name {
+            words.extend(["--profile".into(), setting.profile.clone()]);
+        }
+        words.extend(["--hold".into(), report::units::exact_time(setting.hold_ns)]);
+        words.extend(["--batch".into(), options.batch.to_string()]);
+        words.extend(options.bounds.words());
+        quote(&words.into_iter().map(Into::into).collect::<Vec<_>>())
+    });
+    WhatifReport {
+        schema: "grosso.whatif/1",
+        tool: Tool::THIS,
+        input: InputFacts::of(input, offered.bytes),
+        offered,
+        batch: options.batch.to_string(),
+        settings,
+        best,
+        not_known: NOT_KNOWN,
+        html: None,
+        elapsed_s: 0.0,
+        warnings: Vec::new(),
+    }
+}
+
+fn note_superframes(report: &WhatifReport, path: &Path, session: &mut Session) {
+    let superframes = report.offered.superframes;
+    if superframes == 0 {
+        return;
+    }
+    let are = if superframes == 1 { "packet is a superframe" } else { "packets are superframes" };
+    session.talk.note(format!(
+        "{superframes} {are} already: this host joined them, or had not cut them yet"
+    ));
+    let path = path.display();
+    session.talk.hint(&format!("grosso wire -r {path} -w - | grosso whatif -r -"));
+}
+
+/// Most settings: each has tables of its own, of some hundred kilobytes.
+const SETTINGS_MAX: usize = 256;

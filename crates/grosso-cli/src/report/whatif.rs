@@ -1,0 +1,313 @@
+//! What profiles and holds would do to the traffic of a capture.
+
+mod page;
+
+use grosso::meta::Gso;
+use grosso_io::capture::Packet;
+use serde::Serialize;
+
+use super::{COLUMNS, Counts, InputFacts, Report, Tool, count_lines, units, wrap};
+use crate::{
+    distribution::{Distribution, Quantiles},
+    style::Style,
+};
+
+/// What profiles and holds would do.
+#[derive(Debug, Serialize)]
+pub(crate) struct WhatifReport {
+    pub(crate) schema: &'static str,
+    pub(crate) tool: Tool,
+    pub(crate) input: InputFacts,
+    pub(crate) offered: Offered,
+    /// When polls end, as `--batch` takes it.
+    pub(crate) batch: String,
+    /// By profile, then by hold, as they were asked for.
+    pub(crate) settings: Vec<Setting>,
+    pub(crate) best: Option<Best>,
+    /// What a trace cannot tell.
+    pub(crate) not_known: &'static [&'static str],
+    /// The page with plots, if one was written.
+    pub(crate) html: Option<String>,
+    pub(crate) elapsed_s: f64,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What came.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Offered {
+    /// Packets on the wire: a superframe that says so counts as its segments.
+    pub(crate) wire_packets: u64,
+    /// Packets of the capture that are superframes.
+    pub(crate) superframes: u64,
+    /// From the first packet to the last.
+    pub(crate) duration_ns: u64,
+    #[serde(skip)]
+    pub(crate) bytes: u64,
+    #[serde(skip)]
+    first_ns: Option<u64>,
+}
+
+/// What one profile with one hold did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Setting {
+    pub(crate) profile: String,
+    /// Whether its trains can be cut into the packets that came.
+    pub(crate) invertible: bool,
+    pub(crate) hold_ns: u64,
+    /// Frames that the stack gets: superframes and packets alone.
+    pub(crate) packets_up: u64,
+    pub(crate) superframes: u64,
+    /// Wire packets in those superframes.
+    pub(crate) merged_packets: u64,
+    /// Frames of packets that might merge, those that did not among them.
+    pub(crate) trains: u64,
+    pub(crate) segments_per_train: Option<SegmentsPerTrain>,
+    /// How long packets in trains waited.
+    pub(crate) held_ns: Option<Quantiles>,
+    /// Packets that can be in no train, by reason.
+    pub(crate) passed: Counts,
+    /// Packets that did not join the train of their flow, by reason.
+    pub(crate) not_merged: Counts,
+    /// Trains that left, by reason.
+    pub(crate) closed: Counts,
+    #[serde(skip)]
+    pub(crate) segments: Distribution,
+}
+
+/// Wire packets a train.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct SegmentsPerTrain {
+    pub(crate) mean: f64,
+    #[serde(flatten)]
+    pub(crate) quantiles: Quantiles,
+}
+
+/// Which settings to look at first.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Best {
+    /// The fewest packets up, of those that can be cut again if there are any.
+    pub(crate) fewest: Choice,
+    /// The shortest wait that saves nine tenths of that.
+    pub(crate) shortest: Choice,
+    /// What does the same to the capture as the latter.
+    pub(crate) command: String,
+}
+
+/// A setting by its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Choice {
+    pub(crate) profile: String,
+    pub(crate) hold_ns: u64,
+    pub(crate) packets_up: u64,
+    pub(crate) held_ns: Option<Quantiles>,
+}
+
+impl Offered {
+    /// Counts a packet, and how it is cut if it is a superframe.
+    pub(crate) fn count(&mut self, packet: &Packet<'_>, gso: Option<&Gso>) {
+        self.bytes += packet.data.len() as u64;
+        self.superframes += u64::from(gso.is_some());
+        self.wire_packets += gso.map_or(1, |gso| u64::from(gso.segments.max(1)));
+        if let Some(now_ns) = packet.timestamp_ns {
+            let first_ns = *self.first_ns.get_or_insert(now_ns);
+            self.duration_ns = self.duration_ns.max(now_ns.saturating_sub(first_ns));
+        }
+    }
+}
+
+impl Setting {
+    /// What it did, by whatever rules.
+    fn without_name(&self) -> Self {
+        Self { profile: String::new(), invertible: true, ..self.clone() }
+    }
+}
+
+impl SegmentsPerTrain {
+    pub(crate) fn of(segments: &Distribution) -> Option<Self> {
+        Some(Self { mean: segments.mean()?, quantiles: segments.quantiles()? })
+    }
+}
+
+impl Best {
+    /// The best of these settings for a capture of so many packets; `command` does the same as one.
+    pub(crate) fn of(
+        settings: &[Setting],
+        packets: u64,
+        command: impl FnOnce(&Setting) -> String,
+    ) -> Option<Self> {
+        let any_invertible = settings.iter().any(|setting| setting.invertible);
+        let eligible = || settings.iter().filter(|s| s.invertible || !any_invertible);
+        let wait = |setting: &Setting| setting.held_ns.map(|held| (held.p99, held.max));
+        let fewest = eligible().min_by_key(|setting| (setting.packets_up, wait(setting)))?;
+        let saved = |setting: &Setting| packets.saturating_sub(setting.packets_up);
+        if saved(fewest) == 0 {
+            return None;
+        }
+        let enough = eligible().filter(|setting| saved(setting) * 10 >= saved(fewest) * 9);
+        let shortest = enough.min_by_key(|setting| (wait(setting), setting.packets_up))?;
+        Some(Self {
+            command: command(shortest),
+            fewest: Choice::of(fewest),
+            shortest: Choice::of(shortest),
+        })
+    }
+}
+
+impl Choice {
+    fn of(setting: &Setting) -> Self {
+        Self {
+            profile: setting.profile.clone(),
+            hold_ns: setting.hold_ns,
+            packets_up: setting.packets_up,
+            held_ns: setting.held_ns,
+        }
+    }
+
+    /// What it gives, and what that costs.
+    pub(super) fn text(&self, packets: u64) -> String {
+        let held = self.held_ns.map_or(String::new(), |held| {
+            let (p99, max) = (units::duration(held.p99), units::duration(held.max));
+            format!("; 99 % of what merges waits {p99} or less, all of it {max}")
+        });
+        format!(
+            "{} with a hold of {}: {} up instead of {packets}{held}",
+            self.profile,
+            units::exact_time(self.hold_ns),
+            units::count(self.packets_up, "packet"),
+        )
+    }
+}
+
+impl Report for WhatifReport {
+    fn text(&self, style: Style) -> String {
+        let mut text = self.head(style);
+        let mut before: &[Setting] = &[];
+        for group in self.settings.chunk_by(|a, b| a.profile == b.profile) {
+            text.push_str(&self.group(group, before, style));
+            before = group;
+        }
+        text.push_str(&self.conclusion(style));
+        text
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
+
+impl WhatifReport {
+    fn head(&self, style: Style) -> String {
+        let Self { input, offered, .. } = self;
+        let mut words = format!(
+            "{}: {}, {} in {}",
+            style.strong(&input.path),
+            units::count(input.packets, "packet"),
+            units::bytes(input.bytes),
+            units::duration(offered.duration_ns),
+        );
+        if offered.wire_packets != input.packets {
+            words.push_str(&format!(" ({} on the wire)", offered.wire_packets));
+        }
+        words + "\n"
+    }
+
+    /// A profile: a line a hold, and why it did no better with the longest.
+    /// If it did what the one before it did, that is all there is to say.
+    fn group(&self, settings: &[Setting], before: &[Setting], style: Style) -> String {
+        let [first, ..] = settings else { return String::new() };
+        let mut text = format!("\n{}", style.strong(&first.profile));
+        if !first.invertible {
+            text.push_str(" (cannot be cut again: only for who ends TCP)");
+        }
+        text.push('\n');
+        if let [other, ..] = before
+            && settings
+                .iter()
+                .map(Setting::without_name)
+                .eq(before.iter().map(Setting::without_name))
+        {
+            return text + &format!("  the same as {}\n", other.profile);
+        }
+        for line in HEADINGS {
+            text.push_str(&format!("{}\n", style.faint(line)));
+        }
+        for setting in settings {
+            text.push_str(&self.line(setting));
+        }
+        if let Some(longest) = settings.iter().max_by_key(|setting| setting.hold_ns) {
+            if settings.len() > 1 {
+                let hold = units::exact_time(longest.hold_ns);
+                text.push_str(&format!("  with a hold of {hold}:\n"));
+            }
+            text.push_str(&count_lines("not merged", &longest.not_merged));
+            text.push_str(&count_lines("passed through", &longest.passed));
+            text.push_str(&count_lines("trains ended by", &longest.closed));
+        }
+        text
+    }
+
+    fn line(&self, setting: &Setting) -> String {
+        let or_none = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+        let segments = |value: fn(&SegmentsPerTrain) -> String| {
+            or_none(setting.segments_per_train.as_ref().map(value))
+        };
+        let held = |value: fn(&Quantiles) -> u64| {
+            or_none(setting.held_ns.as_ref().map(|held| units::duration(value(held))))
+        };
+        let ended = setting.closed.iter().max_by_key(|(_, count)| **count);
+        let line = format!(
+            "  {:<6}{:>9}{:>8}{:>6}{:>6}{:>7}{:>8}{:>8}{:>8}  {:.12}",
+            units::exact_time(setting.hold_ns),
+            setting.packets_up,
+            units::percent(setting.merged_packets, self.offered.wire_packets),
+            segments(|s| s.quantiles.p50.to_string()),
+            segments(|s| s.quantiles.p99.to_string()),
+            segments(|s| format!("{:.1}", s.mean)),
+            held(|held| held.p50),
+            held(|held| held.p99),
+            held(|held| held.max),
+            ended.map_or("-", |(name, _)| name),
+        );
+        debug_assert!(line.len() <= COLUMNS || setting.packets_up > 99_999_999, "{line}");
+        line.trim_end().to_string() + "\n"
+    }
+
+    fn conclusion(&self, style: Style) -> String {
+        let packets = self.input.packets;
+        let mut text = String::from("\n");
+        match &self.best {
+            None => text.push_str("Nothing merges with any of these settings.\n"),
+            Some(Best { fewest, shortest, command }) => {
+                let fewest_text = format!("Fewest packets up: {}.", fewest.text(packets));
+                text.push_str(&wrap(&fewest_text));
+                if shortest != fewest {
+                    text.push_str(&wrap(&format!(
+                        "Nine tenths of that for the shortest wait: {}.",
+                        shortest.text(packets)
+                    )));
+                }
+                text.push_str(&format!("{}\n", style.good(command)));
+            }
+        }
+        text.push_str(&wrap(&format!("Not known from a trace: {}.", self.not_known.join("; "))));
+        if let Some(page) = &self.html {
+            text.push_str(&format!("Plots: {page}\n"));
+        }
+        text
+    }
+}
+
+/// Above the lines of a profile.
+const HEADINGS: [&str; 2] = [
+    "          packets             segments/train            packets held  trains end",
+    "  hold         up  merged   p50   p99   mean     p50     p99     max  mostly by",
+];
+
+/// What a trace cannot tell.
+pub(crate) const NOT_KNOWN: &[&str] = &[
+    "processor time saved or spent",
+    "how many packets a poll takes, which --batch says",
+    "that a sender whose acknowledgments wait sends at other times",
+    "times elsewhere than where the capture was taken",
+    "what offloads had merged before the capture",
+];

@@ -1,0 +1,261 @@
+//! The report as one page that needs nothing else: no network, no script, light and dark.
+
+use core::fmt::Write;
+
+use super::{Setting, WhatifReport};
+use crate::{
+    report::{Counts, Report, units},
+    style::Style,
+};
+
+impl WhatifReport {
+    /// The report as an HTML page. `command` is what repeats it.
+    pub(crate) fn page(&self, command: &str) -> String {
+        let unknown: String =
+            self.not_known.iter().map(|item| format!("<li>{}</li>\n", escape(item))).collect();
+        format!(
+            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\"/>\n\
+             <meta name=\"viewport\" content=\"width=device-width\"/>\n\
+             <title>grosso whatif {path}</title>\n<style>{STYLE}</style>\n\
+             <h1>{headline}</h1>\n<p>{offered}. Trains wait across polls for the hold at most, by the \
+             times of the capture; a poll ends by <code>--batch {batch}</code>.</p>\n{charts}\
+             <h2>What a trace cannot tell</h2>\n<ul>\n{unknown}</ul>\n\
+             <h2>The figures</h2>\n<pre>{text}</pre>\n\
+             <p>By <code>{command}</code></p>\n</html>\n",
+            path = escape(&self.input.path),
+            headline = escape(&self.headline()),
+            offered = escape(self.head(Style { color: false }).trim_end()),
+            batch = escape(&self.batch),
+            charts = self.charts(),
+            text = escape(&self.text(Style { color: false })),
+            command = escape(command),
+        )
+    }
+
+    fn headline(&self) -> String {
+        match &self.best {
+            None => "Nothing merges with any of these settings".into(),
+            Some(best) => best.shortest.text(self.input.packets),
+        }
+    }
+
+    fn charts(&self) -> String {
+        let mut text = String::new();
+        let by_hold = |value: Value| {
+            let groups = self.settings.chunk_by(|a, b| a.profile == b.profile);
+            let lines = groups.filter_map(|group| {
+                let points = (0..).zip(group).filter_map(|(i, s)| Some((f64::from(i), value(s)?)));
+                Some(Line { name: group.first()?.profile.clone(), points: points.collect() })
+            });
+            lines.collect()
+        };
+        let first = self.settings.chunk_by(|a, b| a.profile == b.profile).next();
+        let holds: Vec<String> = first
+            .unwrap_or_default()
+            .iter()
+            .map(|setting| units::exact_time(setting.hold_ns))
+            .collect();
+        for (title, value) in CHARTS {
+            let labels = (0..).map(f64::from).zip(holds.iter().cloned()).collect();
+            text.push_str(&Chart { title: (*title).into(), labels, lines: by_hold(*value) }.svg());
+        }
+        if let Some(best) = &self.best {
+            let is_best = |setting: &&Setting| setting.profile == best.fewest.profile;
+            let settings: Vec<&Setting> = self.settings.iter().filter(is_best).collect();
+            text.push_str(&spread(&best.fewest.profile, &settings));
+        }
+        for group in self.settings.chunk_by(|a, b| a.profile == b.profile) {
+            text.push_str(&reasons(group));
+        }
+        text
+    }
+}
+
+/// Up to how many segments which share of the packets in trains has, for every hold of a profile.
+fn spread(profile: &str, settings: &[&Setting]) -> String {
+    let lines = settings.iter().map(|setting| {
+        let total = setting.segments.total().max(1) as f64;
+        let points = setting.segments.cumulative();
+        let points = points.map(|(n, trains)| (place(n), trains as f64 * 100.0 / total)).collect();
+        Line { name: format!("hold {}", units::exact_time(setting.hold_ns)), points }
+    });
+    let most = settings.iter().filter_map(|s| s.segments_per_train).map(|s| s.quantiles.max).max();
+    let ticks = (0..=16).map(|power| 1 << power).take_while(|n| Some(*n) <= most);
+    Chart {
+        title: format!("{profile}: % of trains with at most so many segments"),
+        labels: ticks.map(|n| (place(n), n.to_string())).collect(),
+        lines: lines.collect(),
+    }
+    .svg()
+}
+
+/// Where a number of segments stands: each double is as far from the half.
+fn place(segments: u64) -> f64 {
+    (segments.max(1) as f64).log2()
+}
+
+/// Why packets did not merge and trains left, as bars: for the longest hold of a profile.
+fn reasons(settings: &[Setting]) -> String {
+    let Some(longest) = settings.iter().max_by_key(|setting| setting.hold_ns) else {
+        return String::new();
+    };
+    let lists: [(&str, &Counts); 3] = [
+        ("not merged", &longest.not_merged),
+        ("passed through", &longest.passed),
+        ("trains ended by", &longest.closed),
+    ];
+    let bars: Vec<(&str, &str, u64)> = lists
+        .iter()
+        .flat_map(|(list, counts)| {
+            let mut sorted: Vec<_> =
+                counts.iter().map(|(name, count)| (*list, *name, *count)).collect();
+            sorted.sort_by_key(|(.., count)| core::cmp::Reverse(*count));
+            sorted
+        })
+        .collect();
+    let most = bars.iter().map(|(.., count)| *count).max().unwrap_or(1).max(1);
+    let height = ROW * bars.len().max(1);
+    let title =
+        format!("{}: reasons at a hold of {}", longest.profile, units::exact_time(longest.hold_ns));
+    let mut text = open(&title, height);
+    for (i, (list, name, count)) in bars.iter().enumerate() {
+        let (y, middle) = (i * ROW, i * ROW + THICK - 4);
+        let length = BAR * *count as f64 / most as f64;
+        let behind = BAR_AT + length + 8.0;
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(
+            text,
+            "<text x=\"0\" y=\"{middle}\">{list}: {name}</text>\n\
+             <rect x=\"{BAR_AT}\" y=\"{y}\" width=\"{length:.1}\" height=\"{THICK}\"/>\n\
+             <text x=\"{behind:.1}\" y=\"{middle}\">{count}</text>"
+        );
+    }
+    text + "</svg>\n"
+}
+
+/// Lines over one axis.
+struct Chart {
+    title: String,
+    /// Places along the axis, and what they are called.
+    labels: Vec<(f64, String)>,
+    lines: Vec<Line>,
+}
+
+struct Line {
+    name: String,
+    points: Vec<(f64, f64)>,
+}
+
+impl Chart {
+    fn svg(&self) -> String {
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let highest = points().map(|point| point.1).fold(f64::MIN_POSITIVE, f64::max);
+        let places = points().map(|point| point.0).chain(self.labels.iter().map(|label| label.0));
+        let farthest = places.fold(1.0, f64::max);
+        let across = |x: f64| LEFT + (RIGHT - LEFT) * x / farthest;
+        let down = |y: f64| BOTTOM - (BOTTOM - TOP) * y / highest;
+        let mut text = open(&self.title, HEIGHT);
+        let _ = writeln!(text, "<path class=\"axis\" d=\"M{LEFT} {TOP} V{BOTTOM} H{RIGHT}\"/>");
+        for tick in [highest / 2.0, highest] {
+            let _ = writeln!(
+                text,
+                "<text x=\"0\" y=\"{:.1}\">{}</text>",
+                down(tick) + 5.0,
+                digits(tick)
+            );
+        }
+        for (x, label) in &self.labels {
+            let (x, y) = (across(*x) - 8.0, BOTTOM + 20.0);
+            let _ = writeln!(text, "<text x=\"{x:.1}\" y=\"{y}\">{}</text>", escape(label));
+        }
+        for (i, Line { name, points }) in self.lines.iter().enumerate() {
+            let class = format!("h{}", i % COLOURS);
+            let path = points.iter().map(|(x, y)| format!("{:.1} {:.1}", across(*x), down(*y)));
+            let path = path.collect::<Vec<_>>().join(" L");
+            if !path.is_empty() {
+                let _ = writeln!(text, "<path class=\"{class}\" d=\"M{path}\"/>");
+            }
+            if points.len() <= DOTS_MAX {
+                for (x, y) in points {
+                    let (x, y) = (across(*x), down(*y));
+                    let _ = writeln!(text, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
+                }
+            }
+            let (x, y) = (RIGHT + 15.0, TOP + 15.0 + 20.0 * i as f64);
+            let _ = writeln!(
+                text,
+                "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{}</text>",
+                escape(name)
+            );
+        }
+        text + "</svg>\n"
+    }
+}
+
+fn open(title: &str, height: usize) -> String {
+    let title = escape(title);
+    format!(
+        "<h2>{title}</h2>\n<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\n"
+    )
+}
+
+/// Three digits or so.
+fn digits(value: f64) -> String {
+    match value {
+        0.0..10.0 => format!("{value:.1}"),
+        10.0..1e6 => format!("{value:.0}"),
+        _ => format!("{:.1}M", value / 1e6),
+    }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+type Value = fn(&Setting) -> Option<f64>;
+
+/// What is drawn over the holds, a line for each profile.
+const CHARTS: &[(&str, Value)] = &[
+    ("Packets up, by the hold", |setting| Some(setting.packets_up as f64)),
+    ("Segments a train: the mean, by the hold", |setting| Some(setting.segments_per_train?.mean)),
+    ("Packets held: 99 % wait at most so many microseconds, by the hold", |setting| {
+        Some(setting.held_ns?.p99 as f64 / 1e3)
+    }),
+];
+
+/// Units of the drawings.
+const WIDTH: usize = 800;
+const HEIGHT: usize = 260;
+const LEFT: f64 = 60.0;
+const RIGHT: f64 = 640.0;
+const TOP: f64 = 15.0;
+const BOTTOM: f64 = 225.0;
+const BAR_AT: f64 = 260.0;
+const BAR: f64 = 440.0;
+const ROW: usize = 26;
+const THICK: usize = 20;
+/// How many colours lines have.
+const COLOURS: usize = 8;
+/// Points beyond which a line shows none of them.
+const DOTS_MAX: usize = 16;
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --bar: #2f6fb0; --axis: #8a8f98; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --paper: #16181c;
+  --bar: #6aa5e0; --axis: #9aa0aa; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 56rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+svg { width: 100%; height: auto; } svg text { fill: var(--ink); font-size: 14px; }
+svg rect { fill: var(--bar); } svg path { fill: none; stroke-width: 2; }
+svg .axis { stroke: var(--axis); stroke-width: 1; }
+circle { fill: var(--paper); stroke: var(--ink); } pre { overflow-x: auto; font-size: 13px; }
+path.h0 { stroke: #2f6fb0; } path.h1 { stroke: #d08a2e; } path.h2 { stroke: #3a9a6a; }
+path.h3 { stroke: #a05ab0; } path.h4 { stroke: #c0504a; } path.h5 { stroke: #6a7a8a; }
+path.h6 { stroke: #7a9a2a; } path.h7 { stroke: #2a9aa0; }
+svg text.h0 { fill: #2f6fb0; } svg text.h1 { fill: #d08a2e; } svg text.h2 { fill: #3a9a6a; }
+svg text.h3 { fill: #a05ab0; } svg text.h4 { fill: #c0504a; } svg text.h5 { fill: #6a7a8a; }
+svg text.h6 { fill: #7a9a2a; } svg text.h7 { fill: #2a9aa0; }
+@media print { body { margin: 0; max-width: none; } svg, pre { break-inside: avoid; }
+  :root { color-scheme: light; --ink: #000; --paper: #fff; } pre { white-space: pre-wrap; } }
+";

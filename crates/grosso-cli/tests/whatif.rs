@@ -1,0 +1,292 @@
+//! `whatif` measures what `coalesce` does, for many settings at once.
+
+mod common;
+
+use common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of};
+use grosso_io::capture::Format;
+use grosso_testkit::{Packet, Traffic, headers::Tcp};
+use serde_json::Value;
+
+/// A segment of a stream whose segments have 100 bytes.
+fn segment(index: u32, change: fn(Tcp) -> Tcp) -> Vec<u8> {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
+    packet.tcp(|t| change(t.sequence(index * 100))).payload_len(100).build()
+}
+
+/// A stream whose segments come at these microseconds.
+fn stream(times_us: &[u64]) -> Vec<u8> {
+    let at =
+        |(index, time_us): (u32, &u64)| (START_NS + time_us * 1000, segment(index, |t| t)) as Timed;
+    capture_of(Format::Pcapng, ETHERNET, &(0..).zip(times_us).map(at).collect::<Vec<_>>())
+}
+
+/// The figures of the only setting.
+fn only(bench: &Bench, line: &str) -> Value {
+    let report = bench.ok(&format!("whatif --json {line}")).json();
+    assert_eq!(report["settings"].as_array().unwrap().len(), 1, "{report}");
+    report["settings"][0].clone()
+}
+
+/// Half of them, 99 of 100, the most.
+fn quantiles(of: &Value) -> [u64; 3] {
+    ["p50", "p99", "max"].map(|name| of[name].as_u64().unwrap())
+}
+
+#[test]
+fn figures_are_those_worked_out_by_hand() {
+    let bench = Bench::new();
+    let every_us: Vec<u64> = (0..10).collect();
+    bench.put("a", &stream(&every_us));
+    let at = |options: &str| only(&bench, &format!("a --profile linux {options}"));
+
+    // No gap: one poll, one train. The packets wait for the last one: 9, 8, ... 0 us.
+    let poll = at("--hold 0");
+    assert_eq!(poll["packets_up"], 1);
+    assert_eq!((&poll["trains"], &poll["merged_packets"]), (&1.into(), &10.into()));
+    assert_eq!(poll["segments_per_train"]["mean"], 10.0);
+    assert_eq!(quantiles(&poll["segments_per_train"]), [10, 10, 10]);
+    // 4000 lies in a range that ends with 4001.
+    assert_eq!(quantiles(&poll["held_ns"]), [4001, 9000, 9000]);
+    assert_eq!(poll["closed"], serde_json::json!({ "poll-end": 1 }));
+
+    // The third packet comes when the time of the first is over: pairs that wait 2 us and 1 us. The
+    // last pair leaves with the capture.
+    let held = at("--hold 2us");
+    assert_eq!((&held["packets_up"], &held["trains"]), (&5.into(), &5.into()));
+    assert_eq!(quantiles(&held["segments_per_train"]), [2, 2, 2]);
+    assert_eq!(quantiles(&held["held_ns"]), [1000, 2000, 2000]);
+    assert_eq!(held["closed"], serde_json::json!({ "hold-time": 4, "poll-end": 1 }));
+
+    // A gap of a microsecond ends no poll of up to a microsecond, but one of less.
+    assert_eq!(at("--hold 0 --batch 1us")["packets_up"], 1);
+    assert_eq!(at("--hold 0 --batch 999ns")["packets_up"], 10);
+    assert_eq!(at("--hold 0 --batch 4")["packets_up"], 3);
+    assert_eq!(at("--hold 0 --batch stamp")["packets_up"], 10);
+    assert_eq!(at("--hold 0 --max-segs 3")["packets_up"], 4);
+}
+
+#[test]
+fn a_train_leaves_when_its_time_is_over_and_not_when_the_next_packet_comes() {
+    let bench = Bench::new();
+    bench.put("a", &stream(&[0, 1, 1000, 1001, 5000]));
+    let setting = only(&bench, "a --profile linux --hold 20us");
+    assert_eq!(setting["packets_up"], 3);
+    // 20 and 19 us twice; what came last leaves with the capture.
+    let [p50, p99, max] = quantiles(&setting["held_ns"]);
+    assert_eq!((p50, p99, max), (19_007, 20_000, 20_000));
+}
+
+#[test]
+fn a_packet_that_might_merge_and_does_not_is_a_train_of_one() {
+    let bench = Bench::new();
+    let acknowledgment = {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+        packet.tcp(|t| t.source_port(9)).build()
+    };
+    let frames = [segment(0, Tcp::psh), segment(1, |t| t), acknowledgment, segment(3, Tcp::psh)];
+    bench.put("a", &capture(Format::Pcapng, ETHERNET, &frames));
+    let setting = only(&bench, "a --profile linux --hold 1ms");
+    // The pure acknowledgment is none; the last one is refused and ends its own train at once.
+    assert_eq!((&setting["packets_up"], &setting["trains"]), (&4.into(), &3.into()));
+    assert_eq!(quantiles(&setting["segments_per_train"]), [1, 1, 1]);
+    assert_eq!(quantiles(&setting["held_ns"]), [0, 2000, 2000]);
+    let passed = serde_json::json!({ "tcp-psh": 2, "empty": 1 });
+    assert_eq!(setting["passed"], passed);
+    assert_eq!(setting["not_merged"], serde_json::json!({ "tcp-sequence-ahead": 1 }));
+}
+
+#[test]
+fn superframes_count_as_the_packets_of_the_wire() {
+    let bench = Bench::new();
+    let frames: Vec<_> = (0..200).map(|index| segment(index, |t| t)).collect();
+    bench.put("a", &capture(Format::Pcapng, ETHERNET, &frames));
+    bench.ok("coalesce -q -r a -w b --max-segs 50 --batch 1000");
+    let report = bench.ok("whatif --json --profile linux --hold 1ms b").json();
+    assert_eq!(report["input"]["packets"], 4);
+    assert_eq!(report["offered"]["wire_packets"], 200);
+    assert_eq!(report["offered"]["superframes"], 4);
+    // Four buffers, two hundred segments, and no bucket that ends at 31.
+    assert_eq!(quantiles(&report["settings"][0]["segments_per_train"]), [200, 200, 200]);
+    let run = bench.ok("whatif --profile linux b");
+    assert!(run.stderr.contains("note: 4 packets are superframes already"), "{}", run.stderr);
+    assert!(run.stderr.contains("hint: grosso wire -r b -w - | grosso whatif -r -"));
+    let cut = bench.ok("segment -q -r b -w -");
+    let again = bench.pipe("whatif -r - --profile linux", &cut.bytes);
+    assert_eq!(again.code, 0);
+    assert!(!again.stderr.contains("superframe"), "{}", again.stderr);
+}
+
+#[test]
+fn every_setting_does_what_coalesce_does() {
+    let bench = Bench::new();
+    let captures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures");
+    for name in ["iperf3.pcapng", "host.pcap", "ipv6.pcap", "vxlan.pcapng", "fragments.pcapng"] {
+        bench.put(name, &std::fs::read(format!("{captures}/{name}")).unwrap());
+    }
+    bench.put("many", &{
+        let frames: Vec<_> = Traffic::new(11).take(2000).collect();
+        capture(Format::Pcapng, ETHERNET, &frames)
+    });
+    let inputs =
+        ["iperf3.pcapng", "host.pcap", "ipv6.pcap", "vxlan.pcapng", "fragments.pcapng", "many"];
+    for input in inputs {
+        for batch in ["64", "stamp", "5us"] {
+            let line =
+                format!("whatif --json -r {input} --profile all --hold 0,20us --batch {batch}");
+            let report = bench.ok(&line).json();
+            for setting in report["settings"].as_array().unwrap() {
+                let (profile, hold) = (setting["profile"].as_str().unwrap(), &setting["hold_ns"]);
+                let line = format!(
+                    "coalesce --json -r {input} -w out.pcapng --profile {profile} --hold {hold}ns \
+                     --batch {batch}"
+                );
+                let merged = bench.ok(&line).json();
+                assert_eq!(setting["packets_up"], merged["output"]["packets"], "{line}");
+                assert_eq!(setting["merged_packets"], merged["superframe_packets"], "{line}");
+                for figure in ["superframes", "passed", "not_merged", "closed"] {
+                    assert_eq!(setting[figure], merged[figure], "{figure}: {line}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_best_setting_can_be_typed_again() {
+    let bench = Bench::new();
+    let bursts: Vec<u64> = (0..10).chain(30..40).collect();
+    bench.put("a b.pcapng", &stream(&bursts));
+    let mut command = bench.command("whatif --json --max-segs 30 -r");
+    let run = common::finished(command.arg("a b.pcapng").output().unwrap());
+    let report = run.json();
+    let best = &report["best"];
+    // 50 us join both bursts; the end of a poll joins each, which saves 18 of these 19 packets.
+    let fewest = (&best["fewest"]["profile"], &best["fewest"]["hold_ns"]);
+    assert_eq!(fewest, (&"linux".into(), &50_000.into()));
+    assert_eq!(best["shortest"]["hold_ns"], 0, "{report}");
+    let again = "grosso coalesce -r 'a b.pcapng' -w gro.pcapng --hold 0 --batch 5us --max-segs=30";
+    assert_eq!(best["command"], again);
+    bench.put("alone", &stream(&[0]));
+    assert_eq!(bench.ok("whatif --json alone").json()["best"], Value::Null);
+    assert!(bench.ok("whatif alone").stdout.contains("Nothing merges with any of these settings."));
+}
+
+#[test]
+fn profiles_that_lose_are_named_and_never_the_best_while_others_are_there() {
+    let bench = Bench::new();
+    // Acknowledgments that advance: FreeBSD's LRO joins them, Linux does not.
+    let acknowledgments = (0..20).map(|index| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
+        packet.tcp(|t| t.ack(index * 100)).build()
+    });
+    let frames: Vec<_> =
+        acknowledgments.chain((0..4).map(|index| segment(index, |t| t.source_port(7)))).collect();
+    bench.put("a", &capture(Format::Pcapng, ETHERNET, &frames));
+    let run = bench.ok("whatif a --profile linux,freebsd --hold 20us");
+    assert!(run.stdout.contains("freebsd (cannot be cut again: only for who ends TCP)"));
+    let report = bench.ok("whatif a --json --profile linux,freebsd --hold 20us").json();
+    assert_eq!(report["settings"][1]["packets_up"], 2);
+    assert_eq!(report["best"]["fewest"]["profile"], "linux");
+    let report = bench.ok("whatif a --json --profile freebsd --hold 20us").json();
+    assert_eq!(report["best"]["fewest"]["profile"], "freebsd");
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_can() {
+    let bench = Bench::new();
+    bench.put("a", &stream(&[0, 1]));
+    let run = bench.run("whatif a --profile linux,windows");
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("windows") && run.stderr.contains("linux-8x8"), "{}", run.stderr);
+    let run = bench.run("whatif");
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("hint: grosso whatif FILE"), "{}", run.stderr);
+    let run = bench.run("whatif -r a tcp port 80");
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("packet filters are not built in: 'tcp port 80'"));
+    assert_eq!(bench.run("whatif a tcp").code, 2);
+    let holds = (0..300).map(|hold| format!("{hold}ns")).collect::<Vec<_>>().join(",");
+    let run = bench.run(&format!("whatif a --profile linux --hold {holds}"));
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("300 settings are too many: 256 at most"), "{}", run.stderr);
+    assert_eq!(bench.run("whatif a --hold 20").code, 2);
+    assert_eq!(bench.run("whatif none").code, 4);
+    assert_eq!(bench.run("whatif a --html no/such/folder.html").code, 4);
+}
+
+#[test]
+fn a_capture_without_packets_has_a_report_too() {
+    let bench = Bench::new();
+    bench.put("a", &stream(&[]));
+    let run = bench.ok("whatif a --html page.html");
+    assert!(run.stdout.starts_with("a: 0 packets, 0 B in 0 ns\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("Nothing merges"));
+    let report = bench.ok("whatif a --json").json();
+    assert_eq!(report["settings"][0]["held_ns"], Value::Null);
+    assert_well_formed(&String::from_utf8(bench.get("page.html")).unwrap());
+}
+
+#[test]
+fn a_damaged_capture_is_measured_up_to_the_damage() {
+    let bench = Bench::new();
+    let whole = stream(&[0, 1, 2, 3]);
+    bench.put("a", &whole[..whole.len() - 20]);
+    let run = bench.run("whatif a --profile linux --hold 0");
+    assert_eq!(run.code, 3);
+    assert!(run.stdout.contains("a: 3 packets"), "{}", run.stdout);
+    assert!(run.stderr.contains("3 packets were processed."), "{}", run.stderr);
+    assert_eq!(bench.run("whatif a --allow-truncated").code, 0);
+}
+
+#[test]
+fn every_line_fits_a_terminal_and_nothing_is_painted_for_a_pipe() {
+    let bench = Bench::new();
+    let frames: Vec<_> = Traffic::new(8).take(900).collect();
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &frames));
+    let run = bench.ok("whatif a --profile all");
+    let long = run.stdout.lines().find(|line| line.chars().count() > 80);
+    assert_eq!(long, None);
+    assert!(run.stdout.contains("Not known from a trace:"));
+    assert!(!run.stdout.contains('\x1b') && !run.stderr.contains(['\x1b', '\r']));
+    let painted = bench.ok("whatif a --profile linux --color always").stdout;
+    assert!(painted.contains('\x1b'));
+    let quiet = bench.ok("whatif a -q");
+    assert_eq!((quiet.stdout, quiet.stderr), (String::new(), String::new()));
+}
+
+#[test]
+fn the_page_needs_nothing_else_and_shows_every_profile() {
+    let bench = Bench::new();
+    let frames: Vec<_> = Traffic::new(8).take(900).collect();
+    bench.put("<a>", &capture(Format::Pcap, ETHERNET, &frames));
+    let run = bench.ok("whatif <a> --html page.html");
+    assert!(run.stdout.ends_with("Plots: page.html\n"), "{}", run.stdout);
+    let page = String::from_utf8(bench.get("page.html")).unwrap();
+    assert_well_formed(&page);
+    assert!(["http", "url(", "src=", "<script", "<a>"].iter().all(|word| !page.contains(word)));
+    // Three charts by hold, one of how long trains are, and the reasons of each of four profiles.
+    assert_eq!(page.matches("<svg ").count(), 8);
+    assert!(
+        page.contains("by <code>grosso whatif '&lt;a&gt;' --html page.html</code>")
+            || page.contains("By <code>grosso whatif")
+    );
+    // A dot a setting in each chart by hold.
+    assert!(page.matches("<circle ").count() >= 3 * 28, "{}", page.matches("<circle ").count());
+}
+
+/// Every element that opens is closed, in order.
+#[track_caller]
+fn assert_well_formed(page: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let page = page.strip_prefix("<!doctype html>").expect("a page");
+    for tag in page.split('<').skip(1) {
+        let (tag, _) = tag.split_once('>').expect("a tag that ends");
+        let name = tag.split_whitespace().next().unwrap();
+        match name.strip_prefix('/') {
+            Some(name) => assert_eq!(open.pop(), Some(name)),
+            None if tag.ends_with('/') => {}
+            None => open.push(name),
+        }
+    }
+    assert_eq!(open, [""; 0]);
+}
