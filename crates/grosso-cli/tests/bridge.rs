@@ -26,6 +26,33 @@ fn streams_are_whole_and_sigterm_ends_with_a_summary_and_zero() {
 }
 
 #[test]
+fn a_lossy_profile_is_for_a_host_that_ends_tcp_and_for_nobody_else() {
+    let Some(hosts) = Hosts::new() else { return };
+    let refused = hosts.run("bridge e0 tap:b0 --profile freebsd");
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("overwrite earlier ones"), "{refused:?}");
+    assert!(refused.stderr.contains("hint: --terminates"), "{refused:?}");
+    let refused = hosts.run("bridge e0 lo --profile freebsd --terminates");
+    assert_eq!(refused.code, Some(2), "no end is a host: {refused:?}");
+    // The wire carries packets, which are there to be joined.
+    let mut single = Command::new(env!("CARGO_BIN_EXE_grosso"));
+    single.args(["dev", "-K", "a0", "tso", "off", "gso", "off"]);
+    assert!(hosts.a.host(&mut single).unwrap().output().unwrap().status.success());
+    let line = "bridge e0 tap:b0 --profile freebsd --terminates --hold 100us --json";
+    let bridge = Running::spawn(&mut hosts.command(line));
+    until(|| hosts.b.run(|| network::set_up("b0", B)).unwrap().is_ok());
+    for (a, b) in A.into_iter().zip(B) {
+        exchange(&connect((&hosts.a, a), (&hosts.b, b)), 4 << 20);
+        exchange(&connect((&hosts.b, b), (&hosts.a, a)), 1 << 20);
+    }
+    let ended = bridge.stop(Signal::TERM);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let summary: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let joined = &summary["devices"][0]["counters"]["rx_gro_bytes"];
+    assert!(joined.as_u64().unwrap() > 1 << 20, "the streams came joined: {joined}");
+}
+
+#[test]
 fn eight_flows_over_two_queues_are_whole_on_a_good_wire_and_on_a_bad_one() {
     let bad = ["--impair", "delay 100us jitter 20us loss 0.1% duplicate 0.1% seed 7"];
     for impairment in [&[][..], &bad] {

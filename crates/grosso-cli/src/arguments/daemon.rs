@@ -15,9 +15,16 @@ pub(crate) struct Bridge {
     /// The other end
     #[arg(value_name = "B")]
     pub(crate) right: String,
-    /// Hold trains across polls for so long: 0, 20us, 1ms
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_time_ns)]
-    pub(crate) hold: u64,
+    /// Hold trains across polls for so long: 0, 20us, 1ms [default: the profile's]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_ns)]
+    pub(crate) hold: Option<u64>,
+    /// Whose rules to join by: a name of `grosso profiles`, or a file [default: linux]
+    #[arg(long, value_name = "NAME|FILE.toml")]
+    pub(crate) profile: Option<String>,
+    /// This host ends all TCP that reaches its TUN or TAP device: it may be joined by rules
+    /// that lose what others would have to get
+    #[arg(long)]
+    pub(crate) terminates: bool,
     /// Join no packets; superframes are still cut for ports that cannot take them
     #[arg(long)]
     pub(crate) no_coalesce: bool,

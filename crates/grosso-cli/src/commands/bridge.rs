@@ -13,13 +13,15 @@ pub(crate) fn run(
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::time::Duration;
+    use std::path::Path;
+
+    use grosso::Profile;
 
     use crate::{
         arguments::Bridge,
         commands::summary::{broken, listen, observe, summarize},
         daemon::{
-            config::{PathName, check, default_name},
+            config::{LOSSY, PathName, check, default_name},
             events::Event,
             manager,
             path::PathSpec,
@@ -28,7 +30,7 @@ mod linux {
         },
         error::{Exit, Failure},
         input::Session,
-        observe,
+        observe, profile,
     };
 
     /// Runs the path until it is told to end, or a device breaks.
@@ -66,6 +68,8 @@ mod linux {
         let port = |word: &str| -> Result<PortSpec, Failure> {
             let mut port = PortSpec::new(word.parse().map_err(usage)?);
             let is_tun = matches!(port.device, Device::Tap(_) | Device::Tun(_));
+            let is_host = is_tun || matches!(port.device, Device::Passed(_));
+            port.terminates = is_host && options.terminates;
             port.mtu = options.mtu.filter(|_| is_tun);
             port.persistent = (is_tun && options.persist).then_some(true);
             let is_packet = matches!(port.device, Device::Packet(_));
@@ -77,16 +81,27 @@ mod linux {
             Some(name) => name.parse::<PathName>().map_err(usage)?.0,
             None => default_name(&left, &right),
         };
+        let mut profile = match &options.profile {
+            None => Profile::linux(),
+            Some(word) => profile::find(word, Path::new(""))?,
+        };
+        profile.limits.hold_ns = options.hold.unwrap_or(profile.limits.hold_ns);
         let spec = PathSpec {
             name,
             left,
             right,
             coalesce: !options.no_coalesce,
-            hold: Duration::from_nanos(options.hold),
+            profile,
             queues: options.queues.into(),
             processors: options.cpus.clone(),
             impairment: options.impair.clone(),
         };
+        if spec.forwards_what_it_lost() {
+            let message = format!("bridge: profile {}: {LOSSY}", spec.profile.name);
+            let hint =
+                "--terminates says that this host ends all TCP that reaches its TUN or TAP device";
+            return Err(Failure::usage("usage.lossy", message).hint(hint));
+        }
         check(&spec).map_err(usage)?;
         Ok(spec)
     }

@@ -31,6 +31,7 @@ mod linux {
             name: path.name.clone(),
             left: path.left.device.to_string(),
             right: path.right.device.to_string(),
+            profile: path.profile.name.to_string(),
             queues: path.queues,
         });
         let mut checked = Checked {
@@ -60,6 +61,7 @@ mod linux {
         name: String,
         left: String,
         right: String,
+        profile: String,
         queues: usize,
     }
 

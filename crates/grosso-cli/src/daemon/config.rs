@@ -1,9 +1,9 @@
 //! Paths from a file: TOML, in the words of `ip link` and `ethtool`. `docs/configuration.md` describes it.
 
 use core::{fmt, ops::Range};
-use std::{collections::BTreeMap, net::SocketAddr, path::Path, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::Path};
 
-use grosso::features::Features;
+use grosso::{Profile, features::Features};
 use grosso_io::{impair::Impairment, runner::QUEUES_MAX};
 use grosso_wire::virtio::Form;
 use serde::{
@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     error::Failure,
+    profile,
     wrong::{Wrong, similar},
 };
 
@@ -42,17 +43,18 @@ impl Config {
         let text = std::fs::read_to_string(path).map_err(|error| {
             Failure::environment("environment.read", format!("{name}: {error}"))
         })?;
-        let mut config = Self::parse(&text).map_err(|wrong| {
+        let whole = std::path::absolute(path).map_err(|error| {
+            Failure::environment("environment.read", format!("{name}: {error}"))
+        })?;
+        let folder = whole.parent().unwrap_or(&whole);
+        let mut config = Self::parse(&text, folder).map_err(|wrong| {
             let failure = Failure::input("input.config", format!("{name}:{wrong}"));
             failure.at(wrong.place).hint(format!(
                 "docs/configuration.md describes the file; grosso config check {name} reads it \
                  without running it"
             ))
         })?;
-        let whole = std::path::absolute(path).map_err(|error| {
-            Failure::environment("environment.read", format!("{name}: {error}"))
-        })?;
-        config.read_keys(whole.parent().unwrap_or(&whole))?;
+        config.read_keys(folder)?;
         Ok(config)
     }
 
@@ -71,8 +73,8 @@ impl Config {
         Ok(())
     }
 
-    /// Understands a text.
-    pub(crate) fn parse(text: &str) -> Result<Self, Wrong> {
+    /// Understands a text. The files of profiles that it names are meant from `folder`.
+    fn parse(text: &str, folder: &Path) -> Result<Self, Wrong> {
         let file: FileTable =
             toml::from_str(text).map_err(|error| Wrong::of_parser(text, &error))?;
         let wrong = |span: Range<usize>, what: &str| Err(Wrong::at(text, span, what));
@@ -85,7 +87,7 @@ impl Config {
         let mut paths: Vec<PathSpec> = Vec::new();
         for table in file.path {
             let span = table.span();
-            let path = table.into_inner().spec();
+            let path = table.into_inner().spec(folder);
             let path = path.map_err(|what| Wrong::at(text, span.clone(), &what))?;
             let devices = [path.left.device.name(), path.right.device.name()];
             for other in &paths {
@@ -120,8 +122,8 @@ struct PathTable {
     right: PortSpec,
     #[serde(default = "yes")]
     gro: bool,
-    #[serde(default)]
-    rx_usecs: u32,
+    rx_usecs: Option<u32>,
+    profile: Option<String>,
     #[serde(default)]
     queues: Queues,
     #[serde(default)]
@@ -134,7 +136,14 @@ fn yes() -> bool {
 }
 
 impl PathTable {
-    fn spec(self) -> Result<PathSpec, String> {
+    fn spec(self, folder: &Path) -> Result<PathSpec, String> {
+        let mut profile = match &self.profile {
+            None => Profile::linux(),
+            Some(word) => profile::find(word, folder).map_err(|failure| failure.message)?,
+        };
+        if let Some(microseconds) = self.rx_usecs {
+            profile.limits.hold_ns = 1000 * u64::from(microseconds);
+        }
         let (left, right) = (self.left, self.right);
         let name = match self.name {
             Some(PathName(name)) => name,
@@ -145,7 +154,7 @@ impl PathTable {
             left,
             right,
             coalesce: self.gro,
-            hold: Duration::from_micros(self.rx_usecs.into()),
+            profile,
             queues: self.queues.0,
             processors: self.cpus,
             impairment: self.impair.map(|ImpairText(impairment)| impairment),
@@ -166,6 +175,12 @@ pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
     use super::port::Device;
     if spec.left.device.name() == spec.right.device.name() {
         return Err(format!("{} is both ends of the path", spec.left.device.name()));
+    }
+    if spec.forwards_what_it_lost() {
+        return Err(format!(
+            "profile {}: {LOSSY}; terminates = true says so of a tap or tun port",
+            spec.profile.name
+        ));
     }
     for port in [&spec.left, &spec.right] {
         port.check()?;
@@ -284,6 +299,8 @@ struct PortTable {
     rx_buf_len: Option<usize>,
     partial_checksums: Option<bool>,
     #[serde(default)]
+    terminates: bool,
+    #[serde(default)]
     features: BTreeMap<String, bool>,
     fragments: Option<FragmentsSpec>,
     esp: Option<EspTable>,
@@ -301,6 +318,7 @@ impl PortTable {
         (spec.mtu, spec.up, spec.promiscuous) = (self.mtu, self.up, self.promisc);
         (spec.persistent, spec.partial_checksums) = (self.persist, self.partial_checksums);
         (spec.ring_slots, spec.slot_bytes) = (self.rx, self.rx_buf_len);
+        spec.terminates = self.terminates;
         spec.fragments = self.fragments;
         spec.esp = self.esp.map(EspTable::spec).transpose()?;
         spec.check().map(|()| spec)
@@ -336,6 +354,9 @@ fn form(bytes: usize) -> Result<Form, String> {
     known.ok_or_else(|| format!("no virtio header has {bytes} bytes: 10, 12, 20 or 24"))
 }
 
+/// Why a path that forwards cannot have a lossy profile.
+pub(crate) const LOSSY: &str = "later packets overwrite earlier ones, so that other packets leave \
+                                than came: it is only for who ends TCP";
 /// Most paths of a process.
 const PATHS_MAX: usize = 64;
 /// Bytes of the longest file; 64 paths with every key take a tenth of it.

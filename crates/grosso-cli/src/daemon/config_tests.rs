@@ -1,9 +1,14 @@
 use super::*;
 use crate::daemon::port::Device;
 
+/// What a text describes whose folder has no files.
+fn parse(text: &str) -> Result<Config, Wrong> {
+    Config::parse(text, Path::new("/"))
+}
+
 /// What is wrong with a text, as the user reads it.
 fn wrong(text: &str) -> String {
-    Config::parse(text).unwrap_err().to_string()
+    parse(text).unwrap_err().to_string()
 }
 
 #[test]
@@ -15,6 +20,7 @@ metrics = "127.0.0.1:9469"
 name = "edge"
 left = "eth1"
 gro = false
+profile = "freebsd"
 rx-usecs = 20
 queues = 2
 cpus = [0, 1]
@@ -25,6 +31,7 @@ port = "tap:grosso0"
 mtu = 9000
 up = false
 persist = true
+terminates = true
 vnet_hdr = 24
 features = { tso = false, "tx-udp-segmentation" = false }
 
@@ -32,12 +39,13 @@ features = { tso = false, "tx-udp-segmentation" = false }
 left = { port = "packet:eth2", promisc = false, rx = 1024, rx-buf-len = 2048 }
 right = { port = "xdp:eth3:1", partial-checksums = true }
 "#;
-    let config = Config::parse(text).unwrap();
+    let config = parse(text).unwrap();
     assert_eq!(config.metrics, Some("127.0.0.1:9469".parse().unwrap()));
     let [edge, other] = config.paths.try_into().unwrap();
     assert_eq!((edge.name.as_str(), edge.coalesce, edge.queues), ("edge", false, 2));
-    assert_eq!((edge.hold, edge.processors), (Duration::from_micros(20), vec![0, 1]));
-    assert_eq!(edge.impairment.unwrap().delay, Duration::from_millis(5));
+    assert_eq!((edge.profile.limits.hold_ns, edge.processors), (20_000, vec![0, 1]));
+    assert_eq!(edge.impairment.unwrap().delay, core::time::Duration::from_millis(5));
+    assert!(edge.profile.name == "freebsd" && edge.right.terminates && !edge.left.terminates);
     assert_eq!(edge.left, PortSpec::new(Device::Packet("eth1".into())));
     assert_eq!((edge.right.mtu, edge.right.up), (Some(9000), Some(false)));
     assert_eq!((edge.right.persistent, edge.right.header), (Some(true), Some(Form::Tunnel)));
@@ -63,6 +71,18 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         (format!("{path}impair = \"lose 1%\"\n"), "4:10: impairment: unknown word"),
         (format!("{path}gro = \"on\"\n"), "4:7: invalid type: string \"on\""),
         (format!("{path}rx-usecs = -1\n"), "4:12: invalid value"),
+        (format!("{path}profile = \"linx\"\n"), "1:1: no profile \"linx\"; did you mean linux?"),
+        (format!("{path}profile = \"./absent\"\n"), "1:1: /./absent: No such file"),
+        (format!("{path}profile = \"inet-lro\"\n"), "1:1: profile inet-lro: later packets"),
+        (
+            "[[path]]\nleft = { port = \"eth1\", terminates = true }\nright = \"tap:t\"\n".into(),
+            "2:8: terminates is for tap, tun and fd ports, and this is eth1",
+        ),
+        (
+            "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", terminates = true, fragments = {} }\n"
+                .into(),
+            "3:9: terminates: fragments and esp send packets on",
+        ),
         (format!("{path}metrics = 1"), "4:1: no key \"metrics\""),
         ("[[path]]\nleft = \"eth1\"\n".into(), "1:1: missing field `right`"),
         ("[[path]]\nleft = \"vlan:1\"\nright = \"tap:t\"\n".into(), "2:8: no kind of port"),
@@ -117,7 +137,7 @@ fn columns_are_counted_in_characters() {
 fn more_paths_than_there_may_be_are_refused() {
     let path = |i| format!("[[path]]\nleft = \"a{i}\"\nright = \"b{i}\"\n");
     let text: String = (0..PATHS_MAX).map(path).collect();
-    assert_eq!(Config::parse(&text).unwrap().paths.len(), PATHS_MAX);
+    assert_eq!(parse(&text).unwrap().paths.len(), PATHS_MAX);
     assert!(wrong(&(text + &path(PATHS_MAX))).contains("more than 64 paths"));
 }
 
@@ -138,13 +158,13 @@ fn stages_are_understood() {
         "esp = {{ {ESP}, mode = \"tunnel\", src = \"fd00::1\", dst = \"fd00::2\", icv-bits = 96, \
          esn = true, replay-window = 64, encap = {{ dport = 4501 }}, level = \"use\" }}"
     );
-    let config = Config::parse(&with(&format!("{fragments}, {esp}"))).unwrap();
+    let config = parse(&with(&format!("{fragments}, {esp}"))).unwrap();
     let [path] = config.paths.try_into().unwrap();
     assert!(path.left.has_stages() && !path.right.has_stages());
-    let other = Config::parse(&with(&format!("fragments = {{}}, {esp}"))).unwrap();
+    let other = parse(&with(&format!("fragments = {{}}, {esp}"))).unwrap();
     assert_ne!(path.left, other.paths[0].left, "what changed is started anew");
-    assert!(Config::parse(&with("fragments = {}")).is_ok());
-    assert!(Config::parse(&with(&format!("esp = {{ {ESP} }}"))).is_ok());
+    assert!(parse(&with("fragments = {}")).is_ok());
+    assert!(parse(&with(&format!("esp = {{ {ESP} }}"))).is_ok());
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::{
     hash::{BuildHasher, RandomState},
     io,
-    time::Duration,
 };
 
+use grosso::Profile;
 use grosso_io::{
     Port, PortError,
     impair::{Impair, Impairment},
@@ -33,13 +33,31 @@ pub(crate) struct PathSpec {
     pub(crate) right: PortSpec,
     /// Whether to coalesce towards a port that takes superframes.
     pub(crate) coalesce: bool,
-    /// How long to hold trains across polls.
-    pub(crate) hold: Duration,
+    /// Whose rules to coalesce by. One that loses is for directions whose end terminates TCP; the other has the
+    /// default's.
+    pub(crate) profile: Profile,
     pub(crate) queues: usize,
     /// The processors for the queues' threads; none binds none.
     pub(crate) processors: Vec<usize>,
     /// What both ports' wires do to the frames that come over them.
     pub(crate) impairment: Option<Impairment>,
+}
+
+impl PathSpec {
+    /// Whether packets that it joined would go on to others as packets that nobody sent.
+    pub(crate) fn forwards_what_it_lost(&self) -> bool {
+        !self.profile.rules.is_invertible() && !self.left.terminates && !self.right.terminates
+    }
+
+    /// Whose rules to coalesce by towards one of its ends.
+    fn profile_towards(&self, port: &PortSpec) -> Profile {
+        if self.profile.rules.is_invertible() || port.terminates {
+            return self.profile.clone();
+        }
+        let mut profile = Profile::linux();
+        profile.limits.hold_ns = self.profile.limits.hold_ns;
+        profile
+    }
 }
 
 /// A path whose threads run.
@@ -165,10 +183,11 @@ where
 {
     let seed = RandomState::new().hash_one(&spec.name);
     let mut options = RunOptions::new(seed);
-    let hold_ns = u64::try_from(spec.hold.as_nanos()).unwrap_or(u64::MAX);
-    for direction in [&mut options.left_to_right, &mut options.right_to_left] {
+    let directions =
+        [(&mut options.left_to_right, &spec.right), (&mut options.right_to_left, &spec.left)];
+    for (direction, end) in directions {
         direction.coalesce = spec.coalesce;
-        direction.profile.limits.hold_ns = hold_ns;
+        direction.profile = spec.profile_towards(end);
     }
     let pairs = lefts.into_iter().zip(rights);
     let paths = pairs

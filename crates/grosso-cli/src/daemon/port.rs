@@ -113,6 +113,8 @@ pub(crate) struct PortSpec {
     pub(crate) slot_bytes: Option<usize>,
     /// Whether senders on this host leave partial checksums, of which AF_XDP cannot tell.
     pub(crate) partial_checksums: Option<bool>,
+    /// Whether all TCP that goes to a TUN or TAP device ends at its host, which forwards none.
+    pub(crate) terminates: bool,
     /// How fragments are joined and made.
     pub(crate) fragments: Option<FragmentsSpec>,
     /// How packets are encrypted and decrypted.
@@ -132,6 +134,7 @@ impl PortSpec {
             ring_slots: None,
             slot_bytes: None,
             partial_checksums: None,
+            terminates: false,
             fragments: None,
             esp: None,
         }
@@ -146,6 +149,7 @@ impl PortSpec {
         let misplaced = [
             ("vnet_hdr", self.header.is_some(), is_tun, "tap, tun and fd ports"),
             ("persist", self.persistent.is_some(), is_tun, "tap, tun and fd ports"),
+            ("terminates", self.terminates, is_tun, "tap, tun and fd ports"),
             ("promisc", self.promiscuous.is_some(), is_packet, "packet ports"),
             ("rx", self.ring_slots.is_some(), is_packet, "packet ports"),
             ("rx-buf-len", self.slot_bytes.is_some(), is_packet, "packet ports"),
@@ -155,6 +159,11 @@ impl PortSpec {
         ];
         if let Some((key, .., whose)) = misplaced.iter().find(|(_, set, fits, _)| *set && !fits) {
             return Err(format!("{key} is for {whose}, and this is {}", self.device));
+        }
+        if self.terminates && self.has_stages() {
+            return Err(
+                "terminates: fragments and esp send packets on, so TCP does not end there".into()
+            );
         }
         if let Some(fragments) = &self.fragments {
             fragments.check()?;
@@ -279,10 +288,12 @@ mod tests {
         assert!(refused("fd:3", |spec| spec.mtu = Some(1500)).is_some());
         assert!(refused("xdp:e", |spec| spec.ring_slots = Some(64)).is_some());
         assert!(refused("e", |spec| spec.partial_checksums = Some(true)).is_some());
+        assert!(refused("e", |spec| spec.terminates = true).is_some());
         assert!(refused("e", |spec| spec.ring_slots = Some(100)).is_some());
         assert!(refused("e", |spec| spec.slot_bytes = Some(128)).is_some());
         assert!(refused("e", |spec| spec.ring_slots = Some(1 << 20)).is_some());
         assert_eq!(refused("e", |spec| spec.ring_slots = Some(1024)), None);
         assert_eq!(refused("tap:t", |spec| spec.mtu = Some(9000)), None);
+        assert_eq!(refused("fd:3", |spec| spec.terminates = true), None);
     }
 }
