@@ -156,22 +156,17 @@ fn set(
 
 /// A file that gives exactly this profile, with what may stand behind each key.
 pub(crate) fn write(profile: &Profile) -> String {
-    let mut text = format!("name = {}\n", toml_string(&profile.name));
+    let mut text = format!("name = {}\n", setting::toml(&(*profile.name).into()));
     let mut table = "";
     for key in KEYS {
         if key.table != table {
             table = key.table;
             let _ = write!(text, "\n[{table}]\n");
         }
-        let line = format!("{} = {}", key.name, (key.show)(profile));
+        let line = format!("{} = {}", key.name, setting::toml(&(key.show)(profile)));
         let _ = writeln!(text, "{line:<CHOICES_COLUMN$} # {}", (key.choices)());
     }
     text
-}
-
-/// A text in quotes, as TOML has it.
-fn toml_string(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }
 
 /// The keys beside those of the profile itself.

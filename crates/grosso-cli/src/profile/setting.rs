@@ -2,9 +2,9 @@
 
 use core::ops::RangeInclusive;
 
-use grosso::coalesce::{Acknowledgments, BucketChoice, Options, Push, Refused, Sizes, Vary};
+use grosso::coalesce::{Acknowledgments, Batch, BucketChoice, Options, Push, Refused, Sizes, Vary};
 use grosso_wire::tcp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use toml::de::DeValue;
 
 /// A value that a word or a number says.
@@ -65,6 +65,35 @@ words!(Acknowledgments { Alone: "alone", WindowUpdates: "window-updates", Join: 
 words!(Refused { Starts: "starts", Leaves: "leaves" });
 words!(BucketChoice { Seeded: "seeded", Device: "device" });
 
+impl Setting for Batch {
+    fn choices() -> String {
+        format!("as-it-came or {{ by-flow = {} to {} }}", BATCH.start(), BATCH.end())
+    }
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        match only(value) {
+            Some(("by-flow", packets)) => Some(Self::ByFlow { packets: number(packets, &BATCH)? }),
+            _ => (value.as_str()? == "as-it-came").then_some(Self::AsItCame),
+        }
+    }
+
+    fn show(&self) -> Value {
+        match self {
+            Self::AsItCame => "as-it-came".into(),
+            Self::ByFlow { packets } => json!({ "by-flow": packets }),
+        }
+    }
+}
+
+/// Packets of a batch.
+const BATCH: RangeInclusive<i64> = 1..=Batch::PACKETS_CEILING as i64;
+
+/// The one key of a table in place of a word, with its value.
+fn only<'a>(value: &'a DeValue<'_>) -> Option<(&'a str, &'a DeValue<'a>)> {
+    let table = value.as_table().filter(|table| table.len() == 1)?;
+    table.iter().next().map(|(key, value)| (key.get_ref().as_ref(), value.get_ref()))
+}
+
 /// The words of a list, for people.
 fn choices(words: &[&str]) -> String {
     match words {
@@ -102,6 +131,22 @@ pub(super) fn flags(value: &DeValue<'_>) -> Option<u8> {
 pub(super) fn show_flags(flags: u8) -> Value {
     let names = FLAGS.iter().filter(|(_, flag)| u16::from(flags) & flag != 0);
     names.map(|(name, _)| *name).collect()
+}
+
+/// A value, as TOML has it.
+pub(super) fn toml(value: &Value) -> String {
+    match value {
+        Value::Object(table) => {
+            let pairs: Vec<_> =
+                table.iter().map(|(key, value)| format!("{key} = {}", toml(value))).collect();
+            format!("{{ {} }}", pairs.join(", "))
+        }
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", "))
+        }
+        // What is left is the same in both.
+        _ => value.to_string(),
+    }
 }
 
 /// The flags of which a profile decides: SYN, RST and URG are alone in any, and ACK is on every packet.
