@@ -18,6 +18,7 @@
 //! | [`traffic`] | what the sockets of the hosts send each other |
 //! | [`account`] | processor time by role, and what TCP counts |
 //! | [`trial`] | one measurement, and several of the same |
+//! | [`acks`] | what merged acknowledgments do to a sender: measured, and by a model |
 //! | [`nic`] | a NIC with receive buffers of its own, of which there may be few |
 //! | [`network`] | the hosts for commands of one's own, behind a wire that may be bad |
 //! | [`experiment`] | which trials answer a question, and their table |
@@ -44,6 +45,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod acks;
 pub mod experiment;
 pub mod fragments;
 pub mod hosts;

@@ -65,6 +65,12 @@ impl Keys {
         keys
     }
 
+    /// Whether a packet with these keys and another one with its own are of one flow.
+    pub(crate) fn are_alike(&self, packet: &[u8], others: &Self, other: &[u8]) -> bool {
+        let alike = |(own, its): (&KeyWord, &KeyWord)| own.read(packet) == its.read(other);
+        self.words.len() == others.words.len() && self.words.iter().zip(&others.words).all(alike)
+    }
+
     /// The GRE key, behind the checksum when there is one (RFC 2890).
     fn gre(&mut self, header: u16, packet: &[u8]) {
         let flags = u16_at(packet, header as usize + gre::field::FLAGS.start);
@@ -92,6 +98,13 @@ impl Keys {
     /// flow.
     fn push(&mut self, word: KeyWord) {
         let _ = self.words.try_push(word);
+    }
+}
+
+impl KeyWord {
+    #[inline(always)]
+    fn read(&self, packet: &[u8]) -> u64 {
+        (u64_at(packet, self.at as usize) & self.mask) | self.kind
     }
 }
 
@@ -130,7 +143,7 @@ impl FlowHasher {
         }
         let mut flow = self.state.build_hasher();
         for word in &keys.words {
-            flow.write_u64((u64_at(packet, word.at as usize) & word.mask) | word.kind);
+            flow.write_u64(word.read(packet));
         }
         flow.finish()
     }

@@ -18,6 +18,7 @@
 //! | [`checksum`] | the states of a checksum, and completing a partial one |
 //! | [`template`] | the laws of every header, and the two ways to use them |
 //! | [`coalesce`] | receive: join, hold, flush; profiles, limits and the names of all refusals |
+//! | [`acknowledge`] | acknowledgments without data: records, summaries, thinning |
 //! | [`reassemble`] | receive: IP fragments to datagrams |
 //! | [`segment`] | transmit: superframes to packets |
 //! | [`tunnel`] | packets inside packets: ESP |
@@ -73,6 +74,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod acknowledge;
 mod bytes;
 pub mod checksum;
 pub mod coalesce;

@@ -1,6 +1,7 @@
 //! Counters by name and by reason. They only grow; formatting is for the programs above.
 
 use crate::{
+    acknowledge::Kept,
     coalesce::reason::{Close, NoMerge, Pass},
     reassemble::reason::{Discard, Pass as Unjoined},
 };
@@ -31,6 +32,10 @@ pub struct CoalesceStats {
     pub refused: [u64; NoMerge::COUNT],
     /// Trains that left, by reason; [`Close::Never`] stays zero here.
     pub closed: [u64; Close::COUNT],
+    /// Acknowledgments dropped because a later one said all that they said.
+    pub thinned: u64,
+    /// Acknowledgments that waited and were not dropped, by reason.
+    pub kept: [u64; Kept::COUNT],
     /// Delivered frames by the wire packets that each stands for; bucket `i` counts those up to
     /// [`SEGMENT_BUCKETS`]`[i]`, the last one those beyond.
     pub segments: [u64; SEGMENT_BUCKETS.len() + 1],
@@ -53,16 +58,18 @@ impl Default for CoalesceStats {
             passed: [0; Pass::COUNT],
             refused: [0; NoMerge::COUNT],
             closed: [0; Close::COUNT],
+            thinned: 0,
+            kept: [0; Kept::COUNT],
             segments: [0; SEGMENT_BUCKETS.len() + 1],
         }
     }
 }
 
 impl CoalesceStats {
-    /// Wire packets pushed and not delivered yet.
+    /// Wire packets pushed, and neither delivered nor dropped yet.
     #[must_use]
     pub const fn packets_held(&self) -> u64 {
-        self.packets_in - self.packets_out
+        self.packets_in - self.packets_out - self.thinned
     }
 
     #[inline]

@@ -366,6 +366,8 @@ fn add(total: &mut CoalesceStats, stats: &CoalesceStats) {
     add_all::<{ Pass::COUNT }>(&mut total.passed, &stats.passed);
     add_all::<{ NoMerge::COUNT }>(&mut total.refused, &stats.refused);
     add_all::<{ Close::COUNT }>(&mut total.closed, &stats.closed);
+    total.thinned += stats.thinned;
+    add_all(&mut total.kept, &stats.kept);
     add_all(&mut total.segments, &stats.segments);
 }
 

@@ -61,7 +61,14 @@ words!(Vary { Equal: "equal", First: "first", Latest: "latest" });
 words!(Options { Any: "any", TimestampOnly: "timestamp-only" });
 words!(Sizes { EqualButLast: "equal-but-last", Any: "any" });
 words!(Push { Ends: "ends", Joins: "joins" });
-words!(Acknowledgments { Alone: "alone", WindowUpdates: "window-updates", Join: "join" });
+words!(Acknowledgments {
+    Alone: "alone",
+    WindowUpdates: "window-updates",
+    Join: "join",
+    Vector: "vector",
+    Thin: "thin",
+    ThinAggressive: "thin-aggressive"
+});
 words!(Refused { Starts: "starts", Leaves: "leaves" });
 words!(BucketChoice { Seeded: "seeded", Device: "device" });
 

@@ -1,6 +1,7 @@
 //! What leaves the coalescer.
 
 use crate::{
+    acknowledge::{Record, Summary},
     coalesce::{
         pool::{List, Part, Pool},
         reason::Close,
@@ -12,6 +13,22 @@ use crate::{
 pub trait Sink<B> {
     /// Takes one frame: a superframe, or a packet as it came.
     fn deliver(&mut self, delivery: Delivery<'_, B>);
+
+    /// Takes acknowledgments of one flow that leave together; as the packets that they are, unless the sink has a use
+    /// for their records.
+    fn deliver_vector(&mut self, mut vector: Vector<'_, B>)
+    where
+        B: AsRef<[u8]>,
+    {
+        while let Some(packet) = vector.next_packet() {
+            self.deliver(packet);
+        }
+    }
+
+    /// Takes back the buffer of a packet that was dropped: an acknowledgment that a later one replaces.
+    fn discard(&mut self, buffer: B) {
+        drop(buffer);
+    }
 }
 
 impl<B, F: FnMut(Delivery<'_, B>) + ?Sized> Sink<B> for F {
@@ -32,6 +49,7 @@ pub struct Delivery<'a, B> {
     first: Option<Part<B>>,
     rest: List,
     pool: &'a mut Pool<B>,
+    summary: Option<&'a Summary>,
     /// What is known about the frame; a superframe has [`Meta::gso`] and a partial checksum.
     pub meta: Meta,
     /// Wire packets that the frame stands for.
@@ -52,7 +70,17 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
         pool: &'a mut Pool<B>,
     ) -> Self {
         let len = part.range().len();
-        Self { header: &[], first: Some(part), rest: List::EMPTY, pool, meta, packets, len, closed }
+        Self {
+            header: &[],
+            first: Some(part),
+            rest: List::EMPTY,
+            pool,
+            summary: None,
+            meta,
+            packets,
+            len,
+            closed,
+        }
     }
 
     #[inline]
@@ -61,10 +89,10 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
         first: Part<B>,
         rest: List,
         pool: &'a mut Pool<B>,
-        closing: Closing,
+        closing: Closing<'a>,
     ) -> Self {
-        let Closing { meta, packets, len, closed } = closing;
-        Self { header, first: Some(first), rest, pool, meta, packets, len, closed }
+        let Closing { summary, meta, packets, len, closed } = closing;
+        Self { header, first: Some(first), rest, pool, summary, meta, packets, len, closed }
     }
 
     /// Whether packets were joined; otherwise the only part is the packet as it came.
@@ -79,6 +107,13 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
     #[must_use]
     pub fn header(&self) -> &[u8] {
         self.header
+    }
+
+    /// What the packets of a superframe acknowledged one by one, if it does not say so itself: by a profile that lets
+    /// the last one overwrite the others.
+    #[must_use]
+    pub fn acknowledged(&self) -> Option<&Summary> {
+        self.summary
     }
 
     /// The frame as slices, header first: what a vectored write wants.
@@ -118,9 +153,67 @@ impl<B> Drop for Delivery<'_, B> {
     }
 }
 
+/// Acknowledgments without data of one flow that leave together: the packets as they came, and their records.
+///
+/// Its buffers belong to the receiver, who takes them with [`Vector::next_packet`]; those not taken are dropped with
+/// the vector.
+#[must_use]
+#[derive(Debug)]
+pub struct Vector<'a, B> {
+    first: Option<Part<B>>,
+    rest: List,
+    pool: &'a mut Pool<B>,
+    records: &'a [Record],
+    taken: usize,
+    meta: Meta,
+    /// Why they left now.
+    pub closed: Close,
+}
+
+impl<'a, B: AsRef<[u8]>> Vector<'a, B> {
+    pub(crate) fn new(
+        first: Part<B>,
+        rest: List,
+        pool: &'a mut Pool<B>,
+        records: &'a [Record],
+        meta: Meta,
+        closed: Close,
+    ) -> Self {
+        Self { first: Some(first), rest, pool, records, taken: 0, meta, closed }
+    }
+
+    /// What they say, in order of arrival, whether their packets were taken or not.
+    #[must_use]
+    pub fn records(&self) -> &'a [Record] {
+        self.records
+    }
+
+    /// The packets not taken yet.
+    pub fn packets(&self) -> impl Iterator<Item = &[u8]> {
+        self.first.iter().chain(self.pool.iter(self.rest)).map(Part::bytes)
+    }
+
+    /// Takes the next packet, as it came.
+    pub fn next_packet(&mut self) -> Option<Delivery<'_, B>> {
+        let part = self.first.take().or_else(|| self.pool.pop(&mut self.rest))?;
+        let timestamp_ns = self.records.get(self.taken).and_then(Record::device_ns);
+        self.taken += 1;
+        let meta = Meta { timestamp_ns, ..self.meta };
+        Some(Delivery::single(part, meta, 1, self.closed, self.pool))
+    }
+}
+
+impl<B> Drop for Vector<'_, B> {
+    /// Gives the slots of packets that nobody took back to the pool.
+    fn drop(&mut self) {
+        while self.pool.pop(&mut self.rest).is_some() {}
+    }
+}
+
 /// What a train leaves with, beside its bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Closing {
+pub(crate) struct Closing<'a> {
+    pub(crate) summary: Option<&'a Summary>,
     pub(crate) meta: Meta,
     pub(crate) packets: u32,
     pub(crate) len: usize,

@@ -8,6 +8,7 @@
 mod batch;
 mod delivery;
 mod examine;
+mod gather;
 mod pool;
 pub mod profile;
 pub mod reason;
@@ -24,7 +25,7 @@ use grosso_wire::{
 };
 
 pub use batch::Batch;
-pub use delivery::{Delivery, Sink};
+pub use delivery::{Delivery, Sink, Vector};
 pub use examine::HEADER_BYTES_MAX;
 pub use pool::Part;
 pub use profile::{BucketChoice, Limits, Profile, TableShape};
@@ -39,6 +40,7 @@ use crate::{
             Candidate, ends_in_transport, examine, lengths_agree, refusal_of_headers,
             refusal_of_stack,
         },
+        gather::Noted,
         pool::{List, Pool},
         reason::{Close, NoMerge, Pass},
         shapes::Shapes,
@@ -114,6 +116,8 @@ pub struct Coalescer<B> {
     /// What waits for the end of its batch.
     collected: Option<Box<Collected<B>>>,
     stats: CoalesceStats,
+    /// What acknowledgments said, by the slot of their train.
+    noted: Noted,
     /// The train of the packet before this one, when that packet was of the same flow as the one
     /// before it.
     recent: Option<u32>,
@@ -146,6 +150,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             trains: Trains::new(profile.limits.flows),
             pool: Pool::new(profile.limits.parts),
             stats: CoalesceStats::default(),
+            noted: Noted::new(profile.rules.acknowledgments),
             recent: None,
             previous: None,
             stack: Stack::new(0),
@@ -581,7 +586,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let Some(train) = self.trains.remove(slot) else { return };
         self.table.remove(train.place);
         self.stats.closed[reason.index()] += 1;
-        if train.rest == List::EMPTY {
+        if self.is_ruled && self.noted.is_vector(&train) {
+            self.deliver_gathered(slot, train, reason, sink);
+        } else if train.rest == List::EMPTY {
             let meta = match self.shapes.get(train.known) {
                 Some(known) => verified(&known.shape, train.partial, train.meta),
                 None => train.meta,
@@ -589,7 +596,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             let packets = u32::from(train.packets);
             self.deliver_single(train.first.buffer, meta, packets, reason, sink);
         } else {
-            self.deliver_train(train, reason, sink);
+            self.deliver_train(slot, train, reason, sink);
         }
     }
 
@@ -612,6 +619,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// whole (rules G50 to G52).
     fn deliver_train(
         &mut self,
+        slot: u32,
         train: Train<B>,
         closed: Close,
         sink: &mut (impl Sink<B> + ?Sized),
@@ -654,11 +662,12 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             ..train.meta
         };
         let len = shape.header_len + train.payload_len;
+        let summary = self.noted.summary(slot).filter(|_| !known.is_invertible);
         let packets = u32::from(train.packets);
         self.stats.count_out(len, packets, true);
         let payload = shape.header_len..train.first.range().end;
         let first = Part::new(train.first.buffer, payload);
-        let closing = Closing { meta, packets, len, closed };
+        let closing = Closing { summary, meta, packets, len, closed };
         sink.deliver(Delivery::train(header, first, train.rest, &mut self.pool, closing));
     }
 

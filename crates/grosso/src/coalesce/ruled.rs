@@ -1,12 +1,13 @@
 //! TCP by the rules of a profile that are more than the laws: what the receive offloads of other systems join.
 
-use grosso_wire::{Kind, tcp};
+use grosso_wire::tcp;
 
 use crate::{
     bytes::{u16_at, u32_at},
     coalesce::{
         Acknowledgments, Arrival, Candidate, Close, Coalescer, NoMerge, Options, Part, Pass, Push,
         Refused, Rules, Sink, Sizes, Vary, Verdict, examine,
+        gather::{record_of, traffic_class},
         shapes::Known,
         train::{Train, ending},
     },
@@ -38,6 +39,10 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         };
         let flow = self.hasher.flow(packet, &known.keys);
         let found = self.table.find(flow, frame.meta.hash);
+        let gathers = known.rules.acknowledgments.are_gathered();
+        if gathers && packet.len() == known.shape.header_len {
+            return self.gather(frame, place, found, now_ns, sink);
+        }
         let examined = match known.refusal {
             None => examine_by_rules(packet, &known.shape, &frame.meta, &known.rules),
             Some(reason) => Err(reason),
@@ -73,16 +78,24 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         };
         let rules = known.rules;
         let last = self.pool.last(&train.rest).unwrap_or(&train.first).buffer.as_ref();
-        let admitted = train.agrees(&arrival, known).and_then(|()| {
-            beside_last(last, arrival.frame.buffer.as_ref(), &arrival.candidate, known)?;
-            train.admits_by_rules(&arrival, known)
-        });
+        let packet = arrival.frame.buffer.as_ref();
+        let admitted = if self.noted.is_vector(train) {
+            Err(NoMerge::TcpAcknowledgmentAlone)
+        } else {
+            train.agrees(&arrival, known).and_then(|()| {
+                beside_last(last, packet, &arrival.candidate, known)?;
+                train.admits_by_rules(&arrival, known)
+            })
+        };
+        let summarized = (!known.is_invertible)
+            .then(|| record_of(packet, &known.shape, &arrival.frame.meta, arrival.now_ns));
         let fixed_ids = match admitted {
             Ok(fixed_ids) => fixed_ids,
             Err(refusal) => {
                 self.stats.refused[refusal.index()] += 1;
                 self.close(slot, Close::NoMerge, sink);
-                let is_duplicate = refusal == NoMerge::TcpAcknowledgmentAlone;
+                let is_duplicate = refusal == NoMerge::TcpAcknowledgmentAlone
+                    && arrival.candidate.payload_len == 0;
                 if is_duplicate || rules.refused == Refused::Leaves {
                     self.deliver_alone(arrival, sink);
                 } else {
@@ -98,6 +111,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             let frame = Frame { buffer: part.buffer, ..frame };
             self.close(slot, Close::PartsFull, sink);
             return self.hold_by_rules(Arrival { frame, ..arrival }, sink);
+        }
+        if let Some(record) = summarized {
+            self.noted.summarize(slot, &record, candidate.payload_len > 0, false);
         }
         if let Some(reason) = train.join_by_rules(&candidate, fixed_ids, &rules) {
             self.close(slot, reason, sink);
@@ -129,8 +145,29 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
                 let meta = self.verified(arrival.known, candidate, arrival.frame.meta);
                 self.pass(Frame { meta, ..arrival.frame }, reason, sink)
             }
-            None => self.start(arrival, None, sink),
+            None => self.start_by_rules(arrival, sink),
         }
+    }
+
+    /// Starts a train with a packet, and what its packets acknowledge if the train will not say so.
+    fn start_by_rules(
+        &mut self,
+        arrival: Arrival<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let summarized = self.shapes.get(arrival.known).filter(|known| !known.is_invertible);
+        let record = summarized.map(|known| {
+            let Arrival { frame, now_ns, .. } = &arrival;
+            record_of(frame.buffer.as_ref(), &known.shape, &frame.meta, *now_ns)
+        });
+        let has_payload = arrival.candidate.payload_len > 0;
+        let verdict = self.start(arrival, None, sink);
+        if verdict == Verdict::Held
+            && let (Some(record), Some(slot)) = (record, self.previous)
+        {
+            self.noted.summarize(slot, &record, has_payload, true);
+        }
+        verdict
     }
 
     /// Delivers a packet that was refused by its flow's train, behind it.
@@ -209,10 +246,7 @@ fn examine_by_rules(
 
 /// Whether the innermost IP header says that the packet met congestion.
 fn congestion_experienced(packet: &[u8], shape: &Shape) -> bool {
-    let Some(transport) = shape.covers.last() else { return false };
-    let word = u16_at(packet, transport.ip.offset as usize);
-    let class = if transport.ip.kind == Kind::Ipv6 { word >> 4 } else { word };
-    class & CONGESTION_EXPERIENCED == CONGESTION_EXPERIENCED
+    traffic_class(packet, shape) & CONGESTION_EXPERIENCED == CONGESTION_EXPERIENCED
 }
 
 /// A packet beside the last one of its train: what may grow must not shrink.
@@ -232,7 +266,11 @@ fn beside_last(
         let window = tcp_at + tcp::field::WINDOW.start;
         let is_update = u16_at(packet, window) != u16_at(last, window);
         let joins = match known.rules.acknowledgments {
-            Acknowledgments::Alone => false,
+            // Those that wait as they are come another way.
+            Acknowledgments::Alone
+            | Acknowledgments::Vector
+            | Acknowledgments::Thin
+            | Acknowledgments::ThinAggressive => false,
             Acknowledgments::WindowUpdates => acknowledged == 0 && is_update,
             Acknowledgments::Join => acknowledged > 0 || is_update,
         };
@@ -253,4 +291,4 @@ fn ending_by_rules(flags: u8, rules: &Rules) -> Option<Close> {
 }
 
 /// ECN (RFC 3168 section 5).
-const CONGESTION_EXPERIENCED: u16 = 3;
+const CONGESTION_EXPERIENCED: u8 = 3;

@@ -4,7 +4,7 @@
 //! be cut into the very packets that went in. The receive offloads of other systems want less: later
 //! acknowledgments, windows and timestamps overwrite earlier ones. Here that is a replaced law, field by field.
 
-use crate::coalesce::reason::NoMerge;
+use crate::{acknowledge::Thinning, coalesce::reason::NoMerge};
 
 /// What a field that the laws want equal may do instead, in a train of TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -95,6 +95,30 @@ pub enum Acknowledgments {
     /// Those that acknowledge more or change the window join: fewer acknowledgments reach the sender, whose clock
     /// they are.
     Join,
+    /// Those of a flow leave together, each of them whole, with a record of what it says: a
+    /// [`Vector`](crate::coalesce::Vector).
+    Vector,
+    /// They leave together and whole, but for those of which a later one says all: those are dropped, and at least one
+    /// of them stays ([`Thinning::Conservative`]).
+    Thin,
+    /// As [`Self::Thin`], and the newest is enough ([`Thinning::Aggressive`]).
+    ThinAggressive,
+}
+
+impl Acknowledgments {
+    /// Whether those of a flow wait for each other as they are.
+    pub(crate) const fn are_gathered(self) -> bool {
+        matches!(self, Self::Vector | Self::Thin | Self::ThinAggressive)
+    }
+
+    /// How much they are thinned, if they are.
+    pub(crate) const fn thinning(self) -> Option<Thinning> {
+        match self {
+            Self::Thin => Some(Thinning::Conservative),
+            Self::ThinAggressive => Some(Thinning::Aggressive),
+            _ => None,
+        }
+    }
 }
 
 /// What a packet does that did not fit the train of its flow.
@@ -131,9 +155,21 @@ impl Rules {
     /// would forward are other packets.
     #[must_use]
     pub fn is_invertible(&self) -> bool {
-        let Self { options, flags_alone, congestion_alone, refused, .. } = *self;
-        // What is left out of trains changes no packet.
-        *self == Self { options, flags_alone, congestion_alone, refused, ..Self::INVERTIBLE }
+        let Self { options, flags_alone, congestion_alone, refused, mut acknowledgments, .. } =
+            *self;
+        if !acknowledgments.are_gathered() {
+            acknowledgments = Self::INVERTIBLE.acknowledgments;
+        }
+        // What is left out of trains changes no packet, and neither does what is dropped.
+        let left_out = Self {
+            options,
+            flags_alone,
+            congestion_alone,
+            refused,
+            acknowledgments,
+            ..Self::INVERTIBLE
+        };
+        *self == left_out
     }
 
     /// Whether the timestamp option is looked into.

@@ -1,0 +1,258 @@
+//! A sender's congestion control, deterministic: what a chain of acknowledgments does to it.
+
+use grosso::acknowledge::{Record, Summary};
+use grosso_wire::tcp;
+
+/// How a sender counts what acknowledgments allow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counting {
+    /// Each that says something new is one segment more, or a share of one (RFC 5681 section 3.1).
+    Packets,
+    /// By the bytes acknowledged, at most `limit` segments for each packet: appropriate byte counting (RFC 3465).
+    Bytes {
+        /// L of RFC 3465 section 2.3, in segments.
+        limit: u32,
+    },
+}
+
+/// What one acknowledgment says, whoever read it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acknowledgment {
+    /// Its number.
+    pub number: u32,
+    /// Its window, not scaled.
+    pub window: u16,
+    /// The echo of its timestamp, in milliseconds of the sender's clock.
+    pub echo: Option<u32>,
+    /// Whether it has ECE.
+    pub congestion_echo: bool,
+    /// Whether it has payload.
+    pub has_payload: bool,
+    /// When it came.
+    pub arrived_ns: u64,
+}
+
+impl From<&Record> for Acknowledgment {
+    fn from(record: &Record) -> Self {
+        Self {
+            number: record.acknowledgment,
+            window: record.window,
+            echo: record.timestamps().map(|(_, echo)| echo),
+            congestion_echo: record.has(tcp::ECE),
+            has_payload: false,
+            arrived_ns: record.arrived_ns,
+        }
+    }
+}
+
+/// A sender that always has something to send: Reno with NewReno's recovery (RFC 5681, RFC 6582) and marks (RFC 3168).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sender {
+    counting: Counting,
+    /// Payload bytes of a segment.
+    segment: u64,
+    /// The congestion window in bytes.
+    pub congestion_window: u64,
+    /// Where slow start ends, in bytes.
+    pub slow_start_threshold: u64,
+    /// Bytes acknowledged towards the next segment of congestion avoidance.
+    counted: u64,
+    /// The first byte that nobody acknowledged.
+    pub unacknowledged: u32,
+    /// The first byte that was never sent.
+    pub next: u32,
+    /// The last window, not scaled.
+    pub window: u16,
+    /// Duplicates in a row.
+    pub duplicates: u32,
+    /// All duplicates.
+    pub duplicates_total: u32,
+    /// Segments sent again, by duplicates or by what was acknowledged partly.
+    pub retransmits: u32,
+    /// Until where a loss is recovered from.
+    recovery: Option<u32>,
+    /// Acknowledgments with ECE.
+    pub congestion_echoes: u32,
+    /// Until where one mark is answered by one reduction.
+    reduced_until: Option<u32>,
+    /// Round-trip times in milliseconds, one for each that acknowledged something new.
+    pub round_trips_ms: Vec<u32>,
+}
+
+impl Sender {
+    /// A sender in slow start, with ten segments (RFC 6928) of so many bytes, the first of which has this number.
+    #[must_use]
+    pub fn new(counting: Counting, segment: u32, first: u32) -> Self {
+        let segment = u64::from(segment.max(1));
+        let mut sender = Self {
+            counting,
+            segment,
+            congestion_window: SEGMENTS_FIRST * segment,
+            slow_start_threshold: u64::MAX,
+            counted: 0,
+            unacknowledged: first,
+            next: first,
+            window: 0,
+            duplicates: 0,
+            duplicates_total: 0,
+            retransmits: 0,
+            recovery: None,
+            congestion_echoes: 0,
+            reduced_until: None,
+            round_trips_ms: Vec::new(),
+        };
+        sender.send();
+        sender
+    }
+
+    /// Takes one acknowledgment.
+    pub fn acknowledge(&mut self, packet: &Acknowledgment) {
+        self.congestion_echoes += u32::from(packet.congestion_echo);
+        let acknowledged = distance(self.unacknowledged, packet.number);
+        let is_known = distance(packet.number, self.next) >= 0;
+        if acknowledged > 0 && is_known {
+            if let Some(echo) = packet.echo {
+                let now_ms = (packet.arrived_ns / NS_A_MS) as u32;
+                self.round_trips_ms.push(now_ms.wrapping_sub(echo));
+            }
+            self.advance(packet.number, acknowledged as u64, 1);
+        } else if acknowledged == 0
+            && !packet.has_payload
+            && packet.window == self.window
+            && self.unacknowledged != self.next
+        {
+            self.repeat();
+        }
+        self.window = packet.window;
+        if packet.congestion_echo {
+            self.reduce();
+        }
+        self.send();
+    }
+
+    /// Takes several that were merged into one, and what was counted before: as one acknowledgment of the last number,
+    /// for as many as there were (RFC 3465 section 2.3). Without the count, see [`Self::acknowledge`].
+    pub fn acknowledge_merged(&mut self, summary: &Summary) {
+        self.congestion_echoes += summary.congestion_echoes;
+        let acknowledged = distance(self.unacknowledged, summary.last);
+        if acknowledged > 0 && distance(summary.last, self.next) >= 0 {
+            if let Some(timestamps) = summary.timestamps {
+                let now_ms = (summary.last_arrived_ns / NS_A_MS) as u32;
+                self.round_trips_ms.push(now_ms.wrapping_sub(timestamps.echo_latest));
+            }
+            self.advance(summary.last, acknowledged as u64, u64::from(summary.packets));
+        }
+        for _ in 0..summary.duplicates {
+            self.repeat();
+        }
+        self.window = summary.window;
+        if summary.congestion_echoes > 0 {
+            self.reduce();
+        }
+        self.send();
+    }
+
+    /// Bytes under way at most: what the congestion window allows.
+    #[must_use]
+    pub fn flight(&self) -> u64 {
+        u64::from(self.next.wrapping_sub(self.unacknowledged))
+    }
+
+    /// Whether it grows by what is acknowledged, not by what is acknowledged in a round trip.
+    #[must_use]
+    pub fn is_in_slow_start(&self) -> bool {
+        self.congestion_window < self.slow_start_threshold
+    }
+
+    /// So many packets acknowledged so many bytes that were not acknowledged before.
+    fn advance(&mut self, number: u32, bytes: u64, packets: u64) {
+        self.unacknowledged = number;
+        self.duplicates = 0;
+        match self.recovery {
+            // What is still missing is sent again at once (RFC 6582 section 3.2 step 3).
+            Some(recovery) if distance(number, recovery) > 0 => {
+                self.retransmits += 1;
+                let deflated = self.congestion_window.saturating_sub(bytes) + self.segment;
+                self.congestion_window = deflated.max(self.segment);
+            }
+            Some(_) => {
+                self.recovery = None;
+                self.congestion_window = self.slow_start_threshold;
+            }
+            None => self.grow(bytes, packets),
+        }
+    }
+
+    fn grow(&mut self, bytes: u64, packets: u64) {
+        match self.counting {
+            Counting::Packets if self.is_in_slow_start() => {
+                self.congestion_window += packets * self.segment;
+            }
+            Counting::Packets => {
+                for _ in 0..packets {
+                    let share = self.segment * self.segment / self.congestion_window;
+                    self.congestion_window += share.max(1);
+                }
+            }
+            Counting::Bytes { limit } => {
+                let counted = bytes.min(packets * u64::from(limit) * self.segment);
+                if self.is_in_slow_start() {
+                    self.congestion_window += counted;
+                    return;
+                }
+                self.counted += counted;
+                if self.counted >= self.congestion_window {
+                    self.counted -= self.congestion_window;
+                    self.congestion_window += self.segment;
+                }
+            }
+        }
+    }
+
+    /// One more duplicate: the third is a loss (RFC 5681 section 3.2).
+    fn repeat(&mut self) {
+        self.duplicates += 1;
+        self.duplicates_total += 1;
+        if self.recovery.is_some() {
+            self.congestion_window += self.segment;
+        } else if self.duplicates == DUPLICATES_OF_A_LOSS {
+            self.slow_start_threshold = (self.flight() / 2).max(2 * self.segment);
+            self.congestion_window =
+                self.slow_start_threshold + u64::from(DUPLICATES_OF_A_LOSS) * self.segment;
+            self.recovery = Some(self.next);
+            self.retransmits += 1;
+        }
+    }
+
+    /// A mark halves once a round trip (RFC 3168 section 6.1.2).
+    fn reduce(&mut self) {
+        let is_answered =
+            self.reduced_until.is_some_and(|until| distance(self.unacknowledged, until) > 0);
+        if is_answered || self.recovery.is_some() {
+            return;
+        }
+        self.slow_start_threshold = (self.congestion_window / 2).max(2 * self.segment);
+        self.congestion_window = self.slow_start_threshold;
+        self.reduced_until = Some(self.next);
+    }
+
+    /// Sends all that the congestion window allows; it never takes back what it sent.
+    fn send(&mut self) {
+        let allowed = self.congestion_window.min(FLIGHT_BYTES_MAX).max(self.flight());
+        self.next = self.unacknowledged.wrapping_add(allowed as u32);
+    }
+}
+
+/// How far a sequence number lies behind another, in serial arithmetic (RFC 9293 section 3.4).
+fn distance(from: u32, to: u32) -> i32 {
+    to.wrapping_sub(from) as i32
+}
+
+/// RFC 6928 section 2.
+const SEGMENTS_FIRST: u64 = 10;
+/// RFC 5681 section 3.2.
+const DUPLICATES_OF_A_LOSS: u32 = 3;
+/// The greatest window that TCP can describe (RFC 7323 section 2.3).
+const FLIGHT_BYTES_MAX: u64 = 1 << 30;
+const NS_A_MS: u64 = 1_000_000;

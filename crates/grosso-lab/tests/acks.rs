@@ -1,0 +1,259 @@
+//! What a sender makes of acknowledgments that were collected or merged is what it makes of the packets (P15).
+#![cfg(target_os = "linux")]
+
+use grosso::{
+    Coalescer, Delivery, Frame, Meta, Profile, Sink,
+    acknowledge::Summary,
+    coalesce::{Acknowledgments, Vector},
+};
+use grosso_lab::acks::model::{Acknowledgment, Counting, Sender};
+use grosso_testkit::{Packet, headers::Tcp};
+use grosso_wire::{LinkType, Ports};
+use proptest::{collection::vec, prelude::*};
+
+/// Payload bytes of the sender's segments.
+const SEGMENT: u32 = 1448;
+/// The sender's first sequence number, near the end of the numbers.
+const FIRST: u32 = 0xffff_e000;
+
+/// One packet of the receiver, as its generator knows it.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    acknowledgment: Acknowledgment,
+    /// It has SACK blocks, which no record has.
+    is_selective: bool,
+    /// The device said when it came.
+    is_stamped: bool,
+    /// The poll ends behind it.
+    ends_poll: bool,
+}
+
+#[derive(Clone, Debug)]
+enum News {
+    More(u32),
+    Duplicate,
+    Window(u16),
+    Selective,
+    Data(u32),
+}
+
+fn news() -> impl Strategy<Value = News> {
+    prop_oneof![
+        6 => (1..5_u32).prop_map(News::More),
+        3 => Just(News::Duplicate),
+        1 => (1..1000_u16).prop_map(News::Window),
+        1 => Just(News::Selective),
+        1 => (0..3_u32).prop_map(News::Data),
+    ]
+}
+
+/// What a receiver sends a sender that counts like this.
+fn acknowledgments(steps: &[(News, bool, bool, bool, u64)], counting: Counting) -> Vec<Sent> {
+    let mut sender = Sender::new(counting, SEGMENT, FIRST);
+    let mut last = Acknowledgment { number: FIRST, window: 500, ..Acknowledgment::default() };
+    let mut sent = Vec::new();
+    for (news, congestion_echo, is_stamped, ends_poll, gap_ns) in steps {
+        let more = |segments: u32| (sender.flight() as u32).min(segments * SEGMENT);
+        let forward = match news {
+            News::More(segments) | News::Data(segments) => more(*segments),
+            News::Duplicate | News::Window(_) | News::Selective => 0,
+        };
+        last = Acknowledgment {
+            number: last.number.wrapping_add(forward),
+            window: if let News::Window(window) = news { *window } else { last.window },
+            echo: Some((last.arrived_ns / 1_000_000) as u32),
+            congestion_echo: *congestion_echo,
+            has_payload: matches!(news, News::Data(_)),
+            arrived_ns: last.arrived_ns + gap_ns,
+        };
+        sender.acknowledge(&last);
+        let is_selective = matches!(news, News::Selective);
+        let (is_stamped, ends_poll) = (*is_stamped, *ends_poll);
+        sent.push(Sent { acknowledgment: last, is_selective, is_stamped, ends_poll });
+    }
+    sent
+}
+
+/// The packet, with its place in the order as its identification.
+fn packet(sent: &Sent, place: usize) -> Vec<u8> {
+    let Acknowledgment { number, window, echo, congestion_echo, has_payload, .. } =
+        sent.acknowledgment;
+    let build = |tcp: Tcp| {
+        let tcp = tcp.ack(number).window(window).sequence(7);
+        let tcp = if congestion_echo { tcp.flag(Tcp::ECE) } else { tcp };
+        match sent.is_selective {
+            false => tcp.timestamps(place as u32, echo.unwrap()),
+            true => {
+                let echo = echo.unwrap().to_be_bytes();
+                let mut options = vec![1, 1, 8, 10, 0, 0, 0, 1];
+                options.extend(echo);
+                options.extend([1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+                tcp.options(&options)
+            }
+        }
+    };
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(place as u16));
+    packet.tcp(build).payload_len(if has_payload { 100 } else { 0 }).build()
+}
+
+/// A sender behind a coalescer: from vectors it takes records alone, and other packets it knows.
+struct Behind<'a> {
+    sender: Sender,
+    sent: &'a [Sent],
+    /// Packets that came in vectors.
+    collected: usize,
+    /// What came back, by identification.
+    places: Vec<usize>,
+    merged: Vec<Summary>,
+}
+
+fn place_of(packet: &[u8]) -> usize {
+    usize::from(u16::from_be_bytes([packet[18], packet[19]]))
+}
+
+impl Sink<Vec<u8>> for Behind<'_> {
+    fn deliver(&mut self, delivery: Delivery<'_, Vec<u8>>) {
+        if let Some(summary) = delivery.acknowledged() {
+            self.sender.acknowledge_merged(summary);
+            self.merged.push(*summary);
+            return;
+        }
+        let place = place_of(delivery.parts().next().unwrap().bytes());
+        self.places.push(place);
+        self.sender.acknowledge(&self.sent[place].acknowledgment);
+    }
+
+    fn deliver_vector(&mut self, vector: Vector<'_, Vec<u8>>) {
+        self.collected += vector.records().len();
+        self.places.extend(vector.packets().map(place_of));
+        for record in vector.records() {
+            self.sender.acknowledge(&record.into());
+        }
+    }
+}
+
+/// What a sender that counts like this makes of packets behind a profile.
+fn behind(profile: Profile, sent: &[Sent], counting: Counting) -> Behind<'_> {
+    let sender = Sender::new(counting, SEGMENT, FIRST);
+    let mut behind = Behind { sender, sent, collected: 0, places: Vec::new(), merged: Vec::new() };
+    let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, Ports::NONE, 1);
+    for (place, one) in sent.iter().enumerate() {
+        let arrived_ns = one.acknowledgment.arrived_ns;
+        let timestamp_ns = one.is_stamped.then_some(arrived_ns);
+        let meta = Meta { timestamp_ns, ..Meta::default() };
+        // What the device stamped was pushed later.
+        let now_ns = if one.is_stamped { arrived_ns + 12_345_678 } else { arrived_ns };
+        coalescer.push(Frame { buffer: packet(one, place), meta }, now_ns, &mut behind);
+        if one.ends_poll {
+            coalescer.poll_end(now_ns, &mut behind);
+        }
+    }
+    coalescer.finish(&mut behind);
+    assert_eq!(coalescer.stats().packets_held(), 0);
+    behind
+}
+
+fn vector() -> Profile {
+    let mut profile = Profile::linux();
+    profile.rules.acknowledgments = Acknowledgments::Vector;
+    profile
+}
+
+fn counting() -> impl Strategy<Value = Counting> {
+    prop_oneof![Just(Counting::Packets), (1..3_u32).prop_map(|limit| Counting::Bytes { limit }),]
+}
+
+/// How often something happens that is on one packet in so many.
+fn rarely(one_in: u32) -> impl Strategy<Value = bool> {
+    (0..one_in).prop_map(|chance| chance == 0)
+}
+
+proptest! {
+    #[test]
+    fn p15_records_replayed_are_the_packets(
+        steps in vec((news(), rarely(10), any::<bool>(), rarely(8), 0..20_000_000_u64), 1..200),
+        counting in counting(),
+    ) {
+        let sent = acknowledgments(&steps, counting);
+        let mut packets = Sender::new(counting, SEGMENT, FIRST);
+        sent.iter().for_each(|one| packets.acknowledge(&one.acknowledgment));
+        let behind = behind(vector(), &sent, counting);
+        prop_assert_eq!(&behind.sender, &packets);
+        prop_assert!(behind.places.iter().copied().eq(0..sent.len()), "whole and in order");
+        let eligible = sent.iter().filter(|one| !one.is_selective && !one.acknowledgment.has_payload);
+        prop_assert_eq!(behind.collected, eligible.count());
+    }
+
+    #[test]
+    fn p15_merged_with_their_count_grow_as_the_formula_says_and_without_it_less(
+        units in vec((2..30_usize, 1..5_u32), 1..12),
+        limit in 1..3_u32,
+    ) {
+        let counting = Counting::Bytes { limit };
+        let mut sent = Vec::new();
+        let mut last = Acknowledgment { number: FIRST, window: 500, ..Acknowledgment::default() };
+        let mut formula = Sender::new(counting, SEGMENT, FIRST).congestion_window;
+        let mut under_way = formula as u32;
+        for &(packets, segments) in &units {
+            let before = last.number;
+            let mut acknowledged = 0;
+            for place in 0..packets {
+                let forward = (segments * SEGMENT).min(under_way - acknowledged);
+                if forward == 0 {
+                    break;
+                }
+                acknowledged += forward;
+                last = Acknowledgment {
+                    number: before.wrapping_add(acknowledged),
+                    echo: Some(0),
+                    ..last
+                };
+                let ends_poll = place + 1 == packets || acknowledged == under_way;
+                sent.push(Sent {
+                    acknowledgment: last, is_selective: false, is_stamped: false, ends_poll,
+                });
+            }
+            let unit = sent.iter().rev().skip(1).take_while(|one| !one.ends_poll).count() as u64 + 1;
+            let most = unit * u64::from(limit) * u64::from(SEGMENT);
+            formula += u64::from(acknowledged).min(most);
+            under_way = formula as u32;
+        }
+        let counted = behind(Profile::freebsd(), &sent, counting);
+        prop_assert_eq!(counted.sender.congestion_window, formula);
+        let mut uncounted = Sender::new(counting, SEGMENT, FIRST);
+        for one in sent.iter().filter(|one| one.ends_poll) {
+            uncounted.acknowledge(&one.acknowledgment);
+        }
+        prop_assert!(uncounted.congestion_window <= formula);
+        let is_stretched = sent.len() >= 2 * units.len() + 2 * limit as usize;
+        prop_assert!(!is_stretched || uncounted.congestion_window < formula);
+    }
+}
+
+#[test]
+fn p15_a_summary_says_what_the_records_say() {
+    let steps: Vec<_> = (0..40)
+        .map(|i| (News::More(1 + i % 2), i % 7 == 0, i % 2 == 0, false, 1_000_000))
+        .collect();
+    let counting = Counting::Bytes { limit: 2 };
+    let sent: Vec<_> = acknowledgments(&steps, counting)
+        .into_iter()
+        .map(|mut one| {
+            // FreeBSD's merges none with marks.
+            one.acknowledgment.congestion_echo = false;
+            one
+        })
+        .collect();
+    let merged = behind(Profile::freebsd(), &sent, counting).merged;
+    let [summary] = merged[..] else { panic!("{merged:?}") };
+    let (first, last) = (&sent[0].acknowledgment, &sent[39].acknowledgment);
+    assert_eq!((summary.packets, summary.without_payload, summary.duplicates), (40, 40, 0));
+    assert_eq!((summary.first, summary.last), (first.number, last.number));
+    assert_eq!(summary.first_arrived_ns, first.arrived_ns);
+    assert_eq!(summary.last_arrived_ns, last.arrived_ns);
+    assert_eq!((summary.window, summary.window_shrank), (500, false));
+    assert_eq!(summary.codepoints, [40, 0, 0, 0]);
+    let timestamps = summary.timestamps.unwrap();
+    assert_eq!((timestamps.value_earliest, timestamps.value_latest), (0, 39));
+    assert_eq!((timestamps.echo_earliest, timestamps.echo_latest), (0, 39));
+}

@@ -1,0 +1,17 @@
+//! Acknowledgments without data: what each of them says, kept when many travel together.
+//!
+//! A sender's clock is its acknowledgments: how many came, what each of them acknowledged, when, and with which marks.
+//! Joining data costs it nothing of that; joining acknowledgments does, unless what they said is kept beside them.
+//!
+//! * A [`Record`] is one of them in 32 bytes, and [`Records`] are those of one flow, bounded, in order of arrival.
+//!   Who reads them as it would have read the packets has the same congestion window, round-trip times and marks (P15).
+//! * A [`Summary`] is what must survive of those that a lossy profile merged.
+//! * [`Thinner`] says which of several that wait can go, because a later one says all that they said.
+
+mod record;
+mod summary;
+mod thin;
+
+pub use record::{Full, Ineligible, RECORDS_MAX, Record, Records, Stamp};
+pub use summary::{Summary, Timestamps};
+pub use thin::{Fate, Kept, Thinner, Thinning};

@@ -1,0 +1,312 @@
+//! One acknowledgment without data as a record of 32 bytes, and those of one flow.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use grosso_wire::tcp;
+
+use crate::{
+    bytes::{u16_at, u32_at},
+    template::compare::TIMESTAMP_LAYOUT,
+};
+
+/// What one acknowledgment without data says to a sender, and when it came.
+///
+/// FreeBSD's stacks take such records instead of packets. Nothing of congestion control, round-trip times, marks or
+/// windows needs more of the packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// When it came, in nanoseconds of the clock that [`Self::stamp`] names.
+    pub arrived_ns: u64,
+    /// Its sequence number.
+    pub sequence: u32,
+    /// Its acknowledgment number.
+    pub acknowledgment: u32,
+    timestamp_value: u32,
+    timestamp_echo: u32,
+    /// Its window, as it is in the packet: not scaled.
+    pub window: u16,
+    /// Twelve bits of TCP flags, and four about the record.
+    marks: u16,
+    /// TOS or traffic class of its innermost IP header: DSCP and ECN.
+    pub class: u8,
+    /// Free for who reads the records; zero at first.
+    pub scratch: u8,
+}
+
+/// Whose clock says when a packet came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Stamp {
+    /// The caller's, when the packet was pushed: those of a batch are alike.
+    #[default]
+    Pushed,
+    /// The device's, for this packet: [`Meta::timestamp_ns`](crate::Meta::timestamp_ns).
+    Device,
+}
+
+/// Why a packet is in no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ineligible {
+    /// The packet ends inside its TCP header.
+    Cut,
+    /// ACK is not set, or a flag is that says more than ACK, PSH, ECE and CWR.
+    Flags,
+    /// It has payload.
+    Payload,
+    /// It has options other than none, or two NOPs and a timestamp.
+    Options,
+}
+
+impl Record {
+    /// Reads a packet whose TCP header starts at `transport` and which ends where its IP header says. `class` is the
+    /// TOS or traffic class of its innermost IP header.
+    ///
+    /// # Errors
+    /// What of the packet does not fit into a record.
+    pub fn read(
+        packet: &[u8],
+        transport: usize,
+        class: u8,
+        arrived_ns: u64,
+        stamp: Stamp,
+    ) -> Result<Self, Ineligible> {
+        let tcp = packet.get(transport..).unwrap_or_default();
+        let header_len = usize::from(tcp.get(12).map_or(0, |byte| byte >> 4)) * 4;
+        if tcp.len() < tcp::HEADER_LEN || header_len < tcp::HEADER_LEN || tcp.len() < header_len {
+            return Err(Ineligible::Cut);
+        }
+        let record = Self::of(tcp, class, arrived_ns, stamp);
+        if !record.has(tcp::ACK) || record.flags() & !ELIGIBLE_FLAGS != 0 {
+            return Err(Ineligible::Flags);
+        }
+        if tcp.len() > header_len {
+            return Err(Ineligible::Payload);
+        }
+        match header_len == tcp::HEADER_LEN || record.timestamps().is_some() {
+            true => Ok(record),
+            false => Err(Ineligible::Options),
+        }
+    }
+
+    /// What a segment says whose TCP header is whole, whatever else it has.
+    pub(crate) fn of(tcp: &[u8], class: u8, arrived_ns: u64, stamp: Stamp) -> Self {
+        let offset_flags = u16_at(tcp, tcp::field::OFFSET_FLAGS.start);
+        let options = tcp.get(tcp::HEADER_LEN..usize::from(offset_flags >> 12) * 4);
+        let timestamps = options.filter(|options| {
+            options.len() == TIMESTAMP_LAYOUT.len() + 8 && options.starts_with(&TIMESTAMP_LAYOUT)
+        });
+        let timestamp = |at| timestamps.map_or(0, |option| u32_at(option, at));
+        Self {
+            arrived_ns,
+            sequence: u32_at(tcp, tcp::field::SEQUENCE.start),
+            acknowledgment: u32_at(tcp, tcp::field::ACKNOWLEDGMENT.start),
+            timestamp_value: timestamp(TIMESTAMP_LAYOUT.len()),
+            timestamp_echo: timestamp(TIMESTAMP_LAYOUT.len() + 4),
+            window: u16_at(tcp, tcp::field::WINDOW.start),
+            marks: offset_flags & FLAGS
+                | if timestamps.is_some() { HAS_TIMESTAMP } else { 0 }
+                | if stamp == Stamp::Device { STAMPED_BY_DEVICE } else { 0 },
+            class,
+            scratch: 0,
+        }
+    }
+
+    /// Its TCP flags, with AE and the reserved bits.
+    #[must_use]
+    pub const fn flags(&self) -> u16 {
+        self.marks & FLAGS
+    }
+
+    /// Whether all these flags are set.
+    #[must_use]
+    pub const fn has(&self, flags: u16) -> bool {
+        self.marks & flags == flags
+    }
+
+    /// Value and echo of its timestamp option, if it has one.
+    #[must_use]
+    pub const fn timestamps(&self) -> Option<(u32, u32)> {
+        if self.marks & HAS_TIMESTAMP == 0 {
+            return None;
+        }
+        Some((self.timestamp_value, self.timestamp_echo))
+    }
+
+    /// Whose clock [`Self::arrived_ns`] is of.
+    #[must_use]
+    pub const fn stamp(&self) -> Stamp {
+        if self.marks & STAMPED_BY_DEVICE == 0 { Stamp::Pushed } else { Stamp::Device }
+    }
+
+    /// When it came by the device's clock, if the device said so.
+    #[must_use]
+    pub const fn device_ns(&self) -> Option<u64> {
+        match self.stamp() {
+            Stamp::Device => Some(self.arrived_ns),
+            Stamp::Pushed => None,
+        }
+    }
+
+    /// The ECN codepoint of its IP header (RFC 3168 section 5).
+    #[must_use]
+    pub const fn congestion(&self) -> u8 {
+        self.class & 3
+    }
+}
+
+/// Records of one flow in order of arrival, at most [`RECORDS_MAX`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Records(Vec<Record>);
+
+/// There is no room for more records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+impl fmt::Display for Full {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("there is no room for more records")
+    }
+}
+
+impl core::error::Error for Full {}
+
+impl Records {
+    /// None yet; room is made with the first.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Appends one.
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub fn push(&mut self, record: Record) -> Result<(), Full> {
+        if self.0.len() >= RECORDS_MAX {
+            return Err(Full);
+        }
+        if self.0.capacity() == 0 {
+            self.0.reserve_exact(RECORDS_MAX);
+        }
+        self.0.push(record);
+        Ok(())
+    }
+
+    /// Appends those of a later vector of the same flow, all or none: what a queue does whose last entry is a vector
+    /// still. Never over an entry in between that is none.
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub fn append(&mut self, later: &[Record]) -> Result<(), Full> {
+        if self.0.len() + later.len() > RECORDS_MAX {
+            return Err(Full);
+        }
+        self.0.extend_from_slice(later);
+        Ok(())
+    }
+
+    /// Forgets all, and keeps their room.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Them, in order of arrival.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Record] {
+        &self.0
+    }
+}
+
+/// Most records of one flow: 2 KiB of them, the buffer that FreeBSD hands its stacks. More start the next vector.
+pub const RECORDS_MAX: usize = 64;
+
+const _: () = assert!(size_of::<Record>() == 32, "half a cache line");
+
+/// The flags of a TCP header and its reserved bits, in its second byte of them and the nibble before it.
+const FLAGS: u16 = 0x0fff;
+
+/// Those that a record may have; ACK it must.
+const ELIGIBLE_FLAGS: u16 = tcp::ACK | tcp::PSH | tcp::ECE | tcp::CWR;
+
+const HAS_TIMESTAMP: u16 = 0x8000;
+const STAMPED_BY_DEVICE: u16 = 0x4000;
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use grosso_testkit::{Packet, headers::Tcp};
+
+    use super::{Full, Ineligible, RECORDS_MAX, Record, Records, Stamp};
+
+    /// Where the TCP header of a test packet starts.
+    const TRANSPORT: usize = 34;
+
+    fn packet(edit: impl FnOnce(Tcp) -> Tcp, payload: usize) -> Vec<u8> {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+        packet.tcp(|tcp| edit(tcp.flag(Tcp::ACK))).payload_len(payload).build()
+    }
+
+    fn read(packet: &[u8]) -> Result<Record, Ineligible> {
+        Record::read(packet, TRANSPORT, 2, 77, Stamp::Device)
+    }
+
+    #[test]
+    fn record_says_what_the_packet_says() {
+        let options = [1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 1, 0];
+        let numbers = |tcp: Tcp| tcp.sequence(5).ack(0xffff_fff0).window(321);
+        let bytes = packet(|tcp| numbers(tcp).options(&options).flag(Tcp::ECE), 0);
+        let record = read(&bytes).unwrap();
+        assert_eq!((record.sequence, record.acknowledgment, record.window), (5, 0xffff_fff0, 321));
+        assert_eq!(record.timestamps(), Some((9, 256)));
+        assert_eq!(record.flags(), 0x050);
+        assert_eq!((record.arrived_ns, record.stamp()), (77, Stamp::Device));
+        assert_eq!((record.class, record.congestion(), record.scratch), (2, 2, 0));
+        let plain = Record::read(&packet(|tcp| tcp, 0), TRANSPORT, 0, 1, Stamp::Pushed).unwrap();
+        assert_eq!((plain.timestamps(), plain.stamp()), (None, Stamp::Pushed));
+    }
+
+    #[test]
+    fn what_says_more_than_a_record_holds_is_refused_by_name() {
+        let refused = |edit: fn(Tcp) -> Tcp, payload| read(&packet(edit, payload)).unwrap_err();
+        for flag in [Tcp::SYN, Tcp::FIN, Tcp::RST, Tcp::URG] {
+            let bytes = packet(|tcp| tcp.flag(flag), 0);
+            assert_eq!(read(&bytes).unwrap_err(), Ineligible::Flags);
+        }
+        assert_eq!(refused(|tcp| tcp, 1), Ineligible::Payload);
+        let sack = |tcp: Tcp| tcp.options(&[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+        assert_eq!(refused(sack, 0), Ineligible::Options);
+        let unaligned = |tcp: Tcp| tcp.options(&[8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1]);
+        assert_eq!(refused(unaligned, 0), Ineligible::Options);
+    }
+
+    #[test]
+    fn hostile_lengths_are_cut() {
+        let whole = packet(|tcp| tcp.options(&[1; 12]), 0);
+        for len in 0..whole.len() {
+            assert_eq!(read(&whole[..len]).unwrap_err(), Ineligible::Cut);
+        }
+        for offset in 0..5 {
+            let mut short = whole.clone();
+            short[TRANSPORT + 12] = offset << 4;
+            assert_eq!(read(&short).unwrap_err(), Ineligible::Cut);
+        }
+        assert_eq!(Record::read(&whole, usize::MAX, 0, 0, Stamp::Pushed), Err(Ineligible::Cut));
+    }
+
+    #[test]
+    fn records_are_bounded_and_append_whole_or_not_at_all() {
+        let mut records = Records::new();
+        for arrived_ns in 0..RECORDS_MAX as u64 {
+            records.push(Record { arrived_ns, ..Record::default() }).unwrap();
+        }
+        assert_eq!(records.push(Record::default()), Err(Full));
+        assert_eq!(records.append(&[Record::default()]), Err(Full));
+        assert_eq!(records.as_slice().len(), RECORDS_MAX);
+        let mut queued = Records::new();
+        queued.append(&records.as_slice()[..60]).unwrap();
+        assert_eq!(queued.append(&records.as_slice()[59..]), Err(Full));
+        queued.append(&records.as_slice()[60..]).unwrap();
+        assert_eq!(queued, records);
+    }
+}

@@ -1,0 +1,119 @@
+//! What must survive of acknowledgments that were merged, so that congestion control can count them all the same.
+
+use grosso_wire::tcp;
+
+use crate::acknowledge::Record;
+
+/// What the packets of one train acknowledged, counted before a lossy profile let the last one overwrite the others.
+///
+/// A sender that counts bytes grows by at most `packets` times its limit for what `last` acknowledges beyond the
+/// acknowledgment before this train (RFC 3465 sections 2.1 and 2.3); without the count it takes many for one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Packets with ACK, with payload or without.
+    pub packets: u32,
+    /// Those without payload.
+    pub without_payload: u32,
+    /// Those that said nothing new: no payload, and number and window of the packet before them.
+    pub duplicates: u32,
+    /// The acknowledgment number of the first.
+    pub first: u32,
+    /// The acknowledgment number of the last.
+    pub last: u32,
+    /// When the first came, in nanoseconds, by the device's clock where it has one.
+    pub first_arrived_ns: u64,
+    /// When the last came.
+    pub last_arrived_ns: u64,
+    /// The timestamps of those that had any.
+    pub timestamps: Option<Timestamps>,
+    /// Those with ECE: RFC 3168 needs to know of any, DCTCP of each.
+    pub congestion_echoes: u32,
+    /// Those with CWR.
+    pub windows_reduced: u32,
+    /// Those with AE; with the two before it, how far the counter of AccECN went (RFC 9768).
+    pub accurate_echoes: u32,
+    /// The last window, not scaled.
+    pub window: u16,
+    /// Whether a window was smaller than the one before it.
+    pub window_shrank: bool,
+    /// Packets by the ECN codepoint of their IP header.
+    pub codepoints: [u32; 4],
+}
+
+/// The timestamp options of several packets, in serial arithmetic (RFC 7323 section 5.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timestamps {
+    /// The earliest value.
+    pub value_earliest: u32,
+    /// The latest value.
+    pub value_latest: u32,
+    /// The earliest echo.
+    pub echo_earliest: u32,
+    /// The latest echo.
+    pub echo_latest: u32,
+}
+
+impl Summary {
+    /// What these records say together.
+    #[must_use]
+    pub fn of(records: &[Record]) -> Self {
+        let mut summary = Self::default();
+        records.iter().for_each(|record| summary.add(record, false));
+        summary
+    }
+
+    /// Counts one more in, which came behind the others.
+    pub fn add(&mut self, record: &Record, has_payload: bool) {
+        if !record.has(tcp::ACK) {
+            return;
+        }
+        let is_first = self.packets == 0;
+        if is_first {
+            self.first = record.acknowledgment;
+            self.first_arrived_ns = record.arrived_ns;
+        } else {
+            let repeats = record.acknowledgment == self.last && record.window == self.window;
+            self.duplicates += u32::from(repeats && !has_payload);
+            self.window_shrank |= record.window < self.window;
+        }
+        self.packets += 1;
+        self.without_payload += u32::from(!has_payload);
+        self.last = record.acknowledgment;
+        self.last_arrived_ns = record.arrived_ns;
+        self.window = record.window;
+        self.congestion_echoes += u32::from(record.has(tcp::ECE));
+        self.windows_reduced += u32::from(record.has(tcp::CWR));
+        self.accurate_echoes += u32::from(record.has(tcp::AE));
+        self.codepoints[usize::from(record.congestion())] += 1;
+        if let Some((value, echo)) = record.timestamps() {
+            self.timestamps = Some(match self.timestamps {
+                None => Timestamps::first(value, echo),
+                Some(before) => before.with(value, echo),
+            });
+        }
+    }
+}
+
+impl Timestamps {
+    const fn first(value: u32, echo: u32) -> Self {
+        Self { value_earliest: value, value_latest: value, echo_earliest: echo, echo_latest: echo }
+    }
+
+    const fn with(self, value: u32, echo: u32) -> Self {
+        Self {
+            value_earliest: earlier(self.value_earliest, value),
+            value_latest: later(self.value_latest, value),
+            echo_earliest: earlier(self.echo_earliest, echo),
+            echo_latest: later(self.echo_latest, echo),
+        }
+    }
+}
+
+const fn earlier(a: u32, b: u32) -> u32 {
+    if (b.wrapping_sub(a) as i32) < 0 { b } else { a }
+}
+
+const fn later(a: u32, b: u32) -> u32 {
+    if (b.wrapping_sub(a) as i32) > 0 { b } else { a }
+}

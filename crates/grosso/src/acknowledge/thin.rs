@@ -1,0 +1,253 @@
+//! Which of the acknowledgments that wait can go, because a later one says all that they said: the rules of CAKE's
+//! `ack-filter`.
+//!
+//! Only what waits anyway is looked at, so nothing is ever late for it. With each that comes, at most one goes, the one
+//! that waited longest, and a drop takes nothing from the sender but the count.
+
+use alloc::vec::Vec;
+
+use arrayvec::ArrayVec;
+use grosso_wire::tcp::{self, TcpOption};
+
+use crate::{
+    acknowledge::record::{Full, RECORDS_MAX},
+    bytes::{u16_at, u32_at},
+    coalesce::reason::reasons,
+};
+
+/// How much is thinned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Thinning {
+    /// At least one that could go stays beside the newest (`ack-filter`).
+    #[default]
+    Conservative,
+    /// The newest is enough (`ack-filter-aggressive`).
+    Aggressive,
+}
+
+/// What becomes of one that waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// A later one says all that it said.
+    Dropped,
+    /// It stays, because of this.
+    Kept(Kept),
+}
+
+reasons! {
+    /// Why an acknowledgment that waited was not dropped, as the newest that came behind it found.
+    Kept {
+        /// None came behind it.
+        Newest = "newest",
+        /// It has a flag other than ACK, ECE and CWR, or a reserved bit.
+        Flags = "flags",
+        /// It has an option that is unknown, damaged, or of the handshake.
+        Options = "options",
+        /// Its timestamp is newer than that of the later one, or the later one has none.
+        Timestamp = "timestamp",
+        /// It acknowledges more than the later one.
+        Ahead = "ahead",
+        /// It says that a segment came twice (RFC 2883).
+        DuplicateSelective = "duplicate-sack",
+        /// It says that a range came of which the later one does not speak.
+        Selective = "sack",
+        /// It says what the later one says: three of them are a loss.
+        Duplicate = "duplicate",
+        /// ECE or CWR changes between it and one behind it.
+        Congestion = "congestion",
+        /// It could go, and is the one that conservative thinning keeps, or others went before it.
+        Spare = "spare",
+    }
+}
+
+/// Thins the acknowledgments of one flow that wait together. Its room is used again.
+#[derive(Clone, Debug, Default)]
+pub struct Thinner {
+    thinning: Thinning,
+    waiting: Vec<Waiting>,
+}
+
+/// What the rules ask of one that waits.
+#[derive(Clone, Debug)]
+struct Waiting {
+    flags: u16,
+    acknowledgment: u32,
+    timestamps: Option<(u32, u32)>,
+    selective: ArrayVec<(u32, u32), SACK_BLOCKS_MAX>,
+    /// Why it stays whatever comes behind it.
+    stays: Option<Kept>,
+    fate: Fate,
+}
+
+impl Thinner {
+    /// Thins so much.
+    #[must_use]
+    pub const fn new(thinning: Thinning) -> Self {
+        Self { thinning, waiting: Vec::new() }
+    }
+
+    /// Takes the TCP header, with its options, of one without payload; the headers of those dropped before it are
+    /// looked at no more.
+    ///
+    /// # Errors
+    /// [`Full`] when [`RECORDS_MAX`] wait.
+    pub fn push(&mut self, header: &[u8]) -> Result<(), Full> {
+        if self.waiting.len() >= RECORDS_MAX {
+            return Err(Full);
+        }
+        let newest = Waiting::of(header);
+        let mut eligible: Option<usize> = None;
+        let mut count = 0;
+        let mut dropped = None;
+        for at in 0..self.waiting.len() {
+            let before = eligible.and_then(|at| self.waiting.get(at)).map(Waiting::congestion);
+            let Some(earlier) = self.waiting.get_mut(at) else { break };
+            if earlier.fate == Fate::Dropped {
+                continue;
+            }
+            // Dropping across a change of ECE or CWR would lose it.
+            if before.is_some_and(|congestion| congestion != earlier.congestion()) {
+                self.keep(eligible.take(), Kept::Congestion);
+                count -= 1;
+            }
+            let Some(earlier) = self.waiting.get_mut(at) else { break };
+            if let Err(reason) = earlier.superseded_by(&newest) {
+                earlier.fate = Fate::Kept(reason);
+                continue;
+            }
+            earlier.fate = Fate::Kept(Kept::Spare);
+            eligible = eligible.or(Some(at));
+            count += 1;
+            if count > 1 {
+                dropped = eligible;
+                break;
+            }
+        }
+        if dropped.is_none() && self.thinning == Thinning::Aggressive {
+            dropped = eligible.filter(|&at| self.is_next(at, &newest));
+        }
+        if let Some(waiting) = dropped.and_then(|at| self.waiting.get_mut(at)) {
+            waiting.fate = Fate::Dropped;
+        }
+        self.waiting.push(newest);
+        Ok(())
+    }
+
+    /// What becomes of each, in the order in which they were pushed; then none waits.
+    pub fn take(&mut self) -> impl Iterator<Item = Fate> {
+        self.waiting.drain(..).map(|waiting| waiting.fate)
+    }
+
+    fn keep(&mut self, at: Option<usize>, reason: Kept) {
+        if let Some(waiting) = at.and_then(|at| self.waiting.get_mut(at)) {
+            waiting.fate = Fate::Kept(reason);
+        }
+    }
+
+    /// Whether nothing that stays lies between one that waits and the newest, and both have the same ECE and CWR.
+    fn is_next(&self, at: usize, newest: &Waiting) -> bool {
+        let stays = |waiting: &Waiting| waiting.fate != Fate::Dropped;
+        let between = self.waiting.get(at + 1..).unwrap_or_default();
+        let congestion = self.waiting.get(at).map(Waiting::congestion);
+        !between.iter().any(stays) && congestion == Some(newest.congestion())
+    }
+}
+
+impl Waiting {
+    fn of(header: &[u8]) -> Self {
+        let flags = u16_at(header, tcp::field::OFFSET_FLAGS.start) & FLAGS;
+        let mut waiting = Self {
+            flags,
+            acknowledgment: u32_at(header, tcp::field::ACKNOWLEDGMENT.start),
+            timestamps: None,
+            selective: ArrayVec::new(),
+            stays: (flags & !CONGESTION != tcp::ACK).then_some(Kept::Flags),
+            fate: Fate::Kept(Kept::Newest),
+        };
+        let options = header.get(tcp::HEADER_LEN..).unwrap_or_default();
+        for option in tcp::Options::new(options) {
+            match option {
+                Ok(TcpOption::EndOfList) => break,
+                Ok(TcpOption::NoOperation) => {}
+                Ok(TcpOption::Timestamps { value, echo }) => {
+                    waiting.timestamps = Some((value, echo));
+                }
+                Ok(TcpOption::Sack(blocks)) => {
+                    for block in blocks {
+                        // More than four do not fit into a header.
+                        let _ = waiting.selective.try_push((block.left.get(), block.right.get()));
+                    }
+                }
+                // It signs the packet and says nothing (RFC 2385).
+                Ok(TcpOption::Unknown { kind: OPTION_MD5, .. }) => {}
+                _ => waiting.stays = waiting.stays.or(Some(Kept::Options)),
+            }
+        }
+        if waiting.stays.is_none() && waiting.reports_a_duplicate() {
+            waiting.stays = Some(Kept::DuplicateSelective);
+        }
+        waiting
+    }
+
+    const fn congestion(&self) -> u16 {
+        self.flags & CONGESTION
+    }
+
+    /// Whether its first block lies below what it acknowledges, or inside its second (RFC 2883 section 4).
+    fn reports_a_duplicate(&self) -> bool {
+        let Some(first) = self.selective.first() else { return false };
+        let covers = |second: &(u32, u32)| contains(*second, *first);
+        let below = self.selective.iter().any(|(left, _)| precedes(*left, self.acknowledgment));
+        below || self.selective.get(1).is_some_and(covers)
+    }
+
+    /// Whether a later one says all that it says, and more.
+    fn superseded_by(&self, later: &Self) -> Result<(), Kept> {
+        if let Some(reason) = self.stays {
+            return Err(reason);
+        }
+        if let Some((value, echo)) = self.timestamps {
+            match later.timestamps {
+                Some((later_value, later_echo))
+                    if !precedes(later_value, value) && !precedes(later_echo, echo) => {}
+                _ => return Err(Kept::Timestamp),
+            }
+        }
+        if precedes(later.acknowledgment, self.acknowledgment) {
+            return Err(Kept::Ahead);
+        }
+        let is_covered =
+            |block: &(u32, u32)| later.selective.iter().any(|other| contains(*other, *block));
+        if !self.selective.iter().all(is_covered) {
+            return Err(Kept::Selective);
+        }
+        let says_more = later.selective_bytes() > self.selective_bytes();
+        match says_more || self.acknowledgment != later.acknowledgment {
+            true => Ok(()),
+            false => Err(Kept::Duplicate),
+        }
+    }
+
+    fn selective_bytes(&self) -> u64 {
+        self.selective.iter().map(|(left, right)| u64::from(right.wrapping_sub(*left))).sum()
+    }
+}
+
+/// Whether a sequence number lies before another, in serial arithmetic (RFC 9293 section 3.4).
+const fn precedes(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+/// Whether a range holds all of another.
+const fn contains(outer: (u32, u32), inner: (u32, u32)) -> bool {
+    !precedes(inner.0, outer.0) && !precedes(outer.1, inner.1)
+}
+
+/// The flags of a TCP header and its reserved bits.
+const FLAGS: u16 = 0x0fff;
+/// Those whose changes are looked at beside.
+const CONGESTION: u16 = tcp::ECE | tcp::CWR;
+/// The signature option of RFC 2385.
+const OPTION_MD5: u8 = 19;
+/// Most blocks that the options of a header have room for (RFC 2018 section 3).
+const SACK_BLOCKS_MAX: usize = 4;
