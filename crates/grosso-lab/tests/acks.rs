@@ -4,7 +4,7 @@
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile, Sink,
     acknowledge::Summary,
-    coalesce::{Acknowledgments, Vector},
+    coalesce::{Acknowledgments, Batch, Vector},
 };
 use grosso_lab::acks::model::{Acknowledgment, Counting, Sender};
 use grosso_testkit::{Packet, headers::Tcp};
@@ -159,6 +159,13 @@ fn vector() -> Profile {
     profile
 }
 
+/// FreeBSD's rules for packets as they come: those of a batch would be taken to have come together.
+fn freebsd() -> Profile {
+    let mut profile = Profile::freebsd();
+    profile.batch = Batch::AsItCame;
+    profile
+}
+
 fn counting() -> impl Strategy<Value = Counting> {
     prop_oneof![Just(Counting::Packets), (1..3_u32).prop_map(|limit| Counting::Bytes { limit }),]
 }
@@ -218,7 +225,7 @@ proptest! {
             formula += u64::from(acknowledged).min(most);
             under_way = formula as u32;
         }
-        let counted = behind(Profile::freebsd(), &sent, counting);
+        let counted = behind(freebsd(), &sent, counting);
         prop_assert_eq!(counted.sender.congestion_window, formula);
         let mut uncounted = Sender::new(counting, SEGMENT, FIRST);
         for one in sent.iter().filter(|one| one.ends_poll) {
@@ -244,7 +251,7 @@ fn p15_a_summary_says_what_the_records_say() {
             one
         })
         .collect();
-    let merged = behind(Profile::freebsd(), &sent, counting).merged;
+    let merged = behind(freebsd(), &sent, counting).merged;
     let [summary] = merged[..] else { panic!("{merged:?}") };
     let (first, last) = (&sent[0].acknowledgment, &sent[39].acknowledgment);
     assert_eq!((summary.packets, summary.without_payload, summary.duplicates), (40, 40, 0));
