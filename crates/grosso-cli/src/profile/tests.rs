@@ -1,4 +1,4 @@
-use grosso::coalesce::{Acknowledgments, BucketChoice, Vary};
+use grosso::coalesce::{Acknowledgments, Batch, BucketChoice, Vary};
 
 use super::*;
 
@@ -21,6 +21,7 @@ fn a_file_says_what_differs_from_its_base() {
     let text = r#"
 base = "freebsd"
 udp = true
+batch.by-flow = 7
 rules.window = "first"
 rules.flags-alone = ["cwr", "fin", "cwr"]
 
@@ -30,6 +31,7 @@ hold-ns = 16_000
 
 [table]
 choice = "device"
+buckets = 16
 "#;
     let profile = parse(text, "mine".into()).unwrap();
     let mut expected = Profile::freebsd();
@@ -39,6 +41,8 @@ choice = "device"
     expected.rules.flags_alone = 0x81;
     expected.limits.flows = 64;
     expected.limits.hold_ns = 16_000;
+    expected.batch = Batch::ByFlow { packets: 7 };
+    expected.table.buckets = 16;
     expected.table.choice = BucketChoice::Device;
     assert_eq!(profile, expected);
     assert_eq!(profile.rules.acknowledgments, Acknowledgments::Join);
@@ -55,15 +59,14 @@ fn an_empty_file_is_the_default_under_its_own_name() {
 fn what_is_wrong_is_said_with_line_and_column_and_what_may_stand_there() {
     for (text, expected) in [
         ("bsae = \"linux\"\n", "1:1: no key \"bsae\"; did you mean base?"),
-        (
-            "colour = 1\n",
-            "1:1: no key \"colour\" here; there are udp, tunnels-max, base, name, rules,",
-        ),
+        ("colour = 1\n", "1:1: no key \"colour\" here; there are udp, tunnels-max, batch, base,"),
         (
             "udp = true\n[rules]\nwindov = \"first\"\n",
             "3:1: no key \"windov\"; did you mean window?",
         ),
         ("[limits]\nxyz = 1\n", "2:1: no key \"xyz\" here; there are flows, parts,"),
+        ("batch = { by-flow = 0 }\n", "1:9: batch is as-it-came or { by-flow = 1 to 16384 }"),
+        ("batch = \"by-flow\"\n", "1:9: batch is"),
         ("base = \"freebds\"\n", "1:8: no profile \"freebds\"; did you mean freebsd?"),
         ("base = 1\n", "1:8: base is a word in quotes"),
         ("rules = 1\n", "1:9: rules is a table: [rules]"),
