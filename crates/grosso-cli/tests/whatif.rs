@@ -77,7 +77,7 @@ fn a_train_leaves_when_its_time_is_over_and_not_when_the_next_packet_comes() {
 }
 
 #[test]
-fn a_packet_that_might_merge_and_does_not_is_a_train_of_one() {
+fn data_that_merges_with_nothing_is_a_train_of_one() {
     let bench = Bench::new();
     let acknowledgment = {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
@@ -93,6 +93,30 @@ fn a_packet_that_might_merge_and_does_not_is_a_train_of_one() {
     let passed = serde_json::json!({ "tcp-psh": 2, "empty": 1 });
     assert_eq!(setting["passed"], passed);
     assert_eq!(setting["not_merged"], serde_json::json!({ "tcp-sequence-ahead": 1 }));
+}
+
+#[test]
+fn packets_that_are_taken_flow_by_flow_wait_for_the_end_of_their_poll() {
+    let bench = Bench::new();
+    let two_flows = (0..20).map(|index: u32| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
+        let port = 7 + (index % 2) as u16;
+        let packet = packet.tcp(|t| t.source_port(port).sequence(index / 2 * 100));
+        packet.payload_len(100).build()
+    });
+    bench.put("a", &capture(Format::Pcapng, ETHERNET, &two_flows.collect::<Vec<_>>()));
+    for options in ["--hold 0", "--hold 1ms"] {
+        let setting = only(&bench, &format!("a --profile freebsd {options}"));
+        assert_eq!(setting["packets_up"], 2, "{options}");
+        assert_eq!(quantiles(&setting["segments_per_train"]), [10, 10, 10]);
+        // The capture ends with the poll: 19, 18, ... 0 us.
+        assert_eq!(setting["held_ns"]["max"], 19_000);
+        assert_eq!(quantiles(&setting["held_ns"])[0].div_ceil(100), 91, "{setting}");
+    }
+    // A poll of four packets, and a hold of 1 us: each poll is over before the next begins.
+    let setting = only(&bench, "a --profile freebsd --hold 1us --batch 4");
+    assert_eq!(quantiles(&setting["segments_per_train"]), [2, 2, 2]);
+    assert_eq!(setting["held_ns"]["max"], 3000);
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl Whatif {
 pub(super) const WHATIF_HELP: &str = "\
 Replays the capture once through a coalescer for every profile and hold, with
 the times of the capture as the clock. Segments a train count packets of the
-wire; held is how long packets in trains waited, counted to 0.1 %.
+wire with a payload, alone or not; held is how long these waited, to 0.1 %.
 
 Examples:
   grosso whatif wire.pcapng

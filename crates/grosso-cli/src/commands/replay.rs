@@ -152,6 +152,8 @@ struct Lane<B> {
     /// The flags of what is held but those about offloads: a superframe has room for one word.
     flags: u32,
     last_ns: u64,
+    /// Whether packets wait for the end of the poll, before which no time is over.
+    collects: bool,
 }
 
 impl<B: AsRef<[u8]>> Replay<B> {
@@ -250,6 +252,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
         for lane in &mut self.lanes {
             lane.expire(now_ns, sink);
             lane.coalescer.poll_end(now_ns, sink);
+            lane.collects = false;
         }
     }
 
@@ -277,7 +280,14 @@ impl<B: AsRef<[u8]>> Replay<B> {
             None => {
                 let profile = self.profile.clone();
                 let coalescer = Coalescer::new(profile, link, Ports::ASSIGNED, self.seed);
-                self.lanes.push(Lane { interface, direction, coalescer, flags: 0, last_ns: 0 });
+                self.lanes.push(Lane {
+                    interface,
+                    direction,
+                    coalescer,
+                    flags: 0,
+                    last_ns: 0,
+                    collects: false,
+                });
                 self.lanes.len() - 1
             }
         };
@@ -294,12 +304,14 @@ impl<B: AsRef<[u8]>> Lane<B> {
     ) -> Verdict {
         self.make_way(seen.said.kept_flags(), now_ns, sink);
         let frame = Frame { buffer: sink.keep(seen), meta: seen.meta };
-        self.coalescer.push(frame, now_ns, sink)
+        let verdict = self.coalescer.push(frame, now_ns, sink);
+        self.collects |= verdict == Verdict::Waits;
+        verdict
     }
 
     /// Delivers what was held long enough, each train when its time was over.
     fn expire(&mut self, now_ns: u64, sink: &mut impl Receiver<Buffer = B>) {
-        if self.coalescer.profile().limits.hold_ns > 0 {
+        if self.coalescer.profile().limits.hold_ns > 0 && !self.collects {
             while let Some(deadline) = self.coalescer.deadline().filter(|&time| time <= now_ns) {
                 sink.at(deadline);
                 self.coalescer.expire(deadline, sink);

@@ -122,7 +122,9 @@ impl Trial {
     fn push(&mut self, seen: &Seen<'_>, kept: &Shared) -> Fate {
         self.meter.current = Some(kept.clone());
         let fate = self.replay.push_seen(seen, &mut self.meter);
-        self.meter.conclude(fate);
+        if let Fate::Aside(_) = fate {
+            self.meter.count_aside(&kept.0);
+        }
         fate
     }
 

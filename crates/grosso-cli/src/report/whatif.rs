@@ -59,10 +59,10 @@ pub(crate) struct Setting {
     pub(crate) superframes: u64,
     /// Wire packets in those superframes.
     pub(crate) merged_packets: u64,
-    /// Frames of packets that might merge, those that did not among them.
+    /// Frames with a payload of TCP or UDP, those of one packet among them.
     pub(crate) trains: u64,
     pub(crate) segments_per_train: Option<SegmentsPerTrain>,
-    /// How long packets in trains waited.
+    /// How long packets with such a payload waited.
     pub(crate) held_ns: Option<Quantiles>,
     /// Packets that can be in no train, by reason.
     pub(crate) passed: Counts,

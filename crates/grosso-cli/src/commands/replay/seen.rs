@@ -14,7 +14,7 @@ use crate::{checksums::is_seeded, input::Links, meta};
 pub(crate) struct Seen<'a> {
     pub(crate) packet: &'a Packet<'a>,
     /// How it is parsed.
-    pub(super) link: Option<LinkType>,
+    pub(crate) link: Option<LinkType>,
     pub(super) said: Said,
     /// When it arrived, unless it has to stay outside.
     pub(crate) time: Result<u64, Aside>,

@@ -2,14 +2,13 @@
 
 use std::rc::Rc;
 
-use grosso::{
-    Delivery, Sink, Verdict,
-    coalesce::reason::{Close, Pass},
-};
+use grosso::{Delivery, Sink};
+use grosso_wire::{Ports, dissect};
 
 use crate::{
-    commands::replay::{Fate, Receiver, Seen},
+    commands::replay::{Receiver, Seen},
     distribution::Distribution,
+    headers::Transport,
 };
 
 /// A packet that all settings hold together.
@@ -21,11 +20,19 @@ pub(super) struct Shared(pub(super) Rc<Kept>);
 pub(super) struct Kept {
     data: Box<[u8]>,
     time_ns: u64,
+    /// Whether it has a payload of TCP or UDP.
+    pub(super) is_data: bool,
 }
 
 impl Kept {
     pub(super) fn of(seen: &Seen<'_>) -> Self {
-        Self { data: seen.packet.data.into(), time_ns: seen.time.unwrap_or(0) }
+        let data = seen.packet.data;
+        let payload = seen.link.and_then(|link| {
+            let stack = dissect(data, link, &Ports::ASSIGNED);
+            Some(Transport::of(&stack, data.len())?.payload)
+        });
+        let is_data = payload.is_some_and(|bytes| bytes > 0);
+        Self { data: data.into(), time_ns: seen.time.unwrap_or(0), is_data }
     }
 }
 
@@ -40,27 +47,19 @@ impl AsRef<[u8]> for Shared {
 pub(super) struct Meter {
     /// The packet that is pushed.
     pub(super) current: Option<Shared>,
-    /// Wire packets a train. A packet that might have merged and did not is a train of one; one that
-    /// can be in no train is none.
+    /// Wire packets a train: of what has a payload of TCP or UDP. What leaves alone is a train of
+    /// one, whether it might have merged or not, so that profiles differ in this alone.
     pub(super) segments: Distribution,
-    /// How long packets in trains waited, in nanoseconds.
+    /// How long such packets waited, in nanoseconds.
     pub(super) held: Distribution,
     now_ns: u64,
-    /// Wire packets of what was not held at all, until it is known why.
-    alone: Option<u32>,
 }
 
 impl Meter {
-    /// Takes what became of the packet that was pushed: one that ended a train before there was any,
-    /// or was refused by one, left alone.
-    pub(super) fn conclude(&mut self, fate: Fate) {
-        let alone = self.alone.take();
-        let is_train = matches!(
-            fate,
-            Fate::Engine(Verdict::Refused(_) | Verdict::Passed(Pass::TcpPush | Pass::TcpFinish))
-        );
-        if let Some(packets) = alone.filter(|_| is_train) {
-            self.segments.add(packets.into(), 1);
+    /// Takes in a packet that stayed outside the engine.
+    pub(super) fn count_aside(&mut self, kept: &Kept) {
+        if kept.is_data {
+            self.segments.add(1, 1);
             self.held.add(0, 1);
         }
     }
@@ -68,12 +67,11 @@ impl Meter {
 
 impl Sink<Shared> for Meter {
     fn deliver(&mut self, delivery: Delivery<'_, Shared>) {
-        if delivery.closed == Close::Never {
-            self.alone = Some(delivery.packets);
+        if !delivery.parts().any(|part| part.buffer.0.is_data) {
             return;
         }
         self.segments.add(delivery.packets.into(), 1);
-        for part in delivery.parts() {
+        for part in delivery.parts().filter(|part| part.buffer.0.is_data) {
             self.held.add(self.now_ns.saturating_sub(part.buffer.0.time_ns), 1);
         }
     }
