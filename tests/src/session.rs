@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile, Verdict,
     checksum::Checksum,
-    coalesce::{BucketChoice, reason::Close},
+    coalesce::{BucketChoice, Bypass, Hold, reason::Close},
     meta::VlanTag,
     segment::{NoCut, Outgoing},
 };
@@ -134,6 +134,11 @@ impl Session {
         let Self { coalescer, left, now_ns, .. } = self;
         coalescer.finish(&mut |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left));
         self.account();
+    }
+
+    /// Tells what a round trip of this packet's flow takes.
+    pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64) {
+        self.coalescer.learn_round_trip(packet, round_trip_ns);
     }
 
     /// When the next train must leave.
@@ -289,6 +294,9 @@ pub fn random_profile(random: &mut Random) -> Profile {
     profile.limits.tcp_segments = *random.choose(&[0, 1, 2, 3, 17, u16::MAX]);
     profile.limits.udp_segments = *random.choose(&[0, 1, 2, 3, 64, 128]);
     profile.limits.hold_ns = *random.choose(&[0, 0, 1, 100, 10_000]);
+    profile.hold = *random.choose(&[Hold::Fixed, Hold::Controlled]);
+    let bypass = Bypass { probe_bytes: 3000, joined_min: 2, skip_bytes: 2000 };
+    profile.bypass = random.one_in(4).then_some(bypass);
     profile
 }
 

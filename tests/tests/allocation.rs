@@ -8,7 +8,7 @@ use std::net::Ipv6Addr;
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile,
     checksum::Checksum,
-    coalesce::Batch,
+    coalesce::{Batch, Bypass, Hold},
     segment::{HEADER_BYTES_MAX, Outgoing, Segments},
     tunnel::esp::{Decryptor, Encryptor, KeyMaterial, Mode, Outer, SecurityAssociation},
 };
@@ -48,12 +48,19 @@ fn the_counter_counts() {
 #[test]
 fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
     let by_flow = Batch::ByFlow { packets: 100 };
-    for (hold_ns, batch) in [(0, Batch::AsItCame), (50_000, Batch::AsItCame), (0, by_flow)] {
+    for (hold, hold_ns, batch) in [
+        (Hold::Fixed, 0, Batch::AsItCame),
+        (Hold::Fixed, 50_000, Batch::AsItCame),
+        (Hold::Fixed, 0, by_flow),
+        (Hold::Controlled, 50_000, Batch::AsItCame),
+        (Hold::Controlled, 50_000, by_flow),
+    ] {
         let frames = mixed_traffic();
         let mut profile = Profile::linux();
         profile.tunnels_max = 2;
         profile.limits.hold_ns = hold_ns;
         profile.batch = batch;
+        profile.hold = hold;
         let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, PORTS, 1);
         let mut delivered = Delivered::default();
         for _ in 0..2 {
@@ -150,9 +157,17 @@ fn no_packet_is_allocated_for_when_encrypting_and_decrypting() {
 /// A million flows of one packet each take the memory of the limits and no more (P50).
 #[test]
 fn p50_a_flood_of_flows_keeps_memory_constant() {
-    let floods = [(4096, 0, 1_000_000), (1, u64::MAX, 100_000), (100_000, u64::MAX, 200_000)];
-    for (flows_max, hold_ns, flood) in floods {
+    let (fixed, controlled) = (Hold::Fixed, Hold::Controlled);
+    let floods = [
+        (fixed, 4096, 0, 1_000_000),
+        (fixed, 1, u64::MAX, 100_000),
+        (fixed, 100_000, u64::MAX, 200_000),
+        (controlled, 4096, u64::MAX, 1_000_000),
+    ];
+    for (hold, flows_max, hold_ns, flood) in floods {
         let mut profile = Profile::linux();
+        profile.hold = hold;
+        profile.bypass = (hold == controlled).then(Bypass::default);
         profile.limits.hold_ns = hold_ns;
         profile.limits.flows = flows_max;
         let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, PORTS, 1);

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use grosso::{
     Frame, Meta, Profile, Verdict,
     checksum::Checksum,
-    coalesce::reason::{Close, NoMerge, Pass},
+    coalesce::{
+        Bypass, Hold,
+        reason::{Close, NoMerge, Pass},
+    },
     meta::VlanTag,
 };
 use grosso_testkit::{
@@ -132,11 +135,23 @@ fn passing() -> Vec<(Pass, Pushed)> {
     ]
 }
 
+/// Why the second packet of a flow passes whose first was alone.
+fn bypassed() -> Pass {
+    let mut profile = Profile::linux();
+    profile.bypass = Some(Bypass { probe_bytes: 1, joined_min: 1, skip_bytes: 100 });
+    let mut engine = Engine::new(profile);
+    engine.push_frame(tcp(|t| t), 0);
+    match engine.push_frame(tcp(|t| t), 0) {
+        Verdict::Passed(reason) => reason,
+        verdict => panic!("{verdict:?}"),
+    }
+}
+
 #[test]
 fn every_reason_to_pass_is_produced() {
     let mut engine = Engine::new(Profile::linux());
     assert_eq!(engine.push_apart(&tcp(|t| t).buffer), Verdict::Passed(Pass::Apart));
-    let mut produced = BTreeSet::from([Pass::Apart]);
+    let mut produced = BTreeSet::from([Pass::Apart, bypassed()]);
     for (reason, frame) in passing() {
         let mut profile = match reason {
             Pass::TcpFlags | Pass::TcpOptions | Pass::Congestion => Profile::inet_lro(),
@@ -309,6 +324,12 @@ fn every_reason_to_close_is_produced() {
         (Close::Finish, poll(&last(|s| s.tcp(Tcp::fin)), same)),
         (Close::ShortSegment, poll(&Path::Ipv4.train(&[100, 99], plain), same)),
         (Close::SegmentLimit, poll(&Path::Ipv4.datagrams(&[100; 64], plain), same)),
+        (
+            Close::AcknowledgmentClock,
+            poll(&Path::Ipv4.train(&[100; 3], plain), |profile| {
+                (profile.hold, profile.limits.hold_ns) = (Hold::Controlled, 1000);
+            }),
+        ),
         (Close::NoMerge, poll(&last(|s| s.ttl(9)), same)),
         (Close::Barrier, poll(&Path::Ipv4.train(&[100, 0], plain), same)),
         (Close::BucketFull, poll(&connections(9), |profile| profile.table.buckets = 1)),

@@ -1,7 +1,10 @@
 //! Time: nothing is held longer than allowed, the deadline says when, and the oldest leaves first
 //! (P19, P22, P24).
 
-use grosso::{Meta, Profile, coalesce::reason::Close};
+use grosso::{
+    Meta, Profile,
+    coalesce::{Hold, reason::Close},
+};
 use grosso_testkit::{Packet, Traffic, random::Random};
 use grosso_tests::session::{Session, random_profile};
 use grosso_wire::LinkType;
@@ -20,15 +23,16 @@ proptest! {
         let mut random = Random::new(seed);
         let mut profile = random_profile(&mut random);
         profile.limits.hold_ns = hold_ns;
+        let hold = profile.hold;
         let mut session = Session::new(profile, LinkType::Ethernet, seed);
         for frame in Traffic::new(seed).take(count) {
             let now_ns = session.now_ns + random.below(hold_ns as usize) as u64;
             expire_until(&mut session, now_ns);
             session.push(&frame, Meta::default());
-            assert_deadline(&session, hold_ns);
+            assert_deadline(&session, hold, hold_ns);
             if random.one_in(5) {
                 session.poll_end();
-                assert_deadline(&session, hold_ns);
+                assert_deadline(&session, hold, hold_ns);
             }
         }
         let now_ns = session.now_ns + hold_ns;
@@ -126,10 +130,17 @@ fn expire_until(session: &mut Session, now_ns: u64) {
     session.now_ns = now_ns;
 }
 
-/// The deadline is that of the oldest packet inside.
-fn assert_deadline(session: &Session, hold_ns: u64) {
+/// The deadline is that of the oldest packet inside, or earlier if the controller says so.
+fn assert_deadline(session: &Session, hold: Hold, hold_ns: u64) {
     let oldest = session.held.iter().map(|number| session.pushed[*number].at_ns).min();
-    assert_eq!(session.deadline(), oldest.map(|at_ns| at_ns + hold_ns));
+    let latest = oldest.map(|at_ns| at_ns + hold_ns);
+    match hold {
+        Hold::Fixed => assert_eq!(session.deadline(), latest),
+        Hold::Controlled => {
+            assert_eq!(session.deadline().is_some(), latest.is_some());
+            assert!(session.deadline() <= latest);
+        }
+    }
 }
 
 fn assert_oldest_first(session: &Session, before: usize) {

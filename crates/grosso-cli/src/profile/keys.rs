@@ -77,6 +77,8 @@ pub(crate) const KEYS: &[Key] = &[
     key!("", "udp", udp),
     key!("", "tunnels-max", tunnels_max, 0..=TUNNELS_MAX),
     key!("", "batch", batch),
+    key!("", "hold", hold),
+    key!("", "bypass", bypass),
     key!("rules", "differentiated-services", rules.differentiated_services),
     key!("rules", "flow-label", rules.flow_label),
     key!("rules", "time-to-live", rules.time_to_live),

@@ -2,7 +2,9 @@
 
 use core::ops::RangeInclusive;
 
-use grosso::coalesce::{Acknowledgments, Batch, BucketChoice, Options, Push, Refused, Sizes, Vary};
+use grosso::coalesce::{
+    Acknowledgments, Batch, BucketChoice, Bypass, Hold, Options, Push, Refused, Sizes, Vary,
+};
 use grosso_wire::tcp;
 use serde_json::{Value, json};
 use toml::de::DeValue;
@@ -71,6 +73,32 @@ words!(Acknowledgments {
 });
 words!(Refused { Starts: "starts", Leaves: "leaves" });
 words!(BucketChoice { Seeded: "seeded", Device: "device" });
+words!(Hold { Fixed: "fixed", Controlled: "controlled" });
+
+impl Setting for Option<Bypass> {
+    fn choices() -> String {
+        "false, or [bytes tried, fewest joined, bytes passed]".into()
+    }
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        let Some(numbers) = value.as_array() else {
+            return value.as_bool().filter(|is_on| !is_on).map(|_| None);
+        };
+        let numbers: Option<Vec<u32>> =
+            numbers.iter().map(|value| number(value.get_ref(), &(0..=BYPASS_MAX))).collect();
+        let &[probe_bytes, joined_min, skip_bytes] = numbers?.as_slice() else { return None };
+        Some(Some(Bypass { probe_bytes, joined_min, skip_bytes }))
+    }
+
+    fn show(&self) -> Value {
+        match self {
+            None => false.into(),
+            Some(bypass) => {
+                [bypass.probe_bytes, bypass.joined_min, bypass.skip_bytes].as_slice().into()
+            }
+        }
+    }
+}
 
 impl Setting for Batch {
     fn choices() -> String {
@@ -155,6 +183,9 @@ pub(super) fn toml(value: &Value) -> String {
         _ => value.to_string(),
     }
 }
+
+/// Most bytes or packets of a bypass.
+const BYPASS_MAX: i64 = u32::MAX as i64;
 
 /// The flags of which a profile decides: SYN, RST and URG are alone in any, and ACK is on every packet.
 const FLAGS: [(&str, u16); 4] =

@@ -6,9 +6,12 @@
 //! the next. Within a flow nothing ever overtakes.
 
 mod batch;
+mod bypass;
 mod delivery;
 mod examine;
 mod gather;
+mod hold;
+mod memory;
 mod pool;
 pub mod profile;
 pub mod reason;
@@ -25,8 +28,11 @@ use grosso_wire::{
 };
 
 pub use batch::Batch;
+pub use bypass::Bypass;
 pub use delivery::{Delivery, Sink, Vector};
 pub use examine::HEADER_BYTES_MAX;
+pub use hold::{HOLD_NS_MIN, Hold, LONG_PATH_NS, SEGMENTS_MAX, SEGMENTS_MIN};
+pub use memory::FLOWS_MAX as REMEMBERED_FLOWS_MAX;
 pub use pool::Part;
 pub use profile::{BucketChoice, Limits, Profile, TableShape};
 pub use rules::{Acknowledgments, Options, Push, Refused, Rules, Sizes, Vary};
@@ -35,12 +41,14 @@ use crate::{
     checksum::Checksum,
     coalesce::{
         batch::Collected,
+        bypass::Bypasser,
         delivery::Closing,
         examine::{
             Candidate, ends_in_transport, examine, lengths_agree, refusal_of_headers,
             refusal_of_stack,
         },
         gather::Noted,
+        hold::Controller,
         pool::{List, Pool},
         reason::{Close, NoMerge, Pass},
         shapes::Shapes,
@@ -104,8 +112,11 @@ pub struct Coalescer<B> {
     profile: Profile,
     /// Whether the profile is more than the laws and limits.
     is_arranged: bool,
-    /// Whether the profile has rules that are more than the laws.
+    /// Whether the profile asks for more of one packet than the laws.
     is_ruled: bool,
+    /// What decides how long trains are held, if the profile has no fixed time.
+    controller: Option<Controller>,
+    bypasser: Option<Bypasser>,
     link: LinkType,
     ports: Ports,
     hasher: FlowHasher,
@@ -133,7 +144,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// that nobody can choose packets that share a bucket (P50).
     #[must_use]
     pub fn new(profile: Profile, link: LinkType, ports: Ports, seed: u64) -> Self {
-        let is_ruled = profile.rules != Rules::INVERTIBLE;
+        let is_ruled = profile.is_more_than_laws();
         let collected = match profile.batch {
             Batch::AsItCame => None,
             Batch::ByFlow { packets } => Some(Box::new(Collected::new(packets))),
@@ -142,6 +153,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             is_arranged: is_ruled || collected.is_some(),
             is_ruled,
             collected,
+            controller: Controller::of(&profile),
+            bypasser: profile.bypass.map(Bypasser::new),
             link,
             ports,
             hasher: FlowHasher::new(seed),
@@ -247,19 +260,23 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 
     /// Ends a poll: delivers every train, or those held long enough when the profile holds across
-    /// polls.
+    /// polls; with [`Hold::Controlled`] those too whose next packet is not due in time.
     pub fn poll_end(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         self.push_collected(sink);
         if self.profile.limits.hold_ns == 0 {
             self.flush(Close::PollEnd, sink);
         } else {
             self.expire(now_ns, sink);
+            self.close_idle(sink);
         }
     }
 
-    /// Ends a batch, and delivers the trains whose time is over, oldest first.
+    /// Ends a batch, and delivers the trains whose time is over, in the order in which it was over.
     pub fn expire(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         self.push_collected(sink);
+        if self.controller.is_some() {
+            return self.expire_controlled(now_ns, sink);
+        }
         while let Some((slot, created_ns)) = self.trains.oldest() {
             if now_ns.saturating_sub(created_ns) < self.profile.limits.hold_ns {
                 return;
@@ -280,6 +297,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     pub fn deadline(&self) -> Option<u64> {
         if let Some(since_ns) = self.collected.as_ref().and_then(|collected| collected.since_ns()) {
             return Some(since_ns);
+        }
+        if let Some(controller) = &self.controller {
+            return controller.deadline();
         }
         let (_, created_ns) = self.trains.oldest()?;
         Some(created_ns.saturating_add(self.profile.limits.hold_ns))
@@ -487,6 +507,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let flow = *flow;
         let slot = self.trains.insert(Train::start(arrival, entry, pair));
         self.table.insert(entry, flow, slot);
+        self.control(slot);
         self.recent = None;
         self.previous = Some(slot);
         Verdict::Held
@@ -585,6 +606,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     fn close(&mut self, slot: u32, reason: Close, sink: &mut (impl Sink<B> + ?Sized)) {
         let Some(train) = self.trains.remove(slot) else { return };
         self.table.remove(train.place);
+        if let Some(controller) = &mut self.controller {
+            controller.left(slot);
+        }
         self.stats.closed[reason.index()] += 1;
         if self.is_ruled && self.noted.is_vector(&train) {
             self.deliver_gathered(slot, train, reason, sink);

@@ -4,8 +4,12 @@ use alloc::{borrow::Cow, vec, vec::Vec};
 
 use grosso_wire::tcp;
 
-use crate::coalesce::batch::Batch;
-use crate::coalesce::rules::{Acknowledgments, Options, Push, Refused, Rules, Sizes, Vary};
+use crate::coalesce::{
+    batch::Batch,
+    bypass::Bypass,
+    hold::Hold,
+    rules::{Acknowledgments, Options, Push, Refused, Rules, Sizes, Vary},
+};
 
 /// The rules that differ between receive-offload implementations, and their limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +24,10 @@ pub struct Profile {
     pub udp: bool,
     /// How many tunnels a packet may be inside of, at most; IP in IP counts as one (rule T1).
     pub tunnels_max: u8,
+    /// How long a train is held, within [`Limits::hold_ns`].
+    pub hold: Hold,
+    /// Whether and when flows are left alone that are seldom joined (P48).
+    pub bypass: Option<Bypass>,
     /// The flow table.
     pub table: TableShape,
     /// In which order the packets of a poll are joined.
@@ -62,8 +70,8 @@ pub struct Limits {
     pub tcp_segments: u16,
     /// Packets in one UDP train (rule U13).
     pub udp_segments: u16,
-    /// How long a train may be held across polls, in nanoseconds from its first packet (rule G74);
-    /// 0 ends every train with its poll.
+    /// How long a train may be held across polls at most, in nanoseconds from its first packet (rule
+    /// G74); 0 ends every train with its poll.
     pub hold_ns: u64,
 }
 
@@ -80,6 +88,8 @@ impl Profile {
             rules: Rules::INVERTIBLE,
             udp: true,
             tunnels_max: 1,
+            hold: Hold::Fixed,
+            bypass: None,
             table: TableShape { buckets: 1024, choice: BucketChoice::Seeded },
             batch: Batch::AsItCame,
             limits: Limits {
@@ -196,6 +206,11 @@ impl Profile {
             ..Rules::INVERTIBLE
         };
         profile
+    }
+
+    /// Whether it asks for more of one packet than the laws: each then takes the longer way.
+    pub(super) fn is_more_than_laws(&self) -> bool {
+        self.rules != Rules::INVERTIBLE || self.hold != Hold::Fixed || self.bypass.is_some()
     }
 
     /// The built-in profile of that name.

@@ -110,6 +110,8 @@ reasons! {
         TcpOptions = "tcp-options",
         /// The packet met congestion, and the profile joins no such packet.
         Congestion = "congestion",
+        /// Packets of its flow are seldom joined, so that for a while none is verified or held (P48).
+        Bypass = "bypass",
         /// FIN is set, and there was no train that it could end (rule G37).
         TcpFinish = "tcp-fin",
         /// PSH is set, and there was no train that it could end (rule G37).
@@ -206,6 +208,8 @@ reasons! {
         ShortSegment = "short-segment",
         /// It has as many packets as the limit allows (rule U13).
         SegmentLimit = "segment-limit",
+        /// It has as many packets as the flow's acknowledgments allow, of which its sender's clock needs some.
+        AcknowledgmentClock = "ack-clock",
         /// The next packet of the flow could not join it.
         NoMerge = "no-merge",
         /// The next packet of the flow can be in no train (rule G75: it must not overtake).

@@ -5,8 +5,8 @@ use grosso_wire::tcp;
 use crate::{
     bytes::{u16_at, u32_at},
     coalesce::{
-        Acknowledgments, Arrival, Candidate, Close, Coalescer, NoMerge, Options, Part, Pass, Push,
-        Refused, Rules, Sink, Sizes, Vary, Verdict, examine,
+        Acknowledgments, Arrival, Candidate, Close, Coalescer, Guess, NoMerge, Options, Part, Pass,
+        Push, Refused, Rules, Sink, Sizes, Vary, Verdict, examine,
         gather::{record_of, traffic_class},
         shapes::Known,
         train::{Train, ending},
@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Coalescer<B> {
-    /// Takes one packet, TCP by the rules and anything else by the laws alone.
+    /// Takes one packet, TCP by the rules and anything else by the laws alone, for as long as the controller says.
     #[inline(never)]
     pub(super) fn push_ruled(
         &mut self,
@@ -34,33 +34,83 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             Ok(place) => place,
             Err(reason) => return self.pass_unknown(frame, reason, sink),
         };
-        let Some(known) = self.shapes.get(place).filter(|known| known.shape.is_tcp) else {
-            return self.push_known(frame, place, None, now_ns, sink);
+        let Some(known) = self.shapes.get(place) else {
+            return self.pass(frame, Pass::Protocol, sink);
         };
         let flow = self.hasher.flow(packet, &known.keys);
         let found = self.table.find(flow, frame.meta.hash);
-        let gathers = known.rules.acknowledgments.are_gathered();
-        if gathers && packet.len() == known.shape.header_len {
+        let (len, payload_len) = (packet.len(), packet.len() - known.shape.header_len);
+        let (may_join, is_tcp) = (known.refusal.is_none(), known.shape.is_tcp);
+        if may_join && self.bypasser.as_mut().is_some_and(|bypasser| bypasser.passes(flow, len)) {
+            return self.pass_behind(found, frame, Pass::Bypass, sink);
+        }
+        if may_join
+            && payload_len > 0
+            && let Some(controller) = &mut self.controller
+        {
+            controller.count(flow, payload_len, now_ns);
+            if let Found::Slot(slot) = found {
+                controller.touch(slot);
+            }
+        }
+        let meta = frame.meta;
+        let guess = Guess { known: Some(place), flow, found };
+        let verdict = match is_tcp {
+            true => self.push_by_rules(frame, place, guess, now_ns, sink),
+            false => self.push_known(frame, place, Some(guess), now_ns, sink),
+        };
+        if may_join && let Some(bypasser) = &mut self.bypasser {
+            bypasser.learn(flow, &meta, len, verdict, now_ns);
+        }
+        verdict
+    }
+
+    /// Takes a packet of TCP whose headers are known and whose flow was looked up.
+    fn push_by_rules(
+        &mut self,
+        frame: Frame<B>,
+        place: usize,
+        guess: Guess,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let Guess { flow, found, .. } = guess;
+        let Some(known) = self.shapes.get(place) else {
+            return self.pass(frame, Pass::Protocol, sink);
+        };
+        let is_empty = frame.buffer.as_ref().len() == known.shape.header_len;
+        if is_empty && known.rules.acknowledgments.are_gathered() {
             return self.gather(frame, place, found, now_ns, sink);
         }
         let examined = match known.refusal {
-            None => examine_by_rules(packet, &known.shape, &frame.meta, &known.rules),
+            None => {
+                examine_by_rules(frame.buffer.as_ref(), &known.shape, &frame.meta, &known.rules)
+            }
             Some(reason) => Err(reason),
         };
         let candidate = match examined {
             Ok(candidate) => candidate,
-            Err(reason) => {
-                if let Found::Slot(slot) = found {
-                    self.close(slot, Close::Barrier, sink);
-                }
-                return self.pass(frame, reason, sink);
-            }
+            Err(reason) => return self.pass_behind(found, frame, reason, sink),
         };
         let arrival = Arrival { frame, candidate, known: place, flow, now_ns };
         match found {
             Found::Slot(slot) => self.offer_by_rules(slot, arrival, sink),
             Found::Free(_) | Found::Full(_) => self.hold_by_rules(arrival, sink),
         }
+    }
+
+    /// Lets a packet through behind the train of its flow.
+    fn pass_behind(
+        &mut self,
+        found: Found,
+        frame: Frame<B>,
+        reason: Pass,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        if let Found::Slot(slot) = found {
+            self.close(slot, Close::Barrier, sink);
+        }
+        self.pass(frame, reason, sink)
     }
 
     /// Offers a packet to the train of its flow.
@@ -115,7 +165,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         if let Some(record) = summarized {
             self.noted.summarize(slot, &record, candidate.payload_len > 0, false);
         }
-        if let Some(reason) = train.join_by_rules(&candidate, fixed_ids, &rules) {
+        let ends = train.join_by_rules(&candidate, fixed_ids, &rules);
+        let is_full = self.controller.as_ref().is_some_and(|controller| controller.is_full(train));
+        if let Some(reason) = ends.or_else(|| is_full.then_some(Close::AcknowledgmentClock)) {
             self.close(slot, reason, sink);
         }
         Verdict::Joined

@@ -97,6 +97,11 @@ impl<B: AsRef<[u8]>> Train<B> {
         }
     }
 
+    /// How many trains were held before it.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Whether a packet obeys the laws of equality beside this train's first.
     #[inline]
     pub(crate) fn agrees(&self, arrival: &Arrival<B>, known: &Known) -> Result<(), NoMerge> {

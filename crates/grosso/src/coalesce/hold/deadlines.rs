@@ -1,0 +1,131 @@
+//! When held trains must leave, if not all have the same time: the earliest is found without a look at the others.
+
+use alloc::vec::Vec;
+
+/// The deadlines of held trains by slot, in a heap that knows where each slot stands.
+#[derive(Debug, Default)]
+pub(super) struct Deadlines {
+    heap: Vec<Deadline>,
+    /// Where each slot stands in the heap.
+    places: Vec<u32>,
+    /// Deadlines set so far: of two at the same time the one that was set first is earlier.
+    count: u64,
+}
+
+/// When a train must leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Deadline {
+    at_ns: u64,
+    number: u64,
+    slot: u32,
+}
+
+impl Deadlines {
+    /// Sets the deadline of a slot that has none.
+    pub(super) fn insert(&mut self, slot: u32, at_ns: u64) {
+        self.remove(slot);
+        if self.places.len() <= slot as usize {
+            self.places.resize(slot as usize + 1, NONE);
+        }
+        let place = self.heap.len();
+        self.heap.push(Deadline { at_ns, number: self.count, slot });
+        self.count += 1;
+        self.places[slot as usize] = place as u32;
+        self.rise(place);
+    }
+
+    /// Takes the deadline of a slot away, if it has one.
+    #[inline]
+    pub(super) fn remove(&mut self, slot: u32) {
+        let Some(place) = self.place(slot) else { return };
+        self.places[slot as usize] = NONE;
+        self.heap.swap_remove(place);
+        if let Some(moved) = self.heap.get(place) {
+            self.places[moved.slot as usize] = place as u32;
+            self.rise(place);
+            self.sink(place);
+        }
+    }
+
+    /// The earliest deadline, and whose it is.
+    pub(super) fn first(&self) -> Option<(u64, u32)> {
+        self.heap.first().map(|deadline| (deadline.at_ns, deadline.slot))
+    }
+
+    /// The deadline of a slot.
+    pub(super) fn of(&self, slot: u32) -> Option<u64> {
+        self.place(slot).map(|place| self.heap[place].at_ns)
+    }
+
+    fn place(&self, slot: u32) -> Option<usize> {
+        let place = *self.places.get(slot as usize)?;
+        (place != NONE).then_some(place as usize)
+    }
+
+    fn rise(&mut self, mut place: usize) {
+        while place > 0 {
+            let parent = (place - 1) / 2;
+            if self.heap[parent] <= self.heap[place] {
+                return;
+            }
+            self.swap(parent, place);
+            place = parent;
+        }
+    }
+
+    fn sink(&mut self, mut place: usize) {
+        loop {
+            let children = [2 * place + 1, 2 * place + 2].into_iter();
+            let least = children
+                .filter(|&child| child < self.heap.len())
+                .min_by_key(|&child| self.heap[child]);
+            match least {
+                Some(child) if self.heap[child] < self.heap[place] => {
+                    self.swap(child, place);
+                    place = child;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn swap(&mut self, one: usize, two: usize) {
+        self.heap.swap(one, two);
+        for place in [one, two] {
+            self.places[self.heap[place].slot as usize] = place as u32;
+        }
+    }
+}
+
+/// No place.
+const NONE: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::Deadlines;
+
+    /// Against a map that is searched in full.
+    #[test]
+    fn the_earliest_is_always_first() {
+        let mut deadlines = Deadlines::default();
+        let mut expected = BTreeMap::new();
+        let mut random = 1_u64;
+        for number in 0..20_000_u64 {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let (slot, at_ns) = ((random >> 33) as u32 % 50, (random >> 40) % 100);
+            if random >> 63 == 0 {
+                deadlines.insert(slot, at_ns);
+                expected.insert(slot, (at_ns, number));
+            } else {
+                deadlines.remove(slot);
+                expected.remove(&slot);
+            }
+            let first = expected.iter().min_by_key(|(_, deadline)| **deadline);
+            assert_eq!(deadlines.first(), first.map(|(&slot, &(at_ns, _))| (at_ns, slot)));
+            assert_eq!(deadlines.of(slot), expected.get(&slot).map(|(at_ns, _)| *at_ns));
+            assert_eq!(deadlines.heap.len(), expected.len());
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! How long a train may wait for more of its flow.
+//!
+//! A hold that is the same for all is too long for a flow that is not going to send, and too short for none. The
+//! controller looks at each flow instead: it holds across the end of a poll only if the flow's next packet is due
+//! before the train must leave, and never longer than a superframe takes to fill or a sixteenth of the round trip. On
+//! long paths trains stay so short that as many acknowledgments are sent a round trip as the sender's clock needs.
+
+mod deadlines;
+mod pace;
+
+use alloc::vec::Vec;
+
+use grosso_wire::dissect_into;
+
+use self::{deadlines::Deadlines, pace::Pace};
+use crate::{
+    coalesce::{
+        Coalescer, Profile, Sink,
+        memory::FlowMemory,
+        reason::Close,
+        train::{Train, Trains},
+    },
+    flow::Keys,
+};
+
+pub use pace::{HOLD_NS_MIN, LONG_PATH_NS, SEGMENTS_MAX, SEGMENTS_MIN};
+
+/// How long a train may be held across polls. [`crate::coalesce::Limits::hold_ns`] is the most in either case, from the
+/// first packet of the train (P22).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Hold {
+    /// As long as the limit says.
+    #[default]
+    Fixed,
+    /// As long as it pays, flow by flow.
+    Controlled,
+}
+
+/// What the controller knows of flows and of the trains that are held.
+#[derive(Debug)]
+pub(super) struct Controller {
+    flows: FlowMemory<Pace>,
+    deadlines: Deadlines,
+    /// The slots of trains that got a packet in this poll.
+    touched: Vec<u32>,
+    /// Whether a slot is among them.
+    is_touched: Vec<bool>,
+    hold_ns_max: u64,
+}
+
+impl Controller {
+    /// The controller that a profile asks for.
+    pub(super) fn of(profile: &Profile) -> Option<Self> {
+        let hold_ns_max = profile.limits.hold_ns;
+        (profile.hold == Hold::Controlled && hold_ns_max > 0).then(|| Self {
+            flows: FlowMemory::new(),
+            deadlines: Deadlines::default(),
+            touched: Vec::new(),
+            is_touched: Vec::new(),
+            hold_ns_max,
+        })
+    }
+
+    /// Counts a packet in that may be in a train: its flow, and its payload in bytes.
+    pub(super) fn count(&mut self, flow: u64, payload_len: usize, now_ns: u64) {
+        let pace = self.flows.entry(flow, now_ns, || Pace::starting(now_ns));
+        pace.arrive(now_ns, payload_len, self.hold_ns_max);
+    }
+
+    /// Whether a train that a packet joined is as long as its flow's acknowledgments allow.
+    pub(super) fn is_full<B>(&self, train: &Train<B>) -> bool {
+        let pace = self.flows.get(train.flow);
+        pace.is_some_and(|pace| train.packets >= pace.segments_max(train.size))
+    }
+
+    /// Notes that a train got a packet.
+    pub(super) fn touch(&mut self, slot: u32) {
+        let at = slot as usize;
+        if at >= self.is_touched.len() {
+            self.is_touched.resize(at + 1, false);
+            // Every slot may be touched in one poll, and touching one must not allocate.
+            self.touched.reserve(self.is_touched.len() - self.touched.len());
+        }
+        if !core::mem::replace(&mut self.is_touched[at], true) {
+            self.touched.push(slot);
+        }
+    }
+
+    /// Lets a train be held until its time is over.
+    fn hold<B>(&mut self, slot: u32, train: &Train<B>) {
+        let most = self.hold_ns_max;
+        let hold_ns = self.flows.get(train.flow).map_or(most, |pace| pace.hold_ns(most));
+        self.deadlines.insert(slot, train.created_ns.saturating_add(hold_ns));
+        self.touch(slot);
+    }
+
+    /// Whether a train's next packet is due before it must leave.
+    fn is_worth_waiting<B>(&self, slot: u32, train: &Train<B>) -> bool {
+        let next_ns = self.flows.get(train.flow).and_then(Pace::next_ns);
+        let deadline = self.deadlines.of(slot);
+        next_ns.zip(deadline).is_some_and(|(next_ns, deadline)| next_ns < deadline)
+    }
+
+    /// The slots of the trains that got a packet in this poll and whose next one is not due in time, oldest first
+    /// (P24).
+    fn take_idle<B: AsRef<[u8]>>(&mut self, trains: &Trains<B>) -> Vec<u32> {
+        let mut touched = core::mem::take(&mut self.touched);
+        for &slot in &touched {
+            self.is_touched[slot as usize] = false;
+        }
+        touched.retain(|&slot| {
+            trains.train(slot).is_some_and(|train| !self.is_worth_waiting(slot, train))
+        });
+        touched.sort_unstable_by_key(|&slot| trains.train(slot).map(Train::number));
+        touched
+    }
+
+    /// Forgets a train that leaves.
+    #[inline]
+    pub(super) fn left(&mut self, slot: u32) {
+        self.deadlines.remove(slot);
+    }
+
+    /// When the first train must leave.
+    pub(super) fn deadline(&self) -> Option<u64> {
+        self.deadlines.first().map(|(deadline, _)| deadline)
+    }
+}
+
+impl<B: AsRef<[u8]>> Coalescer<B> {
+    /// Tells how long a packet of this flow takes to be answered by the sender, there and back, in nanoseconds: who
+    /// sees both directions can measure that. Only [`Hold::Controlled`] asks for it, and only the least that was told
+    /// of a flow counts. A flow of which nothing is held lately is not remembered.
+    pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64) {
+        let Some(controller) = &mut self.controller else { return };
+        dissect_into(packet, self.link, &self.ports, &mut self.stack);
+        let flow = self.hasher.flow(packet, &Keys::of(self.stack.layers(), packet));
+        if let Some(pace) = controller.flows.get_mut(flow) {
+            pace.learn_round_trip(round_trip_ns);
+        }
+    }
+
+    /// Decides how long a train that just started may be held.
+    #[inline]
+    pub(super) fn control(&mut self, slot: u32) {
+        if let Some(controller) = &mut self.controller
+            && let Some(train) = self.trains.train(slot)
+        {
+            controller.hold(slot, train);
+        }
+    }
+
+    /// Delivers the trains whose time is over.
+    pub(super) fn expire_controlled(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
+        while let Some(controller) = &self.controller
+            && let Some((deadline, slot)) = controller.deadlines.first()
+            && deadline <= now_ns
+        {
+            self.close(slot, Close::HoldTime, sink);
+        }
+    }
+
+    /// Delivers the trains that it does not pay to hold.
+    pub(super) fn close_idle(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
+        let Some(controller) = &mut self.controller else { return };
+        let mut idle = controller.take_idle(&self.trains);
+        for slot in idle.drain(..) {
+            self.close(slot, Close::PollEnd, sink);
+        }
+        if let Some(controller) = &mut self.controller {
+            controller.touched = idle;
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The pace of one flow: when its next packet is due, how long a superframe takes to fill, and what its sender's clock
+//! needs.
+
+/// What is known about the pace of a flow. Packets that come in one instant, as those of a poll do, are one arrival.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// When the latest packet came.
+    last_ns: u64,
+    /// Nanoseconds between arrivals, averaged, times [`WEIGHT`].
+    gap: Option<u64>,
+    /// Payload bytes of an arrival, averaged, times [`WEIGHT`].
+    bytes: u64,
+    /// Payload bytes of the latest arrival so far.
+    arriving: u64,
+    /// The least that was told.
+    round_trip_ns: Option<u64>,
+    round: Round,
+}
+
+/// What came within a round trip.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    since_ns: u64,
+    bytes: u64,
+    /// Payload bytes of the round before.
+    before: u64,
+    /// The round before had more than half as much again as its own before.
+    is_growing: bool,
+}
+
+impl Pace {
+    /// Of a flow whose first packet comes now.
+    pub(super) fn starting(now_ns: u64) -> Self {
+        let round = Round { since_ns: now_ns, bytes: 0, before: 0, is_growing: true };
+        Self { last_ns: now_ns, gap: None, bytes: 0, arriving: 0, round_trip_ns: None, round }
+    }
+
+    /// Counts a packet in. `hold_ns_max` bounds what one pause says of the flow: after one that is longer than anything
+    /// is held the flow may send its next burst as fast as the one before.
+    pub(super) fn arrive(&mut self, now_ns: u64, payload_len: usize, hold_ns_max: u64) {
+        let since_ns = now_ns.saturating_sub(self.last_ns);
+        if since_ns >= FORGOTTEN_NS {
+            let round_trip_ns = self.round_trip_ns;
+            *self = Self { round_trip_ns, ..Self::starting(now_ns) };
+        } else if since_ns > 0 {
+            let gap_ns = since_ns.min(hold_ns_max);
+            self.bytes = match self.gap {
+                None => self.arriving * WEIGHT,
+                Some(_) => self.bytes - self.bytes / WEIGHT + self.arriving,
+            };
+            self.gap = Some(match self.gap {
+                None => gap_ns.saturating_mul(WEIGHT),
+                Some(gap) => (gap - gap / WEIGHT).saturating_add(gap_ns),
+            });
+            self.arriving = 0;
+            self.last_ns = now_ns;
+        }
+        let payload_len = payload_len as u64;
+        self.arriving += payload_len;
+        self.round.count(now_ns, payload_len, self.round_trip_ns.unwrap_or(LONG_PATH_NS));
+    }
+
+    /// Learns what a round trip takes.
+    pub(super) fn learn_round_trip(&mut self, round_trip_ns: u64) {
+        let least = self.round_trip_ns.map_or(round_trip_ns, |known| known.min(round_trip_ns));
+        self.round_trip_ns = Some(least.max(1));
+    }
+
+    /// When the next packet is due: two gaps behind the latest. `None` while one arrival is all that was seen.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        let gap = self.gap?;
+        Some(self.last_ns.saturating_add((gap / WEIGHT).saturating_mul(2)))
+    }
+
+    /// How long a train that starts now may be held, at most `hold_ns_max`: no longer than a superframe takes to fill,
+    /// and on a path whose round trip is known a sixteenth of that.
+    pub(super) fn hold_ns(&self, hold_ns_max: u64) -> u64 {
+        let most = match self.round_trip_ns {
+            Some(round_trip_ns) => hold_ns_max.min(round_trip_ns / ROUND_TRIP_SHARE),
+            None => hold_ns_max,
+        };
+        let fill_ns = match self.gap {
+            Some(gap) if self.bytes > 0 => SUPERFRAME_BYTES.saturating_mul(gap) / self.bytes,
+            _ => most,
+        };
+        fill_ns.min(most).max(HOLD_NS_MIN).min(hold_ns_max)
+    }
+
+    /// How many packets of this payload a TCP train may have, so that the sender's clock ticks often enough.
+    ///
+    /// A path that is not known to be short is taken for the shortest of the long ones.
+    pub(super) fn segments_max(&self, payload_len: u16) -> u16 {
+        if self.round_trip_ns.is_some_and(|round_trip_ns| round_trip_ns < LONG_PATH_NS) {
+            return SEGMENTS_MAX;
+        }
+        let in_flight = self.round.before / u64::from(payload_len.max(1));
+        let share = (in_flight / ACKNOWLEDGMENTS_MIN).min(SEGMENTS_MAX.into()) as u16;
+        // In slow start there will be more in flight when this train is acknowledged, and each acknowledgment counts.
+        let share = if self.round.is_growing { share / 2 } else { share };
+        share.max(SEGMENTS_MIN)
+    }
+}
+
+impl Round {
+    fn count(&mut self, now_ns: u64, payload_len: u64, round_trip_ns: u64) {
+        if now_ns.saturating_sub(self.since_ns) >= round_trip_ns {
+            let is_growing = self.bytes.saturating_mul(2) >= self.before.saturating_mul(3);
+            *self = Self { since_ns: now_ns, bytes: 0, before: self.bytes, is_growing };
+        }
+        self.bytes = self.bytes.saturating_add(payload_len);
+    }
+}
+
+/// The weight of all earlier arrivals beside a new one, in the averages: a shift of 3.
+const WEIGHT: u64 = 8;
+
+/// Payload bytes of a full superframe.
+const SUPERFRAME_BYTES: u64 = 64 * 1024;
+
+/// The least time that a train is held if at all, in nanoseconds: that of two packets of 1500 bytes at 10 Gb/s.
+pub const HOLD_NS_MIN: u64 = 2_000;
+
+/// Which part of a round trip a train is held at most.
+const ROUND_TRIP_SHARE: u64 = 16;
+
+/// From this round trip on, in nanoseconds, a path is long: trains are bounded by what the sender's clock needs. The
+/// formula would choke a shorter one, whose bandwidth-delay product is a few dozen packets.
+pub const LONG_PATH_NS: u64 = 1_000_000;
+
+/// Acknowledgments a round trip that a sender's clock needs, at one a train.
+const ACKNOWLEDGMENTS_MIN: u64 = 16;
+
+/// Fewest packets that the controller limits a train to.
+pub const SEGMENTS_MIN: u16 = 2;
+
+/// Most packets of a train that the controller holds: a superframe of 64 KB.
+pub const SEGMENTS_MAX: u16 = 44;
+
+/// After a pause of so many nanoseconds nothing but the round trip is still known of a flow.
+const FORGOTTEN_NS: u64 = 100_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::{HOLD_NS_MIN, LONG_PATH_NS, Pace, SEGMENTS_MAX, SEGMENTS_MIN};
+
+    const PAYLOAD: usize = 1448;
+    const HOLD_NS_MAX: u64 = 100_000;
+
+    /// A flow of `count` packets that come every `gap_ns`.
+    fn steady(count: u64, gap_ns: u64) -> Pace {
+        let mut pace = Pace::starting(0);
+        (0..count).for_each(|i| pace.arrive(i * gap_ns, PAYLOAD, HOLD_NS_MAX));
+        pace
+    }
+
+    #[test]
+    fn the_next_packet_is_due_after_two_gaps() {
+        assert_eq!(steady(1, 1000).next_ns(), None, "one packet says nothing of the next");
+        assert_eq!(steady(2, 1000).next_ns(), Some(1000 + 2 * 1000));
+        assert_eq!(steady(100, 1200).next_ns(), Some(99 * 1200 + 2 * 1200));
+    }
+
+    #[test]
+    fn packets_of_one_instant_are_one_arrival() {
+        let mut pace = Pace::starting(0);
+        for poll in 0..40 {
+            (0..32).for_each(|_| pace.arrive(poll * 40_000, PAYLOAD, HOLD_NS_MAX));
+        }
+        assert_eq!(pace.next_ns(), Some(39 * 40_000 + 80_000));
+        // 32 packets in 40 us: 64 KiB in 56 us.
+        assert_eq!(pace.hold_ns(HOLD_NS_MAX) / 1000, 56);
+    }
+
+    #[test]
+    fn a_pause_does_not_outweigh_the_packets_behind_it() {
+        let mut pace = steady(50, 1200);
+        pace.arrive(50_000_000, PAYLOAD, HOLD_NS_MAX);
+        let due = pace.next_ns().unwrap() - 50_000_000;
+        assert!((HOLD_NS_MAX / 8..HOLD_NS_MAX).contains(&due), "{due}");
+        // But a flow that always pauses is never waited for.
+        let pausing = steady(50, 1_000_000);
+        assert!(pausing.next_ns().unwrap() - 49_000_000 >= HOLD_NS_MAX);
+    }
+
+    #[test]
+    fn a_flow_that_was_silent_for_long_starts_anew() {
+        let mut pace = steady(50, 1200);
+        pace.learn_round_trip(5_000_000);
+        pace.arrive(200_000_000, PAYLOAD, HOLD_NS_MAX);
+        assert_eq!(pace.next_ns(), None);
+        assert_eq!(pace.round_trip_ns, Some(5_000_000));
+    }
+
+    #[test]
+    fn a_train_is_held_while_it_fills_within_bounds() {
+        // 64 KiB of 1448 bytes every 1200 ns.
+        assert_eq!(steady(1000, 1200).hold_ns(HOLD_NS_MAX), 65536 * 1200 / 1448);
+        assert_eq!(steady(1000, 12_000).hold_ns(HOLD_NS_MAX), HOLD_NS_MAX);
+        assert_eq!(steady(1000, 12).hold_ns(HOLD_NS_MAX), HOLD_NS_MIN);
+        assert_eq!(steady(1000, 12).hold_ns(500), 500, "the configured most wins");
+        assert_eq!(steady(1, 0).hold_ns(HOLD_NS_MAX), HOLD_NS_MAX, "unknown: as on a LAN");
+    }
+
+    #[test]
+    fn a_train_is_held_a_sixteenth_of_the_round_trip() {
+        let held = |round_trip_ns| {
+            let mut pace = steady(1000, 12_000);
+            pace.learn_round_trip(round_trip_ns);
+            pace.hold_ns(HOLD_NS_MAX)
+        };
+        assert_eq!(held(160_000), 10_000);
+        assert_eq!(held(16_000), HOLD_NS_MIN);
+        assert_eq!(held(100_000_000), HOLD_NS_MAX);
+        assert_eq!(held(0), HOLD_NS_MIN);
+    }
+
+    #[test]
+    fn the_least_round_trip_counts() {
+        let mut pace = steady(2, 1000);
+        [300, 200, 400].into_iter().for_each(|told| pace.learn_round_trip(told));
+        assert_eq!(pace.round_trip_ns, Some(200));
+    }
+
+    /// A flow with so many packets in each of these rounds of 10 ms.
+    fn rounds(packets: &[u64]) -> Pace {
+        let mut pace = Pace::starting(0);
+        pace.learn_round_trip(10_000_000);
+        // The last packet begins the round behind the last.
+        for (round, &count) in (0..).zip(packets.iter().chain(&[1])) {
+            (0..count).for_each(|i| pace.arrive(round * 10_000_000 + i, PAYLOAD, HOLD_NS_MAX));
+        }
+        pace
+    }
+
+    #[test]
+    fn trains_of_a_long_path_leave_sixteen_acknowledgments_a_round_trip() {
+        let cap = |packets: &[u64]| rounds(packets).segments_max(PAYLOAD as u16);
+        assert_eq!(cap(&[160, 160, 160]), 10);
+        assert_eq!(cap(&[860, 860, 860]), SEGMENTS_MAX, "1 Gb/s and 10 ms");
+        assert_eq!(cap(&[10, 10]), SEGMENTS_MIN);
+        // Every round has twice as many: slow start.
+        assert_eq!(cap(&[80, 160, 320]), 320 / 16 / 2);
+        assert_eq!(cap(&[80, 160, 320, 320]), 320 / 16);
+        assert_eq!(cap(&[320, 479]), 479 / 16, "not yet half as much again");
+        assert_eq!(cap(&[320, 480]), 480 / 16 / 2);
+    }
+
+    #[test]
+    fn only_a_path_that_is_known_to_be_short_has_no_clock_to_keep() {
+        let cap = |round_trip_ns: Option<u64>| {
+            let mut pace = steady(2, 1000);
+            round_trip_ns.into_iter().for_each(|told| pace.learn_round_trip(told));
+            pace.segments_max(PAYLOAD as u16)
+        };
+        assert_eq!(cap(Some(LONG_PATH_NS - 1)), SEGMENTS_MAX);
+        assert_eq!(cap(Some(LONG_PATH_NS)), SEGMENTS_MIN);
+        assert_eq!(cap(None), SEGMENTS_MIN);
+    }
+}

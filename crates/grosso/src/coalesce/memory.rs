@@ -1,0 +1,99 @@
+//! What is remembered of flows that may hold nothing at the moment: bounded, and touched only by profiles that ask for
+//! it.
+
+use alloc::{boxed::Box, vec};
+
+/// A set-associative table from the seeded hash of a flow to what is known of it. A flood of flows takes no more memory
+/// than a few do, and nobody without the seed can choose flows that push a given one out.
+#[derive(Debug)]
+pub(super) struct FlowMemory<T> {
+    ways: Box<[Option<Remembered<T>>]>,
+}
+
+#[derive(Clone, Debug)]
+struct Remembered<T> {
+    flow: u64,
+    used_ns: u64,
+    value: T,
+}
+
+impl<T: Clone> FlowMemory<T> {
+    /// Room for [`FLOWS_MAX`] flows.
+    pub(super) fn new() -> Self {
+        Self { ways: vec![None; FLOWS_MAX].into_boxed_slice() }
+    }
+
+    /// What is known of a flow.
+    pub(super) fn get(&self, flow: u64) -> Option<&T> {
+        let set = self.ways.get(set(flow))?.iter().flatten();
+        set.into_iter().find(|way| way.flow == flow).map(|way| &way.value)
+    }
+
+    /// What is known of a flow.
+    pub(super) fn get_mut(&mut self, flow: u64) -> Option<&mut T> {
+        let set = self.ways.get_mut(set(flow))?.iter_mut().flatten();
+        set.into_iter().find(|way| way.flow == flow).map(|way| &mut way.value)
+    }
+
+    /// What is known of a flow, or what a fresh one starts with, for which the flow of its set leaves that was not used
+    /// for longest.
+    pub(super) fn entry(&mut self, flow: u64, now_ns: u64, fresh: impl FnOnce() -> T) -> &mut T {
+        let ways = &mut self.ways[set(flow)];
+        let is_own = |way: &Option<Remembered<T>>| way.as_ref().is_some_and(|way| way.flow == flow);
+        let used_ns = |way: &Option<Remembered<T>>| way.as_ref().map(|way| way.used_ns);
+        let at = match ways.iter().position(is_own) {
+            Some(own) => own,
+            None => (0..ways.len()).min_by_key(|&at| used_ns(&ways[at])).unwrap_or(0),
+        };
+        let way = &mut ways[at];
+        if !is_own(way) {
+            *way = None;
+        }
+        let remembered = way.get_or_insert_with(|| Remembered { flow, used_ns: 0, value: fresh() });
+        remembered.used_ns = now_ns;
+        &mut remembered.value
+    }
+}
+
+/// The ways in which a flow may be. The low bits of the hash choose its bucket in the table of trains.
+fn set(flow: u64) -> core::ops::Range<usize> {
+    let first = (flow >> 32) as usize % (FLOWS_MAX / WAYS) * WAYS;
+    first..first + WAYS
+}
+
+/// Ways of a set.
+const WAYS: usize = 4;
+
+/// Most flows that are remembered, about 128 bytes each. The one of its set that was not used for longest is forgotten.
+pub const FLOWS_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::{FLOWS_MAX, FlowMemory, WAYS};
+
+    #[test]
+    fn the_flow_that_was_not_used_for_longest_is_forgotten() {
+        let mut memory = FlowMemory::new();
+        // All of one set.
+        let flow = |i: u64| i << 52;
+        for i in 0..WAYS as u64 {
+            *memory.entry(flow(i), i, || 0) = i;
+        }
+        memory.entry(flow(0), 100, || panic!("it is known"));
+        assert_eq!(*memory.entry(flow(9), 101, || 9), 9);
+        assert_eq!(memory.get(flow(1)), None);
+        assert_eq!([0, 2, 3, 9].map(|i| memory.get(flow(i)).copied()), [0, 2, 3, 9].map(Some));
+        *memory.get_mut(flow(2)).unwrap() = 7;
+        assert_eq!(memory.get(flow(2)), Some(&7));
+    }
+
+    #[test]
+    fn a_flood_takes_no_more_memory() {
+        let mut memory = FlowMemory::new();
+        for flow in 0..1_000_000_u64 {
+            memory.entry(flow.wrapping_mul(0x9e37_79b9_7f4a_7c15), flow, || ());
+        }
+        assert_eq!(memory.ways.len(), FLOWS_MAX);
+        assert!(memory.ways.iter().all(Option::is_some));
+    }
+}

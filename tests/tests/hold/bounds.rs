@@ -1,0 +1,122 @@
+//! Nothing is held beyond its time, whatever comes or does not come.
+
+use grosso::coalesce::{Hold, reason::Close};
+
+use crate::{HOLD_NS, HOLDS, SHORT_PATH_NS, World, holding};
+
+/// A timer that each packet arms again would hold a trickle for ever. What the controller does not expect in time is
+/// not waited for at all.
+#[test]
+fn p22_a_trickle_is_released_at_the_time_of_its_first_packet() {
+    for (hold, part_of_hold, expected) in [
+        (Hold::Fixed, 9, vec![2; 10]),
+        (Hold::Fixed, 3, vec![4; 5]),
+        (Hold::Controlled, 9, vec![1; 20]),
+        // The first says nothing of how fast the rest comes.
+        (Hold::Controlled, 3, vec![1, 3, 3, 3, 3, 3, 3, 1]),
+    ] {
+        let mut world = World::new(holding(hold, HOLD_NS));
+        world.arrive(1, 0);
+        world.learn_round_trip(1, SHORT_PATH_NS);
+        for packet in 1..20 {
+            world.arrive(1, packet * HOLD_NS * part_of_hold / 10);
+        }
+        world.pass_until(u64::MAX / 2);
+        assert_eq!(world.trains(), expected, "{hold:?}, every {part_of_hold} tenths");
+        let longest = world.residences().into_iter().max().unwrap_or(0);
+        assert!(longest <= HOLD_NS, "{hold:?}: {longest}");
+        world.assert_settled();
+    }
+}
+
+/// A receiver that is always behind: one poll of 64 packets follows another, no timer ever rings, and the packets of
+/// each train follow in every poll.
+#[test]
+fn p23_polls_without_end_hold_nothing_beyond_the_poll_in_which_its_time_is_over() {
+    const POLL_NS: u64 = 6_000;
+    for hold in HOLDS {
+        let mut profile = holding(hold, HOLD_NS);
+        // Nothing but time ends a train.
+        profile.limits.size_bytes = 524_280;
+        let mut world = World::new(profile);
+        for poll in 0..200 {
+            world.session.now_ns = poll * POLL_NS;
+            for flow in 0..64 {
+                world.push(flow);
+            }
+            world.session.poll_end();
+        }
+        let longest = world.residences().into_iter().max().unwrap_or(0);
+        assert!((POLL_NS..HOLD_NS + POLL_NS).contains(&longest), "{hold:?}: {longest}");
+        world.session.finish();
+        world.assert_settled();
+    }
+}
+
+#[test]
+fn p24_the_oldest_flow_leaves_first_in_either_way_to_hold() {
+    for hold in HOLDS {
+        let mut world = World::new(holding(hold, HOLD_NS));
+        // Flows that are fast enough to be held, from the second packet on.
+        for packet in 0..6 {
+            for flow in 0..50 {
+                world.arrive(flow, u64::from(packet * 50 + flow) * 10);
+            }
+        }
+        let before = world.session.left.len();
+        world.pass_until(u64::MAX / 2);
+        let firsts: Vec<_> =
+            world.session.left[before..].iter().map(|left| left.numbers[0]).collect();
+        assert_eq!(firsts.len(), 50, "{hold:?}: all were held");
+        assert!(firsts.is_sorted(), "{hold:?}: {firsts:?}");
+        world.assert_settled();
+    }
+}
+
+/// At the end of one poll too, when several flows are not expected in time.
+#[test]
+fn p24_flows_that_are_not_waited_for_leave_oldest_first() {
+    let mut world = World::new(holding(Hold::Controlled, HOLD_NS));
+    for packet in 0..3 {
+        world.pass_until(packet * 10 * HOLD_NS);
+        (0..50).rev().for_each(|flow| world.push(flow));
+        world.session.poll_end();
+        assert_eq!(world.session.held.len(), 0);
+    }
+    let firsts: Vec<_> = world.session.left.iter().map(|left| left.numbers[0]).collect();
+    assert!(firsts.is_sorted(), "{firsts:?}");
+}
+
+/// Traffic stops: the timer lets everything out in time, and then there is no timer any more.
+#[test]
+fn p25_all_is_out_in_time_when_traffic_stops() {
+    for hold in HOLDS {
+        let mut world = World::new(holding(hold, HOLD_NS));
+        for packet in 0..8 {
+            for flow in 0..30 {
+                world.arrive(flow, u64::from(packet * 30 + flow) * 20);
+            }
+        }
+        let stopped_ns = world.session.now_ns;
+        assert!(!world.session.held.is_empty(), "{hold:?}: something was held");
+        world.pass_until(stopped_ns + HOLD_NS);
+        assert!(world.session.left.iter().all(|left| left.at_ns <= stopped_ns + HOLD_NS));
+        world.assert_settled();
+    }
+}
+
+/// The end, or a change of the configuration, which is the end of one coalescer and the start of the next.
+#[test]
+fn p25_the_end_drains_whatever_is_held_however_long_it_may_be() {
+    for hold in HOLDS {
+        let mut world = World::new(holding(hold, u64::MAX));
+        for packet in 0..20 {
+            (0..30).for_each(|flow| world.arrive(flow, packet * 10));
+        }
+        assert!(!world.session.held.is_empty(), "{hold:?}: something was held");
+        let before = world.session.left.len();
+        world.session.finish();
+        assert!(world.closed()[before..].iter().all(|&closed| closed == Close::PollEnd));
+        world.assert_settled();
+    }
+}

@@ -1,0 +1,119 @@
+//! How long trains are held, for a fixed time and by the controller (P22 to P25), and what is not held at all (P48).
+
+mod bounds;
+mod bypass;
+mod controller;
+mod wire;
+
+use grosso::{
+    Meta, Profile,
+    checksum::Checksum,
+    coalesce::{Hold, LONG_PATH_NS, reason::Close},
+};
+use grosso_testkit::{Packet, headers::Tcp};
+use grosso_tests::session::Session;
+use grosso_wire::LinkType;
+
+/// Payload bytes of a full packet.
+const MSS: usize = 1448;
+
+/// The longest hold of these tests.
+const HOLD_NS: u64 = 20_000;
+
+/// A round trip that is just not long: the sender's clock bounds no train.
+const SHORT_PATH_NS: u64 = LONG_PATH_NS - 1;
+
+/// Both ways to hold.
+const HOLDS: [Hold; 2] = [Hold::Fixed, Hold::Controlled];
+
+/// A profile that holds trains for so long at most.
+fn holding(hold: Hold, hold_ns: u64) -> Profile {
+    let mut profile = Profile::linux();
+    profile.hold = hold;
+    profile.limits.hold_ns = hold_ns;
+    profile
+}
+
+/// A coalescer with a virtual clock, and timers that ring when they should.
+struct World {
+    session: Session,
+    /// Packets sent so far, by flow.
+    sent: Vec<u32>,
+}
+
+impl World {
+    fn new(profile: Profile) -> Self {
+        Self { session: Session::new(profile, LinkType::Ethernet, 1), sent: Vec::new() }
+    }
+
+    /// Time passes, and the timer rings at every deadline.
+    fn pass_until(&mut self, now_ns: u64) {
+        while let Some(deadline) = self.session.deadline().filter(|&deadline| deadline <= now_ns) {
+            self.session.now_ns = self.session.now_ns.max(deadline);
+            self.session.expire();
+        }
+        self.session.now_ns = now_ns;
+    }
+
+    /// The next full packet of a flow comes, in the poll that goes on.
+    fn push(&mut self, flow: u16) {
+        self.push_with(flow, MSS, |tcp| tcp);
+    }
+
+    fn push_with(&mut self, flow: u16, len: usize, edit: impl FnOnce(Tcp) -> Tcp) {
+        let number = self.number(flow);
+        let packet = packet(flow, number, len, edit);
+        let checksum = Checksum::Unnecessary { levels: 0 };
+        self.session.push(&packet, Meta { checksum, ..Meta::default() });
+    }
+
+    /// The next packet of a flow comes at that time, in a poll of its own.
+    fn arrive(&mut self, flow: u16, at_ns: u64) {
+        self.pass_until(at_ns);
+        self.push(flow);
+        self.session.poll_end();
+    }
+
+    /// The flow's path is found to be so long, there and back, in nanoseconds.
+    fn learn_round_trip(&mut self, flow: u16, round_trip_ns: u64) {
+        self.session.learn_round_trip(&packet(flow, 0, MSS, |tcp| tcp), round_trip_ns);
+    }
+
+    fn number(&mut self, flow: u16) -> u32 {
+        let flow = usize::from(flow);
+        if self.sent.len() <= flow {
+            self.sent.resize(flow + 1, 0);
+        }
+        self.sent[flow] += 1;
+        self.sent[flow] - 1
+    }
+
+    /// How long each packet was inside at most, in the order in which trains left.
+    fn residences(&self) -> Vec<u64> {
+        let since = |number: &usize| self.session.pushed[*number].at_ns;
+        let left = self.session.left.iter();
+        left.map(|left| left.at_ns - left.numbers.iter().map(since).min().unwrap_or(0)).collect()
+    }
+
+    /// Packets of the trains that left, in order.
+    fn trains(&self) -> Vec<u32> {
+        self.session.left.iter().map(|left| left.packets).collect()
+    }
+
+    fn closed(&self) -> Vec<Close> {
+        self.session.left.iter().map(|left| left.closed).collect()
+    }
+
+    /// Everything came out as it went in, in order.
+    fn assert_settled(&self) {
+        self.session.assert_settled();
+        self.session.assert_reversible();
+    }
+}
+
+/// A packet of a flow, the one behind so many full ones.
+fn packet(flow: u16, number: u32, len: usize, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
+    let sequence = number.wrapping_mul(MSS as u32);
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(number as u16));
+    packet.tcp(|tcp| edit(tcp.source_port(flow).sequence(sequence))).payload_len(len).build()
+}
