@@ -6,7 +6,7 @@ use grosso::{
     Frame, Meta, Profile, Verdict,
     checksum::Checksum,
     coalesce::{
-        Bypass, Hold,
+        Batch, Bypass, Hold,
         reason::{Close, NoMerge, Pass},
     },
     meta::VlanTag,
@@ -268,6 +268,7 @@ fn every_reason_not_to_merge_is_produced() {
             NoMerge::TcpAcknowledgmentAlone => Profile::freebsd(),
             _ => Profile::linux(),
         };
+        profile.batch = Batch::AsItCame;
         if reason == NoMerge::SegmentLimit {
             profile.limits.tcp_segments = 1;
         }
