@@ -2,7 +2,7 @@
 
 use crate::{
     acknowledge::Kept,
-    coalesce::reason::{Close, NoMerge, Pass},
+    coalesce::reason::{Close, NoMerge, Pass, Release},
     reassemble::reason::{Discard, Pass as Unjoined},
 };
 
@@ -39,6 +39,29 @@ pub struct CoalesceStats {
     /// Delivered frames by the wire packets that each stands for; bucket `i` counts those up to
     /// [`SEGMENT_BUCKETS`]`[i]`, the last one those beyond.
     pub segments: [u64; SEGMENT_BUCKETS.len() + 1],
+    /// What the repair of reordering did.
+    pub reorder: ReorderStats,
+}
+
+/// What the repair of reordering did. Packets that were late or overlapped others are counted as
+/// [`Pass::TcpLate`] and [`Pass::TcpOverlap`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReorderStats {
+    /// Wire packets that waited because they were ahead of their flow, or its first.
+    pub waited: u64,
+    /// Those of them that left, by reason.
+    pub released: [u64; Release::COUNT],
+    /// Most memory that waited at once, in bytes.
+    pub bytes_max: u64,
+}
+
+impl ReorderStats {
+    /// Wire packets that wait.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.waited - self.released.iter().sum::<u64>()
+    }
 }
 
 /// Upper bounds of the buckets of [`CoalesceStats::segments`], in wire packets a frame.
@@ -61,6 +84,7 @@ impl Default for CoalesceStats {
             thinned: 0,
             kept: [0; Kept::COUNT],
             segments: [0; SEGMENT_BUCKETS.len() + 1],
+            reorder: ReorderStats::default(),
         }
     }
 }

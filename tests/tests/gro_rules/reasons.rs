@@ -6,7 +6,7 @@ use grosso::{
     Frame, Meta, Profile, Verdict,
     checksum::Checksum,
     coalesce::{
-        Batch, Bypass, Hold,
+        Batch, Bypass, Hold, Reorder,
         reason::{Close, NoMerge, Pass},
     },
     meta::VlanTag,
@@ -147,6 +147,13 @@ fn bypassed() -> Pass {
     }
 }
 
+/// Frames of a flow whose reordering is repaired, for each reason; the last one passes.
+fn repairing() -> [(Pass, Vec<Vec<u8>>); 2] {
+    let again = |sequence| at(1, move |s: Segment| s.tcp(move |t| t.sequence(sequence)));
+    [(Pass::TcpLate, 100), (Pass::TcpOverlap, 101)]
+        .map(|(reason, sequence)| (reason, Path::Ipv4.train(&[100, 100], again(sequence))))
+}
+
 #[test]
 fn every_reason_to_pass_is_produced() {
     let mut engine = Engine::new(Profile::linux());
@@ -163,6 +170,17 @@ fn every_reason_to_pass_is_produced() {
         assert_eq!(engine.stats().passed[reason.index()], 1, "{reason}");
         produced.insert(reason);
     }
+    produced.extend(repairing().map(|(reason, frames)| {
+        let mut profile = Profile::linux();
+        profile.reorder = Reorder::WITHIN_BATCH;
+        let mut engine = Engine::new(profile);
+        frames.iter().for_each(|frame| {
+            engine.push(frame);
+            engine.poll_end(0);
+        });
+        assert_eq!(engine.verdicts.last(), Some(&Verdict::Passed(reason)));
+        reason
+    }));
     assert_eq!(produced, BTreeSet::from_iter(Pass::ALL.iter().copied()));
 }
 
@@ -317,6 +335,7 @@ fn every_reason_to_close_is_produced() {
             |port| Path::Ipv4.train(&[100], move |_, s| s.tcp(move |t| t.source_port(port)));
         (0..count).flat_map(first).collect()
     };
+    let ahead = last(|s| s.tcp(|t| t.sequence(500)));
     let same = |_: &mut Profile| ();
     let scenarios = [
         (Close::PollEnd, poll(&last(|s| s), same)),
@@ -336,6 +355,13 @@ fn every_reason_to_close_is_produced() {
         (Close::BucketFull, poll(&connections(9), |profile| profile.table.buckets = 1)),
         (Close::TableFull, poll(&connections(3), |profile| profile.limits.flows = 2)),
         (Close::HeaderStacksFull, poll(&header_stacks(), same)),
+        (
+            Close::ReorderFull,
+            poll(&ahead, |profile| {
+                profile.reorder = Reorder::WITHIN_BATCH;
+                profile.reorder.flow_runs = 1;
+            }),
+        ),
         (Close::PartsFull, poll(&last(|s| s), |profile| profile.limits.parts = 0)),
         (Close::Never, poll(&Path::Ipv4.train(&[0], plain), same)),
     ];

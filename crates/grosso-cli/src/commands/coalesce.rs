@@ -5,7 +5,7 @@ use std::time::Instant;
 use grosso::{
     Delivery, Profile, Sink,
     checksum::Checksum,
-    coalesce::reason::{Close, NoMerge, Pass},
+    coalesce::reason::{Close, NoMerge, Pass, Release},
 };
 use grosso_io::capture::{Entry, Format, Offload, PacketMeta, SegmentTransport};
 use grosso_wire::tcp;
@@ -113,6 +113,7 @@ fn report(replay: &Replay<Record>, input: InputFacts, output: OutputFacts) -> Co
         passed,
         not_merged: counts(NoMerge::ALL.iter().map(|reason| reason.name()), &stats.refused),
         closed: counts(Close::ALL.iter().map(|reason| reason.name()), &stats.closed),
+        waited: counts(Release::ALL.iter().map(|reason| reason.name()), &stats.reorder.released),
         elapsed_s: 0.0,
         warnings: Vec::new(),
     }

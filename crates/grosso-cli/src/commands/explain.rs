@@ -255,7 +255,9 @@ fn words(fate: Fate) -> (&'static str, Option<&'static str>, Option<&'static str
         Fate::Engine(Verdict::Waits) => (
             "waited",
             None,
-            Some("It was joined behind the others of its flow, at the end of its batch."),
+            Some(
+                "It was joined later: behind others of its flow, or when its turn in sequence came.",
+            ),
         ),
         Fate::Engine(Verdict::Refused(reason)) => {
             ("refused", Some(reason.name()), Some(reason.sentence()))

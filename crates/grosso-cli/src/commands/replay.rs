@@ -6,7 +6,7 @@ use std::path::Path;
 
 use grosso::{
     Coalescer, Frame, Profile, Sink, Verdict,
-    coalesce::reason::{Close, NoMerge, Pass},
+    coalesce::reason::{Close, NoMerge, Pass, Release},
     stats::CoalesceStats,
 };
 use grosso_io::capture::{Offload, Packet, PacketMeta};
@@ -381,6 +381,9 @@ fn add(total: &mut CoalesceStats, stats: &CoalesceStats) {
     total.thinned += stats.thinned;
     add_all(&mut total.kept, &stats.kept);
     add_all(&mut total.segments, &stats.segments);
+    total.reorder.waited += stats.reorder.waited;
+    add_all::<{ Release::COUNT }>(&mut total.reorder.released, &stats.reorder.released);
+    total.reorder.bytes_max = total.reorder.bytes_max.max(stats.reorder.bytes_max);
 }
 
 fn add_all<const N: usize>(total: &mut [u64; N], more: &[u64; N]) {

@@ -6,7 +6,7 @@
 use std::{collections::HashMap, sync::LazyLock};
 
 use grosso::{
-    coalesce::reason::{Close, NoMerge, Pass},
+    coalesce::reason::{Close, NoMerge, Pass, Release},
     stats::{CoalesceStats, SEGMENT_BUCKETS},
 };
 use grosso_io::{
@@ -140,8 +140,17 @@ impl Counter {
 
 /// All counters, in the order in which they are printed.
 pub(crate) static COUNTERS: LazyLock<Vec<Counter>> = LazyLock::new(|| {
-    let tables =
-        [traffic(), gro(), gso(), checksums(), flushes(), passes(), segments(), of_ports()];
+    let tables = [
+        traffic(),
+        gro(),
+        gso(),
+        checksums(),
+        flushes(),
+        passes(),
+        releases(),
+        segments(),
+        of_ports(),
+    ];
     tables.into_iter().flatten().collect()
 });
 
@@ -373,6 +382,21 @@ fn passes() -> Vec<Counter> {
             .grouped("rx_gro_pass", key)
     };
     Pass::ALL.iter().enumerate().map(counter).collect()
+}
+
+/// Why packets left that waited ahead of their flow.
+fn releases() -> Vec<Counter> {
+    let all = "Wire packets that waited for their order and left, by reason.";
+    let counter = |(index, reason): (usize, &Release)| {
+        let key = key(reason.name());
+        let help =
+            format!("Packets that waited for their order and left: {}", lower(reason.sentence()));
+        let source = Source::Coalescer(|stats, index| stats.reorder.released[index], index);
+        Counter::new(format!("rx_gro_reorder_{key}"), "packets", &help, source)
+            .of("rx_gro_reorder_total", all, Label::Value("reason", key.clone()))
+            .grouped("rx_gro_reorder", key)
+    };
+    Release::ALL.iter().enumerate().map(counter).collect()
 }
 
 /// The histogram of wire packets a frame.

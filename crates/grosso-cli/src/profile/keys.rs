@@ -37,7 +37,7 @@ impl Key {
 }
 
 /// The names of the tables, in their order.
-pub(super) const TABLES: [&str; 3] = ["rules", "table", "limits"];
+pub(super) const TABLES: [&str; 4] = ["rules", "reorder", "table", "limits"];
 
 /// A key whose field is a word of a list, or a number of a range.
 macro_rules! key {
@@ -104,6 +104,16 @@ pub(crate) const KEYS: &[Key] = &[
     key!("rules", "congestion-alone", rules.congestion_alone),
     key!("rules", "acknowledgments", rules.acknowledgments),
     key!("rules", "refused", rules.refused),
+    key!("reorder", "level", reorder.level),
+    key!("reorder", "hole-ns-max", reorder.hole_ns_max, 0..=HOLD_NS_MAX),
+    key!("reorder", "hole-ns-min", reorder.hole_ns_min, 0..=HOLD_NS_MAX),
+    key!("reorder", "round-trip-ns", reorder.round_trip_ns, 0..=ROUND_TRIP_NS_MAX),
+    key!("reorder", "flows", reorder.flows, 1..=REORDER_FLOWS_MAX),
+    key!("reorder", "flow-runs", reorder.flow_runs, 1..=RUNS_MAX),
+    key!("reorder", "flow-bytes", reorder.flow_bytes, 0..=REORDER_BYTES_MAX),
+    key!("reorder", "queue-bytes", reorder.queue_bytes, 0..=REORDER_BYTES_MAX),
+    key!("reorder", "buffer-bytes", reorder.buffer_bytes, 0..=REORDER_BYTES_MAX),
+    key!("reorder", "idle-ns", reorder.idle_ns, 0..=ROUND_TRIP_NS_MAX),
     key!("table", "buckets", table.buckets, 1..=BUCKETS_MAX),
     key!("table", "choice", table.choice),
     key!("limits", "flows", limits.flows, 1..=FLOWS_MAX),
@@ -128,6 +138,14 @@ const SIZE_BYTES_MAX: i64 = Limits::SIZE_BYTES_CEILING as i64;
 const SEGMENTS_MAX: i64 = u16::MAX as i64;
 /// How long a train may be held: longer than any sender waits before it sends again.
 const HOLD_NS_MAX: i64 = 1_000_000_000;
+/// A round trip, or a pause of a flow: a minute.
+const ROUND_TRIP_NS_MAX: i64 = 60_000_000_000;
+/// Flows remembered, of some kilobytes each when something waits.
+const REORDER_FLOWS_MAX: i64 = 4096;
+/// Runs that wait of one flow.
+const RUNS_MAX: i64 = 256;
+/// Memory that waits.
+const REORDER_BYTES_MAX: i64 = 1 << 30;
 
 #[cfg(test)]
 mod tests {

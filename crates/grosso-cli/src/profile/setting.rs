@@ -3,7 +3,7 @@
 use core::ops::RangeInclusive;
 
 use grosso::coalesce::{
-    Acknowledgments, Batch, BucketChoice, Bypass, Hold, Options, Push, Refused, Sizes, Vary,
+    Acknowledgments, Batch, BucketChoice, Bypass, Hold, Level, Options, Push, Refused, Sizes, Vary,
 };
 use grosso_wire::tcp;
 use serde_json::{Value, json};
@@ -72,6 +72,7 @@ words!(Acknowledgments {
     ThinAggressive: "thin-aggressive"
 });
 words!(Refused { Starts: "starts", Leaves: "leaves" });
+words!(Level { Off: "off", Batch: "batch", Holes: "holes" });
 words!(BucketChoice { Seeded: "seeded", Device: "device" });
 words!(Hold { Fixed: "fixed", Controlled: "controlled" });
 

@@ -25,6 +25,8 @@ pub(crate) struct CoalesceReport {
     pub(crate) not_merged: Counts,
     /// Trains that left, by reason.
     pub(crate) closed: Counts,
+    /// Packets that waited for their order and left, by reason.
+    pub(crate) waited: Counts,
     pub(crate) elapsed_s: f64,
     pub(crate) warnings: Vec<String>,
 }
@@ -58,6 +60,7 @@ impl Report for CoalesceReport {
         text.push_str(&count_lines("not merged", &self.not_merged));
         text.push_str(&count_lines("passed through", &self.passed));
         text.push_str(&count_lines("trains ended by", &self.closed));
+        text.push_str(&count_lines("waited for their order until", &self.waited));
         text
     }
 

@@ -15,6 +15,7 @@ mod memory;
 mod pool;
 pub mod profile;
 pub mod reason;
+mod reorder;
 mod ruled;
 mod rules;
 mod shapes;
@@ -35,6 +36,7 @@ pub use hold::{HOLD_NS_MIN, Hold, LONG_PATH_NS, SEGMENTS_MAX, SEGMENTS_MIN};
 pub use memory::FLOWS_MAX as REMEMBERED_FLOWS_MAX;
 pub use pool::Part;
 pub use profile::{BucketChoice, Limits, Profile, TableShape};
+pub use reorder::{Level, Reorder};
 pub use rules::{Acknowledgments, Options, Push, Refused, Rules, Sizes, Vary};
 
 use crate::{
@@ -50,7 +52,8 @@ use crate::{
         gather::Noted,
         hold::Controller,
         pool::{List, Pool},
-        reason::{Close, NoMerge, Pass},
+        reason::{Close, NoMerge, Pass, Release},
+        reorder::{Resequencer, Whose},
         shapes::Shapes,
         train::{Arrival, Bounds, Train, Trains, ending},
     },
@@ -77,7 +80,8 @@ pub enum Verdict {
     Refused(NoMerge),
     /// It can be in no train and left as it came.
     Passed(Pass),
-    /// It waits for the end of its batch ([`Batch`]); what became of it is only counted.
+    /// It waits for the end of its batch ([`Batch`]), or for its turn in the sequence of its flow
+    /// ([`Reorder`]); what became of it is only counted.
     Waits,
 }
 
@@ -126,6 +130,8 @@ pub struct Coalescer<B> {
     pool: Pool<B>,
     /// What waits for the end of its batch.
     collected: Option<Box<Collected<B>>>,
+    /// What waits ahead of its flow, where reordering is repaired.
+    resequencer: Option<Box<Resequencer<B>>>,
     stats: CoalesceStats,
     /// What acknowledgments said, by the slot of their train.
     noted: Noted,
@@ -155,6 +161,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             collected,
             controller: Controller::of(&profile),
             bypasser: profile.bypass.map(Bypasser::new),
+            resequencer: (profile.reorder.level != Level::Off)
+                .then(|| Box::new(Resequencer::new(profile.reorder, &profile.limits))),
             link,
             ports,
             hasher: FlowHasher::new(seed),
@@ -264,6 +272,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     pub fn poll_end(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         self.push_collected(sink);
         if self.profile.limits.hold_ns == 0 {
+            self.let_go_due(now_ns, sink);
             self.flush(Close::PollEnd, sink);
         } else {
             self.expire(now_ns, sink);
@@ -274,6 +283,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Ends a batch, and delivers the trains whose time is over, in the order in which it was over.
     pub fn expire(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         self.push_collected(sink);
+        self.let_go_due(now_ns, sink);
         if self.controller.is_some() {
             return self.expire_controlled(now_ns, sink);
         }
@@ -288,6 +298,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Delivers everything held, oldest train first.
     pub fn finish(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
         self.push_collected(sink);
+        self.let_go_of(Whose::All, Release::Finish, sink);
         self.flush(Close::PollEnd, sink);
     }
 
@@ -298,11 +309,15 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         if let Some(since_ns) = self.collected.as_ref().and_then(|collected| collected.since_ns()) {
             return Some(since_ns);
         }
-        if let Some(controller) = &self.controller {
-            return controller.deadline();
-        }
-        let (_, created_ns) = self.trains.oldest()?;
-        Some(created_ns.saturating_add(self.profile.limits.hold_ns))
+        let train = match &self.controller {
+            Some(controller) => controller.deadline(),
+            None => {
+                let hold_ns = self.profile.limits.hold_ns;
+                self.trains.oldest().map(|(_, created_ns)| created_ns.saturating_add(hold_ns))
+            }
+        };
+        let waiting = self.resequencer.as_ref().and_then(|resequencer| resequencer.deadline());
+        train.into_iter().chain(waiting).min()
     }
 
     /// What it did so far.
@@ -375,6 +390,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             return Ok(place);
         }
         if self.shapes.is_full() {
+            self.let_go_of(Whose::All, Release::Finish, sink);
             self.flush(Close::HeaderStacksFull, sink);
             self.shapes.clear();
         }
@@ -568,12 +584,14 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             Barrier::None => {}
             Barrier::Flow => {
                 let flow = self.hasher.flow(packet, &keys);
+                self.let_go_of(Whose::Flow(flow), Release::Barrier, sink);
                 if let Found::Slot(slot) = self.table.find(flow, device_hash) {
                     self.close(slot, Close::Barrier, sink);
                 }
             }
             Barrier::Pair => {
                 let pair = self.hasher.pair(packet, &keys);
+                self.let_go_of(Whose::Pair(pair), Release::Barrier, sink);
                 while let Some(slot) = self.trains.between(pair) {
                     self.close(slot, Close::Barrier, sink);
                 }

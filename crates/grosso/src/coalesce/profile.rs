@@ -8,6 +8,7 @@ use crate::coalesce::{
     batch::Batch,
     bypass::Bypass,
     hold::Hold,
+    reorder::{Level, Reorder},
     rules::{Acknowledgments, Options, Push, Refused, Rules, Sizes, Vary},
 };
 
@@ -28,6 +29,8 @@ pub struct Profile {
     pub hold: Hold,
     /// Whether and when flows are left alone that are seldom joined (P48).
     pub bypass: Option<Bypass>,
+    /// How reordering of TCP is repaired.
+    pub reorder: Reorder,
     /// The flow table.
     pub table: TableShape,
     /// In which order the packets of a poll are joined.
@@ -90,6 +93,7 @@ impl Profile {
             tunnels_max: 1,
             hold: Hold::Fixed,
             bypass: None,
+            reorder: Reorder::OFF,
             table: TableShape { buckets: 1024, choice: BucketChoice::Seeded },
             batch: Batch::AsItCame,
             limits: Limits {
@@ -210,7 +214,9 @@ impl Profile {
 
     /// Whether it asks for more of one packet than the laws: each then takes the longer way.
     pub(super) fn is_more_than_laws(&self) -> bool {
-        self.rules != Rules::INVERTIBLE || self.hold != Hold::Fixed || self.bypass.is_some()
+        let repairs = self.reorder.level != Level::Off;
+        let is_fixed = self.hold == Hold::Fixed && self.bypass.is_none();
+        self.rules != Rules::INVERTIBLE || !is_fixed || repairs
     }
 
     /// The built-in profile of that name.

@@ -1,7 +1,8 @@
 //! Every refusal has a name.
 //!
-//! Three questions, three lists: why a packet [passed](Pass) without any train in view, why it did
-//! [not join](NoMerge) the train of its flow, and why a train was [closed](Close).
+//! Four questions, four lists: why a packet [passed](Pass) without any train in view, why it did
+//! [not join](NoMerge) the train of its flow, why a train was [closed](Close), and why packets [left](Release) that
+//! waited ahead of their flow.
 
 /// Declares a list of reasons: each variant with its sentence and the name that reports use.
 macro_rules! reasons {
@@ -116,6 +117,10 @@ reasons! {
         TcpFinish = "tcp-fin",
         /// PSH is set, and there was no train that it could end (rule G37).
         TcpPush = "tcp-psh",
+        /// All it holds has left already, where reordering is repaired: it came late, or was sent again.
+        TcpLate = "tcp-late",
+        /// Some of what it holds has left or waits, where reordering is repaired (P26).
+        TcpOverlap = "tcp-overlap",
         /// More tunnel levels than the profile joins (rule T1).
         TunnelLevels = "tunnel-levels",
         /// A GRE header with a sequence number or other flags than checksum and key (rule T21).
@@ -220,6 +225,8 @@ reasons! {
         TableFull = "table-full",
         /// More kinds of header stacks were seen than are remembered.
         HeaderStacksFull = "header-stacks-full",
+        /// A bound of the repair of reordering was reached.
+        ReorderFull = "reorder-full",
         /// The pool of parts was full.
         PartsFull = "parts-full",
         /// It never was a train: the packet can be in none.
@@ -227,9 +234,39 @@ reasons! {
     }
 }
 
+reasons! {
+    /// Why packets left that waited because they were ahead of their flow.
+    Release {
+        /// The flow had begun, and what continues it left.
+        Begun = "begun",
+        /// The hole before them filled.
+        Filled = "filled",
+        /// The poll ended, and the profile waits no longer.
+        PollEnd = "poll-end",
+        /// Nothing of the flow could leave for as long as a hole is waited for.
+        HoleTime = "hole-time",
+        /// The oldest of them had waited as long as any packet may.
+        TotalTime = "total-time",
+        /// A packet came that nothing of its flow may be behind.
+        Barrier = "barrier",
+        /// A packet came that held some of what they hold (P26).
+        Overlap = "overlap",
+        /// More memory of the flow would have waited than may.
+        FlowBytes = "flow-bytes",
+        /// More runs of the flow would have waited than may.
+        FlowRuns = "flow-runs",
+        /// More memory of all flows would have waited than may.
+        QueueBytes = "queue-bytes",
+        /// The flow gave its place up for another.
+        Evicted = "evicted",
+        /// Everything that was held had to leave.
+        Finish = "finish",
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Close, NoMerge, Pass};
+    use super::{Close, NoMerge, Pass, Release};
 
     #[test]
     fn names_are_unique_and_of_one_form() {
@@ -238,6 +275,7 @@ mod tests {
             .map(|reason| (0, reason.name(), reason.sentence(), reason.index()))
             .chain(NoMerge::ALL.iter().map(|r| (1, r.name(), r.sentence(), r.index())))
             .chain(Close::ALL.iter().map(|r| (2, r.name(), r.sentence(), r.index())))
+            .chain(Release::ALL.iter().map(|r| (3, r.name(), r.sentence(), r.index())))
             .collect();
         for (i, (list, name, sentence, _)) in names.iter().enumerate() {
             assert!(

@@ -42,7 +42,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let (len, payload_len) = (packet.len(), packet.len() - known.shape.header_len);
         let (may_join, is_tcp) = (known.refusal.is_none(), known.shape.is_tcp);
         if may_join && self.bypasser.as_mut().is_some_and(|bypasser| bypasser.passes(flow, len)) {
-            return self.pass_behind(found, frame, Pass::Bypass, sink);
+            let guess = Guess { known: Some(place), flow, found };
+            return self.pass_behind(&guess, frame, Pass::Bypass, sink);
         }
         if may_join
             && payload_len > 0
@@ -59,7 +60,10 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             true => self.push_by_rules(frame, place, guess, now_ns, sink),
             false => self.push_known(frame, place, Some(guess), now_ns, sink),
         };
-        if may_join && let Some(bypasser) = &mut self.bypasser {
+        if may_join
+            && verdict != Verdict::Waits
+            && let Some(bypasser) = &mut self.bypasser
+        {
             bypasser.learn(flow, &meta, len, verdict, now_ns);
         }
         verdict
@@ -74,12 +78,12 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let Guess { flow, found, .. } = guess;
         let Some(known) = self.shapes.get(place) else {
             return self.pass(frame, Pass::Protocol, sink);
         };
         let is_empty = frame.buffer.as_ref().len() == known.shape.header_len;
         if is_empty && known.rules.acknowledgments.are_gathered() {
+            let found = self.found_behind_waiting(&guess, &frame, sink);
             return self.gather(frame, place, found, now_ns, sink);
         }
         let examined = match known.refusal {
@@ -90,9 +94,22 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         };
         let candidate = match examined {
             Ok(candidate) => candidate,
-            Err(reason) => return self.pass_behind(found, frame, reason, sink),
+            Err(reason) => return self.pass_behind(&guess, frame, reason, sink),
         };
-        let arrival = Arrival { frame, candidate, known: place, flow, now_ns };
+        let arrival = Arrival { frame, candidate, known: place, flow: guess.flow, now_ns };
+        match self.resequencer {
+            Some(_) => self.resequence(arrival, sink),
+            None => self.admit(guess.found, arrival, sink),
+        }
+    }
+
+    /// Takes an examined packet of TCP into the train of its flow, or starts one.
+    pub(super) fn admit(
+        &mut self,
+        found: Found,
+        arrival: Arrival<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
         match found {
             Found::Slot(slot) => self.offer_by_rules(slot, arrival, sink),
             Found::Free(_) | Found::Full(_) => self.hold_by_rules(arrival, sink),
@@ -102,15 +119,31 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Lets a packet through behind the train of its flow.
     fn pass_behind(
         &mut self,
-        found: Found,
+        guess: &Guess,
         frame: Frame<B>,
         reason: Pass,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        if let Found::Slot(slot) = found {
+        if let Found::Slot(slot) = self.found_behind_waiting(guess, &frame, sink) {
             self.close(slot, Close::Barrier, sink);
         }
         self.pass(frame, reason, sink)
+    }
+
+    /// The train of a packet's flow, once everything has left that waited of it.
+    fn found_behind_waiting(
+        &mut self,
+        guess: &Guess,
+        frame: &Frame<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Found {
+        if self.resequencer.is_none() {
+            return guess.found;
+        }
+        let shape = guess.known.and_then(|place| self.shapes.get(place)).map(|known| &known.shape);
+        let flags = shape.and_then(|shape| frame.buffer.as_ref().get(shape.flags? as usize));
+        self.let_go_before(guess.flow, flags.copied().unwrap_or_default(), sink);
+        self.table.find(guess.flow, frame.meta.hash)
     }
 
     /// Offers a packet to the train of its flow.

@@ -40,7 +40,7 @@ mod examine;
 mod incomplete;
 mod insert;
 mod judge;
-mod queue;
+pub(crate) mod queue;
 pub mod reason;
 mod recent;
 mod render;

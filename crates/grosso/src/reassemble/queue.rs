@@ -107,6 +107,18 @@ impl Queue {
         self.last
     }
 
+    /// The slot that has waited longest but for those up to this one.
+    #[inline]
+    pub(crate) fn behind<T>(
+        &self,
+        slab: &Slab<T>,
+        link: impl Fn(&T) -> &Link,
+        slot: u32,
+    ) -> Option<u32> {
+        let behind = link(slab.get(slot)?).behind;
+        (behind != NONE).then_some(behind)
+    }
+
     /// Puts a slot that is in no such queue at the end. `link` finds its neighbours.
     pub(crate) fn push<T>(
         &mut self,

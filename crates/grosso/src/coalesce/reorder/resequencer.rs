@@ -1,0 +1,313 @@
+//! The flows that are remembered, and the packets that wait: which leave next, and why.
+
+use alloc::vec::Vec;
+
+use crate::{
+    coalesce::{
+        profile::{BucketChoice, Limits, TableShape},
+        reason::Release,
+        reorder::{
+            Reorder,
+            entry::{Entry, Joint, Phase, RUNS_MAX, Run, Span, Standing},
+        },
+        train::Arrival,
+    },
+    flow::{Found, Table},
+    reassemble::queue::{NONE, Queue, Slab},
+};
+
+/// Flows of which something waits or may be late, and the packets that wait.
+///
+/// It decides, and the coalescer acts: what is to leave lies in a queue of its own, in order.
+#[derive(Debug)]
+pub(in crate::coalesce) struct Resequencer<B> {
+    reorder: Reorder,
+    hold_ns: u64,
+    table: Table,
+    entries: Slab<Entry>,
+    waiting: Slab<Waiting<B>>,
+    /// Empty lists of runs that keep their memory.
+    spare: Vec<Vec<Run>>,
+    /// Memory that waits, in bytes.
+    bytes: usize,
+    /// Flows by how dear they are: first those of which nothing waits, then those of which something does, then
+    /// those that wait for what was given up. Whoever was seen last is last; of the second, who waits longest is first.
+    queues: [Queue; 3],
+    /// What is to leave, in order: the first and the last packet.
+    leaving: (u32, u32),
+    /// The time, as it was told last.
+    now_ns: u64,
+}
+
+/// A packet that waits.
+#[derive(Debug)]
+struct Waiting<B> {
+    arrival: Arrival<B>,
+    /// The packet behind it in its run.
+    next: u32,
+}
+
+impl<B: AsRef<[u8]>> Resequencer<B> {
+    pub(in crate::coalesce) fn new(reorder: Reorder, limits: &Limits) -> Self {
+        let reorder = Reorder {
+            flows: reorder.flows.clamp(1, FLOWS_MAX),
+            flow_runs: reorder.flow_runs.clamp(1, RUNS_MAX),
+            ..reorder
+        };
+        // Twice as many places as flows, so that few buckets are ever full.
+        let shape = TableShape { buckets: reorder.flows.div_ceil(4), choice: BucketChoice::Seeded };
+        Self {
+            hold_ns: limits.hold_ns,
+            table: Table::new(shape),
+            entries: Slab::default(),
+            waiting: Slab::default(),
+            spare: Vec::new(),
+            bytes: 0,
+            queues: [Queue::EMPTY; 3],
+            leaving: (NONE, NONE),
+            now_ns: 0,
+            reorder,
+        }
+    }
+
+    /// Tells the time.
+    pub(super) fn tick(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    /// The flow of this hash, of which a packet came, unless none had come for long.
+    pub(super) fn visit(&mut self, flow: u64) -> Option<u32> {
+        let entry = self.find(flow)?;
+        let known = self.entries.get_mut(entry)?;
+        let is_forgotten = self.now_ns.saturating_sub(known.seen_ns) >= self.reorder.idle_ns;
+        known.seen_ns = self.now_ns;
+        if is_forgotten && known.runs() == 0 {
+            self.remove(entry);
+            return None;
+        }
+        Some(entry)
+    }
+
+    /// Where a packet stands in its flow. A flow that has gone back is forgotten, which gives `None`.
+    pub(super) fn standing(&mut self, entry: u32, span: &Span) -> Option<Standing> {
+        let known = self.entries.get_mut(entry)?;
+        let standing = known.standing(span);
+        if standing == Standing::Late && known.note_late(span, &self.reorder) {
+            self.remove(entry);
+            return None;
+        }
+        self.settle(entry);
+        Some(standing)
+    }
+
+    /// A flow that has to give its place up for that of this hash, if there is no room for it.
+    pub(super) fn victim(&self, flow: u64) -> Option<u32> {
+        let oldest = || self.queues.iter().find_map(Queue::first);
+        match self.table.find(flow, None) {
+            Found::Free(_) if self.entries.len() < self.reorder.flows => None,
+            Found::Free(_) => oldest(),
+            Found::Slot(entry) => Some(entry),
+            Found::Full(bucket) => {
+                let seen = |&entry: &u32| self.entries.get(entry).map(|known| known.seen_ns);
+                self.table.slots(bucket).into_iter().min_by_key(seen)
+            }
+        }
+    }
+
+    /// Remembers a flow with its first packet, which waits. There must be room.
+    pub(super) fn begin(&mut self, arrival: Arrival<B>, pair: u32, span: &Span) -> Option<u32> {
+        let Found::Free(place) = self.table.find(arrival.flow, None) else { return None };
+        let flow = arrival.flow;
+        let runs = self.spare.pop().unwrap_or_default();
+        let entry = self.entries.insert(Entry::new(flow, place, pair, span, runs));
+        self.table.insert(place, flow, entry);
+        self.queues[BUSY].push(&mut self.entries, |known| &mut known.link, entry);
+        self.wait(entry, arrival, span, 0);
+        Some(entry)
+    }
+
+    /// Lets a packet wait in the gap before the run of this number.
+    pub(super) fn wait(&mut self, entry: u32, arrival: Arrival<B>, span: &Span, index: usize) {
+        let bytes = self.memory(&arrival);
+        let packet = self.waiting.insert(Waiting { arrival, next: NONE });
+        let Some(known) = self.entries.get_mut(entry) else { return };
+        self.bytes += bytes;
+        known.bytes += bytes;
+        match known.insert(span, index, packet) {
+            Joint::Alone => {}
+            Joint::Behind(left) => self.link(left, packet),
+            Joint::Before(right) => self.link(packet, right),
+            Joint::Between(left, right) => {
+                self.link(left, packet);
+                self.link(packet, right);
+            }
+        }
+        self.settle(entry);
+    }
+
+    /// The bound that a flow has reached, if it has.
+    pub(super) fn full(&self, entry: u32) -> Option<Release> {
+        let known = self.entries.get(entry)?;
+        if known.bytes > self.reorder.flow_bytes {
+            return Some(Release::FlowBytes);
+        }
+        (known.runs() > self.reorder.flow_runs).then_some(Release::FlowRuns)
+    }
+
+    /// The flow that waits longest, if more waits than may.
+    pub(super) fn excess(&self) -> Option<u32> {
+        self.queues[BUSY].first().filter(|_| self.bytes > self.reorder.queue_bytes)
+    }
+
+    /// Goes on behind a packet that leaves, and lets what continues it leave too.
+    pub(super) fn advance(&mut self, entry: u32, span: &Span) {
+        let Some(known) = self.entries.get_mut(entry) else { return };
+        known.advance(span.end(), self.now_ns);
+        if let Some(run) = known.take_next(self.now_ns) {
+            known.learn(&run, self.now_ns);
+            self.leave(entry, &run);
+        }
+        self.settle(entry);
+    }
+
+    /// Lets leave of a flow what continues it, and forgets that it might have begun earlier.
+    pub(super) fn go_on(&mut self, entry: u32) {
+        let Some(known) = self.entries.get_mut(entry) else { return };
+        known.phase = Phase::Active;
+        if let Some(run) = known.take_next(self.now_ns) {
+            self.leave(entry, &run);
+        }
+        self.settle(entry);
+    }
+
+    /// Lets everything leave of a flow. What is missing may be given up, or not be waited for in the first place.
+    pub(super) fn let_go(&mut self, entry: u32, is_given_up: bool) {
+        let Some(known) = self.entries.get_mut(entry) else { return };
+        match is_given_up {
+            true => known.give_up(self.now_ns),
+            false => known.settle(),
+        }
+        if known.phase == Phase::Build {
+            known.phase = Phase::Active;
+        }
+        let mut runs = known.take_all();
+        runs.drain(..).for_each(|run| self.leave(entry, &run));
+        if let Some(known) = self.entries.get_mut(entry) {
+            known.give_back(runs);
+        }
+        self.settle(entry);
+    }
+
+    /// Forgets a flow of which nothing waits.
+    pub(super) fn remove(&mut self, entry: u32) {
+        let Some(known) = self.entries.get(entry) else { return };
+        let queue = queue_of(known.phase);
+        self.table.remove(known.place);
+        self.queues[queue].unlink(&mut self.entries, |known| &mut known.link, entry);
+        self.spare.extend(self.entries.remove(entry).map(Entry::into_runs));
+    }
+
+    /// Takes the next packet that is to leave.
+    pub(super) fn next_leaving(&mut self) -> Option<Arrival<B>> {
+        let Waiting { arrival, next } = self.waiting.remove(self.leaving.0)?;
+        self.leaving.0 = next;
+        self.bytes -= self.memory(&arrival);
+        Some(Arrival { now_ns: self.now_ns, ..arrival })
+    }
+
+    /// The flow that waits longest.
+    pub(super) fn first(&self) -> Option<u32> {
+        self.queues[BUSY].first()
+    }
+
+    /// The flow that waits longest but for those up to this one.
+    pub(super) fn behind(&self, entry: u32) -> Option<u32> {
+        self.queues[BUSY].behind(&self.entries, |known| &known.link, entry)
+    }
+
+    /// Why something of a flow is to leave by now, if it is.
+    pub(super) fn due(&self, entry: u32) -> Option<Release> {
+        let (at_ns, why) = self.entries.get(entry)?.due(&self.reorder, self.hold_ns)?;
+        (at_ns <= self.now_ns).then_some(why)
+    }
+
+    /// When something is to leave next.
+    pub(in crate::coalesce) fn deadline(&self) -> Option<u64> {
+        let due = |entry: u32| self.entries.get(entry)?.due(&self.reorder, self.hold_ns);
+        let busy = core::iter::successors(self.first(), |&entry| self.behind(entry));
+        busy.filter_map(due).map(|(at_ns, _)| at_ns).min()
+    }
+
+    pub(super) fn entry(&self, entry: u32) -> Option<&Entry> {
+        self.entries.get(entry)
+    }
+
+    /// Memory that waits, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The flow of this hash.
+    pub(super) fn find(&self, flow: u64) -> Option<u32> {
+        let Found::Slot(entry) = self.table.find(flow, None) else { return None };
+        self.entries.get(entry).filter(|known| known.flow == flow).map(|_| entry)
+    }
+
+    /// Puts a flow into the queue of the phase that it is in now.
+    fn settle(&mut self, entry: u32) {
+        let Some(known) = self.entries.get_mut(entry) else { return };
+        let before = queue_of(known.phase);
+        known.phase = known.phase_now(self.now_ns, &self.reorder);
+        let queue = queue_of(known.phase);
+        if queue != before {
+            self.queues[before].unlink(&mut self.entries, |known| &mut known.link, entry);
+            self.queues[queue].push(&mut self.entries, |known| &mut known.link, entry);
+        } else if queue != BUSY {
+            self.queues[queue].renew(&mut self.entries, |known| &mut known.link, entry);
+        }
+    }
+
+    /// Puts a run behind what is to leave already.
+    fn leave(&mut self, entry: u32, run: &Run) {
+        let mut at = run.first;
+        let mut bytes = 0;
+        while let Some(waiting) = self.waiting.get(at) {
+            bytes += self.memory(&waiting.arrival);
+            at = waiting.next;
+        }
+        if let Some(known) = self.entries.get_mut(entry) {
+            known.bytes -= bytes;
+        }
+        match self.leaving.0 {
+            NONE => self.leaving.0 = run.first,
+            _ => self.link(self.leaving.1, run.first),
+        }
+        self.leaving.1 = run.last;
+    }
+
+    fn link(&mut self, packet: u32, behind: u32) {
+        if let Some(waiting) = self.waiting.get_mut(packet) {
+            waiting.next = behind;
+        }
+    }
+
+    /// What a waiting packet takes, however little of its buffer is filled (P33).
+    fn memory(&self, arrival: &Arrival<B>) -> usize {
+        let len = arrival.frame.buffer.as_ref().len();
+        len.max(self.reorder.buffer_bytes) + size_of::<Waiting<B>>()
+    }
+}
+
+fn queue_of(phase: Phase) -> usize {
+    match phase {
+        Phase::Idle => 0,
+        Phase::Build | Phase::Active => BUSY,
+        Phase::Recovery => 2,
+    }
+}
+
+/// The queue of the flows of which something waits.
+const BUSY: usize = 1;
+
+/// Most flows that any bound allows.
+const FLOWS_MAX: usize = 4096;

@@ -1,0 +1,117 @@
+//! One connection whose packets are known by their places in it.
+
+use grosso::{Meta, Profile, Verdict, coalesce::Reorder, coalesce::reason::Release};
+use grosso_tests::{frames::Path, frames::Segment, session::Session};
+use grosso_wire::LinkType;
+
+/// How long a hole is waited for in these tests, and how long a train is held, in nanoseconds.
+pub(crate) const HOLE_NS: u64 = 100_000;
+pub(crate) const HOLD_NS: u64 = 20_000;
+
+/// A profile that waits for holes and holds trains.
+pub(crate) fn holes() -> Profile {
+    let mut profile = Profile::linux();
+    profile.limits.hold_ns = HOLD_NS;
+    profile.reorder = Reorder::holes(HOLE_NS);
+    profile
+}
+
+/// A profile that puts in order what comes in one poll.
+pub(crate) fn within_batch() -> Profile {
+    let mut profile = Profile::linux();
+    profile.reorder = Reorder::WITHIN_BATCH;
+    profile
+}
+
+/// A coalescer, and connections with segments of 100 bytes.
+pub(crate) struct Connection {
+    pub(crate) session: Session,
+    /// What left is told since then.
+    told: usize,
+    /// Which segment each pushed frame is.
+    places: Vec<usize>,
+}
+
+impl Connection {
+    pub(crate) fn new(profile: Profile) -> Self {
+        let session = Session::new(profile, LinkType::Ethernet, 1);
+        Self { session, told: 0, places: Vec::new() }
+    }
+
+    /// A connection that goes on with segment 1, because segment 0 has left.
+    pub(crate) fn begun(profile: Profile) -> Self {
+        let mut connection = Self::new(profile);
+        connection.push(&[0]);
+        connection.pass(HOLD_NS);
+        assert_eq!(connection.left(), [[0]]);
+        connection
+    }
+
+    /// Pushes the segments of these numbers.
+    pub(crate) fn push(&mut self, places: &[usize]) {
+        for &place in places {
+            self.push_as(place, |segment| segment);
+        }
+    }
+
+    /// Pushes the segment of this number, changed.
+    pub(crate) fn push_as(
+        &mut self,
+        place: usize,
+        edit: impl Fn(Segment) -> Segment + Copy + 'static,
+    ) -> Verdict {
+        self.push_len(place, 100, edit)
+    }
+
+    /// Pushes so many bytes from the segment of this number on, changed.
+    pub(crate) fn push_len(
+        &mut self,
+        place: usize,
+        len: usize,
+        edit: impl Fn(Segment) -> Segment + Copy + 'static,
+    ) -> Verdict {
+        let mut lengths = vec![100; place];
+        lengths.push(len);
+        let last = Path::Ipv4.train(&lengths, |index, s| if index == place { edit(s) } else { s });
+        self.push_frame(place, &last[place])
+    }
+
+    /// Pushes a frame as the segment of this number.
+    pub(crate) fn push_frame(&mut self, place: usize, frame: &[u8]) -> Verdict {
+        self.places.push(place);
+        self.session.push(frame, Meta::default())
+    }
+
+    /// Lets time pass, and what is due leave.
+    pub(crate) fn pass(&mut self, ns: u64) {
+        self.session.now_ns += ns;
+        self.session.expire();
+    }
+
+    /// The segments of each frame that left since this was asked last.
+    pub(crate) fn left(&mut self) -> Vec<Vec<usize>> {
+        let new = &self.session.left[self.told..];
+        self.told += new.len();
+        let places =
+            |numbers: &[usize]| numbers.iter().map(|&number| self.places[number]).collect();
+        new.iter().map(|left| places(&left.numbers)).collect()
+    }
+
+    /// Ends the run; the segments of each frame that was held still. Every packet has left once.
+    pub(crate) fn finish(&mut self) -> Vec<Vec<usize>> {
+        self.session.finish();
+        self.session.assert_settled();
+        self.session.assert_reversible();
+        self.left()
+    }
+
+    /// How many packets were released for a reason.
+    pub(crate) fn released(&self, why: Release) -> u64 {
+        self.session.stats().reorder.released[why.index()]
+    }
+
+    /// How many packets wait.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.session.stats().reorder.waiting()
+    }
+}

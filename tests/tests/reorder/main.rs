@@ -1,0 +1,13 @@
+//! Repair of reordering: `receive-profiles` section 2.2.
+//!
+//! | module | what holds |
+//! |---|---|
+//! | [`states`] | every row of the state machine |
+//! | [`bounds`] | memory and time, whoever sends |
+//! | [`properties`] | any order, any loss, any duplicate: every packet leaves once, and soon |
+//! | [`connection`] | the packets of these tests |
+
+mod bounds;
+mod connection;
+mod properties;
+mod states;

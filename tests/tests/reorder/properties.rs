@@ -1,0 +1,231 @@
+//! Any order, any loss, any duplicate, of several flows at once.
+
+use grosso::{Meta, Profile, coalesce::Reorder};
+use grosso_testkit::{
+    flows::assert_order_within_flows, headers::Tcp, oracle::Link, random::Random,
+};
+use grosso_tests::{
+    frames::{Path, Segment},
+    session::Session,
+};
+use grosso_wire::LinkType;
+
+use crate::connection::{HOLD_NS, HOLE_NS, holes, within_batch};
+
+/// How often the caller looks at the time.
+const TICK_NS: u64 = 7_000;
+/// Nanoseconds between two packets of a flow.
+const GAP_NS: u64 = 1_200;
+
+/// A frame and when it comes.
+type Coming = (u64, Vec<u8>);
+
+/// Segments of 100 bytes of one flow, the first with this sequence number.
+fn segments(port: u16, first: u32, count: usize) -> Vec<Vec<u8>> {
+    Path::Ipv4.train(&vec![100; count], move |index, s| {
+        let sequence = first.wrapping_add(100 * index as u32);
+        s.ipv4(move |ip| ip.id(index as u16))
+            .tcp(move |tcp| tcp.source_port(port).sequence(sequence))
+    })
+}
+
+/// Something that no data may overtake, or that says nothing of the order.
+fn odd(port: u16, random: &mut Random) -> Vec<u8> {
+    let edits: [fn(Tcp) -> Tcp; 5] =
+        [|t| t.ack(9), Tcp::syn, Tcp::rst, |t| t.urg().sequence(7), |t| t.checksum_xor(1)];
+    let edit = *random.choose(&edits);
+    let change = move |_, s: Segment| s.tcp(move |tcp| edit(tcp.source_port(port)));
+    Path::Ipv4.train(&[random.below(2) * 100], change).remove(0)
+}
+
+/// Pushes what comes, and looks at the time as often as a caller does. Nothing may stay longer than the bound.
+fn run(profile: Profile, mut coming: Vec<Coming>, polls: bool) -> Session {
+    coming.sort_by_key(|(at_ns, _)| *at_ns);
+    // The end of a wait is seen a tick late, and the end of a train behind it.
+    let most_ns = profile.reorder.total_ns().max(profile.limits.hold_ns) + 2 * TICK_NS;
+    let mut session = Session::new(profile, LinkType::Ethernet, 3);
+    let mut ticked_ns = 0;
+    for (at_ns, frame) in coming {
+        while at_ns - ticked_ns >= TICK_NS {
+            ticked_ns += TICK_NS;
+            session.now_ns = ticked_ns;
+            if polls { session.poll_end() } else { session.expire() }
+        }
+        session.now_ns = at_ns;
+        session.push(&frame, Meta::default());
+    }
+    while let Some(deadline_ns) = session.deadline() {
+        assert!(deadline_ns <= session.now_ns + most_ns);
+        session.now_ns = session.now_ns.max(deadline_ns);
+        session.expire();
+    }
+    session.assert_settled();
+    session.assert_reversible();
+    for left in &session.left {
+        for &number in &left.numbers {
+            let stayed_ns = left.at_ns - session.pushed[number].at_ns;
+            assert!(stayed_ns <= most_ns, "{stayed_ns} ns of at most {most_ns}");
+        }
+    }
+    session
+}
+
+#[test]
+fn p22_every_packet_leaves_once_and_soon_whatever_comes() {
+    for seed in 0..300 {
+        let mut random = Random::new(seed);
+        let mut profile = if random.one_in(4) { within_batch() } else { holes() };
+        profile.limits.hold_ns = *random.choose(&[0, 1, HOLD_NS, HOLE_NS, 3 * HOLE_NS]);
+        profile.limits.parts = *random.choose(&[3, 65536]);
+        profile.reorder.flows = *random.choose(&[1, 2, 64]);
+        profile.reorder.flow_runs = *random.choose(&[1, 3, 16]);
+        profile.reorder.flow_bytes = *random.choose(&[0, 3000, 256 << 10]);
+        profile.reorder.queue_bytes = *random.choose(&[0, 9000, 8 << 20]);
+        profile.reorder.hole_ns_min = *random.choose(&[10_000, HOLE_NS]);
+        profile.reorder.idle_ns = *random.choose(&[0, 50_000, 100_000_000]);
+        let spread_ns = random.below(300_000) + 1;
+        let mut coming = Vec::new();
+        for port in 0..4 {
+            let first = *random.choose(&[0, 1 << 31, u32::MAX - 3000]);
+            for (index, frame) in segments(port, first, 60).into_iter().enumerate() {
+                let mut at_ns = || index as u64 * GAP_NS + random.below(spread_ns) as u64;
+                let (once, again) = (at_ns(), at_ns());
+                if random.percent(2) {
+                    continue;
+                }
+                if random.percent(3) {
+                    coming.push((again, frame.clone()));
+                }
+                if random.percent(2) {
+                    coming.push((again, odd(port, &mut random)));
+                }
+                coming.push((once, frame));
+            }
+        }
+        run(profile, coming, random.one_in(2));
+    }
+}
+
+/// The same packets as they were sent, and as late as `delay` says of each.
+fn both(profile: &Profile, delay: impl Fn(usize) -> u64) -> [Session; 2] {
+    let frames = segments(1, 5, 2000);
+    let coming = |delay: &dyn Fn(usize) -> u64| {
+        let when = |index: usize| index as u64 * GAP_NS + delay(index);
+        frames.iter().enumerate().map(|(index, frame)| (when(index), frame.clone())).collect()
+    };
+    [coming(&|_| 0), coming(&delay)].map(|coming| run(profile.clone(), coming, true))
+}
+
+#[test]
+fn two_paths_leave_in_order_and_trains_are_as_long_as_on_one() {
+    let mut profile = holes();
+    profile.limits.hold_ns = 50_000;
+    for skew_ns in [5_000, 20_000, 40_000, 80_000] {
+        let delays: [&dyn Fn(usize) -> u64; 2] =
+            [&|index| (index as u64 % 2) * skew_ns, &|index| (index as u64 / 16 % 2) * skew_ns];
+        for delay in delays {
+            let [straight, skewed] = both(&profile, delay);
+            let packets: Vec<_> = skewed.packets().into_iter().map(|(bytes, _)| bytes).collect();
+            assert_eq!(packets, segments(1, 5, 2000), "skew of {skew_ns} ns");
+            let trains = [&straight, &skewed].map(|session| session.left.len());
+            assert!(trains[1] <= trains[0] + trains[0] / 10 + 2, "{skew_ns} ns: {trains:?}");
+        }
+    }
+}
+
+#[test]
+fn without_repair_the_same_paths_end_a_train_with_every_packet() {
+    let mut profile = Profile::linux();
+    profile.limits.hold_ns = 50_000;
+    let [straight, skewed] = both(&profile, |index| (index as u64 % 2) * 40_000);
+    assert!(skewed.left.len() > 20 * straight.left.len());
+}
+
+#[test]
+fn within_a_poll_any_order_makes_the_same_trains() {
+    let mut random = Random::new(9);
+    for _ in 0..50 {
+        let frames = segments(1, u32::MAX - 2500, 200);
+        let outcomes = [false, true].map(|shuffles| {
+            let mut session = Session::new(within_batch(), LinkType::Ethernet, 3);
+            // No more runs than are kept.
+            for poll in frames.chunks(30) {
+                let mut order: Vec<usize> = (0..poll.len()).collect();
+                if shuffles {
+                    random.shuffle(&mut order);
+                }
+                order.iter().for_each(|&place| {
+                    session.push(&poll[place], Meta::default());
+                });
+                session.poll_end();
+            }
+            session.assert_settled();
+            session.assert_reversible();
+            session.left.iter().map(|left| left.bytes.clone()).collect::<Vec<_>>()
+        });
+        assert_eq!(outcomes[0], outcomes[1]);
+    }
+}
+
+#[test]
+fn p09_another_type_of_service_ends_the_train_and_keeps_its_place() {
+    let frames = Path::Ipv4.train(&[100; 6], |index, s| s.tos(index as u8 % 2));
+    let mut session = Session::new(within_batch(), LinkType::Ethernet, 3);
+    for place in [0, 2, 1, 5, 4, 3] {
+        session.push(&frames[place], Meta::default());
+    }
+    session.finish();
+    let packets: Vec<_> = session.packets().into_iter().map(|(bytes, _)| bytes).collect();
+    assert_eq!(packets, frames);
+    assert_order_within_flows(&frames, &packets, Link::Ethernet);
+}
+
+#[test]
+fn p52_no_hole_is_waited_for_longer_than_an_eighth_of_the_round_trip() {
+    for (round_trip_ns, hole_ns) in [(0, HOLE_NS), (200_000, 25_000), (4_000_000, HOLE_NS)] {
+        let mut profile = holes();
+        profile.limits.hold_ns = 0;
+        profile.reorder.round_trip_ns = round_trip_ns;
+        assert_eq!(profile.reorder.hole_ns(), hole_ns);
+        let frames = segments(1, 5, 3);
+        let mut session = Session::new(profile, LinkType::Ethernet, 3);
+        session.push(&frames[0], Meta::default());
+        session.poll_end();
+        session.push(&frames[2], Meta::default());
+        assert_eq!(session.deadline(), Some(hole_ns));
+        session.now_ns = hole_ns;
+        session.poll_end();
+        assert_eq!(session.left.len(), 2);
+    }
+}
+
+#[test]
+fn p52_an_adaptive_hole_takes_twice_what_holes_took_lately() {
+    let mut profile = holes();
+    profile.limits.hold_ns = 0;
+    profile.reorder = Reorder::adaptive(10_000, 1_000_000);
+    let frames = segments(1, 5, 400);
+    let mut session = Session::new(profile, LinkType::Ethernet, 3);
+    let push = |session: &mut Session, place: usize| {
+        session.push(&frames[place], Meta::default());
+    };
+    push(&mut session, 0);
+    session.poll_end();
+    let mut waits = Vec::new();
+    // Every hole takes 40 us, then 4 us, then 80 us to fill.
+    for (round, place) in (1..301).step_by(2).enumerate() {
+        let took_ns = [40_000, 4_000, 80_000][round / 50];
+        push(&mut session, place + 1);
+        waits.push(session.deadline().unwrap() - session.now_ns);
+        session.now_ns += took_ns;
+        session.poll_end();
+        push(&mut session, place);
+        session.poll_end();
+    }
+    assert_eq!(waits[0], 1_000_000, "nothing is known yet");
+    assert!((70_000..=90_000).contains(&waits[49]), "{}", waits[49]);
+    assert_eq!(waits[99], 10_000, "the least");
+    assert!((140_000..=180_000).contains(&waits[149]), "{}", waits[149]);
+    session.finish();
+    session.assert_settled();
+}

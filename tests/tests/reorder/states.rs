@@ -1,0 +1,439 @@
+//! Every row of the state machine.
+
+use grosso::{
+    Verdict,
+    coalesce::reason::{Close, Pass, Release},
+};
+use grosso_testkit::headers::Tcp;
+use grosso_tests::frames::Segment;
+
+use crate::connection::{Connection, HOLD_NS, HOLE_NS, holes, within_batch};
+
+/// A change of a packet.
+type Edit = fn(Segment) -> Segment;
+
+/// What no packet that waits may be behind: its name, its payload bytes, and what is odd about it.
+const BARRIERS: &[(&str, usize, Edit)] = &[
+    ("pure acknowledgment", 0, |s| s.tcp(|tcp| tcp.ack(200))),
+    ("SYN", 100, |s| s.tcp(Tcp::syn)),
+    ("FIN", 100, |s| s.tcp(Tcp::fin)),
+    ("RST", 0, |s| s.tcp(Tcp::rst)),
+    ("URG", 100, |s| s.tcp(Tcp::urg)),
+    ("wrong checksum", 100, |s| s.tcp(|tcp| tcp.checksum_xor(1))),
+    ("ip options", 100, |s| s.ipv4(|ip| ip.options(&[1, 1, 1, 1]))),
+    ("fragment", 100, |s| s.ipv4(|ip| ip.df(false).more_fragments(true))),
+    ("unreadable ports", 100, |s| s.ipv4(|ip| ip.df(false).fragment_offset(9))),
+    ("cut inside its header", 100, |s| s.frame(|packet| packet.truncate(40))),
+];
+
+#[test]
+fn none_and_eligible_data_a_flow_begins_and_its_first_packet_waits() {
+    let mut flow = Connection::new(holes());
+    assert_eq!(flow.push_as(0, |s| s), Verdict::Waits);
+    assert_eq!((flow.left(), flow.waiting()), (vec![], 1));
+    assert_eq!(flow.session.deadline(), Some(HOLD_NS));
+    assert_eq!(flow.finish(), [[0]]);
+}
+
+#[test]
+fn none_and_anything_else_leaves_at_once_and_is_not_remembered() {
+    for (name, len, change) in BARRIERS {
+        let mut flow = Connection::new(holes());
+        flow.push_len(3, *len, change);
+        assert_eq!(flow.left(), [[3]], "{name}");
+        // A flow that went on behind it would not wait.
+        flow.push(&[4]);
+        assert_eq!(flow.waiting(), 1, "{name}");
+    }
+}
+
+#[test]
+fn build_and_what_was_sent_earlier_goes_before_and_they_leave_as_one() {
+    let mut flow = Connection::new(holes());
+    flow.push(&[2, 1, 3, 0]);
+    flow.session.poll_end();
+    assert_eq!(flow.left(), Vec::<Vec<usize>>::new());
+    flow.pass(HOLD_NS);
+    assert_eq!(flow.left(), [[0, 1, 2, 3]]);
+    assert_eq!(flow.released(Release::Begun), 4);
+}
+
+#[test]
+fn build_ends_with_the_poll_when_its_last_packet_is_pushed() {
+    let mut flow = Connection::new(holes());
+    flow.push_as(1, |s| s.tcp(Tcp::psh));
+    flow.push(&[0]);
+    flow.session.poll_end();
+    assert_eq!(flow.left(), [[0, 1]]);
+}
+
+#[test]
+fn build_with_a_hole_lets_what_is_before_it_leave_and_waits_for_the_rest() {
+    let mut flow = Connection::new(holes());
+    flow.push(&[0, 1, 3]);
+    flow.pass(HOLD_NS);
+    assert_eq!(flow.left(), [[0, 1]]);
+    assert_eq!(flow.waiting(), 1);
+    flow.push(&[2]);
+    assert_eq!(flow.finish(), [[2, 3]]);
+    assert_eq!(flow.released(Release::Filled), 1);
+}
+
+#[test]
+fn any_and_a_barrier_everything_waiting_leaves_in_sequence_and_then_the_barrier() {
+    for (name, len, change) in BARRIERS {
+        let mut flow = Connection::begun(holes());
+        flow.push(&[1, 5, 3, 6]);
+        flow.push_len(9, *len, change);
+        assert_eq!(flow.left(), [vec![1], vec![3], vec![5, 6], vec![9]], "{name}");
+        assert_eq!(flow.released(Release::Barrier), 3, "{name}");
+        flow.finish();
+    }
+}
+
+#[test]
+fn p10_a_barrier_in_the_beginning_is_overtaken_by_nothing() {
+    for (name, len, change) in BARRIERS {
+        let mut flow = Connection::new(holes());
+        flow.push(&[2, 1, 0]);
+        flow.push_len(9, *len, change);
+        assert_eq!(flow.left(), [vec![0, 1, 2], vec![9]], "{name}");
+    }
+}
+
+#[test]
+fn a_barrier_of_another_flow_lets_nothing_leave() {
+    let mut flow = Connection::begun(holes());
+    flow.push(&[2]);
+    flow.push_len(9, 0, |s| s.tcp(|tcp| tcp.source_port(99)));
+    assert_eq!(flow.left(), [[9]]);
+    assert_eq!(flow.waiting(), 1);
+}
+
+#[test]
+fn fin_that_continues_the_flow_ends_its_train_and_the_flow_is_forgotten() {
+    let mut flow = Connection::begun(holes());
+    flow.push(&[1, 2]);
+    flow.push_as(3, |s| s.tcp(Tcp::fin));
+    assert_eq!(flow.left(), [[1, 2, 3]]);
+    assert_eq!(flow.session.left.last().unwrap().closed, Close::Finish);
+    flow.push(&[4]);
+    assert_eq!(flow.waiting(), 1, "a flow that is not known begins");
+}
+
+#[test]
+fn fin_behind_what_waits_is_its_last_segment() {
+    let mut flow = Connection::begun(holes());
+    flow.push(&[2, 3]);
+    flow.push_as(4, |s| s.tcp(Tcp::fin));
+    assert_eq!(flow.left(), [[2, 3, 4]]);
+}
+
+#[test]
+fn what_begins_or_ends_a_connection_forgets_it_and_other_barriers_do_not() {
+    for (name, len, change) in BARRIERS {
+        let mut flow = Connection::begun(holes());
+        flow.push_len(1, *len, change);
+        flow.left();
+        flow.push(&[0]);
+        let forgets = ["SYN", "FIN", "RST"].contains(name);
+        let late: Vec<Vec<usize>> = if forgets { vec![] } else { vec![vec![0]] };
+        assert_eq!(flow.left(), late, "{name}");
+    }
+}
+
+#[test]
+fn late_data_leaves_at_once_untouched_and_ends_no_train_that_it_is_before() {
+    let mut flow = Connection::begun(holes());
+    flow.push(&[1, 2]);
+    assert_eq!(flow.push_as(0, |s| s), Verdict::Passed(Pass::TcpLate));
+    assert_eq!(flow.left(), [[0]]);
+    flow.push(&[3]);
+    assert_eq!(flow.finish(), [[1, 2, 3]]);
+}
+
+#[test]
+fn late_data_that_is_in_the_held_train_leaves_behind_it() {
+    let mut flow = Connection::begun(holes());
+    flow.push(&[1, 2]);
+    assert_eq!(flow.push_as(1, |s| s), Verdict::Passed(Pass::TcpLate));
+    assert_eq!(flow.left(), [vec![1, 2], vec![1]]);
+}
+
+#[test]
+fn late_data_is_no_progress() {
+    let mut flow = Connection::begun(holes());
+    flow.push(&[2]);
+    let deadline = flow.session.deadline();
+    flow.session.now_ns += HOLE_NS / 2;
+    flow.push(&[0]);
+    assert_eq!(flow.session.deadline(), deadline);
+}
+
+#[test]
+fn a_flow_whose_packets_are_all_late_has_gone_back_and_begins_anew() {
+    let mut flow = Connection::begun(within_batch());
+    // A number far ahead, by mistake or in malice.
+    flow.push(&[500]);
+    flow.session.poll_end();
+    assert_eq!(flow.left(), [[500]]);
+    let places: Vec<_> = (1..40).collect();
+    flow.push(&places);
+    flow.session.poll_end();
+    let left = flow.left();
+    assert_eq!(left[..15], (1..16).map(|place| vec![place]).collect::<Vec<_>>());
+    assert_eq!(left[15..], [(16..40).collect::<Vec<_>>()]);
+}
+
+#[test]
+fn p26_overlapping_data_is_never_trimmed_nor_merged() {
+    // What waits are segments 3 and 4; the flow goes on with 1.
+    let overlaps: &[(usize, usize, &str)] = &[
+        (0, 101, "what has left, partially"),
+        (1, 201, "the gap and the start of a run"),
+        (2, 101, "the start of a run"),
+        (3, 100, "the same packet again"),
+        (3, 50, "the start of a run, and ends inside"),
+        (4, 200, "the end of a run"),
+        (1, 900, "everything"),
+    ];
+    for &(place, len, name) in overlaps {
+        let mut flow = Connection::begun(holes());
+        flow.push(&[3, 4]);
+        let verdict = flow.push_len(place, len, |s| s);
+        assert_eq!(verdict, Verdict::Passed(Pass::TcpOverlap), "{name}");
+        assert_eq!(flow.left(), [vec![3, 4], vec![place]], "{name}");
+        assert_eq!(flow.released(Release::Overlap), 2);
+        // The flow goes on behind whatever ends last.
+        let next = (place * 100 + len).max(500) / 100;
+        if len.is_multiple_of(100) {
+            flow.push(&[next]);
+            assert_eq!(flow.waiting(), 0, "{name}");
+        }
+        flow.finish();
+    }
+}
+
+#[test]
+fn overlapping_data_in_the_beginning_lets_everything_leave() {
+    let mut flow = Connection::new(holes());
+    flow.push(&[2, 4]);
+    assert_eq!(flow.push_len(2, 101, |s| s), Verdict::Passed(Pass::TcpOverlap));
+    assert_eq!(flow.left(), [[2], [4], [2]]);
+}
+
+#[test]
+fn numbers_half_the_circle_apart_are_not_compared() {
+    let mut flow = Connection::begun(holes());
+    let far = |s: Segment| s.tcp(|tcp| tcp.sequence(200 + 0x7fff_ffff));
+    assert_eq!(flow.push_as(3, far), Verdict::Passed(Pass::TcpOverlap));
+    let mut flow = Connection::new(holes());
+    flow.push_as(3, |s| s.tcp(|tcp| tcp.sequence(0x7000_0000)));
+    let far = |s: Segment| s.tcp(|tcp| tcp.sequence(0xf000_0000));
+    assert_eq!(flow.push_as(4, far), Verdict::Passed(Pass::TcpOverlap));
+    assert_eq!(flow.finish(), [[3], [4]]);
+}
+
+#[test]
+fn what_fits_a_gap_waits_alone_or_meets_its_neighbours() {
+    let orders: [&[usize]; 6] = [
+        &[3, 5, 7, 2, 4, 6],
+        &[7, 6, 5, 4, 3, 2],
+        &[3, 4, 2, 6, 5, 7],
+        &[2, 7, 3, 6, 4, 5],
+        &[5, 3, 4, 7, 6, 2],
+        &[4, 6, 5, 3, 2, 7],
+    ];
+    for order in orders {
+        let mut flow = Connection::begun(holes());
+        for &place in order {
+            assert_eq!(flow.push_as(place, |s| s), Verdict::Waits);
+        }
+        flow.push(&[1]);
+        assert_eq!(flow.waiting(), 0);
+        assert_eq!(flow.finish(), [[1, 2, 3, 4, 5, 6, 7]], "{order:?}");
+        assert_eq!(flow.released(Release::Filled), 6);
+    }
+}
+
+#[test]
+fn a_filled_hole_lets_leave_what_is_before_the_next_one() {
+    let mut flow = Connection::begun(holes());
+    flow.push(&[2, 3, 5, 1]);
+    assert_eq!(flow.waiting(), 1);
+    flow.pass(HOLD_NS);
+    assert_eq!(flow.left(), [[1, 2, 3]]);
+    flow.push(&[4]);
+    assert_eq!(flow.finish(), [[4, 5]]);
+}
+
+#[test]
+fn numbers_wrap() {
+    let mut flow = Connection::new(holes());
+    for (place, sequence) in [(0_usize, u32::MAX - 149), (2, 50), (1, u32::MAX - 49), (3, 150)] {
+        let id = place as u16;
+        let frame = grosso_testkit::Packet::new().ethernet(|e| e).ipv4(move |ip| ip.id(id));
+        let frame = frame.tcp(move |tcp| tcp.sequence(sequence)).payload_len(100).build();
+        flow.push_frame(place, &frame);
+        flow.pass(HOLD_NS - 1);
+    }
+    assert_eq!(flow.finish(), [vec![0], vec![1, 2, 3]]);
+    assert_eq!(flow.released(Release::Filled), 1);
+}
+
+#[test]
+fn active_and_the_head_is_closed_it_leaves_at_once() {
+    let closes: [(Edit, usize); 3] = [(|s| s.tcp(Tcp::psh), 100), (|s| s, 99), (|s| s.tos(4), 100)];
+    for (change, len) in closes {
+        let mut flow = Connection::begun(holes());
+        flow.push(&[1, 3]);
+        flow.push_len(2, len, change);
+        let left = flow.left();
+        assert!(!left.is_empty() && left[0][0] == 1, "{left:?}");
+    }
+}
+
+#[test]
+fn active_and_the_hold_is_over_what_continues_the_flow_leaves() {
+    let mut flow = Connection::begun(holes());
+    flow.push(&[1, 2, 4]);
+    flow.session.now_ns += HOLD_NS - 1;
+    flow.session.poll_end();
+    assert_eq!(flow.left(), Vec::<Vec<usize>>::new());
+    flow.session.now_ns += 1;
+    flow.session.poll_end();
+    assert_eq!(flow.left(), [[1, 2]]);
+    assert_eq!(flow.waiting(), 1);
+}
+
+#[test]
+fn active_and_the_hole_stays_everything_leaves_at_once() {
+    let mut flow = Connection::begun(holes());
+    flow.push(&[2, 3, 5]);
+    let deadline = flow.session.deadline();
+    assert_eq!(deadline, Some(flow.session.now_ns + HOLE_NS));
+    flow.pass(HOLE_NS - 1);
+    assert_eq!(flow.left(), Vec::<Vec<usize>>::new());
+    flow.pass(1);
+    assert_eq!(flow.left(), [vec![2, 3], vec![5]]);
+    assert_eq!(flow.released(Release::HoleTime), 3);
+    assert_eq!(flow.session.left.last().unwrap().closed, Close::HoldTime);
+    // The flow goes on behind it.
+    flow.push(&[6]);
+    assert_eq!(flow.waiting(), 0);
+}
+
+#[test]
+fn the_time_of_a_hole_starts_when_it_appears_however_long_the_flow_was_idle() {
+    let mut flow = Connection::begun(holes());
+    flow.session.now_ns += 50 * HOLE_NS;
+    flow.push(&[2]);
+    flow.pass(HOLE_NS - 1);
+    assert_eq!(flow.waiting(), 1);
+}
+
+#[test]
+fn any_and_the_oldest_has_waited_twice_as_long_everything_leaves_however_many_holes_filled() {
+    let mut flow = Connection::begun(holes());
+    let start = flow.session.now_ns;
+    // A hole fills every 60 us, and another appears: the clock of holes starts anew each time.
+    flow.push(&[2, 4, 6, 8, 10, 12]);
+    for place in [1, 3, 5] {
+        flow.pass(HOLE_NS * 6 / 10);
+        flow.push(&[place]);
+    }
+    assert_eq!(flow.waiting(), 0);
+    assert_eq!(flow.released(Release::TotalTime), 4, "{:?}", flow.session.stats().reorder);
+    assert!(flow.session.left.iter().all(|left| left.at_ns <= start + 2 * HOLE_NS));
+}
+
+#[test]
+fn recovery_ends_when_what_was_given_up_has_come() {
+    // Two flows of which one can be remembered: the one in recovery is spared.
+    for comes in [false, true] {
+        let mut profile = holes();
+        profile.reorder.flows = 2;
+        let mut flows = Connection::begun(profile);
+        flows.push(&[2]);
+        flows.pass(HOLE_NS);
+        if comes {
+            flows.push(&[1]);
+        }
+        // Another flow that is idle, seen later.
+        flows.session.now_ns += 1;
+        flows.push_as(0, |s| s.tcp(|tcp| tcp.source_port(2)));
+        flows.pass(HOLD_NS);
+        // A third one takes a place.
+        flows.push_as(0, |s| s.tcp(|tcp| tcp.source_port(3)));
+        flows.pass(HOLD_NS);
+        flows.left();
+        // Who is still remembered goes on; who is not begins anew, and waits.
+        flows.push(&[3]);
+        assert_eq!(flows.waiting(), u64::from(comes), "came: {comes}");
+    }
+}
+
+#[test]
+fn a_full_table_forgets_the_idle_then_those_that_wait_then_those_in_recovery() {
+    let mut profile = holes();
+    profile.reorder.flows = 3;
+    let mut flows = Connection::new(profile);
+    let of = |port: u16| move |s: Segment| s.tcp(move |tcp| tcp.source_port(port));
+    flows.push_as(0, of(1));
+    flows.push_as(0, of(2));
+    flows.push_as(0, of(3));
+    flows.pass(HOLD_NS);
+    // The first is in recovery, the second waits, the third is idle.
+    flows.push_as(2, of(1));
+    flows.pass(HOLE_NS);
+    flows.push_as(2, of(2));
+    flows.push_as(1, of(3));
+    flows.left();
+    flows.push_as(0, of(4));
+    assert_eq!(flows.released(Release::Evicted), 0, "nothing of the idle one waits");
+    flows.push_as(0, of(5));
+    assert_eq!(flows.released(Release::Evicted), 1, "the second waits longest");
+    flows.push_as(0, of(6));
+    assert_eq!(flows.released(Release::Evicted), 2, "then the fourth");
+    // The first is still known: it goes on.
+    flows.push_as(3, of(1));
+    assert_eq!(flows.waiting(), 2);
+    flows.finish();
+}
+
+#[test]
+fn idle_for_long_a_flow_is_forgotten() {
+    for (idle_ns, waits) in [(99_999_999, 0), (100_000_000, 1)] {
+        let mut flow = Connection::begun(holes());
+        flow.session.now_ns += idle_ns - HOLD_NS;
+        flow.push(&[1]);
+        assert_eq!(flow.waiting(), waits);
+    }
+}
+
+#[test]
+fn within_a_batch_the_poll_is_put_in_order_and_nothing_waits_longer() {
+    let mut flow = Connection::new(within_batch());
+    flow.push(&[2, 0, 1, 4]);
+    flow.session.poll_end();
+    assert_eq!(flow.left(), [vec![0, 1, 2], vec![4]]);
+    flow.push(&[7, 6, 5, 3]);
+    flow.session.poll_end();
+    assert_eq!(flow.left(), [vec![3], vec![5, 6, 7]]);
+    assert_eq!(flow.session.deadline(), None);
+    assert_eq!(flow.released(Release::PollEnd), 1);
+}
+
+#[test]
+fn within_batches_trains_go_on_across_polls_where_they_are_held() {
+    let mut profile = within_batch();
+    profile.limits.hold_ns = HOLD_NS;
+    let mut flow = Connection::new(profile);
+    for places in [[1, 0], [3, 2], [5, 4]] {
+        flow.push(&places);
+        flow.session.poll_end();
+    }
+    assert_eq!(flow.left(), Vec::<Vec<usize>>::new());
+    flow.pass(HOLD_NS);
+    assert_eq!(flow.left(), [[0, 1, 2, 3, 4, 5]]);
+}
