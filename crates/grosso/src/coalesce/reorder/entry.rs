@@ -200,7 +200,7 @@ impl Entry {
         Some(run)
     }
 
-    /// Takes all runs, whatever is missing before them, and goes on behind the last. [`Self::give_back`] takes the list.
+    /// Takes all runs, whatever is missing before them, and goes on behind the last. The list is to be given back.
     pub(super) fn take_all(&mut self) -> Vec<Run> {
         self.next = self.runs.last().map_or(self.next, |last| last.end);
         core::mem::take(&mut self.runs)
