@@ -11,9 +11,9 @@ fn p22_a_trickle_is_released_at_the_time_of_its_first_packet() {
     for (hold, part_of_hold, expected) in [
         (Hold::Fixed, 9, vec![2; 10]),
         (Hold::Fixed, 3, vec![4; 5]),
-        (Hold::Controlled, 9, vec![1; 20]),
         // The first says nothing of how fast the rest comes.
-        (Hold::Controlled, 3, vec![1, 3, 3, 3, 3, 3, 3, 1]),
+        (Hold::Controlled, 9, vec![1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1]),
+        (Hold::Controlled, 3, vec![1, 4, 4, 4, 4, 3]),
     ] {
         let mut world = World::new(holding(hold, HOLD_NS));
         world.arrive(1, 0);

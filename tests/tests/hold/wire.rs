@@ -1,1 +1,114 @@
-//! How long trains get.
+//! How long trains get when many connections share a wire.
+//!
+//! A full packet takes 1.23 us at 10 Gb/s, so 20 us have room for 16 of them and 44 take 54 us, whoever sent them: a
+//! train of 15 within 20 us, and one of 40 at all, are there only where a sender's packets come together. They do: TCP
+//! hands its device superframes of up to 44 packets, which leave one behind the other. So each connection here sends
+//! bursts of 44 packets back to back, in an order that is left to chance, and the receiver polls now and then.
+
+use grosso::{
+    Profile,
+    coalesce::{Batch, Hold},
+};
+use grosso_testkit::random::Random;
+
+use crate::{HOLD_NS, HOLDS, SHORT_PATH_NS, World, holding};
+
+/// A wire and who reads from it.
+#[derive(Clone, Copy)]
+struct Wire {
+    /// Hundredths of nanoseconds that a full packet takes.
+    packet_ns_x100: u64,
+    flows: u16,
+    /// How often the receiver polls.
+    poll_ns: u64,
+}
+
+const TEN_GIGABIT: u64 = 123_000;
+const FORTY_GIGABIT: u64 = 30_750;
+
+/// Packets of a burst.
+const BURST: u64 = 44;
+
+impl Wire {
+    /// Packets a train, and the longest that one was held, over so many bursts.
+    fn carry(self, profile: Profile, bursts: u64) -> (f64, u64) {
+        let mut world = World::new(profile);
+        let mut random = Random::new(1);
+        let mut poll_at = self.poll_ns;
+        let mut before = 0;
+        for flow in 0..self.flows {
+            world.arrive(flow, 0);
+            world.learn_round_trip(flow, SHORT_PATH_NS);
+        }
+        for burst in 0..bursts + u64::from(self.flows) {
+            // The first burst of each tells how fast its bursts are.
+            let flow = match u16::try_from(burst) {
+                Ok(first) if first < self.flows => first,
+                _ => random.below(self.flows.into()) as u16,
+            };
+            if burst == u64::from(self.flows) {
+                world.session.finish();
+                before = world.session.left.len();
+            }
+            for packet in 0..BURST {
+                let at_ns = (burst * BURST + packet) * self.packet_ns_x100 / 100;
+                while at_ns >= poll_at {
+                    world.session.poll_end();
+                    world.session.now_ns = poll_at;
+                    poll_at += self.poll_ns;
+                }
+                world.push(flow);
+            }
+        }
+        world.session.finish();
+        let trains = &world.trains()[before..];
+        let mean = f64::from(trains.iter().sum::<u32>()) / trains.len() as f64;
+        let held_ns = world.residences()[before..].iter().max().copied().unwrap_or(0);
+        world.assert_settled();
+        (mean, held_ns)
+    }
+}
+
+/// 200 connections: 16 packets and those of the poll in which the time is over.
+#[test]
+fn trains_of_two_hundred_connections_have_fifteen_packets_within_20_us() {
+    let wire = Wire { packet_ns_x100: TEN_GIGABIT, flows: 200, poll_ns: 10_000 };
+    for hold in HOLDS {
+        let (packets, held_ns) = wire.carry(holding(hold, HOLD_NS), 60);
+        assert!(packets >= 15.0, "{hold:?}: {packets}");
+        assert!(held_ns <= HOLD_NS, "{hold:?}: {held_ns}");
+    }
+}
+
+/// A whole burst is there within 14 us at 40 Gb/s, and within 54 us at 10 Gb/s.
+#[test]
+fn trains_of_one_to_64_connections_have_forty_packets() {
+    for (packet_ns_x100, hold_ns) in [(FORTY_GIGABIT, HOLD_NS), (TEN_GIGABIT, 100_000)] {
+        for flows in [1, 8, 32, 64] {
+            let wire = Wire { packet_ns_x100, flows, poll_ns: 5_000 };
+            for hold in HOLDS {
+                let (packets, held_ns) = wire.carry(holding(hold, hold_ns), 60);
+                assert!(packets >= 40.0, "{flows} {hold:?} {hold_ns}: {packets}");
+                assert!(held_ns <= hold_ns, "{flows} {hold:?} {hold_ns}: {held_ns}");
+            }
+        }
+    }
+}
+
+/// Sorting a poll's packets by flow, as FreeBSD does, joins what came in one poll; a hold joins as much, and more where
+/// bursts end up in two.
+#[test]
+fn holding_is_never_worse_than_a_sorted_batch() {
+    let mut sorted = holding(Hold::Fixed, 0);
+    sorted.batch = Batch::ByFlow { packets: 256 };
+    for flows in [1, 64, 200, 1000] {
+        for poll_ns in [5_000, 20_000] {
+            let wire = Wire { packet_ns_x100: TEN_GIGABIT, flows, poll_ns };
+            let (in_batches, _) = wire.carry(sorted.clone(), 60);
+            for hold in HOLDS {
+                let (held, _) = wire.carry(holding(hold, HOLD_NS), 60);
+                assert!(held >= in_batches, "{flows} {hold:?} {poll_ns}: {held} < {in_batches}");
+            }
+        }
+    }
+}

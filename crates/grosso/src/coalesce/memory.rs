@@ -55,9 +55,10 @@ impl<T: Clone> FlowMemory<T> {
     }
 }
 
-/// The ways in which a flow may be. The low bits of the hash choose its bucket in the table of trains.
+/// The ways in which a flow may be: by all bits of its hash.
 fn set(flow: u64) -> core::ops::Range<usize> {
-    let first = (flow >> 32) as usize % (FLOWS_MAX / WAYS) * WAYS;
+    let mixed = (flow ^ (flow >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let first = (mixed >> 32) as usize % (FLOWS_MAX / WAYS) * WAYS;
     first..first + WAYS
 }
 
@@ -69,13 +70,16 @@ pub const FLOWS_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
-    use super::{FLOWS_MAX, FlowMemory, WAYS};
+    use std::vec::Vec;
+
+    use super::{FLOWS_MAX, FlowMemory, WAYS, set};
 
     #[test]
     fn the_flow_that_was_not_used_for_longest_is_forgotten() {
         let mut memory = FlowMemory::new();
         // All of one set.
-        let flow = |i: u64| i << 52;
+        let flows: Vec<u64> = (0..).filter(|&flow| set(flow) == set(0)).take(10).collect();
+        let flow = |i: u64| flows[i as usize];
         for i in 0..WAYS as u64 {
             *memory.entry(flow(i), i, || 0) = i;
         }

@@ -98,7 +98,7 @@ impl Controller {
     fn is_worth_waiting<B>(&self, slot: u32, train: &Train<B>) -> bool {
         let next_ns = self.flows.get(train.flow).and_then(Pace::next_ns);
         let deadline = self.deadlines.of(slot);
-        next_ns.zip(deadline).is_some_and(|(next_ns, deadline)| next_ns < deadline)
+        next_ns.zip(deadline).is_some_and(|(next_ns, deadline)| next_ns <= deadline)
     }
 
     /// The slots of the trains that got a packet in this poll and whose next one is not due in time, oldest first

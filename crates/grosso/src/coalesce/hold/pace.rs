@@ -6,10 +6,12 @@
 pub(super) struct Pace {
     /// When the latest packet came.
     last_ns: u64,
-    /// Nanoseconds between arrivals, averaged, times [`WEIGHT`].
+    /// Nanoseconds between arrivals of one burst, averaged, times [`WEIGHT`].
     gap: Option<u64>,
-    /// Payload bytes of an arrival, averaged, times [`WEIGHT`].
+    /// Payload bytes of an arrival that another follows in its burst, averaged, times [`WEIGHT`].
     bytes: u64,
+    /// How many pauses there were in a row, up to now.
+    pauses: u8,
     /// Payload bytes of the latest arrival so far.
     arriving: u64,
     /// The least that was told.
@@ -32,26 +34,24 @@ impl Pace {
     /// Of a flow whose first packet comes now.
     pub(super) fn starting(now_ns: u64) -> Self {
         let round = Round { since_ns: now_ns, bytes: 0, before: 0, is_growing: true };
-        Self { last_ns: now_ns, gap: None, bytes: 0, arriving: 0, round_trip_ns: None, round }
+        let last_ns = now_ns;
+        Self { last_ns, gap: None, bytes: 0, pauses: 0, arriving: 0, round_trip_ns: None, round }
     }
 
-    /// Counts a packet in. `hold_ns_max` bounds what one pause says of the flow: after one that is longer than anything
-    /// is held the flow may send its next burst as fast as the one before.
+    /// Counts a packet in. What comes later than `hold_ns_max` after the packet before it is behind a pause, which says
+    /// nothing of how fast the bursts are: an average over both would be long enough for no burst to be waited for.
     pub(super) fn arrive(&mut self, now_ns: u64, payload_len: usize, hold_ns_max: u64) {
         let since_ns = now_ns.saturating_sub(self.last_ns);
         if since_ns >= FORGOTTEN_NS {
             let round_trip_ns = self.round_trip_ns;
             *self = Self { round_trip_ns, ..Self::starting(now_ns) };
         } else if since_ns > 0 {
-            let gap_ns = since_ns.min(hold_ns_max);
-            self.bytes = match self.gap {
-                None => self.arriving * WEIGHT,
-                Some(_) => self.bytes - self.bytes / WEIGHT + self.arriving,
-            };
-            self.gap = Some(match self.gap {
-                None => gap_ns.saturating_mul(WEIGHT),
-                Some(gap) => (gap - gap / WEIGHT).saturating_add(gap_ns),
-            });
+            if since_ns > hold_ns_max {
+                self.pauses = self.pauses.saturating_add(1);
+            } else {
+                self.pauses = 0;
+                self.learn_gap(since_ns);
+            }
             self.arriving = 0;
             self.last_ns = now_ns;
         }
@@ -60,16 +60,26 @@ impl Pace {
         self.round.count(now_ns, payload_len, self.round_trip_ns.unwrap_or(LONG_PATH_NS));
     }
 
+    fn learn_gap(&mut self, gap_ns: u64) {
+        let Some(gap) = self.gap else {
+            (self.gap, self.bytes) = (Some(gap_ns.saturating_mul(WEIGHT)), self.arriving * WEIGHT);
+            return;
+        };
+        self.gap = Some((gap - gap / WEIGHT).saturating_add(gap_ns));
+        self.bytes = self.bytes - self.bytes / WEIGHT + self.arriving;
+    }
+
     /// Learns what a round trip takes.
     pub(super) fn learn_round_trip(&mut self, round_trip_ns: u64) {
         let least = self.round_trip_ns.map_or(round_trip_ns, |known| known.min(round_trip_ns));
         self.round_trip_ns = Some(least.max(1));
     }
 
-    /// When the next packet is due: two gaps behind the latest. `None` while one arrival is all that was seen.
+    /// When the next packet is due: a gap behind the latest, by which more have come than not. `None` while nothing was
+    /// seen that is faster than a hold, and once pauses alone were.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        let gap = self.gap?;
-        Some(self.last_ns.saturating_add((gap / WEIGHT).saturating_mul(2)))
+        let gap = self.gap.filter(|_| self.pauses < PAUSES_IDLE)?;
+        Some(self.last_ns.saturating_add(gap / WEIGHT))
     }
 
     /// How long a train that starts now may be held, at most `hold_ns_max`: no longer than a superframe takes to fill,
@@ -80,7 +90,10 @@ impl Pace {
             None => hold_ns_max,
         };
         let fill_ns = match self.gap {
-            Some(gap) if self.bytes > 0 => SUPERFRAME_BYTES.saturating_mul(gap) / self.bytes,
+            // A gap more, because a burst does not begin with a poll.
+            Some(gap) if self.bytes > 0 => {
+                (SUPERFRAME_BYTES.saturating_mul(gap) / self.bytes).saturating_add(gap / WEIGHT)
+            }
             _ => most,
         };
         fill_ns.min(most).max(HOLD_NS_MIN).min(hold_ns_max)
@@ -113,6 +126,9 @@ impl Round {
 
 /// The weight of all earlier arrivals beside a new one, in the averages: a shift of 3.
 const WEIGHT: u64 = 8;
+
+/// Pauses in a row after which a flow is idle: between two bursts there is one.
+const PAUSES_IDLE: u8 = 2;
 
 /// Payload bytes of a full superframe.
 const SUPERFRAME_BYTES: u64 = 64 * 1024;
@@ -154,10 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn the_next_packet_is_due_after_two_gaps() {
+    fn the_next_packet_is_due_after_a_gap() {
         assert_eq!(steady(1, 1000).next_ns(), None, "one packet says nothing of the next");
-        assert_eq!(steady(2, 1000).next_ns(), Some(1000 + 2 * 1000));
-        assert_eq!(steady(100, 1200).next_ns(), Some(99 * 1200 + 2 * 1200));
+        assert_eq!(steady(2, 1000).next_ns(), Some(1000 + 1000));
+        assert_eq!(steady(100, 1200).next_ns(), Some(99 * 1200 + 1200));
     }
 
     #[test]
@@ -166,20 +182,21 @@ mod tests {
         for poll in 0..40 {
             (0..32).for_each(|_| pace.arrive(poll * 40_000, PAYLOAD, HOLD_NS_MAX));
         }
-        assert_eq!(pace.next_ns(), Some(39 * 40_000 + 80_000));
-        // 32 packets in 40 us: 64 KiB in 56 us.
-        assert_eq!(pace.hold_ns(HOLD_NS_MAX) / 1000, 56);
+        assert_eq!(pace.next_ns(), Some(40 * 40_000));
+        // 32 packets in 40 us: 64 KiB in 56 us, and another poll.
+        assert_eq!(pace.hold_ns(HOLD_NS_MAX) / 1000, 56 + 40);
     }
 
     #[test]
-    fn a_pause_does_not_outweigh_the_packets_behind_it() {
+    fn one_pause_says_nothing_of_the_burst_behind_it_and_two_say_that_there_is_none() {
         let mut pace = steady(50, 1200);
-        pace.arrive(50_000_000, PAYLOAD, HOLD_NS_MAX);
-        let due = pace.next_ns().unwrap() - 50_000_000;
-        assert!((HOLD_NS_MAX / 8..HOLD_NS_MAX).contains(&due), "{due}");
-        // But a flow that always pauses is never waited for.
-        let pausing = steady(50, 1_000_000);
-        assert!(pausing.next_ns().unwrap() - 49_000_000 >= HOLD_NS_MAX);
+        pace.arrive(10_000_000, PAYLOAD, HOLD_NS_MAX);
+        assert_eq!(pace.next_ns(), Some(10_000_000 + 1200));
+        pace.arrive(20_000_000, PAYLOAD, HOLD_NS_MAX);
+        assert_eq!(pace.next_ns(), None);
+        pace.arrive(20_001_200, PAYLOAD, HOLD_NS_MAX);
+        assert_eq!(pace.next_ns(), Some(20_001_200 + 1200));
+        assert_eq!(steady(50, 1_000_000).next_ns(), None);
     }
 
     #[test]
@@ -194,7 +211,7 @@ mod tests {
     #[test]
     fn a_train_is_held_while_it_fills_within_bounds() {
         // 64 KiB of 1448 bytes every 1200 ns.
-        assert_eq!(steady(1000, 1200).hold_ns(HOLD_NS_MAX), 65536 * 1200 / 1448);
+        assert_eq!(steady(1000, 1200).hold_ns(HOLD_NS_MAX), 65536 * 1200 / 1448 + 1200);
         assert_eq!(steady(1000, 12_000).hold_ns(HOLD_NS_MAX), HOLD_NS_MAX);
         assert_eq!(steady(1000, 12).hold_ns(HOLD_NS_MAX), HOLD_NS_MIN);
         assert_eq!(steady(1000, 12).hold_ns(500), 500, "the configured most wins");
