@@ -13,6 +13,7 @@ mod consumer;
 mod latency;
 mod page;
 mod plot;
+mod reorder;
 mod report;
 mod spread;
 mod table;

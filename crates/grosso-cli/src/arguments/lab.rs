@@ -41,6 +41,8 @@ pub(crate) enum LabMeasurement {
     Gso(LabOptions),
     /// Trains against 1 to 200 connections, held 0 to 200 us
     Flows(LabOptions),
+    /// Two paths of which one is 0 to 200 us longer, repaired not at all, within a poll, behind holes
+    Reorder(LabOptions),
     /// One connection, as many bytes as it takes
     TcpStream(LabOptions),
     /// The same the other way: the receiver sends, and Grosso cuts its superframes
@@ -61,6 +63,7 @@ impl LabMeasurement {
             Self::Lro(options) => ("lro", options),
             Self::Gso(options) => ("gso", options),
             Self::Flows(options) => ("flows", options),
+            Self::Reorder(options) => ("reorder", options),
             Self::TcpStream(options) => ("tcp-stream", options),
             Self::TcpMaerts(options) => ("tcp-maerts", options),
             Self::TcpRr(options) => ("tcp-rr", options),
@@ -239,6 +242,7 @@ Examples:
   grosso lab lro                  table R1, with the kernel's own GRO beside
   grosso lab gso                  table R5: superframes of the sender, cut by Grosso
   grosso lab fragments            table R2: the collapse without buffers, and its cure
+  grosso lab reorder              packets of two paths, put in order or not
   grosso lab tcp-stream --tool iperf3
   grosso lab run two-hosts --impair 'delay 5ms loss 0.1% seed 7'
   grosso lab --json | jq '.groups[].ratio'";

@@ -124,7 +124,7 @@ impl Experiment {
     }
 
     /// What most have in common: Grosso is the receiver's NIC, and nothing is judged.
-    fn receiving() -> Self {
+    pub(super) fn receiving() -> Self {
         Self {
             name: "",
             nic_of: "receiver",
@@ -142,7 +142,7 @@ impl Plan {
         if self.sendfile { Traffic::TcpSendfile } else { Traffic::TcpStream }
     }
 
-    fn setting(&self, traffic: Traffic, processors: [usize; 2]) -> Setting {
+    pub(super) fn setting(&self, traffic: Traffic, processors: [usize; 2]) -> Setting {
         Setting {
             traffic,
             connections: 1,
@@ -272,7 +272,7 @@ fn title(setting: &Setting) -> String {
 
 /// One processor for everything; then, where there are two, one for the sender and one for the
 /// rest. The last ones, since the first often has the interrupts.
-fn processor_pairs() -> io::Result<Vec<[usize; 2]>> {
+pub(super) fn processor_pairs() -> io::Result<Vec<[usize; 2]>> {
     Ok(match allowed_processors()?[..] {
         [.., one, other] => vec![[other, other], [one, other]],
         [one] => vec![[one, one]],

@@ -40,6 +40,7 @@ pub(super) fn run(
         "lro" => Experiment::lro(plan),
         "gso" => Experiment::gso(plan),
         "flows" => Experiment::flows(plan),
+        "reorder" => Experiment::reorder(plan),
         "tcp-stream" if options.sendfile => Experiment::traffic(name, Traffic::TcpSendfile, plan),
         "tcp-stream" => Experiment::traffic(name, Traffic::TcpStream, plan),
         "tcp-maerts" => Experiment::traffic(name, Traffic::TcpMaerts, plan),
