@@ -140,6 +140,34 @@ fn is_allowed(run: &Run) -> bool {
 }
 
 #[test]
+fn lab_acks_tells_who_reaches_the_sender() {
+    let bench = Bench::new();
+    let run = bench.run("lab acks --runs 1 --time 100ms --json");
+    if !is_allowed(&run) {
+        return;
+    }
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let report = run.json();
+    assert_eq!(report["schema"], "grosso.lab-acks/1");
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 54);
+    // Of all acknowledgments that came to the sender's NIC, the share that it was given.
+    let reached = |handling: &str| {
+        let of = |row: &&serde_json::Value| row["side"] == "sender" && row["handling"] == handling;
+        let sum = |name: &str| -> f64 {
+            rows.iter().filter(of).map(|row| row[name]["median"].as_f64().unwrap()).sum()
+        };
+        sum("acknowledgments_reached") / sum("acknowledgments_sent")
+    };
+    assert!(reached("freebsd") < 0.7, "{}", reached("freebsd"));
+    for handling in ["off", "linux", "vector", "rsc-82599"] {
+        assert!((0.8..1.2).contains(&reached(handling)), "{handling}: {}", reached(handling));
+    }
+    assert_eq!(report["overtaken"]["through_it"], 0);
+    assert_eq!(report["verdicts"].as_array().unwrap().len(), 9);
+}
+
+#[test]
 fn lab_refuses_what_cannot_be_measured() {
     let bench = Bench::new();
     let lines = [
@@ -159,6 +187,8 @@ fn lab_refuses_what_cannot_be_measured() {
         "lab fragments --loss 0.1",
         "lab fragments --timeout 60",
         "lab fragments --tool iperf3",
+        "lab acks --hold 16us",
+        "lab acks --time 5",
     ];
     for line in lines {
         let run = bench.run(line);

@@ -17,6 +17,7 @@ use grosso_sys::{
     netlink::{LinkChange, Netlink},
     packet::RingLayout,
     scheduling::{kernel_threads, pin},
+    stream::set_receive_low_water,
     tun::Layer,
 };
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_tcp_congestion};
@@ -68,6 +69,9 @@ pub struct Layout {
     /// on the processor cause, for a lost packet: without tail loss probes, and with a longer
     /// timeout where the kernel lets it be set (6.11 and later).
     pub patient: bool,
+    /// What must have arrived before a stream is read, in bytes: until then every second segment is acknowledged at
+    /// once. 0 to read what there is, and acknowledge what was read.
+    pub read_bytes_min: u16,
 }
 
 impl Default for Layout {
@@ -81,6 +85,7 @@ impl Default for Layout {
             buffer_bytes: 0,
             full_checksums: false,
             patient: true,
+            read_bytes_min: 0,
         }
     }
 }
@@ -107,6 +112,8 @@ pub struct Hosts {
     sender: NetworkNamespace,
     receiver: NetworkNamespace,
     family: Family,
+    /// As [`Layout::read_bytes_min`].
+    read_bytes_min: u16,
     /// The networks of a wire between two data paths, of which neither is to lose it when the other ends.
     between: Vec<NetworkNamespace>,
     /// The kernel thread that takes the receiver's packets from its device, where it has its own.
@@ -251,7 +258,8 @@ impl Hosts {
     fn new(layout: &Layout) -> io::Result<Self> {
         let (sender, receiver) = (NetworkNamespace::new()?, NetworkNamespace::new()?);
         let (family, between) = (layout.family, Vec::new());
-        let hosts = Self { sender, receiver, family, between, poller: None };
+        let read_bytes_min = layout.read_bytes_min;
+        let hosts = Self { sender, receiver, family, read_bytes_min, between, poller: None };
         for host in [&hosts.sender, &hosts.receiver] {
             host.run(|| {
                 silence_ipv6("all")?;
@@ -337,6 +345,9 @@ impl Hosts {
                     io::Error::new(error.kind(), text)
                 })?;
                 side.set_nodelay(true)?;
+                if self.read_bytes_min > 0 {
+                    set_receive_low_water(&side, self.read_bytes_min)?;
+                }
                 side.set_read_timeout(Some(STALLED))?;
                 side.set_write_timeout(Some(STALLED))?;
                 kept.push(side);

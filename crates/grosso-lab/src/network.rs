@@ -106,6 +106,7 @@ impl Network {
             // A flipped bit must not pass for right because nobody had summed it yet.
             full_checksums: options.impairment.is_some(),
             patient: false,
+            read_bytes_min: 0,
         };
         // Dice are thrown for packets, and not for superframes.
         let superframes = options.impairment.is_none();

@@ -148,6 +148,8 @@ pub struct Measured {
     pub segments_per_train: Option<f64>,
     /// Segments that came back to who sends the bytes: acknowledgements, in a stream.
     pub acknowledgements: u64,
+    /// Frames that the data path handed on the other way than the bytes go: what of those reached who sends the bytes.
+    pub acknowledgements_passed: Option<u64>,
     /// Segments that the sender sent again, from the connection's first to its last.
     pub retransmits: u64,
     /// Segments whose checksum was wrong.

@@ -17,6 +17,7 @@
 //! | [`ethtool`] | device features by the names `ethtool -k` prints, coalescing, rings, channels |
 //! | [`netlink`] | links, veth pairs across networks, addresses, routes, neighbours |
 //! | [`namespace`] | private user, network and mount namespaces |
+//! | [`stream`] | what a reader of TCP waits for |
 //! | [`process`] | processes that end with the one that started them |
 //! | [`scheduling`] | CPU affinity, real-time priority, CPU time, finding a kernel thread |
 //!
@@ -63,6 +64,7 @@ pub mod packet;
 pub mod passed;
 pub mod process;
 pub mod scheduling;
+pub mod stream;
 pub mod tun;
 pub mod wait;
 pub mod xdp;

@@ -24,6 +24,9 @@ pub(crate) struct Lab {
 pub(crate) enum LabExperiment {
     #[command(flatten)]
     Measure(LabMeasurement),
+    /// Table R3: acknowledgments merged, passed on and kept whole, at the sender and at the receiver
+    #[command(after_help = ACKS_HELP)]
+    Acks(LabAcks),
     /// Table R2: fragments inside ESP to a NIC with few receive buffers, coalesced and queued
     #[command(after_help = FRAGMENTS_HELP)]
     Fragments(LabFragments),
@@ -140,6 +143,23 @@ pub(crate) struct LabFragments {
     pub(crate) page: LabPage,
 }
 
+/// `grosso lab acks`.
+#[derive(Args, Debug)]
+pub(crate) struct LabAcks {
+    /// Measurements of each setting
+    #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) runs: u16,
+    /// How long each measurement is
+    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_run_ns)]
+    pub(crate) time: u64,
+    /// The congestion control that the lab's sockets ask for
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    pub(crate) congestion: String,
+    /// What Grosso hands packets to a host through; a TAP where /dev/net/tun may be opened
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    pub(crate) device: LabDevice,
+}
+
 /// `grosso lab run`.
 #[derive(Args, Debug)]
 pub(crate) struct LabRun {
@@ -243,6 +263,7 @@ Examples:
   grosso lab gso                  table R5: superframes of the sender, cut by Grosso
   grosso lab fragments            table R2: the collapse without buffers, and its cure
   grosso lab reorder              packets of two paths, put in order or not
+  grosso lab acks                 table R3: merged acknowledgments, and a sender's clock
   grosso lab tcp-stream --tool iperf3
   grosso lab run two-hosts --impair 'delay 5ms loss 0.1% seed 7'
   grosso lab --json | jq '.groups[].ratio'";
@@ -259,6 +280,19 @@ Examples:
   grosso lab fragments --rate 800M --loss 1%
   grosso lab fragments --runs 1 --loss 0    the quickest look
   grosso lab fragments --json | jq -c '.groups[].rows[] | [.receiver, .buffers]'";
+
+const ACKS_HELP: &str = "\
+A sender's clock is its acknowledgments. In 2011 receive offload in software
+merged those as well, and halved what a sender sent. Here Grosso is the NIC of
+who sends the bytes, or of who receives them, and merges by several profiles;
+beside that, a model of the sender, and who overtakes whom when acknowledgments
+go past the coalescer.
+
+Examples:
+  grosso lab acks                         all of it, in a minute
+  grosso lab acks --runs 1 --time 200ms   the quickest look
+  grosso lab acks --congestion reno
+  grosso lab acks --json | jq -c '.rows[] | [.side, .handling, .hold_us]'";
 
 const RUN_HELP: &str = "\
 A command finds the addresses of the hosts in its environment: GROSSO_A and

@@ -56,7 +56,7 @@ pub struct Sender {
     pub congestion_window: u64,
     /// Where slow start ends, in bytes.
     pub slow_start_threshold: u64,
-    /// Bytes acknowledged towards the next segment of congestion avoidance.
+    /// Bytes acknowledged towards the next segment of congestion avoidance; by packets, the share of a byte.
     counted: u64,
     /// The first byte that nobody acknowledged.
     pub unacknowledged: u32,
@@ -108,6 +108,11 @@ impl Sender {
 
     /// Takes one acknowledgment.
     pub fn acknowledge(&mut self, packet: &Acknowledgment) {
+        self.acknowledge_as(packet, 1);
+    }
+
+    /// Takes one acknowledgment that stands for so many packets.
+    pub(crate) fn acknowledge_as(&mut self, packet: &Acknowledgment, packets: u64) {
         self.congestion_echoes += u32::from(packet.congestion_echo);
         let acknowledged = distance(self.unacknowledged, packet.number);
         let is_known = distance(packet.number, self.next) >= 0;
@@ -116,7 +121,7 @@ impl Sender {
                 let now_ms = (packet.arrived_ns / NS_A_MS) as u32;
                 self.round_trips_ms.push(now_ms.wrapping_sub(echo));
             }
-            self.advance(packet.number, acknowledged as u64, 1);
+            self.advance(packet.number, acknowledged as u64, packets);
         } else if acknowledged == 0
             && !packet.has_payload
             && packet.window == self.window
@@ -191,8 +196,11 @@ impl Sender {
             }
             Counting::Packets => {
                 for _ in 0..packets {
-                    let share = self.segment * self.segment / self.congestion_window;
-                    self.congestion_window += share.max(1);
+                    // What is less than a byte is kept for the next.
+                    self.counted += self.segment * self.segment;
+                    let share = self.counted / self.congestion_window;
+                    self.counted %= self.congestion_window;
+                    self.congestion_window += share;
                 }
             }
             Counting::Bytes { limit } => {

@@ -187,9 +187,9 @@ impl Reading {
 
     /// What was added since an earlier reading; the bytes go to the receiver or come from there.
     fn since(&self, before: &Self, is_reverse: bool) -> Measured {
-        let direction = |snapshot: &Snapshot| match is_reverse {
-            true => snapshot.right_to_left,
-            false => snapshot.left_to_right,
+        let directions = |snapshot: &Snapshot| match is_reverse {
+            true => [snapshot.right_to_left, snapshot.left_to_right],
+            false => [snapshot.left_to_right, snapshot.right_to_left],
         };
         let paths = self.path.as_ref().zip(before.path.as_ref());
         let answering = usize::from(!is_reverse);
@@ -199,8 +199,12 @@ impl Reading {
             units: self.units - before.units,
             lost: self.lost - before.lost,
             cpu_seconds: self.cpu.since(&before.cpu),
-            segments_per_train: paths
-                .and_then(|(after, before)| segments(&direction(after), &direction(before))),
+            segments_per_train: paths.and_then(|(after, before)| {
+                segments(&directions(after)[0], &directions(before)[0])
+            }),
+            acknowledgements_passed: paths.map(|(after, before)| {
+                directions(after)[1].tx_frames - directions(before)[1].tx_frames
+            }),
             acknowledgements: self.tcp[answering].sent - before.tcp[answering].sent,
             ..Measured::default()
         }

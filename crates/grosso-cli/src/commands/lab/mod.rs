@@ -1,5 +1,6 @@
 //! `grosso lab`: what is offload worth here?
 
+mod acks;
 mod fragments;
 mod measure;
 mod network;
@@ -14,6 +15,7 @@ use crate::{
 pub(crate) fn run(lab: &Lab, session: &mut Session) -> Result<Exit, Failure> {
     match &lab.experiment {
         None => measure::run("", &lab.measuring, session),
+        Some(LabExperiment::Acks(options)) => acks::run(options, session),
         Some(LabExperiment::Fragments(options)) => fragments::run(options, session),
         Some(LabExperiment::Run(options)) => network::run(options, session),
         Some(LabExperiment::Measure(measurement)) => {

@@ -1,0 +1,143 @@
+//! What came of the experiment, as JSON has it.
+
+use std::io;
+
+use grosso_sys::scheduling::allowed_processors;
+use serde::Serialize;
+
+use super::{Case, Growth, Handling, Overtaken, Plan, Side, verdict::judge};
+use crate::{
+    experiment::{Spread, Verdict, kernel_release, processor_name},
+    hosts::Device,
+    trial::Measured,
+};
+
+/// What came of the experiment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Report {
+    /// The experiment's name.
+    pub experiment: &'static str,
+    /// What must be known to compare the figures with others.
+    pub environment: Environment,
+    /// The results: Grosso at the sender, then at the receiver.
+    pub rows: Vec<RowResult>,
+    /// Who overtakes whom where acknowledgments go past the coalescer.
+    pub overtaken: Overtaken,
+    /// What a model of the sender says.
+    pub growth: Vec<Growth>,
+    /// What was to be shown, and whether it was.
+    pub verdicts: Vec<Verdict>,
+    /// How to read the figures.
+    pub notes: Vec<String>,
+}
+
+/// What must be known to compare figures with others.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Environment {
+    /// The kernel's release.
+    pub kernel: String,
+    /// What the processor calls itself.
+    pub processor: String,
+    /// The processors that the lab may use.
+    pub processors: usize,
+    /// Measurements of each setting.
+    pub runs: usize,
+    /// How long each was.
+    pub seconds: f64,
+    /// The congestion control of TCP.
+    pub congestion: String,
+    /// What the data path handed packets to a host through.
+    pub device: Device,
+}
+
+/// The result of one setting.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RowResult {
+    /// Whose NIC Grosso was.
+    pub side: Side,
+    /// What it did with what came in.
+    pub handling: Handling,
+    /// How long it held trains, in microseconds; zero to the end of the poll.
+    pub hold_us: f64,
+    /// Most bytes of a socket's buffers; `None` for what the lab's streams have otherwise.
+    pub window_bytes: Option<usize>,
+    /// Gigabits a second.
+    pub gigabits_a_second: Spread,
+    /// Acknowledgments a second that the receiver sent.
+    pub acknowledgments_sent: Spread,
+    /// Acknowledgments a second that reached the sender.
+    pub acknowledgments_reached: Spread,
+    /// Calls a second with which the receiver read.
+    pub reads_a_second: Spread,
+    /// Calls with which it read a gigabyte.
+    pub reads_a_gigabyte: Spread,
+    /// Packets of data for each frame on the other side of the data path.
+    pub segments_a_unit: Spread,
+    /// The measurements.
+    pub runs: Vec<Measured>,
+}
+
+impl Report {
+    pub(super) fn new(plan: &Plan, cases: &[Case], runs: Vec<Vec<Measured>>) -> io::Result<Self> {
+        let rows = cases.iter().zip(runs).map(|(case, runs)| RowResult::new(case, runs));
+        let rows: Vec<RowResult> = rows.collect();
+        let (overtaken, growth) = (Overtaken::count(), Growth::all());
+        Ok(Self {
+            experiment: "acks",
+            environment: Environment {
+                kernel: kernel_release()?,
+                processor: processor_name(),
+                processors: allowed_processors()?.len(),
+                runs: plan.runs,
+                seconds: plan.measured.as_secs_f64(),
+                congestion: plan.congestion.clone(),
+                device: plan.device,
+            },
+            verdicts: judge(&rows, &overtaken, &growth),
+            notes: notes(&rows),
+            rows,
+            overtaken,
+            growth,
+        })
+    }
+}
+
+impl RowResult {
+    fn new(case: &Case, runs: Vec<Measured>) -> Self {
+        let over = |value: &dyn Fn(&Measured) -> f64| Spread::of(runs.iter().map(value));
+        let passed = |run: &Measured| run.acknowledgements_passed.unwrap_or(0) as f64;
+        Self {
+            side: case.side,
+            handling: case.handling,
+            hold_us: case.hold.as_secs_f64() * 1e6,
+            window_bytes: case.window_bytes,
+            gigabits_a_second: over(&Measured::gigabits_a_second),
+            acknowledgments_sent: over(&|run| run.acknowledgements as f64 / run.seconds),
+            acknowledgments_reached: over(&|run| passed(run) / run.seconds),
+            reads_a_second: over(&|run| run.units as f64 / run.seconds),
+            reads_a_gigabyte: over(&|run| run.units as f64 / (run.bytes as f64 * 1e-9)),
+            segments_a_unit: over(&|run| run.segments_per_train.unwrap_or(1.0)),
+            runs,
+        }
+    }
+}
+
+fn notes(rows: &[RowResult]) -> Vec<String> {
+    let mut notes: Vec<String> = NOTES.lines().map(String::from).collect();
+    let again: u64 = rows.iter().flat_map(|row| &row.runs).map(|run| run.retransmits).sum();
+    if again > 0 {
+        notes.push(format!("{again} segments were sent again in all."));
+    }
+    notes
+}
+
+const NOTES: &str = "\
+sent: acknowledgments a second of the receiver; reached: those the sender got.
+segm.: packets of data for each frame that the host was given, or gave.
+Published (82599, 2011): sender with merged acknowledgments 4-5 Gb/s, else 8.0;
+receiver: reads fall to a third, 4-5 segments a unit; window 100 KB best.
+Linux counts bytes without a limit (L is none): a merged acknowledgment grows
+its window by all that it acknowledges. What is left of the harm is waiting.";

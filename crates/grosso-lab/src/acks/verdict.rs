@@ -1,0 +1,165 @@
+//! Whether the experiment showed what it was to show.
+
+use super::{Growth, Handling, Overtaken, RowResult, Side, model::Counting};
+use crate::experiment::{Spread, Verdict};
+
+/// What the figures say.
+pub(super) fn judge(rows: &[RowResult], overtaken: &Overtaken, growth: &[Growth]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    verdicts.extend(share(
+        "sender: merged acknowledgments cost throughput",
+        rows,
+        Handling::Merged,
+    ));
+    verdicts.extend(share("sender: passed on, they cost none", rows, Handling::Passed));
+    verdicts.extend(share("sender: in vectors, they cost none", rows, Handling::Vector));
+    verdicts.extend(share("sender: rsc-82599 costs none", rows, Handling::Hardware));
+    verdicts.extend(starved(rows));
+    verdicts.extend(reads(rows));
+    verdicts.push(Verdict {
+        claim: "past the coalescer they overtake; through it none",
+        holds: overtaken.past_it > 0 && overtaken.through_it == 0,
+        measured: format!("{}, {}", overtaken.past_it, overtaken.through_it),
+    });
+    verdicts.extend(limited(growth));
+    verdicts.extend(counted(growth));
+    verdicts
+}
+
+/// The throughput of a sender beside that of one in front of which nothing is merged, over all windows and holds.
+fn share(claim: &'static str, rows: &[RowResult], handling: Handling) -> Option<Verdict> {
+    let Spread { median, min, .. } = Spread::of(shares(rows, handling));
+    let holds = (median < COSTS) == (handling == Handling::Merged);
+    let measured = format!("{:.0} % of off ({:.0})", median * 100.0, min * 100.0);
+    (median > 0.0).then_some(Verdict { claim, holds, measured })
+}
+
+/// By the best runs: others on the machine make them slower, and never faster.
+fn shares(rows: &[RowResult], handling: Handling) -> Vec<f64> {
+    let senders = || rows.iter().filter(|row| row.side == Side::Sender);
+    let off = |row: &RowResult| {
+        let is_off = |off: &&RowResult| {
+            off.handling == Handling::Off && off.window_bytes == row.window_bytes
+        };
+        senders().find(is_off).map(|off| off.gigabits_a_second.max)
+    };
+    let rows = senders().filter(|row| row.handling == handling);
+    rows.filter_map(|row| Some(row.gigabits_a_second.max / off(row)?)).collect()
+}
+
+/// Whether fewer acknowledgments reach the sender where they are merged.
+fn starved(rows: &[RowResult]) -> Option<Verdict> {
+    let merged =
+        rows.iter().filter(|row| row.side == Side::Sender && row.handling == Handling::Merged);
+    let reached = merged
+        .map(|row| row.acknowledgments_reached.median / row.acknowledgments_sent.median.max(1.0));
+    let Spread { median, .. } = Spread::of(reached);
+    Some(Verdict {
+        claim: "sender: merged, under half of them reach it",
+        holds: median < 0.5,
+        measured: format!("{:.0} %", median * 100.0),
+    })
+}
+
+/// The reads of a receiver, a gigabyte, beside those of one in front of which nothing is merged.
+fn reads(rows: &[RowResult]) -> Option<Verdict> {
+    let receivers = || rows.iter().filter(|row| row.side == Side::Receiver);
+    let reads = |handling| {
+        Spread::of(
+            receivers()
+                .filter(|row| row.handling == handling)
+                .map(|row| row.reads_a_gigabyte.median),
+        )
+    };
+    let share = reads(Handling::Passed).median / reads(Handling::Off).median;
+    let merging = receivers().filter(|row| row.handling != Handling::Off);
+    let segments = Spread::of(merging.map(|row| row.segments_a_unit.median));
+    Some(Verdict {
+        claim: "receiver: reads fall to a third or better",
+        holds: share <= THIRD,
+        measured: format!("{:.0} %; {:.1} segm.", share * 100.0, segments.median),
+    })
+}
+
+/// The claim that a sender which counts bytes is limited by L.
+fn limited(growth: &[Growth]) -> Option<Verdict> {
+    let alone = round_trips(growth, |merged, _| merged == 1)?;
+    let merged = round_trips(growth, |merged, counted| merged > 2 && !counted)?;
+    Some(Verdict {
+        claim: "model, L = 2: superframes of ACKs slow the start",
+        holds: merged > 2 * alone,
+        measured: format!("{merged} not {alone} trips"),
+    })
+}
+
+/// The claim that what a sender needs is their count.
+fn counted(growth: &[Growth]) -> Option<Verdict> {
+    let alone = round_trips(growth, |merged, _| merged == 1)?;
+    let counted = round_trips(growth, |merged, counted| merged > 2 && counted)?;
+    Some(Verdict {
+        claim: "model, L = 2: with their count they do not",
+        holds: counted <= alone,
+        measured: format!("{counted} and {alone} trips"),
+    })
+}
+
+fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Option<u32> {
+    let of = |growth: &&Growth| {
+        growth.counting == Counting::Bytes { limit: 2 } && wanted(growth.merged, growth.is_counted)
+    };
+    growth.iter().find(of).map(|growth| growth.slow_start_round_trips)
+}
+
+/// The share of throughput below which something costs: two measurements of the same differ by less.
+const COSTS: f64 = 0.85;
+/// A third, and what two measurements of the same differ by.
+const THIRD: f64 = 0.35;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Report, tests::report};
+    use super::*;
+
+    fn said(report: &Report, claim: &str) -> bool {
+        let verdicts = judge(&report.rows, &report.overtaken, &report.growth);
+        verdicts.iter().find(|verdict| verdict.claim.contains(claim)).unwrap().holds
+    }
+
+    /// The same results, but for the rows of one side and handling.
+    fn changed(side: Side, handling: Handling, change: impl Fn(&mut RowResult)) -> Report {
+        let mut report = report();
+        let rows = report.rows.iter_mut();
+        rows.filter(|row| row.side == side && row.handling == handling).for_each(change);
+        report
+    }
+
+    #[test]
+    fn every_claim_holds_of_what_was_published() {
+        let verdicts = report().verdicts;
+        assert_eq!(verdicts.len(), 9);
+        assert!(verdicts.iter().all(|verdict| verdict.holds), "{verdicts:?}");
+        assert!(verdicts.iter().all(|verdict| verdict.claim.len() <= 52), "{verdicts:?}");
+    }
+
+    #[test]
+    fn what_costs_nothing_and_what_does_are_told_apart() {
+        let at = |handling, gbps| {
+            changed(Side::Sender, handling, |row| row.gigabits_a_second.max = gbps)
+        };
+        assert!(!said(&at(Handling::Merged, 7.9), "merged acknowledgments cost"));
+        assert!(!said(&at(Handling::Passed, 6.0), "passed on"));
+        assert!(!said(&at(Handling::Vector, 6.0), "in vectors"));
+        assert!(!said(&at(Handling::Hardware, 6.0), "rsc-82599"));
+    }
+
+    #[test]
+    fn reads_and_acknowledgments_are_counted() {
+        let more =
+            changed(Side::Receiver, Handling::Passed, |row| row.reads_a_gigabyte.median = 3e4);
+        assert!(!said(&more, "reads fall"));
+        let all = changed(Side::Sender, Handling::Merged, |row| {
+            row.acknowledgments_reached = row.acknowledgments_sent;
+        });
+        assert!(!said(&all, "under half"));
+    }
+}
