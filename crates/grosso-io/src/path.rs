@@ -6,6 +6,7 @@
 
 use grosso::{
     Coalescer, Delivery, Frame, Profile,
+    coalesce::{Hold, RoundTrips},
     features::{Device, Features},
     stats::CoalesceStats,
 };
@@ -53,6 +54,8 @@ pub struct Direction<B> {
     /// Buffers that go back to the port that they came from.
     done: Vec<B>,
     outlet: Outlet,
+    /// What measures round trips, while this direction moves frames.
+    round_trips: Option<Box<RoundTrips>>,
     /// The port took frames that it could not send yet.
     is_blocked: bool,
 }
@@ -76,6 +79,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
             coalescer,
             batch: Vec::new(),
             done: Vec::new(),
+            round_trips: None,
             is_blocked: false,
         }
     }
@@ -95,11 +99,18 @@ impl<B: AsRef<[u8]>> Direction<B> {
             self.expire(from, to, now_ns)?;
             return Ok(0);
         }
-        let Self { batch, outlet, done, coalescer, options, .. } = self;
+        let Self { batch, outlet, done, coalescer, options, link, round_trips, .. } = self;
         let received =
             from.receive(now_ns, options.budget_frames, &mut |frame| batch.push(frame))?;
         outlet.stats.rx_frames += received as u64;
         for frame in batch.drain(..) {
+            let packet = frame.buffer.as_ref();
+            let round_trip_ns = round_trips
+                .as_mut()
+                .and_then(|seen| seen.observe(packet, *link, &options.ports, now_ns));
+            if let (Some(round_trip_ns), Some(coalescer)) = (round_trip_ns, coalescer.as_mut()) {
+                coalescer.learn_round_trip(packet, round_trip_ns);
+            }
             match coalescer {
                 Some(coalescer) => {
                     outlet.count_received(frame.buffer.as_ref(), &frame.meta);
@@ -118,6 +129,25 @@ impl<B: AsRef<[u8]>> Direction<B> {
         }
         self.finish_poll(from, to, now_ns)?;
         Ok(received)
+    }
+
+    /// Whether it is worth knowing how long round trips take: its trains are held for as long as it pays.
+    #[must_use]
+    pub fn wants_round_trips(&self) -> bool {
+        self.coalescer
+            .as_ref()
+            .is_some_and(|coalescer| coalescer.profile().hold == Hold::Controlled)
+    }
+
+    /// Lets it observe the frames that it moves, until [`Self::take_round_trips`]: the other direction is to observe
+    /// its own with the same.
+    pub fn put_round_trips(&mut self, round_trips: Option<Box<RoundTrips>>) {
+        self.round_trips = round_trips;
+    }
+
+    /// Takes back what observes.
+    pub fn take_round_trips(&mut self) -> Option<Box<RoundTrips>> {
+        self.round_trips.take()
     }
 
     /// Sends what waits for room, as far as there is some, without receiving more.

@@ -39,7 +39,7 @@ use std::{
     time::Duration,
 };
 
-use grosso::stats::CoalesceStats;
+use grosso::{coalesce::RoundTrips, stats::CoalesceStats};
 use grosso_sys::wait::{Event, monotonic, wait_exactly};
 
 pub use self::group::{Group, QUEUES_MAX};
@@ -224,9 +224,15 @@ impl<L: Port, R: Port> DataPath<L, R> {
             event,
             requests: Mutex::default(),
         };
+        let [there, back] = [&options.left_to_right, &options.right_to_left];
+        let mut to_right = Direction::new(there.clone(), left.link(), right.device());
+        let to_left = Direction::new(back.clone(), right.link(), left.device());
+        if to_right.wants_round_trips() || to_left.wants_round_trips() {
+            to_right.put_round_trips(Some(Box::new(RoundTrips::new(there.seed))));
+        }
         Ok(Self {
-            to_right: Direction::new(options.left_to_right.clone(), left.link(), right.device()),
-            to_left: Direction::new(options.right_to_left.clone(), right.link(), left.device()),
+            to_right,
+            to_left,
             left,
             right,
             sleeper: Sleeper::default(),
@@ -289,7 +295,11 @@ impl<L: Port, R: Port> DataPath<L, R> {
     /// Moves a batch each way and delivers what was held for long enough, and says how many frames came.
     fn turn(&mut self, now_ns: u64) -> Result<usize, PortError> {
         let Self { left, right, to_right, to_left, .. } = self;
-        Ok(to_right.poll(left, right, now_ns)? + to_left.poll(right, left, now_ns)?)
+        let there = to_right.poll(left, right, now_ns)?;
+        to_left.put_round_trips(to_right.take_round_trips());
+        let back = to_left.poll(right, left, now_ns)?;
+        to_right.put_round_trips(to_left.take_round_trips());
+        Ok(there + back)
     }
 
     /// The next point in time at which something is to be done.

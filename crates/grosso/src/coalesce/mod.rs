@@ -32,7 +32,7 @@ pub use batch::Batch;
 pub use bypass::Bypass;
 pub use delivery::{Delivery, Sink, Vector};
 pub use examine::HEADER_BYTES_MAX;
-pub use hold::{HOLD_NS_MIN, Hold, LONG_PATH_NS, SEGMENTS_MAX, SEGMENTS_MIN};
+pub use hold::{HOLD_NS_MIN, Hold, LONG_PATH_NS, RoundTrips, SEGMENTS_MAX, SEGMENTS_MIN};
 pub use memory::FLOWS_MAX as REMEMBERED_FLOWS_MAX;
 pub use pool::Part;
 pub use profile::{BucketChoice, Limits, Profile, TableShape};

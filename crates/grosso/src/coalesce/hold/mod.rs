@@ -7,6 +7,7 @@
 
 mod deadlines;
 mod pace;
+mod round_trips;
 
 use alloc::vec::Vec;
 
@@ -23,7 +24,10 @@ use crate::{
     flow::Keys,
 };
 
-pub use pace::{HOLD_NS_MIN, LONG_PATH_NS, SEGMENTS_MAX, SEGMENTS_MIN};
+pub use self::{
+    pace::{HOLD_NS_MIN, LONG_PATH_NS, SEGMENTS_MAX, SEGMENTS_MIN},
+    round_trips::RoundTrips,
+};
 
 /// How long a train may be held across polls. [`crate::coalesce::Limits::hold_ns`] is the most in either case, from the
 /// first packet of the train (P22).
@@ -128,8 +132,8 @@ impl Controller {
 }
 
 impl<B: AsRef<[u8]>> Coalescer<B> {
-    /// Tells how long a packet of this flow takes to be answered by the sender, there and back, in nanoseconds: who
-    /// sees both directions can measure that. Only [`Hold::Controlled`] asks for it, and only the least that was told
+    /// Tells how long a round trip takes between the ends of this packet's flow, in nanoseconds: who sees both
+    /// directions can measure it with [`RoundTrips`]. Only [`Hold::Controlled`] asks for it, and only the least that was told
     /// of a flow counts. A flow of which nothing is held lately is not remembered.
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64) {
         let Some(controller) = &mut self.controller else { return };
