@@ -15,6 +15,7 @@ mod page;
 mod plot;
 mod reorder;
 mod report;
+mod rtt;
 mod spread;
 mod table;
 

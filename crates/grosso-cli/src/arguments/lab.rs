@@ -46,6 +46,8 @@ pub(crate) enum LabMeasurement {
     Flows(LabOptions),
     /// Two paths of which one is 0 to 200 us longer, repaired not at all, within a poll, behind holes
     Reorder(LabOptions),
+    /// Paths of 0.1 to 100 ms: held for a fixed time, and for as long as it pays
+    Rtt(LabOptions),
     /// One connection, as many bytes as it takes
     TcpStream(LabOptions),
     /// The same the other way: the receiver sends, and Grosso cuts its superframes
@@ -67,6 +69,7 @@ impl LabMeasurement {
             Self::Gso(options) => ("gso", options),
             Self::Flows(options) => ("flows", options),
             Self::Reorder(options) => ("reorder", options),
+            Self::Rtt(options) => ("rtt", options),
             Self::TcpStream(options) => ("tcp-stream", options),
             Self::TcpMaerts(options) => ("tcp-maerts", options),
             Self::TcpRr(options) => ("tcp-rr", options),

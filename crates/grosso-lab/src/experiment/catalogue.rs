@@ -138,7 +138,7 @@ impl Experiment {
 }
 
 impl Plan {
-    fn stream(&self) -> Traffic {
+    pub(super) fn stream(&self) -> Traffic {
         if self.sendfile { Traffic::TcpSendfile } else { Traffic::TcpStream }
     }
 

@@ -41,6 +41,7 @@ pub(super) fn run(
         "gso" => Experiment::gso(plan),
         "flows" => Experiment::flows(plan),
         "reorder" => Experiment::reorder(plan),
+        "rtt" => Experiment::rtt(plan),
         "tcp-stream" if options.sendfile => Experiment::traffic(name, Traffic::TcpSendfile, plan),
         "tcp-stream" => Experiment::traffic(name, Traffic::TcpStream, plan),
         "tcp-maerts" => Experiment::traffic(name, Traffic::TcpMaerts, plan),
