@@ -132,9 +132,10 @@ impl Controller {
 }
 
 impl<B: AsRef<[u8]>> Coalescer<B> {
-    /// Tells how long a round trip takes between the ends of this packet's flow, in nanoseconds: who sees both
-    /// directions can measure it with [`RoundTrips`]. Only [`Hold::Controlled`] asks for it, and only the least that was told
-    /// of a flow counts. A flow of which nothing is held lately is not remembered.
+    /// Tells how long a round trip takes between the ends of this packet's flow, in nanoseconds: who
+    /// sees both directions can measure it with [`RoundTrips`]. Only [`Hold::Controlled`] asks for
+    /// it, and only the least that was told of a flow counts. A flow of which nothing came lately is
+    /// not remembered.
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64) {
         let Some(controller) = &mut self.controller else { return };
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
