@@ -96,6 +96,19 @@ impl CoalesceStats {
         self.packets_in - self.packets_out - self.thinned
     }
 
+    /// What inet_lro would have counted (rule L4).
+    #[must_use]
+    pub fn lro(&self) -> LroStats {
+        let flushed = self.closed.iter().sum::<u64>();
+        let alone = flushed.saturating_sub(self.superframes);
+        LroStats {
+            aggregated: self.superframe_packets + alone,
+            flushed,
+            no_descriptor: self.closed[Close::TableFull.index()]
+                + self.closed[Close::BucketFull.index()],
+        }
+    }
+
     #[inline]
     pub(crate) fn count_in(&mut self, bytes: usize, packets: u32) {
         self.frames_in += 1;
@@ -119,6 +132,17 @@ impl CoalesceStats {
         };
         self.segments[bucket] += 1;
     }
+}
+
+/// The counters of inet_lro, by its own meaning of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LroStats {
+    /// Packets taken into trains, the first of each too.
+    pub aggregated: u64,
+    /// Trains delivered, also those of one packet.
+    pub flushed: u64,
+    /// Times that the table was full. inet_lro then delivered the packet alone; here a train makes room.
+    pub no_descriptor: u64,
 }
 
 /// What a reassembler did since it was made.

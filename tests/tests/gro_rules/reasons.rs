@@ -102,6 +102,10 @@ fn passing() -> Vec<(Pass, Pushed)> {
         (Pass::Short, ipv4(|s| s.frame(|packet| packet.truncate(153)))),
         (Pass::LengthZero, ipv4(|s| s.ipv4(|ip| ip.total_len_raw(0)))),
         (Pass::Ipv4Options, ipv4(|s| s.ipv4(|ip| ip.options(&[1])))),
+        (
+            Pass::Ipv6Extension,
+            known(&ethernet().ipv6(|ip| ip).hop_by_hop(|h| h).tcp(|t| t).payload_len(100)),
+        ),
         (Pass::Ipv4ReservedBit, ipv4(|s| s.ipv4(|ip| ip.reserved_bit(true)))),
         (Pass::Ipv4Checksum, ipv4(|s| s.ipv4(|ip| ip.checksum_xor(1)))),
         (Pass::Checksum, tcp(|t| t.checksum_xor(1))),
@@ -126,6 +130,7 @@ fn passing() -> Vec<(Pass, Pushed)> {
         (Pass::TunnelLevels, inner(ethernet().ipv4(|ip| ip).ipv4(|ip| ip))),
         (Pass::GreFlags, inner(ethernet().ipv4(|ip| ip).gre(|g| g.sequence(1)))),
         (Pass::GeneveControl, inner(geneve(|g| g.control(true)))),
+        (Pass::TcpOff, tcp(|t| t)),
         (Pass::UdpOff, udp(|s| s, 100)),
         (Pass::Superframe, {
             let untrusted =
@@ -164,6 +169,8 @@ fn every_reason_to_pass_is_produced() {
             Pass::TcpFlags | Pass::TcpOptions | Pass::Congestion => Profile::inet_lro(),
             _ => Profile::linux(),
         };
+        profile.extension_headers = reason != Pass::Ipv6Extension;
+        profile.tcp = reason != Pass::TcpOff;
         profile.udp = reason != Pass::UdpOff;
         let mut engine = Engine::new(profile);
         assert_eq!(engine.push_frame(frame, 0), Verdict::Passed(reason));

@@ -140,12 +140,16 @@ fn nested(profile: &Profile) -> Map<String, Value> {
 const ABOUT: &[(&str, &str)] = &[
     ("linux", "GRO of Linux 7.2, with a larger flow table: default"),
     ("linux-8x8", "GRO of Linux 7.2, with its own table of 8 x 8 flows"),
+    ("linux-6.12", "GRO of Linux 6.12: as linux-8x8, with its rule of IDs"),
     ("inet-lro", "generic LRO of Linux 2.6.24 to 4.4"),
     ("inet-lro-2007", "inet-lro as it was sent for review in 2007"),
     ("myri10ge", "LRO of the driver of Myricom's 10 Gbit/s NICs"),
     ("freebsd", "tcp_lro of FreeBSD, which joins acknowledgments too"),
     ("rsc-82599", "receive side coalescing of Intel's 82599 NICs"),
     ("ndis-rsc", "receive segment coalescing that Windows asks for"),
+    ("ndis-uro", "UDP receive offload that Windows asks for"),
+    ("dpdk", "TCP of DPDK's GRO library"),
+    ("wireguard", "what wireguard-go joins into its TUN device"),
 ];
 
 #[cfg(test)]

@@ -74,7 +74,9 @@ fn choices_of<T: Setting>(_: fn(&Profile) -> &T) -> String {
 
 /// All keys, those of one table together and in the order of [`TABLES`].
 pub(crate) const KEYS: &[Key] = &[
+    key!("", "tcp", tcp),
     key!("", "udp", udp),
+    key!("", "extension-headers", extension_headers),
     key!("", "tunnels-max", tunnels_max, 0..=TUNNELS_MAX),
     key!("", "batch", batch),
     key!("", "hold", hold),
@@ -84,6 +86,7 @@ pub(crate) const KEYS: &[Key] = &[
     key!("rules", "time-to-live", rules.time_to_live),
     key!("rules", "dont-fragment", rules.dont_fragment),
     key!("rules", "identification", rules.identification),
+    key!("rules", "fixed-identification", rules.fixed_identification),
     key!("rules", "acknowledgment", rules.acknowledgment),
     key!("rules", "window", rules.window),
     key!("rules", "timestamp-value", rules.timestamp_value),

@@ -21,6 +21,7 @@ pub(crate) use self::keys::KEYS;
 use self::keys::{Key, TABLES};
 use crate::{
     error::Failure,
+    report::COLUMNS,
     wrong::{Wrong, no_key, similar},
 };
 
@@ -164,7 +165,12 @@ pub(crate) fn write(profile: &Profile) -> String {
             let _ = write!(text, "\n[{table}]\n");
         }
         let line = format!("{} = {}", key.name, setting::toml(&(key.show)(profile)));
-        let _ = writeln!(text, "{line:<CHOICES_COLUMN$} # {}", (key.choices)());
+        let choices = (key.choices)();
+        let _ = if CHOICES_COLUMN + choices.len() + 3 <= COLUMNS {
+            writeln!(text, "{line:<CHOICES_COLUMN$} # {choices}")
+        } else {
+            writeln!(text, "# {choices}\n{line}")
+        };
     }
     text
 }

@@ -3,7 +3,8 @@
 use core::ops::RangeInclusive;
 
 use grosso::coalesce::{
-    Acknowledgments, Batch, BucketChoice, Bypass, Hold, Level, Options, Push, Refused, Sizes, Vary,
+    Acknowledgments, Batch, BucketChoice, Bypass, FixedIdentification, Hold, Level, Options, Push,
+    Refused, Sizes, Vary,
 };
 use grosso_wire::tcp;
 use serde_json::{Value, json};
@@ -60,6 +61,7 @@ macro_rules! words {
 }
 
 words!(Vary { Equal: "equal", First: "first", Latest: "latest" });
+words!(FixedIdentification { Any: "any", DontFragment: "dont-fragment" });
 words!(Options { Any: "any", TimestampOnly: "timestamp-only" });
 words!(Sizes { EqualButLast: "equal-but-last", Any: "any" });
 words!(Push { Ends: "ends", Joins: "joins" });
@@ -78,7 +80,7 @@ words!(Hold { Fixed: "fixed", Controlled: "controlled" });
 
 impl Setting for Option<Bypass> {
     fn choices() -> String {
-        "false, or [bytes tried, fewest joined, bytes passed]".into()
+        "false or [tried, joined at least, passed]".into()
     }
 
     fn read(value: &DeValue<'_>) -> Option<Self> {

@@ -78,6 +78,9 @@ pub(crate) fn refusal_of_headers(
         match layer.kind {
             Kind::Ipv4 if layer.len as usize != ipv4::HEADER_LEN => return Some(Pass::Ipv4Options),
             Kind::Ipv6Fragment => return Some(Pass::Fragment),
+            Kind::Ipv6Extension if !profile.extension_headers => {
+                return Some(Pass::Ipv6Extension);
+            }
             Kind::Gre => {
                 let flags = u16_at(packet, start + gre::field::FLAGS.start);
                 if flags & !(gre::FLAG_CHECKSUM | gre::FLAG_KEY) != 0 {
@@ -94,6 +97,9 @@ pub(crate) fn refusal_of_headers(
     let ip_levels_max = (usize::from(profile.tunnels_max) + 1).min(IP_LEVELS_MAX);
     if shape.ip_levels > ip_levels_max {
         return Some(Pass::TunnelLevels);
+    }
+    if shape.is_tcp && !profile.tcp {
+        return Some(Pass::TcpOff);
     }
     if !shape.is_tcp {
         let port = u16_at(packet, shape.transport + udp::field::DESTINATION_PORT.start);

@@ -37,7 +37,7 @@ pub use memory::FLOWS_MAX as REMEMBERED_FLOWS_MAX;
 pub use pool::Part;
 pub use profile::{BucketChoice, Limits, Profile, TableShape};
 pub use reorder::{Level, Reorder};
-pub use rules::{Acknowledgments, Options, Push, Refused, Rules, Sizes, Vary};
+pub use rules::{Acknowledgments, FixedIdentification, Options, Push, Refused, Rules, Sizes, Vary};
 
 use crate::{
     checksum::Checksum,

@@ -9,7 +9,7 @@ use crate::coalesce::{
     bypass::Bypass,
     hold::Hold,
     reorder::{Level, Reorder},
-    rules::{Acknowledgments, Options, Push, Refused, Rules, Sizes, Vary},
+    rules::{Acknowledgments, FixedIdentification, Options, Push, Refused, Rules, Sizes, Vary},
 };
 
 /// The rules that differ between receive-offload implementations, and their limits.
@@ -20,9 +20,13 @@ pub struct Profile {
     pub name: Cow<'static, str>,
     /// How TCP packets of a train may differ.
     pub rules: Rules,
+    /// Whether TCP is joined.
+    pub tcp: bool,
     /// Whether UDP datagrams of equal size are joined, as `rx-udp-gro-forwarding` does or a socket
     /// with `UDP_GRO` asks for (rule U3).
     pub udp: bool,
+    /// Whether packets with IPv6 extension headers are joined (rule G21).
+    pub extension_headers: bool,
     /// How many tunnels a packet may be inside of, at most; IP in IP counts as one (rule T1).
     pub tunnels_max: u8,
     /// How long a train is held, within [`Limits::hold_ns`].
@@ -89,7 +93,9 @@ impl Profile {
         Self {
             name: Cow::Borrowed("linux"),
             rules: Rules::INVERTIBLE,
+            tcp: true,
             udp: true,
+            extension_headers: true,
             tunnels_max: 1,
             hold: Hold::Fixed,
             bypass: None,
@@ -115,6 +121,16 @@ impl Profile {
         profile.name = Cow::Borrowed("linux-8x8");
         profile.table = TableShape { buckets: 8, choice: BucketChoice::Device };
         profile.limits.flows = 64;
+        profile
+    }
+
+    /// As [`Profile::linux_8x8`], with the rules of Linux 6.12 as far as they are the engine's: an identification
+    /// that stays needs DF (rule G14a).
+    #[must_use]
+    pub fn linux_6_12() -> Self {
+        let mut profile = Self::linux_8x8();
+        profile.name = Cow::Borrowed("linux-6.12");
+        profile.rules.fixed_identification = FixedIdentification::DontFragment;
         profile
     }
 
@@ -167,15 +183,23 @@ impl Profile {
         profile
     }
 
-    /// The receive side coalescing of Intel's 82599: 32 flows, no acknowledgments without data, 16 descriptors of
-    /// 4096 bytes. Its trains end with the interrupt throttle, which is [`Limits::hold_ns`] here.
+    /// The receive side coalescing of Intel's 82599 with receive buffers of so many bytes: 32 flows, no
+    /// acknowledgments without data, and superframes of so many buffers as it has descriptors for: 16, 8 of more than
+    /// 4096 bytes, 4 of more than 8192. Its trains end with the interrupt throttle of 16 microseconds.
     #[must_use]
-    pub fn rsc_82599() -> Self {
+    pub fn rsc_82599(buffer_bytes: u32) -> Self {
         let mut profile = Self::lossy("rsc-82599");
         profile.rules.flags_alone = CONGESTION_AND_FINISH;
         profile.rules.congestion_alone = true;
         profile.rules.push = Push::Ends;
         profile.limits.flows = 32;
+        let descriptors = match buffer_bytes {
+            0..=4096 => 16,
+            4097..=8192 => 8,
+            _ => 4,
+        };
+        profile.limits.size_bytes = buffer_bytes.saturating_mul(descriptors).clamp(1, 65535) + 1;
+        profile.limits.hold_ns = 16_000;
         profile
     }
 
@@ -188,11 +212,67 @@ impl Profile {
         profile
     }
 
+    /// The UDP receive offload that Windows asks of drivers (NDIS 6.89): datagrams of equal size outside of tunnels,
+    /// as many as an IP packet holds, and no TCP.
+    #[must_use]
+    pub fn ndis_uro() -> Self {
+        let mut profile = Self::linux();
+        profile.name = Cow::Borrowed("ndis-uro");
+        profile.tcp = false;
+        profile.extension_headers = false;
+        profile.tunnels_max = 0;
+        profile.limits.udp_segments = u16::MAX;
+        profile
+    }
+
+    /// The TCP part of DPDK's GRO library: TTL, DSCP and windows are not compared, sizes neither, and the first
+    /// packet's header stays.
+    #[must_use]
+    pub fn dpdk() -> Self {
+        let mut profile = Self::linux();
+        profile.name = Cow::Borrowed("dpdk");
+        profile.udp = false;
+        profile.extension_headers = false;
+        profile.rules = Rules {
+            differentiated_services: Vary::First,
+            time_to_live: Vary::First,
+            identification: Vary::First,
+            window: Vary::First,
+            sizes: Sizes::Any,
+            flags_alone: (tcp::ECE | tcp::CWR) as u8,
+            ..Rules::INVERTIBLE
+        };
+        profile.reorder.level = Level::Batch;
+        profile.limits.flows = 128;
+        profile
+    }
+
+    /// What wireguard-go joins on its way into a TUN device: TCP whose identifications, flow labels and windows are
+    /// not compared, and UDP.
+    #[must_use]
+    pub fn wireguard() -> Self {
+        let mut profile = Self::linux();
+        profile.name = Cow::Borrowed("wireguard");
+        profile.extension_headers = false;
+        profile.tunnels_max = 0;
+        profile.rules = Rules {
+            identification: Vary::First,
+            flow_label: Vary::First,
+            window: Vary::First,
+            flags_alone: CONGESTION_AND_FINISH,
+            ..Rules::INVERTIBLE
+        };
+        profile.reorder.level = Level::Batch;
+        profile.limits.flows = 128;
+        profile
+    }
+
     /// What the lossy ones have in common.
     fn lossy(name: &'static str) -> Self {
         let mut profile = Self::linux();
         profile.name = Cow::Borrowed(name);
         profile.udp = false;
+        profile.extension_headers = false;
         profile.tunnels_max = 0;
         profile.rules = Rules {
             differentiated_services: Vary::First,
@@ -225,18 +305,23 @@ impl Profile {
         Self::all().into_iter().find(|profile| profile.name == name)
     }
 
-    /// Every built-in profile, the default first; `inet-lro-2007` at a receiver whose MTU is 9000.
+    /// Every built-in profile, the default first; `inet-lro-2007` at a receiver whose MTU is 9000, `rsc-82599` with
+    /// buffers of 2048 bytes.
     #[must_use]
     pub fn all() -> Vec<Self> {
         vec![
             Self::linux(),
             Self::linux_8x8(),
+            Self::linux_6_12(),
             Self::inet_lro(),
             Self::inet_lro_2007(9000),
             Self::myri10ge(),
             Self::freebsd(),
-            Self::rsc_82599(),
+            Self::rsc_82599(2048),
             Self::ndis_rsc(),
+            Self::ndis_uro(),
+            Self::dpdk(),
+            Self::wireguard(),
         ]
     }
 }

@@ -81,6 +81,8 @@ reasons! {
         LengthZero = "length-zero",
         /// IPv4 options (rule G10).
         Ipv4Options = "ip-options",
+        /// IPv6 extension headers, with which the profile joins nothing.
+        Ipv6Extension = "ip6-extension",
         /// The reserved bit of the IPv4 fragment word is set (rule G11).
         Ipv4ReservedBit = "ip-reserved-bit",
         /// The IPv4 header checksum is wrong.
@@ -127,6 +129,8 @@ reasons! {
         GreFlags = "gre-flags",
         /// A Geneve control packet (rule T6).
         GeneveControl = "geneve-control",
+        /// The profile does not join TCP.
+        TcpOff = "tcp-off",
         /// The profile does not join UDP (rule U3).
         UdpOff = "udp-off",
         /// A superframe that came from an untrusted source or has no segments of equal size (rule

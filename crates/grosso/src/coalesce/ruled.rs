@@ -1,12 +1,12 @@
 //! TCP by the rules of a profile that are more than the laws: what the receive offloads of other systems join.
 
-use grosso_wire::tcp;
+use grosso_wire::{ipv4, tcp};
 
 use crate::{
     bytes::{u16_at, u32_at},
     coalesce::{
-        Acknowledgments, Arrival, Candidate, Close, Coalescer, Guess, NoMerge, Options, Part, Pass,
-        Push, Refused, Rules, Sink, Sizes, Vary, Verdict, examine,
+        Acknowledgments, Arrival, Candidate, Close, Coalescer, FixedIdentification, Guess, NoMerge,
+        Options, Part, Pass, Push, Refused, Rules, Sink, Sizes, Vary, Verdict, examine,
         gather::{record_of, traffic_class},
         shapes::Known,
         train::{Train, ending},
@@ -179,7 +179,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
                 self.close(slot, Close::NoMerge, sink);
                 let is_duplicate = refusal == NoMerge::TcpAcknowledgmentAlone
                     && arrival.candidate.payload_len == 0;
-                if is_duplicate || rules.refused == Refused::Leaves {
+                // Who flushes at a limit starts anew with the next packet (rule L15).
+                let is_limit = matches!(refusal, NoMerge::SizeLimit | NoMerge::SegmentLimit);
+                if is_duplicate || (rules.refused == Refused::Leaves && !is_limit) {
                     self.deliver_alone(arrival, sink);
                 } else {
                     self.hold_by_rules(arrival, sink);
@@ -276,6 +278,10 @@ impl<B: AsRef<[u8]>> Train<B> {
         let mut fixed_ids = self.fixed_ids;
         if rules.identification == Vary::Equal {
             fixed_ids = self.admits_identifications(shape, first, packet, candidate)?;
+            let is_wanted = rules.fixed_identification == FixedIdentification::DontFragment;
+            if is_wanted && !all_forbid_fragments(first, shape, fixed_ids) {
+                return Err(NoMerge::Identification);
+            }
         }
         if rules.sizes == Sizes::EqualButLast {
             self.admits_size(candidate)?;
@@ -332,6 +338,15 @@ fn examine_by_rules(
 /// Whether the innermost IP header says that the packet met congestion.
 fn congestion_experienced(packet: &[u8], shape: &Shape) -> bool {
     traffic_class(packet, shape) & CONGESTION_EXPERIENCED == CONGESTION_EXPERIENCED
+}
+
+/// Whether the IPv4 headers of these levels forbid fragments.
+fn all_forbid_fragments(packet: &[u8], shape: &Shape, levels: IpLevels) -> bool {
+    let mut fixed = shape.identifications.iter().filter(|ip| levels.contains(ip.level as usize));
+    fixed.all(|ip| {
+        let word = u16_at(packet, ip.header as usize + ipv4::field::FRAGMENT.start);
+        word & ipv4::DONT_FRAGMENT != 0
+    })
 }
 
 /// A packet beside the last one of its train: what may grow must not shrink.

@@ -33,6 +33,8 @@ pub struct Rules {
     pub dont_fragment: Vary,
     /// The identification of IPv4, which otherwise steps or stays.
     pub identification: Vary,
+    /// Whose identification may stay along a train, where it is looked at.
+    pub fixed_identification: FixedIdentification,
     /// The acknowledgment number. One that is behind the train's never joins.
     pub acknowledgment: Vary,
     /// The window.
@@ -55,6 +57,15 @@ pub struct Rules {
     pub acknowledgments: Acknowledgments,
     /// What a packet does that did not fit the train of its flow.
     pub refused: Refused,
+}
+
+/// Whose IPv4 identification may stay along a train.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FixedIdentification {
+    /// That of any header (rule G14).
+    Any,
+    /// That of a header that forbids fragments, as in Linux before 6.18 (rule G14a).
+    DontFragment,
 }
 
 /// Which TCP options a packet in a train may have.
@@ -126,7 +137,7 @@ impl Acknowledgments {
 pub enum Refused {
     /// It starts the next.
     Starts,
-    /// It leaves behind the train.
+    /// It leaves behind the train, unless a limit kept it out.
     Leaves,
 }
 
@@ -138,6 +149,7 @@ impl Rules {
         time_to_live: Vary::Equal,
         dont_fragment: Vary::Equal,
         identification: Vary::Equal,
+        fixed_identification: FixedIdentification::Any,
         acknowledgment: Vary::Equal,
         window: Vary::Equal,
         timestamp_value: Vary::Equal,
@@ -155,13 +167,15 @@ impl Rules {
     /// would forward are other packets.
     #[must_use]
     pub fn is_invertible(&self) -> bool {
-        let Self { options, flags_alone, congestion_alone, refused, mut acknowledgments, .. } =
+        let Self { fixed_identification, options, flags_alone, congestion_alone, refused, .. } =
             *self;
+        let mut acknowledgments = self.acknowledgments;
         if !acknowledgments.are_gathered() {
             acknowledgments = Self::INVERTIBLE.acknowledgments;
         }
         // What is left out of trains changes no packet, and neither does what is dropped.
         let left_out = Self {
+            fixed_identification,
             options,
             flags_alone,
             congestion_alone,

@@ -1,0 +1,172 @@
+//! The profiles of other receive offloads: what they join, what they leave alone, and what is lost in their trains.
+
+mod any;
+mod freebsd;
+mod inet_lro;
+mod invertible;
+mod ndis;
+mod pitfalls;
+mod review;
+mod userspace;
+
+use grosso::{
+    Profile, Verdict,
+    checksum::{self, Checksum},
+    coalesce::{Batch, Rules, Vary, reason::Pass},
+};
+use grosso_testkit::{
+    Packet,
+    headers::{Ipv4, Tcp},
+    oracle::{Lengths, Link, Parsed, is_right, parse},
+};
+use grosso_tests::engine::{Engine, Out};
+
+/// Payload bytes of a full packet.
+const MSS: usize = 1448;
+
+/// A packet of one connection, whose payload starts at this byte of the stream.
+fn packet(at: usize, len: usize, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
+    marked(at, len, |ip| ip, edit)
+}
+
+fn marked(
+    at: usize,
+    len: usize,
+    ip: impl FnOnce(Ipv4) -> Ipv4,
+    tcp: impl FnOnce(Tcp) -> Tcp,
+) -> Vec<u8> {
+    let sequence = 1 + at as u32;
+    let packet = Packet::new().ethernet(|e| e).ipv4(|own| ip(own.id((at / MSS) as u16)));
+    packet.tcp(|own| tcp(own.sequence(sequence)).flag(Tcp::ACK)).payload_len(len).build()
+}
+
+/// Full packets in order.
+fn data(count: usize) -> Vec<Vec<u8>> {
+    (0..count).map(|i| packet(i * MSS, MSS, |tcp| tcp)).collect()
+}
+
+/// What a profile makes of one poll, checked: each buffer comes back, packets are conserved, and the headers of what
+/// leaves are right once a device has completed them.
+fn poll(mut profile: Profile, frames: &[Vec<u8>]) -> (Vec<Out>, Vec<Verdict>) {
+    // What became of a packet is said at once.
+    profile.batch = Batch::AsItCame;
+    let mut engine = Engine::new(profile);
+    let verdicts = frames.iter().map(|frame| engine.push(frame)).collect();
+    engine.finish();
+    assert_eq!(engine.buffers.len(), frames.len(), "every buffer comes back");
+    let mut delivered = engine.delivered;
+    assert_eq!(packets(&delivered).iter().sum::<u32>() as usize, frames.len(), "conserved");
+    for out in &mut delivered {
+        if let Checksum::Partial { start, offset } = out.meta.checksum {
+            checksum::complete(&mut out.bytes, start, offset).unwrap();
+        }
+        assert!(is_right(&out.bytes, Link::Ethernet), "{out:?}");
+    }
+    (delivered, verdicts)
+}
+
+fn packets(delivered: &[Out]) -> Vec<u32> {
+    delivered.iter().map(|out| out.packets).collect()
+}
+
+fn tcp_of(out: &Out) -> Parsed {
+    parse(&out.bytes, Link::Ethernet, Lengths::Declared)
+}
+
+fn number(out: &Out, field: &str) -> u64 {
+    tcp_of(out).last().unwrap().number(field)
+}
+
+fn lossy() -> impl Iterator<Item = Profile> {
+    Profile::all().into_iter().filter(|profile| !profile.rules.is_invertible())
+}
+
+/// Those of hosts and NICs, in which the last acknowledgment stays.
+fn receivers() -> impl Iterator<Item = Profile> {
+    lossy().filter(|profile| profile.rules.acknowledgment == Vary::Latest)
+}
+
+#[test]
+fn which_profiles_are_invertible() {
+    let of = |is_invertible: bool| -> Vec<_> {
+        let all = Profile::all().into_iter();
+        let some = all.filter(|profile| profile.rules.is_invertible() == is_invertible);
+        some.map(|profile| profile.name).collect()
+    };
+    assert_eq!(of(true), ["linux", "linux-8x8", "linux-6.12", "ndis-uro"]);
+    assert_eq!(of(false).len(), 8);
+    assert!(Rules::INVERTIBLE.is_invertible());
+}
+
+#[test]
+fn packets_of_any_length_join_and_their_bytes_are_the_stream_s() {
+    let lengths = [1, MSS, 7, 999, MSS, 3];
+    for profile in receivers() {
+        let mut at = 0;
+        let frames: Vec<_> = lengths
+            .iter()
+            .map(|&len| {
+                at += len;
+                packet(at - len, len, |tcp| tcp.window(at as u16))
+            })
+            .collect();
+        let (delivered, _) = poll(profile.clone(), &frames);
+        assert_eq!(packets(&delivered), [6], "{}", profile.name);
+        let whole = parse(&delivered[0].bytes, Link::Ethernet, Lengths::Declared);
+        let parts: Vec<u8> = frames
+            .iter()
+            .flat_map(|frame| {
+                parse(frame, Link::Ethernet, Lengths::Declared).payload(frame).to_vec()
+            })
+            .collect();
+        assert_eq!(whole.payload(&delivered[0].bytes), parts, "{}", profile.name);
+        assert_eq!(number(&delivered[0], "window"), at as u64);
+        assert_eq!(number(&delivered[0], "sequence"), 1);
+    }
+}
+
+#[test]
+fn what_varies_by_the_rules_is_the_first_packet_s() {
+    let frames: Vec<_> = (0..3)
+        .map(|i| {
+            let (tos, ttl) = (i as u8 * 4, 64 - i as u8);
+            marked(i * MSS, MSS, |ip| ip.tos(tos).ttl(ttl).id(77 * i as u16).df(i == 0), |t| t)
+        })
+        .collect();
+    for profile in receivers() {
+        let (delivered, _) = poll(profile.clone(), &frames);
+        assert_eq!(packets(&delivered), [3], "{}", profile.name);
+        let ip = &delivered[0].bytes[14..34];
+        assert_eq!((ip[1], ip[8], &ip[4..8]), (0, 64, &frames[0][18..22]), "{}", profile.name);
+    }
+}
+
+#[test]
+fn superframes_are_not_taken_apart_by_profiles_that_cannot_say_where() {
+    let (mut joined, _) = poll(Profile::linux(), &data(4));
+    let superframe = joined.remove(0);
+    for mut profile in lossy() {
+        profile.batch = Batch::AsItCame;
+        let mut engine = Engine::new(profile);
+        let frame = grosso::Frame { buffer: superframe.bytes.clone(), meta: superframe.meta };
+        let verdict = engine.push_frame(frame, 0);
+        assert!(
+            matches!(verdict, Verdict::Passed(Pass::Superframe | Pass::ChecksumForm)),
+            "{verdict:?}"
+        );
+    }
+}
+
+#[test]
+fn udp_and_tunnels_are_none_of_their_business() {
+    let datagram = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(100).build();
+    let inner = |i: u32| {
+        let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip).gre(|g| g).ipv4(|ip| ip);
+        outer.tcp(|tcp| tcp.sequence(i * 100)).payload_len(100).build()
+    };
+    for profile in receivers() {
+        let (_, verdicts) = poll(profile.clone(), &[datagram.clone(), inner(0), inner(1)]);
+        let tunnel = Verdict::Passed(Pass::TunnelLevels);
+        assert_eq!(verdicts, [Verdict::Passed(Pass::UdpOff), tunnel, tunnel], "{}", profile.name);
+    }
+}
