@@ -101,7 +101,7 @@ impl Handling {
                 profile.rules.acknowledgments = Acknowledgments::Vector;
                 profile
             }
-            Self::Hardware => Profile::rsc_82599(),
+            Self::Hardware => Profile::rsc_82599(4096),
         };
         profile.limits.hold_ns = u64::try_from(hold.as_nanos()).unwrap_or(u64::MAX);
         Some(profile)
