@@ -221,8 +221,8 @@ const HOLDS: [Duration; 2] = [Duration::ZERO, Duration::from_micros(16)];
 /// Around the window that was best in 2011, and what the lab's streams have otherwise.
 const SENDER_WINDOWS: [Option<usize>; 4] = [Some(64 << 10), Some(100 << 10), Some(256 << 10), None];
 const RECEIVER_WINDOWS: [Option<usize>; 2] = [Some(100 << 10), None];
-/// What the receiver lets wait, in bytes, so that it acknowledges every second segment as that of 2011 did: a quarter of
-/// the least window.
+/// What the receiver lets wait, in bytes, so that it acknowledges every second segment as that of 2011 did: a quarter
+/// of the least window.
 const READ_BYTES_MIN: u16 = 16 << 10;
 /// The MTU of the wire, in bytes.
 const WIRE_MTU: u16 = 1500;

@@ -7,11 +7,14 @@
 //!   Who reads them as it would have read the packets has the same congestion window, round-trip times and marks (P15).
 //! * A [`Summary`] is what must survive of those that a lossy profile merged.
 //! * [`Thinner`] says which of several that wait can go, because a later one says all that they said.
+//! * [`Expansion`] is the other way: the acknowledgments that a receiver would have sent for the packets of a train.
 
+mod expand;
 mod record;
 mod summary;
 mod thin;
 
+pub use expand::{Expansion, Unexpanded};
 pub use record::{Full, Ineligible, RECORDS_MAX, Record, Records, Stamp};
 pub use summary::{Summary, Timestamps};
 pub use thin::{Fate, Kept, Thinner, Thinning};
