@@ -15,9 +15,9 @@ pub struct Growth {
     pub merged: usize,
     /// Whether the sender learns how many they were.
     pub is_counted: bool,
-    /// Round trips of slow start, from 10 segments to [`SEGMENTS_WANTED`].
+    /// Round trips of slow start, from 10 segments to 860, what 10 Gb/s have under way in a millisecond.
     pub slow_start_round_trips: u32,
-    /// Segments that the window of congestion avoidance gains in [`AVOIDANCE_ROUND_TRIPS`].
+    /// Segments that the window of congestion avoidance gains in 100 of them.
     pub avoidance_segments: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Table R3: what becomes of a sender whose acknowledgments are merged, passed or kept, and of a receiver's reads.
 //!
 //! Two halves with the kernel's own TCP: Grosso is the NIC of who sends the bytes, where acknowledgments come in, or of
-//! who receives them. Beside them what can be said exactly: a [model](model) of the sender, and who overtakes whom.
+//! who receives them. Beside them what can be said exactly: a [model] of the sender, and who overtakes whom.
 
 use core::fmt;
 use std::{io, sync::atomic::AtomicBool, time::Duration};
