@@ -10,7 +10,7 @@ use grosso_testkit::{
     random::Random,
     stack::{Place, Stack},
 };
-use grosso_tests::session::{Session, complete_checksums, random_profile, received};
+use grosso_tests::session::{Session, complete_checksums, random_profile, random_reorder, received};
 use grosso_wire::LinkType;
 use libfuzzer_sys::fuzz_target;
 
@@ -45,7 +45,10 @@ fuzz_target!(|data: &[u8]| {
 fn profile(decisions: &mut Decisions<'_>) -> Profile {
     let choice = decisions.byte();
     if choice.is_multiple_of(2) {
-        return random_profile(&mut Random::new(choice.into()));
+        let mut random = Random::new(choice.into());
+        let mut profile = random_profile(&mut random);
+        profile.reorder = random_reorder(&mut random);
+        return profile;
     }
     let mut profile = Profile::linux();
     profile.tunnels_max = 2;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile, Verdict,
     checksum::Checksum,
-    coalesce::{BucketChoice, Bypass, Hold, Level, reason::Close},
+    coalesce::{BucketChoice, Bypass, Hold, Level, Reorder, reason::Close},
     meta::VlanTag,
     segment::{NoCut, Outgoing},
     stats::CoalesceStats,
@@ -313,6 +313,22 @@ pub fn random_profile(random: &mut Random) -> Profile {
     let bypass = Bypass { probe_bytes: 3000, joined_min: 2, skip_bytes: 2000 };
     profile.bypass = random.one_in(4).then_some(bypass);
     profile
+}
+
+/// A random repair of reordering, or none, half of them with tight bounds.
+#[must_use]
+pub fn random_reorder(random: &mut Random) -> Reorder {
+    let mut reorder = Reorder::OFF;
+    reorder.level = *random.choose(&[Level::Off, Level::Batch, Level::Holes, Level::Holes]);
+    reorder.hole_ns_max = *random.choose(&[0, 30, 1000, 100_000]);
+    reorder.hole_ns_min = *random.choose(&[0, 30, 100_000]);
+    reorder.round_trip_ns = *random.choose(&[0, 0, 100, 1_000_000]);
+    reorder.flows = *random.choose(&[1, 2, 256]);
+    reorder.flow_runs = *random.choose(&[1, 3, 64]);
+    reorder.flow_bytes = *random.choose(&[0, 3000, 256 << 10]);
+    reorder.queue_bytes = *random.choose(&[0, 9000, 8 << 20]);
+    reorder.idle_ns = *random.choose(&[0, 50_000, 100_000_000]);
+    reorder
 }
 
 /// A frame as a device hands it over: something true is known about its checksums, and its checksum

@@ -1,12 +1,15 @@
 //! Any order, any loss, any duplicate, of several flows at once.
 
-use grosso::{Meta, Profile, coalesce::Reorder};
+use grosso::{
+    Meta, Profile,
+    coalesce::{Hold, Reorder},
+};
 use grosso_testkit::{
-    flows::assert_order_within_flows, headers::Tcp, oracle::Link, random::Random,
+    Traffic, flows::assert_order_within_flows, headers::Tcp, oracle::Link, random::Random,
 };
 use grosso_tests::{
     frames::{Path, Segment},
-    session::Session,
+    session::{Session, random_profile, random_reorder},
 };
 use grosso_wire::LinkType;
 
@@ -74,15 +77,10 @@ fn run(profile: Profile, mut coming: Vec<Coming>, polls: bool) -> Session {
 fn p22_every_packet_leaves_once_and_soon_whatever_comes() {
     for seed in 0..300 {
         let mut random = Random::new(seed);
-        let mut profile = if random.one_in(4) { within_batch() } else { holes() };
+        let mut profile = random_profile(&mut random);
+        profile.hold = Hold::Fixed;
         profile.limits.hold_ns = *random.choose(&[0, 1, HOLD_NS, HOLE_NS, 3 * HOLE_NS]);
-        profile.limits.parts = *random.choose(&[3, 65536]);
-        profile.reorder.flows = *random.choose(&[1, 2, 64]);
-        profile.reorder.flow_runs = *random.choose(&[1, 3, 16]);
-        profile.reorder.flow_bytes = *random.choose(&[0, 3000, 256 << 10]);
-        profile.reorder.queue_bytes = *random.choose(&[0, 9000, 8 << 20]);
-        profile.reorder.hole_ns_min = *random.choose(&[10_000, HOLE_NS]);
-        profile.reorder.idle_ns = *random.choose(&[0, 50_000, 100_000_000]);
+        profile.reorder = random_reorder(&mut random);
         let spread_ns = random.below(300_000) + 1;
         let mut coming = Vec::new();
         for port in 0..4 {
@@ -103,6 +101,37 @@ fn p22_every_packet_leaves_once_and_soon_whatever_comes() {
             }
         }
         run(profile, coming, random.one_in(2));
+    }
+}
+
+#[test]
+fn all_header_stacks_and_any_clock_are_survived() {
+    for seed in 0..300 {
+        let mut random = Random::new(seed);
+        let mut profile = random_profile(&mut random);
+        profile.reorder = random_reorder(&mut random);
+        let mut frames: Vec<_> = Traffic::new(seed).take(100).collect();
+        for _ in 0..random.below(60) {
+            let (one, other) = (random.below(100), random.below(100));
+            frames.swap(one, other);
+        }
+        let mut session = Session::new(profile, LinkType::Ethernet, seed);
+        let jumps = random.one_in(3);
+        for frame in frames {
+            session.now_ns = match jumps {
+                true => *random.choose(&[0, 1, 500, u64::MAX / 2, u64::MAX - 1, u64::MAX]),
+                false => session.now_ns + random.below(2000) as u64,
+            };
+            session.push(&frame, Meta::default());
+            match random.below(8) {
+                0 => session.poll_end(),
+                1 => session.expire(),
+                _ => {}
+            }
+        }
+        session.finish();
+        session.assert_settled();
+        session.assert_reversible();
     }
 }
 

@@ -374,6 +374,44 @@ fn recovery_ends_when_what_was_given_up_has_come() {
 }
 
 #[test]
+fn recovery_ends_with_the_time_that_an_idle_flow_is_remembered() {
+    let mut profile = holes();
+    (profile.reorder.flows, profile.reorder.idle_ns) = (2, 10 * HOLE_NS);
+    let mut flows = Connection::begun(profile);
+    let of = |port: u16| move |s: Segment| s.tcp(move |tcp| tcp.source_port(port));
+    flows.push(&[2]);
+    for place in 3..20 {
+        flows.pass(HOLE_NS);
+        flows.push(&[place]);
+    }
+    flows.session.now_ns += 1;
+    flows.push_as(0, of(2));
+    flows.pass(HOLD_NS);
+    // The third flow takes the place of the first, which is idle and was seen before the second.
+    flows.push_as(0, of(3));
+    flows.pass(HOLD_NS);
+    flows.push_as(1, of(2));
+    assert_eq!(flows.waiting(), 0);
+    flows.finish();
+}
+
+#[test]
+fn of_idle_flows_the_one_is_forgotten_of_which_nothing_came_for_longest() {
+    let mut profile = holes();
+    profile.reorder.flows = 2;
+    let mut flows = Connection::begun(profile);
+    let of = |port: u16| move |s: Segment| s.tcp(move |tcp| tcp.source_port(port));
+    flows.push_as(0, of(2));
+    flows.pass(HOLD_NS);
+    flows.push(&[1]);
+    flows.push_as(0, of(3));
+    flows.pass(HOLD_NS);
+    flows.push(&[2]);
+    assert_eq!(flows.waiting(), 0);
+    flows.finish();
+}
+
+#[test]
 fn a_full_table_forgets_the_idle_then_those_that_wait_then_those_in_recovery() {
     let mut profile = holes();
     profile.reorder.flows = 3;
