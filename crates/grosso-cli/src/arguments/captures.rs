@@ -7,8 +7,8 @@ use grosso::reassemble::Overlap;
 use grosso_io::capture::Format;
 
 use super::values::{
-    Batch, Spacing, TunnelPort, parse_batch, parse_flows, parse_memory, parse_spacing,
-    parse_time_ns, parse_tunnel_port,
+    Batch, HoldTime, Spacing, TunnelPort, parse_batch, parse_flows, parse_hold, parse_memory,
+    parse_spacing, parse_time_ns, parse_tunnel_port,
 };
 use crate::input::Session;
 
@@ -86,10 +86,10 @@ pub(crate) struct Rules {
     /// Packets a poll; "stamp": a poll is a run of equal timestamps; 5us: without a longer gap
     #[arg(long, value_name = "N", default_value = "64", value_parser = parse_batch)]
     pub(crate) batch: Batch,
-    /// Hold trains across polls for so long, by capture time: 20us, 1ms
-    /// [default: the profile's]
-    #[arg(long, value_name = "TIME", value_parser = parse_time_ns)]
-    pub(crate) hold: Option<u64>,
+    /// Hold trains across polls for so long, by capture time: 20us, 1ms; "auto": as long as it
+    /// pays, flow by flow, at most 100us, or auto:TIME [default: the profile's]
+    #[arg(long, value_name = "TIME", value_parser = parse_hold)]
+    pub(crate) hold: Option<HoldTime>,
     #[command(flatten)]
     pub(crate) bounds: Bounds,
 }

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, Subcommand};
 use grosso_io::impair::Impairment;
 
-use super::values::parse_time_ns;
+use super::values::{HoldTime, parse_hold};
 
 #[derive(Args, Debug)]
 pub(crate) struct Bridge {
@@ -15,9 +15,10 @@ pub(crate) struct Bridge {
     /// The other end
     #[arg(value_name = "B")]
     pub(crate) right: String,
-    /// Hold trains across polls for so long: 0, 20us, 1ms [default: the profile's]
-    #[arg(long, value_name = "TIME", value_parser = parse_time_ns)]
-    pub(crate) hold: Option<u64>,
+    /// Hold trains across polls for so long: 0, 20us, 1ms; "auto": as long as it pays, flow by
+    /// flow, at most 100us, or auto:TIME [default: the profile's]
+    #[arg(long, value_name = "TIME", value_parser = parse_hold)]
+    pub(crate) hold: Option<HoldTime>,
     /// Whose rules to join by: a name of `grosso profiles`, or a file [default: linux]
     #[arg(long, value_name = "NAME|FILE.toml")]
     pub(crate) profile: Option<String>,

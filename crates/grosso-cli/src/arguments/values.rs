@@ -1,6 +1,45 @@
 //! Values that are more than a number or a name.
 
+use grosso::{Profile, coalesce::Hold};
 use grosso_wire::{LinkType, Ports};
+
+/// How long trains are held across polls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HoldTime {
+    hold: Hold,
+    /// At most so long, in nanoseconds.
+    most_ns: u64,
+}
+
+impl HoldTime {
+    /// So many nanoseconds, whatever comes.
+    pub(crate) fn fixed(most_ns: u64) -> Self {
+        Self { hold: Hold::Fixed, most_ns }
+    }
+
+    /// Lets a profile hold so.
+    pub(crate) fn apply(self, profile: &mut Profile) {
+        profile.hold = self.hold;
+        profile.limits.hold_ns = self.most_ns;
+    }
+}
+
+/// A time; or `auto`, which may have the longest one behind it.
+pub(super) fn parse_hold(text: &str) -> Result<HoldTime, String> {
+    let Some(most) = text.strip_prefix("auto") else {
+        let why = |why| format!("{why}; or auto, or auto:100us");
+        return parse_time_ns(text).map(HoldTime::fixed).map_err(why);
+    };
+    let most_ns = match most.strip_prefix(':') {
+        Some(time) => parse_time_ns(time)?,
+        None if most.is_empty() => AUTO_HOLD_NS,
+        None => return Err("expected auto, or auto:100us".into()),
+    };
+    Ok(HoldTime { hold: Hold::Controlled, most_ns })
+}
+
+/// The longest hold of `auto`: twice what a superframe takes to come at 10 Gb/s.
+pub(crate) const AUTO_HOLD_NS: u64 = 100_000;
 
 /// When a poll ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,6 +261,21 @@ const RUN_NS_MAX: u64 = 1_000_000_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hold_is_a_time_or_is_found() {
+        let auto = |most_ns| Ok(HoldTime { hold: Hold::Controlled, most_ns });
+        assert_eq!(parse_hold("20us"), Ok(HoldTime::fixed(20_000)));
+        assert_eq!(parse_hold("0"), Ok(HoldTime::fixed(0)));
+        assert_eq!(parse_hold("auto"), auto(100_000));
+        assert_eq!(parse_hold("auto:1ms"), auto(1_000_000));
+        for wrong in ["", "auto:", "auto:5", "autos", "20", "Auto"] {
+            assert!(parse_hold(wrong).is_err(), "{wrong}");
+        }
+        let mut profile = Profile::linux();
+        parse_hold("auto:50us").unwrap().apply(&mut profile);
+        assert_eq!((profile.hold, profile.limits.hold_ns), (Hold::Controlled, 50_000));
+    }
 
     #[test]
     fn ports_of_tunnels_are_named() {

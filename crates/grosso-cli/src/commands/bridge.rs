@@ -85,7 +85,7 @@ mod linux {
             None => Profile::linux(),
             Some(word) => profile::find(word, Path::new(""))?,
         };
-        profile.limits.hold_ns = options.hold.unwrap_or(profile.limits.hold_ns);
+        options.hold.into_iter().for_each(|hold| hold.apply(&mut profile));
         let spec = PathSpec {
             name,
             left,

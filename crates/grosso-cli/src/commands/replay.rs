@@ -341,8 +341,8 @@ impl<B: AsRef<[u8]>> Lane<B> {
 fn asked_for(rules: &Rules) -> Result<Profile, Failure> {
     let mut profile = profile::find(&rules.profile, Path::new(""))?;
     let bounds = &rules.bounds;
+    rules.hold.into_iter().for_each(|hold| hold.apply(&mut profile));
     let limits = &mut profile.limits;
-    limits.hold_ns = rules.hold.unwrap_or(limits.hold_ns);
     limits.parts = limits.parts.min(PARTS_MAX);
     limits.tcp_segments = limits.tcp_segments.min(ARRIVALS_MAX);
     limits.udp_segments = limits.udp_segments.min(ARRIVALS_MAX);

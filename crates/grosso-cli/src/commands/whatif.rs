@@ -19,7 +19,7 @@ use super::{
     replay::{Aside, Fate, Replay, Seen},
 };
 use crate::{
-    arguments::{Rules, Whatif},
+    arguments::{HoldTime, Rules, Whatif},
     error::{Exit, Failure},
     input::{Input, Links, Next, Session, Unparsed},
     report::{
@@ -97,7 +97,7 @@ fn settings(options: &Whatif) -> Vec<Rules> {
     let rules = |name: &String, &hold: &u64| Rules {
         profile: name.clone(),
         batch: options.batch,
-        hold: Some(hold),
+        hold: Some(HoldTime::fixed(hold)),
         bounds: options.bounds.clone(),
     };
     names.iter().flat_map(|name| options.hold.iter().map(move |hold| rules(name, hold))).collect()

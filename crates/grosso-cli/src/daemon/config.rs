@@ -3,7 +3,7 @@
 use core::{fmt, ops::Range};
 use std::{collections::BTreeMap, net::SocketAddr, path::Path};
 
-use grosso::{Profile, features::Features};
+use grosso::{Profile, coalesce::Hold, features::Features};
 use grosso_io::{impair::Impairment, runner::QUEUES_MAX};
 use grosso_wire::virtio::Form;
 use serde::{
@@ -18,6 +18,7 @@ use super::{
     stages::{EspSpec, EspTable, FragmentsSpec},
 };
 use crate::{
+    arguments::AUTO_HOLD_NS,
     error::Failure,
     profile,
     wrong::{Wrong, similar},
@@ -123,6 +124,8 @@ struct PathTable {
     #[serde(default = "yes")]
     gro: bool,
     rx_usecs: Option<u32>,
+    #[serde(default)]
+    adaptive_rx: bool,
     profile: Option<String>,
     #[serde(default)]
     queues: Queues,
@@ -143,6 +146,12 @@ impl PathTable {
         };
         if let Some(microseconds) = self.rx_usecs {
             profile.limits.hold_ns = 1000 * u64::from(microseconds);
+        }
+        if self.adaptive_rx {
+            profile.hold = Hold::Controlled;
+            if self.rx_usecs.is_none() && profile.limits.hold_ns == 0 {
+                profile.limits.hold_ns = AUTO_HOLD_NS;
+            }
         }
         let (left, right) = (self.left, self.right);
         let name = match self.name {
