@@ -139,7 +139,7 @@ impl Session {
 
     /// Tells what a round trip of this packet's flow takes.
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64) {
-        self.coalescer.learn_round_trip(packet, round_trip_ns);
+        self.coalescer.learn_round_trip(packet, round_trip_ns, self.now_ns);
     }
 
     /// The counters.

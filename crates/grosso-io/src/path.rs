@@ -109,7 +109,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
                 .as_mut()
                 .and_then(|seen| seen.observe(packet, *link, &options.ports, now_ns));
             if let (Some(round_trip_ns), Some(coalescer)) = (round_trip_ns, coalescer.as_mut()) {
-                coalescer.learn_round_trip(packet, round_trip_ns);
+                coalescer.learn_round_trip(packet, round_trip_ns, now_ns);
             }
             match coalescer {
                 Some(coalescer) => {

@@ -134,15 +134,13 @@ impl Controller {
 impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Tells how long a round trip takes between the ends of this packet's flow, in nanoseconds: who
     /// sees both directions can measure it with [`RoundTrips`]. Only [`Hold::Controlled`] asks for
-    /// it, and only the least that was told of a flow counts. A flow of which nothing came lately is
-    /// not remembered.
-    pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64) {
+    /// it, and only the least that was told of a flow counts.
+    pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64, now_ns: u64) {
         let Some(controller) = &mut self.controller else { return };
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
         let flow = self.hasher.flow(packet, &Keys::of(self.stack.layers(), packet));
-        if let Some(pace) = controller.flows.get_mut(flow) {
-            pace.learn_round_trip(round_trip_ns);
-        }
+        let pace = controller.flows.entry(flow, now_ns, || Pace::starting(now_ns));
+        pace.learn_round_trip(round_trip_ns);
     }
 
     /// Decides how long a train that just started may be held.

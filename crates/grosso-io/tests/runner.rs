@@ -1,0 +1,161 @@
+//! A data path on its thread, between ports in memory: when it sleeps, and what it learns of the connections that pass.
+#![cfg(unix)]
+
+use std::time::{Duration, Instant};
+
+use grosso::{
+    Frame, Meta,
+    coalesce::{Hold, RoundTrips},
+    features::{Device, Features},
+};
+use grosso_io::{
+    Port, PortError, Transmitted,
+    memory::{MemoryPort, wire},
+    path::{Direction, PathOptions},
+    runner::{DataPath, RunOptions},
+};
+use grosso_testkit::{Packet, headers::Tcp};
+use grosso_wire::LinkType;
+
+/// Payload bytes of a packet.
+const LEN: usize = 1000;
+
+/// The next packets of so many flows, in turn.
+fn frames(flows: u16, each: u32) -> impl Iterator<Item = Vec<u8>> {
+    let frame = move |number: u32, flow: u16| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(number as u16));
+        let tcp = |t: Tcp| t.source_port(flow).sequence(number * LEN as u32);
+        packet.tcp(tcp).payload_len(LEN).build()
+    };
+    (0..each).flat_map(move |number| (0..flows).map(move |flow| frame(number, flow)))
+}
+
+fn send(port: &mut MemoryPort, frame: &[u8]) {
+    assert_eq!(port.transmit(&[frame], &Meta::default()).unwrap(), Transmitted::Taken);
+}
+
+/// A port that stays open for some time after its last frame.
+struct Lingering {
+    port: MemoryPort,
+    until: Instant,
+}
+
+impl Port for Lingering {
+    type Buffer = Vec<u8>;
+
+    fn link(&self) -> LinkType {
+        self.port.link()
+    }
+
+    fn device(&self) -> Device {
+        self.port.device()
+    }
+
+    fn receive(
+        &mut self,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<Vec<u8>>),
+    ) -> Result<usize, PortError> {
+        self.port.receive(now_ns, max, each)
+    }
+
+    fn recycle(&mut self, buffer: Vec<u8>) {
+        self.port.recycle(buffer);
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        self.port.transmit(slices, meta)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        self.port.flush()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.port.is_finished() && Instant::now() >= self.until
+    }
+}
+
+/// Runs frames through a path that holds their trains, and then leaves it open for some time; how often it slept, and
+/// the frames that it delivered.
+fn run(
+    hold: Hold,
+    hold_ns: u64,
+    frames: impl Iterator<Item = Vec<u8>>,
+    open: Duration,
+) -> (u64, usize) {
+    let plain = Device::new(Features::NONE);
+    let (mut source, outside) = wire(LinkType::Ethernet, plain, 100_000);
+    let (inside, mut target) = wire(LinkType::Ethernet, Device::new(Features::ALL), 100_000);
+    for frame in frames {
+        send(&mut source, &frame);
+    }
+    drop(source);
+    let mut options = RunOptions::new(1);
+    let profile = &mut options.left_to_right.profile;
+    (profile.hold, profile.limits.hold_ns) = (hold, hold_ns);
+    let left = Lingering { port: outside, until: Instant::now() + open };
+    let end = DataPath::new(left, inside, options).unwrap().run();
+    end.result.unwrap();
+    let mut delivered = 0;
+    target.receive(0, usize::MAX, &mut |_| delivered += 1).unwrap();
+    (end.snapshot.sleeps, delivered)
+}
+
+/// While each poll brings frames nobody sleeps, and so no timer is armed: the end of each poll looks at the deadlines.
+#[test]
+fn no_timer_is_armed_while_polls_come_back_to_back() {
+    for hold in [Hold::Fixed, Hold::Controlled] {
+        let (sleeps, delivered) = run(hold, 1, frames(64, 100), Duration::ZERO);
+        assert_eq!(sleeps, 0, "{hold:?}");
+        assert!(delivered >= 64, "{hold:?}: {delivered}");
+    }
+}
+
+/// A hundred held trains have one timer: that of the earliest, which lets out all whose time is over with it.
+#[test]
+fn one_timer_serves_all_held_trains() {
+    let (sleeps, delivered) = run(Hold::Fixed, 500_000, frames(100, 20), Duration::from_millis(3));
+    assert_eq!(delivered, 100);
+    // Some for the time of the trains, one each millisecond for a port that says nothing of itself.
+    assert!((1..50).contains(&sleeps), "{sleeps}");
+}
+
+/// What one direction asks and the other answers bounds how long the answers are held.
+#[test]
+fn both_directions_tell_how_long_a_round_trip_takes() {
+    const ROUND_TRIP_NS: u64 = 160_000;
+    let packet = |is_back: bool, edit: fn(Tcp) -> Tcp, len| {
+        let (from, to) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+        let (from, to, ports) =
+            if is_back { (to, from, (80, 5000)) } else { (from, to, (5000, 80)) };
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.source(from).destination(to));
+        let tcp = |t: Tcp| edit(t.source_port(ports.0).destination_port(ports.1));
+        packet.tcp(tcp).payload_len(len).build()
+    };
+    for (is_told, held_ns) in [(true, ROUND_TRIP_NS / 16), (false, 100_000)] {
+        let plain = Device::new(Features::NONE);
+        let (mut server, mut outside) = wire(LinkType::Ethernet, plain, 10);
+        let (mut inside, mut client) = wire(LinkType::Ethernet, Device::new(Features::ALL), 10);
+        let mut options = PathOptions::new(1);
+        options.profile.hold = Hold::Controlled;
+        options.profile.limits.hold_ns = 100_000;
+        let mut to_client = Direction::new(options.clone(), LinkType::Ethernet, inside.device());
+        let mut to_server = Direction::new(options, LinkType::Ethernet, outside.device());
+        assert!(to_client.wants_round_trips() && !to_server.wants_round_trips());
+        to_server.put_round_trips(is_told.then(|| Box::new(RoundTrips::new(1))));
+        let request = packet(false, |t| t.sequence(1000).ack(1), 100);
+        send(&mut client, &request);
+        to_server.poll(&mut inside, &mut outside, 0).unwrap();
+        to_client.put_round_trips(to_server.take_round_trips());
+        let answers: [fn(Tcp) -> Tcp; 2] =
+            [|t| t.sequence(1).ack(1100), |t| t.sequence(LEN as u32 + 1).ack(1100)];
+        for (index, answer) in (0..).zip(answers) {
+            send(&mut server, &packet(true, answer, LEN));
+            to_client.poll(&mut outside, &mut inside, ROUND_TRIP_NS + index * 5_000).unwrap();
+        }
+        // The second answer is held: a third would come as soon.
+        assert_eq!(to_client.deadline(), Some(ROUND_TRIP_NS + 5_000 + held_ns), "{is_told}");
+    }
+}
