@@ -52,5 +52,6 @@ pub mod hosts;
 pub mod network;
 pub mod nic;
 pub mod permit;
+pub mod profiles;
 pub mod traffic;
 pub mod trial;

@@ -30,9 +30,19 @@ pub(crate) enum LabExperiment {
     /// Table R2: fragments inside ESP to a NIC with few receive buffers, coalesced and queued
     #[command(after_help = FRAGMENTS_HELP)]
     Fragments(LabFragments),
+    /// One trace through every profile: trains, what is lost, time a packet; needs no device
+    Profiles(LabProfiles),
     /// Run a command of yours on hosts with Grosso and a wire that may be bad between them
     #[command(after_help = RUN_HELP)]
     Run(LabRun),
+}
+
+/// Which profiles the trace goes through.
+#[derive(Args, Debug)]
+pub(crate) struct LabProfiles {
+    /// And through this one: a file, see `grosso profiles`
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) profile: Vec<String>,
 }
 
 /// What the lab can measure.

@@ -4,6 +4,7 @@ mod acks;
 mod fragments;
 mod measure;
 mod network;
+mod profiles;
 
 use crate::{
     arguments::{Lab, LabExperiment},
@@ -17,6 +18,7 @@ pub(crate) fn run(lab: &Lab, session: &mut Session) -> Result<Exit, Failure> {
         None => measure::run("", &lab.measuring, session),
         Some(LabExperiment::Acks(options)) => acks::run(options, session),
         Some(LabExperiment::Fragments(options)) => fragments::run(options, session),
+        Some(LabExperiment::Profiles(options)) => profiles::run(options, session),
         Some(LabExperiment::Run(options)) => network::run(options, session),
         Some(LabExperiment::Measure(measurement)) => {
             let (name, options) = measurement.parts();

@@ -1,0 +1,303 @@
+//! One trace, every profile: what each joins of the same packets, what it melts together, and what that takes.
+//!
+//! The trace is made from a seed, so that the counts are the same on every machine; only the time is the machine's.
+
+use core::fmt::Write;
+use std::time::Instant;
+
+use grosso::{Coalescer, Delivery, Frame, Meta, Profile, checksum::Checksum};
+use grosso_wire::{LinkType, Ports};
+use serde::Serialize;
+
+use crate::experiment::thousands;
+
+/// What the profiles made of the trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Results {
+    /// Packets of the trace.
+    pub packets: usize,
+    /// Those of them without payload.
+    pub acknowledgments: usize,
+    /// A row for each profile.
+    pub rows: Vec<Row>,
+}
+
+/// What one profile made of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Row {
+    /// The profile.
+    pub profile: String,
+    /// Frames that went up.
+    pub frames: usize,
+    /// Superframes among them.
+    pub superframes: usize,
+    /// The median of packets in a frame with data.
+    pub segments_p50: u32,
+    /// The same for 99 of 100.
+    pub segments_p99: u32,
+    /// Frames without payload that went up.
+    pub acknowledgments: usize,
+    /// Packets in superframes that do not say where to cut them: what they were is not known any more.
+    pub melted: usize,
+    /// Nanoseconds a packet, of the fastest of some runs.
+    pub ns_per_packet: f64,
+}
+
+impl Results {
+    /// Takes the trace through every built-in profile and those given.
+    #[must_use]
+    pub fn measure(more: Vec<Profile>) -> Self {
+        let trace = trace();
+        let profiles = Profile::all().into_iter().chain(more);
+        Self {
+            packets: trace.len(),
+            acknowledgments: trace.iter().filter(|packet| packet.len() == HEADER_BYTES).count(),
+            rows: profiles.map(|profile| Row::measure(&profile, &trace)).collect(),
+        }
+    }
+
+    /// The results as text.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut text = format!(
+            "lab profiles: {} packets of {} connections, {} of them acknowledgments,\n\
+             {} a poll, {} ns apart\n\n{HEADING}\n",
+            thousands(self.packets as f64),
+            FLOWS,
+            thousands(self.acknowledgments as f64),
+            POLL_PACKETS,
+            GAP_NS,
+        );
+        for row in &self.rows {
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "{:<16}{:>8}{:>12}{:>5}{:>5}{:>10}{:>9}{:>9.0}",
+                row.profile,
+                row.frames,
+                row.superframes,
+                row.segments_p50,
+                row.segments_p99,
+                row.acknowledgments,
+                row.melted,
+                row.ns_per_packet,
+            );
+        }
+        text + NOTES
+    }
+}
+
+impl Row {
+    fn measure(profile: &Profile, trace: &[Vec<u8>]) -> Self {
+        let mut seen = Seen::default();
+        let mut fastest_ns = f64::INFINITY;
+        for _ in 0..RUNS {
+            seen = Seen::default();
+            let started = Instant::now();
+            seen.take(profile, trace);
+            fastest_ns = fastest_ns.min(started.elapsed().as_nanos() as f64);
+        }
+        seen.segments.sort_unstable();
+        let rank = |share: usize| {
+            let last = seen.segments.len().saturating_sub(1);
+            seen.segments.get(last * share / 100).copied().unwrap_or_default()
+        };
+        Self {
+            profile: profile.name.to_string(),
+            frames: seen.frames,
+            superframes: seen.superframes,
+            segments_p50: rank(50),
+            segments_p99: rank(99),
+            acknowledgments: seen.acknowledgments,
+            melted: seen.melted,
+            ns_per_packet: fastest_ns / trace.len().max(1) as f64,
+        }
+    }
+}
+
+/// What went up.
+#[derive(Debug, Default)]
+struct Seen {
+    frames: usize,
+    superframes: usize,
+    acknowledgments: usize,
+    melted: usize,
+    /// Packets of each frame with data.
+    segments: Vec<u32>,
+}
+
+impl Seen {
+    /// Takes the trace through a profile.
+    fn take(&mut self, profile: &Profile, trace: &[Vec<u8>]) {
+        let mut coalescer =
+            Coalescer::<&[u8]>::new(profile.clone(), LinkType::Ethernet, Ports::NONE, 1);
+        let mut now_ns = 0;
+        for (i, packet) in trace.iter().enumerate() {
+            let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..Meta::default() };
+            let frame = Frame { buffer: packet.as_slice(), meta };
+            coalescer.push(frame, now_ns, &mut |out: Delivery<'_, &[u8]>| self.count(&out));
+            now_ns += GAP_NS;
+            if (i + 1).is_multiple_of(POLL_PACKETS) {
+                coalescer.poll_end(now_ns, &mut |out: Delivery<'_, &[u8]>| self.count(&out));
+            }
+        }
+        coalescer.finish(&mut |out: Delivery<'_, &[u8]>| self.count(&out));
+    }
+
+    fn count(&mut self, delivery: &Delivery<'_, &[u8]>) {
+        self.frames += 1;
+        if delivery.len == HEADER_BYTES {
+            self.acknowledgments += 1;
+        } else {
+            self.segments.push(delivery.packets);
+        }
+        if delivery.is_joined() {
+            self.superframes += 1;
+            if delivery.meta.gso.is_none() {
+                self.melted += delivery.packets as usize;
+            }
+        }
+    }
+}
+
+/// One connection as it goes on.
+#[derive(Clone, Copy, Debug)]
+struct Connection {
+    kind: Kind,
+    sequence: u32,
+    acknowledgment: u32,
+}
+
+/// What a connection brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Full packets.
+    Bulk,
+    /// Packets of a sender with a small MTU.
+    Small,
+    /// Data that acknowledge data.
+    Both,
+    /// Acknowledgments of what this host sends, of two packets each.
+    Acknowledging,
+}
+
+impl Connection {
+    fn new(flow: usize) -> Self {
+        let kind = match flow % 12 {
+            0 | 1 => Kind::Small,
+            2 => Kind::Both,
+            3 => Kind::Acknowledging,
+            _ => Kind::Bulk,
+        };
+        Self { kind, sequence: 1, acknowledgment: 1 }
+    }
+
+    /// Its next packet.
+    fn next(&mut self, flow: usize, now_ns: u64, dice: &mut fastrand::Rng) -> Vec<u8> {
+        let payload = match self.kind {
+            Kind::Bulk | Kind::Both => 1428,
+            Kind::Small => 516,
+            Kind::Acknowledging => 0,
+        };
+        if matches!(self.kind, Kind::Both | Kind::Acknowledging) {
+            self.acknowledgment = self.acknowledgment.wrapping_add(2 * 1428);
+        }
+        let is_marked = dice.u32(..1000) == 0;
+        let pushes = payload > 0 && dice.u32(..45) == 0;
+        let packet = self.packet(flow, now_ns, payload, is_marked, pushes);
+        self.sequence = self.sequence.wrapping_add(payload.into());
+        packet
+    }
+
+    /// Ethernet, IPv6 and TCP with a timestamp in milliseconds, whose checksum the device is said to have verified.
+    fn packet(
+        &self,
+        flow: usize,
+        now_ns: u64,
+        payload: u16,
+        is_marked: bool,
+        pushes: bool,
+    ) -> Vec<u8> {
+        let mut bytes = vec![2; 12];
+        // ECT(0), or met congestion.
+        let class = if is_marked { 0x30 } else { 0x20 };
+        bytes.extend([0x86, 0xdd, 0x60, class, 0, 0]);
+        bytes.extend((32 + payload).to_be_bytes());
+        bytes.extend([6, 64]);
+        bytes.extend([0x20; 32]);
+        bytes.extend((1024 + flow as u16).to_be_bytes());
+        bytes.extend([0x14, 0x51]);
+        bytes.extend(self.sequence.to_be_bytes());
+        bytes.extend(self.acknowledgment.to_be_bytes());
+        bytes.extend([0x80, if pushes { 0x18 } else { 0x10 }, 1, 0, 0, 0, 0, 0, 1, 1, 8, 10]);
+        bytes.extend(((now_ns / 1_000_000) as u32).to_be_bytes());
+        bytes.extend([0, 0, 0, 9]);
+        bytes.resize(bytes.len() + usize::from(payload), 7);
+        bytes
+    }
+}
+
+/// Bursts of the connections in an order that a seed decides.
+fn trace() -> Vec<Vec<u8>> {
+    let mut dice = fastrand::Rng::with_seed(SEED);
+    let mut connections: Vec<_> = (0..FLOWS).map(Connection::new).collect();
+    let mut packets = Vec::with_capacity(PACKETS);
+    while packets.len() < PACKETS {
+        let flow = dice.usize(..FLOWS);
+        let burst = dice.usize(1..=12).min(PACKETS - packets.len());
+        for _ in 0..burst {
+            let now_ns = packets.len() as u64 * GAP_NS;
+            packets.push(connections[flow].next(flow, now_ns, &mut dice));
+        }
+    }
+    packets
+}
+
+/// Packets of the trace, and its connections.
+const PACKETS: usize = 40_000;
+const FLOWS: usize = 24;
+/// What the trace and its order are made of.
+const SEED: u64 = 5;
+/// From one packet to the next: 10 Gb/s of full packets.
+const GAP_NS: u64 = 1200;
+/// Packets of a poll, as in NAPI.
+const POLL_PACKETS: usize = 64;
+/// Bytes of Ethernet, IPv6, and TCP with a timestamp.
+const HEADER_BYTES: usize = 14 + 40 + 32;
+/// Runs, of which the fastest counts.
+const RUNS: usize = 5;
+const HEADING: &str = "\
+profile           frames superframes  p50  p99      acks   melted ns/packet";
+const NOTES: &str = "
+p50, p99: packets in a frame with data. acks: frames without data that went up.
+melted: packets in superframes that nobody can cut again. Counts are the same on
+every machine; ns/packet is the fastest of 5 runs on this one.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_the_same_each_time_and_as_the_profiles_say() {
+        let results = Results::measure(Vec::new());
+        let without_time = |mut results: Results| {
+            results.rows.iter_mut().for_each(|row| row.ns_per_packet = 0.0);
+            results
+        };
+        assert_eq!(without_time(results.clone()), without_time(Results::measure(Vec::new())));
+        let row = |name: &str| results.rows.iter().find(|row| row.profile == name).unwrap();
+        for profile in Profile::all() {
+            let row = row(&profile.name);
+            assert_eq!(row.melted == 0, profile.rules.is_invertible(), "{row:?}");
+            let is_all = row.acknowledgments == results.acknowledgments;
+            assert_eq!(is_all, profile.name != "freebsd", "{row:?}");
+        }
+        assert_eq!(row("ndis-uro").frames, PACKETS, "there is no UDP");
+        assert!(row("inet-lro-2007").segments_p99 <= 7);
+        assert!(row("linux").frames < PACKETS / 2);
+        assert!(results.table().lines().all(|line| line.len() <= 80), "{}", results.table());
+    }
+}
