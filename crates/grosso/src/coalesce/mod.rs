@@ -793,7 +793,9 @@ mod tests {
     use grosso_testkit::Packet;
     use grosso_wire::{LinkType, Ports};
 
-    use super::{Coalescer, Delivery, Profile, Verdict, reason::NoMerge};
+    use super::{
+        Acknowledgments, Coalescer, Delivery, Profile, Sink, Vector, Verdict, reason::NoMerge,
+    };
     use crate::{flow::FlowHasher, frame::Frame};
 
     fn frame(port: u16, index: u32) -> Vec<u8> {
@@ -818,5 +820,32 @@ mod tests {
         let other = Verdict::Refused(NoMerge::OtherFlow);
         let (held, joined) = (Verdict::Held, Verdict::Joined);
         assert_eq!(verdicts, [held, joined, other, other, other, joined]);
+    }
+
+    #[test]
+    fn p21_acknowledgments_of_flows_that_collide_are_in_no_vector_together() {
+        struct Lengths(Vec<usize>);
+        impl<'a> Sink<&'a [u8]> for Lengths {
+            fn deliver(&mut self, _: Delivery<'_, &'a [u8]>) {}
+
+            fn deliver_vector(&mut self, vector: Vector<'_, &'a [u8]>) {
+                self.0.push(vector.records().len());
+            }
+        }
+        let mut profile = Profile::linux();
+        profile.rules.acknowledgments = Acknowledgments::Vector;
+        let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, Ports::NONE, 1);
+        coalescer.hasher = FlowHasher::colliding();
+        let acknowledgment = |port: u16| {
+            let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+            packet.tcp(|t| t.source_port(port)).build()
+        };
+        let frames: Vec<_> = [1, 1, 2, 1].map(acknowledgment).into();
+        let mut lengths = Lengths(Vec::new());
+        for frame in &frames {
+            coalescer.push(Frame::new(&frame[..]), 0, &mut lengths);
+        }
+        coalescer.finish(&mut lengths);
+        assert_eq!(lengths.0, [2, 1, 1]);
     }
 }
