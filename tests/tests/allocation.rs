@@ -8,7 +8,7 @@ use std::net::Ipv6Addr;
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile,
     checksum::Checksum,
-    coalesce::{Batch, Bypass, Hold},
+    coalesce::{Acknowledgments, Batch, Bypass, Hold},
     segment::{HEADER_BYTES_MAX, Outgoing, Segments},
     tunnel::esp::{Decryptor, Encryptor, KeyMaterial, Mode, Outer, SecurityAssociation},
 };
@@ -42,6 +42,31 @@ fn the_counter_counts() {
     assert_eq!(live_bytes() - before, 5000);
     drop(held);
     assert_eq!(live_bytes(), before);
+}
+
+#[test]
+fn no_acknowledgment_is_allocated_for_once_the_coalescer_is_warm() {
+    let acknowledgment = |place: u32| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+        packet.tcp(|t| t.source_port(place as u16 % 20).ack(place)).build()
+    };
+    let frames: Vec<_> = (0..2000).map(acknowledgment).collect();
+    for acknowledgments in [Acknowledgments::Vector, Acknowledgments::ThinAggressive] {
+        let mut profile = Profile::linux();
+        profile.rules.acknowledgments = acknowledgments;
+        let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, PORTS, 1);
+        let mut packets = 0;
+        let mut poll = || {
+            let mut sink = |delivery: Delivery<'_, &[u8]>| packets += delivery.packets;
+            for frame in &frames {
+                coalescer.push(Frame::new(&frame[..]), 0, &mut sink);
+            }
+            coalescer.poll_end(0, &mut sink);
+        };
+        poll();
+        assert_eq!(allocations(&mut poll), 0, "{acknowledgments:?}");
+        assert!(packets > 0);
+    }
 }
 
 /// Polls of everything that there is: trains, odd packets, fragments, garbage, tunnels.

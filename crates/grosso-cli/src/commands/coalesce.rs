@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use grosso::{
     Delivery, Profile, Sink,
+    acknowledge::Kept,
     checksum::Checksum,
     coalesce::reason::{Close, NoMerge, Pass, Release},
 };
@@ -114,6 +115,8 @@ fn report(replay: &Replay<Record>, input: InputFacts, output: OutputFacts) -> Co
         not_merged: counts(NoMerge::ALL.iter().map(|reason| reason.name()), &stats.refused),
         closed: counts(Close::ALL.iter().map(|reason| reason.name()), &stats.closed),
         waited: counts(Release::ALL.iter().map(|reason| reason.name()), &stats.reorder.released),
+        thinned: stats.thinned,
+        kept: counts(Kept::ALL.iter().map(|reason| reason.name()), &stats.kept),
         elapsed_s: 0.0,
         warnings: Vec::new(),
     }

@@ -27,6 +27,10 @@ pub(crate) struct CoalesceReport {
     pub(crate) closed: Counts,
     /// Packets that waited for their order and left, by reason.
     pub(crate) waited: Counts,
+    /// Acknowledgments that are in no output, because a later one says all that they said.
+    pub(crate) thinned: u64,
+    /// Acknowledgments that waited to be thinned and were not, by reason.
+    pub(crate) kept: Counts,
     pub(crate) elapsed_s: f64,
     pub(crate) warnings: Vec<String>,
 }
@@ -61,6 +65,11 @@ impl Report for CoalesceReport {
         text.push_str(&count_lines("passed through", &self.passed));
         text.push_str(&count_lines("trains ended by", &self.closed));
         text.push_str(&count_lines("waited for their order until", &self.waited));
+        if self.thinned > 0 {
+            let thinned = units::count(self.thinned, "acknowledgment");
+            text.push_str(&format!("  dropped {thinned} that later ones replace\n"));
+        }
+        text.push_str(&count_lines("acknowledgments kept", &self.kept));
         text
     }
 
