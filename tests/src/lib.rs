@@ -6,6 +6,7 @@
 //! | [`engine`] | the engine as a function from frames to frames, checked |
 //! | [`fragments`] | IP fragments, the reassembler as a function, and its oracle |
 //! | [`frames`] | one connection, of which a test changes one field at a time |
+//! | [`instructions`] | the work of a test, counted by valgrind |
 //! | [`session`] | one run of the engine, with every buffer numbered and time at hand |
 //! | [`superframe`] | superframes as their senders hand them over |
 //! | `kernel` (Linux) | the running kernel as an oracle for coalescing and segmentation |
@@ -14,6 +15,7 @@ pub mod allocator;
 pub mod engine;
 pub mod fragments;
 pub mod frames;
+pub mod instructions;
 #[cfg(target_os = "linux")]
 pub mod kernel;
 pub mod session;

@@ -3,7 +3,7 @@
 //! A fragment costs about the same in the best order and in the worst, of a short datagram and of a
 //! long one, in an empty table and in a full one (B40, P31).
 
-use std::{env, hint::black_box, process::Command};
+use std::hint::black_box;
 
 use grosso::{
     Frame,
@@ -12,6 +12,7 @@ use grosso::{
 use grosso_tests::{
     engine::PORTS,
     fragments::{Piece, Version, cut},
+    instructions,
     kernel::skip,
 };
 use grosso_wire::LinkType;
@@ -43,8 +44,8 @@ const ALIKE: &[(usize, usize, f64)] =
 
 #[test]
 fn b40_p31_no_order_and_no_flood_makes_a_fragment_dear() {
-    if let Ok(flood) = env::var(INSIDE) {
-        return run(flood.parse().expect("a number"));
+    if let Some(flood) = instructions::case() {
+        return run(flood);
     }
     let count = |flood| -> Result<f64, String> {
         let counted = count(flood)?;
@@ -62,24 +63,10 @@ fn b40_p31_no_order_and_no_flood_makes_a_fragment_dear() {
     }
 }
 
-/// Instructions a fragment of a flood, in this very test under valgrind.
+/// Instructions a fragment of a flood.
 fn count(flood: usize) -> Result<f64, String> {
-    let program = env::current_exe().map_err(|error| error.to_string())?;
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--collect-atstart=no", "--toggle-collect=*::measured*"])
-        .arg("--callgrind-out-file=/dev/null")
-        .arg(program)
-        .args(["--exact", "b40_p31_no_order_and_no_flood_makes_a_fragment_dear"])
-        .args(["--test-threads", "1"])
-        .env(INSIDE, flood.to_string())
-        .output()
-        .map_err(|error| format!("valgrind: {error}"))?;
-    let talk = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{talk}");
-    let collected = talk.lines().find_map(|line| line.split_once("Collected : "));
-    let count: f64 = collected.and_then(|(_, n)| n.trim().parse().ok()).expect("a count");
-    assert!(count > 0.0, "valgrind saw none of it");
-    Ok(count / FLOODS[flood].1().1.len() as f64)
+    let test = "b40_p31_no_order_and_no_flood_makes_a_fragment_dear";
+    Ok(instructions::count(test, flood)? / FLOODS[flood].1().1.len() as f64)
 }
 
 fn run(flood: usize) {
@@ -141,5 +128,3 @@ fn one_source(frame: &mut [u8], number: u32) {
 fn spoofed(frame: &mut [u8], number: u32) {
     frame[22..26].copy_from_slice(&number.to_be_bytes());
 }
-
-const INSIDE: &str = "GROSSO_REASSEMBLY_WORK";
