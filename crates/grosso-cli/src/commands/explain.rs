@@ -3,24 +3,27 @@
 //! The capture is replayed up to the packet and on until the packet leaves. What the coalescer knew
 //! when the packet came is read off what it delivered.
 
+mod cause;
+
 use grosso::{
-    Delivery, Sink, Verdict,
-    coalesce::reason::{NoMerge, Pass},
+    Delivery, Profile, Sink, Verdict,
+    coalesce::reason::{Close, Pass},
 };
 use grosso_io::capture::{Entry, Packet};
-use grosso_wire::{Kind, LinkType, Ports, Stack, dissect, tcp};
+use grosso_wire::{LinkType, Ports, Stack, dissect, tcp};
 
+use self::cause::Cause;
 use super::replay::{Aside, Fate, Receiver, Record, Replay, Seen};
 use crate::{
     arguments::Explain,
     checksums::{Levels, Verdict as ChecksumVerdict, judge},
     error::{Exit, Failure},
-    headers::{Transport, protocol, u16_at, u32_at},
+    headers::{Transport, protocol, u32_at},
     input::{Ending, Input, Next, Session},
     meta,
     report::{
         self, Place, Tool,
-        explain::{Decision, ExplainReport, Held, PacketFacts, Train},
+        explain::{Decision, Ended, ExplainReport, Held, PacketFacts, Train},
     },
 };
 
@@ -29,7 +32,7 @@ pub(crate) fn run(options: &Explain, session: &mut Session) -> Result<Exit, Fail
     let mut input = Input::open(&options.file, false, session)?;
     let links = input.links;
     let mut replay = Replay::new(&options.rules, links)?;
-    let profile = replay.profile().name.to_string();
+    let profile = replay.profile().clone();
     let mut watcher = Watcher { target: options.number, ..Watcher::default() };
     let mut found = None;
     let mut first_ns = None;
@@ -45,6 +48,7 @@ pub(crate) fn run(options: &Explain, session: &mut Session) -> Result<Exit, Fail
         };
         first_ns = first_ns.or(packet.timestamp_ns);
         watcher.is_now = packet.number == options.number;
+        watcher.pushed = packet.number;
         if watcher.is_now {
             watcher.link = links.of(packet);
         }
@@ -60,7 +64,7 @@ pub(crate) fn run(options: &Explain, session: &mut Session) -> Result<Exit, Fail
     })?;
     replay.finish(&mut watcher);
     let Some(found) = found else { return missing(options.number, ending, &input, session) };
-    let mut report = found.report(&input, profile, watcher);
+    let mut report = found.report(&input, &profile, watcher);
     report::print(&mut report, &mut session.talk, Place::Standard)?;
     ending.conclude(&input, session, "processed")
 }
@@ -95,6 +99,10 @@ struct Watcher {
     before: Option<Before>,
     /// What the target left in.
     left: Option<Train>,
+    /// The packet that was pushed then.
+    left_by: Option<u64>,
+    /// The packet that is being pushed.
+    pushed: u64,
     /// The packets before it in the train that it joined.
     joined: Option<Held>,
     free: Vec<Record>,
@@ -119,6 +127,7 @@ impl Sink<Record> for Watcher {
         };
         if let Some(index) = numbers().position(|number| number == self.target) {
             self.left = Some(train);
+            self.left_by = Some(self.pushed).filter(|&pushed| pushed > self.target);
             self.joined = (index > 0).then(|| held(&delivery, index, self.link));
         } else if self.is_now {
             self.flushed.push(train);
@@ -212,36 +221,60 @@ impl Found {
         Self { facts, data: packet.data.to_vec(), link, fate }
     }
 
-    fn report(self, input: &Input, profile: String, watcher: Watcher) -> ExplainReport {
-        let Watcher { flushed, before, left, joined, .. } = watcher;
-        let (verdict, reason, sentence) = words(self.fate);
-        let detail = match (self.fate, &before) {
-            (Fate::Engine(Verdict::Refused(reason)), Some(before)) => {
-                self.link.and_then(|link| detail(reason, &before.last, &self.data, link))
+    fn report(self, input: &Input, profile: &Profile, watcher: Watcher) -> ExplainReport {
+        let Watcher { flushed, before, left, joined, left_by, .. } = watcher;
+        let fate = match self.fate {
+            // What became of it shows where it left.
+            Fate::Engine(Verdict::Waits) if joined.is_some() => Fate::Engine(Verdict::Joined),
+            Fate::Engine(Verdict::Waits)
+                if left.is_some_and(|train| train.closed != Close::Never.name()) =>
+            {
+                Fate::Engine(Verdict::Held)
+            }
+            fate => fate,
+        };
+        let (verdict, reason, sentence) = words(fate);
+        let cause = match (fate, &before) {
+            (Fate::Engine(Verdict::Refused(reason)), Some(before)) => self.link.and_then(|link| {
+                cause::of_refusal(reason, before.held, [&before.last, &self.data], link, profile)
+            }),
+            (Fate::Engine(Verdict::Passed(reason)), _) => {
+                Some(cause::of_pass(reason, &self.data, self.link, profile))
             }
             _ => None,
         };
-        let met = match self.fate {
+        let Cause { detail, law, limit, remedy } = cause.unwrap_or_default();
+        let met = match fate {
             Fate::Engine(Verdict::Joined) => joined,
             // Trains that left to make room are of other flows.
             Fate::Engine(Verdict::Refused(_) | Verdict::Passed(_)) => before.map(|b| b.held),
             _ => None,
         };
+        let ended = left.and_then(|train| {
+            let close = Close::ALL.iter().find(|close| close.name() == train.closed)?;
+            let by = left_by.filter(|_| matches!(close, Close::NoMerge | Close::Barrier));
+            let limit = cause::limit_of_close(*close, train.packets, profile);
+            (*close != Close::Never).then(|| Ended { sentence: close.sentence().trim(), limit, by })
+        });
         ExplainReport {
             schema: "grosso.explain/1",
             tool: Tool::THIS,
             path: input.path.display().to_string(),
-            profile,
+            profile: profile.name.to_string(),
             packet: self.facts,
             lookup: met,
             decision: Decision {
                 verdict,
                 reason,
                 detail,
+                law,
+                limit,
+                remedy,
                 sentence: sentence.map(|text| text.trim().to_string()),
             },
             flushed,
             left,
+            ended,
             warnings: Vec::new(),
         }
     }
@@ -256,7 +289,8 @@ fn words(fate: Fate) -> (&'static str, Option<&'static str>, Option<&'static str
             "waited",
             None,
             Some(
-                "It was joined later: behind others of its flow, or when its turn in sequence came.",
+                "It was taken later: flow by flow, or when its turn in sequence came. Why it then left \
+                 alone is only counted.",
             ),
         ),
         Fate::Engine(Verdict::Refused(reason)) => {
@@ -264,70 +298,14 @@ fn words(fate: Fate) -> (&'static str, Option<&'static str>, Option<&'static str
         }
         Fate::Engine(Verdict::Passed(reason)) => {
             let is_end = matches!(reason, Pass::TcpPush | Pass::TcpFinish);
-            let sentence =
-                if is_end { "It ends a train, and there was none." } else { reason.sentence() };
+            let sentence = if is_end {
+                "It ends a train, and there was none (rule G37)."
+            } else {
+                reason.sentence()
+            };
             ("passed", Some(reason.name()), Some(sentence))
         }
         Fate::Aside(aside) => ("aside", Some(Aside::name(aside)), Some(Aside::sentence(aside))),
-    }
-}
-
-/// The values that a refusal is about, from the last packet of the train and the one that came.
-fn detail(reason: NoMerge, before: &[u8], now: &[u8], link: LinkType) -> Option<String> {
-    let ports = Ports::ASSIGNED;
-    let (old_stack, new_stack) = (dissect(before, link, &ports), dissect(now, link, &ports));
-    let old = Transport::of(&old_stack, before.len())?;
-    let new = Transport::of(&new_stack, now.len())?;
-    let tcp_word = |packet: &[u8], transport: &Transport, at: usize| {
-        u32_at(packet, transport.layer.offset as usize + at)
-    };
-    let both = |name: &str, at: usize| {
-        let (from, to) = (tcp_word(before, &old, at), tcp_word(now, &new, at));
-        format!("{name} {from} -> {to}")
-    };
-    let ip_byte = |name: &str, v4: usize, v6: usize| {
-        let read = |packet: &[u8], transport: &Transport| {
-            let at = if transport.ip.kind == Kind::Ipv4 { v4 } else { v6 };
-            packet.get(transport.ip.offset as usize + at).copied()
-        };
-        Some(format!("{name} {} -> {}", read(before, &old)?, read(now, &new)?))
-    };
-    match reason {
-        NoMerge::TcpAcknowledgment => Some(both("ack", tcp::field::ACKNOWLEDGMENT.start)),
-        NoMerge::TcpWindow => {
-            let word = |packet: &[u8], transport: &Transport| {
-                u16_at(packet, transport.layer.offset as usize + tcp::field::WINDOW.start)
-            };
-            Some(format!("window {} -> {}", word(before, &old), word(now, &new)))
-        }
-        NoMerge::TcpFlags => {
-            let (from, to) = (old.flags(before), new.flags(now));
-            Some(format!("flags {:#05x} -> {:#05x}", from & 0x1ff, to & 0x1ff))
-        }
-        NoMerge::TcpSequenceAhead | NoMerge::TcpSequenceBehind => {
-            let from = tcp_word(before, &old, tcp::field::SEQUENCE.start);
-            let expected = from.wrapping_add(old.payload as u32);
-            let found = tcp_word(now, &new, tcp::field::SEQUENCE.start);
-            Some(format!("expected {expected}, found {found}"))
-        }
-        NoMerge::TcpTimestamp | NoMerge::TcpOptions => {
-            let (from, to) = (timestamps(before, &old)?, timestamps(now, &new)?);
-            Some(if from.0 != to.0 {
-                format!("TSval {} -> {}", from.0, to.0)
-            } else {
-                format!("TSecr {} -> {}", from.1, to.1)
-            })
-        }
-        NoMerge::Identification => {
-            let (from, to) = (old.identification(before)?, new.identification(now)?);
-            Some(format!("id {from} -> {to}"))
-        }
-        NoMerge::TimeToLive => ip_byte("ttl", 8, 7),
-        NoMerge::TypeOfService => ip_byte("tos", 1, 1),
-        NoMerge::Longer | NoMerge::SuperframeSize => {
-            Some(format!("{} B -> {} B", old.payload, new.payload))
-        }
-        _ => None,
     }
 }
 

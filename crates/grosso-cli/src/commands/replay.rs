@@ -6,13 +6,16 @@ use std::path::Path;
 
 use grosso::{
     Coalescer, Frame, Profile, Sink, Verdict,
-    coalesce::reason::{Close, NoMerge, Pass, Release},
+    coalesce::{
+        Batch as Order,
+        reason::{Close, NoMerge, Pass, Release},
+    },
     stats::CoalesceStats,
 };
 use grosso_io::capture::{Offload, Packet, PacketMeta};
 use grosso_wire::{LinkType, Ports};
 
-pub(crate) use self::seen::Seen;
+pub(crate) use self::seen::{Seen, meta_of};
 use crate::{
     arguments::{Batch, Rules},
     error::Failure,
@@ -152,8 +155,8 @@ struct Lane<B> {
     /// The flags of what is held but those about offloads: a superframe has room for one word.
     flags: u32,
     last_ns: u64,
-    /// Whether packets wait for the end of the poll, before which no time is over.
-    collects: bool,
+    /// Whether a poll has begun that is not over.
+    is_polling: bool,
 }
 
 impl<B: AsRef<[u8]>> Replay<B> {
@@ -252,7 +255,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
         for lane in &mut self.lanes {
             lane.expire(now_ns, sink);
             lane.coalescer.poll_end(now_ns, sink);
-            lane.collects = false;
+            lane.is_polling = false;
         }
     }
 
@@ -286,7 +289,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
                     coalescer,
                     flags: 0,
                     last_ns: 0,
-                    collects: false,
+                    is_polling: false,
                 });
                 self.lanes.len() - 1
             }
@@ -304,18 +307,24 @@ impl<B: AsRef<[u8]>> Lane<B> {
     ) -> Verdict {
         self.make_way(seen.said.kept_flags(), now_ns, sink);
         let frame = Frame { buffer: sink.keep(seen), meta: seen.meta };
-        let verdict = self.coalescer.push(frame, now_ns, sink);
-        self.collects |= verdict == Verdict::Waits;
-        verdict
+        self.is_polling = true;
+        self.coalescer.push(frame, now_ns, sink)
     }
 
-    /// Delivers what was held long enough, each train when its time was over.
+    /// Delivers what was held long enough, when its time was over. Within a poll that is only what
+    /// is held across polls, and nothing where a poll is taken as a whole.
     fn expire(&mut self, now_ns: u64, sink: &mut impl Receiver<Buffer = B>) {
-        if self.coalescer.profile().limits.hold_ns > 0 && !self.collects {
-            while let Some(deadline) = self.coalescer.deadline().filter(|&time| time <= now_ns) {
-                sink.at(deadline);
-                self.coalescer.expire(deadline, sink);
-            }
+        let profile = self.coalescer.profile();
+        let is_in_order = profile.limits.hold_ns > 0 && profile.batch == Order::AsItCame;
+        let mut before = None;
+        while let Some(deadline) = self.coalescer.deadline()
+            && deadline <= now_ns
+            && before != Some(deadline)
+            && (is_in_order || !self.is_polling)
+        {
+            sink.at(deadline);
+            self.coalescer.expire(deadline, sink);
+            before = Some(deadline);
         }
         sink.at(now_ns);
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Report, Tool, wrap};
+use super::{COLUMNS, Report, Tool, wrap, wrap_at};
 use crate::style::Style;
 
 /// What became of one packet.
@@ -20,6 +20,8 @@ pub(crate) struct ExplainReport {
     pub(crate) flushed: Vec<Train>,
     /// What it left in.
     pub(crate) left: Option<Train>,
+    /// Why that left.
+    pub(crate) ended: Option<Ended>,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -53,13 +55,51 @@ pub(crate) struct Held {
 /// What was decided, and by which rule.
 #[derive(Debug, Serialize)]
 pub(crate) struct Decision {
-    /// `held`, `joined`, `refused`, `passed` or `aside`.
+    /// `held`, `joined`, `waited`, `refused`, `passed` or `aside`.
     pub(crate) verdict: &'static str,
     pub(crate) reason: Option<&'static str>,
     /// The values that led to it, such as `TSval 77 -> 78`.
     pub(crate) detail: Option<String>,
+    /// The law that it broke beside the train.
+    pub(crate) law: Option<BrokenLaw>,
+    /// The limit that it would have exceeded.
+    pub(crate) limit: Option<Limit>,
+    /// What would have let it merge.
+    pub(crate) remedy: Option<String>,
     /// The rule in words.
     pub(crate) sentence: Option<String>,
+}
+
+/// A law of the engine's table, and two values that do not obey it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct BrokenLaw {
+    /// The header, in the words of `parse`.
+    pub(crate) header: String,
+    pub(crate) field: String,
+    /// What the field does along a train.
+    pub(crate) law: &'static str,
+    /// In the last packet of the train.
+    pub(crate) held: String,
+    /// In the packet that came.
+    pub(crate) came: String,
+}
+
+/// A limit that was reached.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Limit {
+    /// As a profile's file calls it, where it has it.
+    pub(crate) name: &'static str,
+    pub(crate) most: u64,
+    pub(crate) would_be: Option<u64>,
+}
+
+/// Why a train left.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Ended {
+    pub(crate) sentence: &'static str,
+    pub(crate) limit: Option<Limit>,
+    /// The packet that made it leave.
+    pub(crate) by: Option<u64>,
 }
 
 /// A train that left.
@@ -76,23 +116,43 @@ pub(crate) struct Train {
 impl Report for ExplainReport {
     fn text(&self, style: Style) -> String {
         let mut text = self.packet.head(style);
-        let line = |label: &str, value: String| format!("  {label:<11} {value}\n");
+        let line = |label: &str, value: String| {
+            let value = wrap_at(&value, COLUMNS - INDENT);
+            let lines = value.lines().enumerate();
+            let lines = lines
+                .map(|(i, value)| format!("  {:<11} {value}\n", if i == 0 { label } else { "" }));
+            lines.collect::<String>()
+        };
         let headers = &self.packet.headers;
-        text.push_str(&line(
-            "parse",
-            match self.packet.checksum {
-                Some(verdict) => format!("{headers:<34} csum {verdict}"),
-                None => headers.clone(),
-            },
-        ));
+        let parsed = match self.packet.checksum {
+            Some(verdict) => format!("{headers:<34} csum {verdict}"),
+            None => headers.clone(),
+        };
+        // Blanks keep the verdicts below each other, as long as there is room.
+        text.push_str(&match INDENT + parsed.len() <= COLUMNS {
+            true => format!("  {:<11} {parsed}\n", "parse"),
+            false => line("parse", parsed),
+        });
         if self.decision.verdict != "aside" {
             text.push_str(&line("gro lookup", self.lookup_text()));
         }
         text.push_str(&line("gro decide", self.decision_text(style)));
+        if let Some(law) = &self.decision.law {
+            text.push_str(&line("law", law.text()));
+        }
+        if let Some(limit) = &self.decision.limit {
+            text.push_str(&line("limit", limit.text()));
+        }
+        if let Some(remedy) = &self.decision.remedy {
+            text.push_str(&line("would merge", remedy.clone()));
+        }
         for train in &self.flushed {
             text.push_str(&line("gro flush", train.text()));
         }
         text.push_str(&line("gro out", self.fate_text()));
+        if let Some(ended) = &self.ended {
+            text.push_str(&line("ended by", ended.text()));
+        }
         if let Some(sentence) = &self.decision.sentence {
             text.push_str(&wrap(sentence));
         }
@@ -136,6 +196,7 @@ impl ExplainReport {
         let mut text = match *verdict {
             "joined" => style.good("MERGED"),
             "held" => style.good("STARTS A TRAIN"),
+            "waited" => style.notice("WAITED FOR THE END OF ITS POLL"),
             "refused" => style.notice("NOT MERGED"),
             _ => style.notice("PASSES UNTOUCHED"),
         };
@@ -162,6 +223,27 @@ impl ExplainReport {
     }
 }
 
+impl BrokenLaw {
+    fn text(&self) -> String {
+        format!("{} {} {}", self.header, self.field, self.law)
+    }
+}
+
+impl Limit {
+    fn text(&self) -> String {
+        let would_be = self.would_be.map_or(String::new(), |value| format!(", would be {value}"));
+        format!("{}: {} at most{would_be}", self.name, self.most)
+    }
+}
+
+impl Ended {
+    fn text(&self) -> String {
+        let limit = self.limit.map_or(String::new(), |limit| format!(" ({})", limit.text()));
+        let by = self.by.map_or(String::new(), |by| format!(" It was #{by}."));
+        format!("{}{limit}{by}", self.sentence)
+    }
+}
+
 impl Train {
     fn text(&self) -> String {
         let Self { first, last, packets, bytes, closed } = self;
@@ -171,3 +253,6 @@ impl Train {
         format!("{packets} packets (#{first} to #{last}) -> 1 of {bytes} B ({closed})")
     }
 }
+
+/// Columns before what stands behind a label.
+const INDENT: usize = 14;

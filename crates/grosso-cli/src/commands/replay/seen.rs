@@ -37,6 +37,7 @@ impl<'a> Seen<'a> {
 }
 
 /// What the options of a packet say.
+#[derive(Default)]
 pub(super) struct Said {
     pub(super) flags: Option<u32>,
     pub(super) offload: Option<Offload>,
@@ -49,7 +50,7 @@ pub(super) struct Said {
 impl Said {
     fn by(packet: &Packet<'_>) -> Self {
         let options = packet.options();
-        let mut said = Self { flags: None, offload: None, has_option: false, has_others: false };
+        let mut said = Self::default();
         if options.as_bytes().is_empty() {
             return said;
         }
@@ -100,6 +101,11 @@ fn is_exact(interface: &Interface, time_ns: u64) -> bool {
 fn is_ours(packet: &Packet<'_>, value: &[u8]) -> bool {
     let number = packet.order().u32_bytes(ENTERPRISE_NUMBER);
     value.strip_prefix(&number).is_some_and(|rest| rest.starts_with(&MAGIC))
+}
+
+/// What is told to the engine about a packet of which the capture says nothing.
+pub(crate) fn meta_of(data: &[u8], link: LinkType) -> Meta {
+    engine_meta(data, link, &Said::default(), 0)
 }
 
 /// What is told to the engine. That a checksum is valid is not: it costs little to verify, and if

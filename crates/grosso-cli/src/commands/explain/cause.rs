@@ -1,0 +1,426 @@
+//! Which law or limit kept a packet out of a train or ended one, with its values, and what would
+//! have let the packet in.
+
+use grosso::{
+    Coalescer, Delivery, Frame, Meta, Profile, Verdict,
+    coalesce::{
+        Batch, HEADER_BYTES_MAX,
+        reason::{Close, NoMerge, Pass},
+    },
+    template::laws::{self, Cover, Law},
+};
+use grosso_wire::{Kind, LAYERS_MAX, LinkType, Ports, Stack, dissect, tcp};
+
+use super::{headers, timestamps};
+use crate::{
+    commands::replay::meta_of,
+    headers::{Transport, is_ip, u16_at, u32_at},
+    report::explain::{BrokenLaw, Held, Limit},
+};
+
+/// Why, in values.
+#[derive(Debug, Default)]
+pub(super) struct Cause {
+    pub(super) detail: Option<String>,
+    pub(super) law: Option<BrokenLaw>,
+    pub(super) limit: Option<Limit>,
+    /// What would have let it merge.
+    pub(super) remedy: Option<String>,
+}
+
+/// A packet beside the last one of the train that refused it.
+struct Pair<'a> {
+    held: Held,
+    last: &'a [u8],
+    now: &'a [u8],
+    last_stack: Stack,
+    now_stack: Stack,
+    before: Transport,
+    after: Transport,
+}
+
+/// Why a packet did not join the train of its flow, of which `last` is the last packet.
+pub(super) fn of_refusal(
+    reason: NoMerge,
+    held: Held,
+    [last, now]: [&[u8]; 2],
+    link: LinkType,
+    profile: &Profile,
+) -> Option<Cause> {
+    let (last_stack, now_stack) =
+        (dissect(last, link, &Ports::ASSIGNED), dissect(now, link, &Ports::ASSIGNED));
+    let before = Transport::of(&last_stack, last.len())?;
+    let after = Transport::of(&now_stack, now.len())?;
+    let pair = Pair { held, last, now, last_stack, now_stack, before, after };
+    let law = pair.law(reason, profile);
+    let limit = pair.limit(reason, profile);
+    let detail = pair
+        .detail(reason)
+        .or_else(|| law.as_ref().map(|law| format!("{} {} -> {}", law.field, law.held, law.came)));
+    let mut remedies: Vec<String> =
+        pair.remedy(reason, law.as_ref(), limit.as_ref()).into_iter().collect();
+    remedies.extend(profiles(&[last, now], link, Verdict::Joined));
+    Some(Cause { detail, law, limit, remedy: remedy(&remedies) })
+}
+
+/// Why a packet can be in no train.
+pub(super) fn of_pass(
+    reason: Pass,
+    now: &[u8],
+    link: Option<LinkType>,
+    profile: &Profile,
+) -> Cause {
+    let Some(link) = link else { return Cause::default() };
+    let stack = dissect(now, link, &Ports::ASSIGNED);
+    let levels = stack.layers().iter().filter(|layer| is_ip(layer)).count() as u64;
+    let limit = |name, most: usize, would_be| Some(Limit { name, most: most as u64, would_be });
+    let limit = match reason {
+        Pass::TunnelLevels => {
+            limit("tunnels-max", profile.tunnels_max.into(), levels.checked_sub(1))
+        }
+        Pass::TooDeep => limit("headers of a packet", LAYERS_MAX, None),
+        Pass::HeaderTooLong => {
+            limit("bytes of headers", HEADER_BYTES_MAX, Some(stack.header_len() as u64))
+        }
+        _ => None,
+    };
+    let mut remedies: Vec<String> = remedy_of_pass(reason).map(String::from).into_iter().collect();
+    if reason == Pass::TunnelLevels {
+        remedies.push(format!("--tunnels {}", levels.saturating_sub(1)));
+    }
+    remedies.extend(profiles(&[now], link, Verdict::Held));
+    Cause { remedy: remedy(&remedies), limit, ..Cause::default() }
+}
+
+/// The limit that ended a train.
+pub(super) fn limit_of_close(reason: Close, packets: u64, profile: &Profile) -> Option<Limit> {
+    let limits = &profile.limits;
+    let (name, most, would_be) = match reason {
+        Close::HoldTime => ("limits.hold-ns", limits.hold_ns, None),
+        Close::SegmentLimit => {
+            ("limits.udp-segments", limits.udp_segments.into(), Some(packets + 1))
+        }
+        Close::BucketFull => ("trains of a bucket", WAYS, Some(WAYS + 1)),
+        Close::TableFull => ("limits.flows", limits.flows as u64, Some(limits.flows as u64 + 1)),
+        Close::HeaderStacksFull => ("header stacks", HEADER_STACKS, Some(HEADER_STACKS + 1)),
+        Close::PartsFull => ("limits.parts", limits.parts as u64, Some(limits.parts as u64 + 1)),
+        _ => return None,
+    };
+    Some(Limit { name, most, would_be })
+}
+
+impl Pair<'_> {
+    /// The law that was broken, as the table of laws has it.
+    fn law(&self, reason: NoMerge, profile: &Profile) -> Option<BrokenLaw> {
+        self.last_stack.layers().iter().find_map(|layer| {
+            let range = layer.offset as usize..layer.end();
+            let (held, came) = (self.last.get(range.clone())?, self.now.get(range)?);
+            let fields = laws::of(layer.kind, held);
+            let broken = |name: String, law, held: String, came: String| {
+                let law = match reason {
+                    NoMerge::TcpAcknowledgment | NoMerge::TcpTimestamp
+                        if !profile.rules.is_invertible() =>
+                    {
+                        "never goes back"
+                    }
+                    _ => law,
+                };
+                Some(BrokenLaw { header: layer.kind.to_string(), field: name, law, held, came })
+            };
+            let in_fixed_part = fields.iter().find_map(|field| {
+                let (x, y) = (held.get(field.bytes.clone())?, came.get(field.bytes.clone())?);
+                let words = words_of(field.law, reason, x, y)?;
+                let at = field.bytes.start;
+                broken(
+                    field_name(layer.kind, at),
+                    words,
+                    value(layer.kind, at, x),
+                    value(layer.kind, at, y),
+                )
+            });
+            let fixed = fields.last().map_or(0, |field| field.bytes.end);
+            in_fixed_part.or_else(|| {
+                let (x, y) = (held.get(fixed..)?, came.get(fixed..)?);
+                let is_it = laws::tail_refusal(layer.kind) == reason
+                    || (layer.kind == Kind::Tcp && reason == NoMerge::TcpTimestamp);
+                let name = if layer.kind == Kind::Tcp { "options" } else { "content" };
+                if x == y || !is_it {
+                    return None;
+                }
+                broken(name.into(), "stays the same, byte for byte", bytes(x), bytes(y))
+            })
+        })
+    }
+
+    fn limit(&self, reason: NoMerge, profile: &Profile) -> Option<Limit> {
+        let limits = &profile.limits;
+        match reason {
+            NoMerge::SizeLimit => {
+                let most = u64::from(limits.size_bytes.saturating_sub(1));
+                let is_long = self.is_free();
+                let bytes = self.before.overhead() + self.after.payload;
+                Some(Limit {
+                    name: if is_long { "limits.size-bytes" } else { "what a length field says" },
+                    most: if is_long { most } else { most.min(u16::MAX.into()) },
+                    would_be: Some(self.held.payload_bytes + bytes as u64),
+                })
+            }
+            NoMerge::SegmentLimit => {
+                let (name, most) = if self.after.is_tcp() {
+                    ("limits.tcp-segments", limits.tcp_segments)
+                } else {
+                    ("limits.udp-segments", limits.udp_segments)
+                };
+                Some(Limit { name, most: most.into(), would_be: Some(self.held.packets + 1) })
+            }
+            _ => None,
+        }
+    }
+
+    /// The values that say most.
+    fn detail(&self, reason: NoMerge) -> Option<String> {
+        match reason {
+            NoMerge::TcpSequenceAhead | NoMerge::TcpSequenceBehind => {
+                let found = self.sequences().1;
+                Some(format!("expected {}, found {found}", self.expected_sequence()))
+            }
+            NoMerge::TcpTimestamp | NoMerge::TcpOptions => {
+                let from = timestamps(self.last, &self.before)?;
+                let to = timestamps(self.now, &self.after)?;
+                Some(if from.0 != to.0 {
+                    format!("TSval {} -> {}", from.0, to.0)
+                } else {
+                    format!("TSecr {} -> {}", from.1, to.1)
+                })
+            }
+            NoMerge::Longer | NoMerge::SuperframeSize => {
+                Some(format!("{} B -> {} B", self.before.payload, self.after.payload))
+            }
+            NoMerge::HeaderStack => Some(format!(
+                "{} -> {}",
+                headers(self.last, &self.last_stack),
+                headers(self.now, &self.now_stack)
+            )),
+            NoMerge::TcpAcknowledgmentAlone => {
+                let at = |packet: &[u8], transport: &Transport| {
+                    let start = transport.layer.offset as usize;
+                    (
+                        u32_at(packet, start + tcp::field::ACKNOWLEDGMENT.start),
+                        u16_at(packet, start + tcp::field::WINDOW.start),
+                    )
+                };
+                let (from, to) = (at(self.last, &self.before), at(self.now, &self.after));
+                Some(format!("ack {} -> {}, window {} -> {}", from.0, to.0, from.1, to.1))
+            }
+            _ => None,
+        }
+    }
+
+    fn remedy(
+        &self,
+        reason: NoMerge,
+        law: Option<&BrokenLaw>,
+        limit: Option<&Limit>,
+    ) -> Option<String> {
+        let would_be = limit.and_then(|limit| limit.would_be);
+        Some(match reason {
+            NoMerge::TcpSequenceAhead | NoMerge::TcpSequenceBehind => {
+                format!("sequence {}", self.expected_sequence())
+            }
+            NoMerge::Identification => {
+                let last = self.before.identification(self.last)?;
+                format!("id {}, or {last} in a train whose ids stay", last.wrapping_add(1))
+            }
+            NoMerge::Longer => format!("{} B of payload or fewer", self.held.gso_size?),
+            NoMerge::SuperframeSize => {
+                format!("a superframe of packets of {} B", self.held.gso_size?)
+            }
+            NoMerge::SizeLimit if self.is_free() => format!("--max-size {}", would_be? + 1),
+            NoMerge::SizeLimit => "fewer bytes".into(),
+            NoMerge::SegmentLimit => format!("--max-segs {}", would_be?),
+            NoMerge::TcpAcknowledgmentAlone => {
+                "a later acknowledgment number or another window".into()
+            }
+            NoMerge::HeaderStack => format!("{} as before", headers(self.last, &self.last_stack)),
+            NoMerge::ChecksumState => "checksums that are all complete, or all partial".into(),
+            NoMerge::VlanTag => "the tag that the train has beside it".into(),
+            _ => {
+                let BrokenLaw { field, held, .. } = law?;
+                format!("{field} {held} as before")
+            }
+        })
+    }
+
+    /// Whether it may be longer than any length field says.
+    fn is_free(&self) -> bool {
+        let levels = self.now_stack.layers().iter().filter(|layer| is_ip(layer)).count();
+        self.after.is_tcp() && levels == 1
+    }
+
+    fn sequences(&self) -> (u32, u32) {
+        let at = |packet: &[u8], transport: &Transport| {
+            u32_at(packet, transport.layer.offset as usize + tcp::field::SEQUENCE.start)
+        };
+        (at(self.last, &self.before), at(self.now, &self.after))
+    }
+
+    fn expected_sequence(&self) -> u32 {
+        self.sequences().0.wrapping_add(self.before.payload as u32)
+    }
+}
+
+/// One of these would do.
+fn remedy(remedies: &[String]) -> Option<String> {
+    let with = |remedy: &String| match remedy.starts_with("never") {
+        true => remedy.clone(),
+        false => format!("with {remedy}"),
+    };
+    let words: Vec<String> = remedies.iter().map(with).collect();
+    (!words.is_empty()).then(|| words.join("; or "))
+}
+
+/// The law in words, if these two values of a field break it and this is what that is called.
+fn words_of(law: Law, reason: NoMerge, held: &[u8], came: &[u8]) -> Option<&'static str> {
+    match law {
+        Law::Key(refusal) if refusal == reason && held != came => Some("is part of the flow"),
+        Law::Equal(refusal) if refusal == reason && held != came => Some("stays the same"),
+        Law::Flags(refusal) if refusal == reason && flags(held) != flags(came) => {
+            Some("stay the same, but for FIN and PSH")
+        }
+        Law::Identification if reason == NoMerge::Identification => {
+            let step = u16_at(came, 0).wrapping_sub(u16_at(held, 0));
+            (step > 1).then_some("steps by one a packet, or stays")
+        }
+        Law::Sequence
+            if matches!(reason, NoMerge::TcpSequenceAhead | NoMerge::TcpSequenceBehind) =>
+        {
+            Some("advances by the payload")
+        }
+        Law::Checksum(Cover::Datagram)
+            if reason == NoMerge::ChecksumPresence
+                && (u16_at(held, 0) == 0) != (u16_at(came, 0) == 0) =>
+        {
+            Some("is there on every packet, or on none")
+        }
+        _ => None,
+    }
+}
+
+/// The flags that stay the same.
+fn flags(word: &[u8]) -> u16 {
+    u16_at(word, 0) & 0x0fff & !(tcp::FIN | tcp::PSH)
+}
+
+/// What people call a field.
+fn field_name(kind: Kind, at: usize) -> String {
+    let name = match (kind, at) {
+        (Kind::Ethernet, 0) => "destination",
+        (Kind::Ethernet, 6) => "source",
+        (Kind::Ethernet, 12) | (Kind::Vlan, 2) => "EtherType",
+        (Kind::Vlan, 0) => "tag",
+        (Kind::Mpls, _) => "label",
+        (Kind::Pppoe, 2) => "session",
+        (Kind::Ipv4, 1) => "tos",
+        (Kind::Ipv4, 4) => "id",
+        (Kind::Ipv4, 6) => "fragment word",
+        (Kind::Ipv4, 8) | (Kind::Ipv6, 7) => "ttl",
+        (Kind::Ipv6, 0) => "class and label",
+        (Kind::Tcp, 4) => "sequence",
+        (Kind::Tcp, 8) => "ack",
+        (Kind::Tcp, 12) => "flags",
+        (Kind::Tcp, 14) => "window",
+        (Kind::Tcp, 18) => "urgent pointer",
+        (Kind::Udp, 6) => "checksum",
+        (Kind::Tcp | Kind::Udp, 0) => "source port",
+        (Kind::Tcp | Kind::Udp, 2) => "destination port",
+        (Kind::Vxlan | Kind::VxlanGpe | Kind::Geneve, 4) => "network",
+        (Kind::Ipv4, 12) | (Kind::Ipv6, 8) => "source",
+        (Kind::Ipv4, 16) | (Kind::Ipv6, 24) => "destination",
+        _ => return format!("byte {at}"),
+    };
+    name.into()
+}
+
+/// A field as people read it.
+fn value(kind: Kind, at: usize, field: &[u8]) -> String {
+    match (kind, at, field) {
+        (Kind::Tcp, 12, _) => format!("{:#05x}", u16_at(field, 0) & 0x01ff),
+        (Kind::Ipv4, 6, _) | (Kind::Udp, 6, _) | (Kind::Vlan, ..) => {
+            format!("{:#06x}", u16_at(field, 0))
+        }
+        (Kind::Ipv6, 0, _) | (Kind::Mpls, ..) => format!("{:#010x}", u32_at(field, 0)),
+        (_, _, [byte]) => byte.to_string(),
+        (Kind::Tcp | Kind::Udp | Kind::Ipv4, _, [_, _]) => u16_at(field, 0).to_string(),
+        (Kind::Tcp, _, [_, _, _, _]) => u32_at(field, 0).to_string(),
+        _ => bytes(field),
+    }
+}
+
+/// Bytes in hexadecimal, as many as fit a line.
+fn bytes(field: &[u8]) -> String {
+    let hex: String = field.iter().take(BYTES_SHOWN).map(|byte| format!("{byte:02x}")).collect();
+    if field.len() > BYTES_SHOWN { hex + "..." } else { hex }
+}
+
+/// The built-in profiles under which the last of these packets comes to this, the others of its
+/// flow before it.
+fn profiles(packets: &[&[u8]], link: LinkType, wanted: Verdict) -> Option<String> {
+    let names = Profile::all().into_iter().filter_map(|mut profile| {
+        let name = profile.name.clone();
+        profile.batch = Batch::AsItCame;
+        let mut coalescer = Coalescer::new(profile, link, Ports::ASSIGNED, 0);
+        let mut sink = |_: Delivery<'_, &[u8]>| {};
+        let mut verdict = None;
+        for &packet in packets {
+            let meta: Meta = meta_of(packet, link);
+            verdict = Some(coalescer.push(Frame { buffer: packet, meta }, 0, &mut sink));
+        }
+        (verdict == Some(wanted)).then_some(name)
+    });
+    let names: Vec<_> = names.collect();
+    (!names.is_empty()).then(|| format!("--profile {}", names.join(", ")))
+}
+
+/// What would have let a packet into a train that can be in none.
+fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
+    Some(match reason {
+        Pass::NotIp | Pass::Protocol => "never: trains are of TCP and UDP over IP",
+        Pass::Cut | Pass::Short => "all of its bytes (tcpdump -s 0)",
+        Pass::Malformed => "headers that agree with themselves",
+        Pass::TooDeep => "fewer headers",
+        Pass::HeaderTooLong => "shorter headers",
+        Pass::Encrypted => "the packet inside, decrypted",
+        Pass::Fragment => "the whole datagram (grosso reassemble)",
+        Pass::Padded => "a frame that ends where its packet does",
+        Pass::LengthZero => "a capture that says how to cut it (grosso capture)",
+        Pass::Ipv4Options => "an IPv4 header without options",
+        Pass::Ipv4ReservedBit => "a reserved bit that is clear",
+        Pass::Ipv4Checksum | Pass::Checksum => {
+            "a right checksum (grosso csum verify says which is wrong)"
+        }
+        Pass::ChecksumForm => "the form of the checksum that everybody writes",
+        Pass::ChecksumNone => "a UDP checksum",
+        Pass::ChecksumPartial => "a partial checksum of its innermost header",
+        Pass::RemoteChecksum => "an outer checksum, and one place for the inner",
+        Pass::Empty => "payload",
+        Pass::TcpSynchronize | Pass::TcpReset | Pass::TcpUrgent => "never: it stands alone",
+        Pass::TcpFlags => "none of the flags that the profile keeps apart",
+        Pass::TcpOptions => "no options, or two NOPs and a timestamp",
+        Pass::Congestion => "no mark of congestion",
+        Pass::TcpFinish | Pass::TcpPush => {
+            "a train of its flow that is held when it comes: a longer --hold, a larger --batch"
+        }
+        Pass::TcpLate | Pass::TcpOverlap => "a sequence behind what came before it",
+        Pass::GreFlags => "GRE without sequence numbers",
+        Pass::GeneveControl => "never: it is for the tunnel's end",
+        Pass::Superframe => "packets instead of a superframe (grosso wire)",
+        _ => return None,
+    })
+}
+
+/// Trains of a bucket (rule G3).
+const WAYS: u64 = 8;
+/// Header stacks that are remembered.
+const HEADER_STACKS: u64 = 64;
+/// Bytes of a field that are shown.
+const BYTES_SHOWN: usize = 12;

@@ -1,0 +1,610 @@
+//! `explain` names the law or the limit behind every reason that the engine has.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{Bench, ETHERNET, START_NS, capture};
+use grosso::coalesce::reason::{Close, NoMerge, Pass};
+use grosso_io::capture::{
+    CaptureWriter, ChecksumState, Format, Offload, PacketMeta, PartialPlace, VlanTag, WriterOptions,
+};
+use grosso_testkit::{
+    Packet,
+    headers::{Ipv4, Tcp},
+};
+
+/// Frames of a capture, options, and what stands in the explanation of the last frame.
+struct Case {
+    frames: Vec<(Vec<u8>, Option<Offload>)>,
+    options: &'static str,
+    says: &'static [&'static str],
+}
+
+fn case(frames: Vec<Vec<u8>>, options: &'static str, says: &'static [&'static str]) -> Case {
+    Case { frames: frames.into_iter().map(|frame| (frame, None)).collect(), options, says }
+}
+
+fn ethernet() -> Packet {
+    Packet::new().ethernet(|e| e)
+}
+
+/// The `index`th segment of 100 bytes.
+fn segment(index: u32, ip: fn(Ipv4) -> Ipv4, tcp: fn(Tcp) -> Tcp) -> Vec<u8> {
+    let packet = ethernet().ipv4(|header| ip(header.id(index as u16)));
+    packet.tcp(|t| tcp(t.sequence(index * 100))).payload_len(100).build()
+}
+
+fn plain(index: u32) -> Vec<u8> {
+    segment(index, |ip| ip, |t| t)
+}
+
+/// A plain segment, and the one behind it changed.
+fn second(ip: fn(Ipv4) -> Ipv4, tcp: fn(Tcp) -> Tcp) -> Vec<Vec<u8>> {
+    vec![plain(0), segment(1, ip, tcp)]
+}
+
+fn datagram(port: u16, len: usize) -> Vec<u8> {
+    let packet = ethernet().ipv4(|ip| ip).udp(|u| u.source_port(port));
+    packet.payload_len(len).build()
+}
+
+fn inner(packet: Packet, sequence: u32) -> Vec<u8> {
+    packet.ipv4(|ip| ip).tcp(|t| t.sequence(sequence)).payload_len(100).build()
+}
+
+fn ipv6(sequence: u32, change: impl Fn(Packet) -> Packet) -> Vec<u8> {
+    change(ethernet().ipv6(|ip| ip)).tcp(|t| t.sequence(sequence)).payload_len(100).build()
+}
+
+/// A folder with profiles that no name has.
+fn bench() -> Bench {
+    let bench = Bench::new();
+    bench.put("bucket.toml", b"base = \"linux\"\n[table]\nbuckets = 1\n");
+    bench.put("parts.toml", b"base = \"linux\"\n[limits]\nparts = 1\n");
+    bench.put("reorder.toml", b"base = \"linux\"\n[reorder]\nlevel = \"batch\"\n");
+    bench.put("full.toml", b"base = \"linux\"\n[reorder]\nlevel = \"batch\"\nflow-runs = 1\n");
+    bench.put("tcp-off.toml", b"base = \"linux\"\ntcp = false\n");
+    bench.put("plain.toml", b"base = \"linux\"\nextension-headers = false\n");
+    bench.put("clock.toml", b"base = \"linux\"\nhold = \"controlled\"\n");
+    bench.put("bypass.toml", b"base = \"linux\"\nbypass = [1, 1, 1000]\n");
+    bench
+}
+
+/// Runs `explain` on packet `number` of the case's capture, as text.
+fn explain(bench: &Bench, case: &Case, number: usize) -> String {
+    let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
+    for (time, (data, offload)) in (START_NS..).step_by(1000).zip(&case.frames) {
+        let meta = PacketMeta {
+            timestamp_ns: Some(time),
+            offload: offload.clone(),
+            ..PacketMeta::default()
+        };
+        writer.write_packet(&meta, data).unwrap();
+    }
+    bench.put("a.pcapng", &writer.finish().unwrap());
+    let line = format!("explain a.pcapng -n {number} {}", case.options);
+    let run = bench.ok(&line);
+    let long = run.stdout.lines().find(|line| line.chars().count() > 80);
+    assert_eq!(long, None, "{line}");
+    // Words are compared, wherever lines end.
+    run.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Checks every case, and that no reason is missing but those that no capture can bring about.
+#[track_caller]
+fn check<R: Copy + Ord + std::fmt::Display>(
+    cases: Vec<(R, Case)>,
+    all: &[R],
+    out_of_reach: &[R],
+    target: impl Fn(&Case) -> usize,
+    named: impl Fn(R) -> String,
+) {
+    let bench = bench();
+    let mut explained: BTreeSet<R> = out_of_reach.iter().copied().collect();
+    for (reason, case) in &cases {
+        let text = explain(&bench, case, target(case));
+        assert!(text.contains(&named(*reason)), "{reason}: {text}");
+        for words in case.says {
+            assert!(text.contains(words), "{reason}: no \"{words}\" in: {text}");
+        }
+        explained.insert(*reason);
+    }
+    let missing: Vec<String> =
+        all.iter().filter(|reason| !explained.contains(reason)).map(R::to_string).collect();
+    assert_eq!(missing, [""; 0], "add a case that shows how explain names it");
+}
+
+#[test]
+fn every_reason_to_pass_is_explained() {
+    let one = |frame: Vec<u8>, says| case(vec![frame], "", says);
+    let tcp = |change: fn(Tcp) -> Tcp| segment(0, |ip| ip, change);
+    let ip = |change: fn(Ipv4) -> Ipv4| segment(0, change, |t| t);
+    let geneve = ethernet().ipv4(|ip| ip).udp(|u| u).geneve(|g| g.control(true)).ethernet(|e| e);
+    let remote = {
+        let outer = ethernet().ipv4(|ip| ip).udp(|u| u.checksum_zero());
+        let mut frame = inner(outer.vxlan(|v| v.remote_checksum()).ethernet(|e| e), 0);
+        // The last byte of the VXLAN header says where the checksum is: not there.
+        frame[49] += 1;
+        frame
+    };
+    let tags = (0..14).fold(ethernet(), |packet, _| packet.vlan(|v| v));
+    let options = (0..3).fold(ethernet().ipv6(|ip| ip), |packet, _| {
+        packet.destination_options(|d| d.data(&[0; 200]))
+    });
+    let other_form_of_zero = {
+        let frame = |payload: &[u8], change: fn(Tcp) -> Tcp| {
+            ethernet().ipv4(|ip| ip).tcp(change).payload(payload).build()
+        };
+        let checksum = frame(&[0, 0], |t| t)[50..52].to_vec();
+        frame(&checksum, |t| t.checksum_raw(0xffff))
+    };
+    let partial = Offload {
+        checksum: ChecksumState::Partial { place: Some(PartialPlace { start: 14, offset: 10 }) },
+        ..Offload::default()
+    };
+    let never = &["would merge never: "][..];
+    let cases = vec![
+        (Pass::NotIp, one(ethernet().payload(&[0; 46]).build(), never)),
+        (Pass::Cut, one(plain(0)[..40].to_vec(), &["would merge with all of its bytes"])),
+        (Pass::Malformed, one(tcp(|t| t.data_offset_raw(4)), &["agree with themselves"])),
+        (
+            Pass::TooDeep,
+            one(inner(tags, 0), &["limit headers of a packet: 16 at most", "fewer headers"]),
+        ),
+        (
+            Pass::HeaderTooLong,
+            one(
+                options.tcp(|t| t).payload_len(100).build(),
+                &["limit bytes of headers: 512 at most, would be 6"],
+            ),
+        ),
+        (Pass::Protocol, one(ethernet().ipv4(|ip| ip).sctp(|s| s).payload_len(9).build(), never)),
+        (
+            Pass::Encrypted,
+            one(ethernet().ipv4(|ip| ip).esp(|e| e).payload_len(99).build(), &["decrypted"]),
+        ),
+        (Pass::Fragment, one(ip(|ip| ip.more_fragments(true)), &["grosso reassemble"])),
+        (
+            Pass::Padded,
+            one(
+                ethernet().ipv4(|ip| ip).tcp(|t| t).payload_len(9).trailer(&[0]).build(),
+                &["ends where"],
+            ),
+        ),
+        (Pass::Short, one(plain(0)[..153].to_vec(), &["all of its bytes"])),
+        (Pass::LengthZero, one(ip(|ip| ip.total_len_raw(0)), &["grosso capture"])),
+        (Pass::Ipv4Options, one(ip(|ip| ip.options(&[1])), &["header without options"])),
+        (Pass::Ipv4ReservedBit, one(ip(|ip| ip.reserved_bit(true)), &["bit that is clear"])),
+        (Pass::Ipv4Checksum, one(ip(|ip| ip.checksum_xor(1)), &["a right checksum"])),
+        (Pass::Checksum, one(tcp(|t| t.checksum_xor(1)), &["a right checksum"])),
+        (Pass::ChecksumForm, one(other_form_of_zero, &["everybody writes"])),
+        (
+            Pass::ChecksumNone,
+            one(
+                ethernet().ipv4(|ip| ip).udp(|u| u.checksum_zero()).payload_len(9).build(),
+                &["would merge with a UDP checksum"],
+            ),
+        ),
+        (
+            Pass::ChecksumPartial,
+            Case {
+                frames: vec![(plain(0), Some(partial))],
+                options: "",
+                says: &["of its innermost header"],
+            },
+        ),
+        (Pass::RemoteChecksum, one(remote, &["an outer checksum"])),
+        (
+            Pass::Empty,
+            one(
+                ethernet().ipv4(|ip| ip).tcp(|t| t).build(),
+                &["payload; or with --profile freebsd"],
+            ),
+        ),
+        (Pass::TcpSynchronize, one(tcp(Tcp::syn), never)),
+        (Pass::TcpReset, one(tcp(Tcp::rst), never)),
+        (Pass::TcpUrgent, one(tcp(Tcp::urg), never)),
+        (
+            Pass::TcpFlags,
+            case(
+                vec![tcp(Tcp::ece)],
+                "--profile inet-lro",
+                &["keeps apart; or with --profile linux"],
+            ),
+        ),
+        (
+            Pass::TcpOptions,
+            case(
+                vec![tcp(|t| t.options(&[1, 1, 1, 1]))],
+                "--profile inet-lro",
+                &["two NOPs and a timestamp; or with --profile linux"],
+            ),
+        ),
+        (
+            Pass::Congestion,
+            case(
+                vec![ip(|ip| ip.tos(3))],
+                "--profile inet-lro",
+                &["no mark of congestion; or with"],
+            ),
+        ),
+        (Pass::TcpFinish, one(tcp(Tcp::fin), &["a longer --hold", "rule G37"])),
+        (Pass::TcpPush, one(tcp(Tcp::psh), &["a longer --hold", "rule G37"])),
+        (
+            Pass::TunnelLevels,
+            one(
+                inner(ethernet().ipv4(|ip| ip).ipv4(|ip| ip), 0),
+                &["limit tunnels-max: 1 at most, would be 2", "--tunnels 2"],
+            ),
+        ),
+        (
+            Pass::GreFlags,
+            one(inner(ethernet().ipv4(|ip| ip).gre(|g| g.sequence(1)), 0), &["GRE without"]),
+        ),
+        (Pass::GeneveControl, one(inner(geneve, 0), never)),
+        (
+            Pass::Bypass,
+            case(vec![plain(0), plain(1)], "--profile ./bypass.toml", &["seldom joined"]),
+        ),
+        (
+            Pass::TcpLate,
+            case(
+                vec![plain(0), plain(0)],
+                "--batch 1 --profile ./reorder.toml",
+                &["with a sequence behind what came"],
+            ),
+        ),
+        (
+            Pass::TcpOverlap,
+            case(
+                vec![plain(0), segment(0, |ip| ip, |t| t.sequence(1))],
+                "--profile ./reorder.toml",
+                &["with a sequence behind what came"],
+            ),
+        ),
+        (Pass::TcpOff, case(vec![plain(0)], "--profile ./tcp-off.toml", &["with --profile linux"])),
+        (
+            Pass::Ipv6Extension,
+            case(
+                vec![ipv6(0, |packet| packet.hop_by_hop(|h| h))],
+                "--profile ./plain.toml",
+                &["with --profile linux"],
+            ),
+        ),
+        (
+            Pass::UdpOff,
+            case(vec![datagram(7, 9)], "--no-udp", &["would merge with --profile linux"]),
+        ),
+        (
+            Pass::Superframe,
+            one(ethernet().ipv4(|ip| ip).tcp(|t| t).payload_len(20_000).build(), &["grosso wire"]),
+        ),
+    ];
+    let out_of_reach = [Pass::Apart];
+    check(
+        cases,
+        Pass::ALL,
+        &out_of_reach,
+        |case| case.frames.len(),
+        |reason| format!("PASSES UNTOUCHED: {reason}"),
+    );
+}
+
+#[test]
+fn every_reason_not_to_merge_is_explained() {
+    let linux = |frames, says| case(frames, "", says);
+    let same = |ip: Ipv4| ip;
+    let outer = |sequence: u32, has_checksum: bool| {
+        let packet = ethernet().ipv4(|ip| ip);
+        let packet = packet.udp(|u| if has_checksum { u } else { u.checksum_zero() });
+        inner(packet.vxlan(|v| v).ethernet(|e| e), sequence)
+    };
+    let geneve = |sequence: u32, reserved: u8| {
+        let packet = ethernet().ipv4(|ip| ip).udp(|u| u.checksum_zero());
+        inner(packet.geneve(|g| g.reserved(reserved)).ethernet(|e| e), sequence)
+    };
+    let tagged = |index: u32, tci: u16| {
+        let vlan = Some(VlanTag { protocol: 0x8100, tci });
+        (plain(index), Some(Offload { vlan, ..Offload::default() }))
+    };
+    let data = |index: u32, len: usize| {
+        let packet = ethernet().ipv4(|ip| ip.id(index as u16));
+        packet.tcp(|t| t.sequence(index * 100)).payload_len(len).build()
+    };
+    let moved = {
+        let packet = Packet::new().ethernet(|e| e.source([2; 6])).ipv4(|ip| ip.id(1));
+        packet.tcp(|t| t.sequence(100)).payload_len(100).build()
+    };
+    let partial = {
+        let packet = ethernet().ipv4(|ip| ip.id(1)).tcp(|t| t.sequence(100)).payload_len(100);
+        packet.build_partial().0
+    };
+    let empty = {
+        let packet = ethernet().ipv4(|ip| ip.id(1)).tcp(|t| t.sequence(100));
+        packet.build()
+    };
+    let options = |data: &'static [u8], sequence| {
+        ipv6(sequence, |packet| packet.destination_options(|d| d.data(data)))
+    };
+    let stamped = |index, change| segment(index, |ip| ip, change);
+    let cases = vec![
+        (
+            NoMerge::LinkHeader,
+            linux(
+                vec![plain(0), moved],
+                &["law eth source stays the same", "would merge with source"],
+            ),
+        ),
+        (
+            NoMerge::VlanTag,
+            Case {
+                frames: vec![tagged(0, 1), tagged(1, 2)],
+                options: "",
+                says: &["the tag that the train has"],
+            },
+        ),
+        (
+            NoMerge::TypeOfService,
+            linux(
+                second(|ip| ip.tos(4), |t| t),
+                &[
+                    "(tos 0 -> 4)",
+                    "law ip4 tos stays the same",
+                    "tos 0 as before; or with --profile",
+                ],
+            ),
+        ),
+        (
+            NoMerge::DontFragment,
+            linux(second(|ip| ip.df(false), |t| t), &["fragment word 0x4000 -> 0x0000"]),
+        ),
+        (
+            NoMerge::TimeToLive,
+            linux(second(|ip| ip.ttl(9), |t| t), &["-> 9)", "law ip4 ttl stays the same"]),
+        ),
+        (
+            NoMerge::Identification,
+            linux(
+                second(|ip| ip.id(7), |t| t),
+                &["(id 0 -> 7)", "ip4 id steps by one a packet, or stays", "id 1, or 0 in a train"],
+            ),
+        ),
+        (
+            NoMerge::TrafficClassOrFlowLabel,
+            linux(
+                vec![ipv6(0, |p| p), {
+                    let packet = ethernet().ipv6(|ip| ip.flow_label(1));
+                    packet.tcp(|t| t.sequence(100)).payload_len(100).build()
+                }],
+                &["class and label 0x60000000 -> 0x60000001", "law ip6 class and label"],
+            ),
+        ),
+        (
+            NoMerge::Ipv6Extension,
+            linux(
+                vec![options(&[1, 4, 0, 0, 0, 0], 0), options(&[1, 4, 0, 0, 0, 1], 100)],
+                &["content stays the same, byte for byte"],
+            ),
+        ),
+        (
+            NoMerge::TunnelHeader,
+            linux(vec![geneve(0, 0), geneve(100, 1)], &["law geneve byte 7 stays the same"]),
+        ),
+        (
+            NoMerge::HeaderStack,
+            linux(
+                vec![ipv6(0, |p| p), ipv6(100, |packet| packet.hop_by_hop(|h| h))],
+                &["(eth ip6 tcp -> eth ip6 ", "eth ip6 tcp as before"],
+            ),
+        ),
+        (
+            NoMerge::ChecksumPresence,
+            linux(
+                vec![outer(0, true), outer(100, false)],
+                &["law udp checksum is there on every packet, or on none"],
+            ),
+        ),
+        (NoMerge::ChecksumState, linux(vec![plain(0), partial], &["all complete, or all partial"])),
+        (
+            NoMerge::TcpAcknowledgment,
+            linux(
+                second(same, |t| t.ack(1_000_000)),
+                &[
+                    "-> 1000000)",
+                    "law tcp ack stays the same",
+                    "as before; or with --profile inet-lro",
+                ],
+            ),
+        ),
+        (
+            NoMerge::TcpAcknowledgmentAlone,
+            case(
+                vec![plain(0), empty],
+                "--profile ndis-rsc",
+                &["a later acknowledgment number or another window"],
+            ),
+        ),
+        (
+            NoMerge::TcpFlags,
+            linux(
+                second(same, Tcp::ece),
+                &["(flags 0x010 -> 0x050)", "tcp flags stay the same, but for FIN and PSH"],
+            ),
+        ),
+        (
+            NoMerge::TcpWindow,
+            linux(second(same, |t| t.window(1)), &["-> 1)", "law tcp window stays the same"]),
+        ),
+        (
+            NoMerge::TcpUrgentPointer,
+            linux(second(same, |t| t.urgent_pointer(1)), &["(urgent pointer 0 -> 1)"]),
+        ),
+        (
+            NoMerge::TcpTimestamp,
+            linux(
+                vec![stamped(0, |t| t.timestamps(77, 7)), stamped(1, |t| t.timestamps(78, 7))],
+                &[
+                    "(TSval 77 -> 78)",
+                    "law tcp options stays the same",
+                    "or with --profile inet-lro",
+                ],
+            ),
+        ),
+        (
+            NoMerge::TcpOptions,
+            linux(
+                vec![stamped(0, |t| t.timestamps(77, 7)), stamped(1, |t| t.options(&[1; 12]))],
+                &["(options 0101080a0000004d00000007 -> 010101010101010101010101)"],
+            ),
+        ),
+        (
+            NoMerge::TcpSequenceBehind,
+            linux(
+                second(same, |t| t.sequence(99)),
+                &["(expected 100, found 99)", "sequence advances by the payload", "sequence 100"],
+            ),
+        ),
+        (
+            NoMerge::TcpSequenceAhead,
+            linux(second(same, |t| t.sequence(101)), &["(expected 100, found 101)"]),
+        ),
+        (
+            NoMerge::Longer,
+            linux(
+                vec![data(0, 100), data(1, 101)],
+                &["(100 B -> 101 B)", "100 B of payload or fewer; or with --profile inet-lro"],
+            ),
+        ),
+        (
+            NoMerge::SizeLimit,
+            case(
+                vec![plain(0), plain(1), plain(2)],
+                "--max-size 300",
+                &["limit limits.size-bytes: 299 at most, would be 340", "--max-size 341"],
+            ),
+        ),
+        (
+            NoMerge::SegmentLimit,
+            case(
+                vec![plain(0), plain(1), plain(2)],
+                "--max-segs 2",
+                &["limit limits.tcp-segments: 2 at most, would be 3", "--max-segs 3"],
+            ),
+        ),
+    ];
+    // Another flow of the same hash cannot be made from outside; superframes have a test of their
+    // own, because `coalesce` has to make them.
+    let elsewhere = [NoMerge::OtherFlow, NoMerge::SuperframeSize];
+    check(
+        cases,
+        NoMerge::ALL,
+        &elsewhere,
+        |case| case.frames.len(),
+        |reason| format!("NOT MERGED: {reason}"),
+    );
+}
+
+#[test]
+fn what_became_of_packets_that_are_taken_flow_by_flow_shows_where_they_left() {
+    let bench = bench();
+    let train = case(vec![plain(0), plain(1)], "--profile freebsd", &[]);
+    assert!(explain(&bench, &train, 1).contains("STARTS A TRAIN"));
+    assert!(explain(&bench, &train, 2).contains("flow held since #1: 1 packet, 100 B"));
+    let alone = case(vec![segment(0, |ip| ip, Tcp::syn)], "--profile freebsd", &[]);
+    assert!(explain(&bench, &alone, 1).contains("WAITED FOR THE END OF ITS POLL"));
+}
+
+#[test]
+fn a_superframe_of_another_size_is_explained() {
+    let bench = Bench::new();
+    let frames = [(0, 100), (100, 100), (200, 99), (299, 99)].map(|(sequence, len)| {
+        let packet = ethernet().ipv4(|ip| ip.id((sequence / 99) as u16));
+        packet.tcp(|t| t.sequence(sequence)).payload_len(len).build()
+    });
+    bench.put("a", &capture(Format::Pcapng, ETHERNET, &frames));
+    bench.ok("coalesce -q -r a -w b --max-segs 2");
+    let text = bench.ok("explain b -n 2").stdout;
+    assert!(text.contains("NOT MERGED: superframe-size"), "{text}");
+    assert!(text.contains("a superframe of packets of 100 B"), "{text}");
+}
+
+#[test]
+fn every_reason_to_close_is_explained() {
+    let push = |change: fn(Tcp) -> Tcp| vec![plain(0), segment(1, |ip| ip, change)];
+    let connections = |count: u16| {
+        let one = |port| {
+            let packet = ethernet().ipv4(|ip| ip).tcp(|t| t.source_port(port));
+            packet.payload_len(100).build()
+        };
+        (0..count).map(one).collect::<Vec<_>>()
+    };
+    let short = {
+        let packet = ethernet().ipv4(|ip| ip.id(1)).tcp(|t| t.sequence(100));
+        vec![plain(0), packet.payload_len(99).build()]
+    };
+    let acknowledgment = ethernet().ipv4(|ip| ip).tcp(|t| t).build();
+    let stacks = (0..7).flat_map(|tags| (0..11).map(move |words| (tags, words)));
+    let stacks = stacks.map(|(tags, words)| {
+        let packet = (0..tags).fold(ethernet(), |packet, _| packet.vlan(|v| v)).ipv4(|ip| ip);
+        let port = (tags * 11 + words) as u16;
+        packet.tcp(|t| t.source_port(port).options(&vec![1; 4 * words])).payload_len(100).build()
+    });
+    let cases = vec![
+        (Close::PollEnd, case(push(|t| t), "--batch 1", &["The poll ended (rule G71)."])),
+        (Close::HoldTime, case(push(|t| t), "--hold 1us", &["(limits.hold-ns: 1000 at most)"])),
+        (Close::Push, case(push(Tcp::psh), "", &["A packet with PSH ended it (rule G36)."])),
+        (Close::Finish, case(push(Tcp::fin), "", &["A packet with FIN ended it (rule G36)."])),
+        (Close::ShortSegment, case(short, "", &["A shorter packet ended it"])),
+        (
+            Close::SegmentLimit,
+            case(
+                vec![datagram(7, 100), datagram(7, 100)],
+                "--max-segs 2",
+                &["(limits.udp-segments: 2 at most, would be 3)"],
+            ),
+        ),
+        (Close::NoMerge, case(second(|ip| ip.ttl(9), |t| t), "", &["It was #2."])),
+        (Close::Barrier, case(vec![plain(0), acknowledgment], "", &["It was #2."])),
+        (
+            Close::BucketFull,
+            case(connections(9), "--profile ./bucket.toml", &["(trains of a bucket: 8 at most"]),
+        ),
+        (
+            Close::TableFull,
+            case(connections(3), "--flows 2", &["(limits.flows: 2 at most, would be 3)"]),
+        ),
+        (
+            Close::HeaderStacksFull,
+            case(stacks.collect(), "--batch 1000", &["(header stacks: 64 at most, would be 65)"]),
+        ),
+        (
+            Close::ReorderFull,
+            case(
+                vec![plain(0), segment(1, |ip| ip, |t| t.sequence(500))],
+                "--profile ./full.toml",
+                &["A bound of the repair of reordering was reached."],
+            ),
+        ),
+        (
+            Close::AcknowledgmentClock,
+            case(
+                vec![plain(0), plain(1), plain(2)],
+                "--profile ./clock.toml --hold 1ms",
+                &["as many packets as the flow's acknowledgments allow"],
+            ),
+        ),
+        (
+            Close::PartsFull,
+            case(
+                vec![plain(0), plain(1), plain(2)],
+                "--profile ./parts.toml",
+                &["(limits.parts: 1 at most, would be 2)"],
+            ),
+        ),
+    ];
+    // No train leaves for it.
+    let out_of_reach = [Close::Never];
+    let target = |case: &Case| if case.options.contains("full.toml") { 2 } else { 1 };
+    check(cases, Close::ALL, &out_of_reach, target, |reason| format!("({reason}) ended by"));
+}
