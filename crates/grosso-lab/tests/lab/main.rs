@@ -19,6 +19,7 @@ mod fragments;
 mod linux {
     use std::{os::unix::process::CommandExt, process::Command, sync::atomic::AtomicBool};
 
+    use grosso::{Profile, coalesce::Reorder};
     use grosso_lab::{
         hosts::{Device, Family, Layout, Mtu},
         permit::{self, Refusal},
@@ -84,6 +85,7 @@ mod linux {
             coalescing_makes_trains_and_changes_no_byte(device);
             without_it_every_packet_is_delivered_by_itself(device);
             a_bad_wire_is_repaired_by_tcp(device);
+            packets_of_two_paths_are_put_in_order_where_that_is_asked_for(device);
             longer_packets_pass(device);
             superframes_of_the_sender_are_cut(device, is_root);
             superframes_of_datagrams_are_cut(device);
@@ -124,6 +126,20 @@ mod linux {
             ..through(device, grosso(false))
         };
         assert!(clean(&lossy).retransmits > 0);
+    }
+
+    fn packets_of_two_paths_are_put_in_order_where_that_is_asked_for(device: Device) {
+        let segments = [Reorder::OFF, Reorder::holes(400_000)].map(|reorder| {
+            let mut profile = Profile::linux();
+            (profile.limits.hold_ns, profile.reorder) = (100_000, reorder);
+            let carrier = Carrier::Grosso { profile: Some(Box::new(profile)), copy: true };
+            let skewed = Setting {
+                impairment: Some("delay 250us skew 40us rate 1G".parse().unwrap()),
+                ..through(device, carrier)
+            };
+            clean(&skewed).segments_per_train.unwrap()
+        });
+        assert!(segments[1] > 2.0 * segments[0], "{segments:?} segments a train");
     }
 
     fn longer_packets_pass(device: Device) {
