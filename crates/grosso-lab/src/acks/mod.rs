@@ -68,8 +68,10 @@ pub enum Handling {
     /// Nothing.
     Off,
     /// Merges acknowledgments into one, as FreeBSD's software of 2011: profile `freebsd`.
+    #[serde(rename = "freebsd")]
     Merged,
     /// Merges data alone, which acknowledgments end: profile `linux`.
+    #[serde(rename = "linux")]
     Passed,
     /// As `linux`, and acknowledgments leave together and whole.
     Vector,
@@ -255,6 +257,13 @@ mod tests {
         };
         let runs = experiment.cases.iter().map(run).collect();
         Report::new(&experiment.plan, &experiment.cases, runs).unwrap()
+    }
+
+    #[test]
+    fn handlings_have_one_name_in_the_table_and_in_json() {
+        for handling in HANDLINGS.into_iter().chain([Handling::Off]) {
+            assert_eq!(serde_json::to_value(handling).unwrap(), handling.to_string());
+        }
     }
 
     #[test]
