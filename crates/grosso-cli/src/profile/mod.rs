@@ -28,7 +28,9 @@ use crate::{
 /// The profile that a word means: a built-in one, or a file if the word has a dot or a slash. A relative path is meant
 /// from `folder`.
 pub(crate) fn find(word: &str, folder: &Path) -> Result<Profile, Failure> {
-    if word.contains(['.', '/']) { read(&folder.join(word)) } else { named(word) }
+    // `linux-6.12` has a dot too.
+    let is_file = word.contains(['.', '/']) && Profile::named(word).is_none();
+    if is_file { read(&folder.join(word)) } else { named(word) }
 }
 
 /// The built-in profile of a name.
