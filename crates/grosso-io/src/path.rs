@@ -5,7 +5,7 @@
 //! untouched.
 
 use grosso::{
-    Coalescer, Delivery, Frame, Profile,
+    Coalescer, Delivery, Frame, Profile, Sink,
     coalesce::{Hold, RoundTrips},
     features::{Device, Features},
     stats::CoalesceStats,
@@ -114,12 +114,9 @@ impl<B: AsRef<[u8]>> Direction<B> {
             match coalescer {
                 Some(coalescer) => {
                     outlet.count_received(frame.buffer.as_ref(), &frame.meta);
-                    let mut failed = None;
-                    let mut sink = |delivery: Delivery<'_, B>| {
-                        outlet.deliver(delivery, to, done).unwrap_or_else(|e| failed = Some(e));
-                    };
-                    coalescer.push(frame, now_ns, &mut sink);
-                    failed.map_or(Ok(()), Err)?;
+                    let mut sending = Sending { outlet, to, done, failed: None };
+                    coalescer.push(frame, now_ns, &mut sending);
+                    sending.failed.map_or(Ok(()), Err)?;
                 }
                 None => {
                     outlet.forward(frame.buffer.as_ref(), &frame.meta, to)?;
@@ -236,17 +233,15 @@ impl<B: AsRef<[u8]>> Direction<B> {
         self.hand_back(from, to)
     }
 
-    fn with_coalescer(
+    fn with_coalescer<P: Port>(
         &mut self,
-        to: &mut impl Port,
-        act: impl FnOnce(&mut Coalescer<B>, &mut dyn FnMut(Delivery<'_, B>)),
+        to: &mut P,
+        act: impl FnOnce(&mut Coalescer<B>, &mut Sending<'_, B, P>),
     ) -> Result<(), PortError> {
         let Self { coalescer: Some(coalescer), outlet, done, .. } = self else { return Ok(()) };
-        let mut failed = None;
-        act(coalescer, &mut |delivery| {
-            outlet.deliver(delivery, to, done).unwrap_or_else(|error| failed = Some(error));
-        });
-        failed.map_or(Ok(()), Err)
+        let mut sending = Sending { outlet, to, done, failed: None };
+        act(coalescer, &mut sending);
+        sending.failed.map_or(Ok(()), Err)
     }
 
     fn hand_back<F: Port<Buffer = B>>(
@@ -258,5 +253,24 @@ impl<B: AsRef<[u8]>> Direction<B> {
         // Whatever the port could not send yet is still its own, and goes with the next flush.
         self.is_blocked = to.flush()? == Transmitted::NoRoom;
         Ok(())
+    }
+}
+
+/// Sends what a coalescer delivers, and keeps what fails until somebody can be told.
+struct Sending<'a, B, P> {
+    outlet: &'a mut Outlet,
+    to: &'a mut P,
+    done: &'a mut Vec<B>,
+    failed: Option<PortError>,
+}
+
+impl<B: AsRef<[u8]>, P: Port> Sink<B> for Sending<'_, B, P> {
+    fn deliver(&mut self, delivery: Delivery<'_, B>) {
+        let Self { outlet, to, done, failed } = self;
+        outlet.deliver(delivery, *to, done).unwrap_or_else(|error| *failed = Some(error));
+    }
+
+    fn discard(&mut self, buffer: B) {
+        self.done.push(buffer);
     }
 }

@@ -1,12 +1,13 @@
 //! The data path between ports in memory: exactly the work that the features call for, and nothing lost on the way.
 
 use grosso::{
-    Meta,
+    Frame, Meta,
     checksum::{self, Checksum},
+    coalesce::Acknowledgments,
     features::{Device, Features},
 };
 use grosso_io::{
-    Port, Transmitted,
+    Port, PortError, Transmitted,
     memory::{MemoryPort, wire},
     path::{Direction, PathOptions, Protocol, Said},
 };
@@ -180,6 +181,73 @@ fn a_consumer_without_room_holds_the_sender_back_and_nothing_is_lost_or_doubled(
         bench.take();
         assert_eq!(bench.frames(), packets);
         assert!(bench.direction.stats().no_room > 0);
+    }
+}
+
+#[test]
+fn buffers_of_dropped_acknowledgments_go_back_to_their_port() {
+    let mut options = PathOptions::new(1);
+    options.profile.rules.acknowledgments = Acknowledgments::ThinAggressive;
+    let (mut source, outside) = wire(LinkType::Ethernet, Device::new(Features::NONE), 100);
+    let (mut inside, mut target) = wire(LinkType::Ethernet, Device::new(Features::ALL), 100);
+    let mut direction = Direction::new(options, LinkType::Ethernet, inside.device());
+    let mut outside = Recycling { port: outside, recycled: 0 };
+    let acknowledgment = |number: u32| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(number as u16));
+        packet.tcp(|tcp| tcp.sequence(1).ack(number * 2896)).build()
+    };
+    for number in 1..=20 {
+        let frame = acknowledgment(number);
+        assert_eq!(source.transmit(&[&frame], &Meta::default()).unwrap(), Transmitted::Taken);
+    }
+    direction.poll(&mut outside, &mut inside, 0).unwrap();
+    let mut delivered = Vec::new();
+    target.receive(0, usize::MAX, &mut |frame| delivered.push(frame.buffer)).unwrap();
+    assert_eq!(delivered, [acknowledgment(20)]);
+    assert_eq!(outside.recycled, 20);
+}
+
+/// A port that counts the buffers that come back.
+struct Recycling {
+    port: MemoryPort,
+    recycled: usize,
+}
+
+impl Port for Recycling {
+    type Buffer = Vec<u8>;
+
+    fn link(&self) -> LinkType {
+        self.port.link()
+    }
+
+    fn device(&self) -> Device {
+        self.port.device()
+    }
+
+    fn receive(
+        &mut self,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<Vec<u8>>),
+    ) -> Result<usize, PortError> {
+        self.port.receive(now_ns, max, each)
+    }
+
+    fn recycle(&mut self, buffer: Vec<u8>) {
+        self.recycled += 1;
+        self.port.recycle(buffer);
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        self.port.transmit(slices, meta)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        self.port.flush()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.port.is_finished()
     }
 }
 
