@@ -27,6 +27,12 @@ fn only(bench: &Bench, line: &str) -> Value {
     report["settings"][0].clone()
 }
 
+/// A capture that the documents use.
+fn of_the_tree(name: &str) -> Vec<u8> {
+    let captures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures");
+    std::fs::read(format!("{captures}/{name}")).unwrap()
+}
+
 /// Half of them, 99 of 100, the most.
 fn quantiles(of: &Value) -> [u64; 3] {
     ["p50", "p99", "max"].map(|name| of[name].as_u64().unwrap())
@@ -51,11 +57,14 @@ fn figures_are_those_worked_out_by_hand() {
 
     // The third packet comes when the time of the first is over: pairs that wait 2 us and 1 us. The
     // last pair leaves with the capture.
-    let held = at("--hold 2us");
+    let held = at("--hold 2us --batch 64");
     assert_eq!((&held["packets_up"], &held["trains"]), (&5.into(), &5.into()));
     assert_eq!(quantiles(&held["segments_per_train"]), [2, 2, 2]);
     assert_eq!(quantiles(&held["held_ns"]), [1000, 2000, 2000]);
     assert_eq!(held["closed"], serde_json::json!({ "hold-time": 4, "poll-end": 1 }));
+
+    // Where gaps end polls a stack takes each at once, and no hold is shorter than it.
+    assert_eq!(at("--hold 2us")["packets_up"], 1);
 
     // A gap of a microsecond ends no poll of up to a microsecond, but one of less.
     assert_eq!(at("--hold 0 --batch 1us")["packets_up"], 1);
@@ -74,6 +83,18 @@ fn a_train_leaves_when_its_time_is_over_and_not_when_the_next_packet_comes() {
     // 20 and 19 us twice; what came last leaves with the capture.
     let [p50, p99, max] = quantiles(&setting["held_ns"]);
     assert_eq!((p50, p99, max), (19_007, 20_000, 20_000));
+}
+
+/// The connections of this capture have round trips of microseconds, which both directions tell; one that is not known
+/// might be long, and trains of two would keep its clock.
+#[test]
+fn a_hold_that_is_found_asks_both_directions_for_the_round_trip() {
+    let bench = Bench::new();
+    bench.put("iperf3.pcapng", &of_the_tree("iperf3.pcapng"));
+    let report = bench.ok("whatif --json --profile linux --hold 0,auto iperf3.pcapng").json();
+    let up = |index: usize| report["settings"][index]["packets_up"].as_u64().unwrap();
+    assert_eq!(report["settings"][1]["hold"], "auto");
+    assert!(up(1) <= up(0), "{} and {}", up(0), up(1));
 }
 
 #[test]
@@ -143,9 +164,8 @@ fn superframes_count_as_the_packets_of_the_wire() {
 #[test]
 fn every_setting_does_what_coalesce_does() {
     let bench = Bench::new();
-    let captures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures");
     for name in ["iperf3.pcapng", "host.pcap", "ipv6.pcap", "vxlan.pcapng", "fragments.pcapng"] {
-        bench.put(name, &std::fs::read(format!("{captures}/{name}")).unwrap());
+        bench.put(name, &of_the_tree(name));
     }
     bench.put("many", &{
         let frames: Vec<_> = Traffic::new(11).take(2000).collect();
@@ -155,13 +175,15 @@ fn every_setting_does_what_coalesce_does() {
         ["iperf3.pcapng", "host.pcap", "ipv6.pcap", "vxlan.pcapng", "fragments.pcapng", "many"];
     for input in inputs {
         for batch in ["64", "stamp", "5us"] {
-            let line =
-                format!("whatif --json -r {input} --profile all --hold 0,20us --batch {batch}");
+            let line = format!(
+                "whatif --json -r {input} --profile all --hold 0,20us,auto --batch {batch}"
+            );
             let report = bench.ok(&line).json();
             for setting in report["settings"].as_array().unwrap() {
-                let (profile, hold) = (setting["profile"].as_str().unwrap(), &setting["hold_ns"]);
+                let name = |key: &str| setting[key].as_str().unwrap();
+                let (profile, hold) = (name("profile"), name("hold"));
                 let line = format!(
-                    "coalesce --json -r {input} -w out.pcapng --profile {profile} --hold {hold}ns \
+                    "coalesce --json -r {input} -w out.pcapng --profile {profile} --hold {hold} \
                      --batch {batch}"
                 );
                 let merged = bench.ok(&line).json();

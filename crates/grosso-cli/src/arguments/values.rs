@@ -1,7 +1,11 @@
 //! Values that are more than a number or a name.
 
+use core::fmt;
+
 use grosso::{Profile, coalesce::Hold};
 use grosso_wire::{LinkType, Ports};
+
+use crate::report::units::exact_time;
 
 /// How long trains are held across polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,10 +21,26 @@ impl HoldTime {
         Self { hold: Hold::Fixed, most_ns }
     }
 
+    /// As it is written, of what a profile has.
+    pub(crate) fn of(profile: &Profile) -> Self {
+        Self { hold: profile.hold, most_ns: profile.limits.hold_ns }
+    }
+
     /// Lets a profile hold so.
     pub(crate) fn apply(self, profile: &mut Profile) {
         profile.hold = self.hold;
         profile.limits.hold_ns = self.most_ns;
+    }
+}
+
+impl fmt::Display for HoldTime {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let most = exact_time(self.most_ns);
+        match self.hold {
+            Hold::Fixed => formatter.write_str(&most),
+            Hold::Controlled if self.most_ns == AUTO_HOLD_NS => formatter.write_str("auto"),
+            Hold::Controlled => write!(formatter, "auto:{most}"),
+        }
     }
 }
 
@@ -53,9 +73,9 @@ pub(crate) enum Batch {
     Gap(u64),
 }
 
-impl core::fmt::Display for Batch {
+impl fmt::Display for Batch {
     /// As `--batch` takes it.
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Packets(packets) => write!(f, "{packets}"),
             Self::Stamp => f.write_str("stamp"),
@@ -269,6 +289,9 @@ mod tests {
         assert_eq!(parse_hold("0"), Ok(HoldTime::fixed(0)));
         assert_eq!(parse_hold("auto"), auto(100_000));
         assert_eq!(parse_hold("auto:1ms"), auto(1_000_000));
+        for text in ["0", "20us", "1500ns", "auto", "auto:1ms"] {
+            assert_eq!(parse_hold(text).unwrap().to_string(), text);
+        }
         for wrong in ["", "auto:", "auto:5", "autos", "20", "Auto"] {
             assert!(parse_hold(wrong).is_err(), "{wrong}");
         }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{
     captures::{Bounds, Filter},
-    values::{Batch, parse_batch, parse_time_ns},
+    values::{Batch, HoldTime, parse_batch, parse_hold},
 };
 
 #[derive(Args, Debug)]
@@ -22,15 +22,16 @@ pub(crate) struct Whatif {
         default_value = "linux,linux-8x8,freebsd,rsc-82599"
     )]
     pub(crate) profile: Vec<String>,
-    /// How long to hold trains across polls, by capture time, separated by commas
+    /// How long to hold trains across polls, by capture time, separated by commas; auto: for as
+    /// long as it pays
     #[arg(
         long,
         value_name = "TIMES",
         value_delimiter = ',',
-        default_value = "0,2us,16us,20us,50us,100us,1ms",
-        value_parser = parse_time_ns
+        default_value = "0,2us,16us,20us,50us,100us,1ms,auto",
+        value_parser = parse_hold
     )]
-    pub(crate) hold: Vec<u64>,
+    pub(crate) hold: Vec<HoldTime>,
     /// When polls end: before a gap longer than this (or 64 packets), after N packets, or "stamp"
     #[arg(long, value_name = "WHEN", default_value = "5us", value_parser = parse_batch)]
     pub(crate) batch: Batch,

@@ -7,7 +7,7 @@ use std::path::Path;
 use grosso::{
     Coalescer, Frame, Profile, Sink, Verdict,
     coalesce::{
-        Batch as Order,
+        Batch as Order, Hold, RoundTrips,
         reason::{Close, NoMerge, Pass, Release},
     },
     stats::CoalesceStats,
@@ -138,6 +138,8 @@ pub(crate) struct Replay<B> {
     links: Links,
     seed: u64,
     lanes: Vec<Lane<B>>,
+    /// What measures round trips where holds ask for them.
+    round_trips: Option<RoundTrips>,
     /// Packets of the poll so far.
     polled: u64,
     stamp: Option<u64>,
@@ -157,16 +159,20 @@ struct Lane<B> {
     last_ns: u64,
     /// Whether a poll has begun that is not over.
     is_polling: bool,
+    /// Whether a poll may last as long as it likes, and trains leave within it when their time is over.
+    is_poll_long: bool,
 }
 
 impl<B: AsRef<[u8]>> Replay<B> {
     /// A replay by these rules.
     pub(crate) fn new(rules: &Rules, links: Links) -> Result<Self, Failure> {
+        let (profile, seed) = (asked_for(rules)?, super::random_seed());
         Ok(Self {
-            profile: asked_for(rules)?,
+            round_trips: (profile.hold == Hold::Controlled).then(|| RoundTrips::new(seed)),
+            profile,
             batch: rules.batch,
             links,
-            seed: super::random_seed(),
+            seed,
             lanes: Vec::new(),
             polled: 0,
             stamp: None,
@@ -261,6 +267,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
 
     fn place(&mut self, seen: &Seen<'_>, sink: &mut impl Receiver<Buffer = B>) -> Fate {
         let Some(link) = seen.link else { return Fate::Aside(Aside::LinkType) };
+        let round_trip = self.round_trip(seen, link);
         let direction = seen.said.kept_flags() & DIRECTION;
         let Some(lane) = self.lane(seen.packet.interface, direction, link) else {
             return Fate::Aside(Aside::Interfaces);
@@ -270,8 +277,19 @@ impl<B: AsRef<[u8]>> Replay<B> {
                 lane.coalescer.make_way(seen.packet.data, None, sink);
                 Fate::Aside(aside)
             }
-            Ok(now_ns) => Fate::Engine(lane.push(seen, now_ns, sink)),
+            Ok(now_ns) => {
+                if let Some(round_trip_ns) = round_trip {
+                    lane.coalescer.learn_round_trip(seen.packet.data, round_trip_ns, now_ns);
+                }
+                Fate::Engine(lane.push(seen, now_ns, sink))
+            }
         }
+    }
+
+    /// How long a round trip of the packet's connection takes, in nanoseconds, if this packet says so.
+    fn round_trip(&mut self, seen: &Seen<'_>, link: LinkType) -> Option<u64> {
+        let now_ns = seen.time.ok()?;
+        self.round_trips.as_mut()?.observe(seen.packet.data, link, &Ports::ASSIGNED, now_ns)
     }
 
     /// The lane of an interface and direction; `None` when there are too many.
@@ -290,6 +308,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
                     flags: 0,
                     last_ns: 0,
                     is_polling: false,
+                    is_poll_long: matches!(self.batch, Batch::Packets(_)),
                 });
                 self.lanes.len() - 1
             }
@@ -312,15 +331,17 @@ impl<B: AsRef<[u8]>> Lane<B> {
     }
 
     /// Delivers what was held long enough, when its time was over. Within a poll that is only what
-    /// is held across polls, and nothing where a poll is taken as a whole.
+    /// is held across polls, and nothing where a poll is taken as a whole: so a hold never makes
+    /// trains shorter than none does.
     fn expire(&mut self, now_ns: u64, sink: &mut impl Receiver<Buffer = B>) {
         let profile = self.coalescer.profile();
-        let is_in_order = profile.limits.hold_ns > 0 && profile.batch == Order::AsItCame;
+        let is_within_poll =
+            self.is_poll_long && profile.limits.hold_ns > 0 && profile.batch == Order::AsItCame;
         let mut before = None;
         while let Some(deadline) = self.coalescer.deadline()
             && deadline <= now_ns
             && before != Some(deadline)
-            && (is_in_order || !self.is_polling)
+            && (is_within_poll || !self.is_polling)
         {
             sink.at(deadline);
             self.coalescer.expire(deadline, sink);

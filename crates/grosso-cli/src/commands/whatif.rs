@@ -94,10 +94,10 @@ fn settings(options: &Whatif) -> Vec<Rules> {
     } else {
         options.profile.clone()
     };
-    let rules = |name: &String, &hold: &u64| Rules {
+    let rules = |name: &String, &hold: &HoldTime| Rules {
         profile: name.clone(),
         batch: options.batch,
-        hold: Some(HoldTime::fixed(hold)),
+        hold: Some(hold),
         bounds: options.bounds.clone(),
     };
     names.iter().flat_map(|name| options.hold.iter().map(move |hold| rules(name, hold))).collect()
@@ -141,6 +141,7 @@ impl Trial {
         Setting {
             profile: rules.profile,
             invertible: replay.profile().rules.is_invertible(),
+            hold: HoldTime::of(replay.profile()).to_string(),
             hold_ns: replay.profile().limits.hold_ns,
             packets_up: stats.frames_out + asides,
             superframes: stats.superframes,
@@ -171,7 +172,7 @@ fn report(
         if setting.profile != Profile::default().name {
             words.extend(["--profile".into(), setting.profile.clone()]);
         }
-        words.extend(["--hold".into(), report::units::exact_time(setting.hold_ns)]);
+        words.extend(["--hold".into(), setting.hold.clone()]);
         words.extend(["--batch".into(), options.batch.to_string()]);
         words.extend(options.bounds.words());
         quote(&words.into_iter().map(Into::into).collect::<Vec<_>>())

@@ -53,6 +53,9 @@ pub(crate) struct Setting {
     pub(crate) profile: String,
     /// Whether its trains can be cut into the packets that came.
     pub(crate) invertible: bool,
+    /// For how long trains are held, as `--hold` takes it.
+    pub(crate) hold: String,
+    /// At most so long.
     pub(crate) hold_ns: u64,
     /// Frames that the stack gets: superframes and packets alone.
     pub(crate) packets_up: u64,
@@ -97,6 +100,7 @@ pub(crate) struct Best {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Choice {
     pub(crate) profile: String,
+    pub(crate) hold: String,
     pub(crate) hold_ns: u64,
     pub(crate) packets_up: u64,
     pub(crate) held_ns: Option<Quantiles>,
@@ -157,6 +161,7 @@ impl Choice {
     fn of(setting: &Setting) -> Self {
         Self {
             profile: setting.profile.clone(),
+            hold: setting.hold.clone(),
             hold_ns: setting.hold_ns,
             packets_up: setting.packets_up,
             held_ns: setting.held_ns,
@@ -172,7 +177,7 @@ impl Choice {
         format!(
             "{} with a hold of {}: {} up instead of {packets}{held}",
             self.profile,
-            units::exact_time(self.hold_ns),
+            self.hold,
             units::count(self.packets_up, "packet"),
         )
     }
@@ -236,8 +241,7 @@ impl WhatifReport {
         }
         if let Some(longest) = settings.iter().max_by_key(|setting| setting.hold_ns) {
             if settings.len() > 1 {
-                let hold = units::exact_time(longest.hold_ns);
-                text.push_str(&format!("  with a hold of {hold}:\n"));
+                text.push_str(&format!("  with a hold of {}:\n", longest.hold));
             }
             text.push_str(&count_lines("not merged", &longest.not_merged));
             text.push_str(&count_lines("passed through", &longest.passed));
@@ -256,8 +260,8 @@ impl WhatifReport {
         };
         let ended = setting.closed.iter().max_by_key(|(_, count)| **count);
         let line = format!(
-            "  {:<6}{:>9}{:>8}{:>6}{:>6}{:>7}{:>8}{:>8}{:>8}  {:.12}",
-            units::exact_time(setting.hold_ns),
+            "  {}{:>up$}{:>8}{:>6}{:>6}{:>7}{:>8}{:>8}{:>8}  {:.12}",
+            setting.hold,
             setting.packets_up,
             units::percent(setting.merged_packets, self.offered.wire_packets),
             segments(|s| s.quantiles.p50.to_string()),
@@ -267,6 +271,7 @@ impl WhatifReport {
             held(|held| held.p99),
             held(|held| held.max),
             ended.map_or("-", |(name, _)| name),
+            up = 15_usize.saturating_sub(setting.hold.len()),
         );
         debug_assert!(line.len() <= COLUMNS || setting.packets_up > 99_999_999, "{line}");
         line.trim_end().to_string() + "\n"

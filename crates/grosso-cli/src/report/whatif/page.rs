@@ -4,7 +4,7 @@ use core::fmt::Write;
 
 use super::{Setting, WhatifReport};
 use crate::{
-    report::{Counts, Report, units},
+    report::{Counts, Report},
     style::Style,
 };
 
@@ -50,11 +50,8 @@ impl WhatifReport {
             lines.collect()
         };
         let first = self.settings.chunk_by(|a, b| a.profile == b.profile).next();
-        let holds: Vec<String> = first
-            .unwrap_or_default()
-            .iter()
-            .map(|setting| units::exact_time(setting.hold_ns))
-            .collect();
+        let holds: Vec<String> =
+            first.unwrap_or_default().iter().map(|setting| setting.hold.clone()).collect();
         for (title, value) in CHARTS {
             let labels = (0..).map(f64::from).zip(holds.iter().cloned()).collect();
             text.push_str(&Chart { title: (*title).into(), labels, lines: by_hold(*value) }.svg());
@@ -77,7 +74,7 @@ fn spread(profile: &str, settings: &[&Setting]) -> String {
         let total = setting.segments.total().max(1) as f64;
         let points = setting.segments.cumulative();
         let points = points.map(|(n, trains)| (place(n), trains as f64 * 100.0 / total)).collect();
-        Line { name: format!("hold {}", units::exact_time(setting.hold_ns)), points }
+        Line { name: format!("hold {}", setting.hold), points }
     });
     let most = settings.iter().filter_map(|s| s.segments_per_train).map(|s| s.quantiles.max).max();
     let ticks = (0..=16).map(|power| 1 << power).take_while(|n| Some(*n) <= most);
@@ -115,8 +112,7 @@ fn reasons(settings: &[Setting]) -> String {
         .collect();
     let most = bars.iter().map(|(.., count)| *count).max().unwrap_or(1).max(1);
     let height = ROW * bars.len().max(1);
-    let title =
-        format!("{}: reasons at a hold of {}", longest.profile, units::exact_time(longest.hold_ns));
+    let title = format!("{}: reasons at a hold of {}", longest.profile, longest.hold);
     let mut text = open(&title, height);
     for (i, (list, name, count)) in bars.iter().enumerate() {
         let (y, middle) = (i * ROW, i * ROW + THICK - 4);
