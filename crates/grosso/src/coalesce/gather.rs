@@ -129,7 +129,17 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         verdict
     }
 
+    /// Lets the controller forget a train that leaves; whether it is of acknowledgments that waited.
+    #[cold]
+    pub(super) fn forget(&mut self, slot: u32, train: &Train<B>) -> bool {
+        if let Some(controller) = &mut self.controller {
+            controller.left(slot);
+        }
+        self.noted.is_vector(train)
+    }
+
     /// Delivers acknowledgments that waited: all of them, or those that say something which no later one does.
+    #[cold]
     pub(super) fn deliver_gathered(
         &mut self,
         slot: u32,

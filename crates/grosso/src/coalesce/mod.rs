@@ -523,7 +523,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let flow = *flow;
         let slot = self.trains.insert(Train::start(arrival, entry, pair));
         self.table.insert(entry, flow, slot);
-        self.control(slot);
+        if self.is_ruled {
+            self.control(slot);
+        }
         self.recent = None;
         self.previous = Some(slot);
         Verdict::Held
@@ -624,13 +626,11 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     fn close(&mut self, slot: u32, reason: Close, sink: &mut (impl Sink<B> + ?Sized)) {
         let Some(train) = self.trains.remove(slot) else { return };
         self.table.remove(train.place);
-        if let Some(controller) = &mut self.controller {
-            controller.left(slot);
-        }
         self.stats.closed[reason.index()] += 1;
-        if self.is_ruled && self.noted.is_vector(&train) {
-            self.deliver_gathered(slot, train, reason, sink);
-        } else if train.rest == List::EMPTY {
+        if self.is_ruled && self.forget(slot, &train) {
+            return self.deliver_gathered(slot, train, reason, sink);
+        }
+        if train.rest == List::EMPTY {
             let meta = match self.shapes.get(train.known) {
                 Some(known) => verified(&known.shape, train.partial, train.meta),
                 None => train.meta,
@@ -704,7 +704,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             ..train.meta
         };
         let len = shape.header_len + train.payload_len;
-        let summary = self.noted.summary(slot).filter(|_| !known.is_invertible);
+        let is_summed = self.is_ruled && !known.is_invertible;
+        let summary = if is_summed { self.noted.summary(slot) } else { None };
         let packets = u32::from(train.packets);
         self.stats.count_out(len, packets, true);
         let payload = shape.header_len..train.first.range().end;

@@ -144,7 +144,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 
     /// Decides how long a train that just started may be held.
-    #[inline]
+    #[cold]
     pub(super) fn control(&mut self, slot: u32) {
         if let Some(controller) = &mut self.controller
             && let Some(train) = self.trains.train(slot)
