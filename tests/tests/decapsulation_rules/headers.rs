@@ -1,6 +1,6 @@
 //! The headers of each tunnel: what a receiver takes, and what it must not.
 
-use grosso::tunnel::decapsulate::{Refusal, Tunnel};
+use grosso::tunnel::{Tunnel, decapsulate::Refusal};
 use grosso_testkit::{
     Packet,
     headers::{Geneve, Gre, Gue, Vxlan},

@@ -5,7 +5,7 @@ use grosso::{
     checksum::Checksum,
     meta::{Cut, Gso, IpLevels},
     segment::{Outgoing, Segments},
-    tunnel::decapsulate::{Refusal, Tunnel},
+    tunnel::{Tunnel, decapsulate::Refusal},
 };
 use grosso_testkit::{
     Packet,

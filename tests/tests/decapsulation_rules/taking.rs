@@ -2,7 +2,10 @@
 
 use grosso::{
     Meta,
-    tunnel::decapsulate::{Decapsulation, Refusal, RemoteChecksumMode, Rules, Tunnel},
+    tunnel::{
+        Tunnel,
+        decapsulate::{Decapsulation, Refusal, RemoteChecksumMode, Rules},
+    },
 };
 use grosso_testkit::headers::FOU_PORT;
 use grosso_wire::{LinkType, Ports, dissect};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use grosso::tunnel::{Congestion, decapsulate::Tunnel};
+use grosso::tunnel::{Congestion, Tunnel};
 use serde::Serialize;
 
 use super::{

@@ -1,11 +1,18 @@
-//! Tunnels: packets taken out of them, ESP, and where remote checksum offload points.
+//! Tunnels: their ends, packets taken out of them, ESP, and where remote checksum offload points.
 
 pub(crate) mod congestion;
 pub mod decapsulate;
+mod endpoint;
 pub mod esp;
+mod kind;
 mod link;
 
 pub use congestion::Congestion;
+pub use endpoint::{
+    Carrier, Contradiction, DontFragment, Dscp, Endpoint, Header, RemoteChecksumUse, TimeToLive,
+    Udp,
+};
+pub use kind::Tunnel;
 
 use grosso_wire::{Kind, Layer, gue, tcp, udp, vxlan};
 

@@ -4,14 +4,10 @@ use core::{net::IpAddr, ops::Range};
 
 use grosso_wire::{Kind, Layer, Ports, Stack, Stop, geneve, gre, gue, ipv4, ipv6, udp, vxlan};
 
-use super::{
-    Path,
-    kind::{Carrier, Tunnel},
-    reason::Refusal,
-};
+use super::{Path, reason::Refusal};
 use crate::{
     bytes::{u16_at, u32_at},
-    tunnel::{RemoteChecksum, remote_checksum},
+    tunnel::{RemoteChecksum, Tunnel, kind::CarriedBy, remote_checksum},
 };
 
 /// The headers of one tunnel.
@@ -155,7 +151,7 @@ impl Walk<'_> {
             Kind::Udp => self.udp(ip, &layer, ports),
             Kind::Esp => Err(Refusal::Encrypted),
             Kind::Gre | Kind::Mpls | Kind::Ipv4 | Kind::Ipv6 => {
-                let (tunnel, gre) = self.protocol(ip, Carrier::Ip)?;
+                let (tunnel, gre) = self.protocol(ip, CarriedBy::Ip)?;
                 Ok((tunnel, None, gre, None))
             }
             _ => Err(Refusal::NoTunnel),
@@ -186,13 +182,13 @@ impl Walk<'_> {
             Kind::Gue => {
                 check_gue(header)?;
                 self.next += 1;
-                let (tunnel, gre) = self.protocol(ip, Carrier::Gue)?;
+                let (tunnel, gre) = self.protocol(ip, CarriedBy::Gue)?;
                 return Ok((tunnel, Some(*udp), gre, remote_checksum));
             }
             // GUE variant 1 and FOU have no header; the port tells them apart (rules W10, W22).
             _ => {
-                let carrier = if port == ports.gue { Carrier::Gue } else { Carrier::Fou };
-                let (tunnel, gre) = self.protocol(ip, carrier)?;
+                let carried_by = if port == ports.gue { CarriedBy::Gue } else { CarriedBy::Fou };
+                let (tunnel, gre) = self.protocol(ip, carried_by)?;
                 return Ok((tunnel, Some(*udp), gre, None));
             }
         };
@@ -204,13 +200,13 @@ impl Walk<'_> {
     fn protocol(
         &mut self,
         ip: &Layer,
-        carrier: Carrier,
+        carried_by: CarriedBy,
     ) -> Result<(Tunnel, Option<Layer>), Refusal> {
         let Some(layer) = self.layer() else { return Err(self.refusal_inside()) };
         if layer.kind == Kind::Esp {
             return Err(Refusal::Encrypted);
         }
-        let tunnel = Tunnel::of(carrier, ip.kind, layer.kind).ok_or(Refusal::Protocol)?;
+        let tunnel = Tunnel::of(carried_by, ip.kind, layer.kind).ok_or(Refusal::Protocol)?;
         if layer.kind != Kind::Gre {
             return Ok((tunnel, None));
         }

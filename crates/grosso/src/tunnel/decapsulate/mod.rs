@@ -8,11 +8,10 @@
 //! |---|---|
 //! | `headers` | the headers of a tunnel, and whether a receiver may take them off |
 //! | `checksums` | the checksums of a tunnel, and what is known of those inside |
-//! | `kind` | the tunnels by name |
 //! | `reason` | the names and counters of all refusals |
 //!
 //! ```
-//! use grosso::{Meta, tunnel::decapsulate::{Decapsulation, Rules, Tunnel}};
+//! use grosso::{Meta, tunnel::{Tunnel, decapsulate::{Decapsulation, Rules}}};
 //! use grosso_wire::{LinkType, Ports, dissect};
 //! # use grosso_testkit::Packet;
 //! # let frame = Packet::new().ethernet(|e| e).ipv4(|ip| ip).gre(|gre| gre);
@@ -31,7 +30,6 @@
 
 mod checksums;
 mod headers;
-mod kind;
 mod reason;
 
 use core::{net::IpAddr, ops::Range};
@@ -39,7 +37,6 @@ use core::{net::IpAddr, ops::Range};
 use grosso_checksum::Sum;
 use grosso_wire::{Extent, Kind, Layer, LinkType, Ports, Stack, Stop, ethernet};
 
-pub use kind::Tunnel;
 pub use reason::{DecapsulateStats, Refusal};
 
 use self::headers::{Outer, declared_end};
@@ -48,7 +45,7 @@ use crate::{
     checksum::{self, Checksum},
     meta::{Cut, Gso, IpLevels, Meta},
     tunnel::{
-        RemoteChecksum,
+        RemoteChecksum, Tunnel,
         congestion::{Congestion, Untold, traffic_class},
         link,
     },

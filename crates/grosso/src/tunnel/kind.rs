@@ -54,7 +54,7 @@ reasons! {
 
 /// What carries the header that an IP protocol number announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Carrier {
+pub(super) enum CarriedBy {
     Ip,
     Gue,
     Fou,
@@ -63,8 +63,8 @@ pub(super) enum Carrier {
 impl Tunnel {
     /// The tunnel inside an IP header of the kind `ip` whose next header is `inside`; `None` when
     /// that is no tunnel's.
-    pub(super) const fn of(carrier: Carrier, ip: Kind, inside: Kind) -> Option<Self> {
-        let by_carrier = match (ip, inside) {
+    pub(super) const fn of(carried_by: CarriedBy, ip: Kind, inside: Kind) -> Option<Self> {
+        let names = match (ip, inside) {
             (_, Kind::Gre) => [Self::Gre, Self::GreGue, Self::GreFou],
             (_, Kind::Mpls) => [Self::Mpls, Self::MplsGue, Self::MplsFou],
             (Kind::Ipv4, Kind::Ipv4) => [Self::Ipip, Self::IpipGue, Self::IpipFou],
@@ -73,6 +73,6 @@ impl Tunnel {
             (_, Kind::Ipv6) => [Self::Ip6ip6, Self::Ip6ip6Gue, Self::Ip6ip6Fou],
             _ => return None,
         };
-        Some(by_carrier[carrier as usize])
+        Some(names[carried_by as usize])
     }
 }

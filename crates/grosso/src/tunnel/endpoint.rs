@@ -1,0 +1,482 @@
+//! What the two ends of a tunnel agreed on, from the side of one of them.
+
+use alloc::vec::Vec;
+use core::{fmt, net::IpAddr, ops::RangeInclusive};
+
+use grosso_wire::{Ports, geneve, gre, gue, ipv4, ipv6, udp, vxlan};
+
+/// One end of a tunnel: what it puts around the packets that it sends, and expects around those that
+/// it receives. The words are those of `ip link`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Endpoint {
+    /// The address of this end.
+    pub local: IpAddr,
+    /// The address of the other, of the same family.
+    pub remote: IpAddr,
+    /// What stands in front of the packets.
+    pub header: Header,
+    /// What carries that header.
+    pub carrier: Carrier,
+    /// TTL or hop limit of the outer header.
+    pub ttl: TimeToLive,
+    /// DSCP of the outer header. ECN is always that of RFC 6040 (rule W1).
+    pub dscp: Dscp,
+    /// Whether routers may fragment the outer packet; over IPv6 none may.
+    pub dont_fragment: DontFragment,
+    /// The flow label over IPv6, 20 bits; `None` for one that is a flow's own.
+    pub flow_label: Option<u32>,
+    /// Over IPv6 and directly in IP, how many more tunnels the packet may enter on its way, as a
+    /// destination option (RFC 2473 section 4.1.1, rule W61).
+    pub encapsulation_limit: Option<u8>,
+}
+
+/// What stands in front of the packets in a tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Header {
+    /// Nothing but the outer header: IPIP, SIT, IP4IP6 and IP6IP6, as each packet is.
+    Ip,
+    /// GRE (RFC 2784, RFC 2890).
+    Gre {
+        /// The key, the same in both directions.
+        key: Option<u32>,
+        /// Whether packets have checksums; others are not taken then (rule W51).
+        checksum: bool,
+        /// Whether packets have numbers; what is late is dropped then (rule W51). A numbered
+        /// superframe is cut before it is wrapped (rule S43).
+        sequence: bool,
+        /// Whether Ethernet frames are carried, as `gretap` does, and not IP packets.
+        ethernet: bool,
+    },
+    /// VXLAN (RFC 7348).
+    Vxlan {
+        /// The network identifier, 24 bits.
+        identifier: u32,
+        /// The group policy that packets are sent with (rule W31); `None` to take none.
+        policy: Option<u16>,
+        /// Whether the header says what it carries, and carries IP packets (rule W31).
+        generic_protocol: bool,
+    },
+    /// Geneve (RFC 8926).
+    Geneve {
+        /// The network identifier, 24 bits.
+        identifier: u32,
+        /// The options that packets are sent with: whole ones, at most 252 bytes.
+        options: Vec<u8>,
+        /// Whether IP packets are carried, and not Ethernet frames (rule W41).
+        inherit_protocol: bool,
+    },
+}
+
+/// What carries a tunnel's header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// IP: of GRE, and of packets without a header.
+    Ip,
+    /// UDP, as its own payload: VXLAN and Geneve; of GRE and packets without a header this is FOU.
+    Udp(Udp),
+    /// UDP and GUE: of GRE and packets without a header.
+    Gue(Udp),
+    /// UDP and GUE without a header of its own, variant 1: of packets without a header (rule W22).
+    DirectGue(Udp),
+}
+
+/// The UDP header of a tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Udp {
+    /// The ports that packets are sent from. Packets of a flow have the same one, so that the network
+    /// between spreads flows over its paths and keeps their order.
+    pub source: RangeInclusive<u16>,
+    /// The port that both ends receive at.
+    pub destination: u16,
+    /// Whether packets are sent with a checksum.
+    pub checksum: bool,
+    /// Whether packets over IPv6 are taken without one (RFC 6935, rule W32). Over IPv4 they are.
+    pub ipv6_without_checksum: bool,
+    /// Whether the checksum of a packet inside is left to the other end where it was not made yet:
+    /// VXLAN and GUE alone, and only with a checksum outside (rules C50 to C57).
+    pub remote_checksum: RemoteChecksumUse,
+}
+
+/// What an end does of remote checksum offload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteChecksumUse {
+    /// Sends it.
+    pub transmit: bool,
+    /// Takes it.
+    pub receive: bool,
+    /// Completes checksums where it takes it, instead of leaving them partial (rule C53).
+    pub complete: bool,
+}
+
+/// TTL or hop limit of an outer header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeToLive {
+    /// This.
+    Fixed(u8),
+    /// That of the packet inside, where it has one.
+    Inherit,
+}
+
+/// DSCP of an outer header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dscp {
+    /// This, of 6 bits.
+    Fixed(u8),
+    /// That of the packet inside, where it has one.
+    Inherit,
+}
+
+/// Whether routers may fragment a tunnel's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DontFragment {
+    /// They may.
+    Unset,
+    /// They may not.
+    Set,
+    /// As the IPv4 packet inside says; not, where that is IPv6.
+    Inherit,
+}
+
+impl Endpoint {
+    /// An end with the defaults of `ip link`: TTL 64, DSCP of the packet inside, no fragments.
+    #[must_use]
+    pub const fn new(local: IpAddr, remote: IpAddr, header: Header, carrier: Carrier) -> Self {
+        Self {
+            local,
+            remote,
+            header,
+            carrier,
+            ttl: TimeToLive::Fixed(64),
+            dscp: Dscp::Inherit,
+            dont_fragment: DontFragment::Set,
+            flow_label: None,
+            encapsulation_limit: None,
+        }
+    }
+
+    /// Whether its parts agree.
+    ///
+    /// # Errors
+    /// The first that does not, by name.
+    pub fn check(&self) -> Result<(), Contradiction> {
+        if self.local.is_ipv4() != self.remote.is_ipv4() {
+            return Err(Contradiction::Families);
+        }
+        if self.flow_label.is_some_and(|label| label > FLOW_LABEL_MAX) {
+            return Err(Contradiction::FlowLabel);
+        }
+        if matches!(self.dscp, Dscp::Fixed(dscp) if dscp > DSCP_MAX) {
+            return Err(Contradiction::Dscp);
+        }
+        let is_plain = matches!(self.carrier, Carrier::Ip);
+        if self.encapsulation_limit.is_some() && (self.local.is_ipv4() || !is_plain) {
+            return Err(Contradiction::EncapsulationLimit);
+        }
+        self.check_header()?;
+        self.udp().map_or(Ok(()), |udp| self.check_udp(udp))
+    }
+
+    fn check_header(&self) -> Result<(), Contradiction> {
+        let fits = match (&self.header, &self.carrier) {
+            (Header::Vxlan { .. } | Header::Geneve { .. }, Carrier::Udp(_))
+            | (Header::Gre { .. }, Carrier::Ip | Carrier::Udp(_) | Carrier::Gue(_))
+            | (Header::Ip, _) => true,
+            _ => false,
+        };
+        if !fits {
+            return Err(Contradiction::Carrier);
+        }
+        match &self.header {
+            Header::Vxlan { identifier, .. } | Header::Geneve { identifier, .. }
+                if *identifier > IDENTIFIER_MAX =>
+            {
+                Err(Contradiction::Identifier)
+            }
+            Header::Vxlan { policy: Some(_), generic_protocol: true, .. } => {
+                Err(Contradiction::PolicyAndProtocol)
+            }
+            Header::Geneve { options, .. } if !are_whole(options) => Err(Contradiction::Options),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_udp(&self, udp: &Udp) -> Result<(), Contradiction> {
+        if udp.destination == 0 || *udp.source.start() == 0 || udp.source.is_empty() {
+            return Err(Contradiction::Port);
+        }
+        let offload = udp.remote_checksum;
+        if !offload.transmit && !offload.receive {
+            return Ok(());
+        }
+        let has_room = matches!(
+            (&self.header, &self.carrier),
+            (Header::Vxlan { .. }, _) | (_, Carrier::Gue(_))
+        );
+        match (has_room, udp.checksum) {
+            (false, _) => Err(Contradiction::RemoteChecksum),
+            (true, false) => Err(Contradiction::RemoteChecksumUnprotected),
+            (true, true) => Ok(()),
+        }
+    }
+
+    /// The UDP header, where there is one.
+    #[must_use]
+    pub const fn udp(&self) -> Option<&Udp> {
+        match &self.carrier {
+            Carrier::Ip => None,
+            Carrier::Udp(udp) | Carrier::Gue(udp) | Carrier::DirectGue(udp) => Some(udp),
+        }
+    }
+
+    /// Whether Ethernet frames are carried, and not IP packets.
+    #[must_use]
+    pub const fn carries_ethernet(&self) -> bool {
+        match &self.header {
+            Header::Ip => false,
+            Header::Gre { ethernet, .. } => *ethernet,
+            Header::Vxlan { generic_protocol, .. } => !*generic_protocol,
+            Header::Geneve { inherit_protocol, .. } => !*inherit_protocol,
+        }
+    }
+
+    /// The UDP ports by which frames of this tunnel are dissected.
+    #[must_use]
+    pub fn ports(&self) -> Ports {
+        let mut ports = Ports::NONE;
+        match (&self.header, &self.carrier) {
+            (Header::Vxlan { generic_protocol, .. }, Carrier::Udp(udp)) => {
+                let port = if *generic_protocol { &mut ports.vxlan_gpe } else { &mut ports.vxlan };
+                *port = udp.destination;
+            }
+            (Header::Geneve { .. }, Carrier::Udp(udp)) => ports.geneve = udp.destination,
+            (_, Carrier::Gue(udp) | Carrier::DirectGue(udp)) => ports.gue = udp.destination,
+            // Which IP version a packet is, its first bits say.
+            (Header::Ip, Carrier::Udp(udp)) => {
+                ports.fou = Some((udp.destination, ipv4::PROTOCOL_IPV4))
+            }
+            (Header::Gre { .. }, Carrier::Udp(udp)) => {
+                ports.fou = Some((udp.destination, ipv4::PROTOCOL_GRE));
+            }
+            (_, Carrier::Ip) => {}
+        }
+        ports
+    }
+
+    /// What a packet grows by, outermost first: the name of each part, and its bytes. A tunnel that carries Ethernet
+    /// frames counts their header, for an MTU is what IP has for itself.
+    pub fn overhead(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        let ip = if self.local.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+        let limit = if self.encapsulation_limit.is_some() { ENCAPSULATION_LIMIT_BYTES } else { 0 };
+        let udp = if self.udp().is_some() { udp::HEADER_LEN } else { 0 };
+        let gue = if matches!(self.carrier, Carrier::Gue(_)) { gue::HEADER_LEN } else { 0 };
+        let offload = gue > 0 && self.udp().is_some_and(|udp| udp.remote_checksum.transmit);
+        let (private, remote) =
+            if offload { (GUE_PRIVATE_BYTES, GUE_REMOTE_BYTES) } else { (0, 0) };
+        let (name, header) = match &self.header {
+            Header::Ip => ("", 0),
+            Header::Gre { key, checksum, sequence, .. } => {
+                let optional = [key.is_some(), *checksum, *sequence];
+                ("gre", gre::HEADER_LEN + 4 * optional.into_iter().filter(|is| *is).count())
+            }
+            Header::Vxlan { .. } => ("vxlan", vxlan::HEADER_LEN),
+            Header::Geneve { options, .. } => ("geneve", geneve::HEADER_LEN + options.len()),
+        };
+        let ethernet = if self.carries_ethernet() { grosso_wire::ethernet::HEADER_LEN } else { 0 };
+        let parts = [
+            ("ip", ip),
+            ("encapsulation limit", limit),
+            ("udp", udp),
+            ("gue", gue),
+            ("private flags", private),
+            ("remcsum", remote),
+            (name, header),
+            ("ethernet", ethernet),
+        ];
+        parts.into_iter().filter(|(_, bytes)| *bytes > 0)
+    }
+
+    /// The MTU of the tunnel where that of the path to the other end is so many bytes; `None` where nothing is left.
+    #[must_use]
+    pub fn mtu(&self, path_mtu: usize) -> Option<usize> {
+        let overhead: usize = self.overhead().map(|(_, bytes)| bytes).sum();
+        path_mtu.checked_sub(overhead).filter(|mtu| *mtu > 0)
+    }
+}
+
+/// Whether a list of Geneve options ends where its last option does (rule W40).
+fn are_whole(options: &[u8]) -> bool {
+    let mut rest = options;
+    while let [_, _, _, words, ..] = rest {
+        let len = 4 + usize::from(words & 0x1f) * 4;
+        match rest.get(len..) {
+            Some(after) => rest = after,
+            None => return false,
+        }
+    }
+    rest.is_empty() && options.len() <= GENEVE_OPTIONS_BYTES_MAX
+}
+
+/// Why there can be no such end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contradiction {
+    /// Its addresses are of different families.
+    Families,
+    /// What carries the header cannot.
+    Carrier,
+    /// The network identifier has more than 24 bits.
+    Identifier,
+    /// A header with group policy cannot say what it carries (rule W31).
+    PolicyAndProtocol,
+    /// The options are not whole ones, or more than 252 bytes.
+    Options,
+    /// A port is 0, or there is none to send from.
+    Port,
+    /// The flow label has more than 20 bits.
+    FlowLabel,
+    /// The DSCP has more than 6 bits.
+    Dscp,
+    /// An encapsulation limit is of tunnels directly in IPv6.
+    EncapsulationLimit,
+    /// The header has no place for remote checksum offload.
+    RemoteChecksum,
+    /// Without a checksum outside, nothing would protect what has none inside (rule C52).
+    RemoteChecksumUnprotected,
+}
+
+impl fmt::Display for Contradiction {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Families => "local and remote are not of one family",
+            Self::Carrier => "this header cannot be carried so",
+            Self::Identifier => "an identifier is below 2^24",
+            Self::PolicyAndProtocol => "group policy and generic protocol exclude each other",
+            Self::Options => "the options are not whole ones of at most 252 bytes",
+            Self::Port => "a port is 1 to 65535",
+            Self::FlowLabel => "a flow label is below 2^20",
+            Self::Dscp => "a DSCP is below 64",
+            Self::EncapsulationLimit => "an encapsulation limit is for tunnels directly in IPv6",
+            Self::RemoteChecksum => "remote checksum offload is for VXLAN and GUE",
+            Self::RemoteChecksumUnprotected => {
+                "remote checksum offload needs the checksum of the UDP header"
+            }
+        })
+    }
+}
+
+impl core::error::Error for Contradiction {}
+
+/// Largest network identifier of VXLAN and Geneve.
+const IDENTIFIER_MAX: u32 = 0xff_ffff;
+const FLOW_LABEL_MAX: u32 = 0xf_ffff;
+const DSCP_MAX: u8 = 63;
+/// Most bytes of Geneve options: what 6 bits count in words.
+const GENEVE_OPTIONS_BYTES_MAX: usize = 252;
+/// Destination options with the encapsulation limit and padding (RFC 2473 section 4.1.1).
+const ENCAPSULATION_LIMIT_BYTES: usize = 8;
+/// Private flags of GUE, and the fields of remote checksum offload (rule C51).
+const GUE_PRIVATE_BYTES: usize = 4;
+const GUE_REMOTE_BYTES: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use std::{vec, vec::Vec};
+
+    use super::*;
+
+    const V4: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(192, 0, 2, 1));
+    const V6: IpAddr = IpAddr::V6(core::net::Ipv6Addr::LOCALHOST);
+    const VXLAN: Header = Header::Vxlan { identifier: 42, policy: None, generic_protocol: false };
+
+    fn udp() -> Udp {
+        Udp {
+            source: 49152..=65535,
+            destination: 4789,
+            checksum: true,
+            ipv6_without_checksum: false,
+            remote_checksum: RemoteChecksumUse::default(),
+        }
+    }
+
+    fn offloading(checksum: bool) -> Udp {
+        let remote_checksum = RemoteChecksumUse { transmit: true, receive: true, complete: false };
+        Udp { checksum, remote_checksum, ..udp() }
+    }
+
+    fn parts(endpoint: &Endpoint) -> Vec<(&'static str, usize)> {
+        endpoint.check().unwrap();
+        endpoint.overhead().collect()
+    }
+
+    #[test]
+    fn k137_an_mtu_is_what_the_headers_leave() {
+        let end = |address, header, carrier| Endpoint::new(address, address, header, carrier);
+        let gue = end(V4, Header::Ip, Carrier::Gue(offloading(true)));
+        let expected = [("ip", 20), ("udp", 8), ("gue", 4), ("private flags", 4), ("remcsum", 4)];
+        assert_eq!(parts(&gue), expected);
+        assert_eq!(gue.mtu(1500), Some(1460));
+        assert_eq!(end(V4, VXLAN, Carrier::Udp(udp())).mtu(1500), Some(1450));
+        assert_eq!(end(V6, VXLAN, Carrier::Udp(udp())).mtu(1500), Some(1430));
+        assert_eq!(end(V4, Header::Ip, Carrier::Ip).mtu(1500), Some(1480));
+        assert_eq!(end(V4, Header::Ip, Carrier::DirectGue(udp())).mtu(1500), Some(1472));
+        let mut ip6 = end(V6, Header::Ip, Carrier::Ip);
+        ip6.encapsulation_limit = Some(4);
+        assert_eq!(ip6.mtu(1500), Some(1452));
+        assert_eq!(ip6.mtu(48), None);
+        let gre = Header::Gre { key: Some(1), checksum: true, sequence: true, ethernet: true };
+        assert_eq!(parts(&end(V4, gre, Carrier::Ip)), [("ip", 20), ("gre", 16), ("ethernet", 14)]);
+        let options = vec![1, 2, 3, 1, 0, 0, 0, 0];
+        let geneve = Header::Geneve { identifier: 1, options, inherit_protocol: true };
+        assert_eq!(parts(&end(V4, geneve, Carrier::Udp(udp())))[2], ("geneve", 16));
+    }
+
+    #[test]
+    fn what_cannot_be_is_called_by_name() {
+        let refused = |header, carrier, edit: fn(&mut Endpoint)| {
+            let mut end = Endpoint::new(V6, V6, header, carrier);
+            edit(&mut end);
+            end.check().err()
+        };
+        let same = |_: &mut Endpoint| {};
+        let plain = || Carrier::Udp(udp());
+        assert_eq!(refused(VXLAN, plain(), same), None);
+        assert_eq!(refused(VXLAN, plain(), |end| end.local = V4), Some(Contradiction::Families));
+        assert_eq!(refused(VXLAN, Carrier::Ip, same), Some(Contradiction::Carrier));
+        let gre = Header::Gre { key: None, checksum: false, sequence: false, ethernet: false };
+        assert_eq!(refused(gre, Carrier::DirectGue(udp()), same), Some(Contradiction::Carrier));
+        let vxlan = |identifier, policy, generic_protocol| Header::Vxlan {
+            identifier,
+            policy,
+            generic_protocol,
+        };
+        let large = vxlan(1 << 24, None, false);
+        assert_eq!(refused(large, plain(), same), Some(Contradiction::Identifier));
+        let both = vxlan(1, Some(1), true);
+        assert_eq!(refused(both, plain(), same), Some(Contradiction::PolicyAndProtocol));
+        for options in [vec![1, 2, 3], vec![1, 2, 3, 2, 0, 0, 0, 0], vec![0; 256]] {
+            let geneve = Header::Geneve { identifier: 1, options, inherit_protocol: false };
+            assert_eq!(refused(geneve, plain(), same), Some(Contradiction::Options));
+        }
+        let limit: fn(&mut Endpoint) = |end| end.encapsulation_limit = Some(4);
+        assert_eq!(refused(Header::Ip, Carrier::Ip, limit), None);
+        assert_eq!(refused(VXLAN, plain(), limit), Some(Contradiction::EncapsulationLimit));
+        let label: fn(&mut Endpoint) = |end| end.flow_label = Some(1 << 20);
+        assert_eq!(refused(VXLAN, plain(), label), Some(Contradiction::FlowLabel));
+        let dscp: fn(&mut Endpoint) = |end| end.dscp = Dscp::Fixed(64);
+        assert_eq!(refused(VXLAN, plain(), dscp), Some(Contradiction::Dscp));
+        let portless = Carrier::Udp(Udp { destination: 0, ..udp() });
+        assert_eq!(refused(VXLAN, portless, same), Some(Contradiction::Port));
+    }
+
+    #[test]
+    fn c52_remote_checksum_offload_has_a_place_and_a_checksum_around_it() {
+        let refused = |header, carrier| Endpoint::new(V4, V4, header, carrier).check().err();
+        assert_eq!(refused(VXLAN, Carrier::Udp(offloading(true))), None);
+        assert_eq!(refused(Header::Ip, Carrier::Gue(offloading(true))), None);
+        let place = Some(Contradiction::RemoteChecksum);
+        assert_eq!(refused(Header::Ip, Carrier::Udp(offloading(true))), place);
+        assert_eq!(refused(Header::Ip, Carrier::DirectGue(offloading(true))), place);
+        let protection = Some(Contradiction::RemoteChecksumUnprotected);
+        assert_eq!(refused(VXLAN, Carrier::Udp(offloading(false))), protection);
+    }
+}
