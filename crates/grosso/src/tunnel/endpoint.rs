@@ -178,12 +178,12 @@ impl Endpoint {
     }
 
     fn check_header(&self) -> Result<(), Contradiction> {
-        let fits = match (&self.header, &self.carrier) {
+        let fits = matches!(
+            (&self.header, &self.carrier),
             (Header::Vxlan { .. } | Header::Geneve { .. }, Carrier::Udp(_))
-            | (Header::Gre { .. }, Carrier::Ip | Carrier::Udp(_) | Carrier::Gue(_))
-            | (Header::Ip, _) => true,
-            _ => false,
-        };
+                | (Header::Gre { .. }, Carrier::Ip | Carrier::Udp(_) | Carrier::Gue(_))
+                | (Header::Ip, _)
+        );
         if !fits {
             return Err(Contradiction::Carrier);
         }
