@@ -12,10 +12,12 @@ mod avx2;
 mod avx512;
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
 mod neon;
+mod observer;
 mod portable;
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod x86;
 
+pub use observer::{Observer, observe};
 pub(crate) use portable::{SHORT_BYTES, short, short_copy};
 
 use core::fmt;
@@ -138,25 +140,39 @@ impl fmt::Display for Backend {
 #[inline]
 #[must_use]
 pub fn backend() -> Backend {
-    match CHOSEN.load(Ordering::Relaxed) {
-        0 => Backend::Portable,
-        1 => Backend::Avx2,
-        2 => Backend::Avx512,
-        3 => Backend::Neon,
-        _ => choose(),
-    }
+    chosen().unwrap_or_else(choose)
 }
 
 /// Sum a block that is not short.
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
-    // SAFETY: `backend` returns what was detected.
-    unsafe { backend().sum_detected(bytes) }
+    match chosen() {
+        // SAFETY: only what was detected is ever chosen.
+        Some(backend) => unsafe { backend.sum_detected(bytes) },
+        None => sum_unchosen(bytes),
+    }
 }
 
 /// Copy and sum a block that is not short. The caller has compared the lengths.
 pub(crate) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
-    // SAFETY: `backend` returns what was detected.
-    unsafe { backend().copy_detected(source, destination) }
+    match chosen() {
+        // SAFETY: only what was detected is ever chosen.
+        Some(backend) => unsafe { backend.copy_detected(source, destination) },
+        None => copy_unchosen(source, destination),
+    }
+}
+
+#[cold]
+fn sum_unchosen(bytes: &[u8]) -> u64 {
+    let (backend, mut sum) = (choose(), 0);
+    observer::tell(bytes.len(), &mut || sum = backend.sum(bytes));
+    sum
+}
+
+#[cold]
+fn copy_unchosen(source: &[u8], destination: &mut [u8]) -> u64 {
+    let (backend, mut sum) = (choose(), 0);
+    observer::tell(source.len(), &mut || sum = backend.copy(source, destination));
+    sum
 }
 
 /// The sum of a block by the sums of its spans. The length of a span must be even.
@@ -165,12 +181,30 @@ fn in_spans(bytes: &[u8], span_bytes: usize, sum: impl FnMut(&[u8]) -> u64) -> u
     bytes.chunks(span_bytes).map(sum).fold(0, end_around_add)
 }
 
+/// What is used without another question; `None` before the first choice, and while somebody observes.
+#[inline]
+fn chosen() -> Option<Backend> {
+    numbered(CHOSEN.load(Ordering::Relaxed))
+}
+
+#[inline]
+const fn numbered(discriminant: u8) -> Option<Backend> {
+    match discriminant {
+        0 => Some(Backend::Portable),
+        1 => Some(Backend::Avx2),
+        2 => Some(Backend::Avx512),
+        3 => Some(Backend::Neon),
+        _ => None,
+    }
+}
+
+/// Threads that meet here store the same values. Detection is remembered, because a virtual machine pays for each.
 #[cold]
 fn choose() -> Backend {
-    // Threads that meet here store the same value.
-    let chosen = detect();
-    CHOSEN.store(chosen as u8, Ordering::Relaxed);
-    chosen
+    let detected = numbered(DETECTED.load(Ordering::Relaxed)).unwrap_or_else(detect);
+    DETECTED.store(detected as u8, Ordering::Relaxed);
+    observer::unless_observed(|| CHOSEN.store(detected as u8, Ordering::SeqCst));
+    detected
 }
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
@@ -187,8 +221,9 @@ fn detect() -> Backend {
     }
 }
 
-/// The discriminant of what was chosen, or [`NOT_CHOSEN`].
+/// The discriminants of what was chosen, and of what was detected, or [`NOT_CHOSEN`].
 static CHOSEN: AtomicU8 = AtomicU8::new(NOT_CHOSEN);
+static DETECTED: AtomicU8 = AtomicU8::new(NOT_CHOSEN);
 const NOT_CHOSEN: u8 = u8::MAX;
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
