@@ -22,7 +22,7 @@ use crate::{
     output::Output,
     report::{
         self, InputFacts, OutputFacts, Tool,
-        coalesce::{CoalesceReport, buckets},
+        coalesce::{CoalesceReport, buckets, original},
         counts, units,
     },
 };
@@ -117,6 +117,7 @@ fn report(replay: &Replay<Record>, input: InputFacts, output: OutputFacts) -> Co
         waited: counts(Release::ALL.iter().map(|reason| reason.name()), &stats.reorder.released),
         thinned: stats.thinned,
         kept: counts(Kept::ALL.iter().map(|reason| reason.name()), &stats.kept),
+        original: original(replay.profile(), stats),
         elapsed_s: 0.0,
         warnings: Vec::new(),
     }

@@ -1,9 +1,13 @@
 //! What `coalesce` did.
 
-use grosso::stats::SEGMENT_BUCKETS;
+use grosso::{
+    Profile,
+    coalesce::Vary,
+    stats::{CoalesceStats, SEGMENT_BUCKETS},
+};
 use serde::Serialize;
 
-use super::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, units};
+use super::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines, units};
 use crate::style::Style;
 
 /// What `coalesce` did.
@@ -31,6 +35,8 @@ pub(crate) struct CoalesceReport {
     pub(crate) thinned: u64,
     /// Acknowledgments that waited to be thinned and were not, by reason.
     pub(crate) kept: Counts,
+    /// What the original of the profile would have counted, by its own names; absent if it counted nothing.
+    pub(crate) original: Option<Counts>,
     pub(crate) elapsed_s: f64,
     pub(crate) warnings: Vec<String>,
 }
@@ -47,6 +53,30 @@ pub(crate) struct Bucket {
 pub(crate) fn buckets(frames: &[u64]) -> Vec<Bucket> {
     let bounds = SEGMENT_BUCKETS.iter().copied().map(Some).chain([None]);
     bounds.zip(frames).map(|(le, &frames)| Bucket { le, frames }).collect()
+}
+
+/// What the original of a profile would have counted, by its own names.
+pub(crate) fn original(profile: &Profile, stats: &CoalesceStats) -> Option<Counts> {
+    match &*profile.name {
+        // Windows asks drivers for other counters, of bytes and of what ended a unit.
+        "ndis-rsc" => None,
+        // In sorted batches what it refuses is one packet queued and one flushed.
+        "freebsd" => {
+            Some([("lro_queued", stats.packets_in), ("lro_flushed", stats.frames_out)].into())
+        }
+        // Of Linux's driver, which counts nothing that stayed alone.
+        "rsc-82599" => {
+            let aggregated = ("hw_rsc_aggregated", stats.superframe_packets);
+            Some([aggregated, ("hw_rsc_flushed", stats.superframes)].into())
+        }
+        // inet_lro, which the driver of the Myri-10G shows as it is, and what users make of such a profile (rule L4).
+        _ if profile.rules.acknowledgment == Vary::Latest => {
+            let lro = stats.lro();
+            let taken = [("aggregated", lro.aggregated), ("flushed", lro.flushed)];
+            Some(taken.into_iter().chain([("no_desc", lro.no_descriptor)]).collect())
+        }
+        _ => None,
+    }
 }
 
 impl Report for CoalesceReport {
@@ -70,6 +100,10 @@ impl Report for CoalesceReport {
             text.push_str(&format!("  dropped {thinned} that later ones replace\n"));
         }
         text.push_str(&count_lines("acknowledgments kept", &self.kept));
+        // Also those that are zero: that no place was missing is worth to know.
+        let original = self.original.iter().flatten();
+        let words = original.map(|(name, count)| format!("{name} {count}"));
+        text.push_str(&list_lines("original counts", words));
         text
     }
 

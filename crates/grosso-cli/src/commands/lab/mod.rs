@@ -1,6 +1,7 @@
 //! `grosso lab`: what is offload worth here?
 
 mod acks;
+mod conduct;
 mod fragments;
 mod measure;
 mod network;

@@ -11,13 +11,12 @@ use std::{
 
 use grosso_lab::{
     network::{Host, Network, NetworkOptions, Passed, Summary},
-    permit,
     trial::{Measured, TrialError},
 };
 use grosso_sys::process::{die_with_parent, is_first, isolate_children, show_in_proc};
 use serde::Serialize;
 
-use super::measure::{device, failed, refused};
+use super::conduct::{device, enter, failed};
 use crate::{
     arguments::{LabHost, LabRun},
     error::{Exit, Failure},
@@ -26,10 +25,10 @@ use crate::{
     style::Style,
 };
 
-/// Runs the command. The process must have one thread: it may have to make itself a user namespace.
+/// Runs the command.
 pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failure> {
     let servers = servers(options)?;
-    permit::enter().map_err(|refusal| refused(&refusal))?;
+    enter()?;
     let has_commands = !options.command.is_empty() || !servers.is_empty();
     if has_commands {
         if !is_first() {

@@ -1,0 +1,155 @@
+//! What every experiment of the lab does alike: it may, it runs, and what it found is printed and drawn.
+
+use core::sync::atomic::AtomicBool;
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use grosso_lab::{
+    hosts::Device,
+    permit::{self, Refusal},
+    trial::TrialError,
+};
+use serde::Serialize;
+
+use crate::{
+    arguments::{LabDevice, LabPage},
+    error::{Exit, Failure},
+    input::Session,
+    progress::Progress,
+    report::{self, Place, Report, Tool},
+    style::Style,
+};
+
+/// Runs so many trials of so many nanoseconds, and prints the report of their results.
+pub(super) fn conduct<R: Serialize>(
+    (trials, time): (usize, u64),
+    session: &mut Session,
+    run: impl FnOnce(&AtomicBool, &mut dyn FnMut(usize)) -> Result<R, TrialError>,
+    report: impl FnOnce(R, &mut Session) -> Result<LabReport<R>, Failure>,
+) -> Result<Exit, Failure> {
+    session.talk.remark(&format!("lab: {trials} trials of {:?}", Duration::from_nanos(time)));
+    let started = Instant::now();
+    let progress = Progress::trials(trials as u64, !session.talk.quiet && !session.talk.json);
+    let ended = run(&session.interrupted, &mut |done| progress.at(done as u64));
+    progress.finish();
+    match ended {
+        Ok(results) => report(results, session)?.print(started, session),
+        Err(TrialError::Interrupted) => Ok(Exit::Interrupted),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// Lets this process make networks of its own. It must have one thread: it may have to make itself a user namespace.
+pub(super) fn enter() -> Result<(), Failure> {
+    permit::enter().map_err(|refusal| refused(&refusal))
+}
+
+/// What the data path hands packets to a host through.
+pub(super) fn device(wanted: LabDevice) -> Result<Device, Failure> {
+    match wanted {
+        LabDevice::Auto => Ok(Device::probe()),
+        LabDevice::Veth => Ok(Device::Veth),
+        LabDevice::Tap => {
+            permit::tap().map_err(|refusal| refused(&refusal))?;
+            Ok(Device::Tap)
+        }
+    }
+}
+
+/// Writes the page. Where nobody chose a place for it, one that cannot be written to is no failure.
+pub(super) fn write_page(
+    name: &str,
+    wanted: &LabPage,
+    page: impl FnOnce(&str) -> String,
+    session: &mut Session,
+) -> Result<Option<PathBuf>, Failure> {
+    if wanted.no_html {
+        return Ok(None);
+    }
+    let usual = || match name {
+        "" => PathBuf::from("grosso-lab.html"),
+        name => format!("grosso-lab-{name}.html").into(),
+    };
+    let path = wanted.html.clone().unwrap_or_else(usual);
+    match fs::write(&path, page(&session.command_line)) {
+        Ok(()) => Ok(Some(path)),
+        Err(error) if wanted.html.is_none() => {
+            session.talk.note(format!("no page: {}: {error}", path.display()));
+            Ok(None)
+        }
+        Err(error) => {
+            let message = format!("lab: {}: {error}", path.display());
+            Err(Failure::environment("environment.write", message))
+        }
+    }
+}
+
+fn refused(refusal: &Refusal) -> Failure {
+    let code = match refusal {
+        Refusal::UserNamespaces(_) => "environment.user_namespaces",
+        Refusal::NoTun(_) | Refusal::TunClosed { .. } => "environment.tun",
+        _ => "environment.lab",
+    };
+    Failure::environment(code, format!("lab: {refusal}")).hint(refusal.remedy())
+}
+
+pub(super) fn failed(error: &TrialError) -> Failure {
+    Failure::environment("environment.lab", format!("lab: {error}"))
+}
+
+/// What the lab measured.
+#[derive(Debug, Serialize)]
+pub(super) struct LabReport<R> {
+    schema: &'static str,
+    tool: Tool,
+    #[serde(flatten)]
+    results: R,
+    /// The same for people.
+    #[serde(skip)]
+    table: String,
+    elapsed_s: f64,
+    /// The page, if one was written.
+    html: Option<PathBuf>,
+    warnings: Vec<String>,
+}
+
+impl<R: Serialize> LabReport<R> {
+    /// Of these results, whose text is `table`.
+    pub(super) fn new(schema: &'static str, table: String, results: R) -> Self {
+        let tool = Tool::THIS;
+        Self { schema, tool, results, table, elapsed_s: 0.0, html: None, warnings: Vec::new() }
+    }
+
+    /// With the page that was written of it.
+    pub(super) fn with_page(self, html: Option<PathBuf>) -> Self {
+        Self { html, ..self }
+    }
+
+    /// Prints it, with the time since the experiment began.
+    pub(super) fn print(
+        mut self,
+        started: Instant,
+        session: &mut Session,
+    ) -> Result<Exit, Failure> {
+        self.elapsed_s = started.elapsed().as_secs_f64();
+        report::print(&mut self, &mut session.talk, Place::Standard)?;
+        Ok(Exit::Yes)
+    }
+}
+
+impl<R: Serialize> Report for LabReport<R> {
+    fn text(&self, _style: Style) -> String {
+        let mut text = self.table.clone();
+        if let Some(page) = &self.html {
+            text += &format!("Plots: {}\n", page.display());
+        }
+        text
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
