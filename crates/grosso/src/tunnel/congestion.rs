@@ -1,9 +1,33 @@
-//! What a packet that leaves a tunnel learns of the congestion that the tunnel met (RFC 6040).
+//! Congestion and tunnels (RFC 6040): what the header around a packet may be marked with, and what a
+//! packet that leaves a tunnel learns of the congestion that the tunnel met.
 
 use grosso_checksum::update;
 use grosso_wire::{Kind, ipv4};
 
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
+
+/// Whether routers inside a tunnel may mark its packets (RFC 6040 section 4.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CongestionMode {
+    /// They may: the header around a packet has its ECN field, CE included. Linux writes ECT(0)
+    /// around CE, as RFC 3168 section 9.1.1 wanted, which hides from the other end what the packet
+    /// met before the tunnel (rule W1).
+    #[default]
+    Normal,
+    /// They may not, because the other end would not tell the packet: the header around it says that
+    /// its transport knows no ECN.
+    Compatibility,
+}
+
+impl CongestionMode {
+    /// The ECN field of the header around a packet with this traffic class.
+    pub(crate) const fn entering(self, inner: u8) -> u8 {
+        match self {
+            Self::Normal => inner & ECN_MASK,
+            Self::Compatibility => NOT_CAPABLE,
+        }
+    }
+}
 
 /// What becomes of the ECN field of a packet that leaves a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -5,6 +5,8 @@ use core::{fmt, net::IpAddr, ops::RangeInclusive};
 
 use grosso_wire::{Ports, geneve, gre, gue, ipv4, ipv6, udp, vxlan};
 
+use crate::tunnel::CongestionMode;
+
 /// One end of a tunnel: what it puts around the packets that it sends, and expects around those that
 /// it receives. The words are those of `ip link`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +22,10 @@ pub struct Endpoint {
     pub carrier: Carrier,
     /// TTL or hop limit of the outer header.
     pub ttl: TimeToLive,
-    /// DSCP of the outer header. ECN is always that of RFC 6040 (rule W1).
+    /// DSCP of the outer header.
     pub dscp: Dscp,
+    /// Its ECN field, by RFC 6040 (rule W1).
+    pub congestion: CongestionMode,
     /// Whether routers may fragment the outer packet; over IPv6 none may.
     pub dont_fragment: DontFragment,
     /// The flow label over IPv6, 20 bits; `None` for one that is a flow's own.
@@ -149,6 +153,7 @@ impl Endpoint {
             carrier,
             ttl: TimeToLive::Fixed(64),
             dscp: Dscp::Inherit,
+            congestion: CongestionMode::Normal,
             dont_fragment: DontFragment::Set,
             flow_label: None,
             encapsulation_limit: None,
@@ -211,7 +216,7 @@ impl Endpoint {
         }
         let has_room = matches!(
             (&self.header, &self.carrier),
-            (Header::Vxlan { .. }, _) | (_, Carrier::Gue(_))
+            (Header::Vxlan { generic_protocol: false, .. }, _) | (_, Carrier::Gue(_))
         );
         match (has_room, udp.checksum) {
             (false, _) => Err(Contradiction::RemoteChecksum),
@@ -356,7 +361,7 @@ impl fmt::Display for Contradiction {
             Self::FlowLabel => "a flow label is below 2^20",
             Self::Dscp => "a DSCP is below 64",
             Self::EncapsulationLimit => "an encapsulation limit is for tunnels directly in IPv6",
-            Self::RemoteChecksum => "remote checksum offload is for VXLAN and GUE",
+            Self::RemoteChecksum => "remote checksum offload is for GUE and VXLAN without GPE",
             Self::RemoteChecksumUnprotected => {
                 "remote checksum offload needs the checksum of the UDP header"
             }
@@ -476,6 +481,8 @@ mod tests {
         let place = Some(Contradiction::RemoteChecksum);
         assert_eq!(refused(Header::Ip, Carrier::Udp(offloading(true))), place);
         assert_eq!(refused(Header::Ip, Carrier::DirectGue(offloading(true))), place);
+        let gpe = Header::Vxlan { identifier: 1, policy: None, generic_protocol: true };
+        assert_eq!(refused(gpe, Carrier::Udp(offloading(true))), place);
         let protection = Some(Contradiction::RemoteChecksumUnprotected);
         assert_eq!(refused(VXLAN, Carrier::Udp(offloading(false))), protection);
     }

@@ -1,13 +1,15 @@
-//! Tunnels: their ends, packets taken out of them, ESP, and where remote checksum offload points.
+//! Tunnels: their ends, packets put in and taken out, ESP, and where remote checksum offload points.
 
 pub(crate) mod congestion;
 pub mod decapsulate;
+pub mod encapsulate;
 mod endpoint;
 pub mod esp;
 mod kind;
 mod link;
+mod outer;
 
-pub use congestion::Congestion;
+pub use congestion::{Congestion, CongestionMode};
 pub use endpoint::{
     Carrier, Contradiction, DontFragment, Dscp, Endpoint, Header, RemoteChecksumUse, TimeToLive,
     Udp,

@@ -8,7 +8,6 @@ use grosso_wire::{LinkType, esp, ipv4, ipv6, udp};
 use super::{
     association::{Mode, NoAssociation, Outer, SALT_BYTES, Salt, SecurityAssociation, UdpPorts},
     cipher::{Cipher, IV_BYTES, Nonce, cipher},
-    outer::Inner,
     place::{Network, Side, Split, Version},
     reason::{EspStats, Refusal},
 };
@@ -17,6 +16,7 @@ use crate::{
     checksum::{self, Checksum},
     meta::Meta,
     segment::Segments,
+    tunnel::outer::Inner,
 };
 
 /// One packet that was encrypted.
@@ -257,7 +257,7 @@ impl Encryptor {
             Mode::Tunnel(outer) => {
                 let next_header = network.version.protocol();
                 let split = Split { at: network.start, next_header_at: 0, next_header };
-                let inner = Inner::of(&frame[network.start..], network.version);
+                let inner = Inner::of(&frame[network.start..], network.version.kind());
                 Ok((split, Some((outer, inner))))
             }
         }

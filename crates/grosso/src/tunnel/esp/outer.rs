@@ -1,12 +1,9 @@
 //! The IP header around a tunnelled packet, and what it says to the packet in it.
 
-use grosso_checksum::Sum;
-use grosso_wire::{ipv4, ipv6};
-
 use super::{association::Outer, place::Version, reason::Refusal};
-use crate::{
-    bytes::{put_u16, put_u32, u16_at, u32_at},
-    tunnel::congestion::{self, Congestion, Untold},
+use crate::tunnel::{
+    congestion::{self, Congestion, Untold},
+    outer::{Ends, Fields, Inner},
 };
 
 impl Outer {
@@ -20,10 +17,7 @@ impl Outer {
 
     /// Bytes of the header.
     pub(super) const fn header_len(&self) -> usize {
-        match self {
-            Self::V4 { .. } => ipv4::HEADER_LEN,
-            Self::V6 { .. } => ipv6::HEADER_LEN,
-        }
+        self.ends().header_len()
     }
 
     /// Writes the header of a packet that carries `inner` in `payload_len` bytes (RFC 4301 section
@@ -40,54 +34,26 @@ impl Outer {
         protocol: u8,
         sequence: u64,
     ) {
+        let fields = Fields {
+            traffic_class: inner.traffic_class,
+            flow_label: inner.flow_label,
+            hop_limit: HOP_LIMIT,
+            identification: sequence as u16,
+            dont_fragment: inner.dont_fragment.unwrap_or(true),
+            protocol,
+            payload_len,
+        };
+        self.ends().emit(header, &fields);
+    }
+
+    const fn ends(&self) -> Ends {
         match self {
             Self::V4 { source, destination } => {
-                let fragment = if inner.dont_fragment { ipv4::DONT_FRAGMENT } else { 0 };
-                header[0..2].copy_from_slice(&[0x45, inner.traffic_class]);
-                put_u16(header, 2, (ipv4::HEADER_LEN + payload_len) as u16);
-                put_u16(header, 4, sequence as u16);
-                put_u16(header, 6, fragment);
-                header[8..12].copy_from_slice(&[HOP_LIMIT, protocol, 0, 0]);
-                header[12..16].copy_from_slice(&source.octets());
-                header[16..20].copy_from_slice(&destination.octets());
-                let checksum = Sum::of(header).checksum();
-                put_u16(header, ipv4::field::CHECKSUM.start, checksum);
+                Ends::V4 { source: source.octets(), destination: destination.octets() }
             }
             Self::V6 { source, destination } => {
-                let class = u32::from(inner.traffic_class) << 20;
-                put_u32(header, 0, 6 << 28 | class | inner.flow_label);
-                put_u16(header, 4, payload_len as u16);
-                header[6..8].copy_from_slice(&[protocol, HOP_LIMIT]);
-                header[8..24].copy_from_slice(&source.octets());
-                header[24..40].copy_from_slice(&destination.octets());
+                Ends::V6 { source: source.octets(), destination: destination.octets() }
             }
-        }
-    }
-}
-
-/// What an IP header says that the one around it repeats.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Inner {
-    traffic_class: u8,
-    flow_label: u32,
-    dont_fragment: bool,
-}
-
-impl Inner {
-    /// Of the header at the front of `packet`.
-    pub(super) fn of(packet: &[u8], version: Version) -> Self {
-        match version {
-            Version::V4 => Self {
-                traffic_class: traffic_class(packet, version),
-                flow_label: 0,
-                dont_fragment: u16_at(packet, ipv4::field::FRAGMENT.start) & ipv4::DONT_FRAGMENT
-                    != 0,
-            },
-            Version::V6 => Self {
-                traffic_class: traffic_class(packet, version),
-                flow_label: u32_at(packet, 0) & FLOW_LABEL_MASK,
-                dont_fragment: true,
-            },
         }
     }
 }
@@ -113,4 +79,3 @@ pub(super) fn traffic_class(packet: &[u8], version: Version) -> u8 {
 
 /// Hop limit or TTL of the header around a packet (RFC 1700's default).
 const HOP_LIMIT: u8 = 64;
-const FLOW_LABEL_MASK: u32 = 0xf_ffff;

@@ -1,0 +1,187 @@
+//! What a tunnel carries of a frame, and what the headers around it repeat.
+
+use grosso_wire::{Kind, Layer, LinkType, Stack, Stop, ethernet, ipv4, ipv6, ipv6_extension, vlan};
+
+use super::reason::Refusal;
+use crate::{
+    bytes::u16_at,
+    checksum::Checksum,
+    meta::{Cut, Gso, Meta, VlanTag},
+    segment::IP_LEVELS_MAX,
+    tunnel::outer::Inner,
+};
+
+/// The packet inside.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inside {
+    /// Where the part of the frame starts that stays, in bytes from its start.
+    pub(super) start: usize,
+    /// Where it ends. What is behind is padding.
+    pub(super) end: usize,
+    /// Ethernet, IPv4 or IPv6.
+    pub(super) kind: Kind,
+    /// The tag that is written between the addresses of an Ethernet frame and the rest.
+    pub(super) tag: Option<VlanTag>,
+    /// The first IP header, directly or behind VLAN tags.
+    pub(super) network: Option<Inner>,
+    /// How many more tunnels the packet may enter, where it says so.
+    pub(super) encapsulation_limit: Option<u8>,
+    /// Whether it is to be cut.
+    pub(super) is_superframe: bool,
+    /// How many packets it is.
+    pub(super) packets: u32,
+}
+
+impl Inside {
+    /// Finds it in the frame that `slices` make together, whose headers are in the first.
+    pub(super) fn find(
+        slices: &[&[u8]],
+        stack: &Stack,
+        meta: &Meta,
+        link: LinkType,
+        carries_ethernet: bool,
+    ) -> Result<Self, Refusal> {
+        if matches!(meta.gso, Some(Gso { cut: Cut::Fragments(_), .. })) {
+            return Err(Refusal::Superframe);
+        }
+        let head = slices.first().copied().unwrap_or_default();
+        let layers = stack.layers();
+        let levels = layers.iter().filter(|layer| is_ip(layer)).count();
+        if levels >= IP_LEVELS_MAX || stack.stop == Stop::TooDeep {
+            return Err(Refusal::TooDeep);
+        }
+        let is_tag = |layer: &&Layer| matches!(layer.kind, Kind::Ethernet | Kind::Vlan);
+        let network = layers.iter().find(|layer| !is_tag(layer)).filter(|layer| is_ip(layer));
+        let header = network.and_then(|ip| Some((head.get(usize::from(ip.offset)..)?, ip.kind)));
+        let mut inside = Self {
+            start: 0,
+            end: slices.iter().map(|slice| slice.len()).sum(),
+            kind: Kind::Ethernet,
+            tag: None,
+            network: header.map(|(header, kind)| Inner::of(header, kind)),
+            encapsulation_limit: None,
+            is_superframe: meta.gso.is_some(),
+            packets: 1,
+        };
+        if let Some(gso) = &meta.gso {
+            inside.packets = packets(inside.end, slices, stack, gso);
+        }
+        if carries_ethernet {
+            inside.take_frame(head, meta, link)?;
+        } else {
+            inside.take_packet(head, stack, meta)?;
+        }
+        if let Checksum::Partial { start, offset } = meta.checksum {
+            inside.check_partial(head, start, offset)?;
+        }
+        Ok(inside)
+    }
+
+    /// Bytes of the frame that the tunnel carries behind the header.
+    pub(super) const fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Bytes that the header says in place of the frame's first ones.
+    pub(super) const fn tagged_len(&self) -> usize {
+        if self.tag.is_some() { ADDRESSES_LEN + vlan::HEADER_LEN } else { 0 }
+    }
+
+    fn take_frame(&mut self, head: &[u8], meta: &Meta, link: LinkType) -> Result<(), Refusal> {
+        if link != LinkType::Ethernet {
+            return Err(Refusal::NotEthernet);
+        }
+        if head.len() < ethernet::HEADER_LEN {
+            return Err(Refusal::Cut);
+        }
+        self.tag = meta.vlan;
+        // The addresses are written again in front of the tag.
+        self.start = if self.tag.is_some() { ADDRESSES_LEN } else { 0 };
+        Ok(())
+    }
+
+    fn take_packet(&mut self, head: &[u8], stack: &Stack, meta: &Meta) -> Result<(), Refusal> {
+        let layers = stack.layers();
+        let is_link = |layer: &&Layer| {
+            matches!(layer.kind, Kind::Ethernet | Kind::Sll | Kind::Sll2 | Kind::Null)
+        };
+        let first = layers.iter().find(|layer| !is_link(layer));
+        let ip = match first {
+            Some(layer) if is_ip(layer) => layer,
+            Some(layer) if layer.kind == Kind::Vlan => return Err(Refusal::VlanTag),
+            None if stack.stop == Stop::Cut => return Err(Refusal::Cut),
+            None if stack.stop == Stop::Malformed => return Err(Refusal::Malformed),
+            _ => return Err(Refusal::NotIp),
+        };
+        if meta.vlan.is_some() {
+            return Err(Refusal::VlanTag);
+        }
+        self.start = usize::from(ip.offset);
+        self.kind = ip.kind;
+        // The lengths of a superframe may be anything (rules S5, G50): its bytes count.
+        if meta.gso.is_none() {
+            let end = declared_end(head, ip).ok_or(Refusal::LengthZero)?;
+            if end > self.end {
+                return Err(Refusal::Short);
+            }
+            self.end = end;
+        }
+        self.encapsulation_limit = encapsulation_limit(head, stack, ip);
+        Ok(())
+    }
+
+    fn check_partial(&self, head: &[u8], start: u16, offset: u16) -> Result<(), Refusal> {
+        let at = usize::from(start) + usize::from(offset);
+        // With a tag the addresses are no longer part of the frame.
+        let is_inside = usize::from(start) >= self.start && at + 2 <= self.end.min(head.len());
+        if is_inside { Ok(()) } else { Err(Refusal::ChecksumOutside) }
+    }
+}
+
+/// Where an IP packet ends, as it says itself; `None` when it does not say.
+fn declared_end(head: &[u8], ip: &Layer) -> Option<usize> {
+    let start = usize::from(ip.offset);
+    if ip.kind == Kind::Ipv4 {
+        return match u16_at(head, start + ipv4::field::TOTAL_LENGTH.start) {
+            0 => None,
+            len => Some(start + usize::from(len)),
+        };
+    }
+    let is_empty = head.get(start + ipv6::field::NEXT_HEADER.start) == Some(&ipv6::NEXT_NONE);
+    match u16_at(head, start + ipv6::field::PAYLOAD_LENGTH.start) {
+        0 if !is_empty => None,
+        len => Some(start + ipv6::HEADER_LEN + usize::from(len)),
+    }
+}
+
+/// The limit in the destination options right behind an IPv6 header (RFC 2473 section 4.1.1).
+fn encapsulation_limit(head: &[u8], stack: &Stack, ip: &Layer) -> Option<u8> {
+    let next_header = head.get(usize::from(ip.offset) + ipv6::field::NEXT_HEADER.start);
+    if ip.kind != Kind::Ipv6 || next_header != Some(&ipv6::NEXT_DESTINATION_OPTIONS) {
+        return None;
+    }
+    let options = stack.layers().iter().find(|layer| layer.kind == Kind::Ipv6Extension)?;
+    let body = head.get(usize::from(options.offset) + ipv6_extension::HEADER_LEN..options.end())?;
+    ipv6_extension::Options::new(body).find_map(|option| match option {
+        Ok(ipv6_extension::Ipv6Option::EncapsulationLimit(limit)) => Some(limit),
+        _ => None,
+    })
+}
+
+/// How many packets a superframe of `len` bytes is cut into. What its source says is not needed.
+fn packets(len: usize, slices: &[&[u8]], stack: &Stack, gso: &Gso) -> u32 {
+    match gso.cut {
+        Cut::Every(size) => {
+            let payload = len.saturating_sub(stack.header_len());
+            payload.div_ceil(usize::from(size.get())).max(1) as u32
+        }
+        Cut::Parts | Cut::Fragments(_) => slices.len() as u32,
+    }
+}
+
+fn is_ip(layer: &Layer) -> bool {
+    matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6)
+}
+
+/// Bytes of the two addresses of Ethernet.
+pub(super) const ADDRESSES_LEN: usize = 12;
