@@ -10,7 +10,7 @@
 //! | [`packet`] | packet sockets: virtio header, VLAN tag, batches, mapped rings, fanout |
 //! | [`xdp`] | AF_XDP sockets with frames that are owned, and the program that feeds them |
 //! | [`passed`] | descriptors that another program left open for this one |
-//! | [`datagram`] | UDP sockets whose datagrams travel together |
+//! | [`datagram`] | UDP and raw IP sockets whose datagrams travel together; the MTU of paths |
 //! | [`fault`] | what an error means on the path of packets |
 //! | [`wait`] | sleeping until a descriptor is ready, a time has come, or a thread says so |
 //! | [`interface`] | names, up, MTU, addresses, bridges, device attributes in sysfs |

@@ -1,12 +1,23 @@
-//! UDP sockets whose datagrams travel together: one send for many (`UDP_SEGMENT`), one receive for
-//! many (`UDP_GRO`).
+//! UDP and raw IP sockets whose datagrams travel together: one call for a batch, and of UDP one send
+//! for many datagrams (`UDP_SEGMENT`) and one receive for many (`UDP_GRO`).
+//!
+//! [`DatagramSocket`] does all of it. The functions here do the latter for any socket that is there
+//! already.
 
 use core::ffi::c_int;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Bytes for the control messages of one receive; the one that is asked for needs 20.
-const CONTROL_BYTES: usize = 64;
+mod address;
+mod control;
+mod filter;
+mod path_mtu;
+mod socket;
+
+pub use path_mtu::PathMtu;
+pub use socket::{BATCH_MAX, Datagram, DatagramSocket, DatagramSocketBuilder, Protocol, Received};
+
+use control::{Control, each_message};
 
 /// What one receive gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +35,7 @@ pub struct Datagrams {
 ///
 /// `ENOPROTOOPT` if the kernel has no such thing.
 pub fn set_segment_bytes(socket: &impl AsFd, bytes: u16) -> io::Result<()> {
-    set(socket, libc::UDP_SEGMENT, c_int::from(bytes))
+    set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, c_int::from(bytes))
 }
 
 /// Lets the socket receive several datagrams of a flow at once (Linux 5.0).
@@ -33,7 +44,7 @@ pub fn set_segment_bytes(socket: &impl AsFd, bytes: u16) -> io::Result<()> {
 ///
 /// `ENOPROTOOPT` if the kernel has no such thing.
 pub fn set_coalescing(socket: &impl AsFd, on: bool) -> io::Result<()> {
-    set(socket, libc::UDP_GRO, c_int::from(on))
+    set(socket, libc::SOL_UDP, libc::UDP_GRO, c_int::from(on))
 }
 
 /// Receives what waits, as the socket blocks.
@@ -42,57 +53,52 @@ pub fn set_coalescing(socket: &impl AsFd, on: bool) -> io::Result<()> {
 ///
 /// Those of `recvmsg(2)`.
 pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<Datagrams> {
-    let mut control = ControlBuffer([0; CONTROL_BYTES]);
+    let mut control = Control::empty();
     let mut parts = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: all fields of a `msghdr` are numbers and pointers, for which zero is a value.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
     message.msg_iov = &raw mut parts;
     message.msg_iovlen = 1;
-    message.msg_control = (&raw mut control).cast();
-    message.msg_controllen = CONTROL_BYTES as _;
+    message.msg_control = control.as_mut_ptr();
+    message.msg_controllen = Control::CAPACITY as _;
     let file = socket.as_fd().as_raw_fd();
     // SAFETY: the message names one buffer and one control buffer, both borrowed until the call
     // returns.
     let length = unsafe { libc::recvmsg(file, &raw mut message, 0) };
     let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
-    Ok(Datagrams { length, segment_bytes: segment_bytes(&message) })
+    let mut segment_bytes = None;
+    each_message(control.received(message.msg_controllen), |level, kind, data| {
+        if (level, kind) == (libc::SOL_UDP, libc::UDP_GRO) {
+            segment_bytes = control::number(data).and_then(|bytes| u16::try_from(bytes).ok());
+        }
+    });
+    Ok(Datagrams { length, segment_bytes })
 }
 
-/// Control messages start with a length and want its alignment.
-#[repr(C, align(8))]
-struct ControlBuffer([u8; CONTROL_BYTES]);
-
-/// What the control message says, which is the only one that is asked for.
-fn segment_bytes(message: &libc::msghdr) -> Option<u16> {
-    // SAFETY: the kernel filled the control buffer and its length; the buffer outlives the message.
-    let header = unsafe { libc::CMSG_FIRSTHDR(message) };
-    if header.is_null() {
-        return None;
-    }
-    // SAFETY: a header that is not null lies whole inside the control buffer, which is aligned for
-    // it.
-    let described = unsafe { header.read() };
-    if described.cmsg_level != libc::SOL_UDP || described.cmsg_type != libc::UDP_GRO {
-        return None;
-    }
-    // SAFETY: only the address after the header is computed.
-    let data = unsafe { libc::CMSG_DATA(header) };
-    let needed = data.addr() - header.addr() + size_of::<c_int>();
-    if (described.cmsg_len as usize) < needed {
-        return None;
-    }
-    // SAFETY: the control message is as long as its header and a number, checked above.
-    let bytes = unsafe { data.cast::<c_int>().read_unaligned() };
-    u16::try_from(bytes).ok()
-}
-
-fn set(socket: &impl AsFd, option: c_int, value: c_int) -> io::Result<()> {
+/// Sets an option that is a number.
+fn set(socket: &impl AsFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
     let file = socket.as_fd().as_raw_fd();
     let length = size_of::<c_int>() as libc::socklen_t;
     // SAFETY: the kernel reads one number, which lives until the call returns.
     let result =
-        unsafe { libc::setsockopt(file, libc::SOL_UDP, option, (&raw const value).cast(), length) };
+        unsafe { libc::setsockopt(file, level, option, (&raw const value).cast(), length) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Reads an option that is one number or several, as far as the kernel tells them.
+fn read<const COUNT: usize>(
+    socket: &impl AsFd,
+    level: c_int,
+    option: c_int,
+) -> io::Result<[c_int; COUNT]> {
+    let mut values = [0; COUNT];
+    let mut length = size_of::<[c_int; COUNT]>() as libc::socklen_t;
+    let file = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel writes at most `length` bytes, which is the size of the numbers.
+    let result = unsafe {
+        libc::getsockopt(file, level, option, values.as_mut_ptr().cast(), &raw mut length)
+    };
+    if result == 0 { Ok(values) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

@@ -1,0 +1,109 @@
+//! Control messages: what is said of a datagram beside its bytes.
+
+use core::ffi::{c_int, c_void};
+
+/// Room for the control messages of one call. They start with a length and want its alignment.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Control {
+    bytes: [u8; Self::CAPACITY],
+    len: usize,
+}
+
+impl Control {
+    /// Four numbers with their headers are 96 bytes.
+    pub(super) const CAPACITY: usize = 128;
+
+    pub(super) const fn empty() -> Self {
+        Self { bytes: [0; Self::CAPACITY], len: 0 }
+    }
+
+    /// Adds a message; there is room for four of them.
+    pub(super) fn push<const BYTES: usize>(
+        &mut self,
+        level: c_int,
+        kind: c_int,
+        data: [u8; BYTES],
+    ) {
+        let Some(room) = self.bytes.get_mut(self.len..self.len + HEADER_BYTES + ALIGNMENT) else {
+            return;
+        };
+        // SAFETY: all fields of a `cmsghdr` are numbers, for which zero is a value.
+        let mut header: libc::cmsghdr = unsafe { core::mem::zeroed() };
+        header.cmsg_len = (HEADER_BYTES + BYTES) as _;
+        header.cmsg_level = level;
+        header.cmsg_type = kind;
+        // SAFETY: the room is longer than a header and aligned as one, for `Control` is and every
+        // message is a multiple of its alignment.
+        unsafe { room.as_mut_ptr().cast::<libc::cmsghdr>().write(header) };
+        room[HEADER_BYTES..HEADER_BYTES + BYTES].copy_from_slice(&data);
+        self.len += HEADER_BYTES + BYTES.next_multiple_of(ALIGNMENT);
+    }
+
+    /// The bytes of the messages that were added.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn as_mut_ptr(&mut self) -> *mut c_void {
+        self.bytes.as_mut_ptr().cast()
+    }
+
+    /// What the kernel wrote.
+    pub(super) fn received(&self, written: usize) -> &[u8] {
+        self.bytes.get(..written).unwrap_or_default()
+    }
+}
+
+/// Hands out the level, kind and data of each control message that the kernel wrote.
+pub(super) fn each_message(mut written: &[u8], mut each: impl FnMut(c_int, c_int, &[u8])) {
+    while written.len() >= HEADER_BYTES {
+        // SAFETY: there are as many bytes as a header has, and all of its fields are numbers.
+        let header = unsafe { written.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
+        let len = header.cmsg_len;
+        let Some(data) = written.get(HEADER_BYTES..len) else { return };
+        each(header.cmsg_level, header.cmsg_type, data);
+        written = written.get(len.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
+    }
+}
+
+/// The number that a message holds: of one byte, as TOS is, or of four.
+pub(super) fn number(data: &[u8]) -> Option<c_int> {
+    match data {
+        [byte] => Some(c_int::from(*byte)),
+        _ => data.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes)),
+    }
+}
+
+/// Bytes of the header, which is a multiple of what messages are aligned to.
+const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
+const ALIGNMENT: usize = size_of::<usize>();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_as_they_were_written_and_nothing_behind_them() {
+        let mut control = Control::empty();
+        control.push(1, 2, 3_u16.to_ne_bytes());
+        control.push(4, 5, 6_i32.to_ne_bytes());
+        // SAFETY: only a length is computed.
+        let space = unsafe { libc::CMSG_SPACE(4) as usize };
+        assert_eq!(control.len(), 2 * space);
+        let read = |written: &[u8]| {
+            let mut seen = Vec::new();
+            each_message(written, |level, kind, data| seen.push((level, kind, data.to_vec())));
+            seen
+        };
+        let all = read(control.received(control.len()));
+        assert_eq!(all[0], (1, 2, 3_u16.to_ne_bytes().to_vec()));
+        assert_eq!(all[1], (4, 5, 6_i32.to_ne_bytes().to_vec()));
+        assert_eq!(read(control.received(space + HEADER_BYTES + 3)).len(), 1, "cut short");
+        assert!(read(control.received(HEADER_BYTES - 1)).is_empty());
+        let mut endless = [0; 64];
+        assert!(read(&endless).is_empty(), "a length of zero ends it");
+        endless[..8].copy_from_slice(&usize::MAX.to_ne_bytes());
+        assert!(read(&endless).is_empty(), "and so does one beyond the end");
+    }
+}
