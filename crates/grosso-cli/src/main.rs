@@ -13,6 +13,7 @@
 //! | `fragments` | IP fragments in captures: which become datagrams, and why the others do not |
 //! | `transform` | a capture in, a capture out, packet by packet |
 //! | `twice` | a capture that is read twice |
+//! | `tunnel` | tunnels in the words of `ip link` |
 //! | `input`, `output` | captures, with everything that a command owes to its user around them |
 //! | `observe` | what running data paths count, for people and for programs (Linux) |
 //! | `profile` | profiles as users write them |
@@ -46,6 +47,8 @@ mod report;
 mod style;
 mod talk;
 mod transform;
+#[allow(dead_code, reason = "the commands that say them follow")]
+mod tunnel;
 mod twice;
 mod wrong;
 

@@ -1,0 +1,502 @@
+//! What the words mean: an end of a tunnel as the engine knows it, and the way back.
+
+use core::{fmt, ops::RangeInclusive};
+use std::net::IpAddr;
+
+use grosso::tunnel::{
+    Carrier, DontFragment, Dscp, Endpoint, Header, RemoteChecksumUse, TimeToLive, Udp,
+};
+use grosso_wire::{geneve, gue, vxlan};
+
+use super::{
+    value::Value,
+    words::{Kind, Words},
+};
+
+/// An end of a tunnel, with what is of no interest to the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Description {
+    pub(crate) kind: Kind,
+    pub(crate) endpoint: Endpoint,
+    /// Which packets the other end takes from a tunnel without a header of its own, in the words of its type. This
+    /// end carries IPv4 and IPv6.
+    mode: &'static str,
+    /// The interface that the tunnel's packets are sent through, where routes are not to decide.
+    pub(crate) device: Option<String>,
+}
+
+impl TryFrom<&Words> for Description {
+    type Error = String;
+
+    fn try_from(words: &Words) -> Result<Self, String> {
+        let kind = words.kind;
+        let (local, remote) = (words.address("local")?, words.address("remote")?);
+        check_families(kind, local, remote)?;
+        let mut endpoint = Endpoint::new(local, remote, header(words)?, carrier(words, remote)?);
+        endpoint.ttl = ttl(words);
+        endpoint.dscp = dscp(words)?;
+        endpoint.dont_fragment = dont_fragment(words, remote)?;
+        endpoint.flow_label = flow_label(words, remote)?;
+        endpoint.encapsulation_limit = encapsulation_limit(words, &endpoint)?;
+        endpoint.check().map_err(|contradiction| contradiction.to_string())?;
+        let device = match words.value("dev") {
+            Some(Value::Interface(name)) => Some(name.clone()),
+            _ => None,
+        };
+        Ok(Self { kind, endpoint, mode: mode(words)?, device })
+    }
+}
+
+impl Description {
+    /// The words that say it, every one that has a choice among them.
+    pub(crate) fn words(&self) -> Words {
+        let mut words = Words::new(self.kind);
+        let (kind, end) = (self.kind, &self.endpoint);
+        words.put("local", Value::Address(end.local));
+        words.put("remote", Value::Address(end.remote));
+        if let Some(name) = &self.device {
+            words.put("dev", Value::Interface(name.clone()));
+        }
+        let ttl = match end.ttl {
+            TimeToLive::Fixed(ttl) => Value::Number(ttl.into()),
+            TimeToLive::Inherit => Value::Choice("inherit"),
+        };
+        words.put("ttl", ttl);
+        let tos = match end.dscp {
+            Dscp::Fixed(dscp) => Value::Number(u64::from(dscp) << 2),
+            Dscp::Inherit => Value::Choice("inherit"),
+        };
+        words.put("tos", tos);
+        if let Some(label) = end.flow_label {
+            words.put("flowlabel", Value::Number(label.into()));
+        }
+        let is_over_ipv6 = end.remote.is_ipv6();
+        match end.dont_fragment {
+            _ if is_over_ipv6 => {}
+            DontFragment::Set if kind.has_port() => words.put("df", Value::Choice("set")),
+            DontFragment::Unset if kind.has_port() => words.put("df", Value::Choice("unset")),
+            DontFragment::Inherit if kind.has_port() => words.put("df", Value::Choice("inherit")),
+            dont_fragment => {
+                words.put("pmtudisc", Value::Switch(dont_fragment == DontFragment::Set));
+                if dont_fragment == DontFragment::Unset {
+                    words.put("ignore-df", Value::Switch(true));
+                }
+            }
+        }
+        if kind.is_over_ipv6() == Some(true) && matches!(end.carrier, Carrier::Ip) {
+            let limit = end.encapsulation_limit.map(|limit| Value::Number(limit.into()));
+            words.put("encaplimit", limit.unwrap_or(Value::Choice("none")));
+        }
+        self.put_header(&mut words);
+        self.put_carrier(&mut words);
+        words
+    }
+
+    fn put_header(&self, words: &mut Words) {
+        match &self.endpoint.header {
+            Header::Ip => words.put("mode", Value::Choice(self.mode)),
+            Header::Gre { key, checksum, sequence, .. } => {
+                if let Some(key) = key {
+                    words.put("key", Value::Number((*key).into()));
+                }
+                words.put("csum", Value::Switch(*checksum));
+                words.put("seq", Value::Switch(*sequence));
+            }
+            Header::Vxlan { identifier, policy, generic_protocol } => {
+                words.put("id", Value::Number((*identifier).into()));
+                match policy {
+                    Some(0) => words.put("gbp", Value::Switch(true)),
+                    Some(policy) => words.put("gbp", Value::Number((*policy).into())),
+                    None => {}
+                }
+                if *generic_protocol {
+                    words.put("gpe", Value::Switch(true));
+                }
+            }
+            Header::Geneve { identifier, options, inherit_protocol } => {
+                words.put("id", Value::Number((*identifier).into()));
+                if !options.is_empty() {
+                    words.put("geneve_opts", Value::Options(options.clone()));
+                }
+                if *inherit_protocol {
+                    words.put("innerprotoinherit", Value::Switch(true));
+                }
+            }
+        }
+    }
+
+    fn put_carrier(&self, words: &mut Words) {
+        let is_over_ipv6 = self.endpoint.remote.is_ipv6();
+        let udp = match &self.endpoint.carrier {
+            Carrier::Ip => return,
+            Carrier::Udp(udp) if self.kind.has_port() => return self.put_udp(udp, words),
+            Carrier::Udp(udp) => {
+                words.put("encap", Value::Choice("fou"));
+                udp
+            }
+            Carrier::Gue(udp) | Carrier::DirectGue(udp) => {
+                words.put("encap", Value::Choice("gue"));
+                let is_direct = matches!(self.endpoint.carrier, Carrier::DirectGue(_));
+                if is_direct {
+                    words.put("encap-variant", Value::Number(1));
+                } else {
+                    words.put("encap-remcsum", Value::Switch(udp.remote_checksum.transmit));
+                }
+                if udp.remote_checksum.complete {
+                    words.put("encap-remcsumpartial", Value::Switch(false));
+                }
+                udp
+            }
+        };
+        let source = if udp.source.start() == udp.source.end() {
+            Value::Number((*udp.source.start()).into())
+        } else {
+            Value::Choice("auto")
+        };
+        words.put("encap-sport", source);
+        words.put("encap-dport", Value::Number(udp.destination.into()));
+        let checksum = if is_over_ipv6 { "encap-csum6" } else { "encap-csum" };
+        words.put(checksum, Value::Switch(udp.checksum));
+    }
+
+    fn put_udp(&self, udp: &Udp, words: &mut Words) {
+        words.put("srcport", Value::Ports(*udp.source.start(), *udp.source.end()));
+        words.put("dstport", Value::Number(udp.destination.into()));
+        if self.endpoint.remote.is_ipv6() {
+            words.put("udp6zerocsumtx", Value::Switch(!udp.checksum));
+            words.put("udp6zerocsumrx", Value::Switch(udp.ipv6_without_checksum));
+        } else {
+            words.put("udpcsum", Value::Switch(udp.checksum));
+        }
+        let RemoteChecksumUse { transmit, receive, complete } = udp.remote_checksum;
+        for (name, is_on) in [("remcsumtx", transmit), ("remcsumrx", receive)] {
+            if is_on {
+                words.put(name, Value::Switch(true));
+            }
+        }
+        if complete {
+            words.put("remcsumpartial", Value::Switch(false));
+        }
+    }
+
+    /// What the tunnel is, in a few words: `ipip over gue, remcsum`.
+    pub(crate) fn summary(&self) -> String {
+        let carrier = match &self.endpoint.carrier {
+            Carrier::Udp(_) if !self.kind.has_port() => " over fou",
+            Carrier::Gue(_) => " over gue",
+            Carrier::DirectGue(_) => " over gue variant 1",
+            Carrier::Ip | Carrier::Udp(_) => "",
+        };
+        let offload = self.endpoint.udp().is_some_and(|udp| udp.remote_checksum.transmit);
+        let remote = if offload { ", remcsum" } else { "" };
+        let identifier = match &self.endpoint.header {
+            Header::Vxlan { identifier, .. } | Header::Geneve { identifier, .. } => {
+                format!(" {identifier}")
+            }
+            Header::Gre { key: Some(key), .. } => format!(" key {key}"),
+            Header::Ip | Header::Gre { .. } => String::new(),
+        };
+        format!("{}{identifier}{carrier}{remote}", self.kind.name())
+    }
+}
+
+/// The words behind `type`.
+impl fmt::Display for Description {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.words().fmt(formatter)
+    }
+}
+
+fn check_families(kind: Kind, local: IpAddr, remote: IpAddr) -> Result<(), String> {
+    if local.is_ipv4() != remote.is_ipv4() {
+        return Err(format!("local {local} and remote {remote} are not of one family"));
+    }
+    if remote.is_multicast() || remote.is_unspecified() {
+        return Err(format!("remote {remote} is not the address of one host"));
+    }
+    match (kind.is_over_ipv6(), remote.is_ipv6()) {
+        (Some(false), true) => Err(format!(
+            "{} is over IPv4, and remote {remote} is not; over IPv6 there are ip6tnl, ip6gre \
+             and ip6gretap",
+            kind.name()
+        )),
+        (Some(true), false) => Err(format!(
+            "{} is over IPv6, and remote {remote} is not; over IPv4 there are ipip, sit, gre and \
+             gretap",
+            kind.name()
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn header(words: &Words) -> Result<Header, String> {
+    let identifier = || match words.number("id").map(u32::try_from) {
+        Some(Ok(identifier)) => Ok(identifier),
+        _ => Err("id is not said: the network's identifier".to_owned()),
+    };
+    match words.kind {
+        Kind::Vxlan => {
+            let policy = match words.value("gbp") {
+                Some(Value::Switch(true)) => Some(0),
+                Some(Value::Number(policy)) => u16::try_from(*policy).ok(),
+                _ => None,
+            };
+            let generic_protocol = words.switch("gpe") == Some(true);
+            if policy.is_some() && generic_protocol {
+                return Err("gbp and gpe exclude each other".to_owned());
+            }
+            Ok(Header::Vxlan { identifier: identifier()?, policy, generic_protocol })
+        }
+        Kind::Geneve => {
+            let options = match words.value("geneve_opts") {
+                Some(Value::Options(options)) => options.clone(),
+                _ => Vec::new(),
+            };
+            let inherit_protocol = words.switch("innerprotoinherit") == Some(true);
+            Ok(Header::Geneve { identifier: identifier()?, options, inherit_protocol })
+        }
+        Kind::Gre | Kind::Gretap | Kind::Ip6gre | Kind::Ip6gretap => Ok(Header::Gre {
+            key: key(words)?,
+            checksum: both_ways(words, ["csum", "icsum", "ocsum"])?,
+            sequence: both_ways(words, ["seq", "iseq", "oseq"])?,
+            ethernet: matches!(words.kind, Kind::Gretap | Kind::Ip6gretap),
+        }),
+        Kind::Ipip | Kind::Sit | Kind::Ip6tnl => Ok(Header::Ip),
+    }
+}
+
+/// GRE's key, one for both directions.
+fn key(words: &Words) -> Result<Option<u32>, String> {
+    let [both, inward, outward] = ["key", "ikey", "okey"].map(|name| words.number(name));
+    let shown = |key: Option<u64>| key.map_or_else(|| "no".to_owned(), |key| format!("key {key}"));
+    let (inward, outward) = (inward.or(both), outward.or(both));
+    if inward != outward {
+        let (inward, outward) = (shown(inward), shown(outward));
+        return Err(format!("{inward} inwards and {outward} outwards: key is one for both"));
+    }
+    Ok(inward.and_then(|key| u32::try_from(key).ok()))
+}
+
+/// A switch that `ip` has for each direction too.
+fn both_ways(words: &Words, names: [&'static str; 3]) -> Result<bool, String> {
+    let [both, inward, outward] = names;
+    let usual = words.switch(both);
+    let is_on = |name: &str| words.switch(name).or(usual).unwrap_or(false);
+    if is_on(inward) == is_on(outward) {
+        return Ok(is_on(inward));
+    }
+    Err(format!("{inward} and {outward} differ: {both} is one for both directions"))
+}
+
+fn carrier(words: &Words, remote: IpAddr) -> Result<Carrier, String> {
+    if words.kind.has_port() {
+        return udp(words, remote).map(Carrier::Udp);
+    }
+    let encap = match words.choice("encap") {
+        Some(encap @ ("fou" | "gue")) => encap,
+        _ => {
+            let others = ["encap-sport", "encap-dport", "encap-csum", "encap-remcsum"];
+            let is_set =
+                |name: &&str| words.value(name).is_some_and(|value| *value != Value::Switch(false));
+            return match others.iter().find(|name| is_set(name)) {
+                Some(name) => Err(format!("{name} is for encap fou or gue, which is not said")),
+                None => Ok(Carrier::Ip),
+            };
+        }
+    };
+    let is_direct = words.number("encap-variant") == Some(1);
+    if encap == "fou" && words.number("encap-variant").is_some() {
+        return Err("encap-variant is for encap gue, and this is encap fou".to_owned());
+    }
+    if is_direct && words.kind.is_gre() {
+        let kind = words.kind.name();
+        return Err(format!("encap-variant 1 carries IP packets alone, and this is {kind}"));
+    }
+    let udp = encapsulation(words, remote, encap, is_direct)?;
+    Ok(match encap {
+        "fou" => Carrier::Udp(udp),
+        _ if is_direct => Carrier::DirectGue(udp),
+        _ => Carrier::Gue(udp),
+    })
+}
+
+/// The UDP header that `encap` puts around a tunnel that needs none.
+fn encapsulation(
+    words: &Words,
+    remote: IpAddr,
+    encap: &str,
+    is_direct: bool,
+) -> Result<Udp, String> {
+    let offload = words.switch("encap-remcsum") == Some(true);
+    if offload && (encap == "fou" || is_direct) {
+        let what = if is_direct { "encap-variant 1" } else { "encap fou" };
+        return Err(format!("encap-remcsum is for encap gue, and {what} has no place for it"));
+    }
+    let said = match remote {
+        IpAddr::V4(_) => words.switch("encap-csum"),
+        IpAddr::V6(_) => words.switch("encap-csum6").or_else(|| words.switch("encap-csum")),
+    };
+    if offload && said == Some(false) {
+        return Err("noencap-csum and encap-remcsum exclude each other: without a checksum \
+                    outside, nothing would protect what has none inside"
+            .to_owned());
+    }
+    let checksum = said.unwrap_or(true);
+    let has_room = encap == "gue" && !is_direct;
+    let destination = match port(words, "encap-dport") {
+        Some(port) => port,
+        None if encap == "gue" => gue::PORT,
+        None => return Err("encap fou has no port of its own: encap-dport is not said".to_owned()),
+    };
+    let source = port(words, "encap-sport").map_or(SOURCE_PORTS, |port| port..=port);
+    let remote_checksum = RemoteChecksumUse {
+        transmit: offload,
+        // As in Linux, whoever takes GUE takes this; it must be protected (rule C54).
+        receive: has_room && checksum,
+        complete: has_room && words.switch("encap-remcsumpartial") == Some(false),
+    };
+    let ipv6_without_checksum = remote.is_ipv6() && !checksum;
+    Ok(Udp { source, destination, checksum, ipv6_without_checksum, remote_checksum })
+}
+
+/// The UDP header of a tunnel that always has one.
+fn udp(words: &Words, remote: IpAddr) -> Result<Udp, String> {
+    let is_on = |name: &str| words.switch(name) == Some(true);
+    let over_ipv6 = ["udp6zerocsumtx", "udp6zerocsumrx"];
+    if let Some(name) = over_ipv6.into_iter().find(|name| is_on(name) && remote.is_ipv4()) {
+        return Err(format!("{name} is for IPv6, and remote {remote} is not: noudpcsum"));
+    }
+    if words.switch("udpcsum") == Some(false) && remote.is_ipv6() && !is_on("udp6zerocsumtx") {
+        return Err(format!("noudpcsum is for IPv4, and remote {remote} is not: udp6zerocsumtx"));
+    }
+    let (checksum, off) = match remote {
+        IpAddr::V4(_) => (words.switch("udpcsum").unwrap_or(true), "noudpcsum"),
+        IpAddr::V6(_) => (!is_on("udp6zerocsumtx"), "udp6zerocsumtx"),
+    };
+    if let Some(name) = ["remcsumtx", "remcsumrx"].into_iter().find(|name| is_on(name))
+        && !checksum
+    {
+        return Err(format!(
+            "{off} and {name} exclude each other: without a checksum outside, nothing would \
+             protect what has none inside"
+        ));
+    }
+    if words.switch("remcsumpartial") == Some(false) && !is_on("remcsumrx") {
+        return Err("noremcsumpartial is for remcsumrx, which is not said".to_owned());
+    }
+    let usual = match words.kind {
+        Kind::Geneve => geneve::PORT,
+        _ if is_on("gpe") => vxlan::PORT_GPE,
+        _ => vxlan::PORT,
+    };
+    let source = match words.value("srcport") {
+        Some(Value::Ports(low, high)) => *low..=*high,
+        _ => SOURCE_PORTS,
+    };
+    Ok(Udp {
+        source,
+        destination: port(words, "dstport").unwrap_or(usual),
+        checksum,
+        ipv6_without_checksum: is_on("udp6zerocsumrx"),
+        remote_checksum: RemoteChecksumUse {
+            transmit: is_on("remcsumtx"),
+            receive: is_on("remcsumrx"),
+            complete: words.switch("remcsumpartial") == Some(false),
+        },
+    })
+}
+
+fn port(words: &Words, name: &str) -> Option<u16> {
+    words.number(name).and_then(|port| u16::try_from(port).ok())
+}
+
+fn ttl(words: &Words) -> TimeToLive {
+    match words.number("ttl").map(u8::try_from) {
+        Some(Ok(ttl)) => TimeToLive::Fixed(ttl),
+        _ if words.choice("ttl") == Some("inherit") => TimeToLive::Inherit,
+        _ => TimeToLive::Fixed(TTL),
+    }
+}
+
+fn dscp(words: &Words) -> Result<Dscp, String> {
+    match words.number("tos").map(u8::try_from) {
+        // The kernel's own word for inherit.
+        Some(Ok(1)) => Ok(Dscp::Inherit),
+        Some(Ok(tos)) if tos & 3 == 0 => Ok(Dscp::Fixed(tos >> 2)),
+        Some(Ok(tos)) => Err(format!(
+            "tos {tos:#04x}: its two lowest bits are ECN, which is the packet's (RFC 6040)"
+        )),
+        _ => Ok(Dscp::Inherit),
+    }
+}
+
+fn dont_fragment(words: &Words, remote: IpAddr) -> Result<DontFragment, String> {
+    if let Some(word) = words.choice("df") {
+        return match word {
+            _ if remote.is_ipv6() => {
+                Err(format!("df {word} is for IPv4, and remote {remote} is not"))
+            }
+            "unset" => Ok(DontFragment::Unset),
+            "inherit" => Ok(DontFragment::Inherit),
+            _ => Ok(DontFragment::Set),
+        };
+    }
+    let ignores = words.switch("ignore-df") == Some(true);
+    match (words.switch("pmtudisc").unwrap_or(true), ignores) {
+        (true, false) => Ok(DontFragment::Set),
+        (true, true) => Err("ignore-df and pmtudisc exclude each other: nopmtudisc".to_owned()),
+        // As in Linux: a packet that must not be fragmented is not fragmented outside either.
+        (false, false) => Ok(DontFragment::Inherit),
+        (false, true) => Ok(DontFragment::Unset),
+    }
+}
+
+fn flow_label(words: &Words, remote: IpAddr) -> Result<Option<u32>, String> {
+    match words.number("flowlabel").map(u32::try_from) {
+        Some(Ok(label)) if remote.is_ipv4() => {
+            Err(format!("flowlabel {label:#x} is for IPv6, and remote {remote} is not"))
+        }
+        Some(Ok(label)) => Ok(Some(label)),
+        _ => Ok(None),
+    }
+}
+
+fn encapsulation_limit(words: &Words, endpoint: &Endpoint) -> Result<Option<u8>, String> {
+    let is_bare = matches!(endpoint.carrier, Carrier::Ip);
+    match words.number("encaplimit").map(u8::try_from) {
+        Some(Ok(limit)) if is_bare => Ok(Some(limit)),
+        Some(Ok(limit)) => {
+            Err(format!("encaplimit {limit} and encap exclude each other: encaplimit none"))
+        }
+        _ if words.choice("encaplimit").is_some() => Ok(None),
+        _ if words.kind.is_over_ipv6() == Some(true) && is_bare => Ok(Some(ENCAPSULATION_LIMIT)),
+        _ => Ok(None),
+    }
+}
+
+fn mode(words: &Words) -> Result<&'static str, String> {
+    let mode = words.choice("mode").unwrap_or("any");
+    let there: &[&str] = match words.kind {
+        Kind::Ipip => &["any", "ipip"],
+        Kind::Sit => &["any", "ip6ip", "ipip"],
+        Kind::Ip6tnl => &["any", "ip6ip6", "ipip6"],
+        _ => return Ok(mode),
+    };
+    if there.contains(&mode) {
+        return Ok(mode);
+    }
+    let kind = words.kind.name();
+    Err(format!("mode {mode} is not one of {kind}, which are {}", there.join(", ")))
+}
+
+/// The ports that packets are sent from: those that are for such uses (RFC 6335 section 6). Linux takes 32768 to
+/// 60999 unless it is told otherwise.
+const SOURCE_PORTS: RangeInclusive<u16> = 49152..=65535;
+/// TTL or hop limit where nothing is said: what Linux has for tunnels over IPv6 and for unicast.
+const TTL: u8 = 64;
+/// Encapsulation limit where nothing is said (rule W61).
+const ENCAPSULATION_LIMIT: u8 = 4;
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

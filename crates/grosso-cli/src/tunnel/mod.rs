@@ -1,0 +1,23 @@
+//! Tunnels in the words of `ip link`.
+//!
+//! | module | job |
+//! |---|---|
+//! | `words` | the grammar: which words there are, of which types, with which values |
+//! | `value` | the values of words, read and written |
+//! | `description` | what the words mean: an end of a tunnel as the engine knows it, and the way back |
+
+mod description;
+mod value;
+mod words;
+
+pub(crate) use self::{description::Description, words::Words};
+use crate::error::Failure;
+
+/// The tunnel that is described by the words behind `type`, for the command `command`.
+pub(crate) fn describe(command: &str, words: &[String]) -> Result<Description, Failure> {
+    let described = Words::parse(words).and_then(|words| Description::try_from(&words));
+    described.map_err(|why| {
+        let hint = "grosso help tunnel add lists the words of each type: those of ip link";
+        Failure::usage("usage.tunnel", format!("{command}: {why}")).hint(hint)
+    })
+}

@@ -1,0 +1,248 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn describe(line: &str) -> Result<Description, String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    Words::parse(&words).and_then(|words| Description::try_from(&words))
+}
+
+fn end(line: &str) -> Endpoint {
+    describe(line).unwrap_or_else(|why| panic!("{line}: {why}")).endpoint
+}
+
+fn refused(line: &str) -> String {
+    describe(line).expect_err(line)
+}
+
+const V4: &str = "local 192.0.2.1 remote 192.0.2.2";
+const V6: &str = "local 2001:db8::1 remote 2001:db8::2";
+
+#[test]
+fn vxlan_means_what_ip_link_means() {
+    let vxlan = end(&format!("vxlan id 42 {V4}"));
+    let header = Header::Vxlan { identifier: 42, policy: None, generic_protocol: false };
+    assert_eq!(vxlan.header, header);
+    let udp = vxlan.udp().unwrap();
+    assert_eq!((udp.destination, udp.checksum), (4789, true));
+    assert_eq!(vxlan.mtu(1500), Some(1450));
+
+    let line = format!(
+        "vxlan vni 0x2a {V4} dstport 8472 srcport 1000 2000 ttl inherit tos 0x28 df inherit \
+         udpcsum noudp6zerocsumtx noudp6zerocsumrx remcsumtx remcsumrx noremcsumpartial gbp 7 \
+         nolearning norsc dev eth0"
+    );
+    let vxlan = end(&line);
+    let header = Header::Vxlan { identifier: 42, policy: Some(7), generic_protocol: false };
+    assert_eq!(vxlan.header, header);
+    assert_eq!((vxlan.ttl, vxlan.dscp), (TimeToLive::Inherit, Dscp::Fixed(10)));
+    assert_eq!(vxlan.dont_fragment, DontFragment::Inherit);
+    let udp = vxlan.udp().unwrap();
+    assert_eq!((udp.source.clone(), udp.destination), (1000..=2000, 8472));
+    let all = RemoteChecksumUse { transmit: true, receive: true, complete: true };
+    assert_eq!(udp.remote_checksum, all);
+    assert_eq!(describe(&line).unwrap().device.as_deref(), Some("eth0"));
+
+    let zero = end(&format!("vxlan id 1 {V6} udp6zerocsumtx udp6zerocsumrx"));
+    let udp = zero.udp().unwrap();
+    assert_eq!((udp.checksum, udp.ipv6_without_checksum), (false, true));
+    assert_eq!(end(&format!("vxlan id 1 {V4} gpe")).udp().unwrap().destination, 4790);
+    assert!(!end(&format!("vxlan id 1 {V4} noudpcsum")).udp().unwrap().checksum);
+}
+
+#[test]
+fn every_type_has_its_header_and_carrier() {
+    let geneve = end(&format!("geneve id 7 {V6} geneve_opts 0102:80:00000001,0103:01:"));
+    let options = vec![1, 2, 0x80, 1, 0, 0, 0, 1, 1, 3, 1, 0];
+    let header = Header::Geneve { identifier: 7, options, inherit_protocol: false };
+    assert_eq!(geneve.header, header);
+    assert_eq!(geneve.udp().unwrap().destination, 6081);
+    let gre = end(&format!("gretap {V4} key 1.2.3.4 csum iseq oseq nopmtudisc"));
+    let key = Some(0x0102_0304);
+    assert_eq!(gre.header, Header::Gre { key, checksum: true, sequence: true, ethernet: true });
+    assert_eq!((gre.carrier, gre.dont_fragment), (Carrier::Ip, DontFragment::Inherit));
+    let gre = end(&format!("gre {V4} nopmtudisc ignore-df ikey 5 okey 5"));
+    assert_eq!(gre.dont_fragment, DontFragment::Unset);
+    let ip6 = end(&format!("ip6tnl {V6} mode ip6ip6"));
+    assert_eq!((ip6.header, ip6.encapsulation_limit), (Header::Ip, Some(4)));
+    let ip6 = end(&format!("ip6gre {V6} encaplimit none hoplimit 3 tclass 0xb8 flowlabel 0x12345"));
+    assert_eq!((ip6.encapsulation_limit, ip6.ttl), (None, TimeToLive::Fixed(3)));
+    assert_eq!((ip6.dscp, ip6.flow_label), (Dscp::Fixed(46), Some(0x12345)));
+}
+
+#[test]
+fn the_example_of_the_guide_has_its_mtu() {
+    let line = format!("ipip {V4} encap gue encap-sport auto encap-dport 6080 encap-remcsum");
+    let gue = describe(&line).unwrap();
+    let Carrier::Gue(udp) = &gue.endpoint.carrier else { panic!("{gue:?}") };
+    assert_eq!((udp.source.clone(), udp.checksum), (49152..=65535, true));
+    assert!(udp.remote_checksum.transmit && udp.remote_checksum.receive);
+    assert_eq!(gue.endpoint.mtu(1500), Some(1460));
+    assert_eq!(gue.summary(), "ipip over gue, remcsum");
+    let fou = end(&format!("sit {V4} encap fou encap-dport 5555 encap-sport 7 noencap-csum"));
+    let Carrier::Udp(udp) = fou.carrier else { panic!("{fou:?}") };
+    assert_eq!((udp.source, udp.destination, udp.checksum), (7..=7, 5555, false));
+    let direct = end(&format!("ip6tnl {V6} encap gue encap-variant 1 noencap-csum6"));
+    assert!(matches!(direct.carrier, Carrier::DirectGue(Udp { checksum: false, .. })));
+}
+
+#[test]
+fn what_contradicts_is_named_on_both_sides() {
+    for (line, says) in [
+        ("vxlan id 1 local 192.0.2.1 remote ::1", "local 192.0.2.1 and remote ::1 are not of one"),
+        ("ipip local ::1 remote ::2", "ipip is over IPv4, and remote ::2 is not"),
+        ("ip6tnl local 10.0.0.1 remote 10.0.0.2", "ip6tnl is over IPv6, and remote 10.0.0.2"),
+        ("vxlan id 1 local ::1 remote ::2 df set", "df set is for IPv4, and remote ::2"),
+        ("vxlan id 1 local ::1 remote ff02::1", "remote ff02::1 is not the address of one host"),
+    ] {
+        assert!(refused(line).starts_with(says), "{line}: {}", refused(line));
+    }
+    for (line, says) in [
+        ("vxlan id 1 V4 udpcsum noudpcsum", "udpcsum and noudpcsum exclude each other"),
+        ("vxlan id 1 V4 id 2", "id 1 and id 2 exclude each other"),
+        ("vxlan id 1 V4 id 1", "id is said twice"),
+        ("vxlan id 1 V4 gbp gpe", "gbp and gpe exclude each other"),
+        ("vxlan id 1 V4 noudpcsum remcsumtx", "noudpcsum and remcsumtx exclude each other"),
+        ("vxlan id 1 V6 noudpcsum", "noudpcsum is for IPv4, and remote 2001:db8::2 is not"),
+        ("vxlan id 1 V4 udp6zerocsumtx", "udp6zerocsumtx is for IPv6, and remote 192.0.2.2"),
+        ("vxlan id 1 V4 flowlabel 1", "flowlabel 0x1 is for IPv6, and remote 192.0.2.2"),
+        ("vxlan id 1 V4 tos 0x29", "tos 0x29: its two lowest bits are ECN"),
+        ("vxlan id 1 V4 noremcsumpartial", "noremcsumpartial is for remcsumrx"),
+        ("gre V4 ikey 1 okey 2", "key 1 inwards and key 2 outwards: key is one for both"),
+        ("gre V4 ikey 1", "key 1 inwards and no outwards: key is one for both"),
+        ("gre V4 icsum", "icsum and ocsum differ: csum is one for both directions"),
+        ("gre V4 ignore-df", "ignore-df and pmtudisc exclude each other"),
+        ("ipip V4 mode ip6ip6", "mode ip6ip6 is not one of ipip, which are any, ipip"),
+        ("ipip V4 encap-dport 6080", "encap-dport is for encap fou or gue, which is not said"),
+        ("ipip V4 encap fou", "encap fou has no port of its own"),
+        ("ipip V4 encap fou encap-dport 1 encap-remcsum", "encap-remcsum is for encap gue, and"),
+        ("ipip V4 encap gue encap-variant 1 encap-remcsum", "encap-remcsum is for encap gue, and"),
+        ("ipip V4 encap gue noencap-csum encap-remcsum", "noencap-csum and encap-remcsum"),
+        ("gre V4 encap gue encap-variant 1", "encap-variant 1 carries IP packets alone"),
+        ("ip6tnl V6 encap gue encaplimit 4", "encaplimit 4 and encap exclude each other"),
+    ] {
+        let line = line.replace("V4", V4).replace("V6", V6);
+        assert!(refused(&line).starts_with(says), "{line}: {}", refused(&line));
+    }
+}
+
+#[test]
+fn what_is_not_understood_comes_with_what_was_meant() {
+    for (line, says) in [
+        ("", "no type: vxlan, geneve, gre, ipip, ... is expected"),
+        ("vxlna", "no type \"vxlna\"; did you mean vxlan?"),
+        ("wireguard", "no type \"wireguard\"; there are vxlan, geneve, gre,"),
+        ("vxlan id 1 dstprot 4789", "no word \"dstprot\"; did you mean dstport?"),
+        ("vxlan id 1 noudpcsm", "no word \"noudpcsm\"; did you mean noudpcsum?"),
+        ("vxlan id 1 qqq", "no word \"qqq\" of vxlan; there are id, local, remote,"),
+        ("vxlan key 3", "key is for gre, gretap, ip6gre, ip6gretap, and this is vxlan"),
+        ("vxlan nolocal", "no word \"nolocal\""),
+        ("vxlan group 239.1.1.1", "group: a tunnel has one other end: remote"),
+        ("vxlan learning", "learning: a tunnel has one other end"),
+        ("vxlan id", "id needs a number from 0 to 16777215"),
+        ("vxlan id 16777216", "id: \"16777216\" is not a number from 0 to 16777215"),
+        ("vxlan id -1", "id: \"-1\" is not a number"),
+        ("vxlan srcport 5 4", "srcport: \"5 4\" is not two ports, the lower one first"),
+        ("vxlan dstport 0", "dstport: \"0\" is not a number from 1 to 65535"),
+        ("vxlan local here", "local: \"here\" is not an IP address"),
+        ("vxlan ttl 0", "ttl: \"0\" is not a number from 1 to 255 or inherit or auto"),
+        ("vxlan df maybe", "df: \"maybe\" is not one of set, unset, inherit"),
+        ("vxlan dev a/b", "dev: \"a/b\" is not the name of an interface"),
+        ("geneve geneve_opts 1:2:3", "geneve_opts: \"1:2:3\" is not CLASS:TYPE:DATA"),
+        ("geneve geneve_opts 0:0:é012345", "geneve_opts:"),
+        ("vxlan local ::1 remote ::2", "id is not said"),
+        ("vxlan id 1 local ::1", "remote is not said"),
+    ] {
+        let why = refused(line);
+        assert!(why.starts_with(says), "{line}: {why}");
+    }
+}
+
+/// One of these words, or none.
+fn some(words: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
+    prop::sample::select(words)
+}
+
+/// Lines of words that can be together.
+fn lines() -> impl Strategy<Value = String> {
+    let outside = (
+        some(&["", "ttl inherit", "ttl auto", "ttl 255", "hoplimit 1"]),
+        some(&["", "tos inherit", "tos 0xb8", "tclass 4", "tos 1"]),
+        some(&["", "dev eth0"]),
+    );
+    let udp = (
+        some(&["", "dstport 1", "dstport 65535"]),
+        some(&["", "srcport 1 1", "srcport 1024 65535"]),
+        some(&["", "gbp", "gbp 9", "gpe"]),
+        some(&["", "noremcsumpartial remcsumrx", "remcsumtx"]),
+        some(&["", "geneve_opts 0102:80:00000001,0103:01:", "innerprotoinherit"]),
+    );
+    let inner = (
+        some(&["", "key 0", "key 4294967295"]),
+        some(&["", "csum", "seq nocsum", "icsum ocsum"]),
+        some(&["", "nopmtudisc"]),
+        some(&["", "encaplimit none", "encaplimit 0"]),
+        some(&[
+            "",
+            "encap none",
+            "encap fou encap-dport 1",
+            "encap gue",
+            "encap gue encap-remcsum encap-sport 9",
+            "encap gue noencap-csum noencap-csum6",
+            "encap gue noencap-remcsumpartial",
+        ]),
+    );
+    let kind = prop::sample::select(&Kind::ALL[..]);
+    (kind, any::<bool>(), any::<bool>(), 0..1_u32 << 24, outside, udp, inner).prop_map(
+        |(kind, over_ipv6, off, id, outside, udp, inner)| {
+            let over_ipv6 = kind.is_over_ipv6().unwrap_or(over_ipv6);
+            let mut words = vec![kind.name().to_owned(), if over_ipv6 { V6 } else { V4 }.into()];
+            words.extend([outside.0, outside.1, outside.2].map(str::to_owned));
+            if kind.has_port() {
+                words.push(format!("id {id}"));
+                words.extend([udp.0, udp.1].map(str::to_owned));
+            }
+            if kind == Kind::Vxlan {
+                words.extend([udp.2, udp.3].map(str::to_owned));
+            }
+            if kind == Kind::Geneve {
+                words.push(udp.4.to_owned());
+            }
+            if kind.has_port() && off && udp.3.is_empty() {
+                let zero = if over_ipv6 { "udp6zerocsumtx udp6zerocsumrx" } else { "noudpcsum" };
+                words.push(zero.to_owned());
+            }
+            if kind.is_gre() {
+                words.extend([inner.0, inner.1].map(str::to_owned));
+            }
+            if kind.is_over_ipv6() == Some(false) {
+                words.push(inner.2.to_owned());
+            }
+            if !kind.has_port() {
+                words.push(inner.4.to_owned());
+                if kind.is_over_ipv6() == Some(true) && matches!(inner.4, "" | "encap none") {
+                    words.push(inner.3.to_owned());
+                }
+            }
+            words.join(" ")
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn words_are_said_back(line in lines()) {
+        let described = describe(&line).unwrap();
+        let said = described.to_string();
+        prop_assert_eq!(describe(&said).unwrap(), described, "{}", said);
+        let again = describe(&said).unwrap().to_string();
+        prop_assert_eq!(again, said);
+    }
+
+    #[test]
+    fn no_words_are_too_strange(words in prop::collection::vec("\\PC{0,12}", 0..6), kind in 0..9_usize) {
+        let words: Vec<String> =
+            core::iter::once(Kind::ALL[kind].name().to_owned()).chain(words).collect();
+        let _ = Words::parse(&words).and_then(|words| Description::try_from(&words));
+    }
+}

@@ -1,0 +1,192 @@
+//! The values of words, read and written.
+
+use core::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// What may stand behind a word.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    /// Nothing: the word switches something on, and with `no` in front of it off.
+    Switch,
+    /// Nothing, or a number.
+    SwitchOrNumber(u64),
+    /// A number from the first to the second, decimal or with `0x`; or one of these words.
+    Number(u64, u64, &'static [&'static str]),
+    /// A number of 32 bits, or four of 8 with dots, as `ip` takes keys.
+    Key,
+    /// An IP address.
+    Address,
+    /// Two ports.
+    Ports,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// The name of an interface.
+    Interface,
+    /// Geneve options, as `ip route` has them: `CLASS:TYPE:DATA,...`, hexadecimal.
+    Options,
+}
+
+/// What stands behind a word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Switch(bool),
+    Number(u64),
+    Address(IpAddr),
+    Ports(u16, u16),
+    Choice(&'static str),
+    Interface(String),
+    Options(Vec<u8>),
+}
+
+impl Form {
+    /// How many values stand behind the word at least.
+    pub(super) const fn count(self) -> usize {
+        match self {
+            Self::Switch | Self::SwitchOrNumber(_) => 0,
+            Self::Ports => 2,
+            _ => 1,
+        }
+    }
+
+    /// Whether a word of this form can be switched off.
+    pub(super) const fn is_switch(self) -> bool {
+        matches!(self, Self::Switch | Self::SwitchOrNumber(_))
+    }
+
+    /// Whether this word, which may be the next, belongs to the one before it.
+    pub(super) fn wants(self, next: &str) -> bool {
+        matches!(self, Self::SwitchOrNumber(_)) && number(next).is_some()
+    }
+
+    /// Reads the values of a word.
+    pub(super) fn read(self, values: &[&str]) -> Result<Value, String> {
+        let value = match (self, values) {
+            (Self::Switch | Self::SwitchOrNumber(_), []) => Some(Value::Switch(true)),
+            (Self::SwitchOrNumber(max), [text]) => in_range(text, 0, max),
+            (Self::Number(min, max, words), [text]) => {
+                chosen(text, words).or_else(|| in_range(text, min, max))
+            }
+            (Self::Key, [text]) => {
+                let quad = || text.parse::<Ipv4Addr>().ok().map(|quad| u64::from(u32::from(quad)));
+                in_range(text, 0, u32::MAX.into()).or_else(|| quad().map(Value::Number))
+            }
+            (Self::Address, [text]) => text.parse().ok().map(Value::Address),
+            (Self::Ports, [low, high]) => ports(low, high),
+            (Self::Choice(words), [text]) => chosen(text, words),
+            (Self::Interface, [text]) if is_interface(text) => {
+                Some(Value::Interface((*text).to_owned()))
+            }
+            (Self::Options, [text]) => options(text).map(Value::Options),
+            _ => None,
+        };
+        value.ok_or_else(|| format!("\"{}\" is not {self}", values.join(" ")))
+    }
+}
+
+/// What is expected behind a word.
+impl fmt::Display for Form {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch => formatter.write_str("on or off"),
+            Self::SwitchOrNumber(max) => write!(formatter, "a number from 0 to {max}"),
+            Self::Number(min, max, words) => {
+                write!(formatter, "a number from {min} to {max}")?;
+                words.iter().try_for_each(|word| write!(formatter, " or {word}"))
+            }
+            Self::Key => formatter.write_str("a number below 2^32 or four with dots"),
+            Self::Address => formatter.write_str("an IP address"),
+            Self::Ports => formatter.write_str("two ports, the lower one first"),
+            Self::Choice(words) => write!(formatter, "one of {}", words.join(", ")),
+            Self::Interface => formatter.write_str("the name of an interface"),
+            Self::Options => formatter.write_str("CLASS:TYPE:DATA,... in hexadecimal digits"),
+        }
+    }
+}
+
+/// The values as words.
+impl fmt::Display for Value {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch(_) => Ok(()),
+            Self::Number(number) => write!(formatter, "{number}"),
+            Self::Address(address) => write!(formatter, "{address}"),
+            Self::Ports(low, high) => write!(formatter, "{low} {high}"),
+            Self::Choice(word) => formatter.write_str(word),
+            Self::Interface(name) => formatter.write_str(name),
+            Self::Options(bytes) => write_options(formatter, bytes),
+        }
+    }
+}
+
+/// A number in decimal or hexadecimal digits.
+fn number(text: &str) -> Option<u64> {
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    match digits {
+        Some(digits) if digits.starts_with('+') => None,
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None if text.starts_with('+') => None,
+        None => text.parse().ok(),
+    }
+}
+
+fn in_range(text: &str, min: u64, max: u64) -> Option<Value> {
+    number(text).filter(|number| (min..=max).contains(number)).map(Value::Number)
+}
+
+fn chosen(text: &str, words: &[&'static str]) -> Option<Value> {
+    words.iter().find(|word| **word == text).map(|word| Value::Choice(word))
+}
+
+fn ports(low: &str, high: &str) -> Option<Value> {
+    let (low, high) = (low.parse().ok()?, high.parse().ok()?);
+    (0 < low && low <= high).then_some(Value::Ports(low, high))
+}
+
+/// The kernel's rules for names of interfaces.
+fn is_interface(name: &str) -> bool {
+    let is_legal = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':';
+    (1..16).contains(&name.len()) && name != "." && name != ".." && name.bytes().all(is_legal)
+}
+
+/// Options of a Geneve header (rule W40).
+fn options(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for option in text.split(',') {
+        let mut parts = option.split(':');
+        let (class, kind, data) = (parts.next()?, parts.next()?, hexadecimal(parts.next()?)?);
+        let words = data.len() / 4;
+        if parts.next().is_some() || !data.len().is_multiple_of(4) || words > OPTION_WORDS_MAX {
+            return None;
+        }
+        let (class, kind) = (u16::from_str_radix(class, 16).ok()?, u8::from_str_radix(kind, 16));
+        bytes.extend(class.to_be_bytes());
+        bytes.extend([kind.ok()?, u8::try_from(words).ok()?]);
+        bytes.extend(data);
+    }
+    Some(bytes)
+}
+
+fn hexadecimal(digits: &str) -> Option<Vec<u8>> {
+    if !digits.len().is_multiple_of(2) || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let pairs = (0..digits.len()).step_by(2).map(|at| digits.get(at..at + 2));
+    pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
+}
+
+/// Writes whole options; what is behind the last whole one is left out.
+fn write_options(formatter: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    let mut rest = bytes;
+    let mut separator = "";
+    while let [class, low, kind, words, data @ ..] = rest {
+        let len = usize::from(words & 0x1f) * 4;
+        let Some((data, after)) = data.split_at_checked(len) else { break };
+        write!(formatter, "{separator}{class:02x}{low:02x}:{kind:02x}:")?;
+        data.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))?;
+        (rest, separator) = (after, ",");
+    }
+    Ok(())
+}
+
+/// Most 32-bit words of an option's data: what 5 bits count.
+const OPTION_WORDS_MAX: usize = 31;
