@@ -49,10 +49,12 @@ pub struct Plan {
     pub full_checksums: bool,
     /// Who makes the traffic.
     pub tool: Tool,
+    /// Bits a second of the wire, where the experiment has one that is slower than the machine.
+    pub wire_bits: u64,
 }
 
 impl Default for Plan {
-    /// Three runs of a second, cubic, 100 microseconds, and the device that may be used everywhere.
+    /// Three runs of a second, cubic, 100 microseconds, a gigabit, and the device that may be used everywhere.
     fn default() -> Self {
         Self {
             runs: 3,
@@ -63,6 +65,7 @@ impl Default for Plan {
             device: Device::Veth,
             full_checksums: false,
             tool: Tool::BuiltIn,
+            wire_bits: 1_000_000_000,
         }
     }
 }

@@ -55,7 +55,7 @@ pub(crate) enum LabMeasurement {
     /// Trains against 1 to 200 connections, held 0 to 200 us
     Flows(LabOptions),
     /// Two paths of which one is 0 to 200 us longer, repaired not at all, within a poll, behind holes
-    Reorder(LabOptions),
+    Reorder(LabReorder),
     /// Paths of 0.1 to 100 ms: held for a fixed time, and for as long as it pays
     Rtt(LabOptions),
     /// One connection, as many bytes as it takes
@@ -72,20 +72,23 @@ pub(crate) enum LabMeasurement {
 }
 
 impl LabMeasurement {
-    /// Its name on the command line, and its options.
-    pub(crate) fn parts(&self) -> (&'static str, &LabOptions) {
-        match self {
+    /// Its name on the command line, its options, and the bits a second of its wire where that has a rate.
+    pub(crate) fn parts(&self) -> (&'static str, &LabOptions, Option<u64>) {
+        let (name, options) = match self {
+            Self::Reorder(LabReorder { measuring, rate }) => {
+                return ("reorder", measuring, Some(*rate));
+            }
             Self::Lro(options) => ("lro", options),
             Self::Gso(options) => ("gso", options),
             Self::Flows(options) => ("flows", options),
-            Self::Reorder(options) => ("reorder", options),
             Self::Rtt(options) => ("rtt", options),
             Self::TcpStream(options) => ("tcp-stream", options),
             Self::TcpMaerts(options) => ("tcp-maerts", options),
             Self::TcpRr(options) => ("tcp-rr", options),
             Self::UdpStream(options) => ("udp-stream", options),
             Self::UdpRr(options) => ("udp-rr", options),
-        }
+        };
+        (name, options, None)
     }
 }
 
@@ -118,6 +121,16 @@ pub(crate) struct LabOptions {
     pub(crate) tool: LabTool,
     #[command(flatten)]
     pub(crate) page: LabPage,
+}
+
+/// `grosso lab reorder`.
+#[derive(Args, Debug)]
+pub(crate) struct LabReorder {
+    #[command(flatten)]
+    pub(crate) measuring: LabOptions,
+    /// Bits a second of both paths together: fewer than this machine can carry, or the speed is the machine's
+    #[arg(long, value_name = "BITS", default_value = "1G", value_parser = parse_offer)]
+    pub(crate) rate: u64,
 }
 
 /// The page with plots.

@@ -23,10 +23,10 @@ impl Experiment {
         let processors = processor_pairs()?.into_iter().next_back().unwrap_or_default();
         let groups = SKEWS_US.map(|skew_us| {
             let mut setting = plan.setting(Traffic::TcpStream, processors);
-            setting.impairment = Some(wire(skew_us));
+            setting.impairment = Some(wire(skew_us, plan.wire_bits));
             let rows = levels(&plan, skew_us).map(|(name, profile)| row(name, &setting, profile));
             let title = match skew_us {
-                0 => "In order".into(),
+                0 => format!("In order, at {} Gb/s", plan.wire_bits as f64 / 1e9),
                 _ => format!("Every other packet {skew_us} us later"),
             };
             let comparisons = vec![Comparison::new("holes / off", HOLES, OFF)];
@@ -38,11 +38,11 @@ impl Experiment {
 }
 
 /// Both paths take as long as a switched network does, and one of them so much more.
-fn wire(skew_us: u64) -> Impairment {
+fn wire(skew_us: u64, rate_bits: u64) -> Impairment {
     let mut impairment = Impairment::default();
     impairment.delay = PATH;
     impairment.skew = Duration::from_micros(skew_us);
-    impairment.rate_bits = Some(RATE_BITS);
+    impairment.rate_bits = Some(rate_bits);
     impairment
 }
 
@@ -103,8 +103,6 @@ const SKEWS_US: [u64; 6] = [0, 20, 40, 80, 120, 200];
 const JUDGED_US: u64 = 40;
 /// How long both paths are.
 const PATH: Duration = Duration::from_micros(250);
-/// Bits a second of the wire: fewer than a busy machine carries, so that the speed is that of TCP.
-const RATE_BITS: u64 = 1_000_000_000;
 /// The least that a hole is waited for, in nanoseconds.
 const HOLE_NS_MIN: u64 = 200_000;
 
@@ -125,12 +123,15 @@ mod tests {
 
     #[test]
     fn every_level_is_measured_on_every_skew_and_waits_for_no_hole_in_vain() {
-        let plan = Plan::default();
+        let plan = Plan { wire_bits: 2_500_000_000, ..Plan::default() };
         let experiment = Experiment::reorder(plan.clone()).unwrap();
         assert_eq!(experiment.trials(), SKEWS_US.len() * 4 * plan.runs);
+        assert_eq!(experiment.groups[0].title, "In order, at 2.5 Gb/s");
         for (group, skew_us) in experiment.groups.iter().zip(SKEWS_US) {
             let skew = group.rows[0].setting.impairment.as_ref().unwrap().skew;
             assert_eq!(skew, Duration::from_micros(skew_us));
+            let rates = group.rows.iter().map(|row| row.setting.impairment.as_ref()?.rate_bits);
+            assert!(rates.eq([Some(2_500_000_000); 4]));
             let [.., (_, holes)] = levels(&plan, skew_us);
             let left_ns = holes.reorder.total_ns() - holes.limits.hold_ns;
             assert!(left_ns > 2 * skew_us * 1000 && left_ns >= holes.reorder.hole_ns());

@@ -22,11 +22,13 @@ use crate::{
 pub(super) fn run(
     name: &'static str,
     options: &LabOptions,
+    wire_bits: Option<u64>,
     session: &mut Session,
 ) -> Result<Exit, Failure> {
     refuse_tool(name, options)?;
     enter()?;
-    let plan = plan(name, options)?;
+    let mut plan = plan(name, options)?;
+    plan.wire_bits = wire_bits.unwrap_or(plan.wire_bits);
     let experiment = match name {
         "" => Experiment::headline(plan),
         "lro" => Experiment::lro(plan),
@@ -109,6 +111,7 @@ fn plan(name: &str, options: &LabOptions) -> Result<Plan, Failure> {
             LabTool::BuiltIn => trial::Tool::BuiltIn,
             LabTool::Iperf3 => trial::Tool::Iperf3,
         },
+        ..Plan::default()
     })
 }
 

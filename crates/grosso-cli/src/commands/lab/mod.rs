@@ -16,14 +16,14 @@ use crate::{
 /// Runs the command. The process must have one thread: it may have to make itself a user namespace.
 pub(crate) fn run(lab: &Lab, session: &mut Session) -> Result<Exit, Failure> {
     match &lab.experiment {
-        None => measure::run("", &lab.measuring, session),
+        None => measure::run("", &lab.measuring, None, session),
         Some(LabExperiment::Acks(options)) => acks::run(options, session),
         Some(LabExperiment::Fragments(options)) => fragments::run(options, session),
         Some(LabExperiment::Profiles(options)) => profiles::run(options, session),
         Some(LabExperiment::Run(options)) => network::run(options, session),
         Some(LabExperiment::Measure(measurement)) => {
-            let (name, options) = measurement.parts();
-            measure::run(name, options, session)
+            let (name, options, wire_bits) = measurement.parts();
+            measure::run(name, options, wire_bits, session)
         }
     }
 }
