@@ -2,6 +2,7 @@
 
 use grosso::{
     Meta,
+    acknowledge::Unexpanded,
     checksum::Checksum,
     meta::{Cut, Gso},
 };
@@ -44,6 +45,12 @@ pub struct DirectionStats {
     pub completed: u64,
     /// Superframes that could not be cut, and were transmitted as they are.
     pub uncut: u64,
+    /// Acknowledgments in the place of each of which several were transmitted.
+    pub acknowledgments_expanded: u64,
+    /// How many those were, the last of each its own.
+    pub acknowledgments_expanded_into: u64,
+    /// Acknowledgments of trains that stayed one, by reason.
+    pub acknowledgments_unexpanded: [u64; Unexpanded::COUNT],
     /// Times that the port had no room.
     pub no_room: u64,
 }

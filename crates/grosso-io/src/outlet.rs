@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use grosso::{
     Delivery, Meta,
+    acknowledge::{Expansion, Unexpanded},
     checksum::{self, Checksum},
     features::{Device, Work},
     segment::{Outgoing, Segments},
@@ -31,7 +32,7 @@ pub(crate) struct Outlet {
     packet: Vec<&'static [u8]>,
     payload: Vec<&'static [u8]>,
     /// Frames that the port had no room for, oldest first. Nothing is received while any waits, so
-    /// it holds at most what one poll and the held trains make.
+    /// it holds at most what one poll, its expansions and the held trains make.
     pub(crate) backlog: VecDeque<Waiting>,
     /// Buffers for the backlog, and one to change frames in.
     spare: Vec<Vec<u8>>,
@@ -126,6 +127,39 @@ impl Outlet {
             self.stats.joined[Protocol::of(&self.stack) as usize].count(delivery.len, wire);
         }
         done.extend(delivery.into_parts().map(|part| part.buffer));
+        sent
+    }
+
+    /// Counts what became of an acknowledgment of trains, and hands its expansion on.
+    pub(crate) fn count_expansion<'a>(
+        &mut self,
+        expansion: Result<Expansion<'a>, Unexpanded>,
+    ) -> Option<Expansion<'a>> {
+        match &expansion {
+            Ok(expansion) => {
+                self.stats.acknowledgments_expanded += 1;
+                self.stats.acknowledgments_expanded_into += expansion.count() as u64;
+            }
+            Err(reason) => self.stats.acknowledgments_unexpanded[reason.index()] += 1,
+        }
+        expansion.ok()
+    }
+
+    /// Sends what goes before an acknowledgment in its expansion, back to back: its copies.
+    pub(crate) fn send_copies(
+        &mut self,
+        expansion: &Expansion<'_>,
+        to: &mut impl Port,
+    ) -> Result<(), PortError> {
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.resize(expansion.len(), 0);
+        let sent = (0..expansion.count() - 1).try_for_each(|index| {
+            // It has room for each.
+            let _ = expansion.write(index, &mut copy);
+            self.send(&[&copy], expansion.meta(), to)
+        });
+        copy.clear();
+        self.spare.push(copy);
         sent
     }
 

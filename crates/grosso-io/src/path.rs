@@ -6,6 +6,7 @@
 
 use grosso::{
     Coalescer, Delivery, Frame, Profile, Sink,
+    acknowledge::Expander,
     coalesce::{Hold, RoundTrips},
     features::{Device, Features},
     stats::CoalesceStats,
@@ -28,6 +29,9 @@ pub struct PathOptions {
     pub profile: Profile,
     /// The UDP ports that mean a tunnel.
     pub ports: Ports,
+    /// Whether each acknowledgment of trains that the other direction delivered becomes those that the host would have
+    /// sent for their packets: for a direction that comes from who ends TCP.
+    pub expand_acknowledgments: bool,
     /// Most frames taken in one poll: the budget of NAPI.
     pub budget_frames: usize,
     /// Keys the flow hash; should be random.
@@ -38,8 +42,14 @@ impl PathOptions {
     /// Coalescing by the `linux` profile, 64 frames a poll.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let (profile, ports) = (Profile::linux(), Ports::ASSIGNED);
-        Self { coalesce: true, profile, ports, budget_frames: 64, seed }
+        Self {
+            coalesce: true,
+            profile: Profile::linux(),
+            ports: Ports::ASSIGNED,
+            expand_acknowledgments: false,
+            budget_frames: 64,
+            seed,
+        }
     }
 }
 
@@ -56,6 +66,8 @@ pub struct Direction<B> {
     outlet: Outlet,
     /// What measures round trips, while this direction moves frames.
     round_trips: Option<Box<RoundTrips>>,
+    /// What knows the trains that were delivered, while this direction moves frames.
+    expander: Option<Box<Expander>>,
     /// The port took frames that it could not send yet.
     is_blocked: bool,
 }
@@ -80,6 +92,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
             batch: Vec::new(),
             done: Vec::new(),
             round_trips: None,
+            expander: None,
             is_blocked: false,
         }
     }
@@ -99,22 +112,18 @@ impl<B: AsRef<[u8]>> Direction<B> {
             self.expire(from, to, now_ns)?;
             return Ok(0);
         }
-        let Self { batch, outlet, done, coalescer, options, link, round_trips, .. } = self;
+        let mut batch = core::mem::take(&mut self.batch);
         let received =
-            from.receive(now_ns, options.budget_frames, &mut |frame| batch.push(frame))?;
-        outlet.stats.rx_frames += received as u64;
+            from.receive(now_ns, self.options.budget_frames, &mut |frame| batch.push(frame))?;
+        self.outlet.stats.rx_frames += received as u64;
         for frame in batch.drain(..) {
-            let packet = frame.buffer.as_ref();
-            let round_trip_ns = round_trips
-                .as_mut()
-                .and_then(|seen| seen.observe(packet, *link, &options.ports, now_ns));
-            if let (Some(round_trip_ns), Some(coalescer)) = (round_trip_ns, coalescer.as_mut()) {
-                coalescer.learn_round_trip(packet, round_trip_ns, now_ns);
-            }
+            self.learn_round_trip(&frame, now_ns);
+            self.expand(&frame, to)?;
+            let Self { outlet, done, coalescer, expander, .. } = self;
             match coalescer {
                 Some(coalescer) => {
                     outlet.count_received(frame.buffer.as_ref(), &frame.meta);
-                    let mut sending = Sending { outlet, to, done, failed: None };
+                    let mut sending = Sending { outlet, to, done, expander, failed: None };
                     coalescer.push(frame, now_ns, &mut sending);
                     sending.failed.map_or(Ok(()), Err)?;
                 }
@@ -124,6 +133,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
                 }
             }
         }
+        self.batch = batch;
         self.finish_poll(from, to, now_ns)?;
         Ok(received)
     }
@@ -145,6 +155,23 @@ impl<B: AsRef<[u8]>> Direction<B> {
     /// Takes back what observes.
     pub fn take_round_trips(&mut self) -> Option<Box<RoundTrips>> {
         self.round_trips.take()
+    }
+
+    /// Whether it needs to know which trains the other direction delivered: it expands their acknowledgments.
+    #[must_use]
+    pub fn wants_expander(&self) -> bool {
+        self.options.expand_acknowledgments
+    }
+
+    /// Lets it note the trains that it delivers, and expand acknowledgments if it is to, until
+    /// [`Self::take_expander`]: both directions are to do so with the same.
+    pub fn put_expander(&mut self, expander: Option<Box<Expander>>) {
+        self.expander = expander;
+    }
+
+    /// Takes back what knows the trains.
+    pub fn take_expander(&mut self) -> Option<Box<Expander>> {
+        self.expander.take()
     }
 
     /// Sends what waits for room, as far as there is some, without receiving more.
@@ -223,6 +250,32 @@ impl<B: AsRef<[u8]>> Direction<B> {
         (self.link, self.device)
     }
 
+    /// Tells the coalescer how long round trips take, where they are measured.
+    fn learn_round_trip(&mut self, frame: &Frame<B>, now_ns: u64) {
+        let Self { round_trips: Some(seen), coalescer, link, options, .. } = self else { return };
+        let packet = frame.buffer.as_ref();
+        let round_trip_ns = seen.observe(packet, *link, &options.ports, now_ns);
+        if let (Some(round_trip_ns), Some(coalescer)) = (round_trip_ns, coalescer) {
+            coalescer.learn_round_trip(packet, round_trip_ns, now_ns);
+        }
+    }
+
+    /// Sends the acknowledgments that go before a frame, if it is one that stands for several.
+    fn expand(&mut self, frame: &Frame<B>, to: &mut impl Port) -> Result<(), PortError> {
+        let Self { expander: Some(expander), outlet, options, .. } = self else { return Ok(()) };
+        if !options.expand_acknowledgments {
+            return Ok(());
+        }
+        let expansion = expander.expand(frame).and_then(|result| outlet.count_expansion(result));
+        let Some(expansion) = expansion else { return Ok(()) };
+        // They overtake nothing of their connection that is held.
+        let packet = frame.buffer.as_ref();
+        self.with_coalescer(to, |coalescer, sink| {
+            coalescer.make_way(packet, frame.meta.hash, sink);
+        })?;
+        self.outlet.send_copies(&expansion, to)
+    }
+
     fn finish_poll<F: Port<Buffer = B>>(
         &mut self,
         from: &mut F,
@@ -238,8 +291,10 @@ impl<B: AsRef<[u8]>> Direction<B> {
         to: &mut P,
         act: impl FnOnce(&mut Coalescer<B>, &mut Sending<'_, B, P>),
     ) -> Result<(), PortError> {
-        let Self { coalescer: Some(coalescer), outlet, done, .. } = self else { return Ok(()) };
-        let mut sending = Sending { outlet, to, done, failed: None };
+        let Self { coalescer: Some(coalescer), outlet, done, expander, .. } = self else {
+            return Ok(());
+        };
+        let mut sending = Sending { outlet, to, done, expander, failed: None };
         act(coalescer, &mut sending);
         sending.failed.map_or(Ok(()), Err)
     }
@@ -261,12 +316,16 @@ struct Sending<'a, B, P> {
     outlet: &'a mut Outlet,
     to: &'a mut P,
     done: &'a mut Vec<B>,
+    expander: &'a mut Option<Box<Expander>>,
     failed: Option<PortError>,
 }
 
 impl<B: AsRef<[u8]>, P: Port> Sink<B> for Sending<'_, B, P> {
     fn deliver(&mut self, delivery: Delivery<'_, B>) {
-        let Self { outlet, to, done, failed } = self;
+        let Self { outlet, to, done, expander, failed } = self;
+        if let Some(expander) = expander {
+            expander.note(&delivery);
+        }
         outlet.deliver(delivery, *to, done).unwrap_or_else(|error| *failed = Some(error));
     }
 

@@ -18,7 +18,7 @@
 //! | [`checksum`] | the states of a checksum, and completing a partial one |
 //! | [`template`] | the laws of every header, and the two ways to use them |
 //! | [`coalesce`] | receive: join, hold, flush; profiles, limits and the names of all refusals |
-//! | [`acknowledge`] | acknowledgments without data: records, summaries, thinning |
+//! | [`acknowledge`] | acknowledgments without data: records, summaries, thinning, expansion |
 //! | [`reassemble`] | receive: IP fragments to datagrams |
 //! | [`segment`] | transmit: superframes to packets |
 //! | [`tunnel`] | packets inside packets: ESP |
@@ -78,6 +78,7 @@ pub mod acknowledge;
 mod bytes;
 pub mod checksum;
 pub mod coalesce;
+mod connection;
 pub mod features;
 mod flow;
 mod frame;

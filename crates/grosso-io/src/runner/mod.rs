@@ -39,7 +39,7 @@ use std::{
     time::Duration,
 };
 
-use grosso::{coalesce::RoundTrips, stats::CoalesceStats};
+use grosso::{acknowledge::Expander, coalesce::RoundTrips, stats::CoalesceStats};
 use grosso_sys::wait::{Event, monotonic, wait_exactly};
 
 pub use self::group::{Group, QUEUES_MAX};
@@ -230,6 +230,10 @@ impl<L: Port, R: Port> DataPath<L, R> {
         if to_right.wants_round_trips() || to_left.wants_round_trips() {
             to_right.put_round_trips(Some(Box::new(RoundTrips::new(there.seed))));
         }
+        if to_right.wants_expander() || to_left.wants_expander() {
+            let expander = Expander::new(left.link(), there.ports, there.seed);
+            to_right.put_expander(Some(Box::new(expander)));
+        }
         Ok(Self {
             to_right,
             to_left,
@@ -297,8 +301,10 @@ impl<L: Port, R: Port> DataPath<L, R> {
         let Self { left, right, to_right, to_left, .. } = self;
         let there = to_right.poll(left, right, now_ns)?;
         to_left.put_round_trips(to_right.take_round_trips());
+        to_left.put_expander(to_right.take_expander());
         let back = to_left.poll(right, left, now_ns)?;
         to_right.put_round_trips(to_left.take_round_trips());
+        to_right.put_expander(to_left.take_expander());
         Ok(there + back)
     }
 

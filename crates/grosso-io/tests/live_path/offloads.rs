@@ -73,6 +73,37 @@ fn packets_are_coalesced_towards_the_stack_and_superframes_cut_towards_the_wire(
     }
 }
 
+/// Segments that the kernel of the thread's network threw away because their checksum was wrong.
+fn checksum_errors() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+    let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let mut columns = names.split(' ').zip(values.split(' '));
+    columns.find(|(name, _)| *name == "InCsumErrors").unwrap().1.parse().unwrap()
+}
+
+#[test]
+fn stretch_acknowledgments_of_a_kernel_are_expanded_and_a_kernel_takes_them_all() {
+    // Checksums that the host left open are summed here, or by the port.
+    for transmit in [Features::NONE, Features::CHECKSUM_GENERIC] {
+        let Some(world) = World::new() else { return };
+        world.set_offloads(false);
+        let mut options = RunOptions::new(1);
+        options.left_to_right.profile.limits.hold_ns = 100_000;
+        options.right_to_left.expand_acknowledgments = true;
+        let mut packet = plain_wire();
+        packet.transmit = transmit;
+        let tap = world.tap_port(&TapOptions::default());
+        let path = start(world.packet_port(&packet), tap, options);
+        streams(&world);
+        let back = path.stop().snapshot.right_to_left;
+        let (one, several) = (back.acknowledgments_expanded, back.acknowledgments_expanded_into);
+        assert!(one > 0 && several >= 2 * one && several <= 32 * one, "{back:?}");
+        assert!(back.tx_frames >= back.rx_frames + several - one);
+        assert_eq!(world.a.run(checksum_errors).unwrap(), 0);
+    }
+}
+
 #[test]
 fn a_stack_that_hands_out_no_superframes_gets_them_all_the_same() {
     let mut tap = TapOptions::default();

@@ -6,88 +6,118 @@
 
 use arrayvec::ArrayVec;
 use grosso_checksum::{update, update_u32};
-use grosso_wire::tcp;
+use grosso_wire::{ipv4, tcp};
 
 use crate::{
     acknowledge::record::{Ineligible, Record, Stamp},
     bytes::{put_u16, put_u32, u16_at, u32_at},
+    checksum::Checksum,
+    coalesce::reason::reasons,
+    meta::Meta,
 };
 
 /// Acknowledgments in the place of one.
+///
+/// All but the last are copies of the packet without what lies behind it, such as padding; the last is the packet
+/// itself. A copy of an IPv4 packet that may be fragmented forbids it: so it needs no identification of its own, which
+/// only the host could give it (RFC 6864 section 4.1), and no network is too narrow for it (RFC 791 section 3.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expansion<'a> {
     packet: &'a [u8],
-    transport: usize,
+    headers: Headers,
+    meta: Meta,
     /// The window of all but the last.
     window: u16,
     /// What each acknowledges, the packet's own number last.
     numbers: ArrayVec<u32, EXPANDED_MAX>,
 }
 
-/// Why an acknowledgment stays one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Unexpanded {
-    /// It is none without data, or has FIN, SACK blocks or other news (rule 3 of section 2.3).
-    Ineligible(Ineligible),
-    /// It acknowledges nothing new: a duplicate counts for the sender.
-    Duplicate,
-    /// ECE or CWR is another than on the one before it.
-    Congestion,
-    /// Its window is smaller than that of the one before it, so none in between fits both.
-    Window,
-    /// It acknowledges fewer than four packets of trains, or none that are known.
-    Short,
+/// Where the headers of an acknowledgment lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Headers {
+    /// Where its only IPv4 header starts, if it has one.
+    pub(super) ipv4: Option<usize>,
+    /// Where its TCP header starts.
+    pub(super) transport: usize,
+}
+
+reasons! {
+    /// Why an acknowledgment stays one.
+    Unexpanded {
+        /// It is the first of its connection since trains were delivered, or acknowledges what was not delivered here.
+        First = "first",
+        /// Not everything behind the one before it was delivered in order, as far as is remembered.
+        Unknown = "unknown",
+        /// Its headers are cut, or are not one IP header and TCP.
+        Headers = "headers",
+        /// A flag is set that says more than ACK, PSH, ECE and CWR (rule 3 of section 2.3).
+        Flags = "flags",
+        /// It has payload, which must not be sent twice.
+        Payload = "payload",
+        /// It has options other than a timestamp: SACK blocks are news.
+        Options = "options",
+        /// It acknowledges nothing new: a duplicate counts for the sender (P12).
+        Duplicate = "duplicate",
+        /// ECE, CWR or AE is another than on the one before it.
+        Congestion = "congestion",
+        /// Its window is smaller than that of the one before it, so none in between fits both.
+        Window = "window",
+        /// It may be fragmented and is longer than every network takes whole, so that copies would need
+        /// identifications of their own (RFC 6864 section 4.2).
+        Identification = "identification",
+        /// It acknowledges fewer than four packets.
+        Short = "short",
+    }
+}
+
+impl From<Ineligible> for Unexpanded {
+    fn from(reason: Ineligible) -> Self {
+        match reason {
+            Ineligible::Cut => Self::Headers,
+            Ineligible::Flags => Self::Flags,
+            Ineligible::Payload => Self::Payload,
+            Ineligible::Options => Self::Options,
+        }
+    }
 }
 
 impl<'a> Expansion<'a> {
-    /// Expands the acknowledgment in `packet`, whose TCP header starts at `transport` and whose checksum is complete.
+    /// Expands the acknowledgment in `packet`, which ends where its IP header says.
     ///
     /// `before` is the receiver's acknowledgment before it. `ends` are the sequence numbers behind the packets of the
     /// trains that were delivered to the receiver, in order: there is at most one acknowledgment for two of them, at an
     /// end, so that nobody can be made to believe in more packets than there were.
-    ///
-    /// # Errors
-    /// Why it stays one.
-    pub fn of(
+    pub(super) fn of(
         packet: &'a [u8],
-        transport: usize,
+        headers: Headers,
+        meta: &Meta,
         before: &Record,
         ends: impl IntoIterator<Item = u32>,
     ) -> Result<Self, Unexpanded> {
-        let record = Record::read(packet, transport, 0, 0, Stamp::Pushed);
-        let record = record.map_err(Unexpanded::Ineligible)?;
+        let record = Record::read(packet, headers.transport, 0, 0, Stamp::Pushed)?;
         let acknowledged = distance(before.acknowledgment, record.acknowledgment);
         if acknowledged <= 0 {
             return Err(Unexpanded::Duplicate);
         }
-        if (record.flags() ^ before.flags()) & (tcp::ECE | tcp::CWR) != 0 {
+        if (record.flags() ^ before.flags()) & CONGESTION != 0 {
             return Err(Unexpanded::Congestion);
         }
         if record.window < before.window {
             return Err(Unexpanded::Window);
         }
-        let mut numbers = ArrayVec::<u32, EXPANDED_MAX>::new();
-        let (mut reached, mut packets) = (before.acknowledgment, 0);
-        for end in ends {
-            // Ends of what was acknowledged before, of what is not yet, and such as go back, are none.
-            if distance(reached, end) <= 0 || distance(end, record.acknowledgment) < 0 {
-                continue;
-            }
-            (reached, packets) = (end, packets + 1);
-            let is_second = packets % 2 == 0 && end != record.acknowledgment;
-            if is_second && numbers.len() + 1 < EXPANDED_MAX {
-                numbers.push(end);
-            }
+        if !headers.may_be_copied(packet) {
+            return Err(Unexpanded::Identification);
         }
-        // The last one is for two packets as well.
-        if packets % 2 != 0 || reached != record.acknowledgment {
-            numbers.pop();
-        }
-        if numbers.is_empty() {
+        let numbers = numbers(before.acknowledgment, record.acknowledgment, ends);
+        if numbers.len() < 2 {
             return Err(Unexpanded::Short);
         }
-        numbers.push(record.acknowledgment);
-        Ok(Self { packet, transport, window: before.window, numbers })
+        let checksum = match meta.checksum {
+            Checksum::Partial { .. } => meta.checksum,
+            _ => Checksum::None,
+        };
+        let meta = Meta { checksum, ..*meta };
+        Ok(Self { packet, headers, meta, window: before.window, numbers })
     }
 
     /// How many there are, at least two.
@@ -110,27 +140,94 @@ impl<'a> Expansion<'a> {
             .map(move |index| (u128::from(span_ns) * u128::from(index) / u128::from(last)) as u64)
     }
 
+    /// Bytes of each.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "it has headers")]
+    pub fn len(&self) -> usize {
+        self.packet.len()
+    }
+
+    /// What is known about the copies: their checksum is partial where the packet's is.
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
     /// Writes one of them into the front of `out`, which has room for the packet, and says how long it is; `None` if
-    /// there is none of this number, or no room. The checksum follows the changed fields (RFC 1624).
+    /// there is none of this number, or no room. Checksums follow the changed fields (RFC 1624); a partial one does not
+    /// cover them yet.
     #[must_use]
     pub fn write(&self, index: usize, out: &mut [u8]) -> Option<usize> {
         let number = *self.numbers.get(index)?;
         let out = out.get_mut(..self.packet.len())?;
         out.copy_from_slice(self.packet);
         if index + 1 < self.numbers.len() {
-            let tcp = out.get_mut(self.transport..)?;
-            let number_at = tcp::field::ACKNOWLEDGMENT.start;
-            let window_at = tcp::field::WINDOW.start;
-            let checksum_at = tcp::field::CHECKSUM.start;
-            let checksum = u16_at(tcp, checksum_at);
-            let checksum = update_u32(checksum, u32_at(tcp, number_at), number);
-            let checksum = update(checksum, u16_at(tcp, window_at), self.window);
-            put_u32(tcp, number_at, number);
-            put_u16(tcp, window_at, self.window);
-            put_u16(tcp, checksum_at, checksum);
+            self.headers.forbid_fragments(out);
+            self.acknowledge(number, out.get_mut(self.headers.transport..)?);
         }
         Some(out.len())
     }
+
+    fn acknowledge(&self, number: u32, tcp: &mut [u8]) {
+        let number_at = tcp::field::ACKNOWLEDGMENT.start;
+        let window_at = tcp::field::WINDOW.start;
+        if !matches!(self.meta.checksum, Checksum::Partial { .. }) {
+            let checksum_at = tcp::field::CHECKSUM.start;
+            let checksum = update_u32(u16_at(tcp, checksum_at), u32_at(tcp, number_at), number);
+            let checksum = update(checksum, u16_at(tcp, window_at), self.window);
+            put_u16(tcp, checksum_at, checksum);
+        }
+        put_u32(tcp, number_at, number);
+        put_u16(tcp, window_at, self.window);
+    }
+}
+
+impl Headers {
+    /// Whether copies need no identification that the packet has not (RFC 6864 section 4): as they may not be
+    /// fragmented, or must not need to be.
+    fn may_be_copied(self, packet: &[u8]) -> bool {
+        let Some(ip) = self.ipv4 else { return true };
+        let fragment = u16_at(packet, ip + ipv4::field::FRAGMENT.start);
+        fragment & ipv4::DONT_FRAGMENT != 0 || packet.len() - ip <= DATAGRAM_BYTES_UNFRAGMENTED
+    }
+
+    fn forbid_fragments(self, packet: &mut [u8]) {
+        let Some(ip) = self.ipv4.and_then(|at| packet.get_mut(at..)) else { return };
+        let (fragment_at, checksum_at) = (ipv4::field::FRAGMENT.start, ipv4::field::CHECKSUM.start);
+        let fragment = u16_at(ip, fragment_at);
+        let forbidden = fragment | ipv4::DONT_FRAGMENT;
+        put_u16(ip, checksum_at, update(u16_at(ip, checksum_at), fragment, forbidden));
+        put_u16(ip, fragment_at, forbidden);
+    }
+}
+
+/// What each of several acknowledgments acknowledges that go behind one and end with another, at these ends of packets:
+/// one for two packets, the last one for two as well.
+fn numbers(
+    before: u32,
+    last: u32,
+    ends: impl IntoIterator<Item = u32>,
+) -> ArrayVec<u32, EXPANDED_MAX> {
+    let mut numbers = ArrayVec::new();
+    let (mut reached, mut packets) = (before, 0);
+    for end in ends {
+        // Ends of what was acknowledged before, of what is not yet, and such as go back, are none.
+        if distance(reached, end) <= 0 || distance(end, last) < 0 {
+            continue;
+        }
+        (reached, packets) = (end, packets + 1);
+        if packets == PACKETS_MAX {
+            break;
+        }
+        if packets % 2 == 0 && end != last {
+            numbers.push(end);
+        }
+    }
+    if packets < PACKETS_MAX && (packets % 2 != 0 || reached != last) {
+        numbers.pop();
+    }
+    numbers.push(last);
+    numbers
 }
 
 /// How far a sequence number lies behind another, in serial arithmetic (RFC 9293 section 3.4).
@@ -140,6 +237,12 @@ const fn distance(from: u32, to: u32) -> i32 {
 
 /// Most acknowledgments in the place of one: for a superframe of 64 KB in packets of 1500 bytes there are 22.
 const EXPANDED_MAX: usize = 32;
+/// Packets that so many are for; what comes behind is acknowledged by the last.
+const PACKETS_MAX: usize = 2 * EXPANDED_MAX;
+/// The flags that say something of marks, one for one or counted (RFC 3168, RFC 9768).
+const CONGESTION: u16 = tcp::ECE | tcp::CWR | tcp::AE;
+/// Bytes of the longest IPv4 packet that no network fragments (RFC 791 section 3.2).
+const DATAGRAM_BYTES_UNFRAGMENTED: usize = 68;
 
 #[cfg(test)]
 mod tests {
@@ -147,13 +250,13 @@ mod tests {
 
     use grosso_testkit::{
         Packet,
-        headers::Tcp,
+        headers::{Ipv4, Tcp},
         oracle::{Link, is_right},
     };
 
     use super::*;
 
-    const TRANSPORT: usize = 34;
+    const HEADERS: Headers = Headers { ipv4: Some(14), transport: 34 };
     const MSS: u32 = 1000;
 
     fn packet(edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
@@ -162,7 +265,7 @@ mod tests {
 
     fn before() -> Record {
         let bytes = packet(|tcp| tcp.ack(0_u32.wrapping_sub(MSS)).window(600));
-        Record::read(&bytes, TRANSPORT, 0, 0, Stamp::Pushed).unwrap()
+        Record::read(&bytes, HEADERS.transport, 0, 0, Stamp::Pushed).unwrap()
     }
 
     /// The ends of so many packets behind [`before`].
@@ -170,10 +273,13 @@ mod tests {
         (0..packets).map(|i| i * MSS)
     }
 
+    fn of(bytes: &[u8], ends: impl Iterator<Item = u32>) -> Result<Expansion<'_>, Unexpanded> {
+        Expansion::of(bytes, HEADERS, &Meta::default(), &before(), ends)
+    }
+
     fn expanded(number: u32, packets: u32) -> Result<Vec<u32>, Unexpanded> {
         let bytes = packet(|tcp| tcp.ack(number));
-        let expansion = Expansion::of(&bytes, TRANSPORT, &before(), ends(packets))?;
-        Ok(expansion.numbers().to_vec())
+        of(&bytes, ends(packets)).map(|expansion| expansion.numbers().to_vec())
     }
 
     #[test]
@@ -194,39 +300,47 @@ mod tests {
     fn never_more_than_the_packets_there_were() {
         for packets in 4..200 {
             let numbers = expanded((packets - 1) * MSS, packets).unwrap();
-            assert!(numbers.len() <= packets as usize / 2 && numbers.len() <= EXPANDED_MAX);
+            assert_eq!(numbers.len(), (packets as usize / 2).min(EXPANDED_MAX), "{packets}");
             assert!(numbers.is_sorted() && numbers.last() == Some(&((packets - 1) * MSS)));
         }
         // Whoever repeats an end, or goes back, says nothing.
         let bytes = packet(|tcp| tcp.ack(7 * MSS));
         let lies = [MSS; 100].into_iter().chain([0, 2 * MSS, MSS]);
-        assert_eq!(Expansion::of(&bytes, TRANSPORT, &before(), lies), Err(Unexpanded::Short));
+        assert_eq!(of(&bytes, lies), Err(Unexpanded::Short));
+    }
+
+    #[test]
+    fn no_more_ends_are_looked_at_than_there_can_be_acknowledgments() {
+        let bytes = packet(|tcp| tcp.ack(1 << 30));
+        let mut looked_at = 0;
+        let expansion = of(&bytes, (0..1 << 30).inspect(|_| looked_at += 1)).unwrap();
+        assert_eq!((expansion.count(), looked_at), (EXPANDED_MAX, PACKETS_MAX));
     }
 
     #[test]
     fn news_stays_one() {
         let refused = |edit: fn(Tcp) -> Tcp| {
             let bytes = packet(|tcp| edit(tcp.ack(9 * MSS)));
-            Expansion::of(&bytes, TRANSPORT, &before(), ends(10)).unwrap_err()
+            of(&bytes, ends(10)).unwrap_err()
         };
         assert_eq!(refused(|tcp| tcp.ack(0_u32.wrapping_sub(MSS))), Unexpanded::Duplicate);
         assert_eq!(refused(Tcp::ece), Unexpanded::Congestion);
         assert_eq!(refused(|tcp| tcp.window(599)), Unexpanded::Window);
-        assert_eq!(refused(Tcp::fin), Unexpanded::Ineligible(Ineligible::Flags));
+        assert_eq!(refused(Tcp::fin), Unexpanded::Flags);
         let sack = |tcp: Tcp| tcp.options(&[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
-        assert_eq!(refused(sack), Unexpanded::Ineligible(Ineligible::Options));
+        assert_eq!(refused(sack), Unexpanded::Options);
     }
 
     #[test]
     fn each_is_a_right_packet_whose_window_never_goes_back() {
         let bytes = packet(|tcp| tcp.ack(9 * MSS).timestamps(3, 4));
-        let expansion = Expansion::of(&bytes, TRANSPORT, &before(), ends(10)).unwrap();
+        let expansion = of(&bytes, ends(10)).unwrap();
         let mut edge = before().acknowledgment.wrapping_add(600);
         for index in 0..expansion.count() {
             let mut out = [0; 200];
             let len = expansion.write(index, &mut out).unwrap();
             assert!(is_right(&out[..len], Link::Ethernet));
-            let record = Record::read(&out[..len], TRANSPORT, 0, 0, Stamp::Pushed).unwrap();
+            let record = Record::read(&out[..len], 34, 0, 0, Stamp::Pushed).unwrap();
             assert_eq!(record.acknowledgment, expansion.numbers()[index]);
             let right = record.acknowledgment.wrapping_add(record.window.into());
             assert!(distance(edge, right) >= 0 && distance(right, 9 * MSS + 700) >= 0);
@@ -238,5 +352,50 @@ mod tests {
         assert_eq!(expansion.write(expansion.count(), &mut [0; 200]), None);
         assert_eq!(expansion.write(0, &mut [0; 20]), None);
         assert!(expansion.delays_ns(1000).eq([0, 250, 500, 750, 1000]));
+    }
+
+    #[test]
+    fn copies_that_could_be_fragmented_forbid_it_so_that_their_identification_says_nothing() {
+        let packet = |edit: fn(Ipv4) -> Ipv4, len: usize| {
+            let packet = Packet::new().ethernet(|e| e).ipv4(|ip| edit(ip.id(77)));
+            packet.tcp(|tcp| tcp.window(700).ack(9 * MSS).options(&[1; 40][..len])).build()
+        };
+        let copy = |bytes: &[u8]| {
+            let expansion = of(bytes, ends(10)).unwrap();
+            let mut out = [0; 200];
+            let len = expansion.write(0, &mut out).unwrap();
+            assert!(is_right(&out[..len], Link::Ethernet));
+            (u16_at(&out, 18), u16_at(&out, 20))
+        };
+        let fragmentable = packet(|ip| ip.df(false), 0);
+        assert_eq!(copy(&fragmentable), (77, ipv4::DONT_FRAGMENT));
+        assert_eq!(copy(&packet(|ip| ip.df(true), 0)), (77, ipv4::DONT_FRAGMENT));
+        // With IP options it is longer than every network takes whole.
+        let long = |edit: fn(Ipv4) -> Ipv4| {
+            let packet = Packet::new().ethernet(|e| e).ipv4(|ip| edit(ip.options(&[1; 20])));
+            packet.tcp(|tcp| tcp.window(700).ack(9 * MSS).timestamps(1, 2)).build()
+        };
+        let headers = Headers { ipv4: Some(14), transport: 54 };
+        let of = |bytes: &[u8]| {
+            let expansion = Expansion::of(bytes, headers, &Meta::default(), &before(), ends(10));
+            expansion.map(|expansion| expansion.count())
+        };
+        assert_eq!(of(&long(|ip| ip.df(false))), Err(Unexpanded::Identification));
+        assert_eq!(of(&long(|ip| ip.df(true))), Ok(5));
+    }
+
+    #[test]
+    fn a_partial_checksum_stays_as_it_is_until_somebody_sums() {
+        let mut bytes = packet(|tcp| tcp.ack(9 * MSS));
+        put_u16(&mut bytes, 50, 0x1234);
+        let checksum = Checksum::Partial { start: 34, offset: 16 };
+        let meta = Meta { checksum, ..Meta::default() };
+        let expansion = Expansion::of(&bytes, HEADERS, &meta, &before(), ends(10)).unwrap();
+        let mut out = [0; 200];
+        expansion.write(1, &mut out).unwrap();
+        assert_eq!((u16_at(&out, 50), expansion.meta().checksum), (0x1234, checksum));
+        let verified = Meta { checksum: Checksum::Complete { sum: 7 }, ..meta };
+        let expansion = Expansion::of(&bytes, HEADERS, &verified, &before(), ends(10)).unwrap();
+        assert_eq!(expansion.meta().checksum, Checksum::None, "nobody verified the copies");
     }
 }

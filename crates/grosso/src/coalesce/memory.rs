@@ -1,4 +1,4 @@
-//! What is remembered of flows that may hold nothing at the moment: bounded, and touched only by profiles that ask for
+//! What is remembered of flows that may hold nothing at the moment: bounded, and touched only where somebody asks for
 //! it.
 
 use alloc::{boxed::Box, vec};
@@ -6,7 +6,7 @@ use alloc::{boxed::Box, vec};
 /// A set-associative table from the seeded hash of a flow to what is known of it. A flood of flows takes no more memory
 /// than a few do, and nobody without the seed can choose flows that push a given one out.
 #[derive(Debug)]
-pub(super) struct FlowMemory<T> {
+pub(crate) struct FlowMemory<T> {
     ways: Box<[Option<Remembered<T>>]>,
 }
 
@@ -19,25 +19,25 @@ struct Remembered<T> {
 
 impl<T: Clone> FlowMemory<T> {
     /// Room for [`FLOWS_MAX`] flows.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { ways: vec![None; FLOWS_MAX].into_boxed_slice() }
     }
 
     /// What is known of a flow.
-    pub(super) fn get(&self, flow: u64) -> Option<&T> {
+    pub(crate) fn get(&self, flow: u64) -> Option<&T> {
         let set = self.ways.get(set(flow))?.iter().flatten();
         set.into_iter().find(|way| way.flow == flow).map(|way| &way.value)
     }
 
     /// What is known of a flow.
-    pub(super) fn get_mut(&mut self, flow: u64) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, flow: u64) -> Option<&mut T> {
         let set = self.ways.get_mut(set(flow))?.iter_mut().flatten();
         set.into_iter().find(|way| way.flow == flow).map(|way| &mut way.value)
     }
 
     /// What is known of a flow, or what a fresh one starts with, for which the flow of its set leaves that was not used
     /// for longest.
-    pub(super) fn entry(&mut self, flow: u64, now_ns: u64, fresh: impl FnOnce() -> T) -> &mut T {
+    pub(crate) fn entry(&mut self, flow: u64, now_ns: u64, fresh: impl FnOnce() -> T) -> &mut T {
         let ways = &mut self.ways[set(flow)];
         let is_own = |way: &Option<Remembered<T>>| way.as_ref().is_some_and(|way| way.flow == flow);
         let used_ns = |way: &Option<Remembered<T>>| way.as_ref().map(|way| way.used_ns);

@@ -11,7 +11,7 @@ mod delivery;
 mod examine;
 mod gather;
 mod hold;
-mod memory;
+pub(crate) mod memory;
 mod pool;
 pub mod profile;
 pub mod reason;

@@ -1,11 +1,14 @@
 //! How long the ends of TCP connections take to answer, as seen from between them.
 
-use core::{hash::BuildHasher, ops::Range};
+use core::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
-use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, ipv4, ipv6, tcp};
+use grosso_wire::{LinkType, Ports, Stack, dissect_into, tcp};
 
-use crate::{bytes::u32_at, coalesce::memory::FlowMemory, template::compare::TIMESTAMP_LAYOUT};
+use crate::{
+    bytes::u32_at, coalesce::memory::FlowMemory, connection::Ends,
+    template::compare::TIMESTAMP_LAYOUT,
+};
 
 /// Measures round trips where both directions of connections pass: how long it takes until what one end sent is
 /// acknowledged by the other, or its timestamp echoed (RFC 7323 section 4).
@@ -87,23 +90,12 @@ impl RoundTrips {
     /// What a packet says, if it is one of TCP.
     fn said(&mut self, packet: &[u8], link: LinkType, ports: &Ports) -> Option<Said> {
         dissect_into(packet, link, ports, &mut self.stack);
-        let layers = self.stack.layers();
-        let header = layers.last().filter(|layer| layer.kind == Kind::Tcp)?;
-        let ip = layers.iter().rev().find(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6))?;
-        let [source, destination] = match ip.kind {
-            Kind::Ipv4 => [ipv4::field::SOURCE, ipv4::field::DESTINATION],
-            _ => [ipv6::field::SOURCE, ipv6::field::DESTINATION],
-        }
-        .map(|field| packet.get(ip.offset as usize..)?.get(field));
-        let at = header.offset as usize;
-        let port = |field: Range<usize>| packet.get(at..)?.get(field);
-        let from = (source?, port(tcp::field::SOURCE_PORT)?);
-        let to = (destination?, port(tcp::field::DESTINATION_PORT)?);
+        let Ends { from, to, transport: at, header_end } = Ends::of(packet, &self.stack)?;
         let flags = packet.get(at + FLAGS_AT).copied().map_or(0, u16::from);
-        let payload = packet.len().checked_sub(header.end())?;
+        let payload = packet.len().checked_sub(header_end)?;
         let occupied = payload + usize::from(flags & (tcp::SYN | tcp::FIN) != 0);
         let sequence = u32_at(packet, at + tcp::field::SEQUENCE.start);
-        let options = packet.get(at + tcp::HEADER_LEN..header.end())?;
+        let options = packet.get(at + tcp::HEADER_LEN..header_end)?;
         Some(Said {
             connection: self.hash.hash_one((from.min(to), from.max(to))),
             is_of_second: from > to,

@@ -1,0 +1,194 @@
+//! The expansion of acknowledgments where both directions of connections pass.
+
+use core::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use grosso_wire::{Extent, Kind, LinkType, Ports, Stack, dissect_into, ipv4, tcp};
+
+use crate::{
+    acknowledge::{
+        Expansion, Unexpanded,
+        expand::Headers,
+        record::{Record, Stamp},
+        run::Run,
+    },
+    bytes::{u16_at, u32_at},
+    checksum::Checksum,
+    coalesce::{Delivery, memory::FlowMemory},
+    connection::{End, Ends},
+    frame::Frame,
+};
+
+/// Replaces the acknowledgments of hosts that were handed trains by those that they would have sent for the packets.
+///
+/// One direction [notes](Self::note) what it delivers to the host, the other one asks whether an acknowledgment of the
+/// host's [is expanded](Self::expand). What is remembered is bounded: [`FLOWS_MAX`] connections, and of each the
+/// packets that were delivered in order and not acknowledged yet, as 16 stretches of packets of one size.
+///
+/// [`FLOWS_MAX`]: crate::coalesce::REMEMBERED_FLOWS_MAX
+#[derive(Debug)]
+pub struct Expander {
+    link: LinkType,
+    ports: Ports,
+    hash: FixedState,
+    receivers: FlowMemory<Receiver>,
+    /// Packets seen: of the connections that share a place, the one that was not seen for longest is forgotten.
+    seen: u64,
+    stack: Stack,
+}
+
+/// What one end of a connection got and said.
+#[derive(Clone, Debug, Default)]
+struct Receiver {
+    run: Run,
+    /// Its latest acknowledgment.
+    before: Option<Record>,
+}
+
+impl Expander {
+    /// For frames of one link type. `seed` keys the hash of connections, and should be random.
+    #[must_use]
+    pub fn new(link: LinkType, ports: Ports, seed: u64) -> Self {
+        Self {
+            link,
+            ports,
+            hash: FixedState::with_seed(seed),
+            receivers: FlowMemory::new(),
+            seen: 0,
+            stack: Stack::new(0),
+        }
+    }
+
+    /// Notes where the packets of a train end that is delivered to the host.
+    pub fn note<B: AsRef<[u8]>>(&mut self, delivery: &Delivery<'_, B>) {
+        let Some(head) = delivery.slices().next() else { return };
+        dissect_into(head, self.link, &self.ports, &mut self.stack);
+        let Some(ends) = Ends::of(head, &self.stack) else { return };
+        let connection = self.connection(ends.from, ends.to);
+        if flags(head, &ends) & (tcp::SYN | tcp::RST) != 0 {
+            return self.forget(connection);
+        }
+        self.seen += 1;
+        let receiver = match delivery.is_joined() {
+            true => self.receivers.entry(connection, self.seen, Receiver::default),
+            // A host that gets no trains acknowledges what it gets.
+            false => match self.receivers.get_mut(connection) {
+                Some(receiver) => receiver,
+                None => return,
+            },
+        };
+        let mut sequence = u32_at(head, ends.transport + tcp::field::SEQUENCE.start);
+        let size = delivery.meta.gso.and_then(|gso| gso.size()).map(usize::from);
+        let mut append = |len: usize| {
+            receiver.run.append(sequence, len, size.unwrap_or(len));
+            sequence = sequence.wrapping_add(len as u32);
+        };
+        match delivery.is_joined() {
+            true => delivery.parts().for_each(|part| append(part.range().len())),
+            false => {
+                append(head.len().min(self.stack.end as usize).saturating_sub(ends.header_end))
+            }
+        }
+    }
+
+    /// Expands a frame of the host's, if it is an acknowledgment of more packets than a host would have waited for.
+    /// `None` where it is none, or its connection was delivered no trains.
+    pub fn expand<'a, B: AsRef<[u8]>>(
+        &mut self,
+        frame: &'a Frame<B>,
+    ) -> Option<Result<Expansion<'a>, Unexpanded>> {
+        let packet = frame.buffer.as_ref();
+        dissect_into(packet, self.link, &self.ports, &mut self.stack);
+        let ends = Ends::of(packet, &self.stack)?;
+        let connection = self.connection(ends.to, ends.from);
+        let flags = flags(packet, &ends);
+        if flags & (tcp::SYN | tcp::RST) != 0 {
+            self.forget(connection);
+            return None;
+        }
+        let receiver = self.receivers.get_mut(connection)?;
+        if flags & tcp::ACK == 0 {
+            return None;
+        }
+        let tcp = packet.get(ends.transport..ends.header_end)?;
+        let record = Record::of(tcp, 0, 0, Stamp::Pushed);
+        let expansion = receiver.before.ok_or(Unexpanded::First).and_then(|before| {
+            let (packet, headers) = plain(frame, &self.stack, &ends)?;
+            if !receiver.run.holds(before.acknowledgment) {
+                return Err(Unexpanded::Unknown);
+            }
+            let ends = receiver.run.ends(before.acknowledgment, record.acknowledgment);
+            Expansion::of(packet, headers, &frame.meta, &before, ends)
+        });
+        receiver.acknowledge(&record);
+        Some(expansion)
+    }
+
+    fn forget(&mut self, connection: u64) {
+        if let Some(receiver) = self.receivers.get_mut(connection) {
+            *receiver = Receiver::default();
+        }
+    }
+
+    /// The hash of what one end sends to another.
+    fn connection(&self, from: End<'_>, to: End<'_>) -> u64 {
+        self.hash.hash_one((from, to))
+    }
+}
+
+impl Receiver {
+    /// Learns what the host said.
+    fn acknowledge(&mut self, record: &Record) {
+        let acknowledged = record.acknowledgment;
+        if distance(self.run.end(), acknowledged) > 1 {
+            // More than was delivered here, and a FIN: what it means nobody here knows.
+            self.before = None;
+            return;
+        }
+        if self.before.is_none_or(|before| distance(before.acknowledgment, acknowledged) >= 0) {
+            self.before = Some(*record);
+            self.run.forget(acknowledged);
+        }
+    }
+}
+
+/// The packet without what lies behind it, and where its headers lie, if it may be there several times.
+fn plain<'a, B: AsRef<[u8]>>(
+    frame: &'a Frame<B>,
+    stack: &Stack,
+    ends: &Ends<'_>,
+) -> Result<(&'a [u8], Headers), Unexpanded> {
+    let is_whole = matches!(stack.extent, Extent::Exact | Extent::Padded);
+    let packet = frame.buffer.as_ref().get(..stack.end as usize).filter(|_| is_whole);
+    let packet = packet.ok_or(Unexpanded::Headers)?;
+    // What the headers of tunnels count, a copy would count twice.
+    let is_plain = |kind| {
+        let link = [Kind::Ethernet, Kind::Sll, Kind::Sll2, Kind::Null, Kind::Vlan];
+        link.contains(&kind) || matches!(kind, Kind::Ipv4 | Kind::Ipv6 | Kind::Tcp)
+    };
+    let layers = stack.layers();
+    let mut ip = layers.iter().filter(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6));
+    let ipv4 = ip.next().filter(|layer| layer.kind == Kind::Ipv4).map(|layer| layer.offset.into());
+    let is_fragment = ipv4.is_some_and(|at: usize| {
+        let fragment = u16_at(packet, at + ipv4::field::FRAGMENT.start);
+        fragment & (ipv4::MORE_FRAGMENTS | ipv4::OFFSET_MASK) != 0
+    });
+    let is_known = match frame.meta.checksum {
+        Checksum::Partial { start, .. } => usize::from(start) == ends.transport,
+        _ => true,
+    };
+    let is_alone = ip.next().is_none() && layers.iter().all(|layer| is_plain(layer.kind));
+    match is_alone && is_known && !is_fragment && frame.meta.gso.is_none() {
+        true => Ok((packet, Headers { ipv4, transport: ends.transport })),
+        false => Err(Unexpanded::Headers),
+    }
+}
+
+fn flags(packet: &[u8], ends: &Ends<'_>) -> u16 {
+    u16_at(packet, ends.transport + tcp::field::OFFSET_FLAGS.start)
+}
+
+/// How far a sequence number lies behind another, in serial arithmetic (RFC 9293 section 3.4).
+const fn distance(from: u32, to: u32) -> i32 {
+    to.wrapping_sub(from) as i32
+}

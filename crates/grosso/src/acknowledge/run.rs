@@ -1,0 +1,209 @@
+//! Where the packets end that one end of a connection got in order.
+
+use arrayvec::ArrayVec;
+
+/// Packets that follow each other without a gap, from the first that was not acknowledged on. Those of one size are one
+/// stretch, however many there are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Run {
+    /// The sequence number with which it begins.
+    start: u32,
+    stretches: ArrayVec<Stretch, STRETCHES_MAX>,
+    /// Bytes of all.
+    len: u32,
+}
+
+/// Packets of one size, of which the last may be shorter.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    len: u32,
+    /// Payload bytes of a packet, at least 1.
+    size: u32,
+}
+
+impl Run {
+    /// Takes the payload of a train, whose packets but the last have so many bytes. What does not follow what came
+    /// before it begins anew: behind a hole nothing is acknowledged until the hole is filled, and then all at once.
+    pub(super) fn append(&mut self, start: u32, payload_len: usize, size: usize) {
+        let Ok(len) = u32::try_from(payload_len) else { return self.clear() };
+        if len == 0 {
+            return;
+        }
+        if self.len == 0 || start != self.end() || self.len.saturating_add(len) > RUN_BYTES_MAX {
+            self.clear();
+            self.start = start;
+        }
+        if len > RUN_BYTES_MAX {
+            return;
+        }
+        let size = (size as u32).clamp(1, len);
+        self.len += len;
+        if let Some(last) = self.stretches.last_mut()
+            && last.len.is_multiple_of(last.size)
+            && (size == last.size || size == len && len < last.size)
+        {
+            last.len += len;
+            return;
+        }
+        if self.stretches.is_full() {
+            self.forget_first();
+        }
+        self.stretches.push(Stretch { len, size });
+    }
+
+    /// Forgets the packets before this number, which all are acknowledged.
+    pub(super) fn forget(&mut self, acknowledged: u32) {
+        let Some(mut acknowledged) = self.offset(acknowledged) else { return };
+        while let Some(first) = self.stretches.first_mut() {
+            if first.len > acknowledged {
+                let packets_len = acknowledged / first.size * first.size;
+                first.len -= packets_len;
+                self.len -= packets_len;
+                self.start = self.start.wrapping_add(packets_len);
+                return;
+            }
+            acknowledged -= first.len;
+            self.forget_first();
+        }
+    }
+
+    /// The sequence numbers behind the packets that end behind one and not behind another number, in order. Both are
+    /// [in it](Self::holds); as long as nobody asks for the next, none is looked for.
+    pub(super) fn ends(&self, after: u32, last: u32) -> impl Iterator<Item = u32> {
+        let (start, after) = (self.start, after.wrapping_sub(self.start));
+        let last = last.wrapping_sub(start);
+        let mut begin = 0;
+        let ends = self.stretches.iter().flat_map(move |&Stretch { len, size }| {
+            let first = begin;
+            begin += len;
+            let skipped = after.saturating_sub(first) / size;
+            (skipped..len.div_ceil(size)).map(move |packet| first + ((packet + 1) * size).min(len))
+        });
+        let ends = ends.skip_while(move |&end| end <= after).take_while(move |&end| end <= last);
+        ends.map(move |end| start.wrapping_add(end))
+    }
+
+    /// Whether a number lies in it, or at one of its ends.
+    pub(super) fn holds(&self, number: u32) -> bool {
+        self.offset(number).is_some()
+    }
+
+    /// The sequence number behind it.
+    pub(super) fn end(&self) -> u32 {
+        self.start.wrapping_add(self.len)
+    }
+
+    fn offset(&self, number: u32) -> Option<u32> {
+        Some(number.wrapping_sub(self.start)).filter(|&offset| offset <= self.len)
+    }
+
+    fn forget_first(&mut self) {
+        if let Some(first) = self.stretches.pop_at(0) {
+            self.start = self.start.wrapping_add(first.len);
+            self.len -= first.len;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.stretches.clear();
+        self.len = 0;
+    }
+}
+
+/// Most stretches: trains of one connection whose packets have one size are one, and a shorter packet ends it.
+pub(super) const STRETCHES_MAX: usize = 16;
+/// Most bytes: the greatest window that TCP can describe (RFC 7323 section 2.3).
+const RUN_BYTES_MAX: u32 = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::VecDeque, vec::Vec};
+
+    use super::*;
+
+    /// Near the end of the numbers.
+    const START: u32 = 0xffff_f000;
+
+    fn at(offset: u32) -> u32 {
+        START.wrapping_add(offset)
+    }
+
+    fn run(trains: &[(u32, usize, usize)]) -> Run {
+        let mut run = Run::default();
+        trains.iter().for_each(|&(start, len, size)| run.append(at(start), len, size));
+        run
+    }
+
+    fn ends(run: &Run, after: u32, last: u32) -> Vec<u32> {
+        run.ends(at(after), at(last)).map(|end| end.wrapping_sub(START)).collect()
+    }
+
+    #[test]
+    fn packets_end_at_their_size_and_where_the_train_does() {
+        let run = run(&[(0, 2500, 1000), (2500, 3000, 1000), (5500, 10, 10)]);
+        assert_eq!(ends(&run, 0, 6000), [1000, 2000, 2500, 3500, 4500, 5500, 5510]);
+        assert_eq!(ends(&run, 1000, 4500), [2000, 2500, 3500, 4500]);
+        assert_eq!(ends(&run, 1001, 4499), [2000, 2500, 3500]);
+        assert_eq!(
+            (ends(&run, 5509, 6000), ends(&run, 5510, 6000)),
+            (Vec::from([5510]), Vec::new())
+        );
+    }
+
+    #[test]
+    fn what_leaves_a_gap_or_goes_back_begins_anew() {
+        for start in [3000, 1000, 0] {
+            let run = run(&[(0, 2000, 1000), (start, 4000, 1000)]);
+            assert!(run.holds(at(start)) && !run.holds(at(start).wrapping_sub(1)));
+            assert_eq!(ends(&run, start, 9000).len(), 4, "{start}");
+        }
+        let empty = run(&[(0, 2000, 1000), (2000, 0, 7)]);
+        assert_eq!(ends(&empty, 0, 9000), [1000, 2000]);
+    }
+
+    #[test]
+    fn a_train_of_any_length_takes_little_and_costs_what_is_asked() {
+        let mut run = run(&[(0, 1 << 29, 1)]);
+        assert_eq!(run.ends(at(1 << 28), at(1 << 29)).take(3).count(), 3);
+        run.append(at(1 << 29), 1 << 29, 1);
+        assert_eq!(run.len, RUN_BYTES_MAX);
+        run.append(at(1 << 30), 1, 1);
+        assert_eq!((run.len, ends(&run, 1 << 30, u32::MAX >> 1)), (1, Vec::from([(1 << 30) + 1])));
+        run.append(at((1 << 30) + 1), usize::MAX, usize::MAX);
+        assert_eq!(run.len, 0);
+    }
+
+    /// Against a list of all ends.
+    #[test]
+    fn any_trains_and_acknowledgments_leave_what_a_list_would() {
+        let mut random = 1_u64;
+        let mut dice = |most: u64| {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (random >> 33) % most
+        };
+        let (mut run, mut expected) = (Run::default(), VecDeque::new());
+        let (mut next, mut acknowledged, mut most) = (0_u32, 0_u32, 0);
+        for round in 0..20_000_u64 {
+            let size = 1 + dice(4) as u32 * 100;
+            let packets = 1 + dice(6) as u32;
+            let len = (packets - 1) * size + 1 + dice(size.into()) as u32;
+            run.append(at(next), len as usize, size as usize);
+            expected.extend((1..=packets).map(|packet| next + (packet * size).min(len)));
+            next += len;
+            // At times nothing is acknowledged for long.
+            if dice(2 + round / 100 % 20) == 0 {
+                acknowledged += dice(u64::from(next - acknowledged) + 1) as u32;
+                run.forget(at(acknowledged));
+                expected.retain(|&end| end > acknowledged);
+            }
+            most = most.max(run.stretches.len());
+            assert_eq!(run.end(), at(next));
+            let known = ends(&run, acknowledged, next);
+            match run.holds(at(acknowledged)) {
+                true => assert!(known.iter().eq(&expected)),
+                false => assert_eq!(run.stretches.len(), STRETCHES_MAX, "only for want of room"),
+            }
+        }
+        assert_eq!(most, STRETCHES_MAX);
+    }
+}

@@ -1,0 +1,42 @@
+//! The ends of a TCP connection, as a packet of either names them.
+
+use core::ops::Range;
+
+use grosso_wire::{Kind, Stack, ipv4, ipv6, tcp};
+
+/// An address and a port.
+pub(crate) type End<'a> = (&'a [u8], &'a [u8]);
+
+/// Who sends a packet of TCP to whom: by its innermost addresses, whatever it travels in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends<'a> {
+    pub(crate) from: End<'a>,
+    pub(crate) to: End<'a>,
+    /// Where the TCP header starts.
+    pub(crate) transport: usize,
+    /// Where it ends, with its options.
+    pub(crate) header_end: usize,
+}
+
+impl<'a> Ends<'a> {
+    /// Those of a packet whose headers were dissected; `None` unless they end with a whole one of TCP.
+    pub(crate) fn of(packet: &'a [u8], stack: &Stack) -> Option<Self> {
+        let layers = stack.layers();
+        let header = layers.last().filter(|layer| layer.kind == Kind::Tcp)?;
+        let ip = layers.iter().rev().find(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6))?;
+        let fields = match ip.kind {
+            Kind::Ipv4 => [ipv4::field::SOURCE, ipv4::field::DESTINATION],
+            _ => [ipv6::field::SOURCE, ipv6::field::DESTINATION],
+        };
+        let [source, destination] = fields.map(|field| packet.get(ip.offset.into()..)?.get(field));
+        let (transport, header_end) = (usize::from(header.offset), header.end());
+        let tcp = packet.get(transport..header_end)?;
+        let port = |field: Range<usize>| tcp.get(field);
+        Some(Self {
+            from: (source?, port(tcp::field::SOURCE_PORT)?),
+            to: (destination?, port(tcp::field::DESTINATION_PORT)?),
+            transport,
+            header_end,
+        })
+    }
+}
