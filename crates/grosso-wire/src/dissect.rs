@@ -26,7 +26,8 @@ pub struct Ports {
     pub gue: u16,
     /// ESP in UDP (RFC 3948), 4500.
     pub esp: u16,
-    /// Foo over UDP: a port and the IP protocol that its payload is (rules W10, W24).
+    /// Foo over UDP: a port and the IP protocol that its payload is (rules W10, W24). At that of
+    /// one version of IP the other is found too.
     pub fou: Option<(u16, u8)>,
 }
 
@@ -374,6 +375,10 @@ impl<'a> Walk<'a, '_> {
             _ if port == ports.gue => self.gue(),
             _ if port == ports.esp => self.udp_esp(),
             _ => match ports.fou {
+                // A tunnel of IP packets carries both versions, and their first bits tell them apart.
+                Some((fou, ipv4::PROTOCOL_IPV4 | ipv4::PROTOCOL_IPV6)) if port == fou => {
+                    Ok(Next::Ip)
+                }
                 Some((fou, protocol)) if port == fou => Ok(Next::Protocol(protocol)),
                 _ => Err(Stop::Payload),
             },

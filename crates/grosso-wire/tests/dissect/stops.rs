@@ -226,7 +226,12 @@ fn w10_fou() {
     };
     let ip4 = || Packet::new().ipv4(|ip| ip).tcp(|t| t);
     assert_eq!(fou(4, ip4()), ("eth ip4 udp ip4 tcp".into(), Stop::Payload));
-    assert_eq!(fou(41, ip4()), ("eth ip4 udp".into(), Stop::Malformed));
+    // What of IP it is, its first bits say.
+    assert_eq!(fou(41, ip4()), ("eth ip4 udp ip4 tcp".into(), Stop::Payload));
+    let ip6 = Packet::new().ipv6(|ip| ip).tcp(|t| t);
+    assert_eq!(fou(4, ip6), ("eth ip4 udp ip6 tcp".into(), Stop::Payload));
+    let neither = Packet::new().payload(&[0x55; 40]);
+    assert_eq!(fou(4, neither), ("eth ip4 udp".into(), Stop::Unknown));
     let gre = Packet::new().gre(|g| g).ipv4(|ip| ip).tcp(|t| t);
     assert_eq!(fou(47, gre), ("eth ip4 udp gre ip4 tcp".into(), Stop::Payload));
     assert_eq!(fou(0, ip4()), ("eth ip4 udp".into(), Stop::Unknown));

@@ -1,5 +1,6 @@
 //! Tunnels: their ends, packets put in and taken out, ESP, and where remote checksum offload points.
 
+mod belonging;
 pub(crate) mod congestion;
 pub mod decapsulate;
 pub mod encapsulate;
@@ -9,6 +10,7 @@ mod kind;
 mod link;
 mod outer;
 
+pub use belonging::{Expected, Foreign};
 pub use congestion::{Congestion, CongestionMode};
 pub use endpoint::{
     Carrier, Contradiction, DontFragment, Dscp, Endpoint, Header, RemoteChecksumUse, TimeToLive,

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use grosso_checksum::Sum;
 use grosso_wire::{Kind, Layer, gre, ipv4, udp};
 
-use super::{headers::Outer, reason::Refusal};
+use super::{OuterChecksum, headers::Outer, reason::Refusal};
 use crate::{
     bytes::u16_at,
     checksum::Checksum,
@@ -22,21 +22,33 @@ pub(super) struct Verified {
     pub(super) inside: Checksum,
 }
 
-/// Verifies those of a tunnel whose payload starts at `start`. `network` is where the first IP
-/// header of the packet lies that is taken out, and `end` where that packet ends.
+/// What a tunnel's checksums cover, in bytes from the start of the frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Covered {
+    /// Where the payload of the tunnel starts.
+    pub(super) start: usize,
+    /// Where the first IP header of the packet lies that is taken out.
+    pub(super) network: Option<usize>,
+    /// Where that packet ends.
+    pub(super) end: usize,
+}
+
+/// Verifies the checksums of a tunnel that nobody has verified.
 pub(super) fn verify(
     frame: &[u8],
     outer: &Outer,
     state: &Checksum,
-    start: usize,
-    network: Option<usize>,
-    end: usize,
+    covered: &Covered,
+    outer_checksum: OuterChecksum,
 ) -> Result<Verified, Refusal> {
+    let Covered { start, network, end } = *covered;
     verify_ipv4(frame, &outer.ip)?;
-    let covers = covers(frame, outer, state);
+    let is_hidden = outer.udp.is_some() && outer_checksum == OuterChecksum::VerifiedBelow;
+    let covers = covers(frame, outer, state, is_hidden);
     let verified = match *state {
         Checksum::None | Checksum::Complete { .. } => 0,
-        Checksum::Unnecessary { levels } => usize::from(levels) + 1,
+        // The first of them is the hidden one.
+        Checksum::Unnecessary { levels } => usize::from(levels) + usize::from(!is_hidden),
         Checksum::Partial { start: partial, offset } => {
             check_partial(&covers, start, end, partial, offset)?;
             covers.iter().filter(|(covering, _)| covering.start <= partial).count()
@@ -71,8 +83,8 @@ pub(super) fn verify(
     };
     let has_udp = covers.iter().any(|(_, refusal)| *refusal == Refusal::UdpChecksum);
     Ok(Verified {
-        is_protected: !covers.is_empty(),
-        lacks_udp_checksum: outer.udp.is_some() && !has_udp,
+        is_protected: is_hidden || !covers.is_empty(),
+        lacks_udp_checksum: outer.udp.is_some() && !has_udp && !is_hidden,
         inside,
     })
 }
@@ -86,7 +98,12 @@ fn verify_ipv4(frame: &[u8], ip: &Layer) -> Result<(), Refusal> {
 }
 
 /// The checksums of a tunnel that are there, outermost first, and how a wrong one is called.
-fn covers(frame: &[u8], outer: &Outer, state: &Checksum) -> ArrayVec<(Covering, Refusal), 2> {
+fn covers(
+    frame: &[u8],
+    outer: &Outer,
+    state: &Checksum,
+    is_hidden: bool,
+) -> ArrayVec<(Covering, Refusal), 2> {
     let mut covers = ArrayVec::new();
     let cover = |layer: &Layer, at: usize, protocol| Covering {
         start: layer.offset,
@@ -95,7 +112,7 @@ fn covers(frame: &[u8], outer: &Outer, state: &Checksum) -> ArrayVec<(Covering, 
         protocol,
         zero_means_none: protocol != 0,
     };
-    if let Some(udp) = &outer.udp {
+    if let Some(udp) = outer.udp.as_ref().filter(|_| !is_hidden) {
         let covering = cover(udp, udp::field::CHECKSUM.start, ipv4::PROTOCOL_UDP);
         // A seed of zero is one too.
         let is_partial = matches!(state, Checksum::Partial { start, .. } if *start == udp.offset);

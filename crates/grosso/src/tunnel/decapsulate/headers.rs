@@ -4,7 +4,7 @@ use core::{net::IpAddr, ops::Range};
 
 use grosso_wire::{Kind, Layer, Ports, Stack, Stop, geneve, gre, gue, ipv4, ipv6, udp, vxlan};
 
-use super::{Path, reason::Refusal};
+use super::{Details, Path, reason::Refusal};
 use crate::{
     bytes::{u16_at, u32_at},
     tunnel::{RemoteChecksum, Tunnel, kind::CarriedBy, remote_checksum},
@@ -76,6 +76,25 @@ impl Outer {
             source: address(ipv4::field::SOURCE, ipv6::field::SOURCE),
             destination: address(ipv4::field::DESTINATION, ipv6::field::DESTINATION),
             identifier: headers.iter().find_map(|layer| identifier(frame, layer)),
+        }
+    }
+
+    /// What else its header says.
+    pub(super) fn details(&self, frame: &[u8], stack: &Stack) -> Details {
+        let headers = stack.layers().get(self.links..self.inner).unwrap_or_default();
+        let vxlan = headers.iter().find(|layer| layer.kind == Kind::Vxlan);
+        let flags = vxlan.map_or(0, |layer| {
+            u32_at(frame, usize::from(layer.offset) + vxlan::field::FLAGS.start)
+        });
+        let gre = self.gre.map(|layer| frame.get(usize::from(layer.offset)..).unwrap_or_default());
+        let fields =
+            gre.and_then(|bytes| gre::Header::parse(bytes).ok()).map(|(_, fields, _)| fields);
+        let fields = fields.unwrap_or_default();
+        Details {
+            carried: stack.layers().get(self.inner).map(|layer| layer.kind),
+            policy: (flags & vxlan::FLAG_POLICY != 0).then_some(flags as u16),
+            gre_checksum: fields.checksum.is_some(),
+            sequence: fields.sequence,
         }
     }
 

@@ -61,6 +61,20 @@ pub struct Rules {
     pub remote_checksum: RemoteChecksumMode,
     /// Whether UDP over IPv6 may come without a checksum (RFC 6935, rule W32).
     pub ipv6_without_checksum: bool,
+    /// Where the checksum of the UDP header around a packet is looked for.
+    pub outer_checksum: OuterChecksum,
+}
+
+/// Where the checksum of a tunnel's UDP header is looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OuterChecksum {
+    /// In the frame, where zero says that there is none.
+    #[default]
+    InFrame,
+    /// Nowhere: who received the datagram let only right ones through, and does not show their
+    /// checksums, as a UDP socket with a filter does. So there was one, which protects what is
+    /// inside (rules C52, C54), but no sum follows from it.
+    VerifiedBelow,
 }
 
 /// What becomes of a packet whose tunnel says that its receiver completes a checksum inside (rules
@@ -82,6 +96,7 @@ impl Default for Rules {
             ports: Ports::ASSIGNED,
             remote_checksum: RemoteChecksumMode::Refuse,
             ipv6_without_checksum: false,
+            outer_checksum: OuterChecksum::InFrame,
         }
     }
 }
@@ -93,6 +108,8 @@ pub struct Decapsulation {
     pub tunnel: Tunnel,
     /// Whose it is: fragments and addresses of different tunnels have nothing to do with each other.
     pub path: Path,
+    /// What else the tunnel's header says.
+    pub details: Details,
     /// What the packet learns of the congestion that the tunnel met.
     pub congestion: Congestion,
     /// What is known about the packet once it is taken out (rule W4): the checksums inside, how to
@@ -118,6 +135,20 @@ pub struct Path {
     pub destination: IpAddr,
     /// The network identifier of VXLAN and Geneve, or the key of GRE.
     pub identifier: Option<u32>,
+}
+
+/// What the header of a tunnel says beside whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Details {
+    /// What the tunnel carries: Ethernet, IPv4, IPv6 or MPLS.
+    pub carried: Option<Kind>,
+    /// The group policy of VXLAN (rule W31).
+    pub policy: Option<u16>,
+    /// Whether GRE had a checksum, which was right.
+    pub gre_checksum: bool,
+    /// The number of the packet in GRE (RFC 2890).
+    pub sequence: Option<u32>,
 }
 
 /// What stays of the link layer in front of the packet.
@@ -165,8 +196,9 @@ impl Decapsulation {
         }
         let start = inside.first().map_or(outer.end, |layer| usize::from(layer.offset));
         let network = packet.network.map(|layer| usize::from(layer.offset));
+        let covered = checksums::Covered { start, network, end: packet.end };
         let verified =
-            checksums::verify(frame, &outer, &meta.checksum, start, network, packet.end)?;
+            checksums::verify(frame, &outer, &meta.checksum, &covered, rules.outer_checksum)?;
         let may_lack_checksum = outer.ip.kind == Kind::Ipv4 || rules.ipv6_without_checksum;
         if verified.lacks_udp_checksum && !may_lack_checksum {
             return Err(Refusal::UdpChecksumNone);
@@ -179,6 +211,7 @@ impl Decapsulation {
         let mut plan = Self {
             tunnel: outer.tunnel,
             path: outer.path(frame, stack),
+            details: outer.details(frame, stack),
             congestion,
             meta: Meta {
                 checksum: verified.inside,

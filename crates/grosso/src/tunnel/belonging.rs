@@ -1,0 +1,141 @@
+//! Whether a packet that comes out of a tunnel came through this one.
+
+use grosso_wire::Kind;
+
+use super::{
+    Carrier, Endpoint, Header, Tunnel,
+    decapsulate::{Decapsulation, RemoteChecksumMode, Rules},
+};
+use crate::coalesce::reason::reasons;
+
+reasons! {
+    /// Why a packet is none of a tunnel's.
+    Foreign {
+        /// It is from or to another address.
+        Address = "foreign-address",
+        /// It was in a tunnel of another kind.
+        Tunnel = "foreign-tunnel",
+        /// It has another network identifier or key, or has none, or should have none.
+        Identifier = "foreign-identifier",
+        /// The tunnel carries Ethernet frames and this is none, or IP packets and this is none.
+        Payload = "foreign-payload",
+        /// It has a group policy, and the tunnel takes none (rules W30, W31).
+        Policy = "policy",
+        /// It has a GRE checksum and should have none, or the other way about (rule W51).
+        GreChecksum = "gre-checksum-presence",
+        /// It has no number, and all packets of the tunnel have (rule W51).
+        Unnumbered = "gre-unnumbered",
+        /// Its number is older than the one that is expected (rule W51).
+        Late = "gre-late",
+    }
+}
+
+impl core::error::Error for Foreign {}
+
+/// Which packet of a numbered tunnel comes next (rule W51).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    sequence: Option<u32>,
+}
+
+impl Expected {
+    /// Takes the packet of this number, unless it is older than what is expected: numbers wrap, so
+    /// what is up to half of them ahead is newer (RFC 2890 section 2.2). The first may have any.
+    fn take(&mut self, number: u32) -> Result<(), Foreign> {
+        let is_late = self.sequence.is_some_and(|next| (number.wrapping_sub(next) as i32) < 0);
+        if is_late {
+            return Err(Foreign::Late);
+        }
+        self.sequence = Some(number.wrapping_add(1));
+        Ok(())
+    }
+}
+
+impl Endpoint {
+    /// How packets are taken out of this tunnel.
+    #[must_use]
+    pub fn rules(&self) -> Rules {
+        let mut rules = Rules { ports: self.ports(), ..Rules::default() };
+        if let Some(udp) = self.udp() {
+            let offload = udp.remote_checksum;
+            rules.ipv6_without_checksum = udp.ipv6_without_checksum;
+            rules.remote_checksum = match (offload.receive, offload.complete) {
+                (false, _) => RemoteChecksumMode::Refuse,
+                (true, false) => RemoteChecksumMode::Partial,
+                (true, true) => RemoteChecksumMode::Complete,
+            };
+        }
+        rules
+    }
+
+    /// Whether a packet came through this tunnel, from the other end to this. `expected` is what is
+    /// kept between packets of a tunnel that numbers them.
+    ///
+    /// # Errors
+    /// Why it did not. Then nothing else is expected than before.
+    pub fn admit(&self, packet: &Decapsulation, expected: &mut Expected) -> Result<(), Foreign> {
+        let (path, details) = (&packet.path, &packet.details);
+        if (path.source, path.destination) != (self.remote, self.local) {
+            return Err(Foreign::Address);
+        }
+        if !self.is_form_of(packet.tunnel) {
+            return Err(Foreign::Tunnel);
+        }
+        let identifier = match self.header {
+            Header::Ip => None,
+            Header::Gre { key, .. } => key,
+            Header::Vxlan { identifier, .. } | Header::Geneve { identifier, .. } => {
+                Some(identifier)
+            }
+        };
+        if path.identifier != identifier {
+            return Err(Foreign::Identifier);
+        }
+        let is_right = match details.carried {
+            Some(Kind::Ethernet) => self.carries_ethernet(),
+            Some(Kind::Ipv4 | Kind::Ipv6) => !self.carries_ethernet(),
+            _ => false,
+        };
+        if !is_right {
+            return Err(Foreign::Payload);
+        }
+        match self.header {
+            Header::Vxlan { policy: None, .. } if details.policy.is_some() => Err(Foreign::Policy),
+            Header::Gre { checksum, .. } if details.gre_checksum != checksum => {
+                Err(Foreign::GreChecksum)
+            }
+            Header::Gre { sequence: true, .. } => {
+                expected.take(details.sequence.ok_or(Foreign::Unnumbered)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether this end sends and takes packets in such a tunnel.
+    fn is_form_of(&self, tunnel: Tunnel) -> bool {
+        match (&self.header, &self.carrier) {
+            (Header::Vxlan { generic_protocol: false, .. }, _) => tunnel == Tunnel::Vxlan,
+            (Header::Vxlan { .. }, _) => tunnel == Tunnel::VxlanGpe,
+            (Header::Geneve { .. }, _) => tunnel == Tunnel::Geneve,
+            (Header::Gre { .. }, Carrier::Ip) => tunnel == Tunnel::Gre,
+            (Header::Gre { .. }, Carrier::Udp(_)) => tunnel == Tunnel::GreFou,
+            (Header::Gre { .. }, _) => tunnel == Tunnel::GreGue,
+            (Header::Ip, carrier) => match carrier {
+                Carrier::Ip => self.is_ip(tunnel, IP),
+                Carrier::Udp(_) => self.is_ip(tunnel, IP_IN_FOU),
+                Carrier::Gue(_) | Carrier::DirectGue(_) => self.is_ip(tunnel, IP_IN_GUE),
+            },
+        }
+    }
+
+    fn is_ip(&self, tunnel: Tunnel, [over_ipv4, over_ipv6]: [[Tunnel; 2]; 2]) -> bool {
+        if self.local.is_ipv4() { over_ipv4 } else { over_ipv6 }.contains(&tunnel)
+    }
+}
+
+/// IP in IP over IPv4, and over IPv6.
+const IP: [[Tunnel; 2]; 2] = [[Tunnel::Ipip, Tunnel::Sit], [Tunnel::Ip4ip6, Tunnel::Ip6ip6]];
+const IP_IN_FOU: [[Tunnel; 2]; 2] =
+    [[Tunnel::IpipFou, Tunnel::SitFou], [Tunnel::Ip4ip6Fou, Tunnel::Ip6ip6Fou]];
+const IP_IN_GUE: [[Tunnel; 2]; 2] =
+    [[Tunnel::IpipGue, Tunnel::SitGue], [Tunnel::Ip4ip6Gue, Tunnel::Ip6ip6Gue]];
