@@ -13,6 +13,12 @@ fn segment(index: u32, change: fn(Tcp) -> Tcp) -> Vec<u8> {
     packet.tcp(|t| change(t.sequence(index * 100))).payload_len(100).build()
 }
 
+/// A stream of which these segments come at these microseconds.
+fn disordered(packets: &[(u64, u32)]) -> Vec<u8> {
+    let at = |&(time_us, index): &(u64, u32)| (START_NS + time_us * 1000, segment(index, |t| t));
+    capture_of(Format::Pcapng, ETHERNET, &packets.iter().map(at).collect::<Vec<Timed>>())
+}
+
 /// A stream whose segments come at these microseconds.
 fn stream(times_us: &[u64]) -> Vec<u8> {
     let at =
@@ -175,26 +181,127 @@ fn every_setting_does_what_coalesce_does() {
         ["iperf3.pcapng", "host.pcap", "ipv6.pcap", "vxlan.pcapng", "fragments.pcapng", "many"];
     for input in inputs {
         for batch in ["64", "stamp", "5us"] {
-            let line = format!(
-                "whatif --json -r {input} --profile all --hold 0,20us,auto --batch {batch}"
-            );
-            let report = bench.ok(&line).json();
-            for setting in report["settings"].as_array().unwrap() {
+            let line = format!("whatif --json -r {input} --batch {batch}");
+            let every = bench.ok(&format!("{line} --profile all --hold 0,20us,auto")).json();
+            let repaired =
+                format!("{line} --profile linux,inet-lro --hold 0,20us --reorder batch,holes");
+            let repaired = bench.ok(&repaired).json();
+            let settings = |report: &Value| report["settings"].as_array().unwrap().clone();
+            for setting in settings(&every).into_iter().chain(settings(&repaired)) {
                 let name = |key: &str| setting[key].as_str().unwrap();
-                let (profile, hold) = (name("profile"), name("hold"));
+                let (profile, hold, reorder) = (name("profile"), name("hold"), name("reorder"));
                 let line = format!(
                     "coalesce --json -r {input} -w out.pcapng --profile {profile} --hold {hold} \
-                     --batch {batch}"
+                     --batch {batch} --reorder {reorder}"
                 );
                 let merged = bench.ok(&line).json();
                 assert_eq!(setting["packets_up"], merged["output"]["packets"], "{line}");
                 assert_eq!(setting["merged_packets"], merged["superframe_packets"], "{line}");
-                for figure in ["superframes", "passed", "not_merged", "closed"] {
+                for figure in ["superframes", "passed", "not_merged", "closed", "waited"] {
                     assert_eq!(setting[figure], merged[figure], "{figure}: {line}");
                 }
             }
         }
     }
+}
+
+#[test]
+fn what_is_repaired_within_a_poll_is_worked_out_by_hand() {
+    let bench = Bench::new();
+    // Of each two neighbours the later one comes first, every microsecond one.
+    let swapped: Vec<_> = (0..12).map(|time| (u64::from(time), time ^ 1)).collect();
+    bench.put("a", &disordered(&swapped));
+    let report = bench.ok("whatif a --json --profile linux --hold 0 --reorder off,batch,holes");
+    let [off, batch, holes] = [0, 1, 2].map(|index| report.json()["settings"][index].clone());
+    // None continues the one before it.
+    assert_eq!((&off["reorder"], &off["packets_up"]), (&"off".into(), &12.into()));
+    assert_eq!(quantiles(&off["segments_per_train"]), [1, 1, 1]);
+    assert_eq!(off["waited"], serde_json::json!({}));
+    // All are in one poll, whose first packet need not be the first that was sent: all wait.
+    for (setting, reorder) in [(batch, "batch"), (holes, "holes")] {
+        assert_eq!((&setting["reorder"], &setting["packets_up"]), (&reorder.into(), &1.into()));
+        assert_eq!(quantiles(&setting["segments_per_train"]), [12, 12, 12]);
+        assert_eq!(setting["held_ns"]["max"], 11_000);
+        assert_eq!(setting["waited"], serde_json::json!({ "finish": 12 }));
+        assert_eq!(setting["not_merged"], serde_json::json!({}));
+    }
+    // A poll of so many packets is put in order as a whole: no time is over within it.
+    for (options, up) in
+        [("--batch 6 --hold 0", 2), ("--batch 6 --hold 1ms", 1), ("--batch 64 --hold 2us", 1)]
+    {
+        let setting = only(&bench, &format!("a --profile linux --reorder batch {options}"));
+        assert_eq!(setting["packets_up"], up, "{options}: {setting}");
+    }
+}
+
+/// Segment 3 takes a longer path: it comes 30 us behind the one that follows it.
+const TWO_PATHS: [(u64, u32); 8] =
+    [(0, 0), (1, 1), (2, 2), (20, 4), (21, 5), (22, 6), (50, 3), (52, 7)];
+
+#[test]
+fn what_waits_for_a_hole_is_worked_out_by_hand() {
+    let bench = Bench::new();
+    bench.put("a", &disordered(&TWO_PATHS));
+    let levels = "off,batch,holes,holes:25us";
+    let line = format!("whatif a --profile linux --hold 0 --reorder {levels}");
+    let report = bench.ok(&format!("{line} --json --html page.html")).json();
+    assert_eq!(report["schema"], "grosso.whatif/1");
+    // Packets up, segments a train at half of them and at most, the longest wait in microseconds, and who waited.
+    let expected = [
+        // 0 to 2, then 4 to 6, then 3 and 7, each poll for itself.
+        ("off", 4, [1, 3], 2, serde_json::json!({})),
+        // The same trains; 3 is late, because what was behind it has left.
+        ("batch", 4, [1, 3], 2, serde_json::json!({ "begun": 3, "poll-end": 3 })),
+        // 3 brings 4 to 6, which came 32 us before the capture ends, and 7 joins them.
+        ("holes", 2, [3, 5], 32, serde_json::json!({ "begun": 3, "filled": 3 })),
+        // 4 to 6 waited in vain.
+        ("holes:25us", 4, [1, 3], 25, serde_json::json!({ "begun": 3, "hole-time": 3 })),
+    ];
+    let settings = report["settings"].as_array().unwrap();
+    assert_eq!(settings.len(), expected.len());
+    for (setting, (reorder, up, segments, wait_us, waited)) in settings.iter().zip(expected) {
+        assert_eq!((&setting["reorder"], &setting["packets_up"]), (&reorder.into(), &up.into()));
+        let [p50, p99, max] = quantiles(&setting["segments_per_train"]);
+        assert_eq!(([p50, p99], max), (segments, segments[1]), "{setting}");
+        let [_, p99, max] = quantiles(&setting["held_ns"]);
+        assert_eq!((p99, max), (wait_us * 1000, wait_us * 1000), "{setting}");
+        assert_eq!(setting["waited"], waited);
+        let late = setting["passed"]["tcp-late"].as_u64().unwrap_or(0);
+        assert_eq!(late, u64::from(["batch", "holes:25us"].contains(&reorder)), "{setting}");
+    }
+    let command = "grosso coalesce -r a -w gro.pcapng --hold 0 --reorder holes --batch 5us";
+    assert_eq!(report["best"]["command"], command);
+    assert_eq!(report["best"]["fewest"]["reorder"], "holes");
+    let merged = bench.ok(&format!("{} --json", &command["grosso ".len()..])).json();
+    assert_eq!(merged["output"]["packets"], 2);
+
+    let text = bench.ok(&line).stdout;
+    let page = String::from_utf8(bench.get("page.html")).unwrap();
+    assert_well_formed(&page);
+    for name in
+        ["linux", "linux, reorder batch", "linux, reorder holes", "linux, reorder holes:25us"]
+    {
+        assert!(text.contains(&format!("\n{name}\n")), "{name}: {text}");
+        // A line in each of three charts.
+        assert_eq!(page.matches(&format!("\">{name}</text>")).count(), 3, "{name}");
+    }
+    assert!(text.contains("  waited until     begun 3, filled 3\n"), "{text}");
+    assert!(
+        text.contains(
+            "
+Fewest packets up: linux, reorder holes with a hold of 0: 2 packets up"
+        ),
+        "{text}"
+    );
+    assert!(page.contains("waited until: hole-time"), "{page}");
+}
+
+#[test]
+fn what_is_in_order_already_is_the_same_repaired() {
+    let bench = Bench::new();
+    bench.put("a", &stream(&[0, 1, 2, 30, 31, 32]));
+    let text = bench.ok("whatif a --profile linux --hold 0 --reorder off,batch").stdout;
+    assert!(text.contains("\nlinux, reorder batch\n  the same as linux\n"), "{text}");
 }
 
 #[test]
@@ -256,6 +363,9 @@ fn what_cannot_be_is_refused_with_what_can() {
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("300 settings are too many: 256 at most"), "{}", run.stderr);
     assert_eq!(bench.run("whatif a --hold 20").code, 2);
+    let run = bench.run("whatif a --reorder batch,path");
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("expected off, batch, holes, or holes:TIME"), "{}", run.stderr);
     assert_eq!(bench.run("whatif none").code, 4);
     assert_eq!(bench.run("whatif a --html no/such/folder.html").code, 4);
 }

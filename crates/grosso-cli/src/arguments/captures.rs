@@ -7,8 +7,8 @@ use grosso::reassemble::Overlap;
 use grosso_io::capture::Format;
 
 use super::values::{
-    Batch, HoldTime, Spacing, TunnelPort, parse_batch, parse_flows, parse_hold, parse_memory,
-    parse_spacing, parse_time_ns, parse_tunnel_port,
+    Batch, HoldTime, Repair, Spacing, TunnelPort, parse_batch, parse_flows, parse_hold,
+    parse_memory, parse_repair, parse_spacing, parse_time_ns, parse_tunnel_port,
 };
 use crate::input::Session;
 
@@ -90,6 +90,10 @@ pub(crate) struct Rules {
     /// pays, flow by flow, at most 100us, or auto:TIME [default: the profile's]
     #[arg(long, value_name = "TIME", value_parser = parse_hold)]
     pub(crate) hold: Option<HoldTime>,
+    /// Put TCP in order first: "batch", within a poll; "holes", also what is ahead of a hole, for
+    /// 100us or holes:TIME; "off" [default: the profile's]
+    #[arg(long, value_name = "LEVEL", value_parser = parse_repair)]
+    pub(crate) reorder: Option<Repair>,
     #[command(flatten)]
     pub(crate) bounds: Bounds,
 }

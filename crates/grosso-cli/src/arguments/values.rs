@@ -2,7 +2,10 @@
 
 use core::fmt;
 
-use grosso::{Profile, coalesce::Hold};
+use grosso::{
+    Profile,
+    coalesce::{Hold, Level, Reorder},
+};
 use grosso_wire::{LinkType, Ports};
 
 use crate::report::units::exact_time;
@@ -60,6 +63,64 @@ pub(super) fn parse_hold(text: &str) -> Result<HoldTime, String> {
 
 /// The longest hold of `auto`: twice what a superframe takes to come at 10 Gb/s.
 pub(crate) const AUTO_HOLD_NS: u64 = 100_000;
+
+/// How reordering is repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Repair {
+    level: Level,
+    /// How long a hole is waited for, in nanoseconds; what the profile says if nobody else does.
+    hole_ns: Option<u64>,
+}
+
+impl Repair {
+    /// As it is written, of what a profile has.
+    pub(crate) fn of(profile: &Profile) -> Self {
+        let Reorder { level, hole_ns_max, hole_ns_min, .. } = profile.reorder;
+        let is_told = level == Level::Holes && hole_ns_max == hole_ns_min;
+        Self { level, hole_ns: is_told.then_some(hole_ns_max) }
+    }
+
+    /// Lets a profile repair so.
+    pub(crate) fn apply(self, profile: &mut Profile) {
+        profile.reorder.level = self.level;
+        if let Some(hole_ns) = self.hole_ns {
+            (profile.reorder.hole_ns_max, profile.reorder.hole_ns_min) = (hole_ns, hole_ns);
+        }
+    }
+}
+
+impl fmt::Display for Repair {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self.level {
+            Level::Off => "off",
+            Level::Batch => "batch",
+            Level::Holes => "holes",
+        })?;
+        match self.hole_ns {
+            Some(hole_ns) if hole_ns != Reorder::OFF.hole_ns_max => {
+                write!(formatter, ":{}", exact_time(hole_ns))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// `off`, `batch`, or `holes`, which may have a time behind it.
+pub(super) fn parse_repair(text: &str) -> Result<Repair, String> {
+    let level = match text {
+        "off" => Some(Level::Off),
+        "batch" => Some(Level::Batch),
+        "holes" => Some(Level::Holes),
+        _ => None,
+    };
+    if let Some(level) = level {
+        return Ok(Repair { level, hole_ns: None });
+    }
+    let expected = || "expected off, batch, holes, or holes:TIME up to 1s".to_string();
+    let time = text.strip_prefix("holes:").ok_or_else(expected)?;
+    let hole_ns = parse_time_ns(time).ok().filter(|&hole_ns| hole_ns <= HOLE_NS_MAX);
+    Ok(Repair { level: Level::Holes, hole_ns: Some(hole_ns.ok_or_else(expected)?) })
+}
 
 /// When a poll ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,6 +334,9 @@ const FLOWS_MAX: usize = 1 << 20;
 /// A datagram of 65535 bytes, its headers, and what is kept beside it.
 const MEMORY_BYTES_MIN: u64 = 128 << 10;
 
+/// Whoever sends has sent again what is missing for so long.
+const HOLE_NS_MAX: u64 = 1_000_000_000;
+
 /// A measurement that is shorter sees a few ticks of the scheduler's clock; one that is longer is meant otherwise.
 const RUN_NS_MIN: u64 = 10_000_000;
 
@@ -298,6 +362,28 @@ mod tests {
         let mut profile = Profile::linux();
         parse_hold("auto:50us").unwrap().apply(&mut profile);
         assert_eq!((profile.hold, profile.limits.hold_ns), (Hold::Controlled, 50_000));
+    }
+
+    #[test]
+    fn reordering_is_repaired_as_the_key_of_a_profile_says() {
+        let key = crate::profile::KEYS.iter().find(|key| key.full_name() == "reorder.level");
+        let choices = (key.expect("a key").choices)();
+        let words: Vec<_> = choices.split(", ").flat_map(|words| words.split(" or ")).collect();
+        assert_eq!(words, ["off", "batch", "holes"]);
+        for text in words.into_iter().chain(["holes:40us", "holes:0", "holes:1s"]) {
+            let mut profile = Profile::linux();
+            parse_repair(text).unwrap().apply(&mut profile);
+            assert_eq!(Repair::of(&profile).to_string(), text);
+        }
+        for wrong in ["", "on", "holes:", "holes:5", "holes:2s", "batch:40us", "Off"] {
+            assert!(parse_repair(wrong).is_err(), "{wrong}");
+        }
+        // What a profile says of its holes stays, and need not be one time.
+        let mut profile = Profile::linux();
+        profile.reorder = Reorder::adaptive(1_000, 90_000);
+        parse_repair("holes").unwrap().apply(&mut profile);
+        assert_eq!(profile.reorder, Reorder::adaptive(1_000, 90_000));
+        assert_eq!(Repair::of(&profile).to_string(), "holes");
     }
 
     #[test]

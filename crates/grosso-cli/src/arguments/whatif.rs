@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{
     captures::{Bounds, Filter},
-    values::{Batch, HoldTime, parse_batch, parse_hold},
+    values::{Batch, HoldTime, Repair, parse_batch, parse_hold, parse_repair},
 };
 
 #[derive(Args, Debug)]
@@ -32,6 +32,10 @@ pub(crate) struct Whatif {
         value_parser = parse_hold
     )]
     pub(crate) hold: Vec<HoldTime>,
+    /// How to put TCP in order first, separated by commas: off, batch, holes, or holes:TIME
+    /// [default: the profile's]
+    #[arg(long, value_name = "LEVELS", value_delimiter = ',', value_parser = parse_repair)]
+    pub(crate) reorder: Vec<Repair>,
     /// When polls end: before a gap longer than this (or 64 packets), after N packets, or "stamp"
     #[arg(long, value_name = "WHEN", default_value = "5us", value_parser = parse_batch)]
     pub(crate) batch: Batch,
@@ -57,11 +61,13 @@ impl Whatif {
 }
 
 pub(super) const WHATIF_HELP: &str = "\
-Replays the capture once through a coalescer for every profile and hold, with
-the times of the capture as the clock. Segments a train count packets of the
-wire with a payload, alone or not; held is how long these waited, to 0.1 %.
+Replays the capture once through a coalescer for every profile, level of order
+and hold, with the times of the capture as the clock. Segments a train count
+packets of the wire with a payload, alone or not; held is how long these waited,
+for their order and for their train, to 0.1 %.
 
 Examples:
   grosso whatif wire.pcapng
   grosso whatif -r wire.pcapng --profile linux --hold 0,20us,100us --html w.html
+  grosso whatif -r two-paths.pcapng --profile linux --reorder off,batch,holes:200us
   grosso wire -r send.pcap -w - | grosso whatif -r -";

@@ -7,7 +7,7 @@ use std::path::Path;
 use grosso::{
     Coalescer, Frame, Profile, Sink, Verdict,
     coalesce::{
-        Batch as Order, Hold, RoundTrips,
+        Batch as Order, Hold, Level, RoundTrips,
         reason::{Close, NoMerge, Pass, Release},
     },
     stats::CoalesceStats,
@@ -331,12 +331,12 @@ impl<B: AsRef<[u8]>> Lane<B> {
     }
 
     /// Delivers what was held long enough, when its time was over. Within a poll that is only what
-    /// is held across polls, and nothing where a poll is taken as a whole: so a hold never makes
-    /// trains shorter than none does.
+    /// is held across polls, and nothing where a poll is taken as a whole, flow by flow or in order:
+    /// so a hold never makes trains shorter than none does.
     fn expire(&mut self, now_ns: u64, sink: &mut impl Receiver<Buffer = B>) {
         let profile = self.coalescer.profile();
-        let is_within_poll =
-            self.is_poll_long && profile.limits.hold_ns > 0 && profile.batch == Order::AsItCame;
+        let is_whole = profile.batch != Order::AsItCame || profile.reorder.level == Level::Batch;
+        let is_within_poll = self.is_poll_long && profile.limits.hold_ns > 0 && !is_whole;
         let mut before = None;
         while let Some(deadline) = self.coalescer.deadline()
             && deadline <= now_ns
@@ -372,6 +372,7 @@ fn asked_for(rules: &Rules) -> Result<Profile, Failure> {
     let mut profile = profile::find(&rules.profile, Path::new(""))?;
     let bounds = &rules.bounds;
     rules.hold.into_iter().for_each(|hold| hold.apply(&mut profile));
+    rules.reorder.into_iter().for_each(|repair| repair.apply(&mut profile));
     let limits = &mut profile.limits;
     limits.parts = limits.parts.min(PARTS_MAX);
     limits.tcp_segments = limits.tcp_segments.min(ARRIVALS_MAX);

@@ -1,4 +1,4 @@
-//! `grosso whatif`: what would profiles and holds do to the traffic of a capture?
+//! `grosso whatif`: what would profiles, repaired reordering and holds do to the traffic of a capture?
 //!
 //! The capture is read once: every packet goes through a replay for each setting, and what they hold
 //! they share.
@@ -9,7 +9,7 @@ use std::{fs, path::Path, rc::Rc, time::Instant};
 
 use grosso::{
     Profile,
-    coalesce::reason::{Close, NoMerge, Pass},
+    coalesce::reason::{Close, NoMerge, Pass, Release},
 };
 use grosso_io::capture::Entry;
 
@@ -19,7 +19,7 @@ use super::{
     replay::{Aside, Fate, Replay, Seen},
 };
 use crate::{
-    arguments::{HoldTime, Rules, Whatif},
+    arguments::{HoldTime, Repair, Rules, Whatif},
     error::{Exit, Failure},
     input::{Input, Links, Next, Session, Unparsed},
     report::{
@@ -86,7 +86,8 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
     Ok(exit)
 }
 
-/// The rules of every setting: all holds of the first profile, then those of the next.
+/// The rules of every setting: all holds of the first profile and level of order, then those of the next level, and
+/// then the next profile.
 fn settings(options: &Whatif) -> Vec<Rules> {
     let is_all = options.profile.iter().any(|name| name == "all");
     let names: Vec<String> = if is_all {
@@ -94,13 +95,21 @@ fn settings(options: &Whatif) -> Vec<Rules> {
     } else {
         options.profile.clone()
     };
-    let rules = |name: &String, &hold: &HoldTime| Rules {
-        profile: name.clone(),
-        batch: options.batch,
-        hold: Some(hold),
-        bounds: options.bounds.clone(),
+    let repairs: Vec<Option<Repair>> = match &options.reorder[..] {
+        [] => vec![None],
+        repairs => repairs.iter().copied().map(Some).collect(),
     };
-    names.iter().flat_map(|name| options.hold.iter().map(move |hold| rules(name, hold))).collect()
+    let mut settings = Vec::new();
+    for (name, &reorder) in names.iter().flat_map(|name| repairs.iter().map(move |r| (name, r))) {
+        settings.extend(options.hold.iter().map(|&hold| Rules {
+            profile: name.clone(),
+            batch: options.batch,
+            hold: Some(hold),
+            reorder,
+            bounds: options.bounds.clone(),
+        }));
+    }
+    settings
 }
 
 /// One setting on its way through the capture.
@@ -141,6 +150,7 @@ impl Trial {
         Setting {
             profile: rules.profile,
             invertible: replay.profile().rules.is_invertible(),
+            reorder: Repair::of(replay.profile()).to_string(),
             hold: HoldTime::of(replay.profile()).to_string(),
             hold_ns: replay.profile().limits.hold_ns,
             packets_up: stats.frames_out + asides,
@@ -152,6 +162,7 @@ impl Trial {
             passed,
             not_merged: counts(NoMerge::ALL.iter().map(|reason| reason.name()), &stats.refused),
             closed: counts(Close::ALL.iter().map(|reason| reason.name()), &stats.closed),
+            waited: counts(Release::ALL.iter().map(|why| why.name()), &stats.reorder.released),
             segments: meter.segments,
         }
     }
@@ -173,6 +184,9 @@ fn report(
             words.extend(["--profile".into(), setting.profile.clone()]);
         }
         words.extend(["--hold".into(), setting.hold.clone()]);
+        if !options.reorder.is_empty() {
+            words.extend(["--reorder".into(), setting.reorder.clone()]);
+        }
         words.extend(["--batch".into(), options.batch.to_string()]);
         words.extend(options.bounds.words());
         quote(&words.into_iter().map(Into::into).collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! What profiles and holds would do to the traffic of a capture.
+//! What profiles, repaired reordering and holds would do to the traffic of a capture.
 
 mod page;
 
@@ -12,7 +12,7 @@ use crate::{
     style::Style,
 };
 
-/// What profiles and holds would do.
+/// What profiles, levels of order and holds would do.
 #[derive(Debug, Serialize)]
 pub(crate) struct WhatifReport {
     pub(crate) schema: &'static str,
@@ -21,7 +21,7 @@ pub(crate) struct WhatifReport {
     pub(crate) offered: Offered,
     /// When polls end, as `--batch` takes it.
     pub(crate) batch: String,
-    /// By profile, then by hold, as they were asked for.
+    /// By profile, then by level of order, then by hold, as they were asked for.
     pub(crate) settings: Vec<Setting>,
     pub(crate) best: Option<Best>,
     /// What a trace cannot tell.
@@ -47,12 +47,14 @@ pub(crate) struct Offered {
     first_ns: Option<u64>,
 }
 
-/// What one profile with one hold did.
+/// What one profile with one level of order and one hold did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Setting {
     pub(crate) profile: String,
     /// Whether its trains can be cut into the packets that came.
     pub(crate) invertible: bool,
+    /// How reordering is repaired, as `--reorder` takes it.
+    pub(crate) reorder: String,
     /// For how long trains are held, as `--hold` takes it.
     pub(crate) hold: String,
     /// At most so long.
@@ -73,6 +75,8 @@ pub(crate) struct Setting {
     pub(crate) not_merged: Counts,
     /// Trains that left, by reason.
     pub(crate) closed: Counts,
+    /// Packets that waited for their order and left, by reason.
+    pub(crate) waited: Counts,
     #[serde(skip)]
     pub(crate) segments: Distribution,
 }
@@ -100,6 +104,7 @@ pub(crate) struct Best {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Choice {
     pub(crate) profile: String,
+    pub(crate) reorder: String,
     pub(crate) hold: String,
     pub(crate) hold_ns: u64,
     pub(crate) packets_up: u64,
@@ -120,9 +125,20 @@ impl Offered {
 }
 
 impl Setting {
-    /// What it did, by whatever rules.
+    /// The profile, and how it repairs reordering if it does.
+    fn name(&self) -> String {
+        name(&self.profile, &self.reorder)
+    }
+
+    /// What it did, by whatever rules. What waited no longer than in another order did not wait.
     fn without_name(&self) -> Self {
-        Self { profile: String::new(), invertible: true, ..self.clone() }
+        let (profile, reorder, waited) = Default::default();
+        Self { profile, reorder, waited, invertible: true, ..self.clone() }
+    }
+
+    /// Those that differ in their holds only.
+    fn groups(settings: &[Self]) -> impl Iterator<Item = &[Self]> {
+        settings.chunk_by(|one, next| one.profile == next.profile && one.reorder == next.reorder)
     }
 }
 
@@ -161,6 +177,7 @@ impl Choice {
     fn of(setting: &Setting) -> Self {
         Self {
             profile: setting.profile.clone(),
+            reorder: setting.reorder.clone(),
             hold: setting.hold.clone(),
             hold_ns: setting.hold_ns,
             packets_up: setting.packets_up,
@@ -176,7 +193,7 @@ impl Choice {
         });
         format!(
             "{} with a hold of {}: {} up instead of {packets}{held}",
-            self.profile,
+            name(&self.profile, &self.reorder),
             self.hold,
             units::count(self.packets_up, "packet"),
         )
@@ -187,7 +204,7 @@ impl Report for WhatifReport {
     fn text(&self, style: Style) -> String {
         let mut text = self.head(style);
         let mut before: &[Setting] = &[];
-        for group in self.settings.chunk_by(|a, b| a.profile == b.profile) {
+        for group in Setting::groups(&self.settings) {
             text.push_str(&self.group(group, before, style));
             before = group;
         }
@@ -220,7 +237,7 @@ impl WhatifReport {
     /// If it did what the one before it did, that is all there is to say.
     fn group(&self, settings: &[Setting], before: &[Setting], style: Style) -> String {
         let [first, ..] = settings else { return String::new() };
-        let mut text = format!("\n{}", style.strong(&first.profile));
+        let mut text = format!("\n{}", style.strong(&first.name()));
         if !first.invertible {
             text.push_str(" (cannot be cut again: only for who ends TCP)");
         }
@@ -231,7 +248,7 @@ impl WhatifReport {
                 .map(Setting::without_name)
                 .eq(before.iter().map(Setting::without_name))
         {
-            return text + &format!("  the same as {}\n", other.profile);
+            return text + &format!("  the same as {}\n", other.name());
         }
         for line in HEADINGS {
             text.push_str(&format!("{}\n", style.faint(line)));
@@ -246,6 +263,7 @@ impl WhatifReport {
             text.push_str(&count_lines("not merged", &longest.not_merged));
             text.push_str(&count_lines("passed through", &longest.passed));
             text.push_str(&count_lines("trains ended by", &longest.closed));
+            text.push_str(&count_lines("waited until", &longest.waited));
         }
         text
     }
@@ -299,6 +317,14 @@ impl WhatifReport {
             text.push_str(&format!("Plots: {page}\n"));
         }
         text
+    }
+}
+
+/// A profile, and how it repairs reordering if it does.
+fn name(profile: &str, reorder: &str) -> String {
+    match reorder {
+        "off" => profile.into(),
+        level => format!("{profile}, reorder {level}"),
     }
 }
 

@@ -42,14 +42,13 @@ impl WhatifReport {
     fn charts(&self) -> String {
         let mut text = String::new();
         let by_hold = |value: Value| {
-            let groups = self.settings.chunk_by(|a, b| a.profile == b.profile);
-            let lines = groups.filter_map(|group| {
+            let lines = Setting::groups(&self.settings).filter_map(|group| {
                 let points = (0..).zip(group).filter_map(|(i, s)| Some((f64::from(i), value(s)?)));
-                Some(Line { name: group.first()?.profile.clone(), points: points.collect() })
+                Some(Line { name: group.first()?.name(), points: points.collect() })
             });
             lines.collect()
         };
-        let first = self.settings.chunk_by(|a, b| a.profile == b.profile).next();
+        let first = Setting::groups(&self.settings).next();
         let holds: Vec<String> =
             first.unwrap_or_default().iter().map(|setting| setting.hold.clone()).collect();
         for (title, value) in CHARTS {
@@ -57,11 +56,16 @@ impl WhatifReport {
             text.push_str(&Chart { title: (*title).into(), labels, lines: by_hold(*value) }.svg());
         }
         if let Some(best) = &self.best {
-            let is_best = |setting: &&Setting| setting.profile == best.fewest.profile;
-            let settings: Vec<&Setting> = self.settings.iter().filter(is_best).collect();
-            text.push_str(&spread(&best.fewest.profile, &settings));
+            let (profile, reorder) = (&best.fewest.profile, &best.fewest.reorder);
+            let is_best = |group: &&[Setting]| {
+                group.first().is_some_and(|s| s.profile == *profile && s.reorder == *reorder)
+            };
+            Setting::groups(&self.settings)
+                .find(is_best)
+                .into_iter()
+                .for_each(|group| text.push_str(&spread(group)));
         }
-        for group in self.settings.chunk_by(|a, b| a.profile == b.profile) {
+        for group in Setting::groups(&self.settings) {
             text.push_str(&reasons(group));
         }
         text
@@ -69,7 +73,8 @@ impl WhatifReport {
 }
 
 /// Up to how many segments which share of the packets in trains has, for every hold of a profile.
-fn spread(profile: &str, settings: &[&Setting]) -> String {
+fn spread(settings: &[Setting]) -> String {
+    let name = settings.first().map(Setting::name).unwrap_or_default();
     let lines = settings.iter().map(|setting| {
         let total = setting.segments.total().max(1) as f64;
         let points = setting.segments.cumulative();
@@ -79,7 +84,7 @@ fn spread(profile: &str, settings: &[&Setting]) -> String {
     let most = settings.iter().filter_map(|s| s.segments_per_train).map(|s| s.quantiles.max).max();
     let ticks = (0..=16).map(|power| 1 << power).take_while(|n| Some(*n) <= most);
     Chart {
-        title: format!("{profile}: % of trains with at most so many segments"),
+        title: format!("{name}: % of trains with at most so many segments"),
         labels: ticks.map(|n| (place(n), n.to_string())).collect(),
         lines: lines.collect(),
     }
@@ -96,10 +101,11 @@ fn reasons(settings: &[Setting]) -> String {
     let Some(longest) = settings.iter().max_by_key(|setting| setting.hold_ns) else {
         return String::new();
     };
-    let lists: [(&str, &Counts); 3] = [
+    let lists: [(&str, &Counts); 4] = [
         ("not merged", &longest.not_merged),
         ("passed through", &longest.passed),
         ("trains ended by", &longest.closed),
+        ("waited until", &longest.waited),
     ];
     let bars: Vec<(&str, &str, u64)> = lists
         .iter()
@@ -112,7 +118,7 @@ fn reasons(settings: &[Setting]) -> String {
         .collect();
     let most = bars.iter().map(|(.., count)| *count).max().unwrap_or(1).max(1);
     let height = ROW * bars.len().max(1);
-    let title = format!("{}: reasons at a hold of {}", longest.profile, longest.hold);
+    let title = format!("{}: reasons at a hold of {}", longest.name(), longest.hold);
     let mut text = open(&title, height);
     for (i, (list, name, count)) in bars.iter().enumerate() {
         let (y, middle) = (i * ROW, i * ROW + THICK - 4);
@@ -220,7 +226,7 @@ const CHARTS: &[(&str, Value)] = &[
 ];
 
 /// Units of the drawings.
-const WIDTH: usize = 800;
+const WIDTH: usize = 880;
 const HEIGHT: usize = 260;
 const LEFT: f64 = 60.0;
 const RIGHT: f64 = 640.0;
