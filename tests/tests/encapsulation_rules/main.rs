@@ -1,0 +1,6 @@
+//! Packets into tunnels: what the rules say, and what must hold for every format.
+
+mod formats;
+mod putting;
+mod round_trip;
+mod superframes;
