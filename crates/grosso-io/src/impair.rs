@@ -434,6 +434,10 @@ impl<P: Port> Port for Impair<P> {
         self.port.transmit_descriptor()
     }
 
+    fn path_mtu(&self) -> Option<usize> {
+        self.port.path_mtu()
+    }
+
     fn is_finished(&self) -> bool {
         self.port.is_finished() && self.wire.is_empty()
     }

@@ -333,7 +333,7 @@ fn may_need_work(meta: &Meta) -> bool {
 }
 
 /// An empty list in the memory of another, whose elements lived elsewhere: collecting in place allocates nothing.
-fn reused<'a>(mut list: Vec<&[u8]>) -> Vec<&'a [u8]> {
+pub(crate) fn reused<'a>(mut list: Vec<&[u8]>) -> Vec<&'a [u8]> {
     list.clear();
     list.into_iter().map(|_| &[][..]).collect()
 }

@@ -65,6 +65,12 @@ pub trait Port {
         self.descriptor()
     }
 
+    /// The longest packet that gets to the other end, in bytes from its IP header on; `None` where the port does not
+    /// know of any path. It may change.
+    fn path_mtu(&self) -> Option<usize> {
+        None
+    }
+
     /// Says what the port counted of itself since it was made: what was lost, and what is worth knowing.
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         let _ = each;

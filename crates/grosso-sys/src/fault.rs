@@ -16,6 +16,8 @@ pub enum Fault {
     TooLong,
     /// The interface is down: wait until it is up (`EIO` of a TUN device, `ENETDOWN`).
     Down,
+    /// There is no way to the other host now (`ENETUNREACH`, `EHOSTUNREACH`, `EADDRNOTAVAIL`).
+    Unreachable,
     /// The device is gone (`ENODEV`, `ENXIO`, `EBADFD`).
     Gone,
     /// The caller lacks a privilege (`EPERM`, `EACCES`).
@@ -44,6 +46,7 @@ impl Fault {
             libc::EINVAL | libc::EPROTO => Self::Malformed,
             libc::EMSGSIZE | libc::E2BIG => Self::TooLong,
             libc::EIO | libc::ENETDOWN => Self::Down,
+            libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EADDRNOTAVAIL => Self::Unreachable,
             libc::ENODEV | libc::ENXIO | libc::EBADFD => Self::Gone,
             libc::EPERM | libc::EACCES => Self::Forbidden,
             libc::EOPNOTSUPP | libc::ENOPROTOOPT | libc::ENOTTY | libc::ENOSYS => Self::Unsupported,
@@ -60,6 +63,7 @@ impl fmt::Display for Fault {
             Self::Malformed => "refused as malformed",
             Self::TooLong => "too long",
             Self::Down => "the interface is down",
+            Self::Unreachable => "no way to the other host",
             Self::Gone => "the device is gone",
             Self::Forbidden => "not permitted",
             Self::Unsupported => "not supported",

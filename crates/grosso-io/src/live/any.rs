@@ -206,6 +206,10 @@ impl Port for LivePort {
         with!(self, port => port.transmit_descriptor())
     }
 
+    fn path_mtu(&self) -> Option<usize> {
+        with!(self, port => port.path_mtu())
+    }
+
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         with!(self, port => port.counters(each))
     }

@@ -5,6 +5,7 @@
 //! | [`TapPort`] | the network stack of this host, through a TUN or TAP device |
 //! | [`PacketPort`] | an interface, through packet sockets and a mapped ring |
 //! | [`XdpPort`] | an interface, through an AF_XDP socket |
+//! | [`UdpPort`] | another host, through UDP sockets: the outer packets of a tunnel |
 //! | [`LivePort`] | any of these, chosen at run time, with one queue or several |
 //!
 //! What a port takes is probed when it is opened, and again by use: a superframe that the kernel refuses is sent as the
@@ -18,6 +19,7 @@ mod packet;
 mod stats;
 mod tap;
 mod transmitter;
+mod udp;
 mod xdp;
 
 pub use any::{LivePort, Opening, PortBuffer};
@@ -26,6 +28,7 @@ pub use grosso_sys::xdp::XdpStatistics;
 pub use packet::{PacketOptions, PacketPort};
 pub use stats::{LiveEvent, LiveStats};
 pub use tap::{TapOptions, TapPort};
+pub use udp::{SOURCE_PORTS_MAX, SocketEvent, SocketStats, UdpOptions, UdpPort};
 pub use xdp::{XdpPort, XdpPortOptions, kernel_counters};
 
 use std::io;

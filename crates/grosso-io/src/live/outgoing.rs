@@ -184,7 +184,7 @@ impl Outgoing {
         let event = match Fault::of(&error) {
             Fault::Malformed | Fault::Forbidden | Fault::Unsupported => LiveEvent::TransmitRefused,
             Fault::TooLong => LiveEvent::TransmitTooLong,
-            Fault::Down => LiveEvent::TransmitDown,
+            Fault::Down | Fault::Unreachable => LiveEvent::TransmitDown,
             Fault::Exhausted => LiveEvent::TransmitNoMemory,
             Fault::Later | Fault::Gone | Fault::Other => return Err(error),
         };
@@ -315,7 +315,7 @@ impl Outgoing {
 }
 
 /// An empty list in the memory of another, whose elements lived elsewhere: collecting in place allocates nothing.
-fn reused<'a>(mut list: Vec<IoSlice<'_>>) -> Vec<IoSlice<'a>> {
+pub(super) fn reused<'a>(mut list: Vec<IoSlice<'_>>) -> Vec<IoSlice<'a>> {
     list.clear();
     list.into_iter().map(|_| IoSlice::new(&[])).collect()
 }

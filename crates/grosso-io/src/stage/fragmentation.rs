@@ -225,6 +225,10 @@ impl<P: Port> Port for Fragmentation<P> {
         self.port.transmit_descriptor()
     }
 
+    fn path_mtu(&self) -> Option<usize> {
+        self.port.path_mtu()
+    }
+
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         self.port.counters(each);
         let stats = self.stats();

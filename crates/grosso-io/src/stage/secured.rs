@@ -418,6 +418,10 @@ impl<P: Port> Port for Secured<P> {
         self.port.transmit_descriptor()
     }
 
+    fn path_mtu(&self) -> Option<usize> {
+        self.port.path_mtu()
+    }
+
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         self.port.counters(each);
         self.stats().counters().for_each(|(counter, value)| each(counter, value));

@@ -110,6 +110,10 @@ impl<P: Port> Port for Stages<P> {
         of_either!(self, port => port.transmit_descriptor())
     }
 
+    fn path_mtu(&self) -> Option<usize> {
+        of_either!(self, port => port.path_mtu())
+    }
+
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         of_either!(self, port => port.counters(each));
     }

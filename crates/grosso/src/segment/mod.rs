@@ -145,6 +145,9 @@ pub struct Segments<'a> {
     /// The innermost checksum stays partial: for a device that completes it, or because it was
     /// partial before its packet joined.
     leaves_partial: bool,
+    /// Some checksum is made of the payload's sum: not where the innermost stays a seed and those
+    /// around it are not there or are another's to make.
+    sums_payload: bool,
     /// The device repeats headers itself.
     repeats_headers: bool,
     payload: Payload<'a>,
@@ -194,12 +197,14 @@ impl<'a> Segments<'a> {
         };
         let shape = Shape::new(&stack, &header);
         let completes = can_be_completed(&shape, &header, meta);
+        let leaves_partial = completes && (outgoing.partial_checksums || gso.partial_members);
         Ok(Self {
+            sums_payload: !leaves_partial && sums_payload(&shape, &header, meta),
             shape,
             header,
             meta: *meta,
             gso,
-            leaves_partial: completes && (outgoing.partial_checksums || gso.partial_members),
+            leaves_partial,
             repeats_headers: completes && outgoing.gso_partial,
             payload: Payload { slices, slice: 0, offset: frame_header_len },
             index: 0,
@@ -243,7 +248,7 @@ impl<'a> Segments<'a> {
         let Some(next) = self.next_span() else { return Ok(None) };
         let needed = self.shape.header_len;
         let Some(header) = header.get_mut(..needed) else { return Err(BufferTooSmall { needed }) };
-        let wants_sum = !self.leaves_partial;
+        let wants_sum = self.sums_payload;
         let mut sum = Sum::ZERO;
         let mut len = 0;
         self.payload.take(next.payload, |slice| {
@@ -456,6 +461,20 @@ fn can_be_completed(shape: &Shape, header: &[u8], meta: &Meta) -> bool {
     is_there && shape.remote_checksum.is_none()
 }
 
+/// Whether any checksum that is there is made of the payload: the innermost, unless the receiver
+/// completes it (rule C52), or one around it.
+fn sums_payload(shape: &Shape, header: &[u8], meta: &Meta) -> bool {
+    let is_partial = matches!(meta.checksum, Checksum::Partial { .. });
+    let is_remote = shape.remote_checksum.is_some();
+    shape.covers.iter().rev().enumerate().any(|(depth, cover)| {
+        let is_innermost = depth == 0;
+        let is_there = is_innermost && is_partial
+            || !cover.zero_means_none
+            || u16_at(header, cover.at as usize) != 0;
+        is_there && !(is_innermost && is_remote)
+    })
+}
+
 fn count(gso: &Gso, slices: &[&[u8]], header_len: usize, payload_len: usize) -> Result<u32, NoCut> {
     let count = match gso.cut {
         Cut::Every(size) => payload_len.div_ceil(size.get() as usize),
@@ -516,6 +535,29 @@ mod tests {
                     lengths.push(segment.payload_len);
                 }
                 assert_eq!(lengths, [100, 100, 50]);
+            }
+        }
+    }
+
+    #[test]
+    fn c52_a_packet_whose_sums_are_all_left_to_others_is_the_same_without_reading_its_payload() {
+        let tunnel = Packet::new().ipv4(|ip| ip).udp(|u| u).vxlan(|v| v.remote_checksum());
+        let inner = tunnel.ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp);
+        let with = inner.payload_len(250).build();
+        let mut without = with.clone();
+        without[26..28].fill(0);
+        let meta = Meta { gso: Gso::every(100), ..Meta::default() };
+        for (superframe, reads) in [(with, true), (without, false)] {
+            let slices = [&superframe[..]];
+            let ports = Ports::ASSIGNED;
+            let plan = Segments::new(&slices, &meta, LinkType::Raw, &ports, Outgoing::default());
+            let (mut copied, mut left) = (plan.clone().unwrap(), plan.unwrap());
+            assert_eq!(left.sums_payload, reads);
+            let (mut packet, mut header) = ([0; 400], [0; 400]);
+            while let Some(segment) = copied.write_next(&mut packet).unwrap() {
+                let scattered = left.scatter_next(&mut header, |_| {}).unwrap().unwrap();
+                assert_eq!(scattered, segment);
+                assert_eq!(header[..segment.header_len], packet[..segment.header_len]);
             }
         }
     }

@@ -1,0 +1,383 @@
+//! Datagrams into sockets: a superframe as one message where the kernel cuts it, others by the batch.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IoSlice},
+    ops::Range,
+};
+
+use grosso::{
+    Meta,
+    checksum::{self, Checksum},
+    meta::Cut,
+    segment::{HEADER_BYTES_MAX, Outgoing, Segments},
+};
+use grosso_sys::{
+    datagram::{BATCH_MAX, Datagram, DatagramSocket},
+    fault::Fault,
+};
+use grosso_wire::{LinkType, Ports, udp};
+
+use super::{
+    outer::Outer,
+    stats::{SocketEvent, SocketStats},
+};
+use crate::{live::outgoing::reused, port::Transmitted};
+
+/// What waits for one socket, and what messages are made of.
+#[derive(Debug)]
+pub(super) struct Sending {
+    ports: Ports,
+    /// Whether the kernel cuts messages.
+    segments: bool,
+    /// Will be given up when the datagrams of a refused message are taken.
+    suspects_segments: bool,
+    queue: VecDeque<Message>,
+    spare: Vec<Vec<u8>>,
+    /// The first slice of a superframe, and the headers of its packets, each with room for any.
+    head: Vec<u8>,
+    headers: Vec<u8>,
+    groups: Vec<Group>,
+    /// Lists that keep their memory.
+    slices: Vec<&'static [u8]>,
+    payload: Vec<&'static [u8]>,
+    parts: Vec<IoSlice<'static>>,
+    /// Of each packet: where its payload slices end in their list, the length of its headers, and its own.
+    packets: Vec<(usize, usize, usize)>,
+}
+
+/// One message that waits, by copy.
+#[derive(Debug)]
+struct Message {
+    bytes: Vec<u8>,
+    outer: Outer,
+    /// Bytes of each datagram but the last, of several.
+    segment_bytes: Option<u16>,
+}
+
+/// Datagrams of a superframe that go as one message.
+#[derive(Clone, Debug)]
+struct Group {
+    parts: Range<usize>,
+    datagrams: usize,
+    bytes: usize,
+    segment_bytes: u16,
+}
+
+impl Message {
+    fn datagrams(&self) -> usize {
+        self.segment_bytes.map_or(1, |bytes| self.bytes.len().div_ceil(bytes.into()))
+    }
+
+    fn described<'a>(&self, parts: &'a [IoSlice<'a>]) -> Datagram<'a> {
+        datagram(&self.outer, parts, self.segment_bytes)
+    }
+}
+
+impl Sending {
+    pub(super) fn new(ports: Ports, segments: bool) -> Self {
+        Self {
+            ports,
+            segments,
+            suspects_segments: false,
+            queue: VecDeque::new(),
+            spare: Vec::new(),
+            head: Vec::new(),
+            headers: Vec::new(),
+            groups: Vec::new(),
+            slices: Vec::new(),
+            payload: Vec::new(),
+            parts: Vec::new(),
+            packets: Vec::new(),
+        }
+    }
+
+    /// Messages that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Takes one packet, by copy, to be sent by [`Sending::flush`]. The checksum around it is the kernel's.
+    pub(super) fn enqueue(&mut self, slices: &[&[u8]], meta: &Meta, outer: Outer) {
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.clear();
+        let mut skipped = outer.len;
+        for slice in slices {
+            bytes.extend_from_slice(slice.get(skipped..).unwrap_or_default());
+            skipped = 0;
+        }
+        if let Checksum::Partial { start, offset } = meta.checksum
+            && let Some(start) = usize::from(start).checked_sub(outer.len)
+        {
+            // Where it cannot be completed there is none, and the receiver finds it wrong.
+            let _ = checksum::complete(&mut bytes, start as u16, offset);
+        }
+        self.queue.push_back(Message { bytes, outer, segment_bytes: None });
+    }
+
+    /// Sends the packets of a superframe, their payload from where it lies. What is known to be no
+    /// superframe is not taken: `None`.
+    pub(super) fn send_superframe(
+        &mut self,
+        socket: &mut DatagramSocket,
+        slices: &[&[u8]],
+        meta: &Meta,
+        outer: Outer,
+        stats: &mut SocketStats,
+    ) -> io::Result<Option<Transmitted>> {
+        if self.flush(socket, stats)? == Transmitted::NoRoom {
+            return Ok(Some(Transmitted::NoRoom));
+        }
+        let mut head = core::mem::take(&mut self.head);
+        let mut headers = core::mem::take(&mut self.headers);
+        let (first, rest) = slices.split_first().map_or((&[][..], slices), |(f, r)| (*f, r));
+        // Slices that are packets stay whole.
+        let is_slice = meta.gso.is_some_and(|gso| gso.cut == Cut::Parts);
+        let copied = if is_slice { first.len() } else { first.len().min(HEADER_BYTES_MAX) };
+        let (first, behind) = first.split_at(copied);
+        head.clear();
+        head.extend_from_slice(first);
+        // The kernel makes it, so nobody has to sum for it here.
+        if let Some(field) = head.get_mut(outer.len - udp::HEADER_LEN..outer.len) {
+            field[udp::field::CHECKSUM].fill(0);
+        }
+        let mut whole: Vec<&[u8]> = crate::outlet::reused(core::mem::take(&mut self.slices));
+        whole.extend([&head[..], behind]);
+        whole.extend_from_slice(rest);
+        let cut = Segments::new(&whole, meta, LinkType::Raw, &self.ports, Outgoing::default());
+        let sent = match cut {
+            Ok(segments) => {
+                self.send_segments(socket, segments, &mut headers, outer, stats).map(Some)
+            }
+            Err(_) => Ok(None),
+        };
+        self.slices = crate::outlet::reused(whole);
+        (self.head, self.headers) = (head, headers);
+        sent
+    }
+
+    fn send_segments(
+        &mut self,
+        socket: &mut DatagramSocket,
+        mut segments: Segments<'_>,
+        headers: &mut Vec<u8>,
+        outer: Outer,
+        stats: &mut SocketStats,
+    ) -> io::Result<Transmitted> {
+        let room = segments.remaining() as usize * HEADER_BYTES_MAX;
+        if headers.len() < room {
+            headers.resize(room, 0);
+        }
+        let mut payload: Vec<&[u8]> = crate::outlet::reused(core::mem::take(&mut self.payload));
+        self.packets.clear();
+        for header in headers.chunks_exact_mut(HEADER_BYTES_MAX) {
+            let Ok(Some(segment)) = segments.scatter_next(header, |slice| payload.push(slice))
+            else {
+                break;
+            };
+            let len = segment.len().saturating_sub(outer.len);
+            self.packets.push((payload.len(), segment.header_len, len));
+        }
+        let mut parts: Vec<IoSlice<'_>> = reused(core::mem::take(&mut self.parts));
+        self.group(headers, &payload, outer.len, &mut parts);
+        let sent = self.send_groups(socket, &parts, outer, stats);
+        self.parts = reused(parts);
+        self.payload = crate::outlet::reused(payload);
+        sent
+    }
+
+    /// Makes messages of the packets: as long as they are equally long and the kernel takes so many.
+    fn group<'a>(
+        &mut self,
+        headers: &'a [u8],
+        payload: &[&'a [u8]],
+        outer_len: usize,
+        parts: &mut Vec<IoSlice<'a>>,
+    ) {
+        self.groups.clear();
+        let mut from = 0;
+        for ((to, header_len, len), header) in
+            self.packets.iter().zip(headers.chunks_exact(HEADER_BYTES_MAX))
+        {
+            let slices = payload.get(from..*to).unwrap_or_default();
+            from = *to;
+            let start = parts.len();
+            parts.push(IoSlice::new(header.get(outer_len..*header_len).unwrap_or_default()));
+            parts.extend(slices.iter().map(|slice| IoSlice::new(slice)));
+            let end = parts.len();
+            if let Some(group) = self.groups.last_mut()
+                && self.segments
+                && group.takes(*len, end)
+            {
+                group.parts.end = end;
+                group.datagrams += 1;
+                group.bytes += len;
+            } else {
+                let segment_bytes = u16::try_from(*len).unwrap_or(u16::MAX);
+                self.groups.push(Group {
+                    parts: start..end,
+                    datagrams: 1,
+                    bytes: *len,
+                    segment_bytes,
+                });
+            }
+        }
+    }
+
+    fn send_groups(
+        &mut self,
+        socket: &mut DatagramSocket,
+        parts: &[IoSlice<'_>],
+        outer: Outer,
+        stats: &mut SocketStats,
+    ) -> io::Result<Transmitted> {
+        socket.set_dont_fragment(outer.dont_fragment)?;
+        let mut sent = 0;
+        let refused = loop {
+            let left = self.groups.get(sent..).unwrap_or_default();
+            if left.is_empty() {
+                return Ok(Transmitted::Taken);
+            }
+            let mut messages = [datagram(&outer, &[], None); BATCH_MAX];
+            for (message, group) in messages.iter_mut().zip(left) {
+                message.parts = parts.get(group.parts.clone()).unwrap_or_default();
+                message.segment_bytes = (group.datagrams > 1).then_some(group.segment_bytes);
+            }
+            match socket.send_batch(&messages[..left.len().min(BATCH_MAX)]) {
+                Ok(count) => {
+                    let datagrams: usize = left.iter().take(count).map(|g| g.datagrams).sum();
+                    stats.count(SocketEvent::TransmitMessage, count as u64);
+                    stats.count(SocketEvent::TransmitDatagram, datagrams as u64);
+                    sent += count;
+                }
+                Err(error) => break error,
+            }
+        };
+        if sent == 0 && Fault::of(&refused) == Fault::Later {
+            return Ok(Transmitted::NoRoom);
+        }
+        // The rest is sent, or dropped by name, from the queue.
+        for group in self.groups.get(sent..).unwrap_or_default() {
+            let mut bytes = self.spare.pop().unwrap_or_default();
+            bytes.clear();
+            let parts = parts.get(group.parts.clone()).unwrap_or_default();
+            parts.iter().for_each(|part| bytes.extend_from_slice(part));
+            let segment_bytes = (group.datagrams > 1).then_some(group.segment_bytes);
+            self.queue.push_back(Message { bytes, outer, segment_bytes });
+        }
+        let _ = self.flush(socket, stats)?;
+        Ok(Transmitted::Taken)
+    }
+
+    /// Sends what waits. What the kernel refuses is cut, or dropped by name, and does not stop what is
+    /// behind it.
+    pub(super) fn flush(
+        &mut self,
+        socket: &mut DatagramSocket,
+        stats: &mut SocketStats,
+    ) -> io::Result<Transmitted> {
+        while let Some(first) = self.queue.front() {
+            let dont_fragment = first.outer.dont_fragment;
+            socket.set_dont_fragment(dont_fragment)?;
+            let mut parts = [[IoSlice::new(&[])]; BATCH_MAX];
+            let mut messages = [first.described(&[]); BATCH_MAX];
+            let alike = self.queue.iter();
+            let alike = alike.take_while(|message| message.outer.dont_fragment == dont_fragment);
+            let mut count = 0;
+            for (part, message) in parts.iter_mut().zip(alike.clone()) {
+                *part = [IoSlice::new(&message.bytes)];
+                count += 1;
+            }
+            for ((described, part), message) in messages.iter_mut().zip(&parts).zip(alike) {
+                *described = message.described(part);
+            }
+            match socket.send_batch(&messages[..count]) {
+                Ok(0) => return Ok(Transmitted::NoRoom),
+                Ok(sent) => {
+                    stats.count(SocketEvent::TransmitMessage, sent as u64);
+                    for message in self.queue.drain(..sent.min(self.queue.len())) {
+                        stats.count(SocketEvent::TransmitDatagram, message.datagrams() as u64);
+                        self.spare.push(message.bytes);
+                    }
+                    if core::mem::take(&mut self.suspects_segments) {
+                        self.segments = false;
+                        stats.count(SocketEvent::TransmitNarrowed, 1);
+                    }
+                }
+                Err(error) if Fault::of(&error) == Fault::Later => return Ok(Transmitted::NoRoom),
+                Err(error) => self.refused(error, stats)?,
+            }
+        }
+        Ok(Transmitted::Taken)
+    }
+
+    /// What the kernel said about the first message of the queue.
+    fn refused(&mut self, error: io::Error, stats: &mut SocketStats) -> io::Result<()> {
+        let fault = Fault::of(&error);
+        let event = match fault {
+            Fault::Malformed | Fault::Forbidden | Fault::Unsupported => {
+                SocketEvent::TransmitRefused
+            }
+            Fault::TooLong => SocketEvent::TransmitTooLong,
+            Fault::Down | Fault::Unreachable => SocketEvent::TransmitUnreachable,
+            Fault::Exhausted => SocketEvent::TransmitNoMemory,
+            Fault::Later | Fault::Gone | Fault::Other => return Err(error),
+        };
+        let Some(message) = self.queue.pop_front() else { return Ok(()) };
+        let datagrams = message.datagrams();
+        let Message { bytes, outer, segment_bytes } = message;
+        // `EIO` is a device without checksums, `EINVAL` a kernel that takes fewer datagrams or none (rule S22).
+        let is_cut = matches!(fault, Fault::Down | Fault::Malformed | Fault::Unsupported);
+        match segment_bytes.filter(|_| is_cut) {
+            Some(segment_bytes) => {
+                stats.count(SocketEvent::TransmitCutAgain, 1);
+                self.suspects_segments = true;
+                for datagram in bytes.chunks(segment_bytes.into()).rev() {
+                    let mut bytes = self.spare.pop().unwrap_or_default();
+                    bytes.clear();
+                    bytes.extend_from_slice(datagram);
+                    self.queue.push_front(Message { bytes, outer, segment_bytes: None });
+                }
+            }
+            None => {
+                self.suspects_segments = false;
+                stats.count(event, datagrams as u64);
+            }
+        }
+        self.spare.push(bytes);
+        Ok(())
+    }
+}
+
+impl Group {
+    /// Whether a datagram of so many bytes may follow, with which the parts end at `end`.
+    fn takes(&self, len: usize, end: usize) -> bool {
+        let size = usize::from(self.segment_bytes);
+        // Only the last may be shorter.
+        let is_open = self.bytes == self.datagrams * size && len <= size;
+        let is_short = self.datagrams < SEGMENTS_MAX && self.bytes + len <= MESSAGE_BYTES_MAX;
+        is_open && is_short && end - self.parts.start <= PARTS_MAX
+    }
+}
+
+/// A message for a socket.
+fn datagram<'a>(
+    outer: &Outer,
+    parts: &'a [IoSlice<'a>],
+    segment_bytes: Option<u16>,
+) -> Datagram<'a> {
+    Datagram {
+        parts,
+        destination: outer.destination,
+        traffic_class: outer.traffic_class,
+        hop_limit: outer.hop_limit,
+        segment_bytes,
+    }
+}
+
+/// Datagrams of one message (`UDP_MAX_SEGMENTS` before Linux 6.9).
+const SEGMENTS_MAX: usize = 64;
+/// Bytes of one message: what an IPv4 datagram can carry.
+const MESSAGE_BYTES_MAX: usize = 65535 - 20 - 8;
+/// Parts of one message (`UIO_MAXIOV` is 1024).
+const PARTS_MAX: usize = 1000;
