@@ -1,5 +1,8 @@
 //! Packets into tunnels: what the rules say, and what must hold for every format.
 
+mod belonging;
+mod checksums;
+mod fields;
 mod formats;
 mod putting;
 mod round_trip;

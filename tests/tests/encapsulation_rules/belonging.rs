@@ -1,0 +1,236 @@
+//! Whether a packet came through a tunnel, and what its receiving end expects.
+
+use std::net::IpAddr;
+
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    tunnel::{
+        Carrier, Endpoint, Expected, Foreign, Header, RemoteChecksumUse,
+        decapsulate::{Decapsulation, OuterChecksum, Refusal, RemoteChecksumMode},
+        encapsulate::Encapsulator,
+    },
+};
+use grosso_testkit::Packet;
+use grosso_wire::{LinkType, dissect};
+
+use crate::{
+    formats::{V4, V6, VXLAN, all, gre, udp, with_remote_checksum, without_checksum},
+    putting::{Known, packets, partial, put},
+};
+
+/// The plan of the other end for a packet that this end sends.
+fn plan(sender: &Endpoint, receiver: &Endpoint) -> Decapsulation {
+    let mut encapsulator = Encapsulator::new(sender.clone(), 1).unwrap();
+    let (_, packet) = packets(sender).swap_remove(0);
+    let link = crate::putting::link_of(sender);
+    let sent = put(&mut encapsulator, &Known::new(packet.build()), link).unwrap();
+    let mut rules = receiver.rules();
+    // The tunnel itself is to be told apart here, and not its port.
+    rules.ports = sender.ports();
+    rules.ipv6_without_checksum = true;
+    let stack = dissect(&sent.bytes, LinkType::Raw, &rules.ports);
+    Decapsulation::plan(&sent.bytes, &stack, &sent.meta, LinkType::Ethernet, &rules).unwrap()
+}
+
+fn other_end(endpoint: &Endpoint) -> Endpoint {
+    let mut other = endpoint.clone();
+    (other.local, other.remote) = (endpoint.remote, endpoint.local);
+    other
+}
+
+fn admit(sender: &Endpoint, receiver: &Endpoint) -> Result<(), Foreign> {
+    receiver.admit(&plan(sender, receiver), &mut Expected::default())
+}
+
+#[test]
+fn the_other_end_takes_what_is_sent_and_no_other_does() {
+    for endpoint in all() {
+        assert_eq!(admit(&endpoint, &other_end(&endpoint)), Ok(()), "{endpoint:?}");
+        assert_eq!(admit(&endpoint, &endpoint), Err(Foreign::Address), "{endpoint:?}");
+        let mut stranger = other_end(&endpoint);
+        stranger.remote = match stranger.remote {
+            IpAddr::V4(_) => [192, 0, 2, 77].into(),
+            IpAddr::V6(_) => [0xfd; 16].into(),
+        };
+        assert_eq!(admit(&endpoint, &stranger), Err(Foreign::Address));
+    }
+}
+
+/// Every format against every other: what tells them apart has a name.
+#[test]
+fn tunnels_of_other_kinds_are_foreign() {
+    let (mut foreign, mut same) = (0, 0);
+    for [local, remote] in [V4, V6] {
+        let ends: Vec<_> = all().into_iter().filter(|e| e.local == local).collect();
+        assert_eq!(ends[0].remote, remote);
+        for sender in &ends {
+            for receiver in &ends {
+                match admit(sender, &other_end(receiver)) {
+                    Ok(()) => {
+                        // They differ in what a receiver does not care about.
+                        let is_alike = sender.header == receiver.header
+                            || matches!(
+                                (&sender.header, &receiver.header),
+                                (Header::Gre { .. }, Header::Gre { sequence: false, .. })
+                            );
+                        assert!(is_alike, "{sender:?} {receiver:?}");
+                        same += 1;
+                    }
+                    Err(_) => foreign += 1,
+                }
+            }
+        }
+    }
+    assert!(foreign > 600 && same < 100, "{foreign} {same}");
+}
+
+fn v4(header: Header, carrier: Carrier) -> Endpoint {
+    let [local, remote] = V4;
+    Endpoint::new(local, remote, header, carrier)
+}
+
+fn vxlan(identifier: u32, policy: Option<u16>) -> Endpoint {
+    let header = Header::Vxlan { identifier, policy, generic_protocol: false };
+    v4(header, Carrier::Udp(udp(4789)))
+}
+
+#[test]
+fn w30_w31_identifiers_and_policies_have_to_be_the_tunnels() {
+    let check = |sender: Endpoint, receiver: Endpoint| admit(&sender, &other_end(&receiver));
+    assert_eq!(check(vxlan(1, None), vxlan(2, None)), Err(Foreign::Identifier));
+    assert_eq!(check(vxlan(1, Some(3)), vxlan(1, None)), Err(Foreign::Policy));
+    assert_eq!(check(vxlan(1, None), vxlan(1, Some(3))), Ok(()));
+    assert_eq!(check(vxlan(1, Some(4)), vxlan(1, Some(3))), Ok(()));
+    let gre = |key, checksum| v4(gre(key, checksum, false, false), Carrier::Ip);
+    assert_eq!(check(gre(Some(1), false), gre(Some(2), false)), Err(Foreign::Identifier));
+    assert_eq!(check(gre(None, false), gre(Some(0), false)), Err(Foreign::Identifier));
+    assert_eq!(check(gre(Some(0), false), gre(None, false)), Err(Foreign::Identifier));
+    let geneve = |inherit_protocol| {
+        let header = Header::Geneve { identifier: 1, options: Vec::new(), inherit_protocol };
+        v4(header, Carrier::Udp(udp(6081)))
+    };
+    assert_eq!(check(geneve(true), geneve(false)), Err(Foreign::Payload));
+    assert_eq!(check(geneve(false), geneve(true)), Err(Foreign::Payload));
+}
+
+#[test]
+fn w51_the_checksum_of_gre_has_to_be_there_or_not() {
+    for checksum in [false, true] {
+        let sender = v4(gre(None, checksum, false, false), Carrier::Ip);
+        let receiver = other_end(&v4(gre(None, !checksum, false, false), Carrier::Ip));
+        assert_eq!(admit(&sender, &receiver), Err(Foreign::GreChecksum));
+    }
+}
+
+/// Rule W51: what is older than expected is late, with numbers that wrap.
+#[test]
+fn w51_numbers_count_on() {
+    let numbered = v4(gre(None, false, true, false), Carrier::Ip);
+    let receiver = other_end(&numbered);
+    let mut expected = Expected::default();
+    let mut take = |sequence: u32| {
+        let [remote, local] = [receiver.remote, receiver.local];
+        let (IpAddr::V4(remote), IpAddr::V4(local)) = (remote, local) else { unreachable!() };
+        let outer = Packet::new()
+            .ipv4(|ip| ip.source(remote.octets()).destination(local.octets()))
+            .gre(|gre| gre.sequence(sequence));
+        let frame = outer.ipv4(|ip| ip).udp(|u| u).build();
+        let rules = receiver.rules();
+        let stack = dissect(&frame, LinkType::Raw, &rules.ports);
+        let meta = Meta::default();
+        let plan = Decapsulation::plan(&frame, &stack, &meta, LinkType::Raw, &rules).unwrap();
+        receiver.admit(&plan, &mut expected)
+    };
+    assert_eq!(take(u32::MAX - 1), Ok(()), "the first may have any");
+    assert_eq!(take(u32::MAX - 1), Err(Foreign::Late), "and be there once");
+    assert_eq!(take(5), Ok(()), "some may be lost");
+    assert_eq!(take(u32::MAX), Err(Foreign::Late));
+    assert_eq!(take(6), Ok(()));
+    assert_eq!(take(7 + (1 << 31)), Err(Foreign::Late));
+    assert_eq!(take(6 + (1 << 31)), Ok(()));
+    let unnumbered = v4(gre(None, false, false, false), Carrier::Ip);
+    assert_eq!(admit(&unnumbered, &receiver), Err(Foreign::Unnumbered));
+    // Who numbers nothing does not look at numbers.
+    assert_eq!(admit(&numbered, &other_end(&unnumbered)), Ok(()));
+}
+
+#[test]
+fn rules_are_those_of_the_endpoint() {
+    let mode = |receive, complete| {
+        let mut header = udp(4789);
+        header.remote_checksum = RemoteChecksumUse { transmit: false, receive, complete };
+        v4(VXLAN, Carrier::Udp(header)).rules().remote_checksum
+    };
+    assert_eq!(mode(false, false), RemoteChecksumMode::Refuse);
+    assert_eq!(mode(false, true), RemoteChecksumMode::Refuse);
+    assert_eq!(mode(true, false), RemoteChecksumMode::Partial);
+    assert_eq!(mode(true, true), RemoteChecksumMode::Complete);
+    let plain = v4(Header::Ip, Carrier::Ip).rules();
+    assert_eq!(plain.remote_checksum, RemoteChecksumMode::Refuse);
+    let [local, remote] = V6;
+    for allowed in [false, true] {
+        let mut header = without_checksum(4789);
+        header.ipv6_without_checksum = allowed;
+        let endpoint = Endpoint::new(local, remote, VXLAN, Carrier::Udp(header));
+        assert_eq!(endpoint.rules().ipv6_without_checksum, allowed, "W32");
+        assert_eq!(endpoint.rules().ports.vxlan, 4789);
+        let refused = plan_of(&endpoint, OuterChecksum::InFrame, Checksum::None);
+        let expected = if allowed { None } else { Some(Refusal::UdpChecksumNone) };
+        assert_eq!(refused.err(), expected, "P46");
+    }
+}
+
+/// The plan for a frame of TCP in VXLAN that a socket passed on, whose UDP checksum field is zero.
+fn plan_of(
+    endpoint: &Endpoint,
+    outer_checksum: OuterChecksum,
+    state: Checksum,
+) -> Result<Decapsulation, Refusal> {
+    let mut encapsulator = Encapsulator::new(endpoint.clone(), 1).unwrap();
+    let inner = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(50);
+    let sent = put(&mut encapsulator, &Known::partial(&inner), LinkType::Ethernet).unwrap();
+    let mut frame = sent.completed();
+    let udp = if endpoint.local.is_ipv4() { 20 } else { 40 };
+    frame[udp + 6..udp + 8].fill(0);
+    let mut rules = other_end(endpoint).rules();
+    rules.outer_checksum = outer_checksum;
+    let stack = dissect(&frame, LinkType::Raw, &rules.ports);
+    let meta = Meta { checksum: state, ..Meta::default() };
+    Decapsulation::plan(&frame, &stack, &meta, LinkType::Ethernet, &rules)
+}
+
+/// A socket that lets only right datagrams through shows no checksum, and there was one.
+#[test]
+fn c54_a_checksum_that_was_verified_below_protects_what_is_inside() {
+    for [local, remote] in [V4, V6] {
+        let carrier = Carrier::Udp(with_remote_checksum(4789));
+        let mut endpoint = Endpoint::new(local, remote, VXLAN, carrier);
+        if let Carrier::Udp(udp) = &mut endpoint.carrier {
+            udp.ipv6_without_checksum = false;
+        }
+        let plan = plan_of(&endpoint, OuterChecksum::VerifiedBelow, Checksum::None).unwrap();
+        assert_eq!(plan.meta.checksum, partial(34, 16));
+        let in_frame = plan_of(&endpoint, OuterChecksum::InFrame, Checksum::None);
+        let expected = if local.is_ipv4() {
+            Refusal::RemoteChecksumUnprotected
+        } else {
+            Refusal::UdpChecksumNone
+        };
+        assert_eq!(in_frame.err(), Some(expected));
+    }
+}
+
+/// Of a checksum that is not shown, none inside follows.
+#[test]
+fn a_checksum_that_was_verified_below_says_nothing_of_those_inside() {
+    let endpoint = v4(VXLAN, Carrier::Udp(udp(4789)));
+    let known =
+        |state| plan_of(&endpoint, OuterChecksum::VerifiedBelow, state).unwrap().meta.checksum;
+    assert_eq!(known(Checksum::None), Checksum::None);
+    // The first of those that were verified is the one around.
+    assert_eq!(known(Checksum::Unnecessary { levels: 0 }), Checksum::None);
+    let inside = Checksum::Unnecessary { levels: 0 };
+    assert_eq!(known(Checksum::Unnecessary { levels: 1 }), inside);
+    assert_eq!(known(partial(20 + 8 + 8 + 34, 16)), partial(34, 16));
+}
