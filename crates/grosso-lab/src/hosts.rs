@@ -25,6 +25,10 @@ use rustix::process::Pid;
 
 use crate::account::TcpCounters;
 
+mod underlay;
+
+pub use underlay::{Inside, UNDERLAY_ADDRESSES};
+
 /// How long the packets are that each host sends, in bytes from the IP header on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Mtu {
@@ -161,7 +165,7 @@ pub struct Ends {
 /// The data path's side of a [`Device`].
 #[derive(Debug)]
 pub enum DevicePort {
-    /// Of a TAP.
+    /// Of a TAP, or of a TUN.
     Tap(TapPort),
     /// Of a veth pair.
     Veth(PacketPort),
@@ -182,7 +186,12 @@ impl Hosts {
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         let options = packet_options(layout);
         let wire = open_wire(|| add_wire(&hosts.sender, SENDER, (ENGINE, mtu.sender)), &options)?;
-        let device = open_device(&hosts.receiver, (RECEIVER, mtu.receiver), device, superframes)?;
+        let device = open_device(
+            &hosts.receiver,
+            (RECEIVER, mtu.receiver),
+            (device, Layer::Ethernet),
+            superframes,
+        )?;
         hosts.set_up_receiver(mtu)?;
         hosts.set_up_sender(layout)?;
         Ok((hosts, Ends { wire, device }))
@@ -203,7 +212,12 @@ impl Hosts {
         };
         let wire = open_wire(add, &options)?;
         hosts.set_up_receiver(mtu)?;
-        let device = open_device(&hosts.sender, (SENDER, mtu.sender), device, superframes)?;
+        let device = open_device(
+            &hosts.sender,
+            (SENDER, mtu.sender),
+            (device, Layer::Ethernet),
+            superframes,
+        )?;
         hosts.sender.run(|| set_up(SENDER, SENDER_ADDRESSES, hosts.family, mtu.sender))??;
         Ok((hosts, Ends { wire, device }))
     }
@@ -228,7 +242,10 @@ impl Hosts {
         let sides =
             [(&hosts.sender, SENDER, mtu.sender), (&hosts.receiver, RECEIVER, mtu.receiver)];
         for ((host, name, mtu), wire) in sides.into_iter().zip([near, far]) {
-            ends.push(Ends { wire, device: open_device(host, (name, mtu), device, false)? });
+            ends.push(Ends {
+                wire,
+                device: open_device(host, (name, mtu), (device, Layer::Ethernet), false)?,
+            });
         }
         hosts.set_up_receiver(mtu)?;
         hosts.sender.run(|| set_up(SENDER, SENDER_ADDRESSES, hosts.family, mtu.sender))??;
@@ -482,14 +499,14 @@ fn open_engine(options: &PacketOptions) -> io::Result<PacketPort> {
 fn open_device(
     host: &NetworkNamespace,
     (device, mtu): (&str, u16),
-    kind: Device,
+    (kind, layer): (Device, Layer),
     superframes: bool,
 ) -> io::Result<DevicePort> {
     match kind {
         Device::Tap => host.run(|| {
             let mut options = TapOptions::default();
             options.receive = if superframes { Features::ALL } else { CHECKSUMS };
-            TapPort::open(device, Layer::Ethernet, &options).map(DevicePort::Tap)
+            TapPort::open(device, layer, &options).map(DevicePort::Tap)
         })?,
         Device::Veth => {
             let add = || {

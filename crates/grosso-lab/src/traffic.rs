@@ -17,7 +17,7 @@ mod streams;
 pub(crate) use self::{
     datagrams::{receive_datagrams, send_datagrams},
     paced::{receive_paced, send_paced},
-    requests::{answer, answer_datagrams, ask, ask_datagrams},
+    requests::{answer, answer_datagrams, answer_many, ask, ask_datagrams, ask_many},
     streams::{receive_streams, send_file, send_streams},
 };
 

@@ -34,7 +34,7 @@ mod observe;
 pub struct Setting {
     /// What the hosts send each other.
     pub traffic: Traffic,
-    /// Over how many connections at once; one for everything but [`Traffic::TcpStream`].
+    /// Over how many connections at once; one for everything but [`Traffic::TcpStream`] and [`Traffic::TcpRequests`].
     pub connections: usize,
     /// Who makes the traffic.
     pub tool: Tool,

@@ -253,7 +253,11 @@ pub(crate) const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;
 pub(crate) const IFLA_GRO_IPV4_MAX_SIZE: u16 = 64;
 pub(crate) const IFLA_INFO_KIND: u16 = 1;
 pub(crate) const IFLA_INFO_DATA: u16 = 2;
+pub(crate) const IFLA_VXLAN_ID: u16 = 1;
+pub(crate) const IFLA_VXLAN_GROUP: u16 = 2;
+pub(crate) const IFLA_VXLAN_LOCAL: u16 = 4;
 pub(crate) const IFLA_VXLAN_PORT: u16 = 15;
+pub(crate) const IFLA_VXLAN_UDP_CSUM: u16 = 18;
 pub(crate) const IFLA_VXLAN_COLLECT_METADATA: u16 = 25;
 /// linux/veth.h.
 pub(crate) const VETH_INFO_PEER: u16 = 1;

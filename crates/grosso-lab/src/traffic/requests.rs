@@ -7,7 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Progress;
+use grosso_sys::wait::Interest;
+
+use super::{Progress, streams::take_turns};
 
 /// Sends a byte and waits for one, until it is told to stop; how long each took.
 ///
@@ -38,6 +40,61 @@ pub(crate) fn answer(mut socket: &TcpStream, progress: &Progress) -> io::Result<
         answered += 1;
         progress.arrived(1);
     }
+    Ok(answered)
+}
+
+/// As [`ask`], over many connections at once, of which each has one request under way.
+///
+/// # Errors
+/// Those of the sockets; when no answer comes for [`crate::hosts::STALLED`].
+pub(crate) fn ask_many(sockets: &[TcpStream], progress: &Progress) -> io::Result<Vec<Duration>> {
+    let mut took = Vec::with_capacity(EXPECTED);
+    let mut byte = [0x42];
+    let mut asked = vec![Instant::now(); sockets.len()];
+    for (mut socket, asked) in sockets.iter().zip(&mut asked) {
+        *asked = Instant::now();
+        socket.write_all(&byte)?;
+    }
+    take_turns(
+        sockets,
+        Interest::READ,
+        || true,
+        |i| {
+            let mut socket = &sockets[i];
+            socket.read_exact(&mut byte)?;
+            took.push(asked[i].elapsed());
+            if !progress.goes_on() {
+                return socket.shutdown(Shutdown::Write).map(|()| false);
+            }
+            asked[i] = Instant::now();
+            socket.write_all(&byte).map(|()| true)
+        },
+    )?;
+    Ok(took)
+}
+
+/// As [`answer`], over many connections at once.
+///
+/// # Errors
+/// As [`ask_many`].
+pub(crate) fn answer_many(sockets: &[TcpStream], progress: &Progress) -> io::Result<u64> {
+    let mut byte = [0];
+    let mut answered = 0;
+    take_turns(
+        sockets,
+        Interest::READ,
+        || true,
+        |i| {
+            let mut socket = &sockets[i];
+            if socket.read(&mut byte)? == 0 {
+                return Ok(false);
+            }
+            socket.write_all(&byte)?;
+            answered += 1;
+            progress.arrived(1);
+            Ok(true)
+        },
+    )?;
     Ok(answered)
 }
 

@@ -92,7 +92,7 @@ pub(crate) fn receive_streams(
 }
 
 /// Uses each socket that is ready, until none is left that goes on, or all are told to stop.
-fn take_turns(
+pub(super) fn take_turns(
     sockets: &[TcpStream],
     interest: Interest,
     goes_on: impl Fn() -> bool,

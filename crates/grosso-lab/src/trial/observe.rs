@@ -23,8 +23,8 @@ use crate::{
     account::{Accountant, CpuSeconds, TcpCounters, Threads},
     hosts::{Family, Hosts},
     traffic::{
-        Content, Progress, Traffic, answer, answer_datagrams, ask, ask_datagrams,
-        receive_datagrams, receive_streams, send_datagrams, send_file, send_streams,
+        Content, Progress, Traffic, answer, answer_datagrams, answer_many, ask, ask_datagrams,
+        ask_many, receive_datagrams, receive_streams, send_datagrams, send_file, send_streams,
     },
 };
 
@@ -64,6 +64,18 @@ pub(super) fn observe(
     if setting.tool == Tool::Iperf3 {
         return iperf3::observe(setting, hosts, path, interrupted);
     }
+    let observed = observe_beside(setting, hosts, path, interrupted, || Ok(()));
+    observed.map(|(measured, _)| measured)
+}
+
+/// As [`observe`], by the lab's own threads, with what `gauge` reads at the start and at the end of what is measured.
+pub(super) fn observe_beside<Gauged>(
+    setting: &Setting,
+    hosts: &Hosts,
+    path: Option<Path<'_>>,
+    interrupted: &AtomicBool,
+    gauge: impl Fn() -> io::Result<Gauged>,
+) -> Result<(Measured, [Gauged; 2]), TrialError> {
     let progress = Progress::default();
     let content = Content::new(SEED)?;
     let sides = Sides::connect(setting, hosts)?;
@@ -83,7 +95,7 @@ pub(super) fn observe(
         let over = || sender.is_finished() || receiver.is_finished();
         let watched = threads(&announced, path.map(|path| path.thread)).and_then(|threads| {
             let accountant = Accountant::new(threads, &setting.processors, hosts.poller())?;
-            let read = || Reading::take(progress, &accountant, hosts, path);
+            let read = || Ok((Reading::take(progress, &accountant, hosts, path)?, gauge()?));
             watch(setting.extent, progress, read, || {
                 if interrupted.load(Ordering::Relaxed) {
                     return Err(TrialError::Interrupted);
@@ -95,17 +107,18 @@ pub(super) fn observe(
         let sent = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let received = receiver.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let ended = sent?.with(received?);
-        let [before, after] = watched?;
+        let [(before, gauged_before), (after, gauged_after)] = watched?;
         if let Some(sent) = ended.sent.filter(|sent| *sent != ended.received) {
             return Err(TrialError::Lost { sent, received: ended.received });
         }
         let [sender_tcp, receiver_tcp] = hosts.tcp_counters()?;
-        Ok(Measured {
+        let measured = Measured {
             retransmits: sender_tcp.retransmitted + receiver_tcp.retransmitted,
             checksum_errors: sender_tcp.checksum_errors + receiver_tcp.checksum_errors,
             latencies: ended.latencies,
             ..after.since(&before, setting.traffic == Traffic::TcpMaerts)
-        })
+        };
+        Ok((measured, [gauged_before, gauged_after]))
     })
 }
 
@@ -129,12 +142,12 @@ fn threads(
 
 /// Reads the counters at the start and at the end of what is measured. `is_over` says whether the
 /// traffic ended of itself.
-fn watch(
+fn watch<Read>(
     extent: Extent,
     progress: &Progress,
-    read: impl Fn() -> io::Result<Reading>,
+    read: impl Fn() -> io::Result<Read>,
     is_over: impl Fn() -> Result<bool, TrialError>,
-) -> Result<[Reading; 2], TrialError> {
+) -> Result<[Read; 2], TrialError> {
     let wait = |is_enough: &dyn Fn() -> bool| -> Result<(), TrialError> {
         while !is_over()? && !is_enough() {
             thread::sleep(LOOK_AGAIN);
@@ -154,13 +167,13 @@ fn watch(
                 let elapsed = started.elapsed();
                 elapsed >= warm_up && (has_started() || elapsed >= warm_up * WARM_UPS_MAX)
             })?;
-            let before = read()?;
-            wait(&|| before.time.elapsed() >= measured)?;
+            let (before, started) = (read()?, Instant::now());
+            wait(&|| started.elapsed() >= measured)?;
             Ok([before, read()?])
         }
         Extent::Bytes(bytes) => {
             let before = read()?;
-            let end = before.bytes.saturating_add(bytes);
+            let end = progress.bytes.load(Ordering::Relaxed).saturating_add(bytes);
             wait(&|| progress.bytes.load(Ordering::Relaxed) >= end)?;
             Ok([before, read()?])
         }
@@ -255,7 +268,10 @@ impl Sides {
             Self::Streams([near, _]) => (Some(send_streams(near, content, progress)?), Vec::new()),
             Self::File([near, _]) => (Some(send_file(&near[0], content, progress)?), Vec::new()),
             Self::Requests([near, _]) => {
-                let took = ask(&near[0], progress)?;
+                let took = match &near[..] {
+                    [one] => ask(one, progress)?,
+                    many => ask_many(many, progress)?,
+                };
                 (Some(took.len() as u64), took)
             }
             Self::DatagramRequests([near, _]) => (None, ask_datagrams(near, progress)?),
@@ -272,7 +288,10 @@ impl Sides {
             Self::Streams([_, far]) | Self::File([_, far]) => {
                 receive_streams(far, expected, progress)
             }
-            Self::Requests([_, far]) => answer(&far[0], progress),
+            Self::Requests([_, far]) => match &far[..] {
+                [one] => answer(one, progress),
+                many => answer_many(many, progress),
+            },
             Self::DatagramRequests([_, far]) => answer_datagrams(far, progress),
             Self::Datagrams { sockets: [_, far], .. } => receive_datagrams(far, progress),
         }

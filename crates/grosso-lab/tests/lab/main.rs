@@ -93,6 +93,7 @@ mod linux {
             the_receiver_sends_too(device);
             many_connections_keep_their_bytes(device);
             requests_are_answered(device);
+            requests_of_many_connections_are_answered(device);
             datagrams_arrive(device);
             fragments::run(device);
         }
@@ -229,6 +230,17 @@ mod linux {
             // The two are read one after the other while it goes on.
             assert!((measured.units * bytes).abs_diff(measured.bytes) <= bytes * 4, "{traffic}");
         }
+    }
+
+    fn requests_of_many_connections_are_answered(device: Device) {
+        let (traffic, connections) = (Traffic::TcpRequests, 20);
+        let layout = Layout::default().streams(connections);
+        let extent = Extent::Bytes(2000);
+        let setting =
+            Setting { traffic, extent, connections, layout, ..through(device, grosso(false)) };
+        let measured = clean(&setting);
+        assert!(measured.latencies.len() as u64 >= measured.units, "{measured:?}");
+        assert!(measured.units.abs_diff(measured.bytes) <= 4, "{measured:?}");
     }
 
     fn datagrams_arrive(device: Device) {

@@ -1,6 +1,7 @@
 //! Links: making, changing, listing and deleting network interfaces.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::Netlink;
@@ -143,6 +144,19 @@ impl<'a> LinkChange<'a> {
     }
 }
 
+/// Between whom a VXLAN device is, see [`Netlink::add_vxlan_between`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VxlanEnds {
+    /// The network identifier, of 24 bits.
+    pub identifier: u32,
+    /// The address that is sent from.
+    pub local: Ipv4Addr,
+    /// The address that is sent to.
+    pub remote: Ipv4Addr,
+    /// The UDP port that both receive at.
+    pub port: u16,
+}
+
 /// A network interface as the kernel describes it. Of what a kernel does not tell there is none.
 #[derive(Clone, Debug)]
 pub struct Link {
@@ -239,6 +253,32 @@ impl Netlink {
             info.nested(abi::IFLA_INFO_DATA, |data| {
                 data.attribute(abi::IFLA_VXLAN_COLLECT_METADATA, &[1]);
                 data.attribute(abi::IFLA_VXLAN_PORT, &port.to_be_bytes());
+            });
+        });
+        self.execute(request)
+    }
+
+    /// Creates a VXLAN device between two addresses, which sends and takes one network identifier.
+    /// Its socket is in this socket's network, and stays there wherever [`LinkChange::namespace`]
+    /// moves the device. Outer checksums are made.
+    ///
+    /// # Errors
+    ///
+    /// As [`Netlink::add_vxlan`].
+    pub fn add_vxlan_between(
+        &self,
+        (name, change): (&InterfaceName, LinkChange<'_>),
+        ends: &VxlanEnds,
+    ) -> io::Result<()> {
+        let mut request = creation(name, &change);
+        request.nested(abi::IFLA_LINKINFO, |info| {
+            info.text(abi::IFLA_INFO_KIND, "vxlan");
+            info.nested(abi::IFLA_INFO_DATA, |data| {
+                data.number(abi::IFLA_VXLAN_ID, ends.identifier);
+                data.attribute(abi::IFLA_VXLAN_GROUP, &ends.remote.octets());
+                data.attribute(abi::IFLA_VXLAN_LOCAL, &ends.local.octets());
+                data.attribute(abi::IFLA_VXLAN_PORT, &ends.port.to_be_bytes());
+                data.attribute(abi::IFLA_VXLAN_UDP_CSUM, &[1]);
             });
         });
         self.execute(request)

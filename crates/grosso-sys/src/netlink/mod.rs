@@ -44,7 +44,7 @@ use message::{Messages, Request};
 
 pub(crate) use generic::ask_ethtool;
 pub use generic::has_generic_family;
-pub use link::{Link, LinkChange, LinkStatistics};
+pub use link::{Link, LinkChange, LinkStatistics, VxlanEnds};
 
 /// The longest part of an answer; the kernel's own are at most half of it.
 const ANSWER_BYTES_MAX: usize = 64 << 10;

@@ -1,13 +1,13 @@
 //! Links, addresses, routes and neighbours, told by what the kernel then does.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::thread;
 
 use grosso_sys::interface::{Control, InterfaceName};
 use grosso_sys::namespace::NetworkNamespace;
-use grosso_sys::netlink::{LinkChange, Netlink};
+use grosso_sys::netlink::{LinkChange, Netlink, VxlanEnds};
 
 use super::{SOON, isolated};
 
@@ -116,6 +116,31 @@ fn a_link_is_changed_at_once_and_tells_it() {
 }
 
 #[test]
+fn a_vxlan_device_is_made_where_it_belongs_and_its_socket_stays() {
+    isolated(|_| {
+        let other = NetworkNamespace::new()?;
+        let netlink = Netlink::new()?;
+        Control::new()?.set_up(&InterfaceName::new("lo")?, true)?;
+        let name = InterfaceName::new("vx")?;
+        let address = Ipv4Addr::LOCALHOST;
+        let ends = VxlanEnds { identifier: 42, local: address, remote: address, port: 4799 };
+        let change = LinkChange::new().namespace(other.as_fd()).up(true);
+        if let Err(error) = netlink.add_vxlan_between((&name, change), &ends) {
+            assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP));
+            println!("skipped: the kernel has no VXLAN");
+            return Ok(());
+        }
+        assert_eq!(netlink.link(&name).unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        let link = other.run(Netlink::new)??.link(&name)?;
+        assert_eq!((link.kind.as_deref(), link.up), (Some("vxlan"), true));
+        let taken = UdpSocket::bind((address, ends.port)).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse, "it listens here");
+        other.run(|| UdpSocket::bind(("0.0.0.0", ends.port)))??;
+        Ok(())
+    });
+}
+
+#[test]
 fn more_links_than_one_answer_holds_are_all_listed() {
     isolated(|_| {
         let netlink = Netlink::new()?;
@@ -145,7 +170,7 @@ fn routes_and_neighbours_lead_where_they_say() {
         netlink.set_neighbour(index, "192.168.7.5".parse().unwrap(), [2, 0, 0, 0, 0, 0x55])?;
         netlink.set_neighbour(index, "192.168.7.5".parse().unwrap(), [2, 0, 0, 0, 0, 0x56])?;
 
-        let socket = std::net::UdpSocket::bind("10.1.0.1:0")?;
+        let socket = UdpSocket::bind("10.1.0.1:0")?;
         let mut buffer = [0; 256];
         for (destination, last) in [("8.8.8.8:9", 0x99), ("192.168.7.5:9", 0x56)] {
             socket.send_to(b"x", destination)?;

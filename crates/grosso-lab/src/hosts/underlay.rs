@@ -1,0 +1,105 @@
+//! Hosts whose packets cross the wire in a tunnel, which ends in a network of its own beside each.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr},
+    os::fd::AsFd,
+};
+
+use grosso_sys::{
+    namespace::NetworkNamespace,
+    netlink::{LinkChange, Netlink, VxlanEnds},
+    tun::Layer,
+};
+
+use super::{
+    Device, DevicePort, ENGINE, Hosts, Layout, RECEIVER, SENDER, SENDER_ADDRESSES, add_wire,
+    engine_network, name, open_device, set_up,
+};
+
+/// What a host has for a NIC where a tunnel begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inside {
+    /// Its kind; that of a veth pair has Ethernet frames alone.
+    pub device: Device,
+    /// What its frames start with.
+    pub layer: Layer,
+    /// Whether the host's kernel hands out superframes.
+    pub superframes: bool,
+}
+
+impl Hosts {
+    /// Two hosts, each with room for a data path of its own where its NIC would be, and the ports of these, the
+    /// sender's first. For the paths' other ports there is a wire with an MTU of its own and an address at each end,
+    /// [`UNDERLAY_ADDRESSES`]: sockets in [`Hosts::underlay`] reach each other.
+    ///
+    /// # Errors
+    /// As [`Hosts::receiving`].
+    pub fn tunnelled(
+        layout: &Layout,
+        inside: Inside,
+        wire_mtu: u16,
+    ) -> io::Result<(Self, [DevicePort; 2])> {
+        let (mut hosts, mtu) = (Self::new(layout)?, layout.mtu);
+        hosts.between = lay_underlay(wire_mtu)?;
+        let open =
+            |host, end| open_device(host, end, (inside.device, inside.layer), inside.superframes);
+        let near = open(&hosts.sender, (SENDER, mtu.sender))?;
+        let far = open(&hosts.receiver, (RECEIVER, mtu.receiver))?;
+        hosts.set_up_both(layout)?;
+        if inside.layer == Layer::Ethernet {
+            hosts.introduce()?;
+        }
+        Ok((hosts, [near, far]))
+    }
+
+    /// Two hosts whose NICs are the kernel's own VXLAN devices, over the same wire as [`Hosts::tunnelled`] has.
+    ///
+    /// # Errors
+    /// As [`Hosts::receiving`]; when the kernel has no VXLAN.
+    pub fn kernel_vxlan(layout: &Layout, wire_mtu: u16) -> io::Result<Self> {
+        let mut hosts = Self::new(layout)?;
+        hosts.between = lay_underlay(wire_mtu)?;
+        let [near, far] = UNDERLAY_ADDRESSES;
+        let sides = [(&hosts.sender, SENDER, near, far), (&hosts.receiver, RECEIVER, far, near)];
+        for (network, (host, device, local, remote)) in hosts.between.iter().zip(sides) {
+            let ends = VxlanEnds { identifier: VXLAN_IDENTIFIER, local, remote, port: VXLAN_PORT };
+            network.run(|| {
+                let change = LinkChange::new().namespace(host.as_fd());
+                Netlink::new()?.add_vxlan_between((&name(device)?, change), &ends)
+            })??;
+        }
+        hosts.set_up_both(layout)?;
+        hosts.introduce()?;
+        Ok(hosts)
+    }
+
+    /// The networks in which a tunnel ends, the sender's first; none where there is no tunnel.
+    #[must_use]
+    pub fn underlay(&self) -> &[NetworkNamespace] {
+        &self.between
+    }
+
+    fn set_up_both(&self, layout: &Layout) -> io::Result<()> {
+        self.set_up_receiver(layout.mtu)?;
+        self.sender.run(|| set_up(SENDER, SENDER_ADDRESSES, self.family, layout.mtu.sender))?
+    }
+}
+
+/// Two networks with nothing but a wire between them.
+fn lay_underlay(mtu: u16) -> io::Result<Vec<NetworkNamespace>> {
+    let networks = vec![engine_network()?, engine_network()?];
+    networks[0].run(|| add_wire(&networks[1], ENGINE, (ENGINE, mtu)))??;
+    for (network, address) in networks.iter().zip(UNDERLAY_ADDRESSES) {
+        let addresses = [IpAddr::V4(address); 2];
+        network.run(|| set_up(ENGINE, addresses, super::Family::V4, mtu))??;
+    }
+    Ok(networks)
+}
+
+/// The addresses between which a tunnel is, the sender's first.
+pub const UNDERLAY_ADDRESSES: [Ipv4Addr; 2] =
+    [Ipv4Addr::new(10, 94, 0, 1), Ipv4Addr::new(10, 94, 0, 2)];
+/// What the two devices of the kernel agree on.
+const VXLAN_IDENTIFIER: u32 = 42;
+const VXLAN_PORT: u16 = 4789;
