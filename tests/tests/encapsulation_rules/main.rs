@@ -4,6 +4,7 @@ mod belonging;
 mod checksums;
 mod fields;
 mod formats;
+mod path_mtu;
 mod putting;
 mod round_trip;
 mod superframes;

@@ -9,6 +9,7 @@ pub mod esp;
 mod kind;
 mod link;
 mod outer;
+pub mod path_mtu;
 
 pub use belonging::{Expected, Foreign};
 pub use congestion::{Congestion, CongestionMode};

@@ -43,7 +43,7 @@ use self::{checksums::Remote, inside::Inside, write::Numbers};
 use crate::{
     flow::{FlowHasher, Keys},
     meta::{Gso, IpLevels, Meta},
-    tunnel::{Contradiction, Endpoint, Header, outer::Ends},
+    tunnel::{Contradiction, Endpoint, Header, outer::Ends, path_mtu},
 };
 
 /// The sending side of a tunnel.
@@ -58,6 +58,8 @@ pub struct Encapsulator {
     sequence: u32,
     /// The identification of the next packet that may be fragmented (RFC 6864 section 4.1).
     identification: u16,
+    /// What the tunnel carries, in bytes of IP.
+    mtu: usize,
     stats: EncapsulateStats,
 }
 
@@ -94,6 +96,7 @@ impl Encapsulator {
             sequence: 0,
             // Where it starts does not matter, but that others cannot tell does.
             identification: (seed >> 48) as u16,
+            mtu: usize::MAX,
             stats: EncapsulateStats::default(),
         })
     }
@@ -127,6 +130,15 @@ impl Encapsulator {
         }
     }
 
+    /// Says what the tunnel carries, in bytes of IP ([`Endpoint::mtu`]); it is unlimited before.
+    ///
+    /// Longer packets are put in all the same: [`path_mtu::fit`](super::path_mtu::fit) tells which
+    /// those are. But around IPv6 that every link has to carry, up to 1280 bytes, the don't-fragment
+    /// bit is cleared where the tunnel carries less (rule W60).
+    pub const fn set_mtu(&mut self, mtu: usize) {
+        self.mtu = mtu;
+    }
+
     /// What was done so far.
     #[must_use]
     pub const fn stats(&self) -> &EncapsulateStats {
@@ -154,10 +166,12 @@ impl Encapsulator {
         if is_numbered && inside.is_superframe {
             return Err(Refusal::SuperframeNumbered);
         }
-        let is_atomic = write::dont_fragment(&self.endpoint, &inside);
+        let is_atomic = write::dont_fragment(&self.endpoint, &inside)
+            && !path_mtu::is_below_minimum(&self.stack, slices, meta, self.mtu);
         let keys = Keys::of(self.stack.layers(), head);
         let numbers = Numbers {
             flow: self.hasher.flow(head, &keys),
+            is_atomic,
             // Of a packet that nobody fragments it says nothing (RFC 6864 section 4.1).
             identification: if is_atomic { 0 } else { self.identification },
             sequence: self.sequence,

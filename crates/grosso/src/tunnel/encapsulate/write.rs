@@ -14,16 +14,18 @@ use super::{
 use crate::{
     bytes::put_u16,
     tunnel::{
-        Carrier, Dscp, Endpoint, Header, TimeToLive,
+        Carrier, DontFragment, Dscp, Endpoint, Header, TimeToLive,
         outer::{Ends, FLOW_LABEL_MASK, Fields},
     },
 };
 
-/// What of the headers depends on more than the packet inside.
+/// What of the headers depends on more than the endpoint and the packet inside.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
     /// The hash of the packet's flow.
     pub(super) flow: u64,
+    /// Whether routers may not fragment the packet.
+    pub(super) is_atomic: bool,
     pub(super) identification: u16,
     pub(super) sequence: u32,
 }
@@ -133,15 +135,14 @@ fn fields(
         flow_label: endpoint.flow_label.unwrap_or(numbers.flow as u32 & FLOW_LABEL_MASK),
         hop_limit,
         identification: numbers.identification,
-        dont_fragment: dont_fragment(endpoint, inside),
+        dont_fragment: numbers.is_atomic,
         protocol,
         payload_len,
     }
 }
 
-/// Whether routers may not fragment the packet (rule W3).
+/// Whether routers may not fragment the packet, as the endpoint says (rule W3).
 pub(super) fn dont_fragment(endpoint: &Endpoint, inside: &Inside) -> bool {
-    use crate::tunnel::DontFragment;
     match endpoint.dont_fragment {
         DontFragment::Unset => false,
         DontFragment::Set => true,

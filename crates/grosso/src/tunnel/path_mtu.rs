@@ -1,0 +1,246 @@
+//! Packets that are longer than a tunnel can carry, and what their senders are told.
+
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use grosso_checksum::{Sum, pseudo_v6};
+use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, dissect, icmp, ipv4, ipv6};
+
+use super::outer::{Ends, Fields};
+use crate::{
+    bytes::{put_u16, put_u32, u16_at},
+    meta::{Cut, Meta},
+};
+
+/// Whether a tunnel can carry a frame in one piece (rule S49).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// It can: the packet is short enough, or all the packets that the superframe is cut into are.
+    Fits,
+    /// It cannot, but the packet may be fragmented: an IPv4 packet itself, and the tunnel's packet
+    /// around an IPv6 one, which every link has to carry up to 1280 bytes of (rule W60, RFC 8200
+    /// section 5).
+    MayBeFragmented,
+    /// It cannot, and the message to the sender was written.
+    Told,
+    /// It cannot, and no message may be sent to who sent it: it is an error message itself, a later
+    /// fragment, to or from several, or no IP packet (RFC 1812 section 4.3.2.7, RFC 4443 section
+    /// 2.4).
+    Untold,
+}
+
+/// Whether a tunnel whose MTU is `mtu` bytes of IP can carry the frame that `slices` make together,
+/// whose headers are all in the first.
+///
+/// If it cannot, and who sent it has to be told, the message becomes the contents of `message`: a
+/// whole frame for `link`, on the way back. It comes from the address that the packet was for, as a
+/// bridge has none of its own; Linux does the same. How many messages are sent is the caller's to
+/// limit (RFC 1812 section 4.3.2.8).
+pub fn fit(
+    slices: &[&[u8]],
+    meta: &Meta,
+    link: LinkType,
+    mtu: usize,
+    message: &mut Vec<u8>,
+) -> Fit {
+    let head = slices.first().copied().unwrap_or_default();
+    let stack = dissect(head, link, &Ports::NONE);
+    let len = slices.iter().map(|slice| slice.len()).sum();
+    let (network, packet_len) = longest(&stack, slices, len, meta);
+    let Some(ip) = network else {
+        return if packet_len <= mtu { Fit::Fits } else { Fit::Untold };
+    };
+    let packet = head.get(usize::from(ip.offset)..).unwrap_or_default();
+    if packet_len <= mtu {
+        return Fit::Fits;
+    }
+    let may_be_fragmented = if ip.kind == Kind::Ipv4 {
+        u16_at(packet, ipv4::field::FRAGMENT.start) & ipv4::DONT_FRAGMENT == 0
+    } else {
+        packet_len <= IPV6_MTU_MIN
+    };
+    if may_be_fragmented {
+        return Fit::MayBeFragmented;
+    }
+    match write(head, &stack, &ip, packet, mtu, message) {
+        Some(()) => Fit::Told,
+        None => Fit::Untold,
+    }
+}
+
+/// Whether routers have to be let fragment the tunnel's packet around this frame: IPv6 of a length
+/// that every link carries, in a tunnel that carries less (rule W60).
+pub(super) fn is_below_minimum(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu: usize) -> bool {
+    if mtu >= IPV6_MTU_MIN {
+        return false;
+    }
+    let len = slices.iter().map(|slice| slice.len()).sum();
+    let (network, packet_len) = longest(stack, slices, len, meta);
+    let is_ipv6 = network.is_some_and(|ip| ip.kind == Kind::Ipv6);
+    is_ipv6 && (mtu + 1..=IPV6_MTU_MIN).contains(&packet_len)
+}
+
+/// The first IP header, directly or behind VLAN tags, and the bytes of the longest packet from there
+/// on; without one, of what is behind the link layer.
+fn longest(stack: &Stack, slices: &[&[u8]], len: usize, meta: &Meta) -> (Option<Layer>, usize) {
+    let layers = stack.layers();
+    let is_link = |layer: &&Layer| !matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
+    let links = layers.iter().take_while(is_link).count();
+    let Some(ip) = layers.get(links).copied() else {
+        let behind = layers.last().map_or(0, Layer::end);
+        return (None, len.saturating_sub(behind));
+    };
+    let start = usize::from(ip.offset);
+    let Some(gso) = meta.gso else {
+        // Padding is no part of the packet.
+        let head = slices.first().copied().unwrap_or_default();
+        let declared = match ip.kind {
+            Kind::Ipv4 => u16_at(head, start + ipv4::field::TOTAL_LENGTH.start).into(),
+            _ => {
+                let payload = u16_at(head, start + ipv6::field::PAYLOAD_LENGTH.start);
+                ipv6::HEADER_LEN + usize::from(payload)
+            }
+        };
+        return (Some(ip), declared.min(len.saturating_sub(start)));
+    };
+    let headers = stack.header_len();
+    let payload = match gso.cut {
+        Cut::Every(size) => usize::from(size.get()),
+        Cut::Parts => {
+            let first = slices.first().map_or(0, |head| head.len().saturating_sub(headers));
+            slices.iter().skip(1).map(|slice| slice.len()).fold(first, usize::max)
+        }
+        // Fragments have the IP header alone in common.
+        Cut::Fragments(size) => return (Some(ip), ip.end() - start + usize::from(size.get())),
+    };
+    (Some(ip), (headers + payload).min(len).saturating_sub(start))
+}
+
+/// Writes the message; `None` when there must not be one.
+fn write(
+    head: &[u8],
+    stack: &Stack,
+    ip: &Layer,
+    packet: &[u8],
+    mtu: usize,
+    message: &mut Vec<u8>,
+) -> Option<()> {
+    let ends = way_back(packet, ip.kind)?;
+    let mut inside = stack.layers().iter().skip_while(|layer| layer.offset <= ip.offset);
+    let payload = inside.find(|layer| layer.kind != Kind::Ipv6Extension);
+    if payload.is_some_and(|layer| layer.kind == Kind::Icmp && is_error(head, layer, ip.kind)) {
+        return None;
+    }
+    message.clear();
+    write_link(head, stack, ip, message)?;
+    let start = message.len();
+    let header_len = ends.header_len();
+    message.resize(start + header_len + icmp::HEADER_LEN, 0);
+    let (len_max, protocol) = match ends {
+        Ends::V4 { .. } => (IPV4_ERROR_BYTES_MAX, ipv4::PROTOCOL_ICMP),
+        Ends::V6 { .. } => (IPV6_MTU_MIN, ipv6::NEXT_ICMP),
+    };
+    let quoted = packet.len().min(len_max - header_len - icmp::HEADER_LEN);
+    message.extend_from_slice(&packet[..quoted]);
+    let (header, error) = message[start..].split_at_mut(header_len);
+    let fields = Fields {
+        traffic_class: INTERNETWORK_CONTROL,
+        flow_label: 0,
+        hop_limit: HOP_LIMIT,
+        identification: 0,
+        dont_fragment: true,
+        protocol,
+        payload_len: error.len(),
+    };
+    ends.emit(header, &fields);
+    write_error(error, &ends, mtu);
+    Some(())
+}
+
+/// The two ends of a message about a packet: from where it was for, to where it came from.
+fn way_back(packet: &[u8], kind: Kind) -> Option<Ends> {
+    if kind == Kind::Ipv4 {
+        let is_first = u16_at(packet, ipv4::field::FRAGMENT.start) & ipv4::OFFSET_MASK == 0;
+        let source = packet.get(ipv4::field::DESTINATION)?.first_chunk::<4>()?;
+        let destination = packet.get(ipv4::field::SOURCE)?.first_chunk::<4>()?;
+        let is_one = |address: &[u8; 4]| {
+            let address = Ipv4Addr::from(*address);
+            !(address.is_unspecified() || address.is_multicast() || address.is_broadcast())
+        };
+        let is_right = is_first && is_one(source) && is_one(destination);
+        is_right.then_some(Ends::V4 { source: *source, destination: *destination })
+    } else {
+        let source = packet.get(ipv6::field::DESTINATION)?.first_chunk::<16>()?;
+        let destination = packet.get(ipv6::field::SOURCE)?.first_chunk::<16>()?;
+        let is_one = |address: &[u8; 16]| {
+            let address = Ipv6Addr::from(*address);
+            !(address.is_unspecified() || address.is_multicast())
+        };
+        let is_right = is_one(source) && is_one(destination);
+        is_right.then_some(Ends::V6 { source: *source, destination: *destination })
+    }
+}
+
+/// Whether it is a message that no message may be about.
+fn is_error(head: &[u8], layer: &Layer, version: Kind) -> bool {
+    let kind = head.get(usize::from(layer.offset)).copied().unwrap_or(0);
+    if version == Kind::Ipv4 {
+        // Destination unreachable, source quench, redirect, time exceeded, parameter problem.
+        matches!(kind, 3 | 4 | 5 | 11 | 12)
+    } else {
+        kind < icmp::V6_ECHO_REQUEST || kind == V6_REDIRECT
+    }
+}
+
+/// Writes the link layer of the packet, on the way back; `None` for one that does not tell where
+/// that is, or that is to or from several.
+fn write_link(head: &[u8], stack: &Stack, ip: &Layer, message: &mut Vec<u8>) -> Option<()> {
+    for layer in stack.layers().iter().take_while(|layer| layer.offset < ip.offset) {
+        let bytes = head.get(usize::from(layer.offset)..layer.end())?;
+        match layer.kind {
+            Kind::Ethernet => {
+                let (addresses, ethertype) = bytes.split_at(12);
+                let (destination, source) = addresses.split_at(6);
+                if (destination[0] | source[0]) & 1 != 0 {
+                    return None;
+                }
+                message.extend_from_slice(source);
+                message.extend_from_slice(destination);
+                message.extend_from_slice(ethertype);
+            }
+            Kind::Vlan => message.extend_from_slice(bytes),
+            _ => return None,
+        }
+    }
+    Some(())
+}
+
+/// Fragmentation needed (RFC 1191 section 4), or packet too big (RFC 4443 section 3.2).
+fn write_error(error: &mut [u8], ends: &Ends, mtu: usize) {
+    let pseudo = match ends {
+        Ends::V4 { .. } => {
+            error[..2].copy_from_slice(&[3, 4]);
+            put_u16(error, 6, mtu.clamp(IPV4_MTU_MIN, u16::MAX.into()) as u16);
+            Sum::ZERO
+        }
+        Ends::V6 { source, destination } => {
+            error[..2].copy_from_slice(&[2, 0]);
+            put_u32(error, 4, mtu.clamp(IPV6_MTU_MIN, u32::MAX as usize) as u32);
+            pseudo_v6(source, destination, ipv6::NEXT_ICMP, error.len() as u32)
+        }
+    };
+    let checksum = (pseudo + Sum::of(error)).checksum();
+    put_u16(error, icmp::field::CHECKSUM.start, checksum);
+}
+
+/// What every IPv6 link carries (RFC 8200 section 5), and most bytes of an ICMPv6 error (RFC 4443
+/// section 2.4).
+const IPV6_MTU_MIN: usize = 1280;
+/// What every IPv4 link carries (RFC 791): a path of less is none (RFC 1191 section 3).
+const IPV4_MTU_MIN: usize = 68;
+/// Most bytes of an ICMP error (RFC 1812 section 4.3.2.3).
+const IPV4_ERROR_BYTES_MAX: usize = 576;
+/// The precedence of ICMP errors (RFC 1812 section 4.3.2.5).
+const INTERNETWORK_CONTROL: u8 = 0xc0;
+const HOP_LIMIT: u8 = 64;
+const V6_REDIRECT: u8 = 137;
