@@ -12,7 +12,7 @@ use core::{
 };
 
 use arrayvec::ArrayVec;
-use foldhash::fast::FixedState;
+use foldhash::quality::FixedState;
 use grosso_wire::{Kind, Layer, geneve, gre, ipv4, ipv6, mpls, pppoe, udp, vlan, vxlan};
 
 use crate::{
@@ -365,6 +365,59 @@ mod tests {
         assert_ne!(hasher.flow(&tcp, &as_tcp), hasher.flow(&tcp, &as_udp));
         assert_eq!(hasher.pair(&tcp, &as_tcp), hasher.pair(&tcp, &as_udp));
     }
+
+    /// How often each value of some bits of the hash comes, of flows that differ in one field by one.
+    fn counts(seed: u64, field: core::ops::Range<usize>, bits: core::ops::Range<u32>) -> Vec<u32> {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t);
+        let mut frame = packet.payload_len(20).build();
+        let stack = dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED);
+        let keys = Keys::of(stack.layers(), &frame);
+        let hasher = FlowHasher::new(seed);
+        let mut counts = std::vec![0; 1 << bits.len()];
+        for number in 0..NEIGHBOURS {
+            frame[field.clone()].copy_from_slice(&(0x4000 + number as u16).to_be_bytes());
+            let value = hasher.flow(&frame, &keys) >> bits.start;
+            counts[value as usize % (1 << bits.len())] += 1;
+        }
+        counts
+    }
+
+    /// Connections of one client take consecutive ports, clients of one network consecutive addresses: as many as there
+    /// are buckets must not meet in a few of them, nor agree in what tells them apart there.
+    #[test]
+    fn p21_neighbours_spread_over_buckets_and_tags() {
+        let fields = [
+            ("source address", 28),
+            ("destination address", 32),
+            ("source port", 34),
+            ("destination port", 36),
+        ];
+        // The buckets of the default profile, and parts of the tag.
+        for bits in [0..10, 33..43, 44..54, 54..64] {
+            for (name, field) in fields {
+                for seed in 0..SEEDS {
+                    let counts = counts(seed, field..field + 2, bits.clone());
+                    let expected = f64::from(NEIGHBOURS) / counts.len() as f64;
+                    let deviation = |&count: &u32| (f64::from(count) - expected).powi(2) / expected;
+                    let chi_square: f64 = counts.iter().map(deviation).sum();
+                    assert!(
+                        chi_square < CHI_SQUARE_MAX,
+                        "{name}, bits {bits:?}, seed {seed}: {chi_square}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Flows that differ in one field only.
+    const NEIGHBOURS: u32 = 1024;
+
+    /// Seeds that are tried, from 0 on.
+    const SEEDS: u64 = 256;
+
+    /// What balls thrown into as many bins exceed less than once in 10^12 times: eight standard deviations above the
+    /// 1023 degrees of freedom.
+    const CHI_SQUARE_MAX: f64 = 1023.0 + 8.0 * 45.2;
 
     #[test]
     fn another_seed_gives_another_hash() {

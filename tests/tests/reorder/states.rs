@@ -2,7 +2,10 @@
 
 use grosso::{
     Verdict,
-    coalesce::reason::{Close, Pass, Release},
+    coalesce::{
+        Reorder,
+        reason::{Close, Pass, Release},
+    },
 };
 use grosso_testkit::headers::Tcp;
 use grosso_tests::frames::Segment;
@@ -349,15 +352,29 @@ fn any_and_the_oldest_has_waited_twice_as_long_everything_leaves_however_many_ho
 
 #[test]
 fn recovery_ends_when_what_was_given_up_has_come() {
-    // Two flows of which one can be remembered: the one in recovery is spared.
-    for comes in [false, true] {
+    // Two flows of which one can be remembered: the one in recovery is spared. Of its segments 1 and 3 are missing.
+    let acknowledgment: (usize, usize, Edit) = (9, 0, |s| s.tcp(|tcp| tcp.ack(200)));
+    let segment = |place| (place, 100, (|s| s) as Edit);
+    let cases = [
+        (vec![], true),
+        (vec![segment(0)], true),
+        (vec![segment(1)], true),
+        (vec![segment(1), segment(3)], false),
+        // What no packet that waits may be behind ends the wait for what is missing as well.
+        (vec![acknowledgment], false),
+    ];
+    for (comes, is_spared) in cases {
         let mut profile = holes();
         profile.reorder.flows = 2;
-        let mut flows = Connection::begun(profile);
-        flows.push(&[2]);
+        let mut flows = Connection::new(profile);
+        // Later than an idle flow is remembered, counted from nothing.
+        flows.session.now_ns = 1_000_000_000;
+        flows.push(&[0]);
+        flows.pass(HOLD_NS);
+        flows.push(&[2, 4]);
         flows.pass(HOLE_NS);
-        if comes {
-            flows.push(&[1]);
+        for (place, len, change) in &comes {
+            flows.push_len(*place, *len, *change);
         }
         // Another flow that is idle, seen later.
         flows.session.now_ns += 1;
@@ -368,8 +385,37 @@ fn recovery_ends_when_what_was_given_up_has_come() {
         flows.pass(HOLD_NS);
         flows.left();
         // Who is still remembered goes on; who is not begins anew, and waits.
-        flows.push(&[3]);
-        assert_eq!(flows.waiting(), u64::from(comes), "came: {comes}");
+        flows.push(&[5]);
+        let came: Vec<_> = comes.iter().map(|(place, ..)| place).collect();
+        assert_eq!(flows.waiting(), u64::from(!is_spared), "came: {came:?}");
+    }
+}
+
+#[test]
+fn p52_what_was_given_up_says_how_long_holes_take_and_other_late_packets_do_not() {
+    // What comes so long behind the packet that is ahead, and how long the next hole is waited for.
+    for (place, took_ns, hole_ns) in [
+        // What was missing: half of what it took longer than the 10 us before.
+        (3, 40_000, 2 * (10_000 + 15_000)),
+        // What had come before.
+        (0, 40_000, 20_000),
+        // What was sent again, because no path takes so long.
+        (3, HOLE_NS + 1, 20_000),
+    ] {
+        let mut profile = holes();
+        profile.reorder = Reorder::adaptive(10_000, HOLE_NS);
+        let mut flow = Connection::begun(profile);
+        flow.push(&[2]);
+        flow.pass(10_000);
+        flow.push(&[1, 4]);
+        // Twice what the first hole took.
+        flow.pass(20_000);
+        assert_eq!(flow.released(Release::HoleTime), 1);
+        flow.pass(took_ns - 20_000);
+        assert_eq!(flow.push_as(place, |s| s), Verdict::Passed(Pass::TcpLate));
+        flow.push(&[6]);
+        let deadline = flow.session.deadline();
+        assert_eq!(deadline, Some(flow.session.now_ns + hole_ns), "{place} after {took_ns}");
     }
 }
 

@@ -311,3 +311,54 @@ const BUSY: usize = 1;
 
 /// Most flows that any bound allows.
 const FLOWS_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::Resequencer;
+    use crate::{
+        coalesce::{
+            Profile,
+            examine::Candidate,
+            reorder::{Reorder, entry::Span},
+            train::Arrival,
+        },
+        frame::Frame,
+        meta::{IpLevels, Meta},
+    };
+
+    /// The first packet of a flow with this hash.
+    fn arrival(flow: u64, now_ns: u64) -> Arrival<Vec<u8>> {
+        let candidate = Candidate {
+            payload_len: 1,
+            flags: 0,
+            packets: 1,
+            size: 1,
+            short_tail: false,
+            partial: false,
+            fixed_ids: IpLevels::default(),
+        };
+        let frame = Frame { buffer: Vec::new(), meta: Meta::default() };
+        Arrival { frame, candidate, known: 0, flow, now_ns }
+    }
+
+    #[test]
+    fn a_full_bucket_gives_the_flow_up_that_was_seen_longest_ago() {
+        let mut known = Resequencer::new(Reorder::holes(1000), &Profile::linux().limits);
+        // Eight flows fill one bucket of many.
+        let flow = |number: u64| number << 33;
+        for number in 1..=8 {
+            let span = Span { start: 0, len: 1, is_pushed: false, now_ns: number };
+            assert_eq!(known.victim(flow(number)), None);
+            known.tick(number);
+            known.begin(arrival(flow(number), number), 0, &span);
+        }
+        assert_eq!(known.victim(1), None, "another bucket has room");
+        let victim = |known: &Resequencer<_>| Some(known.entry(known.victim(flow(9))?)?.flow);
+        assert_eq!(victim(&known), Some(flow(1)));
+        known.tick(9);
+        known.visit(flow(1));
+        assert_eq!(victim(&known), Some(flow(2)));
+    }
+}
