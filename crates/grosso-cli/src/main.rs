@@ -47,7 +47,6 @@ mod report;
 mod style;
 mod talk;
 mod transform;
-#[allow(dead_code, reason = "the commands that say them follow")]
 mod tunnel;
 mod twice;
 mod wrong;

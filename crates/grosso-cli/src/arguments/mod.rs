@@ -6,6 +6,7 @@ mod device;
 mod lab;
 mod observe;
 mod profiles;
+mod tunnel;
 mod values;
 mod whatif;
 
@@ -14,7 +15,8 @@ use grosso_wire::LinkType;
 
 use self::values::parse_link;
 pub(crate) use self::{
-    captures::*, daemon::*, device::*, lab::*, observe::*, profiles::*, values::*, whatif::*,
+    captures::*, daemon::*, device::*, lab::*, observe::*, profiles::*, tunnel::*, values::*,
+    whatif::*,
 };
 use crate::style::When;
 
@@ -102,6 +104,9 @@ pub(crate) enum Command {
     /// Run the data paths of a file, until told to end
     #[command(after_help = RUN_HELP)]
     Run(Run),
+    /// Tunnels in userspace, in the words of `ip link`
+    #[command(subcommand, after_help = TUNNEL_HELP)]
+    Tunnel(Tunnel),
     /// Check a file for `run`
     #[command(subcommand)]
     Config(Config),

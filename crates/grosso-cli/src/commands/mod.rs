@@ -30,6 +30,8 @@ mod segment;
 mod stats;
 #[cfg(target_os = "linux")]
 mod summary;
+#[cfg(target_os = "linux")]
+mod tunnel;
 mod whatif;
 mod wire;
 
@@ -97,6 +99,10 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Bridge(options) => bridge::run(options, session),
         Command::Run(options) => run::run(options, session),
         Command::Config(Config::Check(options)) => config::check(options, session),
+        #[cfg(target_os = "linux")]
+        Command::Tunnel(action) => tunnel::run(action, session),
+        #[cfg(not(target_os = "linux"))]
+        Command::Tunnel(_) => Err(needs_linux("tunnel")),
         #[cfg(target_os = "linux")]
         Command::Lab(options) => lab::run(options, session),
         #[cfg(not(target_os = "linux"))]

@@ -14,13 +14,14 @@ use toml::Spanned;
 
 use super::{
     path::PathSpec,
-    port::PortSpec,
+    port::{Device, PortSpec},
     stages::{EspSpec, EspTable, FragmentsSpec},
 };
 use crate::{
     arguments::AUTO_HOLD_NS,
     error::Failure,
     profile,
+    tunnel::Description,
     wrong::{Wrong, similar},
 };
 
@@ -181,7 +182,6 @@ pub(crate) fn default_name(left: &PortSpec, right: &PortSpec) -> String {
 
 /// Whether the parts of a path fit each other; if not, why.
 pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
-    use super::port::Device;
     if spec.left.device.name() == spec.right.device.name() {
         return Err(format!("{} is both ends of the path", spec.left.device.name()));
     }
@@ -209,7 +209,11 @@ pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
             _ => {}
         }
     }
-    let is_ip = [&spec.left, &spec.right].map(|port| matches!(port.device, Device::Tun(_)));
+    let is_ip = [&spec.left, &spec.right].map(|port| match &port.device {
+        Device::Tun(_) => true,
+        Device::Tunnel(tunnel) => !tunnel.endpoint.carries_ethernet(),
+        _ => false,
+    });
     let is_known = [&spec.left, &spec.right].map(|port| !matches!(port.device, Device::Passed(_)));
     if is_ip[0] != is_ip[1] && is_known == [true; 2] {
         let [left, right] = [&spec.left.device, &spec.right.device];
@@ -277,7 +281,7 @@ impl<'de> Deserialize<'de> for PortSpec {
             type Value = PortSpec;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a port such as \"eth1\", or a table with a key port")
+                formatter.write_str("a port such as \"eth1\", or a table with a key port or tunnel")
             }
 
             fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<PortSpec, E> {
@@ -297,7 +301,8 @@ impl<'de> Deserialize<'de> for PortSpec {
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct PortTable {
-    port: String,
+    port: Option<String>,
+    tunnel: Option<Description>,
     mtu: Option<u16>,
     up: Option<bool>,
     promisc: Option<bool>,
@@ -317,7 +322,12 @@ struct PortTable {
 
 impl PortTable {
     fn spec(self) -> Result<PortSpec, String> {
-        let mut spec = PortSpec::new(self.port.parse()?);
+        let mut spec = PortSpec::new(match (self.port, self.tunnel) {
+            (Some(word), None) => word.parse()?,
+            (None, Some(tunnel)) => Device::Tunnel(Box::new(tunnel)),
+            (Some(_), Some(_)) => return Err("port and tunnel exclude each other".to_owned()),
+            (None, None) => return Err("neither port nor tunnel is said".to_owned()),
+        });
         for (name, on) in &self.features {
             let feature = feature(name)?;
             spec.features =

@@ -247,3 +247,90 @@ fn keys_are_read_with_the_file_and_no_two_ports_send_with_the_same() {
     write("edge.key", "", 0o644);
     assert!(read(&one).unwrap_err().contains("chmod 600"));
 }
+
+/// A path from a TUN device to a tunnel with these lines in its table.
+fn to_tunnel(device: &str, lines: &str) -> String {
+    format!("[[path]]\nname = \"t\"\nleft = \"{device}\"\n\n[path.right.tunnel]\n{lines}\n")
+}
+
+const ENDS: &str = "local = \"192.0.2.1\"\nremote = \"192.0.2.2\"";
+
+#[test]
+fn a_port_may_be_a_tunnel_with_the_words_of_ip_as_keys() {
+    let lines = format!(
+        "type = \"vxlan\"\n{ENDS}\nid = 42\nsrcport = [1000, 2000]\nttl = \"inherit\"\n\
+         udpcsum = true\nremcsumtx = true\ngbp = 7\ntos = 0x28\ndf = \"unset\""
+    );
+    let config = parse(&to_tunnel("tap:vx0", &lines)).unwrap();
+    let Device::Tunnel(tunnel) = &config.paths[0].right.device else { panic!("{config:?}") };
+    assert_eq!(
+        tunnel.to_string(),
+        "vxlan id 42 local 192.0.2.1 remote 192.0.2.2 ttl inherit tos 0x28 df unset srcport 1000 \
+         2000 dstport 4789 udpcsum remcsumtx gbp 7"
+    );
+    let inline =
+        "right = { tunnel = { type = \"gre\", local = \"fd00::1\", remote = \"fd00::2\" } }";
+    let why = wrong(&format!("[[path]]\nleft = \"tun:t\"\n{inline}\n"));
+    assert!(why.contains("gre is over IPv4, and remote fd00::2 is not"), "{why}");
+}
+
+#[test]
+fn what_is_wrong_with_a_tunnel_has_its_line_and_column() {
+    let ends = ENDS;
+    for (lines, says) in [
+        (
+            format!("type = \"vxlan\"\n{ends}\nid = 42\ndstprot = 1"),
+            "10:1: no key \"dstprot\"; did you mean dstport?",
+        ),
+        (
+            format!("type = \"vxlan\"\n{ends}\nid = 42\nnoudpcsum = true"),
+            "10:1: no key \"noudpcsum\"; udpcsum = false says so",
+        ),
+        (
+            format!("type = \"vxlan\"\n{ends}\nid = 16777216"),
+            "9:6: id: \"16777216\" is not a number from 0 to 16777215",
+        ),
+        (format!("type = \"vxlna\"\n{ends}"), "6:8: no type \"vxlna\"; did you mean vxlan?"),
+        (
+            format!("type = \"vxlan\"\n{ends}\nid = 1\nudpcsum = 1"),
+            "10:11: udpcsum: true or false is expected",
+        ),
+        (
+            format!("type = \"vxlan\"\n{ends}\nid = true"),
+            "9:6: id: a number from 0 to 16777215 is expected",
+        ),
+        (
+            format!("type = \"vxlan\"\n{ends}\nid = 1\nsrcport = 7"),
+            "10:11: srcport: \"7\" is not two ports",
+        ),
+        (format!("type = \"vxlan\"\n{ends}\nid = 1\nkey = 7"), "key is for gre"),
+        (
+            format!("type = \"vxlan\"\n{ends}\nid = 1\ngbp = true\ngpe = true"),
+            "tunnel: gbp and gpe exclude each other",
+        ),
+        (format!("{ends}\nid = 1"), "tunnel: type is not said"),
+    ] {
+        let why = wrong(&to_tunnel("tap:vx0", &lines));
+        assert!(why.contains(says), "{lines}\n{why}");
+    }
+    let vxlan = format!("type = \"vxlan\"\n{ends}\nid = 1");
+    let why = wrong(&to_tunnel("tun:vx0", &vxlan));
+    assert!(why.contains("Ethernet frames and IP packets do not mix"), "{why}");
+    let why = wrong(&format!(
+        "{}mtu = 1\n",
+        to_tunnel("tap:vx0", &vxlan)
+            .replace("[path.right.tunnel]", "[path.right]\nmtu = 1500\n[path.right.tunnel]")
+    ));
+    assert!(why.contains("no key \"mtu\""), "{why}");
+    let both = to_tunnel("tap:vx0", &vxlan)
+        .replace("[path.right.tunnel]", "[path.right]\nport = \"eth0\"\n[path.right.tunnel]");
+    assert!(wrong(&both).contains("port and tunnel exclude each other"));
+    let persistent = to_tunnel("tap:vx0", &vxlan)
+        .replace("[path.right.tunnel]", "[path.right]\npersist = true\n[path.right.tunnel]");
+    assert!(
+        wrong(&persistent)
+            .contains("persist is for tap, tun and fd ports, and this is vxlan:1:192.0.2.2"),
+        "{}",
+        wrong(&persistent)
+    );
+}

@@ -104,9 +104,15 @@ impl RunningPath {
     }
 }
 
-fn open(spec: &PortSpec, queues: usize, command: &str) -> Result<Vec<LivePort>, Failure> {
+/// Opens a port, and sets its interface as its specification says.
+pub(crate) fn open(
+    spec: &PortSpec,
+    queues: usize,
+    command: &str,
+) -> Result<Vec<LivePort>, Failure> {
     let refused = |error| refusal::opening(command, &spec.device, queues, &error);
-    let ports = spec.opening().open(queues).map_err(refused)?;
+    let opening = spec.opening().ok_or_else(|| refused(io::ErrorKind::Unsupported.into()))?;
+    let ports = opening.open(queues).map_err(refused)?;
     if let Some(port) = ports.first() {
         set(spec, port.name()).map_err(refused)?;
     }

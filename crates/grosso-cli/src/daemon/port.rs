@@ -14,6 +14,7 @@ use grosso_sys::{
 use grosso_wire::virtio::Form;
 
 use super::stages::{EspSpec, FragmentsSpec};
+use crate::tunnel::Description;
 
 /// A device, as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub(crate) enum Device {
     },
     /// A descriptor that another program left open: `fd:N`.
     Passed(i32),
+    /// The end of a tunnel, which files alone describe.
+    Tunnel(Box<Description>),
 }
 
 impl FromStr for Device {
@@ -70,6 +73,7 @@ impl fmt::Display for Device {
             Self::Xdp { name, queue: 0 } => write!(formatter, "xdp:{name}"),
             Self::Xdp { name, queue } => write!(formatter, "xdp:{name}:{queue}"),
             Self::Passed(number) => write!(formatter, "fd:{number}"),
+            Self::Tunnel(description) => formatter.write_str(&description.name()),
         }
     }
 }
@@ -82,6 +86,7 @@ impl Device {
                 name.clone()
             }
             Self::Passed(number) => format!("fd:{number}"),
+            Self::Tunnel(description) => description.name(),
         }
     }
 }
@@ -146,6 +151,7 @@ impl PortSpec {
         let is_packet = matches!(self.device, Device::Packet(_));
         let is_xdp = matches!(self.device, Device::Xdp { .. });
         let is_passed = matches!(self.device, Device::Passed(_));
+        let has_name = is_packet || is_xdp || is_tun && !is_passed;
         let misplaced = [
             ("vnet_hdr", self.header.is_some(), is_tun, "tap, tun and fd ports"),
             ("persist", self.persistent.is_some(), is_tun, "tap, tun and fd ports"),
@@ -154,8 +160,8 @@ impl PortSpec {
             ("rx", self.ring_slots.is_some(), is_packet, "packet ports"),
             ("rx-buf-len", self.slot_bytes.is_some(), is_packet, "packet ports"),
             ("partial-checksums", self.partial_checksums.is_some(), is_xdp, "xdp ports"),
-            ("mtu", self.mtu.is_some(), !is_passed, "ports with a name"),
-            ("up", self.up.is_some(), !is_passed, "ports with a name"),
+            ("mtu", self.mtu.is_some(), has_name, "ports with a name"),
+            ("up", self.up.is_some(), has_name, "ports with a name"),
         ];
         if let Some((key, .., whose)) = misplaced.iter().find(|(_, set, fits, _)| *set && !fits) {
             return Err(format!("{key} is for {whose}, and this is {}", self.device));
@@ -190,9 +196,9 @@ impl PortSpec {
         self.fragments.is_some() || self.esp.is_some()
     }
 
-    /// What to open.
-    pub(crate) fn opening(&self) -> Opening {
-        match &self.device {
+    /// What to open; nothing for a tunnel.
+    pub(crate) fn opening(&self) -> Option<Opening> {
+        Some(match &self.device {
             Device::Packet(name) => {
                 Opening::Packet { name: name.clone(), options: self.packet_options() }
             }
@@ -208,7 +214,8 @@ impl PortSpec {
             Device::Passed(number) => {
                 Opening::Passed { number: *number, options: self.tap_options() }
             }
-        }
+            Device::Tunnel(_) => return None,
+        })
     }
 
     fn tun(&self, name: &str, layer: Layer) -> Opening {

@@ -21,6 +21,7 @@ pub(super) fn opening(command: &str, device: &Device, queues: usize, error: &io:
         Device::Xdp { name, .. } => {
             interface(command, name).or_else(|| xdp(command, device, queues, error))
         }
+        Device::Tunnel(_) => None,
     };
     failure.unwrap_or_else(|| refused(command, &what(&device.name()), "cap_net_admin", error))
 }

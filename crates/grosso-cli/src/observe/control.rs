@@ -137,8 +137,26 @@ fn connect_to(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
+/// The first of these folders that will do, made where it was not there.
+///
+/// # Errors
+/// When none does; the error is that of the last one.
+pub(crate) fn usable(folders: &[PathBuf]) -> io::Result<&Path> {
+    let mut refusal = io::Error::from(io::ErrorKind::NotFound);
+    for folder in folders {
+        match prepare(folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) => {
+                let why = format!("{}: {error}", folder.display());
+                refusal = io::Error::new(error.kind(), why);
+            }
+        }
+    }
+    Err(refusal)
+}
+
 /// Makes a folder, or sees that nobody else can put something into it.
-fn prepare(folder: &Path) -> io::Result<()> {
+pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         result => return result,
@@ -169,7 +187,7 @@ pub(crate) fn folders() -> Vec<PathBuf> {
 }
 
 /// Whether nobody else can have made the folder: among temporary files everybody can make one.
-fn is_trusted(folder: &Path) -> bool {
+pub(crate) fn is_trusted(folder: &Path) -> bool {
     folder.parent() != Some(&env::temp_dir())
         || fs::symlink_metadata(folder)
             .is_ok_and(|facts| facts.is_dir() && facts.uid() == geteuid().as_raw())

@@ -47,6 +47,17 @@ impl Values {
         self.0.iter().copied()
     }
 
+    /// What was dropped, by reasons; those that nothing was dropped for are left out.
+    pub(crate) fn drops(&self) -> BTreeMap<String, u64> {
+        let counters = COUNTERS.iter().zip(&self.0);
+        let dropped = counters.filter_map(|(counter, value)| {
+            let (group, key) = counter.group.as_ref()?;
+            let value = value.filter(|value| *group == "drops" && *value > 0)?;
+            Some((key.clone(), value))
+        });
+        dropped.collect()
+    }
+
     /// Adds the counters of another queue or device.
     pub(crate) fn add(&mut self, other: &Self) {
         for (value, more) in self.0.iter_mut().zip(&other.0) {

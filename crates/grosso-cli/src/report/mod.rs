@@ -8,6 +8,8 @@ pub(crate) mod fragment;
 pub(crate) mod inspect;
 pub(crate) mod reassemble;
 pub(crate) mod segment;
+#[cfg(target_os = "linux")]
+pub(crate) mod tunnel;
 pub(crate) mod units;
 pub(crate) mod whatif;
 pub(crate) mod wire;

@@ -179,6 +179,19 @@ impl Description {
         }
     }
 
+    /// What counters and messages call this end: `ipip:192.0.2.2`, `vxlan:42:192.0.2.2`.
+    pub(crate) fn name(&self) -> String {
+        let kind = self.kind.name();
+        let remote = self.endpoint.remote;
+        match &self.endpoint.header {
+            Header::Vxlan { identifier, .. } | Header::Geneve { identifier, .. } => {
+                format!("{kind}:{identifier}:{remote}")
+            }
+            Header::Gre { key: Some(key), .. } => format!("{kind}:{key}:{remote}"),
+            Header::Ip | Header::Gre { .. } => format!("{kind}:{remote}"),
+        }
+    }
+
     /// What the tunnel is, in a few words: `ipip over gue, remcsum`.
     pub(crate) fn summary(&self) -> String {
         let carrier = match &self.endpoint.carrier {
@@ -373,13 +386,16 @@ fn udp(words: &Words, remote: IpAddr) -> Result<Udp, String> {
         IpAddr::V4(_) => (words.switch("udpcsum").unwrap_or(true), "noudpcsum"),
         IpAddr::V6(_) => (!is_on("udp6zerocsumtx"), "udp6zerocsumtx"),
     };
-    if let Some(name) = ["remcsumtx", "remcsumrx"].into_iter().find(|name| is_on(name))
-        && !checksum
-    {
-        return Err(format!(
-            "{off} and {name} exclude each other: without a checksum outside, nothing would \
-             protect what has none inside"
-        ));
+    if let Some(name) = ["remcsumtx", "remcsumrx"].into_iter().find(|name| is_on(name)) {
+        if is_on("gpe") {
+            return Err(format!("gpe and {name} exclude each other: one place has both"));
+        }
+        if !checksum {
+            return Err(format!(
+                "{off} and {name} exclude each other: without a checksum outside, nothing would \
+                 protect what has none inside"
+            ));
+        }
     }
     if words.switch("remcsumpartial") == Some(false) && !is_on("remcsumrx") {
         return Err("noremcsumpartial is for remcsumrx, which is not said".to_owned());

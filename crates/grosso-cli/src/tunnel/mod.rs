@@ -4,13 +4,27 @@
 //! |---|---|
 //! | `words` | the grammar: which words there are, of which types, with which values |
 //! | `value` | the values of words, read and written |
+//! | `table` | the same words as keys of a TOML table (Linux) |
+//! | `definition`, `store` | a tunnel with its device, as a file; where these are (Linux) |
+//! | `export` | a tunnel in the words of other programs (Linux) |
 //! | `description` | what the words mean: an end of a tunnel as the engine knows it, and the way back |
 
+#[cfg(target_os = "linux")]
+mod definition;
 mod description;
+#[cfg(target_os = "linux")]
+pub(crate) mod export;
+#[cfg(target_os = "linux")]
+mod store;
+#[cfg(target_os = "linux")]
+mod table;
 mod value;
 mod words;
 
-pub(crate) use self::{description::Description, words::Words};
+pub(crate) use self::description::Description;
+use self::words::Words;
+#[cfg(target_os = "linux")]
+pub(crate) use self::{definition::Definition, store::Place};
 use crate::error::Failure;
 
 /// The tunnel that is described by the words behind `type`, for the command `command`.

@@ -102,6 +102,7 @@ fn what_contradicts_is_named_on_both_sides() {
         ("vxlan id 1 V4 id 2", "id 1 and id 2 exclude each other"),
         ("vxlan id 1 V4 id 1", "id is said twice"),
         ("vxlan id 1 V4 gbp gpe", "gbp and gpe exclude each other"),
+        ("vxlan id 1 V4 gpe remcsumrx", "gpe and remcsumrx exclude each other"),
         ("vxlan id 1 V4 noudpcsum remcsumtx", "noudpcsum and remcsumtx exclude each other"),
         ("vxlan id 1 V6 noudpcsum", "noudpcsum is for IPv4, and remote 2001:db8::2 is not"),
         ("vxlan id 1 V4 udp6zerocsumtx", "udp6zerocsumtx is for IPv6, and remote 192.0.2.2"),
@@ -203,7 +204,8 @@ fn lines() -> impl Strategy<Value = String> {
                 words.extend([udp.0, udp.1].map(str::to_owned));
             }
             if kind == Kind::Vxlan {
-                words.extend([udp.2, udp.3].map(str::to_owned));
+                let policy = if udp.2 == "gpe" && !udp.3.is_empty() { "gbp" } else { udp.2 };
+                words.extend([policy, udp.3].map(str::to_owned));
             }
             if kind == Kind::Geneve {
                 words.push(udp.4.to_owned());
@@ -237,6 +239,16 @@ proptest! {
         prop_assert_eq!(describe(&said).unwrap(), described, "{}", said);
         let again = describe(&said).unwrap().to_string();
         prop_assert_eq!(again, said);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn keys_say_what_words_say(line in lines()) {
+        let described = describe(&line).unwrap();
+        let table = described.to_toml();
+        let read: Description = toml::from_str(&table)
+            .map_err(|error| TestCaseError::fail(format!("{error}\n{table}")))?;
+        prop_assert_eq!(read, described, "{}", table);
     }
 
     #[test]

@@ -160,14 +160,13 @@ impl Words {
         }
     }
 
-    /// Takes a word as a key: by its name, and a switch by `on` or `off`.
+    /// Takes a word with its value.
     ///
     /// # Errors
-    /// As [`Self::parse`].
-    pub(super) fn set(&mut self, name: &str, is_on: bool, values: &[&str]) -> Result<(), String> {
-        let word = Word::named(name).ok_or_else(|| self.unknown(name))?;
-        self.fits(word, name)?;
-        self.say(word, is_on, values)
+    /// When it is not of this type.
+    pub(super) fn take(&mut self, word: &'static Word, value: Value) -> Result<(), String> {
+        self.fits(word, word.name)?;
+        self.insert(word, value)
     }
 
     fn say(&mut self, word: &'static Word, is_on: bool, values: &[&str]) -> Result<(), String> {
@@ -175,6 +174,10 @@ impl Words {
             (true, false, []) => Value::Switch(false),
             _ => word.form.read(values).map_err(|why| format!("{}: {why}", word.name))?,
         };
+        self.insert(word, value)
+    }
+
+    fn insert(&mut self, word: &'static Word, value: Value) -> Result<(), String> {
         match self.said.insert(word.name, value.clone()) {
             None => Ok(()),
             Some(before) if before == value => Err(format!("{} is said twice", word.name)),
@@ -251,7 +254,8 @@ pub(super) struct Word {
 }
 
 impl Word {
-    fn named(text: &str) -> Option<&'static Self> {
+    /// The word of this name, or that `ip` takes it for.
+    pub(super) fn named(text: &str) -> Option<&'static Self> {
         WORDS.iter().find(|word| word.names().any(|name| name == text))
     }
 
@@ -270,6 +274,20 @@ impl Word {
             }
             value => format!("{} {value}", self.name),
         }
+    }
+}
+
+/// That no word has this name as a key, and what was meant.
+pub(super) fn no_such_key(name: &str) -> String {
+    if let Some(word) = name.strip_prefix("no").and_then(Word::named)
+        && word.form.is_switch()
+    {
+        return format!("no key \"{name}\"; {} = false says so", word.name);
+    }
+    let names = WORDS.iter().map(|word| word.name).chain(["type"]);
+    match similar(name, names) {
+        Some(meant) => format!("no key \"{name}\"; did you mean {meant}?"),
+        None => format!("no key \"{name}\" of a tunnel; they are the words of ip link"),
     }
 }
 

@@ -1,0 +1,127 @@
+//! `grosso tunnel`.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tunnel {
+    /// Make a tunnel with its TUN or TAP device, and start it
+    #[command(after_help = ADD_HELP)]
+    Add(TunnelAdd),
+    /// Stop a tunnel, and remove it with its device
+    Del(TunnelName),
+    /// Start a tunnel that is there
+    Up(TunnelUp),
+    /// Stop a tunnel; its device stays
+    Down(TunnelName),
+    /// What tunnels are there, and what passes through them
+    #[command(after_help = SHOW_HELP)]
+    Show(TunnelShow),
+    /// Say a tunnel in the words of another program
+    #[command(after_help = EXPORT_HELP)]
+    Export(TunnelExport),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TunnelAdd {
+    /// The name of its device
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The words of `ip link add NAME`: [mtu BYTES] type TYPE ...
+    #[arg(value_name = "WORDS", required = true)]
+    pub(crate) words: Vec<String>,
+    /// Stay, instead of leaving it to a process in the background
+    #[arg(long)]
+    pub(crate) foreground: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TunnelName {
+    /// The tunnel
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TunnelUp {
+    /// The tunnel
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Stay, instead of leaving it to a process in the background
+    #[arg(long)]
+    pub(crate) foreground: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TunnelShow {
+    /// Only this tunnel
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TunnelExport {
+    /// The tunnel
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// In whose words
+    #[arg(long = "as", value_name = "WHOSE")]
+    pub(crate) whose: Whose,
+}
+
+/// In whose words a tunnel is exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Whose {
+    /// Commands of iproute2 that make the kernel's own
+    Ip,
+    /// Units of systemd-networkd
+    Networkd,
+    /// The file of `grosso run`
+    Toml,
+}
+
+pub(super) const TUNNEL_HELP: &str = "\
+Examples:
+  sudo grosso tunnel add gue0 type ipip local 192.0.2.1 remote 192.0.2.2 \\
+       encap gue encap-sport auto encap-dport 6080 encap-remcsum
+  sudo ip addr add 10.0.0.1/30 dev gue0
+  grosso tunnel show
+  sudo grosso tunnel del gue0";
+
+const ADD_HELP: &str = "\
+The words are those of ip-link(8), and what stands behind the colon the default:
+  vxlan, geneve  id N local A remote A [dstport P: 4789, 4790 with gpe, 6081]
+                 [srcport LOW HIGH: 49152 65535] [[no]udpcsum: on]
+                 [[no]udp6zerocsumtx] [[no]udp6zerocsumrx]
+  vxlan          [remcsumtx] [remcsumrx] [noremcsumpartial] [gbp [N]] [gpe]
+  geneve         [geneve_opts CLASS:TYPE:DATA,...] [innerprotoinherit]
+  gre, gretap    local A remote A [key N] [csum] [seq] [nopmtudisc]
+    over IPv6: ip6gre, ip6gretap                      [encaplimit N|none: 4]
+  ipip, sit      local A remote A [mode M: any] [nopmtudisc]
+    over IPv6: ip6tnl                                 [encaplimit N|none: 4]
+  but for vxlan and geneve, in UDP:
+                 encap fou|gue [encap-dport P: 6080 for gue] [encap-sport P:
+                 auto] [[no]encap-csum: on] [encap-remcsum] [encap-variant 0|1]
+  all            [ttl N|inherit: 64] [tos N|inherit: inherit] [dev IFACE]
+                 [flowlabel N] [df set|unset|inherit: set] (vxlan, geneve)
+
+Without mtu, the device's MTU is what the tunnel's headers leave of the path's.
+The tunnel is a process of its own, that ends with tunnel down or del.
+
+Examples:
+  sudo grosso tunnel add vx0 type vxlan id 42 local 192.0.2.1 remote 192.0.2.2
+  sudo grosso tunnel add gre6 mtu 1400 type ip6gre local fd00::1 remote fd00::2 \\
+       key 7";
+
+const SHOW_HELP: &str = "\
+Bytes and packets are those inside the tunnel, since its process started.
+
+Examples:
+  grosso tunnel show
+  grosso tunnel show gue0 --json | jq '.tunnels[0].mtu'";
+
+const EXPORT_HELP: &str = "\
+What the other program has no words for is noted.
+
+Examples:
+  grosso tunnel export vx0 --as ip | ssh other sudo sh
+  grosso tunnel export vx0 --as toml > vx0.toml && grosso config check vx0.toml";

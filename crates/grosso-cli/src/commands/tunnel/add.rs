@@ -1,0 +1,155 @@
+//! `grosso tunnel add`.
+
+use std::{
+    io,
+    net::{IpAddr, UdpSocket},
+};
+
+use grosso_sys::{
+    datagram::PathMtu,
+    interface::{Control, InterfaceName},
+    netlink::Netlink,
+};
+
+use super::{begin, remove_device};
+use crate::{
+    arguments::TunnelAdd,
+    commands::device::find,
+    daemon,
+    error::{Exit, Failure},
+    input::Session,
+    tunnel::{Definition, Description, Place, describe},
+};
+
+/// Makes the device, keeps the definition and starts the process.
+pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Failure> {
+    let (mtu, words) = own_words(&options.words)?;
+    let name = &options.name;
+    if InterfaceName::new(name).is_err() || name.contains('%') {
+        let message = format!("{COMMAND}: \"{name}\" cannot be the name of a device");
+        let hint = "a name has 1 to 15 characters, without blanks, slashes, colons and %";
+        return Err(Failure::usage("usage.name", message).hint(hint));
+    }
+    let description = describe(COMMAND, words)?;
+    refuse_taken(name)?;
+    check_local(description.endpoint.local)?;
+    let path_mtu = path_mtu(&description).map_err(|error| unreachable(&description, &error))?;
+    let definition =
+        Definition { name: name.clone(), mtu: fitting(&description, path_mtu, mtu)?, description };
+    if definition.mtu < IPV6_MTU_MIN {
+        session.talk.note(format!(
+            "mtu {}: IPv6 needs {IPV6_MTU_MIN}, so the device carries IPv4 alone",
+            definition.mtu
+        ));
+    }
+    let place = Place::new(name).map_err(|error| {
+        let message = format!("{COMMAND}: no folder for tunnels: {error}");
+        let hint = "RUNTIME_DIRECTORY=DIR in the environment chooses where it is";
+        Failure::environment("environment.write", message).hint(hint)
+    })?;
+    // It is persistent, and stays when this is closed.
+    drop(daemon::path::open(&definition.device(), 1, COMMAND)?);
+    let saved = place.save(&definition).map_err(|error| {
+        let message = format!("{COMMAND}: {}: {error}", place.definition().display());
+        Failure::environment("environment.write", message)
+    });
+    let begun =
+        saved.and_then(|()| begin(COMMAND, &place, &definition, options.foreground, session));
+    begun.inspect_err(|_| {
+        // Nothing is left of a tunnel that never was; why it never was is what is said.
+        let _ = place.remove();
+        let _ = remove_device(COMMAND, name);
+    })
+}
+
+/// The words in front of `type`, which are those of the device, and those behind it.
+fn own_words(words: &[String]) -> Result<(Option<u16>, &[String]), Failure> {
+    let usage = |message: String| {
+        let hint = "grosso tunnel add NAME [mtu BYTES] type TYPE ...";
+        Failure::usage("usage.tunnel", format!("{COMMAND}: {message}")).hint(hint)
+    };
+    let at = words.iter().position(|word| word == "type");
+    let at = at.ok_or_else(|| usage("type is not said".to_owned()))?;
+    let (own, rest) = words.split_at(at);
+    let rest = rest.get(1..).unwrap_or_default();
+    match own {
+        [] => Ok((None, rest)),
+        [word, bytes] if word == "mtu" => match bytes.parse() {
+            Ok(mtu @ MTU_MIN..) => Ok((Some(mtu), rest)),
+            _ => Err(usage(format!("mtu {bytes}: a number from {MTU_MIN} to 65535 is expected"))),
+        },
+        [word, ..] => Err(usage(format!("\"{word}\" in front of type: mtu BYTES may be there"))),
+    }
+}
+
+fn refuse_taken(name: &str) -> Result<(), Failure> {
+    if Place::all().iter().any(|place| place.name == name) {
+        let message = format!("{COMMAND}: there is a tunnel {name} already");
+        let hint = format!("grosso tunnel show {name}; grosso tunnel del {name} removes it");
+        return Err(Failure::environment("environment.name_taken", message).hint(hint));
+    }
+    let taken = InterfaceName::new(name).and_then(|name| Control::new()?.index(&name));
+    if taken.is_ok() {
+        let message = format!("{COMMAND}: there is an interface {name} already");
+        let hint = format!("ip -d link show {name}; sudo ip link del {name} removes it");
+        return Err(Failure::environment("environment.name_taken", message).hint(hint));
+    }
+    Ok(())
+}
+
+/// Whether this host has the address that packets are sent from.
+fn check_local(local: IpAddr) -> Result<(), Failure> {
+    let Err(error) = UdpSocket::bind((local, 0)) else { return Ok(()) };
+    if error.kind() != io::ErrorKind::AddrNotAvailable {
+        let message = format!("{COMMAND}: local {local}: {error}");
+        return Err(Failure::environment("environment.local", message));
+    }
+    let message = format!("{COMMAND}: local {local} is no address of this host");
+    let hint = format!("ip addr shows which are; sudo ip addr add {local} dev IFACE adds it");
+    Err(Failure::environment("environment.local", message).hint(hint))
+}
+
+fn unreachable(description: &Description, error: &io::Error) -> Failure {
+    let remote = description.endpoint.remote;
+    let message = format!("{COMMAND}: no way to remote {remote}: {error}");
+    let hint = format!("ip route get {remote} asks the routes");
+    Failure::environment("environment.unreachable", message).hint(hint)
+}
+
+/// The MTU of the path to the other end, in bytes.
+pub(super) fn path_mtu(description: &Description) -> io::Result<usize> {
+    let remote = description.endpoint.remote;
+    let path = PathMtu::new(remote.is_ipv4())?.to(remote)?;
+    let Some(device) = &description.device else { return Ok(path) };
+    let device = Netlink::new()?.link(&InterfaceName::new(device)?)?.mtu;
+    Ok(path.min(usize::try_from(device).unwrap_or(usize::MAX)))
+}
+
+/// The MTU of the device: what was asked for, or what the path leaves.
+fn fitting(description: &Description, path: usize, wanted: Option<u16>) -> Result<u16, Failure> {
+    if let Some(device) = &description.device {
+        find(COMMAND, &Control::new().map_err(no_socket)?, device)?;
+    }
+    let fits = description.endpoint.mtu(path).filter(|mtu| *mtu >= usize::from(MTU_MIN));
+    match (wanted, fits) {
+        (Some(mtu), _) => Ok(mtu),
+        // What is longest for a TUN device (`MAX_MTU` of drivers/net/tun.c, less room for its Ethernet header).
+        (None, Some(mtu)) => Ok(u16::try_from(mtu).unwrap_or(u16::MAX).min(MTU_MAX)),
+        (None, None) => {
+            let message = format!("{COMMAND}: a path of {path} bytes has no room for the headers");
+            Err(Failure::environment("environment.mtu", message))
+        }
+    }
+}
+
+fn no_socket(error: io::Error) -> Failure {
+    Failure::environment("environment.socket", format!("{COMMAND}: {error}"))
+}
+
+const COMMAND: &str = "tunnel add";
+/// Bytes of the smallest MTU (RFC 791 section 3.2).
+const MTU_MIN: u16 = 68;
+/// Bytes of the largest that TAP devices take.
+const MTU_MAX: u16 = 65521;
+/// Bytes of the smallest MTU of IPv6 (RFC 8200 section 5).
+const IPV6_MTU_MIN: u16 = 1280;

@@ -1,0 +1,108 @@
+//! `grosso tunnel`: tunnels that run in processes of their own.
+
+mod add;
+mod process;
+mod show;
+
+use std::io;
+
+use grosso_sys::{
+    interface::{Control, InterfaceName},
+    netlink::Netlink,
+};
+
+use self::process::Process;
+use super::device::refused;
+use crate::{
+    arguments::{Tunnel, TunnelExport, TunnelName, TunnelUp, Whose},
+    error::{Exit, Failure},
+    input::Session,
+    report,
+    tunnel::{Definition, Place, export},
+};
+
+/// Runs one of the commands.
+pub(crate) fn run(action: &Tunnel, session: &mut Session) -> Result<Exit, Failure> {
+    match action {
+        Tunnel::Add(options) => add::run(options, session),
+        Tunnel::Del(options) => remove(options, session),
+        Tunnel::Up(options) => up(options, session),
+        Tunnel::Down(options) => down(options, session),
+        Tunnel::Show(options) => show::run(options, session),
+        Tunnel::Export(options) => print_export(options, session),
+    }
+}
+
+fn up(options: &TunnelUp, session: &mut Session) -> Result<Exit, Failure> {
+    let command = "tunnel up";
+    let place = Place::find(command, &options.name)?;
+    let definition = Definition::read(&place.definition())?;
+    if let Process::Running(number) = Process::of(&place) {
+        session.talk.note(format!("{} is up already, in process {number}", place.name));
+        return show::headline(&place, &definition, session).map(|()| Exit::Yes);
+    }
+    begin(command, &place, &definition, options.foreground, session)
+}
+
+/// Starts the process of a tunnel, or is it.
+fn begin(
+    command: &str,
+    place: &Place,
+    definition: &Definition,
+    foreground: bool,
+    session: &mut Session,
+) -> Result<Exit, Failure> {
+    if foreground {
+        return process::stay(command, place, session);
+    }
+    process::start(command, place)?;
+    show::headline(place, definition, session)?;
+    if session.talk.verbose {
+        session.talk.remark(&format!("log: {}", place.log().display()));
+    }
+    Ok(Exit::Yes)
+}
+
+fn down(options: &TunnelName, session: &mut Session) -> Result<Exit, Failure> {
+    let place = Place::find("tunnel down", &options.name)?;
+    if !process::stop("tunnel down", &place)? {
+        session.talk.note(format!("{} was down already", place.name));
+    }
+    Ok(Exit::Yes)
+}
+
+fn remove(options: &TunnelName, _session: &mut Session) -> Result<Exit, Failure> {
+    let command = "tunnel del";
+    let place = Place::find(command, &options.name)?;
+    process::stop(command, &place)?;
+    remove_device(command, &place.name)?;
+    place.remove().map_err(|error| {
+        let message = format!("{command}: {}: {error}", place.definition().display());
+        Failure::environment("environment.write", message)
+    })?;
+    Ok(Exit::Yes)
+}
+
+/// Removes a device, if it is there.
+fn remove_device(command: &str, name: &str) -> Result<(), Failure> {
+    let removed = InterfaceName::new(name).and_then(|name| {
+        let Ok(index) = Control::new()?.index(&name) else { return Ok(()) };
+        Netlink::new()?.delete_link(index)
+    });
+    let failed =
+        |error: io::Error| refused(command, &format!("removing {name}"), "cap_net_admin", &error);
+    removed.map_err(failed)
+}
+
+fn print_export(options: &TunnelExport, session: &mut Session) -> Result<Exit, Failure> {
+    let place = Place::find("tunnel export", &options.name)?;
+    let definition = Definition::read(&place.definition())?;
+    let exported = match options.whose {
+        Whose::Ip => export::ip(&definition),
+        Whose::Networkd => export::networkd(&definition),
+        Whose::Toml => export::Exported { text: definition.to_toml(), notes: Vec::new() },
+    };
+    exported.notes.into_iter().for_each(|note| session.talk.note(note));
+    report::put(&exported.text, report::Place::Standard)?;
+    Ok(Exit::Yes)
+}

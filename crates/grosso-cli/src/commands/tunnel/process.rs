@@ -1,0 +1,236 @@
+//! The process of a tunnel: `grosso run` on its definition, in the background.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::{net::UnixDatagram, process::CommandExt},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
+};
+
+use crate::{
+    arguments::Run,
+    commands::{device::refused, run},
+    error::{Exit, Failure},
+    input::Session,
+    tunnel::Place,
+};
+
+/// What became of a tunnel's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Process {
+    /// There is none.
+    None,
+    /// This one runs.
+    Running(i32),
+    /// It ended, and nobody told it to.
+    Ended,
+}
+
+impl Process {
+    /// What became of the process of the tunnel that is kept there.
+    pub(super) fn of(place: &Place) -> Self {
+        let Ok(text) = fs::read_to_string(place.process()) else { return Self::None };
+        let mut numbers = text.split_whitespace().map(str::parse::<u64>);
+        let (Some(Ok(number)), Some(Ok(started))) = (numbers.next(), numbers.next()) else {
+            return Self::Ended;
+        };
+        match i32::try_from(number) {
+            // Another process may have got the number since.
+            Ok(number) if start_time(number) == Some(started) => Self::Running(number),
+            _ => Self::Ended,
+        }
+    }
+}
+
+/// When a process that runs was started, in the kernel's ticks.
+fn start_time(number: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+    // The second field is the program's name, in parentheses and of any characters.
+    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
+    // A zombie does nothing any more.
+    fields.next().filter(|state| *state != "Z")?;
+    fields.nth(START_TIME - STATE - 1)?.parse().ok()
+}
+
+fn remember(place: &Place, number: i32) -> io::Result<()> {
+    let started = start_time(number).unwrap_or(0);
+    fs::write(place.process(), format!("{number} {started}\n"))
+}
+
+/// Starts the process, and waits until its path runs.
+pub(super) fn start(command: &str, place: &Place) -> Result<(), Failure> {
+    let failed = |path: &Path, error: &io::Error| {
+        let message = format!("{command}: {}: {error}", path.display());
+        Failure::environment("environment.write", message)
+    };
+    let notice = place.notice();
+    // One that was killed may have left it.
+    let _ = fs::remove_file(&notice);
+    let heard = UnixDatagram::bind(&notice).map_err(|error| failed(&notice, &error))?;
+    let log = place.log();
+    let file = File::create(&log).map_err(|error| failed(&log, &error))?;
+    let started = spawn(place, file).and_then(|child| {
+        remember(place, i32::try_from(child.id()).unwrap_or(0))?;
+        heard.set_read_timeout(Some(LOOK))?;
+        Ok(child)
+    });
+    let mut child = started.map_err(|error| {
+        let message = format!("{command}: no process can be started: {error}");
+        Failure::environment("environment.process", message)
+    })?;
+    let result = wait(command, place, &heard, &mut child);
+    // It was of use until now.
+    let _ = fs::remove_file(&notice);
+    if result.is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+        let _ = fs::remove_file(place.process());
+    }
+    result
+}
+
+fn spawn(place: &Place, log: File) -> io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["run", "--quiet", "--config"]).arg(place.definition());
+    command.env("NOTIFY_SOCKET", place.notice());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    // Ctrl-C is for whoever started it.
+    command.process_group(0).spawn()
+}
+
+fn wait(
+    command: &str,
+    place: &Place,
+    heard: &UnixDatagram,
+    child: &mut Child,
+) -> Result<(), Failure> {
+    let end = Instant::now() + START_MAX;
+    let mut buffer = [0; NOTICE_BYTES_MAX];
+    loop {
+        if let Ok(len) = heard.recv(&mut buffer)
+            && buffer.get(..len).is_some_and(|said| said.starts_with(b"READY=1"))
+        {
+            return Ok(());
+        }
+        let ended = child.try_wait().ok().flatten();
+        if ended.is_none() && Instant::now() < end {
+            continue;
+        }
+        let log = place.log();
+        let said = last_error(&log);
+        let why = said.map_or_else(|| "its process does not start".to_owned(), |said| said.what);
+        let failure = Failure::environment("environment.tunnel", format!("{command}: {why}"));
+        let hint = last_error(&log).and_then(|said| said.hint);
+        return Err(failure.hint(hint.unwrap_or_else(|| format!("see {}", log.display()))));
+    }
+}
+
+/// Is the process of a tunnel until it is told to end.
+pub(super) fn stay(command: &str, place: &Place, session: &mut Session) -> Result<Exit, Failure> {
+    remember(place, rustix::process::getpid().as_raw_nonzero().get()).map_err(|error| {
+        let message = format!("{command}: {}: {error}", place.process().display());
+        Failure::environment("environment.write", message)
+    })?;
+    let ended = run::run(&Run { config: place.definition(), metrics: None }, session);
+    let _ = fs::remove_file(place.process());
+    ended
+}
+
+/// Ends the process, which delivers what it holds; says whether there was one.
+pub(super) fn stop(command: &str, place: &Place) -> Result<bool, Failure> {
+    let Process::Running(number) = Process::of(place) else {
+        // What it left behind says that it was killed; now it is down.
+        let _ = fs::remove_file(place.process());
+        return Ok(false);
+    };
+    let what = format!("ending process {number} of {}", place.name);
+    let failed = |error: io::Error| refused(command, &what, "cap_kill", &error);
+    let pid = Pid::from_raw(number).ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+    let file = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| failed(error.into()))?;
+    kill_process(pid, Signal::TERM).map_err(|error| failed(error.into()))?;
+    let timeout = Timespec::try_from(STOP_MAX).ok();
+    let mut wanted = [PollFd::new(&file, PollFlags::IN)];
+    match poll(&mut wanted, timeout.as_ref()) {
+        Ok(0) => {
+            let message = format!("{command}: process {number} of {} does not end", place.name);
+            let hint = format!("sudo kill -9 {number}");
+            return Err(Failure::environment("environment.process", message).hint(hint));
+        }
+        Ok(_) => {}
+        Err(error) => return Err(failed(error.into())),
+    }
+    let _ = fs::remove_file(place.process());
+    Ok(true)
+}
+
+/// What a process said went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) what: String,
+    pub(super) hint: Option<String>,
+}
+
+/// The last error of a log, which has nothing but errors.
+pub(super) fn last_error(log: &Path) -> Option<Said> {
+    let text = fs::read(log).ok()?;
+    let tail = text.get(text.len().saturating_sub(LOG_BYTES_MAX)..)?;
+    let text = String::from_utf8_lossy(tail);
+    let mut lines = text.lines().rev();
+    let mut hint = None;
+    let what = lines.find_map(|line| {
+        if let Some(text) = line.strip_prefix("hint: ") {
+            hint = Some(text.to_owned());
+        }
+        let what = line.strip_prefix("grosso: ")?;
+        Some(what.strip_prefix("run: ").unwrap_or(what).to_owned())
+    })?;
+    Some(Said { what, hint })
+}
+
+/// Which fields of `/proc/PID/stat` these are (`proc_pid_stat(5)`).
+const STATE: usize = 3;
+const START_TIME: usize = 22;
+/// How often to look whether a process that says nothing has ended.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long a process may take to start: it opens two devices.
+const START_MAX: Duration = Duration::from_secs(30);
+/// How long a process may take to end: it delivers what it holds.
+const STOP_MAX: Duration = Duration::from_secs(10);
+/// Bytes of what a service manager is told.
+const NOTICE_BYTES_MAX: usize = 4096;
+/// Bytes at the end of a log that are looked at.
+const LOG_BYTES_MAX: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_number_and_its_start() {
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        assert!(start_time(own).is_some_and(|started| started > 0));
+        assert_eq!(start_time(i32::MAX), None);
+    }
+
+    #[test]
+    fn the_last_error_comes_with_its_hint() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        assert_eq!(last_error(&log), None);
+        fs::write(&log, "").unwrap();
+        assert_eq!(last_error(&log), None);
+        let text = "grosso: run: a\nhint: b\ngrosso: run: path gue0: gue0: the device is gone\n";
+        fs::write(&log, text).unwrap();
+        let what = "path gue0: gue0: the device is gone".to_owned();
+        assert_eq!(last_error(&log), Some(Said { what, hint: None }));
+        fs::write(&log, "grosso: run: a\nhint: b\n").unwrap();
+        assert_eq!(last_error(&log).unwrap().hint.as_deref(), Some("b"));
+    }
+}

@@ -1,0 +1,125 @@
+//! `grosso tunnel show`: what tunnels are there, and what passes through them.
+
+use std::io;
+
+use grosso_sys::{
+    ethtool,
+    interface::{Control, InterfaceName},
+    netlink::Netlink,
+};
+
+use super::{
+    add::path_mtu,
+    process::{Process, last_error},
+};
+use crate::{
+    arguments::TunnelShow,
+    error::{Exit, Failure},
+    input::Session,
+    observe::{
+        control::{Answer, Ask, ask_all, folders},
+        reading::DeviceReading,
+    },
+    report::{
+        self,
+        tunnel::{Facts, Offload, State, Traffic, Tunnels},
+    },
+    tunnel::{Definition, Place},
+};
+
+/// Shows one tunnel, or all.
+pub(super) fn run(options: &TunnelShow, session: &mut Session) -> Result<Exit, Failure> {
+    let places = match &options.name {
+        Some(name) => vec![Place::find("tunnel show", name)?],
+        None => Place::all(),
+    };
+    let answers = ask_all(&folders(), &Ask::Counters { per_queue: false }).answers;
+    let mut tunnels = Vec::new();
+    for place in &places {
+        match Definition::read(&place.definition()) {
+            Ok(definition) => tunnels.push(facts(place, &definition, &answers)),
+            // One that somebody spoilt is not to hide the others.
+            Err(failure) if options.name.is_none() => session.talk.note(failure.message),
+            Err(failure) => return Err(failure),
+        }
+    }
+    if places.is_empty() {
+        session.talk.hint("no tunnel of this user is there; grosso tunnel add makes one");
+    }
+    report::print(&mut Tunnels::new(tunnels), &mut session.talk, report::Place::Standard)?;
+    Ok(Exit::Yes)
+}
+
+/// Says in a line what a tunnel is that was started.
+pub(super) fn headline(
+    place: &Place,
+    definition: &Definition,
+    session: &mut Session,
+) -> Result<(), Failure> {
+    let mut tunnels = Tunnels::new(vec![facts(place, definition, &[])]);
+    tunnels.is_brief = true;
+    report::print(&mut tunnels, &mut session.talk, report::Place::Standard)
+}
+
+fn facts(place: &Place, definition: &Definition, answers: &[Answer]) -> Facts {
+    let description = &definition.description;
+    let process = Process::of(place);
+    let (state, pid) = match process {
+        Process::None => (State::Down, None),
+        Process::Running(number) => (State::Up, Some(number)),
+        Process::Ended => (State::Ended, None),
+    };
+    let mut facts = Facts::new(definition, state);
+    facts.pid = pid;
+    facts.path_mtu = path_mtu(description).ok();
+    facts.log = place.log().display().to_string();
+    facts.last_error = last_error(&place.log()).map(|said| said.what);
+    let device = device(&definition.name);
+    facts.device_is_there = device.is_ok();
+    if let Ok((mtu, features)) = device {
+        facts.mtu = mtu;
+        facts.features = features;
+    }
+    let outside = |reading: &&DeviceReading| {
+        reading.path == definition.name && reading.peer == definition.name
+    };
+    let answer = answers.iter().find(|answer| i32::try_from(answer.pid).ok() == pid);
+    if let Some(reading) = answer.and_then(|answer| answer.devices.iter().find(outside)) {
+        let value = |name: &str| reading.counters.value(name);
+        facts.transfer = Some(Traffic {
+            rx_bytes: value("rx_bytes"),
+            rx_packets: value("rx_packets"),
+            tx_bytes: value("tx_bytes"),
+            tx_packets: value("tx_packets"),
+        });
+        facts.offload = Some(Offload {
+            rx_frames: value("rx_frames"),
+            rx_packets: value("rx_packets"),
+            tx_frames: value("tx_frames"),
+            tx_packets: value("tx_packets"),
+        });
+        facts.drops = reading.counters.drops();
+    }
+    facts
+}
+
+/// The MTU of a device, and what the host's stack leaves to it.
+fn device(name: &str) -> io::Result<(u32, Vec<String>)> {
+    let name = InterfaceName::new(name)?;
+    let mtu = Netlink::new()?.link(&name)?.mtu;
+    let features = ethtool::features(&Control::new()?, &name).unwrap_or_default();
+    let active = features.into_iter().filter(|feature| feature.active).map(|feature| feature.name);
+    let told = active.filter(|name| OFFLOADS.contains(&name.as_str()));
+    Ok((mtu, told.collect()))
+}
+
+/// The features of a TUN or TAP device that say what its owner takes off the host's stack.
+const OFFLOADS: &[&str] = &[
+    "tx-checksum-ip-generic",
+    "tx-tcp-segmentation",
+    "tx-tcp-ecn-segmentation",
+    "tx-tcp6-segmentation",
+    "tx-udp-segmentation",
+    "tx-udp_tnl-segmentation",
+    "tx-udp_tnl-csum-segmentation",
+];

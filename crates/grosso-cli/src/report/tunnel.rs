@@ -1,0 +1,343 @@
+//! Tunnels, and what passes through them.
+
+use std::{collections::BTreeMap, fmt::Write, net::IpAddr};
+
+use serde::Serialize;
+
+use super::{Report, Tool};
+use crate::{style::Style, tunnel::Definition};
+
+/// What a tunnel's process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum State {
+    /// It runs.
+    Up,
+    /// There is none.
+    Down,
+    /// It ended without being told to.
+    Ended,
+}
+
+/// Tunnels.
+#[derive(Debug, Serialize)]
+pub(crate) struct Tunnels {
+    schema: &'static str,
+    tool: Tool,
+    tunnels: Vec<Facts>,
+    warnings: Vec<String>,
+    /// Whether a line of text for each is enough.
+    #[serde(skip)]
+    pub(crate) is_brief: bool,
+}
+
+/// One tunnel.
+#[derive(Debug, Serialize)]
+pub(crate) struct Facts {
+    pub(crate) name: String,
+    pub(crate) state: State,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pid: Option<i32>,
+    /// In a few words.
+    summary: String,
+    /// In the words of `ip link`, behind `type`.
+    words: String,
+    remote: IpAddr,
+    local: IpAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    udp: Option<Ports>,
+    /// Bytes of the longest packet that the device takes.
+    pub(crate) mtu: u32,
+    /// Bytes of the longest packet on the way to the other end, where there is one.
+    #[serde(rename = "path_mtu_bytes")]
+    pub(crate) path_mtu: Option<usize>,
+    overhead: Vec<Part>,
+    /// Whether its TUN or TAP device is there.
+    pub(crate) device_is_there: bool,
+    /// What the host's stack leaves to the device.
+    pub(crate) features: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) transfer: Option<Traffic>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) offload: Option<Offload>,
+    pub(crate) drops: BTreeMap<String, u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_error: Option<String>,
+    pub(crate) log: String,
+}
+
+/// The UDP ports of a tunnel.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Ports {
+    destination: u16,
+    source_min: u16,
+    source_max: u16,
+}
+
+/// What a packet grows by.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Part {
+    name: &'static str,
+    bytes: usize,
+}
+
+/// What came out of a tunnel and went into it, as packets inside.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Traffic {
+    pub(crate) rx_bytes: u64,
+    pub(crate) rx_packets: u64,
+    pub(crate) tx_bytes: u64,
+    pub(crate) tx_packets: u64,
+}
+
+/// Frames, and the packets that they stand for.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Offload {
+    pub(crate) rx_frames: u64,
+    pub(crate) rx_packets: u64,
+    pub(crate) tx_frames: u64,
+    pub(crate) tx_packets: u64,
+}
+
+impl Tunnels {
+    pub(crate) fn new(tunnels: Vec<Facts>) -> Self {
+        let (schema, tool) = ("grosso.tunnel/1", Tool::THIS);
+        Self { schema, tool, tunnels, warnings: Vec::new(), is_brief: false }
+    }
+}
+
+impl Facts {
+    /// What is known of a tunnel without asking anybody.
+    pub(crate) fn new(definition: &Definition, state: State) -> Self {
+        let Definition { name, mtu, description } = definition;
+        let endpoint = &description.endpoint;
+        Self {
+            name: name.clone(),
+            state,
+            pid: None,
+            summary: description.summary(),
+            words: description.to_string(),
+            remote: endpoint.remote,
+            local: endpoint.local,
+            udp: endpoint.udp().map(|udp| Ports {
+                destination: udp.destination,
+                source_min: *udp.source.start(),
+                source_max: *udp.source.end(),
+            }),
+            mtu: (*mtu).into(),
+            path_mtu: None,
+            overhead: endpoint.overhead().map(|(name, bytes)| Part { name, bytes }).collect(),
+            device_is_there: false,
+            features: Vec::new(),
+            transfer: None,
+            offload: None,
+            drops: BTreeMap::new(),
+            last_error: None,
+            log: String::new(),
+        }
+    }
+
+    /// `gue0: up, mtu 1460 (1500 - ip 20 - ...), vnet_hdr on, uso out 64 KB`.
+    fn headline(&self) -> String {
+        let segmentation = if self.udp.is_some() { ", uso out 64 KB" } else { "" };
+        format!("{}: up, mtu {}, vnet_hdr on{segmentation}\n", self.name, self.mtu_text())
+    }
+
+    /// `1460 (1500 - ip 20 - udp 8 - gue 4)`.
+    fn mtu_text(&self) -> String {
+        let Some(path) = self.path_mtu else {
+            return format!("{} (no way to {} now)", self.mtu, self.remote);
+        };
+        let overhead: usize = self.overhead.iter().map(|part| part.bytes).sum();
+        let sum = self
+            .overhead
+            .iter()
+            .fold(path.to_string(), |sum, part| format!("{sum} - {} {}", part.name, part.bytes));
+        match path.checked_sub(overhead) {
+            Some(fits) if fits == self.mtu as usize => format!("{} ({sum})", self.mtu),
+            Some(fits) => format!("{} (as set; the path has room for {fits}: {sum})", self.mtu),
+            None => format!("{} (as set; the path has no room: {sum})", self.mtu),
+        }
+    }
+
+    fn block(&self, style: Style) -> String {
+        let mut text = format!("interface: {}  ({})\n", style.strong(&self.name), self.summary);
+        let mut line = |name: &str, value: &str| {
+            if !value.is_empty() {
+                // A name and a value of any length; the value is never cut.
+                let _ = writeln!(text, "  {:<10}{value}", format!("{name}:"));
+            }
+        };
+        line("state", &self.state_text(style));
+        let remote = match self.udp {
+            Some(ports) if self.remote.is_ipv6() => {
+                format!("[{}]:{}", self.remote, ports.destination)
+            }
+            Some(ports) => format!("{}:{}", self.remote, ports.destination),
+            None => self.remote.to_string(),
+        };
+        line("endpoint", &format!("{remote}      local: {}", self.local));
+        line("ports", &self.ports_text());
+        line("mtu", &self.mtu_text());
+        line("transfer", &self.transfer_text());
+        line("offload", &self.offload_text());
+        line("features", &self.features.join(" "));
+        let drops = self.drops.iter().map(|(name, count)| format!("{name} {count}"));
+        line("drops", &drops.collect::<Vec<_>>().join(", "));
+        line("error", self.last_error.as_deref().unwrap_or_default());
+        text
+    }
+
+    fn state_text(&self, style: Style) -> String {
+        let gone = if self.device_is_there { "" } else { "; its device is gone" };
+        match (self.state, self.pid) {
+            (State::Up, Some(number)) => format!("{}, process {number}{gone}", style.good("up")),
+            (State::Up, None) => format!("{}{gone}", style.good("up")),
+            (State::Down, _) => format!("{}{gone}", style.notice("down")),
+            (State::Ended, _) => format!(
+                "{}: its process ended and nobody told it to{gone}; grosso tunnel up {}",
+                style.bad("down"),
+                self.name
+            ),
+        }
+    }
+
+    fn ports_text(&self) -> String {
+        match self.udp {
+            None => String::new(),
+            Some(Ports { source_min, source_max, .. }) if source_min == source_max => {
+                format!("from {source_min}")
+            }
+            Some(Ports { source_min, source_max, .. }) => {
+                format!("from {source_min}-{source_max} by flow")
+            }
+        }
+    }
+
+    fn transfer_text(&self) -> String {
+        self.transfer.map_or_else(String::new, |traffic| {
+            let (received, sent) = (binary(traffic.rx_bytes), binary(traffic.tx_bytes));
+            format!("{received} received, {sent} sent")
+        })
+    }
+
+    fn offload_text(&self) -> String {
+        let Some(offload) = self.offload else { return String::new() };
+        let each = |packets: u64, frames: u64, what: &str| {
+            (frames > 0).then(|| format!("{:.1} {what}", packets as f64 / frames as f64))
+        };
+        let rates = [
+            each(offload.rx_packets, offload.rx_frames, "packets per read")
+                .map(|rate| format!("rx {rate}")),
+            each(offload.tx_packets, offload.tx_frames, "per send")
+                .map(|rate| format!("tx {rate}")),
+        ];
+        rates.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Report for Tunnels {
+    fn text(&self, style: Style) -> String {
+        if self.is_brief {
+            return self.tunnels.iter().map(Facts::headline).collect();
+        }
+        let blocks: Vec<String> = self.tunnels.iter().map(|facts| facts.block(style)).collect();
+        blocks.join("\n")
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}
+
+/// `9.31 GiB`: binary units, as `wg show` has them.
+fn binary(bytes: u64) -> String {
+    let value = bytes as f64;
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{:.2} KiB", value / 1024.0),
+        1_048_576..1_073_741_824 => format!("{:.2} MiB", value / 1_048_576.0),
+        _ => format!("{:.2} GiB", value / 1_073_741_824.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tunnel::describe;
+
+    fn facts(line: &str, mtu: u16) -> Facts {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let description = describe("test", &words).unwrap();
+        let mut facts =
+            Facts::new(&Definition { name: "gue0".into(), mtu, description }, State::Up);
+        (facts.path_mtu, facts.pid, facts.device_is_there) = (Some(1500), Some(7), true);
+        facts
+    }
+
+    fn text(facts: Facts) -> String {
+        Tunnels::new(vec![facts]).text(Style { color: false })
+    }
+
+    const GUE: &str = "ipip local 192.0.2.1 remote 192.0.2.2 encap gue encap-remcsum";
+
+    #[test]
+    fn the_headline_is_that_of_the_guide() {
+        let mut tunnels = Tunnels::new(vec![facts(GUE, 1460)]);
+        tunnels.is_brief = true;
+        assert_eq!(
+            tunnels.text(Style { color: false }),
+            "gue0: up, mtu 1460 (1500 - ip 20 - udp 8 - gue 4 - private flags 4 - remcsum 4), \
+             vnet_hdr on, uso out 64 KB\n"
+        );
+    }
+
+    #[test]
+    fn a_running_tunnel_is_shown_with_what_passed() {
+        let mut up = facts(GUE, 1460);
+        up.transfer = Some(Traffic {
+            rx_bytes: 9_996_536_381,
+            rx_packets: 214,
+            tx_bytes: 1024,
+            tx_packets: 380,
+        });
+        up.offload =
+            Some(Offload { rx_frames: 10, rx_packets: 214, tx_frames: 10, tx_packets: 380 });
+        up.features = vec!["tx-tcp-segmentation".into(), "tx-udp-segmentation".into()];
+        up.drops.insert("decap_not_this_tunnel".into(), 3);
+        assert_eq!(
+            text(up),
+            "interface: gue0  (ipip over gue, remcsum)\n\
+             \x20 state:    up, process 7\n\
+             \x20 endpoint: 192.0.2.2:6080      local: 192.0.2.1\n\
+             \x20 ports:    from 49152-65535 by flow\n\
+             \x20 mtu:      1460 (1500 - ip 20 - udp 8 - gue 4 - private flags 4 - remcsum 4)\n\
+             \x20 transfer: 9.31 GiB received, 1.00 KiB sent\n\
+             \x20 offload:  rx 21.4 packets per read, tx 38.0 per send\n\
+             \x20 features: tx-tcp-segmentation tx-udp-segmentation\n\
+             \x20 drops:    decap_not_this_tunnel 3\n"
+        );
+    }
+
+    #[test]
+    fn one_that_ended_says_how_to_bring_it_back() {
+        let mut ended = facts("ip6tnl local fd00::1 remote fd00::2 encaplimit none", 1400);
+        (ended.state, ended.pid) = (State::Ended, None);
+        ended.last_error = Some("path gue0: gue0: the device is gone".into());
+        assert_eq!(
+            text(ended),
+            "interface: gue0  (ip6tnl)\n\
+             \x20 state:    down: its process ended and nobody told it to; grosso tunnel up gue0\n\
+             \x20 endpoint: fd00::2      local: fd00::1\n\
+             \x20 mtu:      1400 (as set; the path has room for 1460: 1500 - ip 40)\n\
+             \x20 error:    path gue0: gue0: the device is gone\n"
+        );
+        let mut alone = facts("vxlan id 1 local fd00::1 remote fd00::2 srcport 9 9", 1430);
+        (alone.path_mtu, alone.device_is_there) = (None, false);
+        let text = text(alone);
+        assert!(text.contains("  state:    up, process 7; its device is gone\n"), "{text}");
+        assert!(text.contains("  endpoint: [fd00::2]:4789 "), "{text}");
+        assert!(text.contains("  ports:    from 9\n"), "{text}");
+        assert!(text.contains("  mtu:      1430 (no way to fd00::2 now)\n"), "{text}");
+    }
+}

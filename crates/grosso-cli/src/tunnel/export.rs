@@ -1,0 +1,301 @@
+//! A tunnel in the words of other programs.
+
+use std::fmt::Write;
+
+use grosso::tunnel::{Carrier, DontFragment, Dscp, Endpoint, Header, TimeToLive, Udp};
+
+use super::{Definition, words::Kind};
+
+/// A text for another program, and what it could not say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Exported {
+    pub(crate) text: String,
+    pub(crate) notes: Vec<String>,
+}
+
+/// The commands of iproute2 that make the same tunnel in the kernel.
+pub(crate) fn ip(definition: &Definition) -> Exported {
+    let Definition { name, mtu, description } = definition;
+    let mut notes = Vec::new();
+    let mut words = Vec::new();
+    for (word, value) in description.words().iter() {
+        let spelt = word.spell(value);
+        let why = match (word.name, description.kind) {
+            ("remcsumpartial" | "encap-remcsumpartial", _) => "no word to complete checksums",
+            ("encap-variant", _) => "no variant 1 of GUE to send",
+            ("geneve_opts", _) => "options by route, and not by tunnel",
+            ("local" | "srcport" | "dev", Kind::Geneve) => "no such word of geneve",
+            ("gbp", _) if spelt != "gbp" => {
+                words.push("gbp".to_owned());
+                "the policy of a packet from its mark"
+            }
+            ("gpe", _) => {
+                words.push("external gpe".to_owned());
+                "gpe with external alone"
+            }
+            _ => {
+                words.push(spelt);
+                continue;
+            }
+        };
+        notes.push(format!("ip has {why}: {} is left out", word.spell(value)));
+    }
+    let mut text = String::new();
+    if let Some((port, encapsulation)) = receiver(&description.endpoint, description.kind) {
+        let family = if description.endpoint.local.is_ipv6() { "ip -6" } else { "ip" };
+        let _ = writeln!(text, "{family} fou add port {port} {encapsulation}");
+    }
+    let kind = description.kind.name();
+    let _ = writeln!(text, "ip link add {name} mtu {mtu} type {kind} {}", words.join(" "));
+    let _ = writeln!(text, "ip link set {name} up");
+    Exported { text, notes }
+}
+
+/// The port of a tunnel that needs one opened for it in the kernel, and what arrives there.
+fn receiver(endpoint: &Endpoint, kind: Kind) -> Option<(u16, &'static str)> {
+    match &endpoint.carrier {
+        Carrier::Udp(_) if kind.has_port() => None,
+        Carrier::Udp(udp) if kind.is_gre() => Some((udp.destination, "ipproto 47")),
+        Carrier::Udp(udp) if kind == Kind::Ipip => Some((udp.destination, "ipproto 4")),
+        Carrier::Udp(udp) => Some((udp.destination, "ipproto 41")),
+        Carrier::Gue(udp) | Carrier::DirectGue(udp) => Some((udp.destination, "gue")),
+        Carrier::Ip => None,
+    }
+}
+
+/// The units of systemd-networkd that make the same tunnel in the kernel.
+pub(crate) fn networkd(definition: &Definition) -> Exported {
+    let Definition { name, mtu, description } = definition;
+    let mut notes = Vec::new();
+    let mut text = format!(
+        "# /etc/systemd/network/25-{name}.netdev\n[NetDev]\nName={name}\nKind={}\nMTUBytes={mtu}\n",
+        description.kind.name()
+    );
+    let mut section = match description.kind {
+        Kind::Vxlan => Section::new("VXLAN"),
+        Kind::Geneve => Section::new("GENEVE"),
+        _ => Section::new("Tunnel"),
+    };
+    let endpoint = &description.endpoint;
+    header(&mut section, description.kind, endpoint, &mut notes);
+    outer(&mut section, description.kind, endpoint);
+    if description.kind.has_port() {
+        udp(&mut section, description.kind, endpoint, &mut notes);
+    } else {
+        encapsulation(&mut section, endpoint, &mut notes);
+    }
+    // Else networkd waits for an interface that names the tunnel.
+    section.put("Independent", description.device.is_none());
+    let _ = write!(text, "\n{}", section.0);
+    if let Some((port, what)) = receiver(endpoint, description.kind) {
+        let mut section = Section::new("FooOverUDP");
+        section.put("Port", port);
+        match what.strip_prefix("ipproto ") {
+            Some(protocol) => section.put("Protocol", protocol),
+            None => section.put("Encapsulation", "GenericUDPEncapsulation"),
+        }
+        let _ = write!(
+            text,
+            "\n# /etc/systemd/network/25-{name}-port.netdev\n[NetDev]\nName={name}-port\nKind=fou\n\n{}",
+            section.0
+        );
+    }
+    if let Some(device) = &description.device {
+        notes.push(format!(
+            "the .network unit of {device} has to say Tunnel={name} or VXLAN={name}"
+        ));
+    }
+    Exported { text, notes }
+}
+
+/// A section of a unit.
+struct Section(String);
+
+impl Section {
+    fn new(name: &str) -> Self {
+        Self(format!("[{name}]\n"))
+    }
+
+    fn put(&mut self, key: &str, value: impl ToString) {
+        let value = match value.to_string() {
+            value if value == "true" => "yes".to_owned(),
+            value if value == "false" => "no".to_owned(),
+            value => value,
+        };
+        let _ = writeln!(self.0, "{key}={value}");
+    }
+}
+
+fn header(section: &mut Section, kind: Kind, endpoint: &Endpoint, notes: &mut Vec<String>) {
+    match &endpoint.header {
+        Header::Vxlan { identifier, policy, generic_protocol } => {
+            section.put("VNI", identifier);
+            section.put("MacLearning", false);
+            if policy.is_some() {
+                section.put("GroupPolicyExtension", true);
+            }
+            if *generic_protocol {
+                section.put("GenericProtocolExtension", true);
+            }
+            if policy.is_some_and(|policy| policy > 0) {
+                notes.push("networkd takes the policy of a packet from its mark".to_owned());
+            }
+        }
+        Header::Geneve { identifier, options, inherit_protocol } => {
+            section.put("Id", identifier);
+            if *inherit_protocol {
+                section.put("InheritInnerProtocol", true);
+            }
+            if !options.is_empty() {
+                notes.push("networkd has no key for Geneve options: they are left out".to_owned());
+            }
+        }
+        Header::Gre { key, checksum, sequence, .. } => {
+            if let Some(key) = key {
+                section.put("Key", key);
+            }
+            for (name, is_on) in [("csum", checksum), ("seq", sequence)] {
+                if *is_on {
+                    notes.push(format!("networkd has no key for {name} of GRE: it is left out"));
+                }
+            }
+        }
+        Header::Ip if kind == Kind::Ip6tnl => section.put("Mode", "any"),
+        Header::Ip => {}
+    }
+}
+
+/// What the outer header is like.
+fn outer(section: &mut Section, kind: Kind, endpoint: &Endpoint) {
+    if kind != Kind::Geneve {
+        section.put("Local", endpoint.local);
+    }
+    section.put("Remote", endpoint.remote);
+    match endpoint.ttl {
+        TimeToLive::Fixed(ttl) => section.put("TTL", ttl),
+        TimeToLive::Inherit if kind.has_port() => section.put("TTL", "inherit"),
+        // For other tunnels, none is that of the packet inside.
+        TimeToLive::Inherit => {}
+    }
+    match endpoint.dscp {
+        Dscp::Fixed(dscp) => section.put("TOS", u16::from(dscp) << 2),
+        // The kernel's own word for inherit.
+        Dscp::Inherit => section.put("TOS", 1),
+    }
+    if let Some(label) = endpoint.flow_label {
+        section.put(if kind.has_port() { "FlowLabel" } else { "IPv6FlowLabel" }, label);
+    }
+    if kind.is_over_ipv6() == Some(true) {
+        let limit = endpoint.encapsulation_limit;
+        section.put(
+            "EncapsulationLimit",
+            limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string()),
+        );
+    } else if kind.has_port() && endpoint.local.is_ipv4() {
+        section.put(
+            "IPDoNotFragment",
+            match endpoint.dont_fragment {
+                DontFragment::Set => "yes",
+                DontFragment::Unset => "no",
+                DontFragment::Inherit => "inherit",
+            },
+        );
+    } else if endpoint.local.is_ipv4() {
+        section.put("DiscoverPathMTU", endpoint.dont_fragment == DontFragment::Set);
+        if endpoint.dont_fragment == DontFragment::Unset {
+            section.put("IgnoreDontFragment", true);
+        }
+    }
+}
+
+/// The UDP header of VXLAN and Geneve.
+fn udp(section: &mut Section, kind: Kind, endpoint: &Endpoint, notes: &mut Vec<String>) {
+    let Some(udp) = endpoint.udp() else { return };
+    section.put("DestinationPort", udp.destination);
+    if kind == Kind::Vxlan {
+        section.put("PortRange", format!("{}-{}", udp.source.start(), udp.source.end()));
+    }
+    if endpoint.local.is_ipv6() {
+        section.put("UDP6ZeroChecksumTx", !udp.checksum);
+        section.put("UDP6ZeroChecksumRx", udp.ipv6_without_checksum);
+    } else {
+        section.put("UDPChecksum", udp.checksum);
+    }
+    if kind == Kind::Vxlan {
+        section.put("RemoteChecksumTx", udp.remote_checksum.transmit);
+        section.put("RemoteChecksumRx", udp.remote_checksum.receive);
+    }
+    if udp.remote_checksum.complete {
+        notes.push("networkd has no key for noremcsumpartial: it is left out".to_owned());
+    }
+}
+
+/// The UDP header of other tunnels.
+fn encapsulation(section: &mut Section, endpoint: &Endpoint, notes: &mut Vec<String>) {
+    let Some(Udp { source, destination, remote_checksum, .. }) = endpoint.udp() else { return };
+    section.put("FooOverUDP", true);
+    section.put("FOUDestinationPort", destination);
+    if source.start() == source.end() {
+        section.put("FOUSourcePort", source.start());
+    }
+    section.put(
+        "Encapsulation",
+        match endpoint.carrier {
+            Carrier::Udp(_) => "FooOverUDP",
+            _ => "GenericUDPEncapsulation",
+        },
+    );
+    notes.push("networkd has no key for encap-csum: it is off".to_owned());
+    if remote_checksum.transmit {
+        notes.push("networkd has no key for encap-remcsum: it is left out".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tunnel::describe;
+
+    fn definition(line: &str) -> Definition {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let description = describe("test", &words).unwrap();
+        Definition { name: "t0".to_owned(), mtu: 1400, description }
+    }
+
+    #[test]
+    fn what_ip_understands_is_said_and_the_rest_noted() {
+        let vxlan = "vxlan id 42 local 192.0.2.1 remote 192.0.2.2 remcsumtx gbp 7";
+        let exported = ip(&definition(vxlan));
+        assert_eq!(
+            exported.text,
+            "ip link add t0 mtu 1400 type vxlan id 42 local 192.0.2.1 remote 192.0.2.2 ttl 64 \
+             tos inherit df set srcport 49152 65535 dstport 4789 udpcsum remcsumtx gbp\n\
+             ip link set t0 up\n"
+        );
+        let note = "ip has the policy of a packet from its mark: gbp 7 is left out";
+        assert_eq!(exported.notes, [note]);
+        let gue = ip(&definition("ip6tnl local fd00::1 remote fd00::2 encap gue"));
+        assert!(gue.text.starts_with("ip -6 fou add port 6080 gue\nip link add t0 "), "{gue:?}");
+        assert!(gue.text.contains(" encap gue encap-sport auto encap-dport 6080 encap-csum6 "));
+        assert!(gue.notes.is_empty(), "{gue:?}");
+        let geneve = ip(&definition("geneve id 1 local 192.0.2.1 remote 192.0.2.2"));
+        assert!(!geneve.text.contains("local"), "{geneve:?}");
+        assert_eq!(geneve.notes.len(), 2);
+    }
+
+    #[test]
+    fn networkd_gets_its_sections() {
+        let vxlan = networkd(&definition("vxlan id 42 local fd00::1 remote fd00::2"));
+        assert_eq!(
+            vxlan.text,
+            "# /etc/systemd/network/25-t0.netdev\n[NetDev]\nName=t0\nKind=vxlan\nMTUBytes=1400\n\n\
+             [VXLAN]\nVNI=42\nMacLearning=no\nLocal=fd00::1\nRemote=fd00::2\nTTL=64\nTOS=1\n\
+             DestinationPort=4789\nPortRange=49152-65535\nUDP6ZeroChecksumTx=no\n\
+             UDP6ZeroChecksumRx=no\nRemoteChecksumTx=no\nRemoteChecksumRx=no\nIndependent=yes\n"
+        );
+        let fou = "ipip local 192.0.2.1 remote 192.0.2.2 encap fou encap-dport 5555";
+        let fou = networkd(&definition(fou)).text;
+        assert!(fou.contains("\nFooOverUDP=yes\nFOUDestinationPort=5555\n"), "{fou}");
+        assert!(fou.ends_with("Kind=fou\n\n[FooOverUDP]\nPort=5555\nProtocol=4\n"), "{fou}");
+    }
+}

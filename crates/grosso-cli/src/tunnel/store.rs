@@ -1,0 +1,114 @@
+//! Where tunnels are kept: a folder with three files for each, beside the sockets where programs are asked.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::Definition;
+use crate::{
+    error::Failure,
+    observe::control::{folders, is_trusted, prepare, usable},
+    wrong::similar,
+};
+
+/// The place of one tunnel's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) name: String,
+    folder: PathBuf,
+}
+
+impl Place {
+    /// Where a new tunnel is kept.
+    ///
+    /// # Errors
+    /// When there is no folder that will do.
+    pub(crate) fn new(name: &str) -> io::Result<Self> {
+        let folder = usable(&folders())?.join(FOLDER);
+        prepare(&folder)?;
+        Ok(Self { name: name.to_owned(), folder })
+    }
+
+    /// The tunnel of this name.
+    pub(crate) fn find(command: &str, name: &str) -> Result<Self, Failure> {
+        let places = Self::all();
+        if let Some(place) = places.iter().find(|place| place.name == name) {
+            return Ok(place.clone());
+        }
+        let mut message = format!("{command}: no tunnel \"{name}\"");
+        let names = || places.iter().map(|place| place.name.as_str());
+        if let Some(meant) = similar(name, names()) {
+            message += &format!("; did you mean {meant}?");
+        }
+        let hint = match places.is_empty() {
+            true => "there is none of this user; grosso tunnel add makes one".to_owned(),
+            false => format!("there are {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        Err(Failure::environment("environment.no_tunnel", message).hint(hint))
+    }
+
+    /// All tunnels of this user, by their names.
+    pub(crate) fn all() -> Vec<Self> {
+        let folders = folders().into_iter().filter(|folder| is_trusted(folder));
+        let read = |folder: PathBuf| {
+            let folder = folder.join(FOLDER);
+            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+            let paths = entries.map(|entry| entry.path());
+            paths.filter_map(move |path| {
+                let name = path.file_name()?.to_str()?.strip_suffix(DEFINITION)?.to_owned();
+                Some(Self { name, folder: folder.clone() })
+            })
+        };
+        let mut places: Vec<Self> = folders.flat_map(read).take(TUNNELS_MAX).collect();
+        places.sort_by(|one, other| one.name.cmp(&other.name));
+        places
+    }
+
+    /// The definition, which `grosso run` reads.
+    pub(crate) fn definition(&self) -> PathBuf {
+        self.file(DEFINITION)
+    }
+
+    /// What its process said.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.file(".log")
+    }
+
+    /// Which process it is.
+    pub(crate) fn process(&self) -> PathBuf {
+        self.file(".pid")
+    }
+
+    /// Where its process says that it runs.
+    pub(crate) fn notice(&self) -> PathBuf {
+        self.file(".notify")
+    }
+
+    /// Writes the definition, whole or not at all.
+    pub(crate) fn save(&self, definition: &Definition) -> io::Result<()> {
+        let beside = self.file(".new");
+        fs::write(&beside, definition.to_toml())?;
+        fs::rename(&beside, self.definition())
+    }
+
+    /// Forgets the tunnel.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        for file in [self.log(), self.process(), self.notice()] {
+            // Each is there only if its process came so far.
+            let _ = fs::remove_file(file);
+        }
+        fs::remove_file(self.definition())
+    }
+
+    fn file(&self, end: &str) -> PathBuf {
+        Path::new(&self.folder).join(format!("{}{end}", self.name))
+    }
+}
+
+/// The folder of tunnels.
+const FOLDER: &str = "tunnels";
+/// How the names of definitions end.
+const DEFINITION: &str = ".toml";
+/// Most tunnels that are looked at.
+const TUNNELS_MAX: usize = 1024;
