@@ -1,6 +1,10 @@
 //! How a packet is presented on each link.
 
-use grosso::{Meta, meta::VlanTag, tunnel::decapsulate::Refusal};
+use grosso::{
+    Meta,
+    meta::VlanTag,
+    tunnel::decapsulate::{Presented, Refusal},
+};
 use grosso_testkit::Packet;
 use grosso_wire::LinkType;
 
@@ -135,4 +139,31 @@ fn loopback_captures_keep_their_family() {
     let frame = vxlan().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);
     let inside = frame.out_of_tunnel().unwrap().without_link().build();
     assert_eq!(taken(&null(2, &frame.build()), LinkType::Null), Ok(null(2, &inside)));
+}
+
+#[test]
+fn a_packet_alone_is_what_lies_in_the_tunnel_whatever_link_it_came_by() {
+    let mut rules = rules();
+    rules.presented = Presented::Alone;
+    let frame = Packet::new().ethernet(|e| e).vlan(|v| v).ipv4(|ip| ip).udp(|u| u).payload(b"in");
+    let packet = Packet::new().ipv6(|ip| ip).udp(|u| u).payload(b"in");
+    for inside in [frame.build(), packet.build()] {
+        let is_frame = inside[0] >> 4 != 6;
+        let outer = |p: Packet| match is_frame {
+            true => p.ipv4(|ip| ip).udp(|u| u).vxlan(|v| v).payload(&inside).build(),
+            false => p.ipv4(|ip| ip.protocol(41)).payload(&inside).build(),
+        };
+        for (link, frame) in [
+            (LinkType::Raw, outer(Packet::new())),
+            (LinkType::Ethernet, outer(Packet::new().ethernet(|e| e).vlan(|v| v.id(9)))),
+        ] {
+            let vlan = Some(VlanTag { protocol: 0x8100, tci: 7 });
+            let meta = Meta { vlan, ..Meta::default() };
+            let taken = take_with(&frame, &meta, link, &rules).unwrap();
+            assert_eq!(taken.packet, inside);
+            assert_eq!(taken.meta.vlan, None);
+            assert!(!taken.plan.is_change());
+            assert_eq!(frame[taken.plan.inner()], inside);
+        }
+    }
 }

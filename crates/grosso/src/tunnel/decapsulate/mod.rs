@@ -63,6 +63,19 @@ pub struct Rules {
     pub ipv6_without_checksum: bool,
     /// Where the checksum of the UDP header around a packet is looked for.
     pub outer_checksum: OuterChecksum,
+    /// On which link the packet is presented.
+    pub presented: Presented,
+}
+
+/// On which link a packet is presented that was taken out of a tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Presented {
+    /// On that of the frame, as a capture wants it.
+    #[default]
+    OnItsLink,
+    /// As it lies in the tunnel, as the other side of the tunnel's device wants it: an Ethernet frame
+    /// on a link of Ethernet, another packet from its IP header on.
+    Alone,
 }
 
 /// Where the checksum of a tunnel's UDP header is looked for.
@@ -97,6 +110,7 @@ impl Default for Rules {
             remote_checksum: RemoteChecksumMode::Refuse,
             ipv6_without_checksum: false,
             outer_checksum: OuterChecksum::InFrame,
+            presented: Presented::OnItsLink,
         }
     }
 }
@@ -163,6 +177,10 @@ struct Front {
     grown: isize,
 }
 
+impl Front {
+    const NONE: Self = Self { len: 0, named: None, pppoe: None, grown: 0 };
+}
+
 impl Decapsulation {
     /// Finds the packet in the outermost tunnel of `frame`, which was dissected into `stack`, and
     /// checks all that a receiver checks before it is taken out: lengths, flags and options, and
@@ -171,7 +189,7 @@ impl Decapsulation {
     /// An Ethernet frame in the tunnel is the packet on a link of Ethernet. Any other packet, and an
     /// Ethernet frame's payload on another link, stands behind the link header of the frame, which
     /// keeps its VLAN tags and names it by its EtherType. Where there is no link header, the packet
-    /// is the first IP packet in the tunnel.
+    /// is the first IP packet in the tunnel. All that is so with [`Presented::OnItsLink`].
     ///
     /// # Errors
     /// When the packet is in no tunnel or may not be taken out.
@@ -188,8 +206,17 @@ impl Decapsulation {
             None => None,
         };
         let inside = stack.layers().get(outer.inner..).unwrap_or_default();
+        let is_frame = inside.first().is_some_and(|layer| layer.kind == Kind::Ethernet);
+        let link = match (rules.presented, is_frame) {
+            (Presented::OnItsLink, _) => link,
+            (Presented::Alone, true) => LinkType::Ethernet,
+            (Presented::Alone, false) => LinkType::Raw,
+        };
         let packet = Inside::find(frame, &outer, inside, link, gso.is_some())?;
-        let front = packet.front(frame, stack, &outer, link)?;
+        let front = match rules.presented {
+            Presented::OnItsLink => packet.front(frame, stack, &outer, link)?,
+            Presented::Alone => Front::NONE,
+        };
         if !(front.len <= packet.start && packet.start <= packet.end && packet.end <= frame.len()) {
             // The stack is that of another frame.
             return Err(Refusal::Malformed);
@@ -261,6 +288,14 @@ impl Decapsulation {
             }
         }
         start..self.end
+    }
+
+    /// Whether [`Decapsulation::apply`] changes any byte of the frame: otherwise the packet is what
+    /// lies at [`Decapsulation::inner`].
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        let tells = matches!(self.congestion, Congestion::Capable1 | Congestion::Experienced);
+        self.front.len > 0 || self.completed.is_some() || tells
     }
 
     /// How many bytes the packet has once it is taken out.
@@ -414,7 +449,7 @@ impl Inside {
         outer: &Outer,
         link: LinkType,
     ) -> Result<Front, Refusal> {
-        let nothing = Front { len: 0, named: None, pppoe: None, grown: 0 };
+        let nothing = Front::NONE;
         let Some(ethertype) = self.ethertype else { return Ok(nothing) };
         let mut links = stack.layers().get(..outer.links).unwrap_or_default();
         let is_frame = |layer: &Layer| layer.kind == Kind::Ethernet;
