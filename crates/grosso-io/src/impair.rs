@@ -18,7 +18,7 @@ use grosso::{
 };
 use grosso_wire::{LinkType, Ports};
 
-use crate::port::{Port, PortCounter, PortError, Transmitted};
+use crate::port::{Port, PortCounter, PortError, Transmitted, waits_for};
 
 /// What a wire does to the frames that are received through it.
 #[derive(Clone, Debug, PartialEq)]
@@ -424,15 +424,7 @@ impl<P: Port> Port for Impair<P> {
         if self.more { Some(0) } else { self.wire.peek().map(|next| next.arrival_ns) }
     }
 
-    #[cfg(unix)]
-    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.port.descriptor()
-    }
-
-    #[cfg(unix)]
-    fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.port.transmit_descriptor()
-    }
+    waits_for!(port);
 
     fn path_mtu(&self) -> Option<usize> {
         self.port.path_mtu()

@@ -164,7 +164,12 @@ impl Outlet {
     }
 
     /// Does to a frame what the port calls for, and sends it.
-    fn send(&mut self, slices: &[&[u8]], meta: &Meta, to: &mut impl Port) -> Result<(), PortError> {
+    pub(crate) fn send(
+        &mut self,
+        slices: &[&[u8]],
+        meta: &Meta,
+        to: &mut impl Port,
+    ) -> Result<(), PortError> {
         self.look(slices.first().copied().unwrap_or_default(), meta);
         self.dispatch(slices, meta, to)
     }

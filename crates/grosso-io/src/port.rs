@@ -141,3 +141,20 @@ pub enum PortError {
         max: usize,
     },
 }
+
+/// For the `impl Port` of a port around another: what to wait on is what the other one says.
+macro_rules! waits_for {
+    ($port:ident) => {
+        #[cfg(unix)]
+        fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            self.$port.descriptor()
+        }
+
+        #[cfg(unix)]
+        fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            self.$port.transmit_descriptor()
+        }
+    };
+}
+
+pub(crate) use waits_for;

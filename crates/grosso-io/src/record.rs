@@ -37,7 +37,7 @@ use grosso_wire::{LinkType, Ports, Stack};
 
 use crate::{
     capture::{CaptureError, CaptureWriter, Interface, describe, flag},
-    port::{Port, PortError, Transmitted},
+    port::{Port, PortError, Transmitted, waits_for},
 };
 
 /// What is recorded, and how much of it at most.
@@ -222,15 +222,7 @@ impl<P: Port> Port for Record<P> {
         self.port.deadline()
     }
 
-    #[cfg(unix)]
-    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.port.descriptor()
-    }
-
-    #[cfg(unix)]
-    fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.port.transmit_descriptor()
-    }
+    waits_for!(port);
 
     fn path_mtu(&self) -> Option<usize> {
         self.port.path_mtu()

@@ -15,7 +15,7 @@ use super::{
     cutting::{Cutting, CuttingStats},
     joining::{Joining, counters_of_joining},
 };
-use crate::port::{Port, PortCounter, PortError, Transmitted};
+use crate::port::{Port, PortCounter, PortError, Transmitted, waits_for};
 
 /// How fragments are joined and made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,7 +190,9 @@ impl<P: Port> Port for Fragmentation<P> {
 
     fn recycle(&mut self, buffer: Self::Buffer) {
         match (buffer, &mut self.joining) {
-            (StageBuffer::Original(buffer), _) => self.port.recycle(buffer),
+            (StageBuffer::Original(buffer) | StageBuffer::Part(buffer, _), _) => {
+                self.port.recycle(buffer);
+            }
             (StageBuffer::Made(made), Some(joining)) => joining.spare.give(made),
             (StageBuffer::Made(_), None) => {}
         }
@@ -215,15 +217,7 @@ impl<P: Port> Port for Fragmentation<P> {
         [self.port.deadline(), joining].into_iter().flatten().min()
     }
 
-    #[cfg(unix)]
-    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.port.descriptor()
-    }
-
-    #[cfg(unix)]
-    fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.port.transmit_descriptor()
-    }
+    waits_for!(port);
 
     fn path_mtu(&self) -> Option<usize> {
         self.port.path_mtu()

@@ -1,4 +1,4 @@
-//! Work on a port's own packets: fragments and ESP, as ports around a port.
+//! Work on a port's own packets: fragments, ESP and tunnels, as ports around a port.
 //!
 //! A stage is symmetric. [`Fragmentation`] joins what the port behind it receives and cuts what it
 //! sends; [`Secured`] decrypts and encrypts. ESP in transport mode protects whole datagrams, so on
@@ -12,6 +12,7 @@
 //! | `identification` | identifications of fragments that nobody guesses |
 //! | `secured` | ESP, as a port |
 //! | `sequence` | sequence numbers that outlive the program |
+//! | `tunnelled` | a tunnel, as a port |
 //! | `stages` | any of the stages, chosen at run time |
 //! | `outbox` | frames made of one that wait for room |
 
@@ -23,6 +24,7 @@ mod outbox;
 mod secured;
 mod sequence;
 mod stages;
+mod tunnelled;
 
 use core::ops::Range;
 
@@ -32,6 +34,9 @@ pub use self::{
     secured::{Drops, Level, Secured, SecuredOptions, SecuredStats},
     sequence::{Numbers, SequenceFile},
     stages::Stages,
+    tunnelled::{
+        EthernetLink, ICMP_BURST, ICMP_PER_SECOND, Tunnelled, TunnelledOptions, TunnelledStats,
+    },
 };
 
 /// A buffer of the port behind a stage, or one of the stage's own.
@@ -39,6 +44,8 @@ pub use self::{
 pub enum StageBuffer<B> {
     /// As it was received.
     Original(B),
+    /// A part of what was received.
+    Part(B, Range<usize>),
     /// What the stage made of what was received.
     Made(Made),
 }
@@ -55,6 +62,7 @@ impl<B: AsRef<[u8]>> AsRef<[u8]> for StageBuffer<B> {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::Original(buffer) => buffer.as_ref(),
+            Self::Part(buffer, part) => buffer.as_ref().get(part.clone()).unwrap_or_default(),
             Self::Made(made) => made.bytes.get(made.frame.clone()).unwrap_or_default(),
         }
     }

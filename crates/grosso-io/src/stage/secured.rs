@@ -16,7 +16,7 @@ use grosso::{
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, ipv6};
 
 use super::{Made, Numbers, SequenceFile, Spare, StageBuffer, outbox::Outbox, sequence};
-use crate::port::{Port, PortCounter, PortError, Transmitted};
+use crate::port::{Port, PortCounter, PortError, Transmitted, waits_for};
 
 /// What is taken that is not encrypted, in the words of `ip xfrm policy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -380,7 +380,9 @@ impl<P: Port> Port for Secured<P> {
 
     fn recycle(&mut self, buffer: Self::Buffer) {
         match buffer {
-            StageBuffer::Original(buffer) => self.port.recycle(buffer),
+            StageBuffer::Original(buffer) | StageBuffer::Part(buffer, _) => {
+                self.port.recycle(buffer);
+            }
             StageBuffer::Made(made) => self.spare.give(made),
         }
     }
@@ -408,15 +410,7 @@ impl<P: Port> Port for Secured<P> {
         if self.more { Some(0) } else { self.port.deadline() }
     }
 
-    #[cfg(unix)]
-    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.port.descriptor()
-    }
-
-    #[cfg(unix)]
-    fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.port.transmit_descriptor()
-    }
+    waits_for!(port);
 
     fn path_mtu(&self) -> Option<usize> {
         self.port.path_mtu()

@@ -82,7 +82,9 @@ impl<P: Port> Port for Stages<P> {
     fn recycle(&mut self, buffer: Self::Buffer) {
         match (self, buffer) {
             (Self::Secured(port), buffer) => port.recycle(buffer),
-            (Self::Clear(port), StageBuffer::Original(buffer)) => port.recycle(buffer),
+            (Self::Clear(port), StageBuffer::Original(buffer) | StageBuffer::Part(buffer, _)) => {
+                port.recycle(buffer);
+            }
             // It is of another port.
             (Self::Clear(_), StageBuffer::Made(_)) => {}
         }

@@ -3,5 +3,7 @@
 mod bad_wire;
 mod ends;
 mod every_kind;
+mod formats;
 mod fragmentation;
 mod secured;
+mod tunnelled;

@@ -15,7 +15,7 @@ use std::{
 use grosso::{
     Frame, Meta,
     features::{Device, Features},
-    tunnel::Endpoint,
+    tunnel::{Endpoint, decapsulate::OuterChecksum},
 };
 use grosso_sys::{
     datagram::{DatagramSocket, DatagramSocketBuilder, PathMtu, Protocol},
@@ -119,6 +119,8 @@ pub struct UdpPort {
     /// None where all is sent from where it is received.
     senders: Vec<DatagramSocket>,
     source_ports: RangeInclusive<u16>,
+    /// The kernel has verified the checksum of all that is received.
+    is_verified: bool,
     receiving: Receiving,
     /// One for each of those that send.
     sending: Vec<Sending>,
@@ -174,6 +176,8 @@ impl UdpPort {
             receiver,
             senders,
             source_ports: options.source_ports.clone(),
+            // Without a checksum nothing comes over IPv6 unless it is asked for (RFC 8200 section 8.1).
+            is_verified: options.wants_checksum || !local.is_ipv4() && !options.takes_no_checksum,
             receiving: Receiving::new(),
             paths,
             path,
@@ -192,6 +196,13 @@ impl UdpPort {
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local
+    }
+
+    /// Where the checksum of a received datagram is found: nowhere, but the kernel has verified it of all, where none
+    /// is delivered without one.
+    #[must_use]
+    pub fn outer_checksum(&self) -> OuterChecksum {
+        if self.is_verified { OuterChecksum::VerifiedBelow } else { OuterChecksum::InFrame }
     }
 
     /// The ports that it sends from.

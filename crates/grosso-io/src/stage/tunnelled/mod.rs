@@ -1,0 +1,391 @@
+//! A tunnel, as a port: its frames are those inside.
+
+mod replies;
+mod stats;
+mod taking;
+
+use std::io;
+
+use grosso::{
+    Frame, Meta,
+    checksum::Checksum,
+    features::{Device, Features},
+    meta::Cut,
+    segment::{HEADER_BYTES_MAX, Outgoing, Segments},
+    tunnel::{
+        Endpoint,
+        decapsulate::OuterChecksum,
+        encapsulate::{Encapsulator, Refusal},
+        path_mtu::{Fit, fit},
+    },
+};
+use grosso_wire::{LinkType, Ports, ethernet};
+
+use self::{replies::Replies, taking::Taking};
+pub use self::{
+    replies::{ICMP_BURST, ICMP_PER_SECOND},
+    stats::TunnelledStats,
+};
+use super::StageBuffer;
+use crate::{
+    outlet::{Outlet, reused},
+    port::{Port, PortCounter, PortError, Transmitted, waits_for},
+};
+
+/// What a tunnel is, and how its packets travel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TunnelledOptions {
+    /// This end of the tunnel.
+    pub endpoint: Endpoint,
+    /// The link header of what is sent, for a port of Ethernet.
+    pub link: Option<EthernetLink>,
+    /// The address of the tunnel's own device, where it carries Ethernet: frames from it that come back are dropped
+    /// (rule W30).
+    pub address: Option<[u8; 6]>,
+    /// Where the checksum of UDP is found in what is received:
+    /// [`UdpPort::outer_checksum`](crate::live::UdpPort::outer_checksum) says it of its frames.
+    pub outer_checksum: OuterChecksum,
+    /// The longest packet that the tunnel carries, in bytes from the IP header inside on; `None` for what the path to
+    /// the other end leaves of its own MTU, where the port behind knows that. The lesser of both counts.
+    pub mtu: Option<usize>,
+    /// The UDP ports that mean a tunnel, in what the tunnel carries.
+    pub ports: Ports,
+    /// Decides which flow is sent from which port; should be random.
+    pub seed: u64,
+}
+
+/// Who is on both ends of a link of Ethernet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EthernetLink {
+    /// The address of this end.
+    pub source: [u8; 6],
+    /// The address of the other: the next router to the other end of the tunnel.
+    pub destination: [u8; 6],
+}
+
+impl TunnelledOptions {
+    /// A tunnel over a port whose frames start with the outer IP header.
+    #[must_use]
+    pub const fn new(endpoint: Endpoint, seed: u64) -> Self {
+        Self {
+            endpoint,
+            link: None,
+            address: None,
+            outer_checksum: OuterChecksum::InFrame,
+            mtu: None,
+            ports: Ports::ASSIGNED,
+            seed,
+        }
+    }
+}
+
+/// A port that puts what it sends into a tunnel, and takes what it receives out of it.
+///
+/// Its frames are those inside: Ethernet frames or IP packets, as the [`Endpoint`] carries. The
+/// port behind has the outer ones: Ethernet with the addresses of [`TunnelledOptions::link`], or from
+/// the IP header on.
+///
+/// Superframes of all kinds and partial checksums are taken. A superframe stays one in the tunnel and
+/// is cut only where the port behind does not take it; its payload is not copied here. What is
+/// received is not copied either, unless a mark of congestion or a checksum has to be written into
+/// it. What does not belong to the tunnel is dropped, and counted by reason.
+///
+/// Who sends a packet that the tunnel cannot carry, and forbids fragments, is told so by ICMP (rule
+/// S49), as often as [`ICMP_PER_SECOND`] and [`ICMP_BURST`] allow.
+///
+/// What the port behind has no room for waits here, and nothing more is taken until it is gone.
+#[derive(Debug)]
+pub struct Tunnelled<P: Port> {
+    port: P,
+    /// What frames inside start with.
+    link: LinkType,
+    /// What is in front of the outer IP header.
+    front: Vec<u8>,
+    ports: Ports,
+    encapsulator: Encapsulator,
+    taking: Taking<P::Buffer>,
+    outlet: Outlet,
+    /// The MTU that was asked for, and the one that counts.
+    mtu_wanted: Option<usize>,
+    mtu: Option<usize>,
+    replies: Replies,
+    /// The headers of a frame to send, a packet cut before, and a list that keeps its memory.
+    head: Vec<u8>,
+    packet: Vec<u8>,
+    slices: Vec<&'static [u8]>,
+    /// The port may have more: it gave as many as it was asked for.
+    more: bool,
+    /// Superframes that the encapsulator refused and that were cut then, by reason.
+    cut_before: [u64; Refusal::COUNT],
+}
+
+impl<P: Port> Tunnelled<P> {
+    /// Puts the tunnel in front of a port.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] when the parts of the endpoint contradict each other, or the port's frames are
+    /// neither IP packets nor those of an Ethernet whose addresses are given.
+    pub fn new(port: P, options: TunnelledOptions) -> io::Result<Self> {
+        let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
+        let endpoint = &options.endpoint;
+        let front = match (port.link(), options.link) {
+            (LinkType::Raw, _) => Vec::new(),
+            (LinkType::Ethernet, Some(link)) => link.header(endpoint.local.is_ipv4()),
+            (LinkType::Ethernet, None) => {
+                let why = "a tunnel over Ethernet needs the addresses of its link";
+                return Err(invalid(why.into()));
+            }
+            (link, _) => return Err(invalid(format!("a tunnel cannot be over {link:?}"))),
+        };
+        let link = if endpoint.carries_ethernet() { LinkType::Ethernet } else { LinkType::Raw };
+        let outlet = Outlet::new(port.link(), port.device(), endpoint.ports());
+        let taking = Taking::new(&options, port.link());
+        let encapsulator = Encapsulator::new(options.endpoint, options.seed);
+        let mut tunnelled = Self {
+            port,
+            link,
+            front,
+            ports: options.ports,
+            encapsulator: encapsulator.map_err(|error| invalid(error.to_string()))?,
+            taking,
+            outlet,
+            mtu_wanted: options.mtu,
+            mtu: None,
+            replies: Replies::default(),
+            head: Vec::new(),
+            packet: Vec::new(),
+            slices: Vec::new(),
+            more: false,
+            cut_before: [0; Refusal::COUNT],
+        };
+        tunnelled.learn_mtu();
+        Ok(tunnelled)
+    }
+
+    /// The port behind.
+    #[must_use]
+    pub fn inner(&self) -> &P {
+        &self.port
+    }
+
+    /// The port behind, to be changed.
+    pub fn inner_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+
+    /// Takes the port out of the tunnel, and drops what waits for room.
+    pub fn into_inner(self) -> P {
+        self.port
+    }
+
+    /// This end of the tunnel.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        self.encapsulator.endpoint()
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn stats(&self) -> TunnelledStats {
+        let mut put_in = *self.encapsulator.stats();
+        for (refused, cut) in put_in.refused.iter_mut().zip(self.cut_before) {
+            *refused -= cut;
+        }
+        TunnelledStats {
+            put_in,
+            cut_before: self.cut_before.iter().sum(),
+            told: self.replies.told,
+            untold: self.replies.untold,
+            ..self.taking.stats
+        }
+    }
+
+    /// What the tunnel carries, in bytes from the IP header inside on; `None` where it is not known.
+    #[must_use]
+    pub fn mtu(&self) -> Option<usize> {
+        self.mtu
+    }
+
+    fn learn_mtu(&mut self) {
+        let path = self.port.path_mtu().and_then(|mtu| self.endpoint().mtu(mtu));
+        let mtu = [path, self.mtu_wanted].into_iter().flatten().min();
+        if mtu != self.mtu {
+            self.mtu = mtu;
+            self.encapsulator.set_mtu(mtu.unwrap_or(usize::MAX));
+        }
+    }
+
+    /// Whether a packet is longer than the tunnel carries and was dropped, its sender being told.
+    fn is_too_long(&mut self, slices: &[&[u8]], meta: &Meta) -> bool {
+        let Some(mtu) = self.mtu else { return false };
+        let len: usize = slices.iter().map(|slice| slice.len()).sum();
+        if meta.gso.is_none() && len <= mtu {
+            return false;
+        }
+        let link = self.link;
+        let write = |message: &mut Vec<u8>| fit(slices, meta, link, mtu, message);
+        match self.replies.write(write) {
+            // The port behind knows better, where it may be fragmented on its way.
+            Fit::Fits | Fit::MayBeFragmented => false,
+            Fit::Told | Fit::Untold => true,
+        }
+    }
+
+    /// Puts a frame into the tunnel and sends it, or lets it wait for room. What the tunnel cannot carry is dropped by
+    /// name.
+    fn put_in(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<(), PortError> {
+        let put_in = match self.encapsulator.encapsulate(slices, meta, self.link) {
+            Ok(put_in) => put_in,
+            Err(reason @ (Refusal::SuperframeNumbered | Refusal::TooLong))
+                if meta.gso.is_some() =>
+            {
+                return self.cut(slices, meta, reason);
+            }
+            // It was counted.
+            Err(_) => return Ok(()),
+        };
+        let (first, rest) = slices.split_first().map_or((&[][..], slices), |(f, r)| (*f, r));
+        let first = first.get(put_in.replaced..).unwrap_or_default();
+        // All headers are to be in one slice; slices that are packets stay whole.
+        let is_packet = meta.gso.is_some_and(|gso| gso.cut == Cut::Parts);
+        let copied = if is_packet { first.len() } else { first.len().min(HEADER_BYTES_MAX) };
+        let (copied, first) = first.split_at(copied);
+        self.head.clear();
+        for part in [&self.front, put_in.header, copied] {
+            self.head.extend_from_slice(part);
+        }
+        let len: usize = slices.iter().map(|slice| slice.len()).sum();
+        let mut left = len.saturating_sub(put_in.replaced + copied.len() + put_in.padding);
+        let mut meta = put_in.meta;
+        if let Checksum::Partial { start, .. } = &mut meta.checksum {
+            *start += self.front.len() as u16;
+        }
+        let mut outer: Vec<&[u8]> = reused(core::mem::take(&mut self.slices));
+        outer.push(&self.head);
+        for slice in core::iter::once(&first).chain(rest) {
+            let taken = slice.len().min(left);
+            outer.extend(slice.get(..taken).filter(|slice| !slice.is_empty()));
+            left -= taken;
+        }
+        let sent = self.outlet.send(&outer, &meta, &mut self.port);
+        self.slices = reused(outer);
+        sent
+    }
+
+    /// Puts the packets of a superframe into the tunnel one by one.
+    fn cut(&mut self, slices: &[&[u8]], meta: &Meta, reason: Refusal) -> Result<(), PortError> {
+        let partial = Outgoing::PARTIAL_CHECKSUMS;
+        let Ok(mut segments) = Segments::new(slices, meta, self.link, &self.ports, partial) else {
+            return Ok(());
+        };
+        self.cut_before[reason.index()] += 1;
+        let mut packet = core::mem::take(&mut self.packet);
+        packet.resize(segments.packet_len_max(), 0);
+        let mut result = Ok(());
+        while let (Ok(()), Ok(Some(segment))) = (&result, segments.write_next(&mut packet)) {
+            let packet = packet.get(..segment.len()).unwrap_or_default();
+            result = self.put_in(&[packet], &segment.meta);
+        }
+        self.packet = packet;
+        result
+    }
+}
+
+impl EthernetLink {
+    fn header(&self, is_ipv4: bool) -> Vec<u8> {
+        let ethertype = if is_ipv4 { ethernet::ETHERTYPE_IPV4 } else { ethernet::ETHERTYPE_IPV6 };
+        [&self.destination[..], &self.source, &ethertype.to_be_bytes()].concat()
+    }
+}
+
+impl<P: Port> Port for Tunnelled<P> {
+    type Buffer = StageBuffer<P::Buffer>;
+
+    fn link(&self) -> LinkType {
+        self.link
+    }
+
+    /// Takes superframes of all kinds and partial checksums, for what the port behind does not take is cut and
+    /// completed with the tunnel around it.
+    fn device(&self) -> Device {
+        Device::new(Features::ALL.without(Features::GSO_PARTIAL))
+    }
+
+    fn receive(
+        &mut self,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<Self::Buffer>),
+    ) -> Result<usize, PortError> {
+        self.learn_mtu();
+        self.replies.refill(now_ns);
+        let mut given = 0;
+        while given < max
+            && let Some(message) = self.replies.take()
+        {
+            given += 1;
+            each(Frame::new(StageBuffer::Made(message)));
+        }
+        let Self { port, taking, encapsulator, .. } = self;
+        let asked = max - given;
+        let endpoint = encapsulator.endpoint();
+        let received = port.receive(now_ns, asked, &mut |frame| {
+            if let Some(frame) = taking.take(frame, endpoint) {
+                given += 1;
+                each(frame);
+            }
+        });
+        taking.returned.drain(..).for_each(|buffer| port.recycle(buffer));
+        self.more = asked > 0 && received? == asked;
+        Ok(given)
+    }
+
+    fn recycle(&mut self, buffer: Self::Buffer) {
+        match buffer {
+            StageBuffer::Original(buffer) | StageBuffer::Part(buffer, _) => {
+                self.port.recycle(buffer);
+            }
+            StageBuffer::Made(made) => self.taking.spare.give(made),
+        }
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        if !self.outlet.drain(&mut self.port)? {
+            return Ok(Transmitted::NoRoom);
+        }
+        if !self.is_too_long(slices, meta) {
+            self.put_in(slices, meta)?;
+        }
+        Ok(Transmitted::Taken)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        // A port that batches may have room as soon as it has sent its batch, and the way out tries that itself.
+        let is_empty = self.outlet.drain(&mut self.port)?;
+        let flushed = self.port.flush()?;
+        Ok(if is_empty { flushed } else { Transmitted::NoRoom })
+    }
+
+    /// At once where there is a message for a sender, or the port may have more: who waits for its descriptor would not
+    /// be told again.
+    fn deadline(&self) -> Option<u64> {
+        let has_more = self.more || !self.replies.is_empty();
+        if has_more { Some(0) } else { self.port.deadline() }
+    }
+
+    waits_for!(port);
+
+    fn path_mtu(&self) -> Option<usize> {
+        self.mtu
+    }
+
+    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
+        self.port.counters(each);
+        self.stats().counters().for_each(|(counter, value)| each(counter, value));
+    }
+
+    fn is_finished(&self) -> bool {
+        self.port.is_finished() && self.replies.is_empty()
+    }
+}

@@ -1,0 +1,79 @@
+//! What the senders of packets that are too long are told, as often as is good.
+
+use std::collections::VecDeque;
+
+use grosso::tunnel::path_mtu::Fit;
+
+use crate::stage::{Made, Spare};
+
+/// Messages on their way to senders.
+#[derive(Debug)]
+pub(super) struct Replies {
+    waiting: VecDeque<Made>,
+    spare: Spare,
+    /// How many may be sent now, and since when there were no more.
+    allowed: u32,
+    refilled_ns: u64,
+    pub(super) told: u64,
+    pub(super) untold: u64,
+}
+
+impl Default for Replies {
+    fn default() -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            spare: Spare::default(),
+            allowed: ICMP_BURST,
+            refilled_ns: 0,
+            told: 0,
+            untold: 0,
+        }
+    }
+}
+
+impl Replies {
+    /// Lets a message be written, which is sent if there were not too many of them.
+    pub(super) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Fit) -> Fit {
+        let mut bytes = self.spare.take();
+        let outcome = write(&mut bytes);
+        let frame = 0..bytes.len();
+        let message = Made { bytes, frame };
+        if outcome == Fit::Told && self.allowed > 0 {
+            self.allowed -= 1;
+            self.told += 1;
+            self.waiting.push_back(message);
+            return outcome;
+        }
+        self.untold += u64::from(matches!(outcome, Fit::Told | Fit::Untold));
+        self.spare.give(message);
+        outcome
+    }
+
+    /// Allows as many more as the time that has passed is worth.
+    pub(super) fn refill(&mut self, now_ns: u64) {
+        let passed_ns = now_ns.saturating_sub(self.refilled_ns);
+        let more = passed_ns / (NS_PER_SECOND / u64::from(ICMP_PER_SECOND));
+        if more > 0 {
+            self.refilled_ns = now_ns;
+            let more = u32::try_from(more).unwrap_or(u32::MAX);
+            self.allowed = self.allowed.saturating_add(more).min(ICMP_BURST);
+        }
+    }
+
+    /// The message that is next.
+    pub(super) fn take(&mut self) -> Option<Made> {
+        self.waiting.pop_front()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+/// Most ICMP messages that a tunnel sends in a second: the default of Linux's `icmp_msgs_per_sec` (RFC 1812 section
+/// 4.3.2.8).
+pub const ICMP_PER_SECOND: u32 = 1000;
+/// Most that it sends at once, and that wait: the default of Linux's `icmp_msgs_burst`.
+pub const ICMP_BURST: u32 = 50;
+
+const NS_PER_SECOND: u64 = 1_000_000_000;

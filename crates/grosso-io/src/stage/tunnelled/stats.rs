@@ -1,0 +1,125 @@
+//! What a tunnel counts.
+
+use std::sync::LazyLock;
+
+use grosso::tunnel::{
+    Foreign,
+    decapsulate::{self, DecapsulateStats},
+    encapsulate::{self, EncapsulateStats},
+};
+
+use crate::port::PortCounter;
+
+/// What went through a tunnel, and what did not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TunnelledStats {
+    /// What was put into it.
+    pub put_in: EncapsulateStats,
+    /// What was taken out of it, and what could not be.
+    pub taken_out: DecapsulateStats,
+    /// Packets that came through another tunnel, by reason.
+    pub foreign: [u64; Foreign::COUNT],
+    /// Packets with the own Ethernet address as their source (rule W30).
+    pub own_address: u64,
+    /// Superframes that were cut before they were put in, because the headers around them could not speak for all of
+    /// their packets.
+    pub cut_before: u64,
+    /// Packets that the tunnel could not carry and whose sender was told so.
+    pub told: u64,
+    /// Packets that the tunnel could not carry, and of which nobody was told.
+    pub untold: u64,
+}
+
+impl Default for TunnelledStats {
+    fn default() -> Self {
+        Self {
+            put_in: EncapsulateStats::default(),
+            taken_out: DecapsulateStats::default(),
+            foreign: [0; Foreign::COUNT],
+            own_address: 0,
+            cut_before: 0,
+            told: 0,
+            untold: 0,
+        }
+    }
+}
+
+impl TunnelledStats {
+    /// Packets that came through another tunnel, for this reason.
+    #[must_use]
+    pub const fn foreign(&self, reason: Foreign) -> u64 {
+        self.foreign[reason.index()]
+    }
+
+    /// Every counter with what it is.
+    pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
+        let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
+        let loss = |name, sentence| PortCounter { name, is_loss: true, sentence };
+        let Self { put_in, taken_out, foreign, .. } = *self;
+        let events = [
+            (event("tunnel-out-frames", "A frame was put into the tunnel."), put_in.frames),
+            (event("tunnel-out-packets", "A packet was put into the tunnel."), put_in.packets),
+            (
+                event("tunnel-out-remote-checksums", "A checksum was left to the other end."),
+                put_in.remote_checksums,
+            ),
+            (
+                event("tunnel-out-cut", "A superframe was cut before it was put into the tunnel."),
+                self.cut_before,
+            ),
+            (
+                loss(
+                    "tunnel-out-too-big",
+                    "Dropped: longer than the tunnel carries; told by ICMP.",
+                ),
+                self.told,
+            ),
+            (
+                loss(
+                    "tunnel-out-too-big-untold",
+                    "Dropped: longer than the tunnel carries; not told.",
+                ),
+                self.untold,
+            ),
+            (
+                event("tunnel-in-packets", "A packet was taken out of the tunnel."),
+                taken_out.packets,
+            ),
+            (
+                loss("tunnel-in-own-address", "Dropped: it has the tunnel device's own address."),
+                self.own_address,
+            ),
+        ];
+        let Drops { put_in: out, taken_out: refused, foreign: others } = &*DROPS;
+        let out = out.iter().map(move |(counter, why)| (*counter, put_in.refused(*why)));
+        let refused = refused.iter().map(move |(counter, why)| (*counter, taken_out.refused(*why)));
+        let others = others.iter().map(move |(counter, why)| (*counter, foreign[why.index()]));
+        events.into_iter().chain(out).chain(refused).chain(others)
+    }
+}
+
+/// The counters of what was dropped, each with its reason.
+struct Drops {
+    put_in: Vec<(PortCounter, encapsulate::Refusal)>,
+    taken_out: Vec<(PortCounter, decapsulate::Refusal)>,
+    foreign: Vec<(PortCounter, Foreign)>,
+}
+
+static DROPS: LazyLock<Drops> = LazyLock::new(|| {
+    let counter = |way: &str, what: &str, name: &str, sentence: &str| PortCounter {
+        name: format!("tunnel-{way}-{name}").leak(),
+        is_loss: true,
+        sentence: format!("{what}: {}", sentence.trim()).leak(),
+    };
+    let put_in = encapsulate::Refusal::ALL
+        .iter()
+        .map(|why| (counter("out", "Not put in and dropped", why.name(), why.sentence()), *why));
+    let taken_out = decapsulate::Refusal::ALL
+        .iter()
+        .map(|why| (counter("in", "Not taken out and dropped", why.name(), why.sentence()), *why));
+    let foreign = Foreign::ALL.iter().map(|why| {
+        (counter("in", "Not of the tunnel and dropped", why.name(), why.sentence()), *why)
+    });
+    Drops { put_in: put_in.collect(), taken_out: taken_out.collect(), foreign: foreign.collect() }
+});

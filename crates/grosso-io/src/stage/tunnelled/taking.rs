@@ -1,0 +1,103 @@
+//! The half of a tunnel that receives.
+
+use grosso::{
+    Frame, Meta,
+    tunnel::{
+        Endpoint, Expected, Foreign,
+        decapsulate::{Decapsulation, Presented, Refusal, Rules},
+    },
+};
+use grosso_wire::{LinkType, Stack, dissect_into, ethernet};
+
+use super::{TunnelledOptions, TunnelledStats};
+use crate::stage::{Made, Spare, StageBuffer};
+
+/// Packets taken out of the frames of a port.
+#[derive(Debug)]
+pub(super) struct Taking<B> {
+    /// What frames start with.
+    link: LinkType,
+    rules: Rules,
+    expected: Expected,
+    address: Option<[u8; 6]>,
+    stack: Stack,
+    pub(super) spare: Spare,
+    /// Buffers that go back to the port as soon as it is asked no more.
+    pub(super) returned: Vec<B>,
+    pub(super) stats: TunnelledStats,
+}
+
+/// Why a frame that was received is dropped.
+enum Dropped {
+    Refused(Refusal),
+    Foreign(Foreign),
+    OwnAddress,
+}
+
+impl<B: AsRef<[u8]>> Taking<B> {
+    pub(super) fn new(options: &TunnelledOptions, link: LinkType) -> Self {
+        let mut rules = options.endpoint.rules();
+        rules.outer_checksum = options.outer_checksum;
+        rules.presented = Presented::Alone;
+        Self {
+            link,
+            rules,
+            expected: Expected::default(),
+            address: options.address.filter(|_| options.endpoint.carries_ethernet()),
+            stack: Stack::new(0),
+            spare: Spare::default(),
+            returned: Vec::new(),
+            stats: TunnelledStats::default(),
+        }
+    }
+
+    /// The packet in a frame, in the frame's buffer unless it has to be changed; `None` when it was dropped.
+    pub(super) fn take(
+        &mut self,
+        frame: Frame<B>,
+        endpoint: &Endpoint,
+    ) -> Option<Frame<StageBuffer<B>>> {
+        let Frame { buffer, meta } = frame;
+        let planned = self.plan(buffer.as_ref(), &meta, endpoint);
+        let taken_out = &mut self.stats.taken_out;
+        match planned {
+            Ok(plan) => {
+                taken_out.count(&Ok(plan));
+                let meta = plan.meta;
+                let buffer = if plan.is_change() {
+                    let mut bytes = self.spare.take();
+                    bytes.extend_from_slice(buffer.as_ref());
+                    let frame = plan.apply(&mut bytes);
+                    self.returned.push(buffer);
+                    StageBuffer::Made(Made { bytes, frame })
+                } else {
+                    StageBuffer::Part(buffer, plan.inner())
+                };
+                return Some(Frame { buffer, meta });
+            }
+            Err(Dropped::Refused(reason)) => taken_out.count(&Err(reason)),
+            Err(Dropped::Foreign(reason)) => self.stats.foreign[reason.index()] += 1,
+            Err(Dropped::OwnAddress) => self.stats.own_address += 1,
+        }
+        self.returned.push(buffer);
+        None
+    }
+
+    /// How the packet in a frame is taken out, if it came through this tunnel.
+    fn plan(
+        &mut self,
+        frame: &[u8],
+        meta: &Meta,
+        endpoint: &Endpoint,
+    ) -> Result<Decapsulation, Dropped> {
+        dissect_into(frame, self.link, &self.rules.ports, &mut self.stack);
+        let planned = Decapsulation::plan(frame, &self.stack, meta, self.link, &self.rules);
+        let plan = planned.map_err(Dropped::Refused)?;
+        endpoint.admit(&plan, &mut self.expected).map_err(Dropped::Foreign)?;
+        let packet = frame.get(plan.inner()).unwrap_or_default();
+        match (packet.get(ethernet::field::SOURCE), &self.address) {
+            (Some(source), Some(own)) if source == own => Err(Dropped::OwnAddress),
+            _ => Ok(plan),
+        }
+    }
+}
