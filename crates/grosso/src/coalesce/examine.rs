@@ -243,7 +243,7 @@ fn check_ipv4(packet: &[u8], start: usize) -> Result<(), Pass> {
 /// (rules C20 to C22, C30). Checksums that cutting would not write again in the same form are
 /// refused.
 #[inline(always)]
-fn verify(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<bool, Pass> {
+pub(crate) fn verify(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<bool, Pass> {
     let Some((transport, tunnels)) = shape.covers.split_last() else { return Err(Pass::Protocol) };
     let field = u16_at(packet, transport.at as usize);
     if transport.zero_means_none && field == 0 {

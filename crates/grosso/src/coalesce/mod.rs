@@ -9,6 +9,7 @@ mod batch;
 mod bypass;
 mod delivery;
 mod examine;
+mod forecast;
 mod gather;
 mod hold;
 pub(crate) mod memory;
@@ -49,6 +50,7 @@ use crate::{
             Candidate, ends_in_transport, examine, lengths_agree, refusal_of_headers,
             refusal_of_stack,
         },
+        forecast::Forecasts,
         gather::Noted,
         hold::Controller,
         pool::{List, Pool},
@@ -127,6 +129,7 @@ pub struct Coalescer<B> {
     shapes: Shapes,
     table: Table,
     trains: Trains<B>,
+    forecasts: Forecasts,
     pool: Pool<B>,
     /// What waits for the end of its batch.
     collected: Option<Box<Collected<B>>>,
@@ -169,6 +172,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             shapes: Shapes::default(),
             table: Table::new(profile.table),
             trains: Trains::new(profile.limits.flows),
+            forecasts: Forecasts::default(),
             pool: Pool::new(profile.limits.parts),
             stats: CoalesceStats::default(),
             noted: Noted::new(profile.rules.acknowledgments),
@@ -206,6 +210,11 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     ) -> Verdict {
         let packet = frame.buffer.as_ref();
         let guess = self.guess(packet, frame.meta.hash);
+        if let Found::Slot(slot) = guess.found
+            && self.is_foreseen(slot, packet, &frame.meta)
+        {
+            return self.join_foreseen(slot, frame, now_ns, sink);
+        }
         // A packet whose headers agree with a train's has the train's headers: nothing is parsed.
         if let Found::Slot(slot) = guess.found
             && let Some(train) = self.trains.train(slot)
@@ -480,6 +489,11 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         }
         if let Some(reason) = train.join(&candidate, fixed_ids, known) {
             self.close(slot, reason, sink);
+        } else if !self.is_ruled {
+            match self.pool.last(&train.rest).filter(|_| candidate.packets == 1) {
+                Some(last) => self.forecasts.foresee(slot, train, known, last.buffer.as_ref()),
+                None => self.forecasts.forget(slot),
+            }
         }
         Verdict::Joined
     }
@@ -523,6 +537,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let flow = *flow;
         let slot = self.trains.insert(Train::start(arrival, entry, pair));
         self.table.insert(entry, flow, slot);
+        self.forecasts.forget(slot);
         if self.is_ruled {
             self.control(slot);
         }

@@ -32,6 +32,8 @@ pub(crate) struct Known {
     pub(crate) keys: Keys,
     /// The bits that are equal along a train.
     pub(crate) equality: Mask,
+    /// The bits that are foreseen of a packet: all but the checksums over its payload.
+    pub(crate) foreseen: Mask,
     /// The bits that decide what headers there are.
     structure: Mask,
     /// A packet that has them.
@@ -128,6 +130,11 @@ impl Known {
         // UDP is always joined so that it can be cut again.
         let rules = if shape.is_tcp { rules } else { &Rules::INVERTIBLE };
         let timestamps = timestamps(stack, header).filter(|_| rules.varies_timestamps());
+        let mut foreseen = Mask::nothing(0);
+        foreseen.fill(stack.header_len());
+        for at in shape.covers.iter().flat_map(|cover| [cover.at, cover.at + 1]) {
+            foreseen.remove(at.into());
+        }
         Self {
             latest: latest(stack, header, rules, timestamps.as_ref()),
             rules: *rules,
@@ -137,6 +144,7 @@ impl Known {
             shape,
             keys: Keys::of(stack.layers(), header),
             equality: Mask::equality(stack, header, rules),
+            foreseen,
             structure: structure(stack),
             example: header.into(),
             bounds,

@@ -144,11 +144,21 @@ impl<B: AsRef<[u8]>> Train<B> {
         if frame.meta.vlan != self.meta.vlan {
             return Err(NoMerge::VlanTag);
         }
-        let (first, packet) = (self.first.buffer.as_ref(), frame.buffer.as_ref());
-        match tunnel_checksums_agree(first, packet, shape) {
+        match self.tunnel_checksums_agree(frame.buffer.as_ref(), shape) {
             true => Ok(()),
             false => Err(NoMerge::ChecksumPresence),
         }
+    }
+
+    /// Tunnel packets with and without a UDP checksum do not mix (rule T2).
+    #[inline]
+    pub(super) fn tunnel_checksums_agree(&self, packet: &[u8], shape: &Shape) -> bool {
+        let first = self.first.buffer.as_ref();
+        let tunnels = shape.covers.split_last().map_or(&[][..], |(_, tunnels)| tunnels);
+        tunnels.iter().filter(|tunnel| tunnel.zero_means_none).all(|tunnel| {
+            let at = tunnel.at as usize;
+            (u16_at(first, at) == 0) == (u16_at(packet, at) == 0)
+        })
     }
 
     /// Counts a packet in that was admitted; gives the reason why nothing may follow it.
@@ -249,16 +259,6 @@ impl<B: AsRef<[u8]>> Train<B> {
         }
         Ok(())
     }
-}
-
-/// Tunnel packets with and without a UDP checksum do not mix (rule T2).
-#[inline]
-fn tunnel_checksums_agree(first: &[u8], packet: &[u8], shape: &Shape) -> bool {
-    let tunnels = shape.covers.split_last().map_or(&[][..], |(_, tunnels)| tunnels);
-    tunnels.iter().filter(|tunnel| tunnel.zero_means_none).all(|tunnel| {
-        let at = tunnel.at as usize;
-        (u16_at(first, at) == 0) == (u16_at(packet, at) == 0)
-    })
 }
 
 /// All held trains.

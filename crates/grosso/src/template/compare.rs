@@ -38,22 +38,19 @@ impl Mask {
         else {
             return false;
         };
-        let (masks, firsts, others) = (
-            mask.as_chunks::<BLOCK>().0,
-            first.as_chunks::<BLOCK>().0,
-            other.as_chunks::<BLOCK>().0,
-        );
-        let mut differing = 0;
-        for i in 0..masks.len().min(firsts.len()).min(others.len()) {
-            differing |= difference_in(&masks[i], &firsts[i], &others[i]);
+        // What the blocks leave is in one that overlaps the last of them; no stack is shorter.
+        let (Some(last_mask), Some(last), Some(other_last)) =
+            (mask.last_chunk(), first.last_chunk(), other.last_chunk())
+        else {
+            return false;
+        };
+        let (firsts, others) = (first.as_chunks::<BLOCK>().0, other.as_chunks::<BLOCK>().0);
+        let mut differing = differing_in(last_mask, last, other_last);
+        for ((mask, first), other) in mask.as_chunks().0.iter().zip(firsts).zip(others) {
+            let block = differing_in(mask, first, other);
+            differing = core::array::from_fn(|i| differing[i] | block[i]);
         }
-        // What is left is compared in a block that overlaps the last one; no stack is shorter.
-        match (mask.last_chunk(), first.last_chunk(), other.last_chunk()) {
-            (Some(mask), Some(first), Some(other)) => {
-                differing | difference_in(mask, first, other) == 0
-            }
-            _ => false,
-        }
+        u128::from_ne_bytes(differing) == 0
     }
 
     /// No bit of `len` bytes.
@@ -126,10 +123,10 @@ pub(crate) fn timestamps(stack: &Stack, header: &[u8]) -> Option<core::ops::Rang
 /// Bytes compared at once: fewer than an IPv4 and a UDP header have.
 const BLOCK: usize = 16;
 
+/// The bits of the mask in which two blocks differ: a byte at a time, which becomes a vector of them.
 #[inline(always)]
-fn difference_in(mask: &[u8; BLOCK], first: &[u8; BLOCK], other: &[u8; BLOCK]) -> u128 {
-    let word = u128::from_ne_bytes;
-    (word(*first) ^ word(*other)) & word(*mask)
+fn differing_in(mask: &[u8; BLOCK], first: &[u8; BLOCK], other: &[u8; BLOCK]) -> [u8; BLOCK] {
+    core::array::from_fn(|i| (first[i] ^ other[i]) & mask[i])
 }
 
 /// What to call the outermost difference between the headers of two packets that do not agree.

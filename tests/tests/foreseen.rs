@@ -1,0 +1,237 @@
+//! Packets that come as their train foresees are judged as those that are compared law by law.
+
+use grosso::{
+    Frame, Meta, Profile, Verdict,
+    checksum::Checksum,
+    coalesce::reason::{Close, NoMerge, Pass},
+    meta::VlanTag,
+};
+use grosso_testkit::{Packet, oracle::checksum};
+use grosso_tests::engine::{Engine, PORTS, segment};
+use grosso_wire::{Kind, LinkType, dissect};
+
+/// A packet of a connection, by its number.
+type Numbered = fn(u16) -> Vec<u8>;
+
+const STACKS: [(&str, Numbered); 8] = [
+    ("ip4 tcp", |n| tcp(ip4(link(), n), n)),
+    ("ip6 tcp", |n| tcp(link().ipv6(|ip| ip.flow_label(7)), n)),
+    ("ip4 udp", |n| ip4(link(), n).udp(|udp| udp).payload_len(PAYLOAD).build()),
+    ("ip4 ip6 tcp", |n| tcp(ip4(link(), n).ipv6(|ip| ip), n)),
+    ("gre with a checksum", |n| tcp(ip4(ip4(link(), n).gre(|gre| gre.key(5).checksum()), n), n)),
+    ("vxlan", |n| tcp(ip4(ip4(link(), n).udp(|udp| udp).vxlan(|v| v).ethernet(|e| e), n), n)),
+    ("vxlan without a checksum", |n| {
+        let around = ip4(link(), n).udp(|udp| udp.checksum_zero()).vxlan(|v| v);
+        tcp(ip4(around.ethernet(|e| e), n), n)
+    }),
+    ("gue with remote checksum offload", |n| {
+        tcp(ip4(ip4(link(), n).udp(|udp| udp).gue(|gue| gue.remote_checksum()), n), n)
+    }),
+];
+
+fn link() -> Packet {
+    Packet::new().ethernet(|e| e)
+}
+
+fn ip4(packet: Packet, number: u16) -> Packet {
+    // No single bit makes the identification of the second packet that of the first.
+    packet.ipv4(|ip| ip.id(number.wrapping_add(FIRST_ID)))
+}
+
+fn tcp(packet: Packet, number: u16) -> Vec<u8> {
+    let sequence = FIRST_SEQUENCE.wrapping_add(u32::from(number) * PAYLOAD as u32);
+    packet.tcp(|tcp| tcp.sequence(sequence)).payload_len(PAYLOAD).build()
+}
+
+/// What becomes of a packet behind so many of its train, and of the train.
+fn outcome(stack: Numbered, before: u16, packet: &[u8], meta: Meta) -> (Verdict, Vec<Close>) {
+    let mut engine = Engine::new(Profile::linux());
+    for number in 0..before {
+        let verdict = engine.push_frame(trusted(stack(number)), 0);
+        assert_eq!(verdict, if number == 0 { Verdict::Held } else { Verdict::Joined });
+    }
+    let verdict = engine.push_frame(Frame { buffer: packet.to_vec(), meta }, 0);
+    (verdict, engine.delivered.iter().map(|out| out.closed).collect())
+}
+
+fn trusted(buffer: Vec<u8>) -> Frame<Vec<u8>> {
+    Frame { buffer, meta: TRUSTED }
+}
+
+/// Makes the checksums of all IPv4 headers right again.
+fn repair(packet: &mut [u8], like: &[u8]) {
+    let stack = dissect(like, LinkType::Ethernet, &PORTS);
+    for layer in stack.layers().iter().filter(|layer| layer.kind == Kind::Ipv4) {
+        let header = &mut packet[layer.offset.into()..layer.end()];
+        header[10..12].fill(0);
+        let checksum = checksum(header).to_be_bytes();
+        header[10..12].copy_from_slice(&checksum);
+    }
+}
+
+#[test]
+fn every_bit_of_a_header_counts_as_much_foreseen_as_compared() {
+    for (name, stack) in STACKS {
+        let header_len = dissect(&stack(1), LinkType::Ethernet, &PORTS).header_len();
+        for bit in 0..header_len * 8 {
+            for is_repaired in [false, true] {
+                let judged = |before: u16| {
+                    let right = stack(before);
+                    let mut packet = right.clone();
+                    packet[bit / 8] ^= 0x80 >> (bit % 8);
+                    if is_repaired {
+                        repair(&mut packet, &right);
+                    }
+                    match outcome(stack, before, &packet, TRUSTED) {
+                        // Ahead or behind, which depends on the number.
+                        (Verdict::Refused(NoMerge::TcpSequenceBehind), closed) => {
+                            (Verdict::Refused(NoMerge::TcpSequenceAhead), closed)
+                        }
+                        // What is no longer a header is called after what follows it, which has numbers too.
+                        (Verdict::Passed(_), _) => (Verdict::Passed(Pass::Malformed), vec![]),
+                        judged => judged,
+                    }
+                };
+                assert_eq!(judged(4), judged(1), "{name}: bit {bit} {is_repaired}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_known_beside_a_packet_counts_as_much() {
+    let tag = VlanTag { protocol: 0x8100, tci: 3 };
+    let known = [
+        Meta { vlan: Some(tag), ..TRUSTED },
+        Meta { checksum: Checksum::None, ..TRUSTED },
+        Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..TRUSTED },
+        Meta { checksum: Checksum::Complete { sum: 0x1234 }, ..TRUSTED },
+        Meta { checksum: Checksum::Partial { start: 34, offset: 16 }, ..TRUSTED },
+        Meta { checksum: Checksum::Partial { start: 34, offset: 6 }, ..TRUSTED },
+        Meta { gso: grosso::meta::Gso::every(50), ..TRUSTED },
+    ];
+    for (name, stack) in STACKS {
+        for meta in known {
+            let judged = |before| outcome(stack, before, &stack(before), meta);
+            assert_eq!(judged(4), judged(1), "{name}: {meta:?}");
+        }
+    }
+}
+
+#[test]
+fn a_seed_in_place_of_a_checksum_counts_as_much() {
+    for (name, stack, offset) in [("ip4 tcp", STACKS[0].1, 16), ("ip4 udp", STACKS[2].1, 6)] {
+        let judged = |before| {
+            let mut packet = stack(before);
+            let meta = Meta { checksum: Checksum::Partial { start: 34, offset }, ..TRUSTED };
+            let at = usize::from(34 + offset);
+            let seed = checksum(&pseudo_header(&packet)) ^ 0xffff;
+            packet[at..at + 2].copy_from_slice(&seed.to_be_bytes());
+            outcome(stack, before, &packet, meta)
+        };
+        assert_eq!(judged(4).0, Verdict::Refused(NoMerge::ChecksumState), "{name}");
+        assert_eq!(judged(4), judged(1), "{name}");
+    }
+}
+
+/// The addresses, protocol and length that a checksum over IPv4 behind Ethernet begins with.
+fn pseudo_header(packet: &[u8]) -> Vec<u8> {
+    let len = u16::try_from(packet.len() - 34).unwrap().to_be_bytes();
+    [&packet[26..34], &[0, packet[23]], &len].concat()
+}
+
+#[test]
+fn lengths_count_as_much() {
+    for (name, stack) in STACKS {
+        let lengthened = |number: u16, by: isize| {
+            let mut packet = stack(number);
+            let len = packet.len().checked_add_signed(by).unwrap();
+            packet.resize(len, 0);
+            packet
+        };
+        for by in [-60, -1, 1, 60] {
+            let judged = |before| outcome(stack, before, &lengthened(before, by), TRUSTED);
+            assert_eq!(judged(4), judged(1), "{name}: {by}");
+        }
+    }
+}
+
+#[test]
+fn numbers_wrap_within_a_train() {
+    for (name, stack) in STACKS {
+        let packets: Vec<_> = (0..60).map(stack).collect();
+        let mut engine = Engine::new(Profile::linux());
+        packets.iter().for_each(|packet| _ = engine.push(packet));
+        engine.finish();
+        assert_eq!(engine.delivered.len(), 1, "{name}");
+        assert_eq!(segment(&engine.delivered[0]), packets, "{name}");
+    }
+}
+
+#[test]
+fn a_train_has_the_limits_that_it_has_without_foresight() {
+    let profile = |edit: fn(&mut Profile)| {
+        let mut profile = Profile::linux();
+        edit(&mut profile);
+        profile
+    };
+    let by_count =
+        profile(|profile| (profile.limits.tcp_segments, profile.limits.udp_segments) = (7, 7));
+    let by_size = profile(|profile| profile.limits.size_bytes = 1000);
+    let by_parts = profile(|profile| profile.limits.parts = 5);
+    for (name, stack) in STACKS {
+        for (profile, most) in [(&by_count, 7), (&by_size, 9), (&by_parts, 6)] {
+            let mut engine = Engine::new(profile.clone());
+            (0..40).for_each(|number| _ = engine.push(&stack(number)));
+            let (all, closed): (Vec<_>, Vec<_>) =
+                engine.delivered.iter().map(|out| (out.packets, out.closed)).unzip();
+            assert!(
+                all.iter().all(|&packets| packets == all[0] && packets <= most),
+                "{name} {all:?}"
+            );
+            assert!(
+                all[0] > 4 && closed.iter().all(|&reason| reason == closed[0]),
+                "{name} {closed:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_last_of_datagrams_delivers_them_at_once() {
+    let mut profile = Profile::linux();
+    profile.limits.udp_segments = 7;
+    let (name, stack) = STACKS[2];
+    let mut engine = Engine::new(profile);
+    (0..6).for_each(|number| _ = engine.push(&stack(number)));
+    assert_eq!(engine.delivered.len(), 0, "{name}");
+    engine.push(&stack(6));
+    let ends: Vec<_> = engine.delivered.iter().map(|out| (out.packets, out.closed)).collect();
+    assert_eq!(ends, [(7, Close::SegmentLimit)], "{name}");
+}
+
+#[test]
+fn what_was_foreseen_of_a_train_is_forgotten_with_it() {
+    for (name, stack) in STACKS {
+        let mut engine = Engine::new(Profile::linux());
+        (0..4).for_each(|number| _ = engine.push(&stack(number)));
+        engine.poll_end(0);
+        // Another train of the same flow, behind a gap; what the first one waited for is behind it.
+        assert_eq!(engine.push(&stack(9)), Verdict::Held, "{name}");
+        assert!(
+            matches!(engine.push(&stack(4)), Verdict::Refused(_)) || name == "ip4 udp",
+            "{name}"
+        );
+    }
+}
+
+const TRUSTED: Meta = Meta {
+    checksum: Checksum::Unnecessary { levels: u8::MAX },
+    gso: None,
+    vlan: None,
+    hash: None,
+    timestamp_ns: None,
+};
+const PAYLOAD: usize = 100;
+const FIRST_ID: u16 = 0xfff1;
+const FIRST_SEQUENCE: u32 = 0xffff_fd01;
