@@ -101,8 +101,8 @@ The words are those of ip-link(8), and what stands behind the colon the default:
   but for vxlan and geneve, in UDP:
                  encap fou|gue [encap-dport P: 6080 for gue] [encap-sport P:
                  auto] [[no]encap-csum: on] [encap-remcsum] [encap-variant 0|1]
-  all            [ttl N|inherit: 64] [tos N|inherit: inherit] [dev IFACE]
-                 [flowlabel N] [df set|unset|inherit: set] (vxlan, geneve)
+  all            [ttl N|inherit: 64] [tos N|inherit: inherit] [flowlabel N]
+                 [df set|unset|inherit: set] (vxlan, geneve)
 
 Without mtu, the device's MTU is what the tunnel's headers leave of the path's.
 The tunnel is a process of its own, that ends with tunnel down or del.

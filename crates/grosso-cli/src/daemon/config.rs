@@ -3,7 +3,7 @@
 use core::{fmt, ops::Range};
 use std::{collections::BTreeMap, net::SocketAddr, path::Path};
 
-use grosso::{Profile, coalesce::Hold, features::Features};
+use grosso::{Profile, coalesce::Hold, features::Features, tunnel::Header};
 use grosso_io::{impair::Impairment, runner::QUEUES_MAX};
 use grosso_wire::virtio::Form;
 use serde::{
@@ -191,6 +191,7 @@ pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
             spec.profile.name
         ));
     }
+    check_tunnels(spec)?;
     for port in [&spec.left, &spec.right] {
         port.check()?;
         if port.esp.is_some() && spec.queues > 1 {
@@ -218,6 +219,25 @@ pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
     if is_ip[0] != is_ip[1] && is_known == [true; 2] {
         let [left, right] = [&spec.left.device, &spec.right.device];
         return Err(format!("{left} and {right}: Ethernet frames and IP packets do not mix"));
+    }
+    Ok(())
+}
+
+/// Whether a tunnel is where there can be one, and can be what is asked for.
+fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
+    if let Device::Tunnel(tunnel) = &spec.left.device {
+        return Err(format!("{} is the left end: a tunnel is the right one", tunnel.name()));
+    }
+    let Device::Tunnel(tunnel) = &spec.right.device else { return Ok(()) };
+    let is_worked_on = spec.left.has_stages() || spec.right.has_stages();
+    if is_worked_on || spec.impairment.is_some() {
+        return Err("fragments, esp and impair are not for a path to a tunnel".to_owned());
+    }
+    super::tunnel::check(tunnel)?;
+    let is_numbered = matches!(tunnel.endpoint.header, Header::Gre { sequence: true, .. });
+    if is_numbered && spec.queues > 1 {
+        // All packets of a direction have one sequence.
+        return Err(format!("{} has seq, and the path more than one queue", tunnel.name()));
     }
     Ok(())
 }

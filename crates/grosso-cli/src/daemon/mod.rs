@@ -6,6 +6,7 @@
 //! | `config` | paths from a file |
 //! | `stages` | what a port does to its own packets: fragments and ESP |
 //! | `keys` | keys of ESP, from a file or a descriptor |
+//! | `tunnel` | the end of a path that is a tunnel |
 //! | `path` | a path that runs |
 //! | `refusal` | why a device cannot be opened, and what to do about it |
 //! | `paths` | all paths of the process, and what they did |
@@ -21,3 +22,4 @@ pub(crate) mod paths;
 pub(crate) mod port;
 mod refusal;
 pub(crate) mod stages;
+pub(crate) mod tunnel;

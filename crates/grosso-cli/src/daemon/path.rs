@@ -20,7 +20,7 @@ use grosso_sys::{
 
 use super::{
     port::{Device, PortSpec},
-    refusal, stages,
+    refusal, stages, tunnel,
 };
 use crate::error::Failure;
 
@@ -79,9 +79,17 @@ impl RunningPath {
         ended: impl FnOnce() + Send + Sync + 'static,
     ) -> Result<Self, Failure> {
         let lefts = open(&spec.left, spec.queues, command)?;
-        let rights = open(&spec.right, spec.queues, command)?;
         let name = |ports: &[LivePort]| ports.first().map(|port| port.name().to_owned());
-        let (left, right) = (name(&lefts).unwrap_or_default(), name(&rights).unwrap_or_default());
+        let left = name(&lefts).unwrap_or_default();
+        if let Device::Tunnel(description) = &spec.right.device {
+            let rights = tunnel::open(description, &left, spec.queues, command)?;
+            let right = description.name();
+            let group = start(&spec, lefts, rights, ended)
+                .map_err(|error| failed(command, &spec, &error))?;
+            return Ok(Self { spec, left, right, group });
+        }
+        let rights = open(&spec.right, spec.queues, command)?;
+        let right = name(&rights).unwrap_or_default();
         let group = match &spec.impairment {
             None => staged(&spec, lefts, rights, command, ended),
             Some(impairment) => {
@@ -159,10 +167,7 @@ fn staged<P>(
 where
     P: Port<Buffer: Send> + Send + 'static,
 {
-    let failed = |error: io::Error| {
-        let message = format!("{command}: path {}: {error}", spec.name);
-        Failure::environment("environment.path", message)
-    };
+    let failed = |error: io::Error| failed(command, spec, &error);
     if ![&spec.left, &spec.right].iter().any(|port| port.has_stages()) {
         return start(spec, lefts, rights, ended).map_err(failed);
     }
@@ -178,14 +183,19 @@ where
     start(spec, lefts, rights, ended).map_err(failed)
 }
 
-fn start<P>(
+fn failed(command: &str, spec: &PathSpec, error: &io::Error) -> Failure {
+    Failure::environment("environment.path", format!("{command}: path {}: {error}", spec.name))
+}
+
+fn start<L, R>(
     spec: &PathSpec,
-    lefts: Vec<P>,
-    rights: Vec<P>,
+    lefts: Vec<L>,
+    rights: Vec<R>,
     ended: impl FnOnce() + Send + Sync + 'static,
 ) -> io::Result<Group>
 where
-    P: Port<Buffer: Send> + Send + 'static,
+    L: Port<Buffer: Send> + Send + 'static,
+    R: Port<Buffer: Send> + Send + 'static,
 {
     let seed = RandomState::new().hash_one(&spec.name);
     let mut options = RunOptions::new(seed);

@@ -151,6 +151,7 @@ impl PortSpec {
         let is_packet = matches!(self.device, Device::Packet(_));
         let is_xdp = matches!(self.device, Device::Xdp { .. });
         let is_passed = matches!(self.device, Device::Passed(_));
+        let is_tunnel = matches!(self.device, Device::Tunnel(_));
         let has_name = is_packet || is_xdp || is_tun && !is_passed;
         let misplaced = [
             ("vnet_hdr", self.header.is_some(), is_tun, "tap, tun and fd ports"),
@@ -162,6 +163,7 @@ impl PortSpec {
             ("partial-checksums", self.partial_checksums.is_some(), is_xdp, "xdp ports"),
             ("mtu", self.mtu.is_some(), has_name, "ports with a name"),
             ("up", self.up.is_some(), has_name, "ports with a name"),
+            ("features", self.features != Features::ALL, !is_tunnel, "devices"),
         ];
         if let Some((key, .., whose)) = misplaced.iter().find(|(_, set, fits, _)| *set && !fits) {
             return Err(format!("{key} is for {whose}, and this is {}", self.device));

@@ -11,10 +11,10 @@ use grosso::{
 };
 use grosso_io::{
     impair::ImpairStats,
-    live::{LiveStats, XdpStatistics, kernel_counters},
+    live::{LiveStats, SocketStats, XdpStatistics, kernel_counters},
     path::{DirectionStats, Protocol, Said, Superframes},
     port::PortCounter,
-    stage::{FragmentationStats, SecuredStats},
+    stage::{FragmentationStats, SecuredStats, TunnelledStats},
 };
 
 /// One counter of a device.
@@ -431,7 +431,9 @@ fn of_ports() -> Vec<Counter> {
     let (live, wire) = (LiveStats::default(), ImpairStats::default().counters());
     let kernel = kernel_counters(&XdpStatistics::default());
     let (fragments, esp) = (FragmentationStats::default(), SecuredStats::default());
-    let stages = fragments.counters().chain(esp.counters());
+    let (socket, tunnel) = (SocketStats::default(), TunnelledStats::default());
+    let stages = fragments.counters().chain(esp.counters()).chain(socket.counters());
+    let stages = stages.chain(tunnel.counters());
     let counters = live.counters().chain(kernel).chain(wire).chain(stages);
     let counters = counters.map(|(counter, _)| counter);
     let (lost, others): (Vec<_>, Vec<_>) = counters.partition(|counter| counter.is_loss);

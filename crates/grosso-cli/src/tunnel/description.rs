@@ -21,8 +21,6 @@ pub(crate) struct Description {
     /// Which packets the other end takes from a tunnel without a header of its own, in the words of its type. This
     /// end carries IPv4 and IPv6.
     mode: &'static str,
-    /// The interface that the tunnel's packets are sent through, where routes are not to decide.
-    pub(crate) device: Option<String>,
 }
 
 impl TryFrom<&Words> for Description {
@@ -39,11 +37,7 @@ impl TryFrom<&Words> for Description {
         endpoint.flow_label = flow_label(words, remote)?;
         endpoint.encapsulation_limit = encapsulation_limit(words, &endpoint)?;
         endpoint.check().map_err(|contradiction| contradiction.to_string())?;
-        let device = match words.value("dev") {
-            Some(Value::Interface(name)) => Some(name.clone()),
-            _ => None,
-        };
-        Ok(Self { kind, endpoint, mode: mode(words)?, device })
+        Ok(Self { kind, endpoint, mode: mode(words)? })
     }
 }
 
@@ -54,9 +48,6 @@ impl Description {
         let (kind, end) = (self.kind, &self.endpoint);
         words.put("local", Value::Address(end.local));
         words.put("remote", Value::Address(end.remote));
-        if let Some(name) = &self.device {
-            words.put("dev", Value::Interface(name.clone()));
-        }
         let ttl = match end.ttl {
             TimeToLive::Fixed(ttl) => Value::Number(ttl.into()),
             TimeToLive::Inherit => Value::Choice("inherit"),

@@ -24,7 +24,7 @@ pub(crate) fn ip(definition: &Definition) -> Exported {
             ("remcsumpartial" | "encap-remcsumpartial", _) => "no word to complete checksums",
             ("encap-variant", _) => "no variant 1 of GUE to send",
             ("geneve_opts", _) => "options by route, and not by tunnel",
-            ("local" | "srcport" | "dev", Kind::Geneve) => "no such word of geneve",
+            ("local" | "srcport", Kind::Geneve) => "no such word of geneve",
             ("gbp", _) if spelt != "gbp" => {
                 words.push("gbp".to_owned());
                 "the policy of a packet from its mark"
@@ -85,7 +85,7 @@ pub(crate) fn networkd(definition: &Definition) -> Exported {
         encapsulation(&mut section, endpoint, &mut notes);
     }
     // Else networkd waits for an interface that names the tunnel.
-    section.put("Independent", description.device.is_none());
+    section.put("Independent", true);
     let _ = write!(text, "\n{}", section.0);
     if let Some((port, what)) = receiver(endpoint, description.kind) {
         let mut section = Section::new("FooOverUDP");
@@ -99,11 +99,6 @@ pub(crate) fn networkd(definition: &Definition) -> Exported {
             "\n# /etc/systemd/network/25-{name}-port.netdev\n[NetDev]\nName={name}-port\nKind=fou\n\n{}",
             section.0
         );
-    }
-    if let Some(device) = &description.device {
-        notes.push(format!(
-            "the .network unit of {device} has to say Tunnel={name} or VXLAN={name}"
-        ));
     }
     Exported { text, notes }
 }

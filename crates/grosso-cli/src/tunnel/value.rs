@@ -20,8 +20,6 @@ pub(super) enum Form {
     Ports,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// The name of an interface.
-    Interface,
     /// Geneve options, as `ip route` has them: `CLASS:TYPE:DATA,...`, hexadecimal.
     Options,
 }
@@ -34,7 +32,6 @@ pub(super) enum Value {
     Address(IpAddr),
     Ports(u16, u16),
     Choice(&'static str),
-    Interface(String),
     Options(Vec<u8>),
 }
 
@@ -73,9 +70,6 @@ impl Form {
             (Self::Address, [text]) => text.parse().ok().map(Value::Address),
             (Self::Ports, [low, high]) => ports(low, high),
             (Self::Choice(words), [text]) => chosen(text, words),
-            (Self::Interface, [text]) if is_interface(text) => {
-                Some(Value::Interface((*text).to_owned()))
-            }
             (Self::Options, [text]) => options(text).map(Value::Options),
             _ => None,
         };
@@ -97,7 +91,6 @@ impl fmt::Display for Form {
             Self::Address => formatter.write_str("an IP address"),
             Self::Ports => formatter.write_str("two ports, the lower one first"),
             Self::Choice(words) => write!(formatter, "one of {}", words.join(", ")),
-            Self::Interface => formatter.write_str("the name of an interface"),
             Self::Options => formatter.write_str("CLASS:TYPE:DATA,... in hexadecimal digits"),
         }
     }
@@ -112,7 +105,6 @@ impl fmt::Display for Value {
             Self::Address(address) => write!(formatter, "{address}"),
             Self::Ports(low, high) => write!(formatter, "{low} {high}"),
             Self::Choice(word) => formatter.write_str(word),
-            Self::Interface(name) => formatter.write_str(name),
             Self::Options(bytes) => write_options(formatter, bytes),
         }
     }
@@ -140,12 +132,6 @@ fn chosen(text: &str, words: &[&'static str]) -> Option<Value> {
 fn ports(low: &str, high: &str) -> Option<Value> {
     let (low, high) = (low.parse().ok()?, high.parse().ok()?);
     (0 < low && low <= high).then_some(Value::Ports(low, high))
-}
-
-/// The kernel's rules for names of interfaces.
-fn is_interface(name: &str) -> bool {
-    let is_legal = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':';
-    (1..16).contains(&name.len()) && name != "." && name != ".." && name.bytes().all(is_legal)
 }
 
 /// Options of a Geneve header (rule W40).

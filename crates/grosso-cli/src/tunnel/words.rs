@@ -306,7 +306,6 @@ const WORDS: &[Word] = &[
     word("mode", &[], BARE, Form::Choice(&["any", "ipip", "ip6ip", "ip6ip6", "ipip6"])),
     word("local", &[], &Kind::ALL, Form::Address),
     word("remote", &[], &Kind::ALL, Form::Address),
-    word("dev", &[], &Kind::ALL, Form::Interface),
     word("ttl", &["hoplimit", "hlim"], &Kind::ALL, Form::Number(1, 255, &["inherit", "auto"])),
     word("tos", &["dsfield", "tclass"], &Kind::ALL, Form::Number(0, 255, &["inherit"])),
     word("flowlabel", &["flow"], &Kind::ALL, Form::Number(0, FLOW_LABEL_MAX, &["inherit"])),
@@ -356,6 +355,7 @@ const IN_UDP: &[Kind] =
 /// Words of `ip link` that are not here, and why or what is.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("group", "a tunnel has one other end: remote, a unicast address"),
+    ("dev", "routes decide what packets leave by: ip route add REMOTE dev IFACE"),
     ("external", "the tunnel is described here, and not packet by packet"),
     ("vnifilter", "a tunnel has one id"),
     ("learning", "a tunnel has one other end, to which everything goes"),

@@ -8,13 +8,11 @@ use std::{
 use grosso_sys::{
     datagram::PathMtu,
     interface::{Control, InterfaceName},
-    netlink::Netlink,
 };
 
 use super::{begin, remove_device};
 use crate::{
     arguments::TunnelAdd,
-    commands::device::find,
     daemon,
     error::{Exit, Failure},
     input::Session,
@@ -31,6 +29,8 @@ pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Fa
         return Err(Failure::usage("usage.name", message).hint(hint));
     }
     let description = describe(COMMAND, words)?;
+    daemon::tunnel::check(&description)
+        .map_err(|why| Failure::usage("usage.tunnel", format!("{COMMAND}: {why}")))?;
     refuse_taken(name)?;
     check_local(description.endpoint.local)?;
     let path_mtu = path_mtu(&description).map_err(|error| unreachable(&description, &error))?;
@@ -99,14 +99,8 @@ fn refuse_taken(name: &str) -> Result<(), Failure> {
 
 /// Whether this host has the address that packets are sent from.
 fn check_local(local: IpAddr) -> Result<(), Failure> {
-    let Err(error) = UdpSocket::bind((local, 0)) else { return Ok(()) };
-    if error.kind() != io::ErrorKind::AddrNotAvailable {
-        let message = format!("{COMMAND}: local {local}: {error}");
-        return Err(Failure::environment("environment.local", message));
-    }
-    let message = format!("{COMMAND}: local {local} is no address of this host");
-    let hint = format!("ip addr shows which are; sudo ip addr add {local} dev IFACE adds it");
-    Err(Failure::environment("environment.local", message).hint(hint))
+    let bound = UdpSocket::bind((local, 0));
+    bound.map(|_| ()).map_err(|error| daemon::tunnel::no_socket(COMMAND, (local, 0).into(), &error))
 }
 
 fn unreachable(description: &Description, error: &io::Error) -> Failure {
@@ -119,17 +113,11 @@ fn unreachable(description: &Description, error: &io::Error) -> Failure {
 /// The MTU of the path to the other end, in bytes.
 pub(super) fn path_mtu(description: &Description) -> io::Result<usize> {
     let remote = description.endpoint.remote;
-    let path = PathMtu::new(remote.is_ipv4())?.to(remote)?;
-    let Some(device) = &description.device else { return Ok(path) };
-    let device = Netlink::new()?.link(&InterfaceName::new(device)?)?.mtu;
-    Ok(path.min(usize::try_from(device).unwrap_or(usize::MAX)))
+    PathMtu::new(remote.is_ipv4())?.to(remote)
 }
 
 /// The MTU of the device: what was asked for, or what the path leaves.
 fn fitting(description: &Description, path: usize, wanted: Option<u16>) -> Result<u16, Failure> {
-    if let Some(device) = &description.device {
-        find(COMMAND, &Control::new().map_err(no_socket)?, device)?;
-    }
     let fits = description.endpoint.mtu(path).filter(|mtu| *mtu >= usize::from(MTU_MIN));
     match (wanted, fits) {
         (Some(mtu), _) => Ok(mtu),
@@ -140,10 +128,6 @@ fn fitting(description: &Description, path: usize, wanted: Option<u16>) -> Resul
             Err(Failure::environment("environment.mtu", message))
         }
     }
-}
-
-fn no_socket(error: io::Error) -> Failure {
-    Failure::environment("environment.socket", format!("{COMMAND}: {error}"))
 }
 
 const COMMAND: &str = "tunnel add";

@@ -1,0 +1,312 @@
+//! `grosso tunnel` from outside, between two hosts: against the kernel's VXLAN, against itself, and in its errors.
+
+#![cfg(target_os = "linux")]
+
+mod network;
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    path::PathBuf,
+    process::Command,
+};
+
+use grosso_sys::{ethtool::set_feature, interface::Control, namespace::NetworkNamespace};
+use network::{A, B, Ended, Hosts, Running, connect, exchange, set_up, until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// The addresses inside of tunnels: of the first host, and of the second.
+const NEAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 8, 0, 1));
+const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 8, 0, 2));
+
+/// Two hosts with addresses on their wire. What runs in the background ends with them.
+struct Ends(Hosts);
+
+impl Ends {
+    fn new() -> Option<Self> {
+        let hosts = Hosts::new()?;
+        // The wire's far end is the second host's own here: the tunnels are between the hosts' stacks.
+        let own = || {
+            std::fs::write("/proc/sys/net/ipv6/conf/e0/disable_ipv6", "0")?;
+            set_up("e0", B)
+        };
+        hosts.b.run(own).unwrap().unwrap();
+        for host in ["a", "b"] {
+            std::fs::create_dir(hosts.path(host)).unwrap();
+        }
+        Some(Self(hosts))
+    }
+
+    /// Where the program on a host has its files.
+    fn folder(&self, host: &NetworkNamespace) -> PathBuf {
+        self.0.path(if core::ptr::eq(host, &self.0.a) { "a" } else { "b" })
+    }
+
+    /// Runs the program on one of the hosts to its end.
+    fn run_on(&self, host: &NetworkNamespace, line: &str) -> Ended {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
+        command.args(line.split_whitespace()).env_remove("NOTIFY_SOCKET").env("NO_COLOR", "1");
+        command.env("RUNTIME_DIRECTORY", self.folder(host));
+        Running::spawn(host.host(&mut command).unwrap()).end()
+    }
+
+    /// Runs the program on the second host.
+    fn run(&self, line: &str) -> Ended {
+        self.run_on(&self.0.b, line)
+    }
+
+    fn ok(&self, line: &str) -> String {
+        let ended = self.run(line);
+        assert_eq!(ended.code, Some(0), "{line}: {ended:?}");
+        ended.stdout
+    }
+
+    /// What `show` says of the only tunnel.
+    fn shown(&self) -> Value {
+        let shown: Value = serde_json::from_str(&self.ok("tunnel show --json")).unwrap();
+        assert_eq!(shown["schema"], "grosso.tunnel/1", "{shown}");
+        shown["tunnels"][0].clone()
+    }
+
+    /// Runs another program on a host.
+    fn ip(&self, host: &NetworkNamespace, line: &str) -> String {
+        let mut command = Command::new("ip");
+        let output = host.host(command.args(line.split_whitespace())).unwrap().output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "ip {line}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        for host in ["a", "b"] {
+            let folder = self.0.path(host).join("tunnels");
+            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+                let path = entry.path();
+                if path.extension().is_none_or(|end| end != "pid") {
+                    continue;
+                }
+                let text = std::fs::read_to_string(path).unwrap_or_default();
+                let number = text.split(' ').next().and_then(|number| number.parse().ok());
+                if let Some(pid) = number.and_then(Pid::from_raw) {
+                    // One that has ended need not be.
+                    let _ = kill_process(pid, Signal::KILL);
+                }
+            }
+        }
+    }
+}
+
+const VXLAN: &str = "tunnel add vx0 type vxlan id 42 local 10.9.0.2 remote 10.9.0.1";
+
+/// A tunnel with the kernel's own device at its other end, and addresses inside.
+fn beside_the_kernel() -> Option<Ends> {
+    let ends = Ends::new()?;
+    let (a, b) = (&ends.0.a, &ends.0.b);
+    // A wire between hosts would make the checksum inside; this one would leave it to the next device, which a socket
+    // does not hear of.
+    let checksums = "tx-checksum-ip-generic";
+    let off = || set_feature(&Control::new()?, &network::name("a0"), checksums, false);
+    a.run(off).unwrap().unwrap();
+    let kernel =
+        "link add vx0 type vxlan id 42 local 10.9.0.1 remote 10.9.0.2 dstport 4789 udpcsum";
+    ends.ip(a, kernel);
+    ends.ip(a, "addr add 10.8.0.1/24 dev vx0");
+    ends.ip(a, "link set vx0 up");
+    let added = ends.ok(VXLAN);
+    assert_eq!(
+        added,
+        "vx0: up, mtu 1450 (1500 - ip 20 - udp 8 - vxlan 8 - ethernet 14), vnet_hdr on, uso out \
+         64 KB\n"
+    );
+    ends.ip(b, "addr add 10.8.0.2/24 dev vx0");
+    Some(ends)
+}
+
+#[test]
+fn a_tunnel_carries_traffic_and_survives_its_process() {
+    let Some(ends) = beside_the_kernel() else { return };
+    let connection = connect((&ends.0.a, NEAR), (&ends.0.b, FAR));
+    exchange(&connection, 1 << 20);
+
+    let shown = ends.shown();
+    assert_eq!((&shown["name"], &shown["state"]), (&"vx0".into(), &"up".into()), "{shown}");
+    assert_eq!((&shown["mtu"], &shown["path_mtu_bytes"]), (&1450.into(), &1500.into()), "{shown}");
+    for key in ["rx_bytes", "tx_bytes"] {
+        assert!(shown["transfer"][key].as_u64() > Some(1 << 20), "{key}: {shown}");
+    }
+    let features = shown["features"].as_array().unwrap();
+    assert!(features.contains(&"tx-tcp-segmentation".into()), "{shown}");
+    let text = ends.ok("tunnel show vx0");
+    for line in [
+        "interface: vx0  (vxlan 42)\n",
+        "  endpoint: 10.9.0.1:4789      local: 10.9.0.2\n",
+        "  ports:    from 49152-65535 by flow\n",
+        "  transfer: ",
+        "  offload:  rx ",
+    ] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+
+    let pid = Pid::from_raw(shown["pid"].as_i64().unwrap().try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    until(|| ends.shown()["state"] == "ended");
+    assert!(ends.ok("tunnel show").contains("its process ended and nobody told it to"));
+    let up = ends.ok("tunnel up vx0");
+    assert!(up.starts_with("vx0: up, mtu 1450 "), "{up}");
+    exchange(&connection, 1 << 20);
+
+    let again = ends.run("tunnel up vx0");
+    assert!(again.stderr.contains("vx0 is up already, in process "), "{again:?}");
+    ends.ok("tunnel down vx0");
+    assert_eq!(ends.shown()["state"], "down");
+    assert!(ends.ip(&ends.0.b, "-d link show vx0").contains("persist on"), "the device stays");
+    let down = ends.run("tunnel down vx0");
+    assert!(down.code == Some(0) && down.stderr.contains("vx0 was down already"), "{down:?}");
+    ends.ok("tunnel up vx0");
+    exchange(&connection, 1 << 16);
+    ends.ok("tunnel del vx0");
+    assert!(!ends.ip(&ends.0.b, "link show").contains("vx0"));
+    let none = ends.run("tunnel show");
+    assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""));
+    assert!(none.stderr.contains("no tunnel of this user is there"), "{none:?}");
+}
+
+#[test]
+fn two_of_them_carry_ip_in_gue_with_checksums_left_to_the_other_end() {
+    let Some(ends) = Ends::new() else { return };
+    let (a, b) = (&ends.0.a, &ends.0.b);
+    for (host, near, far, inside) in
+        [(a, A[1], B[1], "10.8.0.1/24"), (b, B[1], A[1], "10.8.0.2/24")]
+    {
+        let line = format!(
+            "tunnel add gue0 mtu 1400 type ip6tnl local {near} remote {far} encap gue encap-remcsum"
+        );
+        let ended = ends.run_on(host, &line);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.stdout.starts_with("gue0: up, mtu 1400 (as set; the path has room for 1440"));
+        ends.ip(host, &format!("addr add {inside} dev gue0"));
+    }
+    exchange(&connect((a, NEAR), (b, FAR)), 1 << 20);
+    let shown = ends.shown();
+    assert_eq!(shown["summary"], "ip6tnl over gue, remcsum");
+    let rates = &shown["offload"];
+    assert!(rates["tx_packets"].as_u64() > rates["tx_frames"].as_u64(), "superframes: {shown}");
+}
+
+#[test]
+fn what_is_exported_makes_the_same_tunnel_in_the_kernel() {
+    let Some(ends) = Ends::new() else { return };
+    let b = &ends.0.b;
+    let more = "ttl 7 tos 0x28 srcport 1000 2000 dstport 5000 noudpcsum df inherit";
+    ends.ok(&format!("{VXLAN} {more}"));
+    let commands = ends.ok("tunnel export vx0 --as ip");
+    let toml = ends.ok("tunnel export vx0 --as toml");
+    ends.ok("tunnel del vx0");
+    for line in commands.lines() {
+        ends.ip(b, line.strip_prefix("ip ").unwrap());
+    }
+    let link = ends.ip(b, "-d link show vx0");
+    for words in [
+        "mtu 1450",
+        "vxlan id 42 remote 10.9.0.1 local 10.9.0.2 srcport 1000 2000 dstport 5000",
+        "ttl 7",
+        "tos 0x28",
+        "df inherit",
+        "noudpcsum",
+    ] {
+        assert!(link.contains(words), "{words}: {link}");
+    }
+    std::fs::write(ends.0.path("vx0.toml"), toml).unwrap();
+    let checked = ends.0.run("config check vx0.toml");
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    assert!(checked.stdout.contains("vx0: tap:vx0 <-> vxlan:42:10.9.0.1, 1 queue"), "{checked:?}");
+}
+
+#[test]
+fn what_cannot_be_is_said_with_what_to_do() {
+    let Some(ends) = Ends::new() else { return };
+    let add = "tunnel add vx0 type vxlan id 42";
+    for (line, code, message, hint) in [
+        (
+            format!("{add} local 10.9.0.9 remote 10.9.0.1"),
+            4,
+            "tunnel add: local 10.9.0.9 is no address of this host",
+            "sudo ip addr add 10.9.0.9",
+        ),
+        (
+            format!("{add} local 10.9.0.2 remote 192.0.2.1"),
+            4,
+            "tunnel add: no way to remote 192.0.2.1: ",
+            "ip route get 192.0.2.1",
+        ),
+        (
+            "tunnel add e0 type vxlan id 1 local 10.9.0.2 remote 10.9.0.1".to_owned(),
+            4,
+            "tunnel add: there is an interface e0 already",
+            "ip -d link show e0",
+        ),
+        (
+            format!("{add} local 10.9.0.2 remote 10.9.0.1 dstprot 1"),
+            2,
+            "tunnel add: no word \"dstprot\"; did you mean dstport?",
+            "grosso help tunnel add",
+        ),
+        ("tunnel add vx0 vxlan id 1".to_owned(), 2, "type is not said", "[mtu BYTES] type TYPE"),
+        ("tunnel add vx0 mtu 9 type vxlan".to_owned(), 2, "mtu 9: a number from 68", "hint: "),
+        ("tunnel add a/b type vxlan".to_owned(), 2, "\"a/b\" cannot be the name", "1 to 15"),
+        ("tunnel up vx9".to_owned(), 4, "tunnel up: no tunnel \"vx9\"", "there is none"),
+        (
+            "tunnel add gre0 type gre local 10.9.0.2 remote 10.9.0.1".to_owned(),
+            2,
+            "tunnel add: gre:10.9.0.1 is not in UDP: encap fou or gue",
+            "",
+        ),
+    ] {
+        let ended = ends.run(&line);
+        assert_eq!(ended.code, Some(code), "{line}: {ended:?}");
+        assert!(ended.stderr.contains(message), "{line}: {}", ended.stderr);
+        assert!(ended.stderr.contains(hint), "{line}: {}", ended.stderr);
+        assert_eq!(ended.stdout, "", "{line}");
+    }
+    assert_eq!(ends.ok("tunnel show"), "", "nothing is left of what could not be");
+    assert!(!ends.ip(&ends.0.b, "link show").contains("vx0"));
+
+    ends.ok(VXLAN);
+    let taken = ends.run(VXLAN);
+    assert_eq!(taken.code, Some(4), "{taken:?}");
+    assert!(taken.stderr.contains("there is a tunnel vx0 already"), "{taken:?}");
+    let second = ends.run(&VXLAN.replace("vx0", "vx1").replace("42", "43"));
+    assert_eq!(second.code, Some(4), "{second:?}");
+    let message = "tunnel add: 10.9.0.2:4789: another program or tunnel receives there";
+    assert!(second.stderr.contains(message), "{second:?}");
+    assert!(second.stderr.contains("ss -ulpn 'sport = :4789'"), "{second:?}");
+    let misspelt = ends.run("tunnel show vx00");
+    assert!(misspelt.stderr.contains("did you mean vx0?"), "{misspelt:?}");
+}
+
+#[test]
+fn missing_privileges_are_named_with_the_command_that_gives_them() {
+    let Some(ends) = Ends::new() else { return };
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-all", "--inh-caps=-all", env!("CARGO_BIN_EXE_grosso")]);
+    command.args(VXLAN.split(' ')).env("RUNTIME_DIRECTORY", ends.folder(&ends.0.b));
+    let ended = Running::spawn(ends.0.b.host(&mut command).unwrap()).end();
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    let message =
+        "grosso: tunnel add: opening vx0 needs CAP_NET_ADMIN\nhint: sudo, or: sudo setcap";
+    assert!(ended.stderr.starts_with(message), "{}", ended.stderr);
+}
+
+#[test]
+fn one_that_stays_in_the_foreground_ends_when_it_is_told() {
+    let Some(ends) = Ends::new() else { return };
+    let mut command = ends.0.command(&format!("{VXLAN} --foreground"));
+    let running = Running::spawn(command.env("RUNTIME_DIRECTORY", ends.folder(&ends.0.b)));
+    running.said("vx0: vx0 <-> vxlan:42:10.9.0.1, 1 queue");
+    assert_eq!(ends.shown()["pid"].as_u64(), Some(running.id().into()));
+    assert_eq!(running.stop(Signal::TERM).code, Some(0));
+    assert_eq!(ends.shown()["state"], "down");
+    ends.ok("tunnel del vx0");
+}
