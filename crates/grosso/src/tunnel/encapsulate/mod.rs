@@ -132,7 +132,7 @@ impl Encapsulator {
 
     /// Says what the tunnel carries, in bytes of IP ([`Endpoint::mtu`]); it is unlimited before.
     ///
-    /// Longer packets are put in all the same: [`path_mtu::fit`](super::path_mtu::fit) tells which
+    /// Longer packets are put in all the same: [`path_mtu::fit`] tells which
     /// those are. But around IPv6 that every link has to carry, up to 1280 bytes, the don't-fragment
     /// bit is cleared where the tunnel carries less (rule W60).
     pub const fn set_mtu(&mut self, mtu: usize) {
