@@ -1,40 +1,10 @@
 //! How Criterion times a step of work: nanoseconds a packet, hot or cold.
 
-use std::{
-    hint::black_box,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkGroup, Criterion, SamplingMode, measurement::WallTime};
 
-/// Work that is done step by step, without end.
-pub trait Step {
-    /// The frames that the next step reads.
-    fn upcoming(&self) -> impl Iterator<Item = &[u8]>;
-
-    /// Does one step. Gives the packets that it was about.
-    fn step(&mut self) -> usize;
-}
-
-/// Whether the bytes of a step are in the cache when it starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cache {
-    /// Every cache line of the frames was just read, outside the time that counts.
-    Hot,
-    /// The trace, which is longer than the inner caches, is streamed from memory.
-    Cold,
-}
-
-impl Cache {
-    /// The name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hot => "hot",
-            Self::Cold => "cold",
-        }
-    }
-}
+use crate::step::{Cache, Step};
 
 /// Adds a benchmark of steps to a group.
 pub trait Bench {
@@ -50,7 +20,7 @@ impl Bench for BenchmarkGroup<'_, WallTime> {
                 let mut elapsed = Duration::ZERO;
                 while packets < packets_wanted {
                     if cache == Cache::Hot {
-                        touch(work);
+                        work.touch();
                     }
                     let start = Instant::now();
                     packets += work.step() as u64;
@@ -79,12 +49,3 @@ pub fn group<'a>(criterion: &'a mut Criterion, name: &str) -> BenchmarkGroup<'a,
     group.sampling_mode(SamplingMode::Flat);
     group
 }
-
-fn touch(work: &impl Step) {
-    for frame in work.upcoming() {
-        let sum = frame.iter().step_by(CACHE_LINE_BYTES).fold(0_u8, |sum, b| sum.wrapping_add(*b));
-        black_box(sum);
-    }
-}
-
-const CACHE_LINE_BYTES: usize = 64;

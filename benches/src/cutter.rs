@@ -8,7 +8,7 @@ use grosso::{
 use grosso_testkit::workloads::Workload;
 use grosso_wire::{LinkType, Ports};
 
-use crate::{SEED, bench::Step};
+use crate::{SEED, step::Step};
 
 /// Makes the fragments of whole datagrams, over and over: headers written, data copied.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use grosso::{
 use grosso_testkit::workloads::{POLL, Workload};
 use grosso_wire::{LinkType, Ports};
 
-use crate::{SEED, bench::Step};
+use crate::{SEED, step::Step};
 
 /// How fragments are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,25 +4,32 @@
 //! |---|---|
 //! | [`Receiver`] | coalesces a workload, poll by poll |
 //! | [`Sender`] | cuts the superframes of a workload into complete packets |
+//! | [`Scatterer`] | the same with the payload left where it is |
 //! | [`Joiner`] | joins the fragments of a workload, poll by poll |
 //! | [`Cutter`] | makes fragments of the datagrams of a workload |
-//! | [`Bench`] | how Criterion times any of them: nanoseconds a packet, hot or cold |
+//! | `Bench` | how Criterion times any of them: nanoseconds a packet, hot or cold |
+//!
+//! Each of the first five is a [`Step`], which is what `peers` times beside the work of others.
 //!
 //! `docs/performance.md` has the figures and the commands.
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "criterion")]
 mod bench;
 mod cutter;
 mod joiner;
 mod receiver;
 mod sender;
+mod step;
 
-pub use bench::{Bench, Cache, Step, configuration, group};
+#[cfg(feature = "criterion")]
+pub use bench::{Bench, configuration, group};
 pub use cutter::Cutter;
 pub use joiner::{Join, Joiner};
 pub use receiver::{Receiver, Trust};
-pub use sender::Sender;
+pub use sender::{Scatterer, Sender};
+pub use step::{Cache, Step, touch};
 
 /// The workloads that are coalesced. Fragments are none: they pass the coalescer untouched.
 pub const COALESCED: &[&str] = &[

@@ -4,7 +4,7 @@ use grosso::{Coalescer, Delivery, Frame, Meta, Profile, checksum::Checksum};
 use grosso_testkit::workloads::{POLL, Workload};
 use grosso_wire::{LinkType, Ports};
 
-use crate::{SEED, bench::Step};
+use crate::{SEED, step::Step};
 
 /// Who verified the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,9 @@ impl Trust {
         }
     }
 
-    const fn checksum(self) -> Checksum {
+    /// The state of the checksums that it means.
+    #[must_use]
+    pub const fn checksum(self) -> Checksum {
         match self {
             Self::Trusted => Checksum::Unnecessary { levels: u8::MAX },
             Self::Verified => Checksum::None,

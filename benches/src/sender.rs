@@ -1,5 +1,7 @@
 //! Cutting the superframes of a workload.
 
+use core::hint::black_box;
+
 use grosso::{
     Meta,
     checksum::Checksum,
@@ -9,15 +11,13 @@ use grosso::{
 use grosso_testkit::workloads::Workload;
 use grosso_wire::{LinkType, Ports};
 
-use crate::bench::Step;
+use crate::step::Step;
 
 /// Cuts superframes into complete packets, over and over: payload copied, checksums computed.
 #[derive(Debug)]
 pub struct Sender<'a> {
-    frames: &'a [Vec<u8>],
-    meta: Meta,
+    superframes: Superframes<'a>,
     packet: Vec<u8>,
-    next: usize,
 }
 
 impl<'a> Sender<'a> {
@@ -27,6 +27,114 @@ impl<'a> Sender<'a> {
     /// When the workload has no superframes.
     #[must_use]
     pub fn new(workload: &'a Workload) -> Self {
+        Self { superframes: Superframes::new(workload), packet: vec![0; 1 << 16] }
+    }
+
+    /// Cuts every superframe of the workload once.
+    pub fn trace(&mut self) -> usize {
+        (0..self.superframes.frames.len()).map(|_| self.step()).sum()
+    }
+
+    /// The packets of every superframe of the workload.
+    #[must_use]
+    pub fn packets(&self) -> Vec<Vec<u8>> {
+        let mut packet = vec![0; 1 << 16];
+        self.superframes.cut_all(|segments, packets| {
+            while let Ok(Some(segment)) = segments.write_next(&mut packet) {
+                packets.push(packet[..segment.len()].to_vec());
+            }
+        })
+    }
+}
+
+impl Step for Sender<'_> {
+    fn upcoming(&self) -> impl Iterator<Item = &[u8]> {
+        core::iter::once(self.superframes.upcoming())
+    }
+
+    /// One superframe. Gives the packets written.
+    #[inline]
+    fn step(&mut self) -> usize {
+        let packet = &mut self.packet;
+        self.superframes.cut(|segments| {
+            let mut packets = 0;
+            while let Ok(Some(_)) = segments.write_next(black_box(packet)) {
+                packets += 1;
+            }
+            packets
+        })
+    }
+}
+
+/// Cuts superframes, over and over: headers written, checksums computed, payload left where it is.
+#[derive(Debug)]
+pub struct Scatterer<'a> {
+    superframes: Superframes<'a>,
+    headers: Vec<u8>,
+    payload_bytes: u64,
+}
+
+impl<'a> Scatterer<'a> {
+    /// A scatterer at the first superframe of the workload.
+    ///
+    /// # Panics
+    /// When the workload has no superframes.
+    #[must_use]
+    pub fn new(workload: &'a Workload) -> Self {
+        let headers = vec![0; SEGMENTS_MAX * HEADER_BYTES];
+        Self { superframes: Superframes::new(workload), headers, payload_bytes: 0 }
+    }
+
+    /// The packets of every superframe of the workload, put together.
+    #[must_use]
+    pub fn packets(&self) -> Vec<Vec<u8>> {
+        let mut header = vec![0; HEADER_BYTES];
+        self.superframes.cut_all(|segments, packets| {
+            let mut payload = Vec::new();
+            while let Ok(Some(segment)) = segments.scatter_next(&mut header, |slice| {
+                payload.extend_from_slice(slice);
+            }) {
+                packets.push([&header[..segment.header_len], &payload].concat());
+                payload.clear();
+            }
+        })
+    }
+}
+
+impl Step for Scatterer<'_> {
+    fn upcoming(&self) -> impl Iterator<Item = &[u8]> {
+        core::iter::once(self.superframes.upcoming())
+    }
+
+    /// One superframe. Gives its packets, each of which has a header of its own in memory.
+    #[inline]
+    fn step(&mut self) -> usize {
+        let (headers, payload_bytes) = (&mut self.headers, &mut self.payload_bytes);
+        self.superframes.cut(|segments| {
+            let mut packets = 0;
+            for header in headers.chunks_mut(HEADER_BYTES) {
+                let segment = segments
+                    .scatter_next(black_box(header), |slice| *payload_bytes += slice.len() as u64);
+                if !matches!(segment, Ok(Some(_))) {
+                    break;
+                }
+                packets += 1;
+            }
+            packets
+        })
+    }
+}
+
+/// The superframes of a workload, over and over, and what they declare.
+#[derive(Debug)]
+struct Superframes<'a> {
+    frames: &'a [Vec<u8>],
+    meta: Meta,
+    next: usize,
+}
+
+impl<'a> Superframes<'a> {
+    fn new(workload: &'a Workload) -> Self {
         let declared = workload.gso.expect("a workload of superframes");
         let gso = Gso::every(declared.description.gso_size as u16).map(|gso| Gso {
             segments: declared.segments as u16,
@@ -39,32 +147,39 @@ impl<'a> Sender<'a> {
             offset: declared.checksum_offset as u16,
         };
         let meta = Meta { checksum, gso, ..Meta::default() };
-        Self { frames: &workload.frames, meta, packet: vec![0; 1 << 16], next: 0 }
+        Self { frames: &workload.frames, meta, next: 0 }
     }
 
-    /// Cuts every superframe of the workload once.
-    pub fn trace(&mut self) -> usize {
-        (0..self.frames.len()).map(|_| self.step()).sum()
-    }
-}
-
-impl Step for Sender<'_> {
-    fn upcoming(&self) -> impl Iterator<Item = &[u8]> {
-        core::iter::once(self.frames[self.next].as_slice())
+    fn upcoming(&self) -> &'a [u8] {
+        &self.frames[self.next]
     }
 
-    /// One superframe. Gives the packets written.
+    /// Lets `cut` cut the next superframe.
     #[inline]
-    fn step(&mut self) -> usize {
-        let slices = [self.frames[self.next].as_slice()];
-        let (link, ports) = (LinkType::Ethernet, Ports::ASSIGNED);
-        let mut segments = Segments::new(&slices, &self.meta, link, &ports, Outgoing::default())
-            .expect("a superframe that can be cut");
-        let mut packets = 0;
-        while let Ok(Some(_)) = segments.write_next(core::hint::black_box(&mut self.packet)) {
-            packets += 1;
-        }
+    fn cut(&mut self, cut: impl FnOnce(&mut Segments<'_>) -> usize) -> usize {
+        let slices = [self.upcoming()];
         self.next = (self.next + 1) % self.frames.len();
+        cut(&mut self.plan(&slices))
+    }
+
+    /// Lets `cut` put the packets of each superframe together.
+    fn cut_all(&self, mut cut: impl FnMut(&mut Segments<'_>, &mut Vec<Vec<u8>>)) -> Vec<Vec<u8>> {
+        let mut packets = Vec::new();
+        for frame in self.frames {
+            cut(&mut self.plan(&[frame.as_slice()]), &mut packets);
+        }
         packets
     }
+
+    #[inline]
+    fn plan<'s>(&self, slices: &'s [&'s [u8]]) -> Segments<'s> {
+        let (link, ports) = (LinkType::Ethernet, Ports::ASSIGNED);
+        Segments::new(slices, &self.meta, link, &ports, Outgoing::default())
+            .expect("a superframe that can be cut")
+    }
 }
+
+/// More segments than a superframe of a workload has.
+const SEGMENTS_MAX: usize = 64;
+/// More bytes than the headers of a workload have.
+const HEADER_BYTES: usize = 192;

@@ -1,13 +1,8 @@
-//! Nanoseconds a fragment of joining, parsing included, and of making fragments; beside them the reassembly of
-//! others on the same frames.
-
-mod peers;
+//! Nanoseconds a fragment of joining, parsing included, and of making fragments.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use grosso_benches::{Bench, CUT, Cache, Cutter, JOINED, Join, Joiner, SEED, configuration, group};
 use grosso_testkit::workloads::workload;
-
-use crate::peers::{Etherparse, Smoltcp};
 
 fn join(criterion: &mut Criterion) {
     for cache in [Cache::Hot, Cache::Cold] {
@@ -17,14 +12,6 @@ fn join(criterion: &mut Criterion) {
                 let group_name = format!("fragments/join/{}/{}", cache.name(), join.name());
                 let mut joiner = Joiner::new(&workload, join);
                 group(criterion, &group_name).packets(name, cache, &mut joiner);
-            }
-            let group_name = |peer| format!("fragments/join/{}/{peer}", cache.name());
-            let mut etherparse = Etherparse::new(&workload);
-            group(criterion, &group_name("etherparse")).packets(name, cache, &mut etherparse);
-            // smoltcp joins no IPv6 fragments.
-            if !name.starts_with("frag6") {
-                let mut smoltcp = Smoltcp::new(&workload);
-                group(criterion, &group_name("smoltcp")).packets(name, cache, &mut smoltcp);
             }
         }
     }

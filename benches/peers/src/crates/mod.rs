@@ -1,0 +1,23 @@
+//! Peers that are crates, in this process.
+
+mod checksum;
+mod etherparse;
+mod smoltcp;
+mod tun_rs;
+
+use grosso_testkit::workloads::Workload;
+
+use crate::{contender::Boxed, work::Work};
+
+/// The contenders of a kind of work, hot.
+pub(crate) fn contenders(work: Work, workload: &Workload) -> Vec<Boxed<'_>> {
+    match work {
+        Work::CoalesceVerified => tun_rs::coalescer(workload).into_iter().collect(),
+        Work::SegmentCopy => tun_rs::segmenter(workload).into_iter().collect(),
+        Work::Reassemble => {
+            vec![smoltcp::reassembler(workload), etherparse::reassembler(workload)]
+        }
+        Work::Checksum => checksum::contenders(workload),
+        Work::CoalesceTrusted | Work::SegmentScatter => Vec::new(),
+    }
+}

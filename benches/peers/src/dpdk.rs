@@ -1,0 +1,91 @@
+//! DPDK's libraries gro, gso, ip_frag and net, in a program of C.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use grosso_testkit::{
+    oracle::{Lengths, Link, parse},
+    workloads::Workload,
+};
+
+use crate::{
+    child::Program,
+    contender::{About, Boxed, Peer},
+    field::{Missing, run},
+    work::Work,
+};
+
+/// Compiles the program for this very machine, as DPDK's users do.
+pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
+    let hint = "apt-get install libdpdk-dev pkg-config gcc";
+    let flags = run(Command::new("pkg-config").args(["--cflags", "--libs", "libdpdk"]));
+    let flags = flags.map_err(|why| Missing { why, hint })?;
+    let program = folder.join("dpdk-peer");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("dpdk/peer.c");
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-O3", "-D_GNU_SOURCE", "-Wall", "-Werror", "-Wno-deprecated-declarations"])
+        .arg(source);
+    // The package asks for its least common machine; ours comes behind that.
+    compiler.args(flags.split_whitespace()).args(["-march=native", "-o"]).arg(&program);
+    run(&mut compiler).map_err(|why| Missing { why, hint })?;
+    Ok(program)
+}
+
+/// DPDK's contenders for a workload, if it does that kind.
+pub(crate) fn contenders<'a>(
+    program: &Program,
+    work: Work,
+    workload: &'a Workload,
+) -> Vec<Boxed<'a>> {
+    let contender = |variant, inside, name| {
+        program.contender(About::new(Peer::Dpdk, variant, inside), name, workload)
+    };
+    let stack = stack(workload);
+    let stack: Vec<&str> = stack.iter().map(String::as_str).collect();
+    let coalesces = is_tcp(&stack) || is_vxlan(&stack);
+    match work {
+        Work::CoalesceTrusted if coalesces => vec![
+            contender("burst", "parse, join; no checks", "coalesce-burst"),
+            contender("context", "parse, join; no checks", "coalesce-context"),
+        ],
+        Work::CoalesceVerified if coalesces => vec![
+            contender("burst + checks", "parse, verify, ToS, join", "coalesce-burst-checks"),
+            contender("context + checks", "parse, verify, ToS, join", "coalesce-context-checks"),
+        ],
+        Work::SegmentCopy if coalesces || is_gre(&stack) => {
+            vec![contender("copied + sums", "parse, chain, copy, sums", "segment-copy")]
+        }
+        Work::SegmentScatter if coalesces || is_gre(&stack) => vec![
+            contender("chain + sums", "parse, headers, sums", "segment-chain-sums"),
+            contender("chain", "parse, headers; no sums", "segment-chain"),
+        ],
+        // The packaged build takes 8 fragments of a datagram at most.
+        Work::Reassemble if workload.name == "frag4_8k" => vec![
+            contender("+ checks", "parse, chain, verify", "reassemble-checks"),
+            contender("", "parse, chain; no checks", "reassemble"),
+        ],
+        Work::Checksum => vec![contender("", "", "checksum")],
+        _ => Vec::new(),
+    }
+}
+
+/// The names of the headers of the first frame; of a checksum's bytes, nothing to rely on.
+fn stack(workload: &Workload) -> Vec<String> {
+    let parsed = parse(&workload.frames[0], Link::Ethernet, Lengths::Whole);
+    parsed.layers.iter().map(|layer| layer.name.to_owned()).collect()
+}
+
+fn is_tcp(stack: &[&str]) -> bool {
+    matches!(stack, ["ethernet", "ipv4", "tcp"])
+}
+
+fn is_vxlan(stack: &[&str]) -> bool {
+    matches!(stack, ["ethernet", "ipv4", "udp", "vxlan", "ethernet", "ipv4", "tcp"])
+}
+
+fn is_gre(stack: &[&str]) -> bool {
+    matches!(stack, ["ethernet", "ipv4", "gre", "ipv4", "tcp"])
+}

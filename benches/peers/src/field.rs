@@ -1,0 +1,113 @@
+//! Who takes part in a run, and why the others do not.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use grosso_benches::Cache;
+use grosso_testkit::workloads::Workload;
+use tempfile::TempDir;
+
+use crate::{
+    arguments::Arguments,
+    child::Program,
+    contender::{Boxed, Peer},
+    crates, dpdk, go, ours,
+    report::Absent,
+    work::Work,
+};
+
+/// The peers of this machine.
+pub(crate) struct Field<'a> {
+    arguments: &'a Arguments,
+    dpdk: Option<Program>,
+    go: Option<Program>,
+    /// Who is not here.
+    pub(crate) absent: Vec<Absent>,
+    /// Where frames for child processes lie while the run lasts.
+    folder: TempDir,
+}
+
+impl<'a> Field<'a> {
+    /// Builds the peers that have to be built.
+    ///
+    /// # Errors
+    /// When there is no folder for temporary files.
+    pub(crate) fn assemble(arguments: &'a Arguments) -> Result<Self, String> {
+        let folder =
+            tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
+        let mut field = Self { arguments, dpdk: None, go: None, absent: Vec::new(), folder };
+        for peer in Peer::OTHERS.into_iter().filter(|peer| !arguments.wants(*peer)) {
+            field.absent.push(Absent::new(peer, "left out by --without", ""));
+        }
+        field.dpdk = field.program(&[Peer::Dpdk], dpdk::build);
+        field.go = field.program(&[Peer::WireguardGo, Peer::Gvisor], go::build);
+        Ok(field)
+    }
+
+    /// Builds the program of some peers, if one of them is wanted.
+    fn program(
+        &mut self,
+        peers: &[Peer],
+        build: fn(&Path) -> Result<PathBuf, Missing>,
+    ) -> Option<Program> {
+        let wanted: Vec<Peer> =
+            peers.iter().copied().filter(|peer| self.arguments.wants(*peer)).collect();
+        if wanted.is_empty() {
+            return None;
+        }
+        let folder = self.folder.path().to_owned();
+        match build(&folder) {
+            Ok(path) => Some(Program { path, folder }),
+            Err(Missing { why, hint }) => {
+                self.absent.extend(wanted.iter().map(|peer| Absent::new(*peer, &why, hint)));
+                None
+            }
+        }
+    }
+
+    /// Everybody who does this work on this workload, Grosso first.
+    pub(crate) fn contenders<'w>(
+        &self,
+        work: Work,
+        cache: Cache,
+        workload: &'w Workload,
+    ) -> Vec<Boxed<'w>> {
+        let mut contenders = ours::contenders(work, cache, workload);
+        // Peers work in buffers of their own, and filling these makes them hot.
+        if cache == Cache::Hot {
+            if let Some(program) = &self.dpdk {
+                contenders.extend(dpdk::contenders(program, work, workload));
+            }
+            if let Some(program) = &self.go {
+                contenders.extend(go::contenders(program, work, workload));
+            }
+            contenders.extend(crates::contenders(work, workload));
+        }
+        contenders.retain(|contender| self.arguments.wants(contender.about().peer));
+        contenders
+    }
+}
+
+/// Why a program cannot be built, and what helps.
+#[derive(Debug)]
+pub(crate) struct Missing {
+    pub(crate) why: String,
+    pub(crate) hint: &'static str,
+}
+
+/// What a command prints.
+///
+/// # Errors
+/// When it cannot be started, or fails; with the first line of what it complains of.
+pub(crate) fn run(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let first = complaint.lines().find(|line| !line.trim().is_empty()).unwrap_or("it failed");
+    Err(format!("{program}: {}", first.trim()))
+}

@@ -1,0 +1,17 @@
+//! What frames have in common.
+
+use grosso_testkit::oracle::{Lengths, Link, parse};
+
+/// An Ethernet header.
+pub(crate) const ETHERNET_BYTES: usize = 14;
+
+/// The transport of a frame that is Ethernet, IP, TCP or UDP and nothing else.
+pub(crate) fn plain_transport(frame: &[u8]) -> Option<&'static str> {
+    let parsed = parse(frame, Link::Ethernet, Lengths::Whole);
+    let names: Vec<&str> = parsed.layers.iter().map(|layer| layer.name).collect();
+    match names[..] {
+        ["ethernet", "ipv4" | "ipv6", "tcp"] => Some("tcp"),
+        ["ethernet", "ipv4" | "ipv6", "udp"] => Some("udp"),
+        _ => None,
+    }
+}

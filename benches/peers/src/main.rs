@@ -1,0 +1,167 @@
+//! Grosso beside what its users would otherwise pick: the same packets, one core, rounds in turn.
+//!
+//! | module | job |
+//! |---|---|
+//! | `work` | the rows: a kind of work on a workload, hot or cold |
+//! | `contender` | what takes part; `polls`, `sums`, `frame`: what contenders have in common |
+//! | `ours` | Grosso, and what reading the bytes alone costs |
+//! | `crates` | peers that are crates, in this process |
+//! | `child`, `dpdk`, `go` | peers in other languages, each a child process |
+//! | `field` | who is here, and why the others are not |
+//! | `measure` | rounds in turn, medians, ratios |
+//! | `check`, `semantics` | whether what comes out is right |
+//! | `report`, `text`, `page` | what a run found, and its forms |
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod check;
+mod child;
+mod contender;
+mod crates;
+mod dpdk;
+mod field;
+mod frame;
+mod go;
+mod measure;
+mod ours;
+mod page;
+mod polls;
+mod report;
+mod semantics;
+mod sums;
+mod text;
+mod work;
+
+use std::{fs, path::Path, process::ExitCode};
+
+use clap::Parser;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::{
+    arguments::Arguments,
+    field::Field,
+    report::{Line, Machine, Report, RowReport},
+    work::{Row, Work, rows},
+};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let rows: Vec<Row> = rows()
+        .into_iter()
+        .filter(|row| arguments.only.as_ref().is_none_or(|only| row.name().contains(only.as_str())))
+        .collect();
+    if rows.is_empty() {
+        let only = arguments.only.unwrap_or_default();
+        eprintln!("error: no row is named {only}\nhint: --only tcp4_1, or coalesce-verified");
+        return ExitCode::from(USAGE);
+    }
+    let field = match Field::assemble(&arguments) {
+        Ok(field) => field,
+        Err(error) => {
+            eprintln!("error: {error}\nhint: set TMPDIR to a folder that can be written");
+            return ExitCode::from(ENVIRONMENT);
+        }
+    };
+    let report = run(&arguments, &field, &rows);
+    print!("{}", text::text(&report));
+    if let Err(error) = write_files(&arguments, &report) {
+        eprintln!("error: {error}");
+        return ExitCode::from(INPUT);
+    }
+    let faults = report.own_faults();
+    faults.iter().for_each(|fault| eprintln!("error: Grosso is wrong: {fault}"));
+    if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(INTERNAL) }
+}
+
+fn run(arguments: &Arguments, field: &Field<'_>, rows: &[Row]) -> Report {
+    // Children are started by this thread and stay where it is.
+    let core = pin();
+    let row_reports = rows.iter().map(|row| {
+        eprintln!("{}", row.name());
+        measured(field, row, arguments.rounds.into())
+    });
+    let row_reports = row_reports.collect();
+    let mut works: Vec<Work> = rows.iter().map(|row| row.work).collect();
+    works.dedup();
+    let kinds = [Work::CoalesceTrusted, Work::CoalesceVerified, Work::SegmentCopy];
+    let kinds = kinds.into_iter().filter(|work| works.contains(work));
+    let semantics = kinds.flat_map(|work| {
+        semantics::examine(work, |work, cache, workload| field.contenders(work, cache, workload))
+    });
+    Report {
+        schema: Report::SCHEMA,
+        machine: machine(core),
+        rounds: arguments.rounds,
+        absent: field.absent.clone(),
+        rows: row_reports,
+        semantics: semantics.collect(),
+    }
+}
+
+fn measured(field: &Field<'_>, row: &Row, rounds: usize) -> RowReport {
+    let workload = row.workload();
+    let mut contenders = field.contenders(row.work, row.cache, &workload);
+    let figures = measure::alternate(&mut contenders, rounds);
+    let lines = contenders.iter_mut().zip(figures).map(|(contender, figures)| {
+        let about = contender.about();
+        let (frames, wrong) = match contender.output() {
+            Ok(output) => (output.len(), check::complaints(row.work, &workload, &output)),
+            // Who cannot be asked has failed at its rounds too.
+            Err(_) => (0, Vec::new()),
+        };
+        Line::new(row, &about, figures, frames, wrong)
+    });
+    RowReport {
+        work: row.work,
+        workload: row.workload,
+        cache: row.cache.name(),
+        contenders: lines.collect(),
+    }
+}
+
+fn write_files(arguments: &Arguments, report: &Report) -> Result<(), String> {
+    let write = |path: &Path, text: &str| {
+        fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    if let Some(path) = &arguments.json {
+        let json = serde_json::to_string_pretty(report).map_err(|error| error.to_string())?;
+        write(path, &(json + "\n"))?;
+    }
+    if let Some(path) = &arguments.html {
+        write(path, &page::page(report))?;
+    }
+    Ok(())
+}
+
+/// Keeps this thread on the last core that it may use: the first ones take most interrupts.
+fn pin() -> Option<usize> {
+    let allowed = sched_getaffinity(None).ok()?;
+    let core = (0..CpuSet::MAX_CPU).rev().find(|core| allowed.is_set(*core))?;
+    let mut only = CpuSet::new();
+    only.set(core);
+    sched_setaffinity(None, &only).ok().map(|()| core)
+}
+
+fn machine(core: Option<usize>) -> Machine {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let processors = read("/proc/cpuinfo");
+    let model =
+        processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let known = |text: &str| if text.is_empty() { "unknown".to_owned() } else { text.to_owned() };
+    Machine {
+        processor: known(model.map_or("", |(_, model)| model)),
+        kernel: known(read("/proc/sys/kernel/osrelease").trim()),
+        core,
+        compiled_for: match (cfg!(target_feature = "avx512bw"), cfg!(target_feature = "avx2")) {
+            (true, _) => "AVX-512",
+            (false, true) => "AVX2",
+            (false, false) => "any processor of its kind",
+        },
+    }
+}
+
+const USAGE: u8 = 2;
+const INPUT: u8 = 3;
+const ENVIRONMENT: u8 = 4;
+const INTERNAL: u8 = 5;

@@ -1,0 +1,148 @@
+//! Grosso itself, as the benches run it, and what reading its bytes alone would cost.
+
+use std::hint::black_box;
+
+use grosso::{
+    Coalescer, Delivery, Frame, Meta, Profile,
+    reassemble::{Mode, Outcome, Reassembler, Rules},
+};
+use grosso_benches::{Cache, Join, Joiner, Receiver, SEED, Scatterer, Sender, Step, Trust};
+use grosso_checksum::Sum;
+use grosso_testkit::workloads::{POLL, Workload};
+use grosso_wire::{LinkType, Ports};
+
+use crate::{
+    contender::{About, Boxed, Local, Peer, Stepped},
+    polls::Polls,
+    sums::Sums,
+    work::Work,
+};
+
+/// Grosso's contenders for a kind of work; the first is what the others are measured against.
+pub(crate) fn contenders<'a>(work: Work, cache: Cache, workload: &'a Workload) -> Vec<Boxed<'a>> {
+    let about = |variant, inside| About::new(Peer::Grosso, variant, inside);
+    let packets = workload.packets;
+    match work {
+        Work::CoalesceTrusted | Work::CoalesceVerified => {
+            let (trust, inside) = match work {
+                Work::CoalesceTrusted => (Trust::Trusted, "parse, every rule"),
+                _ => (Trust::Verified, "parse, verify each, every rule"),
+            };
+            let step = Receiver::new(workload, trust);
+            let own =
+                Local::boxed(about("", inside), Stepped { step, cache }, packets, move || {
+                    coalesced(workload, trust)
+                });
+            match cache {
+                Cache::Hot => vec![own],
+                Cache::Cold => vec![own, floor(work, workload)],
+            }
+        }
+        Work::SegmentCopy => {
+            let step = Sender::new(workload);
+            let about = about("", "parse, copy, sums");
+            vec![Local::boxed(about, Stepped { step, cache }, packets, || {
+                Sender::new(workload).packets()
+            })]
+        }
+        Work::SegmentScatter => {
+            let step = Scatterer::new(workload);
+            let about = about("", "parse, headers, sums");
+            vec![Local::boxed(about, Stepped { step, cache }, packets, || {
+                Scatterer::new(workload).packets()
+            })]
+        }
+        Work::Reassemble => {
+            let joiner = |join, variant, inside| {
+                let step = Joiner::new(workload, join);
+                let turns = Stepped { step, cache };
+                Local::boxed(about(variant, inside), turns, packets, move || {
+                    reassembled(workload, join)
+                })
+            };
+            vec![
+                joiner(Join::Verify, "", "parse, copy, verify"),
+                joiner(Join::Coalesce, "headers verified", "parse, copy, every rule"),
+                joiner(Join::KeepGeometry, "buffers kept", "parse, every rule"),
+            ]
+        }
+        Work::Checksum => vec![Sums::boxed(about("", ""), workload, |bytes| Sum::of(bytes).fold())],
+    }
+}
+
+/// Reads what the work has to read of a cold trace, and nothing else.
+fn floor(work: Work, workload: &Workload) -> Boxed<'_> {
+    let payload = work == Work::CoalesceVerified;
+    let inside = if payload { "reads every byte" } else { "reads the line of each header" };
+    let step = Reader { polls: Polls::new(workload), payload };
+    let about = About::new(Peer::Machine, "", inside);
+    let turns = Stepped { step, cache: Cache::Cold };
+    Local::boxed(about, turns, workload.packets, || workload.frames.clone())
+}
+
+/// Reads frames from memory, poll by poll.
+struct Reader<'a> {
+    polls: Polls<'a>,
+    payload: bool,
+}
+
+impl Step for Reader<'_> {
+    fn upcoming(&self) -> impl Iterator<Item = &[u8]> {
+        self.polls.upcoming().iter().map(Vec::as_slice)
+    }
+
+    fn step(&mut self) -> usize {
+        let poll = self.polls.take();
+        let mut total = 0_u64;
+        for frame in poll {
+            let read = if self.payload { frame } else { &frame[..HEADER_LINE_BYTES] };
+            let words = read.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word));
+            total = words.fold(total, u64::wrapping_add);
+        }
+        black_box(total);
+        poll.len()
+    }
+}
+
+fn coalesced(workload: &Workload, trust: Trust) -> Vec<Vec<u8>> {
+    let mut coalescer = Coalescer::new(Profile::linux(), LinkType::Ethernet, Ports::ASSIGNED, SEED);
+    let meta = Meta { checksum: trust.checksum(), ..Meta::default() };
+    let mut frames = Vec::new();
+    let mut sink = |delivery: Delivery<'_, &[u8]>| {
+        let mut frame = Vec::new();
+        delivery.copy_to(&mut frame);
+        frames.push(frame);
+    };
+    for poll in workload.frames.chunks(POLL) {
+        for frame in poll {
+            let _ = coalescer.push(Frame { buffer: frame.as_slice(), meta }, 0, &mut sink);
+        }
+        coalescer.poll_end(0, &mut sink);
+    }
+    frames
+}
+
+fn reassembled(workload: &Workload, join: Join) -> Vec<Vec<u8>> {
+    let mut rules = Rules::new(match join {
+        Join::KeepGeometry => Mode::KeepGeometry,
+        Join::Coalesce | Join::Verify => Mode::Coalesce,
+    });
+    rules.verify = join == Join::Verify;
+    let reassembler = Reassembler::new(rules, LinkType::Ethernet, Ports::ASSIGNED, SEED);
+    let mut reassembler = reassembler.expect("rules that do not contradict each other");
+    let mut frames = Vec::new();
+    let mut sink = |outcome: Outcome<'_, &[u8]>| {
+        if let Outcome::Datagram(datagram) = outcome {
+            let mut frame = Vec::new();
+            datagram.copy_to(&mut frame);
+            frames.push(frame);
+        }
+    };
+    for frame in &workload.frames {
+        let _ = reassembler.push(Frame::new(frame.as_slice()), 0, &mut sink);
+    }
+    frames
+}
+
+/// The first cache line of a frame, which has its headers or most of them.
+const HEADER_LINE_BYTES: usize = 64;

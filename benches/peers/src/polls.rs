@@ -1,0 +1,26 @@
+//! The polls of a trace.
+
+use grosso_testkit::workloads::{POLL, Workload};
+
+/// The polls of a trace, over and over.
+#[derive(Debug)]
+pub(crate) struct Polls<'a> {
+    frames: &'a [Vec<u8>],
+    next: usize,
+}
+
+impl<'a> Polls<'a> {
+    pub(crate) fn new(workload: &'a Workload) -> Self {
+        Self { frames: &workload.frames, next: 0 }
+    }
+
+    pub(crate) fn upcoming(&self) -> &'a [Vec<u8>] {
+        &self.frames[self.next..self.frames.len().min(self.next + POLL)]
+    }
+
+    pub(crate) fn take(&mut self) -> &'a [Vec<u8>] {
+        let poll = self.upcoming();
+        self.next = (self.next + POLL) % self.frames.len().next_multiple_of(POLL);
+        poll
+    }
+}

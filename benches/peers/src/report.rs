@@ -1,0 +1,197 @@
+//! What a run found. Text, JSON and the page are made of this value.
+
+use serde::Serialize;
+
+use crate::{
+    contender::{About, Peer},
+    measure::Figures,
+    semantics::Finding,
+    work::{Row, Work},
+};
+
+/// One run.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) schema: &'static str,
+    pub(crate) machine: Machine,
+    pub(crate) rounds: u16,
+    pub(crate) absent: Vec<Absent>,
+    pub(crate) rows: Vec<RowReport>,
+    pub(crate) semantics: Vec<Finding>,
+}
+
+/// Where the run was.
+#[derive(Debug, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) processor: String,
+    pub(crate) kernel: String,
+    /// The core that everything was pinned to; none where that was refused.
+    pub(crate) core: Option<usize>,
+    /// What the Rust contenders were compiled for beyond what each asks the processor itself.
+    pub(crate) compiled_for: &'static str,
+}
+
+/// A peer that did not take part.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Absent {
+    pub(crate) peer: &'static str,
+    pub(crate) why: String,
+    /// How to get it; empty when it was left out on purpose.
+    pub(crate) hint: &'static str,
+}
+
+impl Absent {
+    pub(crate) fn new(peer: Peer, why: &str, hint: &'static str) -> Self {
+        Self { peer: peer.name(), why: why.to_owned(), hint }
+    }
+}
+
+/// One row of the table.
+#[derive(Debug, Serialize)]
+pub(crate) struct RowReport {
+    pub(crate) work: Work,
+    pub(crate) workload: &'static str,
+    pub(crate) cache: &'static str,
+    pub(crate) contenders: Vec<Line>,
+}
+
+/// One contender in a row.
+#[derive(Debug, Serialize)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    /// What is inside the timing.
+    pub(crate) inside: &'static str,
+    /// Median nanoseconds a packet.
+    pub(crate) ns: f64,
+    /// The median distance from it.
+    pub(crate) spread_ns: f64,
+    /// How many times as long as Grosso.
+    pub(crate) ratio: f64,
+    /// Gigabytes a second, of checksums.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) gigabytes_a_second: Option<f64>,
+    /// Frames that came out of a pass.
+    pub(crate) frames: usize,
+    /// What is wrong with them.
+    pub(crate) wrong: Vec<String>,
+    /// Nanoseconds a packet of each round.
+    pub(crate) rounds_ns: Vec<f64>,
+    /// Why it has no figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failed: Option<String>,
+}
+
+impl Line {
+    /// A line for a contender that was measured, or was not and says why.
+    pub(crate) fn new(
+        row: &Row,
+        about: &About,
+        figures: Result<Figures, String>,
+        frames: usize,
+        wrong: Vec<String>,
+    ) -> Self {
+        let (figures, failed) = match figures {
+            Ok(figures) => (figures, None),
+            Err(error) => (Figures::default(), Some(error)),
+        };
+        let bytes: Option<f64> = row.workload.parse().ok().filter(|_| row.work == Work::Checksum);
+        Self {
+            name: about.name(),
+            inside: about.inside,
+            ns: figures.median,
+            spread_ns: figures.spread,
+            ratio: figures.ratio,
+            gigabytes_a_second: bytes.map(|bytes| bytes / figures.median),
+            frames,
+            wrong,
+            rounds_ns: figures.rounds,
+            failed,
+        }
+    }
+}
+
+impl Report {
+    /// What identifies the form of the JSON.
+    pub(crate) const SCHEMA: &'static str = "grosso.peers/1";
+
+    /// What is wrong with Grosso's own output, which must be nothing.
+    pub(crate) fn own_faults(&self) -> Vec<String> {
+        let own = |name: &str| name.starts_with("grosso");
+        let lines = self.rows.iter().flat_map(|row| row.contenders.iter().map(move |l| (row, l)));
+        let faults = lines.filter(|(_, line)| own(&line.name)).flat_map(|(row, line)| {
+            let wrong = line.wrong.iter().chain(&line.failed);
+            wrong.map(|wrong| format!("{} {}: {wrong}", row.work.name(), row.workload))
+        });
+        let findings = self.semantics.iter().filter(|finding| own(&finding.contender));
+        faults.chain(findings.filter_map(|finding| finding.wrong.map(str::to_owned))).collect()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    fn line(name: &str, ns: f64, ratio: f64) -> Line {
+        Line {
+            name: name.to_owned(),
+            inside: "parse & join; and so many words that they need a second line",
+            ns,
+            spread_ns: 0.5,
+            ratio,
+            gigabytes_a_second: None,
+            frames: 3,
+            wrong: Vec::new(),
+            rounds_ns: vec![ns],
+            failed: None,
+        }
+    }
+
+    fn finding(case: &'static str, wrong: Option<&'static str>) -> Finding {
+        Finding { contender: "dpdk, burst".to_owned(), work: Work::CoalesceTrusted, case, wrong }
+    }
+
+    /// A report of one row.
+    pub(crate) fn report() -> Report {
+        Report {
+            schema: Report::SCHEMA,
+            machine: Machine {
+                processor: "a processor".to_owned(),
+                kernel: "6.1".to_owned(),
+                core: Some(1),
+                compiled_for: "x86-64",
+            },
+            rounds: 15,
+            absent: vec![Absent::new(Peer::Gvisor, "why", "get it")],
+            rows: vec![RowReport {
+                work: Work::CoalesceTrusted,
+                workload: "tcp4_1",
+                cache: "hot",
+                contenders: vec![line("grosso", 26.5, 1.0), line("dpdk, burst", 53.0, 2.0)],
+            }],
+            semantics: vec![
+                finding("CE among ECT", Some("loses a CE mark")),
+                finding("TTL 64, then 10", None),
+            ],
+        }
+    }
+
+    #[test]
+    fn the_json_has_its_schema_and_every_round() {
+        let json = serde_json::to_value(report()).expect("JSON");
+        assert_eq!(json["schema"], "grosso.peers/1");
+        assert_eq!(json["rows"][0]["work"], "coalesce-trusted");
+        assert_eq!(json["rows"][0]["contenders"][1]["ratio"], 2.0);
+        assert_eq!(json["rows"][0]["contenders"][0]["rounds_ns"][0], 26.5);
+    }
+
+    #[test]
+    fn only_own_faults_are_own() {
+        let mut report = report();
+        assert_eq!(report.own_faults(), Vec::<String>::new());
+        report.rows[0].contenders[0].wrong.push("3 bytes of 1 flows are lost".to_owned());
+        report.rows[0].contenders[1].wrong.push("3 bytes of 1 flows are lost".to_owned());
+        report.semantics[1].contender = "grosso".to_owned();
+        report.semantics[1].wrong = Some("lets an RST overtake data");
+        assert_eq!(report.own_faults().len(), 2);
+    }
+}

@@ -1,0 +1,44 @@
+//! Work in steps, and whether its bytes are in the cache.
+
+use std::hint::black_box;
+
+/// Work that is done step by step, without end.
+pub trait Step {
+    /// The frames that the next step reads.
+    fn upcoming(&self) -> impl Iterator<Item = &[u8]>;
+
+    /// Does one step. Gives the packets that it was about.
+    fn step(&mut self) -> usize;
+
+    /// Reads every cache line of the frames of the next step.
+    fn touch(&self) {
+        self.upcoming().for_each(touch);
+    }
+}
+
+/// Reads every cache line of some bytes.
+pub fn touch(bytes: &[u8]) {
+    black_box(bytes.iter().step_by(CACHE_LINE_BYTES).fold(0_u8, |sum, b| sum.wrapping_add(*b)));
+}
+
+/// Whether the bytes of a step are in the cache when it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// Every cache line of the frames was just read, outside the time that counts.
+    Hot,
+    /// The trace, which is longer than the inner caches, is streamed from memory.
+    Cold,
+}
+
+impl Cache {
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hot => "hot",
+            Self::Cold => "cold",
+        }
+    }
+}
+
+const CACHE_LINE_BYTES: usize = 64;
