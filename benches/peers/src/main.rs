@@ -165,3 +165,30 @@ const USAGE: u8 = 2;
 const INPUT: u8 = 3;
 const ENVIRONMENT: u8 = 4;
 const INTERNAL: u8 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One round of every row.
+    fn one_round(without: &[&str]) -> Report {
+        let mut words = vec!["grosso-peers", "--rounds", "1"];
+        without.iter().for_each(|peer| words.extend(["--without", *peer]));
+        let arguments = Arguments::parse_from(words);
+        let field = Field::assemble(&arguments).expect("a temporary folder");
+        run(&arguments, &field, &rows())
+    }
+
+    #[test]
+    fn everybody_in_this_process_does_every_row_and_grosso_does_it_right() {
+        let report = one_round(&["dpdk", "wireguard-go", "gvisor"]);
+        assert_eq!(report.own_faults(), Vec::<String>::new());
+        for row in &report.rows {
+            let failed: Vec<_> = row.contenders.iter().filter_map(|l| l.failed.as_ref()).collect();
+            assert!(failed.is_empty(), "{}: {failed:?}", text::heading(row));
+        }
+        let text = text::text(&report);
+        let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(long.is_empty(), "{long:?}");
+    }
+}
