@@ -1,7 +1,7 @@
 //! What the commands make of what captures say about packets.
 
-use grosso::{checksum::Checksum, meta::Gso};
-use grosso_io::capture::{self, ChecksumState, Offload, flag};
+use grosso::{Meta, checksum::Checksum, meta::Gso};
+use grosso_io::capture::{self, ChecksumState, Offload, Segmentation, flag};
 use grosso_wire::Stack;
 
 use crate::checksums::Claim;
@@ -46,4 +46,45 @@ pub(crate) fn of_segment(from: &capture::PacketMeta, is_partial: bool) -> captur
             arrivals_ns: Vec::new(),
         }),
     }
+}
+
+/// What the capture says about a packet, in the engine's words. A superframe of unknown geometry stays
+/// one.
+pub(crate) fn known(said: &capture::PacketMeta, stack: &Stack) -> Meta {
+    let Some(offload) = &said.offload else { return Meta::default() };
+    let gso = offload.gso.as_ref().and_then(|gso| gso.to_engine().or_else(opaque));
+    Meta { gso, ..offload.to_engine(stack) }
+}
+
+/// What is to be said about a packet that was put into a tunnel or taken out of one, of which this is
+/// known now.
+pub(crate) fn of_tunnelled(from: &capture::PacketMeta, known: &Meta) -> capture::PacketMeta {
+    let mut written = of_segment(from, false);
+    let Some(offload) = &from.offload else {
+        // Nothing was known, and only a partial checksum has to be.
+        if let Checksum::Partial { .. } = known.checksum {
+            written.offload = Some(Offload::of_engine(known, Default::default(), Vec::new()));
+        }
+        return written;
+    };
+    let segmentation = offload.gso.clone().zip(known.gso);
+    let gso = segmentation.map(|(segmentation, gso)| Segmentation {
+        fixed_ids: gso.fixed_ids.bits(),
+        ..segmentation
+    });
+    let mut left = Offload { gso, ..Offload::of_engine(known, Default::default(), Vec::new()) };
+    if left.gso.is_some() {
+        left.arrivals_ns.clone_from(&offload.arrivals_ns);
+    }
+    // A sum that no device gave is nothing that was captured.
+    if matches!(offload.checksum, ChecksumState::None) && is_sum(left.checksum) {
+        left.checksum = ChecksumState::None;
+    }
+    written.offload = (left != Offload::default()).then_some(left);
+    written.flags = from.flags.map(|flags| flags & !flag::OFFLOADS).filter(|flags| *flags != 0);
+    written
+}
+
+fn is_sum(checksum: ChecksumState) -> bool {
+    matches!(checksum, ChecksumState::Complete { .. })
 }

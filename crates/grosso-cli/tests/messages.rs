@@ -15,6 +15,8 @@ fn plain(count: usize) -> Vec<Vec<u8>> {
     Traffic::benign(5).take(count).collect()
 }
 
+const IPIP: &str = "encap -r send.pcap -w out.pcap type ipip local 192.0.2.1 remote 192.0.2.2";
+
 #[test]
 fn truncated_file_is_processed_up_to_the_damage() {
     let bench = Bench::new();
@@ -28,6 +30,8 @@ fn truncated_file_is_processed_up_to_the_damage() {
         ("csum fix -r send.pcap -w out.pcap", "processed and written"),
         ("reassemble -r send.pcap -w out.pcap", "processed and written"),
         ("fragment --mtu 1500 -r send.pcap -w out.pcap", "processed and written"),
+        ("decap -r send.pcap -w out.pcap", "processed and written"),
+        (IPIP, "processed and written"),
         ("inspect send.pcap", "processed"),
         ("whatif send.pcap", "processed"),
         ("csum verify -r send.pcap", "processed"),
@@ -78,7 +82,8 @@ fn unknown_link_type_passes_through() {
     let bench = Bench::new();
     let input = capture(Format::Pcap, 147, &plain(12));
     bench.put("x.pcap", &input);
-    for line in ["wire", "segment", "csum fix", "reassemble", "fragment --mtu 68"] {
+    let encap = "encap type ipip local 192.0.2.1 remote 192.0.2.2";
+    for line in ["wire", "segment", "csum fix", "reassemble", "fragment --mtu 68", "decap", encap] {
         let run = bench.run(&format!("{line} -r x.pcap -w out.pcap"));
         assert_eq!(run.code, 3);
         assert!(
@@ -315,6 +320,8 @@ fn help_has_examples_and_exit_codes() {
         "csum fix",
         "reassemble",
         "fragment",
+        "decap",
+        "encap",
     ];
     for command in commands {
         let help = bench.ok(&format!("{command} --help")).stdout;

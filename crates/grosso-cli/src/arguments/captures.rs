@@ -194,6 +194,15 @@ pub(crate) struct Decap {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Encap {
+    #[command(flatten)]
+    pub(crate) files: Files,
+    /// Draw source ports, flow labels and identifications from this seed [default: random]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Fragment {
     #[command(flatten)]
     pub(crate) files: Files,
@@ -332,6 +341,27 @@ joined stays as it came and is listed: what is missing, what overlaps, and why.
 Examples:
   grosso reassemble -r sip.pcap -w whole.pcap
   grosso reassemble -r odd.pcap -w first.pcap --overlap first --timeout 5s";
+
+pub(super) const ENCAP_USAGE: &str =
+    "grosso encap [OPTIONS] --read <FILE> --write <FILE> type <TYPE> [WORD]...";
+
+pub(super) const ENCAP_HELP: &str = "\
+Behind the options stand the words that `ip link add NAME` takes for a tunnel,
+with local and remote; `grosso help tunnel add` lists them. Superframes stay
+superframes with the tunnel around them, and checksums that are partial stay
+partial: `grosso wire` makes packets of them. What cannot be put into the tunnel
+is left as it is; with --strict, exit 1 says so.
+
+The link layer stays: behind it comes the tunnel. A tunnel of Ethernet frames
+comes behind a copy of the frame's own Ethernet header.
+
+Examples:
+  grosso encap -r in.pcap -w out.pcap type vxlan id 42 local 192.0.2.1 \\
+      remote 192.0.2.2
+  grosso encap -r in.pcap -w out.pcap type ipip local 192.0.2.1 remote 192.0.2.2 \\
+      encap gue encap-dport 6080
+  grosso encap -r in.pcap -w - type gre key 7 local 192.0.2.1 remote 192.0.2.2 |
+      grosso decap -r - -w again.pcap";
 
 pub(super) const DECAP_HELP: &str = "\
 Takes off one tunnel. With --recursive it takes off all of them and joins IP

@@ -83,6 +83,9 @@ pub(crate) enum Command {
     /// Take packets out of tunnels
     #[command(after_help = DECAP_HELP)]
     Decap(Decap),
+    /// Put packets into a tunnel, in the words of ip link
+    #[command(after_help = ENCAP_HELP, override_usage = ENCAP_USAGE)]
+    Encap(Encap),
     /// Make IP fragments of packets longer than an MTU
     #[command(after_help = FRAGMENT_HELP)]
     Fragment(Fragment),
@@ -139,6 +142,7 @@ Examples:
   grosso segment -r gro.pcapng -w back.pcapng  and back, byte for byte
   grosso reassemble -r sip.pcap -w whole.pcap  join IP fragments
   grosso decap -r overlay.pcap -w inner.pcap   take packets out of tunnels
+  grosso encap -r inner.pcap -w overlay.pcap type vxlan id 42 local A remote B
   grosso explain wire.pcapng -n 231            why was it merged, or not?
   grosso whatif wire.pcapng                    which offload, held for how long?
   sudo grosso capture -i eth0 -w send.pcapng   record what tcpdump loses

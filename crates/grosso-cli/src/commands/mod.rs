@@ -14,6 +14,7 @@ mod dev;
 pub(crate) mod device;
 #[cfg(target_os = "linux")]
 mod doctor;
+mod encap;
 mod explain;
 mod fragment;
 mod inspect;
@@ -90,6 +91,7 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Wire(options) => wire::run(options, session),
         Command::Reassemble(options) => reassemble::run(options, session),
         Command::Decap(options) => decap::run(options, session),
+        Command::Encap(options) => encap::run(options, session),
         Command::Fragment(options) => fragment::run(options, session),
         Command::Csum(Csum::Verify(options)) => csum::verify(options, session),
         Command::Csum(Csum::Fix(options)) => csum::fix(options, session),

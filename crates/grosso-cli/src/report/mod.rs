@@ -3,6 +3,7 @@
 pub(crate) mod coalesce;
 pub(crate) mod csum;
 pub(crate) mod decap;
+pub(crate) mod encap;
 pub(crate) mod explain;
 pub(crate) mod fragment;
 pub(crate) mod inspect;

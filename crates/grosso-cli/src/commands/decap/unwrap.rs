@@ -7,7 +7,7 @@ use grosso::{
     checksum::Checksum,
     tunnel::decapsulate::{Decapsulation, Path, Refusal, RemoteChecksumMode, Rules},
 };
-use grosso_io::capture::{ChecksumState, Offload, Packet, PacketMeta, Segmentation, flag};
+use grosso_io::capture::{ChecksumState, Packet, PacketMeta};
 use grosso_wire::{Kind, LinkType, Ports, Stack, Stop, dissect_into, udp};
 
 use super::joiner::{Join, Joiner};
@@ -88,7 +88,7 @@ impl Unwrapper {
         self.buffer.extend_from_slice(packet.data);
         self.start = 0;
         dissect_into(&self.buffer, link, &self.rules.ports, &mut self.stack);
-        let meta = known(&said, &self.stack);
+        let meta = meta::known(&said, &self.stack);
         let mut state = State { depth: 0, network: 0, meta, is_joined: false };
         loop {
             if is_fragment(&self.stack) {
@@ -124,7 +124,12 @@ impl Unwrapper {
         if state.depth == 0 && !state.is_joined {
             return Fate::Unchanged;
         }
-        Fate::Changed(written(&said, &state))
+        let is_new = state.is_joined && state.depth == 0;
+        Fate::Changed(if is_new {
+            meta::of_segment(&said, false)
+        } else {
+            meta::of_tunnelled(&said, &state.meta)
+        })
     }
 
     /// The packet as it is now.
@@ -193,49 +198,6 @@ fn is_fragment(stack: &Stack) -> bool {
     let mut behind = stack.layers().iter().skip_while(|layer| !is_ip(layer.kind)).skip(1);
     let is_extension = |kind| matches!(kind, Kind::Ipv6Extension | Kind::Ipv6Fragment);
     stack.stop == Stop::Fragment && behind.all(|layer| is_extension(layer.kind))
-}
-
-/// What the capture says about a packet, in the engine's words.
-fn known(said: &PacketMeta, stack: &Stack) -> Meta {
-    let Some(offload) = &said.offload else { return Meta::default() };
-    let gso = offload.gso.as_ref().and_then(|gso| gso.to_engine().or_else(meta::opaque));
-    Meta { gso, ..offload.to_engine(stack) }
-}
-
-/// What is left to say about a packet.
-fn written(said: &PacketMeta, state: &State) -> PacketMeta {
-    let mut written = meta::of_segment(said, false);
-    if state.is_joined && state.depth == 0 {
-        return written;
-    }
-    let Some(offload) = &said.offload else {
-        // Nothing was known, and only a partial checksum has to be.
-        if let Checksum::Partial { .. } = state.meta.checksum {
-            written.offload = Some(Offload::of_engine(&state.meta, Default::default(), Vec::new()));
-        }
-        return written;
-    };
-    let segmentation = offload.gso.clone().zip(state.meta.gso);
-    let gso = segmentation.map(|(segmentation, gso)| Segmentation {
-        fixed_ids: gso.fixed_ids.bits(),
-        ..segmentation
-    });
-    let mut left =
-        Offload { gso, ..Offload::of_engine(&state.meta, Default::default(), Vec::new()) };
-    if left.gso.is_some() {
-        left.arrivals_ns.clone_from(&offload.arrivals_ns);
-    }
-    // A sum that no device gave is nothing that was captured.
-    if matches!(offload.checksum, ChecksumState::None) && is_sum(left.checksum) {
-        left.checksum = ChecksumState::None;
-    }
-    written.offload = (left != Offload::default()).then_some(left);
-    written.flags = said.flags.map(|flags| flags & !flag::OFFLOADS).filter(|flags| *flags != 0);
-    written
-}
-
-fn is_sum(checksum: ChecksumState) -> bool {
-    matches!(checksum, ChecksumState::Complete { .. })
 }
 
 /// Most tunnels that one packet is taken out of. As many headers are looked at for each.

@@ -1,0 +1,229 @@
+//! `grosso encap`: put packets into a tunnel that is described in the words of `ip link`.
+//!
+//! The link layer of the capture stays: a tunnel of IP packets comes behind what was in front of the packet, a tunnel
+//! of frames behind a copy of the frame's own Ethernet header. So `decap` gives the capture back.
+
+use std::time::Instant;
+
+use grosso::{
+    Meta,
+    checksum::{self, Checksum},
+    tunnel::encapsulate::{Encapsulator, Refusal},
+};
+use grosso_io::capture::{ChecksumState, Entry, Packet};
+use grosso_wire::{Kind, LinkType, Ports, Stack, dissect, ethernet};
+
+use super::random_seed;
+use crate::{
+    arguments::Encap,
+    checksums::is_seeded,
+    error::{Exit, Failure},
+    input::{Input, Session},
+    meta,
+    output::Output,
+    report::{self, InputFacts, Tool, encap::EncapReport, units},
+    transform::{self, Transform},
+    tunnel::{self, Description},
+};
+
+/// Runs the command.
+pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failure> {
+    let start = Instant::now();
+    let description = describe(&options.files.filter.words)?;
+    let endpoint = description.endpoint.clone();
+    let seed = options.seed.unwrap_or_else(random_seed);
+    let encapsulator = Encapsulator::new(endpoint, seed)
+        .map_err(|contradiction| Failure::usage("usage.tunnel", contradiction.to_string()))?;
+    let files = &options.files;
+    let mut input = Input::open(&files.read, files.keeps_hash(session), session)?;
+    let format = files.format(input.reader.format());
+    let output = Output::create_for_longer(&files.write, format, &input, session)?;
+    let mut work = Work {
+        output,
+        encapsulator,
+        packet: Vec::new(),
+        refused: report::reassemble::Alone::default(),
+    };
+    let done = transform::transform(&mut input, &mut work)?;
+    let Work { output, encapsulator, refused, .. } = work;
+    let (facts, place) = output.finish(&input)?;
+    let elapsed = start.elapsed();
+    let stats = encapsulator.stats();
+    note(stats.refused(Refusal::SuperframeNumbered), stats.refused(Refusal::NotEthernet), session);
+    let mut report = EncapReport {
+        schema: "grosso.encap/1",
+        tool: Tool::THIS,
+        input: InputFacts::of(&input, done.bytes),
+        output: facts,
+        tunnel: description.summary(),
+        words: description.to_string(),
+        overhead: description.endpoint.overhead().collect(),
+        encapsulated: stats.frames,
+        superframes: stats.superframes,
+        remote_checksums: stats.remote_checksums,
+        refused,
+        elapsed_s: elapsed.as_secs_f64(),
+        warnings: Vec::new(),
+    };
+    report::print(&mut report, &mut session.talk, place)?;
+    report::remark_rate(session, report.input.packets, done.bytes, elapsed);
+    let is_refused = session.strict && !report.refused.is_empty();
+    done.conclude(&input, session, is_refused)
+}
+
+/// The tunnel of `type vxlan id 42 local ...`.
+fn describe(words: &[String]) -> Result<Description, Failure> {
+    match words.split_first() {
+        Some((word, words)) if word == "type" => tunnel::describe("encap", words),
+        other => {
+            let message = match other {
+                Some((word, _)) => format!("encap: `{word}` stands where the tunnel is described"),
+                None => "encap: no tunnel is described".to_owned(),
+            };
+            let hint = "type vxlan id 42 local 192.0.2.1 remote 192.0.2.2";
+            Err(Failure::usage("usage.tunnel", message).hint(hint))
+        }
+    }
+}
+
+/// What to do about packets that stayed as they were.
+fn note(numbered: u64, not_ethernet: u64, session: &mut Session) {
+    if numbered > 0 {
+        let frames = units::count(numbered, "superframe");
+        session
+            .talk
+            .note(format!("{frames} left as they were: each of their packets needs a number"));
+        session.talk.hint("grosso wire makes packets of them");
+    }
+    if not_ethernet > 0 {
+        let packets = units::count(not_ethernet, "packet");
+        session
+            .talk
+            .note(format!("{packets} left as they were: the tunnel carries Ethernet frames"));
+        session.talk.hint("vxlan gpe, geneve innerprotoinherit, gre and ipip carry IP packets");
+    }
+}
+
+struct Work {
+    output: Output,
+    encapsulator: Encapsulator,
+    /// The packet in the tunnel.
+    packet: Vec<u8>,
+    refused: report::reassemble::Alone,
+}
+
+impl Transform for Work {
+    fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+
+    fn packet(
+        &mut self,
+        entry: &Entry<'_>,
+        packet: &Packet<'_>,
+        link: LinkType,
+    ) -> Result<(), Failure> {
+        if packet.is_cut() {
+            // Its lengths and checksums would be those of a packet that is not there.
+            self.refused.add("truncated", packet.number);
+            return self.output.copy(entry);
+        }
+        let said = packet.meta();
+        let stack = dissect(packet.data, link, &Ports::ASSIGNED);
+        let mut known = meta::known(&said, &stack);
+        if known.checksum == Checksum::None && is_seeded(packet.data, &stack) {
+            // Captures of a sending host do not always say so.
+            known.checksum = ChecksumState::Partial { place: None }.to_engine(&stack);
+        }
+        match self.wrap(packet.data, known, link, &stack) {
+            Ok(meta) => {
+                self.output.write_changed(&meta::of_tunnelled(&said, &meta), &self.packet, packet)
+            }
+            Err(refusal) => {
+                self.refused.add(refusal, packet.number);
+                self.output.copy(entry)
+            }
+        }
+    }
+}
+
+impl Work {
+    /// Makes `packet` the frame with the tunnel in it, and says what is known about it.
+    fn wrap(
+        &mut self,
+        frame: &[u8],
+        meta: Meta,
+        link: LinkType,
+        stack: &Stack,
+    ) -> Result<Meta, &'static str> {
+        let endpoint = self.encapsulator.endpoint();
+        let ethertype = if endpoint.local.is_ipv4() {
+            ethernet::ETHERTYPE_IPV4
+        } else {
+            ethernet::ETHERTYPE_IPV6
+        };
+        if endpoint.carries_ethernet() {
+            let front = frame.get(..ethernet::HEADER_LEN).unwrap_or_default();
+            let front = (front, Kind::Ethernet);
+            return self.put(front, ethertype, frame, &meta, link);
+        }
+        let is_ip = |kind| matches!(kind, Kind::Ipv4 | Kind::Ipv6);
+        let network = stack.layers().iter().position(|layer| is_ip(layer.kind)).unwrap_or(0);
+        let last = network.checked_sub(1).and_then(|last| stack.layers().get(last));
+        let Some(last) = last else {
+            return self.put((&[], Kind::Ethernet), ethertype, frame, &meta, link);
+        };
+        let (front, packet) = frame.split_at(last.end().min(frame.len()));
+        let mut inner = meta;
+        // A tag beside the frame is a part of what stays in front.
+        inner.vlan = None;
+        if let Checksum::Partial { start, .. } = &mut inner.checksum {
+            *start =
+                start.checked_sub(front.len() as u16).ok_or(Refusal::ChecksumOutside.name())?;
+        }
+        let known = self.put((front, last.kind), ethertype, packet, &inner, LinkType::Raw)?;
+        Ok(Meta { vlan: meta.vlan, ..known })
+    }
+
+    /// Puts `packet` behind `front` and into the tunnel.
+    fn put(
+        &mut self,
+        (front, last): (&[u8], Kind),
+        ethertype: u16,
+        packet: &[u8],
+        meta: &Meta,
+        link: LinkType,
+    ) -> Result<Meta, &'static str> {
+        let put_in = self.encapsulator.encapsulate(&[packet], meta, link).map_err(Refusal::name)?;
+        let rest = packet.get(put_in.replaced..packet.len() - put_in.padding).unwrap_or_default();
+        self.packet.clear();
+        self.packet.extend_from_slice(front);
+        name_payload(&mut self.packet, last, ethertype)?;
+        self.packet.extend_from_slice(put_in.header);
+        let payload_at = self.packet.len();
+        self.packet.extend_from_slice(rest);
+        let mut known = put_in.meta;
+        if let Checksum::Partial { start, offset } = &mut known.checksum {
+            *start += front.len() as u16;
+            if usize::from(*start) < payload_at {
+                // On the wire it is complete, and no device is there to do it.
+                let completed = checksum::complete(&mut self.packet, *start, *offset);
+                completed.map_err(|_| Refusal::ChecksumOutside.name())?;
+                known.checksum = Checksum::None;
+            }
+        }
+        Ok(known)
+    }
+}
+
+/// Makes the link layer say that IP of this EtherType follows.
+fn name_payload(front: &mut [u8], last: Kind, ethertype: u16) -> Result<(), &'static str> {
+    let field = match last {
+        _ if front.is_empty() => return Ok(()),
+        Kind::Ethernet | Kind::Vlan | Kind::Sll => front.last_chunk_mut::<2>(),
+        Kind::Sll2 => front.first_chunk_mut::<2>(),
+        _ => None,
+    };
+    *field.ok_or("link-family")? = ethertype.to_be_bytes();
+    Ok(())
+}

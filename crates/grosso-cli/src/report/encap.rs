@@ -1,0 +1,58 @@
+//! What `encap` did.
+
+use serde::Serialize;
+
+use super::{InputFacts, OutputFacts, Report, Tool, list_lines, reassemble::Alone};
+use crate::style::Style;
+
+/// What `encap` did.
+#[derive(Debug, Serialize)]
+pub(crate) struct EncapReport {
+    pub(crate) schema: &'static str,
+    pub(crate) tool: Tool,
+    pub(crate) input: InputFacts,
+    pub(crate) output: OutputFacts,
+    /// The tunnel, in a few words.
+    #[serde(skip)]
+    pub(crate) tunnel: String,
+    /// The tunnel, in the words of `ip link`, all of them.
+    #[serde(rename = "tunnel")]
+    pub(crate) words: String,
+    /// What the packets grew by at most, outermost first: the name of each part, and its bytes.
+    pub(crate) overhead: Vec<(&'static str, usize)>,
+    /// Packets of the output that are in the tunnel.
+    pub(crate) encapsulated: u64,
+    /// How many of these are superframes.
+    pub(crate) superframes: u64,
+    /// How many leave a checksum to the receiver.
+    pub(crate) remote_checksums: u64,
+    /// Packets that stayed as they were, by reason.
+    pub(crate) refused: Alone,
+    pub(crate) elapsed_s: f64,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Report for EncapReport {
+    fn text(&self, style: Style) -> String {
+        let mut text = format!(
+            "{}: {} packets; {} put into {}\n",
+            style.strong(&self.output.path),
+            self.output.packets,
+            self.encapsulated,
+            self.tunnel,
+        );
+        let parts = self.overhead.iter().map(|(name, bytes)| format!("{name} {bytes}"));
+        text.push_str(&list_lines("overhead", parts));
+        for (label, count) in
+            [("superframes", self.superframes), ("remcsum", self.remote_checksums)]
+        {
+            let shown = (count > 0).then(|| count.to_string());
+            text.push_str(&list_lines(label, shown.into_iter()));
+        }
+        text + &self.refused.lines()
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}

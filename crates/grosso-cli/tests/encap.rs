@@ -1,0 +1,264 @@
+//! `grosso encap` from outside: what it makes, what tshark sees in it, and that `decap` gives it back.
+
+mod common;
+
+use std::process::Command;
+
+use common::{Bench, ETHERNET, capture, frames, has, packets};
+use grosso_io::capture::Format;
+use grosso_testkit::Packet;
+
+const ENDS_V4: &str = "local 192.0.2.1 remote 192.0.2.2";
+const ENDS_V6: &str = "local 2001:db8::1 remote 2001:db8::2";
+
+/// Tunnels that carry frames, and what tshark calls their headers.
+const OF_FRAMES: [(&str, &str); 4] = [
+    ("vxlan id 42", "udp:vxlan"),
+    ("vxlan id 42 gbp 7 noudpcsum", "udp:vxlan"),
+    ("geneve id 42", "udp:geneve"),
+    ("gretap key 9 csum", "gre"),
+];
+
+/// Tunnels that carry packets.
+const OF_PACKETS: [(&str, &str); 9] = [
+    ("ipip", ""),
+    ("sit", ""),
+    ("gre", "gre"),
+    ("gre key 9 csum seq", "gre"),
+    ("vxlan id 42 gpe", "udp"),
+    ("geneve id 42 innerprotoinherit", "udp:geneve"),
+    ("ipip encap gue", "udp"),
+    ("gre key 9 encap gue", "udp"),
+    ("ipip encap gue encap-variant 1", "udp"),
+];
+
+const OVER_IPV6: [(&str, &str); 5] = [
+    ("vxlan id 42", "udp:vxlan"),
+    ("geneve id 42", "udp:geneve"),
+    ("ip6gre key 9 csum", "ipv6.dstopts:gre"),
+    ("ip6tnl", "ipv6.dstopts"),
+    ("ip6tnl encaplimit none", ""),
+];
+
+fn datagram(len: usize) -> Vec<u8> {
+    Packet::new().ethernet(|e| e).ipv4(|ip| ip.tos(2)).udp(|u| u).payload_len(len).build()
+}
+
+/// Packets of both versions, no shorter than Ethernet wants them: padding is not carried by IP.
+fn sent() -> Vec<Vec<u8>> {
+    let tcp = |start: Packet| start.tcp(|t| t.timestamps(1, 2)).payload_len(700).build();
+    let ethernet = || Packet::new().ethernet(|e| e);
+    let ipv4 = tcp(ethernet().ipv4(|ip| ip.df(true)));
+    let fragment = ethernet().ipv4(|ip| ip.fragment_offset(9).protocol(17)).payload(&[7; 50]);
+    vec![datagram(100), ipv4, tcp(ethernet().ipv6(|ip| ip)), fragment.build()]
+}
+
+/// Every tunnel in words, with what tshark calls its headers.
+fn tunnels() -> Vec<(String, &'static str)> {
+    let over_ipv4 = OF_FRAMES
+        .iter()
+        .chain(&OF_PACKETS)
+        .map(|(words, headers)| (format!("{words} {ENDS_V4}"), *headers));
+    let over_ipv6 =
+        OVER_IPV6.iter().map(|(words, headers)| (format!("{words} {ENDS_V6}"), *headers));
+    over_ipv4.chain(over_ipv6).collect()
+}
+
+#[test]
+fn decap_gives_the_capture_back_byte_for_byte() {
+    let bench = Bench::new();
+    let before = capture(Format::Pcap, ETHERNET, &sent());
+    bench.put("a.pcap", &before);
+    for (words, _) in tunnels() {
+        bench.ok(&format!("encap -q --strict -r a.pcap -w b.pcap type {words}"));
+        assert_ne!(bench.get("b.pcap"), before, "{words}");
+        bench.ok("decap -q --strict -r b.pcap -w c.pcap");
+        assert!(bench.get("c.pcap") == before, "{words}");
+    }
+    bench.ok(&format!(
+        "encap -q -r a.pcap -w b.pcap type ipip {ENDS_V4} encap fou encap-dport 5555"
+    ));
+    bench.ok("decap -q --strict -r b.pcap -w c.pcap --port fou=5555/4");
+    assert!(bench.get("c.pcap") == before);
+    // Two levels, through pipes.
+    let vxlan = bench.pipe(&format!("encap -q -r - -w - type vxlan id 1 {ENDS_V4}"), &before);
+    let gre = bench.pipe(&format!("encap -q -r - -w - type gre {ENDS_V4}"), &vxlan.bytes);
+    let back = bench.pipe("decap -q --recursive -r - -w -", &gre.bytes);
+    // The fragment inside is of a datagram that is not there.
+    assert!(frames(&back.bytes) == sent());
+}
+
+/// One line a packet: the headers that tshark sees, and what it complains about.
+fn seen_by_tshark(bench: &Bench, name: &str) -> Vec<(String, String)> {
+    let checks = ["ip.check_checksum", "udp.check_checksum", "tcp.check_checksum"];
+    let mut command = Command::new("tshark");
+    for check in checks {
+        command.args(["-o", &format!("{check}:TRUE")]);
+    }
+    let fields = ["frame.protocols", "_ws.malformed", "_ws.expert.severity", "_ws.expert.message"];
+    command.args(["-T", "fields", "-E", "occurrence=a"]);
+    fields.iter().for_each(|field| {
+        command.args(["-e", field]);
+    });
+    let output = command.arg("-r").arg(bench.path(name)).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let split = |line: &str| {
+        let (protocols, complaints) = line.split_once('\t').unwrap_or((line, ""));
+        (protocols.to_owned(), complaints.trim().to_owned())
+    };
+    text.lines().map(split).collect()
+}
+
+#[test]
+fn tshark_dissects_every_format_without_complaint() {
+    if !has("tshark") {
+        return;
+    }
+    let bench = Bench::new();
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &sent()));
+    let plain = seen_by_tshark(&bench, "a.pcap");
+    for (words, headers) in tunnels() {
+        bench.ok(&format!("encap -q --strict -r a.pcap -w b.pcap type {words}"));
+        let seen = seen_by_tshark(&bench, "b.pcap");
+        assert_eq!(seen.len(), plain.len());
+        for ((protocols, complaints), (inside, before)) in seen.iter().zip(&plain) {
+            assert_eq!(complaints, before, "{words}: {protocols}");
+            let is_ipv6 = words.contains("::");
+            let outer = if is_ipv6 { "eth:ethertype:ipv6" } else { "eth:ethertype:ip" };
+            let outer =
+                if headers.is_empty() { outer.into() } else { format!("{outer}:{headers}") };
+            assert!(protocols.starts_with(&outer), "{words}: {protocols}");
+            // GUE is not among those that tshark knows.
+            if !words.contains("encap gue") {
+                let transport = inside.rsplit(':').find(|name| ["tcp", "udp"].contains(name));
+                assert!(protocols.contains(transport.unwrap_or("data")), "{words}: {protocols}");
+            }
+        }
+    }
+}
+
+/// Superframes with partial checksums, and packets of them: cut before or behind, the same.
+#[test]
+fn superframes_stay_superframes_and_are_cut_into_the_same_packets() {
+    let bench = Bench::new();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/iperf3.pcapng");
+    bench.put("host.pcapng", &std::fs::read(file).unwrap());
+    bench.ok("wire -q -r host.pcapng -w wire.pcapng");
+    bench.ok("coalesce -q -r wire.pcapng -w gro.pcapng");
+    bench.ok("segment -q -r gro.pcapng -w cut.pcapng --strict");
+    for words in ["vxlan id 3", "ipip encap gue", "gre csum", "geneve id 3"] {
+        let encap = |from: &str, to: &str| {
+            let line = format!("encap --json --seed 5 -r {from} -w {to} type {words} {ENDS_V4}");
+            bench.ok(&line).json()
+        };
+        let report = encap("gro.pcapng", "around.pcapng");
+        assert!(report["superframes"].as_u64().unwrap() > 5, "{report}");
+        assert_eq!(report["refused"], serde_json::json!({}));
+        bench.ok("segment -q -r around.pcapng -w after.pcapng --strict");
+        encap("cut.pcapng", "before.pcapng");
+        let (after, before) =
+            (frames(&bench.get("after.pcapng")), frames(&bench.get("before.pcapng")));
+        assert_eq!(after.len(), before.len());
+        assert!(after == before, "{words}");
+        bench.ok("csum verify -q -r after.pcapng");
+    }
+    let run = bench.ok(&format!("encap -r gro.pcapng -w around.pcapng type gre seq {ENDS_V4}"));
+    assert!(run.stdout.contains("superframe-numbered"), "{}", run.stdout);
+    assert!(run.stderr.contains("grosso wire"), "{}", run.stderr);
+}
+
+/// What a device was to complete stays so, and the sums around it are those of the completed packet.
+#[test]
+fn partial_checksums_stay_partial_or_are_left_to_the_receiver() {
+    let bench = Bench::new();
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(900);
+    let (partial, ..) = packet.build_partial();
+    // Nothing in this format says that it is partial.
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, core::slice::from_ref(&partial)));
+    bench.ok(&format!("encap -q -r a.pcap -w b.pcapng type vxlan id 1 {ENDS_V4}"));
+    bench.ok("wire -q -r b.pcapng -w c.pcapng");
+    bench.ok("csum verify -q -r c.pcapng");
+    bench.ok("decap -q --strict -r c.pcapng -w d.pcap -F pcap");
+    assert_eq!(frames(&bench.get("d.pcap")), [packet.build()]);
+    let line =
+        format!("encap --json -r a.pcap -w b.pcap type vxlan id 1 remcsumtx remcsumrx {ENDS_V4}");
+    assert_eq!(bench.ok(&line).json()["remote_checksums"], 1);
+    let sent = &frames(&bench.get("b.pcap"))[0];
+    assert_eq!(sent[42..50], [0x08, 0x20, 0, 0, 0, 0, 1, 0x11]);
+    assert_eq!(sent[50..], partial);
+    bench.ok("csum verify -q -r b.pcap");
+    bench.ok("decap -q --strict -r b.pcap -w c.pcap");
+    assert_eq!(frames(&bench.get("c.pcap")), [packet.build()]);
+}
+
+#[test]
+fn the_report_says_what_was_done_and_what_was_not() {
+    let bench = Bench::new();
+    let tagged = Packet::new().ethernet(|e| e).vlan(|v| v.id(3)).ipv4(|ip| ip).udp(|u| u);
+    let arp = Packet::new().ethernet(|e| e.ethertype_raw(0x0806)).payload(&[0; 46]).build();
+    let sent = [datagram(100), tagged.payload_len(100).build(), arp.clone()];
+    bench.put("a.pcapng", &capture(Format::Pcapng, ETHERNET, &sent));
+    let line = format!("encap -r a.pcapng -w b.pcapng --strict type sit {ENDS_V4}");
+    let run = bench.run(&line);
+    assert_eq!(run.code, 1, "one packet stays");
+    for words in ["b.pcapng: 3 packets; 2 put into sit", "ip 20", "not-ip 1 (packet 3)"] {
+        assert!(run.stdout.contains(words), "{words}: {}", run.stdout);
+    }
+    assert!(run.stdout.lines().all(|line| line.len() <= 80), "{}", run.stdout);
+    let got = frames(&bench.get("b.pcapng"));
+    assert_eq!(got[2], arp);
+    assert_eq!(got[1][..18], sent[1][..18], "the tag stays in front");
+    let report =
+        bench.ok(&format!("encap --json -r a.pcapng -w b.pcapng type sit {ENDS_V4}")).json();
+    assert_eq!(report["schema"], "grosso.encap/1");
+    assert_eq!(report["overhead"], serde_json::json!([["ip", 20]]));
+    assert_eq!(report["refused"]["not-ip"]["packets"], serde_json::json!([3]));
+    assert_eq!(packets(&bench.get("b.pcapng"))[0].0, packets(&bench.get("a.pcapng"))[0].0);
+}
+
+#[test]
+fn bytes_that_are_missing_are_not_made_up() {
+    let bench = Bench::new();
+    let mut cut = capture(Format::Pcap, ETHERNET, &[datagram(100)]);
+    // The length on the link, in the header of the only packet.
+    cut[36..40].copy_from_slice(&1000_u32.to_le_bytes());
+    bench.put("a.pcap", &cut);
+    let line = format!("encap --json -r a.pcap -w b.pcap type vxlan id 1 {ENDS_V4}");
+    assert_eq!(bench.ok(&line).json()["refused"]["truncated"]["count"], 1);
+    assert_eq!(frames(&bench.get("b.pcap")), [datagram(100)]);
+}
+
+#[test]
+fn a_tunnel_that_cannot_be_is_a_wrong_command_line() {
+    let bench = Bench::new();
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &sent()));
+    for (words, expected) in [
+        ("", "type vxlan"),
+        ("vxlan id 1", "`vxlan`"),
+        ("type vxlan", "local is not said"),
+        ("type vxlen id 1", "vxlan"),
+        ("type vxlan id 16777216 local 192.0.2.1 remote 192.0.2.2", "16777215"),
+        ("type vxlan id 1 local 192.0.2.1 remote ::1", "family"),
+    ] {
+        let run = bench.run(&format!("encap -r a.pcap -w b.pcap {words}"));
+        assert_eq!(run.code, 2, "{words}");
+        assert!(run.stderr.contains(expected), "{words}: {}", run.stderr);
+        assert!(!bench.path("b.pcap").exists(), "{words}");
+    }
+}
+
+#[test]
+fn a_capture_without_a_link_layer_has_none_around_tunnels_either() {
+    let bench = Bench::new();
+    let ip = datagram(100)[14..].to_vec();
+    let raw = capture(Format::Pcap, 101, &[ip]);
+    bench.put("a.pcap", &raw);
+    bench.ok(&format!("encap -q --strict -r a.pcap -w b.pcap type ip6tnl {ENDS_V6}"));
+    assert_eq!(frames(&bench.get("b.pcap"))[0][0], 0x60);
+    bench.ok("decap -q --strict -r b.pcap -w c.pcap");
+    assert!(bench.get("c.pcap") == raw);
+    let run = bench.run(&format!("encap -r a.pcap -w b.pcap --strict type vxlan id 1 {ENDS_V4}"));
+    assert_eq!(run.code, 1);
+    assert!(run.stderr.contains("gpe"), "{}", run.stderr);
+}
