@@ -19,7 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("grosso", &["grosso-checksum", "grosso-wire"]),
     ("grosso-sys", &[]),
     ("grosso-io", &["grosso", "grosso-checksum", "grosso-sys", "grosso-wire"]),
-    ("grosso-lab", &["grosso", "grosso-io", "grosso-sys", "grosso-wire"]),
+    ("grosso-lab", &["grosso", "grosso-checksum", "grosso-io", "grosso-sys", "grosso-wire"]),
     (
         "grosso-cli",
         &["grosso", "grosso-checksum", "grosso-io", "grosso-lab", "grosso-sys", "grosso-wire"],

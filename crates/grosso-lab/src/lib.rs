@@ -19,6 +19,7 @@
 //! | [`account`] | processor time by role, and what TCP counts |
 //! | [`trial`] | one measurement, and several of the same |
 //! | [`acks`] | what merged acknowledgments do to a sender: measured, and by a model |
+//! | [`tunnels`] | tunnels that end in userspace, and checksums left to the other end |
 //! | [`nic`] | a NIC with receive buffers of its own, of which there may be few |
 //! | [`network`] | the hosts for commands of one's own, behind a wire that may be bad |
 //! | [`experiment`] | which trials answer a question, and their table |
@@ -53,5 +54,7 @@ pub mod network;
 pub mod nic;
 pub mod permit;
 pub mod profiles;
+mod running;
 pub mod traffic;
 pub mod trial;
+pub mod tunnels;

@@ -18,7 +18,7 @@ use grosso_sys::scheduling::{own_thread, pin};
 use rustix::process::Pid;
 
 pub(crate) use self::observe::gone;
-use self::observe::{Path, observe};
+use self::observe::{Path, observe, observe_beside};
 use crate::{
     account::CpuSeconds,
     hosts::{Device, DevicePort, Hosts, Layout},
@@ -270,6 +270,17 @@ pub(crate) fn observe_path(
     interrupted: &AtomicBool,
 ) -> Result<Measured, TrialError> {
     observe(setting, hosts, Some(Path { handle, thread }), interrupted)
+}
+
+/// Measures what passes between hosts by way of whatever carries it, with what `gauge` reads of that at the start and
+/// at the end.
+pub(crate) fn observe_gauged<Gauged>(
+    setting: &Setting,
+    hosts: &Hosts,
+    interrupted: &AtomicBool,
+    gauge: impl Fn() -> io::Result<Gauged>,
+) -> Result<(Measured, [Gauged; 2]), TrialError> {
+    observe_beside(setting, hosts, None, interrupted, gauge)
 }
 
 impl Trial<'_> {

@@ -30,6 +30,9 @@ pub(crate) enum LabExperiment {
     /// Table R2: fragments inside ESP to a NIC with few receive buffers, coalesced and queued
     #[command(after_help = FRAGMENTS_HELP)]
     Fragments(LabFragments),
+    /// Table R4: streams and requests through GUE, VXLAN and Geneve, with RCO and without; the kernel's VXLAN beside
+    #[command(after_help = TUNNELS_HELP)]
+    Tunnels(LabTunnels),
     /// One trace through every profile: trains, what is lost, time a packet; needs no device
     Profiles(LabProfiles),
     /// Run a command of yours on hosts with Grosso and a wire that may be bad between them
@@ -186,6 +189,28 @@ pub(crate) struct LabAcks {
     pub(crate) device: LabDevice,
 }
 
+/// `grosso lab tunnels`.
+#[derive(Args, Debug)]
+pub(crate) struct LabTunnels {
+    /// Measurements of each setting
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) runs: u16,
+    /// How long each measurement is
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
+    pub(crate) time: u64,
+    /// TCP connections at once; 200 when the table was published
+    #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) streams: u16,
+    /// The congestion control that the lab's sockets ask for
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    pub(crate) congestion: String,
+    /// What Grosso hands packets to a host through; a TAP or TUN where /dev/net/tun may be opened
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    pub(crate) device: LabDevice,
+    #[command(flatten)]
+    pub(crate) page: LabPage,
+}
+
 /// `grosso lab run`.
 #[derive(Args, Debug)]
 pub(crate) struct LabRun {
@@ -290,6 +315,7 @@ Examples:
   grosso lab fragments            table R2: the collapse without buffers, and its cure
   grosso lab reorder              packets of two paths, put in order or not
   grosso lab acks                 table R3: merged acknowledgments, and a sender's clock
+  grosso lab tunnels              table R4: tunnels, checksums left to the other end
   grosso lab tcp-stream --tool iperf3
   grosso lab run two-hosts --impair 'delay 5ms loss 0.1% seed 7'
   grosso lab --json | jq '.groups[].ratio'";
@@ -306,6 +332,18 @@ Examples:
   grosso lab fragments --rate 800M --loss 1%
   grosso lab fragments --runs 1 --loss 0    the quickest look
   grosso lab fragments --json | jq -c '.groups[].rows[] | [.receiver, .buffers]'";
+
+const TUNNELS_HELP: &str = "\
+Each host's packets go into a tunnel that Grosso ends, over UDP sockets. With
+remote checksum offload (RCO) the checksum inside is left to the other end,
+which need not make it either. Beside that, the kernel's own VXLAN on the same
+wire, and Grosso's with every offload off.
+
+Examples:
+  grosso lab tunnels                         all of it, in some minutes
+  grosso lab tunnels --runs 1 --time 300ms   the quickest look
+  grosso lab tunnels --streams 200           as when the table was published
+  grosso lab tunnels --json | jq -c '.groups[].rows[] | [.tunnel, .remote_checksum]'";
 
 const ACKS_HELP: &str = "\
 A sender's clock is its acknowledgments. In 2011 receive offload in software

@@ -187,7 +187,8 @@ h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.1rem; margin-top:
 svg { width: 100%; height: auto; } svg text { fill: var(--ink); font-size: 14px; }
 svg .head { font-weight: 600; } circle { fill: var(--paper); stroke: var(--ink); }
 rect.speed { fill: var(--speed); } rect.sender { fill: var(--sender); }
-rect.path { fill: var(--path); } rect.receiver { fill: var(--receiver); }
+rect.path { fill: var(--path); } rect.far { fill: var(--path); opacity: .6; }
+rect.receiver { fill: var(--receiver); }
 b.sender { color: var(--sender); } b.path { color: var(--path); }
 b.receiver { color: var(--receiver); }
 b.yes { color: var(--path); } b.no { color: var(--receiver); } ul { padding-left: 1.2rem; }

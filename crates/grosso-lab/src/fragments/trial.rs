@@ -3,11 +3,8 @@
 use std::{
     fs::File,
     io::{self, BufWriter},
-    sync::{
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
-    thread::{self, Scope, ScopedJoinHandle},
+    sync::atomic::{AtomicBool, Ordering},
+    thread::{self, Scope},
     time::{Duration, Instant},
 };
 
@@ -20,7 +17,7 @@ use grosso_io::{
     capture::{CaptureWriter, Format, WriterOptions},
     impair::{Impair, Impairment},
     record::{Record, RecordOptions},
-    runner::{DataPath, End, Handle, RunOptions, Snapshot},
+    runner::{Handle, RunOptions, Snapshot},
     stage::{Fragmentation, FragmentationOptions, Secured, SecuredOptions},
 };
 use grosso_sys::scheduling::pin;
@@ -31,6 +28,7 @@ use crate::{
     account::udp6_receive_buffer_errors,
     hosts::{DevicePort, Family, Hosts, Layout, Mtu},
     nic::Nic,
+    running::Running,
     traffic::{Content, Pace, Progress, receive_paced, send_paced},
     trial::{TrialError, gone},
 };
@@ -116,7 +114,7 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
         let nic = Nic::new(Impair::new(far.wire, impairment), setting.buffers);
         let left = secured(nic, &joining(setting), Side::B)?;
         let far = start(scope, left, far.device, receiver, held)?;
-        let observed = observe(setting, &hosts, &far.handle, interrupted);
+        let observed = observe(setting, &hosts, far.handle(), interrupted);
         near.end()?;
         let (buffers_max, held_bytes_max) = far.end()?;
         Ok(Measured { buffers_max, held_bytes_max, ..observed? })
@@ -205,28 +203,6 @@ fn finish<P: Port>(left: Secure<Record<P>>) -> Result<(), PortError> {
     recording.take_failure().map_or(Ok(()), |failure| Err(failure.into()))
 }
 
-/// A data path on a thread, which ends with it: a scope waits for its threads, whatever went wrong in it.
-struct Running<'scope, T> {
-    handle: Handle,
-    thread: Option<ScopedJoinHandle<'scope, Result<T, PortError>>>,
-}
-
-impl<T> Running<'_, T> {
-    /// Ends it, and says what `last` said.
-    fn end(mut self) -> Result<T, TrialError> {
-        self.handle.stop();
-        let thread = self.thread.take().ok_or_else(gone)?;
-        let ended = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        ended.map_err(TrialError::Path)
-    }
-}
-
-impl<T> Drop for Running<'_, T> {
-    fn drop(&mut self) {
-        self.handle.stop();
-    }
-}
-
 /// Starts a data path from a wire to a host's device on a processor, with so many frames a poll at most. `last` is
 /// given the wire's port in the end.
 fn start<'scope, L, T>(
@@ -240,39 +216,10 @@ where
     L: Port<Buffer: Send> + Send + 'scope,
     T: Send + 'scope,
 {
-    match device {
-        DevicePort::Tap(device) => join(scope, left, device, (processor, budget_frames), last),
-        DevicePort::Veth(device) => join(scope, left, device, (processor, budget_frames), last),
-    }
-}
-
-fn join<'scope, L, R, T>(
-    scope: &'scope Scope<'scope, '_>,
-    left: L,
-    right: R,
-    (processor, budget_frames): (usize, usize),
-    last: impl FnOnce(L) -> Result<T, PortError> + Send + 'scope,
-) -> io::Result<Running<'scope, T>>
-where
-    L: Port<Buffer: Send> + Send + 'scope,
-    R: Port<Buffer: Send> + Send + 'scope,
-    T: Send + 'scope,
-{
     let mut options = RunOptions::new(SEED);
     (options.left_to_right.coalesce, options.right_to_left.coalesce) = (false, false);
     options.left_to_right.budget_frames = budget_frames;
-    let path = DataPath::new(left, right, options)?;
-    let handle = path.handle();
-    let (announce, announced) = mpsc::channel();
-    let thread = scope.spawn(move || {
-        announce.send(pin(None, processor)).ok();
-        let End { result, left, .. } = path.run();
-        let said = last(left);
-        result.and(said)
-    });
-    let running = Running { handle, thread: Some(thread) };
-    announced.recv().map_err(|_| gone())??;
-    Ok(running)
+    Running::start(scope, (left, device), options, move || pin(None, processor), last)
 }
 
 /// Lets datagrams pass, and reads the counters of the receiver's path at the start and at the end of what is measured.

@@ -14,6 +14,8 @@ fn main() {
 
 #[cfg(target_os = "linux")]
 mod fragments;
+#[cfg(target_os = "linux")]
+mod tunnels;
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -33,7 +35,7 @@ mod linux {
     };
     use std::time::Duration;
 
-    use super::fragments;
+    use super::{fragments, tunnels};
 
     /// Names the way in the environment.
     pub(super) const WAY: &str = "GROSSO_TEST_WAY";
@@ -96,10 +98,12 @@ mod linux {
             requests_of_many_connections_are_answered(device);
             datagrams_arrive(device);
             fragments::run(device);
+            tunnels::run(device);
         }
         fragments::tshark_joins_and_decrypts_what_is_on_the_wire();
         iperf3_measures_the_same();
         the_kernel_s_own_wire_carries_the_same();
+        tunnels::the_kernel_s_vxlan_carries_the_same();
         unknown_congestion_control_is_named();
         an_interruption_ends_a_trial();
         assert_eq!(links(), before, "nothing is left behind");

@@ -6,6 +6,7 @@ mod fragments;
 mod measure;
 mod network;
 mod profiles;
+mod tunnels;
 
 use crate::{
     arguments::{Lab, LabExperiment},
@@ -20,6 +21,7 @@ pub(crate) fn run(lab: &Lab, session: &mut Session) -> Result<Exit, Failure> {
         Some(LabExperiment::Acks(options)) => acks::run(options, session),
         Some(LabExperiment::Fragments(options)) => fragments::run(options, session),
         Some(LabExperiment::Profiles(options)) => profiles::run(options, session),
+        Some(LabExperiment::Tunnels(options)) => tunnels::run(options, session),
         Some(LabExperiment::Run(options)) => network::run(options, session),
         Some(LabExperiment::Measure(measurement)) => {
             let (name, options, wire_bits) = measurement.parts();

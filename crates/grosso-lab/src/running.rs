@@ -1,0 +1,97 @@
+//! A data path on a thread of a scope.
+
+use std::{
+    io,
+    sync::mpsc,
+    thread::{Scope, ScopedJoinHandle},
+};
+
+use grosso_io::{
+    Port, PortError,
+    runner::{DataPath, End, Handle, RunOptions},
+};
+use grosso_sys::scheduling::own_thread;
+use rustix::process::Pid;
+
+use crate::{
+    hosts::DevicePort,
+    trial::{TrialError, gone},
+};
+
+/// A data path on a thread, which ends with it: a scope waits for its threads, whatever went wrong in it.
+pub(crate) struct Running<'scope, T> {
+    handle: Handle,
+    number: Pid,
+    thread: Option<ScopedJoinHandle<'scope, Result<T, PortError>>>,
+}
+
+impl<'scope, T: Send + 'scope> Running<'scope, T> {
+    /// Starts a data path from a port to a host's device. Its thread does `first` before, and gives the port to `last`
+    /// in the end.
+    ///
+    /// # Errors
+    /// As [`DataPath::new`]; those of `first`.
+    pub(crate) fn start<L: Port<Buffer: Send> + Send + 'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        (left, device): (L, DevicePort),
+        options: RunOptions,
+        first: impl FnOnce() -> io::Result<()> + Send + 'scope,
+        last: impl FnOnce(L) -> Result<T, PortError> + Send + 'scope,
+    ) -> io::Result<Self> {
+        match device {
+            DevicePort::Tap(device) => Self::join(scope, (left, device), options, first, last),
+            DevicePort::Veth(device) => Self::join(scope, (left, device), options, first, last),
+        }
+    }
+
+    fn join<L, R>(
+        scope: &'scope Scope<'scope, '_>,
+        (left, right): (L, R),
+        options: RunOptions,
+        first: impl FnOnce() -> io::Result<()> + Send + 'scope,
+        last: impl FnOnce(L) -> Result<T, PortError> + Send + 'scope,
+    ) -> io::Result<Self>
+    where
+        L: Port<Buffer: Send> + Send + 'scope,
+        R: Port<Buffer: Send> + Send + 'scope,
+    {
+        let path = DataPath::new(left, right, options)?;
+        let handle = path.handle();
+        let (announce, announced) = mpsc::channel();
+        let thread = scope.spawn(move || {
+            announce.send(first().map(|()| own_thread())).ok();
+            let End { result, left, .. } = path.run();
+            let said = last(left);
+            result.and(said)
+        });
+        let number = announced.recv().map_err(|_| gone()).and_then(|number| number);
+        let stop = |_: &io::Error| handle.stop();
+        Ok(Self { number: number.inspect_err(stop)?, handle, thread: Some(thread) })
+    }
+}
+
+impl<T> Running<'_, T> {
+    /// Ends it, and says what `last` said.
+    pub(crate) fn end(mut self) -> Result<T, TrialError> {
+        self.handle.stop();
+        let thread = self.thread.take().ok_or_else(gone)?;
+        let ended = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        ended.map_err(TrialError::Path)
+    }
+
+    /// The way to ask the path.
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// The number of its thread.
+    pub(crate) fn thread(&self) -> Pid {
+        self.number
+    }
+}
+
+impl<T> Drop for Running<'_, T> {
+    fn drop(&mut self) {
+        self.handle.stop();
+    }
+}

@@ -1,0 +1,296 @@
+//! What a data path's thread spends on checksums and on its tunnel, by the clock.
+
+use std::{
+    cell::RefCell,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use grosso::{Frame, Meta, features::Device};
+use grosso_io::{
+    Port, PortError,
+    port::{PortCounter, Transmitted},
+};
+use grosso_wire::LinkType;
+
+/// What the clock showed of one thread, which alone adds to it. Without what looking at the clock takes.
+#[derive(Debug, Default)]
+pub(super) struct Clocks {
+    /// What looking at the clock takes, in nanoseconds.
+    look_ns: u64,
+    /// In checksums of blocks of more than 64 bytes.
+    checksums_ns: AtomicU64,
+    /// In a tunnel, beside checksums and the port behind it.
+    tunnel_ns: AtomicU64,
+    /// In what a tunnel calls: checksums and the port behind it. With the looks.
+    called_ns: AtomicU64,
+    /// Whether the port behind the tunnel has the word.
+    is_behind: AtomicBool,
+}
+
+/// What a thread spent until now, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Spent {
+    pub(super) checksums: f64,
+    pub(super) tunnel: f64,
+}
+
+impl Clocks {
+    pub(super) fn new() -> Self {
+        Self { look_ns: look_ns(), ..Self::default() }
+    }
+
+    /// Makes it that of the calling thread, until the thread ends.
+    pub(super) fn enter(self: Arc<Self>) {
+        OWN.with_borrow_mut(|own| *own = Some(self));
+    }
+
+    pub(super) fn spent(&self) -> Spent {
+        let seconds = |clock: &AtomicU64| clock.load(Ordering::Relaxed) as f64 * 1e-9;
+        Spent { checksums: seconds(&self.checksums_ns), tunnel: seconds(&self.tunnel_ns) }
+    }
+
+    /// Does what a port does, of the tunnel's or of the one behind it.
+    fn time<Done>(&self, place: Place, work: impl FnOnce() -> Done) -> Done {
+        let called_ns = self.called_ns.load(Ordering::Relaxed);
+        self.is_behind.store(place == Place::Behind, Ordering::Relaxed);
+        let started = Instant::now();
+        let done = work();
+        let took_ns = nanoseconds(started);
+        self.is_behind.store(false, Ordering::Relaxed);
+        self.worked(place, took_ns, called_ns);
+        done
+    }
+
+    /// A port had the word for so long, since when the tunnel had called others for so long in all.
+    fn worked(&self, place: Place, took_ns: u64, called_ns: u64) {
+        match place {
+            Place::Behind => add(&self.called_ns, took_ns + self.look_ns),
+            Place::Tunnel => {
+                let called_ns = self.called_ns.load(Ordering::Relaxed) - called_ns;
+                let own_ns = took_ns.saturating_sub(called_ns + self.look_ns);
+                add(&self.tunnel_ns, unless_preempted(own_ns));
+            }
+        }
+    }
+
+    /// A checksum took so long.
+    fn summed(&self, took_ns: u64) {
+        add(&self.checksums_ns, unless_preempted(took_ns.saturating_sub(self.look_ns)));
+        if !self.is_behind.load(Ordering::Relaxed) {
+            add(&self.called_ns, took_ns + self.look_ns);
+        }
+    }
+}
+
+fn add(clock: &AtomicU64, took_ns: u64) {
+    clock.fetch_add(took_ns, Ordering::Relaxed);
+}
+
+/// Nothing for a piece of work during which the thread was kept from the processor: it is one of many.
+fn unless_preempted(took_ns: u64) -> u64 {
+    if took_ns < PREEMPTED_NS { took_ns } else { 0 }
+}
+
+fn nanoseconds(started: Instant) -> u64 {
+    u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What is seen of a block of nothing: the least, since everything else is others' work.
+fn look_ns() -> u64 {
+    (0..LOOKS).map(|_| nanoseconds(Instant::now())).min().unwrap_or(0)
+}
+
+thread_local! {
+    static OWN: RefCell<Option<Arc<Clocks>>> = const { RefCell::new(None) };
+}
+
+/// While it lives, checksums are seen by the clocks of the threads that do them.
+#[derive(Debug)]
+pub(super) struct Observing;
+
+impl Observing {
+    pub(super) fn start() -> Self {
+        grosso_checksum::observe(Some(see));
+        Self
+    }
+}
+
+impl Drop for Observing {
+    fn drop(&mut self) {
+        grosso_checksum::observe(None);
+    }
+}
+
+fn see(_bytes: usize, work: &mut dyn FnMut()) {
+    OWN.with_borrow(|own| match own {
+        Some(clocks) => {
+            let started = Instant::now();
+            work();
+            clocks.summed(nanoseconds(started));
+        }
+        None => work(),
+    });
+}
+
+/// Where a clock stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Around a tunnel.
+    Tunnel,
+    /// Around the port behind it.
+    Behind,
+}
+
+/// A port with a clock around it, where there is one.
+#[derive(Debug)]
+pub(super) struct Timed<P> {
+    port: P,
+    clock: Option<(Place, Arc<Clocks>)>,
+}
+
+impl<P> Timed<P> {
+    pub(super) fn new(port: P, place: Place, clocks: Option<&Arc<Clocks>>) -> Self {
+        Self { port, clock: clocks.map(|clocks| (place, Arc::clone(clocks))) }
+    }
+}
+
+/// Does something before the clock.
+macro_rules! timed {
+    ($timed:expr, $act:expr) => {
+        match &$timed.clock {
+            Some((place, clocks)) => clocks.time(*place, || $act),
+            None => $act,
+        }
+    };
+}
+
+impl<P: Port> Port for Timed<P> {
+    type Buffer = P::Buffer;
+
+    fn link(&self) -> LinkType {
+        self.port.link()
+    }
+
+    fn device(&self) -> Device {
+        self.port.device()
+    }
+
+    fn receive(
+        &mut self,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<P::Buffer>),
+    ) -> Result<usize, PortError> {
+        timed!(self, self.port.receive(now_ns, max, each))
+    }
+
+    fn recycle(&mut self, buffer: P::Buffer) {
+        self.port.recycle(buffer);
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        timed!(self, self.port.transmit(slices, meta))
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        timed!(self, self.port.flush())
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.port.deadline()
+    }
+
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.port.descriptor()
+    }
+
+    fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.port.transmit_descriptor()
+    }
+
+    fn path_mtu(&self) -> Option<usize> {
+        self.port.path_mtu()
+    }
+
+    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
+        self.port.counters(each);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.port.is_finished()
+    }
+}
+
+/// No piece of work takes so long by itself: the checksum of a superframe is some microseconds.
+const PREEMPTED_NS: u64 = 100_000;
+/// Looks at the clock of which the quickest tells what one takes.
+const LOOKS: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clocks() -> Clocks {
+        Clocks { look_ns: 10, ..Clocks::default() }
+    }
+
+    fn nanoseconds_spent(clocks: &Clocks) -> [u64; 2] {
+        let spent = clocks.spent();
+        [spent.checksums, spent.tunnel].map(|seconds| (seconds * 1e9).round() as u64)
+    }
+
+    #[test]
+    fn a_tunnel_s_own_time_is_without_its_checksums_and_the_port_behind() {
+        let clocks = clocks();
+        clocks.summed(110);
+        clocks.worked(Place::Behind, 490, 0);
+        clocks.worked(Place::Tunnel, 1000, 0);
+        assert_eq!(nanoseconds_spent(&clocks), [100, 1000 - 120 - 500 - 10]);
+        // What was called before is another turn's.
+        clocks.worked(Place::Tunnel, 30, clocks.called_ns.load(Ordering::Relaxed));
+        assert_eq!(nanoseconds_spent(&clocks), [100, 390]);
+    }
+
+    #[test]
+    fn a_checksum_behind_the_tunnel_is_counted_once() {
+        let clocks = clocks();
+        clocks.time(Place::Behind, || {
+            clocks.summed(60);
+            assert_eq!(clocks.called_ns.load(Ordering::Relaxed), 0, "the port's time has it");
+        });
+        assert_eq!(nanoseconds_spent(&clocks)[0], 50);
+        clocks.summed(60);
+        assert!(clocks.called_ns.load(Ordering::Relaxed) >= 70);
+    }
+
+    #[test]
+    fn a_thread_kept_from_the_processor_is_not_at_work() {
+        let clocks = clocks();
+        clocks.summed(PREEMPTED_NS + 10);
+        clocks.worked(Place::Tunnel, 5_000_000, clocks.called_ns.load(Ordering::Relaxed));
+        assert_eq!(nanoseconds_spent(&clocks), [0, 0]);
+        clocks.summed(PREEMPTED_NS + 9);
+        assert_eq!(nanoseconds_spent(&clocks), [PREEMPTED_NS - 1, 0]);
+    }
+
+    #[test]
+    fn checksums_are_those_of_the_thread_that_is_watched() {
+        let clocks = Arc::new(Clocks::default());
+        let observing = Observing::start();
+        let block = vec![0x5a; 64 << 10];
+        let sum = || std::hint::black_box(grosso_checksum::Sum::of(std::hint::black_box(&block)));
+        sum();
+        assert_eq!(clocks.spent().checksums, 0.0, "the thread has no clocks");
+        Arc::clone(&clocks).enter();
+        (0..100).for_each(|_| _ = sum());
+        let spent = clocks.spent().checksums;
+        assert!(spent > 0.0);
+        drop(observing);
+        (0..100).for_each(|_| _ = sum());
+        assert_eq!(clocks.spent().checksums, spent, "nobody observes");
+    }
+}

@@ -1,0 +1,301 @@
+//! Table R4: streams and requests through tunnels that end in userspace, with remote checksum offload and without.
+//!
+//! ```text
+//!  a (kernel)    data path of a                     data path of b    b (kernel)
+//!  socket - s0 - tunnel - UDP socket ---- wire ---- UDP socket - tunnel - r0 - socket
+//! ```
+//!
+//! A superframe of a's kernel is put into the tunnel as it is and sent with one call (`UDP_SEGMENT`); what b's kernel
+//! joined (`UDP_GRO`) is taken out and handed on as a superframe. Beside that the kernel's own VXLAN device carries the
+//! same over the same wire, and so does Grosso with every offload off.
+
+use core::fmt;
+use std::{sync::atomic::AtomicBool, time::Duration};
+
+use serde::Serialize;
+
+use crate::{
+    hosts::Device,
+    traffic::Traffic,
+    trial::{Extent, TrialError},
+};
+
+mod clocks;
+mod page;
+mod report;
+mod table;
+mod trial;
+mod tunnel;
+mod verdict;
+
+pub use report::{Compared, Costs, Environment, GroupResult, Published, Report, RowResult, Run};
+pub use trial::{Measured, Roles, Watched, WatchedPath, measure};
+pub use tunnel::Tunnel;
+
+/// How to measure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Measurements of each setting.
+    pub runs: usize,
+    /// How long each is.
+    pub measured: Duration,
+    /// TCP connections at once.
+    pub streams: usize,
+    /// The congestion control of TCP.
+    pub congestion: String,
+    /// What the data paths hand packets to a host through. Tunnels of IP packets want a TUN: with [`Device::Veth`] they
+    /// are left out.
+    pub device: Device,
+}
+
+impl Default for Plan {
+    /// Three runs of a second, [`STREAMS`], cubic, and the device that may be used everywhere.
+    fn default() -> Self {
+        Self {
+            runs: 3,
+            measured: Duration::from_secs(1),
+            streams: STREAMS,
+            congestion: "cubic".into(),
+            device: Device::Veth,
+        }
+    }
+}
+
+/// What carries packets between the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Carrier {
+    /// Grosso, a tunnel at each host.
+    Grosso,
+    /// The same without superframes, segmentation by the socket, and coalescing: a packet at a time.
+    Plain,
+    /// The kernel's own device of the tunnel.
+    Kernel,
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Grosso => "Grosso",
+            Self::Plain => "plain",
+            Self::Kernel => "kernel",
+        })
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// The tunnel.
+    pub tunnel: Tunnel,
+    /// Whether the checksum inside is left to the other end.
+    pub remote_checksum: bool,
+    /// What carries it; the kernel has only VXLAN here.
+    pub carrier: Carrier,
+    /// What the hosts send each other: [`Traffic::TcpStream`] or [`Traffic::TcpRequests`].
+    pub traffic: Traffic,
+    /// TCP connections at once.
+    pub streams: usize,
+    /// What the data paths hand packets to a host through.
+    pub device: Device,
+    /// The processor of the sender and its data path, and that of the receiver's.
+    pub processors: [usize; 2],
+    /// The congestion control of TCP.
+    pub congestion: String,
+    /// How much is measured.
+    pub extent: Extent,
+    /// Whether every byte received is compared with what was sent.
+    pub compare: bool,
+    /// Whether to look at the clock around checksums and encapsulation, which takes time itself.
+    pub watched: bool,
+}
+
+/// The settings of table R4, and those that are compared with it.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    plan: Plan,
+    groups: Vec<Group>,
+}
+
+/// Settings that belong together.
+#[derive(Clone, Debug)]
+struct Group {
+    title: &'static str,
+    /// Of streams; requests are measured with the same.
+    settings: Vec<Setting>,
+}
+
+impl Experiment {
+    /// Every tunnel that the device can carry, and two comparisons.
+    ///
+    /// # Errors
+    /// Those of `sched_getaffinity(2)`.
+    pub fn new(plan: Plan) -> std::io::Result<Self> {
+        let processors = match grosso_sys::scheduling::allowed_processors()?[..] {
+            [.., one, other] => [one, other],
+            [one] => [one, one],
+            [] => [0, 0],
+        };
+        let vxlan = |carrier| Setting {
+            tunnel: Tunnel::Vxlan,
+            remote_checksum: false,
+            carrier,
+            traffic: Traffic::TcpStream,
+            streams: plan.streams,
+            device: plan.device,
+            processors,
+            congestion: plan.congestion.clone(),
+            extent: Extent::Time { warm_up: WARM_UP, measured: plan.measured },
+            compare: false,
+            watched: false,
+        };
+        let tunnels = Tunnel::ALL.into_iter();
+        let tunnels = tunnels.filter(|tunnel| plan.device == Device::Tap || tunnel.is_ethernet());
+        let settings = tunnels.flat_map(|tunnel| {
+            let uses = if tunnel.has_remote_checksum() { &[true, false][..] } else { &[false] };
+            let setting =
+                |&remote_checksum| Setting { tunnel, remote_checksum, ..vxlan(Carrier::Grosso) };
+            uses.iter().map(setting).collect::<Vec<_>>()
+        });
+        let groups = vec![
+            Group { title: "Tunnels that end in userspace", settings: settings.collect() },
+            Group {
+                title: "VXLAN by others, over the same wire",
+                settings: vec![vxlan(Carrier::Kernel), vxlan(Carrier::Plain)],
+            },
+        ];
+        Ok(Self { plan, groups })
+    }
+
+    /// How many trials it is: streams and requests, each several times, and streams once more before a clock.
+    #[must_use]
+    pub fn trials(&self) -> usize {
+        let settings = || self.groups.iter().flat_map(|group| &group.settings);
+        let watched = settings().filter(|setting| setting.carrier != Carrier::Kernel).count();
+        settings().count() * 2 * self.plan.runs + watched
+    }
+
+    /// Measures every setting in turn, and all of them again, so that what changes on the machine meanwhile befalls all
+    /// alike. `done` is told how many trials are done.
+    ///
+    /// Before that, every setting carries streams whose bytes are compared one by one with what was sent.
+    ///
+    /// # Errors
+    /// When a trial fails, or `interrupted` is set.
+    pub fn run(
+        &self,
+        interrupted: &AtomicBool,
+        mut done: impl FnMut(usize),
+    ) -> Result<Report, TrialError> {
+        for setting in self.groups.iter().flat_map(|group| &group.settings) {
+            let extent = Extent::Bytes(VERIFIED_BYTES);
+            measure(&Setting { extent, compare: true, ..setting.clone() }, interrupted)?;
+        }
+        let mut trials = 0;
+        let mut trial = |setting: &Setting, change: &dyn Fn(&mut Setting)| {
+            let mut setting = setting.clone();
+            change(&mut setting);
+            let measured = measure(&setting, interrupted)?;
+            trials += 1;
+            done(trials);
+            Ok::<_, TrialError>(measured)
+        };
+        let mut rows: Vec<Vec<RowRuns>> = Vec::new();
+        for group in &self.groups {
+            let mut watched = Vec::new();
+            for setting in &group.settings {
+                let seen = match setting.carrier {
+                    Carrier::Kernel => None,
+                    _ => trial(setting, &|setting| setting.watched = true)?.watched,
+                };
+                watched.push(RowRuns { runs: Vec::new(), watched: seen });
+            }
+            rows.push(watched);
+        }
+        for _ in 0..self.plan.runs {
+            for (group, rows) in self.groups.iter().zip(&mut rows) {
+                for (setting, row) in group.settings.iter().zip(rows) {
+                    let stream = trial(setting, &|_| {})?;
+                    let requests =
+                        trial(setting, &|setting| setting.traffic = Traffic::TcpRequests)?;
+                    row.runs.push(Run { stream, requests });
+                }
+            }
+        }
+        Report::new(&self.plan, &self.groups, rows).map_err(TrialError::from)
+    }
+}
+
+/// What was measured of a setting.
+#[derive(Clone, Debug, Default)]
+struct RowRuns {
+    runs: Vec<Run>,
+    watched: Option<Watched>,
+}
+
+/// TCP connections at once, unless more or fewer are asked for: as many as have buffers for whole superframes.
+pub const STREAMS: usize = 16;
+/// What is not measured: connections find their speed.
+const WARM_UP: Duration = Duration::from_millis(200);
+/// Bytes of which each is compared, for every setting: some hundred superframes.
+const VERIFIED_BYTES: u64 = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run of a second that was never measured: so many megabits, and thousandths of processor seconds by role.
+    fn run(megabits: f64, cpu: f64) -> Run {
+        let roles = Roles { sender: 0.2, path_a: 0.4, path_b: 0.6, receiver: 0.2, kernel: 0.1 };
+        let mut stream = Measured::default();
+        (stream.seconds, stream.bytes) = (1.0, (megabits * 125e3) as u64);
+        stream.cpu = Roles::each(|role| role(&roles) * cpu);
+        let mut requests = Measured { seconds: 1.0, cpu: stream.cpu, ..Measured::default() };
+        requests.units = 50_000;
+        requests.latencies = (1..=200).map(Duration::from_micros).collect();
+        Run { stream, requests }
+    }
+
+    /// Results that were never measured: with remote checksum offload a fifth of the cost is left, the kernel is twice
+    /// as fast, and without offloads it is a fifth.
+    pub(super) fn report() -> Report {
+        let plan = Plan { device: Device::Tap, ..Plan::default() };
+        let experiment = Experiment::new(plan).unwrap();
+        let rows = |setting: &Setting| {
+            let megabits = match setting.carrier {
+                Carrier::Grosso => 10_000.0,
+                Carrier::Plain => 2_000.0,
+                Carrier::Kernel => 20_000.0,
+            };
+            let runs = [0.98, 1.0, 1.02].map(|share| run(megabits * share, 1.0)).to_vec();
+            let checksums_seconds = if setting.remote_checksum { 0.0025 } else { 0.03 };
+            let path = |part: f64| WatchedPath {
+                cpu_seconds: 1.0,
+                checksums_seconds: part * checksums_seconds,
+                tunnel_seconds: part * 0.02,
+            };
+            let watched = Watched { gigabytes: 1.25, paths: [path(1.0), path(0.5)] };
+            let watched = (setting.carrier != Carrier::Kernel).then_some(watched);
+            RowRuns { runs, watched }
+        };
+        let rows = experiment.groups.iter().map(|group| group.settings.iter().map(rows).collect());
+        Report::on(2, &experiment.plan, &experiment.groups, rows.collect()).unwrap()
+    }
+
+    #[test]
+    fn every_tunnel_is_there_with_rco_and_without_and_a_veth_has_those_of_ethernet() {
+        let rows = |device| {
+            let experiment = Experiment::new(Plan { device, runs: 2, ..Plan::default() }).unwrap();
+            let settings = experiment.groups[0].settings.iter();
+            let rows: Vec<_> =
+                settings.map(|one| (one.tunnel.to_string(), one.remote_checksum)).collect();
+            (rows, experiment.trials())
+        };
+        let (tap, trials) = rows(Device::Tap);
+        assert_eq!(tap.len(), 9);
+        assert_eq!(tap.iter().filter(|(_, remote_checksum)| *remote_checksum).count(), 4);
+        assert_eq!(trials, (9 + 2) * 2 * 2 + 10, "streams, requests, and a clock at our own");
+        let veth = [("VXLAN".into(), true), ("VXLAN".into(), false), ("Geneve".into(), false)];
+        assert_eq!(rows(Device::Veth), (veth.to_vec(), (3 + 2) * 2 * 2 + 4));
+    }
+}

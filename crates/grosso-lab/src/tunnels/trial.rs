@@ -1,0 +1,281 @@
+//! One measurement: hosts and tunnels of its own.
+
+use std::{
+    io,
+    sync::{Arc, atomic::AtomicBool},
+    thread::{self, Scope},
+    time::Duration,
+};
+
+use grosso::tunnel::Endpoint;
+use grosso_io::{
+    live::{UdpOptions, UdpPort},
+    runner::RunOptions,
+    stage::{Tunnelled, TunnelledOptions},
+};
+use grosso_sys::{
+    namespace::NetworkNamespace,
+    scheduling::{cpu_time, pin},
+};
+use serde::Serialize;
+
+use super::{
+    Carrier, Setting,
+    clocks::{Clocks, Observing, Place, Spent, Timed},
+};
+use crate::{
+    hosts::{DevicePort, Hosts, Inside, Layout, Mtu, UNDERLAY_ADDRESSES},
+    running::Running,
+    trial::{self, Tool, TrialError, observe_gauged},
+};
+
+/// What was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Measured {
+    /// How long it took.
+    pub seconds: f64,
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// Calls that read a stream, or requests that were answered.
+    pub units: u64,
+    /// Processor time by role, in seconds.
+    pub cpu: Roles,
+    /// Segments sent again, from the first connection's start to the last one's end.
+    pub retransmits: u64,
+    /// Segments whose checksum was wrong.
+    pub checksum_errors: u64,
+    /// How long each request took.
+    #[serde(skip)]
+    pub latencies: Vec<Duration>,
+    /// What the clock showed, if there was one.
+    pub watched: Option<Watched>,
+}
+
+impl Measured {
+    /// Megabits a second.
+    #[must_use]
+    pub fn megabits_a_second(&self) -> f64 {
+        self.bytes as f64 * 8e-6 / self.seconds
+    }
+
+    /// Gigabytes that arrived.
+    #[must_use]
+    pub fn gigabytes(&self) -> f64 {
+        self.bytes as f64 * 1e-9
+    }
+}
+
+/// Something of each role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Roles {
+    /// The thread of host a, which sends or asks.
+    pub sender: f64,
+    /// Host a's data path; nothing where the kernel has the tunnel.
+    pub path_a: f64,
+    /// Host b's.
+    pub path_b: f64,
+    /// The thread of host b, which receives or answers.
+    pub receiver: f64,
+    /// Kernel threads that work for packets on the same processors, where they can be seen.
+    pub kernel: f64,
+}
+
+impl Roles {
+    /// Something that is made of each role's.
+    pub(super) fn each(make: impl Fn(fn(&Self) -> f64) -> f64) -> Self {
+        Self {
+            sender: make(|roles| roles.sender),
+            path_a: make(|roles| roles.path_a),
+            path_b: make(|roles| roles.path_b),
+            receiver: make(|roles| roles.receiver),
+            kernel: make(|roles| roles.kernel),
+        }
+    }
+
+    /// Of all together.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.sender + self.path_a + self.path_b + self.receiver + self.kernel
+    }
+}
+
+/// What the clock showed in a trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Watched {
+    /// Gigabytes that arrived meanwhile.
+    pub gigabytes: f64,
+    /// Of path a, and of path b.
+    pub paths: [WatchedPath; 2],
+}
+
+/// What the clock showed of a data path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct WatchedPath {
+    /// All its processor time.
+    pub cpu_seconds: f64,
+    /// What of it was spent in checksums of more than 64 bytes.
+    pub checksums_seconds: f64,
+    /// What of it was spent in the tunnel, beside checksums and the socket.
+    pub tunnel_seconds: f64,
+}
+
+/// Measures once, with hosts of its own, which are gone afterwards.
+///
+/// # Errors
+/// When the hosts cannot be made, the traffic stalls or is damaged, or it is interrupted.
+pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
+    let layout = layout(setting);
+    if setting.carrier == Carrier::Kernel {
+        let hosts = Hosts::kernel_vxlan(&layout, WIRE_MTU)?;
+        return observe(setting, &layout, &hosts, [], interrupted);
+    }
+    let inside = Inside {
+        device: setting.device,
+        layer: setting.tunnel.layer(),
+        superframes: setting.carrier == Carrier::Grosso,
+    };
+    let (hosts, [near, far]) = Hosts::tunnelled(&layout, inside, WIRE_MTU)?;
+    let _observing = setting.watched.then(Observing::start);
+    thread::scope(|scope| {
+        let a = End::start(scope, setting, &hosts, (0, near))?;
+        let b = End::start(scope, setting, &hosts, (1, far))?;
+        let observed = observe(setting, &layout, &hosts, [&a, &b], interrupted);
+        a.running.end()?;
+        b.running.end()?;
+        observed
+    })
+}
+
+/// The hosts: their packets fit the wire with the tunnel around them.
+fn layout(setting: &Setting) -> Layout {
+    let endpoint = setting.tunnel.endpoint(UNDERLAY_ADDRESSES, setting.remote_checksum);
+    let mtu = endpoint.mtu(WIRE_MTU.into()).and_then(|mtu| u16::try_from(mtu).ok());
+    let mtu = mtu.unwrap_or(WIRE_MTU);
+    let layout = Layout {
+        mtu: Mtu { sender: mtu, receiver: mtu },
+        family: setting.tunnel.family(),
+        patient: false,
+        ..Layout::default()
+    };
+    let each = (UNDER_WAY_BYTES / setting.streams.max(1)).max(STREAM_BYTES_MIN);
+    Layout { tcp_buffer_bytes: each, ..layout }
+}
+
+/// One end of a tunnel, which runs.
+struct End<'scope> {
+    running: Running<'scope, ()>,
+    /// Where the thread's work is watched.
+    clocks: Option<Arc<Clocks>>,
+}
+
+impl<'scope> End<'scope> {
+    /// Starts host a's data path, for 0, or host b's.
+    fn start(
+        scope: &'scope Scope<'scope, '_>,
+        setting: &Setting,
+        hosts: &Hosts,
+        (side, device): (usize, DevicePort),
+    ) -> io::Result<Self> {
+        let network = hosts.underlay().get(side).ok_or_else(trial::gone)?;
+        let [a, b] = UNDERLAY_ADDRESSES;
+        let ends = if side == 0 { [a, b] } else { [b, a] };
+        let endpoint = setting.tunnel.endpoint(ends, setting.remote_checksum);
+        let socket = open_socket(network, &endpoint, setting.carrier == Carrier::Grosso)?;
+        let mut options = TunnelledOptions::new(endpoint, SEED);
+        options.outer_checksum = socket.outer_checksum();
+        let clocks = setting.watched.then(|| Arc::new(Clocks::new()));
+        let socket = Timed::new(socket, Place::Behind, clocks.as_ref());
+        let tunnel = Tunnelled::new(socket, options)?;
+        let tunnel = Timed::new(tunnel, Place::Tunnel, clocks.as_ref());
+        let mut options = RunOptions::new(SEED);
+        let coalesce = setting.carrier == Carrier::Grosso;
+        (options.left_to_right.coalesce, options.right_to_left.coalesce) = (coalesce, coalesce);
+        let (processor, watch) = (setting.processors[side], clocks.clone());
+        let first = move || {
+            watch.into_iter().for_each(Clocks::enter);
+            pin(None, processor)
+        };
+        let running = Running::start(scope, (tunnel, device), options, first, |_| Ok(()))?;
+        Ok(Self { running, clocks })
+    }
+
+    fn take(&self) -> io::Result<(f64, Spent)> {
+        let cpu = cpu_time(self.running.thread())?.running.as_secs_f64();
+        Ok((cpu, self.clocks.as_ref().map(|clocks| clocks.spent()).unwrap_or_default()))
+    }
+}
+
+/// Opens the sockets of a tunnel's end in its network.
+fn open_socket(
+    network: &NetworkNamespace,
+    endpoint: &Endpoint,
+    offloads: bool,
+) -> io::Result<UdpPort> {
+    let mut options = UdpOptions::of(endpoint).ok_or(io::ErrorKind::InvalidInput)?;
+    (options.segmentation, options.coalescing) = (offloads, offloads);
+    network.run(|| UdpPort::open(&options))?
+}
+
+/// Lets streams or requests pass, and reads what the ends of the tunnel spent meanwhile, if they are Grosso's.
+fn observe<const ENDS: usize>(
+    setting: &Setting,
+    layout: &Layout,
+    hosts: &Hosts,
+    ends: [&End<'_>; ENDS],
+    interrupted: &AtomicBool,
+) -> Result<Measured, TrialError> {
+    let traffic = trial::Setting {
+        traffic: setting.traffic,
+        connections: setting.streams,
+        tool: Tool::BuiltIn,
+        layout: *layout,
+        carrier: trial::Carrier::Kernel { gro: true },
+        impairment: None,
+        device: setting.device,
+        processors: setting.processors,
+        congestion: setting.congestion.clone(),
+        extent: setting.extent,
+        compare: setting.compare,
+    };
+    let gauge = || ends.iter().map(|end| end.take()).collect::<io::Result<Vec<_>>>();
+    let (measured, [before, after]) = observe_gauged(&traffic, hosts, interrupted, gauge)?;
+    let paths = before.iter().zip(&after).map(|((old_cpu, old), (cpu, new))| WatchedPath {
+        cpu_seconds: cpu - old_cpu,
+        checksums_seconds: new.checksums - old.checksums,
+        tunnel_seconds: new.tunnel - old.tunnel,
+    });
+    let paths: Vec<WatchedPath> = paths.collect();
+    let path_cpu = |side: usize| paths.get(side).map_or(0.0, |path| path.cpu_seconds);
+    let gigabytes = measured.bytes as f64 * 1e-9;
+    Ok(Measured {
+        seconds: measured.seconds,
+        bytes: measured.bytes,
+        units: measured.units,
+        cpu: Roles {
+            sender: measured.cpu_seconds.sender,
+            path_a: path_cpu(0),
+            path_b: path_cpu(1),
+            receiver: measured.cpu_seconds.receiver,
+            kernel: measured.cpu_seconds.kernel,
+        },
+        retransmits: measured.retransmits,
+        checksum_errors: measured.checksum_errors,
+        latencies: measured.latencies,
+        watched: match (setting.watched, &paths[..]) {
+            (true, &[a, b]) => Some(Watched { gigabytes, paths: [a, b] }),
+            _ => None,
+        },
+    })
+}
+
+/// What all streams may have under way together, of which the sockets of a tunnel have room for as much, and the least
+/// for each: a superframe.
+const UNDER_WAY_BYTES: usize = 4 << 20;
+const STREAM_BYTES_MIN: usize = 64 << 10;
+/// The MTU of the wire.
+const WIRE_MTU: u16 = 1500;
+/// The seed of flow tables and source ports: every trial is alike.
+const SEED: u64 = 0x6772_6f73_736f;

@@ -1,0 +1,125 @@
+//! The tunnels of the table.
+
+use core::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+
+use grosso::tunnel::{Carrier, Endpoint, Header, RemoteChecksumUse, Udp};
+use grosso_sys::tun::Layer;
+use serde::Serialize;
+
+use crate::hosts::Family;
+
+/// A kind of tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tunnel {
+    /// IP packets in GRE in GUE.
+    GreGue,
+    /// IPv4 packets in GUE.
+    IpipGue,
+    /// IPv6 packets in GUE, over IPv4.
+    SitGue,
+    /// Ethernet frames in VXLAN.
+    Vxlan,
+    /// Ethernet frames in Geneve.
+    Geneve,
+}
+
+impl Tunnel {
+    /// In the order of the table.
+    pub const ALL: [Self; 5] =
+        [Self::GreGue, Self::IpipGue, Self::SitGue, Self::Vxlan, Self::Geneve];
+
+    /// Whether Ethernet frames are carried, and not IP packets.
+    #[must_use]
+    pub const fn is_ethernet(self) -> bool {
+        matches!(self, Self::Vxlan | Self::Geneve)
+    }
+
+    /// Whether its headers have room for remote checksum offload.
+    #[must_use]
+    pub const fn has_remote_checksum(self) -> bool {
+        !matches!(self, Self::Geneve)
+    }
+
+    /// One end of it, with the checksum of UDP outside, which remote checksum offload needs.
+    #[must_use]
+    pub fn endpoint(self, [local, remote]: [Ipv4Addr; 2], remote_checksum: bool) -> Endpoint {
+        let udp = Udp {
+            source: SOURCE_PORTS,
+            destination: match self {
+                Self::GreGue | Self::IpipGue | Self::SitGue => 6080,
+                Self::Vxlan => 4789,
+                Self::Geneve => 6081,
+            },
+            checksum: true,
+            ipv6_without_checksum: false,
+            remote_checksum: RemoteChecksumUse {
+                transmit: remote_checksum,
+                receive: remote_checksum,
+                complete: false,
+            },
+        };
+        let identifier = 42;
+        let (header, carrier) = match self {
+            Self::GreGue => {
+                let gre =
+                    Header::Gre { key: None, checksum: false, sequence: false, ethernet: false };
+                (gre, Carrier::Gue(udp))
+            }
+            Self::IpipGue | Self::SitGue => (Header::Ip, Carrier::Gue(udp)),
+            Self::Vxlan => {
+                let vxlan = Header::Vxlan { identifier, policy: None, generic_protocol: false };
+                (vxlan, Carrier::Udp(udp))
+            }
+            Self::Geneve => {
+                let options = Vec::new();
+                let geneve = Header::Geneve { identifier, options, inherit_protocol: false };
+                (geneve, Carrier::Udp(udp))
+            }
+        };
+        Endpoint::new(IpAddr::V4(local), IpAddr::V4(remote), header, carrier)
+    }
+
+    /// What the hosts' frames start with.
+    pub(super) const fn layer(self) -> Layer {
+        if self.is_ethernet() { Layer::Ethernet } else { Layer::Ip }
+    }
+
+    /// What the hosts speak.
+    pub(super) const fn family(self) -> Family {
+        if matches!(self, Self::SitGue) { Family::V6 } else { Family::V4 }
+    }
+}
+
+impl fmt::Display for Tunnel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::GreGue => "GRE/GUE",
+            Self::IpipGue => "IPIP/GUE",
+            Self::SitGue => "SIT/GUE",
+            Self::Vxlan => "VXLAN",
+            Self::Geneve => "Geneve",
+        })
+    }
+}
+
+/// The ports that flows are sent from, those of dynamic use (RFC 6335).
+const SOURCE_PORTS: core::ops::RangeInclusive<u16> = 49152..=65535;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hosts::UNDERLAY_ADDRESSES;
+
+    #[test]
+    fn every_end_agrees_with_itself_and_its_frames_are_the_device_s() {
+        for tunnel in Tunnel::ALL {
+            let end = tunnel.endpoint(UNDERLAY_ADDRESSES, tunnel.has_remote_checksum());
+            assert_eq!(end.check(), Ok(()), "{tunnel}");
+            assert_eq!(end.carries_ethernet(), tunnel.is_ethernet(), "{tunnel}");
+        }
+        let refused = Tunnel::Geneve.endpoint(UNDERLAY_ADDRESSES, true).check();
+        assert!(refused.is_err(), "it has no such option");
+    }
+}

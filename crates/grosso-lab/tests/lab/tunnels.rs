@@ -1,0 +1,103 @@
+//! Trials of `lab tunnels` on the running kernel.
+
+use std::{io, sync::atomic::AtomicBool};
+
+use grosso_lab::{
+    hosts::Device,
+    traffic::Traffic,
+    trial::{Extent, TrialError},
+    tunnels::{Carrier, Measured, Setting, Tunnel, WatchedPath, measure},
+};
+use grosso_sys::scheduling::allowed_processors;
+
+pub(super) fn run(device: Device) {
+    for tunnel in Tunnel::ALL.into_iter().filter(|t| device == Device::Tap || t.is_ethernet()) {
+        every_byte_arrives_and_nobody_sums_what_is_left_to_the_other_end(device, tunnel);
+        requests_are_answered_through_a_tunnel(device, tunnel);
+    }
+    without_offloads_every_packet_passes_by_itself(device);
+}
+
+fn every_byte_arrives_and_nobody_sums_what_is_left_to_the_other_end(
+    device: Device,
+    tunnel: Tunnel,
+) {
+    let watched = |remote_checksum| {
+        let setting = setting(device, tunnel);
+        let measured = trial(&Setting { remote_checksum, watched: true, ..setting });
+        measured.watched.unwrap().paths
+    };
+    let is_summed = |path: &WatchedPath| path.checksums_seconds > 0.0;
+    let without = watched(false);
+    assert!(without.iter().all(is_summed), "{tunnel}: {without:?}");
+    assert!(without.iter().all(|path| path.tunnel_seconds > 0.0), "{tunnel}: {without:?}");
+    if tunnel.has_remote_checksum() {
+        let with = watched(true);
+        let shares = [with, without].map(|paths| paths.map(|path| path.checksums_seconds));
+        assert!(shares[0][0] < shares[1][0] / 4.0, "{tunnel}: {shares:?}");
+        assert!(shares[0][1] < shares[1][1] / 4.0, "{tunnel}: {shares:?}");
+    }
+}
+
+fn requests_are_answered_through_a_tunnel(device: Device, tunnel: Tunnel) {
+    let (traffic, extent) = (Traffic::TcpRequests, Extent::Bytes(1000));
+    let measured = trial(&Setting { traffic, extent, ..setting(device, tunnel) });
+    assert!(measured.latencies.len() as u64 >= measured.units, "{tunnel}: {measured:?}");
+    assert!(measured.units >= 1000, "{tunnel}: {measured:?}");
+}
+
+fn without_offloads_every_packet_passes_by_itself(device: Device) {
+    let extent = Extent::Bytes(BYTES / 8);
+    let plain = |carrier| {
+        let setting = Setting { carrier, extent, ..setting(device, Tunnel::Vxlan) };
+        let measured = trial(&setting);
+        measured.cpu.total() / measured.gigabytes()
+    };
+    assert!(plain(Carrier::Plain) > plain(Carrier::Grosso));
+}
+
+/// The kernel's own device, over the same wire.
+pub(super) fn the_kernel_s_vxlan_carries_the_same() {
+    let setting = Setting { carrier: Carrier::Kernel, ..setting(Device::Veth, Tunnel::Vxlan) };
+    match measure(&setting, &AtomicBool::new(false)) {
+        Err(TrialError::Io(error)) if error.kind() == io::ErrorKind::Unsupported => {
+            println!("skipped: the kernel has no VXLAN");
+            assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "VXLAN is skipped");
+        }
+        measured => {
+            let measured = measured.unwrap();
+            assert!(measured.bytes >= BYTES && measured.checksum_errors == 0, "{measured:?}");
+            let paths = [measured.cpu.path_a, measured.cpu.path_b];
+            assert_eq!((paths, measured.watched), ([0.0, 0.0], None));
+            assert!(measured.cpu.sender > 0.0 && measured.cpu.receiver > 0.0, "{measured:?}");
+        }
+    }
+}
+
+fn trial(setting: &Setting) -> Measured {
+    let measured = measure(setting, &AtomicBool::new(false));
+    let measured = measured.unwrap_or_else(|error| panic!("{setting:?}: {error}"));
+    assert_eq!(measured.checksum_errors, 0, "{setting:?}");
+    let cpu = measured.cpu;
+    assert!(cpu.path_a > 0.0 && cpu.path_b > 0.0, "{measured:?}");
+    measured
+}
+
+fn setting(device: Device, tunnel: Tunnel) -> Setting {
+    let processor = *allowed_processors().unwrap().last().unwrap();
+    Setting {
+        tunnel,
+        remote_checksum: false,
+        carrier: Carrier::Grosso,
+        traffic: Traffic::TcpStream,
+        streams: 4,
+        device,
+        processors: [processor; 2],
+        congestion: "cubic".into(),
+        extent: Extent::Bytes(BYTES),
+        compare: true,
+        watched: false,
+    }
+}
+
+const BYTES: u64 = 32 << 20;
