@@ -53,6 +53,37 @@ fn a_lossy_profile_is_for_a_host_that_ends_tcp_and_for_nobody_else() {
 }
 
 #[test]
+fn acknowledgments_of_trains_are_expanded_for_a_host_that_ends_tcp_and_for_nobody_else() {
+    let Some(hosts) = Hosts::new() else { return };
+    for (line, why) in [
+        ("bridge e0 tap:b0 --expand-acks", "--terminates"),
+        ("bridge e0 lo --terminates --expand-acks", "no end is a host"),
+    ] {
+        let refused = hosts.run(line);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.stderr.contains(why), "{refused:?}");
+    }
+    let mut single = Command::new(env!("CARGO_BIN_EXE_grosso"));
+    single.args(["dev", "-K", "a0", "tso", "off", "gso", "off"]);
+    assert!(hosts.a.host(&mut single).unwrap().output().unwrap().status.success());
+    let line = "bridge e0 tap:b0 --terminates --expand-acks --hold 100us --json";
+    let bridge = Running::spawn(&mut hosts.command(line));
+    until(|| hosts.b.run(|| network::set_up("b0", B)).unwrap().is_ok());
+    for (a, b) in A.into_iter().zip(B) {
+        exchange(&connect((&hosts.a, a), (&hosts.b, b)), 4 << 20);
+    }
+    let ended = bridge.stop(Signal::TERM);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let summary: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let counted =
+        |device: usize, name: &str| summary["devices"][device]["counters"][name].as_u64().unwrap();
+    let [one, several] = ["rx_acks_expanded", "rx_acks_expanded_into"].map(|name| counted(1, name));
+    assert!(one > 0 && several >= 2 * one, "{one} {several}");
+    assert!(counted(0, "tx_frames") > counted(1, "rx_frames"));
+    assert_eq!(counted(0, "rx_acks_expanded"), 0, "not those of the wire");
+}
+
+#[test]
 fn eight_flows_over_two_queues_are_whole_on_a_good_wire_and_on_a_bad_one() {
     let bad = ["--impair", "delay 100us jitter 20us loss 0.1% duplicate 0.1% seed 7"];
     for impairment in [&[][..], &bad] {

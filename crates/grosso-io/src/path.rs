@@ -7,7 +7,7 @@
 use grosso::{
     Coalescer, Delivery, Frame, Profile, Sink,
     acknowledge::Expander,
-    coalesce::{Hold, RoundTrips},
+    coalesce::RoundTrips,
     features::{Device, Features},
     stats::CoalesceStats,
 };
@@ -138,12 +138,10 @@ impl<B: AsRef<[u8]>> Direction<B> {
         Ok(received)
     }
 
-    /// Whether it is worth knowing how long round trips take: its trains are held for as long as it pays.
+    /// Whether it is worth knowing how long round trips take.
     #[must_use]
     pub fn wants_round_trips(&self) -> bool {
-        self.coalescer
-            .as_ref()
-            .is_some_and(|coalescer| coalescer.profile().hold == Hold::Controlled)
+        self.coalescer.as_ref().is_some_and(|coalescer| coalescer.profile().wants_round_trips())
     }
 
     /// Lets it observe the frames that it moves, until [`Self::take_round_trips`]: the other direction is to observe

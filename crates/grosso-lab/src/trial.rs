@@ -77,6 +77,8 @@ pub enum Carrier {
         profile: Option<Box<Profile>>,
         /// Whether each packet is copied out of its receive buffer first.
         copy: bool,
+        /// Whether what the receiver acknowledges of a train becomes the acknowledgments of its packets.
+        expand: bool,
     },
     /// Grosso's data path, where the sender's NIC and its driver would be.
     GrossoSends {
@@ -100,7 +102,7 @@ impl Carrier {
             profile.limits.hold_ns = u64::try_from(hold.as_nanos()).unwrap_or(u64::MAX);
             Box::new(profile)
         });
-        Self::Grosso { profile, copy }
+        Self::Grosso { profile, copy, expand: false }
     }
 }
 
@@ -219,10 +221,11 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
             let hosts = Hosts::joined(&setting.layout, *gro)?;
             observe(setting, &hosts, None, interrupted)
         }
-        Carrier::Grosso { profile, copy } => {
+        Carrier::Grosso { profile, copy, expand } => {
             let (hosts, ends) = Hosts::receiving(&setting.layout, setting.device, true)?;
             let mut options = RunOptions::new(SEED);
             options.left_to_right.coalesce = profile.is_some();
+            options.right_to_left.expand_acknowledgments = *expand;
             if let Some(profile) = profile {
                 options.left_to_right.profile = Profile::clone(profile);
             }

@@ -3,7 +3,7 @@
 
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile, Sink,
-    acknowledge::Summary,
+    acknowledge::{Expander, Summary},
     coalesce::{Acknowledgments, Batch, Vector},
 };
 use grosso_lab::acks::model::{Acknowledgment, Counting, Sender};
@@ -13,6 +13,8 @@ use proptest::{collection::vec, prelude::*};
 
 /// Payload bytes of the sender's segments.
 const SEGMENT: u32 = 1448;
+const NEAR: [u8; 4] = [10, 0, 0, 1];
+const FAR: [u8; 4] = [10, 0, 0, 9];
 /// The sender's first sequence number, near the end of the numbers.
 const FIRST: u32 = 0xffff_e000;
 
@@ -235,6 +237,86 @@ proptest! {
         let is_stretched = sent.len() >= 2 * units.len() + 2 * limit as usize;
         prop_assert!(!is_stretched || uncounted.congestion_window < formula);
     }
+}
+
+/// What a receiver is handed, and what its acknowledgments become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Receiver {
+    /// Packets, of which it acknowledges every second one.
+    Packets,
+    /// Trains, each of which it acknowledges once.
+    Trains,
+    /// Trains, whose acknowledgments are expanded.
+    Expanded,
+}
+
+/// Round trips until a sender that counts like this has 860 segments under way, as 10 Gb/s have in a millisecond, and
+/// the most acknowledgments that it got in one of them.
+fn slow_start(counting: Counting, receiver: Receiver) -> (u32, usize) {
+    let mut sender = Sender::new(counting, SEGMENT, FIRST);
+    let mut expander = Expander::new(LinkType::Ethernet, Ports::NONE, 1);
+    let mut coalescer = Coalescer::new(Profile::linux(), LinkType::Ethernet, Ports::NONE, 1);
+    let (mut round_trips, mut most) = (0, 0);
+    while sender.congestion_window < 860 * u64::from(SEGMENT) {
+        // Where what is delivered ends.
+        let mut ends = Vec::new();
+        let mut sink = |delivery: Delivery<'_, Vec<u8>>| {
+            expander.note(&delivery);
+            let before = ends.last().copied().unwrap_or(sender.unacknowledged);
+            ends.push(before.wrapping_add(delivery.packets * SEGMENT));
+        };
+        for index in 0..(sender.flight() / u64::from(SEGMENT)) as u32 {
+            let sequence = sender.unacknowledged.wrapping_add(index * SEGMENT);
+            let packet = Packet::new().ethernet(|e| e);
+            let packet = packet.ipv4(|ip| ip.id(index as u16).source(NEAR).destination(FAR));
+            let tcp = |t: Tcp| t.source_port(1).destination_port(2).sequence(sequence);
+            let frame = packet.tcp(tcp).payload_len(SEGMENT as usize).build();
+            coalescer.push(Frame::new(frame), 0, &mut sink);
+            if receiver == Receiver::Packets {
+                coalescer.poll_end(0, &mut sink);
+            }
+        }
+        coalescer.poll_end(0, &mut sink);
+        if receiver == Receiver::Packets {
+            ends = ends.chunks(2).filter_map(|pair| pair.last().copied()).collect();
+        }
+        let mut numbers = Vec::new();
+        for end in ends {
+            let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.source(FAR).destination(NEAR));
+            let tcp = |t: Tcp| t.source_port(2).destination_port(1).ack(end);
+            let frame = Frame::new(packet.tcp(tcp).build());
+            match expander.expand(&frame) {
+                Some(Ok(expansion)) if receiver == Receiver::Expanded => {
+                    numbers.extend_from_slice(expansion.numbers());
+                }
+                _ => numbers.push(end),
+            }
+        }
+        most = most.max(numbers.len());
+        for number in numbers {
+            sender.acknowledge(&Acknowledgment { number, ..Acknowledgment::default() });
+        }
+        round_trips += 1;
+    }
+    (round_trips, most)
+}
+
+#[test]
+fn p15_expansion_gives_a_sender_that_counts_packets_what_stretch_acknowledgments_took() {
+    for counting in [Counting::Packets, Counting::Bytes { limit: 1 }] {
+        let [packets, trains, expanded] = [Receiver::Packets, Receiver::Trains, Receiver::Expanded]
+            .map(|receiver| slow_start(counting, receiver));
+        assert!(trains.0 > 4 * packets.0, "{counting:?}: {trains:?} {packets:?}");
+        // The first acknowledgment of a connection stays one, which costs it a round trip.
+        assert!(expanded.0 <= packets.0 + 1, "{counting:?}: {expanded:?} {packets:?}");
+        assert!(expanded.1 <= packets.1 + 1 && expanded.1 > 10 * trains.1, "{expanded:?}");
+    }
+    // Who counts bytes without a limit needs none of it.
+    let unlimited = Counting::Bytes { limit: u32::MAX };
+    assert_eq!(
+        slow_start(unlimited, Receiver::Trains).0,
+        slow_start(unlimited, Receiver::Packets).0
+    );
 }
 
 #[test]

@@ -36,6 +36,10 @@ pub struct CoalesceStats {
     pub thinned: u64,
     /// Acknowledgments that waited and were not dropped, by reason.
     pub kept: [u64; Kept::COUNT],
+    /// Acknowledgments of one flow that waited for each other and left together, whole.
+    pub vectors: u64,
+    /// How many those were; one alone is a vector too.
+    pub vector_packets: u64,
     /// Delivered frames by the wire packets that each stands for; bucket `i` counts those up to
     /// [`SEGMENT_BUCKETS`]`[i]`, the last one those beyond.
     pub segments: [u64; SEGMENT_BUCKETS.len() + 1],
@@ -83,6 +87,8 @@ impl Default for CoalesceStats {
             closed: [0; Close::COUNT],
             thinned: 0,
             kept: [0; Kept::COUNT],
+            vectors: 0,
+            vector_packets: 0,
             segments: [0; SEGMENT_BUCKETS.len() + 1],
             reorder: ReorderStats::default(),
         }

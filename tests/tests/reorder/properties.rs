@@ -229,6 +229,46 @@ fn p52_no_hole_is_waited_for_longer_than_an_eighth_of_the_round_trip() {
 }
 
 #[test]
+fn p52_an_adaptive_hole_is_not_waited_for_longer_than_the_round_trip_of_its_flow_allows() {
+    let adaptive = Reorder::adaptive(10_000, 100_000);
+    let (fixed, mut bounded) = (Reorder::holes(100_000), adaptive);
+    bounded.round_trip_ns = 160_000;
+    for (reorder, round_trip_ns, hole_ns) in [
+        (adaptive, None, 100_000),
+        (adaptive, Some(400_000), 50_000),
+        (adaptive, Some(8_000_000), 100_000),
+        // What was asked for at least.
+        (adaptive, Some(8_000), 10_000),
+        (adaptive, Some(0), 10_000),
+        (fixed, Some(400_000), 100_000),
+        (bounded, Some(400_000), 20_000),
+    ] {
+        let mut profile = holes();
+        (profile.limits.hold_ns, profile.reorder) = (0, reorder);
+        assert_eq!(profile.wants_round_trips(), reorder != fixed);
+        let frames = [segments(1, 5, 6), segments(2, 5, 6)].concat();
+        let mut session = Session::new(profile, LinkType::Ethernet, 3);
+        let told = round_trip_ns.map(|told| (told, &frames[0]));
+        for flow in 0..2 {
+            session.push(&frames[6 * flow], Meta::default());
+            session.poll_end();
+            // It is told of the first flow alone.
+            if let Some((round_trip_ns, packet)) = told {
+                session.learn_round_trip(packet, round_trip_ns);
+            }
+            session.push(&frames[6 * flow + 2], Meta::default());
+            let expected = if flow == 0 { hole_ns } else { reorder.hole_ns() };
+            assert_eq!(session.deadline(), Some(session.now_ns + expected), "{reorder:?} {flow}");
+            session.now_ns += expected;
+            session.poll_end();
+            session.now_ns += 1_000_000;
+        }
+        session.finish();
+        session.assert_settled();
+    }
+}
+
+#[test]
 fn p52_an_adaptive_hole_takes_twice_what_holes_took_lately() {
     let mut profile = holes();
     profile.limits.hold_ns = 0;

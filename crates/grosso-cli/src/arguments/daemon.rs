@@ -26,6 +26,10 @@ pub(crate) struct Bridge {
     /// that lose what others would have to get
     #[arg(long)]
     pub(crate) terminates: bool,
+    /// Send an acknowledgment for every second packet of what that host was handed joined, in the
+    /// place of its one for all
+    #[arg(long, requires = "terminates")]
+    pub(crate) expand_acks: bool,
     /// Join no packets; superframes are still cut for ports that cannot take them
     #[arg(long)]
     pub(crate) no_coalesce: bool,

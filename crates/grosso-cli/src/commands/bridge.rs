@@ -70,6 +70,7 @@ mod linux {
             let is_tun = matches!(port.device, Device::Tap(_) | Device::Tun(_));
             let is_host = is_tun || matches!(port.device, Device::Passed(_));
             port.terminates = is_host && options.terminates;
+            port.expand_acks = port.terminates && options.expand_acks;
             port.mtu = options.mtu.filter(|_| is_tun);
             port.persistent = (is_tun && options.persist).then_some(true);
             let is_packet = matches!(port.device, Device::Packet(_));
@@ -77,6 +78,13 @@ mod linux {
             Ok(port)
         };
         let (left, right) = (port(&options.left)?, port(&options.right)?);
+        if options.expand_acks && !left.expand_acks && !right.expand_acks {
+            return Err(usage(format!(
+                "--expand-acks: no end is a host: {left} and {right}",
+                left = left.device,
+                right = right.device
+            )));
+        }
         let name = match &options.name {
             Some(name) => name.parse::<PathName>().map_err(usage)?.0,
             None => default_name(&left, &right),

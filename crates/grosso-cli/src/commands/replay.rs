@@ -7,7 +7,7 @@ use std::path::Path;
 use grosso::{
     Coalescer, Frame, Profile, Sink, Verdict,
     coalesce::{
-        Batch as Order, Hold, Level, RoundTrips,
+        Batch as Order, Level, RoundTrips,
         reason::{Close, NoMerge, Pass, Release},
     },
     stats::CoalesceStats,
@@ -168,7 +168,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
     pub(crate) fn new(rules: &Rules, links: Links) -> Result<Self, Failure> {
         let (profile, seed) = (asked_for(rules)?, super::random_seed());
         Ok(Self {
-            round_trips: (profile.hold == Hold::Controlled).then(|| RoundTrips::new(seed)),
+            round_trips: profile.wants_round_trips().then(|| RoundTrips::new(seed)),
             profile,
             batch: rules.batch,
             links,
@@ -411,6 +411,8 @@ fn add(total: &mut CoalesceStats, stats: &CoalesceStats) {
     add_all::<{ Close::COUNT }>(&mut total.closed, &stats.closed);
     total.thinned += stats.thinned;
     add_all(&mut total.kept, &stats.kept);
+    total.vectors += stats.vectors;
+    total.vector_packets += stats.vector_packets;
     add_all(&mut total.segments, &stats.segments);
     total.reorder.waited += stats.reorder.waited;
     add_all::<{ Release::COUNT }>(&mut total.reorder.released, &stats.reorder.released);

@@ -335,6 +335,8 @@ struct PortTable {
     #[serde(default)]
     terminates: bool,
     #[serde(default)]
+    expand_acks: bool,
+    #[serde(default)]
     features: BTreeMap<String, bool>,
     fragments: Option<FragmentsSpec>,
     esp: Option<EspTable>,
@@ -357,7 +359,7 @@ impl PortTable {
         (spec.mtu, spec.up, spec.promiscuous) = (self.mtu, self.up, self.promisc);
         (spec.persistent, spec.partial_checksums) = (self.persist, self.partial_checksums);
         (spec.ring_slots, spec.slot_bytes) = (self.rx, self.rx_buf_len);
-        spec.terminates = self.terminates;
+        (spec.terminates, spec.expand_acks) = (self.terminates, self.expand_acks);
         spec.fragments = self.fragments;
         spec.esp = self.esp.map(EspTable::spec).transpose()?;
         spec.check().map(|()| spec)

@@ -32,6 +32,7 @@ mtu = 9000
 up = false
 persist = true
 terminates = true
+expand-acks = true
 vnet_hdr = 24
 features = { tso = false, "tx-udp-segmentation" = false }
 
@@ -47,6 +48,7 @@ right = { port = "xdp:eth3:1", partial-checksums = true }
     assert_eq!((edge.profile.limits.hold_ns, edge.processors), (20_000, vec![0, 1]));
     assert_eq!(edge.impairment.unwrap().delay, core::time::Duration::from_millis(5));
     assert!(edge.profile.name == "freebsd" && edge.right.terminates && !edge.left.terminates);
+    assert!(edge.right.expand_acks && !edge.left.expand_acks && !other.right.expand_acks);
     assert_eq!(edge.left, PortSpec::new(Device::Packet("eth1".into())));
     assert_eq!((edge.right.mtu, edge.right.up), (Some(9000), Some(false)));
     assert_eq!((edge.right.persistent, edge.right.header), (Some(true), Some(Form::Tunnel)));
@@ -85,6 +87,10 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", terminates = true, fragments = {} }\n"
                 .into(),
             "3:9: terminates: fragments and esp send packets on",
+        ),
+        (
+            "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", expand-acks = true }\n".into(),
+            "3:9: expand-acks is for ports with terminates = true",
         ),
         (format!("{path}metrics = 1"), "4:1: no key \"metrics\""),
         ("[[path]]\nleft = \"eth1\"\n".into(), "1:1: missing field `right`"),

@@ -199,11 +199,14 @@ where
 {
     let seed = RandomState::new().hash_one(&spec.name);
     let mut options = RunOptions::new(seed);
-    let directions =
-        [(&mut options.left_to_right, &spec.right), (&mut options.right_to_left, &spec.left)];
-    for (direction, end) in directions {
+    let directions = [
+        (&mut options.left_to_right, &spec.left, &spec.right),
+        (&mut options.right_to_left, &spec.right, &spec.left),
+    ];
+    for (direction, from, to) in directions {
         direction.coalesce = spec.coalesce;
-        direction.profile = spec.profile_towards(end);
+        direction.profile = spec.profile_towards(to);
+        direction.expand_acknowledgments = from.expand_acks;
     }
     let pairs = lefts.into_iter().zip(rights);
     let paths = pairs

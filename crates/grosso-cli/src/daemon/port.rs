@@ -120,6 +120,8 @@ pub(crate) struct PortSpec {
     pub(crate) partial_checksums: Option<bool>,
     /// Whether all TCP that goes to a TUN or TAP device ends at its host, which forwards none.
     pub(crate) terminates: bool,
+    /// Whether each acknowledgment of trains that the host sends becomes those of the trains' packets.
+    pub(crate) expand_acks: bool,
     /// How fragments are joined and made.
     pub(crate) fragments: Option<FragmentsSpec>,
     /// How packets are encrypted and decrypted.
@@ -140,6 +142,7 @@ impl PortSpec {
             slot_bytes: None,
             partial_checksums: None,
             terminates: false,
+            expand_acks: false,
             fragments: None,
             esp: None,
         }
@@ -171,6 +174,13 @@ impl PortSpec {
         if self.terminates && self.has_stages() {
             return Err(
                 "terminates: fragments and esp send packets on, so TCP does not end there".into()
+            );
+        }
+        if self.expand_acks && !self.terminates {
+            return Err(
+                "expand-acks is for ports with terminates = true: a host that forwards what comes \
+                 does not acknowledge it"
+                    .into(),
             );
         }
         if let Some(fragments) = &self.fragments {
@@ -298,11 +308,15 @@ mod tests {
         assert!(refused("xdp:e", |spec| spec.ring_slots = Some(64)).is_some());
         assert!(refused("e", |spec| spec.partial_checksums = Some(true)).is_some());
         assert!(refused("e", |spec| spec.terminates = true).is_some());
+        let why = refused("tap:t", |spec| spec.expand_acks = true).unwrap();
+        assert!(why.contains("terminates = true"), "{why}");
         assert!(refused("e", |spec| spec.ring_slots = Some(100)).is_some());
         assert!(refused("e", |spec| spec.slot_bytes = Some(128)).is_some());
         assert!(refused("e", |spec| spec.ring_slots = Some(1 << 20)).is_some());
         assert_eq!(refused("e", |spec| spec.ring_slots = Some(1024)), None);
         assert_eq!(refused("tap:t", |spec| spec.mtu = Some(9000)), None);
         assert_eq!(refused("fd:3", |spec| spec.terminates = true), None);
+        let expands = |spec: &mut PortSpec| (spec.terminates, spec.expand_acks) = (true, true);
+        assert_eq!(refused("tap:t", expands), None);
     }
 }

@@ -3,6 +3,8 @@
 //! Text, JSON, the Prometheus page and `docs/counters.md` are made from this table. Names follow the kernel's `qstats`
 //! (Documentation/netlink/specs/netdev.yaml) with `hw` left out.
 
+mod acknowledgments;
+
 use std::{collections::HashMap, sync::LazyLock};
 
 use grosso::{
@@ -77,6 +79,8 @@ enum Source {
     Joined(fn(&Superframes) -> u64, Option<usize>),
     /// Frames of whose checksums the device said this.
     Said(Said),
+    /// A number of the direction that comes from the device.
+    Received(fn(&DirectionStats, usize) -> u64, usize),
     /// A number of the coalescer, where there is one.
     Coalescer(fn(&CoalesceStats, usize) -> u64, usize),
     /// Trains that left for reasons of one name.
@@ -120,6 +124,7 @@ impl Counter {
             Source::Joined(read, Some(protocol)) => Some(read(&side.rx.joined[protocol])),
             Source::Joined(read, None) => Some(side.rx.joined.iter().map(read).sum()),
             Source::Said(said) => Some(side.rx.rx_checksums[said as usize]),
+            Source::Received(read, index) => Some(read(side.rx, index)),
             Source::Coalescer(read, index) => side.gro.map(|stats| read(stats, index)),
             Source::Flush { close, refused } => side.gro.map(|stats| {
                 let closed = close.map_or(0, |reason| stats.closed[reason.index()]);
@@ -148,6 +153,7 @@ pub(crate) static COUNTERS: LazyLock<Vec<Counter>> = LazyLock::new(|| {
         flushes(),
         passes(),
         releases(),
+        acknowledgments::counters(),
         segments(),
         of_ports(),
     ];

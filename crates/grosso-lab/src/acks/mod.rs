@@ -78,6 +78,8 @@ pub enum Handling {
     /// As the 82599's hardware, which leaves acknowledgments alone: profile `rsc-82599`.
     #[serde(rename = "rsc-82599")]
     Hardware,
+    /// As `linux`, and each acknowledgment of a train becomes those of its packets.
+    Expanded,
 }
 
 impl fmt::Display for Handling {
@@ -88,6 +90,7 @@ impl fmt::Display for Handling {
             Self::Passed => "linux",
             Self::Vector => "vector",
             Self::Hardware => "rsc-82599",
+            Self::Expanded => "expanded",
         })
     }
 }
@@ -97,7 +100,7 @@ impl Handling {
         let mut profile = match self {
             Self::Off => return None,
             Self::Merged => Profile::freebsd(),
-            Self::Passed => Profile::linux(),
+            Self::Passed | Self::Expanded => Profile::linux(),
             Self::Vector => {
                 let mut profile = Profile::linux();
                 profile.rules.acknowledgments = Acknowledgments::Vector;
@@ -149,6 +152,10 @@ impl Experiment {
                 cases.push(case(Handling::Off, Duration::ZERO));
                 for handling in HANDLINGS {
                     cases.extend(HOLDS.map(|hold| case(handling, hold)));
+                }
+                // Who sends the bytes gets acknowledgments and no trains.
+                if side == Side::Receiver {
+                    cases.push(case(Handling::Expanded, MITIGATION));
                 }
             }
         }
@@ -204,6 +211,7 @@ impl Experiment {
             carrier: Carrier::Grosso {
                 profile: case.handling.profile(case.hold).map(Box::new),
                 copy: false,
+                expand: case.handling == Handling::Expanded,
             },
             impairment: None,
             device: self.plan.device,
@@ -215,11 +223,12 @@ impl Experiment {
     }
 }
 
-/// What the table compares with nothing.
+/// What the table compares with nothing, on either side.
 const HANDLINGS: [Handling; 4] =
     [Handling::Merged, Handling::Passed, Handling::Vector, Handling::Hardware];
-/// To the end of the poll, and the 82599's default mitigation.
-const HOLDS: [Duration; 2] = [Duration::ZERO, Duration::from_micros(16)];
+/// To the end of the poll, and as long as the 82599's default mitigation.
+const HOLDS: [Duration; 2] = [Duration::ZERO, MITIGATION];
+const MITIGATION: Duration = Duration::from_micros(16);
 /// Around the window that was best in 2011, and what the lab's streams have otherwise.
 const SENDER_WINDOWS: [Option<usize>; 4] = [Some(64 << 10), Some(100 << 10), Some(256 << 10), None];
 const RECEIVER_WINDOWS: [Option<usize>; 2] = [Some(100 << 10), None];
@@ -243,7 +252,11 @@ mod tests {
             let costs = case.side == Side::Sender && case.handling == Handling::Merged;
             let merges = case.side == Side::Receiver && case.handling != Handling::Off;
             let acknowledgements = if merges { 20_000 } else { 340_000 };
-            let passed = if costs { acknowledgements / 8 } else { acknowledgements };
+            let passed = match case.handling {
+                Handling::Merged if costs => acknowledgements / 8,
+                Handling::Expanded => acknowledgements * 8,
+                _ => acknowledgements,
+            };
             let run = Measured {
                 seconds: 1.0,
                 bytes: if costs { 500_000_000 } else { 1_000_000_000 },
@@ -261,7 +274,7 @@ mod tests {
 
     #[test]
     fn handlings_have_one_name_in_the_table_and_in_json() {
-        for handling in HANDLINGS.into_iter().chain([Handling::Off]) {
+        for handling in HANDLINGS.into_iter().chain([Handling::Off, Handling::Expanded]) {
             assert_eq!(serde_json::to_value(handling).unwrap(), handling.to_string());
         }
     }
@@ -269,10 +282,17 @@ mod tests {
     #[test]
     fn every_setting_is_measured_once_a_run() {
         let experiment = Experiment::new(Plan::default()).unwrap();
-        assert_eq!(experiment.trials(), 2 * (4 + 2) * (1 + 4 * 2));
+        assert_eq!(experiment.trials(), 2 * ((4 + 2) * (1 + 4 * 2) + 2));
         let settings = experiment.cases.iter().map(|case| experiment.setting(case));
         let carriers: Vec<_> = settings.map(|setting| setting.carrier).collect();
         let off = |carrier: &&Carrier| matches!(carrier, Carrier::Grosso { profile: None, .. });
         assert_eq!(carriers.iter().filter(off).count(), 6);
+        let expands = |carrier: &&Carrier| matches!(carrier, Carrier::Grosso { expand: true, .. });
+        assert_eq!(carriers.iter().filter(expands).count(), 2);
+        let held = carriers.iter().filter(expands).map(|carrier| match carrier {
+            Carrier::Grosso { profile: Some(profile), .. } => profile.limits.hold_ns,
+            _ => 0,
+        });
+        assert_eq!(held.collect::<Vec<_>>(), [16_000; 2]);
     }
 }

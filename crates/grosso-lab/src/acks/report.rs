@@ -140,4 +140,10 @@ segm.: packets of data for each frame that the host was given, or gave.
 Published (82599, 2011): sender with merged acknowledgments 4-5 Gb/s, else 8.0;
 receiver: reads fall to a third, 4-5 segments a unit; window 100 KB best.
 Linux counts bytes without a limit (L is none): a merged acknowledgment grows
-its window by all that it acknowledges. What is left of the harm is waiting.";
+its window by all that it acknowledges. What is left of the harm is waiting, so
+\"merged acknowledgments cost throughput\" may well be no on this kernel.
+Grosso at the sender: the receiver's kernel wakes its reader once 16 KB are
+there (SO_RCVLOWAT) and acknowledges every second segment until then, so that
+its reads are batched. Grosso at the receiver: what there is is read.
+expanded: linux, and one acknowledgment for two packets of what was joined, back
+to back, 32 at most for one; reached counts them.";

@@ -16,6 +16,7 @@ pub(super) fn judge(rows: &[RowResult], overtaken: &Overtaken, growth: &[Growth]
     verdicts.extend(share("sender: rsc-82599 costs none", rows, Handling::Hardware));
     verdicts.extend(starved(rows));
     verdicts.extend(reads(rows));
+    verdicts.extend(expanded(rows));
     verdicts.push(Verdict {
         claim: "past the coalescer they overtake; through it none",
         holds: overtaken.past_it > 0 && overtaken.through_it == 0,
@@ -81,6 +82,19 @@ fn reads(rows: &[RowResult]) -> Option<Verdict> {
     })
 }
 
+/// Whether the sender gets more acknowledgments than the receiver sends where they are expanded.
+fn expanded(rows: &[RowResult]) -> Option<Verdict> {
+    let expanded = rows.iter().filter(|row| row.handling == Handling::Expanded);
+    let grown = expanded
+        .map(|row| row.acknowledgments_reached.median / row.acknowledgments_sent.median.max(1.0));
+    let Spread { median, .. } = Spread::of(grown);
+    (median > 0.0).then(|| Verdict {
+        claim: "receiver: expanded, more ACKs arrive than it sends",
+        holds: median >= GROWN,
+        measured: format!("{median:.1} for one"),
+    })
+}
+
 /// The claim that a sender which counts bytes is limited by L.
 fn limited(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
@@ -112,6 +126,8 @@ fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Optio
 
 /// The share of throughput below which something costs: two measurements of the same differ by less.
 const COSTS: f64 = 0.85;
+/// How many acknowledgments are more than one: what else a receiver says, nobody expands.
+const GROWN: f64 = 1.5;
 /// A third, and what two measurements of the same differ by.
 const THIRD: f64 = 0.35;
 
@@ -136,7 +152,7 @@ mod tests {
     #[test]
     fn every_claim_holds_of_what_was_published() {
         let verdicts = report().verdicts;
-        assert_eq!(verdicts.len(), 9);
+        assert_eq!(verdicts.len(), 10);
         assert!(verdicts.iter().all(|verdict| verdict.holds), "{verdicts:?}");
         assert!(verdicts.iter().all(|verdict| verdict.claim.len() <= 52), "{verdicts:?}");
     }
@@ -161,5 +177,9 @@ mod tests {
             row.acknowledgments_reached = row.acknowledgments_sent;
         });
         assert!(!said(&all, "under half"));
+        let none = changed(Side::Receiver, Handling::Expanded, |row| {
+            row.acknowledgments_reached = row.acknowledgments_sent;
+        });
+        assert!(!said(&none, "more ACKs arrive"));
     }
 }

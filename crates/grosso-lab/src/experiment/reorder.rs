@@ -64,7 +64,8 @@ fn levels(plan: &Plan, skew_us: u64) -> [(&'static str, Profile); 4] {
 }
 
 fn row(name: &str, setting: &Setting, profile: Profile) -> Row {
-    Row::new(name, setting, Carrier::Grosso { profile: Some(Box::new(profile)), copy: true })
+    let profile = Some(Box::new(profile));
+    Row::new(name, setting, Carrier::Grosso { profile, copy: true, expand: false })
 }
 
 fn judge(groups: &[GroupResult], _: Option<&super::Consumer>) -> Vec<Verdict> {

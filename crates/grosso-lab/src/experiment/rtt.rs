@@ -55,7 +55,7 @@ fn rows(plan: &Plan, setting: &Setting) -> Vec<Row> {
     vec![
         Row::new(OFF, setting, Carrier::grosso(None, false)),
         Row::new(FIXED, setting, Carrier::grosso(Some(plan.hold), false)),
-        Row::new(CONTROLLED, setting, Carrier::Grosso { profile, copy: false }),
+        Row::new(CONTROLLED, setting, Carrier::Grosso { profile, copy: false, expand: false }),
     ]
 }
 

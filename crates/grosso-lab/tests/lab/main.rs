@@ -137,7 +137,8 @@ mod linux {
         let segments = [Reorder::OFF, Reorder::holes(400_000)].map(|reorder| {
             let mut profile = Profile::linux();
             (profile.limits.hold_ns, profile.reorder) = (100_000, reorder);
-            let carrier = Carrier::Grosso { profile: Some(Box::new(profile)), copy: true };
+            let carrier =
+                Carrier::Grosso { profile: Some(Box::new(profile)), copy: true, expand: false };
             let skewed = Setting {
                 impairment: Some("delay 250us skew 40us rate 1G".parse().unwrap()),
                 ..through(device, carrier)

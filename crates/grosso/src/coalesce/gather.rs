@@ -156,6 +156,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             for part in iter::once(&train.first).chain(pool.iter(train.rest)) {
                 stats.count_out(part.range().len(), 1, false);
             }
+            stats.vectors += 1;
+            stats.vector_packets += records.len() as u64;
             let vector = Vector::new(train.first, train.rest, pool, records, meta, closed);
             return sink.deliver_vector(vector);
         }

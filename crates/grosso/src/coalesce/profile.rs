@@ -292,6 +292,12 @@ impl Profile {
         profile
     }
 
+    /// Whether how long it holds trains, or waits for what is missing, follows the round trips of connections.
+    #[must_use]
+    pub fn wants_round_trips(&self) -> bool {
+        self.hold == Hold::Controlled || self.reorder.is_adaptive()
+    }
+
     /// Whether it asks for more of one packet than the laws: each then takes the longer way.
     pub(super) fn is_more_than_laws(&self) -> bool {
         let repairs = self.reorder.level != Level::Off;

@@ -133,14 +133,22 @@ impl Controller {
 
 impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Tells how long a round trip takes between the ends of this packet's flow, in nanoseconds: who
-    /// sees both directions can measure it with [`RoundTrips`]. Only [`Hold::Controlled`] asks for
-    /// it, and only the least that was told of a flow counts.
+    /// sees both directions can measure it with [`RoundTrips`]. Only profiles that
+    /// [want it](Profile::wants_round_trips) ask for it. To [`Hold::Controlled`] the least counts
+    /// that was told of a flow, to an adaptive [`Reorder`](crate::coalesce::Reorder) the latest.
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64, now_ns: u64) {
-        let Some(controller) = &mut self.controller else { return };
+        if !self.profile.wants_round_trips() {
+            return;
+        }
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
         let flow = self.hasher.flow(packet, &Keys::of(self.stack.layers(), packet));
-        let pace = controller.flows.entry(flow, now_ns, || Pace::starting(now_ns));
-        pace.learn_round_trip(round_trip_ns);
+        if let Some(controller) = &mut self.controller {
+            let pace = controller.flows.entry(flow, now_ns, || Pace::starting(now_ns));
+            pace.learn_round_trip(round_trip_ns);
+        }
+        if let Some(resequencer) = &mut self.resequencer {
+            resequencer.learn_round_trip(flow, round_trip_ns);
+        }
     }
 
     /// Decides how long a train that just started may be held.

@@ -53,6 +53,8 @@ pub(super) struct Entry {
     late: u32,
     /// How long holes took to fill lately; 0 when none has filled.
     fill_ns: u64,
+    /// How long a round trip takes; 0 when nobody told.
+    round_trip_ns: u64,
 }
 
 /// Adjacent packets that wait.
@@ -131,6 +133,7 @@ impl Entry {
             missing_since_ns: 0,
             late: 0,
             fill_ns: 0,
+            round_trip_ns: 0,
         }
     }
 
@@ -216,6 +219,11 @@ impl Entry {
         self.learn_time(now_ns.saturating_sub(run.since_ns));
     }
 
+    /// Learns how long a round trip takes.
+    pub(super) fn learn_round_trip(&mut self, round_trip_ns: u64) {
+        self.round_trip_ns = round_trip_ns.max(1);
+    }
+
     /// Gives up what is missing before and between the runs.
     pub(super) fn give_up(&mut self, now_ns: u64) {
         let goes_on = self.runs.first().filter(|run| run.start == self.next);
@@ -287,7 +295,7 @@ impl Entry {
     pub(super) fn due(&self, reorder: &Reorder, hold_ns: u64) -> Option<(u64, Release)> {
         let first = self.runs.first()?;
         // What leaves from here may still be held in a train.
-        let most_ns = reorder.total_ns().saturating_sub(hold_ns);
+        let most_ns = self.hole_ns_max(reorder).saturating_mul(2).saturating_sub(hold_ns);
         if self.phase == Phase::Build {
             let is_pushed = self.runs.len() == 1 && first.is_pushed;
             let wait_ns = if is_pushed { 0 } else { hold_ns.min(most_ns) };
@@ -315,10 +323,19 @@ impl Entry {
 
     /// How long a hole of this flow is waited for.
     fn hole_ns(&self, reorder: &Reorder) -> u64 {
-        let most_ns = reorder.hole_ns();
+        let most_ns = self.hole_ns_max(reorder);
         match self.fill_ns {
             0 => most_ns,
             fill_ns => fill_ns.saturating_mul(2).max(reorder.hole_ns_min).min(most_ns),
+        }
+    }
+
+    /// The same at most. Where the time follows the flow, it stays below what the sender waits (P52).
+    fn hole_ns_max(&self, reorder: &Reorder) -> u64 {
+        let most_ns = reorder.hole_ns();
+        match self.round_trip_ns {
+            0 => most_ns,
+            round_trip_ns => most_ns.min((round_trip_ns / 8).max(reorder.hole_ns_min)),
         }
     }
 

@@ -24,8 +24,9 @@ pub struct Reorder {
     /// It must stay below the sender's timers of loss: a sender with RACK waits for a quarter of its shortest
     /// round trip (RFC 8985 section 6.2). Packets that took two paths want 2.5 to 6 times the difference of the paths.
     pub hole_ns_max: u64,
-    /// The same at least: in between, each flow has twice the time that its holes took to fill lately. Where both are
-    /// the same, the time is fixed.
+    /// The same at least: in between, each flow has twice the time that its holes took to fill lately, and no more than
+    /// an eighth of its round trip if that was [told](crate::Coalescer::learn_round_trip). Where both are the same, the
+    /// time is fixed.
     pub hole_ns_min: u64,
     /// The shortest round trip of the connections in nanoseconds, or 0 if it is not known: no hole is waited for
     /// longer than an eighth of it (P52).
@@ -88,6 +89,12 @@ impl Reorder {
     #[must_use]
     pub const fn adaptive(hole_ns_min: u64, hole_ns_max: u64) -> Self {
         Self { hole_ns_min, ..Self::holes(hole_ns_max) }
+    }
+
+    /// Whether the time of a hole follows its flow.
+    #[must_use]
+    pub fn is_adaptive(&self) -> bool {
+        self.level == Level::Holes && self.hole_ns_min < self.hole_ns_max
     }
 
     /// How long a hole may be waited for, in nanoseconds; none within a batch.

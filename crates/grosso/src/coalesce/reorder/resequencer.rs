@@ -88,6 +88,14 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         Some(entry)
     }
 
+    /// Learns how long a round trip of a flow takes, if it is remembered.
+    pub(in crate::coalesce) fn learn_round_trip(&mut self, flow: u64, round_trip_ns: u64) {
+        let entry = self.find(flow);
+        if let Some(known) = entry.and_then(|entry| self.entries.get_mut(entry)) {
+            known.learn_round_trip(round_trip_ns);
+        }
+    }
+
     /// Where a packet stands in its flow. A flow that has gone back is forgotten, which gives `None`.
     pub(super) fn standing(&mut self, entry: u32, span: &Span) -> Option<Standing> {
         let known = self.entries.get_mut(entry)?;

@@ -1,0 +1,88 @@
+//! What became of acknowledgments: dropped, left together, or several in the place of one.
+
+use grosso::acknowledge::{Kept, Unexpanded};
+
+use super::{Counter, Label, Source, key, lower};
+
+/// All of them.
+pub(super) fn counters() -> Vec<Counter> {
+    let tables = [gathered(), kept(), expanded(), unexpanded()];
+    tables.into_iter().flatten().collect()
+}
+
+/// Those that waited for each other in the coalescer.
+fn gathered() -> Vec<Counter> {
+    let counter = |name: &str, unit, help, read| {
+        Counter::new(name, unit, help, Source::Coalescer(read, 0)).alone()
+    };
+    vec![
+        counter(
+            "rx_acks_thinned",
+            "packets",
+            "Acknowledgments dropped because a later one said all that they said.",
+            |stats, _| stats.thinned,
+        ),
+        counter(
+            "rx_acks_vectors",
+            "vectors",
+            "Times that acknowledgments of one flow left which had waited for each other.",
+            |stats, _| stats.vectors,
+        ),
+        counter(
+            "rx_acks_vector_packets",
+            "packets",
+            "Acknowledgments that left so, all of them as they came.",
+            |stats, _| stats.vector_packets,
+        ),
+    ]
+}
+
+/// Why those were not dropped that could have been.
+fn kept() -> Vec<Counter> {
+    let all = "Acknowledgments that waited to be thinned and were kept, by reason.";
+    let counter = |(index, reason): (usize, &Kept)| {
+        let key = key(reason.name());
+        let help =
+            format!("Acknowledgments kept where they are thinned: {}", lower(reason.sentence()));
+        let source = Source::Coalescer(|stats, index| stats.kept[index], index);
+        Counter::new(format!("rx_acks_kept_{key}"), "packets", &help, source)
+            .of("rx_acks_kept_total", all, Label::Value("reason", key.clone()))
+            .grouped("rx_acks_kept", key)
+    };
+    Kept::ALL.iter().enumerate().map(counter).collect()
+}
+
+/// Those of trains, in whose place several were sent.
+fn expanded() -> Vec<Counter> {
+    let counter = |name: &str, help, read| {
+        Counter::new(name, "packets", help, Source::Received(read, 0)).alone()
+    };
+    vec![
+        counter(
+            "rx_acks_expanded",
+            "Acknowledgments of trains in the place of each of which several were sent.",
+            |stats, _| stats.acknowledgments_expanded,
+        ),
+        counter(
+            "rx_acks_expanded_into",
+            "How many those were, the last of each its own.",
+            |stats, _| stats.acknowledgments_expanded_into,
+        ),
+    ]
+}
+
+/// Why others stayed one.
+fn unexpanded() -> Vec<Counter> {
+    let all = "Packets of a host that gets trains whose acknowledgment stayed one, by reason.";
+    let counter = |(index, reason): (usize, &Unexpanded)| {
+        let key = key(reason.name());
+        let help =
+            format!("Acknowledgments of trains that stayed one: {}", lower(reason.sentence()));
+        let source =
+            Source::Received(|stats, index| stats.acknowledgments_unexpanded[index], index);
+        Counter::new(format!("rx_acks_unexpanded_{key}"), "packets", &help, source)
+            .of("rx_acks_unexpanded_total", all, Label::Value("reason", key.clone()))
+            .grouped("rx_acks_unexpanded", key)
+    };
+    Unexpanded::ALL.iter().enumerate().map(counter).collect()
+}
