@@ -2,9 +2,13 @@
 
 mod common;
 
-use common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of};
+use std::{collections::BTreeMap, process::Command};
+
+use common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of, packets};
+use grosso::coalesce::RoundTrips;
 use grosso_io::capture::Format;
 use grosso_testkit::{Packet, Traffic, headers::Tcp};
+use grosso_wire::{LinkType, Ports};
 use serde_json::Value;
 
 /// A segment of a stream whose segments have 100 bytes.
@@ -101,6 +105,91 @@ fn a_hold_that_is_found_asks_both_directions_for_the_round_trip() {
     let up = |index: usize| report["settings"][index]["packets_up"].as_u64().unwrap();
     assert_eq!(report["settings"][1]["hold"], "auto");
     assert!(up(1) <= up(0), "{} and {}", up(0), up(1));
+}
+
+/// The packets of a capture of the tree that the client of its connections sent, over Ethernet and IPv4.
+fn of_the_client(name: &str) -> Vec<Timed> {
+    let client = |(_, frame): &Timed| frame.get(26..30) == Some(&[192, 0, 2, 1]);
+    packets(&of_the_tree(name)).into_iter().filter(client).collect()
+}
+
+/// Whether a packet over Ethernet and IPv4 opens a connection of TCP.
+fn is_syn((_, frame): &Timed) -> bool {
+    frame.get(47).is_some_and(|flags| flags & 0x02 != 0)
+}
+
+#[test]
+fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user() {
+    let bench = Bench::new();
+    let mut client = of_the_client("iperf3.pcapng");
+    bench.put("whole", &capture_of(Format::Pcapng, ETHERNET, &client));
+    client.retain(|packet| !is_syn(packet));
+    bench.put("later", &capture_of(Format::Pcapng, ETHERNET, &client));
+    let auto =
+        |line: &str| only(&bench, &format!("--profile linux --batch 1us --hold auto {line}"));
+    let fixed =
+        |line: &str| only(&bench, &format!("--profile linux --batch 1us --hold 20us {line}"));
+    let ended = |setting: &Value| setting["closed"]["ack-clock"].as_u64().unwrap_or(0);
+
+    // Connections of microseconds: a clock that nobody needs to keep.
+    let setting = auto("whole");
+    assert_eq!((&setting["blind_flows"], ended(&setting)), (&0.into(), 0), "{setting}");
+    // Without their openings they might be of any length.
+    let blind = auto("later");
+    assert_eq!(blind["blind_flows"], 3, "{blind}");
+    assert!(ended(&blind) > 50 && quantiles(&blind["segments_per_train"])[2] <= 4, "{blind}");
+    assert_eq!(fixed("later")["blind_flows"], 0);
+    let told = auto("later --round-trip 500us");
+    assert_eq!((&told["blind_flows"], ended(&told)), (&0.into(), 0), "{told}");
+    // As far as the hold goes, a sixteenth of that, it is as good as one that is fixed.
+    assert_eq!(told["segments_per_train"]["max"], fixed("later")["segments_per_train"]["max"]);
+    // What is measured is believed instead.
+    assert_eq!(auto("whole --round-trip 1s")["packets_up"], setting["packets_up"]);
+
+    let note = "note: the round trip of 3 flows is not in this capture";
+    for line in ["whatif later --profile linux --hold auto", "coalesce -r later -w a --hold auto"] {
+        let run = bench.ok(line);
+        assert!(run.stderr.contains(note), "{}", run.stderr);
+        assert!(run.stderr.contains("hint: --round-trip 200us says"), "{}", run.stderr);
+        assert!(!bench.ok(&format!("{line} --round-trip 500us")).stderr.contains("round trip"));
+        assert!(!bench.ok(&line.replace("later", "whole")).stderr.contains("round trip"));
+    }
+    let line = "whatif later --json --profile linux --hold auto --round-trip 500us --batch 1us";
+    let command = bench.ok(line).json()["best"]["command"].clone();
+    let again = "grosso coalesce -r later -w gro.pcapng --hold auto --batch 1us --round-trip=500us";
+    assert_eq!(command, again);
+}
+
+/// tshark knows both directions, and has the round trip of each connection from its opening.
+#[test]
+fn the_opening_tells_what_tshark_finds() {
+    if !common::has("tshark") {
+        return;
+    }
+    let bench = Bench::new();
+    bench.put("iperf3.pcapng", &of_the_tree("iperf3.pcapng"));
+    let fields = ["tcp.srcport", "tcp.analysis.initial_rtt"].map(|field| ["-e", field]);
+    let output = Command::new("tshark")
+        .args(["-Y", "ip.src == 192.0.2.1 && tcp.analysis.initial_rtt", "-T", "fields", "-r"])
+        .arg(bench.path("iperf3.pcapng"))
+        .args(fields.concat())
+        .output()
+        .unwrap();
+    let expected: BTreeMap<u16, u64> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| line.split_once('\t').unwrap())
+        .map(|(port, seconds)| (port.parse().unwrap(), seconds.parse::<f64>().unwrap()))
+        .map(|(port, seconds)| (port, (seconds * 1e9).round() as u64))
+        .collect();
+    let mut round_trips = RoundTrips::new(1);
+    let mut found = BTreeMap::new();
+    for (time_ns, frame) in of_the_client("iperf3.pcapng") {
+        let port = u16::from_be_bytes([frame[34], frame[35]]);
+        let told = round_trips.observe(&frame, LinkType::Ethernet, &Ports::ASSIGNED, time_ns);
+        found.extend(told.map(|round_trip_ns| (port, round_trip_ns)));
+    }
+    assert_eq!(expected.len(), 3);
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::values::{
     Batch, HoldTime, Repair, Spacing, TunnelPort, parse_batch, parse_flows, parse_hold,
     parse_memory, parse_repair, parse_spacing, parse_time_ns, parse_tunnel_port,
 };
-use crate::input::Session;
+use crate::{input::Session, report::units::exact_time};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Csum {
@@ -116,18 +116,22 @@ pub(crate) struct Bounds {
     /// Merge TCP only
     #[arg(long)]
     pub(crate) no_udp: bool,
+    /// The shortest round trip of connections whose own is not seen, for "auto" and "holes"
+    #[arg(long, value_name = "TIME", value_parser = parse_time_ns)]
+    pub(crate) round_trip: Option<u64>,
 }
 
 impl Bounds {
     /// As one would type them.
     pub(crate) fn words(&self) -> Vec<String> {
-        let Self { max_size, max_segs, flows, tunnels, no_udp } = self;
+        let Self { max_size, max_segs, flows, tunnels, no_udp, round_trip } = self;
         let options = [
             max_size.map(|size| format!("--max-size={size}")),
             max_segs.map(|segments| format!("--max-segs={segments}")),
             flows.map(|flows| format!("--flows={flows}")),
             tunnels.map(|tunnels| format!("--tunnels={tunnels}")),
             no_udp.then(|| "--no-udp".into()),
+            round_trip.map(|time_ns| format!("--round-trip={}", exact_time(time_ns))),
         ];
         options.into_iter().flatten().collect()
     }

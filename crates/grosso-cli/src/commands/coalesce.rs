@@ -13,7 +13,7 @@ use grosso_wire::tcp;
 
 use super::{
     reject_filter,
-    replay::{Aside, Fate, Receiver, Record, Replay, Seen},
+    replay::{Aside, Fate, Receiver, Record, Replay, Seen, note_blind_flows},
 };
 use crate::{
     arguments::Coalesce,
@@ -73,6 +73,7 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
         session.talk.note(format!("{frames} of the input did not merge further"));
         session.talk.hint("to start from single packets, run `grosso wire` first");
     }
+    note_blind_flows(replay.blind_flows, session);
     report::print(&mut report, &mut session.talk, place)?;
     report::remark_rate(session, report.input.packets, bytes, elapsed);
     let exit = ending.conclude(&input, session, "processed and written")?;

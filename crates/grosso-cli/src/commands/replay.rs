@@ -19,8 +19,9 @@ pub(crate) use self::seen::{Seen, meta_of};
 use crate::{
     arguments::{Batch, Rules},
     error::Failure,
-    input::Links,
+    input::{Links, Session},
     profile,
+    report::units,
 };
 
 /// A packet on its way through a coalescer: its bytes, and what is needed to write it again.
@@ -147,6 +148,8 @@ pub(crate) struct Replay<B> {
     stats: CoalesceStats,
     /// Packets that stayed outside, by reason.
     pub(crate) asides: [u64; Aside::ALL.len()],
+    /// Flows whose round trip a hold asked for and nobody saw.
+    pub(crate) blind_flows: u64,
 }
 
 /// The packets of one interface in one direction.
@@ -178,6 +181,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
             stamp: None,
             stats: CoalesceStats::default(),
             asides: [0; Aside::ALL.len()],
+            blind_flows: 0,
         })
     }
 
@@ -218,6 +222,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
             lane.expire(now_ns, sink);
             lane.coalescer.finish(sink);
             add(&mut self.stats, lane.coalescer.stats());
+            self.blind_flows += lane.coalescer.flows_without_round_trip() as u64;
         }
         self.polled = 0;
     }
@@ -367,6 +372,18 @@ impl<B: AsRef<[u8]>> Lane<B> {
     }
 }
 
+/// Says of how many flows the round trip was not seen, if a hold asked for it.
+pub(crate) fn note_blind_flows(flows: u64, session: &mut Session) {
+    if flows == 0 {
+        return;
+    }
+    let flows = units::count(flows, "flow");
+    session.talk.note(format!(
+        "the round trip of {flows} is not in this capture: `auto` keeps trains as short as a path of 1 ms needs"
+    ));
+    session.talk.hint("--round-trip 200us says what it is, if you know it");
+}
+
 /// The profile that the user asks for.
 fn asked_for(rules: &Rules) -> Result<Profile, Failure> {
     let mut profile = profile::find(&rules.profile, Path::new(""))?;
@@ -393,6 +410,9 @@ fn asked_for(rules: &Rules) -> Result<Profile, Failure> {
         profile.tunnels_max = tunnels;
     }
     profile.udp &= !bounds.no_udp;
+    if let Some(round_trip_ns) = bounds.round_trip {
+        profile.reorder.round_trip_ns = round_trip_ns;
+    }
     Ok(profile)
 }
 

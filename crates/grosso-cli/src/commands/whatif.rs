@@ -16,7 +16,7 @@ use grosso_io::capture::Entry;
 use self::meter::{Kept, Meter, Shared};
 use super::{
     quote, reject_filter,
-    replay::{Aside, Fate, Replay, Seen},
+    replay::{Aside, Fate, Replay, Seen, note_blind_flows},
 };
 use crate::{
     arguments::{HoldTime, Repair, Rules, Whatif},
@@ -79,6 +79,8 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
     }
     report.elapsed_s = start.elapsed().as_secs_f64();
     note_superframes(&report, path, session);
+    let blind_flows = report.settings.iter().map(|setting| setting.blind_flows).max();
+    note_blind_flows(blind_flows.unwrap_or(0), session);
     report::print(&mut report, &mut session.talk, Place::Standard)?;
     report::remark_rate(session, report.input.packets, report.input.bytes, start.elapsed());
     let exit = ending.conclude(&input, session, "processed")?;
@@ -163,6 +165,7 @@ impl Trial {
             not_merged: counts(NoMerge::ALL.iter().map(|reason| reason.name()), &stats.refused),
             closed: counts(Close::ALL.iter().map(|reason| reason.name()), &stats.closed),
             waited: counts(Release::ALL.iter().map(|why| why.name()), &stats.reorder.released),
+            blind_flows: replay.blind_flows,
             segments: meter.segments,
         }
     }

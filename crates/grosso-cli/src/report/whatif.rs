@@ -77,6 +77,8 @@ pub(crate) struct Setting {
     pub(crate) closed: Counts,
     /// Packets that waited for their order and left, by reason.
     pub(crate) waited: Counts,
+    /// Flows whose round trip a hold asked for, and that is neither in the capture nor said.
+    pub(crate) blind_flows: u64,
     #[serde(skip)]
     pub(crate) segments: Distribution,
 }

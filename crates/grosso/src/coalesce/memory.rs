@@ -35,6 +35,11 @@ impl<T: Clone> FlowMemory<T> {
         set.into_iter().find(|way| way.flow == flow).map(|way| &mut way.value)
     }
 
+    /// What is known of all flows that are remembered.
+    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
+        self.ways.iter().flatten().map(|way| &way.value)
+    }
+
     /// What is known of a flow, or what a fresh one starts with, for which the flow of its set leaves that was not used
     /// for longest.
     pub(crate) fn entry(&mut self, flow: u64, now_ns: u64, fresh: impl FnOnce() -> T) -> &mut T {

@@ -13,7 +13,10 @@ use alloc::vec::Vec;
 
 use grosso_wire::dissect_into;
 
-use self::{deadlines::Deadlines, pace::Pace};
+use self::{
+    deadlines::Deadlines,
+    pace::{Common, Pace},
+};
 use crate::{
     coalesce::{
         Coalescer, Profile, Sink,
@@ -49,32 +52,34 @@ pub(super) struct Controller {
     touched: Vec<u32>,
     /// Whether a slot is among them.
     is_touched: Vec<bool>,
-    hold_ns_max: u64,
+    common: Common,
 }
 
 impl Controller {
     /// The controller that a profile asks for.
     pub(super) fn of(profile: &Profile) -> Option<Self> {
         let hold_ns_max = profile.limits.hold_ns;
+        let told_ns = profile.reorder.round_trip_ns;
+        let common = Common { hold_ns_max, round_trip_ns: (told_ns > 0).then_some(told_ns) };
         (profile.hold == Hold::Controlled && hold_ns_max > 0).then(|| Self {
             flows: FlowMemory::new(),
             deadlines: Deadlines::default(),
             touched: Vec::new(),
             is_touched: Vec::new(),
-            hold_ns_max,
+            common,
         })
     }
 
     /// Counts a packet in that may be in a train: its flow, and its payload in bytes.
     pub(super) fn count(&mut self, flow: u64, payload_len: usize, now_ns: u64) {
         let pace = self.flows.entry(flow, now_ns, || Pace::starting(now_ns));
-        pace.arrive(now_ns, payload_len, self.hold_ns_max);
+        pace.arrive(now_ns, payload_len, &self.common);
     }
 
     /// Whether a train that a packet joined is as long as its flow's acknowledgments allow.
     pub(super) fn is_full<B>(&self, train: &Train<B>) -> bool {
         let pace = self.flows.get(train.flow);
-        pace.is_some_and(|pace| train.packets >= pace.segments_max(train.size))
+        pace.is_some_and(|pace| train.packets >= pace.segments_max(train.size, &self.common))
     }
 
     /// Notes that a train got a packet.
@@ -92,8 +97,8 @@ impl Controller {
 
     /// Lets a train be held until its time is over.
     fn hold<B>(&mut self, slot: u32, train: &Train<B>) {
-        let most = self.hold_ns_max;
-        let hold_ns = self.flows.get(train.flow).map_or(most, |pace| pace.hold_ns(most));
+        let pace = self.flows.get(train.flow);
+        let hold_ns = pace.map_or(self.common.hold_ns_max, |pace| pace.hold_ns(&self.common));
         self.deadlines.insert(slot, train.created_ns.saturating_add(hold_ns));
         self.touch(slot);
     }
@@ -125,6 +130,11 @@ impl Controller {
         self.deadlines.remove(slot);
     }
 
+    /// How many flows send in bursts, and nobody knows how long their round trips are.
+    fn blind(&self) -> usize {
+        self.flows.values().filter(|pace| pace.is_blind(&self.common)).count()
+    }
+
     /// When the first train must leave.
     pub(super) fn deadline(&self) -> Option<u64> {
         self.deadlines.first().map(|(deadline, _)| deadline)
@@ -149,6 +159,14 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         if let Some(resequencer) = &mut self.resequencer {
             resequencer.learn_round_trip(flow, round_trip_ns);
         }
+    }
+
+    /// How many flows of those that are remembered send in bursts, and nobody has said how long their round trips are:
+    /// neither [`Self::learn_round_trip`] nor the profile. On such a path trains are held for as long as on a short
+    /// one, and no longer than the clock of a long one allows. None unless [`Hold::Controlled`] holds them.
+    #[must_use]
+    pub fn flows_without_round_trip(&self) -> usize {
+        self.controller.as_ref().map_or(0, |controller| controller.blind())
     }
 
     /// Decides how long a train that just started may be held.

@@ -1,6 +1,15 @@
 //! The pace of one flow: when its next packet is due, how long a superframe takes to fill, and what its sender's clock
 //! needs.
 
+/// What holds for all flows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Common {
+    /// A train is held for no longer.
+    pub(super) hold_ns_max: u64,
+    /// The round trip of those that nobody measured, if it is known.
+    pub(super) round_trip_ns: Option<u64>,
+}
+
 /// What is known about the pace of a flow. Packets that come in one instant, as those of a poll do, are one arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
@@ -38,15 +47,15 @@ impl Pace {
         Self { last_ns, gap: None, bytes: 0, pauses: 0, arriving: 0, round_trip_ns: None, round }
     }
 
-    /// Counts a packet in. What comes later than `hold_ns_max` after the packet before it is behind a pause, which says
+    /// Counts a packet in. What comes later than the longest hold after the packet before it is behind a pause, which says
     /// nothing of how fast the bursts are: an average over both would be long enough for no burst to be waited for.
-    pub(super) fn arrive(&mut self, now_ns: u64, payload_len: usize, hold_ns_max: u64) {
+    pub(super) fn arrive(&mut self, now_ns: u64, payload_len: usize, common: &Common) {
         let since_ns = now_ns.saturating_sub(self.last_ns);
         if since_ns >= FORGOTTEN_NS {
             let round_trip_ns = self.round_trip_ns;
             *self = Self { round_trip_ns, ..Self::starting(now_ns) };
         } else if since_ns > 0 {
-            if since_ns > hold_ns_max {
+            if since_ns > common.hold_ns_max {
                 self.pauses = self.pauses.saturating_add(1);
             } else {
                 self.pauses = 0;
@@ -57,7 +66,8 @@ impl Pace {
         }
         let payload_len = payload_len as u64;
         self.arriving += payload_len;
-        self.round.count(now_ns, payload_len, self.round_trip_ns.unwrap_or(LONG_PATH_NS));
+        let round_trip_ns = self.round_trip_ns(common).unwrap_or(LONG_PATH_NS);
+        self.round.count(now_ns, payload_len, round_trip_ns);
     }
 
     fn learn_gap(&mut self, gap_ns: u64) {
@@ -82,10 +92,11 @@ impl Pace {
         Some(self.last_ns.saturating_add(gap / WEIGHT))
     }
 
-    /// How long a train that starts now may be held, at most `hold_ns_max`: no longer than a superframe takes to fill,
+    /// How long a train that starts now may be held: no longer than a superframe takes to fill,
     /// and on a path whose round trip is known a sixteenth of that.
-    pub(super) fn hold_ns(&self, hold_ns_max: u64) -> u64 {
-        let most = match self.round_trip_ns {
+    pub(super) fn hold_ns(&self, common: &Common) -> u64 {
+        let hold_ns_max = common.hold_ns_max;
+        let most = match self.round_trip_ns(common) {
             Some(round_trip_ns) => hold_ns_max.min(round_trip_ns / ROUND_TRIP_SHARE),
             None => hold_ns_max,
         };
@@ -102,8 +113,8 @@ impl Pace {
     /// How many packets of this payload a TCP train may have, so that the sender's clock ticks often enough.
     ///
     /// A path that is not known to be short is taken for the shortest of the long ones.
-    pub(super) fn segments_max(&self, payload_len: u16) -> u16 {
-        if self.round_trip_ns.is_some_and(|round_trip_ns| round_trip_ns < LONG_PATH_NS) {
+    pub(super) fn segments_max(&self, payload_len: u16, common: &Common) -> u16 {
+        if self.round_trip_ns(common).is_some_and(|round_trip_ns| round_trip_ns < LONG_PATH_NS) {
             return SEGMENTS_MAX;
         }
         let in_flight = self.round.before / u64::from(payload_len.max(1));
@@ -111,6 +122,15 @@ impl Pace {
         // In slow start there will be more in flight when this train is acknowledged, and each acknowledgment counts.
         let share = if self.round.is_growing { share / 2 } else { share };
         share.max(SEGMENTS_MIN)
+    }
+
+    /// Whether it sends in bursts and nobody knows how long its round trips are.
+    pub(super) fn is_blind(&self, common: &Common) -> bool {
+        self.gap.is_some() && self.round_trip_ns(common).is_none()
+    }
+
+    fn round_trip_ns(&self, common: &Common) -> Option<u64> {
+        self.round_trip_ns.or(common.round_trip_ns)
     }
 }
 
@@ -157,15 +177,16 @@ const FORGOTTEN_NS: u64 = 100_000_000;
 
 #[cfg(test)]
 mod tests {
-    use super::{HOLD_NS_MIN, LONG_PATH_NS, Pace, SEGMENTS_MAX, SEGMENTS_MIN};
+    use super::{Common, HOLD_NS_MIN, LONG_PATH_NS, Pace, SEGMENTS_MAX, SEGMENTS_MIN};
 
     const PAYLOAD: usize = 1448;
     const HOLD_NS_MAX: u64 = 100_000;
+    const COMMON: Common = Common { hold_ns_max: HOLD_NS_MAX, round_trip_ns: None };
 
     /// A flow of `count` packets that come every `gap_ns`.
     fn steady(count: u64, gap_ns: u64) -> Pace {
         let mut pace = Pace::starting(0);
-        (0..count).for_each(|i| pace.arrive(i * gap_ns, PAYLOAD, HOLD_NS_MAX));
+        (0..count).for_each(|i| pace.arrive(i * gap_ns, PAYLOAD, &COMMON));
         pace
     }
 
@@ -180,21 +201,21 @@ mod tests {
     fn packets_of_one_instant_are_one_arrival() {
         let mut pace = Pace::starting(0);
         for poll in 0..40 {
-            (0..32).for_each(|_| pace.arrive(poll * 40_000, PAYLOAD, HOLD_NS_MAX));
+            (0..32).for_each(|_| pace.arrive(poll * 40_000, PAYLOAD, &COMMON));
         }
         assert_eq!(pace.next_ns(), Some(40 * 40_000));
         // 32 packets in 40 us: 64 KiB in 56 us, and another poll.
-        assert_eq!(pace.hold_ns(HOLD_NS_MAX) / 1000, 56 + 40);
+        assert_eq!(pace.hold_ns(&COMMON) / 1000, 56 + 40);
     }
 
     #[test]
     fn one_pause_says_nothing_of_the_burst_behind_it_and_two_say_that_there_is_none() {
         let mut pace = steady(50, 1200);
-        pace.arrive(10_000_000, PAYLOAD, HOLD_NS_MAX);
+        pace.arrive(10_000_000, PAYLOAD, &COMMON);
         assert_eq!(pace.next_ns(), Some(10_000_000 + 1200));
-        pace.arrive(20_000_000, PAYLOAD, HOLD_NS_MAX);
+        pace.arrive(20_000_000, PAYLOAD, &COMMON);
         assert_eq!(pace.next_ns(), None);
-        pace.arrive(20_001_200, PAYLOAD, HOLD_NS_MAX);
+        pace.arrive(20_001_200, PAYLOAD, &COMMON);
         assert_eq!(pace.next_ns(), Some(20_001_200 + 1200));
         assert_eq!(steady(50, 1_000_000).next_ns(), None);
     }
@@ -203,7 +224,7 @@ mod tests {
     fn a_flow_that_was_silent_for_long_starts_anew() {
         let mut pace = steady(50, 1200);
         pace.learn_round_trip(5_000_000);
-        pace.arrive(200_000_000, PAYLOAD, HOLD_NS_MAX);
+        pace.arrive(200_000_000, PAYLOAD, &COMMON);
         assert_eq!(pace.next_ns(), None);
         assert_eq!(pace.round_trip_ns, Some(5_000_000));
     }
@@ -211,11 +232,12 @@ mod tests {
     #[test]
     fn a_train_is_held_while_it_fills_within_bounds() {
         // 64 KiB of 1448 bytes every 1200 ns.
-        assert_eq!(steady(1000, 1200).hold_ns(HOLD_NS_MAX), 65536 * 1200 / 1448 + 1200);
-        assert_eq!(steady(1000, 12_000).hold_ns(HOLD_NS_MAX), HOLD_NS_MAX);
-        assert_eq!(steady(1000, 12).hold_ns(HOLD_NS_MAX), HOLD_NS_MIN);
-        assert_eq!(steady(1000, 12).hold_ns(500), 500, "the configured most wins");
-        assert_eq!(steady(1, 0).hold_ns(HOLD_NS_MAX), HOLD_NS_MAX, "unknown: as on a LAN");
+        assert_eq!(steady(1000, 1200).hold_ns(&COMMON), 65536 * 1200 / 1448 + 1200);
+        assert_eq!(steady(1000, 12_000).hold_ns(&COMMON), HOLD_NS_MAX);
+        assert_eq!(steady(1000, 12).hold_ns(&COMMON), HOLD_NS_MIN);
+        let short = Common { hold_ns_max: 500, ..COMMON };
+        assert_eq!(steady(1000, 12).hold_ns(&short), 500, "the configured most wins");
+        assert_eq!(steady(1, 0).hold_ns(&COMMON), HOLD_NS_MAX, "unknown: as on a LAN");
     }
 
     #[test]
@@ -223,7 +245,7 @@ mod tests {
         let held = |round_trip_ns| {
             let mut pace = steady(1000, 12_000);
             pace.learn_round_trip(round_trip_ns);
-            pace.hold_ns(HOLD_NS_MAX)
+            pace.hold_ns(&COMMON)
         };
         assert_eq!(held(160_000), 10_000);
         assert_eq!(held(16_000), HOLD_NS_MIN);
@@ -244,14 +266,14 @@ mod tests {
         pace.learn_round_trip(10_000_000);
         // The last packet begins the round behind the last.
         for (round, &count) in (0..).zip(packets.iter().chain(&[1])) {
-            (0..count).for_each(|i| pace.arrive(round * 10_000_000 + i, PAYLOAD, HOLD_NS_MAX));
+            (0..count).for_each(|i| pace.arrive(round * 10_000_000 + i, PAYLOAD, &COMMON));
         }
         pace
     }
 
     #[test]
     fn trains_of_a_long_path_leave_sixteen_acknowledgments_a_round_trip() {
-        let cap = |packets: &[u64]| rounds(packets).segments_max(PAYLOAD as u16);
+        let cap = |packets: &[u64]| rounds(packets).segments_max(PAYLOAD as u16, &COMMON);
         assert_eq!(cap(&[160, 160, 160]), 10);
         assert_eq!(cap(&[860, 860, 860]), SEGMENTS_MAX, "1 Gb/s and 10 ms");
         assert_eq!(cap(&[10, 10]), SEGMENTS_MIN);
@@ -263,11 +285,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_known_of_all_paths_counts_until_one_is_measured() {
+        let common = Common { round_trip_ns: Some(160_000), ..COMMON };
+        let mut pace = steady(1000, 12_000);
+        assert!(pace.is_blind(&COMMON) && !pace.is_blind(&common));
+        assert!(!steady(1, 0).is_blind(&COMMON), "one packet is no burst");
+        assert_eq!(pace.segments_max(PAYLOAD as u16, &common), SEGMENTS_MAX);
+        assert_eq!(pace.hold_ns(&common), 10_000);
+        // Longer than was said: what is measured counts.
+        pace.learn_round_trip(10_000_000);
+        assert_eq!(pace.segments_max(PAYLOAD as u16, &common), 83 / 16, "83 packets a millisecond");
+        assert_eq!(pace.hold_ns(&common), HOLD_NS_MAX);
+        assert!(!pace.is_blind(&COMMON));
+    }
+
+    #[test]
     fn only_a_path_that_is_known_to_be_short_has_no_clock_to_keep() {
         let cap = |round_trip_ns: Option<u64>| {
             let mut pace = steady(2, 1000);
             round_trip_ns.into_iter().for_each(|told| pace.learn_round_trip(told));
-            pace.segments_max(PAYLOAD as u16)
+            pace.segments_max(PAYLOAD as u16, &COMMON)
         };
         assert_eq!(cap(Some(LONG_PATH_NS - 1)), SEGMENTS_MAX);
         assert_eq!(cap(Some(LONG_PATH_NS)), SEGMENTS_MIN);

@@ -13,6 +13,11 @@ use crate::{
 /// Measures round trips where both directions of connections pass: how long it takes until what one end sent is
 /// acknowledged by the other, or its timestamp echoed (RFC 7323 section 4).
 ///
+/// Where one direction alone passes, only the opening of a connection tells: how long it takes from the SYN of an end
+/// until it says what it cannot say before the SYN was answered. That may be longer than a round trip, if a SYN was
+/// lost or a server thinks, and is never shorter. The pauses between bursts do not tell: they may be those of the
+/// sender's clock, of its program, or of how it cuts superframes.
+///
 /// Each connection has one packet a direction under observation. Where answers are late on purpose, as delayed
 /// acknowledgments are, the least of many measurements is near the truth.
 #[derive(Debug)]
@@ -35,6 +40,18 @@ struct End {
     unechoed: Option<(u32, u64)>,
     /// The least time in which it answered.
     answers_ns: Option<u64>,
+    opening: Opening,
+}
+
+/// How far an end is with the opening of its connection.
+#[derive(Clone, Copy, Debug, Default)]
+enum Opening {
+    #[default]
+    Unseen,
+    /// Its SYN has this sequence number, acknowledged so far, and came at this time first.
+    Sent { sequence: u32, acknowledgment: Option<u32>, since_ns: u64 },
+    /// The SYN with this sequence number was answered.
+    Answered { sequence: u32 },
 }
 
 /// What a packet says of its connection.
@@ -42,6 +59,10 @@ struct Said {
     connection: u64,
     /// It is said by the end whose address and port are the greater.
     is_of_second: bool,
+    /// The sequence number of a SYN.
+    opens: Option<u32>,
+    /// It ends the connection at once.
+    is_reset: bool,
     /// The sequence number behind it, if it takes any.
     sequence: Option<u32>,
     acknowledgment: Option<u32>,
@@ -60,8 +81,8 @@ impl RoundTrips {
         }
     }
 
-    /// Looks at a packet of either direction. When it answers one of the other direction: how long a round trip of its
-    /// connection takes, in nanoseconds, as far as that is known.
+    /// Looks at a packet of either direction. When it answers one of the other direction, or what answered its end's
+    /// SYN: how long a round trip of its connection takes, in nanoseconds, as far as that is known.
     pub fn observe(
         &mut self,
         packet: &[u8],
@@ -79,12 +100,14 @@ impl RoundTrips {
         if let Some(answered_ns) = answered_ns {
             own.answers_ns = Some(own.answers_ns.map_or(answered_ns, |ns| ns.min(answered_ns)));
         }
+        let opened_ns = own.open(&said, now_ns);
         own.say(&said, now_ns);
         let there_and_back = own.answers_ns.map(|ns| ns + other.answers_ns.unwrap_or(0));
         if said.is_of_second {
             ends.swap(0, 1);
         }
-        there_and_back.filter(|_| answered_ns.is_some())
+        let there_and_back = there_and_back.filter(|_| answered_ns.is_some());
+        opened_ns.into_iter().chain(there_and_back).min()
     }
 
     /// What a packet says, if it is one of TCP.
@@ -99,6 +122,8 @@ impl RoundTrips {
         Some(Said {
             connection: self.hash.hash_one((from.min(to), from.max(to))),
             is_of_second: from > to,
+            opens: (flags & tcp::SYN != 0).then_some(sequence),
+            is_reset: flags & tcp::RST != 0,
             sequence: (occupied > 0).then(|| sequence.wrapping_add(occupied as u32)),
             acknowledgment: (flags & tcp::ACK != 0)
                 .then(|| u32_at(packet, at + tcp::field::ACKNOWLEDGMENT.start)),
@@ -123,6 +148,34 @@ impl End {
         let acknowledged = reaches(said.acknowledgment, &mut self.unacknowledged);
         let echoed = reaches(said.timestamps.map(|[_, echo]| echo), &mut self.unechoed);
         acknowledged.into_iter().chain(echoed).min()
+    }
+
+    /// How long it took from this end's first SYN until it says what it cannot say before that was answered.
+    fn open(&mut self, said: &Said, now_ns: u64) -> Option<u64> {
+        if let Some(sequence) = said.opens {
+            let is_known = match self.opening {
+                Opening::Unseen => false,
+                Opening::Sent { sequence: known, .. } | Opening::Answered { sequence: known } => {
+                    known == sequence
+                }
+            };
+            if !is_known {
+                let acknowledgment = said.acknowledgment;
+                self.opening = Opening::Sent { sequence, acknowledgment, since_ns: now_ns };
+            }
+            return None;
+        }
+        let Opening::Sent { sequence, acknowledgment, since_ns } = self.opening else {
+            return None;
+        };
+        let told = said.acknowledgment.filter(|_| !said.is_reset)?;
+        // Who answered a SYN with its own may send data at once (RFC 7413 section 3): only a later acknowledgment says
+        // that the other end went on.
+        if acknowledgment.is_some_and(|before| told.wrapping_sub(before) as i32 <= 0) {
+            return None;
+        }
+        self.opening = Opening::Answered { sequence };
+        Some(now_ns.saturating_sub(since_ns))
     }
 
     /// Puts what this end says under observation, if it never said it before: what is sent again may be answered for
@@ -211,6 +264,50 @@ mod tests {
         assert_eq!(observe(&mut seen, &tcp(true, 0, |t| t.ack(1100)), FAR_NS), Some(FAR_NS));
         assert_eq!(observe(&mut seen, &data, 2 * FAR_NS), None);
         assert_eq!(observe(&mut seen, &tcp(true, 0, |t| t.ack(1100)), 2 * FAR_NS + 1), None);
+    }
+
+    #[test]
+    fn who_opens_a_connection_tells_alone_counted_from_its_first_syn() {
+        let mut seen = RoundTrips::new(1);
+        let syn = tcp(false, 0, |t| t.sequence(99).no_ack().syn());
+        assert_eq!(observe(&mut seen, &syn, 0), None);
+        // Again, because the first was lost or the answer is slow: nobody knows which of them is answered.
+        assert_eq!(observe(&mut seen, &syn, FAR_NS), None);
+        let reset = tcp(false, 0, |t| t.sequence(100).ack(1).rst());
+        assert_eq!(observe(&mut seen, &reset, FAR_NS + 1), None);
+        let acknowledgment = tcp(false, 0, |t| t.sequence(100).ack(1));
+        assert_eq!(observe(&mut seen, &acknowledgment, 3 * FAR_NS), Some(3 * FAR_NS));
+        // What comes late of the opening opens nothing.
+        assert_eq!(observe(&mut seen, &syn, 4 * FAR_NS), None);
+        assert_eq!(observe(&mut seen, &acknowledgment, 4 * FAR_NS + 1), None);
+        // The same ports for the next connection.
+        let again = tcp(false, 0, |t| t.sequence(5000).no_ack().syn());
+        assert_eq!(observe(&mut seen, &again, 5 * FAR_NS), None);
+        let acknowledgment = tcp(false, 0, |t| t.sequence(5001).ack(7));
+        assert_eq!(observe(&mut seen, &acknowledgment, 6 * FAR_NS), Some(FAR_NS));
+    }
+
+    #[test]
+    fn who_answers_a_syn_tells_when_the_other_end_goes_on() {
+        let mut seen = RoundTrips::new(1);
+        let syn = tcp(true, 0, |t| t.sequence(99).ack(1000).syn());
+        assert_eq!(observe(&mut seen, &syn, 0), None);
+        let early = tcp(true, 100, |t| t.sequence(100).ack(1000));
+        assert_eq!(observe(&mut seen, &early, NEAR_NS), None, "data of a fast open");
+        let answer = tcp(true, 100, |t| t.sequence(200).ack(1500));
+        assert_eq!(observe(&mut seen, &answer, FAR_NS), Some(FAR_NS));
+        assert_eq!(observe(&mut seen, &answer, FAR_NS + 1), None);
+    }
+
+    #[test]
+    fn of_both_directions_and_the_opening_the_least_is_told() {
+        let mut seen = RoundTrips::new(1);
+        let syn = tcp(false, 0, |t| t.sequence(99).no_ack().syn());
+        assert_eq!(observe(&mut seen, &syn, 0), None);
+        let answer = tcp(true, 0, |t| t.sequence(0).ack(100).syn());
+        assert_eq!(observe(&mut seen, &answer, FAR_NS), Some(FAR_NS));
+        let third = tcp(false, 0, |t| t.sequence(100).ack(1));
+        assert_eq!(observe(&mut seen, &third, FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct Reorder {
     /// time is fixed.
     pub hole_ns_min: u64,
     /// The shortest round trip of the connections in nanoseconds, or 0 if it is not known: no hole is waited for
-    /// longer than an eighth of it (P52).
+    /// longer than an eighth of it (P52). Controlled holds take it for that of flows of which none was measured.
     pub round_trip_ns: u64,
     /// Flows remembered, at most 4096. No more than 8 were ever seen to wait at once behind
     /// 10 Gb/s; the rest remember where their flow goes on. A flow that is not remembered begins anew, which costs it
