@@ -123,6 +123,14 @@ impl Session {
         self.account();
     }
 
+    /// Ends a poll behind which more packets are there.
+    pub fn poll_end_full(&mut self) {
+        let Self { coalescer, now_ns, left, .. } = self;
+        coalescer
+            .poll_end_full(*now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left));
+        self.account();
+    }
+
     /// Delivers the trains whose time is over.
     pub fn expire(&mut self) {
         let Self { coalescer, left, now_ns, .. } = self;

@@ -11,7 +11,7 @@ use grosso_testkit::{
     oracle::{Link, is_right},
 };
 use grosso_tests::engine::PORTS;
-use grosso_wire::LinkType;
+use grosso_wire::{LinkType, ipv4};
 use proptest::{collection::vec, prelude::*};
 
 const HOST: [u8; 4] = [10, 0, 0, 1];
@@ -201,6 +201,15 @@ fn what_travels_in_a_tunnel_or_in_fragments_stays_one() {
     let tcp = |t: Tcp| t.source_port(5000).destination_port(80).sequence(7).ack(at(8));
     let tunnel = inner.tcp(tcp).build();
     assert_eq!(host.expand(tunnel), Some(Err(Unexpanded::Headers)));
+    for fragment in [ipv4::MORE_FRAGMENTS, ipv4::MORE_FRAGMENTS | 3, 3] {
+        let mut host = Host::new(Profile::linux());
+        host.train(FIRST, &[LEN; 8]);
+        host.acknowledge(FIRST);
+        let mut piece = plain.clone();
+        piece[20..22].copy_from_slice(&fragment.to_be_bytes());
+        assert_eq!(host.expand(piece), None, "{fragment:#x}");
+        assert_eq!(host.acknowledge(at(8)).unwrap().unwrap().len(), 4, "it said nothing");
+    }
     // Behind padding it is the same packet; the copies have none.
     let mut host = Host::new(Profile::linux());
     host.train(FIRST, &[LEN; 8]);

@@ -150,7 +150,7 @@ fn lab_acks_tells_who_reaches_the_sender() {
     let report = run.json();
     assert_eq!(report["schema"], "grosso.lab-acks/1");
     let rows = report["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 54);
+    assert_eq!(rows.len(), 56);
     // Of all acknowledgments that came to the sender's NIC, the share that it was given.
     let reached = |handling: &str| {
         let of = |row: &&serde_json::Value| row["side"] == "sender" && row["handling"] == handling;
@@ -164,7 +164,7 @@ fn lab_acks_tells_who_reaches_the_sender() {
         assert!((0.8..1.2).contains(&reached(handling)), "{handling}: {}", reached(handling));
     }
     assert_eq!(report["overtaken"]["through_it"], 0);
-    assert_eq!(report["verdicts"].as_array().unwrap().len(), 9);
+    assert_eq!(report["verdicts"].as_array().unwrap().len(), 10);
 }
 
 #[test]

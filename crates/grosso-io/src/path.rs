@@ -134,7 +134,12 @@ impl<B: AsRef<[u8]>> Direction<B> {
             }
         }
         self.batch = batch;
-        self.finish_poll(from, to, now_ns)?;
+        let is_full = received >= self.options.budget_frames;
+        self.with_coalescer(to, |coalescer, sink| match is_full {
+            true => coalescer.poll_end_full(now_ns, sink),
+            false => coalescer.poll_end(now_ns, sink),
+        })?;
+        self.hand_back(from, to)?;
         Ok(received)
     }
 
@@ -272,16 +277,6 @@ impl<B: AsRef<[u8]>> Direction<B> {
             coalescer.make_way(packet, frame.meta.hash, sink);
         })?;
         self.outlet.send_copies(&expansion, to)
-    }
-
-    fn finish_poll<F: Port<Buffer = B>>(
-        &mut self,
-        from: &mut F,
-        to: &mut impl Port,
-        now_ns: u64,
-    ) -> Result<(), PortError> {
-        self.with_coalescer(to, |coalescer, sink| coalescer.poll_end(now_ns, sink))?;
-        self.hand_back(from, to)
     }
 
     fn with_coalescer<P: Port>(

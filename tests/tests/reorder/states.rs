@@ -327,6 +327,41 @@ fn active_and_the_hole_stays_everything_leaves_at_once() {
 }
 
 #[test]
+fn what_fills_a_hole_in_time_may_be_seen_one_full_poll_late() {
+    // Whoever moves the packets sleeps until long after the hole's time, while they come.
+    let after_sleep = |filled_in_time: bool| {
+        let mut flow = Connection::begun(holes());
+        flow.push(&[2]);
+        flow.session.poll_end();
+        flow.session.now_ns += 9 * HOLE_NS;
+        flow.push(&[3]);
+        flow.session.poll_end_full();
+        assert_eq!(flow.waiting(), 2);
+        if filled_in_time {
+            flow.push(&[1]);
+        } else {
+            flow.push(&[4]);
+        }
+        flow.session.poll_end_full();
+        assert_eq!(flow.waiting(), 0);
+        (flow.released(Release::Filled), flow.released(Release::HoleTime))
+    };
+    assert_eq!(after_sleep(true), (2, 0));
+    assert_eq!(after_sleep(false), (0, 3));
+}
+
+#[test]
+fn a_full_poll_holds_no_train_longer() {
+    let mut flow = Connection::begun(holes());
+    flow.push(&[1]);
+    flow.session.poll_end_full();
+    flow.session.now_ns += HOLD_NS;
+    flow.push(&[2]);
+    flow.session.poll_end_full();
+    assert_eq!(flow.left(), [[1, 2]]);
+}
+
+#[test]
 fn the_time_of_a_hole_starts_when_it_appears_however_long_the_flow_was_idle() {
     let mut flow = Connection::begun(holes());
     flow.session.now_ns += 50 * HOLE_NS;

@@ -59,6 +59,8 @@ pub(crate) enum Why {
     Cut,
     /// A tunnel header asks the receiver to complete it (rules C50, C51).
     Remote,
+    /// The length beside it does not reach over its own header, so nobody can tell what it covers.
+    Length,
 }
 
 /// One checksum of a packet.
@@ -225,8 +227,12 @@ fn collect(packet: &[u8], stack: &Stack, list: &mut Vec<Level>) {
             }
             Kind::Udp => {
                 let declared = declared_end(packet, start, udp::field::LENGTH.start, 0);
-                // A superframe may say less than it is; what IP says then counts.
-                end = declared.filter(|&udp_end| udp_end >= layer.end()).unwrap_or(end).min(end);
+                let reaches = declared.filter(|&udp_end| udp_end >= layer.end());
+                // A superframe may be longer than the field can say (T13); what IP says then counts.
+                if declared.is_some() && reaches.is_none() && end - start <= u16::MAX.into() {
+                    (level.verdict, level.why) = (Verdict::Bad, Why::Length);
+                }
+                end = reaches.unwrap_or(end).min(end);
                 level.end = end;
                 udp::field::CHECKSUM.start
             }
@@ -267,6 +273,9 @@ fn judge_one(
     let start = level.layer.offset as usize;
     let covered = packet.get(start..level.end).unwrap_or_default();
     let is_udp = level.layer.kind == Kind::Udp;
+    if level.why == Why::Length {
+        return;
+    }
     if is_udp && level.found == 0 {
         level.verdict = Verdict::ZeroUdp;
         return;

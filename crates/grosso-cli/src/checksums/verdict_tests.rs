@@ -1,3 +1,4 @@
+use grosso_checksum::update;
 use grosso_testkit::{
     Packet, Traffic,
     oracle::{self, Link},
@@ -75,6 +76,23 @@ fn superframe_is_partial_on_every_level() {
 fn udp_without_checksum_is_no_error() {
     let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|u| u.checksum_zero());
     assert_eq!(verdicts(&packet.payload_len(9).build()), [Verdict::ZeroUdp]);
+}
+
+#[test]
+fn udp_that_is_shorter_than_its_header_is_bad_whatever_its_checksum() {
+    for len in 0..12 {
+        let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|u| u).payload_len(9);
+        let mut bytes = packet.build();
+        let checksum = u16::from_be_bytes([bytes[60], bytes[61]]);
+        put(&mut bytes, 58, len);
+        // As if the checksum had been made over what IPv6 says, with this length in the header.
+        put(&mut bytes, 60, update(checksum, 17, len));
+        let bad = [Verdict::Bad];
+        assert_eq!(verdicts(&bytes) == bad, len != 0, "{len}");
+        put(&mut bytes, 60, 0);
+        let is_short = (1..8).contains(&len);
+        assert_eq!(verdicts(&bytes), [if is_short { Verdict::Bad } else { Verdict::ZeroUdp }]);
+    }
 }
 
 #[test]

@@ -78,6 +78,7 @@ impl Row {
             Why::Sum if self.level == "header" => "header differs",
             Why::Sum => "payload differs",
             Why::Remote => "not the seed",
+            Why::Length => "length below header",
             Why::Cut | Why::Bytes => "",
         };
         let line = format!(

@@ -143,6 +143,8 @@ pub struct Coalescer<B> {
     recent: Option<u32>,
     /// The train of the packet before this one.
     previous: Option<u32>,
+    /// When a poll ended last.
+    polled_ns: u64,
     /// Where packets are dissected into, so that nothing is cleared for each.
     stack: Stack,
     header: [u8; HEADER_BYTES_MAX],
@@ -178,6 +180,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             noted: Noted::new(profile.rules.acknowledgments),
             recent: None,
             previous: None,
+            polled_ns: 0,
             stack: Stack::new(0),
             header: [0; HEADER_BYTES_MAX],
             profile,
@@ -279,29 +282,18 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Ends a poll: delivers every train, or those held long enough when the profile holds across
     /// polls; with [`Hold::Controlled`] those too whose next packet is not due in time.
     pub fn poll_end(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
-        self.push_collected(sink);
-        if self.profile.limits.hold_ns == 0 {
-            self.let_go_due(now_ns, sink);
-            self.flush(Close::PollEnd, sink);
-        } else {
-            self.expire(now_ns, sink);
-            self.close_idle(sink);
-        }
+        self.end_poll(now_ns, now_ns, sink);
+    }
+
+    /// Ends a poll that took as many packets as it may, so that more are there already: as [`Self::poll_end`], but no
+    /// hole is given up that was still waited for at the end of the poll before. What fills it may have come in time.
+    pub fn poll_end_full(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
+        self.end_poll(now_ns, self.polled_ns, sink);
     }
 
     /// Ends a batch, and delivers the trains whose time is over, in the order in which it was over.
     pub fn expire(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
-        self.push_collected(sink);
-        self.let_go_due(now_ns, sink);
-        if self.controller.is_some() {
-            return self.expire_controlled(now_ns, sink);
-        }
-        while let Some((slot, created_ns)) = self.trains.oldest() {
-            if now_ns.saturating_sub(created_ns) < self.profile.limits.hold_ns {
-                return;
-            }
-            self.close(slot, Close::HoldTime, sink);
-        }
+        self.let_go_expired(now_ns, now_ns, sink);
     }
 
     /// Delivers everything held, oldest train first.
@@ -628,6 +620,34 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let packets = packets_of(&frame.meta);
         self.deliver_single(frame.buffer, frame.meta, packets, Close::Never, sink);
         Verdict::Passed(reason)
+    }
+
+    /// Ends a poll after which all that came until `seen_ns` has been seen.
+    fn end_poll(&mut self, now_ns: u64, seen_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
+        self.polled_ns = now_ns;
+        if self.profile.limits.hold_ns == 0 {
+            self.push_collected(sink);
+            self.let_go_due(now_ns, seen_ns, sink);
+            self.flush(Close::PollEnd, sink);
+        } else {
+            self.let_go_expired(now_ns, seen_ns, sink);
+            self.close_idle(sink);
+        }
+    }
+
+    /// Delivers what was held long enough, where all that came until `seen_ns` has been seen.
+    fn let_go_expired(&mut self, now_ns: u64, seen_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
+        self.push_collected(sink);
+        self.let_go_due(now_ns, seen_ns, sink);
+        if self.controller.is_some() {
+            return self.expire_controlled(now_ns, sink);
+        }
+        while let Some((slot, created_ns)) = self.trains.oldest() {
+            if now_ns.saturating_sub(created_ns) < self.profile.limits.hold_ns {
+                return;
+            }
+            self.close(slot, Close::HoldTime, sink);
+        }
     }
 
     fn flush(&mut self, reason: Close, sink: &mut (impl Sink<B> + ?Sized)) {

@@ -116,14 +116,16 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         }
     }
 
-    /// Lets leave what has waited long enough, of the flow that waits longest first.
+    /// Lets leave what has waited long enough, of the flow that waits longest first. All that came until `seen_ns` has
+    /// been seen.
     pub(in crate::coalesce) fn let_go_due(
         &mut self,
         now_ns: u64,
+        seen_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
         let Some(resequencer) = &mut self.resequencer else { return };
-        resequencer.tick(now_ns);
+        resequencer.tick_seen(now_ns, seen_ns);
         let mut at = resequencer.first();
         while let Some(entry) = at {
             at = self.resequencer.as_ref().and_then(|resequencer| resequencer.behind(entry));

@@ -37,6 +37,8 @@ pub(in crate::coalesce) struct Resequencer<B> {
     leaving: (u32, u32),
     /// The time, as it was told last.
     now_ns: u64,
+    /// What came until then has been seen.
+    seen_ns: u64,
 }
 
 /// A packet that waits.
@@ -66,6 +68,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
             queues: [Queue::EMPTY; 3],
             leaving: (NONE, NONE),
             now_ns: 0,
+            seen_ns: 0,
             reorder,
         }
     }
@@ -73,6 +76,11 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     /// Tells the time.
     pub(super) fn tick(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
+    }
+
+    /// Tells the time, and until when what came has been seen.
+    pub(super) fn tick_seen(&mut self, now_ns: u64, seen_ns: u64) {
+        (self.now_ns, self.seen_ns) = (now_ns, seen_ns);
     }
 
     /// The flow of this hash, of which a packet came, unless none had come for long.
@@ -233,10 +241,15 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.queues[BUSY].behind(&self.entries, |known| &known.link, entry)
     }
 
-    /// Why something of a flow is to leave by now, if it is.
+    /// Why something of a flow is to leave by now, if it is. What fills a hole may have come in time and not have been
+    /// seen yet.
     pub(super) fn due(&self, entry: u32) -> Option<Release> {
         let (at_ns, why) = self.entries.get(entry)?.due(&self.reorder, self.hold_ns)?;
-        (at_ns <= self.now_ns).then_some(why)
+        let is_over = match why {
+            Release::HoleTime | Release::TotalTime => at_ns <= self.seen_ns,
+            _ => at_ns <= self.now_ns,
+        };
+        is_over.then_some(why)
     }
 
     /// When something is to leave next.
