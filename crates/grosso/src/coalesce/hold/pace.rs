@@ -47,8 +47,9 @@ impl Pace {
         Self { last_ns, gap: None, bytes: 0, pauses: 0, arriving: 0, round_trip_ns: None, round }
     }
 
-    /// Counts a packet in. What comes later than the longest hold after the packet before it is behind a pause, which says
-    /// nothing of how fast the bursts are: an average over both would be long enough for no burst to be waited for.
+    /// Counts a packet in. What comes later than the longest hold after the packet before it is behind a pause,
+    /// which says nothing of how fast the bursts are: an average over both would be long enough for no burst to be
+    /// waited for.
     pub(super) fn arrive(&mut self, now_ns: u64, payload_len: usize, common: &Common) {
         let since_ns = now_ns.saturating_sub(self.last_ns);
         if since_ns >= FORGOTTEN_NS {
