@@ -412,8 +412,9 @@ impl<P: Port> Port for Secured<P> {
 
     waits_for!(port);
 
+    /// What encryption leaves of the port's, whatever the packet's padding.
     fn path_mtu(&self) -> Option<usize> {
-        self.port.path_mtu()
+        self.port.path_mtu()?.checked_sub(self.overhead_max())
     }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {

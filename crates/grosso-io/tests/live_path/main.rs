@@ -7,9 +7,12 @@
 
 mod ends;
 mod faults;
+mod formats;
 mod frames;
 mod offloads;
 mod queues;
 mod sockets;
+mod tunnelled;
 mod tunnels;
+mod vxlan;
 mod world;

@@ -22,7 +22,7 @@ use crate::{
 const BYTES: usize = 4 << 20;
 
 /// The addresses of the hosts inside the tunnel.
-const INSIDE: [[IpAddr; 2]; 2] = [
+pub(crate) const INSIDE: [[IpAddr; 2]; 2] = [
     [
         IpAddr::V4(Ipv4Addr::new(10, 19, 0, 1)),
         IpAddr::V6(Ipv6Addr::new(0xfd19, 0, 0, 0, 0, 0, 0, 1)),
@@ -33,18 +33,17 @@ const INSIDE: [[IpAddr; 2]; 2] = [
     ],
 ];
 
-/// A VXLAN device of a host, and its addresses.
-fn add_vxlan(
+/// A VXLAN device of a host with more words of `ip link`, and its addresses.
+pub(crate) fn add_vxlan(
     host: &NetworkNamespace,
     (local, remote): (IpAddr, IpAddr),
     inside: [IpAddr; 2],
-    checksum: bool,
+    words: &[&str],
 ) -> io::Result<()> {
     let mut command = Command::new("ip");
     command.args(["link", "add", "vx0", "type", "vxlan", "id", "7", "dstport", "4789"]);
     command.args(["local", &local.to_string(), "remote", &remote.to_string()]);
-    let six = if checksum { "noudp6zerocsumtx" } else { "udp6zerocsumtx" };
-    command.args([if checksum { "udpcsum" } else { "noudpcsum" }, six, "udp6zerocsumrx"]);
+    command.args(words);
     if !host.host(&mut command)?.status()?.success() {
         return Err(io::Error::other("ip link add: refused"));
     }
@@ -65,8 +64,10 @@ fn tunnelled(outer: usize, checksum: bool, options: [&TapOptions; 2]) -> Option<
     let path = start(a, b, RunOptions::new(1));
     let [there, back] = [(outside_a, outside_b), (outside_b, outside_a)]
         .map(|(local, remote)| (local[outer], remote[outer]));
-    let made = add_vxlan(&world.a, there, INSIDE[0], checksum)
-        .and_then(|()| add_vxlan(&world.b, back, INSIDE[1], checksum));
+    let six = if checksum { "noudp6zerocsumtx" } else { "udp6zerocsumtx" };
+    let words = [if checksum { "udpcsum" } else { "noudpcsum" }, six, "udp6zerocsumrx"];
+    let made = add_vxlan(&world.a, there, INSIDE[0], &words)
+        .and_then(|()| add_vxlan(&world.b, back, INSIDE[1], &words));
     if let Err(error) = made {
         skip(&format!("no VXLAN devices: {error}"));
         return None;

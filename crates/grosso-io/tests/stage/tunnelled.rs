@@ -8,12 +8,12 @@ use grosso::{
     features::{Device, Features},
     meta::Gso,
     segment::{Outgoing, Segments},
-    tunnel::{Carrier, Endpoint, Header},
+    tunnel::{Carrier, Endpoint, Header, esp::Mode},
 };
 use grosso_io::{
     Port, Transmitted,
     memory::{MemoryPort, wire},
-    stage::{EthernetLink, ICMP_BURST, Tunnelled, TunnelledOptions},
+    stage::{EthernetLink, ICMP_BURST, Secured, SecuredOptions, Tunnelled, TunnelledOptions},
 };
 use grosso_testkit::{
     Packet,
@@ -22,7 +22,7 @@ use grosso_testkit::{
 use grosso_wire::{LinkType, Ports};
 
 use crate::{
-    ends::{Reluctant, counter, insist, receive, send},
+    ends::{Reluctant, association, counter, insist, receive, send},
     formats::{VXLAN, formats, other_end, udp},
 };
 
@@ -312,4 +312,22 @@ fn a_tunnel_needs_a_link_that_it_can_speak_on() {
     other.remote = outside(1)[1];
     let refused = Tunnelled::new(wire(LinkType::Raw, device, 1).0, options(other)).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput, "{refused}");
+}
+
+#[test]
+fn what_packets_grow_by_when_they_are_encrypted_is_taken_off_what_the_tunnel_carries() {
+    let (near, mut far) = vxlan(|options| options.mtu = Some(1400));
+    let [out, back] = [0x101, 0x102].map(|spi| association(spi, Mode::Transport));
+    let mut near = Secured::new(near, SecuredOptions::new(out, back)).unwrap();
+    let mtu = near.path_mtu().unwrap();
+    let long = |len: usize| {
+        let frame = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(true)).udp(|udp| udp);
+        frame.payload_len(len - 28).build()
+    };
+    for len in mtu - 4..=mtu {
+        assert_eq!(send(&mut near, &long(len)), Transmitted::Taken);
+        assert_eq!(receive(&mut far, 1).len(), 1, "{len} of {mtu}");
+    }
+    assert_eq!(send(&mut near, &long(mtu + 4)), Transmitted::Taken);
+    assert!(receive(&mut far, 1).is_empty(), "padding is at most 3 bytes");
 }

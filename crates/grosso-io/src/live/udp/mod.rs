@@ -15,7 +15,7 @@ use std::{
 use grosso::{
     Frame, Meta,
     features::{Device, Features},
-    tunnel::{Endpoint, decapsulate::OuterChecksum},
+    tunnel::{Endpoint, Header, decapsulate::OuterChecksum},
 };
 use grosso_sys::{
     datagram::{DatagramSocket, DatagramSocketBuilder, PathMtu, Protocol},
@@ -36,10 +36,13 @@ pub struct UdpOptions {
     pub local: SocketAddr,
     /// Whose datagrams are expected: the path to it is asked for its MTU.
     pub remote: Option<IpAddr>,
-    /// The ports that datagrams are sent from, as far as [`SOURCE_PORTS_MAX`] sockets go round: each
+    /// The ports that datagrams are sent from, as far as [`Self::senders_max`] sockets go round: each
     /// has the next port that is free of its share of the range. Where the range is the one port at
     /// which datagrams are received, they are sent from there.
     pub source_ports: RangeInclusive<u16>,
+    /// Most sockets that datagrams are sent from, 1 to [`SOURCE_PORTS_MAX`]. The order of what different ones send is
+    /// not kept.
+    pub senders_max: usize,
     /// Whether datagrams are sent with a checksum, which the kernel makes.
     pub sends_checksum: bool,
     /// Whether datagrams without one are received over IPv6. Over IPv4 they are.
@@ -68,6 +71,7 @@ impl UdpOptions {
             local,
             remote: None,
             source_ports: local.port()..=local.port(),
+            senders_max: SOURCE_PORTS_MAX,
             sends_checksum: true,
             takes_no_checksum: false,
             wants_checksum: false,
@@ -87,9 +91,12 @@ impl UdpOptions {
     #[must_use]
     pub fn of(endpoint: &Endpoint) -> Option<Self> {
         let udp = endpoint.udp()?;
+        // The other end drops what is late (rule W51), of whichever flow it is.
+        let is_numbered = matches!(endpoint.header, Header::Gre { sequence: true, .. });
         Some(Self {
             remote: Some(endpoint.remote),
             source_ports: udp.source.clone(),
+            senders_max: if is_numbered { 1 } else { SOURCE_PORTS_MAX },
             sends_checksum: udp.checksum,
             takes_no_checksum: udp.ipv6_without_checksum,
             wants_checksum: udp.remote_checksum.receive,
@@ -379,7 +386,7 @@ fn open_senders(options: &UdpOptions, local: SocketAddr) -> io::Result<Vec<Datag
         return Ok(Vec::new());
     }
     let width = usize::from(last.saturating_sub(first)) + 1;
-    let count = width.min(SOURCE_PORTS_MAX);
+    let count = width.min(options.senders_max.clamp(1, SOURCE_PORTS_MAX));
     let mut senders = Vec::new();
     for i in 0..count {
         let share = (i * width).div_ceil(count)..((i + 1) * width).div_ceil(count);

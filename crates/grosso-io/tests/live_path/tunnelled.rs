@@ -1,0 +1,116 @@
+//! Ends of tunnels of ours on the hosts: where their sockets are, and what leads into them.
+
+use std::io;
+
+use grosso::tunnel::{Endpoint, decapsulate::OuterChecksum};
+use grosso_io::{
+    Port,
+    live::{TapOptions, TapPort, UdpOptions, UdpPort},
+    port::PortCounter,
+    runner::Snapshot,
+    stage::{Tunnelled, TunnelledOptions},
+};
+use grosso_sys::{ethtool::set_feature, interface::Control, namespace::NetworkNamespace};
+
+use crate::{
+    tunnels::INSIDE,
+    world::{B, World, name, set_up},
+};
+
+impl World {
+    /// The same, with addresses at the engine's end of the wire, which is a host of its own as far as IP goes.
+    ///
+    /// What is sent over the wire has its checksums made, as over a wire between hosts: this one would leave those
+    /// inside a tunnel to the next device, which a socket is not told. The engine's kernel joins what it receives.
+    pub(crate) fn with_addresses() -> Option<Self> {
+        let world = Self::new()?;
+        let set = |wire: &str, feature: &str, on: bool| {
+            set_feature(&Control::new()?, &name(wire), feature, on)
+        };
+        let ours = || {
+            std::fs::write("/proc/sys/net/ipv6/conf/e0/disable_ipv6", "0")?;
+            set_up("e0", B)?;
+            set("e0", CHECKSUMS, false)?;
+            set("e0", "rx-gro", true)
+        };
+        world.engine.run(ours).unwrap().unwrap();
+        world.a.run(|| set("a0", CHECKSUMS, false)).unwrap().unwrap();
+        Some(world)
+    }
+}
+
+const CHECKSUMS: &str = "tx-checksum-ip-generic";
+
+/// The end of a tunnel on UDP sockets of a host.
+pub(crate) fn over_udp(host: &NetworkNamespace, endpoint: &Endpoint) -> Tunnelled<UdpPort> {
+    let options = UdpOptions::of(endpoint).unwrap();
+    let port = host.run(|| UdpPort::open(&options)).unwrap().unwrap();
+    let checksum = port.outer_checksum();
+    tunnelled(port, endpoint, checksum)
+}
+
+/// The end of a tunnel in front of a port.
+pub(crate) fn tunnelled<P: Port>(
+    port: P,
+    endpoint: &Endpoint,
+    checksum: OuterChecksum,
+) -> Tunnelled<P> {
+    let mut options = TunnelledOptions::new(endpoint.clone(), 1);
+    options.outer_checksum = checksum;
+    Tunnelled::new(port, options).unwrap()
+}
+
+/// The device of a host that leads into a tunnel over a wire of 1500 bytes; its addresses are those of the first host
+/// inside, or of the second.
+pub(crate) fn device(host: &NetworkNamespace, endpoint: &Endpoint, side: usize) -> TapPort {
+    let layer = match endpoint.carries_ethernet() {
+        true => grosso_sys::tun::Layer::Ethernet,
+        false => grosso_sys::tun::Layer::Ip,
+    };
+    let open = || {
+        let port = TapPort::open("tn0", layer, &TapOptions::default())?;
+        let mtu = endpoint.mtu(1500).and_then(|mtu| u16::try_from(mtu).ok()).unwrap();
+        Control::new()?.set_mtu(&name("tn0"), mtu)?;
+        set_up("tn0", INSIDE[side])?;
+        io::Result::Ok(port)
+    };
+    host.run(open).unwrap().unwrap()
+}
+
+/// What a counter of a path's right port says.
+pub(crate) fn count(snapshot: &Snapshot, name: &str) -> u64 {
+    let found = snapshot.right.iter().find(|(counter, _)| counter.name == name);
+    found.unwrap_or_else(|| panic!("no counter {name}")).1
+}
+
+/// Nothing was lost by name at either port, but what a socket had no room for: how much that is depends on who else
+/// wants the processor.
+pub(crate) fn assert_nothing_lost(snapshot: &Snapshot) {
+    let counters = snapshot.left.iter().chain(&snapshot.right);
+    let is_loss = |(counter, count): &&(PortCounter, u64)| {
+        counter.is_loss && counter.name != "socket-rx-dropped" && *count > 0
+    };
+    let lost: Vec<_> = counters.filter(is_loss).map(|(c, count)| (c.name, *count)).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+}
+
+/// Checksums that the kernel of a host found wrong, around what is in tunnels, by who counted them.
+pub(crate) fn checksum_errors(host: &NetworkNamespace) -> Vec<(String, u64)> {
+    let read = || {
+        let four = std::fs::read_to_string("/proc/thread-self/net/snmp")?;
+        let six = std::fs::read_to_string("/proc/thread-self/net/snmp6")?;
+        io::Result::Ok((four, six))
+    };
+    let (four, six) = host.run(read).unwrap().unwrap();
+    let lines: Vec<&str> = four.lines().collect();
+    let four = lines.chunks(2).flat_map(|pair| {
+        let mut columns = pair[0].split(' ').zip(pair[1].split(' '));
+        let protocol = columns.next().map_or("", |(protocol, _)| protocol);
+        columns.map(move |(name, value)| (format!("{protocol}{name}"), value))
+    });
+    let six = six.lines().filter_map(|line| line.split_once(' '));
+    let all = four.chain(six.map(|(name, value)| (name.to_owned(), value.trim())));
+    let errors = all.filter(|(name, _)| name.starts_with("Udp") && name.ends_with("InCsumErrors"));
+    let errors = errors.map(|(name, value)| (name, value.parse().unwrap()));
+    errors.filter(|(_, count)| *count > 0).collect()
+}

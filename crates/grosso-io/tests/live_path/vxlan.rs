@@ -1,0 +1,177 @@
+//! Kernel TCP inside VXLAN whose one end is the kernel's own device, and whose other is ours.
+//!
+//! ```text
+//!  host a                      engine                  host b
+//!  vx0 (VXLAN) a0 (veth) ----- e0  sockets, data path, tn0 (TAP)
+//! ```
+
+use std::{
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use grosso::tunnel::{Carrier, Endpoint, Header, RemoteChecksumUse, Udp};
+use grosso_io::runner::{RunOptions, Snapshot};
+
+use crate::{
+    sockets::exchange,
+    tunnelled::{assert_nothing_lost, checksum_errors, count, device, over_udp},
+    tunnels::{INSIDE, add_vxlan},
+    world::{A, B, World, skip, start, until},
+};
+
+/// Bytes of each stream.
+const BYTES: usize = 4 << 20;
+
+/// How packets travel in the tunnel.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    /// Over IPv4, or IPv6.
+    outer: usize,
+    /// Whether the UDP header has a checksum.
+    checksum: bool,
+    /// Whether checksums inside are left to the other end.
+    offload: bool,
+}
+
+impl Case {
+    /// All that can be: checksums inside are not left to the other end where there is none outside (rule C52).
+    fn all() -> impl Iterator<Item = Self> {
+        let ways = [(false, false), (true, false), (true, true)];
+        [0, 1].into_iter().flat_map(move |outer| {
+            ways.map(|(checksum, offload)| Self { outer, checksum, offload })
+        })
+    }
+
+    /// Our end.
+    fn endpoint(self) -> Endpoint {
+        let header = Header::Vxlan { identifier: 7, policy: None, generic_protocol: false };
+        let udp = Udp {
+            source: 49152..=65535,
+            destination: 4789,
+            checksum: self.checksum,
+            ipv6_without_checksum: !self.checksum,
+            remote_checksum: RemoteChecksumUse {
+                transmit: self.offload,
+                receive: self.offload,
+                complete: false,
+            },
+        };
+        Endpoint::new(B[self.outer], A[self.outer], header, Carrier::Udp(udp))
+    }
+
+    /// What the kernel's end is told beside addresses.
+    fn words(self) -> Vec<&'static str> {
+        let mut words = match self.checksum {
+            true => vec!["udpcsum"],
+            false => vec!["noudpcsum", "udp6zerocsumtx", "udp6zerocsumrx"],
+        };
+        if self.offload {
+            words.extend(["remcsumtx", "remcsumrx"]);
+        }
+        words
+    }
+}
+
+/// Streams both ways through a tunnel between the kernel's end and ours; what our path did.
+fn beside_the_kernel(world: &World, case: Case, bytes: usize) -> Option<Snapshot> {
+    let endpoint = case.endpoint();
+    // Whoever is sent something has a socket already: the kernel takes what is for nobody and has no checksum for
+    // damaged.
+    let right = over_udp(&world.engine, &endpoint);
+    let there = (A[case.outer], B[case.outer]);
+    if let Err(error) = add_vxlan(&world.a, there, INSIDE[0], &case.words()) {
+        skip(&format!("no VXLAN device: {error}"));
+        return None;
+    }
+    let path = start(device(&world.b, &endpoint, 1), right, RunOptions::new(1));
+    for (a, b) in INSIDE[0].into_iter().zip(INSIDE[1]) {
+        exchange((&world.a, a), (&world.b, b), bytes);
+    }
+    for host in [&world.a, &world.engine, &world.b] {
+        assert_eq!(checksum_errors(host), [], "{case:?}");
+    }
+    let snapshot = path.stop().snapshot;
+    assert_nothing_lost(&snapshot);
+    Some(snapshot)
+}
+
+#[test]
+fn streams_between_the_kernel_and_us_are_superframes_both_ways() {
+    for case in Case::all() {
+        let Some(world) = World::with_addresses() else { return };
+        let Some(snapshot) = beside_the_kernel(&world, case, BYTES) else { return };
+        let number = |name| count(&snapshot, name);
+        let (frames, packets) = (number("tunnel-out-frames"), number("tunnel-out-packets"));
+        assert!(packets > 4 * frames, "superframes went in: {case:?} {frames} {packets}");
+        for joined in &snapshot.right_to_left.joined[..2] {
+            assert!(joined.bytes > BYTES as u64 / 2, "superframes came out: {case:?} {joined:?}");
+            assert!(joined.wire.packets > 4 * joined.frames, "{case:?} {joined:?}");
+        }
+        // Datagrams without a checksum are neither cut nor joined by the kernel.
+        let (sends, reads) = (number("socket-tx-messages"), number("socket-rx-messages"));
+        let (sent, read) = (number("socket-tx-datagrams"), number("socket-rx-datagrams"));
+        assert_eq!(sent, packets);
+        match case.checksum {
+            true => assert!(sent > 4 * sends && read > 2 * reads, "{case:?} {sends} {reads}"),
+            false => assert_eq!((sends, reads), (sent, read)),
+        }
+        let left = number("tunnel-out-remote-checksums");
+        assert_eq!(left > 0, case.offload, "{case:?}");
+    }
+}
+
+#[test]
+fn c57_tshark_finds_no_wrong_checksum_around_or_inside() {
+    for case in Case::all() {
+        let Some(world) = World::with_addresses() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("wire.pcap");
+        let Some(mut capture) = capture(&world, &file) else { return };
+        let Some(_) = beside_the_kernel(&world, case, BYTES / 4) else { return };
+        capture.kill().unwrap();
+        capture.wait().unwrap();
+        let there = |filter: &str| tshark(&file, filter);
+        let wrong = "ip.checksum.status == Bad || udp.checksum.status == Bad || _ws.malformed";
+        assert_eq!(there(wrong), 0, "{case:?}");
+        for address in [A[case.outer], B[case.outer]] {
+            let family = if address.is_ipv4() { "ip" } else { "ipv6" };
+            let sent = |which: &str| there(&format!("{family}.src == {address} && {which}"));
+            let all = sent("vxlan && tcp");
+            assert!(all > 500, "{case:?}: {all} segments from {address}");
+            if case.checksum {
+                // Of the two of each packet it names the outer first.
+                assert_eq!(sent("vxlan && tcp && udp.checksum.status == Good"), all, "{case:?}");
+            }
+            // What is left to the other end is no checksum yet; tshark does not know that VXLAN says so.
+            let wrong = sent("vxlan && tcp.checksum.status == Bad");
+            assert!(wrong * 100 < all || case.offload, "{case:?}: {wrong} of {all}");
+            assert!(wrong > 0 || !case.offload, "{case:?}: {wrong} of {all}");
+        }
+    }
+}
+
+/// Starts tcpdump at the first host's end of the wire, and waits until it runs.
+fn capture(world: &World, file: &Path) -> Option<Child> {
+    let mut command = Command::new("tcpdump");
+    command.args(["-i", "a0", "-s", "0", "-B", "65536", "-U", "-w"]).arg(file);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let Ok(mut tcpdump) = world.a.host(&mut command).unwrap().spawn() else {
+        skip("tcpdump is not installed");
+        return None;
+    };
+    until(|| {
+        assert!(tcpdump.try_wait().unwrap().is_none(), "tcpdump does not run");
+        std::fs::metadata(file).is_ok_and(|metadata| metadata.len() >= 24)
+    });
+    Some(tcpdump)
+}
+
+/// How many packets of a capture are so.
+fn tshark(file: &Path, filter: &str) -> usize {
+    let mut command = Command::new("tshark");
+    command.args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]);
+    command.args(["-o", "udp.check_checksum:TRUE", "-Y", filter, "-T", "fields"]);
+    let output = command.args(["-e", "frame.number", "-r"]).arg(file).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).lines().count()
+}
