@@ -10,7 +10,9 @@ use grosso_testkit::{
     random::Random,
     stack::{Place, Stack},
 };
-use grosso_tests::session::{Session, complete_checksums, random_profile, random_reorder, received};
+use grosso_tests::session::{
+    Session, complete_checksums, random_profile, random_reorder, received,
+};
 use grosso_wire::LinkType;
 use libfuzzer_sys::fuzz_target;
 

@@ -3,6 +3,7 @@
 //! | module | what it gives |
 //! |---|---|
 //! | [`allocator`] | an allocator that counts |
+//! | [`damage`] | frames that are almost right, for property tests |
 //! | [`engine`] | the engine as a function from frames to frames, checked |
 //! | [`fragments`] | IP fragments, the reassembler as a function, and its oracle |
 //! | [`frames`] | one connection, of which a test changes one field at a time |
@@ -12,6 +13,7 @@
 //! | `kernel` (Linux) | the running kernel as an oracle for coalescing and segmentation |
 
 pub mod allocator;
+pub mod damage;
 pub mod engine;
 pub mod fragments;
 pub mod frames;

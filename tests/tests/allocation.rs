@@ -3,14 +3,19 @@
 //!
 //! A test binary of its own, because the allocator that counts is that of the whole program.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile,
     checksum::Checksum,
     coalesce::{Acknowledgments, Batch, Bypass, Hold},
     segment::{HEADER_BYTES_MAX, Outgoing, Segments},
-    tunnel::esp::{Decryptor, Encryptor, KeyMaterial, Mode, Outer, SecurityAssociation},
+    tunnel::{
+        Carrier, Endpoint, Header, RemoteChecksumUse, Udp,
+        decapsulate::Decapsulation,
+        encapsulate::Encapsulator,
+        esp::{Decryptor, Encryptor, KeyMaterial, Mode, Outer, SecurityAssociation},
+    },
 };
 use grosso_testkit::{
     Packet, Traffic,
@@ -21,7 +26,7 @@ use grosso_tests::{
     engine::PORTS,
     superframe::Superframe,
 };
-use grosso_wire::LinkType;
+use grosso_wire::{LinkType, dissect, dissect_into};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -177,6 +182,69 @@ fn no_packet_is_allocated_for_when_encrypting_and_decrypting() {
         });
         assert_eq!((count, packets), (0, 1 + 43), "{mode:?}");
     }
+}
+
+/// Into tunnels and out of them: single packets, those with partial checksums, superframes, and what is refused.
+#[test]
+fn no_packet_is_allocated_for_when_putting_into_tunnels_and_taking_out() {
+    for (endpoint, inside) in tunnels_of_every_kind() {
+        let link = if endpoint.carries_ethernet() { LinkType::Ethernet } else { LinkType::Raw };
+        let front = if endpoint.carries_ethernet() { Front::Ethernet } else { Front::Bare };
+        let packet = Stack::plain(front, inside, Transport::Tcp).packet(&Place::default());
+        let (bytes, start, offset) = packet.clone().payload_len(900).build_partial();
+        let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
+        let partial = (bytes, Meta { checksum, ..Meta::default() });
+        let superframe = Superframe::new(&packet.clone().payload_len(60_000), 1400);
+        let single = (packet.payload_len(900).build(), Meta::default());
+        let frames = [single, partial, (superframe.bytes, superframe.meta)];
+        let rules = endpoint.rules();
+        let mut encapsulator = Encapsulator::new(endpoint.clone(), 1).expect("an endpoint");
+        let mut stack = dissect(&[], link, &rules.ports);
+        let mut buffer = Vec::with_capacity(66_000);
+        let (mut put_in, mut taken_out) = (0, 0);
+        let count = allocations(|| {
+            for (bytes, meta) in &frames {
+                let Ok(sent) = encapsulator.encapsulate(&[bytes], meta, link) else { continue };
+                put_in += 1;
+                buffer.clear();
+                buffer.extend_from_slice(sent.header);
+                buffer.extend_from_slice(&bytes[sent.replaced..]);
+                dissect_into(&buffer, LinkType::Raw, &rules.ports, &mut stack);
+                let plan = Decapsulation::plan(&buffer, &stack, &sent.meta, link, &rules);
+                taken_out +=
+                    plan.map_or(0, |plan| usize::from(!plan.apply(&mut buffer).is_empty()));
+            }
+            let refused = encapsulator.encapsulate(&[&[]], &Meta::default(), link);
+            assert!(refused.is_err());
+        });
+        assert_eq!((count, put_in, taken_out), (0, 3, 3), "{endpoint:?}");
+    }
+}
+
+/// The longest header, remote checksum offload, GRE with all that a superframe may have, and none.
+fn tunnels_of_every_kind() -> Vec<(Endpoint, Network)> {
+    let [v4, v6] = [[Ipv4Addr::LOCALHOST.into(); 2], [Ipv6Addr::LOCALHOST.into(); 2]];
+    let offload = RemoteChecksumUse { transmit: true, receive: true, complete: false };
+    let udp = |destination, remote_checksum| Udp {
+        source: 49152..=65535,
+        destination,
+        checksum: true,
+        ipv6_without_checksum: false,
+        remote_checksum,
+    };
+    let options = [[1, 2, 3, 20].as_slice(), &[0; 80]].concat();
+    let geneve = Header::Geneve { identifier: 1, options, inherit_protocol: false };
+    let gre = Header::Gre { key: Some(1), checksum: true, sequence: false, ethernet: false };
+    [
+        (v6, geneve, Carrier::Udp(udp(6081, RemoteChecksumUse::default()))),
+        (v4, Header::Ip, Carrier::Gue(udp(6080, offload))),
+        (v4, gre, Carrier::Ip),
+        (v6, Header::Ip, Carrier::Ip),
+    ]
+    .into_iter()
+    .map(|([local, remote], header, carrier)| Endpoint::new(local, remote, header, carrier))
+    .flat_map(|endpoint| [(endpoint.clone(), Network::Ipv4), (endpoint, Network::Ipv6)])
+    .collect()
 }
 
 /// A million flows of one packet each take the memory of the limits and no more (P50).

@@ -42,6 +42,7 @@ const NUMBERED: &[&str] = &[
     "virtio_rules",
     "esp_rules",
     "decapsulation_rules",
+    "encapsulation_rules",
     "guarded_bugs.rs",
     "pitfalls.rs",
 ];

@@ -7,34 +7,12 @@ use grosso::{
     meta::Gso,
     tunnel::decapsulate::{DecapsulateStats, Decapsulation, RemoteChecksumMode, Rules},
 };
-use grosso_testkit::{
-    oracle::Link,
-    random::Random,
-    stack::{Place, Stack},
-};
+use grosso_testkit::stack::{Place, Stack};
+use grosso_tests::damage::{checksum, frames, links};
 use grosso_wire::{LinkType, dissect};
 use proptest::prelude::*;
 
 use crate::taking::rules_with_fou;
-
-fn checksum(kind: u8, start: u16, offset: u16) -> Checksum {
-    match kind % 4 {
-        0 => Checksum::None,
-        1 => Checksum::Unnecessary { levels: start as u8 },
-        2 => Checksum::Complete { sum: start },
-        _ => Checksum::Partial { start, offset },
-    }
-}
-
-fn links() -> impl Strategy<Value = LinkType> {
-    prop_oneof![
-        Just(LinkType::Ethernet),
-        Just(LinkType::Raw),
-        Just(LinkType::Null),
-        Just(LinkType::LinuxSll),
-        Just(LinkType::LinuxSll2),
-    ]
-}
 
 fn some_rules() -> impl Strategy<Value = Rules> {
     let modes = prop_oneof![
@@ -48,27 +26,6 @@ fn some_rules() -> impl Strategy<Value = Rules> {
         rules.ipv6_without_checksum = ipv6_without_checksum;
         rules
     })
-}
-
-/// Any frame: of the kit, with some bytes changed and cut somewhere.
-fn frames() -> impl Strategy<Value = Vec<u8>> {
-    let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
-    (any::<u64>(), changes, 0_usize..200, prop::option::of(any::<prop::sample::Index>())).prop_map(
-        |(seed, changes, payload, cut)| {
-            let mut random = Random::new(seed);
-            let link = if seed % 3 == 0 { Link::Ip } else { Link::Ethernet };
-            let stack = Stack::random(&mut random, link);
-            let mut frame = stack.packet(&Place::default()).payload_len(payload).build();
-            for (place, byte) in changes {
-                let at = place.index(frame.len().min(120));
-                frame[at] = byte;
-            }
-            if let Some(cut) = cut {
-                frame.truncate(cut.index(frame.len()));
-            }
-            frame
-        },
-    )
 }
 
 /// Decapsulates until nothing is left, and checks what must hold each time.

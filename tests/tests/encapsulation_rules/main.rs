@@ -4,6 +4,8 @@ mod belonging;
 mod checksums;
 mod fields;
 mod formats;
+mod hostile;
+mod kernel_cases;
 mod path_mtu;
 mod putting;
 mod round_trip;

@@ -5,7 +5,7 @@ use grosso::{
     checksum::{self, Checksum},
     tunnel::{
         Endpoint, Expected,
-        decapsulate::Decapsulation,
+        decapsulate::{self, Decapsulation},
         encapsulate::{Encapsulator, Refusal},
     },
 };
@@ -59,20 +59,24 @@ pub(crate) fn put(
 
 /// The packet that comes out of the other end. Everything is checked that a receiver checks.
 pub(crate) fn take(endpoint: &Endpoint, frame: &Known) -> Known {
+    try_take(endpoint, frame).unwrap_or_else(|refusal| panic!("{refusal}: {endpoint:?}"))
+}
+
+/// The same, of what may be no right packet.
+pub(crate) fn try_take(endpoint: &Endpoint, frame: &Known) -> Result<Known, decapsulate::Refusal> {
     let mut other = endpoint.clone();
     (other.local, other.remote) = (endpoint.remote, endpoint.local);
     let rules = other.rules();
     let stack = dissect(&frame.bytes, LinkType::Raw, &rules.ports);
     let link = link_of(endpoint);
     // What an Ethernet tunnel carries is presented behind no link header, but as a frame.
-    let plan = Decapsulation::plan(&frame.bytes, &stack, &frame.meta, link, &rules)
-        .unwrap_or_else(|refusal| panic!("{refusal} in {stack}: {endpoint:?}"));
+    let plan = Decapsulation::plan(&frame.bytes, &stack, &frame.meta, link, &rules)?;
     other
         .admit(&plan, &mut Expected::default())
         .unwrap_or_else(|foreign| panic!("{foreign}: {endpoint:?}"));
     let mut bytes = frame.bytes.clone();
     let range = plan.apply(&mut bytes);
-    Known { bytes: bytes[range].to_vec(), meta: plan.meta }
+    Ok(Known { bytes: bytes[range].to_vec(), meta: plan.meta })
 }
 
 /// What frames start with that such a tunnel carries.

@@ -1,0 +1,195 @@
+//! Packets into tunnels: any tunnel, any frame in any slices, anything said about it. Nothing panics, no bound is
+//! broken, superframes can be cut or are refused, and what was put in comes out.
+
+#![no_main]
+
+use grosso::{
+    Meta,
+    checksum::{self, Checksum},
+    meta::{Gso, VlanTag},
+    segment::{Outgoing, Segments},
+    tunnel::{
+        Carrier, CongestionMode, DontFragment, Dscp, Endpoint, Expected, Header, RemoteChecksumUse,
+        TimeToLive, Udp,
+        decapsulate::{Decapsulation, Presented, Refusal},
+        encapsulate::{Encapsulator, HEADER_BYTES_MAX},
+    },
+};
+use grosso_fuzz::{Decisions, stack};
+use grosso_testkit::{oracle::Link, stack::Place};
+use grosso_wire::{LinkType, dissect};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let mut decisions = Decisions::new(data);
+    let link = decisions.choose(&[
+        LinkType::Ethernet,
+        LinkType::Raw,
+        LinkType::Null,
+        LinkType::LinuxSll,
+        LinkType::LinuxSll2,
+    ]);
+    let endpoint = endpoint(&mut decisions);
+    let meta = meta(&mut decisions);
+    let split = decisions.word().into();
+    let Ok(mut encapsulator) = Encapsulator::new(endpoint, 1) else { return };
+    let frame = match decisions.byte() & 1 {
+        0 => changed(&mut decisions, link),
+        _ => decisions.rest().to_vec(),
+    };
+    put_in(&mut encapsulator, &frame, split, &meta, link);
+});
+
+fn endpoint(decisions: &mut Decisions<'_>) -> Endpoint {
+    let [local, remote] = match decisions.byte() & 1 {
+        0 => [[192, 0, 2, 1], [192, 0, 2, 2]].map(Into::into),
+        _ => [[0x20; 16], [0x30; 16]].map(Into::into),
+    };
+    let header = header(decisions);
+    let carrier = match decisions.byte() % 4 {
+        0 => Carrier::Ip,
+        1 => Carrier::Udp(udp(decisions)),
+        2 => Carrier::Gue(udp(decisions)),
+        _ => Carrier::DirectGue(udp(decisions)),
+    };
+    let mut endpoint = Endpoint::new(local, remote, header, carrier);
+    endpoint.ttl = decisions.choose(&[TimeToLive::Inherit, TimeToLive::Fixed(9)]);
+    endpoint.dscp = decisions.choose(&[Dscp::Inherit, Dscp::Fixed(9)]);
+    endpoint.congestion =
+        decisions.choose(&[CongestionMode::Normal, CongestionMode::Compatibility]);
+    endpoint.dont_fragment =
+        decisions.choose(&[DontFragment::Set, DontFragment::Unset, DontFragment::Inherit]);
+    endpoint.flow_label = decisions.choose(&[None, Some(0xf_ffff)]);
+    endpoint.encapsulation_limit = decisions.choose(&[None, None, Some(4)]);
+    endpoint
+}
+
+fn header(decisions: &mut Decisions<'_>) -> Header {
+    let flags = decisions.byte();
+    let has = |bit: u8| flags & 1 << bit != 0;
+    match flags % 4 {
+        0 => Header::Ip,
+        1 => Header::Gre {
+            key: has(2).then_some(7),
+            checksum: has(3),
+            sequence: has(4),
+            ethernet: has(5),
+        },
+        2 => {
+            Header::Vxlan { identifier: 42, policy: has(2).then_some(7), generic_protocol: has(3) }
+        }
+        _ => {
+            let options = if has(2) { vec![1, 2, 3, 1, 5, 6, 7, 8] } else { Vec::new() };
+            Header::Geneve { identifier: 42, options, inherit_protocol: has(3) }
+        }
+    }
+}
+
+fn udp(decisions: &mut Decisions<'_>) -> Udp {
+    let flags = decisions.byte();
+    let transmit = flags & 1 != 0;
+    Udp {
+        source: 49152..=65535,
+        destination: decisions.choose(&[4789, 4790, 6080, 6081, 5555]),
+        checksum: flags & 2 != 0,
+        ipv6_without_checksum: true,
+        remote_checksum: RemoteChecksumUse {
+            transmit,
+            receive: transmit,
+            complete: flags & 4 != 0,
+        },
+    }
+}
+
+fn meta(decisions: &mut Decisions<'_>) -> Meta {
+    let checksum = match decisions.byte() % 5 {
+        0 => Checksum::None,
+        1 => Checksum::Unnecessary { levels: decisions.byte() },
+        2 => Checksum::Complete { sum: decisions.word() },
+        _ => Checksum::Partial {
+            start: decisions.byte().into(),
+            offset: decisions.choose(&[6, 16, 4, 0, u16::MAX]),
+        },
+    };
+    let gso = if decisions.byte() & 3 == 0 { Gso::every(decisions.word()) } else { None };
+    let tag = VlanTag { protocol: 0x8100, tci: 7 };
+    let vlan = if decisions.byte() & 7 == 0 { Some(tag) } else { None };
+    Meta { checksum, gso, vlan, ..Meta::default() }
+}
+
+/// A frame of the kit with some of its bytes changed.
+fn changed(decisions: &mut Decisions<'_>, link: LinkType) -> Vec<u8> {
+    let kit = if link == LinkType::Ethernet { Link::Ethernet } else { Link::Ip };
+    let payload = usize::from(decisions.byte());
+    let packet = stack(decisions, kit).packet(&Place::default()).payload_len(payload);
+    let mut frame = packet.build();
+    while !decisions.is_over() {
+        let at = usize::from(decisions.byte()) % frame.len();
+        frame[at] = decisions.byte();
+    }
+    frame
+}
+
+fn put_in(
+    encapsulator: &mut Encapsulator,
+    frame: &[u8],
+    split: usize,
+    meta: &Meta,
+    link: LinkType,
+) {
+    let endpoint = encapsulator.endpoint().clone();
+    let (head, rest) = frame.split_at(split.min(frame.len()));
+    let Ok(put_in) = encapsulator.encapsulate(&[head, rest], meta, link) else { return };
+    assert!(put_in.header.len() <= HEADER_BYTES_MAX);
+    let end = frame.len() - put_in.padding;
+    let sent = [put_in.header, &frame[put_in.replaced..end]].concat();
+    if let Checksum::Partial { start, offset } = put_in.meta.checksum {
+        assert!(usize::from(start) + usize::from(offset) + 2 <= sent.len());
+    }
+    if meta.gso.is_some() {
+        return cut(&sent, &put_in.meta, &endpoint);
+    }
+    let Some(taken) = taken(&sent, &put_in.meta, &endpoint) else { return };
+    if meta.vlan.is_none() {
+        let before = completed(&frame[..end], &meta.checksum);
+        assert!(taken == before[put_in.replaced..], "what comes out was put in");
+    }
+}
+
+/// The packet that comes out at the other end; `None` where it was none before.
+fn taken(sent: &[u8], meta: &Meta, endpoint: &Endpoint) -> Option<Vec<u8>> {
+    let mut other = endpoint.clone();
+    (other.local, other.remote) = (endpoint.remote, endpoint.local);
+    let mut rules = other.rules();
+    rules.presented = Presented::Alone;
+    let stack = dissect(sent, LinkType::Raw, &rules.ports);
+    let plan = match Decapsulation::plan(sent, &stack, meta, LinkType::Raw, &rules) {
+        Ok(plan) => plan,
+        Err(Refusal::Malformed | Refusal::Cut | Refusal::InnerLength | Refusal::LengthZero) => {
+            return None;
+        }
+        Err(refusal) => panic!("{refusal} of what was sent"),
+    };
+    other.admit(&plan, &mut Expected::default()).expect("it is the tunnel's");
+    let mut bytes = sent.to_vec();
+    let range = plan.apply(&mut bytes);
+    Some(completed(&bytes[range], &plan.meta.checksum))
+}
+
+fn completed(bytes: &[u8], checksum: &Checksum) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    if let Checksum::Partial { start, offset } = *checksum {
+        checksum::complete(&mut bytes, start, offset).expect("it lies in the packet");
+    }
+    bytes
+}
+
+fn cut(sent: &[u8], meta: &Meta, endpoint: &Endpoint) {
+    let (slices, ports) = ([sent], endpoint.ports());
+    let plan = Segments::new(&slices, meta, LinkType::Raw, &ports, Outgoing::default());
+    let Ok(mut segments) = plan else { return };
+    let mut buffer = vec![0; segments.packet_len_max()];
+    while let Ok(Some(segment)) = segments.write_next(&mut buffer) {
+        assert!(segment.len() <= buffer.len());
+    }
+}
