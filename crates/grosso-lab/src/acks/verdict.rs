@@ -182,4 +182,27 @@ mod tests {
         });
         assert!(!said(&none, "more ACKs arrive"));
     }
+
+    #[test]
+    fn the_model_is_asked_too() {
+        // The model of a sender that merging harms no more than twice, and of one whose count helps nothing.
+        let slow = |is_counted, round_trips| {
+            let mut report = report();
+            let growth = report.growth.iter_mut();
+            growth
+                .filter(|growth| growth.merged > 2 && growth.is_counted == is_counted)
+                .for_each(|growth| growth.slow_start_round_trips = round_trips);
+            report
+        };
+        assert!(!said(&slow(false, 14), "superframes of ACKs slow"));
+        assert!(said(&slow(false, 15), "superframes of ACKs slow"));
+        assert!(!said(&slow(true, 8), "with their count"));
+        let mut past = report();
+        past.overtaken.through_it = 1;
+        assert!(!said(&past, "past the coalescer"));
+        // Where nobody expands, nothing is claimed of it.
+        let mut report = report();
+        report.rows.retain(|row| row.handling != Handling::Expanded);
+        assert_eq!(judge(&report.rows, &report.overtaken, &report.growth).len(), 9);
+    }
 }

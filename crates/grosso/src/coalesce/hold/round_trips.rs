@@ -308,6 +308,13 @@ mod tests {
         assert_eq!(observe(&mut seen, &answer, FAR_NS), Some(FAR_NS));
         let third = tcp(false, 0, |t| t.sequence(100).ack(1));
         assert_eq!(observe(&mut seen, &third, FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
+        // The next connection between these ends opens slowly.
+        let syn = tcp(false, 0, |t| t.sequence(5099).no_ack().syn());
+        assert_eq!(observe(&mut seen, &syn, 10 * FAR_NS), None);
+        let answer = tcp(true, 0, |t| t.sequence(9000).ack(5100).syn());
+        assert_eq!(observe(&mut seen, &answer, 13 * FAR_NS), Some(FAR_NS + NEAR_NS));
+        let third = tcp(false, 0, |t| t.sequence(5100).ack(9001));
+        assert_eq!(observe(&mut seen, &third, 13 * FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
     }
 
     #[test]
