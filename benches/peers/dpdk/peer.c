@@ -27,8 +27,8 @@ enum {
 	POLL = 64,
 	/* More segments than a superframe of a workload has. */
 	SEGMENTS_MAX = 64,
-	/* A packet of Ethernet's MTU, and the longest superframe. */
-	PACKET_ROOM = 2048 + RTE_PKTMBUF_HEADROOM,
+	/* A packet of Ethernet's MTU, where the workload has no longer one, and the longest superframe. */
+	PACKET_ROOM = 2048,
 	SUPERFRAME_ROOM = 65535,
 	POOL_BUFFERS = 2047,
 	/* What the examples of DPDK take for a table of fragments. */
@@ -59,10 +59,10 @@ struct headers {
 };
 
 /* One kind of work. `turn` does one poll, from the frame at `first`, and gives the packets it was about; what comes out
- * goes to `out`. */
+ * goes to `out`. `fields` are those that gro does not compare, `checks` are of sums that came, `sums` are written. */
 struct work {
 	const char *name;
-	bool context, checks, sums, copies;
+	bool context, fields, checks, sums, copies;
 	uint32_t (*turn)(const struct work *, uint32_t first, uint64_t *ns);
 };
 
@@ -215,9 +215,9 @@ static uint32_t coalesce(const struct work *work, uint32_t first, uint64_t *ns)
 	for (uint32_t i = 0; i < count; i++) {
 		struct headers headers;
 		bool known = parse(batch[i], &headers);
-		if (!work->checks || !known)
+		if (!work->fields || !known)
 			continue;
-		if (!sums_are_right(&headers))
+		if (work->checks && !sums_are_right(&headers))
 			batch[i]->packet_type = 0;
 		/* What gro does not compare is kept apart by giving it one value at a time. */
 		if (i > start && uncompared(&headers) != fields) {
@@ -329,9 +329,12 @@ static uint32_t checksum(const struct work *work, uint32_t first, uint64_t *ns)
 
 static const struct work works[] = {
 	{ .name = "coalesce-burst", .turn = coalesce },
-	{ .name = "coalesce-burst-checks", .turn = coalesce, .checks = true },
+	{ .name = "coalesce-burst-fields", .turn = coalesce, .fields = true },
+	{ .name = "coalesce-burst-checks", .turn = coalesce, .fields = true, .checks = true },
 	{ .name = "coalesce-context", .turn = coalesce, .context = true },
-	{ .name = "coalesce-context-checks", .turn = coalesce, .context = true, .checks = true },
+	{ .name = "coalesce-context-fields", .turn = coalesce, .context = true, .fields = true },
+	{ .name = "coalesce-context-checks", .turn = coalesce, .context = true, .fields = true,
+		.checks = true },
 	{ .name = "segment-chain", .turn = segment },
 	{ .name = "segment-chain-sums", .turn = segment, .sums = true },
 	{ .name = "segment-copy", .turn = segment, .sums = true, .copies = true },
@@ -417,8 +420,12 @@ static void start_dpdk(char *program)
 static void prepare(const struct work *work)
 {
 	struct rte_gro_param parameters = gro_parameters;
+	uint32_t room = PACKET_ROOM;
 
-	packets = rte_pktmbuf_pool_create("packets", POOL_BUFFERS, 256, 0, PACKET_ROOM, SOCKET_ID_ANY);
+	for (uint32_t i = 0; work->turn != segment && i < workload.count; i++)
+		room = RTE_MAX(room, workload.frames[i].len);
+	room = RTE_MIN(room, (uint32_t)UINT16_MAX - RTE_PKTMBUF_HEADROOM) + RTE_PKTMBUF_HEADROOM;
+	packets = rte_pktmbuf_pool_create("packets", POOL_BUFFERS, 256, 0, room, SOCKET_ID_ANY);
 	if (!packets)
 		fail("no memory for packets");
 	if (work->turn == segment) {

@@ -3,6 +3,7 @@ module grosso/peers
 go 1.23.1
 
 require (
+	github.com/tailscale/wireguard-go v0.0.0-20250716170648-1d0488a3d7da
 	golang.zx2c4.com/wireguard v0.0.0-20260522210424-ecfc5a8d5446
 	gvisor.dev/gvisor v0.0.0-20250503011706-39ed1f5ac29c
 )

@@ -1,4 +1,5 @@
-// The functions of wireguard-go and gVisor as peers of Grosso: src/child.rs says how it is asked.
+// The functions of wireguard-go, of Tailscale's fork of it and of gVisor as peers of Grosso: src/child.rs says how it is
+// asked.
 //
 // Filling buffers is outside the timing, and so is collecting garbage.
 package main
@@ -46,20 +47,30 @@ func fail(why any) {
 	os.Exit(1)
 }
 
+// library is wireguard-go or Tailscale's fork of it, whose tables are pointers to structures of their own.
+type library struct {
+	newTCP, newUDP     func() unsafe.Pointer
+	resetTCP, resetUDP func(unsafe.Pointer)
+	join               func(buffers [][]byte, tcp, udp unsafe.Pointer, toWrite *[]int) error
+	split              func(packet []byte, header virtioNetHdr, buffers [][]byte, sizes []int) (int, error)
+	checksum           func([]byte) uint16
+}
+
 // coalescer joins packets as wireguard-go does on the way into a TUN device.
 type coalescer struct {
+	library  library
 	workload *workload
 	buffers  [][]byte
 	tcp, udp unsafe.Pointer
 	toWrite  []int
 }
 
-func newCoalescer(w *workload) *coalescer {
+func newCoalescer(l library, w *workload) *coalescer {
 	buffers := make([][]byte, poll)
 	for i := range buffers {
 		buffers[i] = make([]byte, 0, virtioNetHdrLen+ipBytesMax)
 	}
-	return &coalescer{w, buffers, newTCPGROTable(), newUDPGROTable(), make([]int, 0, poll)}
+	return &coalescer{l, w, buffers, l.newTCP(), l.newUDP(), make([]int, 0, poll)}
 }
 
 func (c *coalescer) turn(first int, elapsed *time.Duration) (int, int) {
@@ -71,10 +82,10 @@ func (c *coalescer) turn(first int, elapsed *time.Duration) (int, int) {
 		buffers[i] = append(buffers[i], c.workload.frames[first+i][ethernetBytes:]...)
 	}
 	begin := time.Now()
-	resetTCPGROTable(c.tcp)
-	resetUDPGROTable(c.udp)
+	c.library.resetTCP(c.tcp)
+	c.library.resetUDP(c.udp)
 	c.toWrite = c.toWrite[:0]
-	err := handleGRO(buffers, virtioNetHdrLen, c.tcp, c.udp, true, &c.toWrite)
+	err := c.library.join(buffers, c.tcp, c.udp, &c.toWrite)
 	*elapsed += time.Since(begin)
 	if err != nil {
 		fail(err)
@@ -92,18 +103,19 @@ func (c *coalescer) output(first int) [][]byte {
 
 // segmenter cuts superframes as wireguard-go does with what a TUN device hands up.
 type segmenter struct {
+	library  library
 	workload *workload
 	buffers  [][]byte
 	sizes    []int
 	count    int
 }
 
-func newSegmenter(w *workload) *segmenter {
+func newSegmenter(l library, w *workload) *segmenter {
 	buffers := make([][]byte, segmentsMax)
 	for i := range buffers {
 		buffers[i] = make([]byte, segmentBytes)
 	}
-	return &segmenter{w, buffers, make([]int, segmentsMax), 0}
+	return &segmenter{l, w, buffers, make([]int, segmentsMax), 0}
 }
 
 func (s *segmenter) turn(first int, elapsed *time.Duration) (int, int) {
@@ -111,7 +123,7 @@ func (s *segmenter) turn(first int, elapsed *time.Duration) (int, int) {
 	header := s.header(packet)
 	touch(packet)
 	begin := time.Now()
-	count, err := gsoSplit(packet, header, s.buffers, s.sizes, 0, false)
+	count, err := s.library.split(packet, header, s.buffers, s.sizes)
 	*elapsed += time.Since(begin)
 	if err != nil {
 		fail(err)
@@ -233,12 +245,18 @@ func main() {
 	w := readWorkload(os.Args[2:])
 	var p peer
 	switch os.Args[1] {
-	case "coalesce":
-		p = newCoalescer(w)
-	case "segment":
-		p = newSegmenter(w)
-	case "checksum":
-		p = &summer{workload: w, of: wireguardChecksum}
+	case "wireguard-coalesce":
+		p = newCoalescer(wireguard, w)
+	case "wireguard-segment":
+		p = newSegmenter(wireguard, w)
+	case "wireguard-checksum":
+		p = &summer{workload: w, of: wireguard.checksum}
+	case "tailscale-coalesce":
+		p = newCoalescer(tailscale, w)
+	case "tailscale-segment":
+		p = newSegmenter(tailscale, w)
+	case "tailscale-checksum":
+		p = &summer{workload: w, of: tailscale.checksum}
 	case "gvisor-coalesce":
 		p = newGvisorCoalescer(w, false)
 	case "gvisor-coalesce-trusted":

@@ -30,8 +30,18 @@ func gsoSplit(in []byte, hdr virtioNetHdr, outBuffs [][]byte, sizes []int, outOf
 //go:linkname checksumOf golang.zx2c4.com/wireguard/tun.checksum
 func checksumOf(b []byte, initial uint64) uint16
 
-func wireguardChecksum(data []byte) uint16 {
-	return checksumOf(data, 0)
+var wireguard = library{
+	newTCP:   newTCPGROTable,
+	newUDP:   newUDPGROTable,
+	resetTCP: resetTCPGROTable,
+	resetUDP: resetUDPGROTable,
+	join: func(buffers [][]byte, tcp, udp unsafe.Pointer, toWrite *[]int) error {
+		return handleGRO(buffers, virtioNetHdrLen, tcp, udp, true, toWrite)
+	},
+	split: func(packet []byte, header virtioNetHdr, buffers [][]byte, sizes []int) (int, error) {
+		return gsoSplit(packet, header, buffers, sizes, 0, false)
+	},
+	checksum: func(data []byte) uint16 { return checksumOf(data, 0) },
 }
 
 // virtioNetHdr has the fields of the structure of that name there.

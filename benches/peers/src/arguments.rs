@@ -7,22 +7,28 @@ use clap::{Parser, builder::PossibleValuesParser};
 use crate::contender::Peer;
 
 /// Grosso beside what you would otherwise pick: the same packets, one core, rounds in turn.
+///
+/// A row is a kind of work on a workload. Whatever peers are here take part; where one is not, the way to get it is
+/// said.
 #[derive(Debug, Parser)]
 #[command(name = "grosso-peers", max_term_width = 80, after_help = HELP)]
 pub(crate) struct Arguments {
-    /// Rounds of each contender
+    /// Rounds of each contender; all rows of 15 take two to four minutes
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
     /// Only rows whose name contains this: coalesce-verified, hot/tcp4_1, checksum
-    #[arg(long, value_name = "WORK")]
+    #[arg(long, value_name = "ROW")]
     pub(crate) only: Option<String>,
     /// Leave a peer out; may be given again
     #[arg(long, value_name = "PEER", value_parser = PossibleValuesParser::new(Peer::OTHERS.map(Peer::name)))]
     pub(crate) without: Vec<String>,
-    /// Write everything that was measured, as JSON
+    /// Name the rows and who does them, and measure nothing
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Write everything that was measured, as JSON; with - to standard output instead of the tables
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write the table with bars, as a page
+    /// Write a page with the tables and bars
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }
@@ -32,9 +38,19 @@ impl Arguments {
     pub(crate) fn wants(&self, peer: Peer) -> bool {
         self.without.iter().all(|without| without != peer.name())
     }
+
+    /// Whether the JSON takes the place of the tables.
+    pub(crate) fn json_is_output(&self) -> bool {
+        self.json.as_ref().is_some_and(|path| path.as_os_str() == "-")
+    }
 }
 
 const HELP: &str = "\
-A peer that this machine lacks is named with the way to get it; the others run.
+Examples:
+  grosso-peers --html peers.html            everything, and a page to look at
+  grosso-peers --only hot/tcp4_1            the rows of one workload
+  grosso-peers --only segment --rounds 51   quieter figures of fewer rows
+  grosso-peers --json - | jq .goals         what is aimed at, and what was met
+
 Exit codes: 0 measured, 2 usage, 3 a file cannot be written, 4 nothing could run,
-5 Grosso's own output is wrong.";
+5 Grosso's own output is wrong. Set NO_COLOR for plain tables.";

@@ -191,7 +191,7 @@ mod tests {
         std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
         fs::set_permissions(&path, mode).expect("may be run");
         let program = Program { path, folder: folder.path().to_owned() };
-        let workload = crate::work::rows().pop().expect("a row").workload();
+        let workload = crate::work::rows().pop().expect("a row").generate().remove(0);
         let about = About::new(crate::contender::Peer::Dpdk, "", "");
         let mut contender = program.contender(about, "coalesce", &workload);
         assert_eq!(contender.round(), Ok(Round { ns: 12, packets: 4 }));

@@ -40,8 +40,11 @@ pub(crate) fn contenders<'a>(
     work: Work,
     workload: &'a Workload,
 ) -> Vec<Boxed<'a>> {
-    let contender = |variant, inside, name| {
-        program.contender(About::new(Peer::Dpdk, variant, inside), name, workload)
+    let about = |variant, inside| About::new(Peer::Dpdk, variant, inside);
+    let contender =
+        |variant, inside, name| program.contender(about(variant, inside), name, workload);
+    let doing_less = |variant, inside, name| {
+        program.contender(about(variant, inside).doing_less(), name, workload)
     };
     let stack = stack(workload);
     let stack: Vec<&str> = stack.iter().map(String::as_str).collect();
@@ -50,22 +53,24 @@ pub(crate) fn contenders<'a>(
         Work::CoalesceTrusted if coalesces => vec![
             contender("burst", "parse, join; no checks", "coalesce-burst"),
             contender("context", "parse, join; no checks", "coalesce-context"),
+            contender("burst + fields", "parse, ToS, TTL, join", "coalesce-burst-fields"),
+            contender("context + fields", "parse, ToS, TTL, join", "coalesce-context-fields"),
         ],
         Work::CoalesceVerified if coalesces => vec![
-            contender("burst + checks", "parse, verify, ToS, join", "coalesce-burst-checks"),
-            contender("context + checks", "parse, verify, ToS, join", "coalesce-context-checks"),
+            contender("burst + checks", "parse, verify, fields, join", "coalesce-burst-checks"),
+            contender("context + checks", "parse, verify, fields, join", "coalesce-context-checks"),
         ],
         Work::SegmentCopy if coalesces || is_gre(&stack) => {
             vec![contender("copied + sums", "parse, chain, copy, sums", "segment-copy")]
         }
         Work::SegmentScatter if coalesces || is_gre(&stack) => vec![
             contender("chain + sums", "parse, headers, sums", "segment-chain-sums"),
-            contender("chain", "parse, headers; no sums", "segment-chain"),
+            doing_less("chain", "parse, headers; no sums", "segment-chain"),
         ],
         // The packaged build takes 8 fragments of a datagram at most.
         Work::Reassemble if workload.name == "frag4_8k" => vec![
             contender("+ checks", "parse, chain, verify", "reassemble-checks"),
-            contender("", "parse, chain; no checks", "reassemble"),
+            doing_less("", "parse, chain; no checks", "reassemble"),
         ],
         Work::Checksum => vec![contender("", "", "checksum")],
         _ => Vec::new(),

@@ -15,7 +15,7 @@ use crate::{
     contender::{Boxed, Peer},
     crates, dpdk, go, ours,
     report::Absent,
-    work::Work,
+    work::{Row, Work},
 };
 
 /// The peers of this machine.
@@ -42,7 +42,7 @@ impl<'a> Field<'a> {
             field.absent.push(Absent::new(peer, "left out by --without", ""));
         }
         field.dpdk = field.program(&[Peer::Dpdk], dpdk::build);
-        field.go = field.program(&[Peer::WireguardGo, Peer::Gvisor], go::build);
+        field.go = field.program(&[Peer::WireguardGo, Peer::Tailscale, Peer::Gvisor], go::build);
         Ok(field)
     }
 
@@ -64,6 +64,17 @@ impl<'a> Field<'a> {
                 self.absent.extend(wanted.iter().map(|peer| Absent::new(*peer, &why, hint)));
                 None
             }
+        }
+    }
+
+    /// Everybody in a row: who does its workload, or Grosso alone with each of several.
+    pub(crate) fn row<'w>(&self, row: &Row, workloads: &'w [Workload]) -> Vec<Boxed<'w>> {
+        match workloads {
+            [workload] => self.contenders(row.work, row.cache, workload),
+            several => several
+                .iter()
+                .map(|workload| ours::coalescer(row.work, row.cache, workload.name, workload))
+                .collect(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! wireguard-go's coalescing and segmentation, and gVisor's coalescing, in a program of Go.
+//! wireguard-go's coalescing and segmentation, Tailscale's fork of it, and gVisor's coalescing, in a program of Go.
 
 use std::{
     path::{Path, PathBuf},
@@ -26,34 +26,39 @@ pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     Ok(program)
 }
 
-/// The contenders of both for a workload, if they do that kind.
+/// The contenders of all for a workload, if they do that kind.
 pub(crate) fn contenders<'a>(
     program: &Program,
     work: Work,
     workload: &'a Workload,
 ) -> Vec<Boxed<'a>> {
     let contender =
-        |peer, inside, name| program.contender(About::new(peer, "", inside), name, workload);
-    let wireguard = |inside, name| contender(Peer::WireguardGo, inside, name);
+        |peer, inside, name: &str| program.contender(About::new(peer, "", inside), name, workload);
+    let both = |inside, work| {
+        vec![
+            contender(Peer::WireguardGo, inside, &format!("wireguard-{work}")),
+            contender(Peer::Tailscale, inside, &format!("tailscale-{work}")),
+        ]
+    };
     let gvisor = |inside, name| contender(Peer::Gvisor, inside, name);
-    if work == Work::Checksum {
-        return vec![wireguard("", "checksum"), gvisor("", "gvisor-checksum")];
-    }
     let transport = plain_transport(&workload.frames[0]);
+    let mut contenders = match work {
+        Work::CoalesceVerified if transport.is_some() => {
+            both("parse, copy, verify what joins", "coalesce")
+        }
+        Work::SegmentCopy if transport.is_some() => both("copy, sums; told headers", "segment"),
+        Work::Checksum => both("", "checksum"),
+        _ => Vec::new(),
+    };
     match work {
         Work::CoalesceTrusted if transport == Some("tcp") => {
-            vec![gvisor("parse, join", "gvisor-coalesce-trusted")]
+            contenders.push(gvisor("parse, join", "gvisor-coalesce-trusted"));
         }
-        Work::CoalesceVerified if transport == Some("tcp") => vec![
-            wireguard("parse, copy, verify what joins", "coalesce"),
-            gvisor("parse, verify each, join", "gvisor-coalesce"),
-        ],
-        Work::CoalesceVerified if transport.is_some() => {
-            vec![wireguard("parse, copy, verify what joins", "coalesce")]
+        Work::CoalesceVerified if transport == Some("tcp") => {
+            contenders.push(gvisor("parse, verify each, join", "gvisor-coalesce"));
         }
-        Work::SegmentCopy if transport.is_some() => {
-            vec![wireguard("copy, sums; told headers", "segment")]
-        }
-        _ => Vec::new(),
+        Work::Checksum => contenders.push(gvisor("", "gvisor-checksum")),
+        _ => {}
     }
+    contenders
 }

@@ -9,8 +9,9 @@
 //! | `child`, `dpdk`, `go` | peers in other languages, each a child process |
 //! | `field` | who is here, and why the others are not |
 //! | `measure` | rounds in turn, medians, ratios |
+//! | `goals` | how fast Grosso means to be |
 //! | `check`, `semantics` | whether what comes out is right |
-//! | `report`, `text`, `page` | what a run found, and its forms |
+//! | `report`, `text`, `page` | what a run found, and its forms; `progress`: how far it is |
 
 #![forbid(unsafe_code)]
 
@@ -23,10 +24,12 @@ mod dpdk;
 mod field;
 mod frame;
 mod go;
+mod goals;
 mod measure;
 mod ours;
 mod page;
 mod polls;
+mod progress;
 mod report;
 mod semantics;
 mod sums;
@@ -53,7 +56,7 @@ fn main() -> ExitCode {
         .collect();
     if rows.is_empty() {
         let only = arguments.only.unwrap_or_default();
-        eprintln!("error: no row is named {only}\nhint: --only tcp4_1, or coalesce-verified");
+        eprintln!("error: no row has {only} in its name\nhint: grosso-peers --list");
         return ExitCode::from(USAGE);
     }
     let field = match Field::assemble(&arguments) {
@@ -63,8 +66,15 @@ fn main() -> ExitCode {
             return ExitCode::from(ENVIRONMENT);
         }
     };
+    if arguments.list {
+        list(&field, &rows);
+        return ExitCode::SUCCESS;
+    }
+    field.absent.iter().for_each(|absent| eprintln!("{absent}"));
     let report = run(&arguments, &field, &rows);
-    print!("{}", text::text(&report));
+    if !arguments.json_is_output() {
+        anstream::print!("{}", text::text(&report));
+    }
     if let Err(error) = write_files(&arguments, &report) {
         eprintln!("error: {error}");
         return ExitCode::from(INPUT);
@@ -77,11 +87,15 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments, field: &Field<'_>, rows: &[Row]) -> Report {
     // Children are started by this thread and stay where it is.
     let core = pin();
+    let bar = progress::bar(rows.len());
     let row_reports = rows.iter().map(|row| {
-        eprintln!("{}", row.name());
-        measured(field, row, arguments.rounds.into())
+        bar.set_message(row.name());
+        let report = measured(field, row, arguments.rounds.into());
+        bar.inc(1);
+        report
     });
-    let row_reports = row_reports.collect();
+    let row_reports: Vec<RowReport> = row_reports.collect();
+    bar.finish_and_clear();
     let mut works: Vec<Work> = rows.iter().map(|row| row.work).collect();
     works.dedup();
     let kinds = [Work::CoalesceTrusted, Work::CoalesceVerified, Work::SegmentCopy];
@@ -94,30 +108,46 @@ fn run(arguments: &Arguments, field: &Field<'_>, rows: &[Row]) -> Report {
         machine: machine(core),
         rounds: arguments.rounds,
         absent: field.absent.clone(),
+        goals: goals::verdicts(&row_reports),
         rows: row_reports,
         semantics: semantics.collect(),
     }
 }
 
 fn measured(field: &Field<'_>, row: &Row, rounds: usize) -> RowReport {
-    let workload = row.workload();
-    let mut contenders = field.contenders(row.work, row.cache, &workload);
+    let workloads = row.generate();
+    let mut contenders = field.row(row, &workloads);
     let figures = measure::alternate(&mut contenders, rounds);
-    let lines = contenders.iter_mut().zip(figures).map(|(contender, figures)| {
-        let about = contender.about();
-        let (frames, wrong) = match contender.output() {
-            Ok(output) => (output.len(), check::complaints(row.work, &workload, &output)),
-            // Who cannot be asked has failed at its rounds too.
-            Err(_) => (0, Vec::new()),
-        };
-        Line::new(row, &about, figures, frames, wrong)
-    });
+    // One workload is everybody's; of several, each is that of one contender.
+    let whose = workloads.iter().cycle();
+    let lines =
+        contenders.iter_mut().zip(figures).zip(whose).map(|((contender, figures), whose)| {
+            let about = contender.about();
+            let (frames, wrong) = match contender.output() {
+                Ok(output) => (output.len(), check::complaints(row.work, whose, &output)),
+                // Who cannot be asked has failed at its rounds too.
+                Err(_) => (0, Vec::new()),
+            };
+            Line::new(row, &about, figures, frames, wrong)
+        });
     RowReport {
+        name: row.name(),
         work: row.work,
-        workload: row.workload,
+        workload: row.traffic(),
         cache: row.cache.name(),
         contenders: lines.collect(),
     }
+}
+
+/// Names the rows, who does each, and who is not here.
+fn list(field: &Field<'_>, rows: &[Row]) {
+    for row in rows {
+        let workloads = row.generate();
+        let contenders = field.row(row, &workloads);
+        println!("{}", row.name());
+        contenders.iter().for_each(|contender| println!("  {}", contender.about().name()));
+    }
+    field.absent.iter().for_each(|absent| println!("{absent}"));
 }
 
 fn write_files(arguments: &Arguments, report: &Report) -> Result<(), String> {
@@ -126,7 +156,10 @@ fn write_files(arguments: &Arguments, report: &Report) -> Result<(), String> {
     };
     if let Some(path) = &arguments.json {
         let json = serde_json::to_string_pretty(report).map_err(|error| error.to_string())?;
-        write(path, &(json + "\n"))?;
+        match arguments.json_is_output() {
+            true => println!("{json}"),
+            false => write(path, &(json + "\n"))?,
+        }
     }
     if let Some(path) = &arguments.html {
         write(path, &page::page(report))?;
@@ -181,13 +214,13 @@ mod tests {
 
     #[test]
     fn everybody_in_this_process_does_every_row_and_grosso_does_it_right() {
-        let report = one_round(&["dpdk", "wireguard-go", "gvisor"]);
+        let report = one_round(&["dpdk", "wireguard-go", "tailscale", "gvisor"]);
         assert_eq!(report.own_faults(), Vec::<String>::new());
         for row in &report.rows {
             let failed: Vec<_> = row.contenders.iter().filter_map(|l| l.failed.as_ref()).collect();
             assert!(failed.is_empty(), "{}: {failed:?}", text::heading(row));
         }
-        let text = text::text(&report);
+        let text = anstream::adapter::strip_str(&text::text(&report)).to_string();
         let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
         assert!(long.is_empty(), "{long:?}");
     }

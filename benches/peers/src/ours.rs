@@ -24,15 +24,7 @@ pub(crate) fn contenders<'a>(work: Work, cache: Cache, workload: &'a Workload) -
     let packets = workload.packets;
     match work {
         Work::CoalesceTrusted | Work::CoalesceVerified => {
-            let (trust, inside) = match work {
-                Work::CoalesceTrusted => (Trust::Trusted, "parse, every rule"),
-                _ => (Trust::Verified, "parse, verify each, every rule"),
-            };
-            let step = Receiver::new(workload, trust);
-            let own =
-                Local::boxed(about("", inside), Stepped { step, cache }, packets, move || {
-                    coalesced(workload, trust)
-                });
+            let own = coalescer(work, cache, "", workload);
             match cache {
                 Cache::Hot => vec![own],
                 Cache::Cold => vec![own, floor(work, workload)],
@@ -68,6 +60,24 @@ pub(crate) fn contenders<'a>(work: Work, cache: Cache, workload: &'a Workload) -
         }
         Work::Checksum => vec![Sums::boxed(about("", ""), workload, |bytes| Sum::of(bytes).fold())],
     }
+}
+
+/// Grosso's coalescing of a workload; `variant` tells it from that of another workload in the same row.
+pub(crate) fn coalescer<'a>(
+    work: Work,
+    cache: Cache,
+    variant: &'static str,
+    workload: &'a Workload,
+) -> Boxed<'a> {
+    let (trust, inside) = match work {
+        Work::CoalesceTrusted => (Trust::Trusted, "parse, every rule"),
+        _ => (Trust::Verified, "parse, verify, every rule"),
+    };
+    let about = About::new(Peer::Grosso, variant, inside);
+    let step = Receiver::new(workload, trust);
+    Local::boxed(about, Stepped { step, cache }, workload.packets, move || {
+        coalesced(workload, trust)
+    })
 }
 
 /// Reads what the work has to read of a cold trace, and nothing else.

@@ -20,6 +20,7 @@ pub(crate) fn page(report: &Report) -> String {
         report.rounds
     );
     report.rows.iter().for_each(|row| bars(&mut out, row));
+    goals(&mut out, report);
     out.push_str("<h2>What they get wrong</h2>\n<ul>\n");
     for finding in &report.semantics {
         if let Some(wrong) = finding.wrong {
@@ -29,10 +30,28 @@ pub(crate) fn page(report: &Report) -> String {
     }
     out.push_str("</ul>\n<h2>Not here</h2>\n<ul>\n");
     for absent in &report.absent {
-        let _ = writeln!(out, "<li><b>{}</b> {}</li>", absent.peer, escaped(&absent.why));
+        let (why, hint) = (escaped(&absent.why), escaped(absent.hint));
+        let _ = writeln!(out, "<li><b>{}</b> {hint} ({why})</li>", absent.peer);
     }
     out.push_str("</ul>\n");
     out
+}
+
+fn goals(out: &mut String, report: &Report) {
+    out.push_str("<h2>Goals</h2>\n<table>\n");
+    for verdict in &report.goals {
+        let _ = writeln!(
+            out,
+            "<tr><td>{}<td>{} {:.1}<td class=n>{:.2}<td>{}<td>{}</tr>",
+            verdict.row,
+            escaped(verdict.aim.bound()),
+            verdict.wanted,
+            verdict.measured,
+            if verdict.met { "met" } else { "missed" },
+            escaped(&verdict.beside)
+        );
+    }
+    out.push_str("</table>\n");
 }
 
 fn bars(out: &mut String, row: &RowReport) {
@@ -91,6 +110,6 @@ mod tests {
         let page = page(&report());
         assert!(page.contains("width:400px") && page.contains("width:200px"), "{page}");
         assert!(page.contains("parse &amp; join"), "{page}");
-        assert!(page.contains("loses a CE mark"), "{page}");
+        assert!(page.contains("loses a CE mark") && page.contains("missed"), "{page}");
     }
 }

@@ -1,9 +1,12 @@
 //! What a run found. Text, JSON and the page are made of this value.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::{
     contender::{About, Peer},
+    goals::Verdict,
     measure::Figures,
     semantics::Finding,
     work::{Row, Work},
@@ -17,6 +20,7 @@ pub(crate) struct Report {
     pub(crate) rounds: u16,
     pub(crate) absent: Vec<Absent>,
     pub(crate) rows: Vec<RowReport>,
+    pub(crate) goals: Vec<Verdict>,
     pub(crate) semantics: Vec<Finding>,
 }
 
@@ -40,6 +44,15 @@ pub(crate) struct Absent {
     pub(crate) hint: &'static str,
 }
 
+impl fmt::Display for Absent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.hint {
+            "" => write!(f, "not here: {}: {}", self.peer, self.why),
+            hint => write!(f, "not here: {}: {hint}\n  why: {}", self.peer, self.why),
+        }
+    }
+}
+
 impl Absent {
     pub(crate) fn new(peer: Peer, why: &str, hint: &'static str) -> Self {
         Self { peer: peer.name(), why: why.to_owned(), hint }
@@ -49,6 +62,8 @@ impl Absent {
 /// One row of the table.
 #[derive(Debug, Serialize)]
 pub(crate) struct RowReport {
+    /// What `--only` is compared with.
+    pub(crate) name: String,
     pub(crate) work: Work,
     pub(crate) workload: &'static str,
     pub(crate) cache: &'static str,
@@ -56,11 +71,13 @@ pub(crate) struct RowReport {
 }
 
 /// One contender in a row.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Line {
     pub(crate) name: String,
     /// What is inside the timing.
     pub(crate) inside: &'static str,
+    /// Whether it leaves out checksums that the row is about.
+    pub(crate) does_less: bool,
     /// Median nanoseconds a packet.
     pub(crate) ns: f64,
     /// The median distance from it.
@@ -94,10 +111,11 @@ impl Line {
             Ok(figures) => (figures, None),
             Err(error) => (Figures::default(), Some(error)),
         };
-        let bytes: Option<f64> = row.workload.parse().ok().filter(|_| row.work == Work::Checksum);
+        let bytes: Option<f64> = row.traffic().parse().ok().filter(|_| row.work == Work::Checksum);
         Self {
             name: about.name(),
             inside: about.inside,
+            does_less: about.does_less,
             ns: figures.median,
             spread_ns: figures.spread,
             ratio: figures.ratio,
@@ -110,19 +128,29 @@ impl Line {
     }
 }
 
+impl Line {
+    /// Whether it is Grosso's.
+    pub(crate) fn is_grosso(&self) -> bool {
+        is_grosso(&self.name)
+    }
+}
+
+fn is_grosso(contender: &str) -> bool {
+    contender.split(", ").next() == Some(Peer::Grosso.name())
+}
+
 impl Report {
     /// What identifies the form of the JSON.
     pub(crate) const SCHEMA: &'static str = "grosso.peers/1";
 
     /// What is wrong with Grosso's own output, which must be nothing.
     pub(crate) fn own_faults(&self) -> Vec<String> {
-        let own = |name: &str| name.starts_with("grosso");
         let lines = self.rows.iter().flat_map(|row| row.contenders.iter().map(move |l| (row, l)));
-        let faults = lines.filter(|(_, line)| own(&line.name)).flat_map(|(row, line)| {
+        let faults = lines.filter(|(_, line)| line.is_grosso()).flat_map(|(row, line)| {
             let wrong = line.wrong.iter().chain(&line.failed);
             wrong.map(|wrong| format!("{} {}: {wrong}", row.work.name(), row.workload))
         });
-        let findings = self.semantics.iter().filter(|finding| own(&finding.contender));
+        let findings = self.semantics.iter().filter(|finding| is_grosso(&finding.contender));
         faults.chain(findings.filter_map(|finding| finding.wrong.map(str::to_owned))).collect()
     }
 }
@@ -130,8 +158,9 @@ impl Report {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::goals::Aim;
 
-    fn line(name: &str, ns: f64, ratio: f64) -> Line {
+    pub(crate) fn line(name: &str, ns: f64, ratio: f64) -> Line {
         Line {
             name: name.to_owned(),
             inside: "parse & join; and so many words that they need a second line",
@@ -139,11 +168,17 @@ pub(crate) mod tests {
             spread_ns: 0.5,
             ratio,
             gigabytes_a_second: None,
+            does_less: false,
             frames: 3,
             wrong: Vec::new(),
             rounds_ns: vec![ns],
             failed: None,
         }
+    }
+
+    pub(crate) fn row(name: &str, contenders: Vec<Line>) -> RowReport {
+        let (work, workload, cache) = (Work::CoalesceTrusted, "tcp4_1", "hot");
+        RowReport { name: name.to_owned(), work, workload, cache, contenders }
     }
 
     fn finding(case: &'static str, wrong: Option<&'static str>) -> Finding {
@@ -162,11 +197,14 @@ pub(crate) mod tests {
             },
             rounds: 15,
             absent: vec![Absent::new(Peer::Gvisor, "why", "get it")],
-            rows: vec![RowReport {
-                work: Work::CoalesceTrusted,
-                workload: "tcp4_1",
-                cache: "hot",
-                contenders: vec![line("grosso", 26.5, 1.0), line("dpdk, burst", 53.0, 2.0)],
+            rows: vec![row(NAME, vec![line("grosso", 26.5, 1.0), line("dpdk, burst", 53.0, 2.0)])],
+            goals: vec![Verdict {
+                row: NAME.to_owned(),
+                aim: Aim::AsFast,
+                wanted: 2.5,
+                measured: 2.0,
+                beside: "dpdk, burst".to_owned(),
+                met: false,
             }],
             semantics: vec![
                 finding("CE among ECT", Some("loses a CE mark")),
@@ -175,11 +213,14 @@ pub(crate) mod tests {
         }
     }
 
+    const NAME: &str = "coalesce-trusted/hot/tcp4_1";
+
     #[test]
     fn the_json_has_its_schema_and_every_round() {
         let json = serde_json::to_value(report()).expect("JSON");
         assert_eq!(json["schema"], "grosso.peers/1");
         assert_eq!(json["rows"][0]["work"], "coalesce-trusted");
+        assert_eq!(json["goals"][0]["aim"], "as-fast");
         assert_eq!(json["rows"][0]["contenders"][1]["ratio"], 2.0);
         assert_eq!(json["rows"][0]["contenders"][0]["rounds_ns"][0], 26.5);
     }

@@ -1,8 +1,11 @@
-//! The report as text of 80 columns.
+//! The report as text of 80 columns, painted; whoever prints it takes the paint off where it is not wanted.
 
 use std::fmt::Write;
 
+use anstyle::{AnsiColor, Color, Style};
+
 use crate::{
+    goals::Verdict,
     report::{Line, Report, RowReport},
     work::Work,
 };
@@ -15,25 +18,30 @@ pub(crate) fn text(report: &Report) -> String {
     let _ = writeln!(out, "{}, Linux {}, {core}", machine.processor, machine.kernel);
     let _ = writeln!(
         out,
-        "Rust compiled for {}; {} rounds in turn; medians",
+        "Rust compiled for {}; {} rounds in turn; medians, and the",
         machine.compiled_for, report.rounds
+    );
+    out.push_str(
+        "median distance from them; ratio: how many times as long as the first of a row\n",
     );
     for row in &report.rows {
         out.push('\n');
         table(&mut out, row);
     }
+    if !report.goals.is_empty() {
+        let _ = writeln!(out, "\n{STRONG}Goals{STRONG:#}");
+        report.goals.iter().for_each(|verdict| goal(&mut out, verdict));
+    }
     if !report.semantics.is_empty() {
-        out.push_str("\nWhat they get wrong\n");
+        let _ = writeln!(out, "\n{STRONG}What they get wrong{STRONG:#}");
         wrongs(&mut out, report);
     }
     if !report.absent.is_empty() {
         out.push('\n');
     }
     for absent in &report.absent {
-        let said = wrapped(&format!("not here: {}: {}", absent.peer, absent.why), 80);
-        said.iter().for_each(|piece| _ = writeln!(out, "{piece}"));
-        if !absent.hint.is_empty() {
-            let _ = writeln!(out, "  hint: {}", absent.hint);
+        for said in absent.to_string().lines() {
+            wrapped(said, 80).iter().for_each(|piece| _ = writeln!(out, "{piece}"));
         }
     }
     out
@@ -49,13 +57,17 @@ pub(crate) fn heading(row: &RowReport) -> String {
         Work::Reassemble => "reassemble",
         Work::Checksum => "checksum, bytes",
     };
-    format!("{what}: {} ({})", row.workload, row.cache)
+    let which = match row.workload {
+        "each" => "each workload beside the first",
+        one => one,
+    };
+    format!("{what}: {which} ({})", row.cache)
 }
 
 fn table(out: &mut String, row: &RowReport) {
     let inside = if row.work == Work::Checksum { "GB/s" } else { "inside the timing" };
     let unit = format!("ns/{}", row.work.unit());
-    let _ = writeln!(out, "{}", heading(row));
+    let _ = writeln!(out, "{STRONG}{}{STRONG:#}", heading(row));
     let _ = writeln!(
         out,
         "  {:<NAME$} {:<INSIDE$} {:>11} {:>5} {:>6}",
@@ -86,9 +98,23 @@ fn complaints(out: &mut String, lines: &[Line]) {
     for line in lines {
         for wrong in &line.wrong {
             let said = wrapped(&format!("wrong: {}: {wrong}", line.name), 74);
-            said.iter().for_each(|piece| _ = writeln!(out, "    {piece}"));
+            said.iter().for_each(|piece| _ = writeln!(out, "    {BAD}{piece}{BAD:#}"));
         }
     }
+}
+
+/// One goal, what came of it, and who decides.
+fn goal(out: &mut String, verdict: &Verdict) {
+    let (paint, met) = if verdict.met { (GOOD, "met") } else { (BAD, "missed") };
+    let _ = writeln!(
+        out,
+        "  {:<33} {} {:.1} {paint}{:>5.2} {met:<6}{paint:#} {}",
+        verdict.row,
+        verdict.aim.bound(),
+        verdict.wanted,
+        verdict.measured,
+        verdict.beside
+    );
 }
 
 /// Each contender once, with what it got wrong.
@@ -124,6 +150,10 @@ fn wrapped(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
+const STRONG: Style = Style::new().bold();
+const GOOD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green)));
+const BAD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Red)));
+
 /// Columns of a contender's name, and of what is inside its timing.
 const NAME: usize = 25;
 const INSIDE: usize = 27;
@@ -135,12 +165,17 @@ mod tests {
 
     #[test]
     fn the_table_fits_80_columns_and_says_everything() {
-        let text = text(&report());
+        let text = anstream::adapter::strip_str(&text(&report())).to_string();
         let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
         assert!(long.is_empty(), "{long:?}");
-        for expected in
-            ["26.5", "2.00", "loses a CE mark", "1 of 2 cases", "not here: gvisor", "hint: get it"]
-        {
+        for expected in [
+            "26.5",
+            "2.00",
+            ">= 2.5  2.00 missed dpdk, burst",
+            "a CE mark",
+            "1 of 2 cases",
+            "gvisor: get it",
+        ] {
             assert!(text.contains(expected), "{expected} is missing in\n{text}");
         }
     }

@@ -1,6 +1,12 @@
 //! etherparse's pool of datagrams, behind its parser: no limits, no time, no checksums, no policy on overlaps.
 
-use etherparse::{SlicedPacket, defrag::IpDefragPool};
+use std::hint::black_box;
+
+use etherparse::{
+    SlicedPacket,
+    checksum::Sum16BitWords,
+    defrag::{IpDefragPayloadVec, IpDefragPool},
+};
 use grosso_benches::{Cache, Step};
 use grosso_testkit::workloads::Workload;
 
@@ -10,16 +16,43 @@ use crate::{
     polls::Polls,
 };
 
-pub(super) fn reassembler(workload: &Workload) -> Boxed<'_> {
-    let about = About::new(Peer::Etherparse, "", "parse, copy; no limits");
-    let step = Reassemble { polls: Polls::new(workload), pool: IpDefragPool::new() };
-    let turns = Stepped { step, cache: Cache::Hot };
-    Local::boxed(about, turns, workload.packets, || reassembled(workload))
+pub(super) fn reassemblers(workload: &Workload) -> [Boxed<'_>; 2] {
+    let verifies = About::new(Peer::Etherparse, "+ checks", "parse, copy, verify");
+    let plain = About::new(Peer::Etherparse, "", "parse, copy; no limits").doing_less();
+    [(verifies, true), (plain, false)].map(|(about, verifies)| {
+        let reassemble =
+            move || Reassemble { polls: Polls::new(workload), pool: IpDefragPool::new(), verifies };
+        let turns = Stepped { step: reassemble(), cache: Cache::Hot };
+        Local::boxed(about, turns, workload.packets, move || reassembled(workload, reassemble()))
+    })
 }
 
 struct Reassemble<'a> {
     polls: Polls<'a>,
     pool: IpDefragPool,
+    /// Whether every header and every datagram is verified, which the crate leaves to its users.
+    verifies: bool,
+}
+
+impl Reassemble<'_> {
+    /// Joins one poll, and gives each datagram with its last fragment to `take`.
+    fn poll(&mut self, mut take: impl FnMut(&[u8], &IpDefragPayloadVec)) -> usize {
+        let poll = self.polls.take();
+        for frame in poll {
+            let Ok(packet) = SlicedPacket::from_ethernet(frame) else { continue };
+            if self.verifies && !header_is_right(frame) {
+                continue;
+            }
+            let Ok(Some(whole)) = self.pool.process_sliced_packet(&packet, (), ()) else {
+                continue;
+            };
+            if !self.verifies || datagram_is_right(frame, &whole.payload) {
+                take(frame, &whole);
+            }
+            self.pool.return_buf(whole);
+        }
+        poll.len()
+    }
 }
 
 impl Step for Reassemble<'_> {
@@ -28,27 +61,30 @@ impl Step for Reassemble<'_> {
     }
 
     fn step(&mut self) -> usize {
-        let poll = self.polls.take();
-        for frame in poll {
-            let Ok(packet) = SlicedPacket::from_ethernet(frame) else { continue };
-            if let Ok(Some(whole)) = self.pool.process_sliced_packet(&packet, (), ()) {
-                self.pool.return_buf(whole);
-            }
-        }
-        poll.len()
+        self.poll(|_, whole| _ = black_box(whole))
     }
 }
 
-fn reassembled(workload: &Workload) -> Vec<Vec<u8>> {
-    let mut pool = IpDefragPool::<(), ()>::new();
-    let mut frames = Vec::new();
-    for frame in &workload.frames {
-        let Ok(packet) = SlicedPacket::from_ethernet(frame) else { continue };
-        if let Ok(Some(whole)) = pool.process_sliced_packet(&packet, (), ()) {
-            frames.push(whole_frame(frame, &whole.payload));
-        }
+fn reassembled(workload: &Workload, mut reassemble: Reassemble<'_>) -> Vec<Vec<u8>> {
+    let (mut frames, mut fragments) = (Vec::new(), 0);
+    while fragments < workload.frames.len() {
+        fragments +=
+            reassemble.poll(|frame, whole| frames.push(whole_frame(frame, &whole.payload)));
     }
     frames
+}
+
+fn header_is_right(frame: &[u8]) -> bool {
+    let header = &frame[ETHERNET_BYTES..ETHERNET_BYTES + IPV4_BYTES];
+    Sum16BitWords::new().add_slice(header).ones_complement() == 0
+}
+
+/// Whether the checksum of a UDP datagram is that of its data and the addresses of one of its fragments.
+fn datagram_is_right(fragment: &[u8], data: &[u8]) -> bool {
+    let addresses = &fragment[ETHERNET_BYTES + 12..ETHERNET_BYTES + IPV4_BYTES];
+    let pseudo = Sum16BitWords::new().add_slice(addresses).add_2bytes([0, UDP]);
+    let sum = pseudo.add_2bytes((data.len() as u16).to_be_bytes()).add_slice(data);
+    sum.ones_complement() == 0
 }
 
 /// The frame of a datagram, with the header of one of its fragments.
@@ -61,3 +97,4 @@ fn whole_frame(fragment: &[u8], data: &[u8]) -> Vec<u8> {
 }
 
 const IPV4_BYTES: usize = 20;
+const UDP: u8 = 17;

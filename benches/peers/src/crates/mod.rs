@@ -14,9 +14,10 @@ pub(crate) fn contenders(work: Work, workload: &Workload) -> Vec<Boxed<'_>> {
     match work {
         Work::CoalesceVerified => tun_rs::coalescer(workload).into_iter().collect(),
         Work::SegmentCopy => tun_rs::segmenter(workload).into_iter().collect(),
-        Work::Reassemble => {
-            vec![smoltcp::reassembler(workload), etherparse::reassembler(workload)]
-        }
+        Work::Reassemble => smoltcp::reassemblers(workload)
+            .into_iter()
+            .chain(etherparse::reassemblers(workload))
+            .collect(),
         Work::Checksum => checksum::contenders(workload),
         Work::CoalesceTrusted | Work::SegmentScatter => Vec::new(),
     }

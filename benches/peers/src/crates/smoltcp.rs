@@ -1,5 +1,5 @@
 //! smoltcp's interface: it joins only on the way to a socket, so a figure has the copy of each datagram into that
-//! socket's buffer. It verifies IPv4 header checksums, as the engine does, and no others.
+//! socket's buffer. It verifies IPv4 header checksums, as the engine does, and the datagrams' when it is told to.
 
 use grosso_benches::{Cache, Step};
 use grosso_testkit::{Packet, workloads::Workload};
@@ -16,10 +16,13 @@ use crate::{
     polls::Polls,
 };
 
-pub(super) fn reassembler(workload: &Workload) -> Boxed<'_> {
-    let about = About::new(Peer::Smoltcp, "", "parse, copy twice; 8 slots");
-    let turns = Stepped { step: Reassemble::new(workload), cache: Cache::Hot };
-    Local::boxed(about, turns, workload.packets, || reassembled(workload))
+pub(super) fn reassemblers(workload: &Workload) -> [Boxed<'_>; 2] {
+    let verifies = About::new(Peer::Smoltcp, "+ checks", "parse, copy twice, verify");
+    let plain = About::new(Peer::Smoltcp, "", "parse, copy twice; 8 slots").doing_less();
+    [(verifies, Checksum::Both), (plain, Checksum::None)].map(|(about, udp)| {
+        let turns = Stepped { step: Reassemble::new(workload, udp), cache: Cache::Hot };
+        Local::boxed(about, turns, workload.packets, move || reassembled(workload, udp))
+    })
 }
 
 struct Reassemble<'a> {
@@ -30,9 +33,9 @@ struct Reassemble<'a> {
 }
 
 impl<'a> Reassemble<'a> {
-    fn new(workload: &'a Workload) -> Self {
+    fn new(workload: &'a Workload, udp: Checksum) -> Self {
         let (address, destination, port) = to_whom(workload);
-        let mut device = Trace { polls: Polls::new(workload), poll: [].iter() };
+        let mut device = Trace { polls: Polls::new(workload), poll: [].iter(), udp };
         let mut interface = Interface::new(Config::new(address.into()), &mut device, Instant::ZERO);
         interface.update_ip_addrs(|addresses| {
             addresses.push(IpCidr::new(destination.into(), 8)).expect("room for one address");
@@ -70,8 +73,8 @@ impl Step for Reassemble<'_> {
     }
 }
 
-fn reassembled(workload: &Workload) -> Vec<Vec<u8>> {
-    let mut reassemble = Reassemble::new(workload);
+fn reassembled(workload: &Workload, udp: Checksum) -> Vec<Vec<u8>> {
+    let mut reassemble = Reassemble::new(workload, udp);
     let (mut frames, mut fragments) = (Vec::new(), 0);
     while fragments < workload.frames.len() {
         fragments += reassemble.poll(|data, metadata| {
@@ -88,6 +91,8 @@ fn reassembled(workload: &Workload) -> Vec<Vec<u8>> {
 struct Trace<'a> {
     polls: Polls<'a>,
     poll: core::slice::Iter<'a, Vec<u8>>,
+    /// Whether the checksums of datagrams are verified.
+    udp: Checksum,
 }
 
 impl<'a> Device for Trace<'a> {
@@ -114,6 +119,7 @@ impl<'a> Device for Trace<'a> {
         capabilities.max_transmission_unit = 1514;
         capabilities.checksum = ChecksumCapabilities::ignored();
         capabilities.checksum.ipv4 = Checksum::Both;
+        capabilities.checksum.udp = self.udp;
         capabilities
     }
 }

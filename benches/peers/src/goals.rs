@@ -1,0 +1,142 @@
+//! How fast Grosso means to be, and whether a run shows it.
+
+use serde::Serialize;
+
+use crate::report::{Line, RowReport};
+
+/// What a goal is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Aim {
+    /// How many times as fast as the fastest peer that does all of the row's work, at least.
+    AsFast,
+    /// How many times as long as the first workload the others take, at most.
+    AsLong,
+    /// How many times as long as the machine takes to read the same bytes, at most.
+    Reading,
+}
+
+impl Aim {
+    /// Which way the number bounds what is measured.
+    pub(crate) const fn bound(self) -> &'static str {
+        match self {
+            Self::AsFast => ">=",
+            Self::AsLong | Self::Reading => "<=",
+        }
+    }
+}
+
+/// One goal, and what was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Verdict {
+    pub(crate) row: String,
+    pub(crate) aim: Aim,
+    pub(crate) wanted: f64,
+    pub(crate) measured: f64,
+    /// The contender that decides.
+    pub(crate) beside: String,
+    pub(crate) met: bool,
+}
+
+/// What the rows say of the goals; a goal whose row was not measured, or had no peer, is left out.
+pub(crate) fn verdicts(rows: &[RowReport]) -> Vec<Verdict> {
+    GOALS.iter().filter_map(|goal| verdict(goal, rows)).collect()
+}
+
+fn verdict(&(name, aim, wanted): &Goal, rows: &[RowReport]) -> Option<Verdict> {
+    let row = rows.iter().find(|row| row.name == name)?;
+    let measured = row.contenders.iter().filter(|line| line.failed.is_none() && !line.does_less);
+    let others = measured.filter(|line| !line.is_grosso());
+    let least = |one: &&Line, two: &&Line| one.ratio.total_cmp(&two.ratio);
+    let (decides, measured, met) = match aim {
+        Aim::AsFast => {
+            let fastest = others.min_by(least)?;
+            (fastest, fastest.ratio, fastest.ratio >= wanted)
+        }
+        Aim::AsLong => {
+            let counts = |line: &&Line| HEADERS.iter().any(|header| line.name.ends_with(header));
+            let slowest = row.contenders.iter().filter(counts).max_by(least)?;
+            (slowest, slowest.ratio, slowest.ratio <= wanted)
+        }
+        Aim::Reading => {
+            let machine = others.min_by(least)?;
+            let times = 1.0 / machine.ratio;
+            (machine, times, times <= wanted)
+        }
+    };
+    let beside = decides.name.clone();
+    Some(Verdict { row: name.to_owned(), aim, wanted, measured, beside, met })
+}
+
+type Goal = (&'static str, Aim, f64);
+
+/// The goals, by the names of their rows.
+const GOALS: &[Goal] = &[
+    ("coalesce-trusted/hot/tcp4_1", Aim::AsFast, 2.0),
+    ("coalesce-verified/hot/tcp4_1", Aim::AsFast, 2.0),
+    ("coalesce-verified/hot/tcp4_1000rr", Aim::AsFast, 2.0),
+    ("coalesce-verified/hot/tcp4_small", Aim::AsFast, 1.0),
+    ("coalesce-trusted/hot/each", Aim::AsLong, 1.3),
+    ("coalesce-verified/hot/each", Aim::AsLong, 1.3),
+    ("segment-copy/hot/gso_tcp4", Aim::AsFast, 1.8),
+    ("segment-scatter/hot/gso_tcp4", Aim::AsFast, 1.8),
+    ("reassemble/hot/frag4_8k", Aim::AsFast, 1.0),
+    ("reassemble/hot/frag4_64k", Aim::AsFast, 1.0),
+    ("checksum/hot/64", Aim::AsFast, 1.0),
+    ("checksum/hot/1500", Aim::AsFast, 1.0),
+    ("checksum/hot/9000", Aim::AsFast, 1.0),
+    ("checksum/hot/65536", Aim::AsFast, 1.0),
+    ("coalesce-verified/cold/tcp4_1", Aim::Reading, 1.3),
+];
+
+/// The workloads whose headers are to cost little more than those of TCP over IPv4.
+const HEADERS: &[&str] = &["tcp6_16burst", "udp4_quic", "vxlan_tcp4", "gre_tcp4", "gue_rco_tcp4"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        report::tests::{line, row},
+        work::rows,
+    };
+
+    #[test]
+    fn every_goal_has_a_row() {
+        let names: Vec<String> = rows().iter().map(|row| row.name()).collect();
+        for (name, ..) in GOALS {
+            assert!(names.iter().any(|known| known == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_fastest_peer_that_does_the_same_decides() {
+        let mut less = line("dpdk, chain", 10.0, 0.5);
+        less.does_less = true;
+        let mut failed = line("gvisor", 0.0, 0.0);
+        failed.failed = Some("gone".to_owned());
+        let peers = vec![line("tun-rs", 40.0, 2.0), line("dpdk", 36.0, 1.8), less, failed];
+        let own = vec![line("grosso", 20.0, 1.0), line("grosso, other", 10.0, 0.5)];
+        let rows = [row("segment-copy/hot/gso_tcp4", [own, peers].concat())];
+        let [verdict] = &verdicts(&rows)[..] else { panic!("one goal") };
+        assert_eq!((verdict.beside.as_str(), verdict.measured, verdict.met), ("dpdk", 1.8, true));
+        let rows = [row("coalesce-trusted/hot/tcp4_1", rows[0].contenders.clone())];
+        assert!(!verdicts(&rows)[0].met);
+        let alone = [row("segment-copy/hot/gso_tcp4", vec![line("grosso", 20.0, 1.0)])];
+        assert_eq!(verdicts(&alone), []);
+    }
+
+    #[test]
+    fn the_dearest_header_and_the_machine_decide() {
+        let lines = vec![
+            line("grosso, tcp4_1", 20.0, 1.0),
+            line("grosso, tcp4_1000rr", 60.0, 3.0),
+            line("grosso, vxlan_tcp4", 30.0, 1.5),
+            line("grosso, udp4_quic", 22.0, 1.1),
+        ];
+        let each = &verdicts(&[row("coalesce-trusted/hot/each", lines)])[0];
+        assert_eq!((each.beside.as_str(), each.met), ("grosso, vxlan_tcp4", false));
+        let lines = vec![line("grosso", 60.0, 1.0), line("the machine", 48.0, 0.8)];
+        let cold = &verdicts(&[row("coalesce-verified/cold/tcp4_1", lines)])[0];
+        assert_eq!((cold.measured, cold.met), (1.25, true));
+    }
+}
