@@ -52,5 +52,5 @@ Examples:
   grosso-peers --only segment --rounds 51   quieter figures of fewer rows
   grosso-peers --json - | jq .goals         what is aimed at, and what was met
 
-Exit codes: 0 measured, 2 usage, 3 a file cannot be written, 4 nothing could run,
-5 Grosso's own output is wrong. Set NO_COLOR for plain tables.";
+Exit codes: 0 measured, 2 usage, 3 a file cannot be written, 4 nothing could
+run, 5 Grosso's own output is wrong. Set NO_COLOR for plain tables.";

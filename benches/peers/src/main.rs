@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         .collect();
     if rows.is_empty() {
         let only = arguments.only.unwrap_or_default();
-        eprintln!("error: no row has {only} in its name\nhint: grosso-peers --list");
+        eprintln!("error: no row has {only:?} in its name\nhint: --list names them");
         return ExitCode::from(USAGE);
     }
     let field = match Field::assemble(&arguments) {
