@@ -70,6 +70,55 @@ fn lab_fragments_shows_the_collapse_and_its_cure() {
 }
 
 #[test]
+fn lab_tunnels_fills_table_r4_and_stands_beside_the_kernel() {
+    let bench = Bench::new();
+    let options = "--runs 1 --time 100ms --streams 4 --device veth";
+    let run = bench.run(&format!("lab tunnels {options} --html page.html --json"));
+    if !is_allowed(&run) {
+        return;
+    }
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let report = run.json();
+    assert_eq!(report["schema"], "grosso.lab-tunnels/1");
+    assert_eq!(report["environment"]["streams"], 4);
+    let groups = report["groups"].as_array().unwrap();
+    let rows: Vec<_> = groups.iter().flat_map(|group| group["rows"].as_array().unwrap()).collect();
+    let number = |row: &serde_json::Value, name: &str| row[name]["median"].as_f64().unwrap();
+    for row in &rows {
+        assert!(number(row, "megabits_a_second") > 0.0, "{row}");
+        assert!(number(row, "transactions_a_second") > 0.0, "{row}");
+        assert!(row["latency"]["p99_us"].as_f64().unwrap() > 0.0, "{row}");
+        assert_eq!(row["checksum_errors"], 0, "{row}");
+    }
+    let row = |carrier: &str, remote_checksum: bool| {
+        let mut rows = rows.iter();
+        let is_it = |row: &&&serde_json::Value| {
+            row["carrier"] == carrier && row["remote_checksum"] == remote_checksum
+        };
+        *rows.find(is_it).unwrap()
+    };
+    let summed = |remote_checksum, side: usize| {
+        let row = row("grosso", remote_checksum);
+        row["costs"][side]["checksums_s_per_gb"].as_f64().unwrap()
+    };
+    for side in [0, 1] {
+        assert!(summed(true, side) < summed(false, side) / 4.0, "{report}");
+    }
+    assert!(
+        number(row("grosso", false), "cpu_s_per_gb") < number(row("plain", false), "cpu_s_per_gb")
+    );
+    let with = |carrier: &str| {
+        let compared = report["comparisons"].as_array().unwrap().iter();
+        compared.filter(|compared| compared["with"] == carrier).count()
+    };
+    assert_eq!(with("plain"), 2);
+    assert!(with("kernel") == 2 || groups[1]["rows"].as_array().unwrap().len() == 1);
+    assert_eq!(report["verdicts"].as_array().unwrap().len(), 3);
+    let page = String::from_utf8(bench.get("page.html")).unwrap();
+    assert!(page.contains("lab tunnels --runs 1"), "how to repeat it");
+}
+
+#[test]
 fn lab_run_ends_as_its_command_does_and_tells_it_where_it_is() {
     let bench = Bench::new();
     let script = "echo $GROSSO_HOST $GROSSO_A $GROSSO_B $GROSSO_A6 $GROSSO_B6 >&2; exit 7";

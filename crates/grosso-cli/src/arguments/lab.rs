@@ -340,7 +340,7 @@ which need not make it either. Beside that, the kernel's own VXLAN on the same
 wire, and Grosso's with every offload off.
 
 Examples:
-  grosso lab tunnels                         all of it, in some minutes
+  grosso lab tunnels                         all of it, in two or three minutes
   grosso lab tunnels --runs 1 --time 300ms   the quickest look
   grosso lab tunnels --streams 200           as when the table was published
   grosso lab tunnels --json | jq -c '.groups[].rows[] | [.tunnel, .remote_checksum]'";

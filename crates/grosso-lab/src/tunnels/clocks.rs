@@ -4,7 +4,7 @@ use std::{
     cell::RefCell,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -14,6 +14,7 @@ use grosso_io::{
     Port, PortError,
     port::{PortCounter, Transmitted},
 };
+use grosso_sys::datagram::observe_calls;
 use grosso_wire::LinkType;
 
 /// What the clock showed of one thread, which alone adds to it. Without what looking at the clock takes.
@@ -23,12 +24,10 @@ pub(super) struct Clocks {
     look_ns: u64,
     /// In checksums of blocks of more than 64 bytes.
     checksums_ns: AtomicU64,
-    /// In a tunnel, beside checksums and the port behind it.
+    /// In a tunnel and its sockets, beside checksums and system calls.
     tunnel_ns: AtomicU64,
-    /// In what a tunnel calls: checksums and the port behind it. With the looks.
+    /// In checksums and in system calls of sockets, with the looks.
     called_ns: AtomicU64,
-    /// Whether the port behind the tunnel has the word.
-    is_behind: AtomicBool,
 }
 
 /// What a thread spent until now, in seconds.
@@ -46,6 +45,7 @@ impl Clocks {
     /// Makes it that of the calling thread, until the thread ends.
     pub(super) fn enter(self: Arc<Self>) {
         OWN.with_borrow_mut(|own| *own = Some(self));
+        observe_calls(Some(see_call));
     }
 
     pub(super) fn spent(&self) -> Spent {
@@ -53,36 +53,31 @@ impl Clocks {
         Spent { checksums: seconds(&self.checksums_ns), tunnel: seconds(&self.tunnel_ns) }
     }
 
-    /// Does what a port does, of the tunnel's or of the one behind it.
-    fn time<Done>(&self, place: Place, work: impl FnOnce() -> Done) -> Done {
+    /// Does what a tunnel does.
+    fn time<Done>(&self, work: impl FnOnce() -> Done) -> Done {
         let called_ns = self.called_ns.load(Ordering::Relaxed);
-        self.is_behind.store(place == Place::Behind, Ordering::Relaxed);
         let started = Instant::now();
         let done = work();
-        let took_ns = nanoseconds(started);
-        self.is_behind.store(false, Ordering::Relaxed);
-        self.worked(place, took_ns, called_ns);
+        self.worked(nanoseconds(started), called_ns);
         done
     }
 
-    /// A port had the word for so long, since when the tunnel had called others for so long in all.
-    fn worked(&self, place: Place, took_ns: u64, called_ns: u64) {
-        match place {
-            Place::Behind => add(&self.called_ns, took_ns + self.look_ns),
-            Place::Tunnel => {
-                let called_ns = self.called_ns.load(Ordering::Relaxed) - called_ns;
-                let own_ns = took_ns.saturating_sub(called_ns + self.look_ns);
-                add(&self.tunnel_ns, unless_preempted(own_ns));
-            }
-        }
+    /// The tunnel had the word for so long, since when so much was called in all.
+    fn worked(&self, took_ns: u64, called_ns: u64) {
+        let called_ns = self.called_ns.load(Ordering::Relaxed) - called_ns;
+        let own_ns = took_ns.saturating_sub(called_ns + self.look_ns);
+        add(&self.tunnel_ns, unless_preempted(own_ns));
     }
 
     /// A checksum took so long.
     fn summed(&self, took_ns: u64) {
         add(&self.checksums_ns, unless_preempted(took_ns.saturating_sub(self.look_ns)));
-        if !self.is_behind.load(Ordering::Relaxed) {
-            add(&self.called_ns, took_ns + self.look_ns);
-        }
+        self.called(took_ns);
+    }
+
+    /// What is not the tunnel's own work took so long.
+    fn called(&self, took_ns: u64) {
+        add(&self.called_ns, took_ns + self.look_ns);
     }
 }
 
@@ -99,9 +94,11 @@ fn nanoseconds(started: Instant) -> u64 {
     u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What is seen of a block of nothing: the least, since everything else is others' work.
+/// What is usually seen of a block of nothing.
 fn look_ns() -> u64 {
-    (0..LOOKS).map(|_| nanoseconds(Instant::now())).min().unwrap_or(0)
+    let mut looks: Vec<u64> = (0..LOOKS).map(|_| nanoseconds(Instant::now())).collect();
+    looks.sort_unstable();
+    looks[LOOKS / 2]
 }
 
 thread_local! {
@@ -126,43 +123,43 @@ impl Drop for Observing {
 }
 
 fn see(_bytes: usize, work: &mut dyn FnMut()) {
+    before_own(work, Clocks::summed);
+}
+
+fn see_call(call: &mut dyn FnMut()) {
+    before_own(call, Clocks::called);
+}
+
+/// Does something before the clock of the thread, if it has one, and tells that how long it took.
+fn before_own(work: &mut dyn FnMut(), took: fn(&Clocks, u64)) {
     OWN.with_borrow(|own| match own {
         Some(clocks) => {
             let started = Instant::now();
             work();
-            clocks.summed(nanoseconds(started));
+            took(clocks, nanoseconds(started));
         }
         None => work(),
     });
 }
 
-/// Where a clock stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// Around a tunnel.
-    Tunnel,
-    /// Around the port behind it.
-    Behind,
-}
-
-/// A port with a clock around it, where there is one.
+/// A tunnel with a clock around it, where there is one.
 #[derive(Debug)]
 pub(super) struct Timed<P> {
     port: P,
-    clock: Option<(Place, Arc<Clocks>)>,
+    clocks: Option<Arc<Clocks>>,
 }
 
 impl<P> Timed<P> {
-    pub(super) fn new(port: P, place: Place, clocks: Option<&Arc<Clocks>>) -> Self {
-        Self { port, clock: clocks.map(|clocks| (place, Arc::clone(clocks))) }
+    pub(super) fn new(port: P, clocks: Option<Arc<Clocks>>) -> Self {
+        Self { port, clocks }
     }
 }
 
 /// Does something before the clock.
 macro_rules! timed {
     ($timed:expr, $act:expr) => {
-        match &$timed.clock {
-            Some((place, clocks)) => clocks.time(*place, || $act),
+        match &$timed.clocks {
+            Some(clocks) => clocks.time(|| $act),
             None => $act,
         }
     };
@@ -227,11 +224,13 @@ impl<P: Port> Port for Timed<P> {
 
 /// No piece of work takes so long by itself: the checksum of a superframe is some microseconds.
 const PREEMPTED_NS: u64 = 100_000;
-/// Looks at the clock of which the quickest tells what one takes.
+/// Looks at the clock of which the middle one tells what one takes.
 const LOOKS: usize = 1000;
 
 #[cfg(test)]
 mod tests {
+    use grosso_sys::datagram::{DatagramSocketBuilder, Protocol};
+
     use super::*;
 
     fn clocks() -> Clocks {
@@ -244,37 +243,41 @@ mod tests {
     }
 
     #[test]
-    fn a_tunnel_s_own_time_is_without_its_checksums_and_the_port_behind() {
+    fn a_tunnel_s_own_time_is_without_its_checksums_and_system_calls() {
         let clocks = clocks();
         clocks.summed(110);
-        clocks.worked(Place::Behind, 490, 0);
-        clocks.worked(Place::Tunnel, 1000, 0);
+        clocks.called(490);
+        clocks.worked(1000, 0);
         assert_eq!(nanoseconds_spent(&clocks), [100, 1000 - 120 - 500 - 10]);
         // What was called before is another turn's.
-        clocks.worked(Place::Tunnel, 30, clocks.called_ns.load(Ordering::Relaxed));
+        clocks.worked(30, clocks.called_ns.load(Ordering::Relaxed));
         assert_eq!(nanoseconds_spent(&clocks), [100, 390]);
-    }
-
-    #[test]
-    fn a_checksum_behind_the_tunnel_is_counted_once() {
-        let clocks = clocks();
-        clocks.time(Place::Behind, || {
-            clocks.summed(60);
-            assert_eq!(clocks.called_ns.load(Ordering::Relaxed), 0, "the port's time has it");
-        });
-        assert_eq!(nanoseconds_spent(&clocks)[0], 50);
-        clocks.summed(60);
-        assert!(clocks.called_ns.load(Ordering::Relaxed) >= 70);
     }
 
     #[test]
     fn a_thread_kept_from_the_processor_is_not_at_work() {
         let clocks = clocks();
         clocks.summed(PREEMPTED_NS + 10);
-        clocks.worked(Place::Tunnel, 5_000_000, clocks.called_ns.load(Ordering::Relaxed));
+        clocks.worked(5_000_000, clocks.called_ns.load(Ordering::Relaxed));
         assert_eq!(nanoseconds_spent(&clocks), [0, 0]);
         clocks.summed(PREEMPTED_NS + 9);
         assert_eq!(nanoseconds_spent(&clocks), [PREEMPTED_NS - 1, 0]);
+    }
+
+    #[test]
+    fn what_a_socket_calls_is_not_the_tunnel_s() {
+        let clocks = Arc::new(Clocks::new());
+        let mut socket = DatagramSocketBuilder::new(Protocol::Udp, "127.0.0.1:0".parse().unwrap())
+            .open()
+            .unwrap();
+        let mut receive = || socket.receive_batch(&mut [&mut []], &mut Vec::new()).unwrap();
+        receive();
+        let called_ns = || clocks.called_ns.load(Ordering::Relaxed);
+        assert_eq!(called_ns(), 0, "the thread has no clocks");
+        Arc::clone(&clocks).enter();
+        receive();
+        assert!(called_ns() > 0);
+        assert_eq!(clocks.spent().checksums, 0.0);
     }
 
     #[test]

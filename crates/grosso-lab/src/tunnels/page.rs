@@ -34,7 +34,10 @@ impl Report {
 
     /// What the comparison with the kernel says, in a sentence.
     fn headline(&self) -> String {
-        let kernel = self.comparisons.iter().find(|compared| compared.with == Carrier::Kernel);
+        let kernel = self
+            .comparisons
+            .iter()
+            .find(|compared| compared.with == Carrier::Kernel && !compared.remote_checksum);
         kernel.map_or_else(
             || "Tunnels that end in userspace".into(),
             |kernel| {

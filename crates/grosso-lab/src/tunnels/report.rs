@@ -5,7 +5,9 @@ use std::io;
 use grosso_sys::scheduling::allowed_processors;
 use serde::Serialize;
 
-use super::{Carrier, Group, Measured, Plan, RowRuns, Setting, Tunnel, Watched, verdict};
+use super::{
+    Carrier, Group, Measured, Plan, Roles, Setting, Tunnel, Watched, WatchedPath, verdict,
+};
 use crate::{
     experiment::{Latency, Spread, Verdict, kernel_release, processor_name},
     hosts::Device,
@@ -83,27 +85,31 @@ pub struct RowResult {
     /// Processor seconds a gigabyte of everybody.
     pub cpu_s_per_gb: Spread,
     /// Processor seconds a gigabyte by role: medians.
-    pub roles_s_per_gb: super::Roles,
+    pub roles_s_per_gb: Roles,
     /// Requests answered a second, over all connections.
     pub transactions_a_second: Spread,
     /// The time of everybody, in percent of all processors, while requests ran.
     pub requests_cpu_percent: Spread,
     /// How long these took, in all runs.
     pub latency: Option<Latency>,
-    /// What a trial of its own said of checksums and tunnels; none where the kernel did them.
+    /// What trials of their own said of checksums and tunnels: medians; none where the kernel did them.
     pub costs: Option<[Costs; 2]>,
-    /// Segments sent again, in all runs.
+    /// Segments sent again, in all runs of streams.
     pub retransmits: u64,
+    /// Segments whose checksum was wrong, in all runs.
+    pub checksum_errors: u64,
     /// The measurements.
     pub runs: Vec<Run>,
 }
 
-/// One measurement of streams, and one of requests.
+/// One measurement of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Run {
     /// Of streams.
     pub stream: Measured,
+    /// Of streams too, before a clock: what it showed.
+    pub watched: Option<Watched>,
     /// Of requests.
     pub requests: Measured,
 }
@@ -112,11 +118,12 @@ pub struct Run {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Costs {
-    /// The share of its processor time spent in checksums of more than 64 bytes, in percent.
-    pub checksums_percent: f64,
-    /// Seconds a gigabyte in these checksums.
+    /// Seconds a gigabyte in checksums of more than 64 bytes.
     pub checksums_s_per_gb: f64,
-    /// Seconds a gigabyte in the tunnel: putting in and taking out, without checksums and without the socket.
+    /// The share of these in the processor time that it has where nobody looks at the clock, in percent.
+    pub checksums_percent: f64,
+    /// Seconds a gigabyte of putting packets in and taking them out: all that is done outside the kernel for the
+    /// headers of every packet, without checksums.
     pub tunnel_s_per_gb: f64,
 }
 
@@ -132,6 +139,8 @@ impl Costs {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Compared {
+    /// Whether Grosso left the checksum inside to the other end.
+    pub remote_checksum: bool,
     /// The other.
     pub with: Carrier,
     /// Grosso's throughput as a multiple of the other's.
@@ -165,7 +174,7 @@ pub struct Published {
 }
 
 impl Report {
-    pub(super) fn new(plan: &Plan, groups: &[Group], rows: Vec<Vec<RowRuns>>) -> io::Result<Self> {
+    pub(super) fn new(plan: &Plan, groups: &[Group], rows: Vec<Vec<Vec<Run>>>) -> io::Result<Self> {
         Self::on(allowed_processors()?.len(), plan, groups, rows)
     }
 
@@ -174,11 +183,11 @@ impl Report {
         processors: usize,
         plan: &Plan,
         groups: &[Group],
-        rows: Vec<Vec<RowRuns>>,
+        rows: Vec<Vec<Vec<Run>>>,
     ) -> io::Result<Self> {
         let groups = groups.iter().zip(rows).map(|(group, rows)| {
             let rows = group.settings.iter().zip(rows);
-            let rows = rows.map(|(setting, row)| RowResult::new(setting, row, processors));
+            let rows = rows.map(|(setting, runs)| RowResult::new(setting, runs, processors));
             GroupResult { title: group.title, rows: rows.collect() }
         });
         let groups: Vec<GroupResult> = groups.collect();
@@ -197,15 +206,14 @@ impl Report {
             comparisons: compare(&groups),
             published: PUBLISHED,
             verdicts: verdict::judge(&groups),
-            notes: notes(plan),
+            notes: notes(plan, &groups),
             groups,
         })
     }
 }
 
 impl RowResult {
-    fn new(setting: &Setting, row: RowRuns, processors: usize) -> Self {
-        let RowRuns { runs, watched } = row;
+    fn new(setting: &Setting, runs: Vec<Run>, processors: usize) -> Self {
         let stream = |value: &dyn Fn(&Measured) -> f64| {
             Spread::of(runs.iter().map(|run| value(&run.stream)))
         };
@@ -215,6 +223,8 @@ impl RowResult {
         let percent = |cpu: f64, run: &Measured| cpu / (run.seconds * processors as f64) * 100.0;
         let has_remote_checksum =
             setting.tunnel.has_remote_checksum() && setting.carrier != Carrier::Kernel;
+        let roles_s_per_gb =
+            Roles::each(|role| stream(&|run| role(&run.cpu) / run.gigabytes()).median);
         let latencies = runs.iter().flat_map(|run| &run.requests.latencies).copied();
         Self {
             tunnel: setting.tunnel,
@@ -224,40 +234,51 @@ impl RowResult {
             tx_cpu_percent: stream(&|run| percent(run.cpu.sender + run.cpu.path_a, run)),
             rx_cpu_percent: stream(&|run| percent(run.cpu.path_b + run.cpu.receiver, run)),
             cpu_s_per_gb: stream(&|run| run.cpu.total() / run.gigabytes()),
-            roles_s_per_gb: super::Roles::each(|role| {
-                stream(&|run| role(&run.cpu) / run.gigabytes()).median
-            }),
+            roles_s_per_gb,
             transactions_a_second: requests(&|run| run.units as f64 / run.seconds),
             requests_cpu_percent: requests(&|run| percent(run.cpu.total(), run)),
             latency: Latency::of(latencies),
-            costs: watched.map(|watched| watched.costs()),
+            costs: costs(&runs, &roles_s_per_gb),
             retransmits: runs.iter().map(|run| run.stream.retransmits).sum(),
+            checksum_errors: runs
+                .iter()
+                .map(|run| run.stream.checksum_errors + run.requests.checksum_errors)
+                .sum(),
             runs,
         }
     }
 }
 
-impl Watched {
-    fn costs(&self) -> [Costs; 2] {
-        self.paths.map(|path| Costs {
-            checksums_percent: path.checksums_seconds / path.cpu_seconds * 100.0,
-            checksums_s_per_gb: path.checksums_seconds / self.gigabytes,
-            tunnel_s_per_gb: path.tunnel_seconds / self.gigabytes,
-        })
+/// What the clock showed in all runs, beside what the paths spend where there is none.
+fn costs(runs: &[Run], roles_s_per_gb: &Roles) -> Option<[Costs; 2]> {
+    let watched: Vec<Watched> = runs.iter().filter_map(|run| run.watched).collect();
+    if watched.is_empty() {
+        return None;
     }
+    let cost = |side: usize, path_s_per_gb: f64| {
+        let median = |value: fn(&WatchedPath) -> f64| {
+            let values = watched.iter().map(|one| value(&one.paths[side]) / one.gigabytes);
+            Spread::of(values).median
+        };
+        let checksums_s_per_gb = median(|path| path.checksums_seconds);
+        Costs {
+            checksums_s_per_gb,
+            checksums_percent: checksums_s_per_gb / path_s_per_gb * 100.0,
+            tunnel_s_per_gb: median(|path| path.tunnel_seconds),
+        }
+    };
+    Some([cost(0, roles_s_per_gb.path_a), cost(1, roles_s_per_gb.path_b)])
 }
 
-/// What Grosso's VXLAN is to each other one.
+/// What Grosso's VXLAN is to each other one, with remote checksum offload and without.
 fn compare(groups: &[GroupResult]) -> Vec<Compared> {
     let rows = || groups.iter().flat_map(|group| &group.rows);
-    let ours = rows().find(|row| {
-        (row.tunnel, row.carrier) == (Tunnel::Vxlan, Carrier::Grosso)
-            && row.remote_checksum == Some(false)
-    });
-    let Some(ours) = ours else { return Vec::new() };
+    let is_ours = |row: &&RowResult| (row.tunnel, row.carrier) == (Tunnel::Vxlan, Carrier::Grosso);
     let others = rows().filter(|row| row.carrier != Carrier::Grosso);
+    let pairs = others.flat_map(|other| rows().filter(is_ours).map(move |ours| (ours, other)));
     let ratio = |ours: Spread, other: Spread| ours.median / other.median;
-    let compared = others.map(|other| Compared {
+    let compared = pairs.map(|(ours, other)| Compared {
+        remote_checksum: ours.remote_checksum == Some(true),
         with: other.carrier,
         throughput: ratio(ours.megabits_a_second, other.megabits_a_second),
         cpu_a_gigabyte: ratio(ours.cpu_s_per_gb, other.cpu_s_per_gb),
@@ -267,12 +288,16 @@ fn compare(groups: &[GroupResult]) -> Vec<Compared> {
 }
 
 /// How to read the figures.
-fn notes(plan: &Plan) -> Vec<String> {
+fn notes(plan: &Plan, groups: &[GroupResult]) -> Vec<String> {
     let mut notes: Vec<String> = vec![NOTE.into()];
     if plan.device == Device::Veth {
         notes.push(
-            "Tunnels of IP packets want a TUN and are left out: /dev/net/tun is closed.".into(),
+            "Tunnels of IP packets want a TUN, and are left out where there is a veth.".into(),
         );
+    }
+    let mut rows = groups.iter().flat_map(|group| &group.rows);
+    if !rows.any(|row| row.carrier == Carrier::Kernel) {
+        notes.push("The kernel has no VXLAN here, and is left out.".into());
     }
     notes
 }
@@ -280,14 +305,16 @@ fn notes(plan: &Plan) -> Vec<String> {
 const NOTE: &str = "\
 TX is the sender and path a, RX path b and the receiver, of all processors. The
 kernel's work for a packet is done in whose call it is: the sender's, where the
-kernel has the tunnel. Plain: Grosso without superframes, UDP_SEGMENT, UDP_GRO
-and coalescing.
-Checksums and tunnels are timed by the clock in a trial of its own, for looking
-at it takes time; that is left out. Tunnel: what path a does to put packets in,
-and path b to take them out, without checksums and without the socket.
+kernel has the tunnel. Over a veth, superframes cross whole in any tunnel.
+Plain: Grosso without superframes, UDP_SEGMENT, UDP_GRO and coalescing.
+Checksums and tunnels are timed by the clock in trials of their own, for looking
+at it takes time; that is left out. Tunnel: all that path a does outside the
+kernel to put packets in, with the headers of each, and path b to take them out,
+without checksums. TX checksums and encapsulation: both columns of a together.
 With RCO nobody sums what is inside: path a leaves it to path b, which hands it
-to a kernel that takes it for made on the same machine. The checksum outside is
-made by the kernel's sockets, over a veth by nobody; a NIC would do it.";
+to a kernel that takes it for made on the same machine; so does the kernel's
+VXLAN over a veth. The checksum outside is made by the kernel's sockets, over a
+veth by nobody; a NIC would do it.";
 
 const fn published(
     tunnel: Tunnel,

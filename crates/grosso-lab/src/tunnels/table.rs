@@ -24,7 +24,12 @@ impl Report {
         self.published.iter().for_each(|published| published.write(&mut text));
         let _ = writeln!(text, "\n{}", self.notes.join("\n"));
         let retransmits: u64 = self.rows().map(|row| row.retransmits).sum();
-        let _ = writeln!(text, "Segments sent again in all runs of streams: {retransmits}.");
+        let checksum_errors: u64 = self.rows().map(|row| row.checksum_errors).sum();
+        let _ = writeln!(
+            text,
+            "Segments sent again in all runs of streams: {retransmits}; with a wrong checksum: \
+             {checksum_errors}."
+        );
         text
     }
 
@@ -111,7 +116,8 @@ impl Compared {
     fn write(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "VXLAN / {:<7} throughput {:.2}, CPU a GB {:.2}, requests {:.2} times",
+            "VXLAN, RCO {:<3} / {:<6}  throughput {:.2}, CPU a GB {:.2}, requests {:.2} times",
+            on_or_off(Some(self.remote_checksum)),
             self.with.to_string(),
             self.throughput,
             self.cpu_a_gigabyte,
@@ -185,13 +191,16 @@ mod tests {
         assert_eq!(
             grosso[1],
             [
-                "on", "0.160", "0.320", "0.480", "0.160", "0.080", "1.200", "0.25", "0.12",
+                "on", "0.160", "0.320", "0.480", "0.160", "0.080", "1.200", "0.62", "0.21",
                 "0.0160", "0.0080"
             ]
         );
         assert_eq!(grosso[2], ["on", "35971", "9.68", "7.36", "1888420", "79.32", "94/158/295"]);
         assert_eq!(lines("kernel")[1].len(), 7, "no clock in the kernel");
-        assert!(table.contains("VXLAN / kernel  throughput 0.50, CPU a GB "), "{table}");
-        assert!(table.contains("VXLAN / plain   throughput 5.00, "), "{table}");
+        assert!(table.contains("VXLAN, RCO on  / kernel  throughput 0.50, "), "{table}");
+        assert!(
+            table.contains("VXLAN, RCO off / plain   throughput 5.00, CPU a GB 0.20, "),
+            "{table}"
+        );
     }
 }

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use super::{
     Carrier, Setting,
-    clocks::{Clocks, Observing, Place, Spent, Timed},
+    clocks::{Clocks, Observing, Spent, Timed},
 };
 use crate::{
     hosts::{DevicePort, Hosts, Inside, Layout, Mtu, UNDERLAY_ADDRESSES},
@@ -49,6 +49,7 @@ pub struct Measured {
     #[serde(skip)]
     pub latencies: Vec<Duration>,
     /// What the clock showed, if there was one.
+    #[serde(skip)]
     pub watched: Option<Watched>,
 }
 
@@ -118,7 +119,7 @@ pub struct WatchedPath {
     pub cpu_seconds: f64,
     /// What of it was spent in checksums of more than 64 bytes.
     pub checksums_seconds: f64,
-    /// What of it was spent in the tunnel, beside checksums and the socket.
+    /// What of it was spent in the tunnel and its sockets outside the kernel, beside checksums.
     pub tunnel_seconds: f64,
 }
 
@@ -187,9 +188,7 @@ impl<'scope> End<'scope> {
         let mut options = TunnelledOptions::new(endpoint, SEED);
         options.outer_checksum = socket.outer_checksum();
         let clocks = setting.watched.then(|| Arc::new(Clocks::new()));
-        let socket = Timed::new(socket, Place::Behind, clocks.as_ref());
-        let tunnel = Tunnelled::new(socket, options)?;
-        let tunnel = Timed::new(tunnel, Place::Tunnel, clocks.as_ref());
+        let tunnel = Timed::new(Tunnelled::new(socket, options)?, clocks.clone());
         let mut options = RunOptions::new(SEED);
         let coalesce = setting.carrier == Carrier::Grosso;
         (options.left_to_right.coalesce, options.right_to_left.coalesce) = (coalesce, coalesce);

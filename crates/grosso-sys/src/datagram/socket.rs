@@ -11,7 +11,7 @@ use rustix::net::{bind, socket_with, sockopt};
 
 use super::address::Address;
 use super::control::{Control, each_message, number};
-use super::{filter, read, set};
+use super::{calls, filter, read, set};
 
 /// Most messages of one call; of more only so many are tried.
 pub const BATCH_MAX: usize = 64;
@@ -342,13 +342,16 @@ impl DatagramSocket {
                 header.msg_control = control.as_mut_ptr();
             }
         }
-        // SAFETY: the first `count` messages name parts, addresses and control buffers that are
-        // borrowed or owned until the call returns.
-        let sent = unsafe {
-            libc::sendmmsg(self.file.as_raw_fd(), messages.as_mut_ptr(), count as libc::c_uint, 0)
-        };
+        let mut sent = Ok(0);
+        calls::tell(&mut || {
+            let (file, messages) = (self.file.as_raw_fd(), messages.as_mut_ptr());
+            // SAFETY: the first `count` messages name parts, addresses and control buffers that are
+            // borrowed or owned until the call returns.
+            let result = unsafe { libc::sendmmsg(file, messages, count as libc::c_uint, 0) };
+            sent = usize::try_from(result).map_err(|_| io::Error::last_os_error());
+        });
         self.controls = controls;
-        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+        sent
     }
 
     /// Receives messages with one system call, each into its buffers, and says how many; none if none
@@ -381,20 +384,18 @@ impl DatagramSocket {
             header.msg_control = control.as_mut_ptr();
             header.msg_controllen = Control::CAPACITY as _;
         }
-        // SAFETY: the first `count` messages name buffers, addresses and control buffers that are
-        // borrowed exclusively or owned until the call returns.
-        let result = unsafe {
-            libc::recvmmsg(
-                self.file.as_raw_fd(),
-                messages.as_mut_ptr(),
-                count as libc::c_uint,
-                0,
-                core::ptr::null_mut(),
-            )
-        };
-        let Ok(count) = usize::try_from(result) else {
-            let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::WouldBlock { Ok(0) } else { Err(error) };
+        let mut result = Ok(0);
+        calls::tell(&mut || {
+            let (file, messages) = (self.file.as_raw_fd(), messages.as_mut_ptr());
+            let (count, forever) = (count as libc::c_uint, core::ptr::null_mut());
+            // SAFETY: the first `count` messages name buffers, addresses and control buffers that are
+            // borrowed exclusively or owned until the call returns.
+            let filled = unsafe { libc::recvmmsg(file, messages, count, 0, forever) };
+            result = usize::try_from(filled).map_err(|_| io::Error::last_os_error());
+        });
+        let count = match result {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+            result => result?,
         };
         let said = self.addresses.iter().zip(&self.controls);
         for (message, (address, control)) in messages.iter().take(count).zip(said) {

@@ -2,6 +2,7 @@ use core::time::Duration;
 use std::net::UdpSocket;
 
 use super::*;
+use crate::datagram::observe_calls;
 use crate::fault::Fault;
 use crate::wait::{Interest, wait_for};
 
@@ -57,6 +58,38 @@ fn what_is_said_beside_the_bytes_arrives_and_one_send_is_one_receive() {
         assert_eq!(received[1], (expected(0, 9, None), bytes));
         assert_eq!(far.receive_batch(&mut [&mut []], &mut Vec::new()).unwrap(), 0, "no more");
     }
+}
+
+#[test]
+fn an_observer_sees_each_call_of_its_own_thread() {
+    thread_local! {
+        static CALLS: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
+    }
+    let mut near = builder(LOOPBACK[0]).open().unwrap();
+    let mut far = builder(LOOPBACK[0]).open().unwrap();
+    let parts = [IoSlice::new(b"seen")];
+    let (destination, hop_limit) = (far.local(), 64);
+    let datagram =
+        Datagram { parts: &parts, destination, traffic_class: 0, hop_limit, segment_bytes: None };
+    observe_calls(Some(|call| {
+        call();
+        CALLS.set(CALLS.get() + 1);
+    }));
+    assert_eq!(near.send_batch(&[datagram, datagram]).unwrap(), 2);
+    assert_eq!(receive(&mut far).len(), 2);
+    assert_eq!(CALLS.get(), 2);
+    let elsewhere = std::thread::spawn(|| {
+        builder(LOOPBACK[0])
+            .open()
+            .unwrap()
+            .receive_batch(&mut [&mut []], &mut Vec::new())
+            .unwrap();
+        CALLS.get()
+    });
+    assert_eq!(elsewhere.join().unwrap(), 0);
+    observe_calls(None);
+    assert_eq!(near.send_batch(&[datagram]).unwrap(), 1);
+    assert_eq!(CALLS.get(), 2);
 }
 
 #[test]
