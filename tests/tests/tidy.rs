@@ -389,8 +389,9 @@ fn is_rust(path: &Path) -> bool {
     path.extension() == Some("rs".as_ref())
 }
 
+/// Whether tools write the file: what versions of dependencies were taken, and their sums.
 fn is_lock(path: &Path) -> bool {
-    path.extension() == Some("lock".as_ref())
+    path.extension() == Some("lock".as_ref()) || path.file_name() == Some("go.sum".as_ref())
 }
 
 fn is_document(path: &Path) -> bool {

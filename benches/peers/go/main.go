@@ -1,5 +1,5 @@
-// The functions of wireguard-go, of Tailscale's fork of it and of gVisor as peers of Grosso: src/child.rs says how it is
-// asked.
+// The functions of wireguard-go, of Tailscale's fork of it and of gVisor as peers of Grosso: src/child.rs says how they
+// are asked.
 //
 // Filling buffers is outside the timing, and so is collecting garbage.
 package main
