@@ -22,6 +22,7 @@
 //! | [`reassemble`] | receive: IP fragments to datagrams |
 //! | [`segment`] | transmit: superframes to packets |
 //! | [`tunnel`] | packets inside packets: ESP |
+//! | [`steering`] | which of several queues a packet belongs to |
 //! | [`features`] | what a device can take, and what must be done to a frame for it |
 //! | [`stats`] | counters by name and by reason |
 //!
@@ -86,6 +87,7 @@ pub mod meta;
 pub mod reassemble;
 pub mod segment;
 pub mod stats;
+pub mod steering;
 pub mod template;
 pub mod tunnel;
 

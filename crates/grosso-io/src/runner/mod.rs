@@ -116,7 +116,10 @@ pub struct Handle {
     shared: Arc<Shared>,
 }
 
+/// What a data path and whoever talks to it have in common. Aligned so that no other thread writes to the cache lines
+/// that its thread looks at in every turn.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Shared {
     /// Something was asked: the thread looks at the rest only then.
     asked: AtomicBool,

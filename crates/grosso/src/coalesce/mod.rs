@@ -113,7 +113,11 @@ pub struct Held {
 ///
 /// Time is an argument: nanoseconds of any clock that does not go back. See [`Profile`] for the
 /// rules and [`Limits`] for the bounds.
+///
+/// Aligned so that two of them share no cache line, nor a pair of lines that a processor fetches together: those of
+/// different queues may lie side by side.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Coalescer<B> {
     profile: Profile,
     /// Whether the profile is more than the laws and limits.

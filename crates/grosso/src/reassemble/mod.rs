@@ -93,8 +93,9 @@ pub enum Verdict {
 /// Joins IP fragments to datagrams, one link at a time.
 ///
 /// Time is an argument: nanoseconds of any clock that does not go back. See [`Rules`] for the rules
-/// and [`Limits`] for the bounds.
+/// and [`Limits`] for the bounds. Those of different queues may lie side by side, as coalescers may.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Reassembler<B> {
     rules: Rules,
     link: LinkType,

@@ -1,0 +1,92 @@
+//! Nanoseconds a packet of coalescing on several processors at once, a queue each, and of choosing the queue.
+//!
+//! A thousand connections are spread by the hash of their flow, and every thread coalesces those of its queue. Half the
+//! time on two processors says that they have nothing in common.
+
+use std::{
+    hint::black_box,
+    sync::Barrier,
+    thread,
+    time::{Duration, Instant},
+};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use grosso::{Meta, steering::Steering};
+use grosso_benches::{Receiver, SEED, Step, Trust, configuration, group};
+use grosso_testkit::workloads::{Workload, workload};
+use grosso_wire::{LinkType, Ports, Stack, dissect_into};
+
+const SPREAD: &str = "tcp4_1000rr";
+
+fn coalesce(criterion: &mut Criterion) {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    for trust in Trust::ALL {
+        let mut group = group(criterion, &format!("queues/{}", trust.name()));
+        let counts = std::iter::successors(Some(1), |count| Some(count * 2));
+        for queues in counts.take_while(|&queues| queues <= processors) {
+            let shares = spread(queues);
+            group.bench_function(format!("{queues}"), |bencher| {
+                bencher.iter_custom(|packets| together(&shares, trust, packets));
+            });
+        }
+    }
+}
+
+fn steer(criterion: &mut Criterion) {
+    let Workload { frames, .. } = workload(SPREAD, SEED);
+    let steering = Steering::new(4);
+    let mut stack = Stack::new(0);
+    let mut group = group(criterion, "queues/steer");
+    for (name, meta) in [
+        ("its own hash", Meta::default()),
+        ("the device's", Meta { hash: Some(5), ..Meta::default() }),
+    ] {
+        let mut next = frames.iter().cycle();
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let packet = next.next().map_or(&[][..], Vec::as_slice);
+                dissect_into(packet, LinkType::Ethernet, &Ports::ASSIGNED, &mut stack);
+                black_box(steering.queue(packet, &stack, &meta))
+            });
+        });
+    }
+}
+
+/// The packets of each queue.
+fn spread(queues: usize) -> Vec<Workload> {
+    let steering = Steering::new(queues);
+    let mut shares: Vec<_> =
+        (0..queues).map(|_| Workload { frames: Vec::new(), ..workload(SPREAD, SEED) }).collect();
+    let mut stack = Stack::new(0);
+    for frame in workload(SPREAD, SEED).frames {
+        dissect_into(&frame, LinkType::Ethernet, &Ports::ASSIGNED, &mut stack);
+        shares[steering.queue(&frame, &stack, &Meta::default())].frames.push(frame);
+    }
+    shares
+}
+
+/// How long it takes all queues together to coalesce so many packets.
+fn together(shares: &[Workload], trust: Trust, packets: u64) -> Duration {
+    let all: usize = shares.iter().map(|share| share.frames.len()).sum();
+    let start = Barrier::new(shares.len());
+    thread::scope(|scope| {
+        let work = |share: &Workload| {
+            let wanted = packets * share.frames.len() as u64 / all as u64;
+            let mut receiver = Receiver::new(share, trust);
+            receiver.trace();
+            start.wait();
+            let began = Instant::now();
+            let mut done = 0;
+            while done < wanted {
+                done += receiver.step() as u64;
+            }
+            began.elapsed()
+        };
+        let threads: Vec<_> = shares.iter().map(|share| scope.spawn(move || work(share))).collect();
+        let times = threads.into_iter().map(|thread| thread.join().unwrap_or_default());
+        times.max().unwrap_or_default()
+    })
+}
+
+criterion_group! { name = benches; config = configuration(); targets = steer, coalesce }
+criterion_main!(benches);

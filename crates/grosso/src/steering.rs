@@ -1,0 +1,122 @@
+//! Which of several queues a packet belongs to: that of its flow, in both directions.
+//!
+//! Receive side scaling in software: the Toeplitz hash of addresses and ports, as devices compute it, with a key that
+//! repeats every 16 bits. Words of 16 bits may then change places, so that both directions of a flow have one hash, and
+//! what the hash says of them is what it says of their exclusive or: one word is hashed, whatever the addresses are.
+//!
+//! ```
+//! use grosso::{Meta, steering::Steering};
+//! use grosso_wire::{LinkType, Ports, dissect};
+//! # use grosso_testkit::Packet;
+//! # let link = || Packet::new().ethernet(|e| e);
+//! # let there = link().ipv4(|ip| ip.source([192, 0, 2, 1]).destination([192, 0, 2, 2]));
+//! # let there = there.udp(|udp| udp.source_port(5000).destination_port(53)).build();
+//! # let back = link().ipv4(|ip| ip.source([192, 0, 2, 2]).destination([192, 0, 2, 1]));
+//! # let back = back.udp(|udp| udp.source_port(53).destination_port(5000)).build();
+//!
+//! let steering = Steering::new(4);
+//! let queue = |packet: &[u8]| {
+//!     let stack = dissect(packet, LinkType::Ethernet, &Ports::ASSIGNED);
+//!     steering.queue(packet, &stack, &Meta::default())
+//! };
+//! assert_eq!(queue(&there), queue(&back));
+//! ```
+
+use core::ops::Range;
+
+use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, udp};
+
+use crate::meta::Meta;
+
+/// Chooses queues for packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steering {
+    queues: u32,
+}
+
+impl Steering {
+    /// Over so many queues, from 1 to [`QUEUES_MAX`]; what is beyond is taken for the nearest.
+    #[must_use]
+    pub const fn new(queues: usize) -> Self {
+        let queues = if queues < 1 { 1 } else { queues };
+        Self { queues: if queues > QUEUES_MAX { QUEUES_MAX as u32 } else { queues as u32 } }
+    }
+
+    /// The queue of a packet, counted from 0: by the hash of the device that received it where there is one, else by
+    /// its own. A device tells both directions of a flow apart unless its key repeats as the one here does.
+    #[inline]
+    #[must_use]
+    pub fn queue(&self, packet: &[u8], stack: &Stack, meta: &Meta) -> usize {
+        let hash = meta.hash.unwrap_or_else(|| symmetric_hash(packet, stack));
+        // As a device's table of 128 places, filled in turn.
+        ((hash & PLACES_MASK) % self.queues) as usize
+    }
+}
+
+/// The Toeplitz hash of a packet's innermost addresses, and of its ports if it is TCP or UDP and no fragment, with the
+/// key 0x6d5a over and over. Packets without IP have 0.
+///
+/// It tells 65536 flows apart, and whoever chooses addresses or ports chooses it: good for spreading load, no key of
+/// a table.
+#[must_use]
+pub fn symmetric_hash(packet: &[u8], stack: &Stack) -> u32 {
+    let layers = stack.layers();
+    let Some(ip) = layers.iter().rfind(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6))
+    else {
+        return 0;
+    };
+    let addresses = match ip.kind {
+        Kind::Ipv4 => ipv4::field::SOURCE.start..ipv4::field::DESTINATION.end,
+        _ => ipv6::field::SOURCE.start..ipv6::field::DESTINATION.end,
+    };
+    let transport = layers.last().filter(|layer| {
+        matches!(layer.kind, Kind::Tcp | Kind::Udp) && stack.stop != Stop::Fragment
+    });
+    let ports = udp::field::SOURCE_PORT.start..udp::field::DESTINATION_PORT.end;
+    let ports = transport.map_or(0, |layer| folded(packet, layer, ports));
+    let half = u32::from(toeplitz(folded(packet, ip, addresses) ^ ports));
+    half << 16 | half
+}
+
+/// The exclusive or of a header's words.
+#[inline]
+fn folded(packet: &[u8], layer: &Layer, field: Range<usize>) -> u16 {
+    let start = usize::from(layer.offset);
+    let bytes = packet.get(start + field.start..start + field.end).unwrap_or_default();
+    let words = bytes.chunks_exact(2).map(|word| u16::from_be_bytes([word[0], word[1]]));
+    words.fold(0, |folded, word| folded ^ word)
+}
+
+/// The upper half of the hash of one word, which is also the lower one: every bit that is set counts as the key from
+/// its place on.
+#[inline]
+fn toeplitz(word: u16) -> u16 {
+    let nibble = |shift: u32| NIBBLES[usize::from(word >> shift & 0xf)].rotate_left(12 - shift);
+    nibble(12) ^ nibble(8) ^ nibble(4) ^ nibble(0)
+}
+
+/// What the first four bits of a word count as.
+const NIBBLES: [u16; 16] = {
+    let mut nibbles = [0; 16];
+    let mut value = 0;
+    while value < 16 {
+        let mut bit = 0;
+        while bit < 4 {
+            if value & 8 >> bit != 0 {
+                nibbles[value] ^= KEY.rotate_left(bit);
+            }
+            bit += 1;
+        }
+        value += 1;
+    }
+    nibbles
+};
+
+/// One period of the key: that of Woo and Park, whose bits are set as often as not.
+const KEY: u16 = 0x6d5a;
+
+/// Most queues.
+pub const QUEUES_MAX: usize = 128;
+
+/// The bits of a hash that choose one of 128 places.
+const PLACES_MASK: u32 = QUEUES_MAX as u32 - 1;

@@ -1,0 +1,18 @@
+//! What queues work with side by side shares no cache line, nor a pair that a processor fetches together.
+
+use grosso::{Coalescer, reassemble::Reassembler};
+use grosso_io::path::Direction;
+
+/// Two cache lines of 64 bytes, or one of 128.
+const APART_BYTES: usize = 128;
+
+#[test]
+fn queues_lie_apart() {
+    for (name, align, size) in [
+        ("a coalescer", align_of::<Coalescer<Vec<u8>>>(), size_of::<Coalescer<Vec<u8>>>()),
+        ("a reassembler", align_of::<Reassembler<Vec<u8>>>(), size_of::<Reassembler<Vec<u8>>>()),
+        ("a direction", align_of::<Direction<Vec<u8>>>(), size_of::<Direction<Vec<u8>>>()),
+    ] {
+        assert!(align >= APART_BYTES && size % APART_BYTES == 0, "{name}: {align}, {size}");
+    }
+}
