@@ -144,6 +144,12 @@ fn w30_vxlan_flags_that_are_not_known_are_refused() {
 fn w31_group_policy_and_generic_protocol() {
     taken(&vxlan(|v| v.gbp(0xffff)), Tunnel::Vxlan);
     taken(&vxlan(|v| v.flags(0x8848_1234)), Tunnel::Vxlan);
+    for (flags, dont_learn) in
+        [(0x8848_1234, true), (0x8808_1234, false), (0x8848_0000, true), (0x0800_0000, false)]
+    {
+        let details = take(&vxlan(|v| v.flags(flags)).build()).unwrap().plan.details;
+        assert_eq!(details.dont_learn, dont_learn, "{flags:x}");
+    }
     taken(&gpe(|v| v), Tunnel::VxlanGpe);
     taken(&inside(ipv4().udp(|u| u).vxlan(|v| v.gpe()).ethernet(|e| e)), Tunnel::VxlanGpe);
     taken(&inside(ipv4().udp(|u| u).vxlan(|v| v.gpe()).mpls(|m| m)), Tunnel::VxlanGpe);

@@ -35,7 +35,8 @@ pub use self::{
     sequence::{Numbers, SequenceFile},
     stages::Stages,
     tunnelled::{
-        EthernetLink, ICMP_BURST, ICMP_PER_SECOND, Tunnelled, TunnelledOptions, TunnelledStats,
+        EthernetLink, Forwarding, ICMP_BURST, ICMP_PER_SECOND, REMOTES_MAX, Remote, Tunnelled,
+        TunnelledOptions, TunnelledStats,
     },
 };
 

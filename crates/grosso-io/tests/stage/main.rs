@@ -4,6 +4,7 @@ mod bad_wire;
 mod ends;
 mod every_kind;
 mod formats;
+mod forwarding;
 mod fragmentation;
 mod secured;
 mod tunnelled;

@@ -1,5 +1,7 @@
 //! A tunnel, as a port: its frames are those inside.
 
+mod forwarding;
+mod peers;
 mod replies;
 mod stats;
 mod taking;
@@ -15,17 +17,18 @@ use grosso::{
     tunnel::{
         Endpoint,
         decapsulate::OuterChecksum,
-        encapsulate::{Encapsulator, Refusal},
+        encapsulate::{EncapsulateStats, Refusal},
         path_mtu::{Fit, fit},
     },
 };
 use grosso_wire::{LinkType, Ports, ethernet};
 
-use self::{replies::Replies, taking::Taking};
 pub use self::{
+    forwarding::{Forwarding, REMOTES_MAX, Remote},
     replies::{ICMP_BURST, ICMP_PER_SECOND},
     stats::TunnelledStats,
 };
+use self::{peers::Peers, replies::Replies, taking::Taking};
 use super::StageBuffer;
 use crate::{
     outlet::{Outlet, reused},
@@ -53,6 +56,8 @@ pub struct TunnelledOptions {
     pub ports: Ports,
     /// Decides which flow is sent from which port; should be random.
     pub seed: u64,
+    /// More other ends, of a tunnel of Ethernet frames.
+    pub forwarding: Option<Forwarding>,
 }
 
 /// Who is on both ends of a link of Ethernet.
@@ -76,6 +81,7 @@ impl TunnelledOptions {
             mtu: None,
             ports: Ports::ASSIGNED,
             seed,
+            forwarding: None,
         }
     }
 }
@@ -94,16 +100,16 @@ impl TunnelledOptions {
 /// Who sends a packet that the tunnel cannot carry, and forbids fragments, is told so by ICMP (rule
 /// S49), as often as [`ICMP_PER_SECOND`] and [`ICMP_BURST`] allow.
 ///
+/// A tunnel of Ethernet frames may have several other ends ([`TunnelledOptions::forwarding`]).
+///
 /// What the port behind has no room for waits here, and nothing more is taken until it is gone.
 #[derive(Debug)]
 pub struct Tunnelled<P: Port> {
     port: P,
     /// What frames inside start with.
     link: LinkType,
-    /// What is in front of the outer IP header.
-    front: Vec<u8>,
     ports: Ports,
-    encapsulator: Encapsulator,
+    peers: Peers,
     taking: Taking<P::Buffer>,
     outlet: Outlet,
     /// The MTU that was asked for, and the one that counts.
@@ -118,6 +124,8 @@ pub struct Tunnelled<P: Port> {
     more: bool,
     /// Superframes that the encapsulator refused and that were cut then, by reason.
     cut_before: [u64; Refusal::COUNT],
+    /// Frames that went to every other end.
+    flooded: u64,
 }
 
 impl<P: Port> Tunnelled<P> {
@@ -125,29 +133,19 @@ impl<P: Port> Tunnelled<P> {
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] when the parts of the endpoint contradict each other, or the port's frames are
-    /// neither IP packets nor those of an Ethernet whose addresses are given.
+    /// neither IP packets nor those of an Ethernet whose addresses are given, or there cannot be so many other ends.
     pub fn new(port: P, options: TunnelledOptions) -> io::Result<Self> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
+        let peers = Peers::new(&options, port.link()).map_err(invalid)?;
         let endpoint = &options.endpoint;
-        let front = match (port.link(), options.link) {
-            (LinkType::Raw, _) => Vec::new(),
-            (LinkType::Ethernet, Some(link)) => link.header(endpoint.local.is_ipv4()),
-            (LinkType::Ethernet, None) => {
-                let why = "a tunnel over Ethernet needs the addresses of its link";
-                return Err(invalid(why.into()));
-            }
-            (link, _) => return Err(invalid(format!("a tunnel cannot be over {link:?}"))),
-        };
         let link = if endpoint.carries_ethernet() { LinkType::Ethernet } else { LinkType::Raw };
         let outlet = Outlet::new(port.link(), port.device(), endpoint.ports());
         let taking = Taking::new(&options, port.link());
-        let encapsulator = Encapsulator::new(options.endpoint, options.seed);
         let mut tunnelled = Self {
             port,
             link,
-            front,
             ports: options.ports,
-            encapsulator: encapsulator.map_err(|error| invalid(error.to_string()))?,
+            peers,
             taking,
             outlet,
             mtu_wanted: options.mtu,
@@ -158,6 +156,7 @@ impl<P: Port> Tunnelled<P> {
             slices: Vec::new(),
             more: false,
             cut_before: [0; Refusal::COUNT],
+            flooded: 0,
         };
         tunnelled.learn_mtu();
         Ok(tunnelled)
@@ -182,13 +181,14 @@ impl<P: Port> Tunnelled<P> {
     /// This end of the tunnel.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
-        self.encapsulator.endpoint()
+        self.peers.endpoint()
     }
 
     /// What was done so far.
     #[must_use]
     pub fn stats(&self) -> TunnelledStats {
-        let mut put_in = *self.encapsulator.stats();
+        let mut put_in = EncapsulateStats::default();
+        self.peers.iter().for_each(|peer| stats::add(&mut put_in, peer.encapsulator.stats()));
         for (refused, cut) in put_in.refused.iter_mut().zip(self.cut_before) {
             *refused -= cut;
         }
@@ -197,6 +197,8 @@ impl<P: Port> Tunnelled<P> {
             cut_before: self.cut_before.iter().sum(),
             told: self.replies.told,
             untold: self.replies.untold,
+            flooded: self.flooded,
+            unlearned: self.peers.unlearned(),
             ..self.taking.stats
         }
     }
@@ -212,7 +214,7 @@ impl<P: Port> Tunnelled<P> {
         let mtu = [path, self.mtu_wanted].into_iter().flatten().min();
         if mtu != self.mtu {
             self.mtu = mtu;
-            self.encapsulator.set_mtu(mtu.unwrap_or(usize::MAX));
+            self.peers.set_mtu(mtu.unwrap_or(usize::MAX));
         }
     }
 
@@ -232,15 +234,16 @@ impl<P: Port> Tunnelled<P> {
         }
     }
 
-    /// Puts a frame into the tunnel and sends it, or lets it wait for room. What the tunnel cannot carry is dropped by
-    /// name.
-    fn put_in(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<(), PortError> {
-        let put_in = match self.encapsulator.encapsulate(slices, meta, self.link) {
+    /// Puts a frame into the tunnel to the other end of this number and sends it, or lets it wait for room. What the
+    /// tunnel cannot carry is dropped by name.
+    fn put_in(&mut self, to: usize, slices: &[&[u8]], meta: &Meta) -> Result<(), PortError> {
+        let Some(peer) = self.peers.peer(to) else { return Ok(()) };
+        let put_in = match peer.encapsulator.encapsulate(slices, meta, self.link) {
             Ok(put_in) => put_in,
             Err(reason @ (Refusal::SuperframeNumbered | Refusal::TooLong))
                 if meta.gso.is_some() =>
             {
-                return self.cut(slices, meta, reason);
+                return self.cut(to, slices, meta, reason);
             }
             // It was counted.
             Err(_) => return Ok(()),
@@ -252,14 +255,14 @@ impl<P: Port> Tunnelled<P> {
         let copied = if is_packet { first.len() } else { first.len().min(HEADER_BYTES_MAX) };
         let (copied, first) = first.split_at(copied);
         self.head.clear();
-        for part in [&self.front, put_in.header, copied] {
+        for part in [&peer.front, put_in.header, copied] {
             self.head.extend_from_slice(part);
         }
         let len: usize = slices.iter().map(|slice| slice.len()).sum();
         let mut left = len.saturating_sub(put_in.replaced + copied.len() + put_in.padding);
         let mut meta = put_in.meta;
         if let Checksum::Partial { start, .. } = &mut meta.checksum {
-            *start += self.front.len() as u16;
+            *start += peer.front.len() as u16;
         }
         let mut outer: Vec<&[u8]> = reused(core::mem::take(&mut self.slices));
         outer.push(&self.head);
@@ -274,7 +277,13 @@ impl<P: Port> Tunnelled<P> {
     }
 
     /// Puts the packets of a superframe into the tunnel one by one.
-    fn cut(&mut self, slices: &[&[u8]], meta: &Meta, reason: Refusal) -> Result<(), PortError> {
+    fn cut(
+        &mut self,
+        to: usize,
+        slices: &[&[u8]],
+        meta: &Meta,
+        reason: Refusal,
+    ) -> Result<(), PortError> {
         let partial = Outgoing::PARTIAL_CHECKSUMS;
         let Ok(mut segments) = Segments::new(slices, meta, self.link, &self.ports, partial) else {
             return Ok(());
@@ -285,7 +294,7 @@ impl<P: Port> Tunnelled<P> {
         let mut result = Ok(());
         while let (Ok(()), Ok(Some(segment))) = (&result, segments.write_next(&mut packet)) {
             let packet = packet.get(..segment.len()).unwrap_or_default();
-            result = self.put_in(&[packet], &segment.meta);
+            result = self.put_in(to, &[packet], &segment.meta);
         }
         self.packet = packet;
         result
@@ -320,6 +329,7 @@ impl<P: Port> Port for Tunnelled<P> {
     ) -> Result<usize, PortError> {
         self.learn_mtu();
         self.replies.refill(now_ns);
+        self.peers.set_now(now_ns);
         let mut given = 0;
         while given < max
             && let Some(message) = self.replies.take()
@@ -327,11 +337,10 @@ impl<P: Port> Port for Tunnelled<P> {
             given += 1;
             each(Frame::new(StageBuffer::Made(message)));
         }
-        let Self { port, taking, encapsulator, .. } = self;
+        let Self { port, taking, peers, .. } = self;
         let asked = max - given;
-        let endpoint = encapsulator.endpoint();
         let received = port.receive(now_ns, asked, &mut |frame| {
-            if let Some(frame) = taking.take(frame, endpoint) {
+            if let Some(frame) = taking.take(frame, peers) {
                 given += 1;
                 each(frame);
             }
@@ -355,7 +364,11 @@ impl<P: Port> Port for Tunnelled<P> {
             return Ok(Transmitted::NoRoom);
         }
         if !self.is_too_long(slices, meta) {
-            self.put_in(slices, meta)?;
+            let ways = self.peers.ways(slices);
+            self.flooded += u64::from(ways.len() > 1);
+            for to in ways {
+                self.put_in(to, slices, meta)?;
+            }
         }
         Ok(Transmitted::Taken)
     }

@@ -29,6 +29,14 @@ pub struct TunnelledStats {
     pub told: u64,
     /// Packets that the tunnel could not carry, and of which nobody was told.
     pub untold: u64,
+    /// Frames that went to every other end, where there are several.
+    pub flooded: u64,
+    /// Packets whose source was not learned, because the table was full.
+    pub unlearned: u64,
+    /// Packets whose source is no address of one device, where sources are learned.
+    pub no_device: u64,
+    /// Packets whose source is configured to be behind another end.
+    pub moved: u64,
 }
 
 impl Default for TunnelledStats {
@@ -41,6 +49,10 @@ impl Default for TunnelledStats {
             cut_before: 0,
             told: 0,
             untold: 0,
+            flooded: 0,
+            unlearned: 0,
+            no_device: 0,
+            moved: 0,
         }
     }
 }
@@ -83,6 +95,22 @@ impl TunnelledStats {
                 self.untold,
             ),
             (
+                event("tunnel-out-flooded", "A frame went to every other end of the tunnel."),
+                self.flooded,
+            ),
+            (
+                event("tunnel-in-unlearned", "A source was not learned: the table is full."),
+                self.unlearned,
+            ),
+            (
+                loss("tunnel-in-no-device", "Dropped: its source is no address of one device."),
+                self.no_device,
+            ),
+            (
+                loss("tunnel-in-moved", "Dropped: its source is configured to be elsewhere."),
+                self.moved,
+            ),
+            (
                 event("tunnel-in-packets", "A packet was taken out of the tunnel."),
                 taken_out.packets,
             ),
@@ -96,6 +124,18 @@ impl TunnelledStats {
         let refused = refused.iter().map(move |(counter, why)| (*counter, taken_out.refused(*why)));
         let others = others.iter().map(move |(counter, why)| (*counter, foreign[why.index()]));
         events.into_iter().chain(out).chain(refused).chain(others)
+    }
+}
+
+/// Adds what was put in to one other end.
+pub(super) fn add(total: &mut EncapsulateStats, more: &EncapsulateStats) {
+    total.frames += more.frames;
+    total.packets += more.packets;
+    total.bytes += more.bytes;
+    total.superframes += more.superframes;
+    total.remote_checksums += more.remote_checksums;
+    for (total, more) in total.refused.iter_mut().zip(more.refused) {
+        *total += more;
     }
 }
 

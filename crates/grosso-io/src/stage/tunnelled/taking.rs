@@ -3,13 +3,13 @@
 use grosso::{
     Frame, Meta,
     tunnel::{
-        Endpoint, Expected, Foreign,
+        Foreign,
         decapsulate::{Decapsulation, Presented, Refusal, Rules},
     },
 };
 use grosso_wire::{LinkType, Stack, dissect_into, ethernet};
 
-use super::{TunnelledOptions, TunnelledStats};
+use super::{TunnelledOptions, TunnelledStats, forwarding::Unlearnable, peers::Peers};
 use crate::stage::{Made, Spare, StageBuffer};
 
 /// Packets taken out of the frames of a port.
@@ -18,7 +18,6 @@ pub(super) struct Taking<B> {
     /// What frames start with.
     link: LinkType,
     rules: Rules,
-    expected: Expected,
     address: Option<[u8; 6]>,
     stack: Stack,
     pub(super) spare: Spare,
@@ -32,6 +31,7 @@ enum Dropped {
     Refused(Refusal),
     Foreign(Foreign),
     OwnAddress,
+    Unlearnable(Unlearnable),
 }
 
 impl<B: AsRef<[u8]>> Taking<B> {
@@ -42,7 +42,6 @@ impl<B: AsRef<[u8]>> Taking<B> {
         Self {
             link,
             rules,
-            expected: Expected::default(),
             address: options.address.filter(|_| options.endpoint.carries_ethernet()),
             stack: Stack::new(0),
             spare: Spare::default(),
@@ -55,10 +54,10 @@ impl<B: AsRef<[u8]>> Taking<B> {
     pub(super) fn take(
         &mut self,
         frame: Frame<B>,
-        endpoint: &Endpoint,
+        peers: &mut Peers,
     ) -> Option<Frame<StageBuffer<B>>> {
         let Frame { buffer, meta } = frame;
-        let planned = self.plan(buffer.as_ref(), &meta, endpoint);
+        let planned = self.plan(buffer.as_ref(), &meta, peers);
         let taken_out = &mut self.stats.taken_out;
         match planned {
             Ok(plan) => {
@@ -78,6 +77,8 @@ impl<B: AsRef<[u8]>> Taking<B> {
             Err(Dropped::Refused(reason)) => taken_out.count(&Err(reason)),
             Err(Dropped::Foreign(reason)) => self.stats.foreign[reason.index()] += 1,
             Err(Dropped::OwnAddress) => self.stats.own_address += 1,
+            Err(Dropped::Unlearnable(Unlearnable::Source)) => self.stats.no_device += 1,
+            Err(Dropped::Unlearnable(Unlearnable::Moved)) => self.stats.moved += 1,
         }
         self.returned.push(buffer);
         None
@@ -88,16 +89,20 @@ impl<B: AsRef<[u8]>> Taking<B> {
         &mut self,
         frame: &[u8],
         meta: &Meta,
-        endpoint: &Endpoint,
+        peers: &mut Peers,
     ) -> Result<Decapsulation, Dropped> {
         dissect_into(frame, self.link, &self.rules.ports, &mut self.stack);
         let planned = Decapsulation::plan(frame, &self.stack, meta, self.link, &self.rules);
         let plan = planned.map_err(Dropped::Refused)?;
-        endpoint.admit(&plan, &mut self.expected).map_err(Dropped::Foreign)?;
+        let from = peers.admit(&plan).map_err(Dropped::Foreign)?;
         let packet = frame.get(plan.inner()).unwrap_or_default();
-        match (packet.get(ethernet::field::SOURCE), &self.address) {
-            (Some(source), Some(own)) if source == own => Err(Dropped::OwnAddress),
-            _ => Ok(plan),
+        let source = packet.get(ethernet::field::SOURCE);
+        if self.address.as_ref().is_some_and(|own| source == Some(own)) {
+            return Err(Dropped::OwnAddress);
         }
+        if !plan.details.dont_learn {
+            peers.learn(packet, from).map_err(Dropped::Unlearnable)?;
+        }
+        Ok(plan)
     }
 }

@@ -93,6 +93,7 @@ impl Outer {
         Details {
             carried: stack.layers().get(self.inner).map(|layer| layer.kind),
             policy: (flags & vxlan::FLAG_POLICY != 0).then_some(flags as u16),
+            dont_learn: flags & DONT_LEARN == DONT_LEARN,
             gre_checksum: fields.checksum.is_some(),
             sequence: fields.sequence,
         }
@@ -370,3 +371,6 @@ fn check_gue(header: &[u8]) -> Result<(), Refusal> {
 const GRE_RESERVED: u16 = 0x0c00;
 const VXLAN_LOW_HALF: u32 = 0xffff;
 const VXLAN_LOW_BYTE: u32 = 0xff;
+
+/// A group policy that forbids learning.
+const DONT_LEARN: u32 = vxlan::FLAG_POLICY | vxlan::FLAG_POLICY_DONT_LEARN;

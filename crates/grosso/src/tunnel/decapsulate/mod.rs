@@ -159,6 +159,8 @@ pub struct Details {
     pub carried: Option<Kind>,
     /// The group policy of VXLAN (rule W31).
     pub policy: Option<u16>,
+    /// Whether that policy forbids to learn who is behind the tunnel from this packet (rule W31).
+    pub dont_learn: bool,
     /// Whether GRE had a checksum, which was right.
     pub gre_checksum: bool,
     /// The number of the packet in GRE (RFC 2890).

@@ -134,7 +134,10 @@ impl Inside {
         let at = usize::from(start) + usize::from(offset);
         // With a tag the addresses are no longer part of the frame.
         let is_inside = usize::from(start) >= self.start && at + 2 <= self.end.min(head.len());
-        if is_inside { Ok(()) } else { Err(Refusal::ChecksumOutside) }
+        // What is summed in words of two bytes has its sum in one of them: without that, what is
+        // behind a completed checksum would sum to anything (rule C40).
+        let is_word = offset.is_multiple_of(2);
+        if is_inside && is_word { Ok(()) } else { Err(Refusal::ChecksumOutside) }
     }
 }
 

@@ -27,7 +27,8 @@ reasons! {
         SuperframeNumbered = "superframe-numbered",
         /// The packet would be longer than the lengths around it can say (rule T13, B1).
         TooLong = "too-long",
-        /// The partial checksum does not lie in the packet, or not where the headers are (rule C3).
+        /// The partial checksum does not lie in the packet, or not where the headers are, or at an
+        /// odd place of what it covers (rule C3).
         ChecksumOutside = "checksum-outside",
         /// The packet may enter no more tunnels (RFC 2473 section 4.1.1).
         EncapsulationLimit = "encapsulation-limit",

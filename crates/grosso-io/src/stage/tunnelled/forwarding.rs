@@ -1,0 +1,287 @@
+//! To which of several other ends of a tunnel a frame goes: where its destination was last seen, or is configured to
+//! be.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    net::IpAddr,
+};
+
+use grosso_wire::ethernet;
+
+/// The other ends of a tunnel of Ethernet frames beside [`Endpoint::remote`](grosso::tunnel::Endpoint::remote), and who
+/// is behind which of them.
+///
+/// A frame goes to where its destination is; where that is not known, or it is for several, to all. What came from one
+/// of them goes to none: who is behind two of them needs a bridge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Forwarding {
+    /// The other ends, at most [`REMOTES_MAX`] with the one of the endpoint.
+    pub remotes: Vec<Remote>,
+    /// Ethernet addresses, each behind the other end with this address whatever comes from elsewhere.
+    pub configured: Vec<([u8; 6], IpAddr)>,
+    /// How long an address is taken to be where it was last seen, in nanoseconds; `None` where none is learned.
+    pub age_ns: Option<u64>,
+    /// Most addresses that are learned. What comes from others is taken, and what goes to them goes to all.
+    pub addresses_max: usize,
+}
+
+/// One more other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Its address, of the same family as that of the endpoint.
+    pub address: IpAddr,
+    /// The Ethernet address of the next router to it, where that is not the one of the endpoint's link.
+    pub next: Option<[u8; 6]>,
+}
+
+impl Forwarding {
+    /// Other ends behind the same router, with addresses learned as Linux does: kept for 300 seconds.
+    #[must_use]
+    pub fn new(remotes: impl IntoIterator<Item = IpAddr>) -> Self {
+        let remote = |address| Remote { address, next: None };
+        Self {
+            remotes: remotes.into_iter().map(remote).collect(),
+            configured: Vec::new(),
+            age_ns: Some(AGE_NS),
+            addresses_max: ADDRESSES_MAX,
+        }
+    }
+}
+
+/// Which addresses are behind which end.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// Its hash has a random key, so that nobody can choose addresses that collide.
+    places: HashMap<[u8; 6], Place>,
+    configured: usize,
+    age_ns: Option<u64>,
+    addresses_max: usize,
+    swept_ns: u64,
+    /// Addresses that were not learned, because the table was full.
+    pub(super) unlearned: u64,
+}
+
+/// Where an address is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    end: usize,
+    /// When it was last seen there; `None` for what is configured.
+    seen_ns: Option<u64>,
+}
+
+/// Where a frame goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    One(usize),
+    All,
+}
+
+/// Why nothing may come from a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unlearnable {
+    /// It is no address of one device.
+    Source,
+    /// It is configured to be elsewhere.
+    Moved,
+}
+
+impl Table {
+    /// The table of these ends, in order, or what is wrong with its configuration.
+    pub(super) fn new(options: &Forwarding, ends: &[IpAddr]) -> Result<Self, String> {
+        let mut places = HashMap::new();
+        for (address, remote) in &options.configured {
+            let end = ends.iter().position(|end| end == remote);
+            let end =
+                end.ok_or_else(|| format!("{remote} is not among the tunnel's other ends"))?;
+            if !is_one_device(address) || places.contains_key(address) {
+                return Err(format!("{address:02x?} is not one device, or is behind two ends"));
+            }
+            places.insert(*address, Place { end, seen_ns: None });
+        }
+        Ok(Self {
+            configured: places.len(),
+            places,
+            age_ns: options.age_ns,
+            addresses_max: options.addresses_max,
+            swept_ns: 0,
+            unlearned: 0,
+        })
+    }
+
+    /// Where a frame goes.
+    pub(super) fn way(&self, frame: &[u8], now_ns: u64) -> Way {
+        let destination = frame.get(ethernet::field::DESTINATION);
+        match destination.and_then(|address| self.places.get(address)) {
+            Some(place) if self.is_young(place, now_ns) => Way::One(place.end),
+            _ => Way::All,
+        }
+    }
+
+    /// Learns that the source of a frame is behind this end, from which it came.
+    pub(super) fn learn(
+        &mut self,
+        frame: &[u8],
+        end: usize,
+        now_ns: u64,
+    ) -> Result<(), Unlearnable> {
+        let source = frame.get(ethernet::field::SOURCE).and_then(<[u8]>::first_chunk::<6>);
+        let source = *source.filter(|source| is_one_device(source)).ok_or(Unlearnable::Source)?;
+        let is_full = self.places.len() - self.configured >= self.addresses_max;
+        if is_full && !self.places.contains_key(&source) {
+            self.sweep(now_ns);
+        }
+        let has_room = self.places.len() - self.configured < self.addresses_max;
+        let seen_ns = self.age_ns.map(|_| now_ns);
+        match self.places.entry(source) {
+            Entry::Occupied(place) => match place.into_mut() {
+                Place { end: other, seen_ns: None } if *other != end => Err(Unlearnable::Moved),
+                Place { seen_ns: None, .. } => Ok(()),
+                place => {
+                    *place = Place { end, seen_ns };
+                    Ok(())
+                }
+            },
+            Entry::Vacant(place) => {
+                if seen_ns.is_some() && has_room {
+                    place.insert(Place { end, seen_ns });
+                } else {
+                    self.unlearned += u64::from(seen_ns.is_some());
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Forgets what is too old, at most once in [`SWEEP_NS`]: a flood of sources costs a look each.
+    fn sweep(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.swept_ns) < SWEEP_NS {
+            return;
+        }
+        self.swept_ns = now_ns;
+        let age_ns = self.age_ns;
+        self.places.retain(|_, place| is_young(place, age_ns, now_ns));
+    }
+
+    fn is_young(&self, place: &Place, now_ns: u64) -> bool {
+        is_young(place, self.age_ns, now_ns)
+    }
+}
+
+fn is_young(place: &Place, age_ns: Option<u64>, now_ns: u64) -> bool {
+    match (place.seen_ns, age_ns) {
+        (Some(seen_ns), Some(age_ns)) => now_ns.saturating_sub(seen_ns) <= age_ns,
+        _ => true,
+    }
+}
+
+/// Whether it is an address of one device: a source that is none is not learned, for all frames to several would go
+/// there.
+fn is_one_device(address: &[u8; 6]) -> bool {
+    address[0] & 1 == 0 && *address != [0; 6]
+}
+
+/// Most other ends of a tunnel. What is for all of them is sent as often.
+pub const REMOTES_MAX: usize = 64;
+/// How long Linux's `vxlan` keeps what it learned.
+const AGE_NS: u64 = 300 * 1_000_000_000;
+/// Most addresses that are learned, unless told otherwise: some 128 bytes each.
+const ADDRESSES_MAX: usize = 4096;
+/// The least time between two looks through the whole table.
+const SWEEP_NS: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const ENDS: [IpAddr; 3] = [
+        IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
+        IpAddr::V4(Ipv4Addr::new(192, 0, 2, 3)),
+        IpAddr::V4(Ipv4Addr::new(192, 0, 2, 4)),
+    ];
+
+    fn frame(destination: u8, source: u8) -> Vec<u8> {
+        [[2, 0, 0, 0, 0, destination], [2, 0, 0, 0, 0, source]].concat()
+    }
+
+    fn table(change: impl FnOnce(&mut Forwarding)) -> Table {
+        let mut options = Forwarding::new([ENDS[1], ENDS[2]]);
+        change(&mut options);
+        Table::new(&options, &ENDS).unwrap()
+    }
+
+    #[test]
+    fn an_address_is_where_it_was_last_seen_and_not_for_ever() {
+        let mut table = table(|_| ());
+        assert_eq!(table.way(&frame(7, 1), 0), Way::All);
+        assert_eq!(table.learn(&frame(1, 7), 2, 0), Ok(()));
+        assert_eq!(table.way(&frame(7, 1), AGE_NS), Way::One(2));
+        assert_eq!(table.way(&frame(7, 1), AGE_NS + 1), Way::All);
+        assert_eq!(table.learn(&frame(1, 7), 1, 9), Ok(()));
+        assert_eq!(table.way(&frame(7, 1), AGE_NS + 9), Way::One(1));
+    }
+
+    #[test]
+    fn what_is_configured_neither_moves_nor_ages() {
+        let mut table = table(|options| options.configured = vec![([2, 0, 0, 0, 0, 7], ENDS[1])]);
+        assert_eq!(table.way(&frame(7, 1), u64::MAX), Way::One(1));
+        assert_eq!(table.learn(&frame(1, 7), 1, 5), Ok(()));
+        assert_eq!(table.learn(&frame(1, 7), 2, 5), Err(Unlearnable::Moved));
+        assert_eq!(table.way(&frame(7, 1), u64::MAX), Way::One(1));
+    }
+
+    #[test]
+    fn sources_that_are_no_device_are_not_learned_and_groups_go_to_all() {
+        let mut table = table(|_| ());
+        for source in [[0; 6], [0xff; 6], [1, 0, 0x5e, 0, 0, 1]] {
+            let frame = [[2, 0, 0, 0, 0, 1], source].concat();
+            assert_eq!(table.learn(&frame, 1, 0), Err(Unlearnable::Source));
+            assert_eq!(table.way(&[source, source].concat(), 0), Way::All);
+        }
+        assert_eq!(table.learn(&[2; 11], 1, 0), Err(Unlearnable::Source));
+        assert_eq!(table.way(&[2; 5], 0), Way::All);
+    }
+
+    #[test]
+    fn a_full_table_learns_no_more_until_something_is_too_old() {
+        let mut table = table(|options| options.addresses_max = 4);
+        for source in 0..200 {
+            assert_eq!(table.learn(&frame(1, source), 1, u64::from(source)), Ok(()));
+        }
+        assert_eq!((table.places.len(), table.unlearned), (4, 196));
+        assert_eq!(table.way(&frame(3, 1), 200), Way::One(1));
+        assert_eq!(table.way(&frame(4, 1), 200), Way::All);
+        // The one that is still there is seen again, the others are too old.
+        assert_eq!(table.learn(&frame(1, 2), 1, AGE_NS), Ok(()));
+        assert_eq!(table.learn(&frame(1, 9), 2, AGE_NS + 4), Ok(()));
+        assert_eq!(table.places.len(), 2);
+        assert_eq!(table.way(&frame(9, 1), AGE_NS + 4), Way::One(2));
+    }
+
+    #[test]
+    fn without_learning_only_what_is_configured_is_known() {
+        let mut table = table(|options| {
+            options.age_ns = None;
+            options.configured = vec![([2, 0, 0, 0, 0, 7], ENDS[0])];
+        });
+        assert_eq!(table.learn(&frame(1, 8), 1, 0), Ok(()));
+        assert_eq!(table.way(&frame(8, 1), 0), Way::All);
+        assert_eq!(table.way(&frame(7, 1), 0), Way::One(0));
+        assert_eq!(table.unlearned, 0);
+    }
+
+    #[test]
+    fn what_cannot_be_configured_is_refused() {
+        for configured in [
+            vec![([2; 6], "192.0.2.9".parse().unwrap())],
+            vec![([1; 6], ENDS[1])],
+            vec![([2; 6], ENDS[1]), ([2; 6], ENDS[2])],
+        ] {
+            let mut options = Forwarding::new([ENDS[1]]);
+            options.configured = configured;
+            assert!(Table::new(&options, &ENDS).is_err());
+        }
+    }
+}

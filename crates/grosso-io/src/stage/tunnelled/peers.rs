@@ -1,0 +1,159 @@
+//! The other ends of a tunnel: what is sent to each, and what is kept of it.
+
+use std::net::IpAddr;
+
+use grosso::tunnel::{
+    Endpoint, Expected, Foreign, decapsulate::Decapsulation, encapsulate::Encapsulator,
+};
+use grosso_wire::LinkType;
+
+use super::{
+    EthernetLink, TunnelledOptions,
+    forwarding::{Forwarding, REMOTES_MAX, Table, Unlearnable, Way},
+};
+
+/// All other ends, of which most tunnels have one.
+#[derive(Debug)]
+pub(super) struct Peers {
+    /// That of the endpoint is the first.
+    peers: Vec<Peer>,
+    /// Who is behind which of them, where there are several.
+    table: Option<Table>,
+    now_ns: u64,
+}
+
+/// One other end.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) encapsulator: Encapsulator,
+    expected: Expected,
+    /// What is in front of the outer IP header.
+    pub(super) front: Vec<u8>,
+}
+
+impl Peers {
+    /// The other ends that these options name, over a port of this link; or what is wrong with them.
+    pub(super) fn new(options: &TunnelledOptions, link: LinkType) -> Result<Self, String> {
+        let endpoint = &options.endpoint;
+        let mut peers = vec![Peer::new(options, link, endpoint.remote, None)?];
+        let Some(forwarding) = &options.forwarding else {
+            return Ok(Self { peers, table: None, now_ns: 0 });
+        };
+        let ends = ends(endpoint, forwarding)?;
+        for remote in &forwarding.remotes {
+            peers.push(Peer::new(options, link, remote.address, remote.next)?);
+        }
+        Ok(Self { peers, table: Some(Table::new(forwarding, &ends)?), now_ns: 0 })
+    }
+
+    /// Says what time it is, in nanoseconds.
+    pub(super) fn set_now(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    /// Says what the tunnel carries, in bytes of IP.
+    pub(super) fn set_mtu(&mut self, mtu: usize) {
+        self.peers.iter_mut().for_each(|peer| peer.encapsulator.set_mtu(mtu));
+    }
+
+    /// The end that is sent to, by its number.
+    pub(super) fn peer(&mut self, number: usize) -> Option<&mut Peer> {
+        self.peers.get_mut(number)
+    }
+
+    /// This end of the tunnel, as the endpoint's own other end sees it.
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        // There is one at least.
+        self.peers[0].encapsulator.endpoint()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.peers.iter()
+    }
+
+    /// The numbers of the ends that a frame goes to.
+    pub(super) fn ways(&self, slices: &[&[u8]]) -> core::ops::Range<usize> {
+        let frame = slices.first().copied().unwrap_or_default();
+        match self.table.as_ref().map(|table| table.way(frame, self.now_ns)) {
+            Some(Way::One(end)) => end..end + 1,
+            Some(Way::All) | None => 0..self.peers.len(),
+        }
+    }
+
+    /// Whether a packet came through this tunnel: from which of its other ends, by its number.
+    pub(super) fn admit(&mut self, plan: &Decapsulation) -> Result<usize, Foreign> {
+        let is_from = |peer: &Peer| peer.encapsulator.endpoint().remote == plan.path.source;
+        // What came from none of them is foreign to each.
+        let number = self.peers.iter().position(is_from).unwrap_or(0);
+        let Peer { encapsulator, expected, .. } = &mut self.peers[number];
+        encapsulator.endpoint().admit(plan, expected)?;
+        Ok(number)
+    }
+
+    /// Learns that the sender of a packet is behind this end.
+    pub(super) fn learn(&mut self, packet: &[u8], number: usize) -> Result<(), Unlearnable> {
+        match &mut self.table {
+            Some(table) => table.learn(packet, number, self.now_ns),
+            None => Ok(()),
+        }
+    }
+
+    /// Addresses that were not learned.
+    pub(super) fn unlearned(&self) -> u64 {
+        self.table.as_ref().map_or(0, |table| table.unlearned)
+    }
+}
+
+impl Peer {
+    fn new(
+        options: &TunnelledOptions,
+        link: LinkType,
+        remote: IpAddr,
+        next: Option<[u8; 6]>,
+    ) -> Result<Self, String> {
+        let mut endpoint = options.endpoint.clone();
+        endpoint.remote = remote;
+        let front = front(link, options.link, next, endpoint.local.is_ipv4())?;
+        let encapsulator =
+            Encapsulator::new(endpoint, options.seed).map_err(|error| error.to_string())?;
+        Ok(Self { encapsulator, expected: Expected::default(), front })
+    }
+}
+
+/// What comes in front of the outer IP header over a port of this link.
+fn front(
+    port: LinkType,
+    link: Option<EthernetLink>,
+    next: Option<[u8; 6]>,
+    is_ipv4: bool,
+) -> Result<Vec<u8>, String> {
+    match (port, link) {
+        (LinkType::Raw, _) => Ok(Vec::new()),
+        (LinkType::Ethernet, Some(link)) => {
+            let destination = next.unwrap_or(link.destination);
+            Ok(EthernetLink { destination, ..link }.header(is_ipv4))
+        }
+        (LinkType::Ethernet, None) => {
+            Err("a tunnel over Ethernet needs the addresses of its link".into())
+        }
+        (link, _) => Err(format!("a tunnel cannot be over {link:?}")),
+    }
+}
+
+/// The addresses of all other ends, in order.
+fn ends(endpoint: &Endpoint, forwarding: &Forwarding) -> Result<Vec<IpAddr>, String> {
+    if !endpoint.carries_ethernet() {
+        return Err("several other ends are for tunnels of Ethernet frames".into());
+    }
+    let mut ends = vec![endpoint.remote];
+    for remote in &forwarding.remotes {
+        if ends.contains(&remote.address) {
+            return Err(format!("{} is said twice", remote.address));
+        }
+        ends.push(remote.address);
+    }
+    match ends.len() {
+        ..=REMOTES_MAX => Ok(ends),
+        count => Err(format!("a tunnel has at most {REMOTES_MAX} other ends, not {count}")),
+    }
+}
