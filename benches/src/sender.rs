@@ -85,6 +85,11 @@ impl<'a> Scatterer<'a> {
         Self { superframes: Superframes::new(workload), headers, payload_bytes: 0 }
     }
 
+    /// Cuts every superframe of the workload once.
+    pub fn trace(&mut self) -> usize {
+        (0..self.superframes.frames.len()).map(|_| self.step()).sum()
+    }
+
     /// The packets of every superframe of the workload, put together.
     #[must_use]
     pub fn packets(&self) -> Vec<Vec<u8>> {

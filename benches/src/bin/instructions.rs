@@ -14,7 +14,8 @@ use std::{
 };
 
 use grosso_benches::{
-    COALESCED, CUT, Cutter, JOINED, Join, Joiner, Receiver, SEED, SEGMENTED, Sender, Trust,
+    COALESCED, CUT, Cutter, JOINED, Join, Joiner, Receiver, SEED, SEGMENTED, Scatterer, Sender,
+    Trust,
 };
 use grosso_testkit::workloads::workload;
 
@@ -49,11 +50,12 @@ fn names() -> impl Iterator<Item = String> {
         .iter()
         .flat_map(|name| Trust::ALL.map(|trust| format!("coalesce/{}/{name}", trust.name())));
     let segment = SEGMENTED.iter().map(|name| format!("segment/{name}"));
+    let scatter = SEGMENTED.iter().map(|name| format!("scatter/{name}"));
     let cut = CUT.iter().map(|name| format!("fragments/cut/{name}"));
     let join = JOINED
         .iter()
         .flat_map(|name| Join::ALL.map(|join| format!("fragments/join/{}/{name}", join.name())));
-    coalesce.chain(segment).chain(cut).chain(join)
+    coalesce.chain(segment).chain(scatter).chain(cut).chain(join)
 }
 
 /// Under valgrind: does the work of that name twice, the second time measured, and prints for how many packets.
@@ -71,6 +73,11 @@ fn run(name: &str) -> Result<(), String> {
             let mut sender = Sender::new(&workload);
             sender.trace();
             measured(&mut || sender.trace())
+        }
+        ["scatter"] => {
+            let mut scatterer = Scatterer::new(&workload);
+            scatterer.trace();
+            measured(&mut || scatterer.trace())
         }
         ["fragments", "cut"] => {
             let mut cutter = Cutter::new(&workload);

@@ -4,9 +4,11 @@
 //! by a law: a length is the length, a sequence number advances by the payload, FIN is on the last
 //! packet only. [`laws`] states the laws of every header once, as data. `compare` asks whether a
 //! packet obeys them beside the first packet of a train; `render` applies them, to the whole
-//! train (its superframe) or to one packet of it. Coalescing and segmentation are the two
-//! directions of the same table, which is why one undoes the other.
+//! train (its superframe) or to one packet of it; `alike` to packets that differ in little.
+//! Coalescing and segmentation are the two directions of the same table, which is why one undoes
+//! the other.
 
+pub(crate) mod alike;
 pub(crate) mod compare;
 pub mod laws;
 pub(crate) mod render;

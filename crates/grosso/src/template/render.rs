@@ -140,7 +140,7 @@ impl Template<'_> {
 }
 
 #[inline]
-fn sum_of(header: &[u8], from: usize, to: usize) -> Sum {
+pub(crate) fn sum_of(header: &[u8], from: usize, to: usize) -> Sum {
     header.get(from..to).map_or(Sum::ZERO, Sum::of)
 }
 
