@@ -499,7 +499,7 @@ mod tests {
     }
 
     /// Superframes of packets of 100 bytes whose numbers wrap: identification, sequence number, outer header checksum.
-    fn stacks() -> Vec<Vec<u8>> {
+    fn stacks(payload_len: usize) -> Vec<Vec<u8>> {
         let ipv4 = |p: Packet| p.ipv4(|ip| ip.id(0xfffd));
         let tcp = |p: Packet| p.tcp(|tcp| tcp.sequence(u32::MAX - 250).cwr().psh().fin());
         let plain = ipv4(Packet::new().ethernet(|e| e));
@@ -516,8 +516,7 @@ mod tests {
             tcp(ipv4(plain.gre(|g| g.checksum()))),
             tcp(ipv4(remote)),
         ];
-        // 0x00 and 0xff add nothing that shows; these do.
-        let bytes: Vec<u8> = (0..1037_u32).map(|i| (i * i >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..payload_len).map(|i| (i * i / 8) as u8).collect();
         stacks.map(|stack| stack.payload(&bytes).build()).to_vec()
     }
 
@@ -526,9 +525,10 @@ mod tests {
         let every = Gso::every(100).expect("a size");
         let fixed = Gso { fixed_ids: IpLevels::ALL, cwr: Cwr::Every, ..every };
         let (parts, mut were_alike) = (Gso { cut: Cut::Parts, ..every }, 0);
-        for superframe in &stacks() {
-            let pieces = superframe.len() - 1037;
-            let (first, rest) = superframe.split_at(pieces + 100);
+        let lengths = [1037, 1000];
+        let superframes = lengths.map(|len| stacks(len).into_iter().map(move |frame| (len, frame)));
+        for (len, superframe) in superframes.into_iter().flatten() {
+            let (first, rest) = superframe.split_at(superframe.len() - len + 100);
             let (short, others) = rest.split_at(260);
             let slices = [&[first][..], &short.chunks(100).collect::<Vec<_>>()].concat();
             let slices = [slices, others.chunks(100).collect()].concat();
@@ -551,8 +551,28 @@ mod tests {
                 were_alike += u32::from(fast.alike.is_some());
             }
         }
-        // All but two stacks, four times each.
-        assert_eq!(were_alike, 7 * 4);
+        // All but two stacks, four times each, of each length.
+        assert_eq!(were_alike, 7 * 4 * 2);
+    }
+
+    #[test]
+    fn c10_a_datagram_that_is_like_another_never_has_a_checksum_of_zero() {
+        let packet = Packet::new().ipv4(|ip| ip).udp(|udp| udp);
+        let checksums = |payload: &[u8]| -> Vec<u16> {
+            let superframe = packet.clone().payload(payload).build();
+            let meta = Meta { gso: Gso::every(100), ..Meta::default() };
+            let (slices, ports) = ([&superframe[..]], Ports::ASSIGNED);
+            let plan = Segments::new(&slices, &meta, LinkType::Raw, &ports, Outgoing::default());
+            let (mut plan, mut buffer, mut found) = (plan.unwrap(), [0; 200], Vec::new());
+            while plan.write_next(&mut buffer).unwrap().is_some() {
+                found.push(u16::from_be_bytes([buffer[26], buffer[27]]));
+            }
+            found
+        };
+        let mut payload = [0; 500];
+        let [_, _, _, before, _] = checksums(&payload)[..] else { panic!("five packets") };
+        payload[300..302].copy_from_slice(&before.to_be_bytes());
+        assert_eq!(checksums(&payload)[3], 0xffff);
     }
 
     #[test]

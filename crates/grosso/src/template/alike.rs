@@ -55,10 +55,10 @@ impl Alike {
         Some(alike)
     }
 
-    /// Whether the packet at `place` is one of them.
+    /// Whether the packet at `place`, which is not before the one that was learned from, is one of them.
     #[inline]
     pub(crate) fn includes(&self, place: Place) -> bool {
-        place.payload == self.place.payload && place.index > 0 && !place.last
+        place.payload == self.place.payload && !place.last
     }
 
     /// Writes the headers of the packet at `place`, whose payload sums to `payload`.
