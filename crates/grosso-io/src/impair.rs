@@ -355,7 +355,7 @@ fn on_the_wire(frame: &[u8], meta: &Meta, link: LinkType) -> Vec<Frame<Vec<u8>>>
         }
         return vec![packet];
     }
-    let (slices, ports, complete) = ([frame], Ports::ASSIGNED, Outgoing::default());
+    let (slices, ports, complete) = ([frame], Ports::ASSIGNED, Outgoing::COMPLETE);
     let Ok(mut segments) = Segments::new(&slices, meta, link, &ports, complete) else {
         return Vec::new();
     };

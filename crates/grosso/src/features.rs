@@ -219,7 +219,7 @@ impl Device {
         {
             return Work::Segment(Outgoing::GSO_PARTIAL);
         }
-        Work::Segment(Outgoing { partial_checksums: checksums, gso_partial: false })
+        Work::Segment(if checksums { Outgoing::PARTIAL_CHECKSUMS } else { Outgoing::COMPLETE })
     }
 
     /// Whether the device completes the innermost checksum. Only the generic kind looks behind IPv6

@@ -228,7 +228,7 @@ impl Outgoing {
         let outgoing = if takes_partial {
             segment::Outgoing::PARTIAL_CHECKSUMS
         } else {
-            segment::Outgoing::default()
+            segment::Outgoing::COMPLETE
         };
         let ports = self.ports;
         let Ok(mut segments) = Segments::new(slices, meta, self.link, &ports, outgoing) else {

@@ -235,7 +235,7 @@ impl Cutting {
         meta: &Meta,
         to: &mut impl Port,
     ) -> Result<(), PortError> {
-        let complete = Outgoing::default();
+        let complete = Outgoing::COMPLETE;
         let Ok(mut segments) = Segments::new(slices, meta, self.link, &self.ports, complete) else {
             self.refuse(SUPERFRAME);
             return Ok(());

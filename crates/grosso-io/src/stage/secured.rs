@@ -279,7 +279,7 @@ impl<P: Port> Secured<P> {
     }
 
     fn encrypt_superframe(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<(), PortError> {
-        let complete = Outgoing::default();
+        let complete = Outgoing::COMPLETE;
         let Ok(segments) = Segments::new(slices, meta, self.link, &self.ports, complete) else {
             self.stats.out_dropped.count(Refusal::Superframe);
             return Ok(());

@@ -36,13 +36,21 @@ pub struct Outgoing {
     /// Make one packet of as many whole segments as there are, and one of the rest: the device
     /// repeats the headers itself (rule S47).
     pub gso_partial: bool,
+    /// Nobody completes checksums behind: those are completed too that were partial before their
+    /// packets joined ([`Gso::partial_members`]) and would be again.
+    pub complete: bool,
 }
 
 impl Outgoing {
     /// A device that completes checksums itself.
-    pub const PARTIAL_CHECKSUMS: Self = Self { partial_checksums: true, gso_partial: false };
+    pub const PARTIAL_CHECKSUMS: Self =
+        Self { partial_checksums: true, gso_partial: false, complete: false };
     /// A device with `tx-gso-partial`.
-    pub const GSO_PARTIAL: Self = Self { partial_checksums: true, gso_partial: true };
+    pub const GSO_PARTIAL: Self =
+        Self { partial_checksums: true, gso_partial: true, complete: false };
+    /// A wire, and devices that complete none.
+    pub const COMPLETE: Self =
+        Self { partial_checksums: false, gso_partial: false, complete: true };
 }
 
 /// Why a frame is not cut. It stays as it is.
@@ -203,7 +211,8 @@ impl<'a> Segments<'a> {
         };
         let shape = Shape::new(&stack, &header);
         let completes = can_be_completed(&shape, &header, meta);
-        let leaves_partial = completes && (outgoing.partial_checksums || gso.partial_members);
+        let was_partial = gso.partial_members && !outgoing.complete;
+        let leaves_partial = completes && (outgoing.partial_checksums || was_partial);
         Ok(Self {
             sums_payload: !leaves_partial && sums_payload(&shape, &header, meta),
             shape,
@@ -573,6 +582,27 @@ mod tests {
         let [_, _, _, before, _] = checksums(&payload)[..] else { panic!("five packets") };
         payload[300..302].copy_from_slice(&before.to_be_bytes());
         assert_eq!(checksums(&payload)[3], 0xffff);
+    }
+
+    #[test]
+    fn what_was_partial_before_it_joined_is_completed_where_nobody_else_does() {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(250);
+        let (frame, start, offset) = packet.build_partial();
+        let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
+        let gso = Gso::every(100).map(|gso| Gso { partial_members: true, ..gso });
+        let (slices, meta) = ([&frame[..]], Meta { gso, checksum, ..Meta::default() });
+        let (link, ports) = (LinkType::Ethernet, Ports::ASSIGNED);
+        for outgoing in [Outgoing::default(), Outgoing::COMPLETE] {
+            let mut plan = Segments::new(&slices, &meta, link, &ports, outgoing).unwrap();
+            let mut buffer = [0; 400];
+            while let Some(segment) = plan.write_next(&mut buffer).unwrap() {
+                let is_complete = segment.meta.checksum == Checksum::None;
+                assert_eq!(is_complete, outgoing.complete);
+                let packet = &buffer[..segment.len()];
+                assert_eq!(is_right(packet, Link::Ethernet), outgoing.complete);
+            }
+            assert_eq!(plan.remaining(), 0);
+        }
     }
 
     #[test]

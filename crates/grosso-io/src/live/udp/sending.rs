@@ -144,7 +144,7 @@ impl Sending {
         let mut whole: Vec<&[u8]> = crate::outlet::reused(core::mem::take(&mut self.slices));
         whole.extend([&head[..], behind]);
         whole.extend_from_slice(rest);
-        let cut = Segments::new(&whole, meta, LinkType::Raw, &self.ports, Outgoing::default());
+        let cut = Segments::new(&whole, meta, LinkType::Raw, &self.ports, Outgoing::COMPLETE);
         let sent = match cut {
             Ok(segments) => {
                 self.send_segments(socket, segments, &mut headers, outer, stats).map(Some)

@@ -128,6 +128,25 @@ fn a_superframe_is_two_messages_and_arrives_as_its_packets() {
 }
 
 #[test]
+fn packets_that_were_partial_when_they_joined_leave_with_their_checksums_made() {
+    let mut ends = Ends::new(0, |_| {});
+    let ports = ends.ports();
+    ends.near.sending.iter_mut().for_each(|lane| *lane = Sending::new(ports, true));
+    let frame = ends.frame(50000, 2020);
+    let transport = frame.len() - 2040;
+    let checksum = Checksum::Partial { start: transport as u16, offset: 16 };
+    let gso = Gso::every(1420).map(|gso| Gso { partial_members: true, ..gso });
+    assert_eq!(
+        ends.near.transmit(&[&frame], &Meta { gso, checksum, ..Meta::default() }).unwrap(),
+        Transmitted::Taken
+    );
+    let wire = Meta { gso: Gso::every(1420), checksum, ..Meta::default() };
+    let expected = packets(&frame, &wire, &ports);
+    let received = ends.receive(2);
+    assert!(received.iter().map(|f| kept(f)).eq(expected.iter().map(|f| kept(f))));
+}
+
+#[test]
 fn packets_go_by_the_batch_with_their_checksums_made_and_flows_keep_their_ports() {
     let mut ends = Ends::new(0, |_| {});
     let mut expected = Vec::new();
