@@ -30,7 +30,7 @@ pub(crate) enum LabExperiment {
     /// Table R2: fragments inside ESP to a NIC with few receive buffers, coalesced and queued
     #[command(after_help = FRAGMENTS_HELP)]
     Fragments(LabFragments),
-    /// Table R4: streams and requests through GUE, VXLAN and Geneve, with RCO and without; the kernel's VXLAN beside
+    /// Table R4: tunnels, with checksums left to the other end and without; the kernel's VXLAN beside
     #[command(after_help = TUNNELS_HELP)]
     Tunnels(LabTunnels),
     /// One trace through every profile: trains, what is lost, time a packet; needs no device
@@ -343,7 +343,7 @@ Examples:
   grosso lab tunnels                         all of it, in two or three minutes
   grosso lab tunnels --runs 1 --time 300ms   the quickest look
   grosso lab tunnels --streams 200           as when the table was published
-  grosso lab tunnels --json | jq -c '.groups[].rows[] | [.tunnel, .remote_checksum]'";
+  grosso lab tunnels --json | jq -c '.comparisons[]'";
 
 const ACKS_HELP: &str = "\
 A sender's clock is its acknowledgments. In 2011 receive offload in software
