@@ -6,10 +6,11 @@
 //! | [`Sender`] | cuts the superframes of a workload into complete packets |
 //! | [`Scatterer`] | the same with the payload left where it is |
 //! | [`Joiner`] | joins the fragments of a workload, poll by poll |
+//! | [`Terminator`] | takes a workload out of a tunnel and coalesces it, or the other way round |
 //! | [`Cutter`] | makes fragments of the datagrams of a workload |
 //! | `Bench` | how Criterion times any of them: nanoseconds a packet, hot or cold |
 //!
-//! Each of the first five is a [`Step`], which is what `peers` times beside the work of others.
+//! Each of the first six is a [`Step`], which is what `peers` times beside the work of others.
 //!
 //! `docs/performance.md` has the figures and the commands.
 
@@ -22,6 +23,7 @@ mod joiner;
 mod receiver;
 mod sender;
 mod step;
+mod terminator;
 
 #[cfg(feature = "criterion")]
 pub use bench::{Bench, configuration, group};
@@ -30,6 +32,7 @@ pub use joiner::{Join, Joiner};
 pub use receiver::{Receiver, Trust};
 pub use sender::{Scatterer, Sender};
 pub use step::{Cache, Step, touch};
+pub use terminator::{Ends, Terminator};
 
 /// The workloads that are coalesced. Fragments are none: they pass the coalescer untouched.
 pub const COALESCED: &[&str] = &[
@@ -50,6 +53,9 @@ pub const COALESCED: &[&str] = &[
 
 /// The workloads that are cut.
 pub const SEGMENTED: &[&str] = &["gso_tcp4", "gso_udp4", "gso_vxlan", "gso_gre"];
+
+/// The workloads that are taken out of their tunnels.
+pub const TERMINATED: &[&str] = &["vxlan_tcp4"];
 
 /// The workloads of fragments that are joined: in order, then each datagram's shuffled.
 pub const JOINED: &[&str] =

@@ -14,8 +14,8 @@ use std::{
 };
 
 use grosso_benches::{
-    COALESCED, CUT, Cutter, JOINED, Join, Joiner, Receiver, SEED, SEGMENTED, Scatterer, Sender,
-    Trust,
+    COALESCED, CUT, Cutter, Ends, JOINED, Join, Joiner, Receiver, SEED, SEGMENTED, Scatterer, Sender,
+    TERMINATED, Terminator, Trust,
 };
 use grosso_testkit::workloads::workload;
 
@@ -55,7 +55,10 @@ fn names() -> impl Iterator<Item = String> {
     let join = JOINED
         .iter()
         .flat_map(|name| Join::ALL.map(|join| format!("fragments/join/{}/{name}", join.name())));
-    coalesce.chain(segment).chain(scatter).chain(cut).chain(join)
+    let ends = TERMINATED
+        .iter()
+        .flat_map(|name| Ends::ALL.map(|ends| format!("tunnel/{}/{name}", ends.name())));
+    coalesce.chain(segment).chain(scatter).chain(cut).chain(join).chain(ends)
 }
 
 /// Under valgrind: does the work of that name twice, the second time measured, and prints for how many packets.
@@ -78,6 +81,12 @@ fn run(name: &str) -> Result<(), String> {
             let mut scatterer = Scatterer::new(&workload);
             scatterer.trace();
             measured(&mut || scatterer.trace())
+        }
+        ["tunnel", ends] => {
+            let ends = Ends::ALL.into_iter().find(|known| known.name() == ends);
+            let mut terminator = Terminator::new(&workload, ends.ok_or("no such way to end it")?);
+            terminator.trace();
+            measured(&mut || terminator.trace())
         }
         ["fragments", "cut"] => {
             let mut cutter = Cutter::new(&workload);
