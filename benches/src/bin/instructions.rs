@@ -14,8 +14,8 @@ use std::{
 };
 
 use grosso_benches::{
-    COALESCED, CUT, Cutter, Ends, JOINED, Join, Joiner, Receiver, SEED, SEGMENTED, Scatterer, Sender,
-    TERMINATED, Terminator, Trust,
+    COALESCED, CUT, Cutter, Ends, JOINED, Join, Joiner, Receiver, SEED, SEGMENTED, Scatterer,
+    Sender, TERMINATED, Terminator, Trust,
 };
 use grosso_testkit::workloads::workload;
 
