@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write, net::IpAddr};
 
 use serde::Serialize;
 
-use super::{Report, Tool};
+use super::{Report, Tool, wrap_at};
 use crate::{style::Style, tunnel::Definition};
 
 /// What a tunnel's process does.
@@ -164,10 +164,11 @@ impl Facts {
         let mut text = format!("interface: {}  ({})\n", style.strong(&self.name), self.summary);
         let mut line = |name: &str, value: &str| {
             if !value.is_empty() {
-                // A name and a value of any length; the value is never cut.
                 let _ = writeln!(text, "  {:<10}{value}", format!("{name}:"));
             }
         };
+        // Lists go on below themselves.
+        let list = |value: &str| wrap_at(value, LIST_COLUMNS).trim_end().replace('\n', LIST_MARGIN);
         line("state", &self.state_text(style));
         let remote = match self.udp {
             Some(ports) if self.remote.is_ipv6() => {
@@ -181,10 +182,10 @@ impl Facts {
         line("mtu", &self.mtu_text());
         line("transfer", &self.transfer_text());
         line("offload", &self.offload_text());
-        line("features", &self.features.join(" "));
+        line("features", &list(&self.features.join(" ")));
         let drops = self.drops.iter().map(|(name, count)| format!("{name} {count}"));
-        line("drops", &drops.collect::<Vec<_>>().join(", "));
-        line("error", self.last_error.as_deref().unwrap_or_default());
+        line("drops", &list(&drops.collect::<Vec<_>>().join(", ")));
+        line("error", &list(self.last_error.as_deref().unwrap_or_default()));
         text
     }
 
@@ -261,6 +262,10 @@ fn binary(bytes: u64) -> String {
     }
 }
 
+/// What a name and its margin leave of 80 columns.
+const LIST_COLUMNS: usize = 68;
+const LIST_MARGIN: &str = "\n            ";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,6 +322,16 @@ mod tests {
              \x20 features: tx-tcp-segmentation tx-udp-segmentation\n\
              \x20 drops:    decap_not_this_tunnel 3\n"
         );
+    }
+
+    #[test]
+    fn lists_fit_80_columns() {
+        let mut up = facts(GUE, 1460);
+        up.features = vec!["tx-udp_tnl-csum-segmentation".into(); 7];
+        up.last_error = Some("no way to 192.0.2.2: ".repeat(9));
+        let text = text(up);
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        assert_eq!(text.matches("tx-udp_tnl").count(), 7);
     }
 
     #[test]
