@@ -203,7 +203,17 @@ fn c57_b51_a_superframe_keeps_its_remote_checksum() {
 fn c03_a_partial_checksum_outside_the_packet_is_refused() {
     let (_, mut encapsulator) = end(Header::Ip, Carrier::Ip);
     let bytes = tcp().build();
-    for (start, offset) in [(0, 6), (13, 6), (554, 0), (34, 60_000), (34, 15), (65_535, 65_535)] {
+    for (start, offset) in [
+        (0, 6),
+        (13, 6),
+        (14, 0),
+        (14, 20),
+        (32, 18),
+        (554, 0),
+        (34, 60_000),
+        (34, 15),
+        (65_535, 65_535),
+    ] {
         let meta = Meta { checksum: partial(start, offset), ..Meta::default() };
         let refusal =
             put(&mut encapsulator, &Known { bytes: bytes.clone(), meta }, LinkType::Ethernet);

@@ -72,7 +72,8 @@ impl Inside {
             inside.take_packet(head, stack, meta)?;
         }
         if let Checksum::Partial { start, offset } = meta.checksum {
-            inside.check_partial(head, start, offset)?;
+            let first_end = layers.iter().find(|layer| is_ip(layer)).map(Layer::end);
+            inside.check_partial(head, first_end, start, offset)?;
         }
         Ok(inside)
     }
@@ -130,10 +131,19 @@ impl Inside {
         Ok(())
     }
 
-    fn check_partial(&self, head: &[u8], start: u16, offset: u16) -> Result<(), Refusal> {
+    /// A partial checksum lies behind the first IP header, which ends at `first_end`: completed within it, it would
+    /// make another packet.
+    fn check_partial(
+        &self,
+        head: &[u8],
+        first_end: Option<usize>,
+        start: u16,
+        offset: u16,
+    ) -> Result<(), Refusal> {
         let at = usize::from(start) + usize::from(offset);
         // With a tag the addresses are no longer part of the frame.
-        let is_inside = usize::from(start) >= self.start && at + 2 <= self.end.min(head.len());
+        let least = first_end.unwrap_or(self.start).max(self.start);
+        let is_inside = usize::from(start) >= least && at + 2 <= self.end.min(head.len());
         // What is summed in words of two bytes has its sum in one of them: without that, what is
         // behind a completed checksum would sum to anything (rule C40).
         let is_word = offset.is_multiple_of(2);
