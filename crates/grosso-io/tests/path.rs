@@ -3,7 +3,7 @@
 use grosso::{
     Frame, Meta,
     checksum::{self, Checksum},
-    coalesce::Acknowledgments,
+    coalesce::{Acknowledgments, Reorder, reason::Release},
     features::{Device, Features},
 };
 use grosso_io::{
@@ -292,4 +292,31 @@ fn what_comes_out_of_a_cut_is_right_by_the_literal_oracle() {
             assert_eq!(*frame, segment(i));
         }
     }
+}
+
+#[test]
+fn what_fills_a_hole_may_lie_behind_as_many_packets_as_a_poll_takes() {
+    let mut bench = Bench::new(tcp_offloads(), 100);
+    let mut options = PathOptions::new(1);
+    options.profile.limits.hold_ns = 20_000;
+    options.profile.reorder = Reorder::holes(100_000);
+    options.budget_frames = 2;
+    bench.direction = Direction::new(options, LinkType::Ethernet, bench.inside.device());
+    let packet = |place: u32| {
+        let ip = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+        ip.tcp(|tcp| tcp.sequence(place * 100)).payload_len(100).build()
+    };
+    let mut poll = |places: &[u32], now_ns| {
+        places.iter().for_each(|&place| bench.offer(&packet(place), Meta::default()));
+        bench.direction.poll(&mut bench.outside, &mut bench.inside, now_ns).unwrap()
+    };
+    assert_eq!(poll(&[0], 0), 1);
+    assert_eq!(poll(&[], 20_000), 0);
+    assert_eq!(poll(&[2], 30_000), 1);
+    // Its thread slept until long after the hole's time.
+    assert_eq!(poll(&[3, 4, 1], 900_000), 2);
+    assert_eq!(poll(&[], 900_000), 1);
+    let stats = bench.direction.coalesce_stats().unwrap().reorder;
+    assert_eq!(stats.released[Release::HoleTime.index()], 0);
+    assert_eq!(stats.released[Release::Filled.index()], 3);
 }
