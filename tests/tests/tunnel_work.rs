@@ -1,14 +1,18 @@
 //! The work of taking tunnels off and putting them on, in instructions as valgrind counts them: what nobody can make it
 //! do.
 //!
-//! However many tunnels are stacked in a packet, no more of its headers are looked at than a dissection holds.
+//! However many tunnels are stacked in a packet, no more of its headers are looked at than a dissection holds. A
+//! checksum that is left to the receiver makes no other header dearer.
 
 use std::hint::black_box;
 
 use grosso::{
     Meta,
+    checksum::Checksum,
+    meta::Gso,
+    segment::{HEADER_BYTES_MAX, Outgoing, Segments},
     tunnel::{
-        Carrier, Endpoint, Header,
+        Carrier, Endpoint, Header, RemoteChecksumUse, Udp,
         decapsulate::{Decapsulation, Presented, Rules},
         encapsulate::{Encapsulator, Refusal},
     },
@@ -77,6 +81,86 @@ fn measured(frame: &[u8]) {
     }
     // Not the last thing, so that the call above returns to here.
     black_box(encapsulator.stats());
+}
+
+/// The tunnels whose headers have room for remote checksum offload.
+const REMOTE: [&str; 2] = ["IPIP/GUE", "VXLAN"];
+
+/// Packets of a superframe, and bytes of each: so few that their sum costs hardly anything.
+const PACKETS: usize = 45;
+const PACKET_BYTES: u16 = 8;
+
+#[test]
+fn c52_a_checksum_that_is_left_to_the_receiver_makes_no_other_header_dearer() {
+    if let Some(case) = instructions::case() {
+        let (superframe, meta) = superframe(case / 2);
+        return measured_superframe(encapsulator(case / 2, case % 2 == 1), &superframe, &meta);
+    }
+    let count = |case| -> Result<f64, String> {
+        let test = "c52_a_checksum_that_is_left_to_the_receiver_makes_no_other_header_dearer";
+        Ok(instructions::count(test, case)? / (COUNT * PACKETS as u64) as f64)
+    };
+    for (tunnel, name) in REMOTE.into_iter().enumerate() {
+        let [made, left] = [count(tunnel * 2), count(tunnel * 2 + 1)];
+        let (made, left) = match made.and_then(|made| Ok((made, left?))) {
+            Ok(counts) => counts,
+            Err(why) => return skip(&why),
+        };
+        println!("{name:<9}{made:>6.0} instructions a packet, {left:>6.0} with it");
+        assert!(left <= made, "{name}: {left:.0} instructions a packet, {made:.0} without");
+    }
+}
+
+/// What callgrind counts: a superframe is put into a tunnel, and its packets get their headers, of which sockets make
+/// the outermost.
+#[inline(never)]
+fn measured_superframe(mut encapsulator: Encapsulator, superframe: &[u8], meta: &Meta) {
+    let (mut frame, mut header, mut packets) = (Vec::new(), [0; HEADER_BYTES_MAX], 0);
+    let is_ethernet = encapsulator.endpoint().carries_ethernet();
+    let link = if is_ethernet { LinkType::Ethernet } else { LinkType::Raw };
+    for _ in 0..COUNT {
+        let put_in = encapsulator.encapsulate(&[superframe], meta, link).expect("it may enter");
+        frame.clear();
+        frame.extend_from_slice(put_in.header);
+        frame.extend_from_slice(&superframe[put_in.replaced..]);
+        frame[26..28].fill(0);
+        let slices = [&frame[..]];
+        let (ports, outgoing) = (Ports::ASSIGNED, Outgoing::COMPLETE);
+        let cut = Segments::new(&slices, &put_in.meta, LinkType::Raw, &ports, outgoing);
+        let mut cut = cut.expect("it is one");
+        while let Ok(Some(_)) = cut.scatter_next(&mut header, |slice| _ = black_box(slice)) {
+            packets += 1;
+        }
+    }
+    assert_eq!(packets, COUNT * PACKETS as u64);
+}
+
+/// A superframe for such a tunnel.
+fn superframe(tunnel: usize) -> (Vec<u8>, Meta) {
+    let packet = if tunnel == 0 { Packet::new() } else { Packet::new().ethernet(|e| e) };
+    let packet = packet.ipv4(|ip| ip).tcp(|tcp| tcp);
+    let (frame, start, offset) =
+        packet.payload_len(PACKETS * usize::from(PACKET_BYTES)).build_partial();
+    let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
+    (frame, Meta { checksum, gso: Gso::every(PACKET_BYTES), ..Meta::default() })
+}
+
+fn encapsulator(tunnel: usize, remote_checksum: bool) -> Encapsulator {
+    let address = [192, 0, 2, 1].into();
+    let (transmit, receive) = (remote_checksum, remote_checksum);
+    let udp = Udp {
+        source: 49152..=65535,
+        destination: if tunnel == 0 { 6080 } else { 4789 },
+        checksum: true,
+        ipv6_without_checksum: false,
+        remote_checksum: RemoteChecksumUse { transmit, receive, complete: false },
+    };
+    let vxlan = Header::Vxlan { identifier: 42, policy: None, generic_protocol: false };
+    let endpoint = match tunnel {
+        0 => Endpoint::new(address, address, Header::Ip, Carrier::Gue(udp)),
+        _ => Endpoint::new(address, address, vxlan, Carrier::Udp(udp)),
+    };
+    Encapsulator::new(endpoint, 1).expect("an endpoint")
 }
 
 fn bomb((kind, tunnels): (usize, usize)) -> Vec<u8> {

@@ -1,9 +1,11 @@
 //! The laws applied to packets that are alike: between the first and the last of a train, and as long as one another.
 //!
 //! Only identifications, the sequence number and two kinds of checksum vary there. A header checksum follows from its
-//! identification (RFC 1624). The innermost checksum is a sum that they all share, and those of the sequence number and
-//! the payload. A checksum around it is the same in all: what it covers inside ends with a checksum of its own, and so
-//! sums to the complement of a pseudo-header that they share, as in local checksum offload (rule C40).
+//! identification (RFC 1624). The innermost checksum that is made of the payload is a sum that they all share, and
+//! those of the sequence number and the payload. What is further inside is not there, or a seed that a receiver
+//! completes (rule C52), which is the same in all. So is a checksum around it: what it covers inside ends with a
+//! checksum of its own, and so sums to the complement of a pseudo-header that they share, as in local checksum offload
+//! (rule C40).
 
 use grosso_checksum::{Sum, nonzero, update};
 use grosso_wire::ipv4;
@@ -24,33 +26,43 @@ pub(crate) struct Alike {
     header: [u8; HEADER_BYTES_MAX],
     /// Where its packet is in the train. It says how long they all are.
     place: Place,
-    /// What the innermost checksum covers, without sequence number and payload; none where it is not written, or is the
-    /// same in all.
-    sum: Option<Sum>,
+    /// The innermost checksum that is made of the payload; none where all are the same in all packets.
+    summed: Option<Summed>,
+}
+
+/// A checksum that is made of the payload.
+#[derive(Clone, Copy, Debug)]
+struct Summed {
+    /// Where it lies.
+    at: u16,
+    /// What it covers, without sequence number and payload.
+    shared: Sum,
+    /// Zero would say that there is none.
+    is_udp: bool,
 }
 
 impl Alike {
-    /// Learns from the headers of the packet at `place`, if others can be made of them: a checksum that a receiver
-    /// completes, or that is not there, leaves the payload to those around it.
+    /// Learns from the headers of the packet at `place`, if others can be made of them: the first of a train has flags
+    /// that they have not.
     pub(crate) fn learn(
         template: &Template<'_>,
         place: Place,
         checksums: Checksums,
         header: &[u8],
     ) -> Option<Self> {
-        let shape = template.shape;
-        let innermost = shape.covers.last()?;
-        let is_written = template.checksum_wanted
-            || !innermost.zero_means_none
-            || u16_at(template.header, innermost.at as usize) != 0;
-        let is_alone = shape.covers.len() == 1;
-        if place.index == 0 || shape.remote_checksum.is_some() || !(is_written || is_alone) {
+        if place.index == 0 {
             return None;
         }
-        let mut alike = Self { header: [0; HEADER_BYTES_MAX], place, sum: None };
+        let mut alike = Self { header: [0; HEADER_BYTES_MAX], place, summed: None };
         alike.header.get_mut(..header.len())?.copy_from_slice(header);
-        if let (Checksums::Complete(_), true) = (checksums, is_written) {
-            alike.sum = Some(shared_sum(innermost, shape.sequence, header, place.payload));
+        if let Checksums::Complete(_) = checksums {
+            let Template { shape, checksum_wanted, .. } = template;
+            let summed = shape.made_of_payload(template.header, *checksum_wanted);
+            alike.summed = summed.map(|covering| Summed {
+                at: covering.at,
+                shared: shared_sum(covering, shape.sequence, header, place.payload),
+                is_udp: covering.zero_means_none,
+            });
         }
         Some(alike)
     }
@@ -92,21 +104,21 @@ impl Alike {
             put_u32(header, at as usize, sequence);
             sum += Sum::from_u32(sequence);
         }
-        if let (Some(shared), Some(innermost)) = (self.sum, shape.covers.last()) {
+        if let Some(Summed { at, shared, is_udp }) = self.summed {
             let checksum = (sum + shared).checksum();
-            let is_udp = innermost.zero_means_none;
             let checksum = if is_udp { nonzero(checksum) } else { checksum };
-            put_u16(header, innermost.at as usize, checksum);
+            put_u16(header, at as usize, checksum);
         }
     }
 }
 
-/// The sum of the innermost header of one packet, its pseudo-header included, without its checksum and sequence number.
-fn shared_sum(innermost: &Covering, sequence: Option<u16>, header: &[u8], payload: usize) -> Sum {
-    let start = innermost.start as usize;
+/// The sum of what a checksum covers of the headers of one packet, its pseudo-header included, without the checksum and
+/// the sequence number.
+fn shared_sum(covering: &Covering, sequence: Option<u16>, header: &[u8], payload: usize) -> Sum {
+    let start = covering.start as usize;
     let whole = sum_of(header, start, header.len());
-    let checksum = Sum::from_word(u16_at(header, innermost.at as usize));
+    let checksum = Sum::from_word(u16_at(header, covering.at as usize));
     let sequence = sequence.map_or(Sum::ZERO, |at| Sum::from_u32(u32_at(header, at as usize)));
-    let pseudo = pseudo_of(innermost, header, header.len() + payload - start);
+    let pseudo = pseudo_of(covering, header, header.len() + payload - start);
     whole.subtract(checksum).subtract(sequence) + pseudo
 }

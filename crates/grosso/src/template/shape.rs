@@ -4,6 +4,7 @@ use arrayvec::ArrayVec;
 use grosso_wire::{Kind, LAYERS_MAX, Layer, Stack, ipv4};
 
 use crate::{
+    bytes::u16_at,
     template::laws::{self, Cover, Law},
     tunnel::{RemoteChecksum, remote_checksum},
 };
@@ -90,6 +91,17 @@ impl Shape {
             shape.enter(layer, &ip, header);
         }
         shape
+    }
+
+    /// The innermost checksum that is there and is made of the payload, which one that the receiver completes is not
+    /// (rule C52). The transport's is there where its field is zero too, if it is wanted.
+    pub(crate) fn made_of_payload(&self, header: &[u8], is_wanted: bool) -> Option<&Covering> {
+        let (transport, around) = self.covers.split_last()?;
+        let is_there = |covering: &&Covering| {
+            !covering.zero_means_none || u16_at(header, covering.at as usize) != 0
+        };
+        let is_made = self.remote_checksum.is_none() && (is_wanted || is_there(&transport));
+        if is_made { Some(transport) } else { around.iter().rev().find(is_there) }
     }
 
     fn enter(&mut self, layer: &Layer, ip: &Layer, header: &[u8]) {
