@@ -79,7 +79,7 @@ fn lab_tunnels_fills_table_r4_and_stands_beside_the_kernel() {
     }
     assert_eq!(run.code, 0, "{}", run.stderr);
     let report = run.json();
-    assert_eq!(report["schema"], "grosso.lab-tunnels/1");
+    assert_eq!(report["schema"], "grosso.lab-tunnels/2");
     assert_eq!(report["environment"]["streams"], 4);
     let groups = report["groups"].as_array().unwrap();
     let rows: Vec<_> = groups.iter().flat_map(|group| group["rows"].as_array().unwrap()).collect();

@@ -24,11 +24,7 @@ pub use latency::Latency;
 pub use report::{Compared, Environment, GroupResult, Published, Report, RowResult, Verdict};
 pub use spread::Spread;
 
-pub(crate) use {
-    page::{STYLE, escape},
-    report::{kernel_release, processor_name},
-    table::{digits, thousands},
-};
+pub(crate) use table::{digits, thousands};
 
 /// How to measure.
 #[derive(Clone, Debug, PartialEq)]
@@ -195,7 +191,7 @@ const VERIFIED_BYTES: u64 = 8 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::CpuSeconds;
+    use crate::{account::CpuSeconds, conditions::Conditions};
 
     /// Results that were never measured: ten gigabits with, less without.
     pub(super) fn report() -> Report {
@@ -219,14 +215,16 @@ mod tests {
             experiment: "lro",
             nic_of: "receiver",
             environment: Environment {
-                kernel: "6.18.44-a-distribution-s-own".into(),
-                processors: 2,
+                conditions: Conditions {
+                    kernel: "6.18.44-a-distribution-s-own".into(),
+                    processor: "A processor".into(),
+                    processors: 2,
+                    runs: 3,
+                    seconds: 1.5,
+                    device: Device::Veth,
+                },
                 congestion: "cubic".into(),
-                runs: 3,
-                seconds: 1.5,
                 hold_us: 100.0,
-                device: Device::Veth,
-                processor: "A processor".into(),
                 full_checksums: false,
                 tool: Tool::BuiltIn,
             },

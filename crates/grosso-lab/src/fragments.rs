@@ -14,7 +14,7 @@ use std::{path::PathBuf, sync::atomic::AtomicBool, time::Duration};
 
 use serde::Serialize;
 
-use crate::{hosts::Device, trial::TrialError};
+use crate::{conditions::two_processors, hosts::Device, trial::TrialError};
 
 mod page;
 mod report;
@@ -123,11 +123,7 @@ impl Experiment {
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
     pub fn new(plan: Plan) -> std::io::Result<Self> {
-        let processors = match grosso_sys::scheduling::allowed_processors()?[..] {
-            [.., one, other] => [one, other],
-            [one] => [one, one],
-            [] => [0, 0],
-        };
+        let processors = two_processors()?;
         let setting = Setting {
             receiver: Receiver::Coalesces,
             buffers: None,

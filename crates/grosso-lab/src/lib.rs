@@ -47,11 +47,13 @@
 
 pub mod account;
 pub mod acks;
+pub mod conditions;
 pub mod experiment;
 pub mod fragments;
 pub mod hosts;
 pub mod network;
 pub mod nic;
+mod page;
 pub mod permit;
 pub mod profiles;
 mod running;

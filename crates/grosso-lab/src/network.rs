@@ -13,14 +13,12 @@ use grosso_io::{
     impair::{Impair, ImpairStats, Impairment},
     runner::{DataPath, End, Handle, RunOptions, Snapshot},
 };
-use grosso_sys::{
-    process::die_with_parent,
-    scheduling::{allowed_processors, own_thread},
-};
+use grosso_sys::{process::die_with_parent, scheduling::own_thread};
 use rustix::process::Pid;
 use serde::Serialize;
 
 use crate::{
+    conditions::two_processors,
     hosts::{Device, DevicePort, Family, Hosts, Layout, Mtu, RECEIVER_ADDRESSES, SENDER_ADDRESSES},
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, observe_path},
@@ -170,11 +168,7 @@ impl Network {
         congestion: &str,
         interrupted: &AtomicBool,
     ) -> Result<Measured, TrialError> {
-        let processors = match allowed_processors()?[..] {
-            [.., one, other] => [one, other],
-            [one] => [one, one],
-            [] => [0, 0],
-        };
+        let processors = two_processors()?;
         let setting = Setting {
             traffic: Traffic::TcpStream,
             connections: 1,

@@ -10,6 +10,7 @@ use grosso::{Profile, coalesce::Acknowledgments};
 use serde::Serialize;
 
 use crate::{
+    conditions::two_processors,
     hosts::{Device, Layout, Mtu},
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure},
@@ -138,11 +139,7 @@ impl Experiment {
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
     pub fn new(plan: Plan) -> io::Result<Self> {
-        let processors = match grosso_sys::scheduling::allowed_processors()?[..] {
-            [.., one, other] => [one, other],
-            [one] => [one, one],
-            [] => [0, 0],
-        };
+        let processors = two_processors()?;
         let mut cases = Vec::new();
         for (side, windows) in
             [(Side::Sender, &SENDER_WINDOWS[..]), (Side::Receiver, &RECEIVER_WINDOWS)]

@@ -2,13 +2,12 @@
 
 use std::io;
 
-use grosso_sys::scheduling::allowed_processors;
 use serde::Serialize;
 
 use super::{Case, Growth, Handling, Overtaken, Plan, Side, verdict::judge};
 use crate::{
-    experiment::{Spread, Verdict, kernel_release, processor_name},
-    hosts::Device,
+    conditions::Conditions,
+    experiment::{Spread, Verdict},
     trial::Measured,
 };
 
@@ -36,20 +35,11 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Environment {
-    /// The kernel's release.
-    pub kernel: String,
-    /// What the processor calls itself.
-    pub processor: String,
-    /// The processors that the lab may use.
-    pub processors: usize,
-    /// Measurements of each setting.
-    pub runs: usize,
-    /// How long each was.
-    pub seconds: f64,
+    /// What every experiment says.
+    #[serde(flatten)]
+    pub conditions: Conditions,
     /// The congestion control of TCP.
     pub congestion: String,
-    /// What the data path handed packets to a host through.
-    pub device: Device,
 }
 
 /// The result of one setting.
@@ -88,13 +78,8 @@ impl Report {
         Ok(Self {
             experiment: "acks",
             environment: Environment {
-                kernel: kernel_release()?,
-                processor: processor_name(),
-                processors: allowed_processors()?.len(),
-                runs: plan.runs,
-                seconds: plan.measured.as_secs_f64(),
+                conditions: Conditions::of(plan.runs, plan.measured, plan.device)?,
                 congestion: plan.congestion.clone(),
-                device: plan.device,
             },
             verdicts: judge(&rows, &overtaken, &growth),
             notes: notes(&rows),

@@ -31,14 +31,11 @@ impl Report {
         format!(
             "lab acks: one TCP connection ({}), packets of 1500 bytes\n\
              through {}; CPUs: {}\n\
-             Linux {}\n\
-             median (least-most) of {} runs of {} s\n",
+             {}\n",
             environment.congestion,
-            environment.device,
-            environment.processors,
-            environment.kernel,
-            environment.runs,
-            environment.seconds,
+            environment.conditions.device,
+            environment.conditions.processors,
+            environment.conditions.lines(),
         )
     }
 

@@ -2,7 +2,8 @@
 
 use core::fmt::Write;
 
-use super::{Report, RowResult, page::escape, table::digits};
+use super::{Report, RowResult, table::digits};
+use crate::page::escape;
 
 impl Report {
     /// A chart for each figure that changes with the number of connections.

@@ -1,13 +1,13 @@
 //! What came of an experiment, as JSON has it.
 
-use std::{fs, io};
+use std::io;
 
-use grosso_sys::scheduling::allowed_processors;
 use serde::Serialize;
 
 use super::{Consumer, Group, Latency, Plan, Spread};
 use crate::{
-    hosts::{Device, Family, Mtu},
+    conditions::Conditions,
+    hosts::{Family, Mtu},
     traffic::Traffic,
     trial::{Measured, Tool},
 };
@@ -36,22 +36,13 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Environment {
-    /// The kernel's release.
-    pub kernel: String,
-    /// What the processor calls itself.
-    pub processor: String,
-    /// The processors that the lab may use.
-    pub processors: usize,
+    /// What every experiment says.
+    #[serde(flatten)]
+    pub conditions: Conditions,
     /// The congestion control of TCP.
     pub congestion: String,
-    /// Measurements of each setting.
-    pub runs: usize,
-    /// How long each was.
-    pub seconds: f64,
     /// How long a train was held at most, in microseconds.
     pub hold_us: f64,
-    /// What the data path handed packets to a host through.
-    pub device: Device,
     /// Whether complete checksums crossed the wire, for the receiver to verify.
     pub full_checksums: bool,
     /// Who made the traffic.
@@ -241,28 +232,11 @@ impl RowResult {
 impl Environment {
     pub(super) fn of(plan: &Plan) -> io::Result<Self> {
         Ok(Self {
-            kernel: kernel_release()?,
-            processor: processor_name(),
-            processors: allowed_processors()?.len(),
+            conditions: Conditions::of(plan.runs, plan.measured, plan.device)?,
             congestion: plan.congestion.clone(),
-            runs: plan.runs,
-            seconds: plan.measured.as_secs_f64(),
             hold_us: plan.hold.as_secs_f64() * 1e6,
-            device: plan.device,
             full_checksums: plan.full_checksums,
             tool: plan.tool,
         })
     }
-}
-
-/// The release of the kernel.
-pub(crate) fn kernel_release() -> io::Result<String> {
-    Ok(fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned())
-}
-
-/// What the processor calls itself.
-pub(crate) fn processor_name() -> String {
-    let about = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let named = about.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    named.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.into())
 }

@@ -38,16 +38,13 @@ impl Report {
         format!(
             "lab {}: two kernels, Grosso is the {}'s NIC; TCP is {}{tool}\n\
              through {}; checksums {checksums}; CPUs: {}\n\
-             Linux {}\n\
-             median (least-most) of {} runs of {} s{held}\n",
+             {}{held}\n",
             self.experiment,
             self.nic_of,
             environment.congestion,
-            environment.device,
-            environment.processors,
-            environment.kernel,
-            environment.runs,
-            environment.seconds,
+            environment.conditions.device,
+            environment.conditions.processors,
+            environment.conditions.lines(),
         )
     }
 

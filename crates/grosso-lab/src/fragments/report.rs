@@ -2,13 +2,12 @@
 
 use std::io;
 
-use grosso_sys::scheduling::allowed_processors;
 use serde::Serialize;
 
 use super::{Group, Measured, Plan, Receiver, Setting, verdict::judge};
 use crate::{
-    experiment::{Spread, Verdict, kernel_release, processor_name},
-    hosts::Device,
+    conditions::Conditions,
+    experiment::{Spread, Verdict},
 };
 
 /// What came of the experiment.
@@ -31,24 +30,15 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Environment {
-    /// The kernel's release.
-    pub kernel: String,
-    /// What the processor calls itself.
-    pub processor: String,
-    /// The processors that the lab may use.
-    pub processors: usize,
-    /// Measurements of each setting.
-    pub runs: usize,
-    /// How long each was.
-    pub seconds: f64,
+    /// What every experiment says.
+    #[serde(flatten)]
+    pub conditions: Conditions,
     /// Bytes of each datagram, without headers.
     pub datagram_bytes: usize,
     /// Gigabits a second that were to be offered.
     pub rate_gbps: f64,
     /// How long a datagram could be incomplete, in milliseconds.
     pub timeout_ms: f64,
-    /// What the data paths handed packets to a host through.
-    pub device: Device,
 }
 
 /// Results with the same loss.
@@ -101,15 +91,10 @@ impl Report {
         Ok(Self {
             experiment: "fragments",
             environment: Environment {
-                kernel: kernel_release()?,
-                processor: processor_name(),
-                processors: allowed_processors()?.len(),
-                runs: plan.runs,
-                seconds: plan.measured.as_secs_f64(),
+                conditions: Conditions::of(plan.runs, plan.measured, plan.device)?,
                 datagram_bytes: super::DATAGRAM_BYTES,
                 rate_gbps: plan.rate_bits as f64 * 1e-9,
                 timeout_ms: plan.timeout.as_secs_f64() * 1e3,
-                device: plan.device,
             },
             verdicts: judge(&groups, plan.timeout),
             notes: notes(plan),

@@ -25,17 +25,14 @@ impl Report {
         format!(
             "lab fragments: datagrams of {} bytes over IPv6, in ESP, in fragments of 1500\n\
              through {}; CPUs: {}; offered {} Gb/s ({}-{})\n\
-             Linux {}\n\
-             median (least-most) of {} runs of {} s\n",
+             {}\n",
             environment.datagram_bytes,
-            environment.device,
-            environment.processors,
+            environment.conditions.device,
+            environment.conditions.processors,
             digits(offered.median),
             digits(offered.min),
             digits(offered.max),
-            environment.kernel,
-            environment.runs,
-            environment.seconds,
+            environment.conditions.lines(),
         )
     }
 }

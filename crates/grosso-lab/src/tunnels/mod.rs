@@ -15,6 +15,7 @@ use std::{io, sync::atomic::AtomicBool, time::Duration};
 use serde::Serialize;
 
 use crate::{
+    conditions::two_processors,
     hosts::Device,
     traffic::Traffic,
     trial::{Extent, TrialError},
@@ -22,12 +23,14 @@ use crate::{
 
 mod clocks;
 mod page;
+mod paired;
 mod report;
 mod table;
 mod trial;
 mod tunnel;
 mod verdict;
 
+pub use paired::Paired;
 pub use report::{Compared, Costs, Environment, GroupResult, Published, Report, RowResult, Run};
 pub use trial::{Measured, Roles, Watched, WatchedPath, measure};
 pub use tunnel::Tunnel;
@@ -131,11 +134,7 @@ impl Experiment {
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
     pub fn new(plan: Plan) -> io::Result<Self> {
-        let processors = match grosso_sys::scheduling::allowed_processors()?[..] {
-            [.., one, other] => [one, other],
-            [one] => [one, one],
-            [] => [0, 0],
-        };
+        let processors = two_processors()?;
         let vxlan = |carrier| Setting {
             tunnel: Tunnel::Vxlan,
             remote_checksum: false,
@@ -172,11 +171,12 @@ impl Experiment {
     pub fn trials(&self) -> usize {
         let settings = || self.groups.iter().flat_map(|group| &group.settings);
         let watched = settings().filter(|setting| setting.carrier != Carrier::Kernel).count();
-        (settings().count() * 2 + watched) * self.plan.runs
+        (settings().count() * 2 + watched * WATCHED) * self.plan.runs
     }
 
     /// Measures every setting in turn, and all of them again, so that what changes on the machine meanwhile befalls all
-    /// alike. `done` is told how many trials are done.
+    /// alike. A tunnel with remote checksum offload and the same without take turns, before a clock several times, and
+    /// each begins as often. `done` is told how many trials are done.
     ///
     /// Before that, every setting carries streams whose bytes are compared one by one with what was sent. The kernel's
     /// tunnel is left out where it has none.
@@ -202,15 +202,12 @@ impl Experiment {
             groups.iter().map(|group| vec![Vec::new(); group.settings.len()]).collect();
         for _ in 0..self.plan.runs {
             for (group, rows) in groups.iter().zip(&mut rows) {
-                for (setting, runs) in group.settings.iter().zip(rows) {
-                    let stream = trial(setting, &|_| {})?;
-                    let watched = match setting.carrier {
-                        Carrier::Kernel => None,
-                        _ => trial(setting, &|setting| setting.watched = true)?.watched,
-                    };
-                    let requests =
-                        trial(setting, &|setting| setting.traffic = Traffic::TcpRequests)?;
-                    runs.push(Run { stream, watched, requests });
+                let mut rows = &mut rows[..];
+                for settings in group.settings.chunk_by(Setting::is_pair) {
+                    let (these, others) = rows.split_at_mut(settings.len());
+                    let runs = measure_in_turn(settings, &mut trial)?;
+                    these.iter_mut().zip(runs).for_each(|(kept, run)| kept.push(run));
+                    rows = others;
                 }
             }
         }
@@ -238,8 +235,48 @@ impl Experiment {
     }
 }
 
+impl Setting {
+    /// Makes it one of several that run before a clock.
+    fn watch(&mut self) {
+        self.watched = true;
+        if let Extent::Time { measured, .. } = &mut self.extent {
+            *measured /= WATCHED as u32;
+        }
+    }
+
+    /// Whether another one is the same but for remote checksum offload.
+    fn is_pair(&self, other: &Self) -> bool {
+        (self.tunnel, self.carrier) == (other.tunnel, other.carrier)
+    }
+}
+
+/// Measures these settings once in each way, and in turn.
+fn measure_in_turn(
+    settings: &[Setting],
+    trial: &mut impl FnMut(&Setting, &dyn Fn(&mut Setting)) -> Result<Measured, TrialError>,
+) -> Result<Vec<Run>, TrialError> {
+    let mut runs = vec![Run::default(); settings.len()];
+    for (setting, run) in settings.iter().zip(&mut runs) {
+        run.stream = trial(setting, &|_| {})?;
+    }
+    let mut order: Vec<usize> = (0..settings.len()).collect();
+    for _ in 0..WATCHED {
+        for &i in order.iter().filter(|&&i| settings[i].carrier != Carrier::Kernel) {
+            let measured = trial(&settings[i], &|setting| setting.watch())?;
+            runs[i].watched.extend(measured.watched);
+        }
+        order.reverse();
+    }
+    for (setting, run) in settings.iter().zip(&mut runs) {
+        run.requests = trial(setting, &|setting| setting.traffic = Traffic::TcpRequests)?;
+    }
+    Ok(runs)
+}
+
 /// TCP connections at once, unless more or fewer are asked for: as many as have buffers for whole superframes.
 pub const STREAMS: usize = 16;
+/// Times that streams run before a clock for each time without: all together take as long.
+const WATCHED: usize = 4;
 /// What is not measured: connections find their speed.
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Bytes of which each is compared, for every setting: some hundred superframes.
@@ -250,7 +287,7 @@ mod tests {
     use super::*;
 
     /// A run of a second that was never measured, of so many megabits.
-    fn run(megabits: f64, watched: Option<Watched>) -> Run {
+    fn run(megabits: f64, watched: Vec<Watched>) -> Run {
         let roles = Roles { sender: 0.2, path_a: 0.4, path_b: 0.6, receiver: 0.2, kernel: 0.1 };
         let mut stream = Measured::default();
         (stream.seconds, stream.bytes) = (1.0, (megabits * 125e3) as u64);
@@ -280,8 +317,8 @@ mod tests {
             };
             let watched = |gigabytes| Watched { gigabytes, paths: [path(1.0), path(0.5)] };
             let is_ours = setting.carrier != Carrier::Kernel;
-            let run =
-                |(share, gigabytes)| run(megabits * share, is_ours.then(|| watched(gigabytes)));
+            let watched = |gigabytes| Vec::from_iter(is_ours.then(|| watched(gigabytes)));
+            let run = |(share, gigabytes)| run(megabits * share, watched(gigabytes));
             [(0.98, 1.25), (1.0, 9.0), (1.02, 0.1)].map(run).to_vec()
         };
         let rows = experiment.groups.iter().map(|group| group.settings.iter().map(rows).collect());
@@ -308,7 +345,8 @@ mod tests {
         let plan = Plan { device: Device::Veth, ..Plan::default() };
         let mut groups = Experiment::new(plan.clone()).unwrap().groups;
         groups[1].settings.retain(|setting| setting.carrier != Carrier::Kernel);
-        let rows = groups.iter().map(|group| vec![vec![run(1.0, None)]; group.settings.len()]);
+        let rows =
+            groups.iter().map(|group| vec![vec![run(1.0, Vec::new())]; group.settings.len()]);
         let report = Report::on(2, &plan, &groups, rows.collect()).unwrap();
         assert!(report.groups[0].rows.iter().all(|row| row.costs.is_none()));
         assert!(report.notes[1].contains("TUN") && report.notes[2].contains("VXLAN"));
@@ -327,8 +365,8 @@ mod tests {
         let (tap, trials) = rows(Device::Tap);
         assert_eq!(tap.len(), 9);
         assert_eq!(tap.iter().filter(|(_, remote_checksum)| *remote_checksum).count(), 4);
-        assert_eq!(trials, ((9 + 2) * 2 + 10) * 2, "streams, requests, and a clock at our own");
+        assert_eq!(trials, ((9 + 2) * 2 + 10 * 4) * 2, "streams, requests, a clock at our own");
         let veth = [("VXLAN".into(), true), ("VXLAN".into(), false), ("Geneve".into(), false)];
-        assert_eq!(rows(Device::Veth), (veth.to_vec(), ((3 + 2) * 2 + 4) * 2));
+        assert_eq!(rows(Device::Veth), (veth.to_vec(), ((3 + 2) * 2 + 4 * 4) * 2));
     }
 }

@@ -6,10 +6,11 @@ use grosso_sys::scheduling::allowed_processors;
 use serde::Serialize;
 
 use super::{
-    Carrier, Group, Measured, Plan, Roles, Setting, Tunnel, Watched, WatchedPath, verdict,
+    Carrier, Group, Measured, Paired, Plan, Roles, Setting, Tunnel, Watched, WatchedPath, verdict,
 };
 use crate::{
-    experiment::{Latency, Spread, Verdict, kernel_release, processor_name},
+    conditions::Conditions,
+    experiment::{Latency, Spread, Verdict},
     hosts::Device,
 };
 
@@ -23,6 +24,8 @@ pub struct Report {
     pub environment: Environment,
     /// The results: Grosso's tunnels, then what they are compared with.
     pub groups: Vec<GroupResult>,
+    /// Each tunnel with remote checksum offload beside the same without.
+    pub paired: Vec<Paired>,
     /// VXLAN by Grosso beside VXLAN by others.
     pub comparisons: Vec<Compared>,
     /// Table R4 as it was published.
@@ -37,22 +40,13 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Environment {
-    /// The kernel's release.
-    pub kernel: String,
-    /// What the processor calls itself.
-    pub processor: String,
-    /// The processors that the lab may use.
-    pub processors: usize,
-    /// Measurements of each setting.
-    pub runs: usize,
-    /// How long each was.
-    pub seconds: f64,
+    /// What every experiment says.
+    #[serde(flatten)]
+    pub conditions: Conditions,
     /// TCP connections at once.
     pub streams: usize,
     /// The congestion control of TCP.
     pub congestion: String,
-    /// What the data paths handed packets to a host through.
-    pub device: Device,
 }
 
 /// Results that belong together.
@@ -108,8 +102,8 @@ pub struct RowResult {
 pub struct Run {
     /// Of streams.
     pub stream: Measured,
-    /// Of streams too, before a clock: what it showed.
-    pub watched: Option<Watched>,
+    /// Of streams too, before a clock: what it showed each time.
+    pub watched: Vec<Watched>,
     /// Of requests.
     pub requests: Measured,
 }
@@ -125,14 +119,6 @@ pub struct Costs {
     /// Seconds a gigabyte of putting packets in and taking them out: all that is done outside the kernel for the
     /// headers of every packet, without checksums.
     pub tunnel_s_per_gb: f64,
-}
-
-impl Costs {
-    /// Seconds a gigabyte of checksums and tunnel together.
-    #[must_use]
-    pub fn together_s_per_gb(&self) -> f64 {
-        self.checksums_s_per_gb + self.tunnel_s_per_gb
-    }
 }
 
 /// VXLAN by Grosso beside VXLAN by another.
@@ -191,21 +177,19 @@ impl Report {
             GroupResult { title: group.title, rows: rows.collect() }
         });
         let groups: Vec<GroupResult> = groups.collect();
+        let paired = Paired::all(&groups);
+        let conditions = Conditions::of(plan.runs, plan.measured, plan.device)?;
         Ok(Self {
             experiment: "tunnels",
             environment: Environment {
-                kernel: kernel_release()?,
-                processor: processor_name(),
-                processors,
-                runs: plan.runs,
-                seconds: plan.measured.as_secs_f64(),
+                conditions: Conditions { processors, ..conditions },
                 streams: plan.streams,
                 congestion: plan.congestion.clone(),
-                device: plan.device,
             },
             comparisons: compare(&groups),
             published: PUBLISHED,
-            verdicts: verdict::judge(&groups),
+            verdicts: verdict::judge(&groups, &paired),
+            paired,
             notes: notes(plan, &groups),
             groups,
         })
@@ -251,7 +235,7 @@ impl RowResult {
 
 /// What the clock showed in all runs, beside what the paths spend where there is none.
 fn costs(runs: &[Run], roles_s_per_gb: &Roles) -> Option<[Costs; 2]> {
-    let watched: Vec<Watched> = runs.iter().filter_map(|run| run.watched).collect();
+    let watched: Vec<Watched> = runs.iter().flat_map(|run| run.watched.iter().copied()).collect();
     if watched.is_empty() {
         return None;
     }
@@ -310,7 +294,8 @@ Plain: Grosso without superframes, UDP_SEGMENT, UDP_GRO and coalescing.
 Checksums and tunnels are timed by the clock in trials of their own, for looking
 at it takes time; that is left out. Tunnel: all that path a does outside the
 kernel to put packets in, with the headers of each, and path b to take them out,
-without checksums. TX checksums and encapsulation: both columns of a together.
+without checksums. TX cost is both of a together: of trials that follow each
+other, with RCO and without, how many times as much it is with it.
 With RCO nobody sums what is inside: path a leaves it to path b, which hands it
 to a kernel that takes it for made on the same machine; so does the kernel's
 VXLAN over a veth. The checksum outside is made by the kernel's sockets, over a

@@ -18,6 +18,7 @@ impl Report {
         let _ = writeln!(text, "\nProcessor seconds a GB of streams\n{}", COSTS.join("\n"));
         self.rows().for_each(|row| row.write_costs(&mut text));
         text.push('\n');
+        self.paired.iter().for_each(|paired| paired.write(&mut text));
         self.comparisons.iter().for_each(|compared| compared.write(&mut text));
         self.verdicts.iter().for_each(|verdict| verdict.write(&mut text));
         let _ = writeln!(text, "\n{PUBLISHED}\n{}", HEADING.join("\n"));
@@ -43,15 +44,12 @@ impl Report {
         format!(
             "lab tunnels: two kernels, and a tunnel at each over UDP sockets and a veth wire\n\
              through {}; {} connections, {}; CPUs: {}\n\
-             Linux {}\n\
-             median (least-most) of {} runs of {} s\n",
-            environment.device,
+             {}\n",
+            environment.conditions.device,
             environment.streams,
             environment.congestion,
-            environment.processors,
-            environment.kernel,
-            environment.runs,
-            environment.seconds,
+            environment.conditions.processors,
+            environment.conditions.lines(),
         )
     }
 }

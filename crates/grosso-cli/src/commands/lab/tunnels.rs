@@ -29,7 +29,7 @@ pub(super) fn run(options: &LabTunnels, session: &mut Session) -> Result<Exit, F
         |results, session| {
             let page = |command: &str| results.page(command);
             let html = write_page("tunnels", &options.page, page, session)?;
-            let report = LabReport::new("grosso.lab-tunnels/1", results.table(), results);
+            let report = LabReport::new("grosso.lab-tunnels/2", results.table(), results);
             Ok(report.with_page(html))
         },
     )

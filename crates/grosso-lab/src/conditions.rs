@@ -1,0 +1,61 @@
+//! What must be known to compare figures with others.
+
+use std::{fs, io, time::Duration};
+
+use grosso_sys::scheduling::allowed_processors;
+use serde::Serialize;
+
+use crate::hosts::Device;
+
+/// Where and how something was measured: what every experiment says of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Conditions {
+    /// The kernel's release.
+    pub kernel: String,
+    /// What the processor calls itself.
+    pub processor: String,
+    /// The processors that the lab may use.
+    pub processors: usize,
+    /// Measurements of each setting.
+    pub runs: usize,
+    /// How long each was.
+    pub seconds: f64,
+    /// What the data paths handed packets to a host through.
+    pub device: Device,
+}
+
+impl Conditions {
+    /// Those of this machine.
+    pub(crate) fn of(runs: usize, measured: Duration, device: Device) -> io::Result<Self> {
+        Ok(Self {
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+            processor: processor_name(),
+            processors: allowed_processors()?.len(),
+            runs,
+            seconds: measured.as_secs_f64(),
+            device,
+        })
+    }
+
+    /// The last lines of a table's heading, without the end of the last.
+    pub(crate) fn lines(&self) -> String {
+        let Self { kernel, runs, seconds, .. } = self;
+        format!("Linux {kernel}\nmedian (least-most) of {runs} runs of {seconds} s")
+    }
+}
+
+/// The processor for the sender and the one for all others: the same where there is but one.
+pub(crate) fn two_processors() -> io::Result<[usize; 2]> {
+    Ok(match allowed_processors()?[..] {
+        [.., one, other] => [one, other],
+        [one] => [one, one],
+        [] => [0, 0],
+    })
+}
+
+fn processor_name() -> String {
+    let about = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let named = about.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    named.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.into())
+}

@@ -1,0 +1,210 @@
+//! Results as one page that needs nothing else: no network, no script, light and dark.
+
+use core::fmt::Write;
+
+use crate::experiment::{Spread, Verdict};
+
+/// What every page says.
+pub(crate) struct Page<'a> {
+    /// What `grosso` calls the experiment.
+    pub(crate) experiment: &'a str,
+    /// What it found, in a sentence.
+    pub(crate) headline: &'a str,
+    /// What the charts show, as HTML.
+    pub(crate) legend: &'a str,
+    /// What was to be shown, and whether it was.
+    pub(crate) verdicts: &'a [Verdict],
+    /// Charts, drawn.
+    pub(crate) charts: &'a str,
+    /// The same for people without a browser.
+    pub(crate) table: &'a str,
+    /// Where it was measured.
+    pub(crate) processor: &'a str,
+    /// What repeats it.
+    pub(crate) command: &'a str,
+}
+
+impl Page<'_> {
+    /// The page.
+    pub(crate) fn html(&self) -> String {
+        let verdicts: String = self.verdicts.iter().map(item).collect();
+        format!(
+            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width\">\n\
+             <title>grosso lab {experiment}</title>\n<style>{STYLE}</style>\n\
+             <h1>{headline}</h1>\n<p>{legend}</p>\n<ul>{verdicts}</ul>\n{charts}\
+             <h2>The figures</h2>\n<pre>{table}</pre>\n\
+             <p>Measured on {processor}, by <code>{command}</code></p>\n</html>\n",
+            experiment = self.experiment,
+            headline = escape(self.headline),
+            legend = self.legend,
+            charts = self.charts,
+            table = escape(self.table),
+            processor = escape(self.processor),
+            command = escape(self.command),
+        )
+    }
+}
+
+/// Rows of bars in two columns, side by side.
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    /// How wide the names of the rows may be.
+    pub(crate) names: usize,
+    pub(crate) columns: [Column; 2],
+    pub(crate) rows: Vec<(String, [Bar; 2])>,
+}
+
+/// What a column shows.
+#[derive(Clone, Copy)]
+pub(crate) struct Column {
+    pub(crate) heading: &'static str,
+    /// What the longest bar stands for.
+    pub(crate) greatest: f64,
+}
+
+impl Column {
+    /// The greatest of these values gets a bar as long as may be.
+    pub(crate) fn new(heading: &'static str, values: impl Iterator<Item = f64>) -> Self {
+        Self { heading, greatest: values.fold(f64::MIN_POSITIVE, f64::max) }
+    }
+}
+
+/// A bar, of one part or of several one behind the other.
+pub(crate) struct Bar {
+    /// The class of [`STYLE`], who it is, and how much.
+    parts: Vec<(&'static str, Option<&'static str>, f64)>,
+    /// The measurements of which it is the middle.
+    dots: Vec<f64>,
+    /// Behind what the label stands.
+    end: f64,
+    label: String,
+}
+
+impl Bar {
+    /// The middle of several measurements.
+    pub(crate) fn middle(
+        class: &'static str,
+        spread: Spread,
+        dots: impl Iterator<Item = f64>,
+        label: String,
+    ) -> Self {
+        let parts = vec![(class, None, spread.median)];
+        Self { parts, dots: dots.collect(), end: spread.max, label }
+    }
+
+    /// Parts of a whole: the class and the name of each, and how much it is.
+    pub(crate) fn parts<'a>(
+        parts: impl IntoIterator<Item = &'a (&'static str, &'static str, f64)>,
+        label: String,
+    ) -> Self {
+        let parts = parts.into_iter().map(|&(class, name, value)| (class, Some(name), value));
+        let parts: Vec<_> = parts.collect();
+        let end = parts.iter().map(|(.., value)| value).sum();
+        Self { parts, dots: Vec::new(), end, label }
+    }
+
+    /// Draws it from `x` on, so long that the greatest is `longest`.
+    fn draw(&self, text: &mut String, (x, y): (f64, usize), longest: f64, greatest: f64) {
+        let length = |value: f64| longest * value / greatest;
+        let middle = y + THICK / 2 + 5;
+        let mut from = x;
+        // Writing to a string cannot fail, here and below.
+        for (class, name, value) in &self.parts {
+            let _ = write!(
+                text,
+                "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{y}\" width=\"{:.1}\" height=\"{THICK}\"",
+                length(*value),
+            );
+            let _ = match name {
+                Some(name) => writeln!(text, "><title>{name} {value:.3}</title></rect>"),
+                None => writeln!(text, "/>"),
+            };
+            from += length(*value);
+        }
+        let (behind, label) = (x + length(self.end) + GAP, escape(&self.label));
+        let _ = writeln!(text, "<text x=\"{behind:.1}\" y=\"{middle}\">{label}</text>");
+        for dot in &self.dots {
+            let (x, y) = (x + length(*dot), y + THICK / 2);
+            let _ = writeln!(text, "<circle cx=\"{x:.1}\" cy=\"{y}\" r=\"3\"/>");
+        }
+    }
+}
+
+impl Chart {
+    /// The chart with its title.
+    pub(crate) fn draw(&self) -> String {
+        let height = HEAD + ROW * self.rows.len();
+        let longest = ((WIDTH - MARGIN - LABEL - self.names) / 2) as f64;
+        let at = [self.names as f64, self.names as f64 + longest + LABEL as f64];
+        let title = escape(&self.title);
+        let mut text = format!(
+            "<h2>{title}</h2>\n<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
+             aria-label=\"{title}\">\n"
+        );
+        for (x, column) in at.into_iter().zip(self.columns) {
+            let heading = escape(column.heading);
+            let _ = writeln!(text, "<text class=\"head\" x=\"{x}\" y=\"16\">{heading}</text>");
+        }
+        for (i, (name, bars)) in self.rows.iter().enumerate() {
+            let (y, name) = (HEAD + i * ROW, escape(name));
+            let _ = writeln!(text, "<text x=\"0\" y=\"{}\">{name}</text>", y + THICK / 2 + 5);
+            for ((x, column), bar) in at.into_iter().zip(self.columns).zip(bars) {
+                bar.draw(&mut text, (x, y), longest, column.greatest);
+            }
+        }
+        text + "</svg>\n"
+    }
+}
+
+pub(crate) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// A verdict as an item of a list.
+fn item(verdict: &Verdict) -> String {
+    let answer = if verdict.holds { "yes" } else { "no" };
+    let (claim, measured) = (escape(verdict.claim), escape(&verdict.measured));
+    format!("<li><b class=\"{answer}\">{answer}</b> {claim}: {measured}</li>\n")
+}
+
+/// Whether a page needs nothing else, and every tag is closed.
+#[cfg(test)]
+pub(crate) fn is_self_contained(page: &str) -> bool {
+    ["http", "url(", "src=", "<script"].iter().all(|word| !page.contains(word))
+        && page.matches('<').count() == page.matches('>').count()
+}
+
+/// Units of the drawing: its width, room for a bar's label, what is left free at the right, and rows.
+const WIDTH: usize = 800;
+const LABEL: usize = 90;
+const MARGIN: usize = 60;
+const GAP: f64 = 8.0;
+const HEAD: usize = 30;
+const ROW: usize = 34;
+const THICK: usize = 22;
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --speed: #2f6fb0;
+  --sender: #8a8f98; --path: #2f6fb0; --receiver: #d08a2e; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --paper: #16181c;
+  --speed: #6aa5e0; --sender: #9aa0aa; --path: #6aa5e0; --receiver: #e0a458; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 56rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+svg { width: 100%; height: auto; } svg text { fill: var(--ink); font-size: 14px; }
+svg .head { font-weight: 600; } circle { fill: var(--paper); stroke: var(--ink); }
+rect.speed { fill: var(--speed); } rect.sender { fill: var(--sender); }
+rect.path { fill: var(--path); } rect.far { fill: var(--path); opacity: .6; }
+rect.receiver { fill: var(--receiver); }
+b.sender { color: var(--sender); } b.path { color: var(--path); }
+b.receiver { color: var(--receiver); }
+b.yes { color: var(--path); } b.no { color: var(--receiver); } ul { padding-left: 1.2rem; }
+svg path { fill: none; stroke-width: 2; } svg .axis { stroke: var(--sender); stroke-width: 1; }
+.h0 { stroke: #2f6fb0; fill: #2f6fb0; } .h1 { stroke: #d08a2e; fill: #d08a2e; }
+.h2 { stroke: #3a9a6a; fill: #3a9a6a; } .h3 { stroke: #a05ab0; fill: #a05ab0; }
+svg text.h0, svg text.h1, svg text.h2, svg text.h3 { stroke: none; }
+pre { overflow-x: auto; font-size: 13px; }
+@media print { body { margin: 0; max-width: none; } svg, pre { break-inside: avoid; }
+  :root { color-scheme: light; --ink: #000; --paper: #fff; } pre { white-space: pre-wrap; } }
+";

@@ -1,0 +1,125 @@
+//! A tunnel with remote checksum offload beside the same without: trials that follow each other, by twos.
+//!
+//! What a trial costs changes with whatever else the machine does, and by more than the offload saves. Of two that
+//! follow each other it is mostly the same.
+
+use core::fmt::Write;
+
+use serde::Serialize;
+
+use super::{Carrier, GroupResult, RowResult, Tunnel, Watched};
+use crate::experiment::Spread;
+
+/// What remote checksum offload does to a tunnel: of each pair of trials, what is with it as a multiple of what is
+/// without.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Paired {
+    /// The tunnel.
+    pub tunnel: Tunnel,
+    /// Seconds a gigabyte of checksums and encapsulation together on the side that sends; none where nobody looked at
+    /// the clock.
+    pub tx_cost: Option<Spread>,
+    /// Throughput, where nobody did.
+    pub throughput: Spread,
+}
+
+impl Paired {
+    /// Every tunnel that was measured with it and without.
+    pub(super) fn all(groups: &[GroupResult]) -> Vec<Self> {
+        let rows = || groups.iter().flat_map(|group| &group.rows);
+        let row = |tunnel, remote_checksum| {
+            let mut rows = rows().filter(|row| row.carrier == Carrier::Grosso);
+            rows.find(|row| row.tunnel == tunnel && row.remote_checksum == Some(remote_checksum))
+        };
+        let pairs = Tunnel::ALL.into_iter();
+        pairs.filter_map(|tunnel| Some(Self::of(row(tunnel, true)?, row(tunnel, false)?))).collect()
+    }
+
+    fn of(with: &RowResult, without: &RowResult) -> Self {
+        let speeds = |row: &RowResult| -> Vec<f64> {
+            row.runs.iter().map(|run| run.stream.megabits_a_second()).collect()
+        };
+        let costs = |row: &RowResult| -> Vec<f64> {
+            row.runs.iter().flat_map(|run| &run.watched).map(tx_cost).collect()
+        };
+        let cost = ratios(costs(with), costs(without));
+        Self {
+            tunnel: with.tunnel,
+            tx_cost: (!cost.is_empty()).then(|| Spread::of(cost)),
+            throughput: Spread::of(ratios(speeds(with), speeds(without))),
+        }
+    }
+
+    pub(super) fn write(&self, text: &mut String) {
+        let times = |Spread { median, min, max }| format!("{median:.2} ({min:.2}-{max:.2})");
+        let cost = self.tx_cost.map_or_else(|| "-".into(), times);
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{:<9}RCO on / off  TX cost {cost}, throughput {}",
+            self.tunnel.to_string(),
+            times(self.throughput),
+        );
+    }
+}
+
+/// Seconds a gigabyte of checksums and encapsulation.
+fn tx_cost(watched: &Watched) -> f64 {
+    let [path_a, _] = watched.paths;
+    (path_a.checksums_seconds + path_a.tunnel_seconds) / watched.gigabytes
+}
+
+/// Of each pair the first as a multiple of the second.
+fn ratios(with: Vec<f64>, without: Vec<f64>) -> Vec<f64> {
+    with.into_iter().zip(without).map(|(with, without)| with / without).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Report, tests::report};
+    use super::*;
+
+    /// The results with other figures of one run of a tunnel.
+    fn changed(remote_checksum: bool, change: impl Fn(&mut Watched)) -> Vec<Paired> {
+        let mut report: Report = report();
+        let row = report.groups[0].rows.iter_mut().find(|row| {
+            (row.tunnel, row.remote_checksum) == (Tunnel::Vxlan, Some(remote_checksum))
+        });
+        row.unwrap().runs[0].watched.iter_mut().for_each(change);
+        Paired::all(&report.groups)
+    }
+
+    fn vxlan(paired: &[Paired]) -> Spread {
+        paired.iter().find(|paired| paired.tunnel == Tunnel::Vxlan).unwrap().tx_cost.unwrap()
+    }
+
+    #[test]
+    fn what_slows_both_of_a_pair_changes_nothing() {
+        let paired = Paired::all(&report().groups);
+        assert_eq!(paired.len(), 4, "Geneve has none");
+        // 2.5 and 20 ms with it, 30 and 20 without.
+        let cost = vxlan(&paired);
+        let all = [cost.median, cost.min, cost.max].map(|ratio| (ratio * 1e3).round());
+        assert_eq!(all, [450.0; 3], "whatever a run's gigabytes took");
+        let throughput = paired[0].throughput;
+        assert_eq!((throughput.min, throughput.max), (1.0, 1.0), "runs differ, and no pair does");
+    }
+
+    #[test]
+    fn only_what_path_a_spends_counts_and_one_of_a_pair_alone_widens_the_spread() {
+        let far = changed(true, |watched| watched.paths[1].tunnel_seconds = 9.0);
+        assert_eq!(vxlan(&far).max, vxlan(&Paired::all(&report().groups)).max);
+        let slow = changed(true, |watched| watched.paths[0].tunnel_seconds *= 2.0);
+        let spread = vxlan(&slow);
+        assert!((spread.median - 0.45).abs() < 1e-9 && (spread.max - 0.85).abs() < 1e-9);
+        assert!(
+            (vxlan(&changed(false, |watched| {
+                watched.paths[0].checksums_seconds = 0.0;
+            }))
+            .max - 1.125)
+                .abs()
+                < 1e-9
+        );
+    }
+}
