@@ -16,7 +16,7 @@ use grosso::{
     features::{Device, Features},
 };
 use grosso_io::{
-    Port, PortError, Transmitted,
+    Port, PortError, Transmitted, delegate_port,
     impair::{Impair, Impairment},
     memory::{MemoryPort, wire},
     path::{Direction, PathOptions},
@@ -250,13 +250,7 @@ struct Observed<P> {
 impl<P: Port> Port for Observed<P> {
     type Buffer = P::Buffer;
 
-    fn link(&self) -> LinkType {
-        self.port.link()
-    }
-
-    fn device(&self) -> Device {
-        self.port.device()
-    }
+    delegate_port!(port: link, device, recycle, transmit, flush, deadline);
 
     fn receive(
         &mut self,
@@ -269,22 +263,6 @@ impl<P: Port> Port for Observed<P> {
             sum.add(frame.buffer.as_ref());
             each(frame);
         })
-    }
-
-    fn recycle(&mut self, buffer: P::Buffer) {
-        self.port.recycle(buffer);
-    }
-
-    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        self.port.transmit(slices, meta)
-    }
-
-    fn flush(&mut self) -> Result<Transmitted, PortError> {
-        self.port.flush()
-    }
-
-    fn deadline(&self) -> Option<u64> {
-        self.port.deadline()
     }
 }
 

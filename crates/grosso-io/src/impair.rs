@@ -13,12 +13,14 @@ use std::{
 use grosso::{
     Frame, Meta,
     checksum::{self, Checksum},
-    features::Device,
     segment::{Outgoing, Segments},
 };
 use grosso_wire::{LinkType, Ports};
 
-use crate::port::{Port, PortCounter, PortError, Transmitted, waits_for};
+use crate::{
+    delegate_port,
+    port::{Port, PortCounter, PortError},
+};
 
 /// What a wire does to the frames that are received through it.
 #[derive(Clone, Debug, PartialEq)]
@@ -371,13 +373,7 @@ fn on_the_wire(frame: &[u8], meta: &Meta, link: LinkType) -> Vec<Frame<Vec<u8>>>
 impl<P: Port> Port for Impair<P> {
     type Buffer = ImpairBuffer<P::Buffer>;
 
-    fn link(&self) -> LinkType {
-        self.port.link()
-    }
-
-    fn device(&self) -> Device {
-        self.port.device()
-    }
+    delegate_port!(port: link, device, transmit, flush, descriptors, path_mtu);
 
     fn receive(
         &mut self,
@@ -406,28 +402,14 @@ impl<P: Port> Port for Impair<P> {
         }
     }
 
-    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        self.port.transmit(slices, meta)
-    }
-
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         self.port.counters(each);
         self.stats.counters().into_iter().for_each(|(counter, value)| each(counter, value));
     }
 
-    fn flush(&mut self) -> Result<Transmitted, PortError> {
-        self.port.flush()
-    }
-
     /// At once where the port may have more: who waits for its descriptor would not be told again.
     fn deadline(&self) -> Option<u64> {
         if self.more { Some(0) } else { self.wire.peek().map(|next| next.arrival_ns) }
-    }
-
-    waits_for!(port);
-
-    fn path_mtu(&self) -> Option<usize> {
-        self.port.path_mtu()
     }
 
     fn is_finished(&self) -> bool {

@@ -142,19 +142,118 @@ pub enum PortError {
     },
 }
 
-/// For the `impl Port` of a port around another: what to wait on is what the other one says.
-macro_rules! waits_for {
-    ($port:ident) => {
+/// For the `impl Port` of a port around another: these methods are what the other one does.
+///
+/// The other one is a field (`port:`), or what a macro finds that is called as `with!(self, port => port.link())`
+/// (`with!:`). `descriptors` stands for both of them. What is not named here, such as what a port around another is
+/// there for, is written out; what is neither has the meaning of [`Port`] itself, which of a port around another is
+/// rarely right.
+///
+/// ```
+/// use grosso::Meta;
+/// use grosso_io::{Port, PortError, port::Transmitted};
+///
+/// /// A port that counts what it sends.
+/// struct Counting<P> {
+///     port: P,
+///     frames: u64,
+/// }
+///
+/// impl<P: Port> Port for Counting<P> {
+///     type Buffer = P::Buffer;
+///
+///     grosso_io::delegate_port!(port: link, device, receive, recycle, flush);
+///     grosso_io::delegate_port!(port: deadline, descriptors, path_mtu, counters, is_finished);
+///
+///     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+///         let transmitted = self.port.transmit(slices, meta)?;
+///         self.frames += u64::from(transmitted == Transmitted::Taken);
+///         Ok(transmitted)
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! delegate_port {
+    ($macro:ident!: $($method:ident),+ $(,)?) => {
+        $($crate::delegate_port!(@method $method {$macro!});)+
+    };
+    ($field:ident: $($method:ident),+ $(,)?) => {
+        $($crate::delegate_port!(@method $method {$field});)+
+    };
+    (@call $this:ident {$macro:ident!} $method:ident($($argument:ident),*)) => {
+        $macro!($this, port => port.$method($($argument),*))
+    };
+    (@call $this:ident {$field:ident} $method:ident($($argument:ident),*)) => {
+        $this.$field.$method($($argument),*)
+    };
+    (@method link $to:tt) => {
+        fn link(&self) -> ::grosso_wire::LinkType {
+            $crate::delegate_port!(@call self $to link())
+        }
+    };
+    (@method device $to:tt) => {
+        fn device(&self) -> ::grosso::features::Device {
+            $crate::delegate_port!(@call self $to device())
+        }
+    };
+    (@method receive $to:tt) => {
+        fn receive(
+            &mut self,
+            now_ns: u64,
+            max: usize,
+            each: &mut dyn FnMut(::grosso::Frame<Self::Buffer>),
+        ) -> Result<usize, $crate::port::PortError> {
+            $crate::delegate_port!(@call self $to receive(now_ns, max, each))
+        }
+    };
+    (@method recycle $to:tt) => {
+        fn recycle(&mut self, buffer: Self::Buffer) {
+            $crate::delegate_port!(@call self $to recycle(buffer));
+        }
+    };
+    (@method transmit $to:tt) => {
+        fn transmit(
+            &mut self,
+            slices: &[&[u8]],
+            meta: &::grosso::Meta,
+        ) -> Result<$crate::port::Transmitted, $crate::port::PortError> {
+            $crate::delegate_port!(@call self $to transmit(slices, meta))
+        }
+    };
+    (@method flush $to:tt) => {
+        fn flush(&mut self) -> Result<$crate::port::Transmitted, $crate::port::PortError> {
+            $crate::delegate_port!(@call self $to flush())
+        }
+    };
+    (@method deadline $to:tt) => {
+        fn deadline(&self) -> Option<u64> {
+            $crate::delegate_port!(@call self $to deadline())
+        }
+    };
+    (@method descriptors $to:tt) => {
         #[cfg(unix)]
         fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-            self.$port.descriptor()
+            $crate::delegate_port!(@call self $to descriptor())
         }
 
         #[cfg(unix)]
         fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-            self.$port.transmit_descriptor()
+            $crate::delegate_port!(@call self $to transmit_descriptor())
+        }
+    };
+    (@method path_mtu $to:tt) => {
+        fn path_mtu(&self) -> Option<usize> {
+            $crate::delegate_port!(@call self $to path_mtu())
+        }
+    };
+    (@method counters $to:tt) => {
+        fn counters(&mut self, each: &mut dyn FnMut($crate::port::PortCounter, u64)) {
+            $crate::delegate_port!(@call self $to counters(each));
+        }
+    };
+    (@method is_finished $to:tt) => {
+        fn is_finished(&self) -> bool {
+            $crate::delegate_port!(@call self $to is_finished())
         }
     };
 }
-
-pub(crate) use waits_for;

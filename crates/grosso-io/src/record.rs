@@ -32,12 +32,13 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use grosso::{Frame, Meta, features::Device};
+use grosso::{Frame, Meta};
 use grosso_wire::{LinkType, Ports, Stack};
 
 use crate::{
     capture::{CaptureError, CaptureWriter, Interface, describe, flag},
-    port::{Port, PortError, Transmitted, waits_for},
+    delegate_port,
+    port::{Port, PortError, Transmitted},
 };
 
 /// What is recorded, and how much of it at most.
@@ -177,13 +178,8 @@ impl<P: Port> Record<P> {
 impl<P: Port> Port for Record<P> {
     type Buffer = P::Buffer;
 
-    fn link(&self) -> LinkType {
-        self.port.link()
-    }
-
-    fn device(&self) -> Device {
-        self.port.device()
-    }
+    delegate_port!(port: link, device, recycle, flush, deadline, descriptors, path_mtu);
+    delegate_port!(port: counters, is_finished);
 
     fn receive(
         &mut self,
@@ -202,34 +198,12 @@ impl<P: Port> Port for Record<P> {
         })
     }
 
-    fn recycle(&mut self, buffer: P::Buffer) {
-        self.port.recycle(buffer);
-    }
-
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         let transmitted = self.port.transmit(slices, meta)?;
         if self.recorder.options.transmitted && transmitted == Transmitted::Taken {
             self.recorder.note(Way::Transmitted, slices, meta);
         }
         Ok(transmitted)
-    }
-
-    fn flush(&mut self) -> Result<Transmitted, PortError> {
-        self.port.flush()
-    }
-
-    fn deadline(&self) -> Option<u64> {
-        self.port.deadline()
-    }
-
-    waits_for!(port);
-
-    fn path_mtu(&self) -> Option<usize> {
-        self.port.path_mtu()
-    }
-
-    fn is_finished(&self) -> bool {
-        self.port.is_finished()
     }
 }
 

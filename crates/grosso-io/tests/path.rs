@@ -1,13 +1,13 @@
 //! The data path between ports in memory: exactly the work that the features call for, and nothing lost on the way.
 
 use grosso::{
-    Frame, Meta,
+    Meta,
     checksum::{self, Checksum},
     coalesce::{Acknowledgments, Reorder, reason::Release},
     features::{Device, Features},
 };
 use grosso_io::{
-    Port, PortError, Transmitted,
+    Port, Transmitted, delegate_port,
     memory::{MemoryPort, wire},
     path::{Direction, PathOptions, Protocol, Said},
 };
@@ -216,38 +216,11 @@ struct Recycling {
 impl Port for Recycling {
     type Buffer = Vec<u8>;
 
-    fn link(&self) -> LinkType {
-        self.port.link()
-    }
-
-    fn device(&self) -> Device {
-        self.port.device()
-    }
-
-    fn receive(
-        &mut self,
-        now_ns: u64,
-        max: usize,
-        each: &mut dyn FnMut(Frame<Vec<u8>>),
-    ) -> Result<usize, PortError> {
-        self.port.receive(now_ns, max, each)
-    }
+    delegate_port!(port: link, device, receive, transmit, flush, is_finished);
 
     fn recycle(&mut self, buffer: Vec<u8>) {
         self.recycled += 1;
         self.port.recycle(buffer);
-    }
-
-    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        self.port.transmit(slices, meta)
-    }
-
-    fn flush(&mut self) -> Result<Transmitted, PortError> {
-        self.port.flush()
-    }
-
-    fn is_finished(&self) -> bool {
-        self.port.is_finished()
     }
 }
 

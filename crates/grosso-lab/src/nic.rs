@@ -1,11 +1,8 @@
 //! A NIC with receive buffers of its own: every packet is copied into one, as by DMA or by a driver that receives
 //! straight into the packet buffers of its stack.
 
-use std::os::fd::BorrowedFd;
-
-use grosso::{Frame, Meta, features::Device};
-use grosso_io::{Port, PortError, Transmitted, port::PortCounter};
-use grosso_wire::LinkType;
+use grosso::Frame;
+use grosso_io::{Port, PortError, delegate_port, port::PortCounter};
 
 /// A port that receives into buffers of its own, of which there may be few.
 ///
@@ -62,13 +59,7 @@ impl<P: Port> Nic<P> {
 impl<P: Port> Port for Nic<P> {
     type Buffer = Vec<u8>;
 
-    fn link(&self) -> LinkType {
-        self.port.link()
-    }
-
-    fn device(&self) -> Device {
-        self.port.device()
-    }
+    delegate_port!(port: link, device, transmit, flush, deadline, descriptors, path_mtu, is_finished);
 
     /// Takes as many as `max` packets off the wire, and hands out those for which it has buffers.
     fn receive(
@@ -102,33 +93,9 @@ impl<P: Port> Port for Nic<P> {
         self.spare.push(buffer);
     }
 
-    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        self.port.transmit(slices, meta)
-    }
-
-    fn flush(&mut self) -> Result<Transmitted, PortError> {
-        self.port.flush()
-    }
-
-    fn deadline(&self) -> Option<u64> {
-        self.port.deadline()
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.port.descriptor()
-    }
-
-    fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.port.transmit_descriptor()
-    }
-
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         self.port.counters(each);
         each(NO_BUFFER, self.dropped);
-    }
-
-    fn is_finished(&self) -> bool {
-        self.port.is_finished()
     }
 }
 
@@ -141,8 +108,15 @@ const NO_BUFFER: PortCounter = PortCounter {
 
 #[cfg(test)]
 mod tests {
-    use grosso::features::Features;
-    use grosso_io::memory::{MemoryPort, wire};
+    use grosso::{
+        Meta,
+        features::{Device, Features},
+    };
+    use grosso_io::{
+        Transmitted,
+        memory::{MemoryPort, wire},
+    };
+    use grosso_wire::LinkType;
 
     use super::*;
 

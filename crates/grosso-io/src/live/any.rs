@@ -1,11 +1,8 @@
 //! Any live port, chosen at run time: a path between two kinds is one type and not one for each pair of kinds.
 
-use std::{
-    io,
-    os::fd::{BorrowedFd, RawFd},
-};
+use std::{io, os::fd::RawFd};
 
-use grosso::{Frame, Meta, features::Device};
+use grosso::Frame;
 use grosso_sys::{
     fault::Fault,
     packet::{Fanout, FanoutRule, RingFrame},
@@ -13,12 +10,14 @@ use grosso_sys::{
     tun::Layer,
     xdp,
 };
-use grosso_wire::LinkType;
 
 use super::{
     LiveBuffer, LiveStats, PacketOptions, PacketPort, TapOptions, TapPort, XdpPort, XdpPortOptions,
 };
-use crate::port::{Port, PortCounter, PortError, Transmitted};
+use crate::{
+    delegate_port,
+    port::{Port, PortError},
+};
 
 /// Which port to open, and how.
 #[derive(Clone, Debug)]
@@ -150,13 +149,8 @@ impl LivePort {
 impl Port for LivePort {
     type Buffer = PortBuffer;
 
-    fn link(&self) -> LinkType {
-        with!(self, port => port.link())
-    }
-
-    fn device(&self) -> Device {
-        with!(self, port => port.device())
-    }
+    delegate_port!(with!: link, device, transmit, flush, deadline, descriptors, path_mtu, counters);
+    delegate_port!(with!: is_finished);
 
     fn receive(
         &mut self,
@@ -184,38 +178,6 @@ impl Port for LivePort {
             // Slots and chunks find back by themselves.
             (_, buffer) => drop(buffer),
         }
-    }
-
-    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        with!(self, port => port.transmit(slices, meta))
-    }
-
-    fn flush(&mut self) -> Result<Transmitted, PortError> {
-        with!(self, port => port.flush())
-    }
-
-    fn deadline(&self) -> Option<u64> {
-        with!(self, port => port.deadline())
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        with!(self, port => port.descriptor())
-    }
-
-    fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        with!(self, port => port.transmit_descriptor())
-    }
-
-    fn path_mtu(&self) -> Option<usize> {
-        with!(self, port => port.path_mtu())
-    }
-
-    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
-        with!(self, port => port.counters(each))
-    }
-
-    fn is_finished(&self) -> bool {
-        with!(self, port => port.is_finished())
     }
 }
 

@@ -4,18 +4,20 @@ use std::io;
 
 use grosso::{
     Frame, Meta,
-    features::Device,
     reassemble::{Mode, Reassembler, Rules},
     stats::ReassembleStats,
 };
-use grosso_wire::{LinkType, Ports};
+use grosso_wire::Ports;
 
 use super::{
     StageBuffer,
     cutting::{Cutting, CuttingStats},
     joining::{Joining, counters_of_joining},
 };
-use crate::port::{Port, PortCounter, PortError, Transmitted, waits_for};
+use crate::{
+    delegate_port,
+    port::{Port, PortCounter, PortError, Transmitted},
+};
 
 /// How fragments are joined and made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,13 +168,7 @@ impl<P: Port> Fragmentation<P> {
 impl<P: Port> Port for Fragmentation<P> {
     type Buffer = StageBuffer<P::Buffer>;
 
-    fn link(&self) -> LinkType {
-        self.port.link()
-    }
-
-    fn device(&self) -> Device {
-        self.port.device()
-    }
+    delegate_port!(port: link, device, descriptors, path_mtu);
 
     fn receive(
         &mut self,
@@ -215,12 +211,6 @@ impl<P: Port> Port for Fragmentation<P> {
     fn deadline(&self) -> Option<u64> {
         let joining = self.joining.as_ref().and_then(Joining::deadline);
         [self.port.deadline(), joining].into_iter().flatten().min()
-    }
-
-    waits_for!(port);
-
-    fn path_mtu(&self) -> Option<usize> {
-        self.port.path_mtu()
     }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {

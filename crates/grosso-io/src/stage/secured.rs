@@ -16,7 +16,10 @@ use grosso::{
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, ipv6};
 
 use super::{Made, Numbers, SequenceFile, Spare, StageBuffer, outbox::Outbox, sequence};
-use crate::port::{Port, PortCounter, PortError, Transmitted, waits_for};
+use crate::{
+    delegate_port,
+    port::{Port, PortCounter, PortError, Transmitted},
+};
 
 /// What is taken that is not encrypted, in the words of `ip xfrm policy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -322,6 +325,8 @@ impl<P: Port> Secured<P> {
 impl<P: Port> Port for Secured<P> {
     type Buffer = StageBuffer<P::Buffer>;
 
+    delegate_port!(port: descriptors, is_finished);
+
     fn link(&self) -> LinkType {
         self.link
     }
@@ -410,8 +415,6 @@ impl<P: Port> Port for Secured<P> {
         if self.more { Some(0) } else { self.port.deadline() }
     }
 
-    waits_for!(port);
-
     /// What encryption leaves of the port's, whatever the packet's padding.
     fn path_mtu(&self) -> Option<usize> {
         self.port.path_mtu()?.checked_sub(self.overhead_max())
@@ -420,10 +423,6 @@ impl<P: Port> Port for Secured<P> {
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         self.port.counters(each);
         self.stats().counters().for_each(|(counter, value)| each(counter, value));
-    }
-
-    fn is_finished(&self) -> bool {
-        self.port.is_finished()
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::{fmt, io};
 
-use grosso::{Frame, Meta, features::Device};
-use grosso_wire::LinkType;
+use grosso::Frame;
 
 use super::{Fragmentation, FragmentationOptions, Secured, SecuredOptions, StageBuffer};
-use crate::port::{Port, PortCounter, PortError, Transmitted};
+use crate::{
+    delegate_port,
+    port::{Port, PortError},
+};
 
 /// A port with fragmentation, and with ESP around it where there is any.
 pub enum Stages<P: Port> {
@@ -57,13 +59,8 @@ impl<P: Port + fmt::Debug> fmt::Debug for Stages<P> {
 impl<P: Port> Port for Stages<P> {
     type Buffer = StageBuffer<StageBuffer<P::Buffer>>;
 
-    fn link(&self) -> LinkType {
-        of_either!(self, port => port.link())
-    }
-
-    fn device(&self) -> Device {
-        of_either!(self, port => port.device())
-    }
+    delegate_port!(of_either!: link, device, transmit, flush, deadline, descriptors, path_mtu);
+    delegate_port!(of_either!: counters, is_finished);
 
     fn receive(
         &mut self,
@@ -88,39 +85,5 @@ impl<P: Port> Port for Stages<P> {
             // It is of another port.
             (Self::Clear(_), StageBuffer::Made(_)) => {}
         }
-    }
-
-    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        of_either!(self, port => port.transmit(slices, meta))
-    }
-
-    fn flush(&mut self) -> Result<Transmitted, PortError> {
-        of_either!(self, port => port.flush())
-    }
-
-    fn deadline(&self) -> Option<u64> {
-        of_either!(self, port => port.deadline())
-    }
-
-    #[cfg(unix)]
-    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        of_either!(self, port => port.descriptor())
-    }
-
-    #[cfg(unix)]
-    fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        of_either!(self, port => port.transmit_descriptor())
-    }
-
-    fn path_mtu(&self) -> Option<usize> {
-        of_either!(self, port => port.path_mtu())
-    }
-
-    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
-        of_either!(self, port => port.counters(each));
-    }
-
-    fn is_finished(&self) -> bool {
-        of_either!(self, port => port.is_finished())
     }
 }

@@ -6,7 +6,7 @@ use grosso::{
     tunnel::esp::{KeyMaterial, Mode, SecurityAssociation},
 };
 use grosso_io::{
-    Port, PortError, Transmitted,
+    Port, PortError, Transmitted, delegate_port,
     memory::{MemoryPort, wire},
     stage::{Fragmentation, FragmentationOptions, Secured, SecuredOptions},
 };
@@ -98,13 +98,7 @@ impl<P: Port> Reluctant<P> {
 impl<P: Port> Port for Reluctant<P> {
     type Buffer = P::Buffer;
 
-    fn link(&self) -> LinkType {
-        self.port.link()
-    }
-
-    fn device(&self) -> Device {
-        self.port.device()
-    }
+    delegate_port!(port: link, device, flush);
 
     fn receive(
         &mut self,
@@ -131,10 +125,6 @@ impl<P: Port> Port for Reluctant<P> {
             self.sent.push(slices.concat());
         }
         Ok(transmitted)
-    }
-
-    fn flush(&mut self) -> Result<Transmitted, PortError> {
-        self.port.flush()
     }
 }
 

@@ -9,13 +9,9 @@ use std::{
     time::Instant,
 };
 
-use grosso::{Frame, Meta, features::Device};
-use grosso_io::{
-    Port, PortError,
-    port::{PortCounter, Transmitted},
-};
+use grosso::{Frame, Meta};
+use grosso_io::{Port, PortError, delegate_port, port::Transmitted};
 use grosso_sys::datagram::observe_calls;
-use grosso_wire::LinkType;
 
 /// What the clock showed of one thread, which alone adds to it. Without what looking at the clock takes.
 #[derive(Debug, Default)]
@@ -181,13 +177,8 @@ macro_rules! timed {
 impl<P: Port> Port for Timed<P> {
     type Buffer = P::Buffer;
 
-    fn link(&self) -> LinkType {
-        self.port.link()
-    }
-
-    fn device(&self) -> Device {
-        self.port.device()
-    }
+    delegate_port!(port: link, device, recycle, deadline, descriptors, path_mtu, counters);
+    delegate_port!(port: is_finished);
 
     fn receive(
         &mut self,
@@ -198,40 +189,12 @@ impl<P: Port> Port for Timed<P> {
         timed!(self, self.port.receive(now_ns, max, each))
     }
 
-    fn recycle(&mut self, buffer: P::Buffer) {
-        self.port.recycle(buffer);
-    }
-
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         timed!(self, self.port.transmit(slices, meta))
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
         timed!(self, self.port.flush())
-    }
-
-    fn deadline(&self) -> Option<u64> {
-        self.port.deadline()
-    }
-
-    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.port.descriptor()
-    }
-
-    fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.port.transmit_descriptor()
-    }
-
-    fn path_mtu(&self) -> Option<usize> {
-        self.port.path_mtu()
-    }
-
-    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
-        self.port.counters(each);
-    }
-
-    fn is_finished(&self) -> bool {
-        self.port.is_finished()
     }
 }
 

@@ -31,8 +31,9 @@ pub use self::{
 use self::{peers::Peers, replies::Replies, taking::Taking};
 use super::StageBuffer;
 use crate::{
+    delegate_port,
     outlet::{Outlet, reused},
-    port::{Port, PortCounter, PortError, Transmitted, waits_for},
+    port::{Port, PortCounter, PortError, Transmitted},
 };
 
 /// What a tunnel is, and how its packets travel.
@@ -311,6 +312,8 @@ impl EthernetLink {
 impl<P: Port> Port for Tunnelled<P> {
     type Buffer = StageBuffer<P::Buffer>;
 
+    delegate_port!(port: descriptors);
+
     fn link(&self) -> LinkType {
         self.link
     }
@@ -386,8 +389,6 @@ impl<P: Port> Port for Tunnelled<P> {
         let has_more = self.more || !self.replies.is_empty();
         if has_more { Some(0) } else { self.port.deadline() }
     }
-
-    waits_for!(port);
 
     fn path_mtu(&self) -> Option<usize> {
         self.mtu
