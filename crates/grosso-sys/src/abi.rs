@@ -109,6 +109,9 @@ pub(crate) const TP_STATUS_SEND_REQUEST: u32 = 1 << 0;
 pub(crate) const TP_STATUS_WRONG_FORMAT: u32 = 1 << 2;
 /// linux/if_ether.h: every EtherType.
 pub(crate) const ETH_P_ALL: u16 = 0x0003;
+/// linux/if_ether.h: IPv4 and IPv6.
+pub(crate) const ETH_P_IP: u16 = 0x0800;
+pub(crate) const ETH_P_IPV6: u16 = 0x86dd;
 /// linux/if_ether.h: the tag of 802.1Q.
 pub(crate) const ETH_P_8021Q: u16 = 0x8100;
 
@@ -168,6 +171,7 @@ pub(crate) struct PacketRingHeader {
     pub(crate) length: u32,
     pub(crate) snap_length: u32,
     pub(crate) mac: u16,
+    pub(crate) net: u16,
     pub(crate) seconds: u32,
     pub(crate) nanoseconds: u32,
     pub(crate) vlan_tci: u16,
@@ -185,6 +189,7 @@ impl PacketRingHeader {
             length: word(4),
             snap_length: word(8),
             mac: half(12),
+            net: half(14),
             seconds: word(16),
             nanoseconds: word(20),
             vlan_tci: half(24),

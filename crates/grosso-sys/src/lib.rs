@@ -7,7 +7,7 @@
 //! | module | what it wraps |
 //! |---|---|
 //! | [`tun`] | TUN and TAP devices: making, adopting, queues, offloads, one packet a read or write |
-//! | [`packet`] | packet sockets: virtio header, VLAN tag, batches, mapped rings, fanout |
+//! | [`packet`] | packet sockets: virtio header, VLAN tag, batches, mapped rings, fanout, a filter for IP |
 //! | [`xdp`] | AF_XDP sockets with frames that are owned, and the program that feeds them |
 //! | [`passed`] | descriptors that another program left open for this one |
 //! | [`datagram`] | UDP and raw IP sockets whose datagrams travel together; the MTU of paths |
@@ -70,4 +70,5 @@ pub mod wait;
 pub mod xdp;
 
 mod abi;
+mod filter;
 mod mapping;

@@ -233,11 +233,15 @@ fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
     if is_worked_on || spec.impairment.is_some() {
         return Err("fragments, esp and impair are not for a path to a tunnel".to_owned());
     }
-    super::tunnel::check(tunnel)?;
     let is_numbered = matches!(tunnel.endpoint.header, Header::Gre { sequence: true, .. });
     if is_numbered && spec.queues > 1 {
         // All packets of a direction have one sequence.
-        return Err(format!("{} has seq, and the path more than one queue", tunnel.name()));
+        return Err(format!(
+            "{} has seq, and the path {} queues: the other end drops what is late, so one queue \
+             sends all of it",
+            tunnel.name(),
+            spec.queues
+        ));
     }
     Ok(())
 }

@@ -319,6 +319,9 @@ fn what_is_wrong_with_a_tunnel_has_its_line_and_column() {
         let why = wrong(&to_tunnel("tap:vx0", &lines));
         assert!(why.contains(says), "{lines}\n{why}");
     }
+    let numbered = to_tunnel("tun:t", &format!("type = \"gre\"\n{ends}\nseq = true"));
+    let why = wrong(&numbered.replace("name", "queues = 2\nname"));
+    assert!(why.contains("gre:192.0.2.2 has seq, and the path 2 queues"), "{why}");
     let vxlan = format!("type = \"vxlan\"\n{ends}\nid = 1");
     let why = wrong(&to_tunnel("tun:vx0", &vxlan));
     assert!(why.contains("Ethernet frames and IP packets do not mix"), "{why}");

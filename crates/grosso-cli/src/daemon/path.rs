@@ -82,10 +82,12 @@ impl RunningPath {
         let name = |ports: &[LivePort]| ports.first().map(|port| port.name().to_owned());
         let left = name(&lefts).unwrap_or_default();
         if let Device::Tunnel(description) = &spec.right.device {
-            let rights = tunnel::open(description, &left, spec.queues, command)?;
             let right = description.name();
-            let group = start(&spec, lefts, rights, ended)
-                .map_err(|error| failed(command, &spec, &error))?;
+            let group = match tunnel::open(description, &left, spec.queues, command)? {
+                tunnel::Ends::Udp(rights) => start(&spec, lefts, rights, ended),
+                tunnel::Ends::Ip(rights) => start(&spec, lefts, rights, ended),
+            };
+            let group = group.map_err(|error| failed(command, &spec, &error))?;
             return Ok(Self { spec, left, right, group });
         }
         let rights = open(&spec.right, spec.queues, command)?;

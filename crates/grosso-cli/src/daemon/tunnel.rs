@@ -6,22 +6,22 @@ use std::{
     net::SocketAddr,
 };
 
+use grosso::tunnel::decapsulate::OuterChecksum;
 use grosso_io::{
-    live::{UdpOptions, UdpPort},
-    stage::{Tunnelled, TunnelledOptions},
+    Port,
+    live::{IpOptions, IpPort, UdpOptions, UdpPort},
+    stage::{Fragmentation, FragmentationOptions, Tunnelled, TunnelledOptions},
 };
 use grosso_sys::{interface::InterfaceName, netlink::Netlink};
 
 use crate::{commands::device::refused, error::Failure, tunnel::Description};
 
-/// Whether there are sockets for a tunnel; if not, why.
-pub(crate) fn check(description: &Description) -> Result<(), String> {
-    match description.endpoint.udp() {
-        Some(_) => Ok(()),
-        None => {
-            Err(format!("{} is not in UDP: encap fou or gue puts it there", description.name()))
-        }
-    }
+/// The end of a path that is a tunnel, one port for each queue.
+pub(super) enum Ends {
+    /// In UDP.
+    Udp(Vec<Tunnelled<UdpPort>>),
+    /// Directly in IP. What is read before the kernel joins fragments has some.
+    Ip(Vec<Tunnelled<Fragmentation<IpPort>>>),
 }
 
 /// Opens a tunnel's sockets, those of each queue with their share of the flows. `device` is what leads into the tunnel.
@@ -30,22 +30,42 @@ pub(super) fn open(
     device: &str,
     queues: usize,
     command: &str,
-) -> Result<Vec<Tunnelled<UdpPort>>, Failure> {
+) -> Result<Ends, Failure> {
     let endpoint = &description.endpoint;
-    let none =
-        || no_socket(command, (endpoint.local, 0).into(), &io::ErrorKind::Unsupported.into());
-    let mut options = UdpOptions::of(endpoint).ok_or_else(none)?;
-    options.shared = queues > 1;
     let seed = RandomState::new().hash_one(device);
-    let open = |_| {
-        let port = UdpPort::open(&options)?;
-        let mut options = TunnelledOptions::new(endpoint.clone(), seed);
-        options.outer_checksum = port.outer_checksum();
-        options.address = address(device);
-        Tunnelled::new(port, options)
-    };
-    let opened = (0..queues).map(open).collect::<io::Result<_>>();
-    opened.map_err(|error| no_socket(command, options.local, &error))
+    let mut options = TunnelledOptions::new(endpoint.clone(), seed);
+    options.address = address(device);
+    if let Some(mut sockets) = UdpOptions::of(endpoint) {
+        sockets.shared = queues > 1;
+        let open = |_| UdpPort::open(&sockets);
+        let ports = (0..queues).map(open).collect::<io::Result<Vec<_>>>();
+        let ports = ports.map_err(|error| no_socket(command, sockets.local, &error))?;
+        let checksum = ports.first().map(UdpPort::outer_checksum);
+        options.outer_checksum = checksum.unwrap_or(OuterChecksum::InFrame);
+        return tunnelled(ports, &options, command).map(Ends::Udp);
+    }
+    let no_socket = |error| no_socket(command, (endpoint.local, 0).into(), &error);
+    let sockets =
+        IpOptions::of(endpoint).ok_or_else(|| no_socket(io::ErrorKind::Unsupported.into()))?;
+    let ports = IpPort::open_queues(&sockets, queues).map_err(no_socket)?;
+    let joined = ports.into_iter().map(|port| {
+        let mut joining = FragmentationOptions::new(seed);
+        joining.ports = endpoint.ports();
+        Fragmentation::new(port, &joining)
+    });
+    let ports = joined.collect::<io::Result<Vec<_>>>().map_err(no_socket)?;
+    tunnelled(ports, &options, command).map(Ends::Ip)
+}
+
+/// Puts the tunnel in front of each port.
+fn tunnelled<P: Port>(
+    ports: Vec<P>,
+    options: &TunnelledOptions,
+    command: &str,
+) -> Result<Vec<Tunnelled<P>>, Failure> {
+    let ends = ports.into_iter().map(|port| Tunnelled::new(port, options.clone()));
+    ends.collect::<io::Result<_>>()
+        .map_err(|error| Failure::environment("environment.tunnel", format!("{command}: {error}")))
 }
 
 /// The Ethernet address of a device, where it has one.
@@ -68,6 +88,10 @@ pub(crate) fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> 
             let message = format!("{command}: {local}: another program or tunnel receives there");
             let hint = format!("ss -ulpn 'sport = :{port}' shows which; or choose another port");
             Failure::environment("environment.busy", message).hint(hint)
+        }
+        // The device wants the one, and sockets that are not of UDP the other.
+        _ if port == 0 => {
+            refused(command, &format!("sending from {address}"), "cap_net_admin,cap_net_raw", error)
         }
         _ => refused(command, &format!("opening sockets at {local}"), "cap_net_admin", error),
     }

@@ -6,6 +6,7 @@
 //! | [`PacketPort`] | an interface, through packet sockets and a mapped ring |
 //! | [`XdpPort`] | an interface, through an AF_XDP socket |
 //! | [`UdpPort`] | another host, through UDP sockets: the outer packets of a tunnel |
+//! | [`IpPort`] | another host, through sockets of an IP protocol: the same of a tunnel without UDP |
 //! | [`LivePort`] | any of these, chosen at run time, with one queue or several |
 //!
 //! What a port takes is probed when it is opened, and again by use: a superframe that the kernel refuses is sent as the
@@ -14,8 +15,10 @@
 
 mod any;
 mod buffer;
+mod ip;
 mod outgoing;
 mod packet;
+mod socket;
 mod stats;
 mod tap;
 mod transmitter;
@@ -25,10 +28,12 @@ mod xdp;
 pub use any::{LivePort, Opening, PortBuffer};
 pub use buffer::LiveBuffer;
 pub use grosso_sys::xdp::XdpStatistics;
+pub use ip::{IpBuffer, IpOptions, IpPort};
 pub use packet::{PacketOptions, PacketPort};
+pub use socket::{SocketEvent, SocketStats};
 pub use stats::{LiveEvent, LiveStats};
 pub use tap::{TapOptions, TapPort};
-pub use udp::{SOURCE_PORTS_MAX, SocketEvent, SocketStats, UdpOptions, UdpPort};
+pub use udp::{SOURCE_PORTS_MAX, UdpOptions, UdpPort};
 pub use xdp::{XdpPort, XdpPortOptions, kernel_counters};
 
 use std::io;

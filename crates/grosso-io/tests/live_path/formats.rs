@@ -3,13 +3,22 @@
 use std::net::IpAddr;
 
 use grosso::tunnel::{Carrier, Endpoint, Header, RemoteChecksumUse, Udp};
-use grosso_io::runner::RunOptions;
+use grosso_io::{
+    live::{IpPort, TapPort},
+    runner::RunOptions,
+    stage::Tunnelled,
+};
+use grosso_sys::{
+    interface::write_attribute,
+    namespace::{NetworkNamespace, show_network_in_sysfs},
+};
 
 use crate::{
     sockets::exchange,
-    tunnelled::{assert_nothing_lost, checksum_errors, count, device, over_udp},
+    tunnelled::{assert_nothing_lost, checksum_errors, count, device, over_ip, over_udp},
     tunnels::INSIDE,
-    world::{A, B, World, start},
+    vxlan::{capture, tshark},
+    world::{A, B, Running, World, name, start},
 };
 
 /// Bytes of each stream.
@@ -28,14 +37,20 @@ impl Format {
         Self { name, header, carrier }
     }
 
+    /// Everything that is in IP directly.
+    fn in_ip() -> Vec<Self> {
+        let plain = Header::Gre { key: None, checksum: false, sequence: false, ethernet: false };
+        vec![
+            Self::new("ip", Header::Ip, Carrier::Ip),
+            Self::new("gre", plain, Carrier::Ip),
+            Self::new("gre with key and checksum", gre(false, true, false), Carrier::Ip),
+            Self::new("gretap", gre(true, false, false), Carrier::Ip),
+            Self::new("numbered gretap", gre(true, true, true), Carrier::Ip),
+        ]
+    }
+
     /// Everything that UDP carries, each with what makes it most.
     fn in_udp() -> Vec<Self> {
-        let gre = |ethernet, checksum, sequence| Header::Gre {
-            key: Some(7),
-            checksum,
-            sequence,
-            ethernet,
-        };
         let vxlan =
             |policy, generic_protocol| Header::Vxlan { identifier: 7, policy, generic_protocol };
         let options = vec![1, 2, 3, 1, 4, 5, 6, 7];
@@ -59,8 +74,21 @@ impl Format {
     }
 
     fn endpoint(&self, local: IpAddr, remote: IpAddr) -> Endpoint {
-        Endpoint::new(local, remote, self.header.clone(), self.carrier.clone())
+        let mut endpoint = Endpoint::new(local, remote, self.header.clone(), self.carrier.clone());
+        if local.is_ipv6() && matches!(self.carrier, Carrier::Ip) {
+            endpoint.encapsulation_limit = Some(4);
+        }
+        endpoint
     }
+
+    /// Whether packets have numbers: such are cut before (rule S43), and the kernel joins none (rule T21).
+    fn is_numbered(&self) -> bool {
+        matches!(self.header, Header::Gre { sequence: true, .. })
+    }
+}
+
+fn gre(ethernet: bool, checksum: bool, sequence: bool) -> Header {
+    Header::Gre { key: Some(7), checksum, sequence, ethernet }
 }
 
 fn udp(offload: bool) -> Udp {
@@ -95,10 +123,9 @@ fn streams_pass_as_superframes_in_every_format_in_udp() {
                 assert_nothing_lost(&snapshot);
                 let number = |name| count(&snapshot, name);
                 let (sent, sends) = (number("socket-tx-datagrams"), number("socket-tx-messages"));
-                // Packets with numbers are cut before, and go as a batch of messages (rule S43).
-                match format.header {
-                    Header::Gre { sequence: true, .. } => assert_eq!(sent, sends, "{name}"),
-                    _ => assert!(sent > 2 * sends, "{name}: {sent} in {sends}"),
+                match format.is_numbered() {
+                    true => assert_eq!(sent, sends, "{name}"),
+                    false => assert!(sent > 2 * sends, "{name}: {sent} in {sends}"),
                 }
                 for joined in &snapshot.right_to_left.joined[..2] {
                     assert!(joined.wire.packets > 2 * joined.frames, "{name}: {joined:?}");
@@ -108,6 +135,113 @@ fn streams_pass_as_superframes_in_every_format_in_udp() {
             }
             for host in [&world.a, &world.engine, &world.b] {
                 assert_eq!(checksum_errors(host), [], "{}", format.name);
+            }
+        }
+    }
+}
+
+/// The paths of both hosts to the ends of a tunnel directly in IP.
+fn between(world: &World, ends: [&Endpoint; 2]) -> [Running<TapPort, Tunnelled<IpPort>>; 2] {
+    let hosts = [(&world.a, &world.a), (&world.b, &world.engine)];
+    core::array::from_fn(|side| {
+        let ((host, outside), end) = (hosts[side], ends[side]);
+        start(device(host, end, side), over_ip(outside, end), RunOptions::new(1))
+    })
+}
+
+/// Lets the kernel join packets that come one by one, over a longer time; whether it may be told so.
+fn kernel_joins(host: &NetworkNamespace) -> bool {
+    let tell = || {
+        show_network_in_sysfs()?;
+        write_attribute(&name("e0"), "gro_flush_timeout", "200000")
+    };
+    let told = host.run(tell).unwrap();
+    if let Err(error) = &told {
+        println!("the kernel is not told to join for longer: {error}");
+    }
+    told.is_ok()
+}
+
+#[test]
+fn streams_pass_as_superframes_in_every_format_directly_in_ip() {
+    for format in Format::in_ip() {
+        for (a, b) in A.into_iter().zip(B) {
+            let Some(world) = World::with_addresses() else { return };
+            let kernel_joins = kernel_joins(&world.engine);
+            let (near, far) = (format.endpoint(a, b), format.endpoint(b, a));
+            let paths = between(&world, [&near, &far]);
+            for (a, b) in INSIDE[0].into_iter().zip(INSIDE[1]) {
+                exchange((&world.a, a), (&world.b, b), BYTES);
+            }
+            let [near, far] = paths.map(|path| path.stop().snapshot);
+            let name = (format.name, a);
+            for snapshot in [&near, &far] {
+                assert_nothing_lost(snapshot);
+                let number = |counter| count(snapshot, counter);
+                let packets = number("tunnel-out-packets");
+                assert_eq!(number("socket-tx-datagrams"), packets, "{name:?}");
+                match format.is_numbered() {
+                    true => assert!(number("tunnel-out-cut-before") > 0, "{name:?}"),
+                    false => assert!(packets > 2 * number("tunnel-out-frames"), "{name:?}"),
+                }
+            }
+            // The kernel joins on the wire's far end alone; on the other we do.
+            let [reads, read] =
+                ["socket-rx-messages", "socket-rx-datagrams"].map(|name| count(&far, name));
+            if kernel_joins {
+                let joins = !format.is_numbered();
+                assert_eq!(read > 2 * reads, joins, "{name:?}: {read} in {reads}");
+            }
+            for joined in &near.right_to_left.joined[..2] {
+                assert!(joined.wire.packets > 2 * joined.frames, "{name:?}: {joined:?}");
+            }
+            for host in [&world.a, &world.engine, &world.b] {
+                assert_eq!(checksum_errors(host), [], "{name:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tshark_dissects_every_format_directly_in_ip() {
+    for format in Format::in_ip() {
+        for (a, b) in A.into_iter().zip(B) {
+            let Some(world) = World::with_addresses() else { return };
+            let (near, far) = (format.endpoint(a, b), format.endpoint(b, a));
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("wire.pcap");
+            let Some(mut capture) = capture(&world, &file) else { return };
+            let paths = between(&world, [&near, &far]);
+            for (a, b) in INSIDE[0].into_iter().zip(INSIDE[1]) {
+                exchange((&world.a, a), (&world.b, b), BYTES / 4);
+            }
+            for path in paths {
+                path.stop();
+            }
+            capture.kill().unwrap();
+            capture.wait().unwrap();
+            let there = |filter: &str| tshark(&file, filter);
+            let name = (format.name, a);
+            let wrong = "_ws.malformed || _ws.unreassembled || ip.checksum.status == Bad \
+                         || tcp.checksum.status == Bad || gre.checksum.status == Bad";
+            assert_eq!(there(wrong), 0, "{name:?}");
+            let family = if a.is_ipv4() { "ip" } else { "ipv6" };
+            for address in [a, b] {
+                let sent = format!("{family}.src == {address} && tcp.checksum.status == Good");
+                let all = there(&sent);
+                assert!(all > 300, "{name:?}: {all} segments from {address}");
+                let around = match format.header {
+                    Header::Gre { key: Some(_), checksum: true, sequence: true, .. } => {
+                        "gre.key == 7 && gre.checksum.status == Good && gre.sequence_number"
+                    }
+                    Header::Gre { key: Some(_), checksum: true, .. } => {
+                        "gre.key == 7 && gre.checksum.status == Good"
+                    }
+                    Header::Gre { .. } => "gre",
+                    _ if a.is_ipv6() => "ipv6.opt.tel == 4",
+                    _ => "ip.proto == 4 || ip.proto == 41",
+                };
+                assert_eq!(there(&format!("{sent} && ({around})")), all, "{name:?}");
             }
         }
     }

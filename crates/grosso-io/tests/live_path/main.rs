@@ -9,6 +9,7 @@ mod ends;
 mod faults;
 mod formats;
 mod frames;
+mod ip;
 mod offloads;
 mod queues;
 mod sockets;

@@ -5,7 +5,7 @@ use std::io;
 use grosso::tunnel::{Endpoint, decapsulate::OuterChecksum};
 use grosso_io::{
     Port,
-    live::{TapOptions, TapPort, UdpOptions, UdpPort},
+    live::{IpOptions, IpPort, TapOptions, TapPort, UdpOptions, UdpPort},
     port::PortCounter,
     runner::Snapshot,
     stage::{Tunnelled, TunnelledOptions},
@@ -47,6 +47,13 @@ pub(crate) fn over_udp(host: &NetworkNamespace, endpoint: &Endpoint) -> Tunnelle
     let port = host.run(|| UdpPort::open(&options)).unwrap().unwrap();
     let checksum = port.outer_checksum();
     tunnelled(port, endpoint, checksum)
+}
+
+/// The end of a tunnel on sockets of an IP protocol of a host.
+pub(crate) fn over_ip(host: &NetworkNamespace, endpoint: &Endpoint) -> Tunnelled<IpPort> {
+    let options = IpOptions::of(endpoint).unwrap();
+    let port = host.run(|| IpPort::open(&options)).unwrap().unwrap();
+    tunnelled(port, endpoint, OuterChecksum::InFrame)
 }
 
 /// The end of a tunnel in front of a port.

@@ -151,7 +151,7 @@ fn w32_tshark_finds_no_wrong_checksum_around_or_inside() {
 }
 
 /// Starts tcpdump at the first host's end of the wire, and waits until it runs.
-fn capture(world: &World, file: &Path) -> Option<Child> {
+pub(crate) fn capture(world: &World, file: &Path) -> Option<Child> {
     let mut command = Command::new("tcpdump");
     command.args(["--immediate-mode", "-i", "a0", "-s", "0", "-B", "65536", "-U", "-w"]).arg(file);
     command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -167,7 +167,7 @@ fn capture(world: &World, file: &Path) -> Option<Child> {
 }
 
 /// How many packets of a capture are so.
-fn tshark(file: &Path, filter: &str) -> usize {
+pub(crate) fn tshark(file: &Path, filter: &str) -> usize {
     let mut command = Command::new("tshark");
     command.args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]);
     command.args(["-o", "udp.check_checksum:TRUE", "-Y", filter, "-T", "fields"]);

@@ -12,6 +12,7 @@ use rustix::net::{bind, socket_with, sockopt};
 use super::address::Address;
 use super::control::{Control, each_message, number};
 use super::{calls, filter, read, set};
+use crate::filter::attach;
 
 /// Most messages of one call; of more only so many are tried.
 pub const BATCH_MAX: usize = 64;
@@ -21,8 +22,9 @@ pub const BATCH_MAX: usize = 64;
 pub enum Protocol {
     /// Nothing: the kernel makes and takes off UDP and IP headers.
     Udp,
-    /// Of what is sent the IP header, and of what is received that of IPv4: packets of this IP
-    /// protocol. Over IPv6 what is received starts behind its headers.
+    /// Over IPv4 nothing of what is sent, as with UDP; over IPv6 its headers, of which each is sent as
+    /// it is. What is received are packets of this IP protocol, over IPv4 with their header, over IPv6
+    /// from behind their headers on.
     Raw(u8),
 }
 
@@ -90,7 +92,8 @@ impl DatagramSocketBuilder {
         self
     }
 
-    /// Whether nothing is received.
+    /// Whether nothing is received. Of raw IP the kernel still takes packets of the protocol for
+    /// somebody's, and tells nobody that it does not know it.
     #[must_use]
     pub const fn send_only(mut self, on: bool) -> Self {
         self.send_only = on;
@@ -135,7 +138,8 @@ impl DatagramSocketBuilder {
                 socket_with(family, SocketType::RAW, flags, protocol)?
             }
         };
-        if !self.local.is_ipv4() {
+        // A raw socket has its protocol as its port already, and is of one family.
+        if !self.local.is_ipv4() && self.protocol == Protocol::Udp {
             sockopt::set_ipv6_v6only(&file, true)?;
         }
         if self.shared {
@@ -172,11 +176,12 @@ impl DatagramSocketBuilder {
     /// Sets all options.
     fn prepare(&self, file: &OwnedFd) -> io::Result<()> {
         let is_ipv4 = self.local.is_ipv4();
+        if self.send_only {
+            attach(file, filter::NOTHING)?;
+        }
         if self.protocol == Protocol::Udp {
-            if self.send_only {
-                filter::attach(file, filter::NOTHING)?;
-            } else if self.wants_checksum {
-                filter::attach(file, filter::WITH_CHECKSUM)?;
+            if self.wants_checksum && !self.send_only {
+                attach(file, filter::WITH_CHECKSUM)?;
             }
             let no_checksum = c_int::from(!self.sends_checksum);
             if is_ipv4 {
@@ -189,9 +194,7 @@ impl DatagramSocketBuilder {
             if self.coalescing {
                 super::set_coalescing(file, true)?;
             }
-        } else if is_ipv4 {
-            set(file, libc::IPPROTO_IP, libc::IP_HDRINCL, 1)?;
-        } else {
+        } else if !is_ipv4 {
             set(file, libc::IPPROTO_IPV6, libc::IPV6_HDRINCL, 1)?;
         }
         let wanted = match is_ipv4 {
@@ -239,13 +242,13 @@ pub struct DatagramSocket {
 /// What to send with one message.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// Its bytes: of UDP what is behind the header, of raw IP a packet.
+    /// Its bytes: of UDP and of raw IPv4 what is behind the header, of raw IPv6 a packet.
     pub parts: &'a [IoSlice<'a>],
     /// Where to; of raw IP the port is 0.
     pub destination: SocketAddr,
-    /// TOS or traffic class. Raw IP has it in its header.
+    /// TOS or traffic class. Raw IPv6 has it in its header.
     pub traffic_class: u8,
-    /// TTL or hop limit, not 0. Raw IP has it in its header.
+    /// TTL or hop limit, not 0. Raw IPv6 has it in its header.
     pub hop_limit: u8,
     /// The bytes of each datagram that the kernel is to cut it into, the last being what is left
     /// (`UDP_SEGMENT`, Linux 4.18); `None` to send it as one.
@@ -435,10 +438,10 @@ impl DatagramSocket {
     /// What is said beside the bytes, where it is not what the socket says of itself.
     fn control(&self, datagram: &Datagram<'_>) -> Control {
         let mut control = Control::empty();
-        if let Protocol::Raw(_) = self.protocol {
+        let is_ipv4 = self.local.is_ipv4();
+        if !is_ipv4 && self.protocol != Protocol::Udp {
             return control;
         }
-        let is_ipv4 = self.local.is_ipv4();
         let (class, limit) = match is_ipv4 {
             true => (libc::IP_TOS, libc::IP_TTL),
             false => (libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT),

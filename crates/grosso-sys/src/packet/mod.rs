@@ -1,4 +1,4 @@
-//! Packet sockets (`AF_PACKET`, `SOCK_RAW`) bound to one interface.
+//! Packet sockets (`AF_PACKET`, `SOCK_RAW`) bound to one interface, or to IP packets of all.
 //!
 //! [`PacketSocket`] receives and sends packet by packet. [`ReceiveRing`] and [`TransmitRing`] do it
 //! in mapped memory; each has a socket of its own.
@@ -18,17 +18,22 @@ use crate::abi;
 use crate::interface::{Control, InterfaceName};
 
 mod fanout;
+mod filter;
 mod receive_ring;
 mod ring;
 mod transmit_ring;
 
 pub use fanout::{Fanout, FanoutRule};
+pub use filter::{IpFilter, PROTOCOLS_MAX};
 pub use receive_ring::{ReceiveRing, RingFrame};
 pub use ring::RingLayout;
 pub use transmit_ring::TransmitRing;
 
 /// Bytes for the control messages of one packet; the one that is asked for needs 36.
 const CONTROL_BYTES: usize = 64;
+
+/// What packet sockets of all interfaces are bound to.
+const ANY_INTERFACE: u32 = 0;
 
 /// The most packets one [`PacketSocket::send_batch`] hands over.
 const BATCH_MAX: usize = 64;
@@ -138,6 +143,24 @@ impl PacketSocketBuilder {
         Ok(ring)
     }
 
+    /// Opens a socket that receives IP packets of any interface into a mapped ring: those that the
+    /// filter lets pass and that are for this host. It sees each as it arrives, before a firewall and
+    /// before fragments are joined.
+    ///
+    /// # Errors
+    ///
+    /// As [`PacketSocketBuilder::bind_receive_ring`], without those of an interface.
+    pub fn bind_receive_ring_of_ip(
+        self,
+        filter: &IpFilter,
+        layout: RingLayout,
+    ) -> io::Result<ReceiveRing> {
+        let ring = ReceiveRing::new(self.open()?, layout)?;
+        filter.attach(&ring.socket().file)?;
+        self.attach_to(ring.socket(), ANY_INTERFACE, filter.ethertype())?;
+        Ok(ring)
+    }
+
     /// Opens a socket that sends from a mapped ring and receives nothing.
     ///
     /// # Errors
@@ -189,6 +212,10 @@ impl PacketSocketBuilder {
     fn attach(self, socket: &PacketSocket, interface: &InterfaceName) -> io::Result<()> {
         let index = Control::new()?.index(interface)?;
         let protocol = if self.transmit_only { 0 } else { abi::ETH_P_ALL };
+        self.attach_to(socket, index, protocol)
+    }
+
+    fn attach_to(self, socket: &PacketSocket, index: u32, protocol: u16) -> io::Result<()> {
         bind(&socket.file, &LinkAddress::new(index, protocol))?;
         if self.promiscuous {
             let membership = abi::PacketMembership {

@@ -139,6 +139,11 @@ impl RingFrame {
         unsafe { self.memory.bytes(self.slot, range) }
     }
 
+    /// Where the packet's network header lies in its bytes.
+    pub fn network_offset(&self) -> usize {
+        usize::from(self.header.net.saturating_sub(self.header.mac))
+    }
+
     /// Bytes of the packet as it was, of which the slot may have been too short to hold all.
     pub fn original_bytes(&self) -> usize {
         self.header.length as usize

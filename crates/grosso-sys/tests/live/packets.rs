@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 use grosso_sys::interface::{Control, InterfaceName};
 use grosso_sys::netlink::{LinkChange, Netlink};
 use grosso_sys::packet::{
-    Fanout, FanoutRule, PacketKind, PacketSocket, ReceiveRing, RingLayout, Statistics, VlanTag,
+    Fanout, FanoutRule, IpFilter, PacketKind, PacketSocket, ReceiveRing, RingLayout, Statistics,
+    VlanTag,
 };
 use grosso_sys::tun::Offloads;
 use grosso_sys::wait::{Interest, Waiter};
@@ -82,6 +83,73 @@ fn frames_of_the_ring_say_where_they_were_going() {
         assert_eq!(kinds, [host, broadcast, multicast, other, PacketKind::Outgoing]);
         drop(ring);
         assert!(!is_promiscuous()?, "as long as the socket is open");
+        Ok(())
+    });
+}
+
+/// An IPv6 packet without payload, on Ethernet: what is next, and the last bytes of both addresses.
+fn ipv6(next: u8, source: u8, destination: u8) -> Vec<u8> {
+    let mut frame = [&FRAME[..12], &[0x86, 0xdd, 0x60], &[0; 39]].concat();
+    (frame[20], frame[21], frame[37], frame[53]) = (next, 8, source, destination);
+    frame
+}
+
+#[test]
+fn packets_of_a_protocol_between_two_hosts_come_of_any_interface() {
+    isolated(|control| {
+        let address = [0x02, 0, 0, 0, 0, 0x42];
+        let taps = ["tap0", "tap1"].map(|name| tap(control, name).unwrap());
+        for tap in &taps {
+            control.set_hardware_address(tap.name(), address)?;
+        }
+        let four = IpFilter::new(&[253, 254], "10.0.0.1".parse().unwrap());
+        let six = IpFilter::new(&[253, 254], "::1".parse().unwrap());
+        let open = |filter: &IpFilter| {
+            let socket = PacketSocket::builder().virtio_header(true).ignore_outgoing(true);
+            socket.bind_receive_ring_of_ip(filter, SMALL)
+        };
+        let from_all = open(&four)?;
+        let from_one = open(&four.from("10.0.0.2".parse().unwrap()))?;
+        let from_all_six = open(&six)?;
+        let from_one_six = open(&six.from("::2".parse().unwrap()))?;
+        let to = |address: [u8; 6], frame: &[u8]| [&address[..], &frame[6..]].concat();
+        let ipv4 = |protocol: u8, source: u8, destination: u8| {
+            let mut frame = FRAME.to_vec();
+            frame[23] = protocol;
+            frame[26..34].copy_from_slice(&[10, 0, 0, source, 10, 0, 0, destination]);
+            frame
+        };
+        let cases = [
+            (ipv4(253, 2, 1), 1, 1),
+            (ipv4(254, 2, 1), 1, 1),
+            (ipv4(253, 3, 1), 1, 0),
+            (ipv4(253, 2, 3), 0, 0),
+            (ipv4(252, 2, 1), 0, 0),
+            (ipv6(254, 2, 1), 1, 1),
+            (ipv6(44, 2, 1), 1, 1),
+            (ipv6(60, 2, 1), 1, 1),
+            (ipv6(253, 3, 1), 1, 0),
+            (ipv6(253, 2, 2), 0, 0),
+            (ipv6(0, 2, 1), 0, 0),
+        ];
+        let mut rings = [[from_all, from_one], [from_all_six, from_one_six]];
+        for (i, (frame, all, one)) in cases.iter().enumerate() {
+            let tap = &taps[i % 2];
+            tap.write(&with_header(&to([0x02, 0, 0, 0, 0, 0x43], frame)))?;
+            tap.write(&with_header(&to(address, frame)))?;
+            let family = usize::from(frame[12] == 0x86);
+            for (ring, expected) in rings[family].iter_mut().zip([*all, *one]) {
+                let received: Vec<_> = std::iter::from_fn(|| ring.receive()).collect();
+                assert_eq!(received.len(), expected, "case {i}");
+                for packet in received {
+                    assert_eq!(packet.network_offset(), 14);
+                    assert_eq!(&packet.as_ref()[14..], &frame[14..], "case {i}");
+                }
+            }
+            for ring in &mut rings[1 - family] {
+                assert!(ring.receive().is_none(), "case {i}");
+            }
+        }
         Ok(())
     });
 }

@@ -29,8 +29,6 @@ pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Fa
         return Err(Failure::usage("usage.name", message).hint(hint));
     }
     let description = describe(COMMAND, words)?;
-    daemon::tunnel::check(&description)
-        .map_err(|why| Failure::usage("usage.tunnel", format!("{COMMAND}: {why}")))?;
     refuse_taken(name)?;
     check_local(description.endpoint.local)?;
     let path_mtu = path_mtu(&description).map_err(|error| unreachable(&description, &error))?;

@@ -1,9 +1,6 @@
 //! UDP sockets as a port: whose frames are what the kernel would see on the wire, from the IP header on.
 
-mod outer;
 mod receiving;
-mod sending;
-mod stats;
 
 use std::{
     io,
@@ -18,14 +15,17 @@ use grosso::{
     tunnel::{Endpoint, Header, decapsulate::OuterChecksum},
 };
 use grosso_sys::{
-    datagram::{DatagramSocket, DatagramSocketBuilder, PathMtu, Protocol},
+    datagram::{DatagramSocket, DatagramSocketBuilder, Protocol},
     fault::Fault,
 };
 use grosso_wire::{LinkType, Ports};
 
-pub use self::stats::{SocketEvent, SocketStats};
-use self::{outer::Outer, receiving::Receiving, sending::Sending};
-use super::{broken, buffer::LiveBuffer};
+use self::receiving::Receiving;
+use super::{
+    broken,
+    buffer::LiveBuffer,
+    socket::{Made, Outer, Path, Sending, SocketEvent, SocketStats},
+};
 use crate::port::{Port, PortCounter, PortError, Transmitted};
 
 /// How a port on UDP sockets works.
@@ -131,20 +131,10 @@ pub struct UdpPort {
     receiving: Receiving,
     /// One for each of those that send.
     sending: Vec<Sending>,
-    paths: PathMtu,
-    path: Option<Path>,
+    path: Path,
     /// What the kernel had dropped when it was asked last.
     drops: u32,
     stats: SocketStats,
-}
-
-/// The way to the other end.
-#[derive(Clone, Copy, Debug)]
-struct Path {
-    remote: IpAddr,
-    mtu: usize,
-    /// When to ask for it again.
-    look_ns: u64,
 }
 
 impl UdpPort {
@@ -171,11 +161,6 @@ impl UdpPort {
         // A datagram without a checksum is not cut by the kernel (rule S21).
         let segments = options.segmentation && options.sends_checksum;
         let sending = || Sending::new(options.ports, segments);
-        let paths = PathMtu::new(local.is_ipv4())?;
-        let path = options.remote.and_then(|remote| {
-            let mtu = paths.to(remote).ok()?;
-            Some(Path { remote, mtu, look_ns: 0 })
-        });
         Ok(Self {
             name: format!("udp {local}"),
             local,
@@ -186,8 +171,7 @@ impl UdpPort {
             // Without a checksum nothing comes over IPv6 unless it is asked for (RFC 8200 section 8.1).
             is_verified: options.wants_checksum || !local.is_ipv4() && !options.takes_no_checksum,
             receiving: Receiving::new(),
-            paths,
-            path,
+            path: Path::new(options.remote, local.is_ipv4())?,
             drops: 0,
             stats: SocketStats::default(),
         })
@@ -238,18 +222,6 @@ impl UdpPort {
         place * self.sending.len() / width
     }
 
-    /// A way that is too long for what was sent has become shorter.
-    fn look_at_path(&mut self, now_ns: Option<u64>) {
-        let Some(path) = &mut self.path else { return };
-        if now_ns.is_some_and(|now_ns| now_ns < path.look_ns) {
-            return;
-        }
-        path.mtu = self.paths.to(path.remote).unwrap_or(path.mtu);
-        if let Some(now_ns) = now_ns {
-            path.look_ns = now_ns.saturating_add(LOOK_AGAIN_NS);
-        }
-    }
-
     fn flush_lane(&mut self, lane: usize) -> io::Result<Transmitted> {
         let Self { receiver, senders, sending, stats, .. } = self;
         let socket = senders.get_mut(lane).unwrap_or(receiver);
@@ -266,19 +238,7 @@ impl UdpPort {
         let Self { receiver, senders, sending, stats, .. } = self;
         let socket = senders.get_mut(lane).unwrap_or(receiver);
         let Some(lane) = sending.get_mut(lane) else { return Ok(Transmitted::NoRoom) };
-        if meta.gso.is_some()
-            && let Some(sent) = lane.send_superframe(socket, slices, meta, outer, stats)?
-        {
-            return Ok(sent);
-        }
-        if lane.waiting() >= QUEUE_MAX
-            && lane.flush(socket, stats)? == Transmitted::NoRoom
-            && lane.waiting() >= QUEUE_MAX
-        {
-            return Ok(Transmitted::NoRoom);
-        }
-        lane.enqueue(slices, meta, outer);
-        Ok(Transmitted::Taken)
+        lane.send(socket, slices, meta, outer, stats)
     }
 }
 
@@ -299,7 +259,7 @@ impl Port for UdpPort {
         max: usize,
         each: &mut dyn FnMut(Frame<LiveBuffer>),
     ) -> Result<usize, PortError> {
-        self.look_at_path(Some(now_ns));
+        self.path.look(now_ns);
         let Self { receiver, receiving, stats, name, .. } = self;
         match receiving.receive(receiver, max, stats, each) {
             Err(error) if Fault::of(&error) == Fault::Unreachable => Ok(0),
@@ -313,7 +273,7 @@ impl Port for UdpPort {
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         let head = slices.first().copied().unwrap_or_default();
-        let outer = Outer::parse(head);
+        let outer = Outer::parse(head, Made::Udp);
         let is_ours = |outer: &Outer| outer.destination.is_ipv4() == self.local.is_ipv4();
         let Some(outer) = outer.filter(is_ours) else {
             self.stats.count(SocketEvent::TransmitInexpressible, 1);
@@ -323,7 +283,7 @@ impl Port for UdpPort {
         let lane = self.lane(outer.source_port);
         let sent = self.send(slices, meta, outer, lane);
         if self.stats.events(SocketEvent::TransmitTooLong) > too_long {
-            self.look_at_path(None);
+            self.path.look_now();
         }
         sent.map_err(|error| broken(&self.name, "send", error))
     }
@@ -339,7 +299,7 @@ impl Port for UdpPort {
             }
         }
         if self.stats.events(SocketEvent::TransmitTooLong) > too_long {
-            self.look_at_path(None);
+            self.path.look_now();
         }
         Ok(flushed)
     }
@@ -360,7 +320,7 @@ impl Port for UdpPort {
     }
 
     fn path_mtu(&self) -> Option<usize> {
-        self.path.map(|path| path.mtu)
+        self.path.mtu()
     }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
@@ -414,10 +374,6 @@ fn open_senders(options: &UdpOptions, local: SocketAddr) -> io::Result<Vec<Datag
 pub const SOURCE_PORTS_MAX: usize = 16;
 /// Ports that are tried for a socket before it is given up.
 const TRIES_MAX: usize = 64;
-/// Messages that wait for a socket before they are sent: as many as one call sends.
-const QUEUE_MAX: usize = grosso_sys::datagram::BATCH_MAX;
-/// How long the path to the other end is not asked for its MTU.
-const LOOK_AGAIN_NS: u64 = 10_000_000_000;
 
 #[cfg(test)]
 mod tests;

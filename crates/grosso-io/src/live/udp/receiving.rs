@@ -5,11 +5,10 @@ use std::io::{self, IoSliceMut};
 use grosso::Frame;
 use grosso_sys::datagram::{DatagramSocket, Received};
 
-use super::{
-    outer::{Arrived, Outer},
-    stats::{SocketEvent, SocketStats},
+use crate::live::{
+    buffer::{Buffers, LiveBuffer, filled},
+    socket::{Arrived, Outer, SocketEvent, SocketStats},
 };
-use crate::live::buffer::{Buffers, LiveBuffer, filled};
 
 /// What was read and not handed out yet.
 #[derive(Debug)]

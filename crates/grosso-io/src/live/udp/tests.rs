@@ -91,7 +91,7 @@ fn packets(frame: &[u8], meta: &Meta, ports: &Ports) -> Vec<Vec<u8>> {
 
 /// What a frame says behind the UDP header, and before it as far as a socket keeps it.
 fn kept(frame: &[u8]) -> (SocketAddr, u8, u8, Vec<u8>) {
-    let outer = Outer::parse(frame).unwrap();
+    let outer = Outer::parse(frame, Made::Udp).unwrap();
     (outer.destination, outer.traffic_class, outer.hop_limit, frame[outer.len..].to_vec())
 }
 

@@ -77,7 +77,10 @@ impl TunnelledStats {
                 put_in.remote_checksums,
             ),
             (
-                event("tunnel-out-cut", "A superframe was cut before it was put into the tunnel."),
+                event(
+                    "tunnel-out-cut-before",
+                    "A superframe was cut before it was put into the tunnel.",
+                ),
                 self.cut_before,
             ),
             (
@@ -163,3 +166,16 @@ static DROPS: LazyLock<Drops> = LazyLock::new(|| {
     });
     Drops { put_in: put_in.collect(), taken_out: taken_out.collect(), foreign: foreign.collect() }
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_has_a_name_of_its_own() {
+        let names: Vec<_> =
+            TunnelledStats::default().counters().map(|(counter, _)| counter.name).collect();
+        let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len(), "{names:?}");
+    }
+}

@@ -1,4 +1,4 @@
-//! What a port on UDP sockets counts.
+//! What a port on sockets counts.
 
 use crate::port::PortCounter;
 
@@ -32,12 +32,14 @@ macro_rules! events {
 }
 
 events! {
-    /// A message was read: one datagram, or several of a flow (`UDP_GRO`).
+    /// A message was read: one datagram, or several of a flow that the kernel joined.
     ReceiveMessage = "socket-rx-messages", false;
     /// A datagram was received.
     ReceiveDatagram = "socket-rx-datagrams", false;
     /// The kernel dropped a datagram that was for the socket: no room, a wrong checksum, or none where one is wanted.
     ReceiveDropped = "socket-rx-dropped", true;
+    /// A received datagram was not what the kernel said of it, and was dropped.
+    ReceiveContradictory = "socket-rx-contradictory", true;
     /// A received datagram was longer than its buffer, and was dropped.
     ReceiveTruncated = "socket-rx-truncated", true;
     /// A message was sent: one datagram, or several of a flow (`UDP_SEGMENT`).
@@ -76,7 +78,7 @@ impl SocketStats {
         SocketEvent::ALL.iter().map(|event| (event.counter(), self.events(*event)))
     }
 
-    pub(super) fn count(&mut self, event: SocketEvent, times: u64) {
+    pub(in crate::live) fn count(&mut self, event: SocketEvent, times: u64) {
         self.0[event as usize] += times;
     }
 }

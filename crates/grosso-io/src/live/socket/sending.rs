@@ -19,14 +19,15 @@ use grosso_sys::{
 use grosso_wire::{LinkType, Ports, udp};
 
 use super::{
-    outer::Outer,
+    QUEUE_MAX,
+    outer::{Made, Outer},
     stats::{SocketEvent, SocketStats},
 };
 use crate::{live::outgoing::reused, port::Transmitted};
 
 /// What waits for one socket, and what messages are made of.
 #[derive(Debug)]
-pub(super) struct Sending {
+pub(in crate::live) struct Sending {
     ports: Ports,
     /// Whether the kernel cuts messages.
     segments: bool,
@@ -75,7 +76,7 @@ impl Message {
 }
 
 impl Sending {
-    pub(super) fn new(ports: Ports, segments: bool) -> Self {
+    pub(in crate::live) fn new(ports: Ports, segments: bool) -> Self {
         Self {
             ports,
             segments,
@@ -93,12 +94,36 @@ impl Sending {
     }
 
     /// Messages that wait.
-    pub(super) fn waiting(&self) -> usize {
+    pub(in crate::live) fn waiting(&self) -> usize {
         self.queue.len()
     }
 
+    /// Takes a frame to be sent, by [`Sending::flush`] at the latest.
+    pub(in crate::live) fn send(
+        &mut self,
+        socket: &mut DatagramSocket,
+        slices: &[&[u8]],
+        meta: &Meta,
+        outer: Outer,
+        stats: &mut SocketStats,
+    ) -> io::Result<Transmitted> {
+        if meta.gso.is_some()
+            && let Some(sent) = self.send_superframe(socket, slices, meta, outer, stats)?
+        {
+            return Ok(sent);
+        }
+        if self.waiting() >= QUEUE_MAX
+            && self.flush(socket, stats)? == Transmitted::NoRoom
+            && self.waiting() >= QUEUE_MAX
+        {
+            return Ok(Transmitted::NoRoom);
+        }
+        self.enqueue(slices, meta, outer);
+        Ok(Transmitted::Taken)
+    }
+
     /// Takes one packet, by copy, to be sent by [`Sending::flush`]. The checksum around it is the kernel's.
-    pub(super) fn enqueue(&mut self, slices: &[&[u8]], meta: &Meta, outer: Outer) {
+    fn enqueue(&mut self, slices: &[&[u8]], meta: &Meta, outer: Outer) {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
         let mut skipped = outer.len;
@@ -117,7 +142,7 @@ impl Sending {
 
     /// Sends the packets of a superframe, their payload from where it lies. What is known to be no
     /// superframe is not taken: `None`.
-    pub(super) fn send_superframe(
+    fn send_superframe(
         &mut self,
         socket: &mut DatagramSocket,
         slices: &[&[u8]],
@@ -138,7 +163,9 @@ impl Sending {
         head.clear();
         head.extend_from_slice(first);
         // The kernel makes it, so nobody has to sum for it here.
-        if let Some(field) = head.get_mut(outer.len - udp::HEADER_LEN..outer.len) {
+        if outer.made == Made::Udp
+            && let Some(field) = head.get_mut(outer.len - udp::HEADER_LEN..outer.len)
+        {
             field[udp::field::CHECKSUM].fill(0);
         }
         let mut whole: Vec<&[u8]> = crate::outlet::reused(core::mem::take(&mut self.slices));
@@ -271,7 +298,7 @@ impl Sending {
 
     /// Sends what waits. What the kernel refuses is cut, or dropped by name, and does not stop what is
     /// behind it.
-    pub(super) fn flush(
+    pub(in crate::live) fn flush(
         &mut self,
         socket: &mut DatagramSocket,
         stats: &mut SocketStats,

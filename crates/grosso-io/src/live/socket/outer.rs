@@ -1,75 +1,101 @@
-//! The headers in front of a datagram that a socket makes and takes off: IP and UDP.
+//! The headers in front of a datagram that a socket makes and takes off: IP and UDP, or IP alone.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use grosso_checksum::Sum;
 use grosso_wire::{ipv4, ipv6, udp};
 
+/// Which headers a socket makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::live) enum Made {
+    /// IP and UDP.
+    Udp,
+    /// The header of IPv4; of IPv6 none, for it has more of them than a socket can be told.
+    Ip,
+}
+
 /// What the headers of a frame say that a socket has to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Outer {
-    pub(super) source_port: u16,
-    pub(super) destination: SocketAddr,
-    pub(super) traffic_class: u8,
-    pub(super) hop_limit: u8,
-    pub(super) dont_fragment: bool,
-    /// Bytes of both headers.
-    pub(super) len: usize,
+pub(in crate::live) struct Outer {
+    pub(in crate::live) made: Made,
+    /// Of UDP; 0 of IP.
+    pub(in crate::live) source_port: u16,
+    pub(in crate::live) destination: SocketAddr,
+    pub(in crate::live) protocol: u8,
+    pub(in crate::live) traffic_class: u8,
+    pub(in crate::live) hop_limit: u8,
+    pub(in crate::live) dont_fragment: bool,
+    /// Bytes of the headers that the socket makes.
+    pub(in crate::live) len: usize,
 }
 
 impl Outer {
     /// Those at the front of a frame; `None` where a socket could not make them: another protocol, a
     /// fragment, options or extension headers.
-    pub(super) fn parse(frame: &[u8]) -> Option<Self> {
+    pub(in crate::live) fn parse(frame: &[u8], made: Made) -> Option<Self> {
         let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
-        let (destination, ip_len, traffic_class, hop_limit, dont_fragment) = match frame.first()? {
-            0x45 if *frame.get(ipv4::field::PROTOCOL.start)? == ipv4::PROTOCOL_UDP => {
+        let ip = match frame.first()? {
+            0x45 => {
                 let fragment = half(ipv4::field::FRAGMENT.start)?;
                 if fragment & (ipv4::MORE_FRAGMENTS | ipv4::OFFSET_MASK) != 0 {
                     return None;
                 }
                 let address = frame.get(ipv4::field::DESTINATION)?.first_chunk::<4>()?;
-                let destination = IpAddr::from(Ipv4Addr::from(*address));
-                let limit = *frame.get(ipv4::field::TTL.start)?;
-                let dont_fragment = fragment & ipv4::DONT_FRAGMENT != 0;
-                (destination, ipv4::HEADER_LEN, *frame.get(1)?, limit, dont_fragment)
+                Self {
+                    made,
+                    source_port: 0,
+                    destination: SocketAddr::new(Ipv4Addr::from(*address).into(), 0),
+                    protocol: *frame.get(ipv4::field::PROTOCOL.start)?,
+                    traffic_class: *frame.get(1)?,
+                    hop_limit: *frame.get(ipv4::field::TTL.start)?,
+                    dont_fragment: fragment & ipv4::DONT_FRAGMENT != 0,
+                    len: ipv4::HEADER_LEN,
+                }
             }
-            0x60..=0x6f if *frame.get(ipv6::field::NEXT_HEADER.start)? == ipv4::PROTOCOL_UDP => {
+            0x60..=0x6f => {
                 let address = frame.get(ipv6::field::DESTINATION)?.first_chunk::<16>()?;
-                let destination = IpAddr::from(Ipv6Addr::from(*address));
-                let limit = *frame.get(ipv6::field::HOP_LIMIT.start)?;
-                (destination, ipv6::HEADER_LEN, (half(0)? >> 4) as u8, limit, true)
+                Self {
+                    made,
+                    source_port: 0,
+                    destination: SocketAddr::new(Ipv6Addr::from(*address).into(), 0),
+                    protocol: *frame.get(ipv6::field::NEXT_HEADER.start)?,
+                    traffic_class: (half(0)? >> 4) as u8,
+                    hop_limit: *frame.get(ipv6::field::HOP_LIMIT.start)?,
+                    dont_fragment: true,
+                    len: if made == Made::Udp { ipv6::HEADER_LEN } else { 0 },
+                }
             }
             _ => return None,
         };
-        let len = ip_len + udp::HEADER_LEN;
-        let outer = Self {
-            source_port: half(ip_len + udp::field::SOURCE_PORT.start)?,
-            destination: SocketAddr::new(
-                destination,
-                half(ip_len + udp::field::DESTINATION_PORT.start)?,
-            ),
-            traffic_class,
-            hop_limit,
-            dont_fragment,
-            len,
+        let outer = match made {
+            Made::Ip => ip,
+            Made::Udp if ip.protocol != ipv4::PROTOCOL_UDP => return None,
+            Made::Udp => {
+                let port = half(ip.len + udp::field::DESTINATION_PORT.start)?;
+                Self {
+                    source_port: half(ip.len + udp::field::SOURCE_PORT.start)?,
+                    destination: SocketAddr::new(ip.destination.ip(), port),
+                    len: ip.len + udp::HEADER_LEN,
+                    ..ip
+                }
+            }
         };
-        (frame.len() >= len).then_some(outer)
+        (frame.len() >= outer.len).then_some(outer)
     }
 
     /// Bytes that the headers of a received datagram take.
-    pub(super) const fn len_over(is_ipv4: bool) -> usize {
+    pub(in crate::live) const fn len_over(is_ipv4: bool) -> usize {
         udp::HEADER_LEN + if is_ipv4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN }
     }
 }
 
 /// What is known of a datagram that was received.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrived {
-    pub(super) source: SocketAddr,
-    pub(super) destination: SocketAddr,
-    pub(super) traffic_class: u8,
-    pub(super) hop_limit: u8,
+pub(in crate::live) struct Arrived {
+    pub(in crate::live) source: SocketAddr,
+    pub(in crate::live) destination: SocketAddr,
+    pub(in crate::live) traffic_class: u8,
+    pub(in crate::live) hop_limit: u8,
 }
 
 impl Arrived {
@@ -77,7 +103,7 @@ impl Arrived {
     /// [`Outer::len_over`] says. The checksum of UDP is left out, for the kernel does not show it;
     /// what was whole on arrival forbids fragments and has no identification (RFC 6864 section
     /// 4.1).
-    pub(super) fn write(&self, header: &mut [u8], payload: usize) {
+    pub(in crate::live) fn write(&self, header: &mut [u8], payload: usize) {
         let udp_len = (udp::HEADER_LEN + payload) as u16;
         let Self { source, destination, traffic_class, hop_limit } = self;
         let Some(at) = header.len().checked_sub(udp::HEADER_LEN) else { return };
@@ -132,29 +158,45 @@ mod tests {
             let mut frame = vec![0xee; len + 3];
             arrived.write(&mut frame[..len], 3);
             let outer = Outer {
+                made: Made::Udp,
                 source_port: 50000,
                 destination,
+                protocol: ipv4::PROTOCOL_UDP,
                 traffic_class: 0xb9,
                 hop_limit: 63,
                 dont_fragment: true,
                 len,
             };
-            assert_eq!(Outer::parse(&frame), Some(outer));
+            assert_eq!(Outer::parse(&frame, Made::Udp), Some(outer));
             let stack = dissect(&frame, LinkType::Raw, &Ports::NONE);
             assert_eq!(stack.end as usize, frame.len(), "{stack}");
             assert_eq!(stack.header_len(), len);
             for cut in 0..len {
-                assert_eq!(Outer::parse(&frame[..cut]), None, "{cut}");
+                assert_eq!(Outer::parse(&frame[..cut], Made::Udp), None, "{cut}");
             }
         }
     }
 
     #[test]
     fn headers_that_no_socket_makes_are_refused() {
+        let parse =
+            |frame: &[u8]| [Made::Udp, Made::Ip].map(|made| Outer::parse(frame, made).is_some());
         let datagram = |ip: Packet| ip.udp(|udp| udp).payload(b"x").build();
         let fragment = datagram(Packet::new().ipv4(|ip| ip.more_fragments(true)));
-        assert_eq!(Outer::parse(&fragment), None);
-        assert_eq!(Outer::parse(&Packet::new().ipv4(|ip| ip).tcp(|tcp| tcp).build()), None);
-        assert!(Outer::parse(&datagram(Packet::new().ipv4(|ip| ip))).is_some());
+        assert_eq!(parse(&fragment), [false, false]);
+        assert_eq!(parse(&Packet::new().ipv4(|ip| ip).tcp(|tcp| tcp).build()), [false, true]);
+        assert_eq!(parse(&datagram(Packet::new().ipv4(|ip| ip))), [true, true]);
+    }
+
+    #[test]
+    fn a_socket_of_ip_makes_the_header_of_version_4_alone() {
+        let four = Packet::new().ipv4(|ip| ip.ttl(33).tos(0xb9)).gre(|gre| gre);
+        let six = Packet::new().ipv6(|ip| ip.hop_limit(33).traffic_class(0xb9)).gre(|gre| gre);
+        for (packet, len) in [(four, 20), (six, 0)] {
+            let outer = Outer::parse(&packet.ipv4(|ip| ip).build(), Made::Ip).unwrap();
+            assert_eq!((outer.len, outer.protocol), (len, ipv4::PROTOCOL_GRE));
+            assert_eq!((outer.hop_limit, outer.traffic_class), (33, 0xb9));
+            assert_eq!((outer.source_port, outer.destination.port()), (0, 0));
+        }
     }
 }

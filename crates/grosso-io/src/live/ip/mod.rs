@@ -1,0 +1,276 @@
+//! Sockets of an IP protocol as a port: of tunnels that are in IP directly.
+
+mod receiving;
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use grosso::{
+    Frame, Meta,
+    features::{Device, Features},
+    tunnel::{Carrier, Endpoint, Header},
+};
+use grosso_sys::{
+    datagram::{DatagramSocket, DatagramSocketBuilder, Protocol},
+    packet::{Fanout, FanoutRule, RingLayout},
+};
+use grosso_wire::{LinkType, Ports, ipv4};
+
+pub use self::receiving::IpBuffer;
+use self::receiving::Receiving;
+use super::{
+    broken,
+    socket::{Made, Outer, Path, Sending, SocketEvent, SocketStats},
+};
+use crate::port::{Port, PortCounter, PortError, Transmitted};
+
+/// How a port on sockets of an IP protocol works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IpOptions {
+    /// The address of this host that packets are received at and sent from.
+    pub local: IpAddr,
+    /// Whose packets are received, of the same family: the path to it is asked for its MTU. `None`
+    /// receives everybody's.
+    pub remote: Option<IpAddr>,
+    /// The IP protocols of packets, at most [`grosso_sys::packet::PROTOCOLS_MAX`].
+    pub protocols: Vec<u8>,
+    /// The TTL or hop limit that most frames have.
+    pub hop_limit: u8,
+    /// Room for so many bytes in each socket that sends, as far as it is permitted.
+    pub buffer_bytes: usize,
+    /// Slots for what is received. Superframes longer than a slot are dropped.
+    pub layout: RingLayout,
+}
+
+impl IpOptions {
+    /// For packets of these IP protocols at this address.
+    #[must_use]
+    pub fn new(local: IpAddr, protocols: Vec<u8>) -> Self {
+        Self {
+            local,
+            remote: None,
+            protocols,
+            hop_limit: 64,
+            buffer_bytes: 4 << 20,
+            layout: RingLayout { slots: 256, ..RingLayout::SUPERFRAMES },
+        }
+    }
+
+    /// For the outer frames of a tunnel; `None` when it is in UDP.
+    #[must_use]
+    pub fn of(endpoint: &Endpoint) -> Option<Self> {
+        let protocols = match (&endpoint.carrier, &endpoint.header) {
+            (Carrier::Ip, Header::Gre { .. }) => vec![ipv4::PROTOCOL_GRE],
+            (Carrier::Ip, Header::Ip) => vec![ipv4::PROTOCOL_IPV4, ipv4::PROTOCOL_IPV6],
+            _ => return None,
+        };
+        Some(Self { remote: Some(endpoint.remote), ..Self::new(endpoint.local, protocols) })
+    }
+}
+
+/// A port on sockets of an IP protocol: one packet socket to receive, and a raw one of each protocol
+/// to send. It needs `CAP_NET_RAW`.
+///
+/// Its frames are of [`LinkType::Raw`] and start with the outer IP header. What is received is as it
+/// arrived, of any interface. Of what is sent over IPv4 the kernel makes the header, of which
+/// destination, protocol, traffic class, TTL and DF count; over IPv6 headers are sent as they are.
+///
+/// What the kernel joined on arrival (GRO) comes as the superframe it is: a raw socket would have it
+/// too, but could not tell where it is to be cut. A packet socket sees what a firewall of this host
+/// drops behind it, and fragments: [`Fragmentation`](crate::stage::Fragmentation) joins them. The raw
+/// sockets receive nothing, but as long as they are open the kernel does not tell the other end that
+/// this host does not know the protocol.
+///
+/// It takes superframes with any headers inside, and partial checksums. The kernel cuts none of these
+/// for raw sockets, so their packets go as a batch: headers and checksums are made here, the payload
+/// stays where it is until the kernel copies it.
+#[derive(Debug)]
+pub struct IpPort {
+    name: String,
+    local: IpAddr,
+    receiving: Receiving,
+    lanes: Vec<Lane>,
+    path: Path,
+    stats: SocketStats,
+}
+
+/// The way out of one protocol.
+#[derive(Debug)]
+struct Lane {
+    protocol: u8,
+    socket: DatagramSocket,
+    sending: Sending,
+}
+
+impl IpPort {
+    /// Opens the sockets in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// Those of [`DatagramSocketBuilder::open`] and of
+    /// [`bind_receive_ring_of_ip`](grosso_sys::packet::PacketSocketBuilder::bind_receive_ring_of_ip).
+    pub fn open(options: &IpOptions) -> io::Result<Self> {
+        Self::with_fanout(options, None)
+    }
+
+    /// Opens so many ports at the same address, each with its share of the flows.
+    ///
+    /// # Errors
+    /// As [`IpPort::open`].
+    pub fn open_queues(options: &IpOptions, queues: usize) -> io::Result<Vec<Self>> {
+        if queues <= 1 {
+            return Ok(vec![Self::open(options)?]);
+        }
+        // Fragments of one packet are to come to one port; of IPv6 the kernel joins none before.
+        let fanout = Fanout::new(FanoutRule::FlowHash).defragment(options.local.is_ipv4());
+        let first = Self::with_fanout(options, Some(fanout))?;
+        let fanout = first.receiving.fanout_group()?.map(|group| fanout.join(group));
+        let mut ports = vec![first];
+        for _ in 1..queues {
+            ports.push(Self::with_fanout(options, fanout)?);
+        }
+        Ok(ports)
+    }
+
+    fn with_fanout(options: &IpOptions, fanout: Option<Fanout>) -> io::Result<Self> {
+        let is_ipv4 = options.local.is_ipv4();
+        // What arrives from now on finds somebody who knows the protocol.
+        let lanes = options.protocols.iter().map(|protocol| Lane::open(*protocol, options));
+        let lanes = lanes.collect::<io::Result<Vec<_>>>()?;
+        Ok(Self {
+            name: format!("ip {}", options.local),
+            local: options.local,
+            receiving: Receiving::open(options, fanout)?,
+            lanes,
+            path: Path::new(options.remote, is_ipv4)?,
+            stats: SocketStats::default(),
+        })
+    }
+
+    /// What it is, for people: `ip 192.0.2.1`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The address that packets are received at and sent from.
+    #[must_use]
+    pub fn local(&self) -> IpAddr {
+        self.local
+    }
+
+    /// What it counted.
+    #[must_use]
+    pub fn stats(&mut self) -> &SocketStats {
+        self.receiving.count_drops(&mut self.stats);
+        &self.stats
+    }
+
+    /// Asks the path again where more was too long for it than before.
+    fn look_if_too_long(&mut self, before: u64) {
+        if self.stats.events(SocketEvent::TransmitTooLong) > before {
+            self.path.look_now();
+        }
+    }
+}
+
+impl Lane {
+    fn open(protocol: u8, options: &IpOptions) -> io::Result<Self> {
+        let local = SocketAddr::new(options.local, 0);
+        let builder = DatagramSocketBuilder::new(Protocol::Raw(protocol), local)
+            .send_only(true)
+            .hop_limit(options.hop_limit)
+            .buffer_bytes(options.buffer_bytes);
+        Ok(Self { protocol, socket: builder.open()?, sending: Sending::new(Ports::NONE, false) })
+    }
+
+    fn flush(&mut self, stats: &mut SocketStats) -> io::Result<Transmitted> {
+        self.sending.flush(&mut self.socket, stats)
+    }
+}
+
+impl Port for IpPort {
+    type Buffer = IpBuffer;
+
+    fn link(&self) -> LinkType {
+        LinkType::Raw
+    }
+
+    fn device(&self) -> Device {
+        Device::new(Features::ALL.without(Features::GSO_PARTIAL))
+    }
+
+    fn receive(
+        &mut self,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<IpBuffer>),
+    ) -> Result<usize, PortError> {
+        self.path.look(now_ns);
+        let Self { receiving, stats, name, .. } = self;
+        receiving.receive(max, stats, each).map_err(|error| broken(name, "receive", error))
+    }
+
+    /// The slot goes back to the kernel.
+    fn recycle(&mut self, buffer: IpBuffer) {
+        drop(buffer);
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        let head = slices.first().copied().unwrap_or_default();
+        let outer = Outer::parse(head, Made::Ip);
+        let is_ours = |outer: &Outer| outer.destination.is_ipv4() == self.local.is_ipv4();
+        let too_long = self.stats.events(SocketEvent::TransmitTooLong);
+        let Self { lanes, stats, .. } = self;
+        let lane = outer.filter(is_ours).and_then(|outer| Some((outer, lane(lanes, &outer)?)));
+        let Some((outer, Lane { socket, sending, .. })) = lane else {
+            stats.count(SocketEvent::TransmitInexpressible, 1);
+            return Ok(Transmitted::Taken);
+        };
+        let sent = sending.send(socket, slices, meta, outer, stats);
+        self.look_if_too_long(too_long);
+        sent.map_err(|error| broken(&self.name, "send", error))
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        let too_long = self.stats.events(SocketEvent::TransmitTooLong);
+        let mut flushed = Transmitted::Taken;
+        for lane in &mut self.lanes {
+            match lane.flush(&mut self.stats) {
+                Ok(Transmitted::Taken) => {}
+                Ok(Transmitted::NoRoom) => flushed = Transmitted::NoRoom,
+                Err(error) => return Err(broken(&self.name, "send", error)),
+            }
+        }
+        self.look_if_too_long(too_long);
+        Ok(flushed)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.receiving.as_fd())
+    }
+
+    fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        let blocked = self.lanes.iter().find(|lane| lane.sending.waiting() > 0);
+        blocked.or_else(|| self.lanes.first()).map(|lane| lane.socket.as_fd())
+    }
+
+    fn path_mtu(&self) -> Option<usize> {
+        self.path.mtu()
+    }
+
+    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
+        self.stats().counters().for_each(|(counter, value)| each(counter, value));
+    }
+}
+
+/// The way out of a packet's protocol; over IPv6 any will do for one that none is of, such as that of destination
+/// options.
+fn lane<'a>(lanes: &'a mut [Lane], outer: &Outer) -> Option<&'a mut Lane> {
+    let of_protocol = lanes.iter().position(|lane| lane.protocol == outer.protocol);
+    let any = outer.destination.is_ipv6().then_some(0);
+    lanes.get_mut(of_protocol.or(any)?)
+}

@@ -1,0 +1,39 @@
+//! Programs of the classic packet filter, by which a socket says which packets it takes.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Has a socket take what the program says.
+pub(crate) fn attach(socket: &impl AsFd, program: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: program.len() as u16,
+        // The kernel only reads through it.
+        filter: program.as_ptr().cast_mut(),
+    };
+    let length = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    let (file, level) = (socket.as_fd().as_raw_fd(), libc::SOL_SOCKET);
+    let value = (&raw const program).cast();
+    // SAFETY: the kernel reads the structure and the instructions it points to, which live until the call returns.
+    let result = unsafe { libc::setsockopt(file, level, libc::SO_ATTACH_FILTER, value, length) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+pub(crate) const fn instruction(
+    code: u16,
+    if_true: u8,
+    if_false: u8,
+    operand: u32,
+) -> libc::sock_filter {
+    libc::sock_filter { code, jt: if_true, jf: if_false, k: operand }
+}
+
+/// `BPF_LD | BPF_ABS` of 4, 2 and 1 bytes.
+pub(crate) const LOAD_WORD: u16 = 0x20;
+pub(crate) const LOAD_HALF: u16 = 0x28;
+pub(crate) const LOAD_BYTE: u16 = 0x30;
+/// `BPF_JMP | BPF_JEQ | BPF_K`.
+pub(crate) const JUMP_IF_EQUAL: u16 = 0x15;
+/// `BPF_RET | BPF_K`.
+pub(crate) const RETURN: u16 = 0x06;
+pub(crate) const DROP: u32 = 0;
+pub(crate) const TAKE: u32 = u32::MAX;

@@ -1,0 +1,110 @@
+//! Which IP packets a packet socket takes: a program of the classic packet filter.
+
+use core::net::IpAddr;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use crate::abi;
+use crate::filter::{DROP, JUMP_IF_EQUAL, LOAD_BYTE, LOAD_WORD, RETURN, TAKE, attach, instruction};
+
+/// Packets of some IP protocols from one host, or any, to an address of this one.
+///
+/// Over IPv6 the protocol may be behind destination options or in a fragment, which the filter does
+/// not look into: then the addresses alone decide.
+#[derive(Clone, Debug)]
+pub struct IpFilter {
+    protocols: Vec<u8>,
+    local: IpAddr,
+    remote: Option<IpAddr>,
+}
+
+impl IpFilter {
+    /// Packets of these protocols to an address, of which the first [`PROTOCOLS_MAX`] count.
+    #[must_use]
+    pub fn new(protocols: &[u8], local: IpAddr) -> Self {
+        let protocols = protocols.iter().copied().take(PROTOCOLS_MAX).collect();
+        Self { protocols, local, remote: None }
+    }
+
+    /// Packets from this host alone, which has an address of the same family.
+    #[must_use]
+    pub fn from(mut self, remote: IpAddr) -> Self {
+        self.remote = Some(remote);
+        self
+    }
+
+    pub(super) const fn ethertype(&self) -> u16 {
+        if self.local.is_ipv4() { abi::ETH_P_IP } else { abi::ETH_P_IPV6 }
+    }
+
+    pub(super) fn attach(&self, socket: &OwnedFd) -> io::Result<()> {
+        attach(socket, &self.program())
+    }
+
+    fn program(&self) -> Vec<libc::sock_filter> {
+        let (protocol, source, destination) = match self.local {
+            IpAddr::V4(_) => (9, 12, 16),
+            IpAddr::V6(_) => (6, 8, 24),
+        };
+        let mut protocols: Vec<u32> = self.protocols.iter().map(|p| u32::from(*p)).collect();
+        if self.local.is_ipv6() {
+            protocols.extend([IPV6_FRAGMENT, IPV6_DESTINATION_OPTIONS]);
+        }
+        let mut tests = vec![
+            Test { load: LOAD_WORD, at: PACKET_KIND, values: vec![PACKET_HOST] },
+            Test { load: LOAD_BYTE, at: NETWORK + protocol, values: protocols },
+        ];
+        tests.extend(words(self.local, NETWORK + destination));
+        tests.extend(self.remote.into_iter().flat_map(|remote| words(remote, NETWORK + source)));
+        compile(&tests)
+    }
+}
+
+/// Whether what lies at a place is one of these values.
+struct Test {
+    load: u16,
+    at: u32,
+    values: Vec<u32>,
+}
+
+/// That an address lies at a place.
+fn words(address: IpAddr, at: u32) -> Vec<Test> {
+    let bytes = match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    let words = bytes.chunks_exact(4).zip((at..).step_by(4));
+    let test = |(word, at): (&[u8], u32)| {
+        let value = word.iter().fold(0, |value, byte| value << 8 | u32::from(*byte));
+        Test { load: LOAD_WORD, at, values: vec![value] }
+    };
+    words.map(test).collect()
+}
+
+/// Takes what passes all tests.
+fn compile(tests: &[Test]) -> Vec<libc::sock_filter> {
+    let len: usize = tests.iter().map(|test| 1 + test.values.len()).sum();
+    let mut program = Vec::with_capacity(len + 2);
+    for test in tests {
+        program.push(instruction(test.load, 0, 0, test.at));
+        for (left, value) in (0..test.values.len()).rev().zip(&test.values) {
+            // Over the values that are left to the next test, and after the last of them to the end.
+            let to_end = if left == 0 { len - program.len() } else { 0 };
+            program.push(instruction(JUMP_IF_EQUAL, left as u8, to_end as u8, *value));
+        }
+    }
+    program.push(instruction(RETURN, 0, 0, TAKE));
+    program.push(instruction(RETURN, 0, 0, DROP));
+    program
+}
+
+/// Most IP protocols of one filter: the jumps of a longer program would not fit in their bytes.
+pub const PROTOCOLS_MAX: usize = 16;
+/// linux/filter.h: `SKF_NET_OFF`, from where offsets count from the network header on.
+const NETWORK: u32 = 0x10_0000_u32.wrapping_neg();
+/// linux/filter.h: `SKF_AD_OFF + SKF_AD_PKTTYPE`, and linux/if_packet.h: `PACKET_HOST`.
+const PACKET_KIND: u32 = 0x1000_u32.wrapping_neg() + 4;
+const PACKET_HOST: u32 = 0;
+/// Next headers of IPv6 (RFC 8200).
+const IPV6_FRAGMENT: u32 = 44;
+const IPV6_DESTINATION_OPTIONS: u32 = 60;
