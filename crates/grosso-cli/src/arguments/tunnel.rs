@@ -94,6 +94,9 @@ The words are those of ip-link(8), and what stands behind the colon the default:
                  [[no]udp6zerocsumtx] [[no]udp6zerocsumrx]
   vxlan          [remcsumtx] [remcsumrx] [noremcsumpartial] [gbp [N]] [gpe]
   geneve         [geneve_opts CLASS:TYPE:DATA,...] [innerprotoinherit]
+  those two, gretap and ip6gretap, to several other ends:
+                 remote A remote A ... [fdb LLADDR A ...] [[no]learning: on]
+                 [ageing SECONDS: 300] [maxaddress N: 4096]
   gre, gretap    local A remote A [key N] [csum] [seq] [nopmtudisc]
     over IPv6: ip6gre, ip6gretap                      [encaplimit N|none: 4]
   ipip, sit      local A remote A [mode M: any] [nopmtudisc]
@@ -109,11 +112,14 @@ The tunnel is a process of its own, that ends with tunnel down or del.
 
 Examples:
   sudo grosso tunnel add vx0 type vxlan id 42 local 192.0.2.1 remote 192.0.2.2
+  sudo grosso tunnel add vx1 type vxlan id 43 local 192.0.2.1 remote 192.0.2.2 \\
+       remote 192.0.2.3 fdb 02:00:00:00:00:07 192.0.2.3
   sudo grosso tunnel add gre6 mtu 1400 type ip6gre local fd00::1 remote fd00::2 \\
        key 7";
 
 const SHOW_HELP: &str = "\
-Bytes and packets are those inside the tunnel, since its process started.
+Bytes and packets are those inside the tunnel, since its process started. The
+last packet is the last one that came out of it.
 
 Examples:
   grosso tunnel show

@@ -74,7 +74,18 @@ pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failur
 /// The tunnel of `type vxlan id 42 local ...`.
 fn describe(words: &[String]) -> Result<Description, Failure> {
     match words.split_first() {
-        Some((word, words)) if word == "type" => tunnel::describe("encap", words),
+        Some((word, words)) if word == "type" => {
+            let description = tunnel::describe("encap", words)?;
+            match description.forwarding {
+                None => Ok(description),
+                Some(_) => {
+                    let message =
+                        "encap: several remotes are for a tunnel that learns who is where";
+                    let hint = "encap puts all packets into one tunnel: one remote";
+                    Err(Failure::usage("usage.tunnel", message).hint(hint))
+                }
+            }
+        }
         other => {
             let message = match other {
                 Some((word, _)) => format!("encap: `{word}` stands where the tunnel is described"),

@@ -35,7 +35,9 @@ pub(super) fn open(
     let seed = RandomState::new().hash_one(device);
     let mut options = TunnelledOptions::new(endpoint.clone(), seed);
     options.address = address(device);
+    options.forwarding = description.forwarding.clone();
     if let Some(mut sockets) = UdpOptions::of(endpoint) {
+        sockets.remotes = description.remotes().collect();
         sockets.shared = queues > 1;
         let open = |_| UdpPort::open(&sockets);
         let ports = (0..queues).map(open).collect::<io::Result<Vec<_>>>();
@@ -45,8 +47,9 @@ pub(super) fn open(
         return tunnelled(ports, &options, command).map(Ends::Udp);
     }
     let no_socket = |error| no_socket(command, (endpoint.local, 0).into(), &error);
-    let sockets =
+    let mut sockets =
         IpOptions::of(endpoint).ok_or_else(|| no_socket(io::ErrorKind::Unsupported.into()))?;
+    sockets.remotes = description.remotes().collect();
     let ports = IpPort::open_queues(&sockets, queues).map_err(no_socket)?;
     let joined = ports.into_iter().map(|port| {
         let mut joining = FragmentationOptions::new(seed);

@@ -22,6 +22,9 @@ pub(crate) struct DeviceReading {
     /// Which queue of the device; all of them together when there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queue: Option<u32>,
+    /// How long ago the last frame came from it, in nanoseconds; `None` before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) idle_ns: Option<u64>,
     /// Its counters.
     pub(crate) counters: Values,
 }
@@ -106,18 +109,23 @@ pub(crate) fn devices(paths: &[PathReading], per_queue: bool) -> Vec<DeviceReadi
                 device,
                 peer,
                 queue: None,
+                idle_ns: None,
                 counters: Values(vec![None; COUNTERS.len()]),
             };
-            let queues = path.queues.iter().map(|queue| Values::of(&side(queue)));
+            let sides = path.queues.iter().map(side);
             if per_queue {
-                devices.extend(queues.zip(0..).map(|(counters, queue)| DeviceReading {
+                devices.extend(sides.zip(0..).map(|(side, queue)| DeviceReading {
                     queue: Some(queue),
-                    counters,
+                    idle_ns: side.idle_ns,
+                    counters: Values::of(&side),
                     ..whole.clone()
                 }));
             } else {
                 let mut whole = whole;
-                queues.for_each(|counters| whole.counters.add(&counters));
+                for side in sides {
+                    whole.counters.add(&Values::of(&side));
+                    whole.idle_ns = whole.idle_ns.into_iter().chain(side.idle_ns).min();
+                }
                 devices.push(whole);
             }
         }
@@ -131,6 +139,7 @@ fn left(queue: &Snapshot) -> Side<'_> {
         tx: &queue.right_to_left,
         gro: queue.coalesced_to_right.as_ref(),
         port: &queue.left,
+        idle_ns: queue.left_idle_ns,
     }
 }
 
@@ -140,6 +149,7 @@ fn right(queue: &Snapshot) -> Side<'_> {
         tx: &queue.left_to_right,
         gro: queue.coalesced_to_left.as_ref(),
         port: &queue.right,
+        idle_ns: queue.right_idle_ns,
     }
 }
 

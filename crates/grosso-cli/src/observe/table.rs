@@ -70,6 +70,8 @@ pub(crate) struct Side<'a> {
     pub(crate) gro: Option<&'a CoalesceStats>,
     /// What its port counted.
     pub(crate) port: &'a [(PortCounter, u64)],
+    /// How long ago the last frame came from it, in nanoseconds.
+    pub(crate) idle_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]

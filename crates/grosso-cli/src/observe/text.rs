@@ -14,7 +14,7 @@ pub(crate) fn print(devices: &[DeviceReading], all: bool) -> String {
 
 /// One device, with what was counted since an earlier reading where that is wanted.
 pub(crate) fn device(reading: &DeviceReading, change: Option<&Values>, all: bool) -> String {
-    let DeviceReading { path, device, peer, queue, counters } = reading;
+    let DeviceReading { path, device, peer, queue, counters, .. } = reading;
     let queue = queue.map_or_else(String::new, |queue| format!(" queue {queue}"));
     let mut text = format!("{device}{queue} (path {path}, to {peer})\n");
     let mut changes = change.map(Values::in_order);

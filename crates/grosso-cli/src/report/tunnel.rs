@@ -1,6 +1,10 @@
 //! Tunnels, and what passes through them.
 
-use std::{collections::BTreeMap, fmt::Write, net::IpAddr};
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    net::{IpAddr, SocketAddr},
+};
 
 use serde::Serialize;
 
@@ -43,6 +47,9 @@ pub(crate) struct Facts {
     /// In the words of `ip link`, behind `type`.
     words: String,
     remote: IpAddr,
+    /// All other ends, where there is more than one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    remotes: Vec<IpAddr>,
     local: IpAddr,
     #[serde(skip_serializing_if = "Option::is_none")]
     udp: Option<Ports>,
@@ -58,6 +65,9 @@ pub(crate) struct Facts {
     pub(crate) features: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) transfer: Option<Traffic>,
+    /// How long ago the last packet came out of it, in nanoseconds; `None` before the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_packet_age_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) offload: Option<Offload>,
     pub(crate) drops: BTreeMap<String, u64>,
@@ -118,6 +128,10 @@ impl Facts {
             summary: description.summary(),
             words: description.to_string(),
             remote: endpoint.remote,
+            remotes: match description.forwarding {
+                Some(_) => description.remotes().collect(),
+                None => Vec::new(),
+            },
             local: endpoint.local,
             udp: endpoint.udp().map(|udp| Ports {
                 destination: udp.destination,
@@ -130,6 +144,7 @@ impl Facts {
             device_is_there: false,
             features: Vec::new(),
             transfer: None,
+            last_packet_age_ns: None,
             offload: None,
             drops: BTreeMap::new(),
             last_error: None,
@@ -170,14 +185,8 @@ impl Facts {
         // Lists go on below themselves.
         let list = |value: &str| wrap_at(value, LIST_COLUMNS).trim_end().replace('\n', LIST_MARGIN);
         line("state", &self.state_text(style));
-        let remote = match self.udp {
-            Some(ports) if self.remote.is_ipv6() => {
-                format!("[{}]:{}", self.remote, ports.destination)
-            }
-            Some(ports) => format!("{}:{}", self.remote, ports.destination),
-            None => self.remote.to_string(),
-        };
-        line("endpoint", &format!("{remote}      local: {}", self.local));
+        line("endpoint", &format!("{}      local: {}", self.at_port(self.remote), self.local));
+        self.remotes.iter().skip(1).for_each(|remote| line("and", &self.at_port(*remote)));
         line("ports", &self.ports_text());
         line("mtu", &self.mtu_text());
         line("transfer", &self.transfer_text());
@@ -187,6 +196,14 @@ impl Facts {
         line("drops", &list(&drops.collect::<Vec<_>>().join(", ")));
         line("error", &list(self.last_error.as_deref().unwrap_or_default()));
         text
+    }
+
+    /// Another end, with the port that it receives at.
+    fn at_port(&self, remote: IpAddr) -> String {
+        match self.udp {
+            Some(ports) => SocketAddr::new(remote, ports.destination).to_string(),
+            None => remote.to_string(),
+        }
     }
 
     fn state_text(&self, style: Style) -> String {
@@ -218,7 +235,8 @@ impl Facts {
     fn transfer_text(&self) -> String {
         self.transfer.map_or_else(String::new, |traffic| {
             let (received, sent) = (binary(traffic.rx_bytes), binary(traffic.tx_bytes));
-            format!("{received} received, {sent} sent")
+            let last = self.last_packet_age_ns.map_or_else(|| "none yet".to_owned(), age);
+            format!("{received} received, {sent} sent, last packet: {last}")
         })
     }
 
@@ -259,6 +277,17 @@ fn binary(bytes: u64) -> String {
         1024..1_048_576 => format!("{:.2} KiB", value / 1024.0),
         1_048_576..1_073_741_824 => format!("{:.2} MiB", value / 1_048_576.0),
         _ => format!("{:.2} GiB", value / 1_073_741_824.0),
+    }
+}
+
+/// `3 seconds ago`, in the greatest unit of which there is one.
+fn age(age_ns: u64) -> String {
+    let seconds = age_ns / 1_000_000_000;
+    let units = [(86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")];
+    match units.into_iter().find(|(unit, _)| seconds >= *unit) {
+        None => "now".to_owned(),
+        Some((unit, name)) if seconds < 2 * unit => format!("1 {name} ago"),
+        Some((unit, name)) => format!("{} {name}s ago", seconds / unit),
     }
 }
 
@@ -308,6 +337,7 @@ mod tests {
         });
         up.offload =
             Some(Offload { rx_frames: 10, rx_packets: 214, tx_frames: 10, tx_packets: 380 });
+        up.last_packet_age_ns = Some(2_999_999_999);
         up.features = vec!["tx-tcp-segmentation".into(), "tx-udp-segmentation".into()];
         up.drops.insert("decap_not_this_tunnel".into(), 3);
         assert_eq!(
@@ -317,11 +347,32 @@ mod tests {
              \x20 endpoint: 192.0.2.2:6080      local: 192.0.2.1\n\
              \x20 ports:    from 49152-65535 by flow\n\
              \x20 mtu:      1460 (1500 - ip 20 - udp 8 - gue 4 - private flags 4 - remcsum 4)\n\
-             \x20 transfer: 9.31 GiB received, 1.00 KiB sent\n\
+             \x20 transfer: 9.31 GiB received, 1.00 KiB sent, last packet: 2 seconds ago\n\
              \x20 offload:  rx 21.4 packets per read, tx 38.0 per send\n\
              \x20 features: tx-tcp-segmentation tx-udp-segmentation\n\
              \x20 drops:    decap_not_this_tunnel 3\n"
         );
+    }
+
+    #[test]
+    fn the_age_of_the_last_packet_has_one_unit() {
+        let cases = [
+            (0, "now"),
+            (999, "now"),
+            (1000, "1 second ago"),
+            (59_999, "59 seconds ago"),
+            (60_000, "1 minute ago"),
+            (119_999, "1 minute ago"),
+            (7_199_000, "1 hour ago"),
+            (86_399_000, "23 hours ago"),
+            (200_000_000, "2 days ago"),
+        ];
+        for (milliseconds, text) in cases {
+            assert_eq!(age(milliseconds * 1_000_000), text);
+        }
+        let mut silent = facts(GUE, 1460);
+        silent.transfer = Some(Traffic { rx_bytes: 0, rx_packets: 0, tx_bytes: 0, tx_packets: 0 });
+        assert!(text(silent).contains(" 0 B received, 0 B sent, last packet: none yet\n"));
     }
 
     #[test]

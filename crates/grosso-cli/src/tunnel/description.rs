@@ -6,10 +6,11 @@ use std::net::IpAddr;
 use grosso::tunnel::{
     Carrier, DontFragment, Dscp, Endpoint, Header, RemoteChecksumUse, TimeToLive, Udp,
 };
+use grosso_io::stage::{Forwarding, REMOTES_MAX};
 use grosso_wire::{geneve, gue, vxlan};
 
 use super::{
-    value::Value,
+    value::{Value, link_address},
     words::{Kind, Words},
 };
 
@@ -18,6 +19,8 @@ use super::{
 pub(crate) struct Description {
     pub(crate) kind: Kind,
     pub(crate) endpoint: Endpoint,
+    /// The other ends, where there is more than one.
+    pub(crate) forwarding: Option<Forwarding>,
     /// Which packets the other end takes from a tunnel without a header of its own, in the words of its type. This
     /// end carries IPv4 and IPv6.
     mode: &'static str,
@@ -37,7 +40,8 @@ impl TryFrom<&Words> for Description {
         endpoint.flow_label = flow_label(words, remote)?;
         endpoint.encapsulation_limit = encapsulation_limit(words, &endpoint)?;
         endpoint.check().map_err(|contradiction| contradiction.to_string())?;
-        Ok(Self { kind, endpoint, mode: mode(words)? })
+        let forwarding = forwarding(words, &endpoint)?;
+        Ok(Self { kind, endpoint, forwarding, mode: mode(words)? })
     }
 }
 
@@ -47,7 +51,8 @@ impl Description {
         let mut words = Words::new(self.kind);
         let (kind, end) = (self.kind, &self.endpoint);
         words.put("local", Value::Address(end.local));
-        words.put("remote", Value::Address(end.remote));
+        words.put("remote", Value::Addresses(self.remotes().collect()));
+        self.put_forwarding(&mut words);
         let ttl = match end.ttl {
             TimeToLive::Fixed(ttl) => Value::Number(ttl.into()),
             TimeToLive::Inherit => Value::Choice("inherit"),
@@ -81,6 +86,30 @@ impl Description {
         self.put_header(&mut words);
         self.put_carrier(&mut words);
         words
+    }
+
+    /// The addresses of all other ends, that of the endpoint first.
+    pub(crate) fn remotes(&self) -> impl Iterator<Item = IpAddr> {
+        let more = self.forwarding.iter().flat_map(|forwarding| &forwarding.remotes);
+        core::iter::once(self.endpoint.remote).chain(more.map(|remote| remote.address))
+    }
+
+    fn put_forwarding(&self, words: &mut Words) {
+        let Some(Forwarding { configured, age_ns, addresses_max, .. }) = &self.forwarding else {
+            return;
+        };
+        if !configured.is_empty() {
+            words.put("fdb", Value::Entries(configured.clone()));
+        }
+        words.put("learning", Value::Switch(age_ns.is_some()));
+        match age_ns {
+            None => {}
+            Some(u64::MAX) => words.put("ageing", Value::Number(0)),
+            Some(age_ns) => words.put("ageing", Value::Number(age_ns / NS_PER_SECOND)),
+        }
+        if age_ns.is_some() {
+            words.put("maxaddress", Value::Number(*addresses_max as u64));
+        }
     }
 
     fn put_header(&self, words: &mut Words) {
@@ -231,6 +260,63 @@ fn check_families(kind: Kind, local: IpAddr, remote: IpAddr) -> Result<(), Strin
         )),
         _ => Ok(()),
     }
+}
+
+/// How several other ends are told apart; `None` where there is one.
+fn forwarding(words: &Words, endpoint: &Endpoint) -> Result<Option<Forwarding>, String> {
+    let remotes = match words.value("remote") {
+        Some(Value::Addresses(remotes)) => &remotes[..],
+        _ => &[],
+    };
+    let (kind, more) = (words.kind, remotes.get(1..).unwrap_or_default());
+    let configured = match words.value("fdb") {
+        Some(Value::Entries(entries)) => &entries[..],
+        _ => &[],
+    };
+    if more.is_empty() {
+        return match configured {
+            [] => Ok(None),
+            _ => Err("fdb is for several other ends, and remote is said once".to_owned()),
+        };
+    }
+    if !endpoint.carries_ethernet() {
+        let kind = kind.name();
+        return Err(format!("several remotes are for Ethernet frames, and {kind} carries others"));
+    }
+    if remotes.len() > REMOTES_MAX {
+        return Err(format!("{} remotes are more than {REMOTES_MAX}", remotes.len()));
+    }
+    for (place, remote) in remotes.iter().enumerate() {
+        check_families(kind, endpoint.local, *remote)?;
+        if remotes[..place].contains(remote) {
+            return Err(format!("remote {remote} is said twice"));
+        }
+    }
+    for (place, (link, remote)) in configured.iter().enumerate() {
+        let link_text = link_address(link);
+        if link[0] & 1 == 1 || *link == [0; 6] {
+            return Err(format!("fdb {link_text}: it is not the address of one device"));
+        }
+        if !remotes.contains(remote) {
+            return Err(format!("fdb {link_text} {remote}: {remote} is no remote"));
+        }
+        if configured[..place].iter().any(|(other, _)| other == link) {
+            return Err(format!("fdb {link_text} is said twice"));
+        }
+    }
+    let mut forwarding = Forwarding::new(more.iter().copied());
+    forwarding.configured = configured.to_vec();
+    if let Some(seconds) = words.number("ageing") {
+        // As in Linux, what is learned with 0 is kept.
+        forwarding.age_ns = Some(if seconds == 0 { u64::MAX } else { seconds * NS_PER_SECOND });
+    }
+    if let Some(most) = words.number("maxaddress") {
+        forwarding.addresses_max = usize::try_from(most).unwrap_or(usize::MAX);
+    }
+    if words.switch("learning") == Some(false) {
+        forwarding.age_ns = None;
+    }
+    Ok(Some(forwarding))
 }
 
 fn header(words: &Words) -> Result<Header, String> {
@@ -501,6 +587,7 @@ fn mode(words: &Words) -> Result<&'static str, String> {
 const SOURCE_PORTS: RangeInclusive<u16> = 49152..=65535;
 /// TTL or hop limit where nothing is said: what Linux has for tunnels over IPv6 and for unicast.
 const TTL: u8 = 64;
+const NS_PER_SECOND: u64 = 1_000_000_000;
 /// Encapsulation limit where nothing is said (rule W61).
 const ENCAPSULATION_LIMIT: u8 = 4;
 

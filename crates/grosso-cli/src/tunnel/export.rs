@@ -1,10 +1,16 @@
 //! A tunnel in the words of other programs.
 
-use std::fmt::Write;
+use std::{fmt::Write, net::IpAddr};
 
 use grosso::tunnel::{Carrier, DontFragment, Dscp, Endpoint, Header, TimeToLive, Udp};
 
-use super::{Definition, words::Kind};
+use grosso_io::stage::Forwarding;
+
+use super::{
+    Definition, Description,
+    value::{Value, link_address},
+    words::Kind,
+};
 
 /// A text for another program, and what it could not say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +39,16 @@ pub(crate) fn ip(definition: &Definition) -> Exported {
                 words.push("external gpe".to_owned());
                 "gpe with external alone"
             }
+            ("remote", _) => {
+                words.push(word.spell(&Value::Address(description.endpoint.remote)));
+                continue;
+            }
+            // Commands of their own say it, below.
+            ("fdb", Kind::Vxlan) => continue,
+            // They are noted together.
+            ("fdb" | "learning" | "ageing" | "maxaddress", kind) if kind != Kind::Vxlan => {
+                continue;
+            }
             _ => {
                 words.push(spelt);
                 continue;
@@ -47,9 +63,30 @@ pub(crate) fn ip(definition: &Definition) -> Exported {
     }
     let kind = description.kind.name();
     let _ = writeln!(text, "ip link add {name} mtu {mtu} type {kind} {}", words.join(" "));
+    for (link, remote) in entries(description, &mut notes) {
+        // The first entry of nobody in particular is that of the link itself.
+        let verb = if link == ANYBODY { "append" } else { "add" };
+        let link = link_address(&link);
+        let _ = writeln!(text, "bridge fdb {verb} {link} dev {name} dst {remote}");
+    }
     let _ = writeln!(text, "ip link set {name} up");
     Exported { text, notes }
 }
+
+/// The entries of the forwarding table that several other ends are in the kernel, which has them of VXLAN alone.
+fn entries(description: &Description, notes: &mut Vec<String>) -> Vec<([u8; 6], IpAddr)> {
+    let Some(Forwarding { configured, .. }) = &description.forwarding else { return Vec::new() };
+    if description.kind != Kind::Vxlan {
+        let (kind, remote) = (description.kind.name(), description.endpoint.remote);
+        notes.push(format!("the kernel's {kind} has one other end: all but {remote} are left out"));
+        return Vec::new();
+    }
+    let more = description.remotes().skip(1).map(|remote| (ANYBODY, remote));
+    more.chain(configured.iter().copied()).collect()
+}
+
+/// What the kernel sends that is for nobody in particular, or for somebody it does not know.
+const ANYBODY: [u8; 6] = [0; 6];
 
 /// The port of a tunnel that needs one opened for it in the kernel, and what arrives there.
 fn receiver(endpoint: &Endpoint, kind: Kind) -> Option<(u16, &'static str)> {
@@ -77,7 +114,7 @@ pub(crate) fn networkd(definition: &Definition) -> Exported {
         _ => Section::new("Tunnel"),
     };
     let endpoint = &description.endpoint;
-    header(&mut section, description.kind, endpoint, &mut notes);
+    header(&mut section, description, &mut notes);
     outer(&mut section, description.kind, endpoint);
     if description.kind.has_port() {
         udp(&mut section, description.kind, endpoint, &mut notes);
@@ -100,6 +137,17 @@ pub(crate) fn networkd(definition: &Definition) -> Exported {
             section.0
         );
     }
+    let entries = entries(description, &mut notes);
+    if !entries.is_empty() {
+        let mut sections = format!("[Match]\nName={name}\n");
+        for (link, remote) in entries {
+            let mut section = Section::new("BridgeFDB");
+            section.put("MACAddress", link_address(&link));
+            section.put("Destination", remote);
+            let _ = write!(sections, "\n{}", section.0);
+        }
+        let _ = write!(text, "\n# /etc/systemd/network/25-{name}.network\n{sections}");
+    }
     Exported { text, notes }
 }
 
@@ -121,11 +169,12 @@ impl Section {
     }
 }
 
-fn header(section: &mut Section, kind: Kind, endpoint: &Endpoint, notes: &mut Vec<String>) {
+fn header(section: &mut Section, description: &Description, notes: &mut Vec<String>) {
+    let Description { kind, endpoint, forwarding, .. } = description;
     match &endpoint.header {
         Header::Vxlan { identifier, policy, generic_protocol } => {
             section.put("VNI", identifier);
-            section.put("MacLearning", false);
+            learning(section, forwarding.as_ref());
             if policy.is_some() {
                 section.put("GroupPolicyExtension", true);
             }
@@ -155,8 +204,19 @@ fn header(section: &mut Section, kind: Kind, endpoint: &Endpoint, notes: &mut Ve
                 }
             }
         }
-        Header::Ip if kind == Kind::Ip6tnl => section.put("Mode", "any"),
+        Header::Ip if *kind == Kind::Ip6tnl => section.put("Mode", "any"),
         Header::Ip => {}
+    }
+}
+
+/// Whether the kernel is to learn who is behind which end, and how.
+fn learning(section: &mut Section, forwarding: Option<&Forwarding>) {
+    let age_ns = forwarding.and_then(|forwarding| forwarding.age_ns);
+    section.put("MacLearning", age_ns.is_some());
+    if let (Some(Forwarding { addresses_max, .. }), Some(age_ns)) = (forwarding, age_ns) {
+        let seconds = if age_ns == u64::MAX { 0 } else { age_ns / NS_PER_SECOND };
+        section.put("FDBAgeingSec", seconds);
+        section.put("MaximumFDBEntries", addresses_max);
     }
 }
 
@@ -246,6 +306,8 @@ fn encapsulation(section: &mut Section, endpoint: &Endpoint, notes: &mut Vec<Str
     }
 }
 
+const NS_PER_SECOND: u64 = 1_000_000_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,6 +338,30 @@ mod tests {
         let geneve = ip(&definition("geneve id 1 local 192.0.2.1 remote 192.0.2.2"));
         assert!(!geneve.text.contains("local"), "{geneve:?}");
         assert_eq!(geneve.notes.len(), 2);
+    }
+
+    #[test]
+    fn several_other_ends_are_entries_of_a_table_where_there_is_one() {
+        let more = "local 192.0.2.1 remote 192.0.2.2 remote 192.0.2.3 ageing 9 \
+                    fdb 02:00:00:00:00:07 192.0.2.3";
+        let units = networkd(&definition(&format!("vxlan id 42 {more}"))).text;
+        assert!(units.contains("MacLearning=yes\nFDBAgeingSec=9\nMaximumFDBEntries=4096\n"));
+        assert!(
+            units.ends_with(
+                "\n# /etc/systemd/network/25-t0.network\n[Match]\nName=t0\n\n[BridgeFDB]\n\
+                 MACAddress=00:00:00:00:00:00\nDestination=192.0.2.3\n\n[BridgeFDB]\n\
+                 MACAddress=02:00:00:00:00:07\nDestination=192.0.2.3\n"
+            ),
+            "{units}"
+        );
+        for exported in [ip, networkd] {
+            let gretap = exported(&definition(&format!("gretap {more}")));
+            let note = "the kernel's gretap has one other end: all but 192.0.2.2 are left out";
+            assert!(gretap.notes.contains(&note.to_owned()), "{gretap:?}");
+            for word in ["192.0.2.3", "fdb", "ageing", "learning", "BridgeFDB"] {
+                assert!(!gretap.text.contains(word), "{gretap:?}");
+            }
+        }
     }
 
     #[test]

@@ -118,6 +118,14 @@ impl Description {
             text += &match value {
                 Value::Switch(is_on) => format!("{} = {is_on}\n", word.name),
                 Value::Ports(low, high) => format!("{} = [{low}, {high}]\n", word.name),
+                Value::Addresses(addresses) if addresses.len() == 1 => {
+                    format!("{} = \"{value}\"\n", word.name)
+                }
+                Value::Addresses(_) | Value::Entries(_) => {
+                    let parts: Vec<String> = value.parts().collect();
+                    // An array of JSON is one of TOML.
+                    format!("{} = {}\n", word.name, serde_json::Value::from(parts))
+                }
                 Value::Number(_) => format!("{}\n", word.spell(value).replacen(' ', " = ", 1)),
                 // A string of JSON is one of TOML.
                 value => {

@@ -86,6 +86,32 @@ fn the_example_of_the_guide_has_its_mtu() {
 }
 
 #[test]
+fn several_other_ends_have_a_table() {
+    let line = format!("vxlan id 1 {V4} remote 192.0.2.3 remote 192.0.2.4");
+    let usual = describe(&line).unwrap();
+    let remotes: Vec<String> = usual.remotes().map(|remote| remote.to_string()).collect();
+    assert_eq!(remotes, ["192.0.2.2", "192.0.2.3", "192.0.2.4"]);
+    let forwarding = usual.forwarding.unwrap();
+    assert_eq!((forwarding.age_ns, forwarding.addresses_max), (Some(300_000_000_000), 4096));
+
+    let table = "fdb 02:00:00:00:00:07 192.0.2.2 fdb 2:0:0:0:0:8 192.0.2.4 ageing 0 maxaddr 9";
+    let told = describe(&format!("{line} {table}")).unwrap();
+    assert!(told.to_string().contains("fdb 02:00:00:00:00:07 192.0.2.2 fdb 02:00:00:00:00:08 "));
+    let forwarding = told.forwarding.unwrap();
+    let remote = |text: &str| text.parse::<IpAddr>().unwrap();
+    assert_eq!(
+        forwarding.configured,
+        [([2, 0, 0, 0, 0, 7], remote("192.0.2.2")), ([2, 0, 0, 0, 0, 8], remote("192.0.2.4"))]
+    );
+    assert_eq!((forwarding.age_ns, forwarding.addresses_max), (Some(u64::MAX), 9));
+    let silent = describe(&format!("{line} nolearning")).unwrap();
+    assert_eq!(silent.forwarding.unwrap().age_ns, None);
+    // As `ip -d link` prints what is so.
+    let one = describe(&format!("vxlan id 1 {V4} learning ageing 300 maxaddr 7")).unwrap();
+    assert_eq!(one.forwarding, None);
+}
+
+#[test]
 fn what_contradicts_is_named_on_both_sides() {
     for (line, says) in [
         ("vxlan id 1 local 192.0.2.1 remote ::1", "local 192.0.2.1 and remote ::1 are not of one"),
@@ -100,6 +126,23 @@ fn what_contradicts_is_named_on_both_sides() {
         ("vxlan id 1 V4 udpcsum noudpcsum", "udpcsum and noudpcsum exclude each other"),
         ("vxlan id 1 V4 id 2", "id 1 and id 2 exclude each other"),
         ("vxlan id 1 V4 id 1", "id is said twice"),
+        ("vxlan id 1 V4 remote 192.0.2.2", "remote 192.0.2.2 is said twice"),
+        ("vxlan id 1 V4 remote ::2", "local 192.0.2.1 and remote ::2 are not of one family"),
+        ("vxlan id 1 gpe V4 remote 192.0.2.3", "several remotes are for Ethernet frames"),
+        ("gre V4 remote 192.0.2.3", "several remotes are for Ethernet frames, and gre carries"),
+        ("vxlan id 1 V4 fdb 02:00:00:00:00:01 192.0.2.2", "fdb is for several other ends"),
+        (
+            "vxlan id 1 V4 remote 192.0.2.3 fdb 02:00:00:00:00:01 192.0.2.4",
+            "fdb 02:00:00:00:00:01 192.0.2.4: 192.0.2.4 is no remote",
+        ),
+        (
+            "vxlan id 1 V4 remote 192.0.2.3 fdb 01:00:00:00:00:01 192.0.2.3",
+            "fdb 01:00:00:00:00:01: it is not the address of one device",
+        ),
+        (
+            "gretap V4 remote 192.0.2.3 fdb 2:0:0:0:0:1 192.0.2.3 fdb 02:00:00:00:00:01 192.0.2.2",
+            "fdb 02:00:00:00:00:01 is said twice",
+        ),
         ("vxlan id 1 V4 gbp gpe", "gbp and gpe exclude each other"),
         ("vxlan id 1 V4 gpe remcsumrx", "gpe and remcsumrx exclude each other"),
         ("vxlan id 1 V4 noudpcsum remcsumtx", "noudpcsum and remcsumtx exclude each other"),
@@ -137,8 +180,13 @@ fn what_is_not_understood_comes_with_what_was_meant() {
         ("vxlan id 1 qqq", "no word \"qqq\" of vxlan; there are id, local, remote,"),
         ("vxlan key 3", "key is for gre, gretap, ip6gre, ip6gretap, and this is vxlan"),
         ("vxlan nolocal", "no word \"nolocal\""),
-        ("vxlan group 239.1.1.1", "group: a tunnel has one other end: remote"),
-        ("vxlan learning", "learning: a tunnel has one other end"),
+        ("vxlan group 239.1.1.1", "group: no multicast: remote may be said for each other end"),
+        ("gre learning", "learning is for vxlan, geneve, gretap, ip6gretap, and this is gre"),
+        ("vxlan fdb 02:00:00:00:00:01", "fdb needs an Ethernet address and an IP address"),
+        ("vxlan fdb 02:00:00:00:01 ::1", "fdb: \"02:00:00:00:01 ::1\" is not an Ethernet address"),
+        ("vxlan fdb 02:00:00:00:00:00:01 ::1", "fdb: \"02:00:00:00:00:00:01 ::1\" is not"),
+        ("vxlan fdb +2:00:00:00:00:01 ::1", "fdb: \"+2:00:00:00:00:01 ::1\" is not"),
+        ("vxlan maxaddress 0", "maxaddress: \"0\" is not a number from 1 to 1048576"),
         ("vxlan id", "id needs a number from 0 to 16777215"),
         ("vxlan id 16777216", "id: \"16777216\" is not a number from 0 to 16777215"),
         ("vxlan id -1", "id: \"-1\" is not a number"),
@@ -175,6 +223,13 @@ fn lines() -> impl Strategy<Value = String> {
         some(&["", "gbp", "gbp 9", "gpe"]),
         some(&["", "noremcsumpartial remcsumrx", "remcsumtx"]),
         some(&["", "geneve_opts 0102:80:00000001,0103:01:", "innerprotoinherit"]),
+        some(&[
+            "",
+            "learning ageing 7",
+            "remote MORE",
+            "remote MORE nolearning fdb 02:00:00:00:00:01 MORE",
+            "remote MORE ageing 0 maxaddress 5",
+        ]),
     );
     let inner = (
         some(&["", "key 0", "key 4294967295"]),
@@ -211,6 +266,11 @@ fn lines() -> impl Strategy<Value = String> {
             if kind.has_port() && off && udp.3.is_empty() {
                 let zero = if over_ipv6 { "udp6zerocsumtx udp6zerocsumrx" } else { "noudpcsum" };
                 words.push(zero.to_owned());
+            }
+            let carries_ip = udp.2 == "gpe" || udp.4 == "innerprotoinherit";
+            if matches!(kind, Kind::Gretap | Kind::Ip6gretap) || kind.has_port() && !carries_ip {
+                let more = if over_ipv6 { "2001:db8::3" } else { "192.0.2.3" };
+                words.push(udp.5.replace("MORE", more));
             }
             if kind.is_gre() {
                 words.extend([inner.0, inner.1].map(str::to_owned));

@@ -16,6 +16,10 @@ pub(super) enum Form {
     Key,
     /// An IP address.
     Address,
+    /// IP addresses, each behind the word again.
+    Addresses,
+    /// Ethernet addresses and the IP addresses that they are behind, each pair behind the word again.
+    Entries,
     /// Two ports.
     Ports,
     /// One of these words.
@@ -30,6 +34,8 @@ pub(super) enum Value {
     Switch(bool),
     Number(u64),
     Address(IpAddr),
+    Addresses(Vec<IpAddr>),
+    Entries(Vec<([u8; 6], IpAddr)>),
     Ports(u16, u16),
     Choice(&'static str),
     Options(Vec<u8>),
@@ -40,7 +46,7 @@ impl Form {
     pub(super) const fn count(self) -> usize {
         match self {
             Self::Switch | Self::SwitchOrNumber(_) => 0,
-            Self::Ports => 2,
+            Self::Ports | Self::Entries => 2,
             _ => 1,
         }
     }
@@ -68,6 +74,11 @@ impl Form {
                 in_range(text, 0, u32::MAX.into()).or_else(|| quad().map(Value::Number))
             }
             (Self::Address, [text]) => text.parse().ok().map(Value::Address),
+            (Self::Addresses, texts) => {
+                let addresses = texts.iter().map(|text| text.parse().ok());
+                addresses.collect::<Option<_>>().map(Value::Addresses)
+            }
+            (Self::Entries, texts) => entries(texts).map(Value::Entries),
             (Self::Ports, [low, high]) => ports(low, high),
             (Self::Choice(words), [text]) => chosen(text, words),
             (Self::Options, [text]) => options(text).map(Value::Options),
@@ -88,7 +99,8 @@ impl fmt::Display for Form {
                 words.iter().try_for_each(|word| write!(formatter, " or {word}"))
             }
             Self::Key => formatter.write_str("a number below 2^32 or four with dots"),
-            Self::Address => formatter.write_str("an IP address"),
+            Self::Address | Self::Addresses => formatter.write_str("an IP address"),
+            Self::Entries => formatter.write_str("an Ethernet address and an IP address"),
             Self::Ports => formatter.write_str("two ports, the lower one first"),
             Self::Choice(words) => write!(formatter, "one of {}", words.join(", ")),
             Self::Options => formatter.write_str("CLASS:TYPE:DATA,... in hexadecimal digits"),
@@ -103,11 +115,62 @@ impl fmt::Display for Value {
             Self::Switch(_) => Ok(()),
             Self::Number(number) => write!(formatter, "{number}"),
             Self::Address(address) => write!(formatter, "{address}"),
+            Self::Addresses(_) | Self::Entries(_) => {
+                formatter.write_str(&self.parts().collect::<Vec<_>>().join(", "))
+            }
             Self::Ports(low, high) => write!(formatter, "{low} {high}"),
             Self::Choice(word) => formatter.write_str(word),
             Self::Options(bytes) => write_options(formatter, bytes),
         }
     }
+}
+
+impl Value {
+    /// The values that are behind the word one after the other, each as it is typed.
+    pub(super) fn parts(&self) -> Box<dyn Iterator<Item = String> + '_> {
+        match self {
+            Self::Addresses(addresses) => Box::new(addresses.iter().map(IpAddr::to_string)),
+            Self::Entries(entries) => Box::new(
+                entries.iter().map(|(link, remote)| format!("{} {remote}", link_address(link))),
+            ),
+            value => Box::new(core::iter::once(value.to_string())),
+        }
+    }
+
+    /// What is said behind a word, and behind the same word again, where it may be said again.
+    pub(super) fn and(&self, more: &Self) -> Option<Self> {
+        match (self, more) {
+            (Self::Addresses(said), Self::Addresses(more)) => {
+                Some(Self::Addresses([&said[..], more].concat()))
+            }
+            (Self::Entries(said), Self::Entries(more)) => {
+                Some(Self::Entries([&said[..], more].concat()))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// `02:00:00:00:00:01`.
+pub(super) fn link_address(address: &[u8; 6]) -> String {
+    address.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// Pairs of addresses, whether each is one text or two.
+fn entries(texts: &[&str]) -> Option<Vec<([u8; 6], IpAddr)>> {
+    let mut words = texts.iter().flat_map(|text| text.split_whitespace());
+    let mut entries = Vec::new();
+    while let Some(link) = words.next() {
+        let mut bytes = [0; 6];
+        let mut digits = link.split(':');
+        for byte in &mut bytes {
+            let pair = digits.next().filter(|pair| !pair.starts_with('+'))?;
+            *byte = u8::from_str_radix(pair, 16).ok()?;
+        }
+        let remote = words.next()?.parse().ok()?;
+        entries.push(digits.next().is_none().then_some((bytes, remote))?);
+    }
+    Some(entries)
 }
 
 /// A number in decimal or hexadecimal digits.

@@ -178,6 +178,11 @@ impl Words {
     }
 
     fn insert(&mut self, word: &'static Word, value: Value) -> Result<(), String> {
+        let together = self.said.get(word.name).and_then(|said| said.and(&value));
+        if let Some(together) = together {
+            self.said.insert(word.name, together);
+            return Ok(());
+        }
         match self.said.insert(word.name, value.clone()) {
             None => Ok(()),
             Some(before) if before == value => Err(format!("{} is said twice", word.name)),
@@ -225,9 +230,11 @@ impl Words {
         }
     }
 
+    /// The address behind a word, or the first of several.
     pub(super) fn address(&self, name: &str) -> Result<IpAddr, String> {
         match self.value(name) {
             Some(Value::Address(address)) => Ok(*address),
+            Some(Value::Addresses(addresses)) if !addresses.is_empty() => Ok(addresses[0]),
             _ => Err(format!("{name} is not said: an IP address")),
         }
     }
@@ -272,7 +279,10 @@ impl Word {
             Value::Number(number) if matches!(self.name, "tos" | "flowlabel") => {
                 format!("{} {number:#x}", self.name)
             }
-            value => format!("{} {value}", self.name),
+            value => {
+                let spelt = value.parts().map(|part| format!("{} {part}", self.name));
+                spelt.collect::<Vec<_>>().join(" ")
+            }
         }
     }
 }
@@ -305,7 +315,11 @@ const WORDS: &[Word] = &[
     word("id", &["vni"], &[Kind::Vxlan, Kind::Geneve], Form::Number(0, IDENTIFIER_MAX, &[])),
     word("mode", &[], BARE, Form::Choice(&["any", "ipip", "ip6ip", "ip6ip6", "ipip6"])),
     word("local", &[], &Kind::ALL, Form::Address),
-    word("remote", &[], &Kind::ALL, Form::Address),
+    word("remote", &[], &Kind::ALL, Form::Addresses),
+    word("fdb", &[], ETHERNET, Form::Entries),
+    word("learning", &[], ETHERNET, Form::Switch),
+    word("ageing", &[], ETHERNET, Form::Number(0, u32::MAX as u64, &[])),
+    word("maxaddress", &["maxaddr"], ETHERNET, Form::Number(1, ADDRESSES_MAX, &[])),
     word("ttl", &["hoplimit", "hlim"], &Kind::ALL, Form::Number(1, 255, &["inherit", "auto"])),
     word("tos", &["dsfield", "tclass"], &Kind::ALL, Form::Number(0, 255, &["inherit"])),
     word("flowlabel", &["flow"], &Kind::ALL, Form::Number(0, FLOW_LABEL_MAX, &["inherit"])),
@@ -345,6 +359,8 @@ const WORDS: &[Word] = &[
 ];
 
 const GRE: &[Kind] = &[Kind::Gre, Kind::Gretap, Kind::Ip6gre, Kind::Ip6gretap];
+/// Those that carry Ethernet frames, unless they are told otherwise.
+const ETHERNET: &[Kind] = &[Kind::Vxlan, Kind::Geneve, Kind::Gretap, Kind::Ip6gretap];
 const BARE: &[Kind] = &[Kind::Ipip, Kind::Sit, Kind::Ip6tnl];
 const OVER_IPV4: &[Kind] = &[Kind::Gre, Kind::Gretap, Kind::Ipip, Kind::Sit];
 const OVER_IPV6: &[Kind] = &[Kind::Ip6gre, Kind::Ip6gretap, Kind::Ip6tnl];
@@ -354,35 +370,26 @@ const IN_UDP: &[Kind] =
 
 /// Words of `ip link` that are not here, and why or what is.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("group", "a tunnel has one other end: remote, a unicast address"),
+    ("group", "no multicast: remote may be said for each other end, and all get what is for all"),
     ("dev", "routes decide what packets leave by: ip route add REMOTE dev IFACE"),
     ("external", "the tunnel is described here, and not packet by packet"),
     ("vnifilter", "a tunnel has one id"),
-    ("learning", "a tunnel has one other end, to which everything goes"),
     ("proxy", "who asks for an address is answered by the other end"),
     ("rsc", "packets are not routed"),
-    ("l2miss", "a tunnel has one other end, and nothing is missed"),
-    ("l3miss", "a tunnel has one other end, and nothing is missed"),
-    ("ageing", "a tunnel has one other end, and no table that ages"),
-    ("maxaddress", "a tunnel has one other end, and no table that fills"),
+    ("l2miss", "nobody is told: what goes to an address that is not known goes to all"),
+    ("l3miss", "nobody is told: what goes to an address that is not known goes to all"),
     ("fwmark", "marks are not set"),
     ("6rd-prefix", "6rd derives ends from addresses; here the other end is remote"),
     ("isatap", "ISATAP derives ends from addresses; here the other end is remote"),
 ];
 
 /// Words of `ip link` that say what is always so: its own output has them.
-const AS_IT_IS: &[&str] = &[
-    "nolearning",
-    "noproxy",
-    "norsc",
-    "nol2miss",
-    "nol3miss",
-    "noexternal",
-    "novnifilter",
-    "noencap",
-];
+const AS_IT_IS: &[&str] =
+    &["noproxy", "norsc", "nol2miss", "nol3miss", "noexternal", "novnifilter", "noencap"];
 
 /// Largest network identifier of VXLAN and Geneve.
 const IDENTIFIER_MAX: u64 = 0xff_ffff;
+/// Most addresses that a tunnel may be told to learn: some 128 MiB of them.
+const ADDRESSES_MAX: u64 = 1 << 20;
 const FLOW_LABEL_MAX: u64 = 0xf_ffff;
 const PORT_MAX: u64 = 65535;

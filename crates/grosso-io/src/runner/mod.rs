@@ -92,6 +92,10 @@ pub struct Snapshot {
     pub left: Vec<(PortCounter, u64)>,
     /// What the right port counted of itself.
     pub right: Vec<(PortCounter, u64)>,
+    /// How long ago a frame came from the left port last, in nanoseconds; `None` before the first.
+    pub left_idle_ns: Option<u64>,
+    /// How long ago a frame came from the right port last, in nanoseconds; `None` before the first.
+    pub right_idle_ns: Option<u64>,
     /// How often the thread slept.
     pub sleeps: u64,
 }
@@ -205,6 +209,8 @@ pub struct DataPath<L: Port, R: Port> {
     right: R,
     to_right: Direction<L::Buffer>,
     to_left: Direction<R::Buffer>,
+    /// When a frame came last, from the left port and from the right one.
+    received_ns: [Option<u64>; 2],
     sleeper: Sleeper,
     options: RunOptions,
     shared: Answering,
@@ -242,6 +248,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
             to_left,
             left,
             right,
+            received_ns: [None; 2],
             sleeper: Sleeper::default(),
             options,
             shared: Answering(Arc::new(shared)),
@@ -308,6 +315,11 @@ impl<L: Port, R: Port> DataPath<L, R> {
         let back = to_left.poll(right, left, now_ns)?;
         to_right.put_round_trips(to_left.take_round_trips());
         to_right.put_expander(to_left.take_expander());
+        for (received_ns, count) in self.received_ns.iter_mut().zip([there, back]) {
+            if count > 0 {
+                *received_ns = Some(now_ns);
+            }
+        }
         Ok(there + back)
     }
 
@@ -381,6 +393,9 @@ impl<L: Port, R: Port> DataPath<L, R> {
     }
 
     fn snapshot(&mut self) -> Snapshot {
+        let now_ns = now_ns();
+        let idle_ns = |received_ns: u64| now_ns.saturating_sub(received_ns);
+        let [left_idle_ns, right_idle_ns] = self.received_ns.map(|at| at.map(idle_ns));
         Snapshot {
             left_to_right: *self.to_right.stats(),
             right_to_left: *self.to_left.stats(),
@@ -388,6 +403,8 @@ impl<L: Port, R: Port> DataPath<L, R> {
             coalesced_to_left: self.to_left.coalesce_stats().cloned(),
             left: counters(&mut self.left),
             right: counters(&mut self.right),
+            left_idle_ns,
+            right_idle_ns,
             sleeps: self.sleeper.sleeps,
         }
     }

@@ -17,7 +17,7 @@ use crate::world::{A, B, World, until};
 /// Opens a port for these protocols at one end of the wire, from the other.
 fn open(host: &NetworkNamespace, local: IpAddr, remote: IpAddr, protocols: &[u8]) -> IpPort {
     let mut options = IpOptions::new(local, protocols.to_vec());
-    options.remote = Some(remote);
+    options.remotes = vec![remote];
     host.run(|| IpPort::open(&options)).unwrap().unwrap()
 }
 
@@ -191,7 +191,7 @@ fn several_ports_share_the_flows_and_lose_none() {
     let Some(world) = World::with_addresses() else { return };
     let mut near = open(&world.a, A[0], B[0], &[PROTOCOL_IPV4]);
     let mut options = IpOptions::new(B[0], vec![PROTOCOL_IPV4]);
-    options.remote = Some(A[0]);
+    options.remotes = vec![A[0]];
     let mut far = world.engine.run(|| IpPort::open_queues(&options, 2)).unwrap().unwrap();
     for port in 0..64 {
         let packet = outer(0).ipv4(|ip| ip).udp(|udp| udp.source_port(1000 + port));

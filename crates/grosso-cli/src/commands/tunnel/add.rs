@@ -31,7 +31,7 @@ pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Fa
     let description = describe(COMMAND, words)?;
     refuse_taken(name)?;
     check_local(description.endpoint.local)?;
-    let path_mtu = path_mtu(&description).map_err(|error| unreachable(&description, &error))?;
+    let path_mtu = path_mtu(&description).map_err(|(remote, error)| unreachable(remote, &error))?;
     let definition =
         Definition { name: name.clone(), mtu: fitting(&description, path_mtu, mtu)?, description };
     if definition.mtu < IPV6_MTU_MIN {
@@ -101,17 +101,18 @@ fn check_local(local: IpAddr) -> Result<(), Failure> {
     bound.map(|_| ()).map_err(|error| daemon::tunnel::no_socket(COMMAND, (local, 0).into(), &error))
 }
 
-fn unreachable(description: &Description, error: &io::Error) -> Failure {
-    let remote = description.endpoint.remote;
+fn unreachable(remote: IpAddr, error: &io::Error) -> Failure {
     let message = format!("{COMMAND}: no way to remote {remote}: {error}");
     let hint = format!("ip route get {remote} asks the routes");
     Failure::environment("environment.unreachable", message).hint(hint)
 }
 
-/// The MTU of the path to the other end, in bytes.
-pub(super) fn path_mtu(description: &Description) -> io::Result<usize> {
-    let remote = description.endpoint.remote;
-    PathMtu::new(remote.is_ipv4())?.to(remote)
+/// The least MTU of the paths to the other ends, in bytes; or which of them there is no way to, and why.
+pub(super) fn path_mtu(description: &Description) -> Result<usize, (IpAddr, io::Error)> {
+    let paths = PathMtu::new(description.endpoint.remote.is_ipv4());
+    let paths = paths.map_err(|error| (description.endpoint.remote, error))?;
+    let mtu = |remote| paths.to(remote).map_err(|error| (remote, error));
+    description.remotes().try_fold(usize::MAX, |least, remote| Ok(least.min(mtu(remote)?)))
 }
 
 /// The MTU of the device: what was asked for, or what the path leaves.

@@ -86,6 +86,7 @@ fn facts(place: &Place, definition: &Definition, answers: &[Answer]) -> Facts {
     let answer = answers.iter().find(|answer| i32::try_from(answer.pid).ok() == pid);
     if let Some(reading) = answer.and_then(|answer| answer.devices.iter().find(outside)) {
         let value = |name: &str| reading.counters.value(name);
+        facts.last_packet_age_ns = reading.idle_ns;
         facts.transfer = Some(Traffic {
             rx_bytes: value("rx_bytes"),
             rx_packets: value("rx_packets"),

@@ -22,6 +22,7 @@ fn answer(seconds: u64) -> Answer {
         device: device.to_owned(),
         peer: peer.to_owned(),
         queue: None,
+        idle_ns: None,
         counters: counters
             .iter()
             .map(|(name, a_second)| ((*name).to_owned(), a_second * seconds))

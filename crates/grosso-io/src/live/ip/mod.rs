@@ -23,7 +23,7 @@ pub use self::receiving::IpBuffer;
 use self::receiving::Receiving;
 use super::{
     broken,
-    socket::{Made, Outer, Path, Sending, SocketEvent, SocketStats},
+    socket::{Made, Outer, Paths, Sending, SocketEvent, SocketStats},
 };
 use crate::port::{Port, PortCounter, PortError, Transmitted};
 
@@ -33,9 +33,9 @@ use crate::port::{Port, PortCounter, PortError, Transmitted};
 pub struct IpOptions {
     /// The address of this host that packets are received at and sent from.
     pub local: IpAddr,
-    /// Whose packets are received, of the same family: the path to it is asked for its MTU. `None`
-    /// receives everybody's.
-    pub remote: Option<IpAddr>,
+    /// Whose packets are expected, of the same family: the paths to them are asked for their MTU, of
+    /// which the least counts. Where it is one, packets of others are not read.
+    pub remotes: Vec<IpAddr>,
     /// The IP protocols of packets, at most [`grosso_sys::packet::PROTOCOLS_MAX`].
     pub protocols: Vec<u8>,
     /// The TTL or hop limit that most frames have.
@@ -52,7 +52,7 @@ impl IpOptions {
     pub fn new(local: IpAddr, protocols: Vec<u8>) -> Self {
         Self {
             local,
-            remote: None,
+            remotes: Vec::new(),
             protocols,
             hop_limit: 64,
             buffer_bytes: 4 << 20,
@@ -68,7 +68,7 @@ impl IpOptions {
             (Carrier::Ip, Header::Ip) => vec![ipv4::PROTOCOL_IPV4, ipv4::PROTOCOL_IPV6],
             _ => return None,
         };
-        Some(Self { remote: Some(endpoint.remote), ..Self::new(endpoint.local, protocols) })
+        Some(Self { remotes: vec![endpoint.remote], ..Self::new(endpoint.local, protocols) })
     }
 }
 
@@ -94,7 +94,7 @@ pub struct IpPort {
     local: IpAddr,
     receiving: Receiving,
     lanes: Vec<Lane>,
-    path: Path,
+    paths: Paths,
     stats: SocketStats,
 }
 
@@ -145,7 +145,7 @@ impl IpPort {
             local: options.local,
             receiving: Receiving::open(options, fanout)?,
             lanes,
-            path: Path::new(options.remote, is_ipv4)?,
+            paths: Paths::new(&options.remotes, is_ipv4)?,
             stats: SocketStats::default(),
         })
     }
@@ -172,7 +172,7 @@ impl IpPort {
     /// Asks the path again where more was too long for it than before.
     fn look_if_too_long(&mut self, before: u64) {
         if self.stats.events(SocketEvent::TransmitTooLong) > before {
-            self.path.look_now();
+            self.paths.look_now();
         }
     }
 }
@@ -209,7 +209,7 @@ impl Port for IpPort {
         max: usize,
         each: &mut dyn FnMut(Frame<IpBuffer>),
     ) -> Result<usize, PortError> {
-        self.path.look(now_ns);
+        self.paths.look(now_ns);
         let Self { receiving, stats, name, .. } = self;
         receiving.receive(max, stats, each).map_err(|error| broken(name, "receive", error))
     }
@@ -259,7 +259,7 @@ impl Port for IpPort {
     }
 
     fn path_mtu(&self) -> Option<usize> {
-        self.path.mtu()
+        self.paths.mtu()
     }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {

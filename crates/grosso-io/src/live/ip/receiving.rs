@@ -43,7 +43,7 @@ pub(super) struct Receiving {
 impl Receiving {
     pub(super) fn open(options: &IpOptions, fanout: Option<Fanout>) -> io::Result<Self> {
         let mut filter = IpFilter::new(&options.protocols, options.local);
-        if let Some(remote) = options.remote {
+        if let [remote] = options.remotes[..] {
             filter = filter.from(remote);
         }
         let mut builder = PacketSocket::builder().virtio_header(true).ignore_outgoing(true);

@@ -8,7 +8,7 @@ mod stats;
 pub use self::stats::{SocketEvent, SocketStats};
 pub(super) use self::{
     outer::{Arrived, Made, Outer},
-    path::Path,
+    path::Paths,
     sending::Sending,
 };
 

@@ -1,28 +1,29 @@
-//! The way to the other end, and what fits on it.
+//! The ways to the other ends, and what fits on all of them.
 
 use std::{io, net::IpAddr};
 
 use grosso_sys::datagram::PathMtu;
 
-/// What is known of the way to the other end.
+/// What is known of the ways to the other ends.
 #[derive(Debug)]
-pub(in crate::live) struct Path {
+pub(in crate::live) struct Paths {
     paths: PathMtu,
-    remote: Option<IpAddr>,
+    remotes: Vec<IpAddr>,
     mtu: Option<usize>,
     /// When to ask for it again.
     look_ns: u64,
 }
 
-impl Path {
-    /// The way to an end of this family, if it is known where that is.
-    pub(in crate::live) fn new(remote: Option<IpAddr>, is_ipv4: bool) -> io::Result<Self> {
-        let paths = PathMtu::new(is_ipv4)?;
-        let mtu = remote.and_then(|remote| paths.to(remote).ok());
-        Ok(Self { paths, remote, mtu, look_ns: 0 })
+impl Paths {
+    /// The ways to ends of this family.
+    pub(in crate::live) fn new(remotes: &[IpAddr], is_ipv4: bool) -> io::Result<Self> {
+        let (paths, remotes) = (PathMtu::new(is_ipv4)?, remotes.to_vec());
+        let mut known = Self { paths, remotes, mtu: None, look_ns: 0 };
+        known.look_now();
+        Ok(known)
     }
 
-    /// The longest packet that gets there, in bytes from its IP header on.
+    /// The longest packet that gets to each, in bytes from its IP header on.
     pub(in crate::live) fn mtu(&self) -> Option<usize> {
         self.mtu
     }
@@ -37,11 +38,11 @@ impl Path {
 
     /// Asks again: a way that is too long for what was sent has become shorter.
     pub(in crate::live) fn look_now(&mut self) {
-        if let Some(mtu) = self.remote.and_then(|remote| self.paths.to(remote).ok()) {
-            self.mtu = Some(mtu);
-        }
+        let Self { paths, remotes, .. } = self;
+        self.mtu = remotes.iter().filter_map(|remote| paths.to(*remote).ok()).min().or(self.mtu);
     }
 }
 
-/// How long the path to the other end is not asked for its MTU.
-const LOOK_AGAIN_NS: u64 = 10_000_000_000;
+/// How long the paths are not asked for their MTU: three system calls each, and so long is lost what became too long for
+/// a raw socket of IPv6, which is told nothing.
+const LOOK_AGAIN_NS: u64 = 1_000_000_000;

@@ -24,7 +24,7 @@ use self::receiving::Receiving;
 use super::{
     broken,
     buffer::LiveBuffer,
-    socket::{Made, Outer, Path, Sending, SocketEvent, SocketStats},
+    socket::{Made, Outer, Paths, Sending, SocketEvent, SocketStats},
 };
 use crate::port::{Port, PortCounter, PortError, Transmitted};
 
@@ -34,8 +34,8 @@ use crate::port::{Port, PortCounter, PortError, Transmitted};
 pub struct UdpOptions {
     /// Where datagrams are received. What is sent has this address too.
     pub local: SocketAddr,
-    /// Whose datagrams are expected: the path to it is asked for its MTU.
-    pub remote: Option<IpAddr>,
+    /// Whose datagrams are expected: the paths to them are asked for their MTU, of which the least counts.
+    pub remotes: Vec<IpAddr>,
     /// The ports that datagrams are sent from, as far as [`Self::senders_max`] sockets go round: each
     /// has the next port that is free of its share of the range. Where the range is the one port at
     /// which datagrams are received, they are sent from there.
@@ -69,7 +69,7 @@ impl UdpOptions {
     pub fn new(local: SocketAddr) -> Self {
         Self {
             local,
-            remote: None,
+            remotes: Vec::new(),
             source_ports: local.port()..=local.port(),
             senders_max: SOURCE_PORTS_MAX,
             sends_checksum: true,
@@ -94,7 +94,7 @@ impl UdpOptions {
         // The other end drops what is late (rule W51), of whichever flow it is.
         let is_numbered = matches!(endpoint.header, Header::Gre { sequence: true, .. });
         Some(Self {
-            remote: Some(endpoint.remote),
+            remotes: vec![endpoint.remote],
             source_ports: udp.source.clone(),
             senders_max: if is_numbered { 1 } else { SOURCE_PORTS_MAX },
             sends_checksum: udp.checksum,
@@ -131,7 +131,7 @@ pub struct UdpPort {
     receiving: Receiving,
     /// One for each of those that send.
     sending: Vec<Sending>,
-    path: Path,
+    paths: Paths,
     /// What the kernel had dropped when it was asked last.
     drops: u32,
     stats: SocketStats,
@@ -171,7 +171,7 @@ impl UdpPort {
             // Without a checksum nothing comes over IPv6 unless it is asked for (RFC 8200 section 8.1).
             is_verified: options.wants_checksum || !local.is_ipv4() && !options.takes_no_checksum,
             receiving: Receiving::new(),
-            path: Path::new(options.remote, local.is_ipv4())?,
+            paths: Paths::new(&options.remotes, local.is_ipv4())?,
             drops: 0,
             stats: SocketStats::default(),
         })
@@ -259,7 +259,7 @@ impl Port for UdpPort {
         max: usize,
         each: &mut dyn FnMut(Frame<LiveBuffer>),
     ) -> Result<usize, PortError> {
-        self.path.look(now_ns);
+        self.paths.look(now_ns);
         let Self { receiver, receiving, stats, name, .. } = self;
         match receiving.receive(receiver, max, stats, each) {
             Err(error) if Fault::of(&error) == Fault::Unreachable => Ok(0),
@@ -283,7 +283,7 @@ impl Port for UdpPort {
         let lane = self.lane(outer.source_port);
         let sent = self.send(slices, meta, outer, lane);
         if self.stats.events(SocketEvent::TransmitTooLong) > too_long {
-            self.path.look_now();
+            self.paths.look_now();
         }
         sent.map_err(|error| broken(&self.name, "send", error))
     }
@@ -299,7 +299,7 @@ impl Port for UdpPort {
             }
         }
         if self.stats.events(SocketEvent::TransmitTooLong) > too_long {
-            self.path.look_now();
+            self.paths.look_now();
         }
         Ok(flushed)
     }
@@ -320,7 +320,7 @@ impl Port for UdpPort {
     }
 
     fn path_mtu(&self) -> Option<usize> {
-        self.path.mtu()
+        self.paths.mtu()
     }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
