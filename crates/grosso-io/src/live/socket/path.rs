@@ -43,6 +43,6 @@ impl Paths {
     }
 }
 
-/// How long the paths are not asked for their MTU: three system calls each, and so long is lost what became too long for
-/// a raw socket of IPv6, which is told nothing.
+/// How long the paths are not asked for their MTU: that takes three system calls each, and so long is lost what became
+/// too long for a raw socket of IPv6, which is not told of it.
 const LOOK_AGAIN_NS: u64 = 1_000_000_000;
