@@ -46,6 +46,7 @@ pub struct PacketSocketBuilder {
     qdisc_bypass: bool,
     transmit_only: bool,
     promiscuous: bool,
+    keep_long: bool,
     receive_buffer_bytes: Option<usize>,
     send_buffer_bytes: Option<usize>,
     fanout: Option<Fanout>,
@@ -91,8 +92,15 @@ impl PacketSocketBuilder {
         self
     }
 
+    /// Keeps whole what is longer than a slot of a [`ReceiveRing`], beside it, for
+    /// [`ReceiveRing::receive_long`] (`PACKET_COPY_THRESH`).
+    pub fn keep_long(mut self, on: bool) -> Self {
+        self.keep_long = on;
+        self
+    }
+
     /// Bytes of packets, the kernel's bookkeeping included, that wait to be received before packets
-    /// are dropped. A [`ReceiveRing`] does not use it.
+    /// are dropped. Of a [`ReceiveRing`] it is for what is longer than its slots.
     ///
     /// The system's limit is overridden where the caller may, and silently obeyed where not.
     pub fn receive_buffer_bytes(mut self, bytes: usize) -> Self {
@@ -194,6 +202,9 @@ impl PacketSocketBuilder {
         if self.qdisc_bypass {
             set_option(&file, abi::PACKET_QDISC_BYPASS, &on)?;
         }
+        if self.keep_long {
+            set_option(&file, abi::PACKET_COPY_THRESH, &on)?;
+        }
         if let Some(bytes) = self.receive_buffer_bytes {
             match sockopt::set_socket_recv_buffer_size_force(&file, bytes) {
                 Err(Errno::PERM) => sockopt::set_socket_recv_buffer_size(&file, bytes)?,
@@ -269,6 +280,11 @@ impl Status {
     /// The packet's transport checksum was verified (Linux 4.2).
     pub fn checksum_valid(self) -> bool {
         self.0 & abi::TP_STATUS_CSUM_VALID != 0
+    }
+
+    /// The slot is too short for the packet, which is kept whole beside the ring.
+    pub fn kept(self) -> bool {
+        self.0 & abi::TP_STATUS_COPY != 0
     }
 
     /// Packets were dropped for want of room since the statistics were last taken.

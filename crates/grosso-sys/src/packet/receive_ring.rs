@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use super::ring::{Direction, RingLayout, RingMemory};
-use super::{PacketKind, PacketSocket, Statistics, Status, VlanTag};
+use super::{PacketKind, PacketSocket, Received, Statistics, Status, VlanTag};
 use crate::abi;
 
 /// A slot that this program has taken and not given back. The kernel takes every value but
@@ -72,6 +72,16 @@ impl ReceiveRing {
             self.malformed += 1;
         }
         None
+    }
+
+    /// The packet that is kept whole beside the ring, its virtio header first: call it once for each
+    /// frame whose status says [`Status::kept`], in their order.
+    ///
+    /// # Errors
+    ///
+    /// As [`PacketSocket::receive`].
+    pub fn receive_long(&self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+        self.socket.receive(buffer)
     }
 
     /// Waits until the kernel says that packets arrived, and says whether it did. An interrupted

@@ -237,6 +237,35 @@ fn a_frame_longer_than_its_slot_is_called_truncated() {
 }
 
 #[test]
+fn what_is_longer_than_its_slot_is_kept_whole_in_its_place() {
+    isolated(|control| {
+        let tap = tap(control, "tap0")?;
+        let socket = PacketSocket::builder().virtio_header(true).ignore_outgoing(true);
+        let mut ring = socket.keep_long(true).bind_receive_ring(tap.name(), SMALL)?;
+        let superframes = [1000, 3000].map(superframe);
+        tap.write(&with_header(&FRAME))?;
+        for (header, frame) in &superframes {
+            tap.write(&[&header[..], frame].concat())?;
+            tap.write(&with_header(&FRAME))?;
+        }
+        let mut buffer = vec![0; 10 + 4000];
+        for (header, frame) in &superframes {
+            let short = ring.receive().expect("the frame before");
+            assert!(!short.truncated() && !short.status().kept());
+            let long = ring.receive().expect("the superframe");
+            assert!(long.truncated() && long.status().kept());
+            assert_eq!(long.virtio_header()[4..], header[4..]);
+            let whole = ring.receive_long(&mut buffer)?.expect("the superframe, whole");
+            assert_eq!(buffer[4..10], header[4..]);
+            assert_eq!(buffer[10..whole.length], frame[..]);
+        }
+        assert!(!ring.receive().expect("the last frame").truncated());
+        assert_eq!(ring.receive_long(&mut buffer)?, None);
+        Ok(())
+    });
+}
+
+#[test]
 fn a_ring_sends_batch_after_batch_in_order() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;

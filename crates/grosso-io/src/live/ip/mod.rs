@@ -40,9 +40,10 @@ pub struct IpOptions {
     pub protocols: Vec<u8>,
     /// The TTL or hop limit that most frames have.
     pub hop_limit: u8,
-    /// Room for so many bytes in each socket that sends, as far as it is permitted.
+    /// Room for so many bytes in each socket, as far as it is permitted: of that which receives, for
+    /// what is longer than a slot.
     pub buffer_bytes: usize,
-    /// Slots for what is received. Superframes longer than a slot are dropped.
+    /// Slots for what is received.
     pub layout: RingLayout,
 }
 
@@ -56,7 +57,7 @@ impl IpOptions {
             protocols,
             hop_limit: 64,
             buffer_bytes: 4 << 20,
-            layout: RingLayout { slots: 256, ..RingLayout::SUPERFRAMES },
+            layout: RingLayout::PACKETS,
         }
     }
 
@@ -214,9 +215,8 @@ impl Port for IpPort {
         receiving.receive(max, stats, each).map_err(|error| broken(name, "receive", error))
     }
 
-    /// The slot goes back to the kernel.
     fn recycle(&mut self, buffer: IpBuffer) {
-        drop(buffer);
+        self.receiving.recycle(buffer);
     }
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {

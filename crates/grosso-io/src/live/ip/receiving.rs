@@ -14,28 +14,39 @@ use grosso_wire::{
 
 use super::IpOptions;
 use crate::{
-    live::socket::{SocketEvent, SocketStats},
+    live::{
+        buffer::{Buffers, LiveBuffer, filled},
+        socket::{SocketEvent, SocketStats},
+    },
     vnet::{VnetError, understand},
 };
 
-/// What a received packet lies in: a slot of the socket's ring.
+/// What a received packet lies in.
 #[derive(Debug)]
-pub struct IpBuffer {
-    frame: RingFrame,
-    /// Bytes of the link's header, in front of it.
-    start: usize,
+pub struct IpBuffer(Place);
+
+#[derive(Debug)]
+enum Place {
+    /// A slot of the socket's ring, and how many bytes of it are the link's header.
+    Slot(RingFrame, usize),
+    /// Memory of this process.
+    Own(LiveBuffer),
 }
 
 impl AsRef<[u8]> for IpBuffer {
     fn as_ref(&self) -> &[u8] {
-        self.frame.as_ref().get(self.start..).unwrap_or_default()
+        match &self.0 {
+            Place::Slot(frame, start) => frame.as_ref().get(*start..).unwrap_or_default(),
+            Place::Own(buffer) => buffer.as_ref(),
+        }
     }
 }
 
-/// The ring, and what was counted of it.
+/// The ring, what does not fit in its slots, and what was counted of both.
 #[derive(Debug)]
 pub(super) struct Receiving {
     ring: ReceiveRing,
+    long: Buffers,
     stack: Stack,
     malformed: u64,
 }
@@ -47,11 +58,12 @@ impl Receiving {
             filter = filter.from(remote);
         }
         let mut builder = PacketSocket::builder().virtio_header(true).ignore_outgoing(true);
+        builder = builder.keep_long(true).receive_buffer_bytes(options.buffer_bytes);
         if let Some(fanout) = fanout {
             builder = builder.fanout(fanout);
         }
         let ring = builder.bind_receive_ring_of_ip(&filter, options.layout)?;
-        Ok(Self { ring, stack: Stack::new(0), malformed: 0 })
+        Ok(Self { ring, long: Buffers::new(LONG_BYTES), stack: Stack::new(0), malformed: 0 })
     }
 
     pub(super) fn fanout_group(&self) -> io::Result<Option<u16>> {
@@ -71,19 +83,10 @@ impl Receiving {
         {
             received += 1;
             stats.count(SocketEvent::ReceiveMessage, 1);
-            if frame.truncated() {
-                stats.count(SocketEvent::ReceiveTruncated, 1);
-                continue;
-            }
-            match self.understand(&frame) {
-                Ok(meta) => {
-                    let packets = meta.gso.map_or(1, |gso| gso.segments);
-                    stats.count(SocketEvent::ReceiveDatagram, packets.into());
-                    let start = frame.network_offset();
-                    each(Frame { buffer: IpBuffer { frame, start }, meta });
-                }
-                Err(_) => stats.count(SocketEvent::ReceiveContradictory, 1),
-            }
+            let Some(frame) = self.take(frame, stats) else { continue };
+            let packets = frame.meta.gso.map_or(1, |gso| gso.segments);
+            stats.count(SocketEvent::ReceiveDatagram, packets.into());
+            each(frame);
         }
         if received == 0
             && let Some(error) = self.ring.take_error()?
@@ -91,6 +94,14 @@ impl Receiving {
             return Err(error);
         }
         Ok(received)
+    }
+
+    /// The slot goes back to the kernel.
+    pub(super) fn recycle(&mut self, buffer: IpBuffer) {
+        match buffer.0 {
+            Place::Slot(frame, _) => drop(frame),
+            Place::Own(buffer) => self.long.recycle(buffer),
+        }
     }
 
     /// Counts what the kernel had no room for, and slots that made no sense.
@@ -103,21 +114,71 @@ impl Receiving {
         self.malformed = malformed;
     }
 
-    /// What is known about a packet, from its IP header on. A VLAN tag in front of that says nothing to it.
-    fn understand(&mut self, frame: &RingFrame) -> Result<Meta, VnetError> {
+    /// The packet of a slot; `None` when it was dropped.
+    fn take(&mut self, frame: RingFrame, stats: &mut SocketStats) -> Option<Frame<IpBuffer>> {
         let start = frame.network_offset();
-        let packet = frame.as_ref().get(start..).ok_or(VnetError::Short)?;
-        let (mut header, _) = Header::parse(frame.virtio_header(), Form::Short, Order::NATIVE)
-            .map_err(|_| VnetError::Short)?;
-        if header.has(FLAG_NEEDS_CHECKSUM) {
-            let moved = usize::from(header.checksum_start).checked_sub(start);
-            header.checksum_start = moved.ok_or(VnetError::ChecksumOutside)? as u16;
+        if !frame.truncated() {
+            let packet = frame.as_ref().get(start..).unwrap_or_default();
+            let meta = understand_at(start, frame.virtio_header(), packet, &mut self.stack);
+            let buffer = IpBuffer(Place::Slot(frame, start));
+            return count(meta, stats).map(|meta| Frame { buffer, meta });
         }
-        if header.gso_type != GSO_NONE {
-            dissect_into(packet, LinkType::Raw, &Ports::NONE, &mut self.stack);
+        if frame.status().kept() {
+            return self.take_long(start, stats);
         }
-        understand(&header, packet, LinkType::Raw, &self.stack, Form::Short)
+        // The kernel had no room for it beside the ring.
+        stats.count(SocketEvent::ReceiveTruncated, 1);
+        None
     }
+
+    /// The packet that is next beside the ring, behind so many bytes of its link's header.
+    fn take_long(&mut self, start: usize, stats: &mut SocketStats) -> Option<Frame<IpBuffer>> {
+        let mut bytes = self.long.take();
+        let whole = self.ring.receive_long(&mut bytes);
+        let whole = whole.ok().flatten();
+        if whole.is_some_and(|whole| whole.truncated) {
+            stats.count(SocketEvent::ReceiveTruncated, 1);
+            self.long.put_back(bytes);
+            return None;
+        }
+        let end = whole.map_or(0, |whole| whole.length);
+        let (header, _) = bytes.split_at(VIRTIO_LEN);
+        let packet = bytes.get(VIRTIO_LEN + start..end).ok_or(VnetError::Short);
+        let stack = &mut self.stack;
+        let meta = packet.and_then(|packet| understand_at(start, header, packet, stack));
+        let Some(meta) = count(meta, stats) else {
+            self.long.put_back(bytes);
+            return None;
+        };
+        let buffer = IpBuffer(Place::Own(filled(bytes, VIRTIO_LEN + start, end)));
+        Some(Frame { buffer, meta })
+    }
+}
+
+/// What is known, unless it contradicts itself, which is counted.
+fn count(meta: Result<Meta, VnetError>, stats: &mut SocketStats) -> Option<Meta> {
+    stats.count(SocketEvent::ReceiveContradictory, meta.is_err().into());
+    meta.ok()
+}
+
+/// What is known about a packet that starts so many bytes behind what its virtio header counts from. A VLAN tag in
+/// front says nothing to it.
+fn understand_at(
+    start: usize,
+    header: &[u8],
+    packet: &[u8],
+    stack: &mut Stack,
+) -> Result<Meta, VnetError> {
+    let (mut header, _) =
+        Header::parse(header, Form::Short, Order::NATIVE).map_err(|_| VnetError::Short)?;
+    if header.has(FLAG_NEEDS_CHECKSUM) {
+        let moved = usize::from(header.checksum_start).checked_sub(start);
+        header.checksum_start = moved.ok_or(VnetError::ChecksumOutside)? as u16;
+    }
+    if header.gso_type != GSO_NONE {
+        dissect_into(packet, LinkType::Raw, &Ports::NONE, stack);
+    }
+    understand(&header, packet, LinkType::Raw, stack, Form::Short)
 }
 
 impl AsFd for Receiving {
@@ -125,3 +186,8 @@ impl AsFd for Receiving {
         self.ring.as_fd()
     }
 }
+
+/// Bytes of the virtio header in front of what is read beside the ring.
+const VIRTIO_LEN: usize = Form::Short.len();
+/// Room for that, the headers of any link, and the longest packet of IP that has no jumbo length.
+const LONG_BYTES: usize = VIRTIO_LEN + 256 + (64 << 10) + 40;
