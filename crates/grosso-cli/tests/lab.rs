@@ -119,6 +119,40 @@ fn lab_tunnels_fills_table_r4_and_stands_beside_the_kernel() {
 }
 
 #[test]
+fn lab_cost_says_where_the_time_of_a_packet_goes() {
+    let bench = Bench::new();
+    let run = bench.run("lab cost --runs 1 --time 100ms --device veth --html page.html --json");
+    if !is_allowed(&run) {
+        return;
+    }
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let report = run.json();
+    assert_eq!(report["schema"], "grosso.lab-cost/1");
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    // AF_XDP wants root.
+    assert!([5, 7].contains(&rows.len()), "{report}");
+    for run in rows.iter().flat_map(|row| row["runs"].as_array().unwrap()) {
+        for path in run["paths"].as_array().unwrap() {
+            let total = number(&path["total_ns"]);
+            let parts = path["parts"].as_object().unwrap();
+            assert_eq!(parts.len(), 10);
+            assert!(number(&parts["unexplained"]) < total / 2.0, "{path}");
+            let all: f64 = parts.values().map(number).sum();
+            assert!(total > 0.0 && (all - total).abs() < total * 1e-6, "{path}");
+        }
+    }
+    let calls = |offloads: &str| {
+        let is_it = |row: &&serde_json::Value| row["wire"] == "ring" && row["offloads"] == offloads;
+        number(&rows.iter().find(is_it).unwrap()["paths"][1]["send_calls_a_packet"])
+    };
+    assert!(calls("on") < calls("one_by_one"), "{report}");
+    assert_eq!(report["verdicts"].as_array().unwrap().len(), 3);
+    let page = String::from_utf8(bench.get("page.html")).unwrap();
+    assert!(page.contains("lab cost --runs 1"), "how to repeat it");
+}
+
+#[test]
 fn lab_run_ends_as_its_command_does_and_tells_it_where_it_is() {
     let bench = Bench::new();
     let script = "echo $GROSSO_HOST $GROSSO_A $GROSSO_B $GROSSO_A6 $GROSSO_B6 >&2; exit 7";
@@ -237,6 +271,7 @@ fn lab_refuses_what_cannot_be_measured() {
         "lab fragments --timeout 60",
         "lab fragments --tool iperf3",
         "lab acks --hold 16us",
+        "lab cost --streams 4",
         "lab acks --time 5",
     ];
     for line in lines {

@@ -229,28 +229,40 @@ impl Hosts {
     /// # Errors
     /// As [`Hosts::receiving`].
     pub fn apart(layout: &Layout, device: Device, wire_mtu: u16) -> io::Result<(Self, [Ends; 2])> {
+        let (hosts, ends) = Self::apart_by(layout, (device, false), wire_mtu, PacketPort::open)?;
+        Ok((hosts, ends.map(|(wire, device)| Ends { wire, device })))
+    }
+
+    /// The same, with ports of any kind at the ends of the wire, and superframes of the hosts if these are wanted.
+    /// `open` gets the name of such an end, and what a packet socket would be opened with.
+    ///
+    /// # Errors
+    /// As [`Hosts::receiving`]; those of `open`.
+    pub fn apart_by<W: Send>(
+        layout: &Layout,
+        (device, superframes): (Device, bool),
+        wire_mtu: u16,
+        open: impl Fn(&str, &PacketOptions) -> io::Result<W> + Sync,
+    ) -> io::Result<(Self, [(W, DevicePort); 2])> {
         let (mut hosts, mtu) = (Self::new(layout)?, layout.mtu);
         let wire = Layout { mtu: Mtu { sender: wire_mtu, receiver: wire_mtu }, ..*layout };
         let options = packet_options(&wire);
         let [one, other] = [engine_network()?, engine_network()?];
         one.run(|| add_wire(&other, ENGINE, (ENGINE, wire_mtu)))??;
         other.run(|| Control::new()?.set_mtu(&name(ENGINE)?, wire_mtu))??;
-        let near = one.run(|| open_engine(&options))??;
-        let far = other.run(|| open_engine(&options))??;
-        hosts.between = vec![one, other];
-        let mut ends = Vec::new();
-        let sides =
-            [(&hosts.sender, SENDER, mtu.sender), (&hosts.receiver, RECEIVER, mtu.receiver)];
-        for ((host, name, mtu), wire) in sides.into_iter().zip([near, far]) {
-            ends.push(Ends {
-                wire,
-                device: open_device(host, (name, mtu), (device, Layer::Ethernet), false)?,
-            });
+        for network in [&one, &other] {
+            network.run(|| Control::new()?.set_up(&name(ENGINE)?, true))??;
         }
+        let [near, far] = [&one, &other].map(|network| network.run(|| open(ENGINE, &options)));
+        hosts.between = vec![one, other];
+        let open = |host, end| open_device(host, end, (device, Layer::Ethernet), superframes);
+        let ends = [
+            (near??, open(&hosts.sender, (SENDER, mtu.sender))?),
+            (far??, open(&hosts.receiver, (RECEIVER, mtu.receiver))?),
+        ];
         hosts.set_up_receiver(mtu)?;
         hosts.sender.run(|| set_up(SENDER, SENDER_ADDRESSES, hosts.family, mtu.sender))??;
         hosts.introduce()?;
-        let ends = <[Ends; 2]>::try_from(ends).map_err(|_| io::Error::other("not two ends"))?;
         Ok((hosts, ends))
     }
 

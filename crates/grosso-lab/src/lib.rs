@@ -20,6 +20,7 @@
 //! | [`trial`] | one measurement, and several of the same |
 //! | [`acks`] | what merged acknowledgments do to a sender: measured, and by a model |
 //! | [`tunnels`] | tunnels that end in userspace, and checksums left to the other end |
+//! | [`cost`] | what a packet costs a data path, by part |
 //! | [`nic`] | a NIC with receive buffers of its own, of which there may be few |
 //! | [`network`] | the hosts for commands of one's own, behind a wire that may be bad |
 //! | [`experiment`] | which trials answer a question, and their table |
@@ -47,7 +48,9 @@
 
 pub mod account;
 pub mod acks;
+mod clocks;
 pub mod conditions;
+pub mod cost;
 pub mod experiment;
 pub mod fragments;
 pub mod hosts;

@@ -197,6 +197,8 @@ svg .head { font-weight: 600; } circle { fill: var(--paper); stroke: var(--ink);
 rect.speed { fill: var(--speed); } rect.sender { fill: var(--sender); }
 rect.path { fill: var(--path); } rect.far { fill: var(--path); opacity: .6; }
 rect.receiver { fill: var(--receiver); }
+rect.pale { fill: var(--receiver); opacity: .6; } rect.rest { fill: #a05ab0; }
+rect.acks { fill: #3a9a6a; } b.acks { color: #3a9a6a; } b.rest { color: #a05ab0; }
 b.sender { color: var(--sender); } b.path { color: var(--path); }
 b.receiver { color: var(--receiver); }
 b.yes { color: var(--path); } b.no { color: var(--receiver); } ul { padding-left: 1.2rem; }

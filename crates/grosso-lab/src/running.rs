@@ -44,7 +44,11 @@ impl<'scope, T: Send + 'scope> Running<'scope, T> {
         }
     }
 
-    fn join<L, R>(
+    /// The same to a port of any kind.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub(crate) fn join<L, R>(
         scope: &'scope Scope<'scope, '_>,
         (left, right): (L, R),
         options: RunOptions,

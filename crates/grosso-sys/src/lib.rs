@@ -12,6 +12,7 @@
 //! | [`passed`] | descriptors that another program left open for this one |
 //! | [`datagram`] | UDP and raw IP sockets whose datagrams travel together; the MTU of paths |
 //! | [`fault`] | what an error means on the path of packets |
+//! | [`calls`] | who wants to see the system calls of the path of packets |
 //! | [`wait`] | sleeping until a descriptor is ready, a time has come, or a thread says so |
 //! | [`interface`] | names, up, MTU, addresses, bridges, device attributes in sysfs |
 //! | [`ethtool`] | device features by the names `ethtool -k` prints, coalescing, rings, channels |
@@ -54,6 +55,7 @@
 //! ```
 #![cfg(target_os = "linux")]
 
+pub mod calls;
 pub mod datagram;
 pub mod ethtool;
 pub mod fault;

@@ -15,6 +15,7 @@ use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
 use rustix::ioctl::{Getter, IntegerSetter, Opcode, Setter, ioctl};
 
 use crate::abi;
+use crate::calls::seen;
 use crate::interface::{InterfaceName, InterfaceRequest};
 
 /// What the reader of a TUN or TAP device can take (`TUNSETOFFLOAD`, rule V30). Writes are not
@@ -282,7 +283,7 @@ impl Tun {
     /// [`io::ErrorKind::WouldBlock`] if nonblocking and empty, `EINVAL` for a packet the header
     /// cannot express (V20), `EBADFD` if the device is gone.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::io::read(&self.file, buffer)?)
+        Ok(seen(|| rustix::io::read(&self.file, &mut *buffer))?)
     }
 
     /// Reads one packet into parts, filled in their order; what does not fit is lost.
@@ -291,7 +292,7 @@ impl Tun {
     ///
     /// As [`Tun::read`].
     pub fn read_vectored(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        Ok(rustix::io::readv(&self.file, parts)?)
+        Ok(seen(|| rustix::io::readv(&self.file, parts))?)
     }
 
     /// Writes one packet, its virtio header first.
@@ -302,7 +303,7 @@ impl Tun {
     /// down, `EBADFD` if the device is gone, [`io::ErrorKind::WouldBlock`] at
     /// the limit of [`Tun::set_send_buffer_bytes`]. [`crate::fault::Fault`] tells them apart.
     pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
-        Ok(rustix::io::write(&self.file, packet)?)
+        Ok(seen(|| rustix::io::write(&self.file, packet))?)
     }
 
     /// Writes one packet from parts.
@@ -311,7 +312,7 @@ impl Tun {
     ///
     /// As [`Tun::write`]; `EMSGSIZE` for too many parts with [`TunBuilder::napi_fragments`].
     pub fn write_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        Ok(rustix::io::writev(&self.file, parts)?)
+        Ok(seen(|| rustix::io::writev(&self.file, parts))?)
     }
 
     /// The interface's name, as the kernel completed it. Another program may have changed it since.

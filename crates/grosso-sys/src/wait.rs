@@ -14,6 +14,8 @@ use rustix::io::Errno;
 use rustix::thread::set_current_timer_slack;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::calls::seen;
+
 /// The most events one [`Waiter::wait`] tells; others are told by the next.
 const EVENTS_MAX: usize = 64;
 
@@ -148,7 +150,7 @@ pub fn wait_for<'a>(
         PollFd::from_borrowed_fd(file, wanted)
     };
     let mut sources: Vec<PollFd<'_>> = sources.iter().map(polled).collect();
-    match poll(&mut sources, timeout.as_ref()) {
+    match seen(|| poll(&mut sources, timeout.as_ref())) {
         Ok(_) => Ok(sources.iter().position(|source| !source.revents().is_empty())),
         Err(Errno::INTR) => Ok(None),
         Err(error) => Err(error.into()),

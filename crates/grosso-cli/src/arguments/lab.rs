@@ -27,6 +27,9 @@ pub(crate) enum LabExperiment {
     /// Table R3: acknowledgments merged, passed on and kept whole, at the sender and at the receiver
     #[command(after_help = ACKS_HELP)]
     Acks(LabAcks),
+    /// What a packet costs a data path, by part: calls, ports, the engine, checksums; offloads on and off
+    #[command(after_help = COST_HELP)]
+    Cost(LabTrials),
     /// Table R2: fragments inside ESP to a NIC with few receive buffers, coalesced and queued
     #[command(after_help = FRAGMENTS_HELP)]
     Fragments(LabFragments),
@@ -189,18 +192,15 @@ pub(crate) struct LabAcks {
     pub(crate) device: LabDevice,
 }
 
-/// `grosso lab tunnels`.
+/// How to measure kernel TCP through two data paths.
 #[derive(Args, Debug)]
-pub(crate) struct LabTunnels {
+pub(crate) struct LabTrials {
     /// Measurements of each setting
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
     /// How long each measurement is
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// TCP connections at once; 200 when the table was published
-    #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(crate) streams: u16,
     /// The congestion control that the lab's sockets ask for
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: String,
@@ -209,6 +209,16 @@ pub(crate) struct LabTunnels {
     pub(crate) device: LabDevice,
     #[command(flatten)]
     pub(crate) page: LabPage,
+}
+
+/// `grosso lab tunnels`.
+#[derive(Args, Debug)]
+pub(crate) struct LabTunnels {
+    #[command(flatten)]
+    pub(crate) measuring: LabTrials,
+    /// TCP connections at once; 200 when the table was published
+    #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) streams: u16,
 }
 
 /// `grosso lab run`.
@@ -316,6 +326,7 @@ Examples:
   grosso lab reorder              packets of two paths, put in order or not
   grosso lab acks                 table R3: merged acknowledgments, and a sender's clock
   grosso lab tunnels              table R4: tunnels, checksums left to the other end
+  grosso lab cost                 where the nanoseconds of a packet go
   grosso lab tcp-stream --tool iperf3
   grosso lab run two-hosts --impair 'delay 5ms loss 0.1% seed 7'
   grosso lab --json | jq '.groups[].ratio'";
@@ -344,6 +355,18 @@ Examples:
   grosso lab tunnels --runs 1 --time 300ms   the quickest look
   grosso lab tunnels --streams 200           as when the table was published
   grosso lab tunnels --json | jq -c '.comparisons[]'";
+
+const COST_HELP: &str = "\
+Two hosts, each with a data path of Grosso in the place of its NIC, and kernel
+TCP through both. Their threads look at clocks where one part of the work ends
+and another begins: system calls, the ports around them, the engine, checksums.
+The ends of the wire are packet sockets, AF_XDP sockets (as root) or UDP sockets.
+
+Examples:
+  grosso lab cost                         all of it, in half a minute
+  grosso lab cost --runs 1 --time 200ms   the quickest look
+  grosso lab cost --device veth           without a TUN
+  grosso lab cost --json | jq -c '.rows[] | [.wire, .offloads, .paths[].parts]'";
 
 const ACKS_HELP: &str = "\
 A sender's clock is its acknowledgments. In 2011 receive offload in software

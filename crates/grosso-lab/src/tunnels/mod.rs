@@ -21,7 +21,6 @@ use crate::{
     trial::{Extent, TrialError},
 };
 
-mod clocks;
 mod page;
 mod paired;
 mod report;
@@ -33,6 +32,7 @@ mod verdict;
 pub use paired::Paired;
 pub use report::{Compared, Costs, Environment, GroupResult, Published, Report, RowResult, Run};
 pub use trial::{Measured, Roles, Watched, WatchedPath, measure};
+pub(crate) use trial::{WIRE_MTU, layout, open_end};
 pub use tunnel::Tunnel;
 
 /// How to measure.

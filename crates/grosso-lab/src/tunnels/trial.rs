@@ -7,23 +7,18 @@ use std::{
     time::Duration,
 };
 
-use grosso::tunnel::Endpoint;
 use grosso_io::{
+    Port,
     live::{UdpOptions, UdpPort},
     runner::RunOptions,
     stage::{Tunnelled, TunnelledOptions},
 };
-use grosso_sys::{
-    namespace::NetworkNamespace,
-    scheduling::{cpu_time, pin},
-};
+use grosso_sys::scheduling::{cpu_time, pin};
 use serde::Serialize;
 
-use super::{
-    Carrier, Setting,
-    clocks::{Clocks, Observing, Spent, Timed},
-};
+use super::{Carrier, Setting, Tunnel};
 use crate::{
+    clocks::{Clocks, Observing, Part, Side, Spent, Timed},
     hosts::{DevicePort, Hosts, Inside, Layout, Mtu, UNDERLAY_ADDRESSES},
     running::Running,
     trial::{self, Tool, TrialError, observe_gauged},
@@ -128,7 +123,7 @@ pub struct WatchedPath {
 /// # Errors
 /// When the hosts cannot be made, the traffic stalls or is damaged, or it is interrupted.
 pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
-    let layout = layout(setting);
+    let layout = layout(setting.tunnel, setting.remote_checksum, setting.streams);
     if setting.carrier == Carrier::Kernel {
         let hosts = Hosts::kernel_vxlan(&layout, WIRE_MTU)?;
         return observe(setting, &layout, &hosts, [], interrupted);
@@ -150,19 +145,39 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
     })
 }
 
-/// The hosts: their packets fit the wire with the tunnel around them.
-fn layout(setting: &Setting) -> Layout {
-    let endpoint = setting.tunnel.endpoint(UNDERLAY_ADDRESSES, setting.remote_checksum);
+/// The hosts of so many streams: their packets fit the wire with the tunnel around them.
+pub(crate) fn layout(tunnel: Tunnel, remote_checksum: bool, streams: usize) -> Layout {
+    let endpoint = tunnel.endpoint(UNDERLAY_ADDRESSES, remote_checksum);
     let mtu = endpoint.mtu(WIRE_MTU.into()).and_then(|mtu| u16::try_from(mtu).ok());
     let mtu = mtu.unwrap_or(WIRE_MTU);
     let layout = Layout {
         mtu: Mtu { sender: mtu, receiver: mtu },
-        family: setting.tunnel.family(),
+        family: tunnel.family(),
         patient: false,
         ..Layout::default()
     };
-    let each = (UNDER_WAY_BYTES / setting.streams.max(1)).max(STREAM_BYTES_MIN);
+    let each = (UNDER_WAY_BYTES / streams.max(1)).max(STREAM_BYTES_MIN);
     Layout { tcp_buffer_bytes: each, ..layout }
+}
+
+/// One end of a tunnel in its network, host a's for 0, over sockets with offloads or without. What `around` puts around
+/// these is between them and the tunnel.
+pub(crate) fn open_end<P: Port>(
+    (hosts, side): (&Hosts, usize),
+    tunnel: Tunnel,
+    remote_checksum: bool,
+    offloads: bool,
+    around: impl FnOnce(UdpPort) -> P,
+) -> io::Result<Tunnelled<P>> {
+    let network = hosts.underlay().get(side).ok_or_else(trial::gone)?;
+    let [a, b] = UNDERLAY_ADDRESSES;
+    let endpoint = tunnel.endpoint(if side == 0 { [a, b] } else { [b, a] }, remote_checksum);
+    let mut options = UdpOptions::of(&endpoint).ok_or(io::ErrorKind::InvalidInput)?;
+    (options.segmentation, options.coalescing) = (offloads, offloads);
+    let socket = network.run(|| UdpPort::open(&options))??;
+    let mut options = TunnelledOptions::new(endpoint, SEED);
+    options.outer_checksum = socket.outer_checksum();
+    Tunnelled::new(around(socket), options)
 }
 
 /// One end of a tunnel, which runs.
@@ -180,22 +195,18 @@ impl<'scope> End<'scope> {
         hosts: &Hosts,
         (side, device): (usize, DevicePort),
     ) -> io::Result<Self> {
-        let network = hosts.underlay().get(side).ok_or_else(trial::gone)?;
-        let [a, b] = UNDERLAY_ADDRESSES;
-        let ends = if side == 0 { [a, b] } else { [b, a] };
-        let endpoint = setting.tunnel.endpoint(ends, setting.remote_checksum);
-        let socket = open_socket(network, &endpoint, setting.carrier == Carrier::Grosso)?;
-        let mut options = TunnelledOptions::new(endpoint, SEED);
-        options.outer_checksum = socket.outer_checksum();
-        let clocks = setting.watched.then(|| Arc::new(Clocks::new()));
-        let tunnel = Timed::new(Tunnelled::new(socket, options)?, clocks.clone());
+        let is_grosso = setting.carrier == Carrier::Grosso;
+        let end = (hosts, side);
+        let tunnel = open_end(end, setting.tunnel, setting.remote_checksum, is_grosso, |s| s)?;
+        let clocks = setting.watched.then(|| Arc::new(Clocks::default()));
+        let tunnel = Timed::new(tunnel, Side::Wire);
         let mut options = RunOptions::new(SEED);
-        let coalesce = setting.carrier == Carrier::Grosso;
-        (options.left_to_right.coalesce, options.right_to_left.coalesce) = (coalesce, coalesce);
+        (options.left_to_right.coalesce, options.right_to_left.coalesce) = (is_grosso, is_grosso);
         let (processor, watch) = (setting.processors[side], clocks.clone());
         let first = move || {
+            pin(None, processor)?;
             watch.into_iter().for_each(Clocks::enter);
-            pin(None, processor)
+            Ok(())
         };
         let running = Running::start(scope, (tunnel, device), options, first, |_| Ok(()))?;
         Ok(Self { running, clocks })
@@ -205,17 +216,6 @@ impl<'scope> End<'scope> {
         let cpu = cpu_time(self.running.thread())?.running.as_secs_f64();
         Ok((cpu, self.clocks.as_ref().map(|clocks| clocks.spent()).unwrap_or_default()))
     }
-}
-
-/// Opens the sockets of a tunnel's end in its network.
-fn open_socket(
-    network: &NetworkNamespace,
-    endpoint: &Endpoint,
-    offloads: bool,
-) -> io::Result<UdpPort> {
-    let mut options = UdpOptions::of(endpoint).ok_or(io::ErrorKind::InvalidInput)?;
-    (options.segmentation, options.coalescing) = (offloads, offloads);
-    network.run(|| UdpPort::open(&options))?
 }
 
 /// Lets streams or requests pass, and reads what the ends of the tunnel spent meanwhile, if they are Grosso's.
@@ -243,8 +243,8 @@ fn observe<const ENDS: usize>(
     let (measured, [before, after]) = observe_gauged(&traffic, hosts, interrupted, gauge)?;
     let paths = before.iter().zip(&after).map(|((old_cpu, old), (cpu, new))| WatchedPath {
         cpu_seconds: cpu - old_cpu,
-        checksums_seconds: new.checksums - old.checksums,
-        tunnel_seconds: new.tunnel - old.tunnel,
+        checksums_seconds: new.since(old).seconds(&[Part::Checksums]),
+        tunnel_seconds: new.since(old).seconds(&[Part::WireReceive, Part::WireSend]),
     });
     let paths: Vec<WatchedPath> = paths.collect();
     let path_cpu = |side: usize| paths.get(side).map_or(0.0, |path| path.cpu_seconds);
@@ -275,6 +275,6 @@ fn observe<const ENDS: usize>(
 const UNDER_WAY_BYTES: usize = 4 << 20;
 const STREAM_BYTES_MIN: usize = 64 << 10;
 /// The MTU of the wire.
-const WIRE_MTU: u16 = 1500;
+pub(crate) const WIRE_MTU: u16 = 1500;
 /// The seed of flow tables and source ports: every trial is alike.
 const SEED: u64 = 0x6772_6f73_736f;

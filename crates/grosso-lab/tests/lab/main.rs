@@ -13,6 +13,8 @@ fn main() {
 }
 
 #[cfg(target_os = "linux")]
+mod cost;
+#[cfg(target_os = "linux")]
 mod fragments;
 #[cfg(target_os = "linux")]
 mod tunnels;
@@ -35,7 +37,7 @@ mod linux {
     };
     use std::time::Duration;
 
-    use super::{fragments, tunnels};
+    use super::{cost, fragments, tunnels};
 
     /// Names the way in the environment.
     pub(super) const WAY: &str = "GROSSO_TEST_WAY";
@@ -99,6 +101,7 @@ mod linux {
             datagrams_arrive(device);
             fragments::run(device);
             tunnels::run(device);
+            cost::run(device);
         }
         fragments::tshark_joins_and_decrypts_what_is_on_the_wire();
         iperf3_measures_the_same();

@@ -9,13 +9,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 mod address;
-mod calls;
 mod control;
 mod filter;
 mod path_mtu;
 mod socket;
 
-pub use calls::{CallObserver, observe_calls};
 pub use path_mtu::PathMtu;
 pub use socket::{BATCH_MAX, Datagram, DatagramSocket, DatagramSocketBuilder, Protocol, Received};
 

@@ -11,7 +11,8 @@ use rustix::net::{bind, socket_with, sockopt};
 
 use super::address::Address;
 use super::control::{Control, each_message, number};
-use super::{calls, filter, read, set};
+use super::{filter, read, set};
+use crate::calls::seen;
 use crate::filter::attach;
 
 /// Most messages of one call; of more only so many are tried.
@@ -345,13 +346,12 @@ impl DatagramSocket {
                 header.msg_control = control.as_mut_ptr();
             }
         }
-        let mut sent = Ok(0);
-        calls::tell(&mut || {
+        let sent = seen(|| {
             let (file, messages) = (self.file.as_raw_fd(), messages.as_mut_ptr());
             // SAFETY: the first `count` messages name parts, addresses and control buffers that are
             // borrowed or owned until the call returns.
             let result = unsafe { libc::sendmmsg(file, messages, count as libc::c_uint, 0) };
-            sent = usize::try_from(result).map_err(|_| io::Error::last_os_error());
+            usize::try_from(result).map_err(|_| io::Error::last_os_error())
         });
         self.controls = controls;
         sent
@@ -387,14 +387,13 @@ impl DatagramSocket {
             header.msg_control = control.as_mut_ptr();
             header.msg_controllen = Control::CAPACITY as _;
         }
-        let mut result = Ok(0);
-        calls::tell(&mut || {
+        let result = seen(|| {
             let (file, messages) = (self.file.as_raw_fd(), messages.as_mut_ptr());
             let (count, forever) = (count as libc::c_uint, core::ptr::null_mut());
             // SAFETY: the first `count` messages name buffers, addresses and control buffers that are
             // borrowed exclusively or owned until the call returns.
             let filled = unsafe { libc::recvmmsg(file, messages, count, 0, forever) };
-            result = usize::try_from(filled).map_err(|_| io::Error::last_os_error());
+            usize::try_from(filled).map_err(|_| io::Error::last_os_error())
         });
         let count = match result {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),

@@ -15,6 +15,7 @@ use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, So
 use rustix::net::{bind, sendmsg, socket_with, sockopt};
 
 use crate::abi;
+use crate::calls::seen;
 use crate::interface::{Control, InterfaceName};
 
 mod fanout;
@@ -389,7 +390,7 @@ impl PacketSocket {
     /// Would-block if the send buffer is full, `EINVAL` for a refused virtio header, `EMSGSIZE`
     /// above the MTU.
     pub fn send(&self, packet: &[u8]) -> io::Result<usize> {
-        Ok(rustix::net::send(&self.file, packet, SendFlags::empty())?)
+        Ok(seen(|| rustix::net::send(&self.file, packet, SendFlags::empty()))?)
     }
 
     /// Sends one packet from parts, its virtio header first if the socket has one.
@@ -399,7 +400,7 @@ impl PacketSocket {
     /// As [`PacketSocket::send`].
     pub fn send_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut control = SendAncillaryBuffer::default();
-        Ok(sendmsg(&self.file, parts, &mut control, SendFlags::empty())?)
+        Ok(seen(|| sendmsg(&self.file, parts, &mut control, SendFlags::empty()))?)
     }
 
     /// Sends packets, each from its parts, with one system call, and says how many were sent. Of
@@ -418,11 +419,12 @@ impl PacketSocket {
             message.msg_hdr.msg_iov = parts.as_ptr().cast_mut().cast();
             message.msg_hdr.msg_iovlen = parts.len() as _;
         }
-        // SAFETY: the first `count` messages name parts that are borrowed until the call returns.
-        let sent = unsafe {
-            libc::sendmmsg(self.file.as_raw_fd(), messages.as_mut_ptr(), count as libc::c_uint, 0)
-        };
-        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+        seen(|| {
+            let (file, messages) = (self.file.as_raw_fd(), messages.as_mut_ptr());
+            // SAFETY: the first `count` messages name parts that are borrowed until the call returns.
+            let sent = unsafe { libc::sendmmsg(file, messages, count as libc::c_uint, 0) };
+            usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+        })
     }
 
     /// Waits until a packet can be received, and says whether one can. An interrupted wait ends

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use super::PacketSocket;
 use super::ring::{Direction, RingLayout, RingMemory};
 use crate::abi;
+use crate::calls::seen;
 
 /// Where the bytes of a packet start in a slot to be sent.
 const DATA_START: usize = abi::PACKET_RING_HEADER_BYTES;
@@ -130,19 +131,21 @@ impl TransmitRing {
     }
 
     fn kick(&self) -> io::Result<()> {
-        // SAFETY: neither bytes nor an address are handed over: the packets are in the ring, and
-        // the socket is bound.
-        let result = unsafe {
-            libc::sendto(
-                self.socket.file.as_raw_fd(),
-                core::ptr::null(),
-                0,
-                libc::MSG_DONTWAIT,
-                core::ptr::null(),
-                0,
-            )
-        };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        seen(|| {
+            // SAFETY: neither bytes nor an address are handed over: the packets are in the ring, and
+            // the socket is bound.
+            let result = unsafe {
+                libc::sendto(
+                    self.socket.file.as_raw_fd(),
+                    core::ptr::null(),
+                    0,
+                    libc::MSG_DONTWAIT,
+                    core::ptr::null(),
+                    0,
+                )
+            };
+            if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        })
     }
 
     /// Counts the slots that the kernel took and takes back the others. It will look at the first

@@ -33,6 +33,7 @@ use rustix::net::xdp::{
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
 use crate::abi;
+use crate::calls::seen;
 
 mod bpf;
 mod ring;
@@ -330,36 +331,41 @@ impl XdpSocket {
     }
 
     fn wake_receive(&self) -> io::Result<()> {
-        // SAFETY: no buffer and no address are handed over.
-        let result = unsafe {
-            libc::recvfrom(
-                self.file.as_raw_fd(),
-                core::ptr::null_mut(),
-                0,
-                libc::MSG_DONTWAIT,
-                core::ptr::null_mut(),
-                core::ptr::null_mut(),
-            )
-        };
-        match error_code(result) {
+        let woken = seen(|| {
+            // SAFETY: no buffer and no address are handed over.
+            let result = unsafe {
+                libc::recvfrom(
+                    self.file.as_raw_fd(),
+                    core::ptr::null_mut(),
+                    0,
+                    libc::MSG_DONTWAIT,
+                    core::ptr::null_mut(),
+                    core::ptr::null_mut(),
+                )
+            };
+            error_code(result)
+        });
+        match woken {
             Ok(()) | Err(libc::EAGAIN | libc::EBUSY | libc::EINTR) => Ok(()),
             Err(code) => Err(io::Error::from_raw_os_error(code)),
         }
     }
 
     fn wake_transmit(&self) -> Result<(), i32> {
-        // SAFETY: neither bytes nor an address are handed over: the packets are in the ring.
-        let result = unsafe {
-            libc::sendto(
-                self.file.as_raw_fd(),
-                core::ptr::null(),
-                0,
-                libc::MSG_DONTWAIT,
-                core::ptr::null(),
-                0,
-            )
-        };
-        error_code(result)
+        seen(|| {
+            // SAFETY: neither bytes nor an address are handed over: the packets are in the ring.
+            let result = unsafe {
+                libc::sendto(
+                    self.file.as_raw_fd(),
+                    core::ptr::null(),
+                    0,
+                    libc::MSG_DONTWAIT,
+                    core::ptr::null(),
+                    0,
+                )
+            };
+            error_code(result)
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod acks;
 mod conduct;
+mod cost;
 mod fragments;
 mod measure;
 mod network;
@@ -19,6 +20,7 @@ pub(crate) fn run(lab: &Lab, session: &mut Session) -> Result<Exit, Failure> {
     match &lab.experiment {
         None => measure::run("", &lab.measuring, None, session),
         Some(LabExperiment::Acks(options)) => acks::run(options, session),
+        Some(LabExperiment::Cost(options)) => cost::run(options, session),
         Some(LabExperiment::Fragments(options)) => fragments::run(options, session),
         Some(LabExperiment::Profiles(options)) => profiles::run(options, session),
         Some(LabExperiment::Tunnels(options)) => tunnels::run(options, session),

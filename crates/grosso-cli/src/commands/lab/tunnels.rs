@@ -14,21 +14,22 @@ use crate::{
 /// Measures.
 pub(super) fn run(options: &LabTunnels, session: &mut Session) -> Result<Exit, Failure> {
     enter()?;
+    let measuring = &options.measuring;
     let plan = Plan {
-        runs: options.runs.into(),
-        measured: Duration::from_nanos(options.time),
+        runs: measuring.runs.into(),
+        measured: Duration::from_nanos(measuring.time),
         streams: options.streams.into(),
-        congestion: options.congestion.clone(),
-        device: device(options.device)?,
+        congestion: measuring.congestion.clone(),
+        device: device(measuring.device)?,
     };
     let experiment = Experiment::new(plan).map_err(|error| failed(&error.into()))?;
     conduct(
-        (experiment.trials(), options.time),
+        (experiment.trials(), measuring.time),
         session,
         |interrupted, done| experiment.run(interrupted, done),
         |results, session| {
             let page = |command: &str| results.page(command);
-            let html = write_page("tunnels", &options.page, page, session)?;
+            let html = write_page("tunnels", &measuring.page, page, session)?;
             let report = LabReport::new("grosso.lab-tunnels/2", results.table(), results);
             Ok(report.with_page(html))
         },

@@ -2,7 +2,7 @@ use core::time::Duration;
 use std::net::UdpSocket;
 
 use super::*;
-use crate::datagram::observe_calls;
+use crate::calls::observe;
 use crate::fault::Fault;
 use crate::wait::{Interest, wait_for};
 
@@ -71,13 +71,13 @@ fn an_observer_sees_each_call_of_its_own_thread() {
     let (destination, hop_limit) = (far.local(), 64);
     let datagram =
         Datagram { parts: &parts, destination, traffic_class: 0, hop_limit, segment_bytes: None };
-    observe_calls(Some(|call| {
+    observe(Some(|call| {
         call();
         CALLS.set(CALLS.get() + 1);
     }));
     assert_eq!(near.send_batch(&[datagram, datagram]).unwrap(), 2);
     assert_eq!(receive(&mut far).len(), 2);
-    assert_eq!(CALLS.get(), 2);
+    assert_eq!(CALLS.get(), 3, "it was sent, waited for and received");
     let elsewhere = std::thread::spawn(|| {
         builder(LOOPBACK[0])
             .open()
@@ -87,9 +87,9 @@ fn an_observer_sees_each_call_of_its_own_thread() {
         CALLS.get()
     });
     assert_eq!(elsewhere.join().unwrap(), 0);
-    observe_calls(None);
+    observe(None);
     assert_eq!(near.send_batch(&[datagram]).unwrap(), 1);
-    assert_eq!(CALLS.get(), 2);
+    assert_eq!(CALLS.get(), 3);
 }
 
 #[test]

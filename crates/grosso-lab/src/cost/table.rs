@@ -1,0 +1,169 @@
+//! The table of the experiment, for people: at most 80 columns.
+
+use core::fmt::Write;
+
+use super::{Offloads, PartName, Path, Report};
+use crate::experiment::{Spread, digits, thousands};
+
+impl Report {
+    /// The results as text.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut text = self.heading();
+        // Writing to a string cannot fail, here and below.
+        for (side, title) in PATHS.into_iter().enumerate() {
+            let _ = writeln!(text, "\n{title}\n{}", HEADING.join("\n"));
+            for row in &self.rows {
+                row.paths[side].write_parts(&row.name(), &mut text);
+            }
+        }
+        let _ = writeln!(text, "\n{}", CALLS.join("\n"));
+        for row in &self.rows {
+            for (path, letter) in row.paths.iter().zip(["a", "b"]) {
+                let _ = write!(text, "{:<11}{letter}", row.name());
+                path.write_calls(row.gigabits_a_second, &mut text);
+            }
+        }
+        text.push('\n');
+        for row in self.rows.iter().filter(|row| row.offloads == Offloads::On) {
+            for (path, letter) in row.paths.iter().zip(["a", "b"]) {
+                path.write_advice(&format!("{}, path {letter}", row.wire), &mut text);
+            }
+        }
+        text.push('\n');
+        self.verdicts.iter().for_each(|verdict| verdict.write(&mut text));
+        let again: u64 = self.rows.iter().map(|row| row.retransmits).sum();
+        let wrong: u64 = self.rows.iter().map(|row| row.checksum_errors).sum();
+        let notes = self.notes.join("\n");
+        let _ = writeln!(
+            text,
+            "{notes}\nSegments sent again in all runs: {again}; with a wrong checksum: {wrong}."
+        );
+        text
+    }
+
+    fn heading(&self) -> String {
+        let environment = &self.environment;
+        format!(
+            "lab cost: what a packet costs the data paths of two hosts, one TCP connection\n\
+             ({}) through {}; CPUs: {}\n\
+             {}\n",
+            environment.congestion,
+            environment.conditions.device,
+            environment.conditions.processors,
+            environment.conditions.lines(),
+        )
+    }
+}
+
+impl Path {
+    fn write_parts(&self, name: &str, text: &mut String) {
+        let _ = write!(text, "{name:<11}");
+        for part in PartName::ALL {
+            let _ = write!(text, "{:>6}", short(self.parts.get(part)));
+        }
+        let _ = write!(text, "{:>8}\n{:>11}", short(self.total_ns.median), "%");
+        for part in PartName::ALL {
+            let _ = write!(text, "{:>6.0}", self.percent(part));
+        }
+        let _ = writeln!(text, "{:>8}", 100);
+    }
+
+    fn write_calls(&self, gigabits: Spread, text: &mut String) {
+        let columns = [
+            (self.receive_calls_a_packet, self.packets_a_receive_call, self.bytes_a_receive_call),
+            (self.send_calls_a_packet, self.packets_a_send_call, self.bytes_a_send_call),
+        ];
+        for (a_packet, packets, bytes) in columns {
+            let _ = write!(text, "{a_packet:>8.3}{:>8}{:>8}", short(packets), thousands(bytes));
+        }
+        let _ = writeln!(
+            text,
+            "{:>6}{:>7}{:>6}",
+            short(self.packets_a_frame),
+            thousands(self.frame_ns),
+            digits(gigabits.median),
+        );
+    }
+
+    fn write_advice(&self, name: &str, text: &mut String) {
+        let (part, percent) = (said(self.dominant), self.percent(self.dominant));
+        let _ = writeln!(text, "{name}: {part}, {percent:.0} %.\n  {}", self.advice);
+    }
+}
+
+/// At most five characters.
+fn short(value: f64) -> String {
+    if value < 99.95 { format!("{value:.1}") } else { thousands(value) }
+}
+
+/// A part in words.
+const fn said(part: PartName) -> &'static str {
+    match part {
+        PartName::ReceiveCalls => "most is spent in calls that receive",
+        PartName::Receive => "most is the work of the port that receives",
+        PartName::Engine => "most is the engine's",
+        PartName::Checksums => "most is spent on checksums",
+        PartName::SendCalls => "most is spent in calls that send",
+        PartName::Send => "most is the work of the port that sends",
+        PartName::Acknowledgments => "most is spent on acknowledgments",
+        PartName::Wait => "most is spent on falling asleep and waking up",
+        PartName::Loop => "most is spent between the turns",
+        PartName::Unexplained => "most is not explained",
+    }
+}
+
+const PATHS: [&str; 2] = [
+    "Path a, from its host to the wire: nanoseconds of its thread for a packet",
+    "Path b, from the wire to its host: nanoseconds of its thread for a packet",
+];
+
+/// What stands over the columns of [`Path::write_parts`].
+const HEADING: [&str; 2] = [
+    "              receive engine  sums    send  ACKs  wait  loop     ?     all",
+    "wire         call  port              call  port",
+];
+
+/// The same of [`Path::write_calls`].
+const CALLS: [&str; 3] = [
+    "System calls         receive                    send      packets  frame",
+    "wire    path a pack- packets   bytes a pack- packets   bytes  a     ns  Gb/s",
+    "                  et  a call  a call      et  a call  a call frame",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::report;
+
+    #[test]
+    fn table_fits_a_terminal_and_has_every_part_with_its_share() {
+        let report = report();
+        let table = report.table();
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let lines: Vec<&str> = table.lines().collect();
+        let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
+        let at = lines.iter().position(|line| line.starts_with("ring on ")).unwrap();
+        let parts = ["2.0", "4.0", "6.0", "8.0", "10.0", "12.0", "14.0", "16.0", "18.0", "20.0"];
+        assert_eq!(words(lines[at])[2..], [&parts[..], &["110"]].concat());
+        let shares = ["2", "4", "5", "7", "9", "11", "13", "15", "16", "18", "100"];
+        assert_eq!(words(lines[at + 1])[1..], shares);
+        let calls = lines.iter().find(|line| line.starts_with("UDP on     b")).unwrap();
+        let expected = ["0.050", "20.0", "30.0k", "0.000", "0.0", "0", "40.0", "4400", "1.00"];
+        assert_eq!(words(calls)[3..], expected);
+        assert!(table.contains("ring, path a: most is not explained, 18 %.\n  "), "{table}");
+        assert_eq!(table.matches(", path ").count(), 6, "of every wire, with offloads");
+    }
+
+    #[test]
+    fn every_advice_fits_a_terminal() {
+        let mut report = report();
+        for part in super::PartName::ALL {
+            for side in [0, 1] {
+                let path = &mut report.rows[0].paths[side];
+                (path.dominant, path.advice) = (part, super::super::report::advice(side, part));
+            }
+            let table = report.table();
+            assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        }
+    }
+}

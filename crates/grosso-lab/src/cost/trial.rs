@@ -1,0 +1,388 @@
+//! One measurement: hosts and data paths of its own.
+
+use std::{
+    io,
+    sync::{Arc, atomic::AtomicBool},
+    thread::{self, Scope},
+};
+
+use grosso_io::{
+    Port,
+    live::{PacketPort, XdpPort, XdpPortOptions},
+    path::DirectionStats,
+    runner::{RunOptions, Snapshot},
+};
+use grosso_sys::{scheduling::pin, tun::Layer};
+use serde::Serialize;
+
+use super::{Offloads, Setting, Wire};
+use crate::{
+    clocks::{Clocks, Observing, Part, Side, Spent, Timed},
+    hosts::{Device, DevicePort, Hosts, Inside, Layout},
+    running::Running,
+    traffic::Traffic,
+    trial::{self, Tool, TrialError, gone, observe_gauged},
+    tunnels::{self, Tunnel},
+};
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Measured {
+    /// How long it took.
+    pub seconds: f64,
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// What path a spent, from its host to the wire, and path b, from the wire to its host.
+    pub paths: [PathMeasured; 2],
+    /// Segments sent again, from the connection's start to its end.
+    pub retransmits: u64,
+    /// Segments whose checksum was wrong.
+    pub checksum_errors: u64,
+}
+
+impl Measured {
+    /// Gigabits a second.
+    #[must_use]
+    pub fn gigabits_a_second(&self) -> f64 {
+        self.bytes as f64 * 8e-9 / self.seconds
+    }
+}
+
+/// What a data path did, and what its thread spent on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PathMeasured {
+    /// Packets of the wire, in the direction of the bytes.
+    pub packets: u64,
+    /// The frames that they were at the host.
+    pub frames: u64,
+    /// All the processor time of the thread, in nanoseconds, without looking at clocks.
+    pub total_ns: f64,
+    /// The same by part, in nanoseconds.
+    pub parts: Parts,
+    /// The calls by which the packets came.
+    pub receive: Calls,
+    /// Those by which they went.
+    pub send: Calls,
+}
+
+/// System calls, and what passed by them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Calls {
+    /// How many, with those by which nothing passed. Packets of a mapped ring come without.
+    pub calls: u64,
+    /// Packets of the wire.
+    pub packets: u64,
+    /// Bytes of their frames.
+    pub bytes: u64,
+}
+
+/// A part of what a data path does, in the order of the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum PartName {
+    /// System calls by which packets are received.
+    ReceiveCalls,
+    /// What the port that receives does besides.
+    Receive,
+    /// The engine: verifying, coalescing, cutting, and tunnels.
+    Engine,
+    /// Checksums of more than 64 bytes, wherever they are made.
+    Checksums,
+    /// System calls by which packets are sent.
+    SendCalls,
+    /// What the port that sends does besides.
+    Send,
+    /// Everything for the packets that go the other way: acknowledgments.
+    Acknowledgments,
+    /// Falling asleep and waking up.
+    Wait,
+    /// The loop around it.
+    Loop,
+    /// What is none of these.
+    Unexplained,
+}
+
+impl PartName {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::ReceiveCalls,
+        Self::Receive,
+        Self::Engine,
+        Self::Checksums,
+        Self::SendCalls,
+        Self::Send,
+        Self::Acknowledgments,
+        Self::Wait,
+        Self::Loop,
+        Self::Unexplained,
+    ];
+}
+
+/// Something of each part.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Parts([f64; PartName::ALL.len()]);
+
+impl Parts {
+    /// Something that is made of each.
+    pub(super) fn each(make: impl Fn(PartName) -> f64) -> Self {
+        Self(PartName::ALL.map(make))
+    }
+
+    /// That of one.
+    #[must_use]
+    pub fn get(&self, part: PartName) -> f64 {
+        self.0[part as usize]
+    }
+
+    /// Of all together.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.0.iter().sum()
+    }
+}
+
+impl Serialize for Parts {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(PartName::ALL.iter().map(|part| (part, self.get(*part))))
+    }
+}
+
+/// Measures once, with hosts of its own, which are gone afterwards.
+///
+/// # Errors
+/// When the hosts cannot be made, the traffic stalls or is damaged, or it is interrupted.
+pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
+    let superframes = setting.offloads != Offloads::Off;
+    let (layout, device) = (Layout::default(), setting.device);
+    let trial = Trial { setting, interrupted };
+    match setting.wire {
+        Wire::Ring => {
+            let (hosts, ends) =
+                Hosts::apart_by(&layout, (device, superframes), MTU, PacketPort::open)?;
+            trial.run(&layout, &hosts, ends)
+        }
+        Wire::Xdp => {
+            let options = XdpPortOptions::default();
+            let open = |name: &str, _: &_| XdpPort::open(name, &options);
+            let (hosts, ends) = Hosts::apart_by(&layout, (device, superframes), MTU, open)?;
+            trial.run(&layout, &hosts, ends)
+        }
+        Wire::Udp => {
+            let (tunnel, layer) = match device {
+                Device::Tap => (Tunnel::IpipGue, Layer::Ip),
+                Device::Veth => (Tunnel::Vxlan, Layer::Ethernet),
+            };
+            let layout = tunnels::layout(tunnel, false, 1);
+            let inside = Inside { device, layer, superframes };
+            let (hosts, [near, far]) = Hosts::tunnelled(&layout, inside, tunnels::WIRE_MTU)?;
+            let open = |side| {
+                let around = |socket| Timed::new(socket, Side::Wire);
+                tunnels::open_end((&hosts, side), tunnel, false, superframes, around)
+            };
+            trial.run_timed(&layout, &hosts, [(open(0)?, near), (open(1)?, far)])
+        }
+    }
+}
+
+/// A setting, and what ends it.
+#[derive(Clone, Copy)]
+struct Trial<'a> {
+    setting: &'a Setting,
+    interrupted: &'a AtomicBool,
+}
+
+impl Trial<'_> {
+    /// Measures two data paths, a's and b's, from the wire to a host's device.
+    fn run<W: Port<Buffer: Send> + Send>(
+        self,
+        layout: &Layout,
+        hosts: &Hosts,
+        ends: [(W, DevicePort); 2],
+    ) -> Result<Measured, TrialError> {
+        let timed = ends.map(|(wire, device)| (Timed::new(wire, Side::Wire), device));
+        self.run_timed(layout, hosts, timed)
+    }
+
+    /// The same, where the work of the ports of the wire is timed already.
+    fn run_timed<W: Port<Buffer: Send> + Send>(
+        self,
+        layout: &Layout,
+        hosts: &Hosts,
+        ends: [(W, DevicePort); 2],
+    ) -> Result<Measured, TrialError> {
+        let _observing = Observing::start();
+        let [near, far] = ends;
+        let [one, other] = self.setting.processors;
+        thread::scope(|scope| {
+            let a = End::start(scope, self.setting, one, near)?;
+            let b = End::start(scope, self.setting, other, far)?;
+            let observed = self.observe(layout, hosts, [&a, &b]);
+            a.running.end()?;
+            b.running.end()?;
+            observed
+        })
+    }
+
+    /// Lets a stream pass, and reads what the data paths did and spent meanwhile.
+    fn observe(
+        self,
+        layout: &Layout,
+        hosts: &Hosts,
+        ends: [&End<'_>; 2],
+    ) -> Result<Measured, TrialError> {
+        let setting = self.setting;
+        let traffic = trial::Setting {
+            traffic: Traffic::TcpStream,
+            connections: 1,
+            tool: Tool::BuiltIn,
+            layout: *layout,
+            carrier: trial::Carrier::Kernel { gro: true },
+            impairment: None,
+            device: setting.device,
+            processors: setting.processors,
+            congestion: setting.congestion.clone(),
+            extent: setting.extent,
+            compare: setting.compare,
+        };
+        let gauge = || Ok([ends[0].take()?, ends[1].take()?]);
+        let observed = observe_gauged(&traffic, hosts, self.interrupted, gauge)?;
+        let (measured, [[a_before, b_before], [a_after, b_after]]) = observed;
+        let from_host = |gauged: &Gauged| gauged.snapshot.right_to_left;
+        let from_wire = |gauged: &Gauged| gauged.snapshot.left_to_right;
+        let a = Passed::between(&from_host(&a_before), &from_host(&a_after));
+        let b = Passed::between(&from_wire(&b_before), &from_wire(&b_after));
+        let (a_spent, b_spent) =
+            (a_after.spent.since(&a_before.spent), b_after.spent.since(&b_before.spent));
+        Ok(Measured {
+            seconds: measured.seconds,
+            bytes: measured.bytes,
+            paths: [
+                PathMeasured::new(&a_spent, Side::Host, &a, a.frames_in),
+                PathMeasured::new(&b_spent, Side::Wire, &b, b.frames_out),
+            ],
+            retransmits: measured.retransmits,
+            checksum_errors: measured.checksum_errors,
+        })
+    }
+}
+
+/// A data path that runs, and its thread's clocks.
+struct End<'scope> {
+    running: Running<'scope, ()>,
+    clocks: Arc<Clocks>,
+}
+
+/// What a data path did and spent so far.
+struct Gauged {
+    spent: Spent,
+    snapshot: Snapshot,
+}
+
+impl<'scope> End<'scope> {
+    fn start<W: Port<Buffer: Send> + Send + 'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        setting: &Setting,
+        processor: usize,
+        (wire, device): (W, DevicePort),
+    ) -> io::Result<Self> {
+        let mut options = RunOptions::new(SEED);
+        for direction in [&mut options.left_to_right, &mut options.right_to_left] {
+            direction.coalesce = setting.offloads != Offloads::Off;
+            if setting.offloads == Offloads::OneByOne {
+                direction.budget_frames = 1;
+            }
+        }
+        let clocks = Arc::new(Clocks::default());
+        let own = Arc::clone(&clocks);
+        let first = move || {
+            pin(None, processor)?;
+            own.enter();
+            Ok(())
+        };
+        let last = |_| Ok(());
+        let running = match device {
+            DevicePort::Tap(device) => {
+                Running::join(scope, (wire, Timed::new(device, Side::Host)), options, first, last)
+            }
+            DevicePort::Veth(device) => {
+                Running::join(scope, (wire, Timed::new(device, Side::Host)), options, first, last)
+            }
+        }?;
+        Ok(Self { running, clocks })
+    }
+
+    fn take(&self) -> io::Result<Gauged> {
+        let snapshot = self.running.handle().snapshot().ok_or_else(gone)?;
+        Ok(Gauged { spent: self.clocks.spent(), snapshot })
+    }
+}
+
+/// What passed a direction of a data path.
+#[derive(Clone, Copy)]
+struct Passed {
+    packets: u64,
+    frames_in: u64,
+    frames_out: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+impl Passed {
+    fn between(before: &DirectionStats, after: &DirectionStats) -> Self {
+        Self {
+            packets: after.tx_wire.packets - before.tx_wire.packets,
+            frames_in: after.rx_frames - before.rx_frames,
+            frames_out: after.tx_frames - before.tx_frames,
+            bytes_in: after.rx_bytes - before.rx_bytes,
+            bytes_out: after.tx_bytes - before.tx_bytes,
+        }
+    }
+}
+
+impl PathMeasured {
+    /// Of packets that come from one side and go to the other.
+    fn new(spent: &Spent, from: Side, passed: &Passed, frames: u64) -> Self {
+        use Part::{
+            FromHost, FromWire, HostReceive, HostReceiveCall, HostSend, HostSendCall, WireReceive,
+            WireReceiveCall, WireSend, WireSendCall,
+        };
+        let wire_to_host = [WireReceiveCall, WireReceive, FromWire, HostSendCall, HostSend];
+        let host_to_wire = [HostReceiveCall, HostReceive, FromHost, WireSendCall, WireSend];
+        let (there, back) = match from {
+            Side::Wire => (wire_to_host, host_to_wire),
+            Side::Host => (host_to_wire, wire_to_host),
+        };
+        let ns = |part| spent.part_ns(part) as f64;
+        let parts = Parts::each(|part| match part {
+            PartName::ReceiveCalls => ns(there[0]),
+            PartName::Receive => ns(there[1]),
+            PartName::Engine => ns(there[2]),
+            PartName::Checksums => ns(Part::Checksums),
+            PartName::SendCalls => ns(there[3]),
+            PartName::Send => ns(there[4]),
+            PartName::Acknowledgments => back.into_iter().map(ns).sum(),
+            PartName::Wait => ns(Part::Wait),
+            PartName::Loop => ns(Part::Loop),
+            PartName::Unexplained => spent.unexplained_ns() as f64,
+        });
+        let calls =
+            |part, bytes| Calls { calls: spent.begun(part), packets: passed.packets, bytes };
+        Self {
+            packets: passed.packets,
+            frames,
+            total_ns: spent.total_ns() as f64,
+            parts,
+            receive: calls(there[0], passed.bytes_in),
+            send: calls(there[3], passed.bytes_out),
+        }
+    }
+}
+
+/// The MTU of the wire where it has no tunnel.
+const MTU: u16 = 1500;
+/// The seed of flow tables: every trial is alike.
+const SEED: u64 = 0x6772_6f73_736f;

@@ -1,0 +1,111 @@
+//! Whether the experiment showed what it was to show.
+
+use super::{Offloads, PartName, RowResult, Wire};
+use crate::experiment::Verdict;
+
+/// What the figures say.
+pub(super) fn judge(rows: &[RowResult]) -> Vec<Verdict> {
+    [explained(rows), batching(rows), offloads(rows)].into_iter().flatten().collect()
+}
+
+/// The greatest share of a path's time that no part explains, where a turn is of many packets: where it is of one,
+/// looking at clocks takes as long as many parts.
+fn explained(rows: &[RowResult]) -> Option<Verdict> {
+    let rows = rows.iter().filter(|row| row.offloads == Offloads::On);
+    let paths = rows.flat_map(|row| &row.paths);
+    let most = paths.map(|path| path.percent(PartName::Unexplained)).reduce(f64::max)?;
+    Some(Verdict {
+        claim: "with offloads, parts explain all but 5 % of the time",
+        holds: most <= UNEXPLAINED_PERCENT,
+        measured: format!("all but {most:.1} %"),
+    })
+}
+
+/// What polls of many frames are worth to who receives packets from the wire.
+fn batching(rows: &[RowResult]) -> Option<Verdict> {
+    let total = |offloads| {
+        let [_, path_b] = row(rows, Wire::Ring, offloads)?.paths;
+        Some(path_b.total_ns.median)
+    };
+    let ratio = total(Offloads::OneByOne)? / total(Offloads::On)?;
+    Some(Verdict {
+        claim: "64 frames a poll make path b cheaper than one",
+        holds: ratio > 1.0,
+        measured: format!("{ratio:.1} times (ring)"),
+    })
+}
+
+/// What offloads are worth to both paths together, on the wire where it is least.
+fn offloads(rows: &[RowResult]) -> Option<Verdict> {
+    let both = |row: &RowResult| row.paths.iter().map(|path| path.total_ns.median).sum::<f64>();
+    let ratios = [Wire::Ring, Wire::Xdp, Wire::Udp].into_iter().filter_map(|wire| {
+        let ratio = both(row(rows, wire, Offloads::Off)?) / both(row(rows, wire, Offloads::On)?);
+        Some((ratio, wire))
+    });
+    let (least, wire) = ratios.min_by(|one, other| one.0.total_cmp(&other.0))?;
+    Some(Verdict {
+        claim: "offloads make both paths cheaper, whatever the wire",
+        holds: least > 1.0,
+        measured: format!("{least:.1} times ({wire})"),
+    })
+}
+
+fn row(rows: &[RowResult], wire: Wire, offloads: Offloads) -> Option<&RowResult> {
+    rows.iter().find(|row| (row.wire, row.offloads) == (wire, offloads))
+}
+
+/// What may be left unexplained.
+const UNEXPLAINED_PERCENT: f64 = 5.0;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Parts, tests::report};
+    use super::*;
+
+    fn said(rows: &[RowResult], claim: &str) -> (bool, String) {
+        let verdicts = judge(rows);
+        let verdict = verdicts.iter().find(|verdict| verdict.claim.contains(claim)).unwrap();
+        (verdict.holds, verdict.measured.clone())
+    }
+
+    #[test]
+    fn what_is_unexplained_in_any_path_is_too_much() {
+        let mut rows = report().rows;
+        assert_eq!(said(&rows, "explain"), (false, "all but 18.2 %".into()));
+        let with = |share: f64| {
+            Parts::each(|part| if part == PartName::Unexplained { share } else { 1.0 })
+        };
+        for path in rows.iter_mut().flat_map(|row| &mut row.paths) {
+            path.parts = with(0.0);
+        }
+        assert_eq!(said(&rows, "explain"), (true, "all but 0.0 %".into()));
+        rows[5].paths[1].parts = with(0.5);
+        assert_eq!(said(&rows, "explain"), (false, "all but 5.3 %".into()));
+        rows[5].paths[1].parts = with(0.4);
+        assert_eq!(said(&rows, "explain"), (true, "all but 4.3 %".into()));
+    }
+
+    #[test]
+    fn batching_is_path_b_s_and_offloads_are_worth_what_they_are_where_least() {
+        let mut rows = report().rows;
+        assert_eq!(said(&rows, "64 frames"), (true, "5.0 times (ring)".into()));
+        rows[1].paths[0].total_ns.median = 0.0;
+        assert!(said(&rows, "64 frames").0, "path a reads superframes");
+        rows[1].paths[1].total_ns.median = 109.0;
+        assert_eq!(said(&rows, "64 frames"), (false, "1.0 times (ring)".into()));
+        assert!(said(&rows, "offloads make").0);
+        rows[4].paths[0].total_ns.median = 0.0;
+        assert_eq!(said(&rows, "offloads make"), (true, "2.5 times (AF_XDP)".into()));
+        rows[4].paths[1].total_ns.median = 219.0;
+        assert_eq!(said(&rows, "offloads make"), (false, "1.0 times (AF_XDP)".into()));
+    }
+
+    #[test]
+    fn a_verdict_fits_its_line_and_wants_its_rows() {
+        let rows = report().rows;
+        assert!(judge(&rows).iter().all(|verdict| verdict.claim.len() <= 52));
+        let claims: Vec<_> = judge(&rows[5..6]).iter().map(|verdict| verdict.claim).collect();
+        assert_eq!(claims.len(), 1, "{claims:?}");
+        assert_eq!(judge(&[]), []);
+    }
+}

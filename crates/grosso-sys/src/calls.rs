@@ -1,0 +1,87 @@
+//! Somebody who wants to know how long a thread is in the system calls by which frames come, go and are waited for.
+
+use core::cell::Cell;
+
+/// Is called for each of them with the system call, which it must make once.
+pub type CallObserver = fn(call: &mut dyn FnMut());
+
+/// Lets somebody see each system call of the calling thread by which a device, a packet socket, an AF_XDP socket or a
+/// [`DatagramSocket`](crate::datagram::DatagramSocket) sends or receives, or by which it
+/// [waits](crate::wait::wait_for); or nobody any more.
+pub fn observe(observer: Option<CallObserver>) {
+    OBSERVER.set(observer);
+}
+
+/// Makes a system call before the eyes of the observer, if there is one.
+pub(crate) fn seen<T>(mut call: impl FnMut() -> T) -> T {
+    let Some(observer) = OBSERVER.get() else { return call() };
+    let mut result = None;
+    observer(&mut || result = Some(call()));
+    result.unwrap_or_else(call)
+}
+
+thread_local! {
+    static OBSERVER: Cell<Option<CallObserver>> = const { Cell::new(None) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::wait::{Event, Interest, wait_for};
+
+    thread_local! {
+        static SEEN: Cell<u32> = const { Cell::new(0) };
+    }
+
+    fn count(call: &mut dyn FnMut()) {
+        SEEN.set(SEEN.get() + 1);
+        call();
+    }
+
+    #[test]
+    fn a_call_is_made_once_whoever_looks() {
+        let mut made = 0;
+        assert_eq!(
+            seen(|| {
+                made += 1;
+                made
+            }),
+            1
+        );
+        observe(Some(count));
+        assert_eq!(
+            (
+                seen(|| {
+                    made += 1;
+                    made
+                }),
+                SEEN.get()
+            ),
+            (2, 1)
+        );
+        observe(Some(|_| {}));
+        assert_eq!(
+            seen(|| {
+                made += 1;
+                made
+            }),
+            3,
+            "an observer that makes none is no harm"
+        );
+        observe(None);
+        assert_eq!((seen(|| made), SEEN.get()), (3, 1));
+    }
+
+    #[test]
+    fn waiting_is_seen() {
+        let event = Event::new().unwrap();
+        event.raise().unwrap();
+        observe(Some(count));
+        let sources = [(std::os::fd::AsFd::as_fd(&event), Interest::READ)];
+        assert_eq!(wait_for(&sources, Some(Duration::ZERO)).unwrap(), Some(0));
+        observe(None);
+        assert_eq!(SEEN.get(), 1);
+    }
+}
