@@ -36,27 +36,49 @@ pub(super) enum Process {
 impl Process {
     /// What became of the process of the tunnel that is kept there.
     pub(super) fn of(place: &Place) -> Self {
-        let Ok(text) = fs::read_to_string(place.process()) else { return Self::None };
-        let mut numbers = text.split_whitespace().map(str::parse::<u64>);
-        let (Some(Ok(number)), Some(Ok(started))) = (numbers.next(), numbers.next()) else {
-            return Self::Ended;
-        };
-        match i32::try_from(number) {
+        let Some(remembered) = remembered(place) else { return Self::None };
+        match remembered {
             // Another process may have got the number since.
-            Ok(number) if start_time(number) == Some(started) => Self::Running(number),
+            Some((number, started)) if start_time(number) == Some(started) => Self::Running(number),
             _ => Self::Ended,
         }
     }
 }
 
+/// The number of a tunnel's process and when it was started, as far as they can be read; `None` where it has none.
+fn remembered(place: &Place) -> Option<Option<(i32, u64)>> {
+    let text = fs::read_to_string(place.process()).ok()?;
+    let mut numbers = text.split_whitespace().map(str::parse::<u64>);
+    let (Some(Ok(number)), Some(Ok(started))) = (numbers.next(), numbers.next()) else {
+        return Some(None);
+    };
+    Some(i32::try_from(number).ok().map(|number| (number, started)))
+}
+
 /// When a process that runs was started, in the kernel's ticks.
 fn start_time(number: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+    let (state, started) = stat(Path::new(&format!("/proc/{number}")))?;
+    // A zombie does nothing any more.
+    (state != "Z").then_some(started)
+}
+
+/// Whether a process that was killed is still giving back what it had: its device is nobody else's before.
+fn is_ending(number: i32, started: u64) -> bool {
+    let process = format!("/proc/{number}");
+    let is_it = stat(Path::new(&process)).is_some_and(|(_, start)| start == started);
+    let threads = fs::read_dir(format!("{process}/task")).into_iter().flatten().flatten();
+    let is_over = |state: &str| matches!(state, "Z" | "X");
+    let mut states = threads.filter_map(|thread| Some(stat(&thread.path())?.0));
+    is_it && states.any(|state| !is_over(&state))
+}
+
+/// The state of a process or thread, and when it was started in the kernel's ticks.
+fn stat(folder: &Path) -> Option<(String, u64)> {
+    let stat = fs::read_to_string(folder.join("stat")).ok()?;
     // The second field is the program's name, in parentheses and of any characters.
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
-    // A zombie does nothing any more.
-    fields.next().filter(|state| *state != "Z")?;
-    fields.nth(START_TIME - STATE - 1)?.parse().ok()
+    let state = fields.next()?.to_owned();
+    Some((state, fields.nth(START_TIME - STATE - 1)?.parse().ok()?))
 }
 
 fn remember(place: &Place, number: i32) -> io::Result<()> {
@@ -74,6 +96,12 @@ pub(super) fn start(command: &str, place: &Place) -> Result<(), Failure> {
     // One that was killed may have left it.
     let _ = fs::remove_file(&notice);
     let heard = UnixDatagram::bind(&notice).map_err(|error| failed(&notice, &error))?;
+    if let Some(Some((number, started))) = remembered(place) {
+        let end = Instant::now() + STOP_MAX;
+        while is_ending(number, started) && Instant::now() < end {
+            std::thread::sleep(LOOK);
+        }
+    }
     let log = place.log();
     let file = File::create(&log).map_err(|error| failed(&log, &error))?;
     let started = spawn(place, file).and_then(|child| {
@@ -217,6 +245,8 @@ mod tests {
         let own = rustix::process::getpid().as_raw_nonzero().get();
         assert!(start_time(own).is_some_and(|started| started > 0));
         assert_eq!(start_time(i32::MAX), None);
+        let started = start_time(own).unwrap();
+        assert!(is_ending(own, started) && !is_ending(own, started + 1));
     }
 
     #[test]
