@@ -124,6 +124,24 @@ fn no_timer_is_armed_while_polls_come_back_to_back() {
     }
 }
 
+#[test]
+fn a_path_knows_how_long_ago_a_frame_came_from_each_port() {
+    let plain = Device::new(Features::NONE);
+    for from_left in [true, false] {
+        let (near, left) = wire(LinkType::Ethernet, plain, 100);
+        let (far, right) = wire(LinkType::Ethernet, plain, 100);
+        let (mut sender, other) = if from_left { (near, far) } else { (far, near) };
+        frames(1, 1).for_each(|frame| send(&mut sender, &frame));
+        // The path ends when there is nothing more to come from there.
+        drop(sender);
+        let end = DataPath::new(left, right, RunOptions::new(1)).unwrap().run();
+        end.result.unwrap();
+        let heard = [end.snapshot.left_idle_ns, end.snapshot.right_idle_ns];
+        assert_eq!(heard.map(|idle_ns| idle_ns.is_some()), [from_left, !from_left]);
+        drop(other);
+    }
+}
+
 /// A hundred held trains have one timer: that of the earliest, which lets out all whose time is over with it. Where the
 /// machine stands still meanwhile there is none.
 #[test]
