@@ -38,10 +38,15 @@ impl Conditions {
         })
     }
 
-    /// The last lines of a table's heading, without the end of the last.
-    pub(crate) fn lines(&self) -> String {
+    /// The last lines of a table's heading, without the end of the last; `what` the table shows of the runs.
+    pub(crate) fn lines(&self, what: &str) -> String {
         let Self { kernel, runs, seconds, .. } = self;
-        format!("Linux {kernel}\nmedian (least-most) of {runs} runs of {seconds} s")
+        format!("Linux {kernel}\n{what} of {runs} runs of {seconds} s")
+    }
+
+    /// The same of a table of medians and ends.
+    pub(crate) fn spread_lines(&self) -> String {
+        self.lines("median (least-most)")
     }
 }
 

@@ -360,7 +360,7 @@ const COST_HELP: &str = "\
 Two hosts, each with a data path of Grosso in the place of its NIC, and kernel
 TCP through both. Their threads look at clocks where one part of the work ends
 and another begins: system calls, the ports around them, the engine, checksums.
-The ends of the wire are packet sockets, AF_XDP sockets (as root) or UDP sockets.
+The wire ends in packet sockets, AF_XDP sockets (as root) or UDP sockets.
 
 Examples:
   grosso lab cost                         all of it, in half a minute

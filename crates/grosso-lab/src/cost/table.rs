@@ -51,7 +51,7 @@ impl Report {
             environment.congestion,
             environment.conditions.device,
             environment.conditions.processors,
-            environment.conditions.lines(),
+            environment.conditions.lines("medians"),
         )
     }
 }

@@ -44,7 +44,7 @@ impl Report {
             environment.congestion,
             environment.conditions.device,
             environment.conditions.processors,
-            environment.conditions.lines(),
+            environment.conditions.spread_lines(),
         )
     }
 

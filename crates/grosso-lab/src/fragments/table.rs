@@ -32,7 +32,7 @@ impl Report {
             digits(offered.median),
             digits(offered.min),
             digits(offered.max),
-            environment.conditions.lines(),
+            environment.conditions.spread_lines(),
         )
     }
 }

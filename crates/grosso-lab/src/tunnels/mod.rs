@@ -171,12 +171,12 @@ impl Experiment {
     pub fn trials(&self) -> usize {
         let settings = || self.groups.iter().flat_map(|group| &group.settings);
         let watched = settings().filter(|setting| setting.carrier != Carrier::Kernel).count();
-        (settings().count() * 2 + watched * WATCHED) * self.plan.runs
+        (settings().count() * (TURNS + 1) + watched * TURNS) * self.plan.runs
     }
 
     /// Measures every setting in turn, and all of them again, so that what changes on the machine meanwhile befalls all
-    /// alike. A tunnel with remote checksum offload and the same without take turns, before a clock several times, and
-    /// each begins as often. `done` is told how many trials are done.
+    /// alike. A tunnel with remote checksum offload and the same without take turns, several times, and each begins as
+    /// often. `done` is told how many trials are done.
     ///
     /// Before that, every setting carries streams whose bytes are compared one by one with what was sent. The kernel's
     /// tunnel is left out where it has none.
@@ -236,11 +236,11 @@ impl Experiment {
 }
 
 impl Setting {
-    /// Makes it one of several that run before a clock.
-    fn watch(&mut self) {
-        self.watched = true;
+    /// Makes it one of several, before a clock or not.
+    fn take_turns(&mut self, watched: bool) {
+        self.watched = watched;
         if let Extent::Time { measured, .. } = &mut self.extent {
-            *measured /= WATCHED as u32;
+            *measured /= TURNS as u32;
         }
     }
 
@@ -250,19 +250,19 @@ impl Setting {
     }
 }
 
-/// Measures these settings once in each way, and in turn.
+/// Measures these settings in each way, and in turn.
 fn measure_in_turn(
     settings: &[Setting],
     trial: &mut impl FnMut(&Setting, &dyn Fn(&mut Setting)) -> Result<Measured, TrialError>,
 ) -> Result<Vec<Run>, TrialError> {
     let mut runs = vec![Run::default(); settings.len()];
-    for (setting, run) in settings.iter().zip(&mut runs) {
-        run.stream = trial(setting, &|_| {})?;
-    }
     let mut order: Vec<usize> = (0..settings.len()).collect();
-    for _ in 0..WATCHED {
+    for _ in 0..TURNS {
+        for &i in &order {
+            runs[i].streams.push(trial(&settings[i], &|setting| setting.take_turns(false))?);
+        }
         for &i in order.iter().filter(|&&i| settings[i].carrier != Carrier::Kernel) {
-            let measured = trial(&settings[i], &|setting| setting.watch())?;
+            let measured = trial(&settings[i], &|setting| setting.take_turns(true))?;
             runs[i].watched.extend(measured.watched);
         }
         order.reverse();
@@ -275,8 +275,8 @@ fn measure_in_turn(
 
 /// TCP connections at once, unless more or fewer are asked for: as many as have buffers for whole superframes.
 pub const STREAMS: usize = 16;
-/// Times that streams run before a clock for each time without: all together take as long.
-const WATCHED: usize = 4;
+/// Times that streams run, without a clock and before one, in one run of the experiment: together as long as that is.
+const TURNS: usize = 4;
 /// What is not measured: connections find their speed.
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Bytes of which each is compared, for every setting: some hundred superframes.
@@ -295,7 +295,7 @@ mod tests {
         let mut requests = Measured { seconds: 1.0, cpu: stream.cpu, ..Measured::default() };
         requests.units = 50_000;
         requests.latencies = (1..=200).map(Duration::from_micros).collect();
-        Run { stream, watched, requests }
+        Run { streams: vec![stream], watched, requests }
     }
 
     /// Results that were never measured: with remote checksum offload a fifth of the cost is left, the kernel is twice
@@ -365,8 +365,9 @@ mod tests {
         let (tap, trials) = rows(Device::Tap);
         assert_eq!(tap.len(), 9);
         assert_eq!(tap.iter().filter(|(_, remote_checksum)| *remote_checksum).count(), 4);
-        assert_eq!(trials, ((9 + 2) * 2 + 10 * 4) * 2, "streams, requests, a clock at our own");
+        let each = (9 + 2) * 5 + 10 * 4;
+        assert_eq!(trials, each * 2, "streams in turns, requests, a clock at our own");
         let veth = [("VXLAN".into(), true), ("VXLAN".into(), false), ("Geneve".into(), false)];
-        assert_eq!(rows(Device::Veth), (veth.to_vec(), ((3 + 2) * 2 + 4 * 4) * 2));
+        assert_eq!(rows(Device::Veth), (veth.to_vec(), ((3 + 2) * 5 + 4 * 4) * 2));
     }
 }

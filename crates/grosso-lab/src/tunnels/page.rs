@@ -1,6 +1,6 @@
 //! The results as a page.
 
-use super::{Carrier, GroupResult, Report, Roles, RowResult, table::on_or_off};
+use super::{Carrier, GroupResult, Measured, Report, Roles, RowResult, table::on_or_off};
 use crate::page::{Bar, Chart, Column, Page};
 
 impl Report {
@@ -59,7 +59,7 @@ impl GroupResult {
 impl RowResult {
     fn bars(&self) -> [Bar; 2] {
         let speed = self.megabits_a_second;
-        let runs = self.runs.iter().map(|run| run.stream.megabits_a_second());
+        let runs = self.runs.iter().flat_map(|run| &run.streams).map(Measured::megabits_a_second);
         let Roles { sender, path_a, path_b, receiver, kernel } = self.roles_s_per_gb;
         let costs = [
             ("sender", "sender", sender),

@@ -7,7 +7,7 @@ use core::fmt::Write;
 
 use serde::Serialize;
 
-use super::{Carrier, GroupResult, RowResult, Tunnel, Watched};
+use super::{Carrier, GroupResult, Measured, RowResult, Tunnel, Watched};
 use crate::experiment::Spread;
 
 /// What remote checksum offload does to a tunnel: of each pair of trials, what is with it as a multiple of what is
@@ -22,6 +22,8 @@ pub struct Paired {
     pub tx_cost: Option<Spread>,
     /// Throughput, where nobody did.
     pub throughput: Spread,
+    /// In which share of the pairs that was no less with it.
+    pub as_fast: f64,
 }
 
 impl Paired {
@@ -38,16 +40,19 @@ impl Paired {
 
     fn of(with: &RowResult, without: &RowResult) -> Self {
         let speeds = |row: &RowResult| -> Vec<f64> {
-            row.runs.iter().map(|run| run.stream.megabits_a_second()).collect()
+            row.runs.iter().flat_map(|run| &run.streams).map(Measured::megabits_a_second).collect()
         };
         let costs = |row: &RowResult| -> Vec<f64> {
             row.runs.iter().flat_map(|run| &run.watched).map(tx_cost).collect()
         };
         let cost = ratios(costs(with), costs(without));
+        let throughput = ratios(speeds(with), speeds(without));
+        let as_fast = throughput.iter().filter(|ratio| **ratio >= 1.0).count() as f64;
         Self {
             tunnel: with.tunnel,
             tx_cost: (!cost.is_empty()).then(|| Spread::of(cost)),
-            throughput: Spread::of(ratios(speeds(with), speeds(without))),
+            as_fast: as_fast / throughput.len().max(1) as f64,
+            throughput: Spread::of(throughput),
         }
     }
 
@@ -104,6 +109,10 @@ mod tests {
         assert_eq!(all, [450.0; 3], "whatever a run's gigabytes took");
         let throughput = paired[0].throughput;
         assert_eq!((throughput.min, throughput.max), (1.0, 1.0), "runs differ, and no pair does");
+        assert_eq!(paired[0].as_fast, 1.0);
+        let mut report = report();
+        report.groups[0].rows[0].runs[1].streams[0].bytes -= 1;
+        assert_eq!(Paired::all(&report.groups)[0].as_fast, 2.0 / 3.0);
     }
 
     #[test]

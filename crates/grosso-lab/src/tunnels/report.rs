@@ -100,8 +100,8 @@ pub struct RowResult {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Run {
-    /// Of streams.
-    pub stream: Measured,
+    /// Of streams, each time.
+    pub streams: Vec<Measured>,
     /// Of streams too, before a clock: what it showed each time.
     pub watched: Vec<Watched>,
     /// Of requests.
@@ -198,9 +198,8 @@ impl Report {
 
 impl RowResult {
     fn new(setting: &Setting, runs: Vec<Run>, processors: usize) -> Self {
-        let stream = |value: &dyn Fn(&Measured) -> f64| {
-            Spread::of(runs.iter().map(|run| value(&run.stream)))
-        };
+        let streams = || runs.iter().flat_map(|run| &run.streams);
+        let stream = |value: &dyn Fn(&Measured) -> f64| Spread::of(streams().map(value));
         let requests = |value: &dyn Fn(&Measured) -> f64| {
             Spread::of(runs.iter().map(|run| value(&run.requests)))
         };
@@ -223,10 +222,9 @@ impl RowResult {
             requests_cpu_percent: requests(&|run| percent(run.cpu.total(), run)),
             latency: Latency::of(latencies),
             costs: costs(&runs, &roles_s_per_gb),
-            retransmits: runs.iter().map(|run| run.stream.retransmits).sum(),
-            checksum_errors: runs
-                .iter()
-                .map(|run| run.stream.checksum_errors + run.requests.checksum_errors)
+            retransmits: streams().map(|run| run.retransmits).sum(),
+            checksum_errors: (streams().chain(runs.iter().map(|run| &run.requests)))
+                .map(|run| run.checksum_errors)
                 .sum(),
             runs,
         }

@@ -49,7 +49,7 @@ impl Report {
             environment.streams,
             environment.congestion,
             environment.conditions.processors,
-            environment.conditions.lines(),
+            environment.conditions.spread_lines(),
         )
     }
 }
