@@ -6,16 +6,31 @@ use crate::sum::end_around_add;
 /// header, and what one step of the widest loop takes.
 pub(crate) const SHORT_BYTES: usize = 64;
 
-/// Sum a few bytes: no call, no loop over single bytes.
+/// Sum at most [`SHORT_BYTES`]: no call and no loop, but a step for each bit of the length.
 #[inline(always)]
 pub(crate) fn short(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks();
-    let mut total = u128::from(last_word(bytes, rest));
-    for word in words {
-        total += u128::from(u64::from_le_bytes(*word));
+    let mut rest = bytes;
+    let mut total = 0;
+    take::<64>(&mut rest, &mut total);
+    take::<32>(&mut rest, &mut total);
+    take::<16>(&mut rest, &mut total);
+    take::<8>(&mut rest, &mut total);
+    if !rest.is_empty() {
+        total += u128::from(last_word(bytes, rest));
     }
-    // No slice is long enough for the carries to fill more than the upper half.
+    // Nothing as short has carries that fill more than the upper half.
     end_around_add(total as u64, (total >> 64) as u64)
+}
+
+/// Adds the words of the next `SIZE` bytes, if there are so many.
+#[inline(always)]
+fn take<const SIZE: usize>(rest: &mut &[u8], total: &mut u128) {
+    if let Some((block, behind)) = rest.split_first_chunk::<SIZE>() {
+        *rest = behind;
+        for word in block.as_chunks().0 {
+            *total += u128::from(u64::from_le_bytes(*word));
+        }
+    }
 }
 
 /// Copy and sum a few bytes. The caller has compared the lengths.
