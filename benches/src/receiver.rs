@@ -4,7 +4,10 @@ use grosso::{Coalescer, Delivery, Frame, Meta, Profile, checksum::Checksum};
 use grosso_testkit::workloads::{POLL, Workload};
 use grosso_wire::{LinkType, Ports};
 
-use crate::{SEED, step::Step};
+use crate::{
+    SEED,
+    step::{Cache, Step},
+};
 
 /// Who verified the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +48,8 @@ pub struct Receiver<'a> {
     coalescer: Coalescer<&'a [u8]>,
     meta: Meta,
     next: usize,
+    /// How many packets ahead one is fetched from memory; zero for none.
+    ahead: usize,
     delivered_bytes: u64,
 }
 
@@ -55,7 +60,13 @@ impl<'a> Receiver<'a> {
         let meta = Meta { checksum: trust.checksum(), ..Meta::default() };
         let (link, ports) = (LinkType::Ethernet, Ports::ASSIGNED);
         let coalescer = Coalescer::new(Profile::linux(), link, ports, SEED);
-        Self { frames: &workload.frames, coalescer, meta, next: 0, delivered_bytes: 0 }
+        Self { frames: &workload.frames, coalescer, meta, next: 0, ahead: 0, delivered_bytes: 0 }
+    }
+
+    /// The same, fetching packets from memory while those before them are coalesced, where they are not in a cache.
+    #[must_use]
+    pub fn fetching(self, cache: Cache) -> Self {
+        Self { ahead: if cache == Cache::Cold { AHEAD } else { 0 }, ..self }
     }
 
     /// Coalesces every poll of the workload once.
@@ -91,7 +102,12 @@ impl<'a> Step for Receiver<'a> {
                 *delivered_bytes += part.bytes().len() as u64;
             }
         };
-        for frame in poll {
+        for (index, frame) in poll.iter().enumerate() {
+            if self.ahead > 0
+                && let Some(buffer) = self.frames.get(self.next + index + self.ahead)
+            {
+                self.coalescer.prefetch(&Frame { buffer, meta: self.meta });
+            }
             let _ = self.coalescer.push(Frame { buffer: frame, meta: self.meta }, 0, &mut sink);
         }
         self.coalescer.poll_end(0, &mut sink);
@@ -99,3 +115,7 @@ impl<'a> Step for Receiver<'a> {
         poll.len()
     }
 }
+
+/// Packets from the one that is pushed to the one that is fetched: one is too few where a packet takes less time than
+/// memory does.
+const AHEAD: usize = 2;

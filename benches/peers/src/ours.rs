@@ -74,7 +74,7 @@ pub(crate) fn coalescer<'a>(
         _ => (Trust::Verified, "parse, verify, every rule"),
     };
     let about = About::new(Peer::Grosso, variant, inside);
-    let step = Receiver::new(workload, trust);
+    let step = Receiver::new(workload, trust).fetching(cache);
     Local::boxed(about, Stepped { step, cache }, workload.packets, move || {
         coalesced(workload, trust)
     })

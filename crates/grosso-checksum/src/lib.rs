@@ -8,8 +8,9 @@
 //! |---|---|
 //! | `sum` | [`Sum`]: make, add, subtract, [append](Sum::append), fold |
 //! | `pseudo` | [`pseudo_v4`] and [`pseudo_v6`]: the pseudo-headers of TCP and UDP |
-//! | `update` | [`update()`], [`update_u32`]: a field changed, RFC 1624; [`nonzero`]: RFC 768 |
+//! | `update` | [`update()`], [`update_u32`], [`incremented`]: a field changed, RFC 1624; [`nonzero`]: RFC 768 |
 //! | `copy` | [`copy()`]: copy and sum in one pass |
+//! | `prefetch` | [`prefetch()`]: bytes that will be summed soon |
 //! | `backend` | the loops over many bytes, one for each kind of machine, and the choice made once |
 //!
 //! The crate needs neither `std` nor `alloc`, takes no input but its arguments, and gives the same
@@ -39,6 +40,7 @@
 
 mod backend;
 mod copy;
+mod prefetch;
 mod pseudo;
 mod sum;
 mod update;
@@ -47,8 +49,9 @@ pub use backend::{Backend, Observer, backend, observe};
 pub use copy::copy;
 #[doc(hidden)]
 pub use copy::copy_with;
+pub use prefetch::prefetch;
 pub use pseudo::{pseudo_v4, pseudo_v6};
 pub use sum::Sum;
 #[doc(hidden)]
 pub use sum::of_with;
-pub use update::{nonzero, update, update_u32};
+pub use update::{incremented, nonzero, update, update_u32};

@@ -16,6 +16,15 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(!checksum as u32 + !old as u32 + new as u32)
 }
 
+/// [`update`] for a word that went to the next greater one, as the identification of an IPv4 header does from packet to
+/// packet. It must not have been `0xffff`: from there to zero the checksum stays as it is.
+#[inline]
+#[must_use]
+pub const fn incremented(checksum: u16) -> u16 {
+    // The sum grows by one, so its complement shrinks by one; below zero lies not -0 but the number before it.
+    if checksum == 0 { 0xfffe } else { checksum - 1 }
+}
+
 /// [`update`] for a field of 32 bits: a sequence number, an IPv4 address.
 #[inline]
 #[must_use]

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{noise, rfc_1071};
-use grosso_checksum::{Sum, nonzero, update, update_u32};
+use grosso_checksum::{Sum, incremented, nonzero, update, update_u32};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -87,6 +87,21 @@ fn update_is_summing_again_at_every_position() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn one_more_is_an_update_by_one_for_every_checksum() {
+    for checksum in 0..=u16::MAX {
+        for old in [0, 1, 0x00ff, 0x1234, 0xfffe] {
+            assert_eq!(
+                incremented(checksum),
+                update(checksum, old, old + 1),
+                "{checksum:#x} {old:#x}"
+            );
+        }
+        // What the identification of an IPv4 header does behind 0xffff.
+        assert_eq!(update(checksum, 0xffff, 0), checksum);
     }
 }
 
