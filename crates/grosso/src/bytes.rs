@@ -15,7 +15,7 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 #[inline]
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    match bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+    match bytes.get(at..at + 8).and_then(|word| word.first_chunk::<8>()) {
         Some(word) => u64::from_be_bytes(*word),
         None => 0,
     }

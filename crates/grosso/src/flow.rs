@@ -135,14 +135,18 @@ impl FlowHasher {
     }
 
     /// The hash of a packet's flow.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn flow(&self, packet: &[u8], keys: &Keys) -> u64 {
         #[cfg(test)]
         if self.collides {
             return 1 << 32;
         }
         let mut flow = self.state.build_hasher();
-        for word in &keys.words {
+        let (pairs, last) = keys.words.as_chunks();
+        for [high, low] in pairs {
+            flow.write_u128(u128::from(high.read(packet)) << 64 | u128::from(low.read(packet)));
+        }
+        for word in last {
             flow.write_u64(word.read(packet));
         }
         flow.finish()
@@ -164,7 +168,7 @@ impl FlowHasher {
     }
 }
 
-/// Ways of a bucket. Together with their tags they fill one cache line.
+/// Ways of a bucket. Together with their tags they are in one cache line.
 pub(crate) const WAYS: usize = 8;
 
 /// Where an entry lies in the table.
@@ -184,23 +188,66 @@ pub(crate) struct Table {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Bucket {
-    /// Part of the flow's hash, never zero; zero marks a free way.
-    tags: [u32; WAYS],
+    /// A byte of each flow's tag, with its highest bit set; zero marks a free way.
+    fingerprints: [u8; WAYS],
+    /// The other bits of the tags.
+    remainders: [u16; WAYS],
     slots: [u32; WAYS],
 }
 
-impl Bucket {
+/// Part of a flow's hash.
+#[derive(Clone, Copy, Debug)]
+struct Tag {
+    fingerprint: u8,
+    remainder: u16,
+}
+
+impl Tag {
+    /// The bits of the hash that do not choose the bucket.
     #[inline(always)]
-    fn slot(&self, tag: u32) -> Option<u32> {
-        self.slots.get(self.way_with(tag)).copied()
+    fn of(hash: u64) -> Self {
+        Self { fingerprint: (hash >> 56) as u8 | 0x80, remainder: (hash >> 32) as u16 }
+    }
+}
+
+impl Bucket {
+    const EMPTY: Self = Self { fingerprints: [0; WAYS], remainders: [0; WAYS], slots: [0; WAYS] };
+
+    #[inline(always)]
+    fn slot(&self, tag: Tag) -> Option<u32> {
+        let mut ways = self.ways_with(tag.fingerprint);
+        while ways != 0 {
+            let way = first_way(ways);
+            if self.remainders[way] == tag.remainder {
+                return Some(self.slots[way]);
+            }
+            ways &= ways - 1;
+        }
+        None
     }
 
-    /// The first way with a tag, or [`WAYS`]: all are compared at once, without a branch.
+    /// The first free way.
     #[inline(always)]
-    fn way_with(&self, tag: u32) -> usize {
-        let found = self.tags.map(|held| u8::from(held == tag));
-        u64::from_le_bytes(found).trailing_zeros() as usize / 8
+    fn free_way(&self) -> Option<usize> {
+        let ways = self.ways_with(0);
+        (ways != 0).then(|| first_way(ways))
     }
+
+    /// The ways with a fingerprint, by the highest bit of a byte of each: all are compared at once, without a branch.
+    /// The first is right; one behind it may have a fingerprint that differs in the lowest bit, but is not free unless
+    /// the first is.
+    #[inline(always)]
+    fn ways_with(&self, fingerprint: u8) -> u64 {
+        const LOWEST: u64 = u64::MAX / 0xff;
+        let differing = u64::from_le_bytes(self.fingerprints) ^ (u64::from(fingerprint) * LOWEST);
+        differing.wrapping_sub(LOWEST) & !differing & (LOWEST << 7)
+    }
+}
+
+/// The first of some ways, of which there is one.
+#[inline(always)]
+fn first_way(ways: u64) -> usize {
+    ways.trailing_zeros() as usize / 8 % WAYS
 }
 
 /// What a lookup found.
@@ -217,19 +264,17 @@ pub(crate) enum Found {
 impl Table {
     pub(crate) fn new(shape: TableShape) -> Self {
         let buckets = shape.buckets.clamp(1, BUCKETS_MAX).next_power_of_two();
-        let empty = Bucket { tags: [0; WAYS], slots: [0; WAYS] };
-        Self { buckets: vec![empty; buckets].into_boxed_slice(), choice: shape.choice }
+        Self { buckets: vec![Bucket::EMPTY; buckets].into_boxed_slice(), choice: shape.choice }
     }
 
     /// Looks a flow up.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, hash: u64, device_hash: Option<u32>) -> Found {
+        let tag = Tag::of(hash);
         let choice = match self.choice {
             BucketChoice::Seeded => hash as usize,
             BucketChoice::Device => {
-                // A device gives no hash, or another one, to the fragments and broken packets of a
-                // flow, and its order must hold all the same.
-                if let Some(slot) = self.buckets.iter().find_map(|bucket| bucket.slot(tag(hash))) {
+                if let Some(slot) = self.find_anywhere(tag) {
                     return Found::Slot(slot);
                 }
                 device_hash.unwrap_or(0) as usize
@@ -237,21 +282,30 @@ impl Table {
         };
         let index = choice & (self.buckets.len() - 1);
         let bucket = &self.buckets[index];
-        if let Some(slot) = bucket.slot(tag(hash)) {
+        if let Some(slot) = bucket.slot(tag) {
             return Found::Slot(slot);
         }
-        match bucket.way_with(0) {
-            WAYS => Found::Full(index as u32),
-            way => Found::Free(Place { bucket: index as u32, way: way as u32 }),
+        match bucket.free_way() {
+            Some(way) => Found::Free(Place { bucket: index as u32, way: way as u32 }),
+            None => Found::Full(index as u32),
         }
+    }
+
+    /// Looks a flow up in every bucket: a device gives no hash, or another one, to the fragments
+    /// and broken packets of a flow, and its order must hold all the same.
+    #[inline(never)]
+    fn find_anywhere(&self, tag: Tag) -> Option<u32> {
+        self.buckets.iter().find_map(|bucket| bucket.slot(tag))
     }
 
     /// Puts a flow into a free place.
     #[inline]
     pub(crate) fn insert(&mut self, place: Place, hash: u64, slot: u32) {
         if let Some(bucket) = self.buckets.get_mut(place.bucket as usize) {
-            bucket.tags[place.way as usize & (WAYS - 1)] = tag(hash);
-            bucket.slots[place.way as usize & (WAYS - 1)] = slot;
+            let (way, tag) = (place.way as usize % WAYS, Tag::of(hash));
+            bucket.fingerprints[way] = tag.fingerprint;
+            bucket.remainders[way] = tag.remainder;
+            bucket.slots[way] = slot;
         }
     }
 
@@ -259,7 +313,7 @@ impl Table {
     #[inline]
     pub(crate) fn remove(&mut self, place: Place) {
         if let Some(bucket) = self.buckets.get_mut(place.bucket as usize) {
-            bucket.tags[place.way as usize & (WAYS - 1)] = 0;
+            bucket.fingerprints[place.way as usize % WAYS] = 0;
         }
     }
 
@@ -267,11 +321,6 @@ impl Table {
     pub(crate) fn slots(&self, bucket: u32) -> [u32; WAYS] {
         self.buckets.get(bucket as usize).map_or([0; WAYS], |bucket| bucket.slots)
     }
-}
-
-#[inline]
-fn tag(hash: u64) -> u32 {
-    (hash >> 32) as u32 | 1
 }
 
 /// Most buckets of a table: 2 MiB of cache lines.

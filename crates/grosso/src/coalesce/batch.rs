@@ -10,7 +10,10 @@ use alloc::{vec, vec::Vec};
 use grosso_wire::dissect_into;
 
 use crate::{
-    coalesce::{Barrier, Coalescer, Sink, Verdict, barrier},
+    coalesce::{
+        Coalescer, Sink, Verdict,
+        barrier::{Barrier, barrier},
+    },
     flow::Keys,
     frame::Frame,
 };
@@ -199,7 +202,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         if self.is_ruled {
             self.push_ruled(frame, now_ns, sink)
         } else {
-            self.push_by_laws(frame, now_ns, sink)
+            self.push_by_laws(frame.buffer, &frame.meta, now_ns, sink)
         }
     }
 }

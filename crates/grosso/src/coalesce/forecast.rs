@@ -8,21 +8,23 @@
 
 use alloc::vec::Vec;
 
-use grosso_checksum::update;
-use grosso_wire::ipv4;
+use arrayvec::ArrayVec;
+use grosso_checksum::{Sum, incremented};
+use grosso_wire::{LAYERS_MAX, ipv4};
 
 use crate::{
-    bytes::{put_u16, put_u32, u16_at, u32_at},
+    bytes::{u16_at, u32_at},
+    checksum::Checksum,
     coalesce::{
         Coalescer, Part, Pass, Sink, Verdict,
         examine::verify,
         reason::Close,
         shapes::{Known, Shapes},
-        train::Train,
+        train::{Train, Trains},
     },
     frame::Frame,
-    meta::{IpLevels, Meta},
-    template::shape::Shape,
+    meta::{Meta, VlanTag},
+    template::{render::pseudo_of, shape::Shape},
 };
 
 /// What is foreseen of each held train, by its slot.
@@ -38,26 +40,66 @@ struct Forecast {
     len: usize,
     /// How many such packets the train takes.
     room: u16,
+    header_len: u16,
     /// The place of its headers among the known ones.
     known: usize,
+    vlan: Option<VlanTag>,
+    /// The sequence number; UDP has none.
+    sequence: Option<Sequence>,
+    identifications: ArrayVec<Identification, LAYERS_MAX>,
+    /// What the checksums over the payload must look like.
+    forms: ArrayVec<Form, LAYERS_MAX>,
+    /// The only checksum over the payload that is complete; `None` if there are more.
+    single: Option<Single>,
+    /// Whether the innermost checksum is partial.
+    is_partial: bool,
+    /// Headers that are equal where the mask says so.
     header: [u8; HEADER_BYTES_MAX],
+}
+
+// What changes from packet to packet is beside the header: a vector loaded from where a word was just written waits for
+// the word to arrive in the cache.
+
+/// The sequence number of the next packet.
+#[derive(Clone, Copy, Debug)]
+struct Sequence {
+    at: u16,
+    value: u32,
+}
+
+/// The identification of one IPv4 header of the next packet, and its checksum.
+#[derive(Clone, Copy, Debug)]
+struct Identification {
+    /// Where the header starts.
+    header: u16,
+    value: u16,
+    checksum: u16,
+    steps: bool,
+}
+
+/// What a checksum field holds along a train, whatever the payload is: a value, or anything but that.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    at: u16,
+    value: u16,
+    is_equal: bool,
+}
+
+/// A checksum that nothing but the payload makes differ from packet to packet.
+#[derive(Clone, Copy, Debug)]
+struct Single {
+    form: Form,
+    /// From where it sums.
+    start: u16,
+    /// The sum of the pseudo-header.
+    pseudo: Sum,
 }
 
 impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Whether a packet is the one that comes next in a train, and may join it at once.
     #[inline(always)]
     pub(super) fn is_foreseen(&self, slot: u32, packet: &[u8], meta: &Meta) -> bool {
-        if let Some(known) = self.forecasts.agrees(slot, packet, &self.shapes)
-            && let Some(Known { shape, .. }) = self.shapes.get(known)
-            && let Some(train) = self.trains.train(slot)
-        {
-            meta.gso.is_none()
-                && meta.vlan == train.meta.vlan
-                && train.tunnel_checksums_agree(packet, shape)
-                && verify(packet, shape, &meta.checksum) == Ok(train.partial)
-        } else {
-            false
-        }
+        self.forecasts.agrees(slot, packet, meta, &self.shapes, &self.trains)
     }
 
     /// Takes the packet that comes next in a train.
@@ -65,52 +107,71 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     pub(super) fn join_foreseen(
         &mut self,
         slot: u32,
-        frame: Frame<B>,
+        buffer: B,
+        meta: &Meta,
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let Some((train, known)) = self.trains.train_mut(slot).and_then(|train| {
-            let known = self.shapes.get(train.known)?;
-            Some((train, known))
-        }) else {
-            return self.pass(frame, Pass::Protocol, sink);
+        let (Some(train), Some(next)) = (self.trains.train_mut(slot), self.forecasts.next(slot))
+        else {
+            return self.pass(Frame { buffer, meta: *meta }, Pass::Protocol, sink);
         };
-        let payload = known.shape.header_len..frame.buffer.as_ref().len();
+        let payload = usize::from(next.header_len)..next.len;
         let payload_len = payload.len();
-        if let Err(part) = self.pool.push(&mut train.rest, Part::new(frame.buffer, payload)) {
-            let frame = Frame { buffer: part.buffer, ..frame };
+        if let Err(part) = self.pool.push(&mut train.rest, Part::new(buffer, payload)) {
             let place = train.known;
             self.close(slot, Close::PartsFull, sink);
-            return self.push_known(frame, place, None, now_ns, sink);
+            return self.push_known(part.buffer, meta, place, None, now_ns, sink);
         }
         train.packets += 1;
         train.payload_len += payload_len;
-        self.forecasts.advance(slot, &known.shape, train.fixed_ids);
-        self.recent = (self.previous == Some(slot)).then_some(slot);
-        self.previous = Some(slot);
+        next.room -= 1;
+        next.step(payload_len);
         Verdict::Joined
     }
 }
 
 impl Forecasts {
-    /// The place of a packet's headers among the known ones, if they are those that come next in the
-    /// train of this slot, and it has room.
+    /// Whether a packet is the next one in the train of this slot, which has room for it.
     #[inline(always)]
-    pub(crate) fn agrees(&self, slot: u32, packet: &[u8], shapes: &Shapes) -> Option<usize> {
-        let next = self.slots.get(slot as usize)?;
-        let is_next = next.len == packet.len()
-            && next.room > 0
-            && shapes.get(next.known)?.foreseen.agrees(&next.header, packet);
-        is_next.then_some(next.known)
+    fn agrees<B: AsRef<[u8]>>(
+        &self,
+        slot: u32,
+        packet: &[u8],
+        meta: &Meta,
+        shapes: &Shapes,
+        trains: &Trains<B>,
+    ) -> bool {
+        let Some(next) = self.slots.get(slot as usize) else { return false };
+        if next.len != packet.len()
+            || next.room == 0
+            || next.vlan != meta.vlan
+            || meta.gso.is_some()
+        {
+            return false;
+        }
+        let Some(known) = shapes.get(next.known) else { return false };
+        if !known.foreseen.agrees(&next.header, packet) || !next.numbers_agree(packet) {
+            return false;
+        }
+        match (&meta.checksum, &next.single) {
+            (Checksum::Unnecessary { .. }, Some(single)) => single.form.holds(packet),
+            (Checksum::None, Some(single)) => single.form.holds(packet) && single.is_valid(packet),
+            (Checksum::Unnecessary { levels }, None)
+                if !next.is_partial && usize::from(*levels) + 1 >= next.forms.len() =>
+            {
+                next.forms.iter().all(|form| form.holds(packet))
+            }
+            (state, _) => trains.train(slot).is_some_and(|train| {
+                train.tunnel_checksums_agree(packet, &known.shape)
+                    && verify(packet, &known.shape, state) == Ok(train.partial)
+            }),
+        }
     }
 
-    /// Goes on behind a packet that was as foreseen.
     #[inline(always)]
-    pub(crate) fn advance(&mut self, slot: u32, shape: &Shape, fixed_ids: IpLevels) {
-        if let Some(next) = self.slots.get_mut(slot as usize) {
-            next.room -= 1;
-            next.step(shape, fixed_ids);
-        }
+    fn next(&mut self, slot: u32) -> Option<&mut Forecast> {
+        self.slots.get_mut(slot as usize)
     }
 
     /// Foresees what comes behind `last`, which joined the train of this slot as one packet.
@@ -132,10 +193,28 @@ impl Forecasts {
         let packets_left = packets_left.saturating_sub(u16::from(!shape.is_tcp));
         let next = &mut self.slots[slot as usize];
         next.header[..header.len()].copy_from_slice(header);
+        next.header_len = header.len() as u16;
         next.len = last.len();
         next.room = packets_left.min(u16::try_from(bytes_left / size.max(1)).unwrap_or(u16::MAX));
         next.known = train.known;
-        next.step(shape, train.fixed_ids);
+        next.vlan = train.meta.vlan;
+        next.sequence = shape.sequence.map(|at| Sequence { at, value: u32_at(header, at.into()) });
+        let numbers = shape.identifications.iter().map(|ip| {
+            let start = usize::from(ip.header);
+            Identification {
+                header: ip.header,
+                value: u16_at(header, start + ipv4::field::IDENTIFICATION.start),
+                checksum: u16_at(header, start + ipv4::field::CHECKSUM.start),
+                steps: !train.fixed_ids.contains(ip.level.into()),
+            }
+        });
+        next.identifications.clear();
+        next.identifications.extend(numbers);
+        next.forms.clear();
+        next.forms.extend(forms(shape, last));
+        next.single = Single::of(train, known, last);
+        next.is_partial = train.partial;
+        next.step(size);
     }
 
     /// Foresees nothing any more.
@@ -148,31 +227,94 @@ impl Forecasts {
 }
 
 impl Forecast {
-    /// From the headers of one packet to those of the next.
+    /// Whether a packet has the numbers that change from packet to packet.
     #[inline(always)]
-    fn step(&mut self, shape: &Shape, fixed_ids: IpLevels) {
-        if let Some(at) = shape.sequence {
-            let payload_len = self.len - shape.header_len;
-            let sequence = u32_at(&self.header, at.into());
-            put_u32(&mut self.header, at.into(), sequence.wrapping_add(payload_len as u32));
+    fn numbers_agree(&self, packet: &[u8]) -> bool {
+        let follows = |sequence: Sequence| u32_at(packet, sequence.at.into()) == sequence.value;
+        self.sequence.is_none_or(follows)
+            && self.identifications.iter().all(|next| {
+                let start = usize::from(next.header);
+                u16_at(packet, start + ipv4::field::IDENTIFICATION.start) == next.value
+                    && u16_at(packet, start + ipv4::field::CHECKSUM.start) == next.checksum
+            })
+    }
+
+    /// From the numbers of one packet with so much payload to those of the next.
+    #[inline(always)]
+    fn step(&mut self, payload_len: usize) {
+        if let Some(sequence) = &mut self.sequence {
+            sequence.value = sequence.value.wrapping_add(payload_len as u32);
         }
-        for ip in &shape.identifications {
-            if fixed_ids.contains(ip.level.into()) {
-                continue;
+        for next in &mut self.identifications {
+            if next.steps {
+                next.value = next.value.wrapping_add(1);
+                if next.value != 0 {
+                    next.checksum = incremented(next.checksum);
+                }
             }
-            let at = usize::from(ip.header) + ipv4::field::IDENTIFICATION.start;
-            let checksum_at = usize::from(ip.header) + ipv4::field::CHECKSUM.start;
-            let (old, checksum) = (u16_at(&self.header, at), u16_at(&self.header, checksum_at));
-            let new = old.wrapping_add(1);
-            put_u16(&mut self.header, at, new);
-            put_u16(&mut self.header, checksum_at, update(checksum, old, new));
         }
+    }
+}
+
+/// What the checksums over the payload of a train look like, one of whose packets this is.
+#[inline]
+fn forms(shape: &Shape, packet: &[u8]) -> impl Iterator<Item = Form> {
+    shape.covers.iter().enumerate().map(|(index, covering)| {
+        let is_transport = index + 1 == shape.covers.len();
+        let field = u16_at(packet, covering.at.into());
+        let (value, is_equal) = match covering.zero_means_none {
+            // The receiver completes what is a seed, and the seed has no payload in it (rule C50).
+            _ if is_transport && shape.remote_checksum.is_some() => (field, true),
+            // Tunnel packets with and without a checksum do not mix (rule T2).
+            true => (0, field == 0),
+            // A complement of a sum that is never zero; cutting would not write it again.
+            false => (0xffff, false),
+        };
+        Form { at: covering.at, value, is_equal }
+    })
+}
+
+impl Form {
+    #[inline(always)]
+    fn holds(&self, packet: &[u8]) -> bool {
+        (u16_at(packet, self.at.into()) == self.value) == self.is_equal
+    }
+}
+
+impl Single {
+    /// The only checksum of a packet of this train over its payload.
+    #[inline]
+    fn of<B>(train: &Train<B>, known: &Known, packet: &[u8]) -> Option<Self> {
+        let shape = &known.shape;
+        let [covering] = &shape.covers[..] else { return None };
+        let is_left = train.partial || shape.remote_checksum.is_some();
+        let len = packet.len() - usize::from(covering.start);
+        let form = forms(shape, packet).next().filter(|_| !is_left)?;
+        Some(Self { form, start: covering.start, pseudo: pseudo_of(covering, packet, len) })
+    }
+
+    #[inline(always)]
+    fn is_valid(&self, packet: &[u8]) -> bool {
+        let sum = packet.get(self.start.into()..).map_or(Sum::ZERO, Sum::of);
+        (sum + self.pseudo).is_valid()
     }
 }
 
 impl Default for Forecast {
     fn default() -> Self {
-        Self { len: 0, room: 0, known: 0, header: [0; HEADER_BYTES_MAX] }
+        Self {
+            len: 0,
+            room: 0,
+            header_len: 0,
+            known: 0,
+            vlan: None,
+            sequence: None,
+            identifications: ArrayVec::new_const(),
+            forms: ArrayVec::new_const(),
+            single: None,
+            is_partial: false,
+            header: [0; HEADER_BYTES_MAX],
+        }
     }
 }
 

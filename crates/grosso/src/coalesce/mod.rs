@@ -5,6 +5,7 @@
 //! obeys its laws. If it does not, the train leaves, named by a [`reason`], and the packet starts
 //! the next. Within a flow nothing ever overtakes.
 
+mod barrier;
 mod batch;
 mod bypass;
 mod delivery;
@@ -25,9 +26,8 @@ mod train;
 use alloc::boxed::Box;
 use core::num::NonZeroU16;
 
-use grosso_wire::{
-    Extent, Kind, Layer, LinkType, Ports, Stack, Stop, dissect, dissect_into, ipv4, tcp,
-};
+use grosso_checksum::prefetch;
+use grosso_wire::{Extent, LinkType, Ports, Stack, dissect, dissect_into, tcp};
 
 pub use batch::Batch;
 pub use bypass::Bypass;
@@ -65,6 +65,7 @@ use crate::{
     stats::CoalesceStats,
     template::{
         self,
+        compare::USUAL_BYTES,
         render::{Checksums, Template},
         shape::Shape,
     },
@@ -191,6 +192,18 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         }
     }
 
+    /// Asks the processor to fetch what [`Self::push`] will read of a packet, and does not wait for it.
+    ///
+    /// Worth its instructions for packets that come from memory rather than from a cache, such as those of a mapped
+    /// file: called for the packet after next, it takes a quarter of the time off packets that are verified.
+    #[inline]
+    pub fn prefetch(&self, frame: &Frame<B>) {
+        let packet = frame.buffer.as_ref();
+        let is_read = matches!(frame.meta.checksum, Checksum::None);
+        let headers = packet.len().min(USUAL_BYTES);
+        prefetch(if is_read { packet } else { &packet[..headers] });
+    }
+
     /// Takes one packet, and delivers what it completes.
     #[inline]
     pub fn push(
@@ -199,51 +212,82 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let packet = frame.buffer.as_ref();
-        self.stats.count_in(packet.len(), packets_of(&frame.meta));
-        if self.is_arranged {
-            return self.push_arranged(frame, now_ns, sink);
+        let Frame { buffer, ref meta } = frame;
+        let packet = buffer.as_ref();
+        self.stats.count_in(packet.len(), packets_of(meta));
+        if let Some(slot) = self.recent
+            && !self.is_arranged
+            && self.is_foreseen(slot, packet, meta)
+        {
+            return self.join_foreseen(slot, buffer, meta, now_ns, sink);
         }
-        self.push_by_laws(frame, now_ns, sink)
+        self.push_unforeseen(buffer, meta, now_ns, sink)
+    }
+
+    /// Takes one packet that is not the next one of the burst that goes on.
+    #[inline(never)]
+    fn push_unforeseen(
+        &mut self,
+        buffer: B,
+        meta: &Meta,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        if self.is_arranged {
+            return self.push_arranged(Frame { buffer, meta: *meta }, now_ns, sink);
+        }
+        self.push_by_laws(buffer, meta, now_ns, sink)
     }
 
     /// Takes one packet by the laws alone.
     #[inline(always)]
     fn push_by_laws(
         &mut self,
-        frame: Frame<B>,
+        buffer: B,
+        meta: &Meta,
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let packet = frame.buffer.as_ref();
-        let guess = self.guess(packet, frame.meta.hash);
-        if let Found::Slot(slot) = guess.found
-            && self.is_foreseen(slot, packet, &frame.meta)
-        {
-            return self.join_foreseen(slot, frame, now_ns, sink);
+        let packet = buffer.as_ref();
+        let guess = self.guess(packet, meta.hash);
+        if let Found::Slot(slot) = guess.found {
+            if self.is_foreseen(slot, packet, meta) {
+                self.follow(slot);
+                return self.join_foreseen(slot, buffer, meta, now_ns, sink);
+            }
+            // A packet whose headers agree with a train's has the train's headers: nothing is parsed.
+            if let Some(train) = self.trains.train(slot)
+                && let Some(known) = self.shapes.get(train.known)
+                && packet.len() >= known.shape.header_len
+                && known.equality.agrees(train.first.buffer.as_ref(), packet)
+                && lengths_agree(packet, &known.shape, meta)
+                && let Ok(candidate) = examine(packet, &known.shape, meta, false)
+            {
+                let (known, flow) = (train.known, train.flow);
+                let frame = Frame { buffer, meta: *meta };
+                self.follow(slot);
+                return self.offer(
+                    slot,
+                    Arrival { frame, candidate, known, flow, now_ns },
+                    true,
+                    sink,
+                );
+            }
         }
-        // A packet whose headers agree with a train's has the train's headers: nothing is parsed.
-        if let Found::Slot(slot) = guess.found
-            && let Some(train) = self.trains.train(slot)
-            && let Some(known) = self.shapes.get(train.known)
-            && packet.len() >= known.shape.header_len
-            && known.equality.agrees(train.first.buffer.as_ref(), packet)
-            && lengths_agree(packet, &known.shape, &frame.meta)
-            && let Ok(candidate) = examine(packet, &known.shape, &frame.meta, false)
-        {
-            let (known, flow) = (train.known, train.flow);
-            let arrival = Arrival { frame, candidate, known, flow, now_ns };
-            self.recent = (self.previous == Some(slot)).then_some(slot);
-            self.previous = Some(slot);
-            return self.offer(slot, arrival, true, sink);
-        }
-        match self.known(packet, &frame.meta, sink) {
+        match self.known(packet, meta, sink) {
             Ok(place) => {
                 let guess = Some(guess).filter(|guess| guess.known == Some(place));
-                self.push_known(frame, place, guess, now_ns, sink)
+                self.push_known(buffer, meta, place, guess, now_ns, sink)
             }
-            Err(reason) => self.pass_unknown(frame, reason, sink),
+            Err(reason) => self.pass_unknown(Frame { buffer, meta: *meta }, reason, sink),
         }
+    }
+
+    /// Remembers whose packet the latest is.
+    #[inline(always)]
+    fn follow(&mut self, slot: u32) {
+        self.recent = (self.previous == Some(slot)).then_some(slot);
+        self.previous = Some(slot);
     }
 
     /// Takes one packet that must be joined with nothing, such as one of a flow that opted out, and
@@ -412,26 +456,27 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[inline(always)]
     fn push_known(
         &mut self,
-        frame: Frame<B>,
+        buffer: B,
+        meta: &Meta,
         place: usize,
         guess: Option<Guess>,
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let Some(known) = self.shapes.get(place) else {
-            return self.pass(frame, Pass::Protocol, sink);
+            return self.pass(Frame { buffer, meta: *meta }, Pass::Protocol, sink);
         };
-        let packet = frame.buffer.as_ref();
-        let examined = match known.refusal {
-            None => examine(packet, &known.shape, &frame.meta, false),
-            Some(reason) => Err(reason),
-        };
+        let packet = buffer.as_ref();
         let (flow, found) = match guess {
             Some(guess) => (guess.flow, guess.found),
             None => {
                 let flow = self.hasher.flow(packet, &known.keys);
-                (flow, self.table.find(flow, frame.meta.hash))
+                (flow, self.table.find(flow, meta.hash))
             }
+        };
+        let examined = match known.refusal {
+            None => examine(packet, &known.shape, meta, false),
+            Some(reason) => Err(reason),
         };
         let candidate = match examined {
             Ok(candidate) => candidate,
@@ -439,15 +484,24 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
                 if let Found::Slot(slot) = found {
                     self.close(slot, Close::Barrier, sink);
                 }
-                return self.pass(frame, reason, sink);
+                return self.pass(Frame { buffer, meta: *meta }, reason, sink);
             }
         };
-        let arrival = Arrival { frame, candidate, known: place, flow, now_ns };
-        match found {
-            Found::Slot(slot) => self.offer(slot, arrival, false, sink),
-            Found::Free(entry) if !self.trains.is_full() => self.hold(arrival, Some(entry), sink),
-            Found::Free(_) | Found::Full(_) => self.hold(arrival, None, sink),
+        let free = match found {
+            Found::Slot(slot) => {
+                let frame = Frame { buffer, meta: *meta };
+                let arrival = Arrival { frame, candidate, known: place, flow, now_ns };
+                return self.offer(slot, arrival, false, sink);
+            }
+            Found::Free(free) => Some(free).filter(|_| !self.trains.is_full()),
+            Found::Full(_) => None,
+        };
+        if let Some(reason) = ends_alone(&candidate) {
+            let meta = verified(&known.shape, candidate.partial, *meta);
+            return self.pass(Frame { buffer, meta }, reason, sink);
         }
+        let frame = Frame { buffer, meta: *meta };
+        self.start(Arrival { frame, candidate, known: place, flow, now_ns }, free, sink)
     }
 
     /// Offers a packet to the train of its flow. `agrees` says that their headers were compared.
@@ -471,7 +525,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             Err(refusal) => {
                 self.stats.refused[refusal.index()] += 1;
                 self.close(slot, Close::NoMerge, sink);
-                self.hold(arrival, None, sink);
+                self.hold(arrival, sink);
                 return Verdict::Refused(refusal);
             }
         };
@@ -481,7 +535,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         if let Err(part) = self.pool.push(&mut train.rest, part) {
             let frame = Frame { buffer: part.buffer, ..frame };
             self.close(slot, Close::PartsFull, sink);
-            return self.hold(Arrival { frame, ..arrival }, None, sink);
+            return self.hold(Arrival { frame, ..arrival }, sink);
         }
         if let Some(reason) = train.join(&candidate, fixed_ids, known) {
             self.close(slot, reason, sink);
@@ -494,30 +548,17 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         Verdict::Joined
     }
 
-    /// Starts a train with a packet, unless nothing may follow it (rule G37). `free` is a place in
-    /// the flow table that is known to be free.
-    #[inline]
-    fn hold(
-        &mut self,
-        arrival: Arrival<B>,
-        free: Option<Place>,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        let Arrival { frame, candidate, known, .. } = &arrival;
-        let ends = match ending(candidate.flags) {
-            Some(Close::Finish) => Some(Pass::TcpFinish),
-            Some(_) => Some(Pass::TcpPush),
-            None => candidate.short_tail.then_some(Pass::Superframe),
-        };
-        if let Some(reason) = ends {
-            let meta = self.verified(*known, candidate, frame.meta);
+    /// Starts a train with a packet that its flow's train refused, unless nothing may follow it (rule G37).
+    fn hold(&mut self, arrival: Arrival<B>, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
+        if let Some(reason) = ends_alone(&arrival.candidate) {
+            let meta = self.verified(arrival.known, &arrival.candidate, arrival.frame.meta);
             return self.pass(Frame { meta, ..arrival.frame }, reason, sink);
         }
-        self.start(arrival, free, sink)
+        self.start(arrival, None, sink)
     }
 
     /// Starts a train with a packet.
-    #[inline]
+    #[inline(always)]
     fn start(
         &mut self,
         arrival: Arrival<B>,
@@ -533,7 +574,6 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let flow = *flow;
         let slot = self.trains.insert(Train::start(arrival, entry, pair));
         self.table.insert(entry, flow, slot);
-        self.forecasts.forget(slot);
         if self.is_ruled {
             self.control(slot);
         }
@@ -568,46 +608,6 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
                 let place = self.trains.train(slot)?.place;
                 self.close(slot, Close::NoMerge, sink);
                 Some(place)
-            }
-        }
-    }
-
-    /// Lets a packet through whose flow cannot be read in full, behind every held train that it
-    /// might be of (rule G75).
-    #[inline(never)]
-    fn pass_unknown(
-        &mut self,
-        frame: Frame<B>,
-        reason: Pass,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        self.close_behind(frame.buffer.as_ref(), frame.meta.hash, sink);
-        self.pass(frame, reason, sink)
-    }
-
-    /// Closes the trains that the packet which was just dissected must not overtake.
-    fn close_behind(
-        &mut self,
-        packet: &[u8],
-        device_hash: Option<u32>,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) {
-        let keys = Keys::of(self.stack.layers(), packet);
-        match barrier(&self.stack, packet) {
-            Barrier::None => {}
-            Barrier::Flow => {
-                let flow = self.hasher.flow(packet, &keys);
-                self.let_go_of(Whose::Flow(flow), Release::Barrier, sink);
-                if let Found::Slot(slot) = self.table.find(flow, device_hash) {
-                    self.close(slot, Close::Barrier, sink);
-                }
-            }
-            Barrier::Pair => {
-                let pair = self.hasher.pair(packet, &keys);
-                self.let_go_of(Whose::Pair(pair), Release::Barrier, sink);
-                while let Some(slot) = self.trains.between(pair) {
-                    self.close(slot, Close::Barrier, sink);
-                }
             }
         }
     }
@@ -665,6 +665,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     fn close(&mut self, slot: u32, reason: Close, sink: &mut (impl Sink<B> + ?Sized)) {
         let Some(train) = self.trains.remove(slot) else { return };
         self.table.remove(train.place);
+        self.forecasts.forget(slot);
         self.stats.closed[reason.index()] += 1;
         if self.is_ruled && self.forget(slot, &train) {
             return self.deliver_gathered(slot, train, reason, sink);
@@ -761,6 +762,16 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 }
 
+/// Why a packet may be in no train that it would start (rule G37).
+#[inline]
+fn ends_alone(candidate: &Candidate) -> Option<Pass> {
+    match ending(candidate.flags) {
+        Some(Close::Finish) => Some(Pass::TcpFinish),
+        Some(_) => Some(Pass::TcpPush),
+        None => candidate.short_tail.then_some(Pass::Superframe),
+    }
+}
+
 /// Wire packets that a frame stands for.
 #[inline]
 fn packets_of(meta: &Meta) -> u32 {
@@ -792,39 +803,6 @@ fn bounds(shape: &Shape, limits: &Limits) -> Bounds {
         packets_max: if shape.is_tcp { limits.tcp_segments } else { limits.udp_segments },
     }
 }
-
-/// Which held trains a packet in none must not overtake (rule G75).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Barrier {
-    /// None: no train can be of its flow.
-    None,
-    /// The train of its flow.
-    Flow,
-    /// All trains between its outermost addresses: its flow cannot be read.
-    Pair,
-}
-
-/// A packet whose ports were read waits for the train of its flow only; one whose innermost headers
-/// could not be read may be of any flow between its addresses, unless its protocol is one that no
-/// train has.
-fn barrier(stack: &Stack, packet: &[u8]) -> Barrier {
-    let Some(last) = stack.last() else { return Barrier::None };
-    let is_ip = |layer: &&Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
-    match (stack.stop, last.kind, stack.layers().iter().filter(is_ip).count()) {
-        (_, _, 0) | (Stop::Payload, Kind::Icmp, _) => Barrier::None,
-        (Stop::Payload, Kind::Tcp | Kind::Udp, _) => Barrier::Flow,
-        (Stop::Unknown, Kind::Ipv4, 1) => {
-            let at = last.offset as usize + ipv4::field::PROTOCOL.start;
-            let hides_another = packet.get(at) == Some(&AUTHENTICATION_HEADER);
-            if hides_another { Barrier::Pair } else { Barrier::None }
-        }
-        _ => Barrier::Pair,
-    }
-}
-
-/// The protocol number of the IPsec authentication header, behind which the transport of a train
-/// may stand.
-const AUTHENTICATION_HEADER: u8 = 51;
 
 #[cfg(test)]
 mod tests {

@@ -64,17 +64,22 @@ impl<B> Pool<B> {
     }
 
     /// Appends a part; gives it back when the pool is full.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, list: &mut List, part: Part<B>) -> Result<(), Part<B>> {
-        let index = self.free;
-        if let Some(slot) = self.slots.get_mut(index as usize) {
-            self.free = slot.next;
-            slot.part = Some(part);
-            slot.next = NONE;
-            self.link(list, index);
-            return Ok(());
+        if self.free == NONE {
+            self.grow();
         }
-        self.grow(list, part)
+        let index = self.free;
+        let Some(slot) = self.slots.get_mut(index as usize) else { return Err(part) };
+        self.free = slot.next;
+        slot.part = Some(part);
+        slot.next = NONE;
+        match self.slots.get_mut(list.tail as usize) {
+            Some(tail) => tail.next = index,
+            None => list.head = index,
+        }
+        list.tail = index;
+        Ok(())
     }
 
     /// Takes the first part of a list.
@@ -107,24 +112,13 @@ impl<B> Pool<B> {
         })
     }
 
-    #[inline]
-    fn link(&mut self, list: &mut List, index: u32) {
-        match self.slots.get_mut(list.tail as usize) {
-            Some(tail) => tail.next = index,
-            None => list.head = index,
-        }
-        list.tail = index;
-    }
-
+    /// Adds a free slot, unless the pool is full.
     #[cold]
-    fn grow(&mut self, list: &mut List, part: Part<B>) -> Result<(), Part<B>> {
-        if self.slots.len() >= self.limit {
-            return Err(part);
+    fn grow(&mut self) {
+        if self.slots.len() < self.limit {
+            self.free = self.slots.len() as u32;
+            self.slots.push(Slot { part: None, next: NONE });
         }
-        let index = self.slots.len() as u32;
-        self.slots.push(Slot { part: Some(part), next: NONE });
-        self.link(list, index);
-        Ok(())
     }
 }
 

@@ -58,7 +58,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let guess = Guess { known: Some(place), flow, found };
         let verdict = match is_tcp {
             true => self.push_by_rules(frame, place, guess, now_ns, sink),
-            false => self.push_known(frame, place, Some(guess), now_ns, sink),
+            false => self.push_known(frame.buffer, &frame.meta, place, Some(guess), now_ns, sink),
         };
         if may_join
             && verdict != Verdict::Waits

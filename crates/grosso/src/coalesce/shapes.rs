@@ -8,7 +8,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
-use grosso_wire::{Kind, LAYERS_MAX, Layer, Stack};
+use grosso_wire::{Kind, LAYERS_MAX, Layer, Stack, ipv4};
 
 use crate::{
     coalesce::{
@@ -18,7 +18,7 @@ use crate::{
     },
     flow::Keys,
     template::{
-        compare::{Mask, timestamps},
+        compare::{Mask, TUNNEL_BYTES, timestamps},
         laws::{self, Law},
         shape::Shape,
     },
@@ -32,11 +32,11 @@ pub(crate) struct Known {
     pub(crate) keys: Keys,
     /// The bits that are equal along a train.
     pub(crate) equality: Mask,
-    /// The bits that are foreseen of a packet: all but the checksums over its payload.
+    /// The bits that stay along a train but for its last packet: all but numbers and checksums.
     pub(crate) foreseen: Mask,
     /// The bits that decide what headers there are.
     structure: Mask,
-    /// A packet that has them.
+    /// The headers of a packet that has them, and zeros where they are shorter than those of a tunnel.
     example: Box<[u8]>,
     /// How they may vary.
     pub(crate) rules: Rules,
@@ -62,11 +62,16 @@ pub(crate) struct Shapes {
 impl Shapes {
     /// The place of the packet's headers, if they are those of the packet before or among the first
     /// known.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&mut self, packet: &[u8]) -> Option<usize> {
         if self.known.get(self.latest)?.has(packet) {
             return Some(self.latest);
         }
+        self.find_early(packet)
+    }
+
+    #[inline(never)]
+    fn find_early(&mut self, packet: &[u8]) -> Option<usize> {
         let found = self.known.iter().take(LOOK_BACK).position(|known| known.has(packet))?;
         self.latest = found;
         Some(found)
@@ -129,12 +134,10 @@ impl Known {
         let header = packet.get(..stack.header_len()).unwrap_or_default();
         // UDP is always joined so that it can be cut again.
         let rules = if shape.is_tcp { rules } else { &Rules::INVERTIBLE };
+        let mut example = header.to_vec();
+        example.resize(header.len().max(TUNNEL_BYTES), 0);
         let timestamps = timestamps(stack, header).filter(|_| rules.varies_timestamps());
-        let mut foreseen = Mask::nothing(0);
-        foreseen.fill(stack.header_len());
-        for at in shape.covers.iter().flat_map(|cover| [cover.at, cover.at + 1]) {
-            foreseen.remove(at.into());
-        }
+        let foreseen = foreseen(&shape);
         Self {
             latest: latest(stack, header, rules, timestamps.as_ref()),
             rules: *rules,
@@ -146,7 +149,7 @@ impl Known {
             equality: Mask::equality(stack, header, rules),
             foreseen,
             structure: structure(stack),
-            example: header.into(),
+            example: example.into(),
             bounds,
             refusal,
         }
@@ -162,10 +165,25 @@ impl Known {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn has(&self, packet: &[u8]) -> bool {
         packet.len() >= self.shape.header_len && self.structure.agrees(&self.example, packet)
     }
+}
+
+/// Every bit but those of sequence numbers, identifications and checksums.
+fn foreseen(shape: &Shape) -> Mask {
+    let mut mask = Mask::every(shape.header_len);
+    let mut remove = |start: u16, field: Range<usize>| {
+        field.for_each(|at| mask.remove(usize::from(start) + at));
+    };
+    for ip in &shape.identifications {
+        remove(ip.header, ipv4::field::IDENTIFICATION);
+        remove(ip.header, ipv4::field::CHECKSUM);
+    }
+    shape.covers.iter().for_each(|cover| remove(cover.at, 0..2));
+    shape.sequence.iter().for_each(|&at| remove(at, 0..4));
+    mask
 }
 
 /// The bytes that the superframe has from the last packet.

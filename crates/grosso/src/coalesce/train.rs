@@ -110,7 +110,11 @@ impl<B: AsRef<[u8]>> Train<B> {
             return Err(NoMerge::HeaderStack);
         }
         let agrees = known.equality.agrees(first, packet);
-        if agrees { Ok(()) } else { Err(difference(&known.stack, first, packet, &known.rules)) }
+        if agrees {
+            Ok(())
+        } else {
+            Err(difference(&known.equality, &known.stack, first, packet, &known.rules))
+        }
     }
 
     /// Whether a packet that agrees obeys the other laws too; gives the IP levels whose
@@ -299,28 +303,24 @@ impl<B: AsRef<[u8]>> Trains<B> {
     }
 
     /// Holds a train, as the newest; there must be room.
-    #[inline]
-    pub(crate) fn insert(&mut self, mut train: Train<B>) -> u32 {
-        train.older = self.newest;
-        train.number = self.count;
-        self.count += 1;
+    #[inline(always)]
+    pub(crate) fn insert(&mut self, train: Train<B>) -> u32 {
+        let (older, number) = (self.newest, self.count);
         let pair = train.pair;
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => self.grow(),
         };
+        // Written where it stays: what is written in parts is slow to be copied at once.
+        self.slots[slot as usize] = Some(Train { older, number, ..train });
         self.pair_counts[pair as usize % PAIR_COUNTS] += 1;
         self.pairs[slot as usize] = pair;
-        self.slots[slot as usize] = Some(train);
-        match self.newest {
-            NONE => self.oldest = slot,
-            newest => {
-                if let Some(newest) = self.train_mut(newest) {
-                    newest.newer = slot;
-                }
-            }
+        match self.train_mut(older) {
+            Some(older) => older.newer = slot,
+            None => self.oldest = slot,
         }
         self.newest = slot;
+        self.count += 1;
         slot
     }
 
