@@ -54,6 +54,19 @@ fn outcome(stack: Numbered, before: u16, packet: &[u8], meta: Meta) -> (Verdict,
     (verdict, engine.delivered.iter().map(|out| out.closed).collect())
 }
 
+/// An outcome without what depends on the numbers of a packet.
+fn comparable(outcome: (Verdict, Vec<Close>)) -> (Verdict, Vec<Close>) {
+    match outcome {
+        // Ahead or behind.
+        (Verdict::Refused(NoMerge::TcpSequenceBehind), closed) => {
+            (Verdict::Refused(NoMerge::TcpSequenceAhead), closed)
+        }
+        // What is no longer a header is called after what follows it, which has numbers too.
+        (Verdict::Passed(_), _) => (Verdict::Passed(Pass::Malformed), vec![]),
+        outcome => outcome,
+    }
+}
+
 fn trusted(buffer: Vec<u8>) -> Frame<Vec<u8>> {
     Frame { buffer, meta: TRUSTED }
 }
@@ -82,18 +95,61 @@ fn every_bit_of_a_header_counts_as_much_foreseen_as_compared() {
                     if is_repaired {
                         repair(&mut packet, &right);
                     }
-                    match outcome(stack, before, &packet, TRUSTED) {
-                        // Ahead or behind, which depends on the number.
-                        (Verdict::Refused(NoMerge::TcpSequenceBehind), closed) => {
-                            (Verdict::Refused(NoMerge::TcpSequenceAhead), closed)
-                        }
-                        // What is no longer a header is called after what follows it, which has numbers too.
-                        (Verdict::Passed(_), _) => (Verdict::Passed(Pass::Malformed), vec![]),
-                        judged => judged,
-                    }
+                    comparable(outcome(stack, before, &packet, TRUSTED))
                 };
                 assert_eq!(judged(4), judged(1), "{name}: bit {bit} {is_repaired}");
             }
+        }
+    }
+}
+
+/// Among them every checksum: no sum is what is written over it, so no packet is that of a single bit.
+#[test]
+fn every_word_of_zeros_or_ones_counts_as_much() {
+    for (name, stack) in STACKS {
+        let header_len = dissect(&stack(1), LinkType::Ethernet, &PORTS).header_len();
+        for (at, word) in (0..header_len - 1).flat_map(|at| [(at, 0), (at, 0xff)]) {
+            let judged = |before: u16| {
+                let right = stack(before);
+                let mut packet = right.clone();
+                packet[at..at + 2].fill(word);
+                repair(&mut packet, &right);
+                comparable(outcome(stack, before, &packet, TRUSTED))
+            };
+            assert_eq!(judged(4), judged(1), "{name}: {word:#x} at {at}");
+        }
+    }
+}
+
+/// A sum that is right, in the form that no sender writes.
+#[test]
+fn minus_zero_as_a_checksum_counts_as_much() {
+    let judged = |before| {
+        let mut packet = (STACKS[0].1)(before);
+        let at = 34 + 16;
+        let old = [packet[at], packet[at + 1]];
+        // The checksum goes to where it makes no difference: to the end of the payload.
+        let end = packet.len() - 2;
+        let moved = checksum(&[&packet[end..], &old[..]].concat());
+        packet[end..].copy_from_slice(&(!moved).to_be_bytes());
+        packet[at..at + 2].fill(0xff);
+        outcome(STACKS[0].1, before, &packet, Meta { checksum: Checksum::None, ..TRUSTED }).0
+    };
+    assert_eq!(judged(4), Verdict::Passed(Pass::ChecksumForm));
+    assert_eq!(judged(4), judged(1));
+}
+
+#[test]
+fn payload_that_nobody_verified_counts_as_much() {
+    for (name, stack) in STACKS {
+        for levels in 0..4 {
+            let judged = |before: u16| {
+                let mut packet = stack(before);
+                *packet.last_mut().unwrap() ^= 1;
+                let meta = Meta { checksum: Checksum::Unnecessary { levels }, ..TRUSTED };
+                outcome(stack, before, &packet, meta)
+            };
+            assert_eq!(judged(4), judged(1), "{name}: {levels}");
         }
     }
 }
@@ -122,16 +178,36 @@ fn what_is_known_beside_a_packet_counts_as_much() {
 fn a_seed_in_place_of_a_checksum_counts_as_much() {
     for (name, stack, offset) in [("ip4 tcp", STACKS[0].1, 16), ("ip4 udp", STACKS[2].1, 6)] {
         let judged = |before| {
-            let mut packet = stack(before);
-            let meta = Meta { checksum: Checksum::Partial { start: 34, offset }, ..TRUSTED };
-            let at = usize::from(34 + offset);
-            let seed = checksum(&pseudo_header(&packet)) ^ 0xffff;
-            packet[at..at + 2].copy_from_slice(&seed.to_be_bytes());
-            outcome(stack, before, &packet, meta)
+            let Frame { buffer, meta } = seeded(stack(before), offset);
+            outcome(stack, before, &buffer, meta)
         };
         assert_eq!(judged(4).0, Verdict::Refused(NoMerge::ChecksumState), "{name}");
         assert_eq!(judged(4), judged(1), "{name}");
     }
+}
+
+#[test]
+fn a_checksum_in_place_of_a_seed_counts_as_much() {
+    for (name, stack, offset) in [("ip4 tcp", STACKS[0].1, 16), ("ip4 udp", STACKS[2].1, 6)] {
+        let judged = |before| {
+            let mut engine = Engine::new(Profile::linux());
+            for number in 0..before {
+                engine.push_frame(seeded(stack(number), offset), 0);
+            }
+            engine.push_frame(trusted(stack(before)), 0)
+        };
+        assert_eq!(judged(4), Verdict::Refused(NoMerge::ChecksumState), "{name}");
+        assert_eq!(judged(4), judged(1), "{name}");
+    }
+}
+
+/// A packet whose checksum, so far behind the start of its transport header, is partial.
+fn seeded(mut packet: Vec<u8>, offset: u16) -> Frame<Vec<u8>> {
+    let meta = Meta { checksum: Checksum::Partial { start: 34, offset }, ..TRUSTED };
+    let at = usize::from(34 + offset);
+    let seed = checksum(&pseudo_header(&packet)) ^ 0xffff;
+    packet[at..at + 2].copy_from_slice(&seed.to_be_bytes());
+    Frame { buffer: packet, meta }
 }
 
 /// The addresses, protocol and length that a checksum over IPv4 behind Ethernet begins with.

@@ -127,6 +127,9 @@ fn t02_outer_checksum_is_there_on_all_packets_or_on_none() {
         Tunnelled { udp: |index, udp| if index == 1 { udp.checksum_zero() } else { udp }, ..SAME };
     assert_eq!(mixed.second(), Verdict::Refused(NoMerge::ChecksumPresence));
     assert_eq!(mixed.leaves(3), [100, 100, 100]);
+    // It is farther out than what else differs, and has the name.
+    let inner = Tunnelled { inner: |index, ip| ip.ttl(9 + index as u8), ..mixed };
+    assert_eq!(inner.second(), Verdict::Refused(NoMerge::ChecksumPresence));
 }
 
 #[test]

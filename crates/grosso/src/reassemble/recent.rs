@@ -59,7 +59,7 @@ impl Recent {
         (self.slot, self.vlan) = (slot, meta.vlan);
         self.header[..len].copy_from_slice(header);
         self.varying = places.sum(packet);
-        self.equal = Mask::every(len);
+        self.equal.fill(len);
         for place in [places.length, places.fragment, places.checksum.unwrap_or(places.length)] {
             self.equal.remove(place);
             self.equal.remove(place + 1);

@@ -95,9 +95,19 @@ impl Mask {
 
     /// Every bit of `len` bytes.
     pub(crate) fn every(len: usize) -> Self {
-        let mut mask = Self::nothing(len);
-        mask.bits[..mask.len].fill(0xff);
+        let mut mask = Self::nothing(0);
+        mask.fill(len);
         mask
+    }
+
+    /// Makes it every bit of `len` bytes.
+    pub(crate) fn fill(&mut self, len: usize) {
+        let len = len.min(HEADER_BYTES_MAX);
+        if let Some(behind) = self.bits.get_mut(len..self.len) {
+            behind.fill(0);
+        }
+        self.bits[..len].fill(0xff);
+        self.len = len;
     }
 
     /// Takes the bits of one byte away.
@@ -164,9 +174,11 @@ type Block = [u8; BLOCK];
 #[inline(always)]
 fn agree_in<const BYTES: usize>(mask: &[u8], first: &[u8], other: &[u8]) -> Option<bool> {
     let blocks = |bytes| <[u8]>::first_chunk::<BYTES>(bytes).map(|bytes| bytes.as_chunks().0);
-    let blocks = blocks(mask)?.iter().zip(blocks(first)?).zip(blocks(other)?);
-    let differing = blocks
-        .fold(0, |differing, ((mask, first), other)| differing | differing_in(mask, first, other));
+    let (masks, firsts, others) = (blocks(mask)?, blocks(first)?, blocks(other)?);
+    let mut differing = 0;
+    for ((mask, first), other) in masks.iter().zip(firsts).zip(others) {
+        differing |= differing_in(mask, first, other);
+    }
     Some(differing == 0)
 }
 
