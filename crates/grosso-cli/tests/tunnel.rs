@@ -480,14 +480,27 @@ fn what_cannot_be_is_said_with_what_to_do() {
 #[test]
 fn missing_privileges_are_named_with_the_command_that_gives_them() {
     let Some(ends) = Ends::new() else { return };
-    let mut command = Command::new("setpriv");
-    command.args(["--bounding-set=-all", "--inh-caps=-all", env!("CARGO_BIN_EXE_grosso")]);
-    command.args(VXLAN.split(' ')).env("RUNTIME_DIRECTORY", ends.folder(&ends.0.b));
-    let ended = Running::spawn(ends.0.b.host(&mut command).unwrap()).end();
-    assert_eq!(ended.code, Some(4), "{ended:?}");
-    let message =
-        "grosso: tunnel add: opening vx0 needs CAP_NET_ADMIN\nhint: sudo, or: sudo setcap";
-    assert!(ended.stderr.starts_with(message), "{}", ended.stderr);
+    let gre = "tunnel add gre0 type gre local 10.9.0.2 remote 10.9.0.1";
+    let admin = "sudo, or: sudo setcap cap_net_admin";
+    for (left, line, message, hint) in [
+        ("-all", VXLAN, "opening vx0 needs CAP_NET_ADMIN", admin.to_owned()),
+        (
+            "-all,+net_admin",
+            gre,
+            "sockets of an IP protocol at 10.9.0.2 need CAP_NET_RAW",
+            format!("{admin},cap_net_raw+ep"),
+        ),
+    ] {
+        let mut command = Command::new("setpriv");
+        let bounding = format!("--bounding-set={left}");
+        command.args([&bounding, "--inh-caps=-all", env!("CARGO_BIN_EXE_grosso")]);
+        command.args(line.split(' ')).env("RUNTIME_DIRECTORY", ends.folder(&ends.0.b));
+        let ended = Running::spawn(ends.0.b.host(&mut command).unwrap()).end();
+        assert_eq!(ended.code, Some(4), "{ended:?}");
+        let says = format!("grosso: tunnel add: {message}\nhint: {hint}");
+        assert!(ended.stderr.starts_with(&says), "{}", ended.stderr);
+    }
+    assert!(!ends.ip(&ends.0.b, "link show").contains("gre0"), "nothing is left");
 }
 
 #[test]

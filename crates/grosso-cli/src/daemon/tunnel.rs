@@ -12,9 +12,13 @@ use grosso_io::{
     live::{IpOptions, IpPort, UdpOptions, UdpPort},
     stage::{Fragmentation, FragmentationOptions, Tunnelled, TunnelledOptions},
 };
-use grosso_sys::{interface::InterfaceName, netlink::Netlink};
+use grosso_sys::{fault::Fault, interface::InterfaceName, netlink::Netlink};
 
-use crate::{commands::device::refused, error::Failure, tunnel::Description};
+use crate::{
+    commands::device::{privilege, refused},
+    error::Failure,
+    tunnel::Description,
+};
 
 /// The end of a path that is a tunnel, one port for each queue.
 pub(super) enum Ends {
@@ -92,9 +96,12 @@ pub(crate) fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> 
             let hint = format!("ss -ulpn 'sport = :{port}' shows which; or choose another port");
             Failure::environment("environment.busy", message).hint(hint)
         }
-        // The device wants the one, and sockets that are not of UDP the other.
-        _ if port == 0 => {
-            refused(command, &format!("sending from {address}"), "cap_net_admin,cap_net_raw", error)
+        _ if port == 0 && Fault::of(error) == Fault::Forbidden => {
+            let message =
+                format!("{command}: sockets of an IP protocol at {address} need CAP_NET_RAW");
+            // Who gives a program one takes it the others.
+            let hint = privilege("cap_net_admin,cap_net_raw");
+            Failure::environment("environment.permission", message).hint(hint)
         }
         _ => refused(command, &format!("opening sockets at {local}"), "cap_net_admin", error),
     }
