@@ -215,7 +215,8 @@ const VERIFIED_BYTES: u64 = 8 << 20;
 mod tests {
     use super::*;
 
-    /// A run of a second that was never measured: 100000 packets, and a frame at the host for so many of them.
+    /// A run of a second that was never measured: 100000 packets, and a frame at the host for so many of them. Path b
+    /// has twice as many for the same time.
     fn run(packets_a_frame: u64, part_ns: f64) -> Measured {
         let (packets, frames) = (100_000, 100_000 / packets_a_frame);
         let parts = Parts::each(|part| part_ns * f64::from(part as u8 + 1) * packets as f64);
@@ -231,7 +232,7 @@ mod tests {
         Measured {
             seconds: 1.0,
             bytes: 125_000_000,
-            paths: [path, path],
+            paths: [path, PathMeasured { packets: packets * 2, ..path }],
             retransmits: 0,
             checksum_errors: 0,
         }
@@ -269,6 +270,7 @@ mod tests {
         assert_eq!(path.packets_a_frame, 40.0);
         assert_eq!((path.receive_calls_a_packet, path.send_calls_a_packet), (0.05, 0.0));
         assert_eq!((path.packets_a_receive_call, path.bytes_a_receive_call), (20.0, 30_000.0));
-        assert_eq!(report.rows[2].paths[1].total_ns.median, 550.0);
+        assert_eq!(report.rows[2].paths[0].total_ns.median, 550.0);
+        assert_eq!(report.rows[2].paths[1].total_ns.median, 275.0);
     }
 }

@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn page_is_self_contained_and_shows_every_part() {
         let page = report().page("grosso lab cost --html \"a&b.html\"");
-        let headline = "A packet costs 110 + 110 ns with offloads, 550 + 550 without</h1>";
+        let headline = "A packet costs 110 + 55 ns with offloads, 550 + 275 without</h1>";
         assert!(page.contains(headline), "{page}");
         assert_eq!(page.matches("<rect ").count(), 7 * 2 * 10);
         assert!(is_self_contained(&page), "{page}");

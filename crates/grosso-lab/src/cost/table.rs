@@ -148,7 +148,7 @@ mod tests {
         let shares = ["2", "4", "5", "7", "9", "11", "13", "15", "16", "18", "100"];
         assert_eq!(words(lines[at + 1])[1..], shares);
         let calls = lines.iter().find(|line| line.starts_with("UDP on     b")).unwrap();
-        let expected = ["0.050", "20.0", "30.0k", "0.000", "0.0", "0", "40.0", "4400", "1.00"];
+        let expected = ["0.025", "20.0", "30.0k", "0.000", "0.0", "0", "80.0", "4400", "1.00"];
         assert_eq!(words(calls)[3..], expected);
         assert!(table.contains("ring, path a: most is not explained, 18 %.\n  "), "{table}");
         assert_eq!(table.matches(", path ").count(), 6, "of every wire, with offloads");

@@ -91,12 +91,12 @@ mod tests {
         assert_eq!(said(&rows, "64 frames"), (true, "5.0 times (ring)".into()));
         rows[1].paths[0].total_ns.median = 0.0;
         assert!(said(&rows, "64 frames").0, "path a reads superframes");
-        rows[1].paths[1].total_ns.median = 109.0;
+        rows[1].paths[1].total_ns.median = 54.0;
         assert_eq!(said(&rows, "64 frames"), (false, "1.0 times (ring)".into()));
         assert!(said(&rows, "offloads make").0);
         rows[4].paths[0].total_ns.median = 0.0;
-        assert_eq!(said(&rows, "offloads make"), (true, "2.5 times (AF_XDP)".into()));
-        rows[4].paths[1].total_ns.median = 219.0;
+        assert_eq!(said(&rows, "offloads make"), (true, "1.7 times (AF_XDP)".into()));
+        rows[4].paths[1].total_ns.median = 164.0;
         assert_eq!(said(&rows, "offloads make"), (false, "1.0 times (AF_XDP)".into()));
     }
 
