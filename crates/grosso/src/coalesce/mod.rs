@@ -383,7 +383,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Whose packet this is, if it is of the burst of one flow that goes on, or has the headers of
     /// the packet before it.
-    #[inline]
+    #[inline(always)]
     fn guess(&self, packet: &[u8], device_hash: Option<u32>) -> Guess {
         if let Some(slot) = self.recent {
             return Guess { known: None, flow: 0, found: Found::Slot(slot) };
