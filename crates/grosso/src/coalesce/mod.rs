@@ -498,7 +498,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         };
         if let Some(reason) = ends_alone(&candidate) {
             let meta = verified(&known.shape, candidate.partial, *meta);
-            return self.pass(Frame { buffer, meta }, reason, sink);
+            return self.pass_here(buffer, meta, reason, sink);
         }
         let frame = Frame { buffer, meta: *meta };
         self.start(Arrival { frame, candidate, known: place, flow, now_ns }, free, sink)
@@ -620,9 +620,20 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         reason: Pass,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
+        self.pass_here(frame.buffer, frame.meta, reason, sink)
+    }
+
+    /// The same where it happens for most packets of a kind.
+    #[inline(always)]
+    fn pass_here(
+        &mut self,
+        buffer: B,
+        meta: Meta,
+        reason: Pass,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
         self.stats.passed[reason.index()] += 1;
-        let packets = packets_of(&frame.meta);
-        self.deliver_single(frame.buffer, frame.meta, packets, Close::Never, sink);
+        self.deliver_single(buffer, meta, packets_of(&meta), Close::Never, sink);
         Verdict::Passed(reason)
     }
 
