@@ -153,7 +153,7 @@ impl FlowHasher {
     }
 
     /// The hash of a packet's outermost addresses, never zero; zero when it has none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pair(&self, packet: &[u8], keys: &Keys) -> u32 {
         let range = keys.addresses.start as usize..keys.addresses.end as usize;
         let words = keys.words.get(range).unwrap_or_default();

@@ -566,7 +566,10 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let Arrival { frame, known, flow, .. } = &arrival;
-        let entry = free.or_else(|| self.room_for(*flow, frame.meta.hash, sink));
+        let entry = match free {
+            Some(_) => free,
+            None => self.room_for(*flow, frame.meta.hash, sink),
+        };
         let (Some(entry), Some(known)) = (entry, self.shapes.get(*known)) else {
             return self.pass(arrival.frame, Pass::Protocol, sink);
         };
