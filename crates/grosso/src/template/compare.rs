@@ -34,9 +34,15 @@ impl Mask {
     /// Whether two frames agree in the bits of the mask; both are at least as long.
     #[inline(always)]
     pub(crate) fn agrees(&self, first: &[u8], other: &[u8]) -> bool {
-        // The usual headers are compared by as many blocks as the compiler knows, without a loop.
-        if self.len <= USUAL_BYTES
-            && let Some(agree) = agree_in::<USUAL_BYTES>(&self.bits, first, other)
+        self.agrees_mostly_in::<USUAL_BYTES>(first, other)
+    }
+
+    /// The same where most headers are no longer than so many bytes, a whole number of blocks: they are compared by as
+    /// many as the compiler knows, without a loop.
+    #[inline(always)]
+    pub(crate) fn agrees_mostly_in<const BYTES: usize>(&self, first: &[u8], other: &[u8]) -> bool {
+        if self.len <= BYTES
+            && let Some(agree) = agree_in::<BYTES>(&self.bits, first, other)
         {
             return agree;
         }
@@ -160,7 +166,7 @@ pub(crate) fn timestamps(stack: &Stack, header: &[u8]) -> Option<core::ops::Rang
 }
 
 /// Bytes compared at once: fewer than an IPv4 and a UDP header have.
-const BLOCK: usize = 16;
+pub(crate) const BLOCK: usize = 16;
 
 /// What most headers are no longer than, in whole blocks: TCP with timestamps over IPv4 has 66 bytes with Ethernet.
 pub(crate) const USUAL_BYTES: usize = 5 * BLOCK;
