@@ -50,9 +50,14 @@ impl Ends {
 
     /// Runs the program on one of the hosts to its end.
     fn run_on(&self, host: &NetworkNamespace, line: &str) -> Ended {
+        self.run_with(host, host, line)
+    }
+
+    /// The same with the files that it has on another host.
+    fn run_with(&self, host: &NetworkNamespace, owner: &NetworkNamespace, line: &str) -> Ended {
         let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
         command.args(line.split_whitespace()).env_remove("NOTIFY_SOCKET").env("NO_COLOR", "1");
-        command.env("RUNTIME_DIRECTORY", self.folder(host));
+        command.env("RUNTIME_DIRECTORY", self.folder(owner));
         Running::spawn(host.host(&mut command).unwrap()).end()
     }
 
@@ -167,6 +172,9 @@ fn a_tunnel_carries_traffic_and_survives_its_process() {
     ] {
         assert!(text.contains(line), "{line}{text}");
     }
+    let elsewhere = ends.run_with(&ends.0.a, &ends.0.b, "tunnel show vx0").stdout;
+    assert!(elsewhere.contains("; in another network namespace\n"), "{elsewhere}");
+    assert!(elsewhere.contains("  mtu:      1450\n"), "{elsewhere}");
 
     let pid = Pid::from_raw(shown["pid"].as_i64().unwrap().try_into().unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();

@@ -61,6 +61,8 @@ pub(crate) struct Facts {
     overhead: Vec<Part>,
     /// Whether its TUN or TAP device is there.
     pub(crate) device_is_there: bool,
+    /// Whether it is in another network namespace, whose devices and paths nobody sees from here.
+    pub(crate) is_elsewhere: bool,
     /// What the host's stack leaves to the device.
     pub(crate) features: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,6 +144,7 @@ impl Facts {
             path_mtu: None,
             overhead: endpoint.overhead().map(|(name, bytes)| Part { name, bytes }).collect(),
             device_is_there: false,
+            is_elsewhere: false,
             features: Vec::new(),
             transfer: None,
             last_packet_age_ns: None,
@@ -160,6 +163,9 @@ impl Facts {
 
     /// `1460 (1500 - ip 20 - udp 8 - gue 4)`.
     fn mtu_text(&self) -> String {
+        if self.is_elsewhere {
+            return self.mtu.to_string();
+        }
         let Some(path) = self.path_mtu else {
             return format!("{} (no way to {} now)", self.mtu, self.remote);
         };
@@ -207,7 +213,11 @@ impl Facts {
     }
 
     fn state_text(&self, style: Style) -> String {
-        let gone = if self.device_is_there { "" } else { "; its device is gone" };
+        let gone = match (self.is_elsewhere, self.device_is_there) {
+            (true, _) => "; in another network namespace",
+            (false, true) => "",
+            (false, false) => "; its device is gone",
+        };
         match (self.state, self.pid) {
             (State::Up, Some(number)) => format!("{}, process {number}{gone}", style.good("up")),
             (State::Up, None) => format!("{}{gone}", style.good("up")),
@@ -405,5 +415,14 @@ mod tests {
         assert!(text.contains("  endpoint: [fd00::2]:4789 "), "{text}");
         assert!(text.contains("  ports:    from 9\n"), "{text}");
         assert!(text.contains("  mtu:      1430 (no way to fd00::2 now)\n"), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_network_that_is_not_seen() {
+        let mut elsewhere = facts(GUE, 1400);
+        (elsewhere.is_elsewhere, elsewhere.device_is_there) = (true, false);
+        let text = text(elsewhere);
+        assert!(text.contains("up, process 7; in another network namespace\n"), "{text}");
+        assert!(text.contains("  mtu:      1400\n"), "{text}");
     }
 }

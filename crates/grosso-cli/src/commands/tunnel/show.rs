@@ -1,6 +1,6 @@
 //! `grosso tunnel show`: what tunnels are there, and what passes through them.
 
-use std::io;
+use std::{fs, io, os::unix::fs::MetadataExt};
 
 use grosso_sys::{
     ethtool,
@@ -71,14 +71,17 @@ fn facts(place: &Place, definition: &Definition, answers: &[Answer]) -> Facts {
     };
     let mut facts = Facts::new(definition, state);
     facts.pid = pid;
-    facts.path_mtu = path_mtu(description).ok();
+    facts.is_elsewhere = pid.is_some_and(is_elsewhere);
     facts.log = place.log().display().to_string();
     facts.last_error = last_error(&place.log()).map(|said| said.what);
-    let device = device(&definition.name);
-    facts.device_is_there = device.is_ok();
-    if let Ok((mtu, features)) = device {
-        facts.mtu = mtu;
-        facts.features = features;
+    if !facts.is_elsewhere {
+        facts.path_mtu = path_mtu(description).ok();
+        let device = device(&definition.name);
+        facts.device_is_there = device.is_ok();
+        if let Ok((mtu, features)) = device {
+            facts.mtu = mtu;
+            facts.features = features;
+        }
     }
     let outside = |reading: &&DeviceReading| {
         reading.path == definition.name && reading.peer == definition.name
@@ -102,6 +105,16 @@ fn facts(place: &Place, definition: &Definition, answers: &[Answer]) -> Facts {
         facts.drops = reading.counters.drops();
     }
     facts
+}
+
+/// Whether a process is in another network namespace than this one.
+fn is_elsewhere(pid: i32) -> bool {
+    let namespace = |process: &str| fs::metadata(format!("/proc/{process}/ns/net"));
+    match (namespace(&pid.to_string()), namespace("self")) {
+        (Ok(its), Ok(own)) => its.ino() != own.ino(),
+        // Of a process of somebody else nothing is told.
+        _ => false,
+    }
 }
 
 /// The MTU of a device, and what the host's stack leaves to it.
