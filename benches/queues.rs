@@ -12,7 +12,7 @@ use std::{
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use grosso::{Meta, steering::Steering};
-use grosso_benches::{Receiver, SEED, Step, Trust, configuration, group};
+use grosso_benches::{Cache, Receiver, SEED, Step, Trust, configuration, group};
 use grosso_testkit::workloads::{Workload, workload};
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
@@ -69,23 +69,38 @@ fn spread(queues: usize) -> Vec<Workload> {
 fn together(shares: &[Workload], trust: Trust, packets: u64) -> Duration {
     let all: usize = shares.iter().map(|share| share.frames.len()).sum();
     let start = Barrier::new(shares.len());
+    let work = |processor: usize, share: &Workload| {
+        stay(processor);
+        let wanted = packets * share.frames.len() as u64 / all as u64;
+        let mut receiver = Receiver::new(share, trust).fetching(Cache::Cold);
+        receiver.trace();
+        start.wait();
+        let began = Instant::now();
+        let mut done = 0;
+        while done < wanted {
+            done += receiver.step() as u64;
+        }
+        began.elapsed()
+    };
+    let work = &work;
     thread::scope(|scope| {
-        let work = |share: &Workload| {
-            let wanted = packets * share.frames.len() as u64 / all as u64;
-            let mut receiver = Receiver::new(share, trust);
-            receiver.trace();
-            start.wait();
-            let began = Instant::now();
-            let mut done = 0;
-            while done < wanted {
-                done += receiver.step() as u64;
-            }
-            began.elapsed()
-        };
-        let threads: Vec<_> = shares.iter().map(|share| scope.spawn(move || work(share))).collect();
+        let spawn = |(processor, share)| scope.spawn(move || work(processor, share));
+        let threads: Vec<_> = shares.iter().enumerate().map(spawn).collect();
         let times = threads.into_iter().map(|thread| thread.join().unwrap_or_default());
         times.max().unwrap_or_default()
     })
+}
+
+/// Keeps the thread on a processor of its own: who wakes it at a barrier would draw it to his, where it waits.
+fn stay(processor: usize) {
+    #[cfg(target_os = "linux")]
+    if let Ok(allowed) = grosso_sys::scheduling::allowed_processors()
+        && let Some(&processor) = allowed.get(processor)
+    {
+        let _ = grosso_sys::scheduling::pin(None, processor);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = processor;
 }
 
 criterion_group! { name = benches; config = configuration(); targets = steer, coalesce }
