@@ -3,8 +3,8 @@
 //! Once the laws of a train are settled, which takes two packets, they say of every further one what
 //! its headers are: the sequence number goes on, identifications step or stay, the checksums of IPv4
 //! headers follow, and everything else is as it was. A packet that has these headers obeys every law
-//! at once, and one masked comparison shows it; only the checksums over its payload are still to be
-//! looked at. A packet that has others is compared law by law.
+//! at once, and one masked comparison and that of a few numbers show it; only the checksums over its
+//! payload are still to be looked at. A packet that has others is compared law by law.
 
 use alloc::vec::Vec;
 
