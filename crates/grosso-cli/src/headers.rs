@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, tcp, udp, vlan, vxlan};
+use grosso_wire::{Extent, Kind, Layer, Stack, Stop, ipv4, ipv6, tcp, udp, vlan, vxlan};
 
 /// The big-endian word at `at`; zero beyond the end.
 #[inline]
@@ -35,6 +35,8 @@ pub(crate) struct Transport {
     pub(crate) network: usize,
     /// Payload bytes as the headers declare them, also those that were not captured.
     pub(crate) payload: usize,
+    /// Bytes of a jumbo header, which superframes beyond 64 KB have and no packet of theirs (rule S5).
+    jumbo: usize,
 }
 
 impl Transport {
@@ -51,7 +53,13 @@ impl Transport {
         let ip = levels.next_back().unwrap_or(outermost);
         let end = if stack.end == 0 { len } else { stack.end as usize };
         let payload = end.saturating_sub(layer.end());
-        Some(Self { layer, ip: *ip, network: outermost.offset as usize, payload })
+        let next = stack.layers().iter().skip_while(|layer| layer.offset <= ip.offset).next();
+        let is_jumbo = stack.extent == Extent::Jumbo && ip.kind == Kind::Ipv6;
+        let jumbo = match next {
+            Some(next) if is_jumbo && next.kind == Kind::Ipv6Extension => next.len as usize,
+            _ => 0,
+        };
+        Some(Self { layer, ip: *ip, network: outermost.offset as usize, payload, jumbo })
     }
 
     /// Whether it is TCP.
@@ -60,10 +68,16 @@ impl Transport {
         self.layer.kind == Kind::Tcp
     }
 
-    /// Bytes of headers from the outermost IP header on.
+    /// Bytes of headers from the outermost IP header on that a packet of the wire has.
     #[inline]
     pub(crate) fn overhead(&self) -> usize {
-        self.layer.end().saturating_sub(self.network)
+        self.layer.end().saturating_sub(self.network + self.jumbo)
+    }
+
+    /// The same from the innermost IP header on.
+    #[inline]
+    pub(crate) fn inner_overhead(&self) -> usize {
+        self.layer.end().saturating_sub(self.ip.offset as usize + self.jumbo)
     }
 
     /// The bytes of TCP options.

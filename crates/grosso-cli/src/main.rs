@@ -32,11 +32,11 @@ mod daemon;
 mod digest;
 mod distribution;
 mod error;
+mod evidence;
 mod fragments;
 mod headers;
 mod input;
 mod meta;
-mod mss;
 #[cfg(target_os = "linux")]
 mod observe;
 mod output;

@@ -9,6 +9,15 @@ use crate::checksums::Claim;
 /// Which checksum of a packet the capture says is partial.
 pub(crate) fn claim(said: &capture::PacketMeta, stack: &Stack) -> Claim {
     let state = said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
+    claim_of(state, stack)
+}
+
+/// The same of a packet whose innermost transport checksum is known to be partial.
+pub(crate) fn claim_of_transport(stack: &Stack) -> Claim {
+    claim_of(ChecksumState::Partial { place: None }, stack)
+}
+
+fn claim_of(state: ChecksumState, stack: &Stack) -> Claim {
     match state.to_engine(stack) {
         Checksum::Partial { start, offset } => {
             Claim::Partial { at: start as usize + offset as usize }
@@ -87,4 +96,8 @@ pub(crate) fn of_tunnelled(from: &capture::PacketMeta, known: &Meta) -> capture:
 
 fn is_sum(checksum: ChecksumState) -> bool {
     matches!(checksum, ChecksumState::Complete { .. })
+}
+
+pub(crate) fn ports(_said: &capture::PacketMeta, given: grosso_wire::Ports) -> grosso_wire::Ports {
+    given
 }

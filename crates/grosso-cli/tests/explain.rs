@@ -277,7 +277,10 @@ fn every_reason_to_pass_is_explained() {
         ),
         (
             Pass::Superframe,
-            one(ethernet().ipv4(|ip| ip).tcp(|t| t).payload_len(20_000).build(), &["grosso wire"]),
+            one(
+                ethernet().ipv4(|ip| ip).tcp(|t| t).payload_len(20_000).build_superframe().0,
+                &["grosso wire"],
+            ),
         ),
     ];
     let out_of_reach = [Pass::Apart];

@@ -360,10 +360,10 @@ fn reports_are_json_with_a_schema_and_text_of_eighty_columns() {
         &capture(Format::Pcap, ETHERNET, &Traffic::new(8).take(900).collect::<Vec<_>>()),
     );
     for (line, schema) in [
-        ("inspect a.pcap", "grosso.inspect/1"),
+        ("inspect a.pcap", "grosso.inspect/2"),
         ("coalesce -r a.pcap -w b.pcapng", "grosso.coalesce/1"),
         ("segment -r b.pcapng -w c.pcapng", "grosso.segment/1"),
-        ("wire -r a.pcap -w d.pcap", "grosso.wire/1"),
+        ("wire -r a.pcap -w d.pcap", "grosso.wire/2"),
         ("csum verify -r a.pcap", "grosso.csum/1"),
         ("csum fix -r a.pcap -w e.pcap", "grosso.csum/1"),
         ("explain a.pcap -n 17", "grosso.explain/1"),

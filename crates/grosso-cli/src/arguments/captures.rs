@@ -6,11 +6,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use grosso::reassemble::Overlap;
 use grosso_io::capture::Format;
 
+use super::known::Known;
 use super::values::{
     Batch, HoldTime, Repair, Spacing, TunnelPort, parse_batch, parse_flows, parse_hold,
     parse_memory, parse_repair, parse_spacing, parse_time_ns, parse_tunnel_port,
 };
-use crate::{input::Session, report::units::exact_time};
+use crate::{error::Failure, input::Session, report::units::exact_time};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Csum {
@@ -27,6 +28,8 @@ pub(crate) struct Inspect {
     /// Captures; - is standard input
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) known: Known,
 }
 
 /// A capture in, a capture out.
@@ -73,6 +76,8 @@ pub(crate) struct Filter {
 pub(crate) struct Coalesce {
     #[command(flatten)]
     pub(crate) files: Files,
+    #[command(flatten)]
+    pub(crate) known: Known,
     #[command(flatten)]
     pub(crate) rules: Rules,
 }
@@ -141,21 +146,16 @@ impl Bounds {
 pub(crate) struct Segment {
     #[command(flatten)]
     pub(crate) files: Files,
+    #[command(flatten)]
+    pub(crate) known: Known,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Wire {
     #[command(flatten)]
     pub(crate) files: Files,
-    /// Split TCP every N bytes where the capture tells nothing better
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) mss: Option<u16>,
-    /// The MTU of the link, where the capture tells nothing better [default: 1500]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
-    pub(crate) mtu: Option<u16>,
-    /// Split UDP packets that are longer than the MTU every N bytes; never guessed
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) uso_size: Option<u16>,
+    #[command(flatten)]
+    pub(crate) known: Known,
     /// Times of split packets: same, or line=RATE such as line=10G
     #[arg(long, value_name = "HOW", default_value = "same", value_parser = parse_spacing)]
     pub(crate) ts: Spacing,
@@ -227,6 +227,8 @@ pub(crate) struct CsumVerify {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) read: PathBuf,
     #[command(flatten)]
+    pub(crate) known: Known,
+    #[command(flatten)]
     pub(crate) filter: Filter,
 }
 
@@ -234,6 +236,8 @@ pub(crate) struct CsumVerify {
 pub(crate) struct CsumFix {
     #[command(flatten)]
     pub(crate) files: Files,
+    #[command(flatten)]
+    pub(crate) known: Known,
     /// Which checksums to set right
     #[arg(long, value_name = "WHICH", default_value = "partial")]
     pub(crate) only: Which,
@@ -245,10 +249,31 @@ pub(crate) struct Explain {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// The packet, counted from 1
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) number: u64,
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    place: Option<u64>,
+    /// The same
+    #[arg(
+        short = 'n', long, value_name = "N", conflicts_with = "place", hide = true,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    number: Option<u64>,
+    #[command(flatten)]
+    pub(crate) known: Known,
     #[command(flatten)]
     pub(crate) rules: Rules,
+}
+
+impl Explain {
+    /// The packet, counted from 1.
+    ///
+    /// # Errors
+    /// When the user names none.
+    pub(crate) fn number(&self) -> Result<u64, Failure> {
+        self.place.or(self.number).ok_or_else(|| {
+            let hint = "grosso explain FILE 231; `grosso csum verify` and tshark number packets so";
+            Failure::usage("usage.packet", "explain: which packet?").hint(hint)
+        })
+    }
 }
 
 /// Which checksums `csum fix` sets right.
@@ -327,10 +352,13 @@ Example:
   grosso segment -r gro.pcapng -w wire.pcapng";
 
 pub(super) const WIRE_HELP: &str = "\
-Where to split TCP is taken from, in this order: what the capture recorded, the
-MSS in the SYN, steps of the IPv4 identification, the largest plain segment of
-the flow, --mss or --mtu, an MTU of 1500. --strict takes the first two only.
-UDP is left whole unless its size is recorded or given with --uso-size.
+What is a packet of the wire and where a superframe splits is judged by
+evidence, strongest first: --mss, --mtu and --uso-size; what the capture
+recorded; a complete checksum; steps of the IPv4 identification; headers that
+repeat; ICMP too-big; other packets of the flow; the MSS of the SYNs; last, an
+MTU of 1500. `grosso explain FILE N` names what decided. What is a guess, or
+contradicts other evidence, is said, and --strict leaves it as it is. UDP is
+left whole unless its size is known; a superframe with a wrong checksum, too.
 
 Examples:
   grosso wire -r send.pcap -w wire.pcapng
@@ -401,7 +429,8 @@ Example:
   grosso csum fix -r mixed.pcapng -w fixed.pcapng";
 
 pub(super) const EXPLAIN_HELP: &str = "\
-Replays the capture through the coalescer and shows what became of one packet.
+Says whether one frame is a packet of the wire, and by what evidence; then
+replays the capture through the coalescer and shows what became of it.
 
 Example:
-  grosso explain wire.pcapng -n 231";
+  grosso explain wire.pcapng 231";

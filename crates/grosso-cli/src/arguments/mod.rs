@@ -3,8 +3,10 @@
 mod captures;
 mod daemon;
 mod device;
+mod known;
 mod lab;
 mod observe;
+mod ports;
 mod profiles;
 mod tunnel;
 mod values;

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::{
     captures::{Bounds, Filter},
+    known::Known,
     values::{Batch, HoldTime, Repair, parse_batch, parse_hold, parse_repair},
 };
 
@@ -41,6 +42,8 @@ pub(crate) struct Whatif {
     pub(crate) batch: Batch,
     #[command(flatten)]
     pub(crate) bounds: Bounds,
+    #[command(flatten)]
+    pub(crate) known: Known,
     /// Write a page with plots
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,

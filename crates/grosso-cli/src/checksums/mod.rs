@@ -5,4 +5,7 @@ mod pseudo;
 mod verdict;
 
 pub(crate) use fix::{complete, fix};
-pub(crate) use verdict::{Claim, Level, Levels, Verdict, Why, is_seeded, judge, seeded_around};
+pub(crate) use verdict::{
+    Claim, Level, Levels, Verdict, Why, is_seeded, is_seeded_anywhere, is_seeded_to_the_end, judge,
+    seeded_around,
+};

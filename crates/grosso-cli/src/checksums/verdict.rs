@@ -171,6 +171,20 @@ pub(crate) fn is_seeded(packet: &[u8], stack: &Stack) -> bool {
     holds_seed(packet, stack, &layer, ip, end)
 }
 
+/// Whether the innermost transport checksum is the sum of a pseudo-header that counts all bytes of the frame, although the
+/// headers count those of the first segment (rule S47).
+pub(crate) fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
+    let innermost = stack.last().filter(|l| matches!(l.kind, Kind::Tcp | Kind::Udp));
+    let ip = stack.layers().iter().rfind(|layer| is_ip(layer));
+    let (Some(layer), Some(ip)) = (innermost, ip) else { return false };
+    holds_seed(packet, stack, &layer, ip, packet.len())
+}
+
+/// Whether any transport checksum is the sum of its pseudo-header. Reads no payload.
+pub(crate) fn is_seeded_anywhere(packet: &[u8], stack: &Stack) -> bool {
+    is_seeded(packet, stack) || seeded_around(packet, stack).is_some()
+}
+
 /// Where the checksum of the outermost UDP header lies, if it is the sum of the pseudo-header alone.
 pub(crate) fn seeded_around(packet: &[u8], stack: &Stack) -> Option<Layer> {
     let udp = stack.layers().iter().find(|layer| layer.kind == Kind::Udp)?;

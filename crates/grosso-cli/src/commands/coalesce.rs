@@ -13,11 +13,12 @@ use grosso_wire::tcp;
 
 use super::{
     reject_filter,
-    replay::{Aside, Fate, Receiver, Record, Replay, Seen, note_blind_flows},
+    replay::{Aside, Fate, Purpose, Receiver, Record, Replay, Seen, note_blind_flows},
 };
 use crate::{
     arguments::Coalesce,
     error::{Exit, Failure},
+    evidence::Judge,
     input::{Input, Next, Session, Unparsed},
     output::Output,
     report::{
@@ -31,19 +32,23 @@ use crate::{
 pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Failure> {
     let start = Instant::now();
     reject_filter(&options.files.filter.words, "coalesce")?;
+    let mut judge = Judge::survey(&options.files.read, options.known.given()?, session)?;
     let mut input = Input::open(&options.files.read, options.files.keeps_hash(session), session)?;
-    let mut replay = Replay::new(&options.rules, input.links)?;
+    let links = input.links;
+    let mut replay = Replay::new(&options.rules, Purpose::Writes)?;
     let format = options.files.format(Format::Pcapng);
     note_format(&input, format, replay.profile(), session);
     let output = Output::create(&options.files.write, format, &input, session)?;
     let mut writer = Writer::new(output);
     let mut unparsed = Unparsed::default();
-    let mut bytes = 0;
+    let (mut bytes, mut cut_packets) = (0, 0);
     let ending = input.each(|entry| {
         match entry {
             Entry::Packet(packet) => {
                 bytes += packet.data.len() as u64;
-                if let Fate::Aside(aside) = replay.push(packet, &mut writer) {
+                let seen = Seen::of(packet, links, Purpose::Writes, &mut judge);
+                cut_packets += u64::from(packet.is_cut() && seen.time.is_ok());
+                if let Fate::Aside(aside) = replay.push(&seen, &mut writer) {
                     if aside == Aside::LinkType {
                         unparsed.count(packet);
                     }
@@ -64,7 +69,9 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
     })?;
     replay.finish(&mut writer);
     writer.failure.take().map_or(Ok(()), Err)?;
+    let beyond = writer.bytes_beyond;
     let (facts, place) = writer.output.finish(&input)?;
+    note_cut(cut_packets, beyond, session);
     let elapsed = start.elapsed();
     let mut report = report(&replay, InputFacts::of(&input, bytes), facts);
     report.elapsed_s = elapsed.as_secs_f64();
@@ -79,6 +86,19 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
     let exit = ending.conclude(&input, session, "processed and written")?;
     unparsed.conclude(&input, "Packets pass through unchanged; ")?;
     Ok(exit)
+}
+
+/// What becomes of packets that the capture cut behind their headers.
+fn note_cut(packets: u64, bytes_beyond: u64, session: &mut Session) {
+    if packets == 0 {
+        return;
+    }
+    let are = if packets == 1 { "packet is" } else { "packets are" };
+    session.talk.note(format!(
+        "{packets} {are} cut: merged by their headers, with checksums taken for right; {bytes_beyond} B \
+         of captured payload are not in the output, where superframes end with what was captured of \
+         their first packets"
+    ));
 }
 
 fn note_format(input: &Input, format: Format, profile: &Profile, session: &mut Session) {
@@ -131,27 +151,56 @@ struct Writer {
     free: Vec<Record>,
     frame: Vec<u8>,
     arrivals_ns: Vec<u32>,
+    /// Captured payload behind what was not captured, which no frame can hold.
+    bytes_beyond: u64,
     /// Delivering cannot fail, so this waits until somebody can be told.
     failure: Option<Failure>,
 }
 
 impl Writer {
     fn new(output: Output) -> Self {
-        Self { output, free: Vec::new(), frame: Vec::new(), arrivals_ns: Vec::new(), failure: None }
+        Self {
+            output,
+            free: Vec::new(),
+            frame: Vec::new(),
+            arrivals_ns: Vec::new(),
+            bytes_beyond: 0,
+            failure: None,
+        }
     }
 
     fn write_single(&mut self, delivery: &mut Delivery<'_, Record>) -> Result<(), Failure> {
         let Some(mut part) = delivery.next_part() else { return Ok(()) };
         let meta = part.buffer.meta();
-        let written = self.output.write(&meta, &part.buffer.data);
+        let captured = part.buffer.captured.min(part.buffer.data.len());
+        let written = self.output.write(&meta, &part.buffer.data[..captured]);
         self.free.push(part.buffer);
         written
+    }
+
+    /// The bytes at the start of a superframe that were captured; what was captured behind them is counted.
+    fn captured(&mut self, delivery: &Delivery<'_, Record>) -> usize {
+        let payload: usize = delivery.parts().map(|part| part.range().len()).sum();
+        let mut captured = self.frame.len() - payload;
+        let mut is_whole = true;
+        for part in delivery.parts() {
+            let range = part.range();
+            let bytes = part.buffer.captured.clamp(range.start, range.end) - range.start;
+            if is_whole {
+                captured += bytes;
+            } else {
+                self.bytes_beyond += bytes as u64;
+            }
+            is_whole &= bytes == range.len();
+        }
+        captured
     }
 
     /// Writes a superframe with all that it takes to give its packets back.
     fn write_train(&mut self, delivery: &mut Delivery<'_, Record>) -> Result<(), Failure> {
         self.frame.clear();
         delivery.copy_to(&mut self.frame);
+        let captured = self.captured(delivery);
         self.arrivals_ns.clear();
         let mut first = None;
         let mut last_ns = 0;
@@ -182,7 +231,7 @@ impl Writer {
             flags,
             offload: Some(Offload::of_engine(&delivery.meta, transport(delivery), arrivals)),
         };
-        let written = self.output.write(&meta, &self.frame);
+        let written = self.output.write(&meta, &self.frame[..captured]);
         self.arrivals_ns = meta.offload.map(|offload| offload.arrivals_ns).unwrap_or_default();
         written
     }

@@ -1,16 +1,16 @@
 //! `grosso csum`: verdicts on checksums, and setting them right.
 
 use grosso_io::capture::{ChecksumState, Entry, Offload, Packet, PacketMeta, flag};
-use grosso_wire::{Kind, LinkType, Ports, Stack, dissect};
+use grosso_wire::{Kind, LinkType, Stack, dissect};
 
 use super::reject_filter;
 use crate::{
     arguments::{CsumFix, CsumVerify, Which},
     checksums::{self, Level, Levels, Verdict, judge},
     error::{Exit, Failure},
+    evidence::{Judge, Sight},
     headers::protocol,
     input::{Input, Next, Session, Unparsed},
-    meta,
     output::Output,
     report::{
         self, InputFacts, Place, Tool,
@@ -30,15 +30,15 @@ pub(crate) fn verify(options: &CsumVerify, session: &mut Session) -> Result<Exit
         (true, false) => ROWS_JSON,
         (false, false) => ROWS_TEXT,
     };
-    let mut found = Found { rows_max, ..Found::default() };
+    let judge = Judge::new(options.known.given()?);
+    let mut found = Found { judge, rows_max, ..Found::default() };
     let mut unparsed = Unparsed::default();
     let links = input.links;
     let ending = input.each(|entry| {
         if let Entry::Packet(packet) = entry {
             match links.of(packet) {
                 Some(link) => {
-                    let stack = dissect(packet.data, link, &Ports::ASSIGNED);
-                    found.look(packet, &stack);
+                    let (stack, _) = found.look(packet, link);
                     found.list(packet, &stack);
                 }
                 None => unparsed.count(packet),
@@ -67,7 +67,9 @@ pub(crate) fn verify(options: &CsumVerify, session: &mut Session) -> Result<Exit
 /// Runs `csum fix`.
 pub(crate) fn fix(options: &CsumFix, session: &mut Session) -> Result<Exit, Failure> {
     let (mut input, output) = transform::open(&options.files, "csum fix", session)?;
-    let (found, packet, counts) = (Found::default(), Vec::new(), (0, 0));
+    let judge = Judge::new(options.known.given()?);
+    let found = Found { judge, ..Found::default() };
+    let (packet, counts) = (Vec::new(), (0, 0));
     let mut work = Work { output, only: options.only, found, packet, counts };
     let done = transform::transform(&mut input, &mut work)?;
     let Work { output, found, counts: (packets_fixed, checksums_fixed), .. } = work;
@@ -101,6 +103,7 @@ fn note_cut(found: &Found, session: &mut Session) {
 /// What the checksums of a capture turned out to be.
 #[derive(Default)]
 struct Found {
+    judge: Judge,
     levels: Levels,
     packets: Verdicts,
     every: Verdicts,
@@ -113,10 +116,17 @@ struct Found {
 }
 
 impl Found {
-    /// Judges a packet and counts it.
-    fn look(&mut self, packet: &Packet<'_>, stack: &Stack) {
+    /// Judges the checksums of a packet and counts them. Gives its headers, and whether it can be set right: a frame
+    /// whose headers are those of its first segment is many packets, and has no checksum of its own.
+    fn look(&mut self, packet: &Packet<'_>, link: LinkType) -> (Stack, bool) {
         self.bytes += packet.data.len() as u64;
-        let claim = meta::claim(&packet.meta(), stack);
+        let said = packet.meta();
+        let ports = self.judge.ports(&said);
+        let stack = dissect(packet.data, link, &ports);
+        let sight = Sight::new(packet, &said, &stack, link, ports);
+        let is_repeated = self.judge.repeats_headers(&sight);
+        let claim = self.judge.claim(&sight);
+        let stack = &stack;
         judge(packet.data, packet.is_cut(), stack, claim, &mut self.levels);
         if let Some(verdict) = self.levels.worst() {
             self.packets.count(verdict);
@@ -127,6 +137,7 @@ impl Found {
             }
         }
         self.levels.iter().for_each(|level| self.every.count(level.verdict));
+        (*stack, !is_repeated)
     }
 
     /// Lists what is partial or bad in the packet that was judged last.
@@ -188,14 +199,13 @@ impl Transform for Work {
         packet: &Packet<'_>,
         link: LinkType,
     ) -> Result<(), Failure> {
-        let stack = dissect(packet.data, link, &Ports::ASSIGNED);
-        self.found.look(packet, &stack);
+        let (stack, is_one) = self.found.look(packet, link);
         let wanted = |level: &Level| match self.only {
             Which::Partial => level.verdict == Verdict::Partial,
             Which::Bad => level.verdict == Verdict::Bad,
             Which::All => matches!(level.verdict, Verdict::Partial | Verdict::Bad),
         };
-        if !self.found.levels.iter().any(wanted) {
+        if !is_one || !self.found.levels.iter().any(wanted) {
             return self.output.copy(entry);
         }
         self.packet.clear();

@@ -20,6 +20,17 @@ pub(crate) struct Cutter {
     pub(crate) segments: u64,
 }
 
+/// How a superframe is cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    pub(crate) gso: Gso,
+    pub(crate) link: LinkType,
+    /// The tunnels outside of the header behind which it is cut.
+    pub(crate) ports: Ports,
+    /// The times of its packets, where the capture did not record them.
+    pub(crate) spacing: Option<Spacing>,
+}
+
 /// Why a superframe stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uncut {
@@ -56,29 +67,27 @@ impl Uncut {
 }
 
 impl Cutter {
-    /// Cuts `packet` as `gso` says and writes the packets. Nothing is written when it stays whole.
+    /// Cuts `packet` and writes the packets. Nothing is written when it stays whole.
     ///
     /// The packets have the times that the capture recorded for them; else the time of the
-    /// superframe, or `spacing` from there on.
+    /// superframe, or those of `spacing` from there on.
     pub(crate) fn cut(
         &mut self,
         packet: &Packet<'_>,
         said: &PacketMeta,
-        gso: Gso,
-        link: LinkType,
-        spacing: Option<Spacing>,
+        how: How,
         output: &mut Output,
     ) -> Result<Result<(), Uncut>, Failure> {
+        let How { gso, link, ports, spacing } = how;
         if packet.is_cut() {
             return Ok(Err(Uncut::Snaplen));
         }
-        let stack = dissect(packet.data, link, &Ports::ASSIGNED);
+        let stack = dissect(packet.data, link, &ports);
         let Some(slices) = slices(packet.data, stack.header_len(), said) else {
             return Ok(Err(Uncut::Parts));
         };
         let state = said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
         let meta = Meta { checksum: state.to_engine(&stack), gso: Some(gso), ..Meta::default() };
-        let ports = Ports::ASSIGNED;
         let planned = Segments::new(slices.as_slice(), &meta, link, &ports, Outgoing::default());
         let mut segments = match planned {
             Ok(segments) => segments,

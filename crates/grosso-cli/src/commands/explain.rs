@@ -9,31 +9,34 @@ use grosso::{
     Delivery, Profile, Sink, Verdict,
     coalesce::reason::{Close, Pass},
 };
-use grosso_io::capture::{Entry, Packet};
+use grosso_io::capture::Entry;
 use grosso_wire::{LinkType, Ports, Stack, dissect, tcp};
 
 use self::cause::Cause;
-use super::replay::{Aside, Fate, Receiver, Record, Replay, Seen};
+use super::replay::{Aside, Fate, Purpose, Receiver, Record, Replay, Seen};
 use crate::{
     arguments::Explain,
-    checksums::{Levels, Verdict as ChecksumVerdict, judge},
+    checksums::{Levels, Verdict as ChecksumVerdict, judge as judge_checksums},
     error::{Exit, Failure},
+    evidence::{Judge, Sight},
     headers::{Transport, protocol, u32_at},
     input::{Ending, Input, Next, Session},
     meta,
     report::{
         self, Place, Tool,
-        explain::{Decision, Ended, ExplainReport, Held, PacketFacts, Train},
+        explain::{Decision, Ended, ExplainReport, Held, JudgmentFacts, PacketFacts, Train},
     },
 };
 
 /// Runs the command.
 pub(crate) fn run(options: &Explain, session: &mut Session) -> Result<Exit, Failure> {
+    let number = options.number()?;
+    let mut judge = Judge::survey(&options.file, options.known.given()?, session)?;
     let mut input = Input::open(&options.file, false, session)?;
     let links = input.links;
-    let mut replay = Replay::new(&options.rules, links)?;
+    let mut replay = Replay::new(&options.rules, Purpose::Looks)?;
     let profile = replay.profile().clone();
-    let mut watcher = Watcher { target: options.number, ..Watcher::default() };
+    let mut watcher = Watcher { target: number, ..Watcher::default() };
     let mut found = None;
     let mut first_ns = None;
     let ending = input.each(|entry| {
@@ -47,14 +50,16 @@ pub(crate) fn run(options: &Explain, session: &mut Session) -> Result<Exit, Fail
             }
         };
         first_ns = first_ns.or(packet.timestamp_ns);
-        watcher.is_now = packet.number == options.number;
+        watcher.is_now = packet.number == number;
         watcher.pushed = packet.number;
         if watcher.is_now {
             watcher.link = links.of(packet);
         }
-        let fate = replay.push(packet, &mut watcher);
+        let seen = Seen::of(packet, links, Purpose::Looks, &mut judge);
+        watcher.ports = seen.ports;
+        let fate = replay.push(&seen, &mut watcher);
         if watcher.is_now {
-            found = Some(Found::new(packet, watcher.link, fate, first_ns));
+            found = Some(Found::new(&seen, &mut judge, fate, first_ns));
             watcher.is_now = false;
             if matches!(fate, Fate::Aside(_)) {
                 return Ok(Next::Stop);
@@ -63,7 +68,7 @@ pub(crate) fn run(options: &Explain, session: &mut Session) -> Result<Exit, Fail
         Ok(if watcher.left.is_some() { Next::Stop } else { Next::Go })
     })?;
     replay.finish(&mut watcher);
-    let Some(found) = found else { return missing(options.number, ending, &input, session) };
+    let Some(found) = found else { return missing(number, ending, &input, session) };
     let mut report = found.report(&input, &profile, watcher);
     report::print(&mut report, &mut session.talk, Place::Standard)?;
     ending.conclude(&input, session, "processed")
@@ -93,6 +98,8 @@ struct Watcher {
     is_now: bool,
     /// How the target is parsed.
     link: Option<LinkType>,
+    /// The UDP ports that mean a tunnel in it.
+    ports: Ports,
     /// Trains that left while it was pushed, and without it.
     flushed: Vec<Train>,
     /// The last of them in detail.
@@ -128,12 +135,12 @@ impl Sink<Record> for Watcher {
         if let Some(index) = numbers().position(|number| number == self.target) {
             self.left = Some(train);
             self.left_by = Some(self.pushed).filter(|&pushed| pushed > self.target);
-            self.joined = (index > 0).then(|| held(&delivery, index, self.link));
+            self.joined = (index > 0).then(|| held(&delivery, index, self.link, &self.ports));
         } else if self.is_now {
             self.flushed.push(train);
             let count = delivery.parts().count();
             let last = delivery.parts().last().map(|part| part.buffer.data.clone());
-            let held = held(&delivery, count, self.link);
+            let held = held(&delivery, count, self.link, &self.ports);
             self.before = last.map(|last| Before { held, last });
         }
         while let Some(part) = delivery.next_part() {
@@ -143,12 +150,17 @@ impl Sink<Record> for Watcher {
 }
 
 /// The first `count` packets of a train that left.
-fn held(delivery: &Delivery<'_, Record>, count: usize, link: Option<LinkType>) -> Held {
+fn held(
+    delivery: &Delivery<'_, Record>,
+    count: usize,
+    link: Option<LinkType>,
+    ports: &Ports,
+) -> Held {
     let payload: usize = if delivery.is_joined() {
         delivery.parts().take(count).map(|part| part.range().len()).sum()
     } else {
         // The part of a packet that leaves alone is all of it.
-        delivery.parts().next().map_or(0, |part| payload_len(part.bytes(), link))
+        delivery.parts().next().map_or(0, |part| payload_len(part.bytes(), link, ports))
     };
     let payload_bytes = payload as u64;
     Held {
@@ -162,9 +174,9 @@ fn held(delivery: &Delivery<'_, Record>, count: usize, link: Option<LinkType>) -
     }
 }
 
-fn payload_len(packet: &[u8], link: Option<LinkType>) -> usize {
+fn payload_len(packet: &[u8], link: Option<LinkType>, ports: &Ports) -> usize {
     let Some(link) = link else { return 0 };
-    let stack = dissect(packet, link, &Ports::ASSIGNED);
+    let stack = dissect(packet, link, ports);
     Transport::of(&stack, packet.len()).map_or(0, |transport| transport.payload)
 }
 
@@ -183,11 +195,13 @@ struct Found {
     facts: PacketFacts,
     data: Vec<u8>,
     link: Option<LinkType>,
+    ports: Ports,
     fate: Fate,
 }
 
 impl Found {
-    fn new(packet: &Packet<'_>, link: Option<LinkType>, fate: Fate, first_ns: Option<u64>) -> Self {
+    fn new(seen: &Seen<'_>, judge: &mut Judge, fate: Fate, first_ns: Option<u64>) -> Self {
+        let Seen { packet, link, ports, .. } = *seen;
         let mut facts = PacketFacts {
             number: packet.number,
             time_ns: packet
@@ -200,17 +214,27 @@ impl Found {
             sequence: None,
             headers: "not parsed".into(),
             checksum: None,
+            judgment: None,
         };
         if let Some(link) = link {
-            let stack = dissect(packet.data, link, &Ports::ASSIGNED);
+            let said = packet.meta();
+            let stack = dissect(packet.data, link, &ports);
+            let sight = Sight::new(packet, &said, &stack, link, ports);
+            let judgment = seen.judgment.map(|judgment| judge.testify(&sight, judgment));
+            facts.judgment = judgment.map(|judgment| JudgmentFacts::of(&judgment));
             let mut levels = Levels::default();
-            let claim = meta::claim(&packet.meta(), &stack);
-            judge(packet.data, packet.is_cut(), &stack, claim, &mut levels);
+            judge_checksums(
+                packet.data,
+                packet.is_cut(),
+                &stack,
+                meta::claim(&said, &stack),
+                &mut levels,
+            );
             facts.checksum = levels.worst().map(ChecksumVerdict::name);
             facts.protocol = protocol(&stack);
             facts.headers = headers(packet.data, &stack);
-            if let Some(transport) = Transport::of(&stack, packet.data.len()) {
-                facts.endpoints = Some(transport.endpoints(packet.data, &stack).to_string());
+            if let Some(transport) = sight.transport {
+                facts.endpoints = Some(sight.endpoints.to_string());
                 facts.sequence = transport.is_tcp().then(|| {
                     let at = transport.layer.offset as usize + tcp::field::SEQUENCE.start;
                     let from = u32_at(packet.data, at);
@@ -218,7 +242,7 @@ impl Found {
                 });
             }
         }
-        Self { facts, data: packet.data.to_vec(), link, fate }
+        Self { facts, data: seen.data.to_vec(), link, ports, fate }
     }
 
     fn report(self, input: &Input, profile: &Profile, watcher: Watcher) -> ExplainReport {
@@ -236,10 +260,11 @@ impl Found {
         let (verdict, reason, sentence) = words(fate);
         let cause = match (fate, &before) {
             (Fate::Engine(Verdict::Refused(reason)), Some(before)) => self.link.and_then(|link| {
-                cause::of_refusal(reason, before.held, [&before.last, &self.data], link, profile)
+                let packets: [&[u8]; 2] = [&before.last, &self.data];
+                cause::of_refusal(reason, before.held, packets, link, &self.ports, profile)
             }),
             (Fate::Engine(Verdict::Passed(reason)), _) => {
-                Some(cause::of_pass(reason, &self.data, self.link, profile))
+                Some(cause::of_pass(reason, &self.data, self.link, &self.ports, profile))
             }
             _ => None,
         };

@@ -10,11 +10,11 @@ use grosso::{
 use grosso_io::capture::{ChecksumState, Entry, Packet, PacketMeta, flag};
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect};
 
-use super::segment::JUMBO_MTU;
 use crate::{
     arguments::Fragment,
     checksums::is_seeded,
     error::{Exit, Failure},
+    evidence::MTU_JUMBO,
     headers::Transport,
     input::Session,
     meta,
@@ -172,7 +172,7 @@ fn is_superframe(packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> bool 
     let transport = Transport::of(stack, packet.data.len());
     is_told
         || transport.is_some_and(|transport| {
-            transport.is_tcp() && transport.payload + transport.overhead() > JUMBO_MTU
+            transport.is_tcp() && transport.payload + transport.overhead() > MTU_JUMBO
         })
 }
 

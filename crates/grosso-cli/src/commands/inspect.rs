@@ -1,35 +1,36 @@
 //! `grosso inspect`: is this capture the wire?
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::Path,
 };
 
-use grosso_io::capture::{Entry, Packet, PacketMeta, Segmentation};
-use grosso_wire::{Kind, LinkType, Ports, Stack, Stop, dissect, ipv4, ipv6};
+use grosso_io::capture::{Entry, Packet};
+use grosso_wire::{Kind, LinkType, Stack, Stop, dissect, ipv4, ipv6};
 
 use crate::{
     arguments::Inspect,
-    checksums::{Levels, Verdict, judge},
+    checksums::{Level, Levels, Verdict, judge},
     error::{Exit, Failure},
-    headers::{Transport, is_ip, u16_at, u32_at},
+    evidence::{Given, Judge, Judgment, Nature, Side, Sight, Size, Tally, Vantages, side_said},
+    headers::{Endpoints, is_ip, u16_at, u32_at},
     input::{Ending, Input, Next, Session, Unparsed},
-    meta,
-    mss::{Flows, Source},
     report::{
         self, InputFacts, Place, Tool,
         inspect::{
             Fragments, InspectInput, InspectReport, Mss, Superframes, Tunnel, Vantage, Verdicts,
         },
     },
+    twice::Twice,
 };
 
 /// Runs the command: one report a file, and the worst exit code of all.
 pub(crate) fn run(options: &Inspect, session: &mut Session) -> Result<Exit, Failure> {
+    let given = options.known.given()?;
     let mut worst = Exit::Yes;
     for (index, path) in options.files.iter().enumerate() {
         let is_last = index + 1 == options.files.len();
-        match inspect(path, session) {
+        match inspect(path, given, session) {
             Ok(Exit::Interrupted) => return Ok(Exit::Interrupted),
             Ok(exit) => worst = worse(worst, exit),
             Err(failure) if is_last && failure.exit as u8 >= worst as u8 => return Err(failure),
@@ -47,9 +48,11 @@ fn worse(one: Exit, other: Exit) -> Exit {
     if (other as u8) > one as u8 { other } else { one }
 }
 
-fn inspect(path: &Path, session: &mut Session) -> Result<Exit, Failure> {
-    let mut input = Input::open(path, session.talk.json, session)?;
-    let mut facts = Facts::default();
+fn inspect(path: &Path, given: Given, session: &mut Session) -> Result<Exit, Failure> {
+    let capture = Twice::open(path, session)?;
+    let judge = Judge::survey_of(&mut capture.input(false, session)?, given)?;
+    let mut input = capture.input(session.talk.json, session)?;
+    let mut facts = Facts { judge, ..Facts::default() };
     let mut unparsed = Unparsed::default();
     let links = input.links;
     let ending = input.each(|entry| {
@@ -66,11 +69,16 @@ fn inspect(path: &Path, session: &mut Session) -> Result<Exit, Failure> {
         Ending::Damaged(error) => Some(error.to_string()),
         _ => None,
     };
+    facts.tally.note(session);
     let mut report = facts.report(&input, truncated);
     report::print(&mut report, &mut session.talk, Place::Standard)?;
     let exit = ending.conclude(&input, session, "processed")?;
     unparsed.conclude(&input, "")?;
-    Ok(exit)
+    Ok(match exit {
+        Exit::Yes if capture.is_interrupted => Exit::Interrupted,
+        Exit::Yes if !report.verdict.wire_faithful => Exit::No,
+        exit => exit,
+    })
 }
 
 /// What is gathered on the way through.
@@ -84,8 +92,12 @@ struct Facts {
     link_types: BTreeMap<u32, u64>,
     cut_packets: u64,
     first_cut: Option<(u64, u64)>,
+    judge: Judge,
     superframes: Superframes,
-    flows: Flows,
+    sizes: HashMap<Size, Sizes>,
+    undecided: u64,
+    tally: Tally,
+    vantages: Vantages,
     checksums: Verdicts,
     levels: Levels,
     fragments: FragmentSets,
@@ -93,6 +105,16 @@ struct Facts {
     tunnels: BTreeMap<&'static str, u64>,
     parsed: u64,
     plain_partial: u64,
+    /// Packets one of whose checksums could be verified.
+    verified: u64,
+}
+
+/// What is known of one segment size.
+#[derive(Default)]
+struct Sizes {
+    flows: HashSet<Endpoints>,
+    agree: u64,
+    pairs: u64,
 }
 
 impl Facts {
@@ -114,52 +136,73 @@ impl Facts {
     }
 
     fn look(&mut self, packet: &Packet<'_>, link: LinkType) {
-        let stack = dissect(packet.data, link, &Ports::ASSIGNED);
         let said = packet.meta();
+        let ports = self.judge.ports(&said);
+        let stack = dissect(packet.data, link, &ports);
         self.parsed += u64::from(stack.layers().iter().any(is_ip));
         self.look_at_tunnels(&stack);
         if stack.stop == Stop::Fragment {
             self.fragments.count(packet.data, &stack);
         }
-        let is_superframe = self.look_at_size(packet, &stack, &said);
-        let claim = meta::claim(&said, &stack);
+        let sight = Sight::new(packet, &said, &stack, link, ports);
+        let judgment = self.judge.judge(&sight);
+        self.tally.count(&judgment);
+        let is_superframe = judgment.nature != Nature::Packet;
+        if is_superframe {
+            self.look_at_superframe(&sight, &judgment);
+        }
+        let claim = self.judge.claim(&sight);
         judge(packet.data, packet.is_cut(), &stack, claim, &mut self.levels);
-        if let Some(verdict) = self.levels.worst() {
+        let verdict = self.levels.worst();
+        if let Some(verdict) = verdict {
             self.checksums.count(verdict);
             self.plain_partial += u64::from(verdict == Verdict::Partial && !is_superframe);
+            let is_read = |level: &Level| {
+                level.layer.kind != Kind::Ipv4 && level.verdict != Verdict::Unverifiable
+            };
+            self.verified += u64::from(self.levels.iter().any(is_read));
+        }
+        if sight.transport.is_some() {
+            let side = side_said(packet.data, &stack, &said);
+            self.vantages.count(sight.endpoints, is_superframe, verdict, side);
         }
     }
 
-    /// Whether the packet is longer than its wire takes.
-    fn look_at_size(&mut self, packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> bool {
-        let Some(transport) = Transport::of(stack, packet.data.len()) else { return false };
-        let described = said.offload.as_ref().and_then(|offload| offload.gso.as_ref());
-        let recorded = described.and_then(Segmentation::to_engine).and_then(|gso| gso.size());
-        let (is_superframe, packets) = if transport.is_tcp() {
-            let size = self.flows.learn(packet.data, stack, &transport, recorded);
-            (size.is_some(), size.map_or(1, |size| transport.payload.div_ceil(size.bytes as usize)))
-        } else if let Some(size) = recorded {
-            (true, transport.payload.div_ceil(size as usize))
-        } else {
-            (transport.payload + transport.overhead() > self.flows.mtu(), 1)
-        };
-        if is_superframe || described.is_some() {
-            let superframes = &mut self.superframes;
-            let len = packet.data.len() as u64;
-            superframes.packets += 1;
-            superframes.bytes += len;
-            superframes.largest_bytes = superframes.largest_bytes.max(len);
-            superframes.wire_packets_estimate += packets as u64;
-            let name = match (transport.is_tcp(), transport.ip.kind) {
+    /// Counts a frame that is no packet of the wire.
+    fn look_at_superframe(&mut self, sight: &Sight<'_>, judgment: &Judgment) {
+        let payload = sight.transport.map_or(0, |transport| transport.payload);
+        let superframes = &mut self.superframes;
+        let len = u64::from(sight.packet.original_len).max(sight.packet.data.len() as u64);
+        superframes.packets += 1;
+        superframes.bytes += len;
+        superframes.largest_bytes = superframes.largest_bytes.max(len);
+        superframes.wire_packets_estimate += judgment.packets(payload.max(1)) as u64;
+        let name = match sight.transport {
+            Some(transport) => match (transport.is_tcp(), transport.ip.kind) {
                 (true, Kind::Ipv4) => "tcp4",
                 (true, _) => "tcp6",
                 (false, Kind::Ipv4) => "udp4",
                 (false, _) => "udp6",
-            };
-            *superframes.by_proto.entry(name).or_default() += 1;
-            return true;
+            },
+            None => "other",
+        };
+        *superframes.by_proto.entry(name).or_default() += 1;
+        match judgment.nature {
+            Nature::Superframe { size, .. } => {
+                let is_known = self.sizes.contains_key(&size) || self.sizes.len() < MSS_LINES_MAX;
+                if !is_known {
+                    return;
+                }
+                let sizes = self.sizes.entry(size).or_default();
+                if sizes.flows.len() < SETS_MAX && sizes.flows.insert(sight.endpoints) {
+                    let (agree, pairs) = self.judge.agreement(sight, size);
+                    sizes.agree += agree;
+                    sizes.pairs += pairs;
+                }
+            }
+            Nature::Left(_) => self.undecided += 1,
+            Nature::Packet => {}
         }
-        false
     }
 
     fn look_at_tunnels(&mut self, stack: &Stack) {
@@ -187,6 +230,9 @@ impl Facts {
     fn report(mut self, input: &Input, truncated: Option<String>) -> InspectReport {
         let verdict = self.verdict();
         self.superframes.mss = self.mss();
+        self.superframes.undecided = self.undecided;
+        self.superframes.guessed = self.tally.guessed;
+        self.superframes.contradictions = self.tally.contradictions();
         let names = self.link_types.keys().map(|&number| link_name(number));
         let linktype = if self.link_types.is_empty() {
             link_name(input.reader.interfaces().first().map_or(1, |first| first.link_type))
@@ -195,7 +241,7 @@ impl Facts {
         };
         let tunnels = self.tunnels.iter();
         InspectReport {
-            schema: "grosso.inspect/1",
+            schema: "grosso.inspect/2",
             tool: Tool::THIS,
             input: InspectInput {
                 facts: InputFacts::of(input, self.bytes),
@@ -216,11 +262,12 @@ impl Facts {
         }
     }
 
-    /// A packet that nobody has sent yet has a partial checksum; one that was received has none,
-    /// unless it was merged with others.
+    /// Superframes and partial checksums are no packets of a wire; the plain packets of both directions tell which host
+    /// shows them.
     fn verdict(&self) -> Vantage {
         let has_superframes = self.superframes.packets > 0;
         let has_partial = self.checksums.partial > 0;
+        let is_read = self.verified > 0 || self.checksums.unverifiable == 0;
         let mut reasons = Vec::new();
         if has_superframes {
             reasons.push("superframes");
@@ -228,30 +275,34 @@ impl Facts {
         if has_partial {
             reasons.push("partial-checksums");
         }
-        let vantage = match () {
-            () if self.link_types.is_empty() => "empty",
-            () if self.parsed == 0 => "unknown",
-            () if self.plain_partial > 0 => "sender-host",
-            () if has_superframes => "receiver-host",
-            () => "wire",
+        if !is_read {
+            reasons.push("checksums-unverifiable");
+        }
+        let vantage = match self.vantages.side() {
+            _ if self.link_types.is_empty() => "empty",
+            _ if self.parsed == 0 => "unknown",
+            Some(Side::Sender) if has_superframes => "sender-host",
+            Some(Side::Receiver) if has_superframes => "receiver-host",
+            _ if has_superframes => "host",
+            _ if has_partial => "sender-host",
+            _ if !is_read => "undecided",
+            _ => "wire",
         };
-        Vantage { wire_faithful: !has_superframes && !has_partial, vantage, reasons }
+        Vantage { wire_faithful: reasons.is_empty(), vantage, reasons }
     }
 
     /// The segment sizes of flows with superframes, most flows first.
     fn mss(&self) -> Vec<Mss> {
-        let mut groups: HashMap<(u16, Source), Mss> = HashMap::new();
-        for flow in self.flows.with_superframes() {
-            let Some((bytes, source)) = flow.size else { continue };
-            let empty = Mss { bytes, flows: 0, source, ip_id_agree: 0, ip_id_pairs: 0 };
-            let group = groups.entry((bytes, source)).or_insert(empty);
-            group.flows += 1;
-            group.ip_id_agree += flow.agree;
-            group.ip_id_pairs += flow.pairs;
-        }
-        let mut list: Vec<Mss> = groups.into_values().collect();
+        let row = |(size, sizes): (&Size, &Sizes)| Mss {
+            bytes: size.bytes,
+            flows: sizes.flows.len() as u64,
+            source: size.by,
+            guess: size.is_guess,
+            ip_id_agree: sizes.agree,
+            ip_id_pairs: sizes.pairs,
+        };
+        let mut list: Vec<Mss> = self.sizes.iter().map(row).collect();
         list.sort_by_key(|mss| (core::cmp::Reverse(mss.flows), mss.bytes, mss.source));
-        list.truncate(MSS_LINES_MAX);
         list
     }
 }

@@ -19,7 +19,7 @@ pub(crate) use self::seen::{Seen, meta_of};
 use crate::{
     arguments::{Batch, Rules},
     error::Failure,
-    input::{Links, Session},
+    input::Session,
     profile,
     report::units,
 };
@@ -28,6 +28,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     pub(crate) data: Vec<u8>,
+    /// How many of them were captured; the others are zeros.
+    pub(crate) captured: usize,
     /// Its place in the capture, counted from 1.
     pub(crate) number: u64,
     pub(crate) timestamp_ns: u64,
@@ -47,7 +49,8 @@ impl Record {
     /// Makes it the record of a packet.
     pub(crate) fn fill(&mut self, seen: &Seen<'_>) {
         self.data.clear();
-        self.data.extend_from_slice(seen.packet.data);
+        self.data.extend_from_slice(&seen.data);
+        self.captured = seen.packet.data.len();
         self.number = seen.packet.number;
         self.timestamp_ns = seen.time.unwrap_or(0);
         self.interface = seen.packet.interface;
@@ -89,6 +92,15 @@ pub(crate) enum Fate {
     Aside(Aside),
 }
 
+/// What a replay is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// What is delivered is written, so that every packet has to come back out of its superframe as it was.
+    Writes,
+    /// What is delivered is looked at, so that what a file could not give back makes no difference.
+    Looks,
+}
+
 /// Why a packet stays outside the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -125,7 +137,7 @@ impl Aside {
         match self {
             Self::LinkType => "Its link type is not one I can parse.",
             Self::Options => "It carries options that a superframe could not give back.",
-            Self::Length => "The capture cut it, so its bytes are not all there.",
+            Self::Length => "The capture cut its headers, or lies about its length.",
             Self::Time => "It has no time, or one that nanoseconds cannot hold.",
             Self::Interfaces => "Too many interfaces send at once.",
         }
@@ -136,7 +148,7 @@ impl Aside {
 pub(crate) struct Replay<B> {
     profile: Profile,
     batch: Batch,
-    links: Links,
+    purpose: Purpose,
     seed: u64,
     lanes: Vec<Lane<B>>,
     /// What measures round trips where holds ask for them.
@@ -156,6 +168,8 @@ pub(crate) struct Replay<B> {
 struct Lane<B> {
     interface: u32,
     direction: u32,
+    /// The UDP ports that mean a tunnel in them.
+    ports: Ports,
     coalescer: Coalescer<B>,
     /// The flags of what is held but those about offloads: a superframe has room for one word.
     flags: u32,
@@ -168,13 +182,13 @@ struct Lane<B> {
 
 impl<B: AsRef<[u8]>> Replay<B> {
     /// A replay by these rules.
-    pub(crate) fn new(rules: &Rules, links: Links) -> Result<Self, Failure> {
+    pub(crate) fn new(rules: &Rules, purpose: Purpose) -> Result<Self, Failure> {
         let (profile, seed) = (asked_for(rules)?, super::random_seed());
         Ok(Self {
             round_trips: profile.wants_round_trips().then(|| RoundTrips::new(seed)),
             profile,
             batch: rules.batch,
-            links,
+            purpose,
             seed,
             lanes: Vec::new(),
             polled: 0,
@@ -192,20 +206,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
 
     /// Takes the next packet. What it completes is delivered before this returns, so a packet that
     /// stays aside may be written at once and nothing is overtaken.
-    pub(crate) fn push(
-        &mut self,
-        packet: &Packet<'_>,
-        sink: &mut impl Receiver<Buffer = B>,
-    ) -> Fate {
-        self.push_seen(&Seen::of(packet, self.links), sink)
-    }
-
-    /// The same for a packet that was looked at already, because it goes through several replays.
-    pub(crate) fn push_seen(
-        &mut self,
-        seen: &Seen<'_>,
-        sink: &mut impl Receiver<Buffer = B>,
-    ) -> Fate {
+    pub(crate) fn push(&mut self, seen: &Seen<'_>, sink: &mut impl Receiver<Buffer = B>) -> Fate {
         self.begin(seen.packet, sink);
         let fate = self.place(seen, sink);
         if let Fate::Aside(aside) = fate {
@@ -273,20 +274,22 @@ impl<B: AsRef<[u8]>> Replay<B> {
     fn place(&mut self, seen: &Seen<'_>, sink: &mut impl Receiver<Buffer = B>) -> Fate {
         let Some(link) = seen.link else { return Fate::Aside(Aside::LinkType) };
         let round_trip = self.round_trip(seen, link);
-        let direction = seen.said.kept_flags() & DIRECTION;
-        let Some(lane) = self.lane(seen.packet.interface, direction, link) else {
+        let flags = seen.said.kept_flags();
+        let direction = flags & DIRECTION;
+        let to_keep = if self.purpose == Purpose::Writes { flags } else { direction };
+        let Some(lane) = self.lane(seen.packet.interface, direction, link, seen.ports) else {
             return Fate::Aside(Aside::Interfaces);
         };
         match seen.time {
             Err(aside) => {
-                lane.coalescer.make_way(seen.packet.data, None, sink);
+                lane.coalescer.make_way(&seen.data, None, sink);
                 Fate::Aside(aside)
             }
             Ok(now_ns) => {
                 if let Some(round_trip_ns) = round_trip {
-                    lane.coalescer.learn_round_trip(seen.packet.data, round_trip_ns, now_ns);
+                    lane.coalescer.learn_round_trip(&seen.data, round_trip_ns, now_ns);
                 }
-                Fate::Engine(lane.push(seen, now_ns, sink))
+                Fate::Engine(lane.push(seen, to_keep, now_ns, sink))
             }
         }
     }
@@ -294,21 +297,29 @@ impl<B: AsRef<[u8]>> Replay<B> {
     /// How long a round trip of the packet's connection takes, in nanoseconds, if this packet says so.
     fn round_trip(&mut self, seen: &Seen<'_>, link: LinkType) -> Option<u64> {
         let now_ns = seen.time.ok()?;
-        self.round_trips.as_mut()?.observe(seen.packet.data, link, &Ports::ASSIGNED, now_ns)
+        self.round_trips.as_mut()?.observe(&seen.data, link, &seen.ports, now_ns)
     }
 
     /// The lane of an interface and direction; `None` when there are too many.
-    fn lane(&mut self, interface: u32, direction: u32, link: LinkType) -> Option<&mut Lane<B>> {
-        let is_it = |lane: &Lane<B>| lane.interface == interface && lane.direction == direction;
+    fn lane(
+        &mut self,
+        interface: u32,
+        direction: u32,
+        link: LinkType,
+        ports: Ports,
+    ) -> Option<&mut Lane<B>> {
+        let wanted = (interface, direction, ports);
+        let is_it = |lane: &Lane<B>| (lane.interface, lane.direction, lane.ports) == wanted;
         let index = match self.lanes.iter().position(is_it) {
             Some(index) => index,
             None if self.lanes.len() >= LANES_MAX => return None,
             None => {
                 let profile = self.profile.clone();
-                let coalescer = Coalescer::new(profile, link, Ports::ASSIGNED, self.seed);
+                let coalescer = Coalescer::new(profile, link, ports, self.seed);
                 self.lanes.push(Lane {
                     interface,
                     direction,
+                    ports,
                     coalescer,
                     flags: 0,
                     last_ns: 0,
@@ -326,10 +337,11 @@ impl<B: AsRef<[u8]>> Lane<B> {
     fn push(
         &mut self,
         seen: &Seen<'_>,
+        flags: u32,
         now_ns: u64,
         sink: &mut impl Receiver<Buffer = B>,
     ) -> Verdict {
-        self.make_way(seen.said.kept_flags(), now_ns, sink);
+        self.make_way(flags, now_ns, sink);
         let frame = Frame { buffer: sink.keep(seen), meta: seen.meta };
         self.is_polling = true;
         self.coalescer.push(frame, now_ns, sink)

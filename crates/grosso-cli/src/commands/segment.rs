@@ -2,16 +2,15 @@
 
 use std::time::Instant;
 
-use grosso_io::capture::{Entry, Packet, flag};
-use grosso_wire::{LinkType, Ports, dissect};
+use grosso_io::capture::{Entry, Packet};
+use grosso_wire::{LinkType, dissect};
 
-use super::cutter::{Cutter, Uncut};
+use super::cutter::{Cutter, How, Uncut};
 use crate::{
     arguments::Segment,
     error::{Exit, Failure},
-    headers::Transport,
+    evidence::{Evidence, Judge, Nature, Sight, UDP_SIZE_UNKNOWN},
     input::Session,
-    mss::MTU_DEFAULT,
     output::Output,
     report::{self, Counts, InputFacts, Tool, segment::SegmentReport, units},
     transform::{self, Transform},
@@ -21,7 +20,9 @@ use crate::{
 pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Failure> {
     let start = Instant::now();
     let (mut input, output) = transform::open(&options.files, "segment", session)?;
-    let mut cut = Cut { output, cutter: Cutter::default(), undescribed: 0, left: Counts::new() };
+    let judge = Judge::new(options.known.given()?);
+    let cutter = Cutter::default();
+    let mut cut = Cut { output, judge, cutter, undescribed: 0, left: Counts::new() };
     let done = transform::transform(&mut input, &mut cut)?;
     let (facts, place) = cut.output.finish(&input)?;
     if cut.undescribed > 0 {
@@ -51,6 +52,7 @@ pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Fail
 
 struct Cut {
     output: Output,
+    judge: Judge,
     cutter: Cutter,
     undescribed: u64,
     left: Counts,
@@ -67,22 +69,25 @@ impl Transform for Cut {
         packet: &Packet<'_>,
         link: LinkType,
     ) -> Result<(), Failure> {
-        if packet.options().as_bytes().is_empty() {
-            // Nothing is said about it.
-            self.undescribed += u64::from(looks_whole(packet, link));
-            return self.output.copy(entry);
-        }
         let said = packet.meta();
-        let segmentation = said.offload.as_ref().and_then(|offload| offload.gso.as_ref());
-        let Some(segmentation) = segmentation else {
-            self.undescribed += u64::from(looks_whole(packet, link));
-            return self.output.copy(entry);
+        let ports = self.judge.ports(&said);
+        let stack = dissect(packet.data, link, &ports);
+        let judgment = self.judge.judge(&Sight::new(packet, &said, &stack, link, ports));
+        let is_told = judgment.by.is_some_and(is_told);
+        let (gso, ports) = match judgment.nature {
+            Nature::Superframe { gso, ports, .. } if is_told => (gso, ports),
+            Nature::Superframe { .. } | Nature::Left(UDP_SIZE_UNKNOWN) => {
+                self.undescribed += 1;
+                return self.output.copy(entry);
+            }
+            Nature::Left(reason) => {
+                *self.left.entry(reason).or_default() += 1;
+                return self.output.copy(entry);
+            }
+            Nature::Packet => return self.output.copy(entry),
         };
-        let Some(gso) = segmentation.to_engine() else {
-            self.undescribed += 1;
-            return self.output.copy(entry);
-        };
-        match self.cutter.cut(packet, &said, gso, link, None, &mut self.output)? {
+        let how = How { gso, link, ports, spacing: None };
+        match self.cutter.cut(packet, &said, how, &mut self.output)? {
             Ok(()) => Ok(()),
             Err(uncut) => {
                 if uncut != Uncut::Whole {
@@ -94,20 +99,7 @@ impl Transform for Cut {
     }
 }
 
-/// Whether a packet about which no size is said can have been on no wire.
-///
-/// Linux marks TCP superframes by a flag alone when the device tells no size.
-fn looks_whole(packet: &Packet<'_>, link: LinkType) -> bool {
-    if packet.data.len() <= MTU_DEFAULT {
-        return false;
-    }
-    if packet.meta().flags.unwrap_or(0) & flag::TCP_SEGMENTATION != 0 {
-        return true;
-    }
-    let stack = dissect(packet.data, link, &Ports::ASSIGNED);
-    let transport = Transport::of(&stack, packet.data.len());
-    transport.is_some_and(|transport| transport.payload + transport.overhead() > JUMBO_MTU)
+/// Whether the frame itself or the user says where it is cut.
+const fn is_told(by: Evidence) -> bool {
+    matches!(by, Evidence::Given | Evidence::Recorded | Evidence::Stride)
 }
-
-/// The largest MTU in common use.
-pub(super) const JUMBO_MTU: usize = 9216;

@@ -16,12 +16,13 @@ use grosso_io::capture::Entry;
 use self::meter::{Kept, Meter, Shared};
 use super::{
     quote, reject_filter,
-    replay::{Aside, Fate, Replay, Seen, note_blind_flows},
+    replay::{Aside, Fate, Purpose, Replay, Seen, note_blind_flows},
 };
 use crate::{
     arguments::{HoldTime, Repair, Rules, Whatif},
     error::{Exit, Failure},
-    input::{Input, Links, Next, Session, Unparsed},
+    evidence::Judge,
+    input::{Input, Next, Session, Unparsed},
     report::{
         self, InputFacts, Place, Tool, counts,
         whatif::{Best, NOT_KNOWN, Offered, SegmentsPerTrain, Setting, WhatifReport},
@@ -42,15 +43,16 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
         let message = format!("{} settings are too many: {SETTINGS_MAX} at most", rules.len());
         return Err(Failure::usage("usage.settings", message));
     }
+    let mut judge = Judge::survey(path, options.known.given()?, session)?;
     let mut input = Input::open(path, session.talk.json, session)?;
-    let mut trials = Trial::all(rules, input.links)?;
+    let mut trials = Trial::all(rules)?;
     let mut offered = Offered::default();
     let mut unparsed = Unparsed::default();
     let links = input.links;
     let ending = input.each(|entry| {
         match entry {
             Entry::Packet(packet) => {
-                let seen = Seen::of(packet, links);
+                let seen = Seen::of(packet, links, Purpose::Looks, &mut judge);
                 offered.count(packet, seen.meta.gso.as_ref());
                 let kept = Shared(Rc::new(Kept::of(&seen)));
                 let mut fate = None;
@@ -122,9 +124,9 @@ struct Trial {
 }
 
 impl Trial {
-    fn all(rules: Vec<Rules>, links: Links) -> Result<Vec<Self>, Failure> {
+    fn all(rules: Vec<Rules>) -> Result<Vec<Self>, Failure> {
         let trial = |rules: Rules| {
-            let replay = Replay::new(&rules, links)?;
+            let replay = Replay::new(&rules, Purpose::Looks)?;
             Ok(Self { rules, replay, meter: Meter::default() })
         };
         rules.into_iter().map(trial).collect()
@@ -132,7 +134,7 @@ impl Trial {
 
     fn push(&mut self, seen: &Seen<'_>, kept: &Shared) -> Fate {
         self.meter.current = Some(kept.clone());
-        let fate = self.replay.push_seen(seen, &mut self.meter);
+        let fate = self.replay.push(seen, &mut self.meter);
         if let Fate::Aside(_) = fate {
             self.meter.count_aside(&kept.0);
         }

@@ -1,20 +1,19 @@
 //! `grosso wire`: make a capture of a host look like the wire.
 
-use std::{path::Path, time::Instant};
+use std::time::Instant;
 
-use grosso::meta::{Cwr, Gso, IpLevels};
-use grosso_io::capture::{ChecksumState, Entry, Packet, PacketMeta, Segmentation};
-use grosso_wire::{LinkType, Ports, Stack, dissect};
+use grosso::meta::Gso;
+use grosso_io::capture::{ChecksumState, Entry, Packet, PacketMeta};
+use grosso_wire::{LinkType, Stack, dissect};
 
-use super::cutter::{Cutter, Uncut};
+use super::cutter::{Cutter, How, Uncut};
 use crate::{
     arguments::{Spacing, Wire},
-    checksums::{Levels, complete, is_seeded},
+    checksums::{Levels, complete, is_seeded_anywhere},
     error::{Exit, Failure},
-    headers::Transport,
-    input::{Input, Next, Session},
+    evidence::{Judge, Nature, Sight, Tally, UDP_SIZE_UNKNOWN},
+    input::Session,
     meta,
-    mss::{Flows, Given, Size, Source, ipv4_levels},
     output::Output,
     report::{
         self, Counts, InputFacts, Tool, units,
@@ -27,16 +26,15 @@ use crate::{
 pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure> {
     let start = Instant::now();
     let (mut input, output) = transform::open(&options.files, "wire", session)?;
-    let given = Given { mss: options.mss, mtu: options.mtu };
-    let (flows, is_surveyed) = survey(&options.files.read, given, session)?;
-    let mut work = Work::new(output, flows, is_surveyed, options, session.strict);
+    let judge = Judge::survey(&options.files.read, options.known.given()?, session)?;
+    let mut work = Work::new(output, judge, options, session.strict);
     let done = transform::transform(&mut input, &mut work)?;
     note(&work, session);
-    let Work { output, sizes, cutter, completed, left, .. } = work;
+    let Work { output, sizes, cutter, completed, left, tally, .. } = work;
     let (facts, place) = output.finish(&input)?;
     let elapsed = start.elapsed();
     let mut report = WireReport {
-        schema: "grosso.wire/1",
+        schema: "grosso.wire/2",
         tool: Tool::THIS,
         input: InputFacts::of(&input, done.bytes),
         output: facts,
@@ -46,45 +44,17 @@ pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure
             sizes: sizes.list(),
         },
         checksums_completed: completed,
+        guessed: tally.guessed,
+        contradictions: tally.contradictions(),
         left,
         elapsed_s: elapsed.as_secs_f64(),
         warnings: Vec::new(),
     };
     report::print(&mut report, &mut session.talk, place)?;
     report::remark_rate(session, report.input.packets, done.bytes, elapsed);
-    let is_refused = session.strict && !report.left.is_empty();
+    let is_certain = report.left.is_empty() && report.guessed == 0 && report.contradictions == 0;
+    let is_refused = session.strict && !is_certain;
     done.conclude(&input, session, is_refused)
-}
-
-/// Reads a file once to learn its flows, so that a superframe is cut by what comes behind it too. A
-/// pipe can be read only once. Damage is for the second reading to report.
-fn survey(path: &Path, given: Given, session: &Session) -> Result<(Flows, bool), Failure> {
-    let mut flows = Flows::new(given);
-    if !path.is_file() {
-        return Ok((flows, false));
-    }
-    let mut input = Input::open(path, false, session)?;
-    let links = input.links;
-    let _ending = input.each(|entry| {
-        let Entry::Packet(packet) = entry else { return Ok(Next::Go) };
-        let Some(link) = links.of(packet) else { return Ok(Next::Go) };
-        let stack = dissect(packet.data, link, &Ports::ASSIGNED);
-        if let Some(transport) = Transport::of(&stack, packet.data.len()).filter(Transport::is_tcp)
-        {
-            flows.learn(packet.data, &stack, &transport, recorded(packet));
-        }
-        Ok(Next::Go)
-    })?;
-    Ok((flows, true))
-}
-
-/// The segment size that the capture says.
-fn recorded(packet: &Packet<'_>) -> Option<u16> {
-    if packet.options().as_bytes().is_empty() {
-        return None;
-    }
-    let offload = packet.meta().offload?;
-    offload.gso?.to_engine()?.size()
 }
 
 /// The notes of the manual, one for each kind of packet that the wire did not see so.
@@ -107,15 +77,17 @@ fn note(work: &Work, session: &mut Session) {
             "{packets} {are} cut ({captured} of {original} bytes): left as they are"
         ));
     }
-    if work.guessed_on_pipe {
+    if work.tally.guessed > 0 && !work.judge.is_surveyed {
         session
             .talk
             .note("a pipe is read once: segment sizes come from what was seen before each packet");
     }
-    if work.flows.overflowed > 0 {
-        let (packets, flows) = (work.flows.overflowed, work.flows.len());
+    work.tally.note(session);
+    let flows = &work.judge.flows;
+    if flows.overflowed > 0 {
+        let (packets, known) = (flows.overflowed, flows.len());
         session.talk.note(format!(
-            "more than {flows} flows: {packets} packets were split without knowing their flow"
+            "more than {known} flows: {packets} packets were judged without knowing their flow"
         ));
     }
 }
@@ -123,14 +95,12 @@ fn note(work: &Work, session: &mut Session) {
 /// The capture on its way.
 struct Work {
     output: Output,
-    flows: Flows,
-    /// Whether the flows are known from a reading before.
-    is_surveyed: bool,
+    judge: Judge,
     is_strict: bool,
-    uso_size: Option<u16>,
     spacing: Spacing,
     cutter: Cutter,
     sizes: SizeCounts,
+    tally: Tally,
     completed: u64,
     left: Counts,
     udp_left: u64,
@@ -138,45 +108,26 @@ struct Work {
     cut_short: u64,
     /// Captured and original length of the first packet that was cut short.
     first_cut: Option<(usize, u32)>,
-    guessed_on_pipe: bool,
     packet: Vec<u8>,
     levels: Levels,
 }
 
-/// What a packet is, beside its bytes.
-enum Kind {
-    /// One packet of the wire.
-    Plain,
-    /// A superframe, and by what to cut it.
-    Superframe(Gso, Size),
-    /// A superframe that stays whole.
-    Left(&'static str),
-}
-
 impl Work {
-    fn new(
-        output: Output,
-        flows: Flows,
-        is_surveyed: bool,
-        options: &Wire,
-        is_strict: bool,
-    ) -> Self {
+    fn new(output: Output, judge: Judge, options: &Wire, is_strict: bool) -> Self {
         Self {
             output,
-            flows,
-            is_surveyed,
+            judge,
             is_strict,
-            uso_size: options.uso_size,
             spacing: options.ts,
             cutter: Cutter::default(),
             sizes: SizeCounts::default(),
+            tally: Tally::default(),
             completed: 0,
             left: Counts::new(),
             udp_left: 0,
             udp_left_bytes: 0,
             cut_short: 0,
             first_cut: None,
-            guessed_on_pipe: false,
             packet: Vec::new(),
             levels: Levels::default(),
         }
@@ -194,17 +145,32 @@ impl Transform for Work {
         packet: &Packet<'_>,
         link: LinkType,
     ) -> Result<(), Failure> {
-        let stack = dissect(packet.data, link, &Ports::ASSIGNED);
         let said = packet.meta();
-        match self.classify(packet, &stack, &said) {
-            Kind::Plain => self.complete(entry, packet, &stack, &said),
-            Kind::Left(reason) => {
-                *self.left.entry(reason).or_default() += 1;
-                self.output.copy(entry)
+        let ports = self.judge.ports(&said);
+        let stack = dissect(packet.data, link, &ports);
+        let sight = Sight::new(packet, &said, &stack, link, ports);
+        let judgment = self.judge.judge(&sight);
+        self.tally.count(&judgment);
+        match judgment.nature {
+            Nature::Packet => self.complete(entry, packet, &stack, &said),
+            Nature::Left(reason) => {
+                if let (UDP_SIZE_UNKNOWN, Some(transport)) = (reason, sight.transport) {
+                    self.udp_left += 1;
+                    self.udp_left_bytes += transport.payload as u64;
+                }
+                self.leave(reason, entry)
             }
-            Kind::Superframe(gso, size) => {
-                let spacing = Some(self.spacing);
-                match self.cutter.cut(packet, &said, gso, link, spacing, &mut self.output)? {
+            Nature::Superframe { .. } if self.is_strict && judgment.is_guess => {
+                self.leave("segment-size-unknown", entry)
+            }
+            Nature::Superframe { .. } if self.is_strict && judgment.against.is_some() => {
+                self.leave("evidence-contradicts", entry)
+            }
+            Nature::Superframe { gso, size, ports } => {
+                // What leaves is the wire, so nothing stays partial there.
+                let gso = Gso { partial_members: false, ..gso };
+                let how = How { gso, link, ports, spacing: Some(self.spacing) };
+                match self.cutter.cut(packet, &said, how, &mut self.output)? {
                     Ok(()) => {
                         self.sizes.count(size);
                         Ok(())
@@ -214,8 +180,7 @@ impl Transform for Work {
                         if uncut == Uncut::Snaplen {
                             self.count_cut(packet);
                         }
-                        *self.left.entry(uncut.name()).or_default() += 1;
-                        self.output.copy(entry)
+                        self.leave(uncut.name(), entry)
                     }
                 }
             }
@@ -224,58 +189,10 @@ impl Transform for Work {
 }
 
 impl Work {
-    /// Whether the packet is a superframe, and how it is cut.
-    fn classify(&mut self, packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> Kind {
-        let offload = said.offload.as_ref();
-        let described =
-            offload.and_then(|offload| offload.gso.as_ref()).and_then(Segmentation::to_engine);
-        let Some(transport) = Transport::of(stack, packet.data.len()) else { return Kind::Plain };
-        let recorded = described.as_ref().and_then(Gso::size);
-        let size = match (transport.is_tcp(), self.is_surveyed) {
-            (true, true) => self.flows.size(packet.data, stack, &transport, recorded),
-            (true, false) => self.flows.learn(packet.data, stack, &transport, recorded),
-            (false, _) => None,
-        };
-        if let Some(gso) = described {
-            // What leaves is the wire, so nothing stays partial there.
-            let gso = Gso { partial_members: false, ..gso };
-            let size = Size { bytes: gso.size().unwrap_or(0), source: Source::Recorded };
-            return Kind::Superframe(gso, size);
-        }
-        if !transport.is_tcp() {
-            return self.classify_udp(&transport);
-        }
-        let Some(size) = size else { return Kind::Plain };
-        if size.source.is_guess() {
-            if self.is_strict {
-                return Kind::Left("segment-size-unknown");
-            }
-            self.guessed_on_pipe |= !self.is_surveyed && size.source != Source::Given;
-        }
-        let Some(gso) = Gso::every(size.bytes) else { return Kind::Plain };
-        let is_fixed = self.flows.has_fixed_ids(&transport.endpoints(packet.data, stack));
-        let fixed_ids =
-            if is_fixed { IpLevels::from_bits(ipv4_levels(stack)) } else { IpLevels::NONE };
-        Kind::Superframe(Gso { fixed_ids, cwr: Cwr::First, ..gso }, size)
-    }
-
-    /// A UDP packet that is longer than the link takes is a superframe; where it splits is for its
-    /// sender to know.
-    fn classify_udp(&mut self, transport: &Transport) -> Kind {
-        if transport.payload + transport.overhead() <= self.flows.mtu() {
-            return Kind::Plain;
-        }
-        match self.uso_size.and_then(Gso::every) {
-            Some(gso) => {
-                let size = Size { bytes: gso.size().unwrap_or(0), source: Source::Given };
-                Kind::Superframe(gso, size)
-            }
-            None => {
-                self.udp_left += 1;
-                self.udp_left_bytes += transport.payload as u64;
-                Kind::Left("udp-size-unknown")
-            }
-        }
+    /// Writes a packet as it stands, although the wire did not see it so.
+    fn leave(&mut self, reason: &'static str, entry: &Entry<'_>) -> Result<(), Failure> {
+        *self.left.entry(reason).or_default() += 1;
+        self.output.copy(entry)
     }
 
     /// Writes a packet with its checksums completed, if any is partial.
@@ -289,7 +206,7 @@ impl Work {
         let state = said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
         let claim = meta::claim(said, stack);
         let is_told = matches!(state, ChecksumState::Partial { .. });
-        if !is_told && !is_seeded(packet.data, stack) {
+        if !is_told && !is_seeded_anywhere(packet.data, stack) {
             return self.output.copy(entry);
         }
         if packet.is_cut() {

@@ -3,7 +3,10 @@
 use serde::Serialize;
 
 use super::{COLUMNS, Report, Tool, wrap, wrap_at};
-use crate::style::Style;
+use crate::{
+    evidence::{Evidence, Judgment, Nature},
+    style::Style,
+};
 
 /// What became of one packet.
 #[derive(Debug, Serialize)]
@@ -40,6 +43,48 @@ pub(crate) struct PacketFacts {
     pub(crate) headers: String,
     /// The verdict on its worst checksum.
     pub(crate) checksum: Option<&'static str>,
+    /// Whether it is a packet of the wire; `None` where it is not parsed.
+    pub(crate) judgment: Option<JudgmentFacts>,
+}
+
+/// Whether a frame is a packet of the wire, and by what evidence.
+#[derive(Debug, Serialize)]
+pub(crate) struct JudgmentFacts {
+    /// `packet`, `superframe`, or the name of what keeps it from being either.
+    pub(crate) nature: &'static str,
+    /// By how many payload bytes it is cut.
+    pub(crate) size: Option<u16>,
+    pub(crate) by: Option<Evidence>,
+    /// Whether the evidence leaves room for another answer.
+    pub(crate) guess: bool,
+    /// Evidence that contradicts it.
+    pub(crate) against: Option<Evidence>,
+}
+
+impl JudgmentFacts {
+    /// The facts of a judgment.
+    pub(crate) fn of(judgment: &Judgment) -> Self {
+        let (nature, size) = match judgment.nature {
+            Nature::Packet => ("packet", None),
+            Nature::Superframe { size, .. } => ("superframe", Some(size.bytes)),
+            Nature::Left(reason) => (reason, None),
+        };
+        let against = judgment.against.map(|against| against.by);
+        Self { nature, size, by: judgment.by, guess: judgment.is_guess, against }
+    }
+
+    fn text(&self) -> String {
+        let what = match (self.nature, self.size) {
+            ("packet", _) => "a packet of the wire".to_owned(),
+            ("superframe", Some(0)) => "a superframe of unequal packets".to_owned(),
+            ("superframe", Some(size)) => format!("a superframe, cut every {size} B"),
+            (reason, _) => format!("undecided: {reason}"),
+        };
+        let by = self.by.map(|by| format!(", by {}", by.noun())).unwrap_or_default();
+        let guess = if self.guess { " (a guess)" } else { "" };
+        let against = self.against.map(|against| format!(", against {}", against.noun()));
+        format!("{what}{by}{guess}{}", against.unwrap_or_default())
+    }
 }
 
 /// A train that was held.
@@ -132,6 +177,10 @@ impl Report for ExplainReport {
         text.push_str(&match INDENT + parsed.len() <= COLUMNS {
             true => format!("  {:<11} {parsed}\n", "parse"),
             false => line("parse", parsed),
+        });
+        text.push_str(&match &self.packet.judgment {
+            Some(judgment) => line("wire", judgment.text()),
+            None => String::new(),
         });
         if self.decision.verdict != "aside" {
             text.push_str(&line("gro lookup", self.lookup_text()));

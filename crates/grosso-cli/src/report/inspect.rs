@@ -4,7 +4,7 @@ use grosso_wire::Kind;
 use serde::Serialize;
 
 use super::{COLUMNS, Counts, InputFacts, Report, Tool, units, wrap};
-use crate::{checksums::Verdict, mss::Source, style::Style};
+use crate::{checksums::Verdict, evidence::Evidence, style::Style};
 
 /// What `inspect` found.
 #[derive(Debug, Serialize)]
@@ -48,6 +48,12 @@ pub(crate) struct Superframes {
     /// Packets of the wire that they stand for, as far as segment sizes are known or guessed.
     pub(crate) wire_packets_estimate: u64,
     pub(crate) mss: Vec<Mss>,
+    /// Those of them that cannot be cut: nothing says where, or a checksum is wrong.
+    pub(crate) undecided: u64,
+    /// Frames of which a guess said what they are.
+    pub(crate) guessed: u64,
+    /// Frames about which evidence disagreed.
+    pub(crate) contradictions: u64,
 }
 
 /// A segment size.
@@ -55,10 +61,12 @@ pub(crate) struct Superframes {
 pub(crate) struct Mss {
     pub(crate) bytes: u16,
     pub(crate) flows: u64,
-    pub(crate) source: Source,
-    /// Neighbouring packets whose identifications step as this size says.
+    pub(crate) source: Evidence,
+    /// Whether the evidence leaves room for another size.
+    pub(crate) guess: bool,
+    /// Superframes behind which the identification steps as this size says.
     pub(crate) ip_id_agree: u64,
-    /// Neighbouring packets whose identifications can be compared.
+    /// Superframes behind which the identification says something.
     pub(crate) ip_id_pairs: u64,
 }
 
@@ -244,6 +252,10 @@ impl InspectReport {
             "empty" => "No packets.",
             "unknown" => "Nothing here that I can parse.",
             "wire" => "This is the wire: no superframes, no partial checksums.",
+            "undecided" => {
+                "Headers only, so no checksum can be verified. Nothing in the headers speaks against \
+                 the wire: no superframes, no partial checksums."
+            }
             "sender-host" if has_superframes => {
                 "Taken on the sending host, before segmentation and checksum offload (or on a \
                  virtual link, where they never happen). This is not the wire:"
@@ -252,9 +264,13 @@ impl InspectReport {
                 "Taken on the sending host, before checksum offload (or on a virtual link, where \
                  it never happens). No corruption, but not the wire."
             }
-            _ => {
+            "receiver-host" => {
                 "Taken on the receiving host, after packets were merged (GRO). This is not the \
                  wire:"
+            }
+            _ => {
+                "Taken on a host, after packets were merged or before they were cut; which, the \
+                 packets do not tell. This is not the wire:"
             }
         };
         let mut sentences = verdict.to_string();
@@ -267,7 +283,7 @@ impl InspectReport {
         }
         let wrapped = wrap(&sentences);
         let mut text = match self.verdict.vantage {
-            "empty" | "unknown" => wrapped,
+            "empty" | "unknown" | "undecided" => wrapped,
             "wire" => style.good(wrapped.trim_end()) + "\n",
             _ => style.notice(wrapped.trim_end()) + "\n",
         };
@@ -279,7 +295,7 @@ impl InspectReport {
             ));
         }
         text.push_str(&self.other_commands());
-        if !self.verdict.wire_faithful {
+        if self.superframes.packets > 0 || self.checksums.partial > 0 {
             text.push_str(&format!("Next: grosso wire -r {path} -w wire.pcapng\n"));
         } else if self.verdict.vantage == "wire" && self.checksums.bad == 0 {
             text.push_str(&format!("Next: grosso coalesce -r {path} -w merged.pcapng\n"));
@@ -289,9 +305,12 @@ impl InspectReport {
 }
 
 fn mss_line(mss: &Mss) -> String {
-    let Mss { bytes, flows, source, ip_id_agree, ip_id_pairs } = mss;
+    let Mss { bytes, flows, source, guess, ip_id_agree, ip_id_pairs } = mss;
     let mut line =
         format!("  {:<14}{bytes} in {} ({}", "mss", units::count(*flows, "flow"), source.name());
+    if *guess && *source != Evidence::Mtu {
+        line.push_str(", a guess");
+    }
     if *ip_id_pairs > 0 {
         let gaps = ip_id_pairs - ip_id_agree;
         let agree = format!("; IP-ID steps agree on {ip_id_agree} of {ip_id_pairs} pairs");

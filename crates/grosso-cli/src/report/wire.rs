@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, units, wrap};
 use crate::{
-    mss::{Size, Source},
+    evidence::{Evidence, Size},
     style::Style,
 };
 
@@ -20,6 +20,10 @@ pub(crate) struct WireReport {
     pub(crate) superframes: Superframes,
     /// Packets whose checksums were completed.
     pub(crate) checksums_completed: u64,
+    /// Frames of which a guess said what they are, split or not.
+    pub(crate) guessed: u64,
+    /// Frames about which evidence disagreed.
+    pub(crate) contradictions: u64,
     /// Packets that stayed as they were although the wire did not see them so, by reason.
     pub(crate) left: Counts,
     pub(crate) elapsed_s: f64,
@@ -39,27 +43,29 @@ pub(crate) struct Superframes {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct SizeCount {
     pub(crate) bytes: u16,
-    pub(crate) source: Source,
+    pub(crate) source: Evidence,
+    /// Whether the evidence leaves room for another size.
+    pub(crate) guess: bool,
     pub(crate) superframes: u64,
 }
 
 /// Counts sizes; those beyond [`SIZES_MAX`] are counted together under the size of 0.
 #[derive(Debug, Default)]
-pub(crate) struct SizeCounts(BTreeMap<(u16, Source), u64>);
+pub(crate) struct SizeCounts(BTreeMap<Size, u64>);
 
 impl SizeCounts {
     /// Counts one superframe.
     pub(crate) fn count(&mut self, size: Size) {
-        let key = (size.bytes, size.source);
-        let is_known = self.0.contains_key(&key) || self.0.len() < SIZES_MAX;
-        *self.0.entry(if is_known { key } else { (0, size.source) }).or_default() += 1;
+        let is_known = self.0.contains_key(&size) || self.0.len() < SIZES_MAX;
+        *self.0.entry(if is_known { size } else { Size { bytes: 0, ..size } }).or_default() += 1;
     }
 
     /// The sizes, most frequent first.
     pub(crate) fn list(&self) -> Vec<SizeCount> {
-        let count = |(&(bytes, source), &superframes): (&(u16, Source), &u64)| SizeCount {
-            bytes,
-            source,
+        let count = |(size, &superframes): (&Size, &u64)| SizeCount {
+            bytes: size.bytes,
+            source: size.by,
+            guess: size.is_guess,
             superframes,
         };
         let mut list: Vec<_> = self.0.iter().map(count).collect();
@@ -92,6 +98,10 @@ impl Report for WireReport {
             units::count(self.checksums_completed, "checksum"),
         )));
         text.push_str(&format!("{left} left as they were\n"));
+        if self.guessed > 0 {
+            let frames = units::count(self.guessed, "packet");
+            text.push_str(&format!("{frames} judged by a guess (--strict leaves them)\n"));
+        }
         text.push_str(&count_lines("left", &self.left));
         text
     }

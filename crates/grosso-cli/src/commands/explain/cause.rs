@@ -45,10 +45,10 @@ pub(super) fn of_refusal(
     held: Held,
     [last, now]: [&[u8]; 2],
     link: LinkType,
+    ports: &Ports,
     profile: &Profile,
 ) -> Option<Cause> {
-    let (last_stack, now_stack) =
-        (dissect(last, link, &Ports::ASSIGNED), dissect(now, link, &Ports::ASSIGNED));
+    let (last_stack, now_stack) = (dissect(last, link, ports), dissect(now, link, ports));
     let before = Transport::of(&last_stack, last.len())?;
     let after = Transport::of(&now_stack, now.len())?;
     let pair = Pair { held, last, now, last_stack, now_stack, before, after };
@@ -59,7 +59,7 @@ pub(super) fn of_refusal(
         .or_else(|| law.as_ref().map(|law| format!("{} {} -> {}", law.field, law.held, law.came)));
     let mut remedies: Vec<String> =
         pair.remedy(reason, law.as_ref(), limit.as_ref()).into_iter().collect();
-    remedies.extend(profiles(&[last, now], link, Verdict::Joined));
+    remedies.extend(profiles(&[last, now], link, ports, Verdict::Joined));
     Some(Cause { detail, law, limit, remedy: remedy(&remedies) })
 }
 
@@ -68,10 +68,11 @@ pub(super) fn of_pass(
     reason: Pass,
     now: &[u8],
     link: Option<LinkType>,
+    ports: &Ports,
     profile: &Profile,
 ) -> Cause {
     let Some(link) = link else { return Cause::default() };
-    let stack = dissect(now, link, &Ports::ASSIGNED);
+    let stack = dissect(now, link, ports);
     let levels = stack.layers().iter().filter(|layer| is_ip(layer)).count() as u64;
     let limit = |name, most: usize, would_be| Some(Limit { name, most: most as u64, would_be });
     let limit = match reason {
@@ -88,7 +89,7 @@ pub(super) fn of_pass(
     if reason == Pass::TunnelLevels {
         remedies.push(format!("--tunnels {}", levels.saturating_sub(1)));
     }
-    remedies.extend(profiles(&[now], link, Verdict::Held));
+    remedies.extend(profiles(&[now], link, ports, Verdict::Held));
     Cause { remedy: remedy(&remedies), limit, ..Cause::default() }
 }
 
@@ -364,15 +365,15 @@ fn bytes(field: &[u8]) -> String {
 
 /// The built-in profiles under which the last of these packets comes to this, the others of its
 /// flow before it.
-fn profiles(packets: &[&[u8]], link: LinkType, wanted: Verdict) -> Option<String> {
+fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -> Option<String> {
     let names = Profile::all().into_iter().filter_map(|mut profile| {
         let name = profile.name.clone();
         profile.batch = Batch::AsItCame;
-        let mut coalescer = Coalescer::new(profile, link, Ports::ASSIGNED, 0);
+        let mut coalescer = Coalescer::new(profile, link, *ports, 0);
         let mut sink = |_: Delivery<'_, &[u8]>| {};
         let mut verdict = None;
         for &packet in packets {
-            let meta: Meta = meta_of(packet, link);
+            let meta: Meta = meta_of(packet, link, ports);
             verdict = Some(coalescer.push(Frame { buffer: packet, meta }, 0, &mut sink));
         }
         (verdict == Some(wanted)).then_some(name)

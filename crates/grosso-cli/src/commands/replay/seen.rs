@@ -1,38 +1,82 @@
 //! A packet of a capture as a replay takes it.
 
+use std::borrow::Cow;
+
 use grosso::{Meta, checksum::Checksum};
 use grosso_io::capture::{
-    ChecksumState, ENTERPRISE_NUMBER, Interface, MAGIC, Offload, Packet, flag, options::code,
+    ChecksumState, ENTERPRISE_NUMBER, Interface, MAGIC, Offload, Packet, PacketMeta, flag,
+    options::code,
 };
 use grosso_wire::{LinkType, Ports, dissect};
 
-use super::Aside;
-use crate::{checksums::is_seeded, input::Links, meta};
+use super::{Aside, Purpose};
+use crate::{
+    checksums::{Claim, Levels, Verdict, is_seeded, judge},
+    evidence::{Judge, Judgment, Nature, Seal, Sight},
+    input::Links,
+    meta,
+};
 
 /// A packet, and what the capture says about it: worked out once, however many replays it goes
 /// through.
 pub(crate) struct Seen<'a> {
     pub(crate) packet: &'a Packet<'a>,
+    /// Its bytes. Those that the capture cut are zeros: whoever merges looks at headers alone.
+    pub(crate) data: Cow<'a, [u8]>,
     /// How it is parsed.
     pub(crate) link: Option<LinkType>,
+    /// The UDP ports that mean a tunnel in it.
+    pub(crate) ports: Ports,
     pub(super) said: Said,
     /// When it arrived, unless it has to stay outside.
     pub(crate) time: Result<u64, Aside>,
     /// What is told to the engine.
     pub(crate) meta: Meta,
+    /// What it is, and by what evidence; `None` where it is not parsed.
+    pub(crate) judgment: Option<Judgment>,
 }
 
 impl<'a> Seen<'a> {
     /// Looks at a packet.
-    pub(crate) fn of(packet: &'a Packet<'a>, links: Links) -> Self {
-        let said = Said::by(packet);
-        let link = links.of(packet);
-        let time = time(packet, &said);
-        let meta = match (link, time) {
-            (Some(link), Ok(now_ns)) => engine_meta(packet.data, link, &said, now_ns),
-            _ => Meta::default(),
+    pub(crate) fn of(
+        packet: &'a Packet<'a>,
+        links: Links,
+        purpose: Purpose,
+        judge: &mut Judge,
+    ) -> Self {
+        let described = packet.meta();
+        let said = Said::by(packet, &described);
+        let (link, ports) = (links.of(packet), judge.ports(&described));
+        let mut seen = Self {
+            packet,
+            data: Cow::Borrowed(packet.data),
+            link,
+            ports,
+            time: time(packet, &said, purpose),
+            said,
+            meta: Meta::default(),
+            judgment: None,
         };
-        Self { packet, link, said, time, meta }
+        let Some(link) = link else { return seen };
+        let stack = dissect(packet.data, link, &ports);
+        let sight = Sight::new(packet, &described, &stack, link, ports);
+        let judgment = judge.judge(&sight);
+        seen.judgment = Some(judgment);
+        if packet.is_cut() {
+            if sight.transport.is_none() || packet.original_len > CUT_BYTES_MAX {
+                seen.time = seen.time.and(Err(Aside::Length));
+            } else {
+                let mut whole = packet.data.to_vec();
+                whole.resize(packet.original_len as usize, 0);
+                seen.data = Cow::Owned(whole);
+            }
+        }
+        if let Ok(now_ns) = seen.time {
+            let checksum = checksum(&sight, judge);
+            let meta = Meta { checksum, timestamp_ns: Some(now_ns), ..Meta::default() };
+            seen.meta = with_offloads(meta, &described, &judgment, ports);
+        }
+        seen
     }
 }
 
@@ -48,7 +92,7 @@ pub(super) struct Said {
 }
 
 impl Said {
-    fn by(packet: &Packet<'_>) -> Self {
+    fn by(packet: &Packet<'_>, described: &PacketMeta) -> Self {
         let options = packet.options();
         let mut said = Self::default();
         if options.as_bytes().is_empty() {
@@ -65,9 +109,8 @@ impl Said {
                 _ => said.has_others = true,
             }
         }
-        let meta = packet.meta();
-        said.flags = meta.flags;
-        said.offload = meta.offload;
+        said.flags = described.flags;
+        said.offload.clone_from(&described.offload);
         said
     }
 
@@ -79,11 +122,11 @@ impl Said {
 }
 
 /// When the packet arrived, unless it has to stay outside.
-fn time(packet: &Packet<'_>, said: &Said) -> Result<u64, Aside> {
-    if said.has_others {
+fn time(packet: &Packet<'_>, said: &Said, purpose: Purpose) -> Result<u64, Aside> {
+    if said.has_others && purpose == Purpose::Writes {
         return Err(Aside::Options);
     }
-    if packet.original_len as usize != packet.data.len() {
+    if (packet.original_len as usize) < packet.data.len() {
         return Err(Aside::Length);
     }
     let time = packet.timestamp_ns.filter(|&time| is_exact(packet.description, time));
@@ -103,35 +146,54 @@ fn is_ours(packet: &Packet<'_>, value: &[u8]) -> bool {
     value.strip_prefix(&number).is_some_and(|rest| rest.starts_with(&MAGIC))
 }
 
-/// What is told to the engine about a packet of which the capture says nothing.
-pub(crate) fn meta_of(data: &[u8], link: LinkType) -> Meta {
-    engine_meta(data, link, &Said::default(), 0)
-}
-
-/// What is told to the engine. That a checksum is valid is not: it costs little to verify, and if
-/// the capture were wrong, cutting would write another checksum than was there. That one is partial
-/// the packet tells itself when the capture does not.
-fn engine_meta(data: &[u8], link: LinkType, said: &Said, now_ns: u64) -> Meta {
-    let mut meta = Meta { timestamp_ns: Some(now_ns), ..Meta::default() };
-    let stack = dissect(data, link, &Ports::ASSIGNED);
+/// What is told to the engine about checksums. That one is valid is not: it costs little to verify, and if the capture
+/// were wrong, cutting would write another checksum than was there. That one is partial the packet tells itself when
+/// the capture does not. What the capture cut nobody can verify, and a device that had done so would say this much.
+fn checksum(sight: &Sight<'_>, judge: &mut Judge) -> Checksum {
+    let Sight { packet, said, stack, .. } = sight;
     let state = said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
-    meta.checksum = match state.to_engine(&stack) {
-        partial @ Checksum::Partial { .. } => partial,
-        _ if is_seeded(data, &stack) => ChecksumState::Partial { place: None }.to_engine(&stack),
+    let told = state.to_engine(stack);
+    let partial = ChecksumState::Partial { place: None }.to_engine(stack);
+    match told {
+        Checksum::Partial { .. } => told,
+        // One valid checksum in 65,536 is the sum of its pseudo-header as well.
+        _ if is_seeded(packet.data, stack) && judge.seal(sight) != Seal::Either => partial,
+        _ if packet.is_cut() => Checksum::Unnecessary { levels: u8::MAX },
         _ => Checksum::None,
-    };
-    if data.len() > WIRE_BYTES_MAX {
-        meta.gso = meta::opaque();
     }
-    let Some(offload) = &said.offload else { return meta };
-    if let Some(gso) = &offload.gso {
-        meta.gso = gso.to_engine().or_else(meta::opaque);
-    }
-    meta.vlan = offload.vlan();
-    meta.hash = offload.hash;
-    meta
 }
 
-/// The longest frame that any wire carries: jumbo frames with room for tags. What is longer is a
-/// superframe, and one that does not say its segment size must not give its own as that.
-const WIRE_BYTES_MAX: usize = 9216 + 64;
+/// What is told to the engine about whole bytes of which no capture says anything.
+pub(crate) fn meta_of(data: &[u8], link: LinkType, ports: &Ports) -> Meta {
+    let stack = dissect(data, link, ports);
+    let mut levels = Levels::default();
+    judge(data, false, &stack, Claim::None, &mut levels);
+    let is_partial = levels.iter().next_back().is_some_and(|last| last.verdict == Verdict::Partial);
+    let state =
+        if is_partial { ChecksumState::Partial { place: None } } else { ChecksumState::None };
+    Meta { checksum: state.to_engine(&stack), ..Meta::default() }
+}
+
+/// The rest of what is told to the engine. A superframe whose packets are not those behind its innermost header, or of
+/// which nobody recorded where it was cut, must not give its own size as that of its packets.
+fn with_offloads(meta: Meta, said: &PacketMeta, judgment: &Judgment, ports: Ports) -> Meta {
+    let offload = said.offload.as_ref();
+    let recorded = offload.and_then(|offload| offload.gso.as_ref());
+    let gso = match (judgment.nature, recorded) {
+        (Nature::Superframe { ports: around, .. }, Some(recorded)) if around == ports => {
+            recorded.to_engine().or_else(meta::opaque)
+        }
+        (Nature::Packet, Some(recorded)) => recorded.to_engine().or_else(meta::opaque),
+        (Nature::Packet, None) => None,
+        _ => meta::opaque(),
+    };
+    Meta {
+        gso,
+        vlan: offload.and_then(Offload::vlan),
+        hash: offload.and_then(|offload| offload.hash),
+        ..meta
+    }
+}
+
+/// The longest packet whose missing bytes are made up for: more than any superframe.
+const CUT_BYTES_MAX: u32 = 1 << 20;

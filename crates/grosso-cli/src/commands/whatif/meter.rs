@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use grosso::{Delivery, Sink};
-use grosso_wire::{Ports, dissect};
+use grosso_wire::dissect;
 
 use crate::{
     commands::replay::{Receiver, Seen},
@@ -26,9 +26,9 @@ pub(super) struct Kept {
 
 impl Kept {
     pub(super) fn of(seen: &Seen<'_>) -> Self {
-        let data = seen.packet.data;
+        let data = &*seen.data;
         let payload = seen.link.and_then(|link| {
-            let stack = dissect(data, link, &Ports::ASSIGNED);
+            let stack = dissect(data, link, &seen.ports);
             Some(Transport::of(&stack, data.len())?.payload)
         });
         let is_data = payload.is_some_and(|bytes| bytes > 0);

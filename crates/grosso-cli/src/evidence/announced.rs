@@ -1,0 +1,69 @@
+//! Sizes that packets speak of: the MSS of a SYN, the MTU of an ICMP message that says a packet was too big.
+
+use grosso_wire::{Kind, Stack, ipv4, ipv6, tcp};
+
+use crate::headers::{Transport, is_ip, u16_at, u32_at};
+
+/// The MSS option of a SYN.
+pub(super) fn mss(packet: &[u8], transport: &Transport) -> Option<u16> {
+    let start = transport.layer.offset as usize;
+    let mut options = packet.get(start + tcp::HEADER_LEN..transport.layer.end())?;
+    loop {
+        match options {
+            [0, ..] | [] => return None,
+            [1, rest @ ..] => options = rest,
+            [2, 4, high, low, ..] => {
+                return Some(u16::from_be_bytes([*high, *low])).filter(|&mss| mss > 0);
+            }
+            [_, len, ..] => options = options.get((*len as usize).max(2)..)?,
+            [_] => return None,
+        }
+    }
+}
+
+/// Who sends to whom, whatever the ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Path {
+    source: [u8; 16],
+    destination: [u8; 16],
+}
+
+impl Path {
+    /// The path of a packet whose IP header starts at `at`.
+    pub(super) fn at(packet: &[u8], at: usize, is_ipv4: bool) -> Option<Self> {
+        let mut path = Self { source: [0; 16], destination: [0; 16] };
+        let (from, to, len) = if is_ipv4 {
+            (ipv4::field::SOURCE.start, ipv4::field::DESTINATION.start, 4)
+        } else {
+            (ipv6::field::SOURCE.start, ipv6::field::DESTINATION.start, 16)
+        };
+        path.source[..len].copy_from_slice(packet.get(at + from..at + from + len)?);
+        path.destination[..len].copy_from_slice(packet.get(at + to..at + to + len)?);
+        Some(path)
+    }
+}
+
+/// A message that a packet was too big: for whose packets, and what the path takes (RFC 1191, RFC 8201).
+pub(super) fn too_big(packet: &[u8], stack: &Stack) -> Option<(Path, u16)> {
+    let icmp = stack.last().filter(|layer| layer.kind == Kind::Icmp)?;
+    let ip = stack.layers().iter().rfind(|layer| is_ip(layer))?;
+    let start = icmp.offset as usize;
+    let message = packet.get(start..)?;
+    let quoted = start + ICMP_HEADER;
+    let version = packet.get(quoted)? >> 4;
+    let mtu = match (ip.kind, message) {
+        (Kind::Ipv4, [3, 4, ..]) if version == 4 => u32::from(u16_at(message, 6)),
+        (Kind::Ipv6, [2, 0, ..]) if version == 6 => u32_at(message, 4),
+        _ => return None,
+    };
+    let least = if version == 4 { MTU_MIN_IPV4 } else { MTU_MIN_IPV6 };
+    let mtu = u16::try_from(mtu).ok().filter(|&mtu| mtu >= least)?;
+    Some((Path::at(packet, quoted, version == 4)?, mtu))
+}
+
+/// Bytes of an ICMP message before the packet that it quotes.
+const ICMP_HEADER: usize = 8;
+/// The least MTU that IPv4 knows (RFC 791).
+const MTU_MIN_IPV4: u16 = 68;
+/// The least MTU that IPv6 knows (RFC 8200 section 5).
+const MTU_MIN_IPV6: u16 = 1280;

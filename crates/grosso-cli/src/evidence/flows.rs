@@ -1,0 +1,248 @@
+//! The facts of flows and paths, learned frame by frame.
+
+use std::collections::HashMap;
+
+use grosso_wire::{Kind, tcp};
+
+use super::{
+    SEGMENT_BYTES_MIN,
+    announced::{self, Path},
+    identifications::Identifications,
+    judge::{Seal, Sight},
+    lengths::Lengths,
+};
+use crate::headers::{Endpoints, Transport, u32_at};
+
+/// What is known about the flows of a capture; at most [`FLOWS_MAX`] of them.
+#[derive(Debug, Default)]
+pub(crate) struct Flows {
+    flows: HashMap<Endpoints, Flow>,
+    /// From which packet on a path takes how much; at most [`PATHS_MAX`] of them.
+    paths: HashMap<Path, Vec<(u64, u16)>>,
+    /// The largest MTU at which an announced MSS hints.
+    announced_mtu: usize,
+    /// Packets of flows that found no room.
+    pub(crate) overflowed: u64,
+}
+
+/// One direction of a connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flow {
+    /// The MSS that its sender announced: the most that the sender takes itself, and a hint at its MTU.
+    pub(super) announced: Option<u16>,
+    first: Era,
+    /// Times after the first, in which segments had another size; at most [`ERAS_MAX`].
+    later: Vec<Era>,
+    last: Option<Last>,
+    /// Identifications that contradict the era: since which packet, and what they say.
+    odd: Option<(u64, Identifications)>,
+}
+
+/// A time in which the segments of a flow had one size.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Era {
+    /// The number of its first packet.
+    from: u64,
+    /// What an ICMP message said that the path takes.
+    pub(super) path_mtu: Option<u16>,
+    pub(super) identifications: Identifications,
+    pub(super) lengths: Lengths,
+    /// The largest payload under a complete and valid checksum.
+    pub(super) sealed_max: u32,
+}
+
+impl Era {
+    /// The largest payload that was one packet of the wire for certain.
+    pub(super) fn packet_max(&self) -> usize {
+        (self.sealed_max as usize).max(self.identifications.single_max())
+    }
+}
+
+/// The frame before.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    number: u64,
+    identification: u16,
+    payload: u32,
+    options: u16,
+    sequence_end: u32,
+}
+
+impl Flows {
+    /// Learns from a frame. `seal` reads its checksum, which is asked for only where it tells something new.
+    pub(super) fn learn(&mut self, sight: &Sight<'_>, seal: impl FnOnce() -> Seal) {
+        let (packet, number) = (sight.packet.data, sight.packet.number);
+        if let Some((path, mtu)) = announced::too_big(packet, sight.stack) {
+            self.shrink(path, mtu, number);
+            return;
+        }
+        let Some(transport) = &sight.transport else { return };
+        let path_mtu = self.path_mtu(packet, transport, number);
+        let flags = if transport.is_tcp() { transport.flags(packet) } else { 0 };
+        let announced =
+            if flags & tcp::SYN != 0 { announced::mss(packet, transport) } else { None };
+        if let Some(mss) = announced {
+            let headers = if transport.ip.kind == Kind::Ipv4 { HEADERS_IPV4 } else { HEADERS_IPV6 };
+            self.announced_mtu = self.announced_mtu.max(usize::from(mss) + headers);
+        }
+        let Some(flow) = self.flow_mut(sight.endpoints) else { return };
+        flow.announced = announced.or(flow.announced);
+        if path_mtu != flow.era(number).path_mtu {
+            flow.begin(Era { from: number, path_mtu, ..Era::default() });
+            flow.last = None;
+        }
+        if transport.is_tcp() {
+            flow.step(packet, number, transport);
+        } else {
+            flow.step_datagram(packet, number, transport);
+        }
+        let era = flow.latest_mut();
+        if flags & (tcp::PSH | tcp::FIN | tcp::SYN) == 0 {
+            era.lengths.count(transport.payload);
+        }
+        let is_news = transport.payload > era.packet_max().max(SEGMENT_BYTES_MIN);
+        if is_news && seal() == Seal::Valid {
+            era.sealed_max = u32::try_from(transport.payload).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// What is known of a flow.
+    pub(super) fn get(&self, endpoints: &Endpoints) -> Option<&Flow> {
+        self.flows.get(endpoints)
+    }
+
+    /// The largest MTU at which an announced MSS hints; 0 where nobody announced one.
+    pub(super) const fn announced_mtu(&self) -> usize {
+        self.announced_mtu
+    }
+
+    /// How many flows are known.
+    pub(crate) fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// From this packet on a path takes so much.
+    fn shrink(&mut self, path: Path, mtu: u16, number: u64) {
+        if self.paths.len() >= PATHS_MAX && !self.paths.contains_key(&path) {
+            return;
+        }
+        let changes = self.paths.entry(path).or_default();
+        if changes.len() < ERAS_MAX && changes.last().is_none_or(|&(_, before)| before != mtu) {
+            changes.push((number, mtu));
+        }
+    }
+
+    fn path_mtu(&self, packet: &[u8], transport: &Transport, number: u64) -> Option<u16> {
+        if self.paths.is_empty() {
+            return None;
+        }
+        let ip = &transport.ip;
+        let path = Path::at(packet, ip.offset as usize, ip.kind == Kind::Ipv4)?;
+        let changes = self.paths.get(&path)?;
+        changes.iter().rev().find(|(from, _)| *from <= number).map(|&(_, mtu)| mtu)
+    }
+
+    fn flow_mut(&mut self, endpoints: Endpoints) -> Option<&mut Flow> {
+        if self.flows.len() >= FLOWS_MAX && !self.flows.contains_key(&endpoints) {
+            self.overflowed += 1;
+            return None;
+        }
+        Some(self.flows.entry(endpoints).or_default())
+    }
+}
+
+impl Flow {
+    /// The time that a packet belongs to.
+    pub(super) fn era(&self, number: u64) -> &Era {
+        self.later.iter().rev().find(|era| era.from <= number).unwrap_or(&self.first)
+    }
+
+    fn latest_mut(&mut self) -> &mut Era {
+        self.later.last_mut().unwrap_or(&mut self.first)
+    }
+
+    fn begin(&mut self, era: Era) {
+        if self.later.len() < ERAS_MAX {
+            self.later.push(era);
+        }
+    }
+
+    /// Compares the identification with that of the frame before, if the stream went on without a gap: the frame before
+    /// is the one that used up the identifications.
+    fn step(&mut self, packet: &[u8], number: u64, transport: &Transport) {
+        let sequence = u32_at(packet, transport.layer.offset as usize + tcp::field::SEQUENCE.start);
+        let Some(last) = self.remember(packet, number, transport, sequence) else { return };
+        if last.payload == 0 || last.sequence_end != sequence {
+            return;
+        }
+        if last.options as usize == transport.options() {
+            self.narrow(packet, last, transport);
+        }
+    }
+
+    /// The same for UDP, where a step of one is all that says something: others may use the same counter.
+    fn step_datagram(&mut self, packet: &[u8], number: u64, transport: &Transport) {
+        let Some(last) = self.remember(packet, number, transport, 0) else { return };
+        let Some(identification) = transport.identification(packet) else { return };
+        if identification.wrapping_sub(last.identification) == 1 {
+            self.narrow(packet, last, transport);
+        }
+    }
+
+    /// Keeps a frame as the last one, and gives the one before it.
+    fn remember(
+        &mut self,
+        packet: &[u8],
+        number: u64,
+        transport: &Transport,
+        sequence: u32,
+    ) -> Option<Last> {
+        let identification = transport.identification(packet)?;
+        let payload = u32::try_from(transport.payload).unwrap_or(u32::MAX);
+        let options = transport.options() as u16;
+        let sequence_end = sequence.wrapping_add(payload);
+        self.last.replace(Last { number, identification, payload, options, sequence_end })
+    }
+
+    fn narrow(&mut self, packet: &[u8], last: Last, transport: &Transport) {
+        let identification = transport.identification(packet).unwrap_or(0);
+        let step = u32::from(identification.wrapping_sub(last.identification));
+        let era = self.latest_mut();
+        if step == 0 {
+            era.identifications.fixed += 1;
+            return;
+        }
+        let path_mtu = era.path_mtu;
+        if era.identifications.narrow(last.payload, step) {
+            self.odd = None;
+            return;
+        }
+        // One frame that contradicts may be anybody's; a second that agrees with it begins another time.
+        let mut identifications = match self.odd {
+            Some((_, odd)) => odd,
+            None => Identifications::default(),
+        };
+        let is_first = self.odd.is_none();
+        let agrees = identifications.narrow(last.payload, step);
+        let from = self.odd.map_or(last.number, |(from, _)| from);
+        if is_first || !agrees {
+            let mut alone = Identifications::default();
+            alone.narrow(last.payload, step);
+            self.odd = Some((last.number, alone));
+        } else {
+            self.odd = None;
+            self.begin(Era { from, path_mtu, identifications, ..Era::default() });
+        }
+    }
+}
+
+/// IPv4 and TCP without options, which the MSS leaves out.
+const HEADERS_IPV4: usize = 40;
+/// IPv6 and TCP without options.
+const HEADERS_IPV6: usize = 60;
+/// Most flows that are remembered: about 30 MB.
+const FLOWS_MAX: usize = 1 << 16;
+/// Most paths whose MTU is remembered.
+const PATHS_MAX: usize = 1 << 12;
+/// Most changes of the segment size of a flow or path that are remembered.
+const ERAS_MAX: usize = 16;

@@ -1,0 +1,162 @@
+//! Steps of the IPv4 identification.
+//!
+//! Linux counts every packet of the wire, so the identification of the next frame says how many packets a frame stood
+//! for (rules G14, S14).
+
+use super::SEGMENT_BYTES_MIN;
+
+/// The segment sizes that explain every step seen so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identifications {
+    low: u32,
+    high: u32,
+    /// A size that divides a superframe without a rest.
+    exact: Option<u32>,
+    /// How many superframes it divides.
+    exact_count: u32,
+    /// Steps that say something.
+    steps: u32,
+    /// The largest payload of a frame behind which the identification stepped by one.
+    single_max: u32,
+    /// Neighbours with one identification.
+    pub(super) fixed: u64,
+}
+
+impl Default for Identifications {
+    fn default() -> Self {
+        Self {
+            low: 1,
+            high: u32::MAX,
+            exact: None,
+            exact_count: 0,
+            steps: 0,
+            single_max: 0,
+            fixed: 0,
+        }
+    }
+}
+
+/// A size that the steps tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) bytes: u16,
+    /// Whether no other size would do.
+    pub(super) is_sure: bool,
+}
+
+impl Identifications {
+    /// Takes in that the identification stepped by `step` behind a frame of `payload` bytes whose flow went on without a
+    /// gap. `false` when that contradicts what was seen before.
+    pub(super) fn narrow(&mut self, payload: u32, step: u32) -> bool {
+        if step == 1 {
+            if payload > self.high {
+                return false;
+            }
+            self.single_max = self.single_max.max(payload);
+            return true;
+        }
+        let (low, high) = bounds(payload, step);
+        // A step that no segment size explains is that of another flow or of a lost packet.
+        if (low as usize) < SEGMENT_BYTES_MIN {
+            return true;
+        }
+        let (low, high) = (self.low.max(low), self.high.min(high));
+        if low > high || high < self.single_max {
+            return false;
+        }
+        (self.low, self.high) = (low, high);
+        self.steps += 1;
+        if payload.is_multiple_of(step) {
+            let size = payload / step;
+            let is_same = self.exact == Some(size);
+            self.exact_count = if is_same { self.exact_count + 1 } else { 1 };
+            self.exact = Some(size);
+        }
+        true
+    }
+
+    /// The size that explains the steps: one that `likely` says and that lies inside, or one that divides superframes.
+    pub(super) fn size(&self, likely: impl Iterator<Item = usize>) -> Option<Told> {
+        if self.steps < STEPS_MIN {
+            return None;
+        }
+        let is_inside = |size: &u32| (self.low..=self.high).contains(size);
+        let confirmed = likely.filter_map(|size| u32::try_from(size).ok()).find(is_inside);
+        let exact = self.exact.filter(is_inside);
+        let (size, is_sure) = match (exact, confirmed) {
+            (Some(exact), Some(confirmed)) if exact != confirmed => {
+                (exact, self.exact_count >= STEPS_MIN)
+            }
+            (Some(exact), None) => (exact, self.exact_count >= STEPS_MIN),
+            (_, Some(confirmed)) => (confirmed, true),
+            (None, None) => (self.high, false),
+        };
+        let bytes = u16::try_from(size).ok()?;
+        Some(Told { bytes, is_sure: is_sure || self.low == self.high })
+    }
+
+    /// Superframes whose steps say something, if a size of so many bytes explains them.
+    pub(super) fn agreeing(&self, size: usize) -> u64 {
+        let agrees = (self.low as usize..=self.high as usize).contains(&size);
+        if agrees { u64::from(self.steps) } else { 0 }
+    }
+
+    /// Superframes whose steps say something.
+    pub(super) const fn steps(&self) -> u64 {
+        self.steps as u64
+    }
+
+    /// Whether neighbours have one identification, as some senders leave it.
+    pub(super) const fn is_fixed(&self) -> bool {
+        self.fixed > self.steps as u64
+    }
+
+    /// The largest payload that went into one packet.
+    pub(super) const fn single_max(&self) -> usize {
+        self.single_max as usize
+    }
+}
+
+/// The sizes by which `payload` bytes make `step` segments.
+fn bounds(payload: u32, step: u32) -> (u32, u32) {
+    (payload.div_ceil(step.max(1)), payload.saturating_sub(1) / step.saturating_sub(1).max(1))
+}
+
+/// How many steps must agree before they say anything.
+const STEPS_MIN: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(steps: &[(u32, u32)]) -> Identifications {
+        let mut identifications = Identifications::default();
+        for &(payload, step) in steps {
+            assert!(identifications.narrow(payload, step), "{payload} in {step}");
+        }
+        identifications
+    }
+
+    #[test]
+    fn steps_narrow_the_size_down() {
+        let ids = of(&[(14000, 10), (28000, 20), (7100, 6)]);
+        assert_eq!(ids.size([].into_iter()), Some(Told { bytes: 1400, is_sure: true }));
+        let ids = of(&[(14001, 11), (28001, 21)]);
+        assert_eq!(ids.size([1390].into_iter()), Some(Told { bytes: 1390, is_sure: true }));
+        assert_eq!(ids.size([].into_iter()).map(|told| told.is_sure), Some(false));
+    }
+
+    #[test]
+    fn one_step_says_nothing_and_a_contradiction_is_told() {
+        assert_eq!(of(&[(14000, 10)]).size([1400].into_iter()), None);
+        let mut ids = of(&[(14480, 10), (28960, 20)]);
+        assert!(!ids.narrow(12480, 10), "1248 is not 1448");
+    }
+
+    #[test]
+    fn a_step_of_one_is_one_packet() {
+        let mut ids = of(&[(8948, 1), (8948, 1)]);
+        assert_eq!(ids.single_max(), 8948);
+        assert!(!ids.narrow(14480, 10), "8948 bytes were one packet");
+    }
+}

@@ -1,0 +1,621 @@
+//! The verdict on one frame.
+
+use std::path::Path;
+
+use grosso::meta::{Cwr, Gso, IpLevels};
+use grosso_io::capture::{
+    ChecksumState, Entry, Packet, PacketMeta, PartialPlace, SegmentTransport, Segmentation,
+};
+use grosso_wire::{Extent, Kind, LinkType, Ports, Stack, dissect};
+
+use super::{
+    Evidence, Flows, Given, MTU_DEFAULT, MTU_JUMBO, SEGMENT_BYTES_MIN, Size,
+    flows::{Era, Flow},
+    lengths::Opinion,
+    strides,
+};
+use crate::{
+    checksums::{self, Claim, Levels, Verdict, Why, is_seeded},
+    error::Failure,
+    headers::{Endpoints, Transport, is_ip},
+    input::{Input, Next, Session},
+    meta,
+};
+
+/// A frame as it is looked at, parsed once.
+pub(crate) struct Sight<'a> {
+    pub(crate) packet: &'a Packet<'a>,
+    pub(crate) said: &'a PacketMeta,
+    pub(crate) stack: &'a Stack,
+    pub(crate) link: LinkType,
+    pub(crate) ports: Ports,
+    pub(crate) transport: Option<Transport>,
+    pub(crate) endpoints: Endpoints,
+}
+
+impl<'a> Sight<'a> {
+    /// Looks at a frame that was dissected with these ports.
+    pub(crate) fn new(
+        packet: &'a Packet<'a>,
+        said: &'a PacketMeta,
+        stack: &'a Stack,
+        link: LinkType,
+        ports: Ports,
+    ) -> Self {
+        let transport = Transport::of(stack, packet.data.len());
+        let endpoints = transport.map(|t| t.endpoints(packet.data, stack)).unwrap_or_default();
+        Self { packet, said, stack, link, ports, transport, endpoints }
+    }
+
+    /// The segmentation that the capture recorded.
+    fn recorded(&self) -> Option<(&Segmentation, Gso)> {
+        let segmentation = self.said.offload.as_ref()?.gso.as_ref()?;
+        Some((segmentation, segmentation.to_engine()?))
+    }
+}
+
+/// What the innermost transport checksum of a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seal {
+    /// Complete and right.
+    Valid,
+    /// Complete and wrong.
+    Wrong,
+    /// The sum of the pseudo-header.
+    Seed,
+    /// Both right and, as by chance one in 65,536 is, the sum of the pseudo-header.
+    Either,
+    /// A UDP datagram has none, or there is no transport header.
+    Absent,
+    /// Not the sum of the pseudo-header, and not all bytes that it covers were captured.
+    Unread,
+}
+
+/// What a frame is, and by what evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Judgment {
+    pub(crate) nature: Nature,
+    /// `None` where nothing has to be decided: no TCP or UDP, or no payload.
+    pub(crate) by: Option<Evidence>,
+    /// Whether the evidence leaves room for another answer, which `--strict` does not.
+    pub(crate) is_guess: bool,
+    /// What speaks against it.
+    pub(crate) against: Option<Contradiction>,
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nature {
+    /// A packet of the wire.
+    Packet,
+    /// Several packets.
+    Superframe {
+        gso: Gso,
+        size: Size,
+        /// The tunnels that lie outside of the header behind which it is cut.
+        ports: Ports,
+    },
+    /// Undecided, or not to be cut, for the reason of this name.
+    Left(&'static str),
+}
+
+/// Evidence that contradicts a judgment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Contradiction {
+    pub(crate) by: Evidence,
+    /// The payload bytes that it allows a packet, if it is about them.
+    pub(crate) bytes: Option<u16>,
+}
+
+impl Judgment {
+    const fn packet(by: Option<Evidence>) -> Self {
+        Self { nature: Nature::Packet, by, is_guess: false, against: None }
+    }
+
+    const fn left(reason: &'static str, by: Option<Evidence>) -> Self {
+        Self { nature: Nature::Left(reason), by, is_guess: false, against: None }
+    }
+
+    fn superframe(gso: Gso, size: Size, ports: Ports) -> Self {
+        let nature = Nature::Superframe { gso, size, ports };
+        Self { nature, by: Some(size.by), is_guess: size.is_guess, against: None }
+    }
+
+    /// How many packets of the wire it is, as far as that is known.
+    pub(crate) fn packets(&self, payload: usize) -> usize {
+        match self.nature {
+            Nature::Superframe { size, .. } => payload.div_ceil(usize::from(size.bytes).max(1)),
+            Nature::Packet | Nature::Left(_) => 1,
+        }
+    }
+}
+
+/// Judges the frames of a capture.
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    given: Given,
+    pub(crate) flows: Flows,
+    /// Whether the flows are known from a reading before.
+    pub(crate) is_surveyed: bool,
+    levels: Levels,
+}
+
+impl Judge {
+    /// Knows nothing yet but what the user says, and learns from the frames that it judges.
+    pub(crate) fn new(given: Given) -> Self {
+        Self { given, ..Self::default() }
+    }
+
+    /// Reads a file once to learn its flows, so that a frame is judged by what comes behind it too. A pipe can be read
+    /// only once. Damage is for the second reading to report.
+    pub(crate) fn survey(path: &Path, given: Given, session: &Session) -> Result<Self, Failure> {
+        if !path.is_file() {
+            return Ok(Self::new(given));
+        }
+        let mut input = Input::open(path, false, session)?;
+        Self::survey_of(&mut input, given)
+    }
+
+    /// The same for an input that is at its start.
+    pub(crate) fn survey_of(input: &mut Input, given: Given) -> Result<Self, Failure> {
+        let mut judge = Self::new(given);
+        let links = input.links;
+        let _ending = input.each(|entry| {
+            let Entry::Packet(packet) = entry else { return Ok(Next::Go) };
+            let Some(link) = links.of(packet) else { return Ok(Next::Go) };
+            let said = packet.meta();
+            let ports = judge.ports(&said);
+            let stack = dissect(packet.data, link, &ports);
+            judge.learn(&Sight::new(packet, &said, &stack, link, ports));
+            Ok(Next::Go)
+        })?;
+        judge.is_surveyed = true;
+        Ok(judge)
+    }
+
+    /// The UDP ports that mean a tunnel in a packet.
+    pub(crate) fn ports(&self, said: &PacketMeta) -> Ports {
+        meta::ports(said, self.given.ports)
+    }
+
+    /// Judges a frame, and learns from it if its capture was not read before.
+    pub(crate) fn judge(&mut self, sight: &Sight<'_>) -> Judgment {
+        if !self.is_surveyed {
+            self.learn(sight);
+        }
+        let judgment = self.weigh(sight);
+        if !matches!(judgment.nature, Nature::Superframe { .. }) {
+            return judgment;
+        }
+        match self.damage(sight) {
+            Some(reason) => Judgment::left(reason, Some(Evidence::Checksum)),
+            None => judgment,
+        }
+    }
+
+    /// What the innermost transport checksum of a frame is. Reads its payload.
+    pub(crate) fn seal(&mut self, sight: &Sight<'_>) -> Seal {
+        seal(sight, &mut self.levels)
+    }
+
+    /// The judgment with its strongest evidence: for a packet no longer than its flow's, what made it one was not asked.
+    pub(crate) fn testify(&mut self, sight: &Sight<'_>, judgment: Judgment) -> Judgment {
+        let is_weak = judgment.by.is_some_and(|by| by > Evidence::Checksum);
+        let is_sealed =
+            judgment.nature == Nature::Packet && is_weak && matches!(self.seal(sight), Seal::Valid);
+        if is_sealed { Judgment::packet(Some(Evidence::Checksum)) } else { judgment }
+    }
+
+    /// How many superframes of a frame's flow have identifications that step as `size` says, and how many could.
+    pub(crate) fn agreement(&self, sight: &Sight<'_>, size: Size) -> (u64, u64) {
+        let Some(flow) = self.flows.get(&sight.endpoints) else { return (0, 0) };
+        let identifications = &flow.era(sight.packet.number).identifications;
+        (identifications.agreeing(size.bytes.into()), identifications.steps())
+    }
+
+    fn learn(&mut self, sight: &Sight<'_>) {
+        let levels = &mut self.levels;
+        self.flows.learn(sight, || seal(sight, levels));
+    }
+
+    /// Weighs the evidence, strongest first.
+    fn weigh(&mut self, sight: &Sight<'_>) -> Judgment {
+        let Some(transport) = sight.transport else {
+            return match sight.recorded() {
+                Some((_, gso)) => recorded(sight, gso, 0, sight.ports),
+                None => self.by_stride(sight).unwrap_or(Judgment::packet(None)),
+            };
+        };
+        if let Some(judgment) = self.by_the_user(sight, &transport) {
+            return judgment;
+        }
+        if let Some((segmentation, gso)) = sight.recorded() {
+            let (payload, ports) = scope(sight, segmentation, &transport);
+            return recorded(sight, gso, payload, ports);
+        }
+        if let Some(judgment) = self.by_stride(sight) {
+            return judgment;
+        }
+        if transport.payload == 0 {
+            return Judgment::packet(None);
+        }
+        if let Some(judgment) = self.by_repeated_headers(sight, &transport) {
+            return judgment;
+        }
+        if transport.is_tcp() { self.tcp(sight, &transport) } else { self.udp(sight, &transport) }
+    }
+
+    /// The user's word, which counts more than any evidence; that a checksum contradicts it is said.
+    fn by_the_user(&mut self, sight: &Sight<'_>, transport: &Transport) -> Option<Judgment> {
+        let Given { mss, mtu, uso_size, .. } = self.given;
+        let room = mtu.map(|mtu| usize::from(mtu).saturating_sub(transport.overhead()));
+        let bytes = if transport.is_tcp() {
+            match (mss, room) {
+                (Some(mss), _) => mss,
+                (None, Some(room)) => u16::try_from(room).unwrap_or(u16::MAX),
+                (None, None) => return None,
+            }
+        } else {
+            let is_too_long = transport.payload + transport.overhead() > self.link_mtu();
+            match uso_size {
+                Some(size) if is_too_long => size,
+                _ => return None,
+            }
+        };
+        if transport.payload <= usize::from(bytes) {
+            return Some(Judgment::packet(Some(Evidence::Given)));
+        }
+        let Some(gso) = Gso::every(bytes) else {
+            return Some(Judgment::left("mtu-below-headers", Some(Evidence::Given)));
+        };
+        let size = Size { bytes, by: Evidence::Given, is_guess: false };
+        let against = (self.seal(sight) == Seal::Valid)
+            .then_some(Contradiction { by: Evidence::Checksum, bytes: None });
+        let gso = self.with_identifications(gso, sight);
+        Some(Judgment { against, ..Judgment::superframe(gso, size, sight.ports) })
+    }
+
+    /// Whether a frame has the headers of its first segment and the data of many, as a device is handed that repeats
+    /// headers itself (rule S47).
+    pub(crate) fn repeats_headers(&self, sight: &Sight<'_>) -> bool {
+        let Sight { packet, stack, .. } = sight;
+        let behind = packet.data.len().saturating_sub(stack.end as usize);
+        // A frame is padded to 60 bytes, and a trailer may be as long as a tag and a check sequence.
+        sight.transport.is_some()
+            && stack.extent == Extent::Padded
+            && behind >= TRAILER_BYTES_MAX
+            && (is_seeded(packet.data, stack)
+                || checksums::is_seeded_to_the_end(packet.data, stack))
+            && strides::find(sight).is_none()
+    }
+
+    /// Which checksum of a frame is partial, as the capture says or headers that repeat.
+    pub(crate) fn claim(&self, sight: &Sight<'_>) -> Claim {
+        if self.repeats_headers(sight) {
+            meta::claim_of_transport(sight.stack)
+        } else {
+            meta::claim(sight.said, sight.stack)
+        }
+    }
+
+    fn by_repeated_headers(&self, sight: &Sight<'_>, transport: &Transport) -> Option<Judgment> {
+        if !self.repeats_headers(sight) {
+            return None;
+        }
+        let bytes = u16::try_from(transport.payload).ok()?;
+        let size = Size { bytes, by: Evidence::Stride, is_guess: false };
+        let gso = self.with_identifications(Gso::every(bytes)?, sight);
+        Some(Judgment::superframe(gso, size, sight.ports))
+    }
+
+    /// Tunnel headers that repeat behind one UDP header: the datagrams of a tunnel that sends many at once.
+    fn by_stride(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
+        let bytes = strides::find(sight)?;
+        let outer = dissect(sight.packet.data, sight.link, &Ports::NONE);
+        let around = Sight::new(sight.packet, sight.said, &outer, sight.link, Ports::NONE);
+        if self.seal(&around) == Seal::Valid {
+            return Some(Judgment::packet(Some(Evidence::Checksum)));
+        }
+        let size = Size { bytes, by: Evidence::Stride, is_guess: false };
+        Some(Judgment::superframe(Gso::every(bytes)?, size, Ports::NONE))
+    }
+
+    fn tcp(&mut self, sight: &Sight<'_>, transport: &Transport) -> Judgment {
+        let evidence = Tcp::new(&self.flows, sight, transport);
+        let size = evidence.size();
+        if transport.payload <= usize::from(size.bytes) {
+            return Judgment {
+                against: evidence.against(&size),
+                ..Judgment::packet(Some(size.by))
+            };
+        }
+        let (limit, is_plateau) = (evidence.limit(), evidence.is_plateau(&size));
+        let against = evidence.against(&size);
+        if let Some(judgment) = self.by_checksum(sight) {
+            let exceeded = limit.filter(|limit| {
+                judgment.nature == Nature::Packet
+                    && limit.bytes.is_some_and(|bytes| transport.payload > usize::from(bytes))
+            });
+            return Judgment { against: exceeded, ..judgment };
+        }
+        if is_plateau {
+            let plain = Judgment::packet(Some(Evidence::PlainSegments));
+            return Judgment { is_guess: true, ..plain };
+        }
+        let Some(gso) = Gso::every(size.bytes) else {
+            return Judgment::left("segment-size-unknown", None);
+        };
+        let gso = self.with_identifications(gso, sight);
+        Judgment { against, ..Judgment::superframe(gso, size, sight.ports) }
+    }
+
+    /// A UDP packet that is longer than the link takes is a superframe, if nothing says otherwise; where it splits is for
+    /// its sender to know.
+    fn udp(&mut self, sight: &Sight<'_>, transport: &Transport) -> Judgment {
+        if transport.payload + transport.overhead() <= self.link_mtu() {
+            return Judgment::packet(Some(Evidence::Mtu));
+        }
+        if let Some(judgment) = self.by_checksum(sight) {
+            return judgment;
+        }
+        let flow = self.flows.get(&sight.endpoints);
+        let packet_max = flow.map_or(0, |flow| flow.era(sight.packet.number).packet_max());
+        if transport.payload <= packet_max {
+            return Judgment::packet(Some(Evidence::IpId));
+        }
+        Judgment::left(UDP_SIZE_UNKNOWN, None)
+    }
+
+    /// What the transport checksum decides of a frame that is longer than a packet should be.
+    fn by_checksum(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
+        let by = Some(Evidence::Checksum);
+        match self.seal(sight) {
+            Seal::Valid | Seal::Absent => Some(Judgment::packet(by)),
+            Seal::Unread => Some(Judgment { is_guess: true, ..Judgment::packet(by) }),
+            Seal::Wrong => Some(Judgment::left("checksum", by)),
+            Seal::Seed | Seal::Either => None,
+        }
+    }
+
+    /// The name of a checksum that is complete and wrong: what is cut would leave with right ones.
+    fn damage(&mut self, sight: &Sight<'_>) -> Option<&'static str> {
+        let Sight { packet, stack, .. } = sight;
+        let claim = self.claim(sight);
+        checksums::judge(packet.data, packet.is_cut(), stack, claim, &mut self.levels);
+        let bad = self.levels.iter().find(|level| level.verdict == Verdict::Bad)?;
+        Some(if bad.layer.kind == Kind::Ipv4 { "ipv4-checksum" } else { "checksum" })
+    }
+
+    /// The MTU of the link as far as it is known, at least that of Ethernet.
+    fn link_mtu(&self) -> usize {
+        match self.given.mtu {
+            Some(mtu) => mtu.into(),
+            None => self.flows.announced_mtu().max(MTU_DEFAULT),
+        }
+    }
+
+    fn with_identifications(&self, gso: Gso, sight: &Sight<'_>) -> Gso {
+        let era = self.flows.get(&sight.endpoints).map(|flow| flow.era(sight.packet.number));
+        let is_fixed = era.is_some_and(|era| era.identifications.is_fixed());
+        let fixed_ids = if is_fixed { ipv4_levels(sight.stack) } else { IpLevels::NONE };
+        Gso { fixed_ids, cwr: Cwr::First, ..gso }
+    }
+}
+
+/// What is known about the segment size of one TCP frame.
+struct Tcp {
+    payload: usize,
+    era: Era,
+    /// What the sender announced, less the options of the packet (RFC 6691 section 2): a hint at its MTU.
+    own: Option<usize>,
+    /// What the peer announced, less the options: no segment is longer.
+    peer: Option<usize>,
+    /// What the path takes.
+    path: Option<usize>,
+    /// What an MTU of 1500 takes, outside of tunnels and inside of the innermost.
+    guesses: [usize; 2],
+}
+
+impl Tcp {
+    fn new(flows: &Flows, sight: &Sight<'_>, transport: &Transport) -> Self {
+        let number = sight.packet.number;
+        let flow = flows.get(&sight.endpoints);
+        let reverse = flows.get(&sight.endpoints.reversed());
+        let era = flow.map(|flow| *flow.era(number)).unwrap_or_default();
+        let announced = |flow: Option<&Flow>| {
+            let mss = flow.and_then(|flow| flow.announced)?;
+            Some(usize::from(mss).saturating_sub(transport.options()).max(1))
+        };
+        let (outer, inner) = (transport.overhead(), transport.inner_overhead());
+        Self {
+            payload: transport.payload,
+            era,
+            own: announced(flow),
+            peer: announced(reverse),
+            path: era.path_mtu.map(|mtu| usize::from(mtu).saturating_sub(inner).max(1)),
+            guesses: [outer, inner].map(|headers| MTU_DEFAULT.saturating_sub(headers).max(1)),
+        }
+    }
+
+    /// The largest payload of a packet of the flow at this time, by the strongest evidence that there is.
+    fn size(&self) -> Size {
+        let sizes = [self.by_identifications(), self.by_icmp(), self.by_syn(), self.by_plain()];
+        sizes.into_iter().flatten().next().unwrap_or_else(|| self.by_guess())
+    }
+
+    fn by_identifications(&self) -> Option<Size> {
+        let candidates = [self.expected(), self.path, self.peer, self.own, self.packet_max()];
+        let candidates = candidates.into_iter().flatten().chain(self.guesses);
+        let told = self.era.identifications.size(candidates)?;
+        let is_expected = self.expected() == Some(usize::from(told.bytes));
+        let by = match (is_expected, self.path == self.expected()) {
+            (true, true) => Evidence::Icmp,
+            (true, false) => Evidence::Syn,
+            (false, _) => Evidence::IpId,
+        };
+        Some(Size { bytes: told.bytes, by, is_guess: !told.is_sure })
+    }
+
+    fn by_icmp(&self) -> Option<Size> {
+        let path = self.path.filter(|&path| self.expected() == Some(path))?;
+        let is_guess = self.era.packet_max() > path || self.opinion(path) == Opinion::Others;
+        Some(sized(path, Evidence::Icmp, is_guess))
+    }
+
+    /// The peer's announcement bounds what is sent, and so does the sender's MTU, at which its own announcement hints.
+    fn by_syn(&self) -> Option<Size> {
+        let both = self.own.is_some() && self.peer.is_some();
+        let announced = self.announced()?;
+        let is_refuted =
+            |size| size < self.era.packet_max() || self.opinion(size) == Opinion::Others;
+        let is_shown =
+            |size| size == self.era.packet_max() || self.opinion(size) == Opinion::Multiples;
+        if !is_refuted(announced) {
+            return Some(sized(announced, Evidence::Syn, !both && !is_shown(announced)));
+        }
+        let peer = self.peer.filter(|&peer| peer > announced && !is_refuted(peer))?;
+        Some(sized(peer, Evidence::Syn, !is_shown(peer)))
+    }
+
+    /// What other frames of the direction show: packets whose size divides the superframes, or a size that does.
+    fn by_plain(&self) -> Option<Size> {
+        let packet = self.packet_max();
+        if let Some(packet) = packet.filter(|&packet| self.opinion(packet) == Opinion::Multiples) {
+            return Some(sized(packet, Evidence::PlainSegments, false));
+        }
+        let least = packet.unwrap_or(0);
+        let fits = |size: &usize| *size >= least && self.opinion(*size) == Opinion::Multiples;
+        if let Some(guess) = self.guesses.into_iter().find(fits) {
+            return Some(sized(guess, Evidence::Mtu, true));
+        }
+        let divisor = self.era.lengths.divisor().filter(|size| (least..=MTU_JUMBO).contains(size));
+        divisor.map(|size| sized(size, Evidence::PlainSegments, true))
+    }
+
+    fn by_guess(&self) -> Size {
+        let [outer, inner] = self.guesses;
+        let packet = self.packet_max().unwrap_or(0);
+        if let Some(announced) = self.announced().filter(|&announced| announced >= packet) {
+            return sized(announced, Evidence::Syn, true);
+        }
+        if packet > outer {
+            return sized(packet, Evidence::PlainSegments, true);
+        }
+        let bytes = if self.payload <= inner { inner } else { outer };
+        sized(bytes, Evidence::Mtu, true)
+    }
+
+    /// The hardest limit for a packet: the path's or the peer's.
+    fn limit(&self) -> Option<Contradiction> {
+        let limit = |bytes: usize, by| Contradiction { by, bytes: u16::try_from(bytes).ok() };
+        match (self.path, self.peer) {
+            (Some(path), peer) if peer.is_none_or(|peer| path < peer) => {
+                Some(limit(path, Evidence::Icmp))
+            }
+            (_, Some(peer)) => Some(limit(peer, Evidence::Syn)),
+            _ => None,
+        }
+    }
+
+    /// The limit that a size exceeds, though it has stronger evidence.
+    fn against(&self, size: &Size) -> Option<Contradiction> {
+        self.limit().filter(|limit| limit.bytes.is_some_and(|bytes| size.bytes > bytes))
+    }
+
+    /// Whether most frames have the length of this one and none is longer, though no multiple of a size that is only
+    /// guessed: a jumbo link.
+    fn is_plateau(&self, size: &Size) -> bool {
+        size.by == Evidence::Mtu
+            && self.payload <= MTU_JUMBO
+            && self.era.lengths.plateau().is_some_and(|longest| self.payload <= longest)
+            && self.opinion(size.bytes.into()) == Opinion::Others
+    }
+
+    fn opinion(&self, size: usize) -> Opinion {
+        self.era.lengths.opinion(size)
+    }
+
+    fn announced(&self) -> Option<usize> {
+        self.own.into_iter().chain(self.peer).min()
+    }
+
+    fn expected(&self) -> Option<usize> {
+        self.announced().into_iter().chain(self.path).min()
+    }
+
+    fn packet_max(&self) -> Option<usize> {
+        Some(self.era.packet_max()).filter(|&packet| packet >= SEGMENT_BYTES_MIN)
+    }
+}
+
+fn sized(bytes: usize, by: Evidence, is_guess: bool) -> Size {
+    Size { bytes: u16::try_from(bytes).unwrap_or(u16::MAX), by, is_guess }
+}
+
+/// What a superframe that the capture describes is cut into.
+fn recorded(sight: &Sight<'_>, gso: Gso, payload: usize, ports: Ports) -> Judgment {
+    // What leaves is the wire, so nothing stays partial there.
+    let size = Size { bytes: gso.size().unwrap_or(0), by: Evidence::Recorded, is_guess: false };
+    let is_whole = gso.size().is_some_and(|size| payload <= usize::from(size));
+    if sight.transport.is_some() && is_whole {
+        return Judgment::packet(Some(Evidence::Recorded));
+    }
+    Judgment::superframe(gso, size, ports)
+}
+
+/// The payload behind the header that a recorded superframe is cut behind, and the tunnels outside of it: the outermost
+/// UDP header where a tunnel sends many datagrams at once, else the innermost transport header.
+fn scope(sight: &Sight<'_>, segmentation: &Segmentation, transport: &Transport) -> (usize, Ports) {
+    let outermost = sight.stack.layers().iter().find(|layer| layer.kind == Kind::Udp);
+    let state = sight.said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
+    let inside = (transport.payload, sight.ports);
+    match (outermost, state) {
+        (Some(udp), ChecksumState::Partial { place: Some(PartialPlace { start, .. }) })
+            if start == udp.offset
+                && udp.offset != transport.layer.offset
+                && segmentation.transport != SegmentTransport::Tcp =>
+        {
+            (sight.packet.data.len().saturating_sub(udp.end()), Ports::NONE)
+        }
+        _ => inside,
+    }
+}
+
+/// What the innermost transport checksum of a frame is.
+fn seal(sight: &Sight<'_>, levels: &mut Levels) -> Seal {
+    let Sight { packet, said, stack, .. } = sight;
+    let claim = meta::claim(said, stack);
+    let is_seeded = is_seeded(packet.data, stack);
+    checksums::judge(packet.data, packet.is_cut(), stack, claim, levels);
+    let mut transports = levels.iter().rev().filter(|level| level.layer.kind != Kind::Ipv4);
+    let Some(innermost) = transports.next() else { return Seal::Absent };
+    match (innermost.verdict, innermost.why) {
+        (Verdict::ZeroUdp, _) => Seal::Absent,
+        (Verdict::Unverifiable, _) if is_seeded => Seal::Seed,
+        (Verdict::Unverifiable, _) => Seal::Unread,
+        (Verdict::Partial, _) => Seal::Seed,
+        (Verdict::Bad, _) => Seal::Wrong,
+        // It is the tunnel's checksum that protects the packet (rule C54).
+        (Verdict::Valid, Why::Remote)
+            if transports.any(|around| around.verdict == Verdict::Valid) =>
+        {
+            Seal::Valid
+        }
+        (Verdict::Valid, Why::Remote) => Seal::Seed,
+        (Verdict::Valid, _) if is_seeded => Seal::Either,
+        (Verdict::Valid, _) => Seal::Valid,
+    }
+}
+
+/// The IPv4 levels of a packet, whose identifications can be fixed.
+fn ipv4_levels(stack: &Stack) -> IpLevels {
+    let levels = stack.layers().iter().filter(|layer| is_ip(layer)).enumerate();
+    levels
+        .filter(|(_, layer)| layer.kind == Kind::Ipv4)
+        .fold(IpLevels::NONE, |levels, (level, _)| levels.with(level))
+}
+
+/// The reason of a UDP superframe that says nowhere where it splits.
+pub(crate) const UDP_SIZE_UNKNOWN: &str = "udp-size-unknown";
+/// More bytes behind a packet than padding and a trailer take.
+const TRAILER_BYTES_MAX: usize = 64;

@@ -1,0 +1,116 @@
+//! Lengths of a flow's frames.
+//!
+//! Whatever joins or hands down full segments makes frames of whole segments, but for the last of a write, which carries
+//! PSH. So the segment size divides the lengths of the others.
+
+use super::SEGMENT_BYTES_MIN;
+
+/// The payload lengths of frames in mid-stream, as many different ones as there is room for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lengths {
+    slots: [Slot; SLOTS],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    payload: u32,
+    frames: u32,
+}
+
+/// How lengths look at a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opinion {
+    /// Too few of them are longer.
+    None,
+    /// They are its multiples.
+    Multiples,
+    /// They are not.
+    Others,
+}
+
+impl Lengths {
+    /// Counts a frame that is not the end of a write.
+    pub(super) fn count(&mut self, payload: usize) {
+        if payload < SEGMENT_BYTES_MIN {
+            return;
+        }
+        let payload = payload as u32;
+        let slot = self.slots.iter_mut().find(|slot| slot.payload == payload || slot.frames == 0);
+        if let Some(slot) = slot {
+            slot.payload = payload;
+            slot.frames = slot.frames.saturating_add(1);
+        }
+    }
+
+    /// Whether frames longer than `size` are its multiples.
+    pub(super) fn opinion(&self, size: usize) -> Opinion {
+        let longer = |slot: &&Slot| slot.payload as usize > size;
+        let (mut agree, mut differ) = (0, 0);
+        for slot in self.slots.iter().filter(longer) {
+            let is_multiple = (slot.payload as usize).is_multiple_of(size.max(1));
+            *if is_multiple { &mut agree } else { &mut differ } += u64::from(slot.frames);
+        }
+        match (agree, differ) {
+            _ if agree + differ < FRAMES_MIN => Opinion::None,
+            _ if agree >= differ * MAJORITY => Opinion::Multiples,
+            _ if differ > agree => Opinion::Others,
+            _ => Opinion::None,
+        }
+    }
+
+    /// The largest size that divides all of several lengths.
+    pub(super) fn divisor(&self) -> Option<usize> {
+        let lengths = || self.slots.iter().filter(|slot| slot.frames > 0);
+        let divisor = lengths().fold(0, |divisor, slot| gcd(slot.payload, divisor)) as usize;
+        (lengths().count() >= LENGTHS_MIN && divisor >= SEGMENT_BYTES_MIN).then_some(divisor)
+    }
+
+    /// The length that most frames have, when no frame in mid-stream was longer.
+    pub(super) fn plateau(&self) -> Option<usize> {
+        let longest = self.slots.iter().max_by_key(|slot| slot.payload)?;
+        let frames: u32 = self.slots.iter().map(|slot| slot.frames).sum();
+        let is_usual = longest.frames >= PLATEAU_MIN && longest.frames > frames / 2;
+        (is_usual && self.slots[SLOTS - 1].frames == 0).then_some(longest.payload as usize)
+    }
+}
+
+fn gcd(one: u32, other: u32) -> u32 {
+    if other == 0 { one } else { gcd(other, one % other) }
+}
+
+/// Different lengths that are remembered.
+const SLOTS: usize = 8;
+/// Frames that must be longer than a size before their lengths say anything about it.
+const FRAMES_MIN: u64 = 2;
+/// Different lengths that must share a divisor.
+const LENGTHS_MIN: usize = 3;
+/// How many multiples weigh as much as one length that is none.
+const MAJORITY: u64 = 9;
+/// Frames of one length that make it a usual one.
+const PLATEAU_MIN: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn superframes_are_multiples_of_the_segment_size() {
+        let mut lengths = Lengths::default();
+        [14480, 2896, 65160, 28960].into_iter().for_each(|payload| lengths.count(payload));
+        assert_eq!(lengths.opinion(1448), Opinion::Multiples);
+        assert_eq!(lengths.opinion(988), Opinion::Others);
+        assert_eq!(lengths.opinion(65160), Opinion::None);
+        assert_eq!(lengths.plateau(), None);
+        assert_eq!(lengths.divisor(), Some(1448));
+    }
+
+    #[test]
+    fn equal_lengths_are_a_plateau() {
+        let mut lengths = Lengths::default();
+        (0..20).for_each(|_| lengths.count(8948));
+        assert_eq!(lengths.plateau(), Some(8948));
+        assert_eq!(lengths.opinion(1448), Opinion::Others);
+        lengths.count(65160);
+        assert_eq!(lengths.plateau(), None);
+    }
+}

@@ -1,0 +1,121 @@
+//! Whether a frame of a capture is a packet of the wire, a superframe cut at N, or undecided, and by what evidence.
+//!
+//! A capture of a host shows packets that no wire ever carried. [`Judge`] is the one place that tells them apart, for every
+//! command. Evidence has an order of strength, and strong evidence vetoes weak: [`Evidence`] is that order, and
+//! `docs/evidence.md` says what each kind decides and what it cannot see.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`judge`] | the verdict on one frame |
+//! | [`flows`] | the facts of every flow and path, learned from a capture before or while it is judged |
+//! | [`identifications`] | how many packets a frame stood for, by the steps of the IPv4 identification |
+//! | [`lengths`] | which sizes the lengths of a flow's frames are multiples of |
+//! | [`announced`] | the MSS of SYNs, and ICMP messages that say a packet was too big |
+//! | [`strides`] | tunnel headers that repeat inside one UDP frame |
+//! | [`tally`] | what was guessed, and what contradicted what |
+//! | [`vantage`] | on which host a capture was taken |
+
+mod announced;
+mod flows;
+mod identifications;
+mod judge;
+mod lengths;
+mod strides;
+mod tally;
+mod vantage;
+
+use serde::Serialize;
+
+pub(crate) use self::{
+    flows::Flows,
+    judge::{Judge, Judgment, Nature, Seal, Sight, UDP_SIZE_UNKNOWN},
+    tally::Tally,
+    vantage::{Side, Vantages, said as side_said},
+};
+
+/// A reason to take a frame for a packet of the wire or for a superframe, strongest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Evidence {
+    /// The user says it.
+    Given,
+    /// The capture recorded it.
+    Recorded,
+    /// The transport checksum is complete: superframes of Linux hold the sum of the pseudo-header (rule G51).
+    Checksum,
+    /// The steps of the IPv4 identification count the packets.
+    IpId,
+    /// Headers repeat: those of a tunnel inside the frame, or lengths that are those of one segment (rule S47).
+    Stride,
+    /// An ICMP message says what the path takes.
+    Icmp,
+    /// Other packets of the same direction were packets of the wire, or superframes are multiples of this size.
+    PlainSegments,
+    /// The SYNs announced it.
+    Syn,
+    /// An MTU of 1500, or what SYNs and the user say of the link: a guess.
+    Mtu,
+}
+
+impl Evidence {
+    /// The words for people.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Given => "as given",
+            Self::Recorded => "recorded",
+            Self::Checksum => "complete checksum",
+            Self::IpId => "from IP-ID steps",
+            Self::Stride => "headers repeat",
+            Self::Icmp => "from ICMP too-big",
+            Self::PlainSegments => "from plain segments",
+            Self::Syn => "from SYN",
+            Self::Mtu => "guessed from the MTU",
+        }
+    }
+
+    /// What it is, as the subject of a sentence.
+    pub(crate) const fn noun(self) -> &'static str {
+        match self {
+            Self::Given => "the command line",
+            Self::Recorded => "what the capture recorded",
+            Self::Checksum => "a complete checksum",
+            Self::IpId => "the steps of the IPv4 identification",
+            Self::Stride => "headers that repeat",
+            Self::Icmp => "an ICMP message that says what the path takes",
+            Self::PlainSegments => "the other packets of the flow",
+            Self::Syn => "the MSS of the SYNs",
+            Self::Mtu => "the MTU",
+        }
+    }
+}
+
+/// A segment size, and how it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Size {
+    /// Payload bytes of each packet but the last.
+    pub(crate) bytes: u16,
+    pub(crate) by: Evidence,
+    /// Whether the evidence leaves room for another size, which `--strict` does not.
+    pub(crate) is_guess: bool,
+}
+
+/// What the user knows about the wire, which counts more than what a capture shows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Given {
+    /// Payload bytes of TCP segments.
+    pub(crate) mss: Option<u16>,
+    /// The MTU of the link.
+    pub(crate) mtu: Option<u16>,
+    /// Payload bytes of UDP datagrams.
+    pub(crate) uso_size: Option<u16>,
+    /// The UDP ports that mean a tunnel.
+    pub(crate) ports: grosso_wire::Ports,
+}
+
+/// The MTU of Ethernet.
+const MTU_DEFAULT: usize = 1500;
+/// The largest MTU in common use.
+pub(crate) const MTU_JUMBO: usize = 9216;
+/// The smallest MSS that Linux announces (`route/min_adv_mss`, 256) less 40 bytes of options: a frame that is no longer has
+/// not shown the segment size of its flow.
+const SEGMENT_BYTES_MIN: usize = 216;

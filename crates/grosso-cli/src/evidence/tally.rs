@@ -1,0 +1,47 @@
+//! What was guessed, and what contradicted what.
+
+use std::collections::BTreeMap;
+
+use super::{Evidence, Judgment, judge::Contradiction};
+use crate::{input::Session, report::units};
+
+/// Counts of judgments that are less than certain.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Frames of which a guess said what they are.
+    pub(crate) guessed: u64,
+    contradicted: BTreeMap<(Evidence, Contradiction), u64>,
+}
+
+impl Tally {
+    /// Counts a judgment.
+    pub(crate) fn count(&mut self, judgment: &Judgment) {
+        self.guessed += u64::from(judgment.is_guess);
+        let (Some(by), Some(against)) = (judgment.by, judgment.against) else { return };
+        let key = (by, against);
+        let is_known = self.contradicted.contains_key(&key) || self.contradicted.len() < PAIRS_MAX;
+        let kept = (by, Contradiction { bytes: None, ..against });
+        *self.contradicted.entry(if is_known { key } else { kept }).or_default() += 1;
+    }
+
+    /// Frames about which evidence disagreed.
+    pub(crate) fn contradictions(&self) -> u64 {
+        self.contradicted.values().sum()
+    }
+
+    /// Says which evidence contradicts which; the stronger counts.
+    pub(crate) fn note(&self, session: &mut Session) {
+        for ((by, against), &count) in &self.contradicted {
+            let packets = units::count(count, "packet");
+            let bytes = against.bytes.map(|bytes| format!(" ({bytes} B)")).unwrap_or_default();
+            session.talk.note(format!(
+                "{packets}: {} contradicts {}{bytes}; the first counts",
+                by.noun(),
+                against.by.noun(),
+            ));
+        }
+    }
+}
+
+/// Most contradictions that are told apart by their sizes.
+const PAIRS_MAX: usize = 16;
