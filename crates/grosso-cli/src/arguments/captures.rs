@@ -156,7 +156,8 @@ pub(crate) struct Wire {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) known: Known,
-    /// Times of split packets: same, or line=RATE such as line=10G
+    /// Times of split packets: same, or line=RATE such as line=10G: one after another on each
+    /// interface and direction, and what comes behind them no earlier
     #[arg(long, value_name = "HOW", default_value = "same", value_parser = parse_spacing)]
     pub(crate) ts: Spacing,
 }
@@ -181,6 +182,10 @@ pub(crate) struct Waiting {
     /// Memory for incomplete datagrams: 128K or more, such as 8M or 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
     pub(crate) memory: usize,
+    /// Give up an IPv4 datagram when more than N fragments of its source came since its last one, as
+    /// Linux does from 64 on; 0 never does
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub(crate) distance: u32,
 }
 
 #[derive(Args, Debug)]
@@ -368,7 +373,8 @@ Examples:
 pub(super) const REASSEMBLE_HELP: &str = "\
 A datagram stands where its last fragment stood, with its time. What cannot be
 joined stays as it came and is listed: what is missing, what overlaps, and why.
---timeout and --memory bound the wait. A pipe is kept in a temporary file.
+--timeout and --memory bound the wait; a Linux host also bounds how many other
+fragments may come in between: --distance 64. A pipe is kept in a temporary file.
 
 Examples:
   grosso reassemble -r sip.pcap -w whole.pcap
@@ -397,9 +403,9 @@ Examples:
 
 pub(super) const DECAP_HELP: &str = "\
 Takes off one tunnel. With --recursive it takes off all of them and joins IP
-fragments around, between and inside them; --timeout, --overlap and --memory are
-those of `grosso reassemble`. What is in no tunnel, or must not be taken out of
-it, stays as it is and is counted by its reason.
+fragments around, between and inside them; --timeout, --overlap, --memory and
+--distance are those of `grosso reassemble`. What is in no tunnel, or must not be
+taken out of it, stays as it is and is counted by its reason.
 
 Tunnels: VXLAN, Geneve, GRE, GUE, FOU, IP in IP, MPLS in IP. Their usual ports
 are known; VXLAN of old Linux has --port vxlan=8472.

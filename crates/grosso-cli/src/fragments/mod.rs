@@ -36,6 +36,9 @@ pub(crate) fn rules(waiting: &Waiting) -> Rules {
     rules.limits.source_bytes = usize::MAX;
     rules.limits.ipv4_ns = waiting.timeout;
     rules.limits.ipv6_ns = waiting.timeout;
+    // That many fragments came in between says on a host that an identification was used again, because its memory is
+    // short (rule F4). In a file it says how many datagrams were on the way at once.
+    rules.limits.distance = waiting.distance;
     rules
 }
 

@@ -129,14 +129,15 @@ impl SetFacts {
     /// Facts about a datagram that will not be whole, of which these packets came.
     pub(crate) fn new(discarded: &Discarded<'_>, packets: Vec<u64>) -> Self {
         let Discarded { identity, reason, end, .. } = *discarded;
+        let missing: Vec<_> = discarded.missing().collect();
         Self {
             source: identity.source,
             destination: identity.destination,
             identification: identity.identification,
             protocol: identity.protocol,
-            reason: name(reason),
+            reason: name(reason, !missing.is_empty()),
             packets,
-            missing: discarded.missing().collect(),
+            missing,
             data_bytes: end,
             reach_bytes: discarded.reach(),
             is_incomplete: is_incomplete(reason),
@@ -232,9 +233,14 @@ fn indent(text: &str, blanks: usize) -> String {
     lines.lines().map(|line| format!("{:blanks$}{line}\n", "")).collect()
 }
 
-/// What was being waited for ended with the capture.
-fn name(reason: Discard) -> &'static str {
-    if reason == Discard::Finished { "end-of-capture" } else { reason.name() }
+/// Why a datagram is not whole. What was still to come behind its last fragment ended with the capture; what is missing
+/// before one that came was lost.
+fn name(reason: Discard, has_gaps: bool) -> &'static str {
+    match (reason, has_gaps) {
+        (Discard::Finished, true) => "missing",
+        (Discard::Finished, false) => "end-of-capture",
+        (reason, _) => reason.name(),
+    }
 }
 
 /// Whether it is what is missing that kept the datagram from being whole.
