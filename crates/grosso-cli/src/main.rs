@@ -15,6 +15,7 @@
 //! | `twice` | a capture that is read twice |
 //! | `tunnel` | tunnels in the words of `ip link` |
 //! | `input`, `output` | captures, with everything that a command owes to its user around them |
+//! | `line` | when packets leave on a line of a known rate |
 //! | `observe` | what running data paths count, for people and for programs (Linux) |
 //! | `profile` | profiles as users write them |
 //! | `wrong` | what is wrong with a text that the user wrote, and what may have been meant |
@@ -36,6 +37,7 @@ mod evidence;
 mod fragments;
 mod headers;
 mod input;
+mod line;
 mod meta;
 #[cfg(target_os = "linux")]
 mod observe;

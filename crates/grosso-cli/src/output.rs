@@ -1,20 +1,23 @@
 //! Writing a capture: never over its input, never to a terminal, and with its provenance.
 
 use std::{
+    borrow::Cow,
     io::IsTerminal,
     path::{Path, PathBuf},
 };
 
 use grosso_io::capture::{
-    Block, CaptureError, CaptureWriter, Entry, Format, Output as Destination, PacketMeta,
+    Block, CaptureError, CaptureWriter, Entry, Format, Output as Destination, Packet, PacketMeta,
     SNAPLEN_DEFAULT, WriterOptions,
     options::{code, push_end, push_option},
     same_file,
 };
 
 use crate::{
+    arguments::Spacing,
     error::Failure,
     input::{Input, Session},
+    line::{Lines, Timing},
     report::{OutputFacts, Place},
 };
 
@@ -30,6 +33,8 @@ pub(crate) struct Output {
     pub(crate) is_standard: bool,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
+    /// When packets leave; at the times that they are given, unless somebody says otherwise.
+    lines: Option<Lines>,
 }
 
 impl Output {
@@ -78,15 +83,35 @@ impl Output {
             other => Failure::capture(&name, &other),
         })?;
         let path = path.display().to_string();
-        Ok(Self { writer, path, name, format, is_standard, packets: 0, bytes: 0 })
+        Ok(Self { writer, path, name, format, is_standard, packets: 0, bytes: 0, lines: None })
     }
 
-    /// Writes an entry as it stands.
+    /// Spaces packets as lines do.
+    pub(crate) fn space(&mut self, spacing: Spacing) {
+        self.lines = match spacing {
+            Spacing::Same => None,
+            Spacing::Line(bits_per_second) => Some(Lines::new(bits_per_second)),
+        };
+    }
+
+    /// Writes an entry as it stands, later if its line is not free.
     #[inline]
     pub(crate) fn copy(&mut self, entry: &Entry<'_>) -> Result<(), Failure> {
-        if let Entry::Packet(packet) = entry {
-            self.packets += 1;
-            self.bytes += packet.data.len() as u64;
+        match entry {
+            Entry::Packet(packet) => {
+                self.packets += 1;
+                self.bytes += packet.data.len() as u64;
+                if let Some(meta) = self.later(packet) {
+                    let options = packet.options();
+                    let written = self.writer.write_packet_with(&meta, packet.data, &options);
+                    return written.map_err(|error| self.fail(&error));
+                }
+            }
+            // Interfaces are numbered anew.
+            Entry::Block(block) if block.is_section_header() => {
+                self.lines.iter_mut().for_each(Lines::clear);
+            }
+            Entry::Block(_) => {}
         }
         self.writer.copy(entry).map_err(|error| self.fail(&error))
     }
@@ -94,9 +119,21 @@ impl Output {
     /// Writes a packet.
     #[inline]
     pub(crate) fn write(&mut self, meta: &PacketMeta, data: &[u8]) -> Result<(), Failure> {
+        self.write_timed(meta, data, Timing::Recorded)
+    }
+
+    /// Writes a packet whose time comes from there.
+    #[inline]
+    pub(crate) fn write_timed(
+        &mut self,
+        meta: &PacketMeta,
+        data: &[u8],
+        timing: Timing,
+    ) -> Result<(), Failure> {
         self.packets += 1;
         self.bytes += data.len() as u64;
-        self.writer.write_packet(meta, data).map_err(|error| self.fail(&error))
+        let meta = self.spaced(meta, data.len(), timing);
+        self.writer.write_packet(&meta, data).map_err(|error| self.fail(&error))
     }
 
     /// Writes a packet that was made from the packet `from`, with those of its options that stay
@@ -105,11 +142,12 @@ impl Output {
         &mut self,
         meta: &PacketMeta,
         data: &[u8],
-        from: &grosso_io::capture::Packet<'_>,
+        from: &Packet<'_>,
     ) -> Result<(), Failure> {
         self.packets += 1;
         self.bytes += data.len() as u64;
-        let written = self.writer.write_packet_with(meta, data, &from.options());
+        let meta = self.spaced(meta, data.len(), Timing::Recorded);
+        let written = self.writer.write_packet_with(&meta, data, &from.options());
         written.map_err(|error| self.fail(&error))
     }
 
@@ -130,6 +168,31 @@ impl Output {
         let Self { writer, name, .. } = self;
         writer.finish().map_err(|error| Failure::capture(&name, &error))?;
         Ok((facts, place))
+    }
+
+    /// What is said about a packet of `len` bytes, with the time at which its line is free.
+    #[inline]
+    fn spaced<'a>(
+        &mut self,
+        meta: &'a PacketMeta,
+        len: usize,
+        timing: Timing,
+    ) -> Cow<'a, PacketMeta> {
+        let Some(lines) = &mut self.lines else { return Cow::Borrowed(meta) };
+        let timestamp_ns = lines.start(meta, len, timing);
+        if timestamp_ns == meta.timestamp_ns {
+            return Cow::Borrowed(meta);
+        }
+        Cow::Owned(PacketMeta { timestamp_ns, ..meta.clone() })
+    }
+
+    /// What is said about a packet that cannot leave at its own time.
+    #[inline]
+    fn later(&mut self, packet: &Packet<'_>) -> Option<PacketMeta> {
+        let lines = self.lines.as_mut()?;
+        let meta = packet.meta();
+        let timestamp_ns = lines.start(&meta, packet.data.len(), Timing::Recorded);
+        (timestamp_ns != meta.timestamp_ns).then(|| PacketMeta { timestamp_ns, ..meta })
     }
 
     #[cold]

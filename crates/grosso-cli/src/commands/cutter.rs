@@ -8,7 +8,7 @@ use grosso::{
 use grosso_io::capture::{self, Packet, PacketMeta};
 use grosso_wire::{LinkType, Ports, dissect};
 
-use crate::{arguments::Spacing, error::Failure, meta, output::Output};
+use crate::{error::Failure, line::Timing, meta, output::Output};
 
 /// Cuts superframes, in buffers that it keeps.
 #[derive(Debug, Default)]
@@ -27,8 +27,6 @@ pub(crate) struct How {
     pub(crate) link: LinkType,
     /// The tunnels outside of the header behind which it is cut.
     pub(crate) ports: Ports,
-    /// The times of its packets, where the capture did not record them.
-    pub(crate) spacing: Option<Spacing>,
 }
 
 /// Why a superframe stays as it is.
@@ -69,8 +67,8 @@ impl Uncut {
 impl Cutter {
     /// Cuts `packet` and writes the packets. Nothing is written when it stays whole.
     ///
-    /// The packets have the times that the capture recorded for them; else the time of the
-    /// superframe, or those of `spacing` from there on.
+    /// The packets have the times that the capture recorded for them; else that of the superframe, or
+    /// the one at which the output's line is free for them.
     pub(crate) fn cut(
         &mut self,
         packet: &Packet<'_>,
@@ -78,7 +76,7 @@ impl Cutter {
         how: How,
         output: &mut Output,
     ) -> Result<Result<(), Uncut>, Failure> {
-        let How { gso, link, ports, spacing } = how;
+        let How { gso, link, ports } = how;
         if packet.is_cut() {
             return Ok(Err(Uncut::Snaplen));
         }
@@ -96,15 +94,16 @@ impl Cutter {
         };
         self.cut += 1;
         let mut written = meta::of_segment(said, gso.partial_members);
-        let mut clock = Clock::new(said, spacing, segments.remaining());
+        let mut clock = Clock::new(said, segments.remaining());
         self.segment.resize(segments.packet_len_max(), 0);
         while let Some(segment) = segments
             .write_next(&mut self.segment)
             .map_err(|error| Failure::internal(format!("a segment outgrew its bound: {error}")))?
         {
             let bytes = &self.segment[..segment.len()];
-            written.timestamp_ns = clock.tick(bytes.len());
-            output.write(&written, bytes)?;
+            let timing;
+            (written.timestamp_ns, timing) = clock.tick();
+            output.write_timed(&written, bytes, timing)?;
             self.segments += 1;
         }
         Ok(Ok(()))
@@ -147,48 +146,24 @@ impl<'a> Pieces<'a> {
 /// The times of the packets of one superframe.
 struct Clock<'a> {
     now_ns: Option<u64>,
-    /// Recorded steps that are still to come.
-    arrivals_ns: core::slice::Iter<'a, u32>,
-    bits_per_second: Option<u64>,
-    /// What the packet before takes on the line.
-    last_ns: u64,
-    is_first: bool,
+    /// Recorded steps, with none before the first packet; `None` when the capture has none for these packets.
+    steps_ns: Option<core::iter::Chain<core::iter::Once<&'a u32>, core::slice::Iter<'a, u32>>>,
 }
 
 impl<'a> Clock<'a> {
-    fn new(said: &'a PacketMeta, spacing: Option<Spacing>, packets: u32) -> Self {
+    fn new(said: &'a PacketMeta, packets: u32) -> Self {
         let recorded: &[u32] = said.offload.as_ref().map_or(&[], |offload| &offload.arrivals_ns);
         // A list of another length is about other packets.
         let is_complete = recorded.len() + 1 == packets as usize;
-        let arrivals_ns = if is_complete { recorded } else { &[] }.iter();
-        let bits_per_second = match spacing {
-            Some(Spacing::Line(bits)) if !is_complete => Some(bits),
-            _ => None,
-        };
-        let now_ns = said.timestamp_ns;
-        Self { now_ns, arrivals_ns, bits_per_second, last_ns: 0, is_first: true }
+        let steps_ns = is_complete.then(|| core::iter::once(&0).chain(recorded));
+        Self { now_ns: said.timestamp_ns, steps_ns }
     }
 
-    /// The time of the next packet, which has `len` bytes.
-    fn tick(&mut self, len: usize) -> Option<u64> {
-        let step = if core::mem::take(&mut self.is_first) {
-            0
-        } else if self.bits_per_second.is_some() {
-            self.last_ns
-        } else {
-            self.arrivals_ns.next().map_or(0, |&step| u64::from(step))
-        };
-        if let Some(bits_per_second) = self.bits_per_second {
-            let bits = (len.max(FRAME_BYTES_MIN) + GAP_BYTES) as u128 * 8;
-            let nanoseconds = bits * 1_000_000_000 / u128::from(bits_per_second.max(1));
-            self.last_ns = u64::try_from(nanoseconds).unwrap_or(u64::MAX);
-        }
-        self.now_ns = self.now_ns.map(|now| now.saturating_add(step));
-        self.now_ns
+    /// The time of the next packet, and where it comes from.
+    fn tick(&mut self) -> (Option<u64>, Timing) {
+        let Some(steps_ns) = &mut self.steps_ns else { return (self.now_ns, Timing::Superframe) };
+        let step_ns = u64::from(steps_ns.next().copied().unwrap_or(0));
+        self.now_ns = self.now_ns.map(|now_ns| now_ns.saturating_add(step_ns));
+        (self.now_ns, Timing::Recorded)
     }
 }
-
-/// Preamble, check sequence and gap between two frames of Ethernet (IEEE 802.3 section 4.4.2).
-const GAP_BYTES: usize = 8 + 4 + 12;
-/// The shortest frame without its check sequence.
-const FRAME_BYTES_MIN: usize = 60;

@@ -86,7 +86,7 @@ impl Transform for Cut {
             }
             Nature::Packet => return self.output.copy(entry),
         };
-        let how = How { gso, link, ports, spacing: None };
+        let how = How { gso, link, ports };
         match self.cutter.cut(packet, &said, how, &mut self.output)? {
             Ok(()) => Ok(()),
             Err(uncut) => {

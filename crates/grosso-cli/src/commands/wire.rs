@@ -8,7 +8,7 @@ use grosso_wire::{LinkType, Stack, dissect};
 
 use super::cutter::{Cutter, How, Uncut};
 use crate::{
-    arguments::{Spacing, Wire},
+    arguments::Wire,
     checksums::{Levels, complete, is_seeded_anywhere},
     error::{Exit, Failure},
     evidence::{Judge, Nature, Sight, Tally, UDP_SIZE_UNKNOWN},
@@ -25,9 +25,10 @@ use crate::{
 /// Runs the command.
 pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure> {
     let start = Instant::now();
-    let (mut input, output) = transform::open(&options.files, "wire", session)?;
+    let (mut input, mut output) = transform::open(&options.files, "wire", session)?;
+    output.space(options.ts);
     let judge = Judge::survey(&options.files.read, options.known.given()?, session)?;
-    let mut work = Work::new(output, judge, options, session.strict);
+    let mut work = Work::new(output, judge, session.strict);
     let done = transform::transform(&mut input, &mut work)?;
     note(&work, session);
     let Work { output, sizes, cutter, completed, left, tally, .. } = work;
@@ -97,7 +98,6 @@ struct Work {
     output: Output,
     judge: Judge,
     is_strict: bool,
-    spacing: Spacing,
     cutter: Cutter,
     sizes: SizeCounts,
     tally: Tally,
@@ -113,12 +113,11 @@ struct Work {
 }
 
 impl Work {
-    fn new(output: Output, judge: Judge, options: &Wire, is_strict: bool) -> Self {
+    fn new(output: Output, judge: Judge, is_strict: bool) -> Self {
         Self {
             output,
             judge,
             is_strict,
-            spacing: options.ts,
             cutter: Cutter::default(),
             sizes: SizeCounts::default(),
             tally: Tally::default(),
@@ -169,7 +168,7 @@ impl Transform for Work {
             Nature::Superframe { gso, size, ports } => {
                 // What leaves is the wire, so nothing stays partial there.
                 let gso = Gso { partial_members: false, ..gso };
-                let how = How { gso, link, ports, spacing: Some(self.spacing) };
+                let how = How { gso, link, ports };
                 match self.cutter.cut(packet, &said, how, &mut self.output)? {
                     Ok(()) => {
                         self.sizes.count(size);

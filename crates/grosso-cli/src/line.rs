@@ -1,0 +1,79 @@
+//! When packets leave, if they are said to have been on a line of a known rate.
+//!
+//! A line carries one packet after another, in each direction of each interface. A packet that was made of a superframe
+//! starts when the packet before it has ended, and not before its superframe. Times that the capture recorded stay as
+//! they are, unless a packet before them had to be later: then they wait for it, so that the order of the file stays
+//! that of time.
+
+use std::collections::HashMap;
+
+use grosso_io::capture::{PacketMeta, flag};
+
+/// The lines of a capture, all of one rate.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    bits_per_second: u64,
+    /// By interface and direction.
+    lines: HashMap<(u32, u32), Line>,
+}
+
+/// What is known about one line.
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    /// When all packets so far have ended.
+    free_ns: u64,
+    /// When those have ended whose times are made up: before that, nothing can have been recorded.
+    late_ns: u64,
+}
+
+/// Where the time of a packet comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timing {
+    /// The capture recorded it.
+    Recorded,
+    /// It is that of the superframe which the packet was in.
+    Superframe,
+}
+
+impl Lines {
+    /// Lines of so many bits a second.
+    pub(crate) fn new(bits_per_second: u64) -> Self {
+        Self { bits_per_second: bits_per_second.max(1), lines: HashMap::new() }
+    }
+
+    /// When the next packet of its line starts, which has `len` bytes; `None` if it has no time.
+    pub(crate) fn start(&mut self, said: &PacketMeta, len: usize, timing: Timing) -> Option<u64> {
+        let time_ns = said.timestamp_ns?;
+        let takes_ns = self.takes_ns(len);
+        let direction = said.flags.unwrap_or(0) & (flag::INBOUND | flag::OUTBOUND);
+        let line = self.lines.entry((said.interface, direction)).or_default();
+        let idle_ns = match timing {
+            Timing::Recorded => line.late_ns,
+            Timing::Superframe => line.free_ns,
+        };
+        let start_ns = time_ns.max(idle_ns);
+        let end_ns = start_ns.saturating_add(takes_ns);
+        line.free_ns = line.free_ns.max(end_ns);
+        if timing == Timing::Superframe || start_ns > time_ns {
+            line.late_ns = line.late_ns.max(end_ns);
+        }
+        Some(start_ns)
+    }
+
+    /// Forgets all lines, because a section begins, which numbers interfaces anew.
+    pub(crate) fn clear(&mut self) {
+        self.lines.clear();
+    }
+
+    /// What a frame of `len` bytes takes on the line.
+    fn takes_ns(&self, len: usize) -> u64 {
+        let bits = (len.max(FRAME_BYTES_MIN) + GAP_BYTES) as u128 * 8;
+        let nanoseconds = bits * 1_000_000_000 / u128::from(self.bits_per_second);
+        u64::try_from(nanoseconds).unwrap_or(u64::MAX)
+    }
+}
+
+/// Preamble, check sequence and gap between two frames of Ethernet (IEEE 802.3 section 4.4.2).
+const GAP_BYTES: usize = 8 + 4 + 12;
+/// The shortest frame without its check sequence.
+const FRAME_BYTES_MIN: usize = 60;
