@@ -93,8 +93,8 @@ pub struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// The options of a section header, an interface description or interface statistics: names,
-    /// comments, counters. Other blocks have none that could be found.
+    /// The options of a section header, an interface description, interface statistics, names or
+    /// secrets: names, comments, counters. Other blocks have none that could be found.
     #[must_use]
     pub fn options(&self) -> Options<'a> {
         super::pcapng::block_options(self.kind, self.order, self.raw)

@@ -114,6 +114,12 @@ impl CaptureError {
         !self.names_file() && !matches!(self, Self::Unwritable { .. })
     }
 
+    /// Whether the input ends too early, and what there is of it is sound.
+    #[must_use]
+    pub const fn is_truncation(&self) -> bool {
+        matches!(self, Self::Truncated { .. } | Self::CompressedTruncated { .. })
+    }
+
     /// Whether the reader of our output has gone, which ends a pipeline quietly.
     #[must_use]
     pub const fn is_broken_pipe(&self) -> bool {

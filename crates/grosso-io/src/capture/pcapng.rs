@@ -18,6 +18,10 @@ pub(crate) const INTERFACE_DESCRIPTION: u32 = 1;
 pub(crate) const OBSOLETE_PACKET: u32 = 2;
 /// Block type of a packet of interface 0 without time and options.
 pub(crate) const SIMPLE_PACKET: u32 = 3;
+/// Block type of names of addresses.
+pub(crate) const NAME_RESOLUTION: u32 = 4;
+/// Block type of keys for encrypted packets.
+pub(crate) const DECRYPTION_SECRETS: u32 = 10;
 /// Block type of the counters of an interface.
 pub(crate) const INTERFACE_STATISTICS: u32 = 5;
 /// Block type of a packet.
@@ -160,6 +164,21 @@ impl Decoder {
     }
 }
 
+/// Appends a block whose options are damaged, with those of them that stand before the damage. What comes behind it
+/// cannot be told from its bytes.
+pub(crate) fn push_sound(out: &mut Vec<u8>, block: &[u8], options: &Options<'_>) {
+    let (start, order) = (out.len(), options.order());
+    let head = block.len().saturating_sub(TRAILER_BYTES + options.as_bytes().len());
+    out.extend_from_slice(&block[..head]);
+    for option in options.iter().flatten() {
+        push_option(out, order, option.code, option.value);
+    }
+    push_end(out, order);
+    let length = order.u32_bytes(block_length(out.len() - start + TRAILER_BYTES));
+    out[start + 4..start + 8].copy_from_slice(&length);
+    out.extend_from_slice(&length);
+}
+
 /// The options of a block that holds no packet; none of blocks whose layout is not known.
 pub(crate) fn block_options(kind: u32, order: ByteOrder, block: &[u8]) -> Options<'_> {
     let end = block.len().saturating_sub(TRAILER_BYTES);
@@ -167,9 +186,30 @@ pub(crate) fn block_options(kind: u32, order: ByteOrder, block: &[u8]) -> Option
         SECTION_HEADER => SECTION_HEADER_BYTES,
         INTERFACE_DESCRIPTION => INTERFACE_BYTES,
         INTERFACE_STATISTICS => STATISTICS_BYTES,
+        NAME_RESOLUTION => names_end(order, block).unwrap_or(end),
+        DECRYPTION_SECRETS => secrets_end(order, block).unwrap_or(end),
         _ => end,
     };
     Options::new(block.get(start..end).unwrap_or(&[]), order)
+}
+
+/// Where the records of a name resolution block end.
+fn names_end(order: ByteOrder, block: &[u8]) -> Option<usize> {
+    let mut at = NAMES_BYTES;
+    loop {
+        let header = block.get(at..)?.first_chunk::<4>()?;
+        let length = usize::from(order.u16_at(header, 2));
+        at += 4 + length + padding(length);
+        if order.u16_at(header, 0) == 0 {
+            return Some(at);
+        }
+    }
+}
+
+/// Where the secrets of a decryption secrets block end.
+fn secrets_end(order: ByteOrder, block: &[u8]) -> Option<usize> {
+    let length = order.u32_from(*block.get(12..)?.first_chunk::<4>()?) as usize;
+    SECRETS_BYTES.checked_add(length)?.checked_add(padding(length))
 }
 
 /// Appends a section header of unknown length, with these options already encoded.
@@ -326,3 +366,5 @@ const EMPTY_BLOCK_BYTES: usize = 12;
 const INTERFACE_BYTES: usize = 16;
 const SIMPLE_PACKET_BYTES: usize = 12;
 const STATISTICS_BYTES: usize = 20;
+const NAMES_BYTES: usize = 8;
+const SECRETS_BYTES: usize = 16;

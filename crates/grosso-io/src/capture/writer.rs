@@ -77,6 +77,7 @@ pub struct CaptureWriter<W: Write> {
     /// The interfaces of the current section, or those that a pcapng input declared.
     interfaces: Vec<Interface>,
     packets: u64,
+    damaged_options: u64,
     scratch: Vec<u8>,
 }
 
@@ -122,6 +123,7 @@ impl<W: Write> CaptureWriter<W> {
             state: State::Unstarted,
             interfaces: Vec::new(),
             packets: 0,
+            damaged_options: 0,
             scratch: Vec::new(),
         }
     }
@@ -232,6 +234,13 @@ impl<W: Write> CaptureWriter<W> {
         self.packets
     }
 
+    /// Packets and other blocks of a pcapng output whose options were damaged: those that stand before
+    /// the damage were written, and the rest left out, because no reader could go on behind it.
+    #[must_use]
+    pub const fn damaged_options(&self) -> u64 {
+        self.damaged_options
+    }
+
     #[inline]
     fn write(
         &mut self,
@@ -287,9 +296,21 @@ impl<W: Write> CaptureWriter<W> {
             let options = packet.options();
             return self.write_enhanced(&meta, packet.data, packet.description, Some(&options));
         }
-        self.write_all(&[packet.raw])?;
+        self.write_block(packet.raw, &packet.options())?;
         self.packets += 1;
         Ok(())
+    }
+
+    /// Writes a block as it stands, as far as its options are sound.
+    #[inline]
+    fn write_block(&mut self, raw: &[u8], options: &Options<'_>) -> Result<(), CaptureError> {
+        if options.damage().is_none() {
+            return self.write_all(&[raw]);
+        }
+        self.damaged_options += 1;
+        self.scratch.clear();
+        pcapng::push_sound(&mut self.scratch, raw, options);
+        self.write_scratch()
     }
 
     /// The number of a packet's interface in this section: its own if that is the same interface
@@ -310,7 +331,7 @@ impl<W: Write> CaptureWriter<W> {
             return self.copy_section_header(block);
         }
         self.begin_section_in(block.order)?;
-        self.write_all(&[block.raw])?;
+        self.write_block(block.raw, &block.options())?;
         self.learn_interfaces(block);
         Ok(())
     }
@@ -324,7 +345,9 @@ impl<W: Write> CaptureWriter<W> {
         let is_first = matches!(self.state, State::Unstarted);
         let comments = if is_first { core::mem::take(&mut self.options.comments) } else { vec![] };
         let mut encoded = Vec::new();
-        if comments.is_empty() {
+        let is_damaged = options.damage().is_some();
+        self.damaged_options += u64::from(is_damaged);
+        if comments.is_empty() && !is_damaged {
             encoded.extend_from_slice(options.as_bytes());
         } else {
             for option in options.iter().flatten() {
@@ -387,6 +410,7 @@ impl<W: Write> CaptureWriter<W> {
         let order = self.begin_section()?;
         self.scratch.clear();
         if let Some(options) = options {
+            self.damaged_options += u64::from(options.damage().is_some());
             push_kept(&mut self.scratch, order, options);
         }
         push_meta(&mut self.scratch, order, meta)
