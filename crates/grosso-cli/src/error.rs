@@ -101,6 +101,11 @@ impl Failure {
 
     /// A failure to read or write the capture called `name`.
     pub(crate) fn capture(name: &str, error: &CaptureError) -> Self {
+    /// Ctrl-C came before there was an answer.
+    pub(crate) fn interrupted(message: impl Into<String>) -> Self {
+        Self::new(Exit::Interrupted, "interrupted", message)
+    }
+
         let message =
             if error.names_file() { error.to_string() } else { format!("{name}: {error}") };
         let mut failure = match error {

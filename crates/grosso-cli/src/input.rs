@@ -20,6 +20,7 @@ use crate::{
     error::{Exit, Failure},
     progress::Progress,
     talk::Talk,
+    report::Interrupted,
 };
 
 /// What every command needs beside its own options.
@@ -44,6 +45,12 @@ pub(crate) struct Input {
     pub(crate) name: String,
     pub(crate) links: Links,
     progress: Progress,
+    /// Bytes of the file; `None` of a pipe.
+    file_len: Option<u64>,
+    /// The user ended the pipe that this was by Ctrl-C, so its end is none.
+    pub(crate) is_cut_off: bool,
+    /// How far Ctrl-C let the reading come.
+    interruption: Option<Interrupted>,
     record: Rc<RefCell<Record>>,
     interrupted: Arc<AtomicBool>,
 }
@@ -88,6 +95,9 @@ impl Input {
             name,
             links: Links { forced: session.forced_link },
             record,
+            file_len: bytes,
+            is_cut_off: false,
+            interruption: None,
             interrupted,
         })
     }
@@ -123,9 +133,35 @@ impl Input {
         };
         self.progress.finish();
         Ok(ending)
+        let ending = match ending {
+            Ending::Complete if self.is_cut_off => Ending::Interrupted,
+            Ending::Damaged(error) if self.is_cut_off && error.is_truncation() => {
+                Ending::Interrupted
+            }
+            ending => ending,
+        };
+        if let Ending::Interrupted = ending {
+            self.interruption = Some(Interrupted::after(self.reader.packets(), self.share()));
+        }
     }
 
     /// `pcap`, `pcapng`, and how they are compressed.
+    /// How far Ctrl-C let the reading come, if it ended that. Ask after reading.
+    pub(crate) fn interruption(&self) -> Option<Interrupted> {
+        self.interruption
+    }
+
+    /// Bytes of the file that were read, and all of them; `None` of a pipe.
+    fn share(&self) -> Option<(u64, u64)> {
+        let read = match self.reader.compression() {
+            Compression::None => self.reader.offset(),
+            // Where a packet ends in compressed bytes is not known.
+            _ => self.reader.file_bytes(),
+        };
+        let file_len = self.file_len.filter(|_| !self.is_cut_off)?;
+        Some((read.min(file_len), file_len))
+    }
+
     pub(crate) fn format_name(&self) -> String {
         match self.reader.compression() {
             Compression::None => self.reader.format().to_string(),

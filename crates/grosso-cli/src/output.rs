@@ -152,6 +152,11 @@ impl Output {
     }
 
     /// Completes the capture. In pcapng its last block names the input by its hash, which is known
+    /// Packets and other blocks whose options were damaged: those from the damage on are left out.
+    pub(crate) fn damaged_options(&self) -> u64 {
+        self.writer.damaged_options()
+    }
+
     /// only now, when the section header may be beyond reach at the other end of a pipe.
     ///
     /// Says what it became, and where the report about it may go.

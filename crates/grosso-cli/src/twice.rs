@@ -17,7 +17,7 @@ pub(crate) struct Twice {
     path: PathBuf,
     spool: Option<File>,
     /// The user ended the pipe by Ctrl-C; what came before is worked on.
-    pub(crate) is_interrupted: bool,
+    is_interrupted: bool,
 }
 
 impl Twice {
@@ -47,7 +47,9 @@ impl Twice {
             io::Result::Ok((stream, bytes))
         };
         let (stream, bytes) = rewound().map_err(|error| io_failure(&self.path, error))?;
-        Input::over(stream, Some(bytes), &self.path, is_hashed, session)
+        let mut input = Input::over(stream, Some(bytes), &self.path, is_hashed, session)?;
+        input.is_cut_off = self.is_interrupted;
+        Ok(input)
     }
 }
 

@@ -81,9 +81,9 @@ fn missing(
     input: &Input,
     session: &mut Session,
 ) -> Result<Exit, Failure> {
-    let exit = ending.conclude(input, session, "processed")?;
-    if exit == Exit::Interrupted {
-        return Ok(exit);
+    ending.conclude(input, session, "processed")?;
+    if let Some(interrupted) = input.interruption() {
+        return Err(Failure::interrupted(format!("{interrupted}, before packet {number}")));
     }
     let packets = report::units::count(input.reader.packets(), "packet");
     let message = format!("{}: there is no packet {number}, only {packets}", input.name);
@@ -301,6 +301,7 @@ impl Found {
             left,
             ended,
             warnings: Vec::new(),
+            interrupted: input.interruption(),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! The capture is read twice (ADR 0045): first to learn which fragments become datagrams, then to write those datagrams
 //! in the place of their last fragment and everything else where it stands.
 
-use std::time::Instant;
+use std::{sync::atomic::Ordering, time::Instant};
 
 use grosso_io::capture::{Entry, Packet, PacketMeta};
 use grosso_wire::LinkType;
@@ -33,6 +33,10 @@ pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, F
     let mut survey = Survey::default();
     let mut lanes = Lanes::new(fragments::rules(&options.waiting), seed);
     let packets = self::survey(&mut input, &mut survey, &mut lanes)?;
+    if session.interrupted.load(Ordering::Relaxed) {
+        // Nothing will be written, so there is nothing to say of what it would have been.
+        survey = Survey::default();
+    }
 
     let mut input = capture.input(options.files.keeps_hash(session), session)?;
     let mut work = Work {
@@ -60,7 +64,6 @@ pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, F
     let exit = ending.conclude(&input, session, "processed and written")?;
     unparsed.conclude(&input, "Packets pass through unchanged; ")?;
     Ok(match exit {
-        Exit::Yes if capture.is_interrupted => Exit::Interrupted,
         Exit::Yes if is_refused => Exit::No,
         exit => exit,
     })

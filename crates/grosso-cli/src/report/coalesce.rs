@@ -110,6 +110,14 @@ impl Report for CoalesceReport {
     fn warn(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
     }
+
+    fn input(&self) -> Option<&InputFacts> {
+        Some(&self.input)
+    }
+
+    fn output(&self) -> Option<&OutputFacts> {
+        Some(&self.output)
+    }
 }
 
 impl CoalesceReport {

@@ -62,6 +62,10 @@ impl Report for VerifyReport {
     fn warn(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
     }
+
+    fn input(&self) -> Option<&InputFacts> {
+        Some(&self.input)
+    }
 }
 
 impl Row {
@@ -118,5 +122,13 @@ impl Report for FixReport {
 
     fn warn(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
+    }
+
+    fn input(&self) -> Option<&InputFacts> {
+        Some(&self.input)
+    }
+
+    fn output(&self) -> Option<&OutputFacts> {
+        Some(&self.output)
     }
 }

@@ -138,4 +138,12 @@ impl Report for DecapReport {
     fn warn(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
     }
+
+    fn input(&self) -> Option<&InputFacts> {
+        Some(&self.input)
+    }
+
+    fn output(&self) -> Option<&OutputFacts> {
+        Some(&self.output)
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{COLUMNS, Report, Tool, wrap, wrap_at};
+use super::{COLUMNS, Interrupted, Report, Tool, wrap, wrap_at};
 use crate::{
     evidence::{Evidence, Judgment, Nature},
     style::Style,
@@ -25,6 +25,9 @@ pub(crate) struct ExplainReport {
     pub(crate) left: Option<Train>,
     /// Why that left.
     pub(crate) ended: Option<Ended>,
+    /// Ctrl-C came before that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) interrupted: Option<Interrupted>,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -210,6 +213,10 @@ impl Report for ExplainReport {
 
     fn warn(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
+    }
+
+    fn interrupted(&self) -> Option<Interrupted> {
+        self.interrupted
     }
 }
 

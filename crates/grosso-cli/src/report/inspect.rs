@@ -155,6 +155,10 @@ impl Report for InspectReport {
     fn warn(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
     }
+
+    fn input(&self) -> Option<&InputFacts> {
+        Some(&self.input.facts)
+    }
 }
 
 impl InspectReport {

@@ -36,6 +36,21 @@ pub(crate) trait Report: Serialize {
     fn warn(&mut self, warnings: Vec<String>);
 }
 
+    /// What was read, if that was a capture.
+    fn input(&self) -> Option<&InputFacts> {
+        None
+    }
+
+    /// What was written, if that was a capture.
+    fn output(&self) -> Option<&OutputFacts> {
+        None
+    }
+
+    /// How far Ctrl-C let the reading come, if it ended that: all that is said is about so much.
+    fn interrupted(&self) -> Option<Interrupted> {
+        self.input()?.interrupted
+    }
+
 /// Where a report goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -59,6 +74,15 @@ pub(crate) fn print(
     place: Place,
 ) -> Result<(), Failure> {
     report.warn(core::mem::take(&mut talk.warnings));
+    if let Some(interrupted) = report.interrupted() {
+        talk.note(interrupted.to_string());
+    }
+    if let Some(damaged) = report.output().map(|output| output.damaged_options).filter(|&n| n > 0) {
+        let blocks = units::count(damaged, "block");
+        talk.note(format!(
+            "damaged options of {blocks} are left out; what stood before them is kept"
+        ));
+    }
     let is_terminal = match place {
         Place::Standard => io::stdout().is_terminal(),
         Place::Error => io::stderr().is_terminal(),
@@ -119,6 +143,9 @@ pub(crate) struct InputFacts {
 
 impl InputFacts {
     /// Facts about `input`, whose packets have `bytes` bytes together.
+    /// Only where Ctrl-C ended the reading.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) interrupted: Option<Interrupted>,
     pub(crate) fn of(input: &Input, bytes: u64) -> Self {
         Self {
             path: input.path.display().to_string(),
@@ -130,10 +157,33 @@ impl InputFacts {
     }
 }
 
+            interrupted: input.interruption(),
 /// What was written.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct OutputFacts {
     pub(crate) path: String,
+/// How far Ctrl-C let the reading of a capture come.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Interrupted {
+    packets: u64,
+    /// By bytes of the file as it is stored; `null` of a pipe, whose length nobody knows.
+    percent: Option<f64>,
+}
+
+impl Interrupted {
+    /// After so many packets, and so many bytes of so many.
+    pub(crate) fn after(packets: u64, share: Option<(u64, u64)>) -> Self {
+        Self { packets, percent: share.map(|(read, all)| units::percentage(read, all)) }
+    }
+}
+
+impl core::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "interrupted after {}", units::count(self.packets, "packet"))?;
+        self.percent.map_or(Ok(()), |percent| write!(f, ", {percent:.1} % of the file"))
+    }
+}
+
     pub(crate) format: String,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
@@ -141,6 +191,8 @@ pub(crate) struct OutputFacts {
 
 impl OutputFacts {
     /// Facts about `output`.
+    /// Packets and other blocks whose options were damaged: those from the damage on are left out.
+    pub(crate) damaged_options: u64,
     pub(crate) fn of(output: &crate::output::Output) -> Self {
         Self {
             path: output.path.clone(),
@@ -151,6 +203,7 @@ impl OutputFacts {
     }
 }
 
+            damaged_options: output.damaged_options(),
 /// Says how long it took and how fast that was.
 pub(crate) fn remark_rate(
     session: &Session,

@@ -225,6 +225,14 @@ impl Report for ReassembleReport {
     fn warn(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
     }
+
+    fn input(&self) -> Option<&InputFacts> {
+        Some(&self.input)
+    }
+
+    fn output(&self) -> Option<&OutputFacts> {
+        Some(&self.output)
+    }
 }
 
 /// Lines of at most [`COLUMNS`] columns, so many of them blank.

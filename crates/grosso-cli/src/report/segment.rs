@@ -45,4 +45,12 @@ impl Report for SegmentReport {
     fn warn(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
     }
+
+    fn input(&self) -> Option<&InputFacts> {
+        Some(&self.input)
+    }
+
+    fn output(&self) -> Option<&OutputFacts> {
+        Some(&self.output)
+    }
 }

@@ -38,8 +38,16 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
     if part == whole {
         return if whole == 0 { "0 %".into() } else { "100 %".into() };
     }
-    let value = part as f64 * 100.0 / whole.max(1) as f64;
-    format!("{:.1} %", value.min(99.9))
+    format!("{:.1} %", percentage(part, whole))
+}
+
+/// The same as a number: tenths of a percent, and never 100 for less than all.
+pub(crate) fn percentage(part: u64, whole: u64) -> f64 {
+    if part == whole && whole > 0 {
+        return 100.0;
+    }
+    let tenths = (part as f64 * 1000.0 / whole.max(1) as f64).round();
+    tenths.min(999.0) / 10.0
 }
 
 /// `about 8700`: two digits that count.

@@ -109,6 +109,14 @@ impl Report for WireReport {
     fn warn(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
     }
+
+    fn input(&self) -> Option<&InputFacts> {
+        Some(&self.input)
+    }
+
+    fn output(&self) -> Option<&OutputFacts> {
+        Some(&self.output)
+    }
 }
 
 /// Most sizes that are counted one by one.

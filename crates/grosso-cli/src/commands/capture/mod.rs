@@ -233,6 +233,7 @@ impl Running {
                 format: options.format().to_string(),
                 packets,
                 bytes: counts.bytes,
+                damaged_options: 0,
             },
             elapsed_ns: u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
             ended,

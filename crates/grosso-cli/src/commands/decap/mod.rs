@@ -5,7 +5,7 @@
 mod joiner;
 mod unwrap;
 
-use std::{hash::RandomState, time::Instant};
+use std::{hash::RandomState, sync::atomic::Ordering, time::Instant};
 
 use grosso_io::capture::{Entry, Packet};
 use grosso_wire::{LinkType, Ports};
@@ -54,6 +54,10 @@ fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure
     let hasher = RandomState::new();
     let mut unwrapper = Unwrapper::new(ports(options), Depth::All, hasher.clone());
     learn(&mut input, &mut learning, &mut unwrapper)?;
+    if session.interrupted.load(Ordering::Relaxed) {
+        // Nothing will be written, so there is nothing to say of what it would have been.
+        learning = Learning::new(&options.waiting);
+    }
 
     let mut input = capture.input(options.files.keeps_hash(session), session)?;
     let unwrapper = Unwrapper::new(ports(options), Depth::All, hasher);
@@ -61,9 +65,7 @@ fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure
     let done = transform::transform(&mut input, &mut work)?;
     let report = finish(work, &input, &done, session, start)?;
     let is_refused = session.strict && report.is_incomplete();
-    let exit = done.conclude(&input, session, is_refused)?;
-    let is_ended = matches!(exit, Exit::Yes | Exit::No) && capture.is_interrupted;
-    Ok(if is_ended { Exit::Interrupted } else { exit })
+    done.conclude(&input, session, is_refused)
 }
 
 /// The first reading: what becomes of every fragment, at every depth.

@@ -1,0 +1,156 @@
+//! Ctrl-C: what was found up to there is said to be about so many packets, and how much of the file that is.
+#![cfg(unix)]
+
+mod common;
+
+use std::{
+    io::{Read, Write},
+    process::{Child, Command, Stdio},
+};
+
+use common::{Bench, ETHERNET, Run, capture, finished};
+use grosso_io::capture::Format;
+use grosso_testkit::{Packet, Traffic};
+use serde_json::Value;
+
+fn interrupt(child: &Child) {
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// Some megabytes of packets that every command writes as they are.
+fn long_capture() -> Vec<u8> {
+    let packet = |id: u16| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(move |ip| ip.id(id));
+        packet.udp(|u| u).payload_len(1000).build()
+    };
+    capture(Format::Pcap, ETHERNET, &(0..4000).map(packet).collect::<Vec<_>>())
+}
+
+/// Interrupts a command that writes to a pipe nobody reads from: it waits in the middle of its input.
+fn interrupted_while_writing(bench: &Bench, line: &str) -> Run {
+    let mut command = bench.command(line);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    // The first byte shows that it began to write, and the pipe holds less than the rest.
+    stdout.read_exact(&mut [0]).unwrap();
+    interrupt(&child);
+    std::io::copy(&mut stdout, &mut std::io::sink()).unwrap();
+    finished(child.wait_with_output().unwrap())
+}
+
+const WRITERS: [&str; 9] = [
+    "coalesce -r a -w -",
+    "segment -r a -w -",
+    "wire -r a -w -",
+    "reassemble -r a -w -",
+    "decap -r a -w -",
+    "decap --recursive -r a -w -",
+    "fragment --mtu 1500 -r a -w -",
+    "csum fix --only all -r a -w -",
+    "encap -r a -w - type ipip local 192.0.2.1 remote 192.0.2.2",
+];
+
+#[test]
+fn the_part_of_the_file_that_was_read_is_said() {
+    let bench = Bench::new();
+    let input = long_capture();
+    bench.put("a", &input);
+    // What a packet takes in the file.
+    let record = (input.len() - 24) as f64 / 4000.0;
+    for line in WRITERS {
+        let (command, options) = line.split_once(' ').unwrap();
+        let run = interrupted_while_writing(&bench, &format!("{command} --json {options}"));
+        assert_eq!(run.code, 130, "{line}: {}", run.stderr);
+        let report: Value = serde_json::from_str(run.stderr.trim_end()).unwrap();
+        let packets = report["input"]["packets"].as_u64().unwrap();
+        assert!(packets > 0 && packets < 4000, "{line}: {packets}");
+        let interrupted = &report["input"]["interrupted"];
+        assert_eq!(interrupted["packets"], packets, "{line}: {report}");
+        let percent = interrupted["percent"].as_f64().unwrap();
+        let expected = packets as f64 * record / input.len() as f64 * 100.0;
+        assert!((percent - expected).abs() < 0.2, "{line}: {percent}, not {expected}");
+        let said = format!("interrupted after {packets} packets, {percent:.1} % of the file");
+        assert!(report["warnings"].to_string().contains(&said), "{line}: {report}");
+
+        let run = interrupted_while_writing(&bench, line);
+        assert_eq!(run.code, 130, "{line}: {}", run.stderr);
+        let mut lines = run.stderr.lines();
+        let note = lines.find(|said| said.starts_with("grosso: note: interrupted after "));
+        let note = note.unwrap_or_else(|| panic!("{line}: {}", run.stderr));
+        assert!(note.ends_with(" % of the file") && !note.contains("100"), "{line}: {note}");
+    }
+}
+
+/// Interrupts a command that has read almost all of what came through a pipe that stays open.
+fn interrupted_while_waiting(bench: &Bench, line: &str, input: &[u8]) -> Run {
+    let mut command = bench.command(line);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // When all is written, the pipe holds only the end of it.
+    stdin.write_all(input).unwrap();
+    interrupt(&child);
+    let run = finished(child.wait_with_output().unwrap());
+    drop(stdin);
+    run
+}
+
+#[test]
+fn of_a_pipe_the_packets_are_said() {
+    let bench = Bench::new();
+    let input = long_capture();
+    for line in [
+        "inspect -",
+        "csum verify -r -",
+        "whatif -",
+        "coalesce -r - -w b",
+        "wire -r - -w b",
+        "segment -r - -w b",
+        "reassemble -r - -w b",
+        "decap -r - -w b",
+        "decap --recursive -r - -w b",
+        "fragment --mtu 1500 -r - -w b",
+        "csum fix -r - -w b",
+        "encap -r - -w b type ipip local 192.0.2.1 remote 192.0.2.2",
+    ] {
+        let (command, options) = line.split_once(' ').unwrap();
+        let json = format!("{command} --json {options}");
+        let run = interrupted_while_waiting(&bench, &json, &input);
+        assert_eq!(run.code, 130, "{line}: {}", run.stderr);
+        let report = run.json();
+        let packets = report["input"]["packets"].as_u64().unwrap();
+        assert!(packets > 3000, "{line}: {packets}");
+        let expected = serde_json::json!({ "packets": packets, "percent": null });
+        assert_eq!(report["input"]["interrupted"], expected, "{line}");
+        let said = format!("\"interrupted after {packets} packets\"");
+        assert!(report["warnings"].to_string().contains(&said), "{line}: {report}");
+        let run = interrupted_while_waiting(&bench, line, &input);
+        let note = run.stderr.lines().find(|said| said.contains("note: interrupted after "));
+        assert!(note.is_some_and(|note| note.ends_with(" packets")), "{line}: {}", run.stderr);
+    }
+}
+
+/// A question about a packet that was not reached has no answer.
+#[test]
+fn explain_says_that_it_did_not_get_there() {
+    let bench = Bench::new();
+    let input = long_capture();
+    let run = interrupted_while_waiting(&bench, "explain - -n 9999", &input);
+    assert_eq!(run.code, 130, "{}", run.stderr);
+    assert!(run.stderr.starts_with("grosso: interrupted after "), "{}", run.stderr);
+    assert!(run.stderr.ends_with(" packets, before packet 9999\n"), "{}", run.stderr);
+    let error = interrupted_while_waiting(&bench, "explain --json - -n 9999", &input).json_error();
+    assert_eq!(error["code"], "interrupted");
+}
+
+#[test]
+fn what_ends_by_itself_was_not_interrupted() {
+    let bench = Bench::new();
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &Traffic::new(1).take(50).collect::<Vec<_>>()));
+    for line in ["inspect a --json", "wire --json -r a -w b", "whatif --json a"] {
+        let report = bench.run(line).json();
+        assert!(report["input"].get("interrupted").is_none(), "{line}: {report}");
+    }
+}
