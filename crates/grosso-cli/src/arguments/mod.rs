@@ -151,7 +151,8 @@ Examples:
   grosso lab                                   what is it worth on kernel TCP?
 
 Exit codes: 0 done, yes; 1 done, no; 2 usage; 3 input damaged or not supported
-(what could be written was written); 4 environment; 5 internal error.";
+(what could be written was written); 4 environment; 5 internal error;
+130 interrupted by Ctrl-C; 141 nobody reads the output.";
 
 #[cfg(test)]
 mod tests {

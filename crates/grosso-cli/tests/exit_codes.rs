@@ -1,0 +1,211 @@
+//! Every command ends with the codes that `grosso --help` lists: scripts act on them.
+
+mod common;
+
+use std::process::Stdio;
+
+use common::{Bench, ETHERNET, capture};
+use grosso_io::capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
+use grosso_testkit::Packet;
+
+/// Files that every command can be asked about.
+fn bench() -> Bench {
+    let bench = Bench::new();
+    let plain = |id: u16| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(move |ip| ip.id(id));
+        packet.udp(|u| u).payload_len(200).build()
+    };
+    let plain: Vec<_> = (0..2000).map(plain).collect();
+    bench.put("wire", &capture(Format::Pcapng, ETHERNET, &plain));
+    let mut cut = capture(Format::Pcapng, ETHERNET, &plain[..20]);
+    cut.truncate(cut.len() - 7);
+    bench.put("cut", &cut);
+    let mut damaged = capture(Format::Pcap, ETHERNET, &plain[..20]);
+    let second = 24 + 16 + plain[0].len();
+    damaged[second + 8..second + 12].copy_from_slice(&[0xff; 4]);
+    bench.put("damaged", &damaged);
+    bench.put("text", b"this is no capture");
+    bench.put("usb", &capture(Format::Pcap, 189, &plain[..3]));
+    let mut bad = plain[..3].to_vec();
+    bad[1][40] ^= 1;
+    bench.put("bad", &capture(Format::Pcap, ETHERNET, &bad));
+    let tcp = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t);
+    let superframe = tcp.payload_len(20_000).build_superframe().0;
+    bench.put("super", &capture(Format::Pcap, ETHERNET, &[superframe]));
+    let udp = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(true)).udp(|u| u);
+    let udp = udp.payload_len(8000);
+    bench.put("long", &capture(Format::Pcap, ETHERNET, &[udp.build()]));
+    bench.put("datagrams", &capture(Format::Pcap, ETHERNET, &[udp.build_superframe().0]));
+    let piece = Packet::new().ethernet(|e| e);
+    let piece = piece.ipv4(|ip| ip.df(false).more_fragments(true).protocol(17)).payload(&[1; 80]);
+    bench.put("fragment", &capture(Format::Pcap, ETHERNET, &[piece.build()]));
+    bench.put("short", &short(&plain[..3]));
+    bench
+}
+
+/// A capture of which every packet is cut.
+fn short(frames: &[Vec<u8>]) -> Vec<u8> {
+    let options = WriterOptions::new(Format::Pcap);
+    let mut writer = CaptureWriter::new(Vec::new(), options);
+    for frame in frames {
+        let meta = PacketMeta { original_len: frame.len() as u32, ..PacketMeta::default() };
+        writer.write_packet(&meta, &frame[..100]).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+/// Every command that reads captures: `IN` and, if it writes one, `OUT`.
+const COMMANDS: [&str; 13] = [
+    "inspect IN",
+    "coalesce -r IN -w OUT",
+    "segment -r IN -w OUT",
+    "wire -r IN -w OUT",
+    "reassemble -r IN -w OUT",
+    "decap -r IN -w OUT",
+    "decap --recursive -r IN -w OUT",
+    "encap -r IN -w OUT type ipip local 192.0.2.1 remote 192.0.2.2",
+    "fragment --mtu 1500 -r IN -w OUT",
+    "csum verify -r IN",
+    "csum fix -r IN -w OUT",
+    "explain IN -n 1",
+    "whatif IN",
+];
+
+fn line(command: &str, input: &str, output: &str) -> String {
+    command.replace("IN", input).replace("OUT", output)
+}
+
+#[test]
+fn every_command_ends_with_0_when_it_did_what_was_asked() {
+    let bench = bench();
+    for command in COMMANDS {
+        for strict in ["", " --strict"] {
+            bench.ok(&(line(command, "wire", "out") + strict));
+        }
+    }
+    for line in ["--help", "--version", "help wire", "profiles", "profiles show linux"] {
+        bench.ok(line);
+    }
+}
+
+#[test]
+fn commands_that_are_asked_end_with_1_when_the_answer_is_no() {
+    let bench = bench();
+    for (line, code) in [
+        ("csum verify -r wire", 0),
+        ("csum verify -r bad", 1),
+        ("csum verify -r short", 0),
+        ("csum verify -r short --strict", 1),
+        ("csum fix -r short -w out --strict", 1),
+        ("wire -r short -w out", 0),
+        ("wire -r super -w out", 0),
+        ("wire -r super -w out --strict", 1),
+        ("wire -r datagrams -w out", 0),
+        ("wire -r datagrams -w out --strict", 1),
+        ("fragment --mtu 1500 -r long -w out", 0),
+        ("fragment --mtu 1500 -r long -w out --strict", 1),
+        ("fragment --mtu 1500 -r long -w out --strict --ignore-df", 0),
+        ("reassemble -r fragment -w out", 0),
+        ("reassemble -r fragment -w out --strict", 1),
+        ("decap -r fragment -w out", 0),
+        ("decap -r fragment -w out --strict", 1),
+        ("decap --recursive -r fragment -w out --strict", 1),
+    ] {
+        let run = bench.run(line);
+        assert_eq!(run.code, code, "{line}: {}{}", run.stdout, run.stderr);
+    }
+}
+
+#[test]
+fn every_command_ends_with_2_when_the_command_line_is_wrong() {
+    let bench = bench();
+    for command in COMMANDS {
+        for wrong in [" --no-such-option", " --color=purple"] {
+            // Behind the words of a tunnel, options are words.
+            let (name, rest) = command.split_once(' ').unwrap();
+            let (name, rest) = match name {
+                "csum" => {
+                    let (action, rest) = rest.split_once(' ').unwrap();
+                    (format!("csum {action}"), rest)
+                }
+                name => (name.to_string(), rest),
+            };
+            let run = bench.run(&line(&format!("{name}{wrong} {rest}"), "wire", "out"));
+            assert_eq!(run.code, 2, "{command}{wrong}: {}", run.stderr);
+        }
+    }
+    for command in COMMANDS.iter().filter(|command| command.contains("OUT")) {
+        let run = bench.run(&line(command, "wire", "wire"));
+        assert_eq!(run.code, 2, "{command} onto itself: {}", run.stderr);
+    }
+    for line in ["", "no-such-command", "explain wire -n 2001", "explain wire -n 0", "whatif"] {
+        assert_eq!(bench.run(line).code, 2, "{line}");
+    }
+}
+
+#[test]
+fn every_command_ends_with_3_when_the_input_is_at_fault() {
+    let bench = bench();
+    for command in COMMANDS {
+        for input in ["cut", "damaged", "text"] {
+            // The first packet of a damaged file is there to be explained.
+            if command.starts_with("explain") && input != "text" {
+                continue;
+            }
+            let run = bench.run(&line(command, input, "out"));
+            assert_eq!(run.code, 3, "{command} of {input}: {}", run.stderr);
+        }
+        let run = bench.run(&format!("{} --allow-truncated", line(command, "cut", "out")));
+        assert_eq!(run.code, 0, "{command}: {}", run.stderr);
+        if !command.starts_with("explain") {
+            let run = bench.run(&line(command, "usb", "out"));
+            assert_eq!(run.code, 3, "{command} of USB: {}", run.stderr);
+        }
+    }
+    for number in [20, 21] {
+        assert_eq!(bench.run(&format!("explain cut -n {number}")).code, 3, "packet {number}");
+    }
+}
+
+#[test]
+fn every_command_ends_with_4_when_the_system_refuses() {
+    let bench = bench();
+    for command in COMMANDS {
+        for input in ["nowhere", "."] {
+            let run = bench.run(&line(command, input, "out"));
+            assert_eq!(run.code, 4, "{command} of {input}: {}", run.stderr);
+        }
+        if command.contains("OUT") {
+            let run = bench.run(&line(command, "wire", "no/such/folder"));
+            assert_eq!(run.code, 4, "{command}: {}", run.stderr);
+        }
+    }
+}
+
+/// 128 and the number of SIGPIPE, as shells have it.
+#[test]
+fn every_command_ends_with_141_when_nobody_reads_what_it_writes() {
+    let bench = bench();
+    for command in COMMANDS {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command_line = bench.command(&line(command, "wire", "-"));
+        let run = command_line.stdout(writer).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(run.status.code(), Some(141), "{command}");
+    }
+}
+
+#[test]
+fn the_help_lists_the_codes() {
+    let bench = bench();
+    let help = bench.ok("--help").stdout;
+    let codes = help.split_once("Exit codes:").unwrap().1;
+    for code in ["0 done, yes", "1 done, no", "2 usage", "3 input", "4 environment", "5 internal"] {
+        assert!(codes.contains(code), "{codes}");
+    }
+    let words: Vec<&str> = codes.split_whitespace().collect();
+    let codes = words.join(" ");
+    for code in ["130 interrupted", "141 nobody reads the output"] {
+        assert!(codes.contains(code), "{codes}");
+    }
+}
