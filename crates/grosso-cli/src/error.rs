@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use grosso_io::capture::{CaptureError, Place};
 use serde::Serialize;
 
+use crate::name::harmless;
+
 /// How a command ended. The numbers are frozen: `grosso help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -99,15 +101,16 @@ impl Failure {
         Self::new(Exit::Internal, "internal", message)
     }
 
-    /// A failure to read or write the capture called `name`.
-    pub(crate) fn capture(name: &str, error: &CaptureError) -> Self {
     /// Ctrl-C came before there was an answer.
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
         Self::new(Exit::Interrupted, "interrupted", message)
     }
 
+    /// A failure to read or write the capture called `name`.
+    pub(crate) fn capture(name: &str, error: &CaptureError) -> Self {
         let message =
             if error.names_file() { error.to_string() } else { format!("{name}: {error}") };
+        let message = harmless(&message).into_owned();
         let mut failure = match error {
             CaptureError::NotACapture { .. } => Self::input("input.not_a_capture", message),
             CaptureError::UnsupportedFormat { .. } => {

@@ -18,9 +18,10 @@ use grosso_wire::LinkType;
 use crate::{
     digest::Digest,
     error::{Exit, Failure},
+    name::shown,
     progress::Progress,
-    talk::Talk,
     report::Interrupted,
+    talk::Talk,
 };
 
 /// What every command needs beside its own options.
@@ -44,13 +45,13 @@ pub(crate) struct Input {
     /// For messages.
     pub(crate) name: String,
     pub(crate) links: Links,
-    progress: Progress,
     /// Bytes of the file; `None` of a pipe.
     file_len: Option<u64>,
     /// The user ended the pipe that this was by Ctrl-C, so its end is none.
     pub(crate) is_cut_off: bool,
     /// How far Ctrl-C let the reading come.
     interruption: Option<Interrupted>,
+    progress: Progress,
     record: Rc<RefCell<Record>>,
     interrupted: Arc<AtomicBool>,
 }
@@ -94,10 +95,10 @@ impl Input {
             progress: Progress::new(bytes, !session.talk.quiet),
             name,
             links: Links { forced: session.forced_link },
-            record,
             file_len: bytes,
             is_cut_off: false,
             interruption: None,
+            record,
             interrupted,
         })
     }
@@ -132,7 +133,6 @@ impl Input {
             }
         };
         self.progress.finish();
-        Ok(ending)
         let ending = match ending {
             Ending::Complete if self.is_cut_off => Ending::Interrupted,
             Ending::Damaged(error) if self.is_cut_off && error.is_truncation() => {
@@ -143,9 +143,9 @@ impl Input {
         if let Ending::Interrupted = ending {
             self.interruption = Some(Interrupted::after(self.reader.packets(), self.share()));
         }
+        Ok(ending)
     }
 
-    /// `pcap`, `pcapng`, and how they are compressed.
     /// How far Ctrl-C let the reading come, if it ended that. Ask after reading.
     pub(crate) fn interruption(&self) -> Option<Interrupted> {
         self.interruption
@@ -162,6 +162,7 @@ impl Input {
         Some((read.min(file_len), file_len))
     }
 
+    /// `pcap`, `pcapng`, and how they are compressed.
     pub(crate) fn format_name(&self) -> String {
         match self.reader.compression() {
             Compression::None => self.reader.format().to_string(),
@@ -302,7 +303,7 @@ pub(crate) fn io_failure(path: &Path, source: io::Error) -> Failure {
 
 /// What messages call a capture.
 fn name_of(path: &Path) -> String {
-    if path.as_os_str() == "-" { "standard input".into() } else { path.display().to_string() }
+    if path.as_os_str() == "-" { "standard input".into() } else { shown(path) }
 }
 
 /// What reading learns about the file beside its packets.

@@ -14,6 +14,7 @@
 //! | `transform` | a capture in, a capture out, packet by packet |
 //! | `twice` | a capture that is read twice |
 //! | `tunnel` | tunnels in the words of `ip link` |
+//! | `name` | text that strangers chose, without its power over a terminal |
 //! | `input`, `output` | captures, with everything that a command owes to its user around them |
 //! | `line` | when packets leave on a line of a known rate |
 //! | `observe` | what running data paths count, for people and for programs (Linux) |
@@ -39,6 +40,7 @@ mod headers;
 mod input;
 mod line;
 mod meta;
+mod name;
 #[cfg(target_os = "linux")]
 mod observe;
 mod output;

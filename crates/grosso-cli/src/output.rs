@@ -18,6 +18,7 @@ use crate::{
     error::Failure,
     input::{Input, Session},
     line::{Lines, Timing},
+    name::{Name, shown},
     report::{OutputFacts, Place},
 };
 
@@ -25,7 +26,7 @@ use crate::{
 pub(crate) struct Output {
     writer: CaptureWriter<Destination>,
     /// As the user typed it.
-    pub(crate) path: String,
+    pub(crate) path: Name,
     /// For messages.
     name: String,
     pub(crate) format: Format,
@@ -70,19 +71,19 @@ impl Output {
             let message = "refusing to write a capture to the terminal; use -w FILE or a pipe";
             return Err(Failure::usage("usage.terminal", message));
         }
-        let name = if is_standard { "standard output".into() } else { path.display().to_string() };
+        let name = if is_standard { "standard output".into() } else { shown(path) };
         refuse_same_file(&input.path, path, &name)?;
         let mut options = WriterOptions::like(&input.reader);
         options.format = format;
         options.snaplen_min = snaplen_min;
         options.comments.push(session.command_line.clone());
         let writer = CaptureWriter::create(path, options).map_err(|error| match error {
-            CaptureError::Io { path, source } => {
-                Failure::environment("environment.write", format!("{path}: {source}"))
+            CaptureError::Io { source, .. } => {
+                Failure::environment("environment.write", format!("{name}: {source}"))
             }
             other => Failure::capture(&name, &other),
         })?;
-        let path = path.display().to_string();
+        let path = Name::of(path);
         Ok(Self { writer, path, name, format, is_standard, packets: 0, bytes: 0, lines: None })
     }
 
@@ -151,12 +152,12 @@ impl Output {
         written.map_err(|error| self.fail(&error))
     }
 
-    /// Completes the capture. In pcapng its last block names the input by its hash, which is known
     /// Packets and other blocks whose options were damaged: those from the damage on are left out.
     pub(crate) fn damaged_options(&self) -> u64 {
         self.writer.damaged_options()
     }
 
+    /// Completes the capture. In pcapng its last block names the input by its hash, which is known
     /// only now, when the section header may be beyond reach at the other end of a pipe.
     ///
     /// Says what it became, and where the report about it may go.

@@ -1,6 +1,10 @@
 //! Colour, where it is wanted.
 
+use core::fmt::Display;
+
 use clap::ValueEnum;
+
+use crate::name::harmless_lines;
 
 /// When to colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -40,31 +44,50 @@ pub(crate) struct Style {
 
 impl Style {
     /// Text that should stand out.
-    pub(crate) fn strong(self, text: &str) -> String {
-        self.paint("1", text)
+    pub(crate) fn strong(self, text: impl Display) -> String {
+        self.paint(STRONG, text)
     }
 
     /// Text that may be passed over.
-    pub(crate) fn faint(self, text: &str) -> String {
-        self.paint("2", text)
+    pub(crate) fn faint(self, text: impl Display) -> String {
+        self.paint(FAINT, text)
     }
 
     /// Something is wrong.
-    pub(crate) fn bad(self, text: &str) -> String {
-        self.paint("1;31", text)
+    pub(crate) fn bad(self, text: impl Display) -> String {
+        self.paint(BAD, text)
     }
 
     /// Something is worth knowing.
-    pub(crate) fn notice(self, text: &str) -> String {
-        self.paint("33", text)
+    pub(crate) fn notice(self, text: impl Display) -> String {
+        self.paint(NOTICE, text)
     }
 
     /// Something is right.
-    pub(crate) fn good(self, text: &str) -> String {
-        self.paint("32", text)
+    pub(crate) fn good(self, text: impl Display) -> String {
+        self.paint(GOOD, text)
     }
 
-    fn paint(self, code: &str, text: &str) -> String {
-        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.into() }
+    fn paint(self, code: &str, text: impl Display) -> String {
+        let text = text.to_string();
+        let text = harmless_lines(&text);
+        if self.color { format!("\x1b[{code}m{text}\x1b[{PLAIN}m") } else { text.into_owned() }
     }
 }
+
+/// How many bytes of our own painting a text begins with: 0 when it begins with something else.
+pub(crate) fn painted_len(text: &str) -> usize {
+    let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
+    let code = [STRONG, FAINT, BAD, NOTICE, GOOD, PLAIN]
+        .into_iter()
+        .find(|code| rest.strip_prefix(code).is_some_and(|rest| rest.starts_with('m')));
+    code.map_or(0, |code| "\x1b[m".len() + code.len())
+}
+
+/// Codes of the terminal, between `ESC [` and `m` (ECMA-48 section 8.3.117).
+const STRONG: &str = "1";
+const FAINT: &str = "2";
+const BAD: &str = "1;31";
+const NOTICE: &str = "33";
+const GOOD: &str = "32";
+const PLAIN: &str = "0";

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 
 use crate::{
     error::Failure,
+    name::{harmless_lines, harmless_painted},
     style::{Style, When},
 };
 
@@ -44,7 +45,7 @@ impl Talk {
 
     /// Lines that were asked for while the command runs, whatever else is left out.
     pub(crate) fn block(&self, text: &str) {
-        eprint(text.trim_end());
+        eprint(&harmless_painted(text.trim_end()));
     }
 
     /// The end of a command that failed.
@@ -54,9 +55,9 @@ impl Talk {
             eprint(&line);
             return;
         }
-        eprint(&format!("grosso: {}", failure.message));
+        eprint(&format!("grosso: {}", harmless_lines(&failure.message)));
         if let Some(hint) = &failure.hint {
-            eprint(&format!("{}: {hint}", self.style().notice("hint")));
+            eprint(&format!("{}: {}", self.style().notice("hint"), harmless_lines(hint)));
         }
     }
 
@@ -67,6 +68,7 @@ impl Talk {
 
     fn say(&self, kind: &str, text: &str) {
         if !self.quiet && !self.json {
+            let text = harmless_lines(text);
             eprint(&format!("grosso: {}: {text}", self.style().notice(kind)));
         }
     }

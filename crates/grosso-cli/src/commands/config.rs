@@ -20,6 +20,7 @@ mod linux {
         daemon::config,
         error::{Exit, Failure},
         input::Session,
+        name::Name,
         report::{self, Place, Report, Tool},
         style::Style,
     };
@@ -37,7 +38,7 @@ mod linux {
         let mut checked = Checked {
             schema: "grosso.config/1",
             tool: Tool::THIS,
-            path: options.file.display().to_string(),
+            path: Name::of(&options.file),
             paths: paths.collect(),
             warnings: Vec::new(),
         };
@@ -50,7 +51,7 @@ mod linux {
     struct Checked {
         schema: &'static str,
         tool: Tool,
-        path: String,
+        path: Name,
         paths: Vec<PathFacts>,
         warnings: Vec<String>,
     }

@@ -22,6 +22,7 @@ use crate::{
     headers::{Transport, protocol, u32_at},
     input::{Ending, Input, Next, Session},
     meta,
+    name::Name,
     report::{
         self, Place, Tool,
         explain::{Decision, Ended, ExplainReport, Held, JudgmentFacts, PacketFacts, Train},
@@ -284,7 +285,7 @@ impl Found {
         ExplainReport {
             schema: "grosso.explain/1",
             tool: Tool::THIS,
-            path: input.path.display().to_string(),
+            path: Name::of(&input.path),
             profile: profile.name.to_string(),
             packet: self.facts,
             lookup: met,
@@ -300,8 +301,8 @@ impl Found {
             flushed,
             left,
             ended,
-            warnings: Vec::new(),
             interrupted: input.interruption(),
+            warnings: Vec::new(),
         }
     }
 }

@@ -51,6 +51,7 @@ use crate::{
     arguments::{Arguments, Command, Config, Csum},
     error::{Exit, Failure},
     input::Session,
+    name::harmless,
     positions::arrange,
     style::When,
     talk::Talk,
@@ -61,10 +62,18 @@ pub(crate) fn run(words: Vec<OsString>) -> Exit {
     let command_line = quote(&words);
     let wants_json = words.iter().any(|word| word == "--json");
     let command = Arguments::command();
-    let parsed = command.clone().try_get_matches_from(arrange(&command, words));
-    let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
+    let parse = |words: &[OsString]| {
+        let parsed = command.clone().try_get_matches_from(arrange(&command, words.to_vec()));
+        parsed.and_then(|matches| Arguments::from_arg_matches(&matches))
+    };
+    let arguments = match parse(&words) {
         Ok(arguments) => arguments,
-        Err(error) => return explain_usage(&error, wants_json),
+        Err(error) => {
+            // What is said quotes words of the user, which a shell may have made of the names of files.
+            let harmless = words.iter().map(|word| harmless(&word.to_string_lossy()).into_owned());
+            let harmless: Vec<OsString> = harmless.map(OsString::from).collect();
+            return explain_usage(&parse(&harmless).err().unwrap_or(error), wants_json);
+        }
     };
     let mut session = session(&arguments, command_line);
     let ended =
@@ -189,7 +198,8 @@ pub(crate) fn reject_filter(words: &[String], command: &str) -> Result<(), Failu
     if words.is_empty() {
         return Ok(());
     }
-    let filter = words.join(" ");
+    let words = words.join(" ");
+    let filter = harmless(&words);
     let message = format!("{command}: packet filters are not built in: '{filter}'");
     let hint = format!(
         "filter first: tcpdump -r IN -w - '{filter}' | grosso {command} -r - ... \

@@ -23,6 +23,7 @@ use crate::{
     error::{Exit, Failure},
     evidence::Judge,
     input::{Input, Next, Session, Unparsed},
+    name::{Name, shown},
     report::{
         self, InputFacts, Place, Tool, counts,
         whatif::{Best, NOT_KNOWN, Offered, SegmentsPerTrain, Setting, WhatifReport},
@@ -73,9 +74,9 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
     trials.iter_mut().for_each(Trial::finish);
     let mut report = report(options, &input, path, offered, trials);
     if let Some(page) = &options.html {
-        report.html = Some(page.display().to_string());
+        report.html = Some(Name::of(page));
         fs::write(page, report.page(&session.command_line)).map_err(|error| {
-            let message = format!("whatif: {}: {error}", page.display());
+            let message = format!("whatif: {}: {error}", shown(page));
             Failure::environment("environment.write", message)
         })?;
     }
@@ -220,7 +221,7 @@ fn note_superframes(report: &WhatifReport, path: &Path, session: &mut Session) {
     session.talk.note(format!(
         "{superframes} {are} already: this host joined them, or had not cut them yet"
     ));
-    let path = path.display();
+    let path = shown(path);
     session.talk.hint(&format!("grosso wire -r {path} -w - | grosso whatif -r -"));
 }
 

@@ -20,6 +20,7 @@ use super::{
 use crate::{
     arguments::AUTO_HOLD_NS,
     error::Failure,
+    name::shown,
     profile,
     tunnel::Description,
     wrong::{Wrong, similar},
@@ -36,7 +37,7 @@ pub(crate) struct Config {
 impl Config {
     /// Reads a file.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let name = path.display();
+        let name = shown(path);
         let bytes = std::fs::metadata(path).map_or(0, |data| data.len());
         if bytes > CONFIG_BYTES_MAX {
             let message = format!("{name}: {bytes} bytes; a configuration has {CONFIG_BYTES_MAX}");

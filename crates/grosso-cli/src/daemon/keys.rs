@@ -15,7 +15,7 @@ use grosso::tunnel::esp::{KeyMaterial, NoAssociation};
 use grosso_sys::passed;
 use zeroize::Zeroizing;
 
-use crate::error::Failure;
+use crate::{error::Failure, name::shown};
 
 /// Where keys come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl Key {
 }
 
 fn read_file(path: &Path) -> Result<Keys, Failure> {
-    let name = path.display();
+    let name = shown(path);
     let unreadable = |error: io::Error| {
         Failure::environment("environment.read", format!("key file {name}: {error}"))
     };

@@ -21,6 +21,7 @@ pub(crate) use self::keys::KEYS;
 use self::keys::{Key, TABLES};
 use crate::{
     error::Failure,
+    name::shown,
     report::COLUMNS,
     wrong::{Wrong, no_key, similar},
 };
@@ -56,18 +57,18 @@ fn no_profile(name: &str) -> String {
 /// The profile of a file.
 fn read(path: &Path) -> Result<Profile, Failure> {
     let unread = |error| {
-        let message = format!("{}: {error}", path.display());
+        let message = format!("{}: {error}", shown(path));
         Failure::environment("environment.read", message)
     };
     let bytes = fs::metadata(path).map_err(unread)?.len();
     if bytes > FILE_BYTES_MAX {
-        let message = format!("{}: {bytes} bytes; a profile has {FILE_BYTES_MAX}", path.display());
+        let message = format!("{}: {bytes} bytes; a profile has {FILE_BYTES_MAX}", shown(path));
         return Err(Failure::input("input.profile", message));
     }
     let text = fs::read_to_string(path).map_err(unread)?;
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     parse(&text, stem.unwrap_or_default()).map_err(|wrong| {
-        let message = format!("{}:{wrong}", path.display());
+        let message = format!("{}:{wrong}", shown(path));
         let hint = "grosso profiles show linux prints a file with every key and what it may say";
         Failure::input("input.profile", message).at(wrong.place).hint(hint)
     })

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::{COLUMNS, Interrupted, Report, Tool, wrap, wrap_at};
 use crate::{
     evidence::{Evidence, Judgment, Nature},
+    name::Name,
     style::Style,
 };
 
@@ -13,7 +14,7 @@ use crate::{
 pub(crate) struct ExplainReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
-    pub(crate) path: String,
+    pub(crate) path: Name,
     pub(crate) profile: String,
     pub(crate) packet: PacketFacts,
     /// The train that its flow had when it came.

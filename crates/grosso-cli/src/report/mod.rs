@@ -23,6 +23,7 @@ use serde::Serialize;
 use crate::{
     error::Failure,
     input::{Input, Session},
+    name::{Name, harmless_lines, harmless_painted},
     style::Style,
     talk::Talk,
 };
@@ -34,7 +35,6 @@ pub(crate) trait Report: Serialize {
 
     /// Takes the notes that the user would see on a terminal.
     fn warn(&mut self, warnings: Vec<String>);
-}
 
     /// What was read, if that was a capture.
     fn input(&self) -> Option<&InputFacts> {
@@ -50,6 +50,7 @@ pub(crate) trait Report: Serialize {
     fn interrupted(&self) -> Option<Interrupted> {
         self.input()?.interrupted
     }
+}
 
 /// Where a report goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +74,6 @@ pub(crate) fn print(
     talk: &mut Talk,
     place: Place,
 ) -> Result<(), Failure> {
-    report.warn(core::mem::take(&mut talk.warnings));
     if let Some(interrupted) = report.interrupted() {
         talk.note(interrupted.to_string());
     }
@@ -83,6 +83,7 @@ pub(crate) fn print(
             "damaged options of {blocks} are left out; what stood before them is kept"
         ));
     }
+    report.warn(core::mem::take(&mut talk.warnings));
     let is_terminal = match place {
         Place::Standard => io::stdout().is_terminal(),
         Place::Error => io::stderr().is_terminal(),
@@ -93,7 +94,10 @@ pub(crate) fn print(
     } else if talk.quiet {
         return Ok(());
     } else {
-        report.text(Style { color: talk.when.decide(is_terminal) })
+        let style = Style { color: talk.when.decide(is_terminal) };
+        let text = report.text(style);
+        let harmless = if style.color { harmless_painted(&text) } else { harmless_lines(&text) };
+        harmless.into_owned()
     };
     put(&text, place)
 }
@@ -132,36 +136,32 @@ impl Tool {
 /// What was read.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct InputFacts {
-    pub(crate) path: String,
+    pub(crate) path: Name,
     /// Of the file as it is stored; absent when not all of it was read.
     pub(crate) sha256: Option<String>,
     pub(crate) format: String,
     pub(crate) packets: u64,
     /// Bytes of the packets, as far as they were captured.
     pub(crate) bytes: u64,
+    /// Only where Ctrl-C ended the reading.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) interrupted: Option<Interrupted>,
 }
 
 impl InputFacts {
     /// Facts about `input`, whose packets have `bytes` bytes together.
-    /// Only where Ctrl-C ended the reading.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) interrupted: Option<Interrupted>,
     pub(crate) fn of(input: &Input, bytes: u64) -> Self {
         Self {
-            path: input.path.display().to_string(),
+            path: Name::of(&input.path),
             sha256: input.sha256(),
             format: input.format_name(),
             packets: input.reader.packets(),
             bytes,
+            interrupted: input.interruption(),
         }
     }
 }
 
-            interrupted: input.interruption(),
-/// What was written.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct OutputFacts {
-    pub(crate) path: String,
 /// How far Ctrl-C let the reading of a capture come.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Interrupted {
@@ -184,26 +184,30 @@ impl core::fmt::Display for Interrupted {
     }
 }
 
+/// What was written.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct OutputFacts {
+    pub(crate) path: Name,
     pub(crate) format: String,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
+    /// Packets and other blocks whose options were damaged: those from the damage on are left out.
+    pub(crate) damaged_options: u64,
 }
 
 impl OutputFacts {
     /// Facts about `output`.
-    /// Packets and other blocks whose options were damaged: those from the damage on are left out.
-    pub(crate) damaged_options: u64,
     pub(crate) fn of(output: &crate::output::Output) -> Self {
         Self {
             path: output.path.clone(),
             format: output.format.to_string(),
             packets: output.packets,
             bytes: output.bytes,
+            damaged_options: output.damaged_options(),
         }
     }
 }
 
-            damaged_options: output.damaged_options(),
 /// Says how long it took and how fast that was.
 pub(crate) fn remark_rate(
     session: &Session,

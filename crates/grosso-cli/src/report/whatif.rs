@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::{COLUMNS, Counts, InputFacts, Report, Tool, count_lines, units, wrap};
 use crate::{
     distribution::{Distribution, Quantiles},
+    name::{Name, harmless},
     style::Style,
 };
 
@@ -27,7 +28,7 @@ pub(crate) struct WhatifReport {
     /// What a trace cannot tell.
     pub(crate) not_known: &'static [&'static str],
     /// The page with plots, if one was written.
-    pub(crate) html: Option<String>,
+    pub(crate) html: Option<Name>,
     pub(crate) elapsed_s: f64,
     pub(crate) warnings: Vec<String>,
 }
@@ -217,11 +218,11 @@ impl Report for WhatifReport {
     fn warn(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
     }
-}
 
     fn input(&self) -> Option<&InputFacts> {
         Some(&self.input)
     }
+}
 
 impl WhatifReport {
     fn head(&self, style: Style) -> String {
@@ -316,7 +317,7 @@ impl WhatifReport {
                         shortest.text(packets)
                     )));
                 }
-                text.push_str(&format!("{}\n", style.good(command)));
+                text.push_str(&format!("{}\n", style.good(harmless(command))));
             }
         }
         text.push_str(&wrap(&format!("Not known from a trace: {}.", self.not_known.join("; "))));

@@ -29,6 +29,7 @@ use crate::{
     arguments::Capture,
     error::{Exit, Failure},
     input::Session,
+    name::{Name, shown},
     report::{self as reports, OutputFacts, Place, Tool, units},
 };
 
@@ -104,8 +105,7 @@ struct Running {
 impl Running {
     fn new(options: &Capture, source: Source, session: &Session) -> Result<Self, Failure> {
         let is_standard = options.write.as_os_str() == "-";
-        let path = options.write.display().to_string();
-        let name = if is_standard { "standard output".into() } else { path };
+        let name = if is_standard { "standard output".into() } else { shown(&options.write) };
         let mut interface = Interface::new(source.link_type.to_pcap());
         interface.snaplen = snaplen(options);
         let mut writing = WriterOptions::new(options.format());
@@ -113,8 +113,8 @@ impl Running {
         writing.comments.push(session.command_line.clone());
         let writer =
             CaptureWriter::create(&options.write, writing).map_err(|error| match error {
-                CaptureError::Io { path, source } => {
-                    Failure::environment("environment.write", format!("{path}: {source}"))
+                CaptureError::Io { source, .. } => {
+                    Failure::environment("environment.write", format!("{name}: {source}"))
                 }
                 other => Failure::capture(&name, &other),
             })?;
@@ -229,7 +229,7 @@ impl Running {
             tool: Tool::THIS,
             interface: source.link.name.to_string(),
             output: OutputFacts {
-                path: options.write.display().to_string(),
+                path: Name::of(&options.write),
                 format: options.format().to_string(),
                 packets,
                 bytes: counts.bytes,

@@ -62,7 +62,10 @@ impl Report for CaptureReport {
             0 => "none".into(),
             drops => style.bad(&format!("{drops}, for want of room (--ring)")),
         };
-        let name = if self.output.path == "-" { "standard output" } else { &self.output.path };
+        let name = match self.output.path.as_str() {
+            "-" => "standard output".into(),
+            _ => self.output.path.to_string(),
+        };
         format!(
             "{}: {packets} of {}, {bytes}, {elapsed}\n  \
              superframes   {} tcp, {} udp, with their segment size\n  \

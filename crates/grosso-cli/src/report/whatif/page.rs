@@ -22,7 +22,7 @@ impl WhatifReport {
              <h2>What a trace cannot tell</h2>\n<ul>\n{unknown}</ul>\n\
              <h2>The figures</h2>\n<pre>{text}</pre>\n\
              <p>By <code>{command}</code></p>\n</html>\n",
-            path = escape(&self.input.path),
+            path = escape(self.input.path.as_str()),
             headline = escape(&self.headline()),
             offered = escape(self.head(Style { color: false }).trim_end()),
             batch = escape(&self.batch),

@@ -1,0 +1,111 @@
+//! Text that strangers chose, such as the names of files, without its power over a terminal.
+
+use std::{borrow::Cow, fmt::Write, path::Path};
+
+use serde::Serialize;
+
+use crate::style;
+
+/// The name of a file: as it is in JSON, and harmless wherever it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Name(String);
+
+impl Name {
+    /// The name of the file at `path`.
+    pub(crate) fn of(path: &Path) -> Self {
+        Self(path.display().to_string())
+    }
+
+    /// The name as it is, for what is no text for people.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl core::fmt::Display for Name {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(&harmless(&self.0))
+    }
+}
+
+/// A path as messages show it.
+pub(crate) fn shown(path: &Path) -> String {
+    Name::of(path).to_string()
+}
+
+/// Text in one line: characters that control a terminal, or the direction of writing, are shown as escapes like `\x1b`.
+pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+    escape(text, |_| 0)
+}
+
+/// Text that may have several lines.
+pub(crate) fn harmless_lines(text: &str) -> Cow<'_, str> {
+    escape(text, |rest| usize::from(rest.starts_with('\n')))
+}
+
+/// Text with several lines, painted by [`style::Style`]: its colours stay.
+pub(crate) fn harmless_painted(text: &str) -> Cow<'_, str> {
+    let kept = |rest: &str| match style::painted_len(rest) {
+        0 => usize::from(rest.starts_with('\n')),
+        painted => painted,
+    };
+    escape(text, kept)
+}
+
+/// Escapes what is odd, except as many bytes as `kept` says of the rest of the text from there on.
+fn escape(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
+    if !text.contains(is_odd) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(is_odd) {
+        safe.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let kept = kept(rest);
+        if kept > 0 {
+            safe.push_str(&rest[..kept]);
+            rest = &rest[kept..];
+        } else if let Some(odd) = rest.chars().next() {
+            let code = u32::from(odd);
+            // Writing to a string cannot fail.
+            let _ = match code {
+                0..=0xff => write!(safe, "\\x{code:02x}"),
+                _ => write!(safe, "\\u{{{code:x}}}"),
+            };
+            rest = &rest[odd.len_utf8()..];
+        }
+    }
+    safe.push_str(rest);
+    Cow::Owned(safe)
+}
+
+/// Whether a character controls the terminal, breaks lines, or turns the direction of what follows.
+fn is_odd(c: char) -> bool {
+    let turns =
+        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::style::Style;
+
+    #[test]
+    fn what_controls_a_terminal_is_shown() {
+        assert_eq!(harmless("plain \u{e9}\u{4e2d} 'x'.pcap"), "plain \u{e9}\u{4e2d} 'x'.pcap");
+        assert_eq!(
+            harmless("\u{1b}[2J\r\n\u{7f}\u{9b}m\u{202e}"),
+            r"\x1b[2J\x0d\x0a\x7f\x9bm\u{202e}"
+        );
+        assert_eq!(harmless_lines("a\nb\t\u{1b}c"), "a\nb\\x09\\x1bc");
+    }
+
+    #[test]
+    fn only_our_own_colours_stay() {
+        let painted = format!("{}: {}\n", Style { color: true }.strong("a\u{1b}[5m"), "\u{1b}[2J");
+        assert_eq!(harmless_painted(&painted), "\u{1b}[1ma\\x1b[5m\u{1b}[0m: \\x1b[2J\n");
+    }
+}
