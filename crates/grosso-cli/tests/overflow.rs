@@ -1,0 +1,33 @@
+//! More flows than are remembered: what is said about them is about packets.
+
+mod common;
+
+use common::{Bench, ETHERNET, capture};
+use grosso_io::capture::Format;
+
+/// A packet of the flow with this number, with these flags and one byte of data.
+fn packet(flow: u32, flags: u8) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+    frame.extend([0x45, 0, 0, 41, 0, 1, 0x40, 0, 64, 6, 0, 0]);
+    frame.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend([(flow >> 16) as u8 + 1, 1, (flow >> 8) as u8, flow as u8]);
+    frame.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 1, 0, 0, 0, 0, 0, 7]);
+    frame
+}
+
+/// Whatever is looked at more than once of a packet, it is one packet; and one that is not split was not split.
+#[test]
+fn no_more_packets_of_unknown_flows_than_there_are_packets() {
+    let bench = Bench::new();
+    for flags in [0x02, 0x10] {
+        let frames: Vec<_> = (0..140_000).map(|flow| packet(flow, flags)).collect();
+        bench.put("a", &capture(Format::Pcap, ETHERNET, &frames));
+        let run = bench.ok("wire -r a -w b");
+        let Some(note) = run.stderr.lines().find(|line| line.contains("flows:")) else { continue };
+        // More than N flows: M packets ...
+        let numbers: Vec<u64> = note.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let [flows, packets] = numbers[..] else { panic!("{note}") };
+        assert!(packets + flows <= frames.len() as u64, "{note}");
+        assert!(!note.contains("split"), "nothing was split: {note}");
+    }
+}
