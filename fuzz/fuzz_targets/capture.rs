@@ -4,6 +4,7 @@
 
 use grosso_io::capture::{
     CaptureReader, CaptureWriter, Entry, Format, RECORD_BYTES_MAX, WriterOptions,
+    options::push_option,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -65,8 +66,15 @@ impl Record {
             Entry::Block(block) if block.is_section_header() => {
                 Self { is_packet: false, time_and_length: None, data: block.raw[..4].to_vec() }
             }
+            // Options from damage on are left out.
             Entry::Block(block) => {
-                Self { is_packet: false, time_and_length: None, data: block.raw.to_vec() }
+                let options = block.options();
+                let end = block.raw.len() - 4 - options.as_bytes().len();
+                let mut data = [&block.raw[..4], &block.raw[8..end]].concat();
+                for option in options.iter().flatten() {
+                    push_option(&mut data, block.order, option.code, option.value);
+                }
+                Self { is_packet: false, time_and_length: None, data }
             }
         }
     }

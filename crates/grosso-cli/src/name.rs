@@ -39,15 +39,15 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     escape(text, |_| 0)
 }
 
-/// Text that may have several lines.
+/// Text that may have several lines, and tabs in them.
 pub(crate) fn harmless_lines(text: &str) -> Cow<'_, str> {
-    escape(text, |rest| usize::from(rest.starts_with('\n')))
+    escape(text, |rest| usize::from(rest.starts_with(['\n', '\t'])))
 }
 
 /// Text with several lines, painted by [`style::Style`]: its colours stay.
 pub(crate) fn harmless_painted(text: &str) -> Cow<'_, str> {
     let kept = |rest: &str| match style::painted_len(rest) {
-        0 => usize::from(rest.starts_with('\n')),
+        0 => usize::from(rest.starts_with(['\n', '\t'])),
         painted => painted,
     };
     escape(text, kept)
@@ -100,7 +100,7 @@ mod tests {
             harmless("\u{1b}[2J\r\n\u{7f}\u{9b}m\u{202e}"),
             r"\x1b[2J\x0d\x0a\x7f\x9bm\u{202e}"
         );
-        assert_eq!(harmless_lines("a\nb\t\u{1b}c"), "a\nb\\x09\\x1bc");
+        assert_eq!(harmless_lines("a\n\tb\u{1b}c"), "a\n\tb\\x1bc");
     }
 
     #[test]

@@ -250,6 +250,61 @@ fn errors_of_a_writer_say_what_happened() {
     assert!(full.to_string().ends_with("(after packet 1)"), "{full}");
 }
 
+/// What stands before the damage is written again, and the rest is counted.
+#[test]
+fn damaged_options_are_written_as_far_as_they_are_sound() {
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        let file = |is_damaged: bool| {
+            let lost = |block: &mut File| {
+                if is_damaged {
+                    block.u16(1).u16(99).raw(b"lost");
+                } else {
+                    block.u32(0);
+                }
+            };
+            let mut file = File::new(order);
+            file.section(|block| {
+                block.option(4, b"hand");
+                lost(block);
+            });
+            file.interface(1, 0, |block| {
+                block.option(9, &[9]).option(1, b"kept");
+                lost(block);
+            });
+            file.block(4, |block| {
+                block.u16(1).u16(9).raw(b"\x0a\0\0\x01host\0").pad().u32(0).option(1, b"names");
+                lost(block);
+            });
+            file.block(10, |block| {
+                block.u32(0x544c_534b).u32(3).raw(b"key").pad().option(1, b"secrets");
+                lost(block);
+            });
+            file.packet(0, 7, b"odd", 3, |block| {
+                block.option(3, &[2, 1, 2, 3, 4]).option(1, b"of a packet");
+                lost(block);
+            });
+            file.block(2, |block| {
+                block.u16(0).u16(3).u32(1).u32(2).u32(6).u32(60).raw(b"older!").pad();
+                block.option(1, b"of an old packet");
+                lost(block);
+            });
+            file.block(5, |block| {
+                block.u32(0).u32(1).u32(2).option(4, &[0; 8]);
+                lost(block);
+            });
+            file.bytes
+        };
+        let (damaged, sound) = (file(true), file(false));
+        let mut reader = CaptureReader::new(&damaged[..]).unwrap();
+        let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::like(&reader));
+        while let Some(entry) = reader.next().unwrap() {
+            writer.copy(&entry).unwrap();
+        }
+        assert_eq!(writer.damaged_options(), 7);
+        assert_eq!(writer.finish().unwrap(), sound);
+    }
+}
+
 /// Reads everything and looks at everything, within the memory that is promised.
 fn survive(bytes: &[u8]) {
     let Ok(mut reader) = CaptureReader::new(bytes) else { return };
