@@ -75,7 +75,6 @@ fn inspect(path: &Path, given: Given, session: &mut Session) -> Result<Exit, Fai
     let exit = ending.conclude(&input, session, "processed")?;
     unparsed.conclude(&input, "")?;
     Ok(match exit {
-        Exit::Yes if capture.is_interrupted => Exit::Interrupted,
         Exit::Yes if !report.verdict.wire_faithful => Exit::No,
         exit => exit,
     })
