@@ -11,6 +11,7 @@
 //! | `headers` | places in a packet that several commands ask for |
 //! | `meta` | what captures say about packets, in the engine's words |
 //! | `fragments` | IP fragments in captures: which become datagrams, and why the others do not |
+//! | `suspicion` | what UDP datagrams look like that nobody said to be a tunnel |
 //! | `transform` | a capture in, a capture out, packet by packet |
 //! | `twice` | a capture that is read twice |
 //! | `tunnel` | tunnels in the words of `ip link` |
@@ -49,6 +50,7 @@ mod profile;
 mod progress;
 mod report;
 mod style;
+mod suspicion;
 mod talk;
 mod transform;
 mod tunnel;

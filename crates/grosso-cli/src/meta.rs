@@ -1,8 +1,8 @@
 //! What the commands make of what captures say about packets.
 
 use grosso::{Meta, checksum::Checksum, meta::Gso};
-use grosso_io::capture::{self, ChecksumState, Offload, Segmentation, flag};
-use grosso_wire::Stack;
+use grosso_io::capture::{self, ChecksumState, Offload, Segmentation, TunnelPort, flag};
+use grosso_wire::{Ports, Stack};
 
 use crate::checksums::Claim;
 
@@ -26,18 +26,39 @@ fn claim_of(state: ChecksumState, stack: &Stack) -> Claim {
     }
 }
 
+/// The ports by which the headers of a packet are found: those that the user named, else those that the capture recorded
+/// with the packet, else the assigned ones. `given` are the user's and the assigned ones.
+pub(crate) fn ports(said: &capture::PacketMeta, given: Ports) -> Ports {
+    ports_in(tunnels(said), given)
+}
+
+/// The same for a packet in these tunnels.
+pub(crate) fn ports_in(tunnels: &[TunnelPort], given: Ports) -> Ports {
+    let mut ports = TunnelPort::over(tunnels, &given);
+    if !tunnels.is_empty() {
+        TunnelPort::unassigned(&given).for_each(|named| named.set(&mut ports));
+    }
+    ports
+}
+
+/// The tunnels on ports of their own that the capture recorded with a packet.
+pub(crate) fn tunnels(said: &capture::PacketMeta) -> &[TunnelPort] {
+    said.offload.as_ref().map_or(&[], |offload| &offload.tunnel_ports)
+}
+
 /// A superframe of unknown geometry, which no train may take in.
 pub(crate) fn opaque() -> Option<Gso> {
     Gso::every(1).map(|gso| Gso { untrusted: true, ..gso })
 }
 
 /// What is left to say about a packet that was cut from a superframe: direction and the like, the
-/// tag and the hash that a device took. `None` says nothing beyond the flags.
+/// tag and the hash that a device took, the ports of its tunnels. `None` says nothing beyond the flags.
 pub(crate) fn of_segment(from: &capture::PacketMeta, is_partial: bool) -> capture::PacketMeta {
     let kept = from.flags.unwrap_or(0) & !flag::OFFLOADS;
     let flags = kept | if is_partial { flag::CHECKSUM_NOT_READY } else { 0 };
-    let beside =
-        from.offload.as_ref().filter(|offload| offload.vlan.is_some() || offload.hash.is_some());
+    let beside = from.offload.as_ref().filter(|offload| {
+        offload.vlan.is_some() || offload.hash.is_some() || !offload.tunnel_ports.is_empty()
+    });
     capture::PacketMeta {
         timestamp_ns: from.timestamp_ns,
         interface: from.interface,
@@ -53,6 +74,7 @@ pub(crate) fn of_segment(from: &capture::PacketMeta, is_partial: bool) -> captur
             vlan: offload.vlan,
             hash: offload.hash,
             arrivals_ns: Vec::new(),
+            tunnel_ports: offload.tunnel_ports.clone(),
         }),
     }
 }
@@ -66,13 +88,20 @@ pub(crate) fn known(said: &capture::PacketMeta, stack: &Stack) -> Meta {
 }
 
 /// What is to be said about a packet that was put into a tunnel or taken out of one, of which this is
-/// known now.
-pub(crate) fn of_tunnelled(from: &capture::PacketMeta, known: &Meta) -> capture::PacketMeta {
+/// known now. `tunnels` are those around it whose ports are their own.
+pub(crate) fn of_tunnelled(
+    from: &capture::PacketMeta,
+    known: &Meta,
+    tunnels: Vec<TunnelPort>,
+) -> capture::PacketMeta {
     let mut written = of_segment(from, false);
     let Some(offload) = &from.offload else {
-        // Nothing was known, and only a partial checksum has to be.
-        if let Checksum::Partial { .. } = known.checksum {
-            written.offload = Some(Offload::of_engine(known, Default::default(), Vec::new()));
+        // Nothing was known, and only a partial checksum has to be, or where to look for it.
+        let is_partial = matches!(known.checksum, Checksum::Partial { .. });
+        if is_partial || !tunnels.is_empty() {
+            let known = if is_partial { known } else { &Meta::default() };
+            let left = Offload::of_engine(known, Default::default(), Vec::new());
+            written.offload = Some(Offload { tunnel_ports: tunnels, ..left });
         }
         return written;
     };
@@ -81,7 +110,8 @@ pub(crate) fn of_tunnelled(from: &capture::PacketMeta, known: &Meta) -> capture:
         fixed_ids: gso.fixed_ids.bits(),
         ..segmentation
     });
-    let mut left = Offload { gso, ..Offload::of_engine(known, Default::default(), Vec::new()) };
+    let left = Offload::of_engine(known, Default::default(), Vec::new());
+    let mut left = Offload { gso, tunnel_ports: tunnels, ..left };
     if left.gso.is_some() {
         left.arrivals_ns.clone_from(&offload.arrivals_ns);
     }

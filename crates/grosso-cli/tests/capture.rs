@@ -18,7 +18,7 @@ use std::{
 use common::{Bench, each, frames, has, packets, tshark};
 use grosso_io::capture::{
     CaptureReader, ChecksumState, Cut, Entry, PacketMeta, PartialPlace, SegmentTransport,
-    options::code,
+    TunnelPort, options::code,
 };
 use grosso_sys::{
     datagram,
@@ -29,6 +29,7 @@ use grosso_sys::{
     tun::{Tun, TunBuilder},
 };
 use grosso_testkit::{
+    Packet,
     flows::{assert_conserved, assert_order_within_flows},
     oracle::Link,
 };
@@ -263,6 +264,35 @@ fn a_shorter_snaplen_keeps_the_length_and_what_is_known() {
         assert_eq!((gso.cut, gso.transport), (Cut::Every(100), SegmentTransport::Tcp));
     });
     assert_eq!(seen, 1);
+}
+
+#[test]
+fn b10_tunnels_on_ports_that_are_named_are_recorded_with_their_packets() {
+    let Some(tap) = Tap::new() else { return };
+    let bench = Bench::new();
+    let datagram = |source: u16, destination: u16| {
+        let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(destination));
+        let outer = outer.udp(|u| u.source_port(source).destination_port(destination));
+        let inner = outer.vxlan(|v| v.vni(3)).ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);
+        inner.payload_len(100).build()
+    };
+    let line = "capture -i t0 -c 4 -w x.pcapng --port vxlan=8472 --port fou=5555/4";
+    let mut capture = tap.start(bench.command(line), &bench.path("x.pcapng"));
+    let ports = [(40_000, 8472), (8472, 40_000), (40_000, 4789), (40_000, 53)];
+    for (source, destination) in ports {
+        tap.write(&[&[0; 10][..], &datagram(source, destination)].concat());
+    }
+    assert_eq!(capture.wait().unwrap().code(), Some(0));
+    let mut seen = Vec::new();
+    each(&bench.get("x.pcapng"), |packet| {
+        let meta = packet.meta();
+        assert_eq!(meta.flags.unwrap_or(0) & 3, 1, "the direction is kept beside it");
+        seen.push(meta.offload.map(|offload| offload.tunnel_ports).unwrap_or_default());
+    });
+    let vxlan = || vec![TunnelPort::Vxlan(8472)];
+    assert_eq!(seen, [vxlan(), vxlan(), vec![], vec![]]);
+    let report = bench.ok("decap --json -r x.pcapng -w inside.pcapng").json();
+    assert_eq!(report["decapsulated"], 2, "that on 8472 and that on 4789: {report}");
 }
 
 #[test]

@@ -6,10 +6,13 @@ use clap::{Args, Subcommand, ValueEnum};
 use grosso::reassemble::Overlap;
 use grosso_io::capture::Format;
 
-use super::known::Known;
-use super::values::{
-    Batch, HoldTime, Repair, Spacing, TunnelPort, parse_batch, parse_flows, parse_hold,
-    parse_memory, parse_repair, parse_spacing, parse_time_ns, parse_tunnel_port,
+use super::{
+    known::Known,
+    ports::TunnelPorts,
+    values::{
+        Batch, HoldTime, Repair, Spacing, parse_batch, parse_flows, parse_hold, parse_memory,
+        parse_repair, parse_spacing, parse_time_ns,
+    },
 };
 use crate::{error::Failure, input::Session, report::units::exact_time};
 
@@ -167,6 +170,8 @@ pub(crate) struct Reassemble {
     #[command(flatten)]
     pub(crate) files: Files,
     #[command(flatten)]
+    pub(crate) tunnels: TunnelPorts,
+    #[command(flatten)]
     pub(crate) waiting: Waiting,
 }
 
@@ -195,9 +200,8 @@ pub(crate) struct Decap {
     /// Take packets out of all their tunnels, and join IP fragments on the way
     #[arg(long)]
     pub(crate) recursive: bool,
-    /// A tunnel's UDP port: vxlan=8472, geneve=PORT, gue=PORT, vxlan-gpe=PORT, fou=PORT/PROTOCOL
-    #[arg(long = "port", value_name = "TUNNEL=PORT", value_parser = parse_tunnel_port)]
-    pub(crate) ports: Vec<TunnelPort>,
+    #[command(flatten)]
+    pub(crate) tunnels: TunnelPorts,
     #[command(flatten)]
     pub(crate) waiting: Waiting,
 }
@@ -206,6 +210,8 @@ pub(crate) struct Decap {
 pub(crate) struct Encap {
     #[command(flatten)]
     pub(crate) files: Files,
+    #[command(flatten)]
+    pub(crate) tunnels: TunnelPorts,
     /// Draw source ports, flow labels and identifications from this seed [default: random]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
@@ -215,6 +221,8 @@ pub(crate) struct Encap {
 pub(crate) struct Fragment {
     #[command(flatten)]
     pub(crate) files: Files,
+    #[command(flatten)]
+    pub(crate) tunnels: TunnelPorts,
     /// Most bytes of a packet, from its IP header on
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
     pub(crate) mtu: u16,
@@ -391,7 +399,9 @@ partial: `grosso wire` makes packets of them. What cannot be put into the tunnel
 is left as it is; with --strict, exit 1 says so.
 
 The link layer stays: behind it comes the tunnel. A tunnel of Ethernet frames
-comes behind a copy of the frame's own Ethernet header.
+comes behind a copy of the frame's own Ethernet header. pcapng says with each
+packet on which UDP port its tunnel lies, if that is not the assigned one; pcap
+cannot, and is read with --port.
 
 Examples:
   grosso encap -r in.pcap -w out.pcap type vxlan id 42 local 192.0.2.1 \\

@@ -7,6 +7,7 @@ use grosso_io::capture::{Format, SNAPLEN_DEFAULT};
 
 use super::{
     captures::{Filter, OutputFormat},
+    ports::TunnelPorts,
     values::{parse_bytes, parse_time_ns},
 };
 
@@ -63,6 +64,8 @@ pub(crate) struct Capture {
     #[arg(short = 'F', long, value_name = "FORMAT", default_value = "pcapng")]
     format: OutputFormat,
     #[command(flatten)]
+    pub(crate) tunnels: TunnelPorts,
+    #[command(flatten)]
     pub(crate) filter: Filter,
 }
 
@@ -86,6 +89,8 @@ pub(super) const CAPTURE_HELP: &str = "\
 Keeps in pcapng what tcpdump loses: the segment size of superframes (gso_size),
 which checksums are still to be computed, direction, drops, and the offloads of
 the interface. Wireshark opens it as usual; Grosso splits it exactly.
+
+Tunnels on ports of their own (--port vxlan=8472) are recorded with the packets.
 
 -c, --duration and SIGTERM end it with exit code 0, Ctrl-C with 130. The file is
 complete in each case.

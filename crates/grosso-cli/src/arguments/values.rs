@@ -6,7 +6,8 @@ use grosso::{
     Profile,
     coalesce::{Hold, Level, Reorder},
 };
-use grosso_wire::{LinkType, Ports};
+use grosso_io::capture::TunnelPort;
+use grosso_wire::LinkType;
 
 use crate::report::units::exact_time;
 
@@ -155,32 +156,11 @@ pub(crate) enum Spacing {
     Line(u64),
 }
 
-/// The UDP port of a tunnel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TunnelPort {
-    Vxlan(u16),
-    VxlanGpe(u16),
-    Geneve(u16),
-    Gue(u16),
-    /// With the IP protocol that FOU carries there.
-    Fou(u16, u8),
-}
-
-impl TunnelPort {
-    /// Takes the port among others.
-    pub(crate) fn set(self, ports: &mut Ports) {
-        match self {
-            Self::Vxlan(port) => ports.vxlan = port,
-            Self::VxlanGpe(port) => ports.vxlan_gpe = port,
-            Self::Geneve(port) => ports.geneve = port,
-            Self::Gue(port) => ports.gue = port,
-            Self::Fou(port, protocol) => ports.fou = Some((port, protocol)),
-        }
-    }
-}
-
+/// A tunnel and its UDP port, as they are displayed.
 pub(super) fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
-    let expected = || "expected TUNNEL=PORT such as vxlan=8472, or fou=PORT/PROTOCOL".to_string();
+    let expected = || {
+        "expected TUNNEL=PORT such as vxlan=8472, or fou=PORT/PROTOCOL; tunnels are vxlan, vxlan-gpe, geneve, gue, fou and esp".to_string()
+    };
     let (tunnel, port) = text.split_once('=').ok_or_else(expected)?;
     let number =
         |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(expected);
@@ -189,6 +169,7 @@ pub(super) fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
         "vxlan-gpe" => Ok(TunnelPort::VxlanGpe(number(port)?)),
         "geneve" => Ok(TunnelPort::Geneve(number(port)?)),
         "gue" => Ok(TunnelPort::Gue(number(port)?)),
+        "esp" => Ok(TunnelPort::Esp(number(port)?)),
         "fou" => {
             let (port, protocol) = port.split_once('/').ok_or_else(expected)?;
             let protocol = protocol.parse::<u8>().ok().filter(|protocol| *protocol > 0);
@@ -389,7 +370,9 @@ mod tests {
     #[test]
     fn ports_of_tunnels_are_named() {
         assert_eq!(parse_tunnel_port("vxlan=8472"), Ok(TunnelPort::Vxlan(8472)));
-        assert_eq!(parse_tunnel_port("fou=5555/4"), Ok(TunnelPort::Fou(5555, 4)));
+        for text in ["vxlan=1", "vxlan-gpe=2", "geneve=3", "gue=4", "fou=5555/4", "esp=6"] {
+            assert_eq!(parse_tunnel_port(text).unwrap().to_string(), text);
+        }
         for wrong in ["vxlan", "vxlan=0", "vxlan=65536", "fou=5555", "fou=5555/0", "gre=7", ""] {
             assert!(parse_tunnel_port(wrong).is_err(), "{wrong}");
         }

@@ -8,7 +8,7 @@ use grosso::{
     checksum::Checksum,
     coalesce::reason::{Close, NoMerge, Pass, Release},
 };
-use grosso_io::capture::{Entry, Format, Offload, PacketMeta, SegmentTransport};
+use grosso_io::capture::{Entry, Format, Offload, PacketMeta, SegmentTransport, TunnelPort};
 use grosso_wire::tcp;
 
 use super::{
@@ -204,8 +204,18 @@ impl Writer {
         self.arrivals_ns.clear();
         let mut first = None;
         let mut last_ns = 0;
+        // The ports of tunnels that all packets agree on.
+        let mut shared: Option<Vec<TunnelPort>> = None;
         while let Some(part) = delivery.next_part() {
-            let record = part.buffer;
+            let mut record = part.buffer;
+            let said = record.offload.as_mut();
+            let tunnels = said.map(|said| core::mem::take(&mut said.tunnel_ports));
+            let tunnels = tunnels.unwrap_or_default();
+            match &mut shared {
+                Some(shared) if *shared != tunnels => shared.clear(),
+                Some(_) => {}
+                None => shared = Some(tunnels),
+            }
             match first {
                 None => first = Some((record.timestamp_ns, record.interface, record.flags)),
                 Some(_) => self.arrivals_ns.push(step(last_ns, record.timestamp_ns)),
@@ -229,7 +239,10 @@ impl Writer {
             interface,
             original_len: self.frame.len() as u32,
             flags,
-            offload: Some(Offload::of_engine(&delivery.meta, transport(delivery), arrivals)),
+            offload: Some(Offload {
+                tunnel_ports: shared.unwrap_or_default(),
+                ..Offload::of_engine(&delivery.meta, transport(delivery), arrivals)
+            }),
         };
         let written = self.output.write(&meta, &self.frame[..captured]);
         self.arrivals_ns = meta.offload.map(|offload| offload.arrivals_ns).unwrap_or_default();

@@ -8,10 +8,13 @@ use std::time::Instant;
 use grosso::{
     Meta,
     checksum::{self, Checksum},
-    tunnel::encapsulate::{Encapsulator, Refusal},
+    tunnel::{
+        Carrier, Endpoint, Header,
+        encapsulate::{Encapsulator, Refusal},
+    },
 };
-use grosso_io::capture::{ChecksumState, Entry, Packet};
-use grosso_wire::{Kind, LinkType, Ports, Stack, dissect, ethernet};
+use grosso_io::capture::{ChecksumState, Entry, Format, Packet, PacketMeta, TunnelPort};
+use grosso_wire::{Kind, LinkType, Ports, Stack, dissect, ethernet, ipv4};
 
 use super::random_seed;
 use crate::{
@@ -31,6 +34,7 @@ pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failur
     let start = Instant::now();
     let description = describe(&options.files.filter.words)?;
     let endpoint = description.endpoint.clone();
+    let tunnel = tunnel_port(&endpoint);
     let seed = options.seed.unwrap_or_else(random_seed);
     let encapsulator = Encapsulator::new(endpoint, seed)
         .map_err(|contradiction| Failure::usage("usage.tunnel", contradiction.to_string()))?;
@@ -41,6 +45,8 @@ pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failur
     let mut work = Work {
         output,
         encapsulator,
+        tunnel,
+        given: options.tunnels.ports(),
         packet: Vec::new(),
         refused: report::reassemble::Alone::default(),
     };
@@ -49,6 +55,9 @@ pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failur
     let (facts, place) = output.finish(&input)?;
     let elapsed = start.elapsed();
     let stats = encapsulator.stats();
+    if format == Format::Pcap && stats.frames > 0 {
+        note_port(tunnel, session);
+    }
     note(stats.refused(Refusal::SuperframeNumbered), stats.refused(Refusal::NotEthernet), session);
     let mut report = EncapReport {
         schema: "grosso.encap/1",
@@ -97,6 +106,36 @@ fn describe(words: &[String]) -> Result<Description, Failure> {
     }
 }
 
+/// The UDP port of a tunnel; `None` when it is in no UDP.
+fn tunnel_port(endpoint: &Endpoint) -> Option<TunnelPort> {
+    let udp = match &endpoint.carrier {
+        Carrier::Ip => return None,
+        Carrier::Gue(udp) | Carrier::DirectGue(udp) => {
+            return Some(TunnelPort::Gue(udp.destination));
+        }
+        Carrier::Udp(udp) => udp,
+    };
+    Some(match endpoint.header {
+        Header::Vxlan { generic_protocol: false, .. } => TunnelPort::Vxlan(udp.destination),
+        Header::Vxlan { generic_protocol: true, .. } => TunnelPort::VxlanGpe(udp.destination),
+        Header::Geneve { .. } => TunnelPort::Geneve(udp.destination),
+        Header::Gre { .. } => TunnelPort::Fou(udp.destination, ipv4::PROTOCOL_GRE),
+        // Packets of both versions of IP: the other is found too.
+        Header::Ip => TunnelPort::Fou(udp.destination, ipv4::PROTOCOL_IPV4),
+    })
+}
+
+/// Says how the tunnel is found in a file that has no room to say it.
+fn note_port(tunnel: Option<TunnelPort>, session: &mut Session) {
+    if let Some(tunnel) = tunnel.filter(|tunnel| !tunnel.is_assigned()) {
+        let port = tunnel.port();
+        let name = tunnel.name();
+        let note = format!("pcap cannot say that UDP port {port} is {name}; pcapng can");
+        session.talk.note(note);
+        session.talk.hint(&format!("--port {tunnel} says it to every command that reads the file"));
+    }
+}
+
 /// What to do about packets that stayed as they were.
 fn note(numbered: u64, not_ethernet: u64, session: &mut Session) {
     if numbered > 0 {
@@ -118,6 +157,10 @@ fn note(numbered: u64, not_ethernet: u64, session: &mut Session) {
 struct Work {
     output: Output,
     encapsulator: Encapsulator,
+    /// The UDP port of the tunnel.
+    tunnel: Option<TunnelPort>,
+    /// The ports of the tunnels inside.
+    given: Ports,
     /// The packet in the tunnel.
     packet: Vec<u8>,
     refused: report::reassemble::Alone,
@@ -140,7 +183,8 @@ impl Transform for Work {
             return self.output.copy(entry);
         }
         let said = packet.meta();
-        let stack = dissect(packet.data, link, &Ports::ASSIGNED);
+        let ports = meta::ports(&said, self.given);
+        let stack = dissect(packet.data, link, &ports);
         let mut known = meta::known(&said, &stack);
         if known.checksum == Checksum::None && is_seeded(packet.data, &stack) {
             // Captures of a sending host do not always say so.
@@ -148,7 +192,12 @@ impl Transform for Work {
         }
         match self.wrap(packet.data, known, link, &stack) {
             Ok(meta) => {
-                self.output.write_changed(&meta::of_tunnelled(&said, &meta), &self.packet, packet)
+                let mut tunnels = inside(&said, packet.data, &stack, &ports);
+                if let Some(tunnel) = self.tunnel {
+                    tunnel.enter(&mut tunnels);
+                }
+                let written = meta::of_tunnelled(&said, &meta, tunnels);
+                self.output.write_changed(&written, &self.packet, packet)
             }
             Err(refusal) => {
                 self.refused.add(refusal, packet.number);
@@ -225,6 +274,15 @@ impl Work {
         }
         Ok(known)
     }
+}
+
+/// The tunnels that a packet is in already, whose ports are their own: those that are found, and those that were recorded.
+fn inside(said: &PacketMeta, packet: &[u8], stack: &Stack, ports: &Ports) -> Vec<TunnelPort> {
+    let mut found = TunnelPort::of_packet(packet, stack, ports);
+    let mut recorded = meta::tunnels(said).to_vec();
+    found.iter().for_each(|tunnel| tunnel.leave(&mut recorded));
+    found.append(&mut recorded);
+    found
 }
 
 /// Makes the link layer say that IP of this EtherType follows.

@@ -68,6 +68,8 @@ fn note(left: &Counts, session: &mut Session) {
 /// The capture on its way.
 struct Work {
     output: Output,
+    /// The ports of tunnels of which the capture says nothing.
+    given: Ports,
     mtu: u16,
     ignores_df: bool,
     random: fastrand::Rng,
@@ -81,6 +83,7 @@ impl Work {
     fn new(output: Output, options: &Fragment) -> Self {
         Self {
             output,
+            given: options.tunnels.ports(),
             mtu: options.mtu,
             ignores_df: options.ignore_df,
             random: fastrand::Rng::with_seed(options.seed.unwrap_or_else(super::random_seed)),
@@ -103,11 +106,11 @@ impl Transform for Work {
         packet: &Packet<'_>,
         link: LinkType,
     ) -> Result<(), Failure> {
-        let stack = dissect(packet.data, link, &Ports::ASSIGNED);
+        let said = packet.meta();
+        let stack = dissect(packet.data, link, &meta::ports(&said, self.given));
         if bytes_on_link(packet, &stack) <= usize::from(self.mtu) {
             return self.output.copy(entry);
         }
-        let said = packet.meta();
         let slices = [packet.data];
         let planned = if is_superframe(packet, &stack, &said) {
             Err(NoFragments::Superframe)

@@ -6,7 +6,7 @@
 use std::{sync::atomic::Ordering, time::Instant};
 
 use grosso_io::capture::{Entry, Packet, PacketMeta};
-use grosso_wire::LinkType;
+use grosso_wire::{LinkType, Ports};
 
 use super::reject_filter;
 use crate::{
@@ -32,7 +32,8 @@ pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, F
     let seed = super::random_seed();
     let mut survey = Survey::default();
     let mut lanes = Lanes::new(fragments::rules(&options.waiting), seed);
-    let packets = self::survey(&mut input, &mut survey, &mut lanes)?;
+    let given = options.tunnels.ports();
+    let packets = self::survey(&mut input, given, &mut survey, &mut lanes)?;
     if session.interrupted.load(Ordering::Relaxed) {
         // Nothing will be written, so there is nothing to say of what it would have been.
         survey = Survey::default();
@@ -43,6 +44,7 @@ pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, F
         output,
         survey,
         lanes: Lanes::new(fragments::rules(&options.waiting), seed),
+        given,
         datagram: Vec::new(),
         unparsed: Unparsed::default(),
         bytes: 0,
@@ -70,14 +72,21 @@ pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, F
 }
 
 /// The first reading, up to the end of the capture or its damage. Says how many packets that were.
-fn survey(input: &mut Input, survey: &mut Survey, lanes: &mut Lanes) -> Result<u64, Failure> {
+fn survey(
+    input: &mut Input,
+    given: Ports,
+    survey: &mut Survey,
+    lanes: &mut Lanes,
+) -> Result<u64, Failure> {
     let links = input.links;
     // Damage is for the second reading to report.
     let _ending = input.each(|entry| {
         match entry {
             Entry::Packet(packet) => {
                 if let Some(link) = links.of(packet) {
-                    let arrival = Arrival::of(packet, &packet.meta(), link);
+                    let said = packet.meta();
+                    let ports = meta::ports(&said, given);
+                    let arrival = Arrival::of(packet, &said, link, ports);
                     survey.packet(packet.number, &arrival, lanes, None);
                 }
             }
@@ -122,6 +131,8 @@ struct Work {
     output: Output,
     survey: Survey,
     lanes: Lanes,
+    /// The ports of tunnels of which the capture says nothing.
+    given: Ports,
     datagram: Vec<u8>,
     unparsed: Unparsed,
     bytes: u64,
@@ -157,7 +168,8 @@ impl Work {
     ) -> Result<(), Failure> {
         let mut joined = Joined { is_whole: false, bytes: core::mem::take(&mut self.datagram) };
         let said = packet.meta();
-        self.lanes.push(&Arrival::of(packet, &said, link), &mut joined);
+        let ports = meta::ports(&said, self.given);
+        self.lanes.push(&Arrival::of(packet, &said, link, ports), &mut joined);
         let written = if joined.is_whole {
             let meta = PacketMeta { original_len: 0, ..meta::of_segment(&said, false) };
             self.output.write_changed(&meta, &joined.bytes, packet)

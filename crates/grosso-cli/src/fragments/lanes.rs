@@ -21,11 +21,13 @@ pub(crate) struct Arrival<'a> {
     pub(crate) vlan: Option<VlanTag>,
     /// The tunnels that it was taken out of: fragments of others are not of its datagram.
     pub(crate) network: u64,
+    /// The UDP ports that mean a tunnel around it.
+    pub(crate) ports: Ports,
 }
 
 impl<'a> Arrival<'a> {
     /// A packet of a capture as it stands there.
-    pub(crate) fn of(packet: &Packet<'a>, said: &PacketMeta, link: LinkType) -> Self {
+    pub(crate) fn of(packet: &Packet<'a>, said: &PacketMeta, link: LinkType, ports: Ports) -> Self {
         Self {
             data: packet.data,
             link,
@@ -34,6 +36,7 @@ impl<'a> Arrival<'a> {
             timestamp_ns: packet.timestamp_ns,
             vlan: said.offload.as_ref().and_then(|offload| offload.vlan()),
             network: 0,
+            ports,
         }
     }
 }
@@ -96,6 +99,7 @@ impl Lanes {
         let frame = Frame { buffer, meta };
         let reassembler = &mut self.lanes[number].reassembler;
         reassembler.set_network(arrival.network);
+        reassembler.set_ports(arrival.ports);
         let identity = reassembler.identify(&frame);
         let mut telling = Telling::new(visitor, number);
         let verdict = reassembler.push(frame, now_ns, &mut telling);
@@ -120,7 +124,7 @@ impl Lanes {
 
     /// The lane of an interface and direction; `None` when there are too many.
     fn lane(&mut self, arrival: &Arrival<'_>) -> Option<usize> {
-        let Arrival { interface, direction, link, .. } = *arrival;
+        let Arrival { interface, direction, link, ports, .. } = *arrival;
         let is_it = |lane: &Lane| lane.interface == interface && lane.direction == direction;
         if let Some(number) = self.lanes.iter().position(is_it) {
             return Some(number);
@@ -130,7 +134,7 @@ impl Lanes {
         }
         let rules = self.rules.clone();
         // Buffers are copied together, so overlapping bytes can be mixed.
-        let reassembler = Reassembler::new(rules, link, Ports::ASSIGNED, self.seed).ok()?;
+        let reassembler = Reassembler::new(rules, link, ports, self.seed).ok()?;
         self.lanes.push(Lane { interface, direction, reassembler });
         Some(self.lanes.len() - 1)
     }

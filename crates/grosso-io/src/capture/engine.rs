@@ -68,7 +68,8 @@ impl Segmentation {
 }
 
 impl Offload {
-    /// What the engine says about a frame, for the capture that it is written to.
+    /// What the engine says about a frame, for the capture that it is written to. It names no ports of
+    /// tunnels.
     #[must_use]
     pub fn of_engine(meta: &Meta, transport: SegmentTransport, arrivals_ns: Vec<u32>) -> Self {
         let gso = meta.gso.map(|gso| Segmentation {
@@ -97,6 +98,7 @@ impl Offload {
             vlan: meta.vlan.map(|tag| VlanTag { protocol: tag.protocol, tci: tag.tci }),
             hash: meta.hash,
             arrivals_ns,
+            tunnel_ports: Vec::new(),
         }
     }
 

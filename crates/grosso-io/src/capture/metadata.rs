@@ -7,6 +7,7 @@
 use super::entry::Packet;
 use super::offload_option;
 use super::options::code;
+use super::tunnel_port::TunnelPort;
 
 /// What is known about one packet beside its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,6 +98,9 @@ pub struct Offload {
     /// When each packet of the superframe but the first arrived, in nanoseconds after the packet
     /// before it. Empty when that is not known.
     pub arrivals_ns: Vec<u32>,
+    /// The tunnels around the packet that do not lie on their assigned UDP ports, outermost first:
+    /// see [`Offload::ports`].
+    pub tunnel_ports: Vec<TunnelPort>,
 }
 
 impl Offload {

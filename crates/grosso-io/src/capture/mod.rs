@@ -8,6 +8,7 @@
 //! | `entry` | packets and blocks, borrowed from the reader's buffer |
 //! | `options` | options of pcapng blocks |
 //! | `metadata`, `offload_option` | what is known about a packet beside its bytes |
+//! | `tunnel_port` | the UDP ports that mean a tunnel in a packet |
 //! | `engine` | the same in the engine's words |
 //! | `port` | a capture as a [`crate::Port`] |
 //! | `format`, `order` | formats, interfaces, units of time, byte order |
@@ -45,6 +46,7 @@ mod pcap;
 mod pcapng;
 mod port;
 mod reader;
+mod tunnel_port;
 mod writer;
 mod zstd;
 
@@ -65,4 +67,5 @@ pub use order::ByteOrder;
 pub use port::CapturePort;
 pub(crate) use port::describe;
 pub use reader::{CaptureReader, Input};
+pub use tunnel_port::{TUNNEL_PORTS_MAX, TunnelPort};
 pub use writer::{CaptureWriter, Output, WriterOptions};

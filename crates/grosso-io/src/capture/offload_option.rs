@@ -9,6 +9,7 @@ use super::metadata::{
     ChecksumState, Cut, Offload, PartialPlace, SegmentTransport, Segmentation, VlanTag,
 };
 use super::order::ByteOrder;
+use super::tunnel_port::{TUNNEL_PORTS_MAX, TunnelPort};
 
 /// The enterprise number the option is filed under: that of RFC 5612, for documentation.
 ///
@@ -43,12 +44,14 @@ pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
             .then(|| VlanTag { protocol: number(22), tci: number(24) }),
         hash: (present & present::HASH != 0).then(|| ByteOrder::Big.u32_at(fixed, 28)),
         arrivals_ns: Vec::new(),
+        tunnel_ports: Vec::new(),
     };
     let mut parts = Vec::new();
     for (kind, entries) in Lists(lists) {
         match kind {
             list::ARRIVALS => offload.arrivals_ns = numbers(entries),
             list::PARTS => parts = numbers(entries),
+            list::TUNNEL_PORTS => offload.tunnel_ports = tunnel_ports(entries),
             // A later minor change may add lists; they say nothing to us.
             _ => {}
         }
@@ -106,14 +109,21 @@ pub(crate) fn encode(out: &mut Vec<u8>, order: ByteOrder, offload: &Offload) -> 
     fixed[..8].copy_from_slice(&MAGIC);
     fixed[8..11].copy_from_slice(&[present, checksum, levels]);
 
-    let bytes = 4 + FIXED_BYTES + list_bytes(&offload.arrivals_ns) + list_bytes(parts);
+    let tunnels = offload.tunnel_ports.iter().take(TUNNEL_PORTS_MAX);
+    let tunnels: Vec<u32> = tunnels.map(|tunnel| tunnel.to_entry()).collect();
+    let lists = [
+        (list::ARRIVALS, &offload.arrivals_ns[..]),
+        (list::PARTS, parts),
+        (list::TUNNEL_PORTS, &tunnels),
+    ];
+    let bytes = lists.iter().map(|(_, entries)| list_bytes(entries)).sum::<usize>();
+    let bytes = 4 + FIXED_BYTES + bytes;
     if bytes > usize::from(u16::MAX) {
         return Err(Misfit::OptionTooLong { bytes });
     }
     out.extend_from_slice(&order.u32_bytes(ENTERPRISE_NUMBER));
     out.extend_from_slice(&fixed);
-    push_list(out, list::ARRIVALS, &offload.arrivals_ns);
-    push_list(out, list::PARTS, parts);
+    lists.iter().for_each(|(kind, entries)| push_list(out, *kind, entries));
     Ok(())
 }
 
@@ -188,6 +198,12 @@ fn numbers(entries: &[u8]) -> Vec<u32> {
     chunks.iter().map(|chunk| u32::from_be_bytes(*chunk)).collect()
 }
 
+/// The entries that say something known, as many as there may be.
+fn tunnel_ports(entries: &[u8]) -> Vec<TunnelPort> {
+    let known = numbers(entries).into_iter().filter_map(TunnelPort::from_entry);
+    known.take(TUNNEL_PORTS_MAX).collect()
+}
+
 fn push_list(out: &mut Vec<u8>, kind: u8, entries: &[u32]) {
     // Bounded by the length of the option, which `encode` has checked.
     let Ok(count) = u16::try_from(entries.len()) else { return };
@@ -244,6 +260,7 @@ mod gso {
 mod list {
     pub(super) const ARRIVALS: u8 = 1;
     pub(super) const PARTS: u8 = 2;
+    pub(super) const TUNNEL_PORTS: u8 = 3;
 }
 
 #[cfg(test)]
@@ -315,6 +332,62 @@ mod tests {
         assert_eq!(refused, Err(Misfit::OptionTooLong { bytes: 65_536 }));
     }
 
+    /// What the manual says of list 3, byte for byte.
+    const TUNNELS: [u8; 20] = [
+        0x03, 0x00, 0x00, 0x04, // list 3 with four entries
+        0x01, 0x00, 0x21, 0x18, // VXLAN on 8472
+        0x07, 0x00, 0x12, 0x34, // a tunnel that nobody knows yet
+        0x03, 0x00, 0x00, 0x00, // Geneve on no port
+        0x05, 0x04, 0x15, 0xb3, // FOU of IPv4 on 5555
+    ];
+
+    #[test]
+    fn entries_that_say_nothing_known_are_ignored_and_those_beside_them_are_not() {
+        let mut bytes = Vec::new();
+        encode(&mut bytes, ByteOrder::Little, &Offload::default()).unwrap();
+        let plain = bytes.len();
+        bytes.extend_from_slice(&TUNNELS);
+        let decoded = decode(ByteOrder::Little, &bytes).unwrap();
+        assert_eq!(decoded.tunnel_ports, [TunnelPort::Vxlan(8472), TunnelPort::Fou(5555, 4)]);
+        for length in plain..bytes.len() {
+            let cut_short = decode(ByteOrder::Little, &bytes[..length]).unwrap();
+            assert_eq!(cut_short, Offload::default(), "{length} bytes");
+        }
+        // A protocol of FOU that is none; another list behind it counts.
+        bytes[plain + 17] = 0;
+        bytes.extend_from_slice(&[0x01, 0, 0, 1, 0, 0, 0, 9]);
+        let decoded = decode(ByteOrder::Little, &bytes).unwrap();
+        assert_eq!(decoded.tunnel_ports, [TunnelPort::Vxlan(8472)]);
+        assert_eq!(decoded.arrivals_ns, [9]);
+    }
+
+    #[test]
+    fn no_more_tunnels_are_read_or_written_than_one_packet_can_be_in() {
+        let many: Vec<_> = (1..=40).map(TunnelPort::Gue).collect();
+        let mut bytes = Vec::new();
+        let offload = Offload { tunnel_ports: many.clone(), ..Offload::default() };
+        encode(&mut bytes, ByteOrder::Little, &offload).unwrap();
+        assert_eq!(bytes.len(), 4 + FIXED_BYTES + 4 + 4 * TUNNEL_PORTS_MAX);
+        let mut longer = bytes[..4 + FIXED_BYTES].to_vec();
+        let entries: Vec<_> = many.iter().map(|tunnel| tunnel.to_entry()).collect();
+        push_list(&mut longer, list::TUNNEL_PORTS, &entries);
+        for bytes in [bytes, longer] {
+            let decoded = decode(ByteOrder::Little, &bytes).unwrap();
+            assert_eq!(decoded.tunnel_ports, many[..TUNNEL_PORTS_MAX]);
+        }
+    }
+
+    fn any_tunnel() -> impl Strategy<Value = TunnelPort> {
+        prop_oneof![
+            (1..=u16::MAX).prop_map(TunnelPort::Vxlan),
+            (1..=u16::MAX).prop_map(TunnelPort::VxlanGpe),
+            (1..=u16::MAX).prop_map(TunnelPort::Geneve),
+            (1..=u16::MAX).prop_map(TunnelPort::Gue),
+            (1..=u16::MAX, 1..=u8::MAX).prop_map(|(port, of)| TunnelPort::Fou(port, of)),
+            (1..=u16::MAX).prop_map(TunnelPort::Esp),
+        ]
+    }
+
     fn any_checksum() -> impl Strategy<Value = ChecksumState> {
         prop_oneof![
             Just(ChecksumState::None),
@@ -361,9 +434,10 @@ mod tests {
             vlan in option::of(any::<(u16, u16)>()),
             hash: Option<u32>,
             arrivals_ns in vec(any::<u32>(), 0..40),
+            tunnel_ports in vec(any_tunnel(), 0..=TUNNEL_PORTS_MAX),
         ) {
             let vlan = vlan.map(|(protocol, tci)| VlanTag { protocol, tci });
-            let offload = Offload { checksum, gso, vlan, hash, arrivals_ns };
+            let offload = Offload { checksum, gso, vlan, hash, arrivals_ns, tunnel_ports };
             for order in [ByteOrder::Little, ByteOrder::Big] {
                 let mut bytes = Vec::new();
                 encode(&mut bytes, order, &offload).unwrap();

@@ -10,6 +10,7 @@ use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into};
 
 use super::{
     CaptureError, CaptureReader, CaptureWriter, Entry, Offload, PacketMeta, SegmentTransport,
+    TunnelPort,
 };
 use crate::port::{Port, PortError, Transmitted};
 
@@ -87,7 +88,7 @@ impl<R: Read, W: Write> Port for CapturePort<R, W> {
             let said = packet.meta();
             let mut meta = match &said.offload {
                 Some(offload) => {
-                    dissect_into(packet.data, *link, ports, stack);
+                    dissect_into(packet.data, *link, &offload.ports(ports), stack);
                     offload.to_engine(stack)
                 }
                 None => Meta::default(),
@@ -143,7 +144,8 @@ pub(crate) fn describe(
         Some(Kind::Udp) => SegmentTransport::Udp,
         _ => SegmentTransport::Unknown,
     };
-    let offload = Offload::of_engine(meta, transport, Vec::new());
+    let mut offload = Offload::of_engine(meta, transport, Vec::new());
+    offload.tunnel_ports = TunnelPort::of_packet(frame, stack, ports);
     let says_something = offload != Offload::default();
     PacketMeta {
         timestamp_ns: meta.timestamp_ns,

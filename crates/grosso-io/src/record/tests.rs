@@ -12,12 +12,14 @@ use grosso::{
     meta::{Gso, VlanTag},
 };
 use grosso_testkit::Packet;
-use grosso_wire::{LinkType, Ports};
+use grosso_wire::{LinkType, Ports, dissect};
 
 use super::{Noted, Record, RecordOptions, RecordStats};
 use crate::{
-    capture::WriterOptions,
-    capture::{CaptureError, CapturePort, CaptureReader, CaptureWriter, Entry, Format, flag},
+    capture::{
+        CaptureError, CapturePort, CaptureReader, CaptureWriter, ChecksumState, Entry, Format,
+        TunnelPort, WriterOptions, flag,
+    },
     memory::{MemoryPort, wire},
     port::{Port, Transmitted},
 };
@@ -139,6 +141,38 @@ fn what_passed_is_what_reads_back_with_times_and_ways_and_all_that_is_known() {
     ];
     assert_eq!(read_back(&file.bytes()), expected);
     assert_eq!(ways(&file.bytes()), [flag::INBOUND, flag::INBOUND, flag::OUTBOUND]);
+}
+
+/// A reader without those ports finds the tunnel nevertheless.
+#[test]
+fn tunnels_on_ports_of_their_own_are_recorded() {
+    let (mut far, near) = plain();
+    let file = SharedFile::default();
+    let ports = Ports { vxlan: 8472, ..Ports::ASSIGNED };
+    let mut port = record(near, file.clone(), RecordOptions { ports, ..RecordOptions::default() });
+    let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.destination_port(8472));
+    let inner = outer.vxlan(|v| v).ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t);
+    let (partial, start, offset) = inner.payload_len(100).build_partial();
+    for frame in [&partial, &segment(1)] {
+        assert_eq!(far.transmit(&[frame], &Meta::default()).unwrap(), Transmitted::Taken);
+    }
+    assert_eq!(receive(&mut port, 5).len(), 2);
+    port.finish();
+    let mut reader = CaptureReader::new(&file.bytes()[..]).unwrap();
+    let mut said = Vec::new();
+    while let Some(entry) = reader.next().unwrap() {
+        if let Entry::Packet(packet) = entry {
+            said.push((packet.data.to_vec(), packet.meta().offload));
+        }
+    }
+    assert_eq!(said[1], (segment(1), None));
+    let offload = said[0].1.clone().unwrap();
+    assert_eq!(offload.tunnel_ports, [TunnelPort::Vxlan(8472)]);
+    // The checksum of the innermost header, of which the flags alone say that it is partial.
+    let stack = dissect(&partial, LinkType::Ethernet, &offload.ports(&Ports::ASSIGNED));
+    let innermost = ChecksumState::Partial { place: None }.to_engine(&stack);
+    let (start, offset) = (start as u16, offset as u16);
+    assert_eq!(innermost, Checksum::Partial { start, offset });
 }
 
 #[test]

@@ -4,7 +4,7 @@ use grosso_io::capture::options::{Options, push_option};
 use grosso_io::capture::{
     ByteOrder, CaptureError, CaptureReader, CaptureWriter, ChecksumState, Cut, Entry, Format,
     Interface, Misfit, Offload, PacketMeta, PartialPlace, Resolution, SegmentTransport,
-    Segmentation, VlanTag, WriterOptions,
+    Segmentation, TunnelPort, VlanTag, WriterOptions,
 };
 
 use crate::build::{File, everything};
@@ -226,6 +226,7 @@ fn offload_metadata_round_trips_and_sets_the_standard_flags() {
         vlan: Some(VlanTag { protocol: 0x8100, tci: 42 }),
         hash: Some(0xdead_beef),
         arrivals_ns: vec![1000, 4_000_000_000],
+        tunnel_ports: vec![TunnelPort::Vxlan(8472), TunnelPort::Fou(5555, 47)],
     };
     let meta = PacketMeta {
         timestamp_ns: Some(1_700_000_000_123_456_789),

@@ -224,6 +224,15 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
+    /// Says which UDP ports mean a tunnel around the frames from now on; at first they are those that
+    /// it was made with.
+    pub fn set_ports(&mut self, ports: Ports) {
+        if ports != self.ports {
+            self.ports = ports;
+            self.recent.clear();
+        }
+    }
+
     /// Discards the datagrams whose time is over, oldest first (rules F3, F40).
     pub fn expire(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         for version in 0..self.ages.len() {

@@ -3,6 +3,7 @@
 use grosso_io::{
     capture::{
         ChecksumState, Cut, Offload, PacketMeta, PartialPlace, SegmentTransport, Segmentation,
+        TunnelPort,
     },
     vnet::{TAG_LEN, understand},
 };
@@ -20,6 +21,8 @@ use super::report::Counts;
 /// Turns frames of one interface into packets of a capture.
 pub(super) struct Recorder {
     link: LinkType,
+    /// The UDP ports that mean a tunnel.
+    ports: Ports,
     stack: Stack,
     /// A frame with its VLAN tag put back.
     tagged: Vec<u8>,
@@ -27,9 +30,9 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(link: LinkType) -> Self {
+    pub(super) fn new(link: LinkType, ports: Ports) -> Self {
         let (tagged, counts) = (Vec::new(), Counts::default());
-        Self { link, stack: Stack::new(0), tagged, counts }
+        Self { link, ports, stack: Stack::new(0), tagged, counts }
     }
 
     /// A frame's bytes as they were on the link, and what is known beside them.
@@ -54,8 +57,10 @@ impl Recorder {
             }
             _ => bytes,
         };
-        // The standard flags say all of a packet that is only known to be good.
+        // The standard flags say all of a packet that is only known to be good, where its headers are
+        // found without further words.
         let is_plain = offload.gso.is_none() && !is_partial(&offload);
+        let is_plain = is_plain && offload.tunnel_ports.is_empty();
         flags |= if is_plain { offload.to_flags() } else { 0 };
         let timestamp = frame.timestamp();
         let meta = PacketMeta {
@@ -69,11 +74,17 @@ impl Recorder {
     }
 
     fn offload(&mut self, frame: &RingFrame, bytes: &[u8]) -> Offload {
+        dissect_into(bytes, self.link, &self.ports, &mut self.stack);
+        let tunnel_ports = TunnelPort::of_packet(bytes, &self.stack, &self.ports);
+        Offload { tunnel_ports, ..self.told(frame, bytes) }
+    }
+
+    /// What the kernel's header says.
+    fn told(&self, frame: &RingFrame, bytes: &[u8]) -> Offload {
         let Ok((header, _)) = Header::parse(frame.virtio_header(), Form::Short, Order::NATIVE)
         else {
             return Offload::default();
         };
-        dissect_into(bytes, self.link, &Ports::ASSIGNED, &mut self.stack);
         match understand(&header, bytes, self.link, &self.stack, Form::Short) {
             Ok(mut meta) => {
                 // It is this host's kernel that says it.

@@ -119,7 +119,7 @@ impl Running {
                 other => Failure::capture(&name, &other),
             })?;
         let mut running = Self {
-            recorder: Recorder::new(source.link_type),
+            recorder: Recorder::new(source.link_type, options.tunnels.ports()),
             source,
             writer,
             name,

@@ -8,7 +8,7 @@ mod unwrap;
 use std::{hash::RandomState, sync::atomic::Ordering, time::Instant};
 
 use grosso_io::capture::{Entry, Packet};
-use grosso_wire::{LinkType, Ports};
+use grosso_wire::LinkType;
 
 use self::{
     joiner::{Apart, Joiner, Learning},
@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Decap, session: &mut Session) -> Result<Exit, Failur
 fn run_once(options: &Decap, session: &mut Session) -> Result<Exit, Failure> {
     let start = Instant::now();
     let (mut input, output) = transform::open(&options.files, "decap", session)?;
-    let unwrapper = Unwrapper::new(ports(options), Depth::One, RandomState::new());
+    let unwrapper = Unwrapper::new(options.tunnels.ports(), Depth::One, RandomState::new());
     let mut work = Work { output, unwrapper, joiner: Apart };
     let done = transform::transform(&mut input, &mut work)?;
     let report = finish(work, &input, &done, session, start)?;
@@ -52,7 +52,7 @@ fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure
     let mut learning = Learning::new(&options.waiting);
     // The second reading has to tell tunnels apart by the same numbers.
     let hasher = RandomState::new();
-    let mut unwrapper = Unwrapper::new(ports(options), Depth::All, hasher.clone());
+    let mut unwrapper = Unwrapper::new(options.tunnels.ports(), Depth::All, hasher.clone());
     learn(&mut input, &mut learning, &mut unwrapper)?;
     if session.interrupted.load(Ordering::Relaxed) {
         // Nothing will be written, so there is nothing to say of what it would have been.
@@ -60,7 +60,7 @@ fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure
     }
 
     let mut input = capture.input(options.files.keeps_hash(session), session)?;
-    let unwrapper = Unwrapper::new(ports(options), Depth::All, hasher);
+    let unwrapper = Unwrapper::new(options.tunnels.ports(), Depth::All, hasher);
     let mut work = Work { output, unwrapper, joiner: learning.learned() };
     let done = transform::transform(&mut input, &mut work)?;
     let report = finish(work, &input, &done, session, start)?;
@@ -92,12 +92,6 @@ fn learn(
     Ok(())
 }
 
-fn ports(options: &Decap) -> Ports {
-    let mut ports = Ports::ASSIGNED;
-    options.ports.iter().for_each(|port| port.set(&mut ports));
-    ports
-}
-
 /// Completes the output and prints what was done.
 fn finish(
     work: Work<impl Joiner>,
@@ -109,6 +103,7 @@ fn finish(
     let Work { output, unwrapper, joiner } = work;
     let (facts, place) = output.finish(input)?;
     let (recursive, joined, unlisted) = joiner.found();
+    unwrapper.suspicions.note(session);
     let tally = unwrapper.tally;
     super::reassemble::note_unlisted(unlisted, session);
     let fragments = tally.refused.count(FRAGMENT);

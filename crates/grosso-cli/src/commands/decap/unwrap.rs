@@ -7,7 +7,7 @@ use grosso::{
     checksum::Checksum,
     tunnel::decapsulate::{Decapsulation, Path, Refusal, RemoteChecksumMode, Rules},
 };
-use grosso_io::capture::{ChecksumState, Packet, PacketMeta};
+use grosso_io::capture::{ChecksumState, Packet, PacketMeta, TunnelPort};
 use grosso_wire::{Kind, LinkType, Ports, Stack, Stop, dissect_into, udp};
 
 use super::joiner::{Join, Joiner};
@@ -16,13 +16,17 @@ use crate::{
     fragments::Arrival,
     meta,
     report::decap::Tally,
+    suspicion::Suspicions,
 };
 
 /// Takes packets out of tunnels, in buffers that it keeps.
 pub(super) struct Unwrapper {
     rules: Rules,
+    /// The ports of tunnels of which the capture says nothing.
+    given: Ports,
     wanted: Depth,
     pub(super) tally: Tally,
+    pub(super) suspicions: Suspicions,
     hasher: RandomState,
     buffer: Vec<u8>,
     stack: Stack,
@@ -54,20 +58,23 @@ struct State {
     /// The tunnels that it was in.
     network: u64,
     meta: Meta,
+    /// Those around it whose ports were recorded.
+    tunnels: Vec<TunnelPort>,
     is_joined: bool,
 }
 
 impl Unwrapper {
-    pub(super) fn new(ports: Ports, wanted: Depth, hasher: RandomState) -> Self {
+    pub(super) fn new(given: Ports, wanted: Depth, hasher: RandomState) -> Self {
         let mut rules = Rules::default();
-        rules.ports = ports;
         // Captures are of any receiver, also one that is configured for these.
         rules.remote_checksum = RemoteChecksumMode::Complete;
         rules.ipv6_without_checksum = true;
         Self {
             rules,
+            given,
             wanted,
             tally: Tally::default(),
+            suspicions: Suspicions::default(),
             hasher,
             buffer: Vec::new(),
             stack: Stack::new(0),
@@ -87,16 +94,18 @@ impl Unwrapper {
         self.buffer.clear();
         self.buffer.extend_from_slice(packet.data);
         self.start = 0;
+        let tunnels = meta::tunnels(&said).to_vec();
+        self.rules.ports = meta::ports_in(&tunnels, self.given);
         dissect_into(&self.buffer, link, &self.rules.ports, &mut self.stack);
         let meta = meta::known(&said, &self.stack);
-        let mut state = State { depth: 0, network: 0, meta, is_joined: false };
+        let mut state = State { depth: 0, network: 0, meta, tunnels, is_joined: false };
         loop {
             if is_fragment(&self.stack) {
                 let arrival = Arrival {
                     data: &self.buffer[self.start..],
                     vlan: state.meta.vlan,
                     network: state.network,
-                    ..Arrival::of(packet, &said, link)
+                    ..Arrival::of(packet, &said, link, self.rules.ports)
                 };
                 match joiner.join(state.depth as usize, packet.number, &arrival) {
                     Join::Unasked => {}
@@ -128,7 +137,7 @@ impl Unwrapper {
         Fate::Changed(if is_new {
             meta::of_segment(&said, false)
         } else {
-            meta::of_tunnelled(&said, &state.meta)
+            meta::of_tunnelled(&said, &state.meta, state.tunnels)
         })
     }
 
@@ -142,6 +151,7 @@ impl Unwrapper {
         let plan = match self.plan(&state.meta, link) {
             Ok(plan) => plan,
             Err(Refusal::NoTunnel) => {
+                self.suspicions.observe(&self.buffer[self.start..], &self.stack);
                 self.tally.plain += u64::from(state.depth == 0);
                 return false;
             }
@@ -153,6 +163,10 @@ impl Unwrapper {
         if state.depth == TUNNELS_MAX {
             self.tally.refused.add("tunnel-limit", number);
             return false;
+        }
+        if let Some(tunnel) = self.outermost() {
+            tunnel.leave(&mut state.tunnels);
+            self.rules.ports = meta::ports_in(&state.tunnels, self.given);
         }
         let range = plan.apply(&mut self.buffer[self.start..]);
         self.buffer.truncate(self.start + range.end);
@@ -186,6 +200,16 @@ impl Unwrapper {
         Decapsulation::plan(frame, &self.stack, &partial, link, &self.rules)
     }
 
+    /// The outermost tunnel, if it lies on a UDP port.
+    fn outermost(&self) -> Option<TunnelPort> {
+        let mut layers = self.stack.layers().iter().skip_while(|layer| !is_ip(layer.kind)).skip(1);
+        let udp = layers.find(|layer| !is_extension(layer.kind))?;
+        let header = self.buffer.get(self.start + usize::from(udp.offset)..)?;
+        let port = header.get(udp::field::DESTINATION_PORT)?.first_chunk()?;
+        let port = (udp.kind == Kind::Udp).then(|| u16::from_be_bytes(*port))?;
+        TunnelPort::on(port, &self.rules.ports)
+    }
+
     /// The number of a tunnel inside others.
     fn network(&self, outside: u64, path: &Path) -> u64 {
         self.hasher.hash_one((outside, path))
@@ -194,10 +218,16 @@ impl Unwrapper {
 
 /// Whether the outermost IP packet is a fragment.
 fn is_fragment(stack: &Stack) -> bool {
-    let is_ip = |kind| matches!(kind, Kind::Ipv4 | Kind::Ipv6);
     let mut behind = stack.layers().iter().skip_while(|layer| !is_ip(layer.kind)).skip(1);
-    let is_extension = |kind| matches!(kind, Kind::Ipv6Extension | Kind::Ipv6Fragment);
     stack.stop == Stop::Fragment && behind.all(|layer| is_extension(layer.kind))
+}
+
+fn is_ip(kind: Kind) -> bool {
+    matches!(kind, Kind::Ipv4 | Kind::Ipv6)
+}
+
+fn is_extension(kind: Kind) -> bool {
+    matches!(kind, Kind::Ipv6Extension | Kind::Ipv6Fragment)
 }
 
 /// Most tunnels that one packet is taken out of. As many headers are looked at for each.

@@ -1,0 +1,110 @@
+//! Tunnels on UDP ports that nobody assigned, as the user names them.
+
+use clap::{
+    ArgMatches, Args, Command, FromArgMatches,
+    error::{Error, ErrorKind},
+};
+use grosso_io::capture::TunnelPort;
+use grosso_wire::Ports;
+
+use super::values::parse_tunnel_port;
+
+/// The UDP ports that mean a tunnel: the assigned ones, and over them those of `--port`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TunnelPorts(Ports);
+
+impl TunnelPorts {
+    /// For the dissection of packets.
+    pub(crate) fn ports(&self) -> Ports {
+        self.0
+    }
+}
+
+/// The words themselves, one by one.
+#[derive(Args, Debug)]
+struct Words {
+    /// A tunnel's UDP port: vxlan=8472, geneve=PORT, gue=PORT, vxlan-gpe=PORT, fou=PORT/PROTOCOL
+    #[arg(long = "port", value_name = "TUNNEL=PORT", value_parser = parse_tunnel_port)]
+    ports: Vec<TunnelPort>,
+}
+
+impl FromArgMatches for TunnelPorts {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let Words { ports: told } = Words::from_arg_matches(matches)?;
+        let mut ports = Ports::ASSIGNED;
+        for (index, tunnel) in told.iter().enumerate() {
+            if let Some(why) = told.iter().take(index).find_map(|other| clash(*other, *tunnel)) {
+                return Err(Error::raw(ErrorKind::ArgumentConflict, why));
+            }
+            tunnel.set(&mut ports);
+        }
+        Ok(Self(ports))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for TunnelPorts {
+    fn augment_args(command: Command) -> Command {
+        Words::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Words::augment_args_for_update(command)
+    }
+}
+
+/// Why two tunnels cannot both be looked for; `None` when they can.
+fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
+    if one == other {
+        return None;
+    }
+    let why = if one.port() == other.port() {
+        "a UDP port means one tunnel: leave one of them out"
+    } else if one.is_same_tunnel(other) {
+        "a tunnel has one UDP port at a time: leave one of them out, and run it again with that one"
+    } else {
+        return None;
+    };
+    Some(format!("--port {one} and --port {other} contradict each other: {why}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &str) -> Result<Ports, String> {
+        let command = TunnelPorts::augment_args(Command::new("test").no_binary_name(true));
+        let parsed = command.try_get_matches_from(words.split_whitespace());
+        let told = parsed.and_then(|matches| TunnelPorts::from_arg_matches(&matches));
+        told.map(|told| told.ports()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn ports_that_are_named_take_the_place_of_the_assigned_ones() {
+        assert_eq!(parse(""), Ok(Ports::ASSIGNED));
+        let both = Ports { vxlan: 8472, fou: Some((5555, 4)), ..Ports::ASSIGNED };
+        assert_eq!(parse("--port vxlan=8472 --port fou=5555/4 --port vxlan=8472"), Ok(both));
+        let geneve = Ports { vxlan: 0, geneve: 4789, ..Ports::ASSIGNED };
+        assert_eq!(parse("--port geneve=4789"), Ok(geneve), "that is VXLAN no more");
+    }
+
+    #[test]
+    fn words_that_contradict_each_other_are_refused_by_both_their_names() {
+        for (words, why) in [
+            ("--port vxlan=8472 --port gue=8472", "means one tunnel"),
+            ("--port fou=5555/4 --port gue=1 --port vxlan=5555", "means one tunnel"),
+            ("--port fou=5555/4 --port fou=5555/47", "means one tunnel"),
+            ("--port vxlan=8472 --port vxlan=4789", "one UDP port at a time"),
+        ] {
+            let error = parse(words).unwrap_err();
+            let named = words.split("--port ").filter(|word| !word.starts_with("gue=1"));
+            let is_named = |word: &str| error.contains(&format!("--port {}", word.trim()));
+            assert!(named.skip(1).all(is_named), "{error}");
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

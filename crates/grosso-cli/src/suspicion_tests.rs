@@ -1,0 +1,189 @@
+//! What is suspected to be a tunnel, and what never is.
+
+use grosso_testkit::{
+    Packet,
+    headers::{Ipv4, Tcp},
+    random::Random,
+};
+use grosso_wire::{LinkType, Ports, dissect};
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+
+/// A port that nobody assigned to a tunnel.
+const PORT: u16 = 8472;
+
+/// The payload of the outermost UDP datagram.
+fn payload(frame: &[u8]) -> &[u8] {
+    let stack = dissect(frame, LinkType::Ethernet, &Ports::NONE);
+    let udp = stack.last().unwrap();
+    assert_eq!(udp.kind, Kind::Udp);
+    &frame[udp.end()..stack.end as usize]
+}
+
+fn outer() -> Packet {
+    Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(1)).udp(|u| u.destination_port(PORT))
+}
+
+/// Every tunnel around a packet that `inside` puts there, and how `--port` names it.
+fn tunnels() -> [(&'static str, fn() -> Packet, bool); 6] {
+    [
+        ("vxlan=8472", || outer().vxlan(|v| v.vni(42)), true),
+        ("geneve=8472", || outer().geneve(|g| g.vni(7).option(0x0102, 3, &[1, 2, 3, 4])), true),
+        ("gue=8472", || outer().gue(|g| g), false),
+        ("vxlan-gpe=8472", || outer().vxlan(|v| v.gpe()), false),
+        ("geneve=8472", || outer().geneve(|g| g), false),
+        ("fou=8472", || outer(), false),
+    ]
+}
+
+fn tcp(segment: Tcp) -> Tcp {
+    segment.sequence(77).timestamps(1, 2)
+}
+
+fn ipv4(ip: Ipv4) -> Ipv4 {
+    ip.id(9).df(true)
+}
+
+fn said(frame: &[u8]) -> Option<String> {
+    tunnel_at(payload(frame), PORT).map(|tunnel| tunnel.to_string())
+}
+
+#[test]
+fn b10_packets_in_tunnels_on_any_port_are_suspected_by_the_words_that_find_them() {
+    for (words, tunnel, carries_frames) in tunnels() {
+        let inside = || if carries_frames { tunnel().ethernet(|e| e) } else { tunnel() };
+        for is_ipv6 in [false, true] {
+            let ip = || if is_ipv6 { inside().ipv6(|ip| ip) } else { inside().ipv4(ipv4) };
+            let words = match (words, is_ipv6) {
+                ("fou=8472", false) => "fou=8472/4",
+                ("fou=8472", true) => "fou=8472/41",
+                (words, _) => words,
+            };
+            for len in [1, 600, 1300, 30_000] {
+                let packets = [ip().tcp(tcp).payload_len(len), ip().udp(|u| u).payload_len(len)];
+                for frame in packets.map(|packet| packet.build()) {
+                    assert_eq!(said(&frame).as_deref(), Some(words), "{len}");
+                }
+                let (partial, ..) = ip().tcp(tcp).payload_len(len).build_partial();
+                assert_eq!(said(&partial).as_deref(), Some(words), "{len}, partial");
+            }
+        }
+    }
+}
+
+#[test]
+fn b10_several_packets_in_one_datagram_are_suspected_and_so_is_a_segment_that_states_its_own_length()
+ {
+    for (words, tunnel, carries_frames) in tunnels() {
+        let inside = || if carries_frames { tunnel().ethernet(|e| e) } else { tunnel() };
+        let one = inside().ipv4(ipv4).udp(|u| u).payload_len(1000).build();
+        let many = payload(&one).repeat(40);
+        let tunnel = tunnel_at(&many, PORT).unwrap();
+        assert!(tunnel.to_string().starts_with(words), "{tunnel}");
+        let mut other = many.clone();
+        let second = payload(&one).len();
+        other[second..second + 60].fill(0xee);
+        assert_eq!(tunnel_at(&other, PORT), None, "{words}: what follows is none");
+        // GSO_PARTIAL: the headers are those of the first segment.
+        let segment = inside().ipv4(ipv4).tcp(tcp).payload_len(1000).build();
+        let superframe = [payload(&segment), &[9; 20_000]].concat();
+        let tunnel = tunnel_at(&superframe, PORT).unwrap();
+        assert!(tunnel.to_string().starts_with(words), "{tunnel}");
+    }
+}
+
+#[test]
+fn b10_arp_in_vxlan_is_suspected_padded_or_not() {
+    let mut arp = vec![0, 1, 8, 0, 6, 4, 0, 1];
+    arp.extend_from_slice(&[7; 20]);
+    for padding in [0, 18] {
+        let padded = [&arp[..], &vec![0; padding]].concat();
+        let frame = outer().vxlan(|v| v).ethernet(|e| e.ethertype_raw(0x0806)).payload(&padded);
+        assert_eq!(said(&frame.build()).as_deref(), Some("vxlan=8472"));
+    }
+    arp[7] = 9;
+    let frame = outer().vxlan(|v| v).ethernet(|e| e.ethertype_raw(0x0806)).payload(&arp);
+    assert_eq!(said(&frame.build()), None, "no such operation");
+}
+
+#[test]
+fn b10_what_does_not_fit_is_not_suspected() {
+    let frame = outer().vxlan(|v| v).ethernet(|e| e).ipv4(ipv4).udp(|u| u).payload_len(600).build();
+    let fitting = payload(&frame);
+    assert!(tunnel_at(fitting, PORT).is_some());
+    for len in 0..fitting.len() {
+        assert_eq!(tunnel_at(&fitting[..len], PORT), None, "{len} bytes of it");
+    }
+    assert_eq!(tunnel_at(&[fitting, &[0; 3]].concat(), PORT), None, "bytes behind it");
+    for (at, why) in [
+        (0, "flags"),
+        (2, "reserved bits"),
+        (7, "the reserved byte"),
+        (8 + 14 + 8, "the TTL, which the checksum covers"),
+        (8 + 12, "the EtherType"),
+    ] {
+        let mut wrong = fitting.to_vec();
+        wrong[at] ^= 1;
+        assert_eq!(tunnel_at(&wrong, PORT), None, "{why}");
+    }
+    // What has a port of its own is found there or is not there.
+    for port in [0, 4789, 4790, 6081, 6080, 4500] {
+        assert_eq!(tunnel_at(fitting, port), None);
+    }
+}
+
+/// Payloads whose first bytes are those of protocols that are no tunnel, and sometimes near to one.
+#[test]
+fn b10_what_others_send_over_udp_is_no_tunnel() {
+    let mut random = Random::new(0x6731_3462);
+    let question = b"\x03www\x07example\x03com\x00\x00\x01\x00\x01";
+    for round in 0..20_000_usize {
+        let id = random.bytes(2);
+        let noise = random.bytes(round % 1400);
+        let query = [&id, &[1, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], question].concat();
+        let answer = [&id, &[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0][..], question, &noise].concat();
+        let notice = [&[8, 0, 0, 0, 0, 1, 0, 0][..], question, &noise].concat();
+        let quic_long = [&[0xc0 | id[0] & 0x3f, 0, 0, 0, 1, 8][..], &noise].concat();
+        let quic_short = [&[0x40 | id[0] & 0x3f][..], &noise].concat();
+        let dtls = [&[23, 0xfe, 0xfd, 0, 1, 0, 0, 0, 0, id[0], id[1], 4, 0][..], &noise].concat();
+        let rtp = [&[0x80, 96, id[0], id[1]][..], &noise].concat();
+        let stun = [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &noise].concat();
+        let ntp = [&[0x23, 2, 6, 0xe9][..], &random.bytes(44)].concat();
+        let text = noise.iter().map(|byte| b' ' + byte % 95).collect();
+        let same = vec![id[0]; noise.len()];
+        for payload in
+            [query, answer, notice, quic_long, quic_short, dtls, rtp, stun, ntp, text, same]
+        {
+            assert_eq!(tunnel_at(&payload, PORT), None, "{payload:x?}");
+        }
+    }
+}
+
+/// The first bytes of tunnels.
+fn starts() -> impl Strategy<Value = Vec<u8>> {
+    let starts: [&[u8]; 8] = [
+        &[],
+        &[8, 0, 0, 0, 0, 0, 1, 0],
+        &[12, 0, 0, 1, 0, 0, 1, 0],
+        &[0, 0, 0x65, 0x58, 0, 0, 1, 0],
+        &[0, 4, 0, 0],
+        &[0, 41, 0, 0],
+        &[0x45, 0],
+        &[0x60, 0, 0, 0],
+    ];
+    prop::sample::select(starts.map(<[u8]>::to_vec).to_vec())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100_000))]
+
+    #[test]
+    fn b10_noise_is_no_tunnel_whatever_it_starts_with(
+        start in starts(),
+        noise in vec(any::<u8>(), 0..200),
+    ) {
+        let payload = [start, noise].concat();
+        prop_assert_eq!(tunnel_at(&payload, PORT), None);
+    }
+}
