@@ -26,8 +26,8 @@ fn claim_of(state: ChecksumState, stack: &Stack) -> Claim {
     }
 }
 
-/// The ports by which the headers of a packet are found: those that the user named, else those that the capture recorded
-/// with the packet, else the assigned ones. `given` are the user's and the assigned ones.
+/// The ports by which the headers of a packet are found: those that the user named, else those that the
+/// capture recorded with the packet, else the assigned ones. `given` are the user's and the assigned ones.
 pub(crate) fn ports(said: &capture::PacketMeta, given: Ports) -> Ports {
     ports_in(tunnels(said), given)
 }

@@ -47,8 +47,8 @@ impl Suspicions {
 /// The tunnel that a UDP datagram to an unassigned port looks like, by its payload: VXLAN, Geneve, GUE, or FOU of IP
 /// packets. As it is displayed, `--port` takes it.
 ///
-/// What is in the tunnel ends where the payload does; or it is the first of several packets that are one superframe: the
-/// same tunnel header follows behind it, or it is a TCP segment, whose length alone a superframe may state.
+/// What is in the tunnel ends where the payload does; or it is the first of several packets that are one superframe:
+/// the same tunnel header follows behind it, or it is a TCP segment, whose length alone a superframe may state.
 pub(crate) fn tunnel_at(payload: &[u8], port: u16) -> Option<TunnelPort> {
     if port == 0 || TunnelPort::on(port, &Ports::ASSIGNED).is_some() {
         return None;

@@ -22,7 +22,7 @@ impl TunnelPorts {
 
 /// The words themselves, one by one.
 #[derive(Args, Debug)]
-struct Words {
+struct PortWords {
     /// A tunnel's UDP port: vxlan=8472, geneve=PORT, gue=PORT, vxlan-gpe=PORT, fou=PORT/PROTOCOL
     #[arg(long = "port", value_name = "TUNNEL=PORT", value_parser = parse_tunnel_port)]
     ports: Vec<TunnelPort>,
@@ -30,7 +30,7 @@ struct Words {
 
 impl FromArgMatches for TunnelPorts {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let Words { ports: told } = Words::from_arg_matches(matches)?;
+        let PortWords { ports: told } = PortWords::from_arg_matches(matches)?;
         let mut ports = Ports::ASSIGNED;
         for (index, tunnel) in told.iter().enumerate() {
             if let Some(why) = told.iter().take(index).find_map(|other| clash(*other, *tunnel)) {
@@ -49,11 +49,11 @@ impl FromArgMatches for TunnelPorts {
 
 impl Args for TunnelPorts {
     fn augment_args(command: Command) -> Command {
-        Words::augment_args(command)
+        PortWords::augment_args(command)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        Words::augment_args_for_update(command)
+        PortWords::augment_args_for_update(command)
     }
 }
 

@@ -159,7 +159,8 @@ pub(crate) enum Spacing {
 /// A tunnel and its UDP port, as they are displayed.
 pub(super) fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
     let expected = || {
-        "expected TUNNEL=PORT such as vxlan=8472, or fou=PORT/PROTOCOL; tunnels are vxlan, vxlan-gpe, geneve, gue, fou and esp".to_string()
+        let tunnels = "vxlan=PORT, vxlan-gpe=PORT, geneve=PORT, gue=PORT, esp=PORT";
+        format!("expected a tunnel and its UDP port: {tunnels} or fou=PORT/PROTOCOL")
     };
     let (tunnel, port) = text.split_once('=').ok_or_else(expected)?;
     let number =

@@ -276,7 +276,8 @@ impl Work {
     }
 }
 
-/// The tunnels that a packet is in already, whose ports are their own: those that are found, and those that were recorded.
+/// The tunnels that a packet is in already, whose ports are their own: those that are found, and those that were
+/// recorded.
 fn inside(said: &PacketMeta, packet: &[u8], stack: &Stack, ports: &Ports) -> Vec<TunnelPort> {
     let mut found = TunnelPort::of_packet(packet, stack, ports);
     let mut recorded = meta::tunnels(said).to_vec();

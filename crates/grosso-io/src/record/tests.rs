@@ -158,7 +158,8 @@ fn tunnels_on_ports_of_their_own_are_recorded() {
     }
     assert_eq!(receive(&mut port, 5).len(), 2);
     port.finish();
-    let mut reader = CaptureReader::new(&file.bytes()[..]).unwrap();
+    let capture = file.bytes();
+    let mut reader = CaptureReader::new(&capture[..]).unwrap();
     let mut said = Vec::new();
     while let Some(entry) = reader.next().unwrap() {
         if let Entry::Packet(packet) = entry {
