@@ -127,7 +127,3 @@ pub(crate) fn of_tunnelled(
 fn is_sum(checksum: ChecksumState) -> bool {
     matches!(checksum, ChecksumState::Complete { .. })
 }
-
-pub(crate) fn ports(_said: &capture::PacketMeta, given: grosso_wire::Ports) -> grosso_wire::Ports {
-    given
-}

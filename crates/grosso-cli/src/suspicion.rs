@@ -33,6 +33,11 @@ impl Suspicions {
         }
     }
 
+    /// Whether no packet looked so.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Says what they look like, and which words say so.
     pub(crate) fn note(&self, session: &mut Session) {
         for (tunnel, packets) in &self.0 {

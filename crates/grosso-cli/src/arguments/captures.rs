@@ -201,7 +201,7 @@ pub(crate) struct Decap {
     #[arg(long)]
     pub(crate) recursive: bool,
     #[command(flatten)]
-    pub(crate) tunnels: TunnelPorts,
+    pub(crate) known: Known,
     #[command(flatten)]
     pub(crate) waiting: Waiting,
 }

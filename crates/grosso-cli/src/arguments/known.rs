@@ -6,7 +6,7 @@ use super::ports::TunnelPorts;
 use crate::{error::Failure, evidence::Given};
 
 /// What the user knows about the wire. It counts more than what the capture shows.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Known {
     /// TCP was cut every N bytes on the wire, whatever the capture shows
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]

@@ -208,9 +208,7 @@ impl Writer {
         let mut shared: Option<Vec<TunnelPort>> = None;
         while let Some(part) = delivery.next_part() {
             let mut record = part.buffer;
-            let said = record.offload.as_mut();
-            let tunnels = said.map(|said| core::mem::take(&mut said.tunnel_ports));
-            let tunnels = tunnels.unwrap_or_default();
+            let tunnels = core::mem::take(&mut record.tunnels);
             match &mut shared {
                 Some(shared) if *shared != tunnels => shared.clear(),
                 Some(_) => {}

@@ -44,7 +44,7 @@ pub(crate) enum Uncut {
 
 impl Uncut {
     /// The name in reports.
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Whole => "fits-one-packet",
             Self::Snaplen => "captured-short",
@@ -76,6 +76,17 @@ impl Cutter {
         how: How,
         output: &mut Output,
     ) -> Result<Result<(), Uncut>, Failure> {
+        self.each(packet, said, how, |meta, bytes, timing| output.write_timed(meta, bytes, timing))
+    }
+
+    /// Cuts `packet` and shows the packets one by one. None is shown when it stays whole.
+    pub(crate) fn each(
+        &mut self,
+        packet: &Packet<'_>,
+        said: &PacketMeta,
+        how: How,
+        mut show: impl FnMut(&PacketMeta, &[u8], Timing) -> Result<(), Failure>,
+    ) -> Result<Result<(), Uncut>, Failure> {
         let How { gso, link, ports } = how;
         if packet.is_cut() {
             return Ok(Err(Uncut::Snaplen));
@@ -103,7 +114,7 @@ impl Cutter {
             let bytes = &self.segment[..segment.len()];
             let timing;
             (written.timestamp_ns, timing) = clock.tick();
-            output.write_timed(&written, bytes, timing)?;
+            show(&written, bytes, timing)?;
             self.segments += 1;
         }
         Ok(Ok(()))

@@ -21,6 +21,7 @@ use crate::{
             Fragments, InspectInput, InspectReport, Mss, Superframes, Tunnel, Vantage, Verdicts,
         },
     },
+    suspicion::Suspicions,
     twice::Twice,
 };
 
@@ -70,6 +71,7 @@ fn inspect(path: &Path, given: Given, session: &mut Session) -> Result<Exit, Fai
         _ => None,
     };
     facts.tally.note(session);
+    facts.suspicions.note(session);
     let mut report = facts.report(&input, truncated);
     report::print(&mut report, &mut session.talk, Place::Standard)?;
     let exit = ending.conclude(&input, session, "processed")?;
@@ -96,6 +98,7 @@ struct Facts {
     sizes: HashMap<Size, Sizes>,
     undecided: u64,
     tally: Tally,
+    suspicions: Suspicions,
     vantages: Vantages,
     checksums: Verdicts,
     levels: Levels,
@@ -140,6 +143,7 @@ impl Facts {
         let stack = dissect(packet.data, link, &ports);
         self.parsed += u64::from(stack.layers().iter().any(is_ip));
         self.look_at_tunnels(&stack);
+        self.suspicions.observe(packet.data, &stack);
         if stack.stop == Stop::Fragment {
             self.fragments.count(packet.data, &stack);
         }

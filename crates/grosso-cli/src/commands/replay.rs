@@ -12,7 +12,7 @@ use grosso::{
     },
     stats::CoalesceStats,
 };
-use grosso_io::capture::{Offload, Packet, PacketMeta};
+use grosso_io::capture::{Offload, Packet, PacketMeta, TunnelPort};
 use grosso_wire::{LinkType, Ports};
 
 pub(crate) use self::seen::{Seen, meta_of};
@@ -37,6 +37,8 @@ pub(crate) struct Record {
     pub(crate) flags: Option<u32>,
     /// What our own option said, when it was there.
     pub(crate) offload: Option<Box<Offload>>,
+    /// Its tunnels on ports that nobody assigned.
+    pub(crate) tunnels: Vec<TunnelPort>,
 }
 
 impl AsRef<[u8]> for Record {
@@ -57,6 +59,7 @@ impl Record {
         self.flags = seen.said.flags;
         let said = seen.said.offload.as_ref().filter(|_| seen.said.has_option);
         self.offload = said.cloned().map(Box::new);
+        self.tunnels.clone_from(&seen.tunnels);
     }
 
     /// What the capture said about the packet.

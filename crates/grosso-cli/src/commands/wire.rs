@@ -19,6 +19,7 @@ use crate::{
         self, Counts, InputFacts, Tool, units,
         wire::{SizeCounts, Superframes, WireReport},
     },
+    suspicion::Suspicions,
     transform::{self, Transform},
 };
 
@@ -60,16 +61,20 @@ pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure
 
 /// The notes of the manual, one for each kind of packet that the wire did not see so.
 fn note(work: &Work, session: &mut Session) {
+    work.suspicions.note(session);
     if work.udp_left > 0 {
         let frames = units::count(work.udp_left, "UDP superframe");
         let payload = work.udp_left_bytes;
         session.talk.note(format!(
             "{frames} ({payload} B payload) left whole: this file does not say where they split."
         ));
-        session.talk.hint(
-            "if you know the sender's segment size, add --uso-size 1200; \
-             `grosso capture` records it.",
-        );
+        // What is in a tunnel is not to be cut behind its UDP header.
+        if work.suspicions.is_empty() {
+            session.talk.hint(
+                "if you know the sender's segment size, add --uso-size 1200; \
+                 `grosso capture` records it.",
+            );
+        }
     }
     if let Some((captured, original)) = work.first_cut {
         let packets = units::count(work.cut_short, "packet");
@@ -101,6 +106,7 @@ struct Work {
     cutter: Cutter,
     sizes: SizeCounts,
     tally: Tally,
+    suspicions: Suspicions,
     completed: u64,
     left: Counts,
     udp_left: u64,
@@ -121,6 +127,7 @@ impl Work {
             cutter: Cutter::default(),
             sizes: SizeCounts::default(),
             tally: Tally::default(),
+            suspicions: Suspicions::default(),
             completed: 0,
             left: Counts::new(),
             udp_left: 0,
@@ -150,6 +157,7 @@ impl Transform for Work {
         let sight = Sight::new(packet, &said, &stack, link, ports);
         let judgment = self.judge.judge(&sight);
         self.tally.count(&judgment);
+        self.suspicions.observe(packet.data, &stack);
         match judgment.nature {
             Nature::Packet => self.complete(entry, packet, &stack, &said),
             Nature::Left(reason) => {

@@ -7,17 +7,20 @@ mod unwrap;
 
 use std::{hash::RandomState, sync::atomic::Ordering, time::Instant};
 
-use grosso_io::capture::{Entry, Packet};
-use grosso_wire::LinkType;
+use grosso_io::capture::{Entry, Packet, PacketMeta};
+use grosso_wire::{LinkType, dissect};
 
 use self::{
     joiner::{Apart, Joiner, Learning},
     unwrap::{Depth, Fate, Unwrapper},
 };
+use super::cutter::{Cutter, How, Uncut};
 use crate::{
     arguments::Decap,
     error::{Exit, Failure},
+    evidence::{Evidence, Given, Judge, Nature, Sight},
     input::{Input, Next, Session},
+    line::Timing,
     output::Output,
     report::{self, InputFacts, Tool, decap::DecapReport, units},
     transform::{self, Transform},
@@ -33,8 +36,9 @@ pub(crate) fn run(options: &Decap, session: &mut Session) -> Result<Exit, Failur
 fn run_once(options: &Decap, session: &mut Session) -> Result<Exit, Failure> {
     let start = Instant::now();
     let (mut input, output) = transform::open(&options.files, "decap", session)?;
-    let unwrapper = Unwrapper::new(options.tunnels.ports(), Depth::One, RandomState::new());
-    let mut work = Work { output, unwrapper, joiner: Apart };
+    let given = options.known.given()?;
+    let unwrapper = Unwrapper::new(given.ports, Depth::One, RandomState::new());
+    let mut work = Work { output, datagrams: Datagrams::new(given), unwrapper, joiner: Apart };
     let done = transform::transform(&mut input, &mut work)?;
     let report = finish(work, &input, &done, session, start)?;
     let is_refused = session.strict && report.is_incomplete();
@@ -52,16 +56,18 @@ fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure
     let mut learning = Learning::new(&options.waiting);
     // The second reading has to tell tunnels apart by the same numbers.
     let hasher = RandomState::new();
-    let mut unwrapper = Unwrapper::new(options.tunnels.ports(), Depth::All, hasher.clone());
-    learn(&mut input, &mut learning, &mut unwrapper)?;
+    let given = options.known.given()?;
+    let mut unwrapper = Unwrapper::new(given.ports, Depth::All, hasher.clone());
+    learn(&mut input, &mut learning, &mut Datagrams::new(given), &mut unwrapper)?;
     if session.interrupted.load(Ordering::Relaxed) {
         // Nothing will be written, so there is nothing to say of what it would have been.
         learning = Learning::new(&options.waiting);
     }
 
     let mut input = capture.input(options.files.keeps_hash(session), session)?;
-    let unwrapper = Unwrapper::new(options.tunnels.ports(), Depth::All, hasher);
-    let mut work = Work { output, unwrapper, joiner: learning.learned() };
+    let unwrapper = Unwrapper::new(given.ports, Depth::All, hasher);
+    let datagrams = Datagrams::new(given);
+    let mut work = Work { output, datagrams, unwrapper, joiner: learning.learned() };
     let done = transform::transform(&mut input, &mut work)?;
     let report = finish(work, &input, &done, session, start)?;
     let is_refused = session.strict && report.is_incomplete();
@@ -72,6 +78,7 @@ fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure
 fn learn(
     input: &mut Input,
     learning: &mut Learning,
+    datagrams: &mut Datagrams,
     unwrapper: &mut Unwrapper,
 ) -> Result<(), Failure> {
     let links = input.links;
@@ -80,7 +87,11 @@ fn learn(
         match entry {
             Entry::Packet(packet) => {
                 if let Some(link) = links.of(packet) {
-                    unwrapper.unwrap(packet, link, learning);
+                    // What stays whole is for the second reading to report, too.
+                    let _shown = datagrams.each(packet, link, |packet, said, _| {
+                        unwrapper.unwrap(packet, said, link, learning);
+                        Ok(())
+                    })?;
                 }
             }
             Entry::Block(block) if block.is_section_header() => learning.section(),
@@ -100,7 +111,7 @@ fn finish(
     session: &mut Session,
     start: Instant,
 ) -> Result<DecapReport, Failure> {
-    let Work { output, unwrapper, joiner } = work;
+    let Work { output, unwrapper, joiner, .. } = work;
     let (facts, place) = output.finish(input)?;
     let (recursive, joined, unlisted) = joiner.found();
     unwrapper.suspicions.note(session);
@@ -130,9 +141,56 @@ fn finish(
     Ok(report)
 }
 
+/// The packets of a frame, in buffers that it keeps: a tunnel that hands a device many datagrams at once shows them as
+/// one superframe, whose tunnel headers are those of its first.
+struct Datagrams {
+    judge: Judge,
+    cutter: Cutter,
+}
+
+impl Datagrams {
+    fn new(given: Given) -> Self {
+        Self { judge: Judge::new(given), cutter: Cutter::default() }
+    }
+
+    /// Shows the packets of a frame: itself, where it is no superframe around tunnels. Says why one that is stays whole.
+    fn each(
+        &mut self,
+        packet: &Packet<'_>,
+        link: LinkType,
+        mut show: impl FnMut(&Packet<'_>, &PacketMeta, Option<Timing>) -> Result<(), Failure>,
+    ) -> Result<Result<(), &'static str>, Failure> {
+        let said = packet.meta();
+        let ports = self.judge.ports(&said);
+        let stack = dissect(packet.data, link, &ports);
+        let judgment = self.judge.judge(&Sight::new(packet, &said, &stack, link, ports));
+        let how = match judgment.nature {
+            // A superframe inside a tunnel stays one outside of it, unless the user says otherwise.
+            Nature::Superframe { gso, ports: around, .. }
+                if around != ports || judgment.by == Some(Evidence::Given) =>
+            {
+                How { gso, link, ports: around }
+            }
+            _ => return show(packet, &said, None).map(Ok),
+        };
+        let cut = self.cutter.each(packet, &said, how, |meta, bytes, timing| {
+            let mut datagram = *packet;
+            datagram.data = bytes;
+            datagram.original_len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            datagram.timestamp_ns = meta.timestamp_ns;
+            show(&datagram, meta, Some(timing))
+        })?;
+        match cut {
+            Err(Uncut::Whole) => show(packet, &said, None).map(Ok),
+            cut => Ok(cut.map_err(Uncut::name)),
+        }
+    }
+}
+
 /// The capture on its way.
 struct Work<J> {
     output: Output,
+    datagrams: Datagrams,
     unwrapper: Unwrapper,
     joiner: J,
 }
@@ -148,13 +206,19 @@ impl<J: Joiner> Transform for Work<J> {
         packet: &Packet<'_>,
         link: LinkType,
     ) -> Result<(), Failure> {
-        match self.unwrapper.unwrap(packet, link, &mut self.joiner) {
-            Fate::Unchanged => self.output.copy(entry),
-            Fate::Waits => Ok(()),
-            Fate::Changed(meta) => {
-                self.output.write_changed(&meta, self.unwrapper.packet(), packet)
+        let Self { output, datagrams, unwrapper, joiner } = self;
+        let shown = datagrams.each(packet, link, |datagram, said, timing| {
+            match (unwrapper.unwrap(datagram, said, link, joiner), timing) {
+                (Fate::Unchanged, None) => output.copy(entry),
+                (Fate::Unchanged, Some(timing)) => output.write_timed(said, datagram.data, timing),
+                (Fate::Waits, _) => Ok(()),
+                (Fate::Changed(meta), _) => output.write_changed(&meta, unwrapper.packet(), packet),
             }
-        }
+        })?;
+        shown.or_else(|reason| {
+            unwrapper.tally.refused.add(reason, packet.number);
+            output.copy(entry)
+        })
     }
 
     fn section(&mut self) {

@@ -86,18 +86,18 @@ impl Unwrapper {
     pub(super) fn unwrap(
         &mut self,
         packet: &Packet<'_>,
+        said: &PacketMeta,
         link: LinkType,
         joiner: &mut impl Joiner,
     ) -> Fate {
         joiner.tick(packet.timestamp_ns);
-        let said = packet.meta();
         self.buffer.clear();
         self.buffer.extend_from_slice(packet.data);
         self.start = 0;
-        let tunnels = meta::tunnels(&said).to_vec();
+        let tunnels = meta::tunnels(said).to_vec();
         self.rules.ports = meta::ports_in(&tunnels, self.given);
         dissect_into(&self.buffer, link, &self.rules.ports, &mut self.stack);
-        let meta = meta::known(&said, &self.stack);
+        let meta = meta::known(said, &self.stack);
         let mut state = State { depth: 0, network: 0, meta, tunnels, is_joined: false };
         loop {
             if is_fragment(&self.stack) {
@@ -105,7 +105,7 @@ impl Unwrapper {
                     data: &self.buffer[self.start..],
                     vlan: state.meta.vlan,
                     network: state.network,
-                    ..Arrival::of(packet, &said, link, self.rules.ports)
+                    ..Arrival::of(packet, said, link, self.rules.ports)
                 };
                 match joiner.join(state.depth as usize, packet.number, &arrival) {
                     Join::Unasked => {}
@@ -135,9 +135,9 @@ impl Unwrapper {
         }
         let is_new = state.is_joined && state.depth == 0;
         Fate::Changed(if is_new {
-            meta::of_segment(&said, false)
+            meta::of_segment(said, false)
         } else {
-            meta::of_tunnelled(&said, &state.meta, state.tunnels)
+            meta::of_tunnelled(said, &state.meta, state.tunnels)
         })
     }
 

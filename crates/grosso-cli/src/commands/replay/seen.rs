@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use grosso::{Meta, checksum::Checksum};
 use grosso_io::capture::{
-    ChecksumState, ENTERPRISE_NUMBER, Interface, MAGIC, Offload, Packet, PacketMeta, flag,
-    options::code,
+    ChecksumState, ENTERPRISE_NUMBER, Interface, MAGIC, Offload, Packet, PacketMeta, TunnelPort,
+    flag, options::code,
 };
 use grosso_wire::{LinkType, Ports, dissect};
 
@@ -27,6 +27,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) link: Option<LinkType>,
     /// The UDP ports that mean a tunnel in it.
     pub(crate) ports: Ports,
+    /// Those of its tunnels that nobody assigned, which whoever writes it has to tell.
+    pub(super) tunnels: Vec<TunnelPort>,
     pub(super) said: Said,
     /// When it arrived, unless it has to stay outside.
     pub(crate) time: Result<u64, Aside>,
@@ -52,6 +54,7 @@ impl<'a> Seen<'a> {
             data: Cow::Borrowed(packet.data),
             link,
             ports,
+            tunnels: Vec::new(),
             time: time(packet, &said, purpose),
             said,
             meta: Meta::default(),
@@ -62,6 +65,7 @@ impl<'a> Seen<'a> {
         let sight = Sight::new(packet, &described, &stack, link, ports);
         let judgment = judge.judge(&sight);
         seen.judgment = Some(judgment);
+        seen.tunnels = TunnelPort::of_packet(packet.data, &stack, &ports);
         if packet.is_cut() {
             if sight.transport.is_none() || packet.original_len > CUT_BYTES_MAX {
                 seen.time = seen.time.and(Err(Aside::Length));
