@@ -1,0 +1,386 @@
+//! One stream of the kernel's, captured where it is made and where it is a wire, at once.
+//!
+//! ```text
+//!  sender         bridge         router (if any)        receiver
+//!  s0 ---------- s1     w0 ----- r0            r1 ----- d0
+//!  superframes          packets
+//! ```
+//!
+//! `w0` cuts and completes what the sender hands out, because it has no offloads; nor has what is behind it, so that
+//! what comes back is the wire's as well.
+
+#![allow(dead_code, reason = "every test file uses its own part")]
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    net::{IpAddr, Shutdown, UdpSocket},
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+use grosso_sys::{
+    datagram,
+    ethtool::set_feature,
+    interface::Control,
+    namespace::NetworkNamespace,
+    netlink::{LinkChange, Netlink},
+    scheduling,
+};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{
+    common::{Timed, has, packets},
+    network::{STALLED, connect, name, receive, send, skip, until},
+};
+
+/// The families of addresses, as indices.
+pub(crate) const IPV4: usize = 0;
+pub(crate) const IPV6: usize = 1;
+/// The sender.
+pub(crate) const SENDER: [&str; 2] = ["10.9.0.1", "fd09::1"];
+/// The receiver, beside the sender and behind a router.
+const RECEIVER: [[&str; 2]; 2] = [["10.9.0.2", "fd09::2"], ["10.10.0.2", "fd10::2"]];
+/// The router, on its near and on its far side.
+const ROUTER: [[&str; 2]; 2] = [["10.9.0.9", "fd09::9"], ["10.10.0.9", "fd10::9"]];
+/// The sender and the receiver in a tunnel.
+pub(crate) const INSIDE: [[&str; 2]; 2] = [["10.8.0.1", "fd08::1"], ["10.8.0.2", "fd08::2"]];
+/// Of a stream: enough for superframes of 64 KB.
+pub(crate) const BYTES: usize = 1 << 19;
+
+/// The way from the sender to the receiver.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    /// Of every link.
+    pub(crate) mtu: u32,
+    /// A router, with a link of this MTU behind it of which the hosts know nothing.
+    pub(crate) behind: Option<u32>,
+}
+
+/// The hosts along a way.
+pub(crate) struct Chain {
+    pub(crate) sender: NetworkNamespace,
+    pub(crate) bridge: NetworkNamespace,
+    pub(crate) router: NetworkNamespace,
+    pub(crate) receiver: NetworkNamespace,
+    has_router: bool,
+    folder: tempfile::TempDir,
+}
+
+impl Chain {
+    /// Nothing where the caller may not make them.
+    pub(crate) fn new(way: Way) -> Option<Self> {
+        let chain = Self::hosts(way.behind.is_some())?;
+        chain.wire(("s0", &chain.sender), ("s1", &chain.bridge), way.mtu);
+        let far = way.behind.map_or(("d0", &chain.receiver), |_| ("r0", &chain.router));
+        chain.wire(("w0", &chain.bridge), far, way.mtu);
+        chain.join(&["s1", "w0"]);
+        for (host, device) in [(&chain.bridge, "w0"), (far.1, far.0)] {
+            without_offloads(host, device);
+        }
+        if let Some(behind) = way.behind {
+            chain.wire(("r1", &chain.router), ("d0", &chain.receiver), way.mtu);
+            chain.route(behind);
+        }
+        chain.address();
+        Some(chain)
+    }
+
+    /// Hosts without any wire.
+    pub(crate) fn bare() -> Option<Self> {
+        Self::hosts(false)
+    }
+
+    fn hosts(has_router: bool) -> Option<Self> {
+        if !["ip", "tcpdump"].iter().all(|tool| has(tool)) {
+            return None;
+        }
+        pin();
+        let made = Self::make(has_router);
+        made.map_err(|error| skip(&format!("no network of one's own: {error}"))).ok()
+    }
+
+    fn make(has_router: bool) -> io::Result<Self> {
+        let host = || -> io::Result<NetworkNamespace> {
+            let host = NetworkNamespace::new()?;
+            // Addresses are there at once; and a sender without pacing makes long superframes.
+            host.run(|| {
+                std::fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", "0")?;
+                std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno")
+            })??;
+            Ok(host)
+        };
+        Ok(Self {
+            sender: host()?,
+            bridge: host()?,
+            router: host()?,
+            receiver: host()?,
+            has_router,
+            folder: tempfile::tempdir()?,
+        })
+    }
+
+    /// Lays a wire between two hosts.
+    fn wire(&self, near: (&str, &NetworkNamespace), far: (&str, &NetworkNamespace), mtu: u32) {
+        let lay = || {
+            let end = LinkChange::new().namespace(far.1.as_fd()).mtu(mtu);
+            let own = LinkChange::new().mtu(mtu);
+            Netlink::new()?.add_veth((&name(near.0), own), (&name(far.0), end))
+        };
+        near.1.run(lay).unwrap().unwrap();
+        for (device, host) in [near, far] {
+            ip(host, &format!("link set {device} up"));
+        }
+    }
+
+    /// Puts devices of the bridge's host on its bridge. It has no addresses and says nothing of its own.
+    pub(crate) fn join(&self, ports: &[&str]) {
+        let quiet = || std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
+        self.bridge.run(quiet).unwrap().unwrap();
+        ip(&self.bridge, "link add bridge0 type bridge");
+        for port in ports {
+            ip(&self.bridge, &format!("link set {port} master bridge0 up"));
+        }
+        ip(&self.bridge, "link set bridge0 up");
+    }
+
+    fn route(&self, behind: u32) {
+        without_offloads(&self.router, "r1");
+        without_offloads(&self.receiver, "d0");
+        let forward = || {
+            std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
+            std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1")
+        };
+        self.router.run(forward).unwrap().unwrap();
+        for (device, addresses) in [("r0", ROUTER[0]), ("r1", ROUTER[1])] {
+            self.give(&self.router, device, addresses);
+        }
+        ip(&self.router, &format!("link set r1 mtu {behind}"));
+    }
+
+    /// Gives the sender and the receiver their addresses.
+    pub(crate) fn address(&self) {
+        let side = usize::from(self.has_router);
+        self.give(&self.sender, "s0", SENDER);
+        self.give(&self.receiver, "d0", RECEIVER[side]);
+        if self.has_router {
+            for (host, routers) in [(&self.sender, ROUTER[0]), (&self.receiver, ROUTER[1])] {
+                ip(host, &format!("route add default via {}", routers[IPV4]));
+                ip(host, &format!("-6 route add default via {}", routers[IPV6]));
+            }
+        }
+    }
+
+    /// Gives a device addresses; only that of IPv4 where its MTU is too short for IPv6.
+    pub(crate) fn give(&self, host: &NetworkNamespace, device: &str, addresses: [&str; 2]) {
+        ip(host, &format!("addr add {}/24 dev {device}", addresses[IPV4]));
+        let is_wide = host.run(|| Control::new()?.mtu(&name(device))).unwrap().unwrap() >= 1280;
+        if is_wide {
+            ip(host, &format!("addr add {}/64 dev {device} nodad", addresses[IPV6]));
+        }
+    }
+
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.folder.path().join(file)
+    }
+
+    /// The addresses of the sender and the receiver.
+    pub(crate) fn ends(&self, family: usize) -> [IpAddr; 2] {
+        let receiver = RECEIVER[usize::from(self.has_router)];
+        [SENDER, receiver].map(|host| host[family].parse().unwrap())
+    }
+
+    /// Sends a stream through a connection of the sender's, and closes it.
+    pub(crate) fn stream(&self, [from, to]: [IpAddr; 2], bytes: usize) {
+        let [near, far] = connect((&self.sender, from), (&self.receiver, to));
+        thread::scope(|scope| {
+            scope.spawn(|| send(&near, 3, bytes));
+            scope.spawn(|| receive(&far, 3, bytes));
+        });
+        near.shutdown(Shutdown::Write).unwrap();
+        assert_eq!((&far).read(&mut [0]).unwrap(), 0);
+        drop(far);
+        assert_eq!((&near).read(&mut [0]).unwrap(), 0);
+    }
+
+    /// Sends datagrams that the kernel cuts (`UDP_SEGMENT`), and one that it does not.
+    pub(crate) fn datagrams(&self, [from, to]: [IpAddr; 2], size: u16, lengths: &[usize]) {
+        let far = self.receiver.run(|| UdpSocket::bind((to, 0))).unwrap().unwrap();
+        let near = self.sender.run(|| UdpSocket::bind((from, 0))).unwrap().unwrap();
+        near.connect(far.local_addr().unwrap()).unwrap();
+        let bytes: Vec<u8> = (0..1 << 16).map(|i| (i % 251) as u8).collect();
+        let mut buffer = vec![0; 1 << 16];
+        far.set_read_timeout(Some(STALLED)).unwrap();
+        for &len in lengths {
+            datagram::set_segment_bytes(&near, size).unwrap();
+            near.send(&bytes[..len]).unwrap();
+            // So that the receiver's buffer holds no more than one superframe's.
+            let mut left = len;
+            while left > 0 {
+                left -= far.recv(&mut buffer).unwrap();
+            }
+        }
+        datagram::set_segment_bytes(&near, 0).unwrap();
+        near.send(b"one alone").unwrap();
+        far.recv(&mut buffer).unwrap();
+    }
+
+    /// Captures on devices while a stream runs: what each of them saw of it.
+    pub(crate) fn record(
+        &self,
+        devices: &[(&NetworkNamespace, &str)],
+        family: usize,
+        talk: impl FnOnce(),
+    ) -> Vec<Vec<Timed>> {
+        let watch = |(index, &(host, device))| {
+            Watch::start(host, device, self.path(&format!("{index}.pcap")))
+        };
+        let watches: Vec<Watch> = devices.iter().enumerate().map(watch).collect();
+        self.mark(family, BEGIN);
+        talk();
+        self.mark(family, END);
+        watches.into_iter().map(Watch::seen).collect()
+    }
+
+    /// Sends a datagram each way: the sender's first.
+    fn mark(&self, family: usize, marks: [&[u8]; 2]) {
+        let [from, to] = self.ends(family);
+        let far = self.receiver.run(|| UdpSocket::bind((to, 0))).unwrap().unwrap();
+        let near = self.sender.run(|| UdpSocket::bind((from, 0))).unwrap().unwrap();
+        let mut buffer = [0; 64];
+        for socket in [&near, &far] {
+            socket.set_read_timeout(Some(STALLED)).unwrap();
+        }
+        near.send_to(marks[0], far.local_addr().unwrap()).unwrap();
+        let (_, back) = far.recv_from(&mut buffer).unwrap();
+        far.send_to(marks[1], back).unwrap();
+        near.recv(&mut buffer).unwrap();
+    }
+}
+
+/// tcpdump while it runs.
+struct Watch {
+    tcpdump: Child,
+    file: PathBuf,
+}
+
+impl Watch {
+    fn start(host: &NetworkNamespace, device: &str, file: PathBuf) -> Self {
+        // That of the recording before would be taken for this one's.
+        let _ = std::fs::remove_file(&file);
+        let mut command = Command::new("tcpdump");
+        command.args(["-i", device, "-B", "65536", "-U", "-w"]).arg(&file);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut tcpdump = host.host(&mut command).unwrap().spawn().unwrap();
+        until(|| {
+            assert!(tcpdump.try_wait().unwrap().is_none(), "tcpdump does not run on {device}");
+            std::fs::metadata(&file).is_ok_and(|metadata| metadata.len() >= 24)
+        });
+        Self { tcpdump, file }
+    }
+
+    /// What it saw between the marks: other captures may lack what came before or later.
+    fn seen(mut self) -> Vec<Timed> {
+        until(|| is_over(&self.file));
+        kill_process(Pid::from_raw(self.tcpdump.id() as i32).unwrap(), Signal::INT).unwrap();
+        let mut said = String::new();
+        self.tcpdump.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        self.tcpdump.wait().unwrap();
+        assert!(said.contains("\n0 packets dropped by kernel"), "{said}");
+        between(&packets(&std::fs::read(&self.file).unwrap()))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // A test that failed leaves nothing running behind.
+        let _ = self.tcpdump.kill();
+        let _ = self.tcpdump.wait();
+    }
+}
+
+/// Whether a capture holds the last datagram of each direction.
+pub(crate) fn is_over(file: &Path) -> bool {
+    let tail = tail(file);
+    END.iter().all(|mark| find(&tail, mark))
+}
+
+/// The packets of each direction that are between the marks.
+pub(crate) fn between(all: &[Timed]) -> Vec<Timed> {
+    let place = |mark: &[u8]| {
+        let place = all.iter().position(|(_, frame)| is_mark(frame, mark));
+        place.expect("every mark is in every capture")
+    };
+    let ranges = [0, 1].map(|side| place(BEGIN[side]) + 1..place(END[side]));
+    let source = |index: usize| &all[index].1[6..12];
+    let is_between = |&index: &usize| {
+        let range = ranges.iter().find(|range| source(index) == source(range.end));
+        range.is_some_and(|range| range.contains(&index))
+    };
+    (0..all.len()).filter(is_between).map(|index| all[index].clone()).collect()
+}
+
+/// The end of a file.
+fn tail(file: &Path) -> Vec<u8> {
+    let mut file = File::open(file).unwrap();
+    let len = file.metadata().unwrap().len();
+    file.seek(SeekFrom::Start(len.saturating_sub(TAIL_BYTES))).unwrap();
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+fn find(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+fn is_mark(frame: &[u8], mark: &[u8]) -> bool {
+    frame.len() < 128 && find(frame, mark)
+}
+
+/// Binds the calling thread, and with it what it starts, to one processor: from two of them, a sender's packets
+/// overtake each other between two captures.
+fn pin() {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let allowed = scheduling::allowed_processors().unwrap();
+    let processor = allowed[NEXT.fetch_add(1, Ordering::Relaxed) % allowed.len()];
+    scheduling::pin(None, processor).unwrap();
+}
+
+/// Runs `ip` on a host, which must succeed.
+pub(crate) fn ip(host: &NetworkNamespace, line: &str) {
+    run(host, &format!("ip {line}"));
+}
+
+/// Runs a program on a host, which must succeed.
+pub(crate) fn run(host: &NetworkNamespace, line: &str) {
+    assert_eq!(attempt(host, line), Ok(()), "{line}");
+}
+
+/// Runs a program on a host; what it complained about, if it failed.
+pub(crate) fn attempt(host: &NetworkNamespace, line: &str) -> Result<(), String> {
+    let mut words = line.split_whitespace();
+    let mut command = Command::new(words.next().unwrap());
+    let output = host.host(command.args(words)).unwrap().output().unwrap();
+    let is_done = output.status.success();
+    if is_done { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+/// Leaves a device without checksum and segmentation offloads: the latter need the former.
+pub(crate) fn without_offloads(host: &NetworkNamespace, device: &str) {
+    set(host, device, "tx-checksum-ip-generic", false);
+}
+
+/// Turns a feature of a device on or off.
+pub(crate) fn set(host: &NetworkNamespace, device: &str, feature: &str, on: bool) {
+    host.run(|| set_feature(&Control::new()?, &name(device), feature, on)).unwrap().unwrap();
+}
+
+/// The first datagram of each direction, and the last.
+const BEGIN: [&[u8]; 2] = [b"the sender begins", b"the receiver begins"];
+const END: [&[u8]; 2] = [b"the sender has said all of it", b"the receiver has said all of it"];
+/// What may come behind the marks.
+const TAIL_BYTES: u64 = 1 << 16;
