@@ -1,0 +1,88 @@
+//! Superframes with the headers of GSO_PARTIAL, which no device of these tests makes.
+
+use grosso_io::capture::Format;
+use grosso_testkit::{
+    Packet,
+    oracle::{self, Description, Lengths, Link, checksum, pseudo_header, sum},
+};
+
+use crate::common::{Bench, ETHERNET, capture, frames};
+
+/// Payload bytes of a segment.
+const SIZE: usize = 1448;
+const SEGMENTS: usize = 44;
+
+/// The headers in front of the payload.
+fn stacks() -> Vec<(&'static str, Packet)> {
+    let tcp = |packet: Packet| packet.tcp(|tcp| tcp.sequence(7).timestamps(1, 1));
+    let ethernet = || Packet::new().ethernet(|e| e);
+    let vxlan = || ethernet().ipv4(|ip| ip.id(9)).udp(|udp| udp).vxlan(|v| v).ethernet(|e| e);
+    vec![
+        ("IPv4", tcp(ethernet().ipv4(|ip| ip.id(100)))),
+        ("IPv6", tcp(ethernet().ipv6(|ip| ip))),
+        ("VXLAN, IPv4", tcp(vxlan().ipv4(|ip| ip.id(100)))),
+        ("VXLAN, IPv6", tcp(vxlan().ipv6(|ip| ip))),
+    ]
+}
+
+/// A superframe with the lengths of its first segment in front (rule S47), and what the device makes of it. The seed
+/// of the TCP checksum is that of the whole, and an outer checksum is complete already (rule C40).
+fn partial(packet: &Packet) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let (whole, tcp, offset) = packet.clone().payload_len(SIZE * SEGMENTS).build_superframe();
+    let description = Description { gso_size: SIZE, ..Description::default() };
+    let segments = oracle::segment(&whole, Link::Ethernet, description).unwrap();
+    let mut frame = whole.clone();
+    let one = segments[0].len();
+    let parsed = oracle::parse(&whole, Link::Ethernet, Lengths::Whole);
+    for layer in &parsed.layers {
+        let (place, len) = match layer.name {
+            "ipv4" => (2, one - layer.offset),
+            "ipv6" => (4, one - layer.inside()),
+            "udp" => (4, one - layer.offset),
+            _ => continue,
+        };
+        let place = layer.offset + place;
+        frame[place..place + 2].copy_from_slice(&(len as u16).to_be_bytes());
+        if layer.name == "ipv4" {
+            let header = layer.offset..layer.inside();
+            frame[layer.offset + 10..layer.offset + 12].fill(0);
+            let complete = checksum(&frame[header]);
+            frame[layer.offset + 10..layer.offset + 12].copy_from_slice(&complete.to_be_bytes());
+        }
+    }
+    if let Some(udp) = parsed.layers.iter().position(|layer| layer.name == "udp") {
+        let layer = &parsed.layers[udp];
+        let network = parsed.network_of(udp).unwrap();
+        let (source, destination) = (network.bytes("source"), network.bytes("destination"));
+        let place = layer.offset + 6;
+        frame[place..place + 2].fill(0);
+        // Behind the place where the inner sum starts, a completed packet adds up to its seed's complement.
+        let seed = u16::from_be_bytes([frame[tcp + offset], frame[tcp + offset + 1]]);
+        let mut bytes = pseudo_header(source, destination, 17, one - layer.offset);
+        bytes.extend_from_slice(&frame[layer.offset..tcp]);
+        bytes.extend_from_slice(&(!seed).to_be_bytes());
+        frame[place..place + 2].copy_from_slice(&(!sum(&bytes)).to_be_bytes());
+    }
+    (frame, segments)
+}
+
+#[test]
+fn a6_superframes_with_the_headers_of_their_first_segment() {
+    for (case, packet) in stacks() {
+        let (frame, segments) = partial(&packet);
+        assert!(frame.len() > 60_000 && segments.len() == SEGMENTS, "{case}");
+        let bench = Bench::new();
+        bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, &[frame.clone(), frame]));
+        let run = bench.run("inspect --json host.pcap");
+        let report = run.json();
+        assert_eq!(report["superframes"]["packets"], 2, "{case}: {report}");
+        assert_eq!(report["checksums"]["bad"], 0, "{case}: {report}");
+        assert_eq!(report["verdict"]["vantage"], "sender-host", "{case}: {report}");
+        assert_eq!(run.code, 1, "{case}");
+        let run = bench.run("wire --json -r host.pcap -w out.pcap");
+        assert_eq!(run.code, 0, "{case}: {}", run.stdout);
+        let output = frames(&bench.get("out.pcap"));
+        assert_eq!(output.len(), 2 * SEGMENTS, "{case}: {}", run.stdout);
+        assert!(output[..SEGMENTS] == segments && output[SEGMENTS..] == segments, "{case}");
+    }
+}

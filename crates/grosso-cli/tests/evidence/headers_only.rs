@@ -1,0 +1,101 @@
+//! Captures that hold the headers alone (`tcpdump -s 96`): all that GRO looks at is there.
+
+use grosso_io::capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
+use serde_json::Value;
+
+use crate::{
+    FAMILIES, PLAIN, bench,
+    common::{Bench, ETHERNET, Timed},
+    stream,
+    vantage::{Chain, IPV6},
+};
+
+/// What tcpdump captures of each packet.
+const SNAPLEN: usize = 96;
+
+/// The capture that `tcpdump -s 96` makes of these packets.
+fn headers_only(packets: &[Timed]) -> Vec<u8> {
+    let mut options = WriterOptions::new(Format::Pcap);
+    options.interface = Interface::new(ETHERNET);
+    let mut writer = CaptureWriter::new(Vec::new(), options);
+    for (timestamp_ns, data) in packets {
+        let meta = PacketMeta {
+            timestamp_ns: Some(*timestamp_ns),
+            original_len: data.len() as u32,
+            ..PacketMeta::default()
+        };
+        writer.write_packet(&meta, &data[..data.len().min(SNAPLEN)]).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+/// A stream's capture on the wire, whole and as headers only.
+fn captures(chain: &Chain, family: usize) -> Bench {
+    let [_, wire] = stream(chain, family);
+    let bench = bench(&[("whole.pcap", &wire)]);
+    bench.put("cut.pcap", &headers_only(&wire));
+    bench
+}
+
+/// What of each setting does not depend on the payload's bytes.
+fn outcomes(report: &Value) -> Vec<Vec<Value>> {
+    let keys = ["profile", "hold", "packets_up", "superframes", "merged_packets", "not_merged"];
+    let settings = report["settings"].as_array().unwrap();
+    settings.iter().map(|setting| keys.map(|key| setting[key].clone()).to_vec()).collect()
+}
+
+#[test]
+fn a7_headers_only_are_enough_for_whatif() {
+    let Some(chain) = Chain::new(PLAIN) else { return };
+    for family in FAMILIES {
+        let bench = captures(&chain, family);
+        let [whole, cut] = ["whole", "cut"]
+            .map(|file| outcomes(&bench.ok(&format!("whatif --json {file}.pcap")).json()));
+        assert!(whole.iter().any(|setting| setting[4].as_u64() > Some(100)), "{whole:?}");
+        assert_eq!(cut, whole);
+    }
+}
+
+#[test]
+fn a7_headers_only_are_enough_for_coalesce() {
+    let Some(chain) = Chain::new(PLAIN) else { return };
+    for family in FAMILIES {
+        let bench = captures(&chain, family);
+        let [whole, cut] = ["whole", "cut"].map(|file| {
+            let line = format!("coalesce --json -r {file}.pcap -w {file}.pcapng");
+            let report = bench.ok(&line).json();
+            ["superframes", "superframe_packets", "not_merged", "closed"]
+                .map(|key| report[key].clone())
+        });
+        assert!(whole[1].as_u64() > Some(100), "{whole:?}");
+        assert_eq!(cut, whole);
+    }
+}
+
+#[test]
+fn a7_headers_only_are_enough_for_explain() {
+    let Some(chain) = Chain::new(PLAIN) else { return };
+    for family in FAMILIES {
+        let bench = captures(&chain, family);
+        for number in [1, 5, 10, 20, 40, 80] {
+            let [whole, cut] = ["whole", "cut"].map(|file| {
+                let report = bench.ok(&format!("explain {file}.pcap -n {number} --json")).json();
+                [report["decision"]["verdict"].clone(), report["decision"]["reason"].clone()]
+            });
+            assert_eq!(cut, whole, "packet {number}");
+        }
+    }
+}
+
+/// Without payload no checksum of data can be verified, and IPv6 has no identifications: nothing tells a packet of the
+/// wire from a superframe as short.
+#[test]
+fn a7_headers_only_leave_inspect_undecided() {
+    let Some(chain) = Chain::new(PLAIN) else { return };
+    let bench = captures(&chain, IPV6);
+    let run = bench.run("inspect --json cut.pcap");
+    let report = run.json();
+    assert!(report["checksums"]["unverifiable"].as_u64() > Some(100), "{report}");
+    assert_eq!(report["verdict"]["vantage"], "undecided", "{report}");
+    assert_eq!(run.code, 1);
+}
