@@ -107,7 +107,7 @@ struct Facts {
     tunnels: BTreeMap<&'static str, u64>,
     parsed: u64,
     plain_partial: u64,
-    /// Packets one of whose checksums could be verified.
+    /// Packets with data one of whose checksums could be verified.
     verified: u64,
 }
 
@@ -163,7 +163,8 @@ impl Facts {
             let is_read = |level: &Level| {
                 level.layer.kind != Kind::Ipv4 && level.verdict != Verdict::Unverifiable
             };
-            self.verified += u64::from(self.levels.iter().any(is_read));
+            let has_data = sight.transport.is_some_and(|transport| transport.payload > 0);
+            self.verified += u64::from(has_data && self.levels.iter().any(is_read));
         }
         if sight.transport.is_some() {
             let side = side_said(packet.data, &stack, &said);
@@ -173,7 +174,13 @@ impl Facts {
 
     /// Counts a frame that is no packet of the wire.
     fn look_at_superframe(&mut self, sight: &Sight<'_>, judgment: &Judgment) {
-        let payload = sight.transport.map_or(0, |transport| transport.payload);
+        let payload = match judgment.nature {
+            Nature::Superframe { ports, .. } => {
+                let headers = dissect(sight.packet.data, sight.link, &ports).header_len();
+                (sight.packet.original_len as usize).saturating_sub(headers)
+            }
+            Nature::Packet | Nature::Left(_) => 0,
+        };
         let superframes = &mut self.superframes;
         let len = u64::from(sight.packet.original_len).max(sight.packet.data.len() as u64);
         superframes.packets += 1;
@@ -270,7 +277,8 @@ impl Facts {
     fn verdict(&self) -> Vantage {
         let has_superframes = self.superframes.packets > 0;
         let has_partial = self.checksums.partial > 0;
-        let is_read = self.verified > 0 || self.checksums.unverifiable == 0;
+        let is_read =
+            self.verified > 0 || self.cut_packets == 0 || self.checksums.unverifiable == 0;
         let mut reasons = Vec::new();
         if has_superframes {
             reasons.push("superframes");

@@ -156,8 +156,16 @@ impl Transform for Work {
         let stack = dissect(packet.data, link, &ports);
         let sight = Sight::new(packet, &said, &stack, link, ports);
         let judgment = self.judge.judge(&sight);
-        self.tally.count(&judgment);
         self.suspicions.observe(packet.data, &stack);
+        let is_superframe = matches!(judgment.nature, Nature::Superframe { .. });
+        if self.is_strict && judgment.is_guess {
+            let reason = if is_superframe { "segment-size-unknown" } else { "perhaps-superframe" };
+            return self.leave(reason, entry);
+        }
+        self.tally.count(&judgment);
+        if self.is_strict && judgment.against.is_some() && is_superframe {
+            return self.leave("evidence-contradicts", entry);
+        }
         match judgment.nature {
             Nature::Packet => self.complete(entry, packet, &stack, &said),
             Nature::Left(reason) => {
@@ -166,12 +174,6 @@ impl Transform for Work {
                     self.udp_left_bytes += transport.payload as u64;
                 }
                 self.leave(reason, entry)
-            }
-            Nature::Superframe { .. } if self.is_strict && judgment.is_guess => {
-                self.leave("segment-size-unknown", entry)
-            }
-            Nature::Superframe { .. } if self.is_strict && judgment.against.is_some() => {
-                self.leave("evidence-contradicts", entry)
             }
             Nature::Superframe { gso, size, ports } => {
                 // What leaves is the wire, so nothing stays partial there.

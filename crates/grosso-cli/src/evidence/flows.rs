@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use grosso_wire::{Kind, tcp};
 
 use super::{
-    SEGMENT_BYTES_MIN,
+    MTU_DEFAULT, SEGMENT_BYTES_MIN,
     announced::{self, Path},
     identifications::Identifications,
     judge::{Seal, Sight},
@@ -34,6 +34,12 @@ pub(crate) struct Flow {
     /// Times after the first, in which segments had another size; at most [`ERAS_MAX`].
     later: Vec<Era>,
     last: Option<Last>,
+    /// Where the data ended that was seen so far.
+    sequence_max: Option<u32>,
+    /// Where the first frame began that was longer than Ethernet takes.
+    long_start: Option<u32>,
+    /// The last acknowledgment in it.
+    acknowledged: Option<u32>,
     /// Identifications that contradict the era: since which packet, and what they say.
     odd: Option<(u64, Identifications)>,
 }
@@ -43,8 +49,17 @@ pub(crate) struct Flow {
 pub(super) struct Era {
     /// The number of its first packet.
     from: u64,
+    /// The last frame whose identifications belong to it.
+    known: u64,
+    /// Whether identifications alone tell it from the time before, so that frames in between may be of either.
+    is_blurred: bool,
     /// What an ICMP message said that the path takes.
     pub(super) path_mtu: Option<u16>,
+    /// Until which packet on a sender may not have heeded that message: the first that was sent again.
+    heeded: u64,
+    /// Whether it began when nothing long was acknowledged and was sent again: as when a path takes less, and the message
+    /// that says so is in no file.
+    pub(super) is_doubtful: bool,
     pub(super) identifications: Identifications,
     pub(super) lengths: Lengths,
     /// The largest payload under a complete and valid checksum.
@@ -85,16 +100,23 @@ impl Flows {
             let headers = if transport.ip.kind == Kind::Ipv4 { HEADERS_IPV4 } else { HEADERS_IPV6 };
             self.announced_mtu = self.announced_mtu.max(usize::from(mss) + headers);
         }
+        let acknowledged =
+            self.flows.get(&sight.endpoints.reversed()).and_then(|reverse| reverse.acknowledged);
         let Some(flow) = self.flow_mut(sight.endpoints) else { return };
         flow.announced = announced.or(flow.announced);
         if path_mtu != flow.era(number).path_mtu {
-            flow.begin(Era { from: number, path_mtu, ..Era::default() });
+            // What was on its way when the message came is as long as before.
+            let heeded = if flow.sequence_max.is_some() { u64::MAX } else { 0 };
+            flow.begin(Era { from: number, path_mtu, heeded, ..Era::default() });
             flow.last = None;
         }
         if transport.is_tcp() {
+            if flags & tcp::ACK != 0 {
+                let at = transport.layer.offset as usize + tcp::field::ACKNOWLEDGMENT.start;
+                flow.acknowledged = Some(u32_at(packet, at));
+            }
+            flow.advance(packet, number, transport, acknowledged);
             flow.step(packet, number, transport);
-        } else {
-            flow.step_datagram(packet, number, transport);
         }
         let era = flow.latest_mut();
         if flags & (tcp::PSH | tcp::FIN | tcp::SYN) == 0 {
@@ -157,6 +179,13 @@ impl Flow {
         self.later.iter().rev().find(|era| era.from <= number).unwrap_or(&self.first)
     }
 
+    /// Whether a packet may be of another time than [`Self::era`] says.
+    pub(super) fn is_between_eras(&self, number: u64) -> bool {
+        let era = self.era(number);
+        let next = self.later.iter().find(|next| next.from > number);
+        number < era.heeded || next.is_some_and(|next| next.is_blurred) && number > era.known
+    }
+
     fn latest_mut(&mut self) -> &mut Era {
         self.later.last_mut().unwrap_or(&mut self.first)
     }
@@ -164,6 +193,40 @@ impl Flow {
     fn begin(&mut self, era: Era) {
         if self.later.len() < ERAS_MAX {
             self.later.push(era);
+        }
+    }
+
+    /// Follows the stream, and sees when it goes back.
+    fn advance(
+        &mut self,
+        packet: &[u8],
+        number: u64,
+        transport: &Transport,
+        acknowledged: Option<u32>,
+    ) {
+        if transport.payload == 0 {
+            return;
+        }
+        let start = u32_at(packet, transport.layer.offset as usize + tcp::field::SEQUENCE.start);
+        let end = start.wrapping_add(u32::try_from(transport.payload).unwrap_or(u32::MAX));
+        let is_behind = |one: u32, other: u32| one.wrapping_sub(other).cast_signed() < 0;
+        if transport.payload + transport.overhead() > MTU_DEFAULT {
+            self.long_start.get_or_insert(start);
+        }
+        if self.sequence_max.is_some_and(|max| is_behind(start, max)) {
+            let era = self.latest_mut();
+            era.heeded = era.heeded.min(number);
+            let (is_doubtful, path_mtu) = (era.is_doubtful, era.path_mtu);
+            let is_lost = self.long_start.zip(acknowledged);
+            let is_lost =
+                is_lost.is_some_and(|(long, acknowledged)| !is_behind(long, acknowledged));
+            if is_lost && !is_doubtful && path_mtu.is_none() {
+                self.begin(Era { from: number, is_doubtful: true, ..Era::default() });
+                self.last = None;
+            }
+        }
+        if self.sequence_max.is_none_or(|max| is_behind(max, end)) {
+            self.sequence_max = Some(end);
         }
     }
 
@@ -176,15 +239,6 @@ impl Flow {
             return;
         }
         if last.options as usize == transport.options() {
-            self.narrow(packet, last, transport);
-        }
-    }
-
-    /// The same for UDP, where a step of one is all that says something: others may use the same counter.
-    fn step_datagram(&mut self, packet: &[u8], number: u64, transport: &Transport) {
-        let Some(last) = self.remember(packet, number, transport, 0) else { return };
-        let Some(identification) = transport.identification(packet) else { return };
-        if identification.wrapping_sub(last.identification) == 1 {
             self.narrow(packet, last, transport);
         }
     }
@@ -212,8 +266,9 @@ impl Flow {
             era.identifications.fixed += 1;
             return;
         }
-        let path_mtu = era.path_mtu;
+        let (path_mtu, heeded, is_doubtful) = (era.path_mtu, era.heeded, era.is_doubtful);
         if era.identifications.narrow(last.payload, step) {
+            era.known = last.number;
             self.odd = None;
             return;
         }
@@ -231,7 +286,16 @@ impl Flow {
             self.odd = Some((last.number, alone));
         } else {
             self.odd = None;
-            self.begin(Era { from, path_mtu, identifications, ..Era::default() });
+            self.begin(Era {
+                from,
+                known: last.number,
+                is_blurred: true,
+                path_mtu,
+                heeded,
+                is_doubtful,
+                identifications,
+                ..Era::default()
+            });
         }
     }
 }

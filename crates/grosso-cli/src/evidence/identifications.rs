@@ -75,21 +75,26 @@ impl Identifications {
         true
     }
 
-    /// The size that explains the steps: one that `likely` says and that lies inside, or one that divides superframes.
-    pub(super) fn size(&self, likely: impl Iterator<Item = usize>) -> Option<Told> {
+    /// The size that explains the steps: one that other evidence says and that lies inside, one that divides superframes,
+    /// or the largest. A single step tells only which of `known` it was not.
+    pub(super) fn size(&self, known: &[Option<usize>], guesses: &[usize]) -> Option<Told> {
+        let is_inside = |size: &&usize| (self.low as usize..=self.high as usize).contains(*size);
+        let confirmed = known.iter().flatten().find(is_inside);
         if self.steps < STEPS_MIN {
-            return None;
+            let is_refuted = known.iter().flatten().next().is_some_and(|first| !is_inside(&first));
+            let size = confirmed.or_else(|| guesses.iter().find(is_inside));
+            let size = size.filter(|_| self.steps > 0 && is_refuted)?;
+            return Some(Told { bytes: u16::try_from(*size).ok()?, is_sure: confirmed.is_some() });
         }
-        let is_inside = |size: &u32| (self.low..=self.high).contains(size);
-        let confirmed = likely.filter_map(|size| u32::try_from(size).ok()).find(is_inside);
-        let exact = self.exact.filter(is_inside);
+        let exact = self.exact.map(|exact| exact as usize).filter(|exact| is_inside(&exact));
         let (size, is_sure) = match (exact, confirmed) {
-            (Some(exact), Some(confirmed)) if exact != confirmed => {
-                (exact, self.exact_count >= STEPS_MIN)
+            (Some(exact), Some(&confirmed)) if exact == confirmed => (exact, true),
+            (Some(exact), _) if self.exact_count >= STEPS_MIN => (exact, true),
+            (_, Some(&confirmed)) => (confirmed, true),
+            (Some(exact), None) => (exact, false),
+            (None, None) => {
+                (guesses.iter().find(is_inside).copied().unwrap_or(self.high as usize), false)
             }
-            (Some(exact), None) => (exact, self.exact_count >= STEPS_MIN),
-            (_, Some(confirmed)) => (confirmed, true),
-            (None, None) => (self.high, false),
         };
         let bytes = u16::try_from(size).ok()?;
         Some(Told { bytes, is_sure: is_sure || self.low == self.high })
@@ -140,15 +145,17 @@ mod tests {
     #[test]
     fn steps_narrow_the_size_down() {
         let ids = of(&[(14000, 10), (28000, 20), (7100, 6)]);
-        assert_eq!(ids.size([].into_iter()), Some(Told { bytes: 1400, is_sure: true }));
+        assert_eq!(ids.size(&[], &[]), Some(Told { bytes: 1400, is_sure: true }));
         let ids = of(&[(14001, 11), (28001, 21)]);
-        assert_eq!(ids.size([1390].into_iter()), Some(Told { bytes: 1390, is_sure: true }));
-        assert_eq!(ids.size([].into_iter()).map(|told| told.is_sure), Some(false));
+        assert_eq!(ids.size(&[Some(1390)], &[]), Some(Told { bytes: 1390, is_sure: true }));
+        assert_eq!(ids.size(&[], &[]).map(|told| told.is_sure), Some(false));
     }
 
     #[test]
     fn one_step_says_nothing_and_a_contradiction_is_told() {
-        assert_eq!(of(&[(14000, 10)]).size([1400].into_iter()), None);
+        assert_eq!(of(&[(14000, 10)]).size(&[Some(1400)], &[]), None);
+        let refuted = of(&[(14480, 10)]).size(&[Some(1248), Some(1448)], &[]);
+        assert_eq!(refuted, Some(Told { bytes: 1448, is_sure: true }));
         let mut ids = of(&[(14480, 10), (28960, 20)]);
         assert!(!ids.narrow(12480, 10), "1248 is not 1448");
     }

@@ -358,11 +358,6 @@ impl Judge {
         if let Some(judgment) = self.by_checksum(sight) {
             return judgment;
         }
-        let flow = self.flows.get(&sight.endpoints);
-        let packet_max = flow.map_or(0, |flow| flow.era(sight.packet.number).packet_max());
-        if transport.payload <= packet_max {
-            return Judgment::packet(Some(Evidence::IpId));
-        }
         Judgment::left(UDP_SIZE_UNKNOWN, None)
     }
 
@@ -414,6 +409,8 @@ struct Tcp {
     path: Option<usize>,
     /// What an MTU of 1500 takes, outside of tunnels and inside of the innermost.
     guesses: [usize; 2],
+    /// Whether the frame may be of another time than its era.
+    is_between_eras: bool,
 }
 
 impl Tcp {
@@ -434,19 +431,20 @@ impl Tcp {
             peer: announced(reverse),
             path: era.path_mtu.map(|mtu| usize::from(mtu).saturating_sub(inner).max(1)),
             guesses: [outer, inner].map(|headers| MTU_DEFAULT.saturating_sub(headers).max(1)),
+            is_between_eras: flow.is_some_and(|flow| flow.is_between_eras(number)),
         }
     }
 
     /// The largest payload of a packet of the flow at this time, by the strongest evidence that there is.
     fn size(&self) -> Size {
         let sizes = [self.by_identifications(), self.by_icmp(), self.by_syn(), self.by_plain()];
-        sizes.into_iter().flatten().next().unwrap_or_else(|| self.by_guess())
+        let size = sizes.into_iter().flatten().next().unwrap_or_else(|| self.by_guess());
+        Size { is_guess: size.is_guess || self.is_between_eras, ..size }
     }
 
     fn by_identifications(&self) -> Option<Size> {
-        let candidates = [self.expected(), self.path, self.peer, self.own, self.packet_max()];
-        let candidates = candidates.into_iter().flatten().chain(self.guesses);
-        let told = self.era.identifications.size(candidates)?;
+        let known = [self.expected(), self.path, self.peer, self.own, self.packet_max()];
+        let told = self.era.identifications.size(&known, &self.guesses)?;
         let is_expected = self.expected() == Some(usize::from(told.bytes));
         let by = match (is_expected, self.path == self.expected()) {
             (true, true) => Evidence::Icmp,
@@ -462,19 +460,26 @@ impl Tcp {
         Some(sized(path, Evidence::Icmp, is_guess))
     }
 
-    /// The peer's announcement bounds what is sent, and so does the sender's MTU, at which its own announcement hints.
+    /// The peer's announcement bounds what is sent. The sender's own is a hint at its MTU, and so no bound for certain.
     fn by_syn(&self) -> Option<Size> {
-        let both = self.own.is_some() && self.peer.is_some();
         let announced = self.announced()?;
         let is_refuted =
             |size| size < self.era.packet_max() || self.opinion(size) == Opinion::Others;
         let is_shown =
             |size| size == self.era.packet_max() || self.opinion(size) == Opinion::Multiples;
         if !is_refuted(announced) {
-            return Some(sized(announced, Evidence::Syn, !both && !is_shown(announced)));
+            let is_bounded = self.own.zip(self.peer).is_some_and(|(own, peer)| own >= peer);
+            let is_sure = is_bounded && !self.era.is_doubtful && self.is_carried(announced);
+            return Some(sized(announced, Evidence::Syn, !is_sure && !is_shown(announced)));
         }
         let peer = self.peer.filter(|&peer| peer > announced && !is_refuted(peer))?;
         Some(sized(peer, Evidence::Syn, !is_shown(peer)))
+    }
+
+    /// Whether a packet of this size fits into what is around it: the ends of a tunnel do not hear what its path takes.
+    fn is_carried(&self, size: usize) -> bool {
+        let [outer, inner] = self.guesses;
+        outer == inner || size <= outer
     }
 
     /// What other frames of the direction show: packets whose size divides the superframes, or a size that does.

@@ -14,7 +14,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts a judgment.
+    /// Counts a judgment that is acted upon.
     pub(crate) fn count(&mut self, judgment: &Judgment) {
         self.guessed += u64::from(judgment.is_guess);
         let (Some(by), Some(against)) = (judgment.by, judgment.against) else { return };

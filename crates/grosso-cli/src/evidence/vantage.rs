@@ -74,7 +74,7 @@ impl Vantages {
                 continue;
             }
             let reverse = self.directions.get(&endpoints.reversed()).copied().unwrap_or_default();
-            match direction.side(&reverse) {
+            match direction.side(&reverse, endpoints.is_tcp) {
                 Some(Side::Sender) => sent += direction.superframes,
                 Some(Side::Receiver) => received += direction.superframes,
                 None => {}
@@ -90,7 +90,7 @@ impl Vantages {
 }
 
 impl Direction {
-    fn side(&self, reverse: &Self) -> Option<Side> {
+    fn side(&self, reverse: &Self, is_tcp: bool) -> Option<Side> {
         match (self.outbound, self.inbound) {
             (1.., 0) => return Some(Side::Sender),
             (0, 1..) => return Some(Side::Receiver),
@@ -102,7 +102,8 @@ impl Direction {
             (1.., ..) => Some(Side::Sender),
             (0, _, 1.., _) | (0, 1.., ..) => Some(Side::Receiver),
             (0, 0, 0, 1..) => Some(Side::Sender),
-            (0, 0, 0, 0) => None,
+            // Datagrams are merged for nobody but sockets that ask for it, and for the next hop.
+            (0, 0, 0, 0) => (!is_tcp).then_some(Side::Sender),
         }
     }
 }
