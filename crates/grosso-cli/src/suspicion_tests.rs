@@ -25,15 +25,15 @@ fn outer() -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(1)).udp(|u| u.destination_port(PORT))
 }
 
-/// Every tunnel around a packet that `inside` puts there, and how `--port` names it.
-fn tunnels() -> [(&'static str, fn() -> Packet, bool); 6] {
+/// Every tunnel: how `--port` names it, its headers, and whether it carries frames.
+fn tunnels() -> [(&'static str, Packet, bool); 6] {
     [
-        ("vxlan=8472", || outer().vxlan(|v| v.vni(42)), true),
-        ("geneve=8472", || outer().geneve(|g| g.vni(7).option(0x0102, 3, &[1, 2, 3, 4])), true),
-        ("gue=8472", || outer().gue(|g| g), false),
-        ("vxlan-gpe=8472", || outer().vxlan(|v| v.gpe()), false),
-        ("geneve=8472", || outer().geneve(|g| g), false),
-        ("fou=8472", || outer(), false),
+        ("vxlan=8472", outer().vxlan(|v| v.vni(42)), true),
+        ("geneve=8472", outer().geneve(|g| g.vni(7).option(0x0102, 3, &[1, 2, 3, 4])), true),
+        ("gue=8472", outer().gue(|g| g), false),
+        ("vxlan-gpe=8472", outer().vxlan(|v| v.gpe()), false),
+        ("geneve=8472", outer().geneve(|g| g), false),
+        ("fou=8472", outer(), false),
     ]
 }
 
@@ -52,7 +52,8 @@ fn said(frame: &[u8]) -> Option<String> {
 #[test]
 fn b10_packets_in_tunnels_on_any_port_are_suspected_by_the_words_that_find_them() {
     for (words, tunnel, carries_frames) in tunnels() {
-        let inside = || if carries_frames { tunnel().ethernet(|e| e) } else { tunnel() };
+        let inside =
+            || if carries_frames { tunnel.clone().ethernet(|e| e) } else { tunnel.clone() };
         for is_ipv6 in [false, true] {
             let ip = || if is_ipv6 { inside().ipv6(|ip| ip) } else { inside().ipv4(ipv4) };
             let words = match (words, is_ipv6) {
@@ -76,7 +77,8 @@ fn b10_packets_in_tunnels_on_any_port_are_suspected_by_the_words_that_find_them(
 fn b10_several_packets_in_one_datagram_are_suspected_and_so_is_a_segment_that_states_its_own_length()
  {
     for (words, tunnel, carries_frames) in tunnels() {
-        let inside = || if carries_frames { tunnel().ethernet(|e| e) } else { tunnel() };
+        let inside =
+            || if carries_frames { tunnel.clone().ethernet(|e| e) } else { tunnel.clone() };
         let one = inside().ipv4(ipv4).udp(|u| u).payload_len(1000).build();
         let many = payload(&one).repeat(40);
         let tunnel = tunnel_at(&many, PORT).unwrap();

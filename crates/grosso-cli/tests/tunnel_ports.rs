@@ -225,6 +225,33 @@ fn b10_fragment_completes_checksums_in_a_tunnel_on_a_port_that_is_named() {
 }
 
 #[test]
+fn b10_what_looks_like_a_tunnel_is_hinted_at_and_left_alone() {
+    let bench = Bench::new();
+    let plain = |port| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
+        packet.udp(|u| u.destination_port(port)).payload_len(300).build()
+    };
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &sent()));
+    bench.put("plain.pcap", &capture(Format::Pcap, ETHERNET, &[plain(8472), plain(5555)]));
+    for (words, port) in TUNNELS {
+        bench.ok(&format!("encap -q -r a.pcap -w b.pcap type {words} {ENDS}"));
+        let run = bench.ok("decap -r b.pcap -w c.pcap");
+        assert_eq!(bench.get("c.pcap"), bench.get("b.pcap"), "{words}");
+        match port {
+            // Nothing tells GRE without its port.
+            "fou=5556/47" => assert!(!run.stderr.contains("--port"), "{}", run.stderr),
+            // Without a header of its own, GUE is what FOU is.
+            _ if words.ends_with("encap-variant 1") => {
+                assert!(run.stderr.contains("--port fou=9999/4 "), "{}", run.stderr);
+            }
+            _ => assert!(run.stderr.contains(&format!("--port {port} ")), "{}", run.stderr),
+        }
+    }
+    let run = bench.ok("decap -r plain.pcap -w c.pcap");
+    assert!(!run.stderr.contains("--port"), "{}", run.stderr);
+}
+
+#[test]
 fn b10_words_that_contradict_each_other_are_refused_by_their_names() {
     let bench = Bench::new();
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &sent()));
