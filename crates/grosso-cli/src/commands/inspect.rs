@@ -167,7 +167,9 @@ impl Facts {
             self.verified += u64::from(has_data && self.levels.iter().any(is_read));
         }
         if sight.transport.is_some() {
-            let side = side_said(packet.data, &stack, &said);
+            // Only what is about to leave has headers that a device is to repeat.
+            let is_leaving = self.judge.repeats_headers(&sight).then_some(Side::Sender);
+            let side = side_said(packet.data, &stack, &said).or(is_leaving);
             self.vantages.count(sight.endpoints, is_superframe, verdict, side);
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use grosso_wire::{Kind, tcp};
 
 use super::{
-    MTU_DEFAULT, SEGMENT_BYTES_MIN,
+    SEGMENT_BYTES_MIN,
     announced::{self, Path},
     identifications::Identifications,
     judge::{Seal, Sight},
@@ -36,10 +36,6 @@ pub(crate) struct Flow {
     last: Option<Last>,
     /// Where the data ended that was seen so far.
     sequence_max: Option<u32>,
-    /// Where the first frame began that was longer than Ethernet takes.
-    long_start: Option<u32>,
-    /// The last acknowledgment in it.
-    acknowledged: Option<u32>,
     /// Identifications that contradict the era: since which packet, and what they say.
     odd: Option<(u64, Identifications)>,
 }
@@ -55,13 +51,13 @@ pub(super) struct Era {
     is_blurred: bool,
     /// What an ICMP message said that the path takes.
     pub(super) path_mtu: Option<u16>,
-    /// Until which packet on a sender may not have heeded that message: the first that was sent again.
-    heeded: u64,
-    /// Whether it began when nothing long was acknowledged and was sent again: as when a path takes less, and the message
-    /// that says so is in no file.
-    pub(super) is_doubtful: bool,
+    /// What a newer message said, which the sender has not heeded yet: then it sends again what was lost.
+    unheeded_mtu: Option<u16>,
     pub(super) identifications: Identifications,
+    /// Of frames in mid-stream.
     pub(super) lengths: Lengths,
+    /// Of frames that end a write.
+    pub(super) ends: Lengths,
     /// The largest payload under a complete and valid checksum.
     pub(super) sealed_max: u32,
 }
@@ -100,28 +96,17 @@ impl Flows {
             let headers = if transport.ip.kind == Kind::Ipv4 { HEADERS_IPV4 } else { HEADERS_IPV6 };
             self.announced_mtu = self.announced_mtu.max(usize::from(mss) + headers);
         }
-        let acknowledged =
-            self.flows.get(&sight.endpoints.reversed()).and_then(|reverse| reverse.acknowledged);
         let Some(flow) = self.flow_mut(sight.endpoints) else { return };
         flow.announced = announced.or(flow.announced);
-        if path_mtu != flow.era(number).path_mtu {
-            // What was on its way when the message came is as long as before.
-            let heeded = if flow.sequence_max.is_some() { u64::MAX } else { 0 };
-            flow.begin(Era { from: number, path_mtu, heeded, ..Era::default() });
-            flow.last = None;
-        }
+        flow.hear(path_mtu, number);
         if transport.is_tcp() {
-            if flags & tcp::ACK != 0 {
-                let at = transport.layer.offset as usize + tcp::field::ACKNOWLEDGMENT.start;
-                flow.acknowledged = Some(u32_at(packet, at));
-            }
-            flow.advance(packet, number, transport, acknowledged);
+            flow.advance(packet, number, transport);
             flow.step(packet, number, transport);
         }
         let era = flow.latest_mut();
-        if flags & (tcp::PSH | tcp::FIN | tcp::SYN) == 0 {
-            era.lengths.count(transport.payload);
-        }
+        let is_end = flags & (tcp::PSH | tcp::FIN | tcp::SYN) != 0;
+        let lengths = if is_end { &mut era.ends } else { &mut era.lengths };
+        lengths.count(transport.payload);
         let is_news = transport.payload > era.packet_max().max(SEGMENT_BYTES_MIN);
         if is_news && seal() == Seal::Valid {
             era.sealed_max = u32::try_from(transport.payload).unwrap_or(u32::MAX);
@@ -183,7 +168,7 @@ impl Flow {
     pub(super) fn is_between_eras(&self, number: u64) -> bool {
         let era = self.era(number);
         let next = self.later.iter().find(|next| next.from > number);
-        number < era.heeded || next.is_some_and(|next| next.is_blurred) && number > era.known
+        era.unheeded_mtu.is_some() || next.is_some_and(|next| next.is_blurred) && number > era.known
     }
 
     fn latest_mut(&mut self) -> &mut Era {
@@ -196,34 +181,34 @@ impl Flow {
         }
     }
 
+    /// Takes in what an ICMP message said. What is sent until the sender heeds it is as long as before.
+    fn hear(&mut self, path_mtu: Option<u16>, number: u64) {
+        let is_new = self.sequence_max.is_none();
+        let era = *self.latest_mut();
+        if path_mtu == era.unheeded_mtu.or(era.path_mtu) {
+            return;
+        }
+        let next = Era { from: number, ..Era::default() };
+        self.begin(if is_new {
+            Era { path_mtu, ..next }
+        } else {
+            Era { path_mtu: era.path_mtu, unheeded_mtu: path_mtu, ..next }
+        });
+        self.last = None;
+    }
+
     /// Follows the stream, and sees when it goes back.
-    fn advance(
-        &mut self,
-        packet: &[u8],
-        number: u64,
-        transport: &Transport,
-        acknowledged: Option<u32>,
-    ) {
+    fn advance(&mut self, packet: &[u8], number: u64, transport: &Transport) {
         if transport.payload == 0 {
             return;
         }
         let start = u32_at(packet, transport.layer.offset as usize + tcp::field::SEQUENCE.start);
         let end = start.wrapping_add(u32::try_from(transport.payload).unwrap_or(u32::MAX));
         let is_behind = |one: u32, other: u32| one.wrapping_sub(other).cast_signed() < 0;
-        if transport.payload + transport.overhead() > MTU_DEFAULT {
-            self.long_start.get_or_insert(start);
-        }
-        if self.sequence_max.is_some_and(|max| is_behind(start, max)) {
-            let era = self.latest_mut();
-            era.heeded = era.heeded.min(number);
-            let (is_doubtful, path_mtu) = (era.is_doubtful, era.path_mtu);
-            let is_lost = self.long_start.zip(acknowledged);
-            let is_lost =
-                is_lost.is_some_and(|(long, acknowledged)| !is_behind(long, acknowledged));
-            if is_lost && !is_doubtful && path_mtu.is_none() {
-                self.begin(Era { from: number, is_doubtful: true, ..Era::default() });
-                self.last = None;
-            }
+        let unheeded_mtu = self.latest_mut().unheeded_mtu;
+        if self.sequence_max.is_some_and(|max| is_behind(start, max)) && unheeded_mtu.is_some() {
+            self.begin(Era { from: number, path_mtu: unheeded_mtu, ..Era::default() });
+            self.last = None;
         }
         if self.sequence_max.is_none_or(|max| is_behind(max, end)) {
             self.sequence_max = Some(end);
@@ -266,7 +251,7 @@ impl Flow {
             era.identifications.fixed += 1;
             return;
         }
-        let (path_mtu, heeded, is_doubtful) = (era.path_mtu, era.heeded, era.is_doubtful);
+        let (path_mtu, unheeded_mtu) = (era.path_mtu, era.unheeded_mtu);
         if era.identifications.narrow(last.payload, step) {
             era.known = last.number;
             self.odd = None;
@@ -291,8 +276,7 @@ impl Flow {
                 known: last.number,
                 is_blurred: true,
                 path_mtu,
-                heeded,
-                is_doubtful,
+                unheeded_mtu,
                 identifications,
                 ..Era::default()
             });

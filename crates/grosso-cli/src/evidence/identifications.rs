@@ -76,25 +76,28 @@ impl Identifications {
     }
 
     /// The size that explains the steps: one that other evidence says and that lies inside, one that divides superframes,
-    /// or the largest. A single step tells only which of `known` it was not.
-    pub(super) fn size(&self, known: &[Option<usize>], guesses: &[usize]) -> Option<Told> {
+    /// or the largest. A single step tells only that it was not the first of `likely`.
+    pub(super) fn size(
+        &self,
+        likely: &[Option<usize>],
+        is_shown: impl Fn(usize) -> bool,
+    ) -> Option<Told> {
         let is_inside = |size: &&usize| (self.low as usize..=self.high as usize).contains(*size);
-        let confirmed = known.iter().flatten().find(is_inside);
-        if self.steps < STEPS_MIN {
-            let is_refuted = known.iter().flatten().next().is_some_and(|first| !is_inside(&first));
-            let size = confirmed.or_else(|| guesses.iter().find(is_inside));
-            let size = size.filter(|_| self.steps > 0 && is_refuted)?;
-            return Some(Told { bytes: u16::try_from(*size).ok()?, is_sure: confirmed.is_some() });
+        let mut inside = likely.iter().flatten().filter(is_inside).copied();
+        let is_refuted = likely.iter().flatten().next().is_some_and(|first| !is_inside(&first));
+        if self.steps < STEPS_MIN && !(self.steps > 0 && is_refuted) {
+            return None;
         }
+        let confirmed = inside.next();
         let exact = self.exact.map(|exact| exact as usize).filter(|exact| is_inside(&exact));
+        let is_narrow = self.high - self.low < SLACK_BYTES;
         let (size, is_sure) = match (exact, confirmed) {
-            (Some(exact), Some(&confirmed)) if exact == confirmed => (exact, true),
+            (Some(exact), Some(confirmed)) if exact == confirmed => (exact, true),
             (Some(exact), _) if self.exact_count >= STEPS_MIN => (exact, true),
-            (_, Some(&confirmed)) => (confirmed, true),
-            (Some(exact), None) => (exact, false),
-            (None, None) => {
-                (guesses.iter().find(is_inside).copied().unwrap_or(self.high as usize), false)
-            }
+            (_, Some(confirmed)) => (confirmed, is_narrow || is_shown(confirmed)),
+            (Some(exact), None) => (exact, is_narrow),
+            (None, None) if self.steps < STEPS_MIN => return None,
+            (None, None) => (self.high as usize, false),
         };
         let bytes = u16::try_from(size).ok()?;
         Some(Told { bytes, is_sure: is_sure || self.low == self.high })
@@ -127,6 +130,8 @@ fn bounds(payload: u32, step: u32) -> (u32, u32) {
     (payload.div_ceil(step.max(1)), payload.saturating_sub(1) / step.saturating_sub(1).max(1))
 }
 
+/// Sizes that lie closer together than so are one for whoever announces them: options come in steps of as much.
+const SLACK_BYTES: u32 = 4;
 /// How many steps must agree before they say anything.
 const STEPS_MIN: u32 = 2;
 
@@ -142,19 +147,23 @@ mod tests {
         identifications
     }
 
+    fn never(_size: usize) -> bool {
+        false
+    }
+
     #[test]
     fn steps_narrow_the_size_down() {
         let ids = of(&[(14000, 10), (28000, 20), (7100, 6)]);
-        assert_eq!(ids.size(&[], &[]), Some(Told { bytes: 1400, is_sure: true }));
+        assert_eq!(ids.size(&[], never), Some(Told { bytes: 1400, is_sure: true }));
         let ids = of(&[(14001, 11), (28001, 21)]);
-        assert_eq!(ids.size(&[Some(1390)], &[]), Some(Told { bytes: 1390, is_sure: true }));
-        assert_eq!(ids.size(&[], &[]).map(|told| told.is_sure), Some(false));
+        assert_eq!(ids.size(&[Some(1390)], |_| true), Some(Told { bytes: 1390, is_sure: true }));
+        assert_eq!(ids.size(&[], never).map(|told| told.is_sure), Some(false));
     }
 
     #[test]
     fn one_step_says_nothing_and_a_contradiction_is_told() {
-        assert_eq!(of(&[(14000, 10)]).size(&[Some(1400)], &[]), None);
-        let refuted = of(&[(14480, 10)]).size(&[Some(1248), Some(1448)], &[]);
+        assert_eq!(of(&[(14000, 10)]).size(&[Some(1400)], never), None);
+        let refuted = of(&[(14480, 10)]).size(&[Some(1248), Some(1448)], |_| true);
         assert_eq!(refuted, Some(Told { bytes: 1448, is_sure: true }));
         let mut ids = of(&[(14480, 10), (28960, 20)]);
         assert!(!ids.narrow(12480, 10), "1248 is not 1448");

@@ -443,15 +443,17 @@ impl Tcp {
     }
 
     fn by_identifications(&self) -> Option<Size> {
-        let known = [self.expected(), self.path, self.peer, self.own, self.packet_max()];
-        let told = self.era.identifications.size(&known, &self.guesses)?;
+        let [outer, inner] = self.guesses.map(Some);
+        let likely =
+            [self.expected(), self.path, self.peer, self.own, self.packet_max(), outer, inner];
+        let told = self.era.identifications.size(&likely, |size| self.is_shown(size))?;
         let is_expected = self.expected() == Some(usize::from(told.bytes));
         let by = match (is_expected, self.path == self.expected()) {
             (true, true) => Evidence::Icmp,
             (true, false) => Evidence::Syn,
             (false, _) => Evidence::IpId,
         };
-        Some(Size { bytes: told.bytes, by, is_guess: !told.is_sure })
+        Some(Size { bytes: told.bytes, by, is_guess: !told.is_sure && by != Evidence::Icmp })
     }
 
     fn by_icmp(&self) -> Option<Size> {
@@ -460,26 +462,27 @@ impl Tcp {
         Some(sized(path, Evidence::Icmp, is_guess))
     }
 
-    /// The peer's announcement bounds what is sent. The sender's own is a hint at its MTU, and so no bound for certain.
+    /// The peer's announcement bounds what is sent, and the sender's own is a hint at its MTU. That either is what was
+    /// sent, superframes of whole segments show.
     fn by_syn(&self) -> Option<Size> {
         let announced = self.announced()?;
         let is_refuted =
             |size| size < self.era.packet_max() || self.opinion(size) == Opinion::Others;
-        let is_shown =
-            |size| size == self.era.packet_max() || self.opinion(size) == Opinion::Multiples;
-        if !is_refuted(announced) {
-            let is_bounded = self.own.zip(self.peer).is_some_and(|(own, peer)| own >= peer);
-            let is_sure = is_bounded && !self.era.is_doubtful && self.is_carried(announced);
-            return Some(sized(announced, Evidence::Syn, !is_sure && !is_shown(announced)));
-        }
-        let peer = self.peer.filter(|&peer| peer > announced && !is_refuted(peer))?;
-        Some(sized(peer, Evidence::Syn, !is_shown(peer)))
+        let peer = self.peer.filter(|&peer| peer > announced && self.is_shown(peer));
+        let size = match peer {
+            Some(peer) if !self.is_shown(announced) && !is_refuted(peer) => peer,
+            _ if is_refuted(announced) => self.peer.filter(|&peer| !is_refuted(peer))?,
+            _ => announced,
+        };
+        Some(sized(size, Evidence::Syn, !self.is_shown(size)))
     }
 
-    /// Whether a packet of this size fits into what is around it: the ends of a tunnel do not hear what its path takes.
-    fn is_carried(&self, size: usize) -> bool {
-        let [outer, inner] = self.guesses;
-        outer == inner || size <= outer
+    /// Whether frames show a size: one of them was a packet of it, or several are its multiples.
+    fn is_shown(&self, size: usize) -> bool {
+        let multiples = self.era.lengths.multiples(size) + self.era.ends.multiples(size);
+        size == self.era.packet_max()
+            || self.opinion(size) == Opinion::Multiples
+            || self.opinion(size) != Opinion::Others && multiples >= MULTIPLES_MIN
     }
 
     /// What other frames of the direction show: packets whose size divides the superframes, or a size that does.
@@ -513,7 +516,8 @@ impl Tcp {
     /// The hardest limit for a packet: the path's or the peer's.
     fn limit(&self) -> Option<Contradiction> {
         let limit = |bytes: usize, by| Contradiction { by, bytes: u16::try_from(bytes).ok() };
-        match (self.path, self.peer) {
+        // What was on its way when a message came is as long as before.
+        match (self.path.filter(|_| !self.is_between_eras), self.peer) {
             (Some(path), peer) if peer.is_none_or(|peer| path < peer) => {
                 Some(limit(path, Evidence::Icmp))
             }
@@ -622,5 +626,8 @@ fn ipv4_levels(stack: &Stack) -> IpLevels {
 
 /// The reason of a UDP superframe that says nowhere where it splits.
 pub(crate) const UDP_SIZE_UNKNOWN: &str = "udp-size-unknown";
+/// Superframes that must be multiples of a size before they show it, whether or not others are not: each is so by chance
+/// as seldom as one in a thousand.
+const MULTIPLES_MIN: u64 = 2;
 /// More bytes behind a packet than padding and a trailer take.
 const TRAILER_BYTES_MAX: usize = 64;

@@ -58,6 +58,15 @@ impl Lengths {
         }
     }
 
+    /// Frames longer than `size` that are its multiples.
+    pub(super) fn multiples(&self, size: usize) -> u64 {
+        let is_multiple = |slot: &&Slot| {
+            let payload = slot.payload as usize;
+            payload > size && payload.is_multiple_of(size.max(1))
+        };
+        self.slots.iter().filter(is_multiple).map(|slot| u64::from(slot.frames)).sum()
+    }
+
     /// The largest size that divides all of several lengths.
     pub(super) fn divisor(&self) -> Option<usize> {
         let lengths = || self.slots.iter().filter(|slot| slot.frames > 0);
