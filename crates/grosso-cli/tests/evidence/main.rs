@@ -129,7 +129,14 @@ fn a1_path_mtu_below_the_mss() {
         let rows = report["superframes"]["mss"].as_array().unwrap();
         assert!(rows.iter().any(|row| row["bytes"] == size), "{report}");
         let run = bench.run("wire --json -r host.pcap -w out.pcap");
-        assert_is_the_wire(&run.stdout, &frames(&bench.get("out.pcap")), &wire);
+        let output = frames(&bench.get("out.pcap"));
+        if run.json()["guessed"] == 0 {
+            assert_is_the_wire(&run.stdout, &output, &wire);
+        }
+        // What left while the message was on its way may have to be guessed, and no more than that.
+        let carried = bytes(&wire);
+        let right = output.iter().filter(|frame| carried.contains(frame)).count();
+        assert!(right * 20 > carried.len() * 19, "{right} of {}: {}", carried.len(), run.stdout);
     }
 }
 
@@ -285,12 +292,15 @@ fn a5_a_sender_of_datagram_superframes_is_the_sender() {
     for family in FAMILIES {
         let devices = [(&chain.sender, "s0")];
         let talk = || chain.datagrams(chain.ends(family), 1200, &[12_345, 60_000]);
-        let [mut seen] = chain.record(&devices, family, talk).try_into().unwrap();
+        let [seen] = chain.record(&devices, family, talk).try_into().unwrap();
         assert!(longest(&bytes(&seen)) > 60_000);
-        // The superframes alone, as with a filter.
-        seen.retain(|(_, frame)| frame.len() > 1514);
         let (code, report) = inspect(&bench(&[("s.pcap", &seen)]), "s.pcap");
         let verdict = &report["verdict"];
         assert_eq!((code, &verdict["vantage"]), (1, &"sender-host".into()), "{report}");
+        // Alone, as with a filter, a receiver might have merged them: but that is no reason to say that one did.
+        let alone: Vec<Timed> = seen.into_iter().filter(|(_, f)| f.len() > 1514).collect();
+        let (code, report) = inspect(&bench(&[("s.pcap", &alone)]), "s.pcap");
+        let verdict = &report["verdict"];
+        assert!(code == 1 && verdict["vantage"] != "receiver-host", "{report}");
     }
 }

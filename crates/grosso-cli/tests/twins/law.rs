@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use grosso_io::capture::Format;
 use grosso_testkit::{
     flows::{flow_of, hex},
-    oracle::{self, Lengths, Link},
+    oracle::{self, Lengths, Link, Parsed},
 };
 use serde_json::Value;
 
@@ -27,8 +27,6 @@ pub(crate) enum Measure {
     Innermost,
     /// That of the outermost one: a socket was given many datagrams at once.
     Outermost,
-    /// Nobody can say who does not know the ports.
-    Nothing,
 }
 
 /// What a command knows.
@@ -90,7 +88,7 @@ impl Twins {
         let rows = report["superframes"]["sizes"].as_array().ok_or("no sizes")?;
         let by_guess = rows.iter().filter(|row| row["guess"] == true);
         let by_guess: u64 = by_guess.filter_map(|row| row["superframes"].as_u64()).sum();
-        if by_guess != guessed {
+        if by_guess > guessed {
             return Err(format!("{by_guess} superframes in rows that guess, but guessed {report}"));
         }
         if guessed == 0 && left == 0 {
@@ -126,7 +124,9 @@ impl Twins {
             }
             whole.push(frame);
         }
-        if whole.len() as u64 != left(&report) || number(&report, "guessed")? != 0 {
+        let rows = report["superframes"]["sizes"].as_array().ok_or("no sizes")?;
+        let is_cut_by_guess = rows.iter().any(|row| row["guess"] == true);
+        if whole.len() as u64 != left(&report) || is_cut_by_guess {
             return Err(format!("--strict left {} whole, and says {report}", whole.len()));
         }
         let missing = missing.into_iter().flat_map(|(frame, count)| vec![frame; count]);
@@ -162,12 +162,11 @@ impl Measure {
     }
 
     fn of(self, frame: &[u8]) -> usize {
-        let parsed = oracle::parse(frame, Link::Ethernet, Lengths::Declared);
+        let parsed = parsed(frame);
         let mut transports = parsed.layers.iter().filter(|layer| is_transport(layer.name));
         let layer = match self {
             Self::Innermost => transports.next_back(),
             Self::Outermost => transports.next(),
-            Self::Nothing => None,
         };
         layer.map_or(0, |layer| layer.end - layer.inside())
     }
@@ -198,7 +197,7 @@ pub(crate) fn same(wire: &[Timed], ours: &[Timed]) -> Result<(), String> {
 fn by_flow(frames: &[Vec<u8>]) -> BTreeMap<String, Vec<Vec<u8>>> {
     let mut flows: BTreeMap<String, Vec<Vec<u8>>> = BTreeMap::new();
     for frame in frames {
-        let flow = flow_of(frame, Link::Ethernet);
+        let flow = flow_of(&readable(frame), Link::Ethernet);
         let flow = flow.map_or_else(|| "of none".into(), |flow| flow.to_string());
         flows.entry(flow).or_default().push(frame.clone());
     }
@@ -249,8 +248,23 @@ fn compared_frames(mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
 
 /// What is of the stream: neighbour discovery comes when it likes.
 fn is_compared(frame: &[u8]) -> bool {
-    let parsed = oracle::parse(frame, Link::Ethernet, Lengths::Declared);
+    let parsed = parsed(frame);
     parsed.layers.iter().any(|layer| is_transport(layer.name))
+}
+
+fn parsed(frame: &[u8]) -> Parsed {
+    oracle::parse(&readable(frame), Link::Ethernet, Lengths::Declared)
+}
+
+/// The frame as a parser wants it that knows VXLAN by its own port.
+fn readable(frame: &[u8]) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    let parsed = oracle::parse(&frame, Link::Ethernet, Lengths::Declared);
+    let udp = parsed.layers.iter().find(|layer| layer.name == "udp");
+    if let Some(udp) = udp.filter(|udp| udp.number("destination_port") == 8472) {
+        frame[udp.offset + 2..udp.offset + 4].copy_from_slice(&4789_u16.to_be_bytes());
+    }
+    frame
 }
 
 fn is_transport(name: &str) -> bool {
@@ -258,7 +272,7 @@ fn is_transport(name: &str) -> bool {
 }
 
 fn is_syn(frame: &[u8]) -> bool {
-    let parsed = oracle::parse(frame, Link::Ethernet, Lengths::Declared);
+    let parsed = parsed(frame);
     let tcp = parsed.layers.iter().rfind(|layer| layer.name == "tcp");
     // The flags follow the offset of the data.
     tcp.is_some_and(|tcp| frame[tcp.offset + 13] & 2 != 0)

@@ -116,8 +116,8 @@ fn streams_in_the_kernels_vxlan() {
             }
             for (family, name) in families(outer) {
                 let inside = [INSIDE[0], INSIDE[1]].map(|end| end[family].parse().unwrap());
-                let measure = if port == 4789 { Measure::Innermost } else { Measure::Nothing };
-                let twins = twins(&chain, IPV4, measure, || chain.stream(inside, BYTES));
+                let talk = || chain.stream(inside, BYTES);
+                let twins = twins(&chain, IPV4, Measure::Innermost, talk);
                 let options = if port == 4789 { "" } else { "--port vxlan=8472" };
                 let case = format!("VXLAN {port} {words}, MTU {inner} in {outer}, {name}");
                 table.both(&case, &twins, options, must);
