@@ -1,5 +1,7 @@
 //! A packet written header by header, outermost first, and turned into bytes innermost first.
 
+use core::mem::swap;
+
 use crate::headers::{
     Addresses, Around, Esp, Ethernet, Extension, FOU_PORT, Fragment, GUE_PORT, Geneve, Gre, Gue,
     Header, Icmp, Ipv4, Ipv6, Mpls, Pppoe, Sctp, Tcp, Udp, Vlan, Vxlan,
@@ -80,9 +82,9 @@ impl Packet {
         ipv6: Ipv6 = |packet: &Self| Ipv6::new(packet.networks());
         /// Appends an IPv6 hop-by-hop options header.
         hop_by_hop: Extension = |_: &Self| Extension::new(0);
-        /// Appends an IPv6 routing header with no segments left.
+        /// Appends an IPv6 routing header: with no segments left, or [`Extension::route`].
         routing: Extension = |_: &Self| Extension::new(43);
-        /// Appends an IPv6 destination options header.
+        /// Appends an IPv6 destination options header: padding, or [`Extension::home_address`].
         destination_options: Extension = |_: &Self| Extension::new(60);
         /// Appends an IPv6 fragment header; atomic unless an offset or "more" is set.
         fragment: Fragment = |_: &Self| Fragment::new();
@@ -108,6 +110,29 @@ impl Packet {
         fou: Udp = |_: &Self| Udp::new().destination_port(FOU_PORT);
         /// Appends the UDP header of GUE version 1, to [`GUE_PORT`]; IP follows directly.
         gue_direct: Udp = |_: &Self| Udp::new().destination_port(GUE_PORT);
+    }
+
+    /// Changes the innermost TCP header, if there is one.
+    pub fn edit_tcp(mut self, edit: impl FnOnce(Tcp) -> Tcp) -> Self {
+        if let Some(tcp) = crate::stack::tcp_of(&mut self) {
+            *tcp = edit(tcp.clone());
+        }
+        self
+    }
+
+    /// The packet that goes the other way: the addresses of every Ethernet and IP header and the
+    /// ports of every TCP header change places.
+    pub fn answer(mut self) -> Self {
+        for header in &mut self.headers {
+            match header {
+                Header::Ethernet(link) => swap(&mut link.source, &mut link.destination),
+                Header::Ipv4(ip) => swap(&mut ip.source, &mut ip.destination),
+                Header::Ipv6(ip) => swap(&mut ip.source, &mut ip.destination),
+                Header::Tcp(tcp) => swap(&mut tcp.source_port, &mut tcp.destination_port),
+                _ => {}
+            }
+        }
+        self
     }
 
     /// Sets the payload.
@@ -206,14 +231,16 @@ impl Packet {
     /// The headers and the payload, from the inside out.
     fn assemble(&self, superframe: bool) -> Vec<u8> {
         let mut headers = self.headers.clone();
-        if headers.iter().any(Header::wants_seed)
+        // The checksum that is left to the receiver is one inside the tunnel that says so.
+        if let Some(tunnel) = headers.iter().position(Header::wants_seed)
             && let Some(last) = headers.iter().rposition(|h| h.checksum_offset().is_some())
+            && last > tunnel
         {
             headers[last].seed();
         }
         let mut inner = self.payload_bytes();
         for (index, header) in headers.iter().enumerate().rev() {
-            let addresses = headers[..index].iter().rev().find_map(Header::addresses);
+            let addresses = Addresses::behind(&headers[..index]);
             inner = prepend(header, &headers[index + 1..], inner, addresses.as_ref(), superframe);
         }
         inner

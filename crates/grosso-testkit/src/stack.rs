@@ -31,8 +31,22 @@ pub enum Network {
     Ipv6,
     /// IPv6 with destination options.
     Ipv6Options,
-    /// IPv6 with a hop-by-hop and a routing header.
+    /// IPv6 with a hop-by-hop and a routing header that has no addresses.
     Ipv6Routing,
+    /// IPv6 with a routing header that is one of [`ROUTES`].
+    Ipv6Routed(Route),
+    /// IPv6 from one that is away from home to another: a routing header of type 2 and a home
+    /// address option.
+    Ipv6Mobile,
+}
+
+/// A routing header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Its type: 0, 2 or 4.
+    pub kind: u8,
+    /// How many stops are still to come; the last of them is where the packet goes.
+    pub left: u8,
 }
 
 /// A tunnel behind an IP header.
@@ -210,9 +224,28 @@ pub const HEADERS_MAX: usize = 14;
 pub const FRONTS: &[Front] =
     &[Front::Bare, Front::Ethernet, Front::Vlan, Front::DoubleVlan, Front::Pppoe, Front::Mpls];
 
-/// Every network.
-pub const NETWORKS: &[Network] =
-    &[Network::Ipv4, Network::Ipv6, Network::Ipv6Options, Network::Ipv6Routing];
+/// Every network; one route of each shape.
+pub const NETWORKS: &[Network] = &[
+    Network::Ipv4,
+    Network::Ipv6,
+    Network::Ipv6Options,
+    Network::Ipv6Routing,
+    Network::Ipv6Routed(Route { kind: 0, left: 2 }),
+    Network::Ipv6Routed(Route { kind: 4, left: 1 }),
+    Network::Ipv6Mobile,
+];
+
+/// Every routing header with addresses.
+pub const ROUTES: &[Route] = &[
+    Route { kind: 0, left: 0 },
+    Route { kind: 0, left: 1 },
+    Route { kind: 0, left: 2 },
+    Route { kind: 2, left: 0 },
+    Route { kind: 2, left: 1 },
+    Route { kind: 4, left: 0 },
+    Route { kind: 4, left: 1 },
+    Route { kind: 4, left: 2 },
+];
 
 /// Every tunnel.
 pub const TUNNELS: &[Tunnel] = &[
@@ -246,7 +279,13 @@ pub const TRANSPORTS: &[Transport] = &[
 
 /// IPv4 half of the time: only its identification can step or stay.
 fn any_network(random: &mut Random) -> Network {
-    if random.percent(40) { Network::Ipv4 } else { *random.choose(NETWORKS) }
+    if random.percent(40) {
+        return Network::Ipv4;
+    }
+    match *random.choose(NETWORKS) {
+        Network::Ipv6Routed(_) => Network::Ipv6Routed(*random.choose(ROUTES)),
+        network => network,
+    }
 }
 
 fn front(packet: Packet, front: Front) -> Packet {
@@ -279,7 +318,23 @@ fn network(packet: Packet, network: Network, place: &Place, level: usize) -> Pac
         Network::Ipv6 => ipv6(packet),
         Network::Ipv6Options => ipv6(packet).destination_options(|d| d),
         Network::Ipv6Routing => ipv6(packet).hop_by_hop(|h| h).routing(|r| r),
+        Network::Ipv6Routed(Route { kind, left }) => {
+            let stops: Vec<[u8; 16]> =
+                (1..=left.max(1)).map(|stop| elsewhere(stop, host)).collect();
+            ipv6(packet).routing(|r| r.route(kind, left, &stops))
+        }
+        Network::Ipv6Mobile => ipv6(packet)
+            .routing(|r| r.route(2, 1, &[elsewhere(1, host)]))
+            .destination_options(|d| d.home_address(elsewhere(2, host))),
     }
+}
+
+/// An address that is in no IPv6 header: one of a route, or a home.
+fn elsewhere(number: u8, host: u8) -> [u8; 16] {
+    let mut address = [0; 16];
+    address[..2].copy_from_slice(&[0xfd, 0xbb]);
+    (address[14], address[15]) = (host, number);
+    address
 }
 
 fn through(packet: Packet, tunnel: Tunnel, place: &Place) -> Packet {

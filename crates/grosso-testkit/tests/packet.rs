@@ -219,3 +219,66 @@ fn a_stream_has_the_same_bytes_however_it_is_cut() {
         assert_eq!(whole[cut as usize..], rest, "cut at {cut}");
     }
 }
+
+/// RFC 8200 section 8.1 and RFC 6275 section 11.3.1: a packet under way has the checksum that it has
+/// at its last stop, from its sender at home.
+#[test]
+fn checksums_are_those_of_the_last_stop_and_of_home() {
+    let address = |last: u8| [0xfd, 0xcc, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
+    let plain = |source, destination| {
+        let packet =
+            Packet::new().ethernet(|e| e).ipv6(|ip| ip.source(source).destination(destination));
+        packet.tcp(|t| t).payload_len(99).build()
+    };
+    let arrived = plain(address(1), address(9));
+    let routed = |kind, left, stops: &[[u8; 16]], home: bool| {
+        let (at, from) = (address(5), address(if home { 7 } else { 1 }));
+        let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip.source(from).destination(at));
+        let packet = packet.routing(|r| r.route(kind, left, stops));
+        let packet = match home {
+            true => packet.destination_options(|d| d.home_address(address(1))),
+            false => packet,
+        };
+        packet.tcp(|t| t).payload_len(99).build()
+    };
+    let (stop, last) = (address(6), address(9));
+    for frame in [
+        routed(0, 1, &[stop, last], false),
+        routed(0, 2, &[stop, last], false),
+        routed(2, 1, &[last], false),
+        routed(2, 1, &[last], true),
+        routed(4, 1, &[last, stop], false),
+        routed(4, 2, &[last, stop], false),
+    ] {
+        let transport = frame.len() - 20 - 99;
+        assert_eq!(frame[transport..transport + 20], arrived[54..74]);
+        assert!(is_right(&frame, Link::Ethernet), "{frame:?}");
+        // No stop before counts, so the last one cannot be exchanged for it.
+        let mut other = frame.clone();
+        let at = frame.windows(16).position(|bytes| bytes == last).expect("the last stop");
+        other[at + 15] ^= 1;
+        assert!(!is_right(&other, Link::Ethernet), "{other:?}");
+    }
+    // Nothing is left, so the route says only where the packet was.
+    let here = routed(0, 0, &[stop, last], false);
+    let transport = here.len() - 20 - 99;
+    assert_eq!(here[transport..transport + 20], plain(address(1), address(5))[54..74]);
+    assert!(is_right(&here, Link::Ethernet));
+}
+
+#[test]
+fn an_answer_goes_the_other_way() {
+    let sent = Packet::new().ethernet(|e| e).ipv4(|ip| ip).gre(|g| g).ipv6(|ip| ip);
+    let sent = sent.tcp(|t| t).payload_len(10);
+    let there = sent.build();
+    let back = sent.clone().answer().build();
+    let exchanged = [(0, 6, 6), (26, 30, 4), (46, 62, 16), (78, 80, 2)];
+    let mut expected = there.clone();
+    for (one, other, len) in exchanged {
+        expected[one..one + len].copy_from_slice(&there[other..other + len]);
+        expected[other..other + len].copy_from_slice(&there[one..one + len]);
+    }
+    // A sum does not know in which order its words came, so every checksum stays.
+    assert_eq!(back, expected);
+    assert_eq!(sent.answer().answer().build(), there);
+}

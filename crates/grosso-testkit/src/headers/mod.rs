@@ -119,6 +119,24 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
+    /// The addresses that count for a header behind `headers`: those of the nearest IP header, but
+    /// the last stop of a route that is not at its end (RFC 8200 section 8.1), and the home of a
+    /// sender that is away (RFC 6275 section 11.3.1).
+    pub(crate) fn behind(headers: &[Header]) -> Option<Self> {
+        let network = headers.iter().rposition(|header| header.addresses().is_some())?;
+        let mut addresses = headers[network].addresses()?;
+        for header in &headers[network + 1..] {
+            let Header::Extension(extension) = header else { continue };
+            if let Some(stop) = extension.final_destination {
+                addresses.destination = stop.to_vec();
+            }
+            if let Some(home) = extension.home {
+                addresses.source = home.to_vec();
+            }
+        }
+        Some(addresses)
+    }
+
     /// The folded, uncomplemented pseudo-header sum.
     pub(crate) fn seed(&self, protocol: u8, len: usize) -> u16 {
         oracle::sum(&oracle::pseudo_header(&self.source, &self.destination, protocol, len))
@@ -136,7 +154,7 @@ pub(crate) struct Around<'a> {
     pub(crate) inside: &'a [Header],
     /// The finished bytes of what is inside it.
     pub(crate) inner: &'a [u8],
-    /// The addresses of the nearest IP header around it.
+    /// The addresses that its checksum covers.
     pub(crate) addresses: Option<&'a Addresses>,
     /// Whether checksums over payload are left for each segment to fill in (a superframe, rules
     /// G51, T11).

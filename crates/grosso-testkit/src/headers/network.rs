@@ -203,6 +203,10 @@ pub struct Extension {
     pub(crate) data: Vec<u8>,
     pub(crate) next_header: Option<u8>,
     pub(crate) len: Option<u8>,
+    /// Where the packet goes in the end, when segments are left.
+    pub(crate) final_destination: Option<[u8; 16]>,
+    /// Whose packet it is, when its source address is only where the sender is now.
+    pub(crate) home: Option<[u8; 16]>,
 }
 
 impl Extension {
@@ -210,7 +214,33 @@ impl Extension {
     /// left.
     pub(crate) fn new(kind: u8) -> Self {
         let data = if kind == 43 { vec![0; 6] } else { vec![1, 4, 0, 0, 0, 0] };
-        Self { kind, data, next_header: None, len: None }
+        Self { kind, data, next_header: None, len: None, final_destination: None, home: None }
+    }
+
+    /// Makes it a routing header of this type with these addresses in the order in which they stand
+    /// in it: types 0 (RFC 2460 section 4.4) and 2 (RFC 6275 section 6.4) have the last stop last,
+    /// type 4 (RFC 8754 section 2) has it first.
+    ///
+    /// # Panics
+    /// Without addresses.
+    pub fn route(self, routing_type: u8, segments_left: u8, addresses: &[[u8; 16]]) -> Self {
+        let (first, last) = (addresses[0], addresses[addresses.len() - 1]);
+        let is_last_first = routing_type == 4;
+        // The fourth byte is that of the last entry in type 4 and reserved in the others.
+        let last_entry = if is_last_first { addresses.len() as u8 - 1 } else { 0 };
+        let fixed = [routing_type, segments_left, last_entry, 0, 0, 0];
+        let stop = if is_last_first { first } else { last };
+        let mut header = self.data(&[&fixed[..], &addresses.concat()].concat());
+        header.final_destination = (segments_left > 0).then_some(stop);
+        header
+    }
+
+    /// Makes it destination options with the home address of the sender (RFC 6275 section 6.3).
+    pub fn home_address(self, address: [u8; 16]) -> Self {
+        // The option stands 6 bytes behind a multiple of 8, so PadN fills 4 bytes.
+        let mut header = self.data(&[&[1, 2, 0, 0, 0xc9, 16][..], &address].concat());
+        header.home = Some(address);
+        header
     }
 
     /// The contents behind the two fixed bytes, filled up with zeros (Pad1) to a multiple of 8 with

@@ -109,9 +109,7 @@ fn describe_lengths(superframe: &mut [u8], first: &Parsed) {
     for (index, layer) in first.layers.iter().enumerate() {
         let len = superframe.len() - layer.offset;
         let at = layer.offset;
-        let seed = |protocol| {
-            first.network_of(index).map_or(0, |network| pseudo_sum(network, protocol, len))
-        };
+        let seed = |protocol| pseudo_sum(first, index, protocol, len);
         match layer.name {
             "pppoe" => put(superframe, at + 4, fit(len - 6)),
             "ipv4" => {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::sum::pseudo_header;
 use crate::headers::{ESP_PORT, FOU_PORT, GENEVE_PORT, GUE_PORT, VXLAN_GPE_PORT, VXLAN_PORT};
 
 /// What a frame starts with.
@@ -101,6 +102,27 @@ impl Parsed {
         self.layers[..index].iter().rev().find(|layer| layer.is_ip())
     }
 
+    /// The bytes of the pseudo-header of the layer at `index`, over `len` bytes; none without an IP
+    /// header around it.
+    ///
+    /// Its destination is the last one: that of a routing header with segments left, in place of
+    /// the next stop in the IPv6 header (RFC 8200 section 8.1). Its source is the home address
+    /// where an option names one (RFC 6275 section 11.3.1).
+    pub fn pseudo_header_of(&self, index: usize, protocol: u8, len: usize) -> Option<Vec<u8>> {
+        let network = self.layers[..index].iter().rposition(Layer::is_ip)?;
+        let mut source = self.layers[network].bytes("source");
+        let mut destination = self.layers[network].bytes("destination");
+        for layer in &self.layers[network + 1..index] {
+            if let Some(stop) = last_stop(layer) {
+                destination = stop;
+            }
+            if let Some(home) = home_address(layer) {
+                source = home;
+            }
+        }
+        Some(pseudo_header(source, destination, protocol, len))
+    }
+
     /// Whether a tunnel header announces remote checksum offload (rules C50, C51).
     pub fn has_remote_checksum(&self) -> bool {
         self.layers.iter().any(|layer| match layer.name {
@@ -111,6 +133,39 @@ impl Parsed {
             }
             _ => false,
         })
+    }
+}
+
+/// Where a routing header with segments left sends the packet in the end.
+fn last_stop(layer: &Layer) -> Option<&[u8]> {
+    // The length, the type, the segments that are left, four bytes of its type, the addresses.
+    let data = layer.bytes("data");
+    if layer.name != "routing" || data[2] == 0 {
+        return None;
+    }
+    let addresses: Vec<&[u8]> = data[7..].chunks_exact(16).collect();
+    match data[1] {
+        0 | 2 => addresses.last().copied(),
+        // Segment routing counts down (RFC 8754 section 2).
+        4 => addresses.first().copied(),
+        _ => None,
+    }
+}
+
+/// The home address option among destination options.
+fn home_address(layer: &Layer) -> Option<&[u8]> {
+    if layer.name != "destination_options" {
+        return None;
+    }
+    let mut options = &layer.bytes("data")[1..];
+    loop {
+        options = match options {
+            // Pad1 has no length.
+            [0, rest @ ..] => rest,
+            [0xc9, 16, rest @ ..] => return rest.get(..16),
+            [_, len, rest @ ..] => rest.get(usize::from(*len)..)?,
+            _ => return None,
+        }
     }
 }
 

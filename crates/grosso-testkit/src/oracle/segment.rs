@@ -1,7 +1,7 @@
 //! Cutting a superframe, one packet at a time (rules S7 to S45).
 
-use super::parse::{Layer, Lengths, Link, Parsed, Stop, parse};
-use super::sum::{add, checksum, pseudo_header, sum};
+use super::parse::{Lengths, Link, Parsed, Stop, parse};
+use super::sum::{add, checksum, sum};
 
 /// How a superframe is to be cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,7 +131,7 @@ fn transport(packet: &mut [u8], parsed: &Parsed, index: usize, seed_only: bool) 
     let (protocol, at) =
         if layer.name == "tcp" { (6, layer.offset + 16) } else { (17, layer.offset + 6) };
     let len = packet.len() - layer.offset;
-    let seed = parsed.network_of(index).map_or(0, |network| pseudo_sum(network, protocol, len));
+    let seed = pseudo_sum(parsed, index, protocol, len);
     put(packet, at, 0);
     let right = match !add(seed, sum(&packet[layer.offset..])) {
         _ if seed_only => seed,
@@ -141,9 +141,10 @@ fn transport(packet: &mut [u8], parsed: &Parsed, index: usize, seed_only: bool) 
     put(packet, at, right);
 }
 
-/// The folded, uncomplemented pseudo-header sum under this IP header.
-pub(crate) fn pseudo_sum(network: &Layer, protocol: u8, len: usize) -> u16 {
-    sum(&pseudo_header(network.bytes("source"), network.bytes("destination"), protocol, len))
+/// The folded, uncomplemented pseudo-header sum of the layer at `index`; zero without an IP header
+/// around it.
+pub(crate) fn pseudo_sum(parsed: &Parsed, index: usize, protocol: u8, len: usize) -> u16 {
+    parsed.pseudo_header_of(index, protocol, len).map_or(0, |bytes| sum(&bytes))
 }
 
 /// The length, or zero where the field cannot hold it (rule G50).

@@ -1,7 +1,7 @@
 //! Which checksums of a frame are right.
 
 use super::parse::{Layer, Lengths, Link, Parsed, Stop, parse};
-use super::sum::{add, checksum, pseudo_header, sum};
+use super::sum::{add, checksum, sum};
 
 /// What is to be said about one checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,5 @@ pub(crate) fn seed(parsed: &Parsed, index: usize) -> Option<u16> {
 
 fn pseudo(parsed: &Parsed, index: usize, protocol: u8) -> Option<Vec<u8>> {
     let layer = &parsed.layers[index];
-    let network = parsed.network_of(index)?;
-    let len = layer.end - layer.offset;
-    Some(pseudo_header(network.bytes("source"), network.bytes("destination"), protocol, len))
+    parsed.pseudo_header_of(index, protocol, layer.end - layer.offset)
 }

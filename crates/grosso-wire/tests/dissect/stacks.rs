@@ -44,8 +44,8 @@ fn network_words(network: Network) -> &'static str {
     match network {
         Network::Ipv4 => "ip4",
         Network::Ipv6 => "ip6",
-        Network::Ipv6Options => "ip6 ext6",
-        Network::Ipv6Routing => "ip6 ext6 ext6",
+        Network::Ipv6Options | Network::Ipv6Routed(_) => "ip6 ext6",
+        Network::Ipv6Routing | Network::Ipv6Mobile => "ip6 ext6 ext6",
     }
 }
 
