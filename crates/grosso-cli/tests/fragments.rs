@@ -460,6 +460,23 @@ fn partial_checksums_are_completed_before_anything_is_cut() {
     assert_eq!(frames(&bench.get("c")), [packet.build()]);
 }
 
+/// Rules C50, C51: the sum of the pseudo-header in it is for the receiver to complete, who is asked
+/// by the header in front.
+#[test]
+fn a_checksum_that_a_tunnel_leaves_to_the_receiver_stays() {
+    let bench = Bench::new();
+    let outer = |id| Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id).df(false)).udp(|u| u);
+    let inner = |packet: Packet| packet.ipv4(|ip| ip).tcp(|t| t).payload_len(2000).build();
+    let frames = [
+        inner(outer(1).gue(|g| g.remote_checksum())),
+        inner(outer(2).vxlan(|v| v.remote_checksum()).ethernet(|e| e)),
+    ];
+    let input = capture(Format::Pcap, ETHERNET, &frames);
+    fragment(&bench, &input);
+    bench.ok("reassemble -q --strict -r b -w c");
+    assert!(bench.get("c") == input);
+}
+
 #[test]
 fn one_seed_gives_one_file_and_none_gives_others() {
     let bench = Bench::new();

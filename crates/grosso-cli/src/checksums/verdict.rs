@@ -185,6 +185,12 @@ pub(crate) fn is_seeded_anywhere(packet: &[u8], stack: &Stack) -> bool {
     is_seeded(packet, stack) || seeded_around(packet, stack).is_some()
 }
 
+/// Whether the innermost transport checksum is left to the device of the sender: it [is
+/// seeded](is_seeded), and no tunnel header leaves it to the receiver (rules C50, C51).
+pub(crate) fn is_left_to_device(packet: &[u8], stack: &Stack) -> bool {
+    is_seeded(packet, stack) && remote_checksum(packet, stack).is_none()
+}
+
 /// Where the checksum of the outermost UDP header lies, if it is the sum of the pseudo-header alone.
 pub(crate) fn seeded_around(packet: &[u8], stack: &Stack) -> Option<Layer> {
     let udp = stack.layers().iter().find(|layer| layer.kind == Kind::Udp)?;

@@ -19,7 +19,7 @@ use grosso_wire::{Kind, LinkType, Ports, Stack, dissect, ethernet, ipv4};
 use super::random_seed;
 use crate::{
     arguments::Encap,
-    checksums::is_seeded,
+    checksums::is_left_to_device,
     error::{Exit, Failure},
     input::{Input, Session},
     meta,
@@ -186,7 +186,7 @@ impl Transform for Work {
         let ports = meta::ports(&said, self.given);
         let stack = dissect(packet.data, link, &ports);
         let mut known = meta::known(&said, &stack);
-        if known.checksum == Checksum::None && is_seeded(packet.data, &stack) {
+        if known.checksum == Checksum::None && is_left_to_device(packet.data, &stack) {
             // Captures of a sending host do not always say so.
             known.checksum = ChecksumState::Partial { place: None }.to_engine(&stack);
         }

@@ -12,7 +12,7 @@ use grosso_wire::{Kind, LinkType, Ports, Stack, dissect};
 
 use crate::{
     arguments::Fragment,
-    checksums::is_seeded,
+    checksums::is_left_to_device,
     error::{Exit, Failure},
     evidence::MTU_JUMBO,
     headers::Transport,
@@ -184,7 +184,7 @@ fn checksum(packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> Checksum {
     let state = said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
     match state.to_engine(stack) {
         partial @ Checksum::Partial { .. } => partial,
-        _ if is_seeded(packet.data, stack) => {
+        _ if is_left_to_device(packet.data, stack) => {
             ChecksumState::Partial { place: None }.to_engine(stack)
         }
         _ => Checksum::None,
