@@ -217,6 +217,21 @@ fn the_report_says_what_was_done_and_what_was_not() {
     assert_eq!(packets(&bench.get("b.pcapng"))[0].0, packets(&bench.get("a.pcapng"))[0].0);
 }
 
+/// A PPPoE header says IP in its own way, and its length would have to grow.
+#[test]
+fn a_packet_that_stays_is_not_counted_as_put_into_the_tunnel() {
+    let bench = Bench::new();
+    let session = Packet::new().ethernet(|e| e).pppoe(|p| p).ipv4(|ip| ip).udp(|u| u);
+    let labelled = Packet::new().ethernet(|e| e).mpls(|m| m).ipv4(|ip| ip).udp(|u| u);
+    let sent = [datagram(100), session.payload_len(100).build(), labelled.payload_len(9).build()];
+    bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &sent));
+    let line = format!("encap --json -r a.pcap -w b.pcap type gre {ENDS_V4}");
+    let report = bench.ok(&line).json();
+    assert_eq!(report["encapsulated"], 1, "{report:#}");
+    assert_eq!(report["refused"]["link-family"]["packets"], serde_json::json!([2, 3]));
+    assert_eq!(frames(&bench.get("b.pcap"))[1..], sent[1..]);
+}
+
 #[test]
 fn bytes_that_are_missing_are_not_made_up() {
     let bench = Bench::new();

@@ -254,11 +254,12 @@ impl Work {
         meta: &Meta,
         link: LinkType,
     ) -> Result<Meta, &'static str> {
-        let put_in = self.encapsulator.encapsulate(&[packet], meta, link).map_err(Refusal::name)?;
-        let rest = packet.get(put_in.replaced..packet.len() - put_in.padding).unwrap_or_default();
         self.packet.clear();
         self.packet.extend_from_slice(front);
+        // Asked first, so that the tunnel counts no packet that stays as it is.
         name_payload(&mut self.packet, last, ethertype)?;
+        let put_in = self.encapsulator.encapsulate(&[packet], meta, link).map_err(Refusal::name)?;
+        let rest = packet.get(put_in.replaced..packet.len() - put_in.padding).unwrap_or_default();
         self.packet.extend_from_slice(put_in.header);
         let payload_at = self.packet.len();
         self.packet.extend_from_slice(rest);
