@@ -1,0 +1,143 @@
+//! What packets carry and whether their checksums hold, by the oracle of the kit alone.
+
+use core::ops::AddAssign;
+
+use grosso_testkit::{
+    headers::FOU_PORT,
+    oracle::{self, Layer, Lengths, Link, Parsed, State, Stop, Verdict, parse, verify},
+};
+
+use crate::captures::Captured;
+
+/// Bytes that packets carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Carried {
+    /// How many they are.
+    pub(crate) bytes: u64,
+    /// The sum of the payloads of TCP and UDP, byte by byte: no cut changes it, and a byte that was
+    /// changed on the way does.
+    pub(crate) sum: u64,
+}
+
+impl AddAssign for Carried {
+    fn add_assign(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.sum += other.sum;
+    }
+}
+
+impl core::iter::Sum for Carried {
+    fn sum<I: Iterator<Item = Self>>(each: I) -> Self {
+        each.fold(Self::default(), |mut total, one| {
+            total += one;
+            total
+        })
+    }
+}
+
+/// The link layer of a link type of files; `None` for one that nobody here reads.
+pub(crate) fn link_of(link_type: u32) -> Option<Link> {
+    match link_type {
+        1 => Some(Link::Ethernet),
+        101 => Some(Link::Ip),
+        _ => None,
+    }
+}
+
+/// Whether IP directly behind the UDP port of FOU is looked into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fou {
+    Read,
+    Opaque,
+}
+
+/// What is behind the innermost header.
+pub(crate) fn payload(packet: &Captured, fou: Fou) -> Carried {
+    let Some(link) = link_of(packet.link_type) else {
+        return Carried { bytes: packet.data.len() as u64, sum: 0 };
+    };
+    let mut parsed = parse(&packet.data, link, Lengths::Declared);
+    let is_fou = |layer: &Layer| {
+        layer.name == "udp" && layer.number("destination_port") == u64::from(FOU_PORT)
+    };
+    if let (Fou::Opaque, Some(udp)) = (fou, parsed.layers.iter().position(is_fou)) {
+        parsed.layers.truncate(udp + 1);
+        parsed.stop = Stop::Transport;
+    }
+    let bytes = parsed.payload(&packet.data);
+    let sum = match parsed.stop {
+        Stop::Transport => bytes.iter().map(|&byte| u64::from(byte)).sum(),
+        _ => 0,
+    };
+    Carried { bytes: bytes.len() as u64, sum }
+}
+
+/// How many bytes are behind those headers of the outermost IP packet that each of its fragments
+/// has (RFC 8200 section 4.5: everything up to the routing header).
+pub(crate) fn fragmentable(packet: &Captured) -> u64 {
+    let whole = packet.data.len() as u64;
+    let Some(link) = link_of(packet.link_type) else { return whole };
+    let parsed = parse(&packet.data, link, Lengths::Declared);
+    let Some(outermost) = parsed.layers.iter().position(|layer| layer.is_ip()) else {
+        return whole;
+    };
+    let behind = parsed.layers.iter().enumerate().skip(outermost + 1);
+    let is_option = |name| matches!(name, "hop_by_hop" | "routing" | "destination_options");
+    let extensions =
+        behind.take_while(|(_, layer)| is_option(layer.name) || layer.name == "fragment");
+    let of_each = extensions.filter(|(_, layer)| layer.name != "destination_options");
+    let last = of_each.last().map_or(outermost, |(index, _)| index);
+    let (start, end) = (parsed.layers[last].inside(), parsed.layers[outermost].end);
+    end.saturating_sub(start) as u64
+}
+
+/// What is wrong with the checksums of a frame: one that holds neither for the bytes as they are
+/// nor for the packet as it will be once a device has completed what is partial inside.
+pub(crate) fn wrong(frame: &[u8], link: Link) -> Option<Verdict> {
+    let mut completed = frame.to_vec();
+    for as_is in verify(frame, link).into_iter().rev().filter(|v| v.state != State::Absent) {
+        let once_completed = verify(&completed, link);
+        let now = once_completed.iter().find(|verdict| verdict.layer == as_is.layer)?;
+        if as_is.state != State::Wrong || now.state != State::Wrong {
+            continue;
+        }
+        let parsed = parse(&completed, link, Lengths::Declared);
+        if !is_partial(&parsed, now) {
+            return Some(as_is);
+        }
+        let at = parsed.layers[now.layer].offset + field(now.name);
+        completed[at..at + 2].copy_from_slice(&now.expected.to_be_bytes());
+    }
+    None
+}
+
+/// Whether no checksum of a frame is left to a device.
+pub(crate) fn is_complete(frame: &[u8], link: Link) -> bool {
+    oracle::is_right(frame, link)
+}
+
+/// Whether the field holds what a device starts from: the sum of the pseudo-header, or zero in GRE
+/// (rules G51, T11).
+fn is_partial(parsed: &Parsed, verdict: &Verdict) -> bool {
+    let layer = &parsed.layers[verdict.layer];
+    let len = layer.end - layer.offset;
+    let pseudo = |protocol| {
+        let bytes = parsed.pseudo_header_of(verdict.layer, protocol, len);
+        bytes.is_some_and(|bytes| oracle::sum(&bytes) == verdict.found)
+    };
+    match verdict.name {
+        "tcp" => pseudo(6),
+        "udp" => pseudo(17),
+        "gre" => verdict.found == 0,
+        _ => false,
+    }
+}
+
+/// Where the checksum lies in a header of this name.
+fn field(name: &str) -> usize {
+    match name {
+        "tcp" => 16,
+        "udp" => 6,
+        _ => 4,
+    }
+}

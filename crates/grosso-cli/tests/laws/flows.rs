@@ -1,0 +1,338 @@
+//! Flows over any header stack: as the wire carries them, and as the host that sends them sees
+//! them.
+
+use grosso_testkit::{
+    Packet,
+    headers::Tcp,
+    oracle::{Layer, Lengths, Link, parse},
+    random::Random,
+    stack::{Front, Network, Place, Stack, Transport, Tunnel},
+};
+
+/// The link that a capture is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Medium {
+    pub(crate) link: Link,
+    /// Most bytes from the outermost IP header on.
+    pub(crate) mtu: usize,
+}
+
+/// One flow as the wire carries it: packets that fit the link, or fragments of what does not.
+pub(crate) fn on_wire(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
+    let mut random = Random::new(seed);
+    if random.one_in(16) {
+        let datagrams = fragments(number, medium, &mut random).into_iter();
+        return datagrams.flat_map(|(_, pieces)| pieces).collect();
+    }
+    packets(random.bits(), number, medium)
+}
+
+/// One flow as the wire carries it, whole packets all of it.
+pub(crate) fn packets(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
+    let mut random = Random::new(seed);
+    match random.below(14) {
+        0 if medium.link == Link::Ethernet => neighbours(&mut random, Packet::build),
+        1 => narrowed(number, medium, &mut random),
+        _ => {
+            let stack = any_stack(&mut random, medium.link);
+            let mut sender = Sender::new(stack, number, medium.mtu, &mut random);
+            let mut frames = sender.handshake(&mut random, Packet::build);
+            frames.extend(sender.packets(&mut random));
+            frames
+        }
+    }
+}
+
+/// One flow as its sender sees it: superframes, and checksums that a device is to complete.
+pub(crate) fn on_host(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
+    let mut random = Random::new(seed);
+    if random.one_in(12) && medium.link == Link::Ethernet {
+        return neighbours(&mut random, left_to_device);
+    }
+    // A port is that of FOU only to whom it is told, and most commands cannot be told (decap can).
+    let is_fou = |stack: &Stack| stack.tunnels.iter().any(|(_, tunnel)| *tunnel == Tunnel::Fou);
+    let stack = loop {
+        let stack = any_stack(&mut random, medium.link);
+        if !is_fou(&stack) {
+            break stack;
+        }
+    };
+    let mut sender = Sender::new(stack, number, medium.mtu, &mut random);
+    let mut frames = sender.handshake(&mut random, left_to_device);
+    frames.extend(sender.superframes(&mut random));
+    frames
+}
+
+/// Some datagrams, each with its fragments.
+pub(crate) fn fragments(
+    number: u16,
+    medium: Medium,
+    random: &mut Random,
+) -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
+    let front = if medium.link == Link::Ip { Front::Bare } else { Front::Ethernet };
+    let network = *random.choose(&[Network::Ipv4, Network::Ipv6]);
+    let stack = Stack::plain(front, network, Transport::Udp);
+    let first = random.bits() as u16;
+    let datagrams = (0..random.within(1, 5)).map(|index| {
+        let id = first.wrapping_add(index as u16);
+        let place = Place { flow: number, ids: vec![id], ..Place::default() };
+        let len = random.within(medium.mtu, 5 * medium.mtu).min(60_000);
+        let datagram = stack.packet(&place).payload_len(len).build();
+        let pieces = cut(&datagram, medium, u32::from(id));
+        (datagram, pieces)
+    });
+    datagrams.collect()
+}
+
+/// The fragments of an IP packet without extension headers, cut by hand.
+fn cut(frame: &[u8], medium: Medium, id: u32) -> Vec<Vec<u8>> {
+    let parsed = parse(frame, medium.link, Lengths::Declared);
+    let ip = parsed.layers.iter().find(|layer| layer.is_ip()).expect("an IP header");
+    let (header, data) = (&frame[..ip.inside()], &frame[ip.inside()..ip.end]);
+    let is_ipv4 = ip.name == "ipv4";
+    let room = (medium.mtu - ip.len - if is_ipv4 { 0 } else { 8 }) / 8 * 8;
+    let pieces = data.chunks(room).enumerate().map(|(index, piece)| {
+        let offset = (index * room / 8) as u16;
+        let more = (index + 1) * room < data.len();
+        let mut fragment = header.to_vec();
+        let put = |fragment: &mut Vec<u8>, at: usize, word: u16| {
+            fragment[ip.offset + at..ip.offset + at + 2].copy_from_slice(&word.to_be_bytes());
+        };
+        if is_ipv4 {
+            put(&mut fragment, 2, (ip.len + piece.len()) as u16);
+            put(&mut fragment, 4, id as u16);
+            put(&mut fragment, 6, offset | u16::from(more) << 13);
+            put(&mut fragment, 10, 0);
+            let right = grosso_testkit::oracle::checksum(&fragment[ip.offset..]);
+            put(&mut fragment, 10, right);
+        } else {
+            put(&mut fragment, 4, 8 + piece.len() as u16);
+            let next = std::mem::replace(&mut fragment[ip.offset + 6], 44);
+            fragment.extend([next, 0]);
+            fragment.extend((offset << 3 | u16::from(more)).to_be_bytes());
+            fragment.extend(id.to_be_bytes());
+        }
+        fragment.extend(piece);
+        fragment
+    });
+    pieces.collect()
+}
+
+/// ARP and neighbour discovery inside tunnels, and ARP beside them.
+fn neighbours(random: &mut Random, build: impl Fn(&Packet) -> Vec<u8>) -> Vec<Vec<u8>> {
+    let arp = |packet: Packet| packet.ethernet(|e| e.ethertype_raw(0x0806)).payload(&[7; 28]);
+    let discovery = |packet: Packet| {
+        let packet = packet.ethernet(|e| e).ipv6(|ip| ip.hop_limit(255));
+        packet.icmp(|i| i.kind(135).rest([0; 4])).payload(&[0xfe; 24])
+    };
+    let outer = || Packet::new().ethernet(|e| e);
+    let mut packets = vec![arp(Packet::new()).pad_to(60)];
+    for _ in 0..random.within(1, 4) {
+        let vxlan = |packet: Packet| packet.udp(|u| u).vxlan(|v| v.vni(7));
+        let geneve = |packet: Packet| packet.udp(|u| u).geneve(|g| g);
+        packets.push(match random.below(5) {
+            0 => arp(vxlan(outer().ipv4(|ip| ip))),
+            1 => arp(vxlan(outer().ipv6(|ip| ip))),
+            2 => arp(geneve(outer().ipv4(|ip| ip))),
+            3 => discovery(vxlan(outer().ipv6(|ip| ip))),
+            _ => discovery(geneve(outer().ipv4(|ip| ip))),
+        });
+    }
+    packets.iter().map(build).collect()
+}
+
+/// A TCP flow in front of a link that takes less: a router says so, and the segments become smaller
+/// than the MSS that the SYN announced.
+fn narrowed(number: u16, medium: Medium, random: &mut Random) -> Vec<Vec<u8>> {
+    let front = if medium.link == Link::Ip { Front::Bare } else { Front::Ethernet };
+    let stack = Stack::plain(front, Network::Ipv4, Transport::TcpTimestamps);
+    let mut sender = Sender::new(stack, number, medium.mtu, random);
+    sender.segment = sender.full;
+    let mut frames = sender.handshake(random, Packet::build);
+    let refused = sender.send(sender.full).build();
+    let start = if medium.link == Link::Ip { 0 } else { 14 };
+    let narrow = random.within(medium.mtu / 2 + 100, medium.mtu - 1);
+    let router = match medium.link {
+        Link::Ip => Packet::new(),
+        Link::Ethernet => Packet::new().ethernet(|e| e),
+    };
+    let rest = [0, 0, (narrow >> 8) as u8, narrow as u8];
+    let router = router.ipv4(|ip| ip.source([10, 9, 9, 9]).destination([192, 168, 1, 200]));
+    let router = router.icmp(|i| i.kind(3).code(4).rest(rest));
+    frames.push(refused.clone());
+    frames.push(router.payload(&refused[start..start + 28]).build());
+    sender.segment = narrow - 52;
+    frames.extend(sender.packets(random));
+    frames
+}
+
+/// A packet as its sender hands it to a device that completes checksums.
+fn left_to_device(packet: &Packet) -> Vec<u8> {
+    let frame = packet.build();
+    let link = if frame[0] >> 4 == 4 || frame[0] >> 4 == 6 { Link::Ip } else { Link::Ethernet };
+    let parsed = parse(&frame, link, Lengths::Declared);
+    let is_transport = |layer: &Layer| matches!(layer.name, "tcp" | "udp");
+    match parsed.layers.iter().rposition(is_transport) {
+        None => frame,
+        // With one checksum inside another, the outer one is that of the completed packet (rule
+        // C40); one around something else is partial itself.
+        Some(_) => packet.build_partial().0,
+    }
+}
+
+/// Half of the time a random stack, else one of the list of all.
+pub(crate) fn any_stack(random: &mut Random, link: Link) -> Stack {
+    loop {
+        let stack = if random.percent(50) {
+            Stack::random(random, link)
+        } else {
+            random.choose(&Stack::all()).clone()
+        };
+        if stack.link() == link && is_remote_alone(&stack) {
+            return stack;
+        }
+    }
+}
+
+/// Whether remote checksum offload, if there is any, is of the innermost tunnel and has a checksum
+/// inside: else its header means one that is not there, or that others cover.
+fn is_remote_alone(stack: &Stack) -> bool {
+    let is_remote =
+        |(_, tunnel): &(Network, Tunnel)| matches!(tunnel, Tunnel::VxlanRemote | Tunnel::GueRemote);
+    let transports = [Transport::Tcp, Transport::TcpTimestamps, Transport::Udp];
+    match stack.tunnels.iter().position(is_remote) {
+        None => true,
+        Some(place) => place + 1 == stack.tunnels.len() && transports.contains(&stack.transport),
+    }
+}
+
+/// What sends one flow.
+struct Sender {
+    stack: Stack,
+    place: Place,
+    /// Most payload bytes that the link takes.
+    full: usize,
+    /// Payload bytes of a segment of this flow.
+    segment: usize,
+    /// By how much the identification of each IP level steps from packet to packet.
+    steps: Vec<u16>,
+}
+
+impl Sender {
+    fn new(stack: Stack, number: u16, mtu: usize, random: &mut Random) -> Self {
+        let levels = stack.tunnels.len() + 1;
+        let ids = (0..levels).map(|_| random.bits() as u16).collect();
+        // Counted, fixed, or counted over other flows as well.
+        let steps = (0..levels).map(|_| *random.choose(&[1, 1, 0, 3])).collect();
+        let sequence = random.bits() as u32;
+        let place = Place { flow: number, sequence, ids, ..Place::default() };
+        let bare = stack.packet(&place).build();
+        let parsed = parse(&bare, stack.link(), Lengths::Declared);
+        let network = parsed.layers.iter().find(|layer| layer.is_ip()).expect("an IP header");
+        let full = mtu - (bare.len() - network.offset);
+        let segment = if random.percent(70) { full } else { random.within(1, full) };
+        Self { stack, place, full, segment, steps }
+    }
+
+    /// The next packet, with this payload; the flow moves on by so many packets of the wire.
+    fn send_as(&mut self, len: usize, packets: usize) -> Packet {
+        let packet = self.stack.packet(&self.place).payload_len(len);
+        self.place.sequence = self.place.sequence.wrapping_add(len as u32);
+        for (id, step) in self.place.ids.iter_mut().zip(&self.steps) {
+            *id = id.wrapping_add(step.wrapping_mul(packets as u16));
+        }
+        packet
+    }
+
+    fn send(&mut self, len: usize) -> Packet {
+        self.send_as(len, 1)
+    }
+
+    /// The SYNs, one of them or none, as long as they are those of TCP.
+    ///
+    /// What the peer announces bounds the segments, options included (RFC 6691 section 2). What the
+    /// sender announces says only what it takes itself.
+    fn handshake(
+        &mut self,
+        random: &mut Random,
+        build: impl Fn(&Packet) -> Vec<u8>,
+    ) -> Vec<Vec<u8>> {
+        if !self.is_tcp() || random.percent(50) {
+            return Vec::new();
+        }
+        let options = if self.stack.transport == Transport::TcpTimestamps { 12 } else { 0 };
+        let needed = self.segment + options;
+        let peer = *random.choose(&[needed, self.full + options, 1460, 8960, 65495]);
+        let own = *random.choose(&[536, 1000, 1220, 1460, self.full + options, 8960]);
+        let option = |mss: usize| [&[2, 4][..], &(mss as u16).to_be_bytes()].concat();
+        let place = Place { sequence: self.place.sequence.wrapping_sub(1), ..self.place.clone() };
+        let packet = self.stack.packet(&place);
+        let syn = packet.clone().edit_tcp(|t| t.options(&option(own)).syn().no_ack().ack(0));
+        let answer = packet.answer().edit_tcp(|t: Tcp| {
+            let t = t.options(&option(peer.max(needed))).syn();
+            t.sequence(place.ack.wrapping_sub(1)).ack(self.place.sequence)
+        });
+        let frames = [build(&syn), build(&answer)];
+        match random.below(3) {
+            0 => frames.to_vec(),
+            chosen => vec![frames[chosen - 1].clone()],
+        }
+    }
+
+    /// Packets of the wire: mostly full, with pushes, retransmissions and disorder.
+    fn packets(&mut self, random: &mut Random) -> Vec<Vec<u8>> {
+        let count = random.within(2, 30).min(FLOW_BYTES_MAX / self.full + 2);
+        let mut frames: Vec<Vec<u8>> = Vec::new();
+        for _ in 0..count {
+            let is_short = random.percent(15);
+            let len = if is_short { random.within(0, self.segment) } else { self.segment };
+            let packet = self.send(len);
+            let packet = if is_short { packet.edit_tcp(Tcp::psh) } else { packet };
+            // The shortest frame of Ethernet; no header counts the padding.
+            let is_padded = self.stack.link() == Link::Ethernet && random.percent(50);
+            frames.push(if is_padded { packet.pad_to(60).build() } else { packet.build() });
+            if random.one_in(20) {
+                frames.push(random.choose(&frames).clone());
+            }
+            if random.one_in(20) && frames.len() > 1 {
+                let last = frames.len() - 1;
+                frames.swap(last - 1, last);
+            }
+        }
+        frames
+    }
+
+    /// What the host sees of it: superframes of many segments, and packets.
+    fn superframes(&mut self, random: &mut Random) -> Vec<Vec<u8>> {
+        let mut bytes = 0;
+        let mut frames = Vec::new();
+        while bytes < FLOW_BYTES_MAX && frames.len() < 12 {
+            let can_be_cut = self.stack.couples() && self.segment >= SEGMENT_BYTES_MIN;
+            if can_be_cut && random.percent(60) {
+                let most = (SUPERFRAME_BYTES_MAX / self.segment).clamp(2, 64);
+                let segments = random.within(2, most);
+                let rest = random.within(1, self.segment);
+                let len = (segments - 1) * self.segment + rest;
+                let packet = self.send_as(len, segments);
+                frames.push(packet.edit_tcp(Tcp::psh).build_superframe().0);
+                bytes += len;
+            } else {
+                let len = random.within(0, self.segment);
+                frames.push(left_to_device(&self.send(len)));
+                bytes += len;
+            }
+        }
+        frames
+    }
+
+    fn is_tcp(&self) -> bool {
+        matches!(self.stack.transport, Transport::Tcp | Transport::TcpTimestamps)
+    }
+}
+
+/// Most payload bytes of one flow, more or less: tests are not to take long.
+const FLOW_BYTES_MAX: usize = 60_000;
+/// Most payload bytes of a superframe, with room for all headers below 64 KB.
+const SUPERFRAME_BYTES_MAX: usize = 50_000;
+/// Below this, no sender makes superframes.
+const SEGMENT_BYTES_MIN: usize = 64;

@@ -1,0 +1,67 @@
+//! Law: `wire` of a capture of a wire changes nothing.
+
+use grosso_testkit::flows::{assert_conserved, hex};
+use proptest::prelude::*;
+
+use crate::{
+    captures::{Recipe, recipe},
+    cases,
+    common::{Bench, capture, frames},
+    flows,
+};
+
+proptest! {
+    #![proptest_config(cases(48))]
+
+    #[test]
+    fn wire_of_a_wire_changes_nothing(recipe in recipe()) {
+        check(&recipe);
+    }
+}
+
+pub(crate) fn check(recipe: &Recipe) {
+    let bench = Bench::new();
+    let before = recipe.frames(flows::on_wire);
+    let name = |stem: &str| format!("{stem}.{}", recipe.extension());
+    bench.put(&name("a"), &capture(recipe.format(), recipe.link_type(), &before));
+    stays(&bench, &name("a"), &name("wire"), &before);
+
+    // What was merged comes back, and is a wire again.
+    bench.ok(&format!("coalesce -q -r {} -w merged.pcapng", name("a")));
+    bench.ok(&format!("segment -q --strict -r merged.pcapng -w {}", name("cut")));
+    let cut = frames(&bench.get(&name("cut")));
+    assert_conserved(&before, &cut);
+    stays(&bench, &name("cut"), &name("wire"), &cut);
+    bench.ok("wire -q --strict -r merged.pcapng -w back.pcapng");
+    assert!(frames(&bench.get("back.pcapng")) == cut, "wire does not cut as segment does");
+}
+
+/// Asserts that `inspect` calls these packets the wire, and that neither `wire` nor `segment` sees
+/// anything in them to change.
+fn stays(bench: &Bench, from: &str, to: &str, before: &[Vec<u8>]) {
+    let report = bench.ok(&format!("inspect {from} --json")).json();
+    assert_eq!(report["verdict"]["vantage"], "wire", "{report:#}");
+    let report = bench.ok(&format!("wire --strict --json -r {from} -w {to}")).json();
+    same(before, &frames(&bench.get(to)), "wire");
+    assert_eq!(report["superframes"]["split"], 0, "{report:#}");
+    assert_eq!(report["checksums_completed"], 0, "{report:#}");
+    assert_eq!(report["left"], serde_json::json!({}), "{report:#}");
+    let report = bench.ok(&format!("segment --strict --json -r {from} -w {to}")).json();
+    same(before, &frames(&bench.get(to)), "segment");
+    assert_eq!((&report["cut"], &report["undescribed"]), (&0.into(), &0.into()), "{report:#}");
+}
+
+/// Asserts that not a byte differs; says which packet is the first that does.
+fn same(before: &[Vec<u8>], after: &[Vec<u8>], command: &str) {
+    let place = (0..before.len().max(after.len())).find(|&at| before.get(at) != after.get(at));
+    let Some(place) = place else { return };
+    let shown = |frames: &[Vec<u8>]| frames.get(place).map_or("nothing".into(), |f| hex(f));
+    panic!(
+        "{command}: {} -> {} packets, the first that differs is {}\nin:  {}\nout: {}",
+        before.len(),
+        after.len(),
+        place + 1,
+        shown(before),
+        shown(after),
+    );
+}
