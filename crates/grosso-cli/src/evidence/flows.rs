@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use grosso_wire::{Kind, tcp};
 
 use super::{
-    SEGMENT_BYTES_MIN,
+    MTU_DEFAULT, SEGMENT_BYTES_MIN,
     announced::{self, Path},
     identifications::Identifications,
     judge::{Seal, Sight},
@@ -36,6 +36,10 @@ pub(crate) struct Flow {
     last: Option<Last>,
     /// Where the data ended that was seen so far.
     sequence_max: Option<u32>,
+    /// Where the first frame began that was longer than Ethernet takes.
+    long_start: Option<u32>,
+    /// Whether there was one.
+    has_long: bool,
     /// Identifications that contradict the era: since which packet, and what they say.
     odd: Option<(u64, Identifications)>,
 }
@@ -205,10 +209,19 @@ impl Flow {
         let start = u32_at(packet, transport.layer.offset as usize + tcp::field::SEQUENCE.start);
         let end = start.wrapping_add(u32::try_from(transport.payload).unwrap_or(u32::MAX));
         let is_behind = |one: u32, other: u32| one.wrapping_sub(other).cast_signed() < 0;
-        let unheeded_mtu = self.latest_mut().unheeded_mtu;
-        if self.sequence_max.is_some_and(|max| is_behind(start, max)) && unheeded_mtu.is_some() {
-            self.begin(Era { from: number, path_mtu: unheeded_mtu, ..Era::default() });
-            self.last = None;
+        let Era { path_mtu, unheeded_mtu, .. } = *self.latest_mut();
+        if self.sequence_max.is_some_and(|max| is_behind(start, max)) {
+            // A path that takes less loses all that is long, and the message that says so may be in no file.
+            let is_all_lost = self.long_start.take_if(|long| !is_behind(*long, start)).is_some();
+            if is_all_lost || unheeded_mtu.is_some() {
+                let path_mtu = unheeded_mtu.or(path_mtu);
+                self.begin(Era { from: number, path_mtu, ..Era::default() });
+                self.last = None;
+            }
+        } else if !self.has_long {
+            let is_long = transport.payload + transport.overhead() > MTU_DEFAULT;
+            self.has_long = is_long;
+            self.long_start = is_long.then_some(start);
         }
         if self.sequence_max.is_none_or(|max| is_behind(max, end)) {
             self.sequence_max = Some(end);

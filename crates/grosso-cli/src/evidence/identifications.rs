@@ -10,10 +10,8 @@ use super::SEGMENT_BYTES_MIN;
 pub(super) struct Identifications {
     low: u32,
     high: u32,
-    /// A size that divides a superframe without a rest.
-    exact: Option<u32>,
-    /// How many superframes it divides.
-    exact_count: u32,
+    /// Sizes that divide superframes without a rest, and how many.
+    exact: [(u32, u32); EXACT_SIZES],
     /// Steps that say something.
     steps: u32,
     /// The largest payload of a frame behind which the identification stepped by one.
@@ -27,8 +25,7 @@ impl Default for Identifications {
         Self {
             low: 1,
             high: u32::MAX,
-            exact: None,
-            exact_count: 0,
+            exact: [(0, 0); EXACT_SIZES],
             steps: 0,
             single_max: 0,
             fixed: 0,
@@ -68,9 +65,10 @@ impl Identifications {
         self.steps += 1;
         if payload.is_multiple_of(step) {
             let size = payload / step;
-            let is_same = self.exact == Some(size);
-            self.exact_count = if is_same { self.exact_count + 1 } else { 1 };
-            self.exact = Some(size);
+            let slot = self.exact.iter_mut().find(|slot| slot.0 == size || slot.1 == 0);
+            if let Some(slot) = slot {
+                *slot = (size, slot.1 + 1);
+            }
         }
         true
     }
@@ -89,13 +87,15 @@ impl Identifications {
             return None;
         }
         let confirmed = inside.next();
-        let exact = self.exact.map(|exact| exact as usize).filter(|exact| is_inside(&exact));
+        let exact = self.exact.iter().map(|&(size, count)| (size as usize, count));
+        let exact = exact.filter(|(size, count)| *count > 0 && is_inside(&size));
+        let exact = exact.max_by_key(|&(_, count)| count);
         let is_narrow = self.high - self.low < SLACK_BYTES;
         let (size, is_sure) = match (exact, confirmed) {
-            (Some(exact), Some(confirmed)) if exact == confirmed => (exact, true),
-            (Some(exact), _) if self.exact_count >= STEPS_MIN => (exact, true),
+            (Some((exact, _)), Some(confirmed)) if exact == confirmed => (exact, true),
+            (Some((exact, STEPS_MIN..)), _) => (exact, true),
             (_, Some(confirmed)) => (confirmed, is_narrow || is_shown(confirmed)),
-            (Some(exact), None) => (exact, is_narrow),
+            (Some((exact, _)), None) => (exact, is_narrow),
             (None, None) if self.steps < STEPS_MIN => return None,
             (None, None) => (self.high as usize, false),
         };
@@ -132,6 +132,8 @@ fn bounds(payload: u32, step: u32) -> (u32, u32) {
 
 /// Sizes that lie closer together than so are one for whoever announces them: options come in steps of as much.
 const SLACK_BYTES: u32 = 4;
+/// Sizes that divide superframes, as many as are told apart.
+const EXACT_SIZES: usize = 4;
 /// How many steps must agree before they say anything.
 const STEPS_MIN: u32 = 2;
 
