@@ -120,21 +120,27 @@ impl Output {
     /// Writes a packet.
     #[inline]
     pub(crate) fn write(&mut self, meta: &PacketMeta, data: &[u8]) -> Result<(), Failure> {
-        self.write_timed(meta, data, Timing::Recorded)
+        self.write_part(meta, data, Timing::Recorded, None)
     }
 
-    /// Writes a packet whose time comes from there.
+    /// Writes a packet that came out of a superframe, whose time comes from there. The first of them has
+    /// the options of `from`, the superframe, that stay true.
     #[inline]
-    pub(crate) fn write_timed(
+    pub(crate) fn write_part(
         &mut self,
         meta: &PacketMeta,
         data: &[u8],
         timing: Timing,
+        from: Option<&Packet<'_>>,
     ) -> Result<(), Failure> {
         self.packets += 1;
         self.bytes += data.len() as u64;
         let meta = self.spaced(meta, data.len(), timing);
-        self.writer.write_packet(&meta, data).map_err(|error| self.fail(&error))
+        let written = match from {
+            Some(from) => self.writer.write_packet_with(&meta, data, &from.options()),
+            None => self.writer.write_packet(&meta, data),
+        };
+        written.map_err(|error| self.fail(&error))
     }
 
     /// Writes a packet that was made from the packet `from`, with those of its options that stay
@@ -145,11 +151,7 @@ impl Output {
         data: &[u8],
         from: &Packet<'_>,
     ) -> Result<(), Failure> {
-        self.packets += 1;
-        self.bytes += data.len() as u64;
-        let meta = self.spaced(meta, data.len(), Timing::Recorded);
-        let written = self.writer.write_packet_with(&meta, data, &from.options());
-        written.map_err(|error| self.fail(&error))
+        self.write_part(meta, data, Timing::Recorded, Some(from))
     }
 
     /// Packets and other blocks whose options were damaged: those from the damage on are left out.
@@ -198,7 +200,7 @@ impl Output {
         let lines = self.lines.as_mut()?;
         let meta = packet.meta();
         let timestamp_ns = lines.start(&meta, packet.data.len(), Timing::Recorded);
-        (timestamp_ns != meta.timestamp_ns).then(|| PacketMeta { timestamp_ns, ..meta })
+        (timestamp_ns != meta.timestamp_ns).then_some(PacketMeta { timestamp_ns, ..meta })
     }
 
     #[cold]

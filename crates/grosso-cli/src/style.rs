@@ -44,31 +44,31 @@ pub(crate) struct Style {
 
 impl Style {
     /// Text that should stand out.
-    pub(crate) fn strong(self, text: impl Display) -> String {
+    pub(crate) fn strong(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(STRONG, text)
     }
 
     /// Text that may be passed over.
-    pub(crate) fn faint(self, text: impl Display) -> String {
+    pub(crate) fn faint(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(FAINT, text)
     }
 
     /// Something is wrong.
-    pub(crate) fn bad(self, text: impl Display) -> String {
+    pub(crate) fn bad(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(BAD, text)
     }
 
     /// Something is worth knowing.
-    pub(crate) fn notice(self, text: impl Display) -> String {
+    pub(crate) fn notice(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(NOTICE, text)
     }
 
     /// Something is right.
-    pub(crate) fn good(self, text: impl Display) -> String {
+    pub(crate) fn good(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(GOOD, text)
     }
 
-    fn paint(self, code: &str, text: impl Display) -> String {
+    fn paint(self, code: &str, text: &(impl Display + ?Sized)) -> String {
         let text = text.to_string();
         let text = harmless_lines(&text);
         if self.color { format!("\x1b[{code}m{text}\x1b[{PLAIN}m") } else { text.into_owned() }

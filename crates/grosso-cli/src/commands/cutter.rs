@@ -68,7 +68,7 @@ impl Cutter {
     /// Cuts `packet` and writes the packets. Nothing is written when it stays whole.
     ///
     /// The packets have the times that the capture recorded for them; else that of the superframe, or
-    /// the one at which the output's line is free for them.
+    /// the one at which the output's line is free for them. The first has the superframe's comments.
     pub(crate) fn cut(
         &mut self,
         packet: &Packet<'_>,
@@ -76,7 +76,10 @@ impl Cutter {
         how: How,
         output: &mut Output,
     ) -> Result<Result<(), Uncut>, Failure> {
-        self.each(packet, said, how, |meta, bytes, timing| output.write_timed(meta, bytes, timing))
+        let mut from = Some(packet);
+        self.each(packet, said, how, |meta, bytes, timing| {
+            output.write_part(meta, bytes, timing, from.take())
+        })
     }
 
     /// Cuts `packet` and shows the packets one by one. None is shown when it stays whole.
@@ -106,6 +109,7 @@ impl Cutter {
         self.cut += 1;
         let mut written = meta::of_segment(said, gso.partial_members);
         let mut clock = Clock::new(said, segments.remaining());
+        let mut from = Some(packet);
         self.segment.resize(segments.packet_len_max(), 0);
         while let Some(segment) = segments
             .write_next(&mut self.segment)

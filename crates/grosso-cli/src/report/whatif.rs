@@ -317,7 +317,7 @@ impl WhatifReport {
                         shortest.text(packets)
                     )));
                 }
-                text.push_str(&format!("{}\n", style.good(harmless(command))));
+                text.push_str(&format!("{}\n", style.good(&harmless(command))));
             }
         }
         text.push_str(&wrap(&format!("Not known from a trace: {}.", self.not_known.join("; "))));

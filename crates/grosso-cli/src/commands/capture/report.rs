@@ -72,7 +72,7 @@ impl Report for CaptureReport {
              checksums     {} partial, {} verified, {} not looked at\n  \
              direction     {} out, {} in\n  \
              dropped       {drops}\n",
-            style.strong(name),
+            style.strong(&name),
             self.interface,
             counts.superframes_tcp,
             counts.superframes_udp,

@@ -210,7 +210,9 @@ impl<J: Joiner> Transform for Work<J> {
         let shown = datagrams.each(packet, link, |datagram, said, timing| {
             match (unwrapper.unwrap(datagram, said, link, joiner), timing) {
                 (Fate::Unchanged, None) => output.copy(entry),
-                (Fate::Unchanged, Some(timing)) => output.write_timed(said, datagram.data, timing),
+                (Fate::Unchanged, Some(timing)) => {
+                    output.write_part(said, datagram.data, timing, None)
+                }
                 (Fate::Waits, _) => Ok(()),
                 (Fate::Changed(meta), _) => output.write_changed(&meta, unwrapper.packet(), packet),
             }
