@@ -71,6 +71,84 @@ fn c01_levels_count_from_the_outside() {
     assert_eq!(verdict(&vxlan(1, 1), level(1)), Verdict::Held);
 }
 
+/// A segment in IPv6 with these extension headers, which have the addresses that count (RFC 8200 section 8.1, RFC 6275
+/// section 6.3).
+fn routed(extensions: impl Fn(Packet) -> Packet, index: u32, bits: u16) -> Vec<u8> {
+    let packet = extensions(Packet::new().ethernet(|e| e).ipv6(|ip| ip));
+    packet.tcp(|t| t.sequence(index * 100).checksum_xor(bits)).payload_len(100).build()
+}
+
+/// Headers of one layout, that differ in no more than what says where the addresses lie.
+#[test]
+fn c20_the_addresses_that_count_are_found_in_each_packet() {
+    let segments =
+        |kind, left| move |p: Packet| p.routing(|r| r.segments(kind, left, &[[3; 16], [4; 16]]));
+    let options = |data: &'static [u8]| move |p: Packet| p.destination_options(|d| d.data(data));
+    let home = |p: Packet| p.destination_options(|d| d.home_address([5; 16]));
+    const PADDED: [u8; 22] = {
+        let mut data = [0; 22];
+        (data[0], data[1]) = (1, 20);
+        data
+    };
+    const LATER: [u8; 22] = {
+        let mut data = [6; 22];
+        (data[0], data[1], data[2], data[3], data[4], data[5]) = (0, 0, 0, 0, 201, 16);
+        data
+    };
+    let headers: [&dyn Fn(Packet) -> Packet; 10] = [
+        &segments(4, 1),
+        &segments(4, 0),
+        &segments(2, 1),
+        &segments(0, 2),
+        &segments(0, 0),
+        &segments(9, 1),
+        &home,
+        &options(&PADDED),
+        &options(&LATER),
+        &|p| home(segments(2, 1)(p)),
+    ];
+    // Twice through one engine, so that every layout was seen before.
+    let mut engine = Engine::new(Profile::linux());
+    for (index, header) in headers.iter().chain(&headers).enumerate() {
+        let verdict = engine.push(&routed(header, index as u32, 0));
+        assert!(matches!(verdict, Verdict::Held | Verdict::Refused(_)), "{index}: {verdict:?}");
+        assert_eq!(engine.push(&routed(header, index as u32, 1)), WRONG, "{index}");
+    }
+    engine.poll_end(0);
+}
+
+#[test]
+fn c20_packets_under_way_join_and_are_cut_again() {
+    let mobile = |p: Packet| {
+        let p = p.routing(|r| r.segments(2, 1, &[[4; 16]]));
+        p.destination_options(|d| d.home_address([5; 16]))
+    };
+    let frames: Vec<_> = (0..20).map(|index| routed(mobile, index, 0)).collect();
+    let joined = coalesce(&frames);
+    assert_eq!(payload_lengths(&joined), [2000]);
+    assert_eq!(segment(&joined[0]), frames);
+}
+
+/// One packet in 65536 has a complete checksum that is also the sum of its pseudo-header.
+#[test]
+fn c20_a_complete_checksum_that_is_its_seed_is_complete() {
+    let packet = |index: u16| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index));
+        packet.tcp(|t| t.sequence(u32::from(index) * 100))
+    };
+    let equal = (0..=u16::MAX).find_map(|word| {
+        let packet = packet(1).payload(&[&word.to_be_bytes()[..], &[7; 98]].concat());
+        let (frame, (partial, start, offset)) = (packet.build(), packet.build_partial());
+        let field = start + offset..start + offset + 2;
+        (frame[field.clone()] == partial[field]).then_some(frame)
+    });
+    let mut frames: Vec<_> = (0..4).map(|index| packet(index).payload_len(100).build()).collect();
+    frames[1] = equal.expect("one of 65536");
+    let joined = coalesce(&frames);
+    assert_eq!(payload_lengths(&joined), [400]);
+    assert_eq!(segment(&joined[0]), frames);
+}
+
 /// An absent checksum is none of those that a device found (rule C20).
 #[test]
 fn c01_absent_outer_checksum_counts_for_no_level() {

@@ -45,10 +45,22 @@ enum Path {
     Ipv4,
     Ipv6,
     Ipv6Extensions,
+    /// Under way: a routing header of this type has segments left.
+    Ipv6Routed(u8),
+    /// Between mobile nodes: also the source that counts is another one.
+    Ipv6Mobile,
     Vlan,
     DoubleVlan,
-    Vxlan { outer_ipv6: bool, inner_ipv6: bool, checksum: bool },
-    Geneve { outer_ipv6: bool, inner_ipv6: bool, checksum: bool },
+    Vxlan {
+        outer_ipv6: bool,
+        inner_ipv6: bool,
+        checksum: bool,
+    },
+    Geneve {
+        outer_ipv6: bool,
+        inner_ipv6: bool,
+        checksum: bool,
+    },
 }
 
 /// One superframe for both.
@@ -85,7 +97,7 @@ impl Case {
     fn header(&self, start: usize, offset: usize) -> VirtioHeader {
         let inner_ipv6 = match self.path {
             Path::Ipv4 | Path::Vlan | Path::DoubleVlan => false,
-            Path::Ipv6 | Path::Ipv6Extensions => true,
+            Path::Ipv6 | Path::Ipv6Extensions | Path::Ipv6Routed(_) | Path::Ipv6Mobile => true,
             Path::Vxlan { inner_ipv6, .. } | Path::Geneve { inner_ipv6, .. } => inner_ipv6,
         };
         let mut gso_type = match (self.is_udp, inner_ipv6) {
@@ -253,6 +265,7 @@ fn multiples_and_their_neighbours_are_cut_alike() {
 fn paths() -> Vec<Path> {
     let mut paths =
         vec![Path::Ipv4, Path::Ipv6, Path::Ipv6Extensions, Path::Vlan, Path::DoubleVlan];
+    paths.extend([Path::Ipv6Routed(0), Path::Ipv6Routed(2), Path::Ipv6Routed(4), Path::Ipv6Mobile]);
     if release() < (6, 17) {
         println!("skipped: Linux {:?} has no virtio header for tunnels", release());
         return paths;
@@ -274,6 +287,11 @@ fn packet(path: Path, is_udp: bool, random: &mut Random) -> Packet {
             .hop_by_hop(|options| options)
             .routing(|routing| routing)
             .destination_options(|options| options),
+        Path::Ipv6Routed(kind) => network(link, true, random)
+            .routing(|routing| routing.segments(kind, 1, &[[0xa5; 16], [0x5a; 16]])),
+        Path::Ipv6Mobile => network(link, true, random)
+            .routing(|routing| routing.segments(2, 1, &[[0xa7; 16]]))
+            .destination_options(|options| options.home_address([0x7a; 16])),
         Path::Vlan => network(link.vlan(|tag| tag.id(7)), false, random),
         Path::DoubleVlan => {
             network(link.vlan(|tag| tag.id(9).service()).vlan(|tag| tag.id(7)), false, random)

@@ -10,9 +10,8 @@ use grosso::{
     checksum::Checksum,
     meta::{Cut, Cwr, Gso, IpLevels},
 };
-use grosso_checksum::{Sum, pseudo_v4, pseudo_v6};
 use grosso_wire::{
-    Extent, Kind, Layer, LinkType, Stack, Stop, gre, ipv4, ipv6, tcp, udp,
+    Ends, Extent, Kind, Layer, LinkType, Stack, Stop, gre, tcp, udp,
     virtio::{
         FLAG_DATA_VALID, FLAG_NEEDS_CHECKSUM, FLAG_UDP_TUNNEL_CHECKSUM, Form, GSO_ECN, GSO_NONE,
         GSO_TCP_IPV4, GSO_TCP_IPV6, GSO_TUNNEL_IPV4, GSO_TUNNEL_IPV6, GSO_UDP, GSO_UDP_SEGMENTS,
@@ -253,7 +252,7 @@ fn shift(header: &mut Header) -> Result<(), VnetError> {
 /// The place and the seed of the innermost checksum, when it and all around it are verified and nothing else says that
 /// somebody completes it.
 fn verified_seed(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u8; 2])> {
-    // Padding would be summed with the rest, and a routing header hides the address that counts.
+    // Padding would be summed with the rest, and not every routing header says which address counts.
     if stack.extent != Extent::Exact || has(stack, Kind::Ipv6Extension) {
         return None;
     }
@@ -288,17 +287,7 @@ fn seed(frame: &[u8], stack: &Stack, transport: &Layer) -> Option<u16> {
     let ip = ip_layers(stack).last()?;
     let protocol = if transport.kind == Kind::Tcp { 6 } else { 17 };
     let length = stack.end.checked_sub(u32::from(transport.offset))?;
-    let start = usize::from(ip.offset);
-    let sum = if ip.kind == Kind::Ipv6 {
-        let addresses = frame.get(start + ipv6::field::SOURCE.start..)?;
-        let (source, rest) = addresses.split_first_chunk::<16>()?;
-        pseudo_v6(source, rest.first_chunk()?, protocol, length)
-    } else {
-        let addresses = frame.get(start + ipv4::field::SOURCE.start..)?;
-        let (source, rest) = addresses.split_first_chunk::<4>()?;
-        pseudo_v4(*source, *rest.first_chunk()?, protocol, length)
-    };
-    Some(Sum::fold(sum))
+    Some(Ends::of(frame, ip).pseudo(frame, protocol, length as usize).fold())
 }
 
 /// What a virtio header says about the frame behind it. The length of the headers that it gives is not believed (rule

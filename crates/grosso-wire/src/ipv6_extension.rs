@@ -31,6 +31,10 @@ pub const OPTION_PADN: u8 = 1;
 pub const OPTION_ENCAPSULATION_LIMIT: u8 = 4;
 /// Option type of the jumbo payload length (RFC 2675 section 2).
 pub const OPTION_JUMBO: u8 = 0xc2;
+/// Option type of the home address (RFC 6275 section 6.3).
+pub const OPTION_HOME_ADDRESS: u8 = 0xc9;
+/// Bytes of a home address option behind its type and length.
+pub const HOME_ADDRESS_LEN: usize = 16;
 
 /// Byte ranges inside the header.
 pub mod field {

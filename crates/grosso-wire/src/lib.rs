@@ -1,7 +1,8 @@
 //! Packet header formats: views, builders and one bounded dissector.
 //!
 //! [`dissect`] finds the headers of a frame; the module of each header reads and writes it. The
-//! crate allocates nothing, needs no `std`, computes no checksums, and never panics on input.
+//! crate allocates nothing, needs no `std`, and never panics on input. Of checksums it knows which addresses count in
+//! them ([`Ends`]).
 //!
 //! | module | header |
 //! |---|---|
@@ -62,6 +63,7 @@
 #![forbid(unsafe_code)]
 
 mod dissect;
+mod ends;
 mod error;
 pub mod esp;
 pub mod ethernet;
@@ -91,6 +93,7 @@ pub mod vlan;
 pub mod vxlan;
 
 pub use dissect::{Ports, dissect, dissect_into};
+pub use ends::Ends;
 pub use error::{Malformed, Reason};
 pub use link_type::LinkType;
 pub use stack::{Extent, Kind, LAYERS_MAX, Layer, Stack, Stop};

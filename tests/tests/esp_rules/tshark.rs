@@ -5,7 +5,7 @@ use std::{fmt::Write, fs, process::Command};
 use grosso::tunnel::esp::Mode;
 use grosso_testkit::{
     Packet,
-    stack::{Front, NETWORKS, Place, Stack, Transport},
+    stack::{Front, NETWORKS, Network, Place, Stack, Transport},
 };
 
 use crate::association::{KEY, Recipe, encrypt};
@@ -92,7 +92,7 @@ fn tshark_decrypts_what_is_encrypted() {
             expected.push((recipe, sent.sequence, in_esp, payload));
         }
     }
-    assert_eq!(wires.len(), 36 * 12);
+    assert_eq!(wires.len(), 36 * 15);
     let Some(lines) = read("esp.pcap", &recipes, &wires, FIELDS) else { return };
     for (line, (recipe, sequence, protocol, payload)) in lines.iter().zip(expected) {
         let case = format!("{recipe:?} {line:?}");
@@ -126,7 +126,8 @@ const FIELDS: &[&str] = &[
 /// Frames, with the protocol behind the headers that stay, and the payload as tshark writes it.
 fn plaintexts() -> Vec<(Vec<u8>, u8, String)> {
     let mut plaintexts = Vec::new();
-    for network in NETWORKS {
+    // Behind a routing header a home address is encrypted with the rest, and what it means is then not plain.
+    for network in NETWORKS.iter().filter(|network| **network != Network::Ipv6Mobile) {
         let transports = [(Transport::Tcp, 6), (Transport::Udp, 17), (Transport::Icmp, 1)];
         for (transport, protocol) in transports {
             let stack = Stack::plain(Front::Ethernet, *network, transport);

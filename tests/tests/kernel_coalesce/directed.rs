@@ -167,6 +167,13 @@ fn example(known: Known) -> Option<Vec<Vec<u8>>> {
             .map(|index| behind(Packet::new().ethernet(|e| e).mpls(|mpls| mpls), index, 100))
             .collect(),
         Known::RemoteChecksum => vec![vxlan(None, true, 0), vxlan(None, true, 1)],
+        Known::FinalAddress => (0..2)
+            .map(|index: u32| {
+                let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip);
+                let packet = packet.routing(|routing| routing.segments(4, 1, &[[7; 16], [9; 16]]));
+                packet.tcp(|tcp| tcp.sequence(100 + index * 100)).payload_len(100).build()
+            })
+            .collect(),
         // The other label is a ninth flow to Linux, where it ends the train of the first, the
         // latest, to the engine.
         Known::Eviction => {

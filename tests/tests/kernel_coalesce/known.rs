@@ -28,6 +28,8 @@ pub(crate) enum Known {
     NotLookedInto,
     /// A checksum that the receiver completes.
     RemoteChecksum,
+    /// Extension headers have the addresses that count in a pseudo-header.
+    FinalAddress,
     /// Identifications before 6.18.
     OlderIdentification,
     /// More flows than one bucket holds.
@@ -56,6 +58,7 @@ impl Known {
         Self::GreChecksumAndKey,
         Self::NotLookedInto,
         Self::RemoteChecksum,
+        Self::FinalAddress,
         Self::OlderIdentification,
         Self::Eviction,
     ];
@@ -72,6 +75,7 @@ impl Known {
             Self::GreChecksumAndKey => "T21",
             Self::NotLookedInto => "G5",
             Self::RemoteChecksum => "C54",
+            Self::FinalAddress => "C20",
             Self::OlderIdentification => "G14a",
             Self::Eviction => "G3",
         }
@@ -84,7 +88,7 @@ impl Known {
                 Joins::Kernel
             }
             Self::FlowIdentity => Joins::Kernel,
-            Self::GreChecksumAndKey | Self::RemoteChecksum => Joins::Engine,
+            Self::GreChecksumAndKey | Self::RemoteChecksum | Self::FinalAddress => Joins::Engine,
             Self::WindowReduced if release() < (6, 18) => Joins::Either,
             Self::WindowReduced => Joins::Engine,
             // A kernel that sees a plain datagram joins it as one.
@@ -122,6 +126,10 @@ impl Known {
             }
             Self::RemoteChecksum => {
                 "The VXLAN device was made without remote checksum offload, so its packets have wrong checksums to it."
+            }
+            Self::FinalAddress => {
+                "Linux verifies with the addresses of the IPv6 header, also where a routing header or a home address \
+                 option has those that count."
             }
             Self::OlderIdentification => {
                 "Before 6.18, fixed identifications needed DF, and those of an outer header with DF were ignored."
@@ -244,6 +252,7 @@ fn alone(frame: &[u8], parsed: &Parsed, reach: &Reach) -> Vec<Known> {
         (Known::GreChecksumAndKey, gre & 0xa000 == 0xa000),
         (Known::NotLookedInto, reach.ends_before(parsed)),
         (Known::RemoteChecksum, parsed.has_remote_checksum()),
+        (Known::FinalAddress, has_final_address(parsed)),
         (
             Known::OlderIdentification,
             release() < (6, 18)
@@ -251,6 +260,16 @@ fn alone(frame: &[u8], parsed: &Parsed, reach: &Reach) -> Vec<Known> {
         ),
     ];
     conditions.into_iter().filter_map(|(known, holds)| holds.then_some(known)).collect()
+}
+
+/// Whether any header is summed with other addresses than those of the IP header around it.
+fn has_final_address(parsed: &Parsed) -> bool {
+    (0..parsed.layers.len()).any(|index| {
+        let shown =
+            parsed.network_of(index).map(|ip| [ip.bytes("source"), ip.bytes("destination")]);
+        let ends = parsed.ends_of(index);
+        shown.zip(ends.as_ref()).is_some_and(|(shown, ends)| shown != [&ends[0][..], &ends[1]])
+    })
 }
 
 /// Whether Linux lets the packet go before it looks at the held ones of its flow (rule G75).
@@ -269,9 +288,10 @@ fn is_never_compared(frame: &[u8], parsed: &Parsed) -> bool {
         && (last.number("checksum") == 0
             || parsed.payload(frame).is_empty()
             || last.declared_end != frame.len());
-    // The outer checksum is not verified when an outer length is wrong, and without it a tunnel is
-    // not looked into.
-    let lies = |layer: &Layer| layer.declared_end != frame.len();
+    // The outer checksum is not verified when an outer length is wrong or the reserved bit is set, and without it a
+    // tunnel is not looked into.
+    let lies =
+        |layer: &Layer| layer.declared_end != frame.len() || layer.number("fragment") & 0x8000 != 0;
     let tunnel = parsed.layers.iter().position(|layer| layer.name == "udp");
     let is_unverified = tunnel.is_some_and(|tunnel| {
         tunnel + 1 < parsed.layers.len()

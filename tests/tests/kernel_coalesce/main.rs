@@ -37,6 +37,8 @@ const FRAME_BYTES_MIN: usize = 18;
 
 const NETWORKS: &[Network] =
     &[Network::Ipv4, Network::Ipv6, Network::Ipv6Options, Network::Ipv6Routing];
+/// Those whose addresses are not the ones that count.
+const UNDER_WAY: &[Network] = &[Network::Ipv6Segments, Network::Ipv6Mobile];
 /// What the kernel looks into without a device of its own, and VXLAN.
 const TUNNELS: &[Tunnel] = &[
     Tunnel::Ip,
@@ -115,15 +117,19 @@ fn within_reach(seed: u64, deviations_percent: usize) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let stacks: Vec<Stack> = (0..random.within(1, 6))
         .map(|_| {
-            let network = *random.choose(NETWORKS);
+            let network = network(&mut random);
             let mut stack = Stack::plain(Front::Ethernet, network, *random.choose(TRANSPORTS));
             if random.percent(50) {
-                stack.tunnels.push((*random.choose(NETWORKS), *random.choose(TUNNELS)));
+                stack.tunnels.push((self::network(&mut random), *random.choose(TUNNELS)));
             }
             stack
         })
         .collect();
     vector(Traffic::of(&stacks, seed).deviations_percent(deviations_percent), seed)
+}
+
+fn network(random: &mut Random) -> Network {
+    if random.percent(3) { *random.choose(UNDER_WAY) } else { *random.choose(NETWORKS) }
 }
 
 /// Up to one poll of frames.

@@ -168,7 +168,7 @@ pub(crate) fn is_seeded(packet: &[u8], stack: &Stack) -> bool {
     };
     let Some(ip) = stack.layers().iter().rfind(|layer| is_ip(layer)) else { return false };
     let end = if stack.end == 0 { packet.len() } else { stack.end as usize };
-    holds_seed(packet, stack, &layer, ip, end)
+    holds_seed(packet, &layer, ip, end)
 }
 
 /// Whether the innermost transport checksum is the sum of a pseudo-header that counts all bytes of the frame, although the
@@ -197,14 +197,14 @@ pub(crate) fn seeded_around(packet: &[u8], stack: &Stack) -> Option<Layer> {
     let ip = stack.layers().iter().find(|layer| is_ip(layer))?;
     let start = udp.offset as usize;
     let end = start + u16_at(packet, start + udp::field::LENGTH.start) as usize;
-    holds_seed(packet, stack, udp, ip, end).then_some(*udp)
+    holds_seed(packet, udp, ip, end).then_some(*udp)
 }
 
-fn holds_seed(packet: &[u8], stack: &Stack, layer: &Layer, ip: &Layer, end: usize) -> bool {
+fn holds_seed(packet: &[u8], layer: &Layer, ip: &Layer, end: usize) -> bool {
     let (field, protocol) = place(layer);
     let found = u16_at(packet, layer.offset as usize + field);
     let len = end.saturating_sub(layer.offset as usize);
-    found == pseudo(packet, stack, ip, protocol, len).fold()
+    found == pseudo(packet, ip, protocol, len).fold()
 }
 
 /// Lists the checksums of a packet with what they cover.
@@ -335,7 +335,7 @@ fn seed(packet: &[u8], stack: &Stack, level: &Level) -> Option<Sum> {
         _ => return None,
     };
     let len = level.end.saturating_sub(level.layer.offset as usize);
-    Some(pseudo(packet, stack, ip, protocol, len))
+    Some(pseudo(packet, ip, protocol, len))
 }
 
 fn place(layer: &Layer) -> (usize, u8) {

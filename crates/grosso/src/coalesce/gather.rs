@@ -283,7 +283,6 @@ fn arrival_of(meta: &Meta, now_ns: u64) -> (u64, Stamp) {
 
 /// TOS or traffic class of the innermost IP header.
 pub(super) fn traffic_class(packet: &[u8], shape: &Shape) -> u8 {
-    let Some(transport) = shape.covers.last() else { return 0 };
-    let word = u16_at(packet, transport.ip.offset as usize);
-    if transport.ip.kind == Kind::Ipv6 { (word >> 4) as u8 } else { word as u8 }
+    let word = u16_at(packet, shape.ip.offset as usize);
+    if shape.ip.kind == Kind::Ipv6 { (word >> 4) as u8 } else { word as u8 }
 }

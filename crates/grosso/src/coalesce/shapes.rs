@@ -8,7 +8,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
-use grosso_wire::{Kind, LAYERS_MAX, Layer, Stack, ipv4};
+use grosso_wire::{Ends, Kind, LAYERS_MAX, Layer, Stack, ipv4};
 
 use crate::{
     coalesce::{
@@ -148,7 +148,7 @@ impl Known {
             keys: Keys::of(stack.layers(), header),
             equality: Mask::equality(stack, header, rules),
             foreseen,
-            structure: structure(stack),
+            structure: structure(stack, header),
             example: example.into(),
             bounds,
             refusal,
@@ -218,13 +218,15 @@ fn latest(
     latest
 }
 
-/// The bits that the dissector looks at, apart from lengths.
-fn structure(stack: &Stack) -> Mask {
+/// The bits that the dissector looks at, apart from lengths, and those that say where the addresses of pseudo-headers
+/// lie.
+fn structure(stack: &Stack, header: &[u8]) -> Mask {
     let mut mask = Mask::nothing(stack.header_len());
     for layer in stack.layers() {
         for (at, bits) in structure_bits(layer) {
             mask.add(layer.offset as usize + at, bits);
         }
+        Ends::deciding(header, layer, |at| mask.add(at, 0xff));
     }
     mask
 }

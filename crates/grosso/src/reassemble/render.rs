@@ -1,10 +1,12 @@
 //! The headers of a whole datagram, from those of its first fragment.
 
-use grosso_checksum::{Sum, pseudo_v4, pseudo_v6};
-use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, ipv4, ipv6, ipv6_fragment, udp};
+use grosso_checksum::Sum;
+use grosso_wire::{
+    Ends, Kind, Layer, LinkType, Ports, Stack, dissect_into, ipv4, ipv6, ipv6_fragment, udp,
+};
 
 use crate::{
-    bytes::{put_u16, u16_at, u32_at},
+    bytes::{put_u16, u16_at},
     coalesce::HEADER_BYTES_MAX,
     meta::{Cwr, IpLevels},
     reassemble::{
@@ -144,24 +146,31 @@ pub(crate) fn verify(
         }
     }
     let pseudo = match flow.protocol {
-        ipv4::PROTOCOL_TCP | ipv4::PROTOCOL_UDP => pseudo(header, kind, flow.protocol, len),
-        ipv4::PROTOCOL_ICMP if kind == Kind::Ipv4 => Sum::ZERO,
-        ipv6::NEXT_ICMP if kind == Kind::Ipv6 => pseudo(header, kind, flow.protocol, len),
-        _ => return Transport::Unknown,
+        ipv4::PROTOCOL_ICMP if kind == Kind::Ipv4 => Some(Sum::ZERO),
+        ipv6::NEXT_ICMP if kind == Kind::Ipv4 => None,
+        ipv4::PROTOCOL_TCP | ipv4::PROTOCOL_UDP | ipv6::NEXT_ICMP => {
+            pseudo(header, before, kind, flow.protocol, len)
+        }
+        _ => None,
     };
-    if (sum + pseudo).is_valid() { Transport::Right } else { Transport::Wrong }
+    match pseudo {
+        Some(pseudo) if (sum + pseudo).is_valid() => Transport::Right,
+        Some(_) => Transport::Wrong,
+        None => Transport::Unknown,
+    }
 }
 
-fn pseudo(header: &[u8], kind: Kind, protocol: u8, len: usize) -> Sum {
-    if kind == Kind::Ipv4 {
-        let address = |at| u32_at(header, at).to_be_bytes();
-        let source = address(ipv4::field::SOURCE.start);
-        return pseudo_v4(source, address(ipv4::field::DESTINATION.start), protocol, len as u32);
+/// The sum of the pseudo-header. `before` are the extension headers that lie in the data, behind the fragment header.
+/// `None` when there are more than are read.
+fn pseudo(header: &[u8], before: &[u8], kind: Kind, protocol: u8, len: usize) -> Option<Sum> {
+    let ip = Layer { kind, offset: 0, len: header.len() as u16 };
+    if before.is_empty() {
+        return Some(Ends::of(header, &ip).pseudo(header, protocol, len));
     }
-    let address = |at: usize| header.get(at..).and_then(|rest| rest.first_chunk::<16>());
-    let source = address(ipv6::field::SOURCE.start);
-    match source.zip(address(ipv6::field::DESTINATION.start)) {
-        Some((source, destination)) => pseudo_v6(source, destination, protocol, len as u32),
-        None => Sum::ZERO,
-    }
+    let mut together = [0; HEADER_BYTES_MAX];
+    let (front, rest) = together.split_at_mut_checked(header.len())?;
+    front.copy_from_slice(header);
+    rest.get_mut(..before.len())?.copy_from_slice(before);
+    let together = together.get(..header.len() + before.len())?;
+    Some(Ends::of(together, &ip).pseudo(together, protocol, len))
 }

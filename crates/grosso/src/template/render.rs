@@ -1,7 +1,7 @@
 //! The laws applied: the headers of one packet of a train, or of the whole train as one superframe.
 
-use grosso_checksum::{Sum, nonzero, pseudo_v4, pseudo_v6};
-use grosso_wire::{Kind, Layer, ipv4, ipv6, tcp};
+use grosso_checksum::{Sum, nonzero};
+use grosso_wire::{ipv4, tcp};
 
 use crate::{
     bytes::{put_u16, put_u32, u16_at, u32_at},
@@ -150,23 +150,5 @@ pub(crate) fn pseudo_of(covering: &Covering, packet: &[u8], len: usize) -> Sum {
     if covering.protocol == 0 {
         return Sum::ZERO;
     }
-    pseudo_header(packet, &covering.ip, covering.protocol, len as u32)
-}
-
-/// The pseudo-header sum of a transport header of `len` bytes with its payload, inside the IP
-/// header `ip`.
-#[inline]
-fn pseudo_header(packet: &[u8], ip: &Layer, protocol: u8, len: u32) -> Sum {
-    let start = ip.offset as usize;
-    if ip.kind == Kind::Ipv6 {
-        let addresses = packet.get(start + ipv6::field::SOURCE.start..).and_then(|rest| {
-            Some((rest.first_chunk::<16>()?, rest.get(16..)?.first_chunk::<16>()?))
-        });
-        return addresses.map_or(Sum::ZERO, |(source, destination)| {
-            pseudo_v6(source, destination, protocol, len)
-        });
-    }
-    let source = u32_at(packet, start + ipv4::field::SOURCE.start).to_be_bytes();
-    let destination = u32_at(packet, start + ipv4::field::DESTINATION.start).to_be_bytes();
-    pseudo_v4(source, destination, protocol, len)
+    covering.ends.pseudo(packet, covering.protocol, len)
 }

@@ -1,7 +1,7 @@
 //! The laws of one header stack, worked out once for all packets that have it.
 
 use arrayvec::ArrayVec;
-use grosso_wire::{Kind, LAYERS_MAX, Layer, Stack, ipv4};
+use grosso_wire::{Ends, Kind, LAYERS_MAX, Layer, Stack, ipv4};
 
 use crate::{
     bytes::u16_at,
@@ -16,6 +16,8 @@ pub(crate) struct Shape {
     /// Where the transport header starts.
     pub(crate) transport: usize,
     pub(crate) is_tcp: bool,
+    /// The innermost IP header.
+    pub(crate) ip: Layer,
     /// Where the outermost IP header starts.
     pub(crate) network: usize,
     pub(crate) ip_levels: usize,
@@ -58,8 +60,8 @@ pub(crate) struct Covering {
     pub(crate) start: u16,
     /// Where the checksum lies.
     pub(crate) at: u16,
-    /// The enclosing IP header.
-    pub(crate) ip: Layer,
+    /// Where the addresses lie that its pseudo-header has.
+    pub(crate) ends: Ends,
     /// The protocol in the pseudo-header; zero when there is none.
     pub(crate) protocol: u8,
     /// Zero says that there is no checksum (RFC 768).
@@ -73,6 +75,7 @@ impl Shape {
             header_len: stack.header_len(),
             transport: stack.last().map_or(0, |layer| layer.offset as usize),
             is_tcp: stack.last().is_some_and(|layer| layer.kind == Kind::Tcp),
+            ip: Layer::default(),
             network: 0,
             ip_levels: 0,
             has_pppoe: false,
@@ -83,12 +86,13 @@ impl Shape {
             identifications: ArrayVec::new(),
             covers: ArrayVec::new(),
         };
-        let mut ip = Layer::default();
+        let mut ends = Ends::of(header, &Layer::default());
         for layer in stack.layers() {
             if matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6) {
-                ip = *layer;
+                shape.ip = *layer;
+                ends = Ends::of(header, layer);
             }
-            shape.enter(layer, &ip, header);
+            shape.enter(layer, &ends, header);
         }
         shape
     }
@@ -104,7 +108,7 @@ impl Shape {
         if is_made { Some(transport) } else { around.iter().rev().find(is_there) }
     }
 
-    fn enter(&mut self, layer: &Layer, ip: &Layer, header: &[u8]) {
+    fn enter(&mut self, layer: &Layer, ends: &Ends, header: &[u8]) {
         let start = header.get(layer.offset as usize..).unwrap_or_default();
         for field in laws::of(layer.kind, start) {
             let at = layer.offset + field.bytes.start as u16;
@@ -117,7 +121,7 @@ impl Shape {
                     header_len: layer.len,
                     level: self.ip_levels as u8,
                 }),
-                Law::Checksum(cover) => self.enter_checksum(layer, ip, at, cover),
+                Law::Checksum(cover) => self.enter_checksum(layer, ends, at, cover),
                 Law::Sequence => self.sequence = Some(at),
                 Law::Flags(_) => self.flags = Some(at + 1),
                 Law::Key(_) | Law::Equal(_) => {}
@@ -143,7 +147,7 @@ impl Shape {
         }
     }
 
-    fn enter_checksum(&mut self, layer: &Layer, ip: &Layer, at: u16, cover: Cover) {
+    fn enter_checksum(&mut self, layer: &Layer, ends: &Ends, at: u16, cover: Cover) {
         let (protocol, zero_means_none) = match cover {
             // Written together with the identification, and needed by nothing else.
             Cover::Header => return,
@@ -151,6 +155,7 @@ impl Shape {
             Cover::Transport => (ipv4::PROTOCOL_TCP, false),
             Cover::Datagram => (ipv4::PROTOCOL_UDP, true),
         };
-        self.covers.push(Covering { start: layer.offset, at, ip: *ip, protocol, zero_means_none });
+        let start = layer.offset;
+        self.covers.push(Covering { start, at, ends: *ends, protocol, zero_means_none });
     }
 }

@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 use grosso_checksum::Sum;
-use grosso_wire::{Kind, Layer, gre, ipv4, udp};
+use grosso_wire::{Ends, Kind, Layer, gre, ipv4, udp};
 
 use super::{OuterChecksum, headers::Outer, reason::Refusal};
 use crate::{
@@ -108,7 +108,7 @@ fn covers(
     let cover = |layer: &Layer, at: usize, protocol| Covering {
         start: layer.offset,
         at: layer.offset + at as u16,
-        ip: outer.ip,
+        ends: Ends::of(frame, &outer.ip),
         protocol,
         zero_means_none: protocol != 0,
     };

@@ -2,8 +2,8 @@
 
 use alloc::boxed::Box;
 
-use grosso_checksum::{Sum, nonzero, pseudo_v6};
-use grosso_wire::{LinkType, esp, ipv4, ipv6, udp};
+use grosso_checksum::{Sum, nonzero};
+use grosso_wire::{Ends, Kind, Layer, LinkType, esp, ipv4, ipv6, udp};
 
 use super::{
     association::{Mode, NoAssociation, Outer, SALT_BYTES, Salt, SecurityAssociation, UdpPorts},
@@ -394,12 +394,8 @@ fn write_udp(frame: &mut [u8], ip: usize, at: usize, version: Version, ports: Ud
     put_u16(frame, at + udp::field::LENGTH.start, len as u16);
     put_u16(frame, at + udp::field::CHECKSUM.start, 0);
     if version == Version::V6 {
-        let addresses = &frame[ip + ipv6::field::SOURCE.start..ip + ipv6::HEADER_LEN];
-        let (source, destination) = addresses.split_at(16);
-        let (mut from, mut to) = ([0; 16], [0; 16]);
-        from.copy_from_slice(source);
-        to.copy_from_slice(destination);
-        let pseudo = pseudo_v6(&from, &to, ipv4::PROTOCOL_UDP, len as u32);
+        let ip = Layer { kind: Kind::Ipv6, offset: ip as u16, len: ipv6::HEADER_LEN as u16 };
+        let pseudo = Ends::of(frame, &ip).pseudo(frame, ipv4::PROTOCOL_UDP, len);
         let checksum = nonzero(pseudo.add(Sum::of(&frame[at..])).checksum());
         put_u16(frame, at + udp::field::CHECKSUM.start, checksum);
     }

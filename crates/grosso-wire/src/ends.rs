@@ -1,0 +1,362 @@
+//! The addresses that count in a pseudo-header, which are not always those of the IP header.
+//!
+//! An IPv6 packet under way may show other addresses than its transport header was summed with. A routing header with
+//! segments left has the final destination (RFC 8200 section 8.1), a home address option the source (RFC 6275 sections
+//! 6.3 and 11.3.2). Everything that sums a pseudo-header asks here for both, so that all agree.
+
+use grosso_checksum::{Sum, pseudo_v4, pseudo_v6};
+
+use crate::ipv6_extension::{HEADER_LEN, HOME_ADDRESS_LEN, OPTION_HOME_ADDRESS, OPTION_PAD1};
+use crate::stack::{Kind, Layer};
+use crate::{ipv4, ipv6, ipv6_fragment};
+
+/// Where the addresses lie that count in the pseudo-headers inside one IP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    is_ipv6: bool,
+    /// In bytes from the start of the packet, as all places here.
+    source: u16,
+    destination: u16,
+}
+
+impl Ends {
+    /// The ends of the IPv4 or IPv6 header `ip` of `packet`, whose extension headers are followed as far as they are
+    /// there.
+    ///
+    /// Of several routing headers with segments left the innermost counts, because those in front of it only lead to it
+    /// (RFC 6275 section 6.4). Final destinations are known of the types 0 and 2, which list them last, and of the
+    /// segment routing header, which lists them first (RFC 8754 section 2).
+    #[inline]
+    #[must_use]
+    pub fn of(packet: &[u8], ip: &Layer) -> Self {
+        let place = |field: usize| ip.offset.saturating_add(field as u16);
+        if ip.kind != Kind::Ipv6 {
+            let source = place(ipv4::field::SOURCE.start);
+            let destination = place(ipv4::field::DESTINATION.start);
+            return Self { is_ipv6: false, source, destination };
+        }
+        let source = place(ipv6::field::SOURCE.start);
+        let destination = place(ipv6::field::DESTINATION.start);
+        let mut ends = Self { is_ipv6: true, source, destination };
+        let chain = Chain::behind(packet, ip);
+        if chain.is_extension() {
+            ends.follow(chain);
+        }
+        ends
+    }
+
+    /// Calls `decide` with the place of every byte behind the IPv6 header `ip` that decides where its [`Ends`] lie, but
+    /// those that say which extension headers there are and how long.
+    pub fn deciding(packet: &[u8], ip: &Layer, mut decide: impl FnMut(usize)) {
+        if ip.kind != Kind::Ipv6 {
+            return;
+        }
+        for extension in Chain::behind(packet, ip) {
+            match extension.protocol {
+                // A later fragment has no headers behind it.
+                ipv6::NEXT_FRAGMENT => {
+                    ipv6_fragment::field::FRAGMENT.for_each(|byte| decide(extension.start + byte));
+                }
+                _ if !extension.has_room() => {}
+                ipv6::NEXT_ROUTING => {
+                    (ROUTING_TYPE..=SEGMENTS_LEFT).for_each(|byte| decide(extension.start + byte))
+                }
+                ipv6::NEXT_DESTINATION_OPTIONS => extension.options().for_each(|option| {
+                    decide(option.start);
+                    if option.kind != OPTION_PAD1 {
+                        decide(option.start + 1);
+                    }
+                }),
+                _ => {}
+            }
+        }
+    }
+
+    /// The sum of the pseudo-header of a transport header of `protocol`, which has `len` bytes with its payload.
+    /// Addresses that are not there count nothing.
+    #[inline]
+    #[must_use]
+    pub fn pseudo(&self, packet: &[u8], protocol: u8, len: usize) -> Sum {
+        let (source, destination) = (usize::from(self.source), usize::from(self.destination));
+        let len = len as u32;
+        if self.is_ipv6 {
+            let ends = address(packet, source).zip(address(packet, destination));
+            return ends.map_or(Sum::ZERO, |(from, to)| pseudo_v6(from, to, protocol, len));
+        }
+        let ends = address(packet, source).zip(address(packet, destination));
+        ends.map_or(Sum::ZERO, |(from, to)| pseudo_v4(*from, *to, protocol, len))
+    }
+
+    #[cold]
+    fn follow(&mut self, chain: Chain<'_>) {
+        for extension in chain.filter(Extension::has_room) {
+            match extension.protocol {
+                ipv6::NEXT_ROUTING => {
+                    self.destination = extension.final_destination().unwrap_or(self.destination);
+                }
+                ipv6::NEXT_DESTINATION_OPTIONS => {
+                    self.source = extension.home_address().unwrap_or(self.source);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The extension headers behind an IPv6 header.
+struct Chain<'a> {
+    packet: &'a [u8],
+    /// What the next header is.
+    protocol: u8,
+    /// Where it starts.
+    at: usize,
+}
+
+impl<'a> Chain<'a> {
+    #[inline]
+    fn behind(packet: &'a [u8], ip: &Layer) -> Self {
+        let start = usize::from(ip.offset);
+        let protocol = packet.get(start + ipv6::field::NEXT_HEADER.start);
+        Self {
+            packet,
+            protocol: protocol.copied().unwrap_or(ipv6::NEXT_NONE),
+            at: start + ipv6::HEADER_LEN,
+        }
+    }
+
+    #[inline]
+    const fn is_extension(&self) -> bool {
+        matches!(
+            self.protocol,
+            ipv6::NEXT_HOP_BY_HOP
+                | ipv6::NEXT_ROUTING
+                | ipv6::NEXT_DESTINATION_OPTIONS
+                | ipv6::NEXT_FRAGMENT
+        )
+    }
+}
+
+impl<'a> Iterator for Chain<'a> {
+    type Item = Extension<'a>;
+
+    fn next(&mut self) -> Option<Extension<'a>> {
+        if !self.is_extension() {
+            return None;
+        }
+        let rest = self.packet.get(self.at..)?;
+        let &[next, length] = rest.first_chunk()?;
+        let len = if self.protocol == ipv6::NEXT_FRAGMENT {
+            ipv6_fragment::HEADER_LEN
+        } else {
+            (usize::from(length) + 1) * 8
+        };
+        let bytes = rest.get(..len)?;
+        let extension = Extension { protocol: self.protocol, start: self.at, bytes };
+        // Behind the header of a later fragment there are data.
+        let is_later = self.protocol == ipv6::NEXT_FRAGMENT
+            && u16::from_be_bytes([bytes[2], bytes[3]]) & ipv6_fragment::OFFSET_MASK != 0;
+        self.protocol = if is_later { ipv6::NEXT_NONE } else { next };
+        self.at += len;
+        Some(extension)
+    }
+}
+
+/// One extension header, all of whose bytes are there.
+struct Extension<'a> {
+    protocol: u8,
+    start: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Extension<'a> {
+    /// Whether it can hold an address at all.
+    fn has_room(&self) -> bool {
+        self.bytes.len() >= ROUTING_LIST + ADDRESS_LEN
+    }
+
+    /// Where a routing header that has room has its final destination, if segments are left.
+    fn final_destination(&self) -> Option<u16> {
+        if *self.bytes.get(SEGMENTS_LEFT)? == 0 {
+            return None;
+        }
+        let at = match *self.bytes.get(ROUTING_TYPE)? {
+            ROUTING_SOURCE | ROUTING_MOBILE => self.bytes.len() - ADDRESS_LEN,
+            ROUTING_SEGMENT => ROUTING_LIST,
+            _ => return None,
+        };
+        Some((self.start + at) as u16)
+    }
+
+    /// Where destination options have a home address.
+    fn home_address(&self) -> Option<u16> {
+        let is_home = |option: &Place| {
+            (option.kind, option.len) == (OPTION_HOME_ADDRESS, OPTION_FIXED + HOME_ADDRESS_LEN)
+        };
+        let option = self.options().find(is_home)?;
+        Some((option.start + OPTION_FIXED) as u16)
+    }
+
+    /// The options as far as they are whole.
+    fn options(&self) -> impl Iterator<Item = Place> + use<'a> {
+        let (start, bytes) = (self.start, self.bytes);
+        let mut at = HEADER_LEN;
+        core::iter::from_fn(move || {
+            let kind = *bytes.get(at)?;
+            let len = match kind {
+                OPTION_PAD1 => 1,
+                _ => OPTION_FIXED + usize::from(*bytes.get(at + 1)?),
+            };
+            let place = Place { kind, start: start + at, len };
+            at += len;
+            Some(place).filter(|_| at <= bytes.len())
+        })
+    }
+}
+
+/// One option, and where it lies.
+struct Place {
+    kind: u8,
+    start: usize,
+    /// Its bytes, with type and length.
+    len: usize,
+}
+
+#[inline]
+fn address<const N: usize>(packet: &[u8], at: usize) -> Option<&[u8; N]> {
+    packet.get(at..at + N)?.first_chunk()
+}
+
+const ADDRESS_LEN: usize = 16;
+/// Bytes of an option's type and length.
+const OPTION_FIXED: usize = 2;
+
+/// Places in a routing header (RFC 8200 section 4.4).
+const ROUTING_TYPE: usize = 2;
+const SEGMENTS_LEFT: usize = 3;
+const ROUTING_LIST: usize = 8;
+
+const ROUTING_SOURCE: u8 = 0;
+const ROUTING_MOBILE: u8 = 2;
+const ROUTING_SEGMENT: u8 = 4;
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::vec::Vec;
+
+    use super::*;
+
+    const SOURCE: [u8; 16] = [1; 16];
+    const DESTINATION: [u8; 16] = [2; 16];
+    const FIRST: [u8; 16] = [3; 16];
+    const LAST: [u8; 16] = [4; 16];
+
+    /// An IPv6 header that something of `next` follows, three bytes into the packet.
+    fn packet(next: u8, behind: &[&[u8]]) -> (Vec<u8>, Layer) {
+        let fixed = [0x60, 0, 0, 0, 0, 0, next, 64];
+        let header = [&[0; 3][..], &fixed, &SOURCE, &DESTINATION].concat();
+        (
+            [header, behind.concat()].concat(),
+            Layer { kind: Kind::Ipv6, offset: 3, len: ipv6::HEADER_LEN as u16 },
+        )
+    }
+
+    fn routing(next: u8, kind: u8, left: u8) -> Vec<u8> {
+        [&[next, 4, kind, left, 1, 0, 0, 0][..], &FIRST, &LAST].concat()
+    }
+
+    fn home(next: u8) -> Vec<u8> {
+        [&[next, 2, 0, 1, 0, OPTION_HOME_ADDRESS, 16][..], &FIRST, &[0]].concat()
+    }
+
+    /// The addresses that count, found by their sum.
+    fn assert_ends(next: u8, behind: &[&[u8]], source: [u8; 16], destination: [u8; 16]) {
+        let (packet, ip) = packet(next, behind);
+        let ends = Ends::of(&packet, &ip);
+        let place = |at: u16| packet.get(usize::from(at)..usize::from(at) + 16).unwrap();
+        assert_eq!(place(ends.source), source);
+        assert_eq!(place(ends.destination), destination);
+        let expected = pseudo_v6(&source, &destination, 6, 70_000);
+        assert_eq!(ends.pseudo(&packet, 6, 70_000).fold(), expected.fold());
+    }
+
+    #[test]
+    fn without_extension_headers_the_ip_header_counts() {
+        assert_ends(6, &[&[0; 20]], SOURCE, DESTINATION);
+        let ip = Layer { kind: Kind::Ipv4, offset: 0, len: 20 };
+        let header: Vec<u8> = (0..20).collect();
+        let expected = pseudo_v4([12, 13, 14, 15], [16, 17, 18, 19], 17, 8);
+        assert_eq!(Ends::of(&header, &ip).pseudo(&header, 17, 8).fold(), expected.fold());
+    }
+
+    #[test]
+    fn the_final_destination_is_where_the_type_of_routing_lists_it() {
+        for (kind, destination) in [(0, LAST), (2, LAST), (4, FIRST), (3, DESTINATION)] {
+            assert_ends(43, &[&routing(6, kind, 1)], SOURCE, destination);
+            // It has arrived there.
+            assert_ends(43, &[&routing(6, kind, 0)], SOURCE, DESTINATION);
+        }
+        // A list that is empty or too short, or not all there.
+        for (kind, len) in [(0, 1), (2, 0), (2, 1), (4, 0), (4, 1)] {
+            let list = [&[6, len, kind, 1][..], &[0; 4 + 8]].concat();
+            assert_ends(43, &[&list[..8 + 8 * usize::from(len)]], SOURCE, DESTINATION);
+        }
+        assert_ends(43, &[&routing(6, 2, 1)[..39]], SOURCE, DESTINATION);
+    }
+
+    #[test]
+    fn the_innermost_of_two_routing_headers_counts() {
+        assert_ends(43, &[&routing(43, 0, 2), &routing(6, 4, 1)], SOURCE, FIRST);
+        assert_ends(43, &[&routing(43, 0, 2), &routing(6, 4, 0)], SOURCE, LAST);
+    }
+
+    #[test]
+    fn a_home_address_option_has_the_source() {
+        assert_ends(60, &[&home(6)], FIRST, DESTINATION);
+        assert_ends(0, &[&[43, 0, 1, 4, 0, 0, 0, 0], &routing(60, 2, 1), &home(6)], FIRST, LAST);
+        // Hop-by-hop options have none, nor has an option that is shorter.
+        assert_ends(0, &[&home(6)], SOURCE, DESTINATION);
+        let mut short = home(6);
+        short[6] = 15;
+        assert_ends(60, &[&short], SOURCE, DESTINATION);
+    }
+
+    #[test]
+    fn only_the_first_fragment_is_looked_into() {
+        assert_ends(44, &[&[43, 0, 0, 1, 0, 0, 0, 9], &routing(6, 2, 1)], SOURCE, LAST);
+        assert_ends(44, &[&[43, 0, 0, 9, 0, 0, 0, 9], &routing(6, 2, 1)], SOURCE, DESTINATION);
+    }
+
+    #[test]
+    fn packets_that_agree_in_the_deciding_bytes_have_the_same_ends() {
+        let behind = [routing(60, 4, 1), home(43), routing(6, 0, 1)];
+        let behind: Vec<&[u8]> = behind.iter().map(Vec::as_slice).collect();
+        let (packet, ip) = packet(43, &behind);
+        let mut deciding = Vec::new();
+        Ends::deciding(&packet, &ip, |at| deciding.push(at));
+        // The two first bytes of each extension header say what follows and where.
+        let structural = [43, 83, 107].map(|start| [start, start + 1]).concat();
+        let ends = Ends::of(&packet, &ip);
+        for at in 43..packet.len() {
+            for value in 0..=255 {
+                let mut changed = packet.clone();
+                changed[at] = value;
+                let is_free = !deciding.contains(&at) && !structural.contains(&at);
+                assert!(!is_free || Ends::of(&changed, &ip) == ends, "byte {at} = {value}");
+            }
+        }
+        assert_eq!(deciding, [45, 46, 85, 86, 87, 88, 89, 106, 109, 110].map(|at| at));
+    }
+
+    #[test]
+    fn anything_is_followed_to_an_end() {
+        let (whole, ip) = packet(43, &[&routing(60, 4, 1), &home(44), &[6, 0, 0, 0, 0, 0, 0, 1]]);
+        for len in 0..whole.len() {
+            let cut = &whole[..len];
+            let _ = Ends::of(cut, &ip).pseudo(cut, 6, 20);
+            Ends::deciding(cut, &ip, |at| assert!(at < len));
+        }
+        let nowhere = Layer { kind: Kind::Ipv6, offset: u16::MAX, len: 40 };
+        assert_eq!(Ends::of(&whole, &nowhere).pseudo(&whole, 6, 20).fold(), 0);
+    }
+}
