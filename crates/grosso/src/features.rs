@@ -2,7 +2,7 @@
 
 use core::ops::{BitAnd, BitOr, BitOrAssign};
 
-use grosso_wire::{Kind, Stack, tcp, udp};
+use grosso_wire::{Kind, Layer, Stack, tcp, udp};
 
 use crate::{
     bytes::u16_at,
@@ -171,7 +171,8 @@ impl BitAnd for Features {
 pub struct Device {
     /// What it takes.
     pub features: Features,
-    /// It takes superframes of fewer bytes than this (rule S2).
+    /// It takes superframes of fewer bytes than this, counted from the first IP header on, as the limits of a train are
+    /// (rules S2, G60).
     pub gso_max_size: u32,
     /// It takes superframes of at most so many packets (rule S2).
     pub gso_max_segs: u32,
@@ -208,7 +209,10 @@ impl Device {
             return if is_partial && !checksums { Work::Complete } else { Work::Nothing };
         };
         let needed = needed(frame, stack, &gso);
-        let fits = len < self.gso_max_size as usize && u32::from(gso.segments) <= self.gso_max_segs;
+        let is_ip = |layer: &&Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
+        let network = stack.layers().iter().find(is_ip).map_or(0, |ip| usize::from(ip.offset));
+        let fits = len.saturating_sub(network) < self.gso_max_size as usize
+            && u32::from(gso.segments) <= self.gso_max_segs;
         let takes = |needed| self.features.contains(needed) && checksums && fits;
         let is_robust = !gso.untrusted || self.features.contains(Features::GSO_ROBUST);
         if takes(needed) && is_robust && matches!(gso.cut, Cut::Every(_)) {

@@ -12,6 +12,7 @@ mod frames;
 mod ip;
 mod offloads;
 mod queues;
+mod sizes;
 mod sockets;
 mod tunnelled;
 mod tunnels;
