@@ -72,6 +72,60 @@ fn every_kind_of_packet_comes_back_with_its_time() {
     assert_eq!(packets(&bench.get("c")), packets(&input));
 }
 
+/// The least MTU that IPv4 allows makes thousands of fragments of 16 and 48 bytes.
+#[test]
+fn what_fragment_makes_for_any_mtu_reassemble_joins() {
+    let bench = Bench::new();
+    let mut all = all_kinds();
+    let options = |ip: grosso_testkit::headers::Ipv4| ip.id(8).df(false).options(&[1; 40]);
+    let longest = || Packet::new().ethernet(|e| e).ipv4(options);
+    all.push(longest().udp(|u| u).payload_len(65_515 - 48).build());
+    all.push(longest().tcp(|t| t).payload_len(1000).build());
+    let input = capture(Format::Pcap, ETHERNET, &all);
+    bench.put("a", &input);
+    for mtu in [68, 72, 76, 80, 84, 88] {
+        let line = format!("fragment --json -r a -w b --mtu {mtu} --ignore-df");
+        assert!(bench.ok(&line).json()["fragments"].as_u64().unwrap() > 5000);
+        bench.ok("reassemble -q -r b -w c --strict");
+        assert!(packets(&bench.get("c")) == packets(&input), "MTU {mtu}");
+    }
+}
+
+#[test]
+fn a_wrong_ipv4_header_checksum_is_left_and_counted() {
+    let bench = Bench::new();
+    let packet = |bits| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(false).checksum_xor(bits));
+        packet.udp(|u| u.checksum_xor(bits)).payload_len(2000).build()
+    };
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &[packet(1)]));
+    let report = bench.ok("fragment --json -r a -w b --mtu 1280").json();
+    assert_eq!(report["left"], serde_json::json!({ "ipv4-checksum": 1 }));
+    assert_eq!(bench.get("b"), bench.get("a"));
+    assert_eq!(bench.run("fragment -q -r a -w b --mtu 1280 --strict").code, 1);
+    // A wrong checksum of the transport is as wrong in the fragments.
+    let wrong = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(false)).udp(|u| u.checksum_xor(1));
+    let wrong = wrong.payload_len(2000).build();
+    bench.put("a", &capture(Format::Pcap, ETHERNET, core::slice::from_ref(&wrong)));
+    bench.ok("fragment -q -r a -w b --mtu 1280 --strict");
+    bench.ok("reassemble -q -r b -w c");
+    assert_eq!(frames(&bench.get("c")), [wrong]);
+    assert_eq!(bench.run("csum verify -q -r c").code, 1);
+}
+
+#[test]
+fn atomic_fragments_lose_their_header() {
+    let bench = Bench::new();
+    let datagram = |is_atomic| {
+        let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).hop_by_hop(|h| h);
+        let packet = if is_atomic { packet.fragment(|f| f.id(7)) } else { packet };
+        packet.udp(|u| u).payload_len(100).build()
+    };
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &[datagram(true)]));
+    bench.ok("reassemble -q -r a -w b --strict");
+    assert_eq!(frames(&bench.get("b")), [datagram(false)]);
+}
+
 #[test]
 fn fragments_of_all_packets_in_any_order_come_back() {
     let bench = Bench::new();

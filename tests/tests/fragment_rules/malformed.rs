@@ -145,16 +145,43 @@ fn p28_every_offset_and_length_near_the_limit() {
 }
 
 #[test]
-fn f30_atomic_fragments_pass_beside_a_datagram_of_the_same_key() {
+fn f30_atomic_fragments_are_handed_up_beside_a_datagram_of_the_same_key() {
     let data = data(Version::V6, 64, 30);
     let pieces = cut(&data, 32);
-    let mut rig = Rig::new(rules(Mode::Coalesce));
-    push_all(&mut rig, Version::V6, 1, &pieces[..1]);
-    let atomic = link().ipv6(|ip| ip).fragment(|f| f.id(1)).udp(|u| u).payload_len(9).build();
-    assert_eq!(rig.push(&atomic), Verdict::Passed(Pass::Atomic));
-    assert_eq!(rig.passed, [(atomic, Pass::Atomic)]);
-    push_all(&mut rig, Version::V6, 1, &pieces[1..]);
-    assert_eq!(rig.take_whole(), [Version::V6.whole(1, &data)]);
+    for mode in [Mode::Coalesce, Mode::KeepGeometry] {
+        // One that is whole at once takes no place.
+        let mut rules = rules(mode);
+        rules.limits.datagrams = 1;
+        let mut rig = Rig::new(rules);
+        push_all(&mut rig, Version::V6, 1, &pieces[..1]);
+        let packet = |link: Packet| link.udp(|u| u).payload_len(9);
+        let atomic = packet(link().ipv6(|ip| ip).fragment(|f| f.id(1))).pad_to(90).build();
+        assert_eq!(rig.push(&atomic), Verdict::Completed);
+        // Headers in front of it and behind it stay, and so does what is not to be touched.
+        let around = |link: Packet| packet(link.destination_options(|d| d).fragment(|f| f.id(1)));
+        let deep = around(link().ipv6(|ip| ip).ipv6(|ip| ip).hop_by_hop(|h| h)).build();
+        assert_eq!(rig.push(&deep), Verdict::Completed);
+        push_all(&mut rig, Version::V6, 1, &pieces[1..]);
+        let inner = link().ipv6(|ip| ip).ipv6(|ip| ip).hop_by_hop(|h| h).destination_options(|d| d);
+        let whole = [packet(link().ipv6(|ip| ip)).build(), packet(inner).build()];
+        assert_eq!(rig.take_whole(), [&whole[..], &[Version::V6.whole(1, &data)]].concat());
+        rig.finish();
+    }
+}
+
+#[test]
+fn f30_atomic_fragments_that_are_not_finished_keep_their_header() {
+    let packet = link().ipv6(|ip| ip).fragment(|f| f.id(1)).udp(|u| u).payload_len(9);
+    let (partial, start, offset) = packet.build_partial();
+    let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
+    let cut = link().ipv6(|ip| ip).fragment(|f| f.next_header(6)).payload(&[0; 19]).build();
+    let empty = link().ipv6(|ip| ip).fragment(|f| f.next_header(59)).build();
+    for (frame, checksum) in [(partial, checksum), (cut, Checksum::None), (empty, Checksum::None)] {
+        let mut rig = Rig::new(rules(Mode::Coalesce));
+        let verdict = rig.push_frame(&frame, Meta { checksum, ..Meta::default() });
+        assert_eq!(verdict, Verdict::Passed(Pass::Atomic));
+        assert_eq!(rig.passed, [(frame, Pass::Atomic)]);
+    }
 }
 
 #[test]

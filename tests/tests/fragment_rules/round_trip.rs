@@ -59,6 +59,62 @@ fn joining_the_fragments_of_a_packet_gives_the_packet() {
     assert!(joined > 1500, "only {joined} had fragments");
 }
 
+/// The least MTU of IPv4 and what is near it, with every length of options, so that fragments are as short and as many
+/// as they can be: what is cut is joined, or is not cut.
+#[test]
+fn whatever_mtu_fragments_were_made_for_they_are_joined() {
+    let (mut joined, mut refused) = (0, 0);
+    for seed in 0..600 {
+        let mut random = Random::new(seed);
+        let ip = Packet::new().ethernet(|e| e);
+        let is_v6 = random.one_in(3);
+        let packet = if is_v6 {
+            let packet = ip.ipv6(|ip| ip);
+            let packet = if random.one_in(2) { packet.destination_options(|d| d) } else { packet };
+            // An authentication header, which has no view, and what it announces.
+            if random.one_in(4) {
+                packet.destination_options(|d| d.next_header(51))
+            } else {
+                packet
+            }
+        } else {
+            let options = vec![1; 4 * random.within(0, 10)];
+            ip.ipv4(|ip| ip.df(false).id(seed as u16).options(&options))
+        };
+        let packet = match random.below(3) {
+            0 => packet.tcp(|t| t.options(&[1; 12])),
+            1 => packet.udp(|u| u),
+            _ => packet.payload(&[17, 4, 0, 0, 0, 0, 0, 1]),
+        };
+        let headers = packet.header_len() - 14;
+        let most = if random.one_in(8) { 65_515 } else { 3000 };
+        let len = random.within(100, most - headers);
+        let packet = packet.payload_len(len).build();
+        let mtu = if random.one_in(2) { 68 } else { random.within(68, 200) };
+        let options = FragmentOptions::new(mtu as u16, seed as u32);
+        let mut pieces = fragments(&packet, &Meta::default(), &options);
+        if pieces.len() < 2 {
+            refused += 1;
+            continue;
+        }
+        joined += 1;
+        if random.one_in(2) {
+            pieces.reverse();
+        }
+        for mode in [Mode::Coalesce, Mode::KeepGeometry] {
+            let mut rules = Rules::new(mode);
+            // Only memory may end this: a buffer of its own for every 8 bytes.
+            (rules.limits.memory_bytes, rules.limits.source_bytes) = (16 << 20, 16 << 20);
+            let mut rig = Rig::new(rules);
+            pieces.iter().for_each(|piece| _ = rig.push(piece));
+            let context = format!("seed {seed}, MTU {mtu}, {} fragments", pieces.len());
+            assert_eq!(rig.take_whole(), std::slice::from_ref(&packet), "{context}");
+            rig.finish();
+        }
+    }
+    assert!(joined > 300 && refused > 10, "{joined} joined, {refused} not cut");
+}
+
 /// The largest fragment that came is enough to make the same fragments again (P38).
 #[test]
 fn a_forwarded_datagram_is_cut_again_as_it_came() {

@@ -90,6 +90,31 @@ fn s60_an_mtu_without_room_for_a_unit_is_refused() {
 }
 
 #[test]
+fn s60_tcp_is_not_cut_where_receivers_would_not_see_its_flags() {
+    let options = |len| move |ip: Ipv4| ip.df(false).options(&vec![1; len]);
+    let tcp =
+        |len| Packet::new().ethernet(|e| e).ipv4(options(len)).tcp(|t| t).payload_len(100).build();
+    assert_eq!(of_mtu(&tcp(40), 75), Err(NoFragments::MtuTooSmall));
+    assert_eq!(of_mtu(&tcp(40), 76).unwrap().len(), 8);
+    assert_eq!(of_mtu(&udp4(100, options(40)), 68).unwrap().len(), 14);
+}
+
+#[test]
+fn s60_a_wrong_header_checksum_is_not_made_right() {
+    for checksum in [1, 0x8000] {
+        let packet = udp4(100, |ip| ip.checksum_xor(checksum));
+        assert_eq!(of_mtu(&packet, 68), Err(NoFragments::Ipv4Checksum));
+    }
+    // Zero is left to a device, which makes it for each fragment.
+    assert_eq!(of_mtu(&udp4(100, |ip| ip.checksum_zero()), 68), of_mtu(&udp4(100, |ip| ip), 68));
+    // What is inside is copied, right or wrong.
+    let wrong = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(false)).udp(|u| u.checksum_xor(1));
+    let wrong = wrong.payload_len(100).build();
+    let data: Vec<u8> = of_mtu(&wrong, 68).unwrap().iter().flat_map(|f| f[34..].to_vec()).collect();
+    assert_eq!(data, wrong[34..]);
+}
+
+#[test]
 fn s60_partial_checksums_are_completed_first() {
     for packet in [
         Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(false)).udp(|udp| udp),

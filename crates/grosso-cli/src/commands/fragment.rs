@@ -204,6 +204,7 @@ fn name(refusal: NoFragments) -> &'static str {
         NoFragments::HeaderTooLong => "header-too-long",
         NoFragments::BytesMissing => "captured-short",
         NoFragments::TooLong => "too-long",
+        NoFragments::Ipv4Checksum => "ipv4-checksum",
         NoFragments::ChecksumOutside => "checksum-start",
         _ => "other",
     }

@@ -1,12 +1,13 @@
 //! The half of fragmentation that sends.
 
-use core::num::NonZeroU16;
+use core::{num::NonZeroU16, ops::Range};
 
 use grosso::{
     Meta,
     meta::{Cut, Gso},
     segment::{FragmentOptions, Fragments, NoFragments, Outgoing, Segments},
 };
+use grosso_checksum::update;
 use grosso_wire::{
     Kind, LinkType, Ports, Stack, dissect_into, ethernet, ipv4, ipv6, ipv6_fragment,
 };
@@ -183,8 +184,21 @@ impl Cutting {
         slices.iter().for_each(|slice| packet.extend_from_slice(slice));
         if let Some(ip) = packet.get_mut(start..start + ipv4::HEADER_LEN) {
             let identification = self.identification(ip) as u16;
-            ip[ipv4::field::IDENTIFICATION].copy_from_slice(&identification.to_be_bytes());
-            ip[ipv4::field::FRAGMENT.start] &= !((ipv4::DONT_FRAGMENT >> 8) as u8);
+            let word =
+                |field: Range<usize>| u16::from_be_bytes([ip[field.start], ip[field.start + 1]]);
+            let (fragment, found) = (word(ipv4::field::FRAGMENT), word(ipv4::field::CHECKSUM));
+            let changed = [
+                (ipv4::field::IDENTIFICATION, identification),
+                (ipv4::field::FRAGMENT, fragment & !ipv4::DONT_FRAGMENT),
+            ];
+            // What was wrong stays wrong, and zero is left to a device.
+            let follow = |checksum, (field, new): &(Range<usize>, u16)| {
+                if found == 0 { 0 } else { update(checksum, word(field.clone()), *new) }
+            };
+            let checksum = changed.iter().fold(found, follow);
+            for (field, value) in changed.into_iter().chain([(ipv4::field::CHECKSUM, checksum)]) {
+                ip[field].copy_from_slice(&value.to_be_bytes());
+            }
         }
         let whole = [&packet[..]];
         let options = FragmentOptions::new(self.mtu, 0);
@@ -289,15 +303,16 @@ const fn place(reason: NoFragments) -> usize {
         NoFragments::HeadersSplit | NoFragments::HeaderTooLong => 3,
         NoFragments::TooLong => 4,
         NoFragments::ChecksumOutside => 5,
+        NoFragments::Ipv4Checksum => 6,
         NoFragments::Superframe => SUPERFRAME,
-        _ => 6,
+        _ => 7,
     }
 }
 
-const SUPERFRAME: usize = 7;
+const SUPERFRAME: usize = 8;
 
 /// Why a packet that is longer than the MTU was dropped, with the names under which it is counted.
-const REFUSALS: [(&str, &str); 8] = [
+const REFUSALS: [(&str, &str); 9] = [
     ("frag-dont-fragment", "A packet longer than the MTU forbids fragments (DF)."),
     ("frag-mtu-too-small", "The MTU leaves no room for data behind the headers of a packet."),
     ("frag-already-fragment", "An IPv6 fragment is longer than the MTU, and is not cut again."),
@@ -307,6 +322,7 @@ const REFUSALS: [(&str, &str); 8] = [
     ),
     ("frag-too-long", "A packet is longer than the fragments of one can say."),
     ("frag-checksum-outside", "The partial checksum of a packet does not lie in what is cut."),
+    ("frag-ipv4-checksum", "The IPv4 header checksum of a packet longer than the MTU is wrong."),
     ("frag-bytes-missing", "Bytes of a packet are missing that its header speaks of."),
     ("frag-superframe", "A superframe of packets longer than the MTU cannot be cut."),
 ];

@@ -82,8 +82,10 @@ pub(crate) fn examine(
 ) -> Result<(Key, Arrival), Refusal> {
     let layers = stack.layers();
     let Some(last) = stack.last().filter(|_| stack.stop == Stop::Fragment) else {
-        let atomic = layers.iter().any(|layer| layer.kind == Kind::Ipv6Fragment);
-        return Err(if atomic { Pass::Atomic } else { Pass::Whole }.into());
+        return match layers.iter().position(|layer| layer.kind == Kind::Ipv6Fragment) {
+            Some(place) => atomic(packet, &layers[..=place], meta),
+            None => Err(Pass::Whole.into()),
+        };
     };
     if stack.extent == Extent::Short || stack.end as usize > packet.len() {
         return Err(Pass::Cut.into());
@@ -97,6 +99,38 @@ pub(crate) fn examine(
     } else {
         ipv6(packet, layers, &last, data)?
     };
+    if let Checksum::Complete { sum } = meta.checksum {
+        arrival.sum = Some(sum_of_data(packet, layers, &arrival.data, sum));
+    }
+    Ok((key, arrival))
+}
+
+/// An atomic fragment, whose header is the last of `layers`: a datagram of one fragment, whatever others there are
+/// with its identification (RFC 6946 section 4, rule F30). What is said of how a device shall finish it speaks of its
+/// place in the frame, and stays true only where the fragment header stays.
+fn atomic(packet: &[u8], layers: &[Layer], meta: &Meta) -> Result<(Key, Arrival), Refusal> {
+    let is_finished = !matches!(meta.checksum, Checksum::Partial { .. }) && meta.gso.is_none();
+    let fragment = layers.last().copied().unwrap_or_default();
+    let ip = layers.iter().rfind(|layer| layer.kind == Kind::Ipv6).copied().unwrap_or_default();
+    let field = usize::from(ip.offset) + ipv6::field::PAYLOAD_LENGTH.start;
+    let end = ip.end() + usize::from(u16_at(packet, field));
+    if end > packet.len() {
+        return Err(Pass::Cut.into());
+    }
+    if fragment.end() > HEADER_BYTES_MAX {
+        return Err(Pass::HeaderTooLong.into());
+    }
+    let data = fragment.end() as u32..end as u32;
+    if !is_finished || data.is_empty() {
+        return Err(Pass::Atomic.into());
+    }
+    let (mut key, mut arrival) = match ipv6(packet, layers, &fragment, data) {
+        Err(Refusal::Discard { reason: Discard::HeaderChain, .. }) => {
+            return Err(Pass::Atomic.into());
+        }
+        read => read?,
+    };
+    key.is_atomic = true;
     if let Checksum::Complete { sum } = meta.checksum {
         arrival.sum = Some(sum_of_data(packet, layers, &arrival.data, sum));
     }
@@ -133,6 +167,7 @@ fn ipv4(
         identification: u16_at(header, ipv4::field::IDENTIFICATION.start).into(),
         protocol,
         is_ipv6: false,
+        is_atomic: false,
         outside: 0,
     };
     let flow = (offset == 0).then(|| flow(protocol, 0, packet, &data));
@@ -196,6 +231,7 @@ fn ipv6(
         // Rule F1: the next header is no part of the key.
         protocol: 0,
         is_ipv6: true,
+        is_atomic: false,
         outside: 0,
     };
     let arrival = Arrival {
@@ -221,6 +257,22 @@ enum Chain {
     Fragment(usize),
 }
 
+/// Bytes of data that the first fragment of an IPv6 packet must have at least to be joined, whose data start with
+/// headers of `first`; `None` where no fragment would do.
+pub(crate) fn first_len_min(first: u8, data: &[u8]) -> Option<usize> {
+    chain(first, data).ok().map(|(transport, at)| at + fixed_len(transport))
+}
+
+/// Bytes of a transport header that the first fragment must have.
+const fn fixed_len(transport: u8) -> usize {
+    match transport {
+        ipv6::NEXT_NONE => 0,
+        ipv4::PROTOCOL_TCP => 20,
+        ipv4::PROTOCOL_UDP | ipv6::NEXT_ICMP => 8,
+        _ => 1,
+    }
+}
+
 /// The transport protocol of a first fragment and where its header starts in the data (RFC 7112
 /// section 5, rule F31).
 fn chain(first: u8, data: &[u8]) -> Result<(u8, usize), Chain> {
@@ -238,12 +290,11 @@ fn chain(first: u8, data: &[u8]) -> Result<(u8, usize), Chain> {
             | NEXT_SHIM6 => (usize::from(byte_at(header, 1)) + 1) * 8,
             NEXT_AUTHENTICATION => (usize::from(byte_at(header, 1)) + 2) * 4,
             transport => {
-                let fixed = match transport {
-                    ipv4::PROTOCOL_TCP => 20,
-                    ipv4::PROTOCOL_UDP | ipv6::NEXT_ICMP => 8,
-                    _ => 1,
+                return if header.len() < fixed_len(transport) {
+                    Err(Chain::Truncated)
+                } else {
+                    Ok((next, at))
                 };
-                return if header.len() < fixed { Err(Chain::Truncated) } else { Ok((next, at)) };
             }
         };
         if header.len() < len {
@@ -281,7 +332,7 @@ fn byte_at(bytes: &[u8], at: usize) -> u8 {
 }
 
 /// Where the flags of a TCP header end, to whole 8-byte units.
-const TCP_FLAGS_END: u32 = 16;
+pub(crate) const TCP_FLAGS_END: u32 = 16;
 /// TCP, UDP, DCCP, SCTP, UDP-Lite.
 const PROTOCOLS_WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 /// Extension headers of a first fragment that are walked over.

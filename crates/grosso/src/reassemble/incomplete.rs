@@ -31,6 +31,8 @@ pub(crate) struct Key {
     /// Of IPv4 only.
     pub(crate) protocol: u8,
     pub(crate) is_ipv6: bool,
+    /// Its only fragment is all of it, and has nothing to do with others (RFC 6946).
+    pub(crate) is_atomic: bool,
     /// The seeded hash of what the headers around tell: VLAN, session, tunnel.
     pub(crate) outside: u64,
 }
@@ -42,7 +44,8 @@ impl Key {
         if self.is_ipv6 {
             self.addresses[1..].iter().for_each(|&word| hasher.write_u64(word));
         }
-        let protocol = u64::from(self.protocol) << 32 | u64::from(self.is_ipv6) << 40;
+        let version = u64::from(self.is_ipv6) << 40 | u64::from(self.is_atomic) << 41;
+        let protocol = u64::from(self.protocol) << 32 | version;
         hasher.write_u64(u64::from(self.identification) | protocol);
         hasher.write_u64(self.outside);
         hasher.finish()

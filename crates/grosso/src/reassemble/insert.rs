@@ -82,7 +82,9 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             self.end(slot, Discard::TableFull, sink);
             found = self.table.find(hash, None);
         }
-        if self.held_datagrams() >= self.rules.limits.datagrams.max(1)
+        // One that is whole at once takes no place of those that wait.
+        if !key.is_atomic
+            && self.held_datagrams() >= self.rules.limits.datagrams.max(1)
             && let Some(oldest) = self.by_use.first()
         {
             self.end(oldest, Discard::TableFull, sink);

@@ -52,6 +52,8 @@ use alloc::{vec, vec::Vec};
 use foldhash::fast::FixedState;
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
+pub(crate) use examine::{TCP_FLAGS_END, first_len_min};
+
 pub use delivery::{Datagram, Discarded, Flow, IcmpError, Outcome, Returned, Sink, Transport};
 pub use incomplete::Identity;
 pub use rules::{Limits, Mode, Overlap, OverlapNeedsCoalesce, Rules};
@@ -200,7 +202,9 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
                 key.outside = self.outside(packet, arrival.outside, &frame.meta);
                 self.stats.fragments_in += 1;
                 let slot = self.find_or_start(key, now_ns, sink);
-                self.recent.remember(slot, &arrival, packet, &self.stack, &frame.meta);
+                if !key.is_atomic {
+                    self.recent.remember(slot, &arrival, packet, &self.stack, &frame.meta);
+                }
                 self.insert(slot, frame, arrival, now_ns, sink)
             }
             Err(Refusal::Pass(reason)) => {

@@ -8,7 +8,8 @@ reasons! {
     Pass {
         /// It is no IP fragment, or none that can be seen.
         Whole = "whole",
-        /// An IPv6 fragment that is a whole packet (RFC 6946, rule F30).
+        /// An IPv6 fragment that is a whole packet (RFC 6946, rule F30) and keeps its header, because a device is to
+        /// finish it or its headers cannot be followed.
         Atomic = "atomic",
         /// Its length says more than the frame holds: it was cut when it was captured.
         Cut = "cut",

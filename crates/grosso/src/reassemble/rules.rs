@@ -85,8 +85,8 @@ impl Default for Limits {
         Self {
             datagrams: 4096,
             tombstones: 1024,
-            // 64 KB through the smallest link that IPv4 allows, of 68 bytes, are 1366.
-            fragments: 2048,
+            // 64 KB through the smallest link that IPv4 allows, of 68 bytes, behind its longest header are 8185.
+            fragments: 8192,
             memory_bytes: 4 << 20,
             source_bytes: 2 << 20,
             buffer_bytes: 0,

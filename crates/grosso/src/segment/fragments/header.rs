@@ -7,6 +7,7 @@ use super::refusal::NoFragments;
 use crate::{
     bytes::{put_u16, put_u32, u16_at},
     coalesce::HEADER_BYTES_MAX,
+    reassemble::{TCP_FLAGS_END, first_len_min},
 };
 
 /// The headers, with a fragment header behind them where the version wants one.
@@ -124,18 +125,41 @@ impl Header {
         self.ip.kind == Kind::Ipv4 && u16_at(&self.bytes, at) & ipv4::DONT_FRAGMENT != 0
     }
 
-    /// Least bytes of data in the first fragment: for IPv4 a unit (rule S60); for IPv6 all headers up to the transport
-    /// header and with it (RFC 7112 section 5).
-    pub(super) fn first_len_min(&self, stack: &Stack) -> usize {
+    /// Whether a router would take the packet: a complete header checksum is right. Zero is what a device's driver
+    /// leaves to it.
+    pub(super) fn is_intact(&self) -> bool {
+        let header = self.bytes.get(usize::from(self.ip.offset)..self.ip.end()).unwrap_or_default();
+        let is_left = || u16_at(header, ipv4::field::CHECKSUM.start) == 0;
+        self.ip.kind != Kind::Ipv4 || Sum::of(header).is_valid() || is_left()
+    }
+
+    /// Least bytes of data in the first fragment: for IPv4 a unit (rule S60), or TCP up to its flags, without which
+    /// receivers discard it (RFC 1858, RFC 3128); for IPv6 all headers up to the transport header and with it (RFC 7112
+    /// section 5). `data` are those of the packet, as far as they are in one piece; `None` where no first fragment would
+    /// have all headers.
+    pub(super) fn first_len_min(
+        &self,
+        stack: &Stack,
+        data: &[u8],
+        data_len: usize,
+    ) -> Option<usize> {
+        if self.ip.kind == Kind::Ipv4 {
+            let at = usize::from(self.ip.offset) + ipv4::field::PROTOCOL.start;
+            let is_tcp = self.bytes.get(at) == Some(&ipv4::PROTOCOL_TCP) && self.offset == 0;
+            return Some(if is_tcp { TCP_FLAGS_END as usize } else { UNIT });
+        }
+        let next_header = self.bytes[self.len - ipv6_fragment::HEADER_LEN];
+        let chain = match first_len_min(next_header, data.get(..data_len).unwrap_or(data)) {
+            // What lies in further slices is no header that is known.
+            None if data.len() < data_len => 0,
+            chain => chain?,
+        };
         let behind = |layer: &&Layer| usize::from(layer.offset) >= self.data_start;
         let is_outermost =
             |layer: &&Layer| !matches!(layer.kind, Kind::Ipv6Extension | Kind::Ipv6Fragment);
         let upper = stack.layers().iter().filter(behind).find(is_outermost);
-        let chain = match (self.ip.kind, upper) {
-            (Kind::Ipv6, Some(upper)) => upper.end() - self.data_start,
-            _ => 0,
-        };
-        chain.max(8)
+        let known = upper.map_or(0, |upper| upper.end() - self.data_start);
+        Some(chain.max(known).max(UNIT))
     }
 
     /// Writes the headers of the fragment with `len` bytes of data, `before` bytes behind the start of the packet's;
@@ -247,6 +271,8 @@ fn unfragmentable(head: &[u8], ip: Layer, behind: &[Layer]) -> Result<Unfragment
 
 /// Bytes of a packet that every IPv6 link takes whole (RFC 8200 section 5).
 const IPV6_MTU_MIN: u16 = 1280;
+/// Bytes in which offsets count (RFC 791 section 3.1).
+const UNIT: usize = 8;
 /// Values of the next-header field (RFC 8200 section 4).
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;

@@ -145,9 +145,14 @@ impl<'a> Fragments<'a> {
                 return Err(NoFragments::DontFragment { mtu: options.mtu });
             }
         }
+        if !header.is_intact() {
+            return Err(NoFragments::Ipv4Checksum);
+        }
         let last_max = most.saturating_sub(header.ip_header_len());
         let unit = last_max & !7;
-        if unit < header.first_len_min(&stack) {
+        let known = head.get(header.data_start..).unwrap_or_default();
+        let first_len_min = header.first_len_min(&stack, known, data_len);
+        if unit < first_len_min.ok_or(NoFragments::HeadersSplit)? {
             return Err(NoFragments::MtuTooSmall);
         }
         let data = Payload { slices, slice: 0, offset: header.data_start };

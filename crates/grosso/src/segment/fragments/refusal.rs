@@ -12,8 +12,8 @@ pub enum NoFragments {
         /// The MTU.
         mtu: u16,
     },
-    /// The MTU leaves no room for 8 bytes of data, or for the headers that the first fragment of an IPv6 packet must
-    /// have (rules S60, S62; RFC 7112).
+    /// The MTU leaves no room for 8 bytes of data, or for the headers that a first fragment must have: those of IPv6
+    /// (rules S60, S62; RFC 7112), and those of TCP up to its flags (RFC 1858, RFC 3128).
     MtuTooSmall,
     /// It has no IP header.
     NotIp,
@@ -29,6 +29,8 @@ pub enum NoFragments {
     BytesMissing,
     /// It is longer than the fragments of one datagram can say (rule F13).
     TooLong,
+    /// The checksum of its IPv4 header is wrong: fragments would have right ones, and nobody would see it again.
+    Ipv4Checksum,
     /// Its partial checksum does not lie in the data that are cut (rule C3).
     ChecksumOutside,
 }
@@ -48,6 +50,7 @@ impl NoFragments {
             Self::HeaderTooLong => "its headers are longer than any that are cut",
             Self::BytesMissing => "bytes are missing that its header speaks of",
             Self::TooLong => "it is longer than an IP datagram can be",
+            Self::Ipv4Checksum => "its IPv4 header checksum is wrong",
             Self::ChecksumOutside => "its partial checksum lies outside its data",
         }
     }
