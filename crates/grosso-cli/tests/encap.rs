@@ -88,6 +88,19 @@ fn decap_gives_the_capture_back_byte_for_byte() {
     assert!(frames(&back.bytes) == sent());
 }
 
+/// A capture is looked at, and no end of the tunnel: what its ends must understand is told and no obstacle.
+#[test]
+fn decap_reads_the_critical_options_that_encap_wrote() {
+    let bench = Bench::new();
+    let before = capture(Format::Pcap, ETHERNET, &sent());
+    bench.put("a.pcap", &before);
+    let words = "geneve id 42 geneve_opts 0102:83:01020304";
+    bench.ok(&format!("encap -q --strict -r a.pcap -w b.pcap type {words} {ENDS_V4}"));
+    let run = bench.ok("decap --strict -r b.pcap -w c.pcap");
+    assert!(bench.get("c.pcap") == before);
+    assert!(run.stderr.contains("the Geneve option 0x0102 0x83"), "{}", run.stderr);
+}
+
 /// One line a packet: the headers that tshark sees, and what it complains about.
 fn seen_by_tshark(bench: &Bench, name: &str) -> Vec<(String, String)> {
     let checks = ["ip.check_checksum", "udp.check_checksum", "tcp.check_checksum"];

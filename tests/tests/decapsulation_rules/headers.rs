@@ -176,6 +176,30 @@ fn w40_w41_geneve_options() {
     refused(&overlong, Refusal::GeneveOptions);
 }
 
+/// Who looks at the packets of others is no end of their tunnel.
+#[test]
+fn w41_critical_options_are_told_of_where_they_are_taken_to_be_understood() {
+    let mut rules = rules();
+    rules.critical_options = true;
+    for (packet, option) in [
+        (
+            geneve(|g| g.critical(true).option(1, 2, &[]).option(0x0102, 0x83, &[1; 4])),
+            Some((0x0102, 0x83)),
+        ),
+        (geneve(|g| g.critical(true)), None),
+        (geneve(|g| g.option(1, 2, &[])), None),
+    ] {
+        let taken =
+            take_with(&packet.build(), &Default::default(), LinkType::Ethernet, &rules).unwrap();
+        assert_eq!(taken.packet, packet.out_of_tunnel().unwrap().build());
+        assert_eq!(taken.plan.details.critical_option, option);
+    }
+    let overlong = geneve(|g| g.option(1, 0x81, &[0; 4]).options_len_raw(1)).build();
+    let refusal =
+        take_with(&overlong, &Default::default(), LinkType::Ethernet, &rules).unwrap_err();
+    assert_eq!(refusal, Refusal::GeneveOptions);
+}
+
 /// Linux ignores the bits that RFC 2784 section 2.3 wants refused.
 #[test]
 fn w50_gre_bits() {

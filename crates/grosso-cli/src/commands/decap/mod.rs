@@ -115,6 +115,13 @@ fn finish(
     let (facts, place) = output.finish(input)?;
     let (recursive, joined, unlisted) = joiner.found();
     unwrapper.suspicions.note(session);
+    for ((class, kind), count) in &unwrapper.critical_options {
+        let packets = units::count(*count, "packet");
+        session.talk.note(format!(
+            "{packets} had the Geneve option {class:#06x} {kind:#04x}: an end of the tunnel that does not know it \
+             discards them"
+        ));
+    }
     let tally = unwrapper.tally;
     super::reassemble::note_unlisted(unlisted, session);
     let fragments = tally.refused.count(FRAGMENT);

@@ -1,6 +1,9 @@
 //! One packet on its way out of its tunnels.
 
-use std::hash::{BuildHasher, RandomState};
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher, RandomState},
+};
 
 use grosso::{
     Meta,
@@ -27,6 +30,8 @@ pub(super) struct Unwrapper {
     wanted: Depth,
     pub(super) tally: Tally,
     pub(super) suspicions: Suspicions,
+    /// The Geneve options that an end of the tunnel must understand, by class and type, and how many packets had them.
+    pub(super) critical_options: BTreeMap<(u16, u8), u64>,
     hasher: RandomState,
     buffer: Vec<u8>,
     stack: Stack,
@@ -69,12 +74,14 @@ impl Unwrapper {
         // Captures are of any receiver, also one that is configured for these.
         rules.remote_checksum = RemoteChecksumMode::Complete;
         rules.ipv6_without_checksum = true;
+        rules.critical_options = true;
         Self {
             rules,
             given,
             wanted,
             tally: Tally::default(),
             suspicions: Suspicions::default(),
+            critical_options: BTreeMap::new(),
             hasher,
             buffer: Vec::new(),
             stack: Stack::new(0),
@@ -174,6 +181,9 @@ impl Unwrapper {
         state.depth += 1;
         state.network = self.network(state.network, &plan.path);
         state.meta = plan.meta;
+        if let Some(option) = plan.details.critical_option {
+            *self.critical_options.entry(option).or_default() += 1;
+        }
         self.tally.count(state.depth, plan.tunnel, plan.congestion);
         true
     }

@@ -2,9 +2,11 @@
 
 use core::{net::IpAddr, ops::Range};
 
-use grosso_wire::{Kind, Layer, Ports, Stack, Stop, geneve, gre, gue, ipv4, ipv6, udp, vxlan};
+use grosso_wire::{
+    Kind, Layer, Ports, Stack, Stop, geneve, geneve::GeneveOption, gre, gue, ipv4, ipv6, udp, vxlan,
+};
 
-use super::{Details, Path, reason::Refusal};
+use super::{Details, Path, Rules, reason::Refusal};
 use crate::{
     bytes::{u16_at, u32_at},
     tunnel::{RemoteChecksum, Tunnel, kind::CarriedBy, remote_checksum},
@@ -33,7 +35,7 @@ impl Outer {
     pub(super) fn find(
         frame: &[u8],
         stack: &Stack,
-        ports: &Ports,
+        rules: &Rules,
         is_superframe: bool,
     ) -> Result<Self, Refusal> {
         let layers = stack.layers();
@@ -43,8 +45,8 @@ impl Outer {
         let is_extension =
             |layer: &&Layer| matches!(layer.kind, Kind::Ipv6Extension | Kind::Ipv6Fragment);
         let extensions = layers[links + 1..].iter().take_while(is_extension).count();
-        let mut walk = Walk { frame, stack, next: links + 1 + extensions };
-        let (tunnel, udp, gre, remote_checksum) = walk.tunnel(&ip, ports)?;
+        let mut walk = Walk { frame, stack, rules, next: links + 1 + extensions };
+        let (tunnel, udp, gre, remote_checksum) = walk.tunnel(&ip)?;
         let mut outer =
             Self { tunnel, ip, links, inner: walk.next, end: 0, udp, gre, remote_checksum };
         let inner = layers.get(outer.inner).ok_or_else(|| walk.refusal_inside())?;
@@ -96,6 +98,10 @@ impl Outer {
             dont_learn: flags & DONT_LEARN == DONT_LEARN,
             gre_checksum: fields.checksum.is_some(),
             sequence: fields.sequence,
+            critical_option: match self.tunnel {
+                Tunnel::Geneve => critical_option(frame, headers),
+                _ => None,
+            },
         }
     }
 
@@ -157,6 +163,7 @@ pub(super) fn declared_end(
 struct Walk<'a> {
     frame: &'a [u8],
     stack: &'a Stack,
+    rules: &'a Rules,
     /// Which header of the stack comes next.
     next: usize,
 }
@@ -165,10 +172,10 @@ type Found = (Tunnel, Option<Layer>, Option<Layer>, Option<RemoteChecksum>);
 
 impl Walk<'_> {
     /// Steps over the headers of a tunnel inside the IP header `ip`.
-    fn tunnel(&mut self, ip: &Layer, ports: &Ports) -> Result<Found, Refusal> {
+    fn tunnel(&mut self, ip: &Layer) -> Result<Found, Refusal> {
         let Some(layer) = self.layer() else { return Err(self.refusal_behind_ip()) };
         match layer.kind {
-            Kind::Udp => self.udp(ip, &layer, ports),
+            Kind::Udp => self.udp(ip, &layer),
             Kind::Esp => Err(Refusal::Encrypted),
             Kind::Gre | Kind::Mpls | Kind::Ipv4 | Kind::Ipv6 => {
                 let (tunnel, gre) = self.protocol(ip, CarriedBy::Ip)?;
@@ -179,7 +186,8 @@ impl Walk<'_> {
     }
 
     /// Steps over a tunnel header in UDP, or finds that the datagram is no tunnel's.
-    fn udp(&mut self, ip: &Layer, udp: &Layer, ports: &Ports) -> Result<Found, Refusal> {
+    fn udp(&mut self, ip: &Layer, udp: &Layer) -> Result<Found, Refusal> {
+        let ports = &self.rules.ports;
         let port = u16_at(self.frame, usize::from(udp.offset) + udp::field::DESTINATION_PORT.start);
         self.next += 1;
         let Some(layer) = self.layer() else { return Err(self.refusal_behind_udp(port, ports)) };
@@ -195,7 +203,7 @@ impl Walk<'_> {
                 Tunnel::VxlanGpe
             }
             Kind::Geneve => {
-                check_geneve(header)?;
+                check_geneve(header, self.rules.critical_options)?;
                 Tunnel::Geneve
             }
             Kind::Esp => return Err(Refusal::Encrypted),
@@ -333,22 +341,28 @@ fn check_vxlan_gpe(header: &[u8]) -> Result<(), Refusal> {
 }
 
 /// Rules W40, W41.
-fn check_geneve(header: &[u8]) -> Result<(), Refusal> {
+fn check_geneve(header: &[u8], takes_critical: bool) -> Result<(), Refusal> {
     let flags = header.get(geneve::field::FLAGS.start).copied().unwrap_or(0);
     if flags & geneve::CONTROL != 0 {
         return Err(Refusal::Control);
     }
-    if flags & geneve::CRITICAL != 0 {
-        return Err(Refusal::GeneveCritical);
+    let mut is_critical = flags & geneve::CRITICAL != 0;
+    for option in geneve_options(header) {
+        is_critical |= option.map_err(|_| Refusal::GeneveOptions)?.is_critical();
     }
-    for option in geneve::Options::new(header.get(geneve::HEADER_LEN..).unwrap_or_default()) {
-        match option {
-            Ok(option) if option.is_critical() => return Err(Refusal::GeneveCritical),
-            Ok(_) => {}
-            Err(_) => return Err(Refusal::GeneveOptions),
-        }
-    }
-    Ok(())
+    if is_critical && !takes_critical { Err(Refusal::GeneveCritical) } else { Ok(()) }
+}
+
+/// Class and type of the first option that an end of the tunnel must understand.
+fn critical_option(frame: &[u8], headers: &[Layer]) -> Option<(u16, u8)> {
+    let layer = headers.iter().find(|layer| layer.kind == Kind::Geneve)?;
+    let header = frame.get(usize::from(layer.offset)..layer.end())?;
+    let option = geneve_options(header).flatten().find(GeneveOption::is_critical)?;
+    Some((option.class, option.kind))
+}
+
+fn geneve_options(header: &[u8]) -> geneve::Options<'_> {
+    geneve::Options::new(header.get(geneve::HEADER_LEN..).unwrap_or_default())
 }
 
 /// Rules W20, W21.

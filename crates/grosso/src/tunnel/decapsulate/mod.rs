@@ -65,6 +65,9 @@ pub struct Rules {
     pub outer_checksum: OuterChecksum,
     /// On which link the packet is presented.
     pub presented: Presented,
+    /// Whether Geneve options that an end of the tunnel must understand (rule W41, RFC 8926 section 3.5) are taken to
+    /// be understood: for who looks at packets of others and is no end. [`Details::critical_option`] tells of them.
+    pub critical_options: bool,
 }
 
 /// On which link a packet is presented that was taken out of a tunnel.
@@ -111,6 +114,7 @@ impl Default for Rules {
             ipv6_without_checksum: false,
             outer_checksum: OuterChecksum::InFrame,
             presented: Presented::OnItsLink,
+            critical_options: false,
         }
     }
 }
@@ -165,6 +169,8 @@ pub struct Details {
     pub gre_checksum: bool,
     /// The number of the packet in GRE (RFC 2890).
     pub sequence: Option<u32>,
+    /// Class and type of the first Geneve option that an end of the tunnel must understand.
+    pub critical_option: Option<(u16, u8)>,
 }
 
 /// What stays of the link layer in front of the packet.
@@ -202,7 +208,7 @@ impl Decapsulation {
         link: LinkType,
         rules: &Rules,
     ) -> Result<Self, Refusal> {
-        let outer = Outer::find(frame, stack, &rules.ports, meta.gso.is_some())?;
+        let outer = Outer::find(frame, stack, rules, meta.gso.is_some())?;
         let gso = match meta.gso {
             Some(gso) => Some(gso_inside(gso, stack)?),
             None => None,
