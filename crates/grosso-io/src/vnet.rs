@@ -10,6 +10,7 @@ use grosso::{
     checksum::Checksum,
     meta::{Cut, Cwr, Gso, IpLevels},
 };
+use grosso_checksum::Sum;
 use grosso_wire::{
     Ends, Extent, Kind, Layer, LinkType, Stack, Stop, gre, tcp, udp,
     virtio::{
@@ -273,13 +274,17 @@ fn verified_seed(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u
 }
 
 /// Where the partial checksum of a frame must be whose innermost checksum field holds the sum of its pseudo-header, as
-/// a sender with checksum offload leaves it: for ports that have no way to say so. `None` when it does not.
+/// a sender with checksum offload leaves it: for ports that have no way to say so. `None` when it does not, or when it
+/// is a complete one: that of one packet in 65536 is the same number.
 #[must_use]
 pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
     let transport = transport(stack)?;
     let (offset, field) = checksum_field(&transport);
-    let is_seed = u16_at(frame, field)? == seed(frame, stack, &transport)?;
-    is_seed.then_some(Checksum::Partial { start: transport.offset, offset })
+    let seed = seed(frame, stack, &transport)?;
+    let covered = frame.get(transport.offset.into()..stack.end as usize)?;
+    let is_partial =
+        u16_at(frame, field)? == seed && !(Sum::of(covered) + Sum::from_word(seed)).is_valid();
+    is_partial.then_some(Checksum::Partial { start: transport.offset, offset })
 }
 
 /// The sum of the pseudo-header of the innermost transport header, whose payload ends with the frame.

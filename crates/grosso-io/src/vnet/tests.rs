@@ -326,6 +326,25 @@ fn a_partial_checksum_without_a_flag_is_found_by_its_seed() {
 }
 
 #[test]
+fn a_complete_checksum_that_is_its_seed_is_complete() {
+    for packet in [tcp4(), tcp6(), udp4(), vxlan()] {
+        let seed_of = |packet: &Packet| {
+            let (frame, start, offset) = packet.build_partial();
+            (frame[start + offset..][..2].to_vec(), start + offset)
+        };
+        let equal =
+            (0..=u16::MAX).map(|word| packet.clone().payload(&word.to_be_bytes())).find(|packet| {
+                let (seed, at) = seed_of(packet);
+                packet.build()[at..][..2] == seed
+            });
+        let frame = equal.expect("one of 65536").build();
+        assert!(grosso_testkit::oracle::is_right(&frame, grosso_testkit::oracle::Link::Ethernet));
+        let stack = dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED);
+        assert_eq!(unflagged_partial(&frame, &stack), None);
+    }
+}
+
+#[test]
 fn every_refusal_has_a_name_of_its_own() {
     let names: std::collections::BTreeSet<_> = VnetError::ALL.iter().map(|e| e.name()).collect();
     assert_eq!(names.len(), VnetError::ALL.len());

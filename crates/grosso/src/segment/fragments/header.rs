@@ -135,8 +135,8 @@ impl Header {
 
     /// Least bytes of data in the first fragment: for IPv4 a unit (rule S60), or TCP up to its flags, without which
     /// receivers discard it (RFC 1858, RFC 3128); for IPv6 all headers up to the transport header and with it (RFC 7112
-    /// section 5). `data` are those of the packet, as far as they are in one piece; `None` where no first fragment would
-    /// have all headers.
+    /// section 5). `data` are those of the packet, as far as they are in one piece; `None` where no first fragment
+    /// would have all headers.
     pub(super) fn first_len_min(
         &self,
         stack: &Stack,

@@ -1,0 +1,56 @@
+//! Packets under way: the addresses that count are in routing headers and home address options, for every command.
+
+mod common;
+
+use common::{Bench, ETHERNET, capture, frames};
+use grosso_io::capture::Format;
+use grosso_testkit::Packet;
+
+/// Extension headers with addresses that count.
+type Headers = fn(Packet) -> Packet;
+
+const EVERY: [(&str, Headers); 4] = [
+    ("type 0", |p| p.routing(|r| r.segments(0, 2, &[[3; 16], [4; 16]]))),
+    ("type 2", |p| p.routing(|r| r.segments(2, 1, &[[5; 16]]))),
+    ("segment routing", |p| p.routing(|r| r.segments(4, 1, &[[6; 16], [7; 16]]))),
+    ("mobile nodes", |p| {
+        let p = p.routing(|r| r.segments(2, 1, &[[8; 16]]));
+        p.destination_options(|d| d.home_address([9; 16]))
+    }),
+];
+
+/// A stream, and datagrams longer than an MTU of 1280.
+fn packets(headers: Headers) -> Vec<Vec<u8>> {
+    let ip = || headers(Packet::new().ethernet(|e| e).ipv6(|ip| ip));
+    let stream = (0..20).map(|i| ip().tcp(|t| t.sequence(i * 1000)).payload_len(1000).build());
+    let datagrams = (0..2).map(|i| ip().udp(|u| u.source_port(i)).payload_len(1300).build());
+    stream.chain(datagrams).collect()
+}
+
+#[test]
+fn packets_with_routing_headers_join_are_cut_and_verify() {
+    for (name, headers) in EVERY {
+        let bench = Bench::new();
+        let packets = packets(headers);
+        bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &packets));
+        let verify = |file: &str| bench.ok(&format!("csum verify -q -r {file}"));
+        verify("a.pcap");
+        bench.ok("coalesce -q -r a.pcap -w b.pcapng");
+        assert_eq!(frames(&bench.get("b.pcapng")).len(), 3, "{name}");
+        for command in ["segment", "wire"] {
+            bench.ok(&format!("{command} -q -r b.pcapng -w c.pcap -F pcap --strict"));
+            assert_eq!(frames(&bench.get("c.pcap")), packets, "{name}: {command}");
+        }
+        bench.ok("fragment -q -r a.pcap -w d.pcap --mtu 1280");
+        bench.ok("reassemble -q -r d.pcap -w e.pcap --strict");
+        assert_eq!(frames(&bench.get("e.pcap")), packets, "{name}");
+        let tunnel = "type vxlan id 1 local 192.0.2.1 remote 192.0.2.2 udpcsum";
+        bench.ok(&format!("encap -q -r b.pcapng -w f.pcapng --strict {tunnel}"));
+        bench.ok("segment -q -r f.pcapng -w g.pcap -F pcap --strict");
+        verify("g.pcap");
+        bench.ok("decap -q -r g.pcap -w h.pcap --strict");
+        assert_eq!(frames(&bench.get("h.pcap")), packets, "{name}");
+        let shown = bench.ok("explain a.pcap -n 2").stdout;
+        assert!(shown.contains("MERGED") && !shown.contains("bad"), "{name}: {shown}");
+    }
+}
