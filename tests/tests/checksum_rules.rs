@@ -82,7 +82,7 @@ fn routed(extensions: impl Fn(Packet) -> Packet, index: u32, bits: u16) -> Vec<u
 #[test]
 fn c20_the_addresses_that_count_are_found_in_each_packet() {
     let segments =
-        |kind, left| move |p: Packet| p.routing(|r| r.segments(kind, left, &[[3; 16], [4; 16]]));
+        |kind, left| move |p: Packet| p.routing(|r| r.route(kind, left, &[[3; 16], [4; 16]]));
     let options = |data: &'static [u8]| move |p: Packet| p.destination_options(|d| d.data(data));
     let home = |p: Packet| p.destination_options(|d| d.home_address([5; 16]));
     const PADDED: [u8; 22] = {
@@ -120,7 +120,7 @@ fn c20_the_addresses_that_count_are_found_in_each_packet() {
 #[test]
 fn c20_packets_under_way_join_and_are_cut_again() {
     let mobile = |p: Packet| {
-        let p = p.routing(|r| r.segments(2, 1, &[[4; 16]]));
+        let p = p.routing(|r| r.route(2, 1, &[[4; 16]]));
         p.destination_options(|d| d.home_address([5; 16]))
     };
     let frames: Vec<_> = (0..20).map(|index| routed(mobile, index, 0)).collect();

@@ -288,9 +288,9 @@ fn packet(path: Path, is_udp: bool, random: &mut Random) -> Packet {
             .routing(|routing| routing)
             .destination_options(|options| options),
         Path::Ipv6Routed(kind) => network(link, true, random)
-            .routing(|routing| routing.segments(kind, 1, &[[0xa5; 16], [0x5a; 16]])),
+            .routing(|routing| routing.route(kind, 1, &[[0xa5; 16], [0x5a; 16]])),
         Path::Ipv6Mobile => network(link, true, random)
-            .routing(|routing| routing.segments(2, 1, &[[0xa7; 16]]))
+            .routing(|routing| routing.route(2, 1, &[[0xa7; 16]]))
             .destination_options(|options| options.home_address([0x7a; 16])),
         Path::Vlan => network(link.vlan(|tag| tag.id(7)), false, random),
         Path::DoubleVlan => {

@@ -10,11 +10,11 @@ use grosso_testkit::Packet;
 type Headers = fn(Packet) -> Packet;
 
 const EVERY: [(&str, Headers); 4] = [
-    ("type 0", |p| p.routing(|r| r.segments(0, 2, &[[3; 16], [4; 16]]))),
-    ("type 2", |p| p.routing(|r| r.segments(2, 1, &[[5; 16]]))),
-    ("segment routing", |p| p.routing(|r| r.segments(4, 1, &[[6; 16], [7; 16]]))),
+    ("type 0", |p| p.routing(|r| r.route(0, 2, &[[3; 16], [4; 16]]))),
+    ("type 2", |p| p.routing(|r| r.route(2, 1, &[[5; 16]]))),
+    ("segment routing", |p| p.routing(|r| r.route(4, 1, &[[6; 16], [7; 16]]))),
     ("mobile nodes", |p| {
-        let p = p.routing(|r| r.segments(2, 1, &[[8; 16]]));
+        let p = p.routing(|r| r.route(2, 1, &[[8; 16]]));
         p.destination_options(|d| d.home_address([9; 16]))
     }),
 ];

@@ -170,7 +170,7 @@ fn example(known: Known) -> Option<Vec<Vec<u8>>> {
         Known::FinalAddress => (0..2)
             .map(|index: u32| {
                 let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip);
-                let packet = packet.routing(|routing| routing.segments(4, 1, &[[7; 16], [9; 16]]));
+                let packet = packet.routing(|routing| routing.route(4, 1, &[[7; 16], [9; 16]]));
                 packet.tcp(|tcp| tcp.sequence(100 + index * 100)).payload_len(100).build()
             })
             .collect(),

@@ -267,8 +267,9 @@ fn has_final_address(parsed: &Parsed) -> bool {
     (0..parsed.layers.len()).any(|index| {
         let shown =
             parsed.network_of(index).map(|ip| [ip.bytes("source"), ip.bytes("destination")]);
-        let ends = parsed.ends_of(index);
-        shown.zip(ends.as_ref()).is_some_and(|(shown, ends)| shown != [&ends[0][..], &ends[1]])
+        // A pseudo-header begins with the addresses.
+        let summed = parsed.pseudo_header_of(index, 0, 0);
+        shown.zip(summed).is_some_and(|(shown, summed)| !summed.starts_with(&shown.concat()))
     })
 }
 

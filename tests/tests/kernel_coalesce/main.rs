@@ -21,7 +21,7 @@ use grosso::Profile;
 use grosso_testkit::Traffic;
 use grosso_testkit::headers::VXLAN_PORT;
 use grosso_testkit::random::Random;
-use grosso_testkit::stack::{Front, Network, Stack, Transport, Tunnel};
+use grosso_testkit::stack::{Front, Network, Route, Stack, Transport, Tunnel};
 use grosso_tests::kernel::{Batching, FRAMES_MAX, GroOptions, GroOracle, seed, skip};
 
 use crate::both::Both;
@@ -38,7 +38,8 @@ const FRAME_BYTES_MIN: usize = 18;
 const NETWORKS: &[Network] =
     &[Network::Ipv4, Network::Ipv6, Network::Ipv6Options, Network::Ipv6Routing];
 /// Those whose addresses are not the ones that count.
-const UNDER_WAY: &[Network] = &[Network::Ipv6Segments, Network::Ipv6Mobile];
+const UNDER_WAY: &[Network] =
+    &[Network::Ipv6Routed(Route { kind: 4, left: 2 }), Network::Ipv6Mobile];
 /// What the kernel looks into without a device of its own, and VXLAN.
 const TUNNELS: &[Tunnel] = &[
     Tunnel::Ip,

@@ -177,7 +177,7 @@ pub(crate) fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
     let innermost = stack.last().filter(|l| matches!(l.kind, Kind::Tcp | Kind::Udp));
     let ip = stack.layers().iter().rfind(|layer| is_ip(layer));
     let (Some(layer), Some(ip)) = (innermost, ip) else { return false };
-    holds_seed(packet, stack, &layer, ip, packet.len())
+    holds_seed(packet, &layer, ip, packet.len())
 }
 
 /// Whether any transport checksum is the sum of its pseudo-header. Reads no payload.

@@ -109,7 +109,6 @@ impl Cutter {
         self.cut += 1;
         let mut written = meta::of_segment(said, gso.partial_members);
         let mut clock = Clock::new(said, segments.remaining());
-        let mut from = Some(packet);
         self.segment.resize(segments.packet_len_max(), 0);
         while let Some(segment) = segments
             .write_next(&mut self.segment)
