@@ -49,7 +49,7 @@ pub(crate) fn on_host(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     if random.one_in(12) && medium.link == Link::Ethernet {
         return neighbours(&mut random, left_to_device);
     }
-    // A port is that of FOU only to whom it is told, and most commands cannot be told (decap can).
+    // A port is that of FOU only to whom it is told, and here only decap is.
     let is_fou = |stack: &Stack| stack.tunnels.iter().any(|(_, tunnel)| *tunnel == Tunnel::Fou);
     let stack = loop {
         let stack = any_stack(&mut random, medium.link);
@@ -149,7 +149,10 @@ fn narrowed(number: u16, medium: Medium, random: &mut Random) -> Vec<Vec<u8>> {
     let mut sender = Sender::new(stack, number, medium.mtu, random);
     sender.segment = sender.full;
     let mut frames = sender.handshake(random, Packet::build);
-    let refused = sender.send(sender.full).build();
+    // What is in flight when the router speaks passes here as well.
+    let in_flight = (0..random.within(1, 4)).map(|_| sender.send(sender.full).build());
+    let in_flight: Vec<Vec<u8>> = in_flight.collect();
+    let refused = &in_flight[0];
     let start = if medium.link == Link::Ip { 0 } else { 14 };
     let narrow = random.within(medium.mtu / 2 + 100, medium.mtu - 1);
     let router = match medium.link {
@@ -159,8 +162,11 @@ fn narrowed(number: u16, medium: Medium, random: &mut Random) -> Vec<Vec<u8>> {
     let rest = [0, 0, (narrow >> 8) as u8, narrow as u8];
     let router = router.ipv4(|ip| ip.source([10, 9, 9, 9]).destination([192, 168, 1, 200]));
     let router = router.icmp(|i| i.kind(3).code(4).rest(rest));
-    frames.push(refused.clone());
-    frames.push(router.payload(&refused[start..start + 28]).build());
+    let said = router.payload(&refused[start..start + 28]).build();
+    let before = random.within(1, in_flight.len());
+    frames.extend_from_slice(&in_flight[..before]);
+    frames.push(said);
+    frames.extend_from_slice(&in_flight[before..]);
     sender.segment = narrow - 52;
     frames.extend(sender.packets(random));
     frames
