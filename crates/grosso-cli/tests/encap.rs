@@ -6,7 +6,10 @@ use std::process::Command;
 
 use common::{Bench, ETHERNET, capture, frames, has, packets};
 use grosso_io::capture::Format;
-use grosso_testkit::Packet;
+use grosso_testkit::{
+    Packet,
+    oracle::{Link, is_right, verify},
+};
 
 const ENDS_V4: &str = "local 192.0.2.1 remote 192.0.2.2";
 const ENDS_V6: &str = "local 2001:db8::1 remote 2001:db8::2";
@@ -243,6 +246,36 @@ fn a_packet_that_stays_is_not_counted_as_put_into_the_tunnel() {
     assert_eq!(report["encapsulated"], 1, "{report:#}");
     assert_eq!(report["refused"]["link-family"]["packets"], serde_json::json!([2, 3]));
     assert_eq!(frames(&bench.get("b.pcap"))[1..], sent[1..]);
+}
+
+/// Captures of a host that has tunnels of its own: a superframe with the sum of a pseudo-header at
+/// each level, and ARP with one around it.
+#[test]
+fn what_a_device_was_to_complete_inside_a_tunnel_is_complete_on_the_wire() {
+    let bench = Bench::new();
+    let vxlan = |start: Packet| start.udp(|u| u).vxlan(|v| v).ethernet(|e| e);
+    let tunnel = || vxlan(Packet::new().ethernet(|e| e).ipv4(|ip| ip));
+    let nested = || vxlan(Packet::new().ethernet(|e| e).ipv6(|ip| ip).gre(|g| g).ipv4(|ip| ip));
+    let data = |start: Packet| start.ipv4(|ip| ip).tcp(|t| t).payload_len(20_000);
+    let arp = |start: Packet| {
+        let name = |packet: Packet| packet.payload(&[7; 28]).build_superframe().0;
+        let mut frame = name(start);
+        let kind = frame.len() - 28 - 2;
+        frame[kind..kind + 2].copy_from_slice(&[0x08, 0x06]);
+        frame
+    };
+    let superframe = |start: Packet| data(start).build_superframe().0;
+    for sent in [superframe(tunnel()), superframe(nested()), arp(tunnel()), arp(nested())] {
+        bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &[sent]));
+        for words in ["geneve id 1", "gretap csum", "ipip encap gue encap-csum"] {
+            bench.run(&format!("encap -q -r a.pcap -w b.pcapng type {words} {ENDS_V4}"));
+            bench.ok("wire -q -r b.pcapng -w c.pcapng");
+            for frame in frames(&bench.get("c.pcapng")) {
+                let verdicts = verify(&frame, Link::Ethernet);
+                assert!(is_right(&frame, Link::Ethernet), "{words}: {verdicts:x?}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -191,13 +191,17 @@ pub(crate) fn is_left_to_device(packet: &[u8], stack: &Stack) -> bool {
     is_seeded(packet, stack) && remote_checksum(packet, stack).is_none()
 }
 
-/// Where the checksum of the outermost UDP header lies, if it is the sum of the pseudo-header alone.
+/// The outermost UDP header whose checksum is the sum of the pseudo-header alone.
 pub(crate) fn seeded_around(packet: &[u8], stack: &Stack) -> Option<Layer> {
-    let udp = stack.layers().iter().find(|layer| layer.kind == Kind::Udp)?;
-    let ip = stack.layers().iter().find(|layer| is_ip(layer))?;
-    let start = udp.offset as usize;
-    let end = start + u16_at(packet, start + udp::field::LENGTH.start) as usize;
-    holds_seed(packet, udp, ip, end).then_some(*udp)
+    let layers = stack.layers();
+    let each = layers.iter().enumerate().filter(|(_, layer)| layer.kind == Kind::Udp);
+    let mut seeded = each.filter(|&(index, udp)| {
+        let Some(ip) = layers[..index].iter().rfind(|layer| is_ip(layer)) else { return false };
+        let start = udp.offset as usize;
+        let end = start + u16_at(packet, start + udp::field::LENGTH.start) as usize;
+        holds_seed(packet, udp, ip, end)
+    });
+    seeded.next().map(|(_, udp)| *udp)
 }
 
 fn holds_seed(packet: &[u8], layer: &Layer, ip: &Layer, end: usize) -> bool {

@@ -8,18 +8,19 @@ use std::time::Instant;
 use grosso::{
     Meta,
     checksum::{self, Checksum},
+    meta::Gso,
     tunnel::{
         Carrier, Endpoint, Header,
         encapsulate::{Encapsulator, Refusal},
     },
 };
 use grosso_io::capture::{ChecksumState, Entry, Format, Packet, PacketMeta, TunnelPort};
-use grosso_wire::{Kind, LinkType, Ports, Stack, dissect, ethernet, ipv4};
+use grosso_wire::{Kind, LinkType, Ports, Stack, dissect, ethernet, ipv4, udp};
 
 use super::random_seed;
 use crate::{
     arguments::Encap,
-    checksums::is_left_to_device,
+    checksums::{is_left_to_device, seeded_around},
     error::{Exit, Failure},
     input::{Input, Session},
     meta,
@@ -186,12 +187,15 @@ impl Transform for Work {
         let ports = meta::ports(&said, self.given);
         let stack = dissect(packet.data, link, &ports);
         let mut known = meta::known(&said, &stack);
-        if known.checksum == Checksum::None && is_left_to_device(packet.data, &stack) {
+        if known.checksum == Checksum::None {
             // Captures of a sending host do not always say so.
-            known.checksum = ChecksumState::Partial { place: None }.to_engine(&stack);
+            (known.checksum, known.gso) = left_to_device(packet.data, &stack, known.gso);
         }
         match self.wrap(packet.data, known, link, &stack) {
             Ok(meta) => {
+                // What was only seen to be a superframe is none that says where it is cut.
+                let is_told = said.offload.as_ref().is_some_and(|offload| offload.gso.is_some());
+                let meta = Meta { gso: meta.gso.filter(|_| is_told), ..meta };
                 let mut tunnels = inside(&said, packet.data, &stack, &ports);
                 if let Some(tunnel) = self.tunnel {
                     tunnel.enter(&mut tunnels);
@@ -204,6 +208,24 @@ impl Transform for Work {
                 self.output.copy(entry)
             }
         }
+    }
+}
+
+/// The partial checksum of a packet about which the capture says nothing, and whether it is a
+/// superframe: in a tunnel, only these have more than one (rule T11).
+fn left_to_device(packet: &[u8], stack: &Stack, gso: Option<Gso>) -> (Checksum, Option<Gso>) {
+    let around = seeded_around(packet, stack)
+        .filter(|udp| stack.last().is_some_and(|last| last.offset != udp.offset));
+    match (is_left_to_device(packet, stack), around) {
+        (true, around) => {
+            let checksum = ChecksumState::Partial { place: None }.to_engine(stack);
+            (checksum, gso.or_else(|| around.and_then(|_| meta::opaque())))
+        }
+        (false, Some(udp)) => {
+            let offset = udp::field::CHECKSUM.start as u16;
+            (Checksum::Partial { start: udp.offset, offset }, gso)
+        }
+        (false, None) => (Checksum::None, gso),
     }
 }
 
