@@ -55,7 +55,8 @@ fn stays(bench: &Bench, from: &str, to: &str, before: &[Vec<u8>]) {
 fn same(before: &[Vec<u8>], after: &[Vec<u8>], command: &str) {
     let place = (0..before.len().max(after.len())).find(|&at| before.get(at) != after.get(at));
     let Some(place) = place else { return };
-    let shown = |frames: &[Vec<u8>]| frames.get(place).map_or("nothing".into(), |f| hex(f));
+    let shown =
+        |frames: &[Vec<u8>]| frames.get(place).map_or_else(|| "nothing".into(), |frame| hex(frame));
     panic!(
         "{command}: {} -> {} packets, the first that differs is {}\nin:  {}\nout: {}",
         before.len(),
