@@ -180,6 +180,14 @@ pub(crate) fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
     holds_seed(packet, &layer, ip, packet.len())
 }
 
+/// Whether the checksum of a GRE header is left for a device to compute, which no description of a packet can say.
+pub(crate) fn has_gre_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
+    stack.layers().iter().filter(|layer| layer.kind == Kind::Gre).any(|layer| {
+        let start = layer.offset as usize;
+        has_gre_checksum(packet, start) && u16_at(packet, start + gre::field::CHECKSUM.start) == 0
+    })
+}
+
 /// Whether any transport checksum is the sum of its pseudo-header. Reads no payload.
 pub(crate) fn is_seeded_anywhere(packet: &[u8], stack: &Stack) -> bool {
     is_seeded(packet, stack) || seeded_around(packet, stack).is_some()

@@ -20,7 +20,7 @@ use grosso_wire::{Kind, LinkType, Ports, Stack, dissect, ethernet, ipv4, udp};
 use super::random_seed;
 use crate::{
     arguments::Encap,
-    checksums::{is_left_to_device, seeded_around},
+    checksums::{has_gre_checksum_to_come, is_left_to_device, seeded_around},
     error::{Exit, Failure},
     input::{Input, Session},
     meta,
@@ -190,6 +190,11 @@ impl Transform for Work {
         if known.checksum == Checksum::None {
             // Captures of a sending host do not always say so.
             (known.checksum, known.gso) = left_to_device(packet.data, &stack, known.gso);
+        }
+        let is_partial = matches!(known.checksum, Checksum::Partial { .. });
+        if is_partial && has_gre_checksum_to_come(packet.data, &stack) {
+            self.refused.add("gre-checksum-partial", packet.number);
+            return self.output.copy(entry);
         }
         match self.wrap(packet.data, known, link, &stack) {
             Ok(meta) => {

@@ -332,8 +332,10 @@ impl Judge {
         let (limit, is_plateau) = (evidence.limit(), evidence.is_plateau(&size));
         let against = evidence.against(&size);
         if let Some(judgment) = self.by_checksum(sight) {
+            // A message of the path says nothing of what was on its way before it was heeded.
             let exceeded = limit.filter(|limit| {
                 judgment.nature == Nature::Packet
+                    && limit.by == Evidence::Syn
                     && limit.bytes.is_some_and(|bytes| transport.payload > usize::from(bytes))
             });
             return Judgment { against: exceeded, ..judgment };
