@@ -61,6 +61,8 @@ pub(crate) enum Why {
     Remote,
     /// The length beside it does not reach over its own header, so nobody can tell what it covers.
     Length,
+    /// There are more headers inside than are followed, and one of their checksums may be partial.
+    Deep,
 }
 
 /// One checksum of a packet.
@@ -149,6 +151,9 @@ pub(crate) fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, le
             continue;
         }
         judge_one(packet, stack, claim, is_remote, to_add, level);
+        if stack.stop == Stop::TooDeep && (level.verdict, level.why) == (Verdict::Bad, Why::Sum) {
+            (level.verdict, level.why) = (Verdict::Unverifiable, Why::Deep);
+        }
         match (level.verdict, level.expected) {
             (Verdict::Partial, Some(expected)) => {
                 to_add = (to_add + Sum::from_word(expected)).subtract(Sum::from_word(level.found));

@@ -191,8 +191,7 @@ impl Transform for Work {
             // Captures of a sending host do not always say so.
             (known.checksum, known.gso) = left_to_device(packet.data, &stack, known.gso);
         }
-        let is_partial = matches!(known.checksum, Checksum::Partial { .. });
-        if is_partial && has_gre_checksum_to_come(packet.data, &stack) {
+        if has_gre_checksum_to_come(packet.data, &stack) {
             self.refused.add("gre-checksum-partial", packet.number);
             return self.output.copy(entry);
         }

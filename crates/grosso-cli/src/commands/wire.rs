@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use grosso::meta::Gso;
 use grosso_io::capture::{ChecksumState, Entry, Packet, PacketMeta};
-use grosso_wire::{LinkType, Stack, dissect};
+use grosso_wire::{LinkType, Stack, Stop, dissect};
 
 use super::cutter::{Cutter, How, Uncut};
 use crate::{
@@ -167,6 +167,8 @@ impl Transform for Work {
             return self.leave("evidence-contradicts", entry);
         }
         match judgment.nature {
+            // What is behind the last header that is followed may be partial.
+            Nature::Packet if stack.stop == Stop::TooDeep => self.leave("too-deep", entry),
             Nature::Packet => self.complete(entry, packet, &stack, &said),
             Nature::Left(reason) => {
                 if let (UDP_SIZE_UNKNOWN, Some(transport)) = (reason, sight.transport) {

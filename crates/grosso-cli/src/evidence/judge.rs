@@ -107,6 +107,13 @@ pub(crate) struct Contradiction {
     pub(crate) bytes: Option<u16>,
 }
 
+impl Contradiction {
+    /// Whether a payload is longer than the evidence allows.
+    fn is_exceeded(&self, payload: usize) -> bool {
+        self.bytes.is_some_and(|bytes| payload > usize::from(bytes))
+    }
+}
+
 impl Judgment {
     const fn packet(by: Option<Evidence>) -> Self {
         Self { nature: Nature::Packet, by, is_guess: false, against: None }
@@ -332,11 +339,8 @@ impl Judge {
         let (limit, is_plateau) = (evidence.limit(), evidence.is_plateau(&size));
         let against = evidence.against(&size);
         if let Some(judgment) = self.by_checksum(sight) {
-            // A message of the path says nothing of what was on its way before it was heeded.
             let exceeded = limit.filter(|limit| {
-                judgment.nature == Nature::Packet
-                    && limit.by == Evidence::Syn
-                    && limit.bytes.is_some_and(|bytes| transport.payload > usize::from(bytes))
+                judgment.nature == Nature::Packet && limit.is_exceeded(transport.payload)
             });
             return Judgment { against: exceeded, ..judgment };
         }
@@ -515,22 +519,16 @@ impl Tcp {
         sized(bytes, Evidence::Mtu, true)
     }
 
-    /// The hardest limit for a packet: the path's or the peer's.
+    /// The limit that no packet should exceed. A message of the path is none: it says nothing of what was on its way
+    /// before it was heeded.
     fn limit(&self) -> Option<Contradiction> {
-        let limit = |bytes: usize, by| Contradiction { by, bytes: u16::try_from(bytes).ok() };
-        // What was on its way when a message came is as long as before.
-        match (self.path.filter(|_| !self.is_between_eras), self.peer) {
-            (Some(path), peer) if peer.is_none_or(|peer| path < peer) => {
-                Some(limit(path, Evidence::Icmp))
-            }
-            (_, Some(peer)) => Some(limit(peer, Evidence::Syn)),
-            _ => None,
-        }
+        let bytes = u16::try_from(self.peer?).ok();
+        Some(Contradiction { by: Evidence::Syn, bytes })
     }
 
     /// The limit that a size exceeds, though it has stronger evidence.
     fn against(&self, size: &Size) -> Option<Contradiction> {
-        self.limit().filter(|limit| limit.bytes.is_some_and(|bytes| size.bytes > bytes))
+        self.limit().filter(|limit| limit.is_exceeded(size.bytes.into()))
     }
 
     /// Whether most frames have the length of this one and none is longer, though no multiple of a size that is only

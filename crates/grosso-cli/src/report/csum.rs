@@ -83,6 +83,7 @@ impl Row {
             Why::Sum => "payload differs",
             Why::Remote => "not the seed",
             Why::Length => "length below header",
+            Why::Deep => "headers beyond limit",
             Why::Cut | Why::Bytes => "",
         };
         let line = format!(

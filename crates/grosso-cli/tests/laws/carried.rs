@@ -1,6 +1,6 @@
 //! What packets carry and whether their checksums hold, by the oracle of the kit alone.
 
-use core::ops::AddAssign;
+use core::ops::{AddAssign, Range};
 
 use grosso_testkit::{
     headers::FOU_PORT,
@@ -78,17 +78,34 @@ pub(crate) fn fragmentable(packet: &Captured) -> u64 {
     let whole = packet.data.len() as u64;
     let Some(link) = link_of(packet.link_type) else { return whole };
     let parsed = parse(&packet.data, link, Lengths::Declared);
-    let Some(outermost) = parsed.layers.iter().position(|layer| layer.is_ip()) else {
-        return whole;
-    };
+    part(&parsed).map_or(whole, |part| part.len() as u64)
+}
+
+/// The bytes among them that are fragment headers of whole datagrams, which are handed up without (RFC 6946).
+pub(crate) fn atomic(packet: &Captured) -> u64 {
+    let Some(link) = link_of(packet.link_type) else { return 0 };
+    let parsed = parse(&packet.data, link, Lengths::Declared);
+    let Some(part) = part(&parsed) else { return 0 };
+    let headers = parsed.layers.iter().filter(|layer| is_atomic(layer));
+    headers.filter(|layer| part.contains(&layer.offset)).map(|layer| layer.len as u64).sum()
+}
+
+/// Where the bytes lie that are cut into fragments.
+fn part(parsed: &Parsed) -> Option<Range<usize>> {
+    let outermost = parsed.layers.iter().position(|layer| layer.is_ip())?;
     let behind = parsed.layers.iter().enumerate().skip(outermost + 1);
     let is_option = |name| matches!(name, "hop_by_hop" | "routing" | "destination_options");
     let extensions =
         behind.take_while(|(_, layer)| is_option(layer.name) || layer.name == "fragment");
-    let of_each = extensions.filter(|(_, layer)| layer.name != "destination_options");
+    let of_each =
+        extensions.filter(|(_, layer)| layer.name != "destination_options" && !is_atomic(layer));
     let last = of_each.last().map_or(outermost, |(index, _)| index);
-    let (start, end) = (parsed.layers[last].inside(), parsed.layers[outermost].end);
-    end.saturating_sub(start) as u64
+    let start = parsed.layers[last].inside();
+    Some(start..parsed.layers[outermost].end.max(start))
+}
+
+fn is_atomic(layer: &Layer) -> bool {
+    layer.name == "fragment" && layer.number("offset") & 0xfff9 == 0
 }
 
 /// What is wrong with the checksums of a frame: one that holds neither for the bytes as they are
@@ -114,6 +131,11 @@ pub(crate) fn wrong(frame: &[u8], link: Link) -> Option<Verdict> {
 /// Whether no checksum of a frame is left to a device.
 pub(crate) fn is_complete(frame: &[u8], link: Link) -> bool {
     oracle::is_right(frame, link)
+}
+
+/// Whether a tunnel header of a frame leaves a checksum to the receiver (rules C50, C51).
+pub(crate) fn is_remote(frame: &[u8], link: Link) -> bool {
+    parse(frame, link, Lengths::Declared).has_remote_checksum()
 }
 
 /// Whether the field holds what a device starts from: the sum of the pseudo-header, or zero in GRE
