@@ -91,7 +91,7 @@ fn capture_of_a_sender_becomes_the_wire_and_comes_back_from_coalescing() {
     let Some(lab) = Lab::new("send") else { return };
     let bench = Bench::new();
     lab.capture(&bench.path("send.pcap"), "-n 8M");
-    let report = bench.ok("inspect send.pcap --json").json();
+    let report = bench.run("inspect send.pcap --json").json();
     assert_eq!(report["verdict"]["vantage"], "sender-host");
     assert!(report["superframes"]["packets"].as_u64().unwrap() > 0);
     assert_eq!(report["checksums"]["bad"], 0);

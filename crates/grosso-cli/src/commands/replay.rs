@@ -280,7 +280,11 @@ impl<B: AsRef<[u8]>> Replay<B> {
         let flags = seen.said.kept_flags();
         let direction = flags & DIRECTION;
         let to_keep = if self.purpose == Purpose::Writes { flags } else { direction };
-        let Some(lane) = self.lane(seen.packet.interface, direction, link, seen.ports) else {
+        let Some(index) = self.lane(seen.packet.interface, direction, link, seen.ports) else {
+            return Fate::Aside(Aside::Interfaces);
+        };
+        self.look_for(index, seen.ports, link, sink);
+        let Some(lane) = self.lanes.get_mut(index) else {
             return Fate::Aside(Aside::Interfaces);
         };
         match seen.time {
@@ -310,12 +314,11 @@ impl<B: AsRef<[u8]>> Replay<B> {
         direction: u32,
         link: LinkType,
         ports: Ports,
-    ) -> Option<&mut Lane<B>> {
-        let wanted = (interface, direction, ports);
-        let is_it = |lane: &Lane<B>| (lane.interface, lane.direction, lane.ports) == wanted;
-        let index = match self.lanes.iter().position(is_it) {
-            Some(index) => index,
-            None if self.lanes.len() >= LANES_MAX => return None,
+    ) -> Option<usize> {
+        let is_it = |lane: &Lane<B>| lane.interface == interface && lane.direction == direction;
+        match self.lanes.iter().position(is_it) {
+            Some(index) => Some(index),
+            None if self.lanes.len() >= LANES_MAX => None,
             None => {
                 let profile = self.profile.clone();
                 let coalescer = Coalescer::new(profile, link, ports, self.seed);
@@ -329,10 +332,29 @@ impl<B: AsRef<[u8]>> Replay<B> {
                     is_polling: false,
                     is_poll_long: matches!(self.batch, Batch::Packets(_)),
                 });
-                self.lanes.len() - 1
+                Some(self.lanes.len() - 1)
             }
+        }
+    }
+
+    /// Lets a lane look for tunnels on these ports from here on. What it holds leaves first: packets of one flow whose
+    /// captures say different ports do not overtake each other.
+    fn look_for(
+        &mut self,
+        index: usize,
+        ports: Ports,
+        link: LinkType,
+        sink: &mut impl Receiver<Buffer = B>,
+    ) {
+        let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.ports != ports) else {
+            return;
         };
-        self.lanes.get_mut(index)
+        lane.coalescer.finish(sink);
+        let next = Coalescer::new(self.profile.clone(), link, ports, self.seed);
+        let before = core::mem::replace(&mut lane.coalescer, next);
+        lane.ports = ports;
+        add(&mut self.stats, before.stats());
+        self.blind_flows += before.flows_without_round_trip() as u64;
     }
 }
 

@@ -331,10 +331,11 @@ impl Judge {
         let evidence = Tcp::new(&self.flows, sight, transport);
         let size = evidence.size();
         if transport.payload <= usize::from(size.bytes) {
-            return Judgment {
-                against: evidence.against(&size),
-                ..Judgment::packet(Some(size.by))
-            };
+            let against = evidence.limit().filter(|limit| limit.is_exceeded(transport.payload));
+            // What Ethernet takes is nothing to wonder at.
+            let is_doubtful = size.is_guess && transport.payload > evidence.usual();
+            let is_guess = is_doubtful && matches!(self.seal(sight), Seal::Seed | Seal::Either);
+            return Judgment { against, is_guess, ..Judgment::packet(Some(size.by)) };
         }
         let (limit, is_plateau) = (evidence.limit(), evidence.is_plateau(&size));
         let against = evidence.against(&size);
@@ -538,6 +539,11 @@ impl Tcp {
             && self.payload <= MTU_JUMBO
             && self.era.lengths.plateau().is_some_and(|longest| self.payload <= longest)
             && self.opinion(size.bytes.into()) == Opinion::Others
+    }
+
+    /// What a packet takes at an MTU of 1500, of the link or inside of the tunnel.
+    fn usual(&self) -> usize {
+        self.guesses.into_iter().max().unwrap_or(0)
     }
 
     fn opinion(&self, size: usize) -> Opinion {

@@ -97,8 +97,7 @@ impl Direction {
             _ => {}
         }
         match (self.partial, self.complete, reverse.partial, reverse.complete) {
-            // A virtual link, where both ends leave their checksums to a device that never comes.
-            (1.., _, 1.., _) => None,
+            // Also on a virtual link, where both ends leave their checksums to a device that never comes.
             (1.., ..) => Some(Side::Sender),
             (0, _, 1.., _) | (0, 1.., ..) => Some(Side::Receiver),
             (0, 0, 0, 1..) => Some(Side::Sender),

@@ -115,7 +115,9 @@ pub(crate) fn wrong(frame: &[u8], link: Link) -> Option<Verdict> {
     for as_is in verify(frame, link).into_iter().rev().filter(|v| v.state != State::Absent) {
         let once_completed = verify(&completed, link);
         let now = once_completed.iter().find(|verdict| verdict.layer == as_is.layer)?;
-        if as_is.state != State::Wrong || now.state != State::Wrong {
+        // Of nested tunnels one leaves a checksum to the receiver, and the oracle takes it for the innermost.
+        let is_right = now.found == now.expected;
+        if is_right || as_is.state != State::Wrong || now.state != State::Wrong {
             continue;
         }
         let parsed = parse(&completed, link, Lengths::Declared);
