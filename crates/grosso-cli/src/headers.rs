@@ -53,7 +53,7 @@ impl Transport {
         let ip = levels.next_back().unwrap_or(outermost);
         let end = if stack.end == 0 { len } else { stack.end as usize };
         let payload = end.saturating_sub(layer.end());
-        let next = stack.layers().iter().skip_while(|layer| layer.offset <= ip.offset).next();
+        let next = stack.layers().iter().find(|layer| layer.offset > ip.offset);
         let is_jumbo = stack.extent == Extent::Jumbo && ip.kind == Kind::Ipv6;
         let jumbo = match next {
             Some(next) if is_jumbo && next.kind == Kind::Ipv6Extension => next.len as usize,

@@ -145,7 +145,7 @@ Examples:
   grosso reassemble -r sip.pcap -w whole.pcap  join IP fragments
   grosso decap -r overlay.pcap -w inner.pcap   take packets out of tunnels
   grosso encap -r inner.pcap -w overlay.pcap type vxlan id 42 local A remote B
-  grosso explain wire.pcapng -n 231            why was it merged, or not?
+  grosso explain wire.pcapng 231               why was it merged, or not?
   grosso whatif wire.pcapng                    which offload, held for how long?
   sudo grosso capture -i eth0 -w send.pcapng   record what tcpdump loses
   grosso lab                                   what is it worth on kernel TCP?

@@ -207,7 +207,7 @@ impl Judge {
 
     /// The judgment with its strongest evidence: for a packet no longer than its flow's, what made it one was not asked.
     pub(crate) fn testify(&mut self, sight: &Sight<'_>, judgment: Judgment) -> Judgment {
-        let is_weak = judgment.by.is_some_and(|by| by > Evidence::Checksum);
+        let is_weak = judgment.by.is_none_or(|by| by > Evidence::Checksum);
         let is_sealed =
             judgment.nature == Nature::Packet && is_weak && matches!(self.seal(sight), Seal::Valid);
         if is_sealed { Judgment::packet(Some(Evidence::Checksum)) } else { judgment }
