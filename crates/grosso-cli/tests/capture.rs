@@ -126,7 +126,8 @@ fn what_a_sender_captures_splits_into_what_the_receiver_saw() {
     if !["tcpdump", "tshark"].iter().all(|tool| has(tool)) {
         return;
     }
-    // On two processors a socket and an acknowledgment may send at once, and what is recorded first need not leave first.
+    // On two processors a socket and an acknowledgment may send at once, and what is recorded first need not leave
+    // first.
     let processors = allowed_processors().unwrap();
     pin(None, processors[0]).unwrap();
     let Some(hosts) = Hosts::new() else { return };

@@ -176,8 +176,8 @@ pub(crate) fn is_seeded(packet: &[u8], stack: &Stack) -> bool {
     holds_seed(packet, &layer, ip, end)
 }
 
-/// Whether the innermost transport checksum is the sum of a pseudo-header that counts all bytes of the frame, although the
-/// headers count those of the first segment (rule S47).
+/// Whether the innermost transport checksum is the sum of a pseudo-header that counts all bytes of the frame,
+/// although the headers count those of the first segment (rule S47).
 pub(crate) fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
     let innermost = stack.last().filter(|l| matches!(l.kind, Kind::Tcp | Kind::Udp));
     let ip = stack.layers().iter().rfind(|layer| is_ip(layer));

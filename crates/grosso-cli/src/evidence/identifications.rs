@@ -42,8 +42,8 @@ pub(super) struct Told {
 }
 
 impl Identifications {
-    /// Takes in that the identification stepped by `step` behind a frame of `payload` bytes whose flow went on without a
-    /// gap. `false` when that contradicts what was seen before.
+    /// Takes in that the identification stepped by `step` behind a frame of `payload` bytes whose flow went on
+    /// without a gap. `false` when that contradicts what was seen before.
     pub(super) fn narrow(&mut self, payload: u32, step: u32) -> bool {
         if step == 1 {
             if payload > self.high {
@@ -73,8 +73,8 @@ impl Identifications {
         true
     }
 
-    /// The size that explains the steps: one that other evidence says and that lies inside, one that divides superframes,
-    /// or the largest. A single step tells only that it was not the first of `likely`.
+    /// The size that explains the steps: one that other evidence says and that lies inside, one that divides
+    /// superframes, or the largest. A single step tells only that it was not the first of `likely`.
     pub(super) fn size(
         &self,
         likely: &[Option<usize>],

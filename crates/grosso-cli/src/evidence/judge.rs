@@ -205,7 +205,8 @@ impl Judge {
         seal(sight, &mut self.levels)
     }
 
-    /// The judgment with its strongest evidence: for a packet no longer than its flow's, what made it one was not asked.
+    /// The judgment with its strongest evidence: for a packet no longer than its flow's, what made it one was not
+    /// asked.
     pub(crate) fn testify(&mut self, sight: &Sight<'_>, judgment: Judgment) -> Judgment {
         let is_weak = judgment.by.is_none_or(|by| by > Evidence::Checksum);
         let is_sealed =
@@ -356,8 +357,8 @@ impl Judge {
         Judgment { against, ..Judgment::superframe(gso, size, sight.ports) }
     }
 
-    /// A UDP packet that is longer than the link takes is a superframe, if nothing says otherwise; where it splits is for
-    /// its sender to know.
+    /// A UDP packet that is longer than the link takes is a superframe, if nothing says otherwise; where it splits is
+    /// for its sender to know.
     fn udp(&mut self, sight: &Sight<'_>, transport: &Transport) -> Judgment {
         if transport.payload + transport.overhead() <= self.link_mtu() {
             return Judgment::packet(Some(Evidence::Mtu));
@@ -632,8 +633,8 @@ fn ipv4_levels(stack: &Stack) -> IpLevels {
 
 /// The reason of a UDP superframe that says nowhere where it splits.
 pub(crate) const UDP_SIZE_UNKNOWN: &str = "udp-size-unknown";
-/// Superframes that must be multiples of a size before they show it, whether or not others are not: each is so by chance
-/// as seldom as one in a thousand.
+/// Superframes that must be multiples of a size before they show it, whether or not others are not: each is so by
+/// chance as seldom as one in a thousand.
 const MULTIPLES_MIN: u64 = 2;
 /// More bytes behind a packet than padding and a trailer take.
 const TRAILER_BYTES_MAX: usize = 64;

@@ -1,7 +1,7 @@
 //! Lengths of a flow's frames.
 //!
-//! Whatever joins or hands down full segments makes frames of whole segments, but for the last of a write, which carries
-//! PSH. So the segment size divides the lengths of the others.
+//! Whatever joins or hands down full segments makes frames of whole segments, but for the last of a write, which
+//! carries PSH. So the segment size divides the lengths of the others.
 
 use super::SEGMENT_BYTES_MIN;
 

@@ -1,7 +1,7 @@
 //! Whether a frame of a capture is a packet of the wire, a superframe cut at N, or undecided, and by what evidence.
 //!
-//! A capture of a host shows packets that no wire ever carried. [`Judge`] is the one place that tells them apart, for every
-//! command. Evidence has an order of strength, and strong evidence vetoes weak: [`Evidence`] is that order, and
+//! A capture of a host shows packets that no wire ever carried. [`Judge`] is the one place that tells them apart, for
+//! every command. Evidence has an order of strength, and strong evidence vetoes weak: [`Evidence`] is that order, and
 //! `docs/evidence.md` says what each kind decides and what it cannot see.
 //!
 //! | module | what it knows |
@@ -116,6 +116,6 @@ pub(crate) struct Given {
 const MTU_DEFAULT: usize = 1500;
 /// The largest MTU in common use.
 pub(crate) const MTU_JUMBO: usize = 9216;
-/// The smallest MSS that Linux announces (`route/min_adv_mss`, 256) less 40 bytes of options: a frame that is no longer has
-/// not shown the segment size of its flow.
+/// The smallest MSS that Linux announces (`route/min_adv_mss`, 256) less 40 bytes of options: a frame that is no
+/// longer has not shown the segment size of its flow.
 const SEGMENT_BYTES_MIN: usize = 216;

@@ -1,7 +1,7 @@
 //! Tunnel headers that repeat at a stride inside one UDP frame.
 //!
-//! A tunnel in userspace hands the kernel many datagrams at once (`UDP_SEGMENT`), and a capture of its host shows them as
-//! one: the first has tunnel header and packet, and behind that packet the next tunnel header follows.
+//! A tunnel in userspace hands the kernel many datagrams at once (`UDP_SEGMENT`), and a capture of its host shows
+//! them as one: the first has tunnel header and packet, and behind that packet the next tunnel header follows.
 
 use grosso_wire::{Extent, Kind, Layer, dissect, ipv4, ipv6, udp};
 
@@ -44,8 +44,8 @@ pub(super) fn find(sight: &Sight<'_>) -> Option<u16> {
     if is_all { u16::try_from(stride).ok() } else { None }
 }
 
-/// Whether a packet with the headers of a superframe, and a part of its payload, is a datagram of its tunnel: the packet
-/// inside ends where it does.
+/// Whether a packet with the headers of a superframe, and a part of its payload, is a datagram of its tunnel: the
+/// packet inside ends where it does.
 fn is_datagram(packet: &mut [u8], sight: &Sight<'_>, udp: &Layer) -> bool {
     let len = packet.len();
     let ip = sight.stack.layers().iter().rfind(|layer| layer.offset < udp.offset && is_ip(layer));

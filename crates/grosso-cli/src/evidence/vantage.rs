@@ -1,8 +1,9 @@
 //! On which host a capture was taken.
 //!
-//! Whoever sends through a device that completes checksums leaves them partial, also on packets that are no superframes;
-//! what arrives has complete ones, unless it was merged. So the plain packets of both directions tell whether the
-//! superframes of a flow were about to leave or had arrived. Where a capture says which packets came and went, that counts.
+//! Whoever sends through a device that completes checksums leaves them partial, also on packets that are no
+//! superframes; what arrives has complete ones, unless it was merged. So the plain packets of both directions tell
+//! whether the superframes of a flow were about to leave or had arrived. Where a capture says which packets came and
+//! went, that counts.
 
 use std::collections::HashMap;
 

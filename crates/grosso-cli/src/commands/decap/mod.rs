@@ -160,7 +160,8 @@ impl Datagrams {
         Self { judge: Judge::new(given), cutter: Cutter::default() }
     }
 
-    /// Shows the packets of a frame: itself, where it is no superframe around tunnels. Says why one that is stays whole.
+    /// Shows the packets of a frame: itself, where it is no superframe around tunnels. Says why one that is stays
+    /// whole.
     fn each(
         &mut self,
         packet: &Packet<'_>,
