@@ -3,6 +3,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod checksums;
 #[path = "../common/mod.rs"]
 mod common;
 mod crafted;

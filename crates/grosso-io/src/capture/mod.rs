@@ -19,13 +19,10 @@
 //!
 //! | from, to | kept |
 //! |---|---|
-//! | pcapng to pcapng | every block and option byte for byte, in order, in the section's byte order; only a section
-//! header's length becomes "unknown", and comments are added to the first; of damaged options those before the
-//! damage, [counted](CaptureWriter::damaged_options) |
+//! | pcapng to pcapng | every block and option byte for byte, in order, in the section's byte order; only a section header's length becomes "unknown", and comments are added to the first; of damaged options those before the damage, [counted](CaptureWriter::damaged_options) |
 //! | pcap to pcap | every byte |
 //! | pcap to pcapng | packets, times, lengths, link type |
-//! | pcapng to pcap | packets, times (to nanoseconds), lengths; refused at a second link type. **Classic pcap has
-//! nowhere to put metadata**: comments, flags and offload states are lost |
+//! | pcapng to pcap | packets, times (to nanoseconds), lengths; refused at a second link type. **Classic pcap has nowhere to put metadata**: comments, flags and offload states are lost |
 //!
 //! A packet that is written with new bytes keeps its options when they are handed to
 //! [`CaptureWriter::write_packet_with`], except those that would become untrue.

@@ -1,0 +1,106 @@
+//! What complete checksums decide: damage is not laundered, and what verifies is complete whatever it equals.
+
+use grosso_io::capture::{
+    CaptureWriter, Cut, Format, Interface, Offload, PacketMeta, SegmentTransport, Segmentation,
+    WriterOptions,
+};
+use grosso_testkit::Packet;
+
+use crate::common::{Bench, ETHERNET, capture, frames};
+
+fn tcp(sequence: u32) -> Packet {
+    // The identification counts packets of 1000 bytes.
+    let id = (sequence / 1000) as u16;
+    Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id)).tcp(|t| t.sequence(sequence))
+}
+
+/// Where the checksums lie behind Ethernet.
+const IPV4_CHECKSUM: usize = 14 + 10;
+const TCP_CHECKSUM: usize = 14 + 20 + 16;
+
+/// A superframe whose checksum at this place is complete and wrong.
+fn damaged(at: usize) -> Vec<u8> {
+    let mut frame = tcp(1).payload_len(14_480).build_superframe().0;
+    frame[at] ^= 0x5a;
+    frame
+}
+
+#[test]
+fn c12_damaged_superframes_are_left_and_named() {
+    for (at, name) in [(TCP_CHECKSUM, "checksum"), (IPV4_CHECKSUM, "ipv4-checksum")] {
+        let frame = damaged(at);
+        let bench = Bench::new();
+        bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, &[frame.clone()]));
+        let mut options = WriterOptions::new(Format::Pcapng);
+        options.interface = Interface::new(ETHERNET);
+        let mut writer = CaptureWriter::new(Vec::new(), options);
+        let gso = Segmentation {
+            cut: Cut::Every(1448),
+            transport: SegmentTransport::Tcp,
+            segments: 10,
+            ..Segmentation::default()
+        };
+        let offload = Offload { gso: Some(gso), ..Offload::default() };
+        let meta = PacketMeta { offload: Some(offload), ..PacketMeta::default() };
+        writer.write_packet(&meta, &frame).unwrap();
+        bench.put("told.pcapng", &writer.finish().unwrap());
+        for line in [
+            "wire --json -r host.pcap -w out --mss 1448",
+            "wire --json -r told.pcapng -w out",
+            "segment --json -r told.pcapng -w out",
+        ] {
+            let run = bench.ok(line);
+            assert_eq!(run.json()["left"][name], 1, "{line}: {}", run.stdout);
+            assert_eq!(frames(&bench.get("out")), [frame.clone()], "{line}");
+            assert_eq!(bench.run(&format!("{line} --strict")).code, 1, "{line}");
+        }
+    }
+}
+
+/// A packet whose complete checksum is the sum of its pseudo-header as well.
+fn ambiguous(sequence: u32) -> Vec<u8> {
+    let field = |frame: &[u8]| [frame[TCP_CHECKSUM], frame[TCP_CHECKSUM + 1]];
+    let of = |word: u16| {
+        let payload = [&word.to_be_bytes()[..], &[7; 998]].concat();
+        tcp(sequence).payload(&payload)
+    };
+    let seed = field(&of(0).build_superframe().0);
+    let found = (0..=u16::MAX).map(|word| of(word).build()).find(|frame| field(frame) == seed);
+    found.expect("one of 65,536 payloads does it")
+}
+
+#[test]
+fn c13_what_verifies_is_complete_whatever_it_equals() {
+    let plain = |sequence| tcp(sequence).payload_len(1000).build();
+    let packets = [plain(1), ambiguous(1001), plain(2001)];
+    let bench = Bench::new();
+    bench.put("wire.pcap", &capture(Format::Pcap, ETHERNET, &packets));
+    assert_eq!(bench.ok("inspect --json wire.pcap").json()["checksums"]["partial"], 0);
+    let report = bench.ok("coalesce --json -r wire.pcap -w gro.pcapng").json();
+    assert_eq!(
+        (&report["superframes"], &report["superframe_packets"]),
+        (&1.into(), &3.into()),
+        "{report}"
+    );
+    bench.ok("segment -q -r gro.pcapng -w back.pcap");
+    assert_eq!(frames(&bench.get("back.pcap")), packets);
+    bench.ok("wire -q --strict -r wire.pcap -w same.pcap");
+    assert_eq!(bench.get("same.pcap"), bench.get("wire.pcap"));
+}
+
+#[test]
+fn words_that_cannot_be_obeyed_are_refused() {
+    let bench = Bench::new();
+    let frame = tcp(1).payload_len(14_480).build_superframe().0;
+    bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, &[frame.clone()]));
+    let run = bench.run("wire -r host.pcap -w out --mss 1460 --mtu 1300");
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("--mss 1460 and --mtu 1300"), "{}", run.stderr);
+    // 68 bytes hold no more than these headers, once options are on them.
+    let long = Packet::new().ethernet(|e| e).ipv6(|ip| ip);
+    let long = long.tcp(|t| t.timestamps(1, 1)).payload_len(9000).build_superframe().0;
+    bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, &[long.clone()]));
+    let report = bench.ok("wire --json -r host.pcap -w out --mtu 68").json();
+    assert_eq!(report["left"]["mtu-below-headers"], 1, "{report}");
+    assert_eq!(frames(&bench.get("out")), [long]);
+}
