@@ -30,7 +30,7 @@ fn stream(commented: &[u32]) -> Vec<u8> {
 }
 
 #[test]
-fn a_comment_changes_nothing_where_nothing_is_written() {
+fn d16_a_comment_changes_nothing_where_nothing_is_written() {
     let bench = Bench::new();
     bench.put("plain", &stream(&[]));
     bench.put("commented", &stream(&[4, 7]));

@@ -93,7 +93,7 @@ fn decap_gives_the_capture_back_byte_for_byte() {
 
 /// A capture is looked at, and no end of the tunnel: what its ends must understand is told and no obstacle.
 #[test]
-fn decap_reads_the_critical_options_that_encap_wrote() {
+fn d16_decap_reads_the_critical_options_that_encap_wrote() {
     let bench = Bench::new();
     let before = capture(Format::Pcap, ETHERNET, &sent());
     bench.put("a.pcap", &before);

@@ -74,7 +74,7 @@ fn every_kind_of_packet_comes_back_with_its_time() {
 
 /// The least MTU that IPv4 allows makes thousands of fragments of 16 and 48 bytes.
 #[test]
-fn what_fragment_makes_for_any_mtu_reassemble_joins() {
+fn d16_what_fragment_makes_for_any_mtu_reassemble_joins() {
     let bench = Bench::new();
     let mut all = all_kinds();
     let options = |ip: grosso_testkit::headers::Ipv4| ip.id(8).df(false).options(&[1; 40]);
@@ -92,7 +92,7 @@ fn what_fragment_makes_for_any_mtu_reassemble_joins() {
 }
 
 #[test]
-fn a_wrong_ipv4_header_checksum_is_left_and_counted() {
+fn c12_a_wrong_ipv4_header_checksum_is_left_and_counted() {
     let bench = Bench::new();
     let packet = |bits| {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(false).checksum_xor(bits));
@@ -114,7 +114,7 @@ fn a_wrong_ipv4_header_checksum_is_left_and_counted() {
 }
 
 #[test]
-fn atomic_fragments_lose_their_header() {
+fn d16_atomic_fragments_lose_their_header() {
     let bench = Bench::new();
     let datagram = |is_atomic| {
         let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).hop_by_hop(|h| h);
@@ -599,7 +599,7 @@ fn interleaved(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
 /// In a file nobody has to guess whether an identification was used again because many fragments came in between: rule
 /// F4 is for hosts whose memory is short.
 #[test]
-fn many_interleaved_datagrams_of_one_source_are_all_joined() {
+fn d15_many_interleaved_datagrams_of_one_source_are_all_joined() {
     let bench = Bench::new();
     let datagram = |id| {
         let packet = Packet::new().ethernet(|e| e).ipv4(move |ip| ip.id(id).df(false));
@@ -621,7 +621,7 @@ fn many_interleaved_datagrams_of_one_source_are_all_joined() {
 }
 
 #[test]
-fn many_interleaved_datagrams_around_a_tunnel_are_all_joined() {
+fn d15_many_interleaved_datagrams_around_a_tunnel_are_all_joined() {
     let bench = Bench::new();
     let inner = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(2000).build();
     bench.put("a", &capture(Format::Pcap, ETHERNET, &vec![inner.clone(); 35]));
@@ -637,7 +637,7 @@ fn many_interleaved_datagrams_around_a_tunnel_are_all_joined() {
 
 /// What came behind a gap tells that a fragment was lost; only what may still come ended with the capture.
 #[test]
-fn a_lost_fragment_is_told_from_the_end_of_the_capture() {
+fn d16_a_lost_fragment_is_told_from_the_end_of_the_capture() {
     let bench = Bench::new();
     let gap = pieces(1, &[(0, true, &[1; 16]), (32, true, &[2; 16])]);
     let unfinished = pieces(2, &[(0, true, &[3; 16]), (16, true, &[4; 16])]);

@@ -53,7 +53,7 @@ const WRITERS: [&str; 9] = [
 ];
 
 #[test]
-fn the_part_of_the_file_that_was_read_is_said() {
+fn d16_the_part_of_the_file_that_was_read_is_said() {
     let bench = Bench::new();
     let input = long_capture();
     bench.put("a", &input);

@@ -27,7 +27,7 @@ fn output(bench: &Bench, input: &[Timed], options: &str) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn a_superframe_waits_for_the_one_before_it() {
+fn d16_a_superframe_waits_for_the_one_before_it() {
     let bench = Bench::new();
     let input = [
         (START_NS, frame(1, 0, 14_600)),

@@ -27,7 +27,7 @@ fn assert_harmless(line: &str, said: &str) {
 }
 
 #[test]
-fn names_of_files_are_shown_without_their_control_characters() {
+fn d16_names_of_files_are_shown_without_their_control_characters() {
     let bench = Bench::new();
     let udp = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(4000);
     let mut frames: Vec<_> = Traffic::new(3).take(200).collect();

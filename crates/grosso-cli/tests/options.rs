@@ -57,7 +57,7 @@ fn damaged_capture() -> Vec<u8> {
 }
 
 #[test]
-fn damaged_options_are_left_out_and_said_so_that_every_reader_can_go_on() {
+fn d16_damaged_options_are_left_out_and_said() {
     let bench = Bench::new();
     let input = damaged_capture();
     bench.put("a.pcapng", &input);

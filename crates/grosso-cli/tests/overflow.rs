@@ -17,7 +17,7 @@ fn packet(flow: u32, flags: u8) -> Vec<u8> {
 
 /// Whatever is looked at more than once of a packet, it is one packet; and one that is not split was not split.
 #[test]
-fn no_more_packets_of_unknown_flows_than_there_are_packets() {
+fn d16_no_more_packets_of_unknown_flows_than_there_are_packets() {
     let bench = Bench::new();
     for flags in [0x02, 0x10] {
         let frames: Vec<_> = (0..140_000).map(|flow| packet(flow, flags)).collect();

@@ -28,7 +28,7 @@ fn packets(headers: Headers) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn packets_with_routing_headers_join_are_cut_and_verify() {
+fn c11_packets_with_routing_headers_join_are_cut_and_verify() {
     for (name, headers) in EVERY {
         let bench = Bench::new();
         let packets = packets(headers);

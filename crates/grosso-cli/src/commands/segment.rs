@@ -9,7 +9,7 @@ use super::cutter::{Cutter, How, Uncut};
 use crate::{
     arguments::Segment,
     error::{Exit, Failure},
-    evidence::{Evidence, Judge, Nature, Sight, UDP_SIZE_UNKNOWN},
+    evidence::{Evidence, Judge, Nature, Sight, Tally, UDP_SIZE_UNKNOWN},
     input::Session,
     output::Output,
     report::{self, Counts, InputFacts, Tool, segment::SegmentReport, units},
@@ -22,9 +22,11 @@ pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Fail
     let (mut input, output) = transform::open(&options.files, "segment", session)?;
     let judge = Judge::new(options.known.given()?);
     let cutter = Cutter::default();
-    let mut cut = Cut { output, judge, cutter, undescribed: 0, left: Counts::new() };
+    let (tally, left) = (Tally::default(), Counts::new());
+    let mut cut = Cut { output, judge, cutter, tally, undescribed: 0, left };
     let done = transform::transform(&mut input, &mut cut)?;
     let (facts, place) = cut.output.finish(&input)?;
+    cut.tally.note(session);
     if cut.undescribed > 0 {
         let frames = units::count(cut.undescribed, "superframe");
         session.talk.note(format!("{frames} left whole: this file does not say where they split"));
@@ -46,13 +48,14 @@ pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Fail
     report::print(&mut report, &mut session.talk, place)?;
     report::remark_rate(session, report.input.packets, done.bytes, elapsed);
     let left = report.undescribed + report.left.values().sum::<u64>();
-    let is_refused = session.strict && left > 0;
+    let is_refused = session.strict && left + cut.tally.contradictions() > 0;
     done.conclude(&input, session, is_refused)
 }
 
 struct Cut {
     output: Output,
     judge: Judge,
+    tally: Tally,
     cutter: Cutter,
     undescribed: u64,
     left: Counts,
@@ -75,7 +78,10 @@ impl Transform for Cut {
         let judgment = self.judge.judge(&Sight::new(packet, &said, &stack, link, ports));
         let is_told = judgment.by.is_some_and(is_told);
         let (gso, ports) = match judgment.nature {
-            Nature::Superframe { gso, ports, .. } if is_told => (gso, ports),
+            Nature::Superframe { gso, ports, .. } if is_told => {
+                self.tally.count(&judgment);
+                (gso, ports)
+            }
             Nature::Superframe { .. } | Nature::Left(UDP_SIZE_UNKNOWN) => {
                 self.undescribed += 1;
                 return self.output.copy(entry);

@@ -234,21 +234,30 @@ impl Judge {
                 None => self.by_stride(sight).unwrap_or(Judgment::packet(None)),
             };
         };
+        let recorded = sight.recorded().map(|(segmentation, gso)| {
+            let (payload, ports) = scope(sight, segmentation, &transport);
+            (recorded(sight, gso, payload, ports), ports)
+        });
+        // Around the header that a size is said of, the frame itself says where it is cut.
+        match recorded {
+            Some((judgment, ports)) if ports != sight.ports => return judgment,
+            Some(_) => {}
+            None => {
+                let repeated =
+                    self.by_stride(sight).or_else(|| self.by_repeated_headers(sight, &transport));
+                if let Some(judgment) = repeated {
+                    return judgment;
+                }
+            }
+        }
         if let Some(judgment) = self.by_the_user(sight, &transport) {
             return judgment;
         }
-        if let Some((segmentation, gso)) = sight.recorded() {
-            let (payload, ports) = scope(sight, segmentation, &transport);
-            return recorded(sight, gso, payload, ports);
-        }
-        if let Some(judgment) = self.by_stride(sight) {
+        if let Some((judgment, _)) = recorded {
             return judgment;
         }
         if transport.payload == 0 {
             return Judgment::packet(None);
-        }
-        if let Some(judgment) = self.by_repeated_headers(sight, &transport) {
-            return judgment;
         }
         if transport.is_tcp() { self.tcp(sight, &transport) } else { self.udp(sight, &transport) }
     }

@@ -104,3 +104,22 @@ fn words_that_cannot_be_obeyed_are_refused() {
     assert_eq!(report["left"]["mtu-below-headers"], 1, "{report}");
     assert_eq!(frames(&bench.get("out")), [long]);
 }
+
+#[test]
+fn a_word_against_a_complete_checksum_is_obeyed_and_said() {
+    let bench = Bench::new();
+    let packet = tcp(1).payload_len(1000).build();
+    bench.put("wire.pcap", &capture(Format::Pcap, ETHERNET, &[packet.clone()]));
+    let run = bench.ok("wire --json -r wire.pcap -w out --mss 500");
+    assert_eq!(run.json()["contradictions"], 1, "{}", run.stdout);
+    assert_eq!(frames(&bench.get("out")).len(), 2);
+    for command in ["wire", "segment"] {
+        let run = bench.run(&format!("{command} --strict -r wire.pcap -w out --mss 500"));
+        assert_eq!(run.code, 1, "{command}: {}", run.stderr);
+        let said = "the command line contradicts a complete checksum";
+        assert!(command == "wire" || run.stderr.contains(said), "{}", run.stderr);
+    }
+    let shown =
+        bench.ok("explain --json wire.pcap 1 --mss 500").json()["packet"]["judgment"].clone();
+    assert_eq!((&shown["by"], &shown["against"]), (&"given".into(), &"checksum".into()), "{shown}");
+}

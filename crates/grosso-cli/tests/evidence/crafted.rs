@@ -86,6 +86,8 @@ fn a6_superframes_with_the_headers_of_their_first_segment() {
         assert_eq!(run.code, 0, "{case}: {}", run.stdout);
         let output = frames(&bench.get("out.pcap"));
         assert_eq!(output.len(), 2 * SEGMENTS, "{case}: {}", run.stdout);
+        let told = bench.ok("wire --json -r host.pcap -w told.pcap --mtu 1600");
+        assert_eq!(told.json()["superframes"]["split"], 2, "{case}: {}", told.stdout);
         assert!(output[..SEGMENTS] == segments && output[SEGMENTS..] == segments, "{case}");
     }
 }

@@ -69,7 +69,7 @@ pub(crate) fn of_merged_packets(recipe: &Recipe) {
 /// What Grosso's own tunnels hand to their device, as `tcpdump` sees it: one UDP datagram with the
 /// headers of a tunnel and a packet again and again, and nothing that says where.
 #[test]
-fn no_packet_of_a_tunnel_superframe_is_lost() {
+fn b8_no_packet_of_a_tunnel_superframe_is_lost() {
     let inside = |index: u32| {
         let packet = Packet::new().gue(|g| g).ipv4(|ip| ip.id(index as u16));
         packet.tcp(|t| t.sequence(index * 1000)).payload_len(1000).build()

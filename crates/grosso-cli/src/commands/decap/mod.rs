@@ -18,7 +18,7 @@ use super::cutter::{Cutter, How, Uncut};
 use crate::{
     arguments::Decap,
     error::{Exit, Failure},
-    evidence::{Evidence, Given, Judge, Nature, Sight},
+    evidence::{Evidence, Given, Judge, Nature, Sight, Tally},
     input::{Input, Next, Session},
     line::Timing,
     output::Output,
@@ -111,7 +111,8 @@ fn finish(
     session: &mut Session,
     start: Instant,
 ) -> Result<DecapReport, Failure> {
-    let Work { output, unwrapper, joiner, .. } = work;
+    let Work { output, datagrams, unwrapper, joiner } = work;
+    datagrams.tally.note(session);
     let (facts, place) = output.finish(input)?;
     let (recursive, joined, unlisted) = joiner.found();
     unwrapper.suspicions.note(session);
@@ -153,11 +154,12 @@ fn finish(
 struct Datagrams {
     judge: Judge,
     cutter: Cutter,
+    tally: Tally,
 }
 
 impl Datagrams {
     fn new(given: Given) -> Self {
-        Self { judge: Judge::new(given), cutter: Cutter::default() }
+        Self { judge: Judge::new(given), cutter: Cutter::default(), tally: Tally::default() }
     }
 
     /// Shows the packets of a frame: itself, where it is no superframe around tunnels. Says why one that is stays
@@ -177,6 +179,7 @@ impl Datagrams {
             Nature::Superframe { gso, ports: around, .. }
                 if around != ports || judgment.by == Some(Evidence::Given) =>
             {
+                self.tally.count(&judgment);
                 How { gso, link, ports: around }
             }
             _ => return show(packet, &said, None).map(Ok),
