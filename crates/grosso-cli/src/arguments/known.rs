@@ -1,11 +1,11 @@
-//! What a user knows about the wire that a capture does not show.
+//! Knowledge of the wire that a user has and a capture does not show.
 
 use clap::Args;
 
 use super::ports::TunnelPorts;
 use crate::{error::Failure, evidence::Given};
 
-/// What the user knows about the wire. It counts more than what the capture shows.
+/// Knowledge of the wire, which counts more than what the capture shows.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Known {
     /// TCP was cut every N bytes on the wire, whatever the capture shows

@@ -57,7 +57,7 @@ impl Args for TunnelPorts {
     }
 }
 
-/// Why two tunnels cannot both be looked for; `None` when they can.
+/// The reason for which two tunnels cannot both be looked for; `None` when they can.
 fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
     if one == other {
         return None;

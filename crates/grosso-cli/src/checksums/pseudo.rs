@@ -1,4 +1,4 @@
-//! What a transport checksum covers: its pseudo-header, and how far its bytes reach.
+//! The cover of a transport checksum: its pseudo-header, and how far its bytes reach.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Ends, Layer};

@@ -88,7 +88,7 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
     Ok(exit)
 }
 
-/// What becomes of packets that the capture cut behind their headers.
+/// Says what becomes of packets that the capture cut behind their headers.
 fn note_cut(packets: u64, bytes_beyond: u64, session: &mut Session) {
     if packets == 0 {
         return;

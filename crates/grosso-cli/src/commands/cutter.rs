@@ -20,7 +20,7 @@ pub(crate) struct Cutter {
     pub(crate) segments: u64,
 }
 
-/// How a superframe is cut.
+/// The way in which a superframe is cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     pub(crate) gso: Gso,

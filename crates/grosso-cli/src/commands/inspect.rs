@@ -111,7 +111,7 @@ struct Facts {
     verified: u64,
 }
 
-/// What is known of one segment size.
+/// The flows of one segment size, and how many identifications agree with it.
 #[derive(Default)]
 struct Sizes {
     flows: HashSet<Endpoints>,

@@ -79,7 +79,7 @@ impl Recorder {
         Offload { tunnel_ports, ..self.told(frame, bytes) }
     }
 
-    /// What the kernel's header says.
+    /// The contents of the kernel's header.
     fn told(&self, frame: &RingFrame, bytes: &[u8]) -> Offload {
         let Ok((header, _)) = Header::parse(frame.virtio_header(), Form::Short, Order::NATIVE)
         else {
