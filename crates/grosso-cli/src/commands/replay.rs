@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     pub(crate) data: Vec<u8>,
-    /// How many of them were captured; the others are zeros.
+    /// The number of them that were captured; the others are zeros.
     pub(crate) captured: usize,
     /// Its place in the capture, counted from 1.
     pub(crate) number: u64,
@@ -95,12 +95,12 @@ pub(crate) enum Fate {
     Aside(Aside),
 }
 
-/// What a replay is for.
+/// The purpose of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// What is delivered is written, so that every packet has to come back out of its superframe as it was.
+    /// Deliveries are written, so that every packet has to come back out of its superframe as it was.
     Writes,
-    /// What is delivered is looked at, so that what a file could not give back makes no difference.
+    /// Deliveries are looked at, so that what a file could not give back makes no difference.
     Looks,
 }
 

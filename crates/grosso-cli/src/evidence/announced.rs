@@ -21,7 +21,7 @@ pub(super) fn mss(packet: &[u8], transport: &Transport) -> Option<u16> {
     }
 }
 
-/// Who sends to whom, whatever the ports.
+/// Source and destination of a packet, whatever the ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Path {
     source: [u8; 16],

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::headers::{Endpoints, Transport, u32_at};
 
-/// What is known about the flows of a capture; at most [`FLOWS_MAX`] of them.
+/// The facts of the flows of a capture; at most [`FLOWS_MAX`] of them.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     flows: HashMap<Endpoints, Flow>,
@@ -34,9 +34,9 @@ pub(crate) struct Flow {
     /// Times after the first, in which segments had another size; at most [`ERAS_MAX`].
     later: Vec<Era>,
     last: Option<Last>,
-    /// Where the data ended that was seen so far.
+    /// The end of the data seen so far.
     sequence_max: Option<u32>,
-    /// Where the first frame began that was longer than Ethernet takes.
+    /// The start of the first frame that was longer than Ethernet takes.
     long_start: Option<u32>,
     /// Whether there was one.
     has_long: bool,
@@ -53,9 +53,9 @@ pub(super) struct Era {
     known: u64,
     /// Whether identifications alone tell it from the time before, so that frames in between may be of either.
     is_blurred: bool,
-    /// What an ICMP message said that the path takes.
+    /// The MTU of the path by an ICMP message.
     pub(super) path_mtu: Option<u16>,
-    /// What a newer message said, which the sender has not heeded yet: then it sends again what was lost.
+    /// The MTU by a newer message, which the sender has not heeded yet: then it sends again what was lost.
     unheeded_mtu: Option<u16>,
     pub(super) identifications: Identifications,
     /// Of frames in mid-stream.
@@ -117,7 +117,7 @@ impl Flows {
         }
     }
 
-    /// What is known of a flow.
+    /// The facts of a flow.
     pub(super) fn get(&self, endpoints: &Endpoints) -> Option<&Flow> {
         self.flows.get(endpoints)
     }
@@ -127,7 +127,7 @@ impl Flows {
         self.announced_mtu
     }
 
-    /// How many flows are known.
+    /// The number of known flows.
     pub(crate) fn len(&self) -> usize {
         self.flows.len()
     }

@@ -134,7 +134,7 @@ fn bounds(payload: u32, step: u32) -> (u32, u32) {
 const SLACK_BYTES: u32 = 4;
 /// Sizes that divide superframes, as many as are told apart.
 const EXACT_SIZES: usize = 4;
-/// How many steps must agree before they say anything.
+/// Steps that must agree before they say anything.
 const STEPS_MIN: u32 = 2;
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ impl<'a> Sight<'a> {
     }
 }
 
-/// What the innermost transport checksum of a frame is.
+/// The state of the innermost transport checksum of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seal {
     /// Complete and right.
@@ -71,7 +71,7 @@ pub(crate) enum Seal {
     Unread,
 }
 
-/// What a frame is, and by what evidence.
+/// The nature of a frame, and by what evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Judgment {
     pub(crate) nature: Nature,
@@ -79,11 +79,11 @@ pub(crate) struct Judgment {
     pub(crate) by: Option<Evidence>,
     /// Whether the evidence leaves room for another answer, which `--strict` does not.
     pub(crate) is_guess: bool,
-    /// What speaks against it.
+    /// Weaker evidence that speaks against it.
     pub(crate) against: Option<Contradiction>,
 }
 
-/// What a frame is.
+/// The nature of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nature {
     /// A packet of the wire.
@@ -128,7 +128,7 @@ impl Judgment {
         Self { nature, by: Some(size.by), is_guess: size.is_guess, against: None }
     }
 
-    /// How many packets of the wire it is, as far as that is known.
+    /// The number of packets of the wire that it is, as far as that is known.
     pub(crate) fn packets(&self, payload: usize) -> usize {
         match self.nature {
             Nature::Superframe { size, .. } => payload.div_ceil(usize::from(size.bytes).max(1)),
@@ -200,7 +200,7 @@ impl Judge {
         }
     }
 
-    /// What the innermost transport checksum of a frame is. Reads its payload.
+    /// The state of the innermost transport checksum of a frame. Reads its payload.
     pub(crate) fn seal(&mut self, sight: &Sight<'_>) -> Seal {
         seal(sight, &mut self.levels)
     }
@@ -214,7 +214,7 @@ impl Judge {
         if is_sealed { Judgment::packet(Some(Evidence::Checksum)) } else { judgment }
     }
 
-    /// How many superframes of a frame's flow have identifications that step as `size` says, and how many could.
+    /// The superframes of a frame's flow whose identifications step as `size` says, and those whose could.
     pub(crate) fn agreement(&self, sight: &Sight<'_>, size: Size) -> (u64, u64) {
         let Some(flow) = self.flows.get(&sight.endpoints) else { return (0, 0) };
         let identifications = &flow.era(sight.packet.number).identifications;
@@ -306,7 +306,7 @@ impl Judge {
             && strides::find(sight).is_none()
     }
 
-    /// Which checksum of a frame is partial, as the capture says or headers that repeat.
+    /// The partial checksum of a frame, as the capture says or headers that repeat.
     pub(crate) fn claim(&self, sight: &Sight<'_>) -> Claim {
         if self.repeats_headers(sight) {
             meta::claim_of_transport(sight.stack)
@@ -378,7 +378,7 @@ impl Judge {
         Judgment::left(UDP_SIZE_UNKNOWN, None)
     }
 
-    /// What the transport checksum decides of a frame that is longer than a packet should be.
+    /// The answer of the transport checksum about a frame that is longer than a packet should be.
     fn by_checksum(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
         let by = Some(Evidence::Checksum);
         match self.seal(sight) {
@@ -414,17 +414,17 @@ impl Judge {
     }
 }
 
-/// What is known about the segment size of one TCP frame.
+/// The evidence for the segment size of one TCP frame.
 struct Tcp {
     payload: usize,
     era: Era,
-    /// What the sender announced, less the options of the packet (RFC 6691 section 2): a hint at its MTU.
+    /// The sender's announcement, less the options of the packet (RFC 6691 section 2): a hint at its MTU.
     own: Option<usize>,
-    /// What the peer announced, less the options: no segment is longer.
+    /// The peer's announcement, less the options: no segment is longer.
     peer: Option<usize>,
-    /// What the path takes.
+    /// The room on the path.
     path: Option<usize>,
-    /// What an MTU of 1500 takes, outside of tunnels and inside of the innermost.
+    /// The room at an MTU of 1500, outside of tunnels and inside of the innermost.
     guesses: [usize; 2],
     /// Whether the frame may be of another time than its era.
     is_between_eras: bool,
@@ -502,7 +502,7 @@ impl Tcp {
             || self.opinion(size) != Opinion::Others && multiples >= MULTIPLES_MIN
     }
 
-    /// What other frames of the direction show: packets whose size divides the superframes, or a size that does.
+    /// The size that other frames of the direction show: packets whose size divides the superframes, or a size that does.
     fn by_plain(&self) -> Option<Size> {
         let packet = self.packet_max();
         if let Some(packet) = packet.filter(|&packet| self.opinion(packet) == Opinion::Multiples) {
@@ -551,7 +551,7 @@ impl Tcp {
             && self.opinion(size.bytes.into()) == Opinion::Others
     }
 
-    /// What a packet takes at an MTU of 1500, of the link or inside of the tunnel.
+    /// The room for a packet at an MTU of 1500, of the link or inside of the tunnel.
     fn usual(&self) -> usize {
         self.guesses.into_iter().max().unwrap_or(0)
     }
@@ -577,7 +577,7 @@ fn sized(bytes: usize, by: Evidence, is_guess: bool) -> Size {
     Size { bytes: u16::try_from(bytes).unwrap_or(u16::MAX), by, is_guess }
 }
 
-/// What a superframe that the capture describes is cut into.
+/// The judgment on a superframe that the capture describes.
 fn recorded(sight: &Sight<'_>, gso: Gso, payload: usize, ports: Ports) -> Judgment {
     // What leaves is the wire, so nothing stays partial there.
     let size = Size { bytes: gso.size().unwrap_or(0), by: Evidence::Recorded, is_guess: false };
@@ -606,7 +606,7 @@ fn scope(sight: &Sight<'_>, segmentation: &Segmentation, transport: &Transport) 
     }
 }
 
-/// What the innermost transport checksum of a frame is.
+/// The state of the innermost transport checksum of a frame.
 fn seal(sight: &Sight<'_>, levels: &mut Levels) -> Seal {
     let Sight { packet, said, stack, .. } = sight;
     let claim = meta::claim(said, stack);

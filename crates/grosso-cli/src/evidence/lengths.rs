@@ -17,7 +17,7 @@ struct Slot {
     frames: u32,
 }
 
-/// How lengths look at a size.
+/// The opinion of lengths on a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opinion {
     /// Too few of them are longer.
@@ -93,7 +93,7 @@ const SLOTS: usize = 8;
 const FRAMES_MIN: u64 = 2;
 /// Different lengths that must share a divisor.
 const LENGTHS_MIN: usize = 3;
-/// How many multiples weigh as much as one length that is none.
+/// Multiples that weigh as much as one length that is none.
 const MAJORITY: u64 = 9;
 /// Frames of one length that make it a usual one.
 const PLATEAU_MIN: u32 = 8;

@@ -73,7 +73,7 @@ impl Evidence {
         }
     }
 
-    /// What it is, as the subject of a sentence.
+    /// Its words as the subject of a sentence.
     pub(crate) const fn noun(self) -> &'static str {
         match self {
             Self::Given => "the command line",
@@ -99,7 +99,7 @@ pub(crate) struct Size {
     pub(crate) is_guess: bool,
 }
 
-/// What the user knows about the wire, which counts more than what a capture shows.
+/// Knowledge that the user has about the wire, which counts more than what a capture shows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Given {
     /// Payload bytes of TCP segments.

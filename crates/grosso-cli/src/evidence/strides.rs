@@ -75,12 +75,12 @@ fn is_datagram(packet: &mut [u8], sight: &Sight<'_>, udp: &Layer) -> bool {
     }
 }
 
-/// How many headers lie up to the outermost UDP header and the tunnel's.
+/// The number of headers up to the outermost UDP header and the tunnel's.
 fn sight_len(sight: &Sight<'_>, udp: &Layer) -> usize {
     sight.stack.layers().iter().filter(|layer| layer.offset <= udp.offset).count() + 1
 }
 
-/// Where the first tunnel header stands again.
+/// The place where the first tunnel header stands again.
 fn repetition(payload: &[u8]) -> Option<usize> {
     let (first, rest) = payload.split_first_chunk::<FIXED_BYTES>()?;
     let found = rest.windows(FIXED_BYTES).position(|window| window == first)?;

@@ -1,4 +1,4 @@
-//! What was guessed, and what contradicted what.
+//! Counts of guesses and of contradictions.
 
 use std::collections::BTreeMap;
 

@@ -15,7 +15,7 @@ use crate::{
     headers::{Endpoints, u16_at},
 };
 
-/// Where superframes were seen.
+/// The side on which superframes were seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     /// On their way out.
@@ -24,7 +24,7 @@ pub(crate) enum Side {
     Receiver,
 }
 
-/// What tells about each direction of the flows of a capture; at most [`DIRECTIONS_MAX`] of them.
+/// The counts of each direction of the flows of a capture; at most [`DIRECTIONS_MAX`] of them.
 #[derive(Debug, Default)]
 pub(crate) struct Vantages {
     directions: HashMap<Endpoints, Direction>,
@@ -36,7 +36,7 @@ struct Direction {
     /// Packets that are no superframes.
     partial: u64,
     complete: u64,
-    /// What the capture says.
+    /// By the word of the capture.
     inbound: u64,
     outbound: u64,
 }
@@ -67,7 +67,7 @@ impl Vantages {
         }
     }
 
-    /// Where the superframes were seen; `None` where nothing tells, or both are true.
+    /// The side on which the superframes were seen; `None` where nothing tells, or both are true.
     pub(crate) fn side(&self) -> Option<Side> {
         let (mut sent, mut received) = (0, 0);
         for (endpoints, direction) in &self.directions {
@@ -108,7 +108,7 @@ impl Direction {
     }
 }
 
-/// Which way a packet went, if the capture says so: by the flags of pcapng or a Linux cooked header.
+/// The way a packet went, if the capture says so: by the flags of pcapng or a Linux cooked header.
 pub(crate) fn said(packet: &[u8], stack: &Stack, said: &PacketMeta) -> Option<Side> {
     match said.flags.unwrap_or(0) & DIRECTION {
         flag::INBOUND => return Some(Side::Receiver),

@@ -23,7 +23,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) packet: &'a Packet<'a>,
     /// Its bytes. Those that the capture cut are zeros: whoever merges looks at headers alone.
     pub(crate) data: Cow<'a, [u8]>,
-    /// How it is parsed.
+    /// The link type by which it is parsed.
     pub(crate) link: Option<LinkType>,
     /// The UDP ports that mean a tunnel in it.
     pub(crate) ports: Ports,
@@ -32,9 +32,9 @@ pub(crate) struct Seen<'a> {
     pub(super) said: Said,
     /// When it arrived, unless it has to stay outside.
     pub(crate) time: Result<u64, Aside>,
-    /// What is told to the engine.
+    /// The words for the engine.
     pub(crate) meta: Meta,
-    /// What it is, and by what evidence; `None` where it is not parsed.
+    /// The judgment on it; `None` where it is not parsed.
     pub(crate) judgment: Option<Judgment>,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// What the options of a packet say.
+/// The contents of the options of a packet.
 #[derive(Default)]
 pub(super) struct Said {
     pub(super) flags: Option<u32>,
@@ -150,7 +150,7 @@ fn is_ours(packet: &Packet<'_>, value: &[u8]) -> bool {
     value.strip_prefix(&number).is_some_and(|rest| rest.starts_with(&MAGIC))
 }
 
-/// What is told to the engine about checksums. That one is valid is not: it costs little to verify, and if the capture
+/// The words for the engine about checksums. That one is valid is not: it costs little to verify, and if the capture
 /// were wrong, cutting would write another checksum than was there. That one is partial the packet tells itself when
 /// the capture does not. What the capture cut nobody can verify, and a device that had done so would say this much.
 fn checksum(sight: &Sight<'_>, judge: &mut Judge) -> Checksum {
@@ -167,7 +167,7 @@ fn checksum(sight: &Sight<'_>, judge: &mut Judge) -> Checksum {
     }
 }
 
-/// What is told to the engine about whole bytes of which no capture says anything.
+/// The words for the engine about whole bytes of which no capture says anything.
 pub(crate) fn meta_of(data: &[u8], link: LinkType, ports: &Ports) -> Meta {
     let stack = dissect(data, link, ports);
     let mut levels = Levels::default();
