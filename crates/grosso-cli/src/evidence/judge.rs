@@ -8,12 +8,7 @@ use grosso_io::capture::{
 };
 use grosso_wire::{Extent, Kind, LinkType, Ports, Stack, dissect};
 
-use super::{
-    Evidence, Flows, Given, MTU_DEFAULT, MTU_JUMBO, SEGMENT_BYTES_MIN, Size,
-    flows::{Era, Flow},
-    lengths::Opinion,
-    strides,
-};
+use super::{Evidence, Flows, Given, MTU_DEFAULT, Size, strides, tcp::Tcp};
 use crate::{
     checksums::{self, Claim, Levels, Verdict, Why, is_seeded},
     error::Failure,
@@ -109,7 +104,7 @@ pub(crate) struct Contradiction {
 
 impl Contradiction {
     /// Whether a payload is longer than the evidence allows.
-    fn is_exceeded(&self, payload: usize) -> bool {
+    pub(super) fn is_exceeded(&self, payload: usize) -> bool {
         self.bytes.is_some_and(|bytes| payload > usize::from(bytes))
     }
 }
@@ -414,169 +409,6 @@ impl Judge {
     }
 }
 
-/// The evidence for the segment size of one TCP frame.
-struct Tcp {
-    payload: usize,
-    era: Era,
-    /// The sender's announcement, less the options of the packet (RFC 6691 section 2): a hint at its MTU.
-    own: Option<usize>,
-    /// The peer's announcement, less the options: no segment is longer.
-    peer: Option<usize>,
-    /// The room on the path.
-    path: Option<usize>,
-    /// The room at an MTU of 1500, outside of tunnels and inside of the innermost.
-    guesses: [usize; 2],
-    /// Whether the frame may be of another time than its era.
-    is_between_eras: bool,
-}
-
-impl Tcp {
-    fn new(flows: &Flows, sight: &Sight<'_>, transport: &Transport) -> Self {
-        let number = sight.packet.number;
-        let flow = flows.get(&sight.endpoints);
-        let reverse = flows.get(&sight.endpoints.reversed());
-        let era = flow.map(|flow| *flow.era(number)).unwrap_or_default();
-        let announced = |flow: Option<&Flow>| {
-            let mss = flow.and_then(|flow| flow.announced)?;
-            Some(usize::from(mss).saturating_sub(transport.options()).max(1))
-        };
-        let (outer, inner) = (transport.overhead(), transport.inner_overhead());
-        Self {
-            payload: transport.payload,
-            era,
-            own: announced(flow),
-            peer: announced(reverse),
-            path: era.path_mtu.map(|mtu| usize::from(mtu).saturating_sub(inner).max(1)),
-            guesses: [outer, inner].map(|headers| MTU_DEFAULT.saturating_sub(headers).max(1)),
-            is_between_eras: flow.is_some_and(|flow| flow.is_between_eras(number)),
-        }
-    }
-
-    /// The largest payload of a packet of the flow at this time, by the strongest evidence that there is.
-    fn size(&self) -> Size {
-        let sizes = [self.by_identifications(), self.by_icmp(), self.by_syn(), self.by_plain()];
-        let size = sizes.into_iter().flatten().next().unwrap_or_else(|| self.by_guess());
-        Size { is_guess: size.is_guess || self.is_between_eras, ..size }
-    }
-
-    fn by_identifications(&self) -> Option<Size> {
-        let [outer, inner] = self.guesses.map(Some);
-        let likely =
-            [self.expected(), self.path, self.peer, self.own, self.packet_max(), outer, inner];
-        let told = self.era.identifications.size(&likely, |size| self.is_shown(size))?;
-        let is_expected = self.expected() == Some(usize::from(told.bytes));
-        let by = match (is_expected, self.path == self.expected()) {
-            (true, true) => Evidence::Icmp,
-            (true, false) => Evidence::Syn,
-            (false, _) => Evidence::IpId,
-        };
-        Some(Size { bytes: told.bytes, by, is_guess: !told.is_sure && by != Evidence::Icmp })
-    }
-
-    fn by_icmp(&self) -> Option<Size> {
-        let path = self.path.filter(|&path| self.expected() == Some(path))?;
-        let is_guess = self.era.packet_max() > path || self.opinion(path) == Opinion::Others;
-        Some(sized(path, Evidence::Icmp, is_guess))
-    }
-
-    /// The peer's announcement bounds what is sent, and the sender's own is a hint at its MTU. That either is what was
-    /// sent, superframes of whole segments show.
-    fn by_syn(&self) -> Option<Size> {
-        let announced = self.announced()?;
-        let is_refuted =
-            |size| size < self.era.packet_max() || self.opinion(size) == Opinion::Others;
-        let peer = self.peer.filter(|&peer| peer > announced && self.is_shown(peer));
-        let size = match peer {
-            Some(peer) if !self.is_shown(announced) && !is_refuted(peer) => peer,
-            _ if is_refuted(announced) => self.peer.filter(|&peer| !is_refuted(peer))?,
-            _ => announced,
-        };
-        Some(sized(size, Evidence::Syn, !self.is_shown(size)))
-    }
-
-    /// Whether frames show a size: one of them was a packet of it, or several are its multiples.
-    fn is_shown(&self, size: usize) -> bool {
-        let multiples = self.era.lengths.multiples(size) + self.era.ends.multiples(size);
-        size == self.era.packet_max()
-            || self.opinion(size) == Opinion::Multiples
-            || self.opinion(size) != Opinion::Others && multiples >= MULTIPLES_MIN
-    }
-
-    /// The size that other frames of the direction show: packets whose size divides the superframes, or a size that does.
-    fn by_plain(&self) -> Option<Size> {
-        let packet = self.packet_max();
-        if let Some(packet) = packet.filter(|&packet| self.opinion(packet) == Opinion::Multiples) {
-            return Some(sized(packet, Evidence::PlainSegments, false));
-        }
-        let least = packet.unwrap_or(0);
-        let fits = |size: &usize| *size >= least && self.opinion(*size) == Opinion::Multiples;
-        if let Some(guess) = self.guesses.into_iter().find(fits) {
-            return Some(sized(guess, Evidence::Mtu, true));
-        }
-        let divisor = self.era.lengths.divisor().filter(|size| (least..=MTU_JUMBO).contains(size));
-        divisor.map(|size| sized(size, Evidence::PlainSegments, true))
-    }
-
-    fn by_guess(&self) -> Size {
-        let [outer, inner] = self.guesses;
-        let packet = self.packet_max().unwrap_or(0);
-        if let Some(announced) = self.announced().filter(|&announced| announced >= packet) {
-            return sized(announced, Evidence::Syn, true);
-        }
-        if packet > outer {
-            return sized(packet, Evidence::PlainSegments, true);
-        }
-        let bytes = if self.payload <= inner { inner } else { outer };
-        sized(bytes, Evidence::Mtu, true)
-    }
-
-    /// The limit that no packet should exceed. A message of the path is none: it says nothing of what was on its way
-    /// before it was heeded.
-    fn limit(&self) -> Option<Contradiction> {
-        let bytes = u16::try_from(self.peer?).ok();
-        Some(Contradiction { by: Evidence::Syn, bytes })
-    }
-
-    /// The limit that a size exceeds, though it has stronger evidence.
-    fn against(&self, size: &Size) -> Option<Contradiction> {
-        self.limit().filter(|limit| limit.is_exceeded(size.bytes.into()))
-    }
-
-    /// Whether most frames have the length of this one and none is longer, though no multiple of a size that is only
-    /// guessed: a jumbo link.
-    fn is_plateau(&self, size: &Size) -> bool {
-        size.by == Evidence::Mtu
-            && self.payload <= MTU_JUMBO
-            && self.era.lengths.plateau().is_some_and(|longest| self.payload <= longest)
-            && self.opinion(size.bytes.into()) == Opinion::Others
-    }
-
-    /// The room for a packet at an MTU of 1500, of the link or inside of the tunnel.
-    fn usual(&self) -> usize {
-        self.guesses.into_iter().max().unwrap_or(0)
-    }
-
-    fn opinion(&self, size: usize) -> Opinion {
-        self.era.lengths.opinion(size)
-    }
-
-    fn announced(&self) -> Option<usize> {
-        self.own.into_iter().chain(self.peer).min()
-    }
-
-    fn expected(&self) -> Option<usize> {
-        self.announced().into_iter().chain(self.path).min()
-    }
-
-    fn packet_max(&self) -> Option<usize> {
-        Some(self.era.packet_max()).filter(|&packet| packet >= SEGMENT_BYTES_MIN)
-    }
-}
-
-fn sized(bytes: usize, by: Evidence, is_guess: bool) -> Size {
-    Size { bytes: u16::try_from(bytes).unwrap_or(u16::MAX), by, is_guess }
-}
-
 /// The judgment on a superframe that the capture describes.
 fn recorded(sight: &Sight<'_>, gso: Gso, payload: usize, ports: Ports) -> Judgment {
     // What leaves is the wire, so nothing stays partial there.
@@ -642,8 +474,5 @@ fn ipv4_levels(stack: &Stack) -> IpLevels {
 
 /// The reason of a UDP superframe that says nowhere where it splits.
 pub(crate) const UDP_SIZE_UNKNOWN: &str = "udp-size-unknown";
-/// Superframes that must be multiples of a size before they show it, whether or not others are not: each is so by
-/// chance as seldom as one in a thousand.
-const MULTIPLES_MIN: u64 = 2;
 /// More bytes behind a packet than padding and a trailer take.
 const TRAILER_BYTES_MAX: usize = 64;

@@ -7,6 +7,7 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`judge`] | the verdict on one frame |
+//! | [`tcp`] | the segment size of one TCP frame |
 //! | [`flows`] | the facts of every flow and path, learned from a capture before or while it is judged |
 //! | [`identifications`] | how many packets a frame stood for, by the steps of the IPv4 identification |
 //! | [`lengths`] | which sizes the lengths of a flow's frames are multiples of |
@@ -22,6 +23,7 @@ mod judge;
 mod lengths;
 mod strides;
 mod tally;
+mod tcp;
 mod vantage;
 
 use serde::Serialize;
