@@ -90,11 +90,8 @@ fn c20_the_addresses_that_count_are_found_in_each_packet() {
         (data[0], data[1]) = (1, 20);
         data
     };
-    const LATER: [u8; 22] = {
-        let mut data = [6; 22];
-        (data[0], data[1], data[2], data[3], data[4], data[5]) = (0, 0, 0, 0, 201, 16);
-        data
-    };
+    // Pad1 has no length.
+    let later = |p: Packet| p.destination_options(|d| d.home_address_behind([0, 0, 0, 0], [6; 16]));
     let headers: [&dyn Fn(Packet) -> Packet; 10] = [
         &segments(4, 1),
         &segments(4, 0),
@@ -104,7 +101,7 @@ fn c20_the_addresses_that_count_are_found_in_each_packet() {
         &segments(9, 1),
         &home,
         &options(&PADDED),
-        &options(&LATER),
+        &later,
         &|p| home(segments(2, 1)(p)),
     ];
     // Twice through one engine, so that every layout was seen before.

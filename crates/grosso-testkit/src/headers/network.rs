@@ -231,14 +231,20 @@ impl Extension {
         let fixed = [routing_type, segments_left, last_entry, 0, 0, 0];
         let stop = if is_last_first { first } else { last };
         let mut header = self.data(&[&fixed[..], &addresses.concat()].concat());
-        header.final_destination = (segments_left > 0).then_some(stop);
+        let is_known = matches!(routing_type, 0 | 2 | 4);
+        header.final_destination = (segments_left > 0 && is_known).then_some(stop);
         header
     }
 
     /// Makes it destination options with the home address of the sender (RFC 6275 section 6.3).
     pub fn home_address(self, address: [u8; 16]) -> Self {
         // The option stands 6 bytes behind a multiple of 8, so PadN fills 4 bytes.
-        let mut header = self.data(&[&[1, 2, 0, 0, 0xc9, 16][..], &address].concat());
+        self.home_address_behind([1, 2, 0, 0], address)
+    }
+
+    /// The same behind 4 bytes of other options.
+    pub fn home_address_behind(self, options: [u8; 4], address: [u8; 16]) -> Self {
+        let mut header = self.data(&[&options[..], &[0xc9, 16], &address].concat());
         header.home = Some(address);
         header
     }
