@@ -92,7 +92,7 @@ fn tshark_decrypts_what_is_encrypted() {
             expected.push((recipe, sent.sequence, in_esp, payload));
         }
     }
-    assert_eq!(wires.len(), 36 * 15);
+    assert_eq!(wires.len(), 36 * 18);
     let Some(lines) = read("esp.pcap", &recipes, &wires, FIELDS) else { return };
     for (line, (recipe, sequence, protocol, payload)) in lines.iter().zip(expected) {
         let case = format!("{recipe:?} {line:?}");

@@ -96,7 +96,8 @@ impl Tcp {
             || self.opinion(size) != Opinion::Others && multiples >= MULTIPLES_MIN
     }
 
-    /// The size that other frames of the direction show: packets whose size divides the superframes, or a size that does.
+    /// The size that other frames of the direction show: packets whose size divides the superframes, or a size that
+    /// does.
     fn by_plain(&self) -> Option<Size> {
         let packet = self.packet_max();
         if let Some(packet) = packet.filter(|&packet| self.opinion(packet) == Opinion::Multiples) {
