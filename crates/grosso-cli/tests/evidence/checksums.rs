@@ -1,5 +1,7 @@
 //! What complete checksums decide: damage is not laundered, and what verifies is complete whatever it equals.
 
+use std::slice::from_ref;
+
 use grosso_io::capture::{
     CaptureWriter, Cut, Format, Interface, Offload, PacketMeta, SegmentTransport, Segmentation,
     WriterOptions,
@@ -30,7 +32,7 @@ fn c12_damaged_superframes_are_left_and_named() {
     for (at, name) in [(TCP_CHECKSUM, "checksum"), (IPV4_CHECKSUM, "ipv4-checksum")] {
         let frame = damaged(at);
         let bench = Bench::new();
-        bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, &[frame.clone()]));
+        bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, from_ref(&frame)));
         let mut options = WriterOptions::new(Format::Pcapng);
         options.interface = Interface::new(ETHERNET);
         let mut writer = CaptureWriter::new(Vec::new(), options);
@@ -51,7 +53,7 @@ fn c12_damaged_superframes_are_left_and_named() {
         ] {
             let run = bench.ok(line);
             assert_eq!(run.json()["left"][name], 1, "{line}: {}", run.stdout);
-            assert_eq!(frames(&bench.get("out")), [frame.clone()], "{line}");
+            assert_eq!(frames(&bench.get("out")), from_ref(&frame), "{line}");
             assert_eq!(bench.run(&format!("{line} --strict")).code, 1, "{line}");
         }
     }
@@ -92,14 +94,14 @@ fn c13_what_verifies_is_complete_whatever_it_equals() {
 fn words_that_cannot_be_obeyed_are_refused() {
     let bench = Bench::new();
     let frame = tcp(1).payload_len(14_480).build_superframe().0;
-    bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, &[frame.clone()]));
+    bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, from_ref(&frame)));
     let run = bench.run("wire -r host.pcap -w out --mss 1460 --mtu 1300");
     assert_eq!(run.code, 2, "{}", run.stderr);
     assert!(run.stderr.contains("--mss 1460 and --mtu 1300"), "{}", run.stderr);
     // 68 bytes hold no more than these headers, once options are on them.
     let long = Packet::new().ethernet(|e| e).ipv6(|ip| ip);
     let long = long.tcp(|t| t.timestamps(1, 1)).payload_len(9000).build_superframe().0;
-    bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, &[long.clone()]));
+    bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, from_ref(&long)));
     let report = bench.ok("wire --json -r host.pcap -w out --mtu 68").json();
     assert_eq!(report["left"]["mtu-below-headers"], 1, "{report}");
     assert_eq!(frames(&bench.get("out")), [long]);
@@ -109,7 +111,7 @@ fn words_that_cannot_be_obeyed_are_refused() {
 fn a_word_against_a_complete_checksum_is_obeyed_and_said() {
     let bench = Bench::new();
     let packet = tcp(1).payload_len(1000).build();
-    bench.put("wire.pcap", &capture(Format::Pcap, ETHERNET, &[packet.clone()]));
+    bench.put("wire.pcap", &capture(Format::Pcap, ETHERNET, from_ref(&packet)));
     let run = bench.ok("wire --json -r wire.pcap -w out --mss 500");
     assert_eq!(run.json()["contradictions"], 1, "{}", run.stdout);
     assert_eq!(frames(&bench.get("out")).len(), 2);
