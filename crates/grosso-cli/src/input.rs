@@ -49,7 +49,7 @@ pub(crate) struct Input {
     file_len: Option<u64>,
     /// The user ended the pipe that this was by Ctrl-C, so its end is none.
     pub(crate) is_cut_off: bool,
-    /// How far Ctrl-C let the reading come.
+    /// The point to which Ctrl-C let the reading come.
     interruption: Option<Interrupted>,
     progress: Progress,
     record: Rc<RefCell<Record>>,
@@ -146,7 +146,7 @@ impl Input {
         Ok(ending)
     }
 
-    /// How far Ctrl-C let the reading come, if it ended that. Ask after reading.
+    /// The point to which Ctrl-C let the reading come, if it ended that. Ask after reading.
     pub(crate) fn interruption(&self) -> Option<Interrupted> {
         self.interruption
     }

@@ -17,7 +17,7 @@ pub(crate) struct Lines {
     lines: HashMap<(u32, u32), Line>,
 }
 
-/// What is known about one line.
+/// The state of one line.
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
     /// When all packets so far have ended.
@@ -26,7 +26,7 @@ struct Line {
     late_ns: u64,
 }
 
-/// Where the time of a packet comes from.
+/// The source of the time of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timing {
     /// The capture recorded it.
@@ -65,7 +65,7 @@ impl Lines {
         self.lines.clear();
     }
 
-    /// What a frame of `len` bytes takes on the line.
+    /// The time that a frame of `len` bytes takes on the line.
     fn takes_ns(&self, len: usize) -> u64 {
         let bits = (len.max(FRAME_BYTES_MIN) + GAP_BYTES) as u128 * 8;
         let nanoseconds = bits * 1_000_000_000 / u128::from(self.bits_per_second);

@@ -36,12 +36,12 @@ pub(crate) trait Report: Serialize {
     /// Takes the notes that the user would see on a terminal.
     fn warn(&mut self, warnings: Vec<String>);
 
-    /// What was read, if that was a capture.
+    /// The capture that was read, if any.
     fn input(&self) -> Option<&InputFacts> {
         None
     }
 
-    /// What was written, if that was a capture.
+    /// The capture that was written, if any.
     fn output(&self) -> Option<&OutputFacts> {
         None
     }
