@@ -96,21 +96,21 @@ pub(crate) fn of_tunnelled(
 ) -> capture::PacketMeta {
     let mut written = of_segment(from, false);
     let Some(offload) = &from.offload else {
-        // Nothing was known, and only a partial checksum has to be, or where to look for it.
-        let is_partial = matches!(known.checksum, Checksum::Partial { .. });
-        if is_partial || !tunnels.is_empty() {
-            let known = if is_partial { known } else { &Meta::default() };
+        // Nothing was known, and only a partial checksum has to be, or where to look for it and where to cut.
+        let is_unfinished =
+            matches!(known.checksum, Checksum::Partial { .. }) || known.gso.is_some();
+        if is_unfinished || !tunnels.is_empty() {
+            let known = if is_unfinished { known } else { &Meta::default() };
             let left = Offload::of_engine(known, Default::default(), Vec::new());
             written.offload = Some(Offload { tunnel_ports: tunnels, ..left });
         }
         return written;
     };
-    let segmentation = offload.gso.clone().zip(known.gso);
-    let gso = segmentation.map(|(segmentation, gso)| Segmentation {
-        fixed_ids: gso.fixed_ids.bits(),
-        ..segmentation
-    });
     let left = Offload::of_engine(known, Default::default(), Vec::new());
+    let gso = left.gso.map(|found| match offload.gso.clone() {
+        Some(recorded) => Segmentation { fixed_ids: found.fixed_ids, ..recorded },
+        None => found,
+    });
     let mut left = Offload { gso, tunnel_ports: tunnels, ..left };
     if left.gso.is_some() {
         left.arrivals_ns.clone_from(&offload.arrivals_ns);

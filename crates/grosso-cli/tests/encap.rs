@@ -248,6 +248,23 @@ fn a_packet_that_stays_is_not_counted_as_put_into_the_tunnel() {
     assert_eq!(frames(&bench.get("b.pcap"))[1..], sent[1..]);
 }
 
+/// Where the capture does not say it, the user does, and the output does from then on.
+#[test]
+fn encap_records_the_size_that_the_user_gives() {
+    let bench = Bench::new();
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(true)).tcp(|t| t).payload_len(5000);
+    bench.put("a", &capture(Format::Pcap, ETHERNET, &[packet.build_superframe().0]));
+    for (options, cut) in [("", 0), ("--mss 1400", 4), ("--mtu 1440", 4), ("--mss 5000", 0)] {
+        let words = format!("type vxlan id 42 {ENDS_V4}");
+        bench.ok(&format!("encap -q -F pcapng -r a -w b {options} {words}"));
+        let report = bench.ok("segment --json -r b -w c").json();
+        assert_eq!(report["segments"], cut, "{options}: {report}");
+    }
+    let run =
+        bench.run(&format!("encap -r a -w b --mss 1460 --mtu 1400 type vxlan id 42 {ENDS_V4}"));
+    assert_eq!(run.code, 2, "{}", run.stderr);
+}
+
 /// Captures of a host that has tunnels of its own: a superframe with the sum of a pseudo-header at
 /// each level, and ARP with one around it.
 #[test]

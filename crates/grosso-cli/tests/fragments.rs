@@ -514,6 +514,34 @@ fn partial_checksums_are_completed_before_anything_is_cut() {
     assert_eq!(frames(&bench.get("c")), [packet.build()]);
 }
 
+/// Superframes of TCP below the size of a jumbo packet were cut into fragments that no host ever sent.
+#[test]
+fn the_judge_tells_fragment_what_is_a_superframe_and_the_user_overrules_it() {
+    let bench = Bench::new();
+    let headers = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(false));
+    let stream = headers.clone().tcp(|t| t).payload_len(8000);
+    let datagram = headers.udp(|u| u).payload_len(4000);
+    let left = |input: &Packet, options: &str| {
+        bench.put("a", &capture(Format::Pcap, ETHERNET, &[input.build_superframe().0]));
+        bench.ok(&format!("fragment --json -r a -w b --mtu 1300 {options}")).json()
+    };
+    for (input, options, wanted) in [
+        (&stream, "", serde_json::json!({"superframe": 1})),
+        (&stream, "--mss 1448", serde_json::json!({"superframe": 1})),
+        (&stream, "--mss 8000", serde_json::json!({})),
+        // A datagram longer than its link is what IP makes fragments of.
+        (&datagram, "", serde_json::json!({})),
+        (&datagram, "--uso-size 1200", serde_json::json!({"superframe": 1})),
+    ] {
+        let report = left(input, options);
+        assert_eq!(report["left"], wanted, "{options}: {report}");
+        if wanted == serde_json::json!({}) {
+            bench.ok("reassemble -q -r b -w c --strict");
+            assert_eq!(frames(&bench.get("c")), [input.build()], "{options}");
+        }
+    }
+}
+
 /// Rules C50, C51: the sum of the pseudo-header in it is for the receiver to complete, who is asked
 /// by the header in front.
 #[test]

@@ -7,7 +7,7 @@ use grosso::reassemble::Overlap;
 use grosso_io::capture::Format;
 
 use super::{
-    known::Known,
+    known::{Known, Sizes},
     ports::TunnelPorts,
     values::{
         Batch, HoldTime, Repair, Spacing, parse_batch, parse_flows, parse_hold, parse_memory,
@@ -211,7 +211,7 @@ pub(crate) struct Encap {
     #[command(flatten)]
     pub(crate) files: Files,
     #[command(flatten)]
-    pub(crate) tunnels: TunnelPorts,
+    pub(crate) known: Known,
     /// Draw source ports, flow labels and identifications from this seed [default: random]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
@@ -222,7 +222,7 @@ pub(crate) struct Fragment {
     #[command(flatten)]
     pub(crate) files: Files,
     #[command(flatten)]
-    pub(crate) tunnels: TunnelPorts,
+    pub(crate) sizes: Sizes,
     /// Most bytes of a packet, from its IP header on
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
     pub(crate) mtu: u16,
@@ -395,8 +395,9 @@ pub(super) const ENCAP_HELP: &str = "\
 Behind the options stand the words that `ip link add NAME` takes for a tunnel,
 with local and remote; `grosso help tunnel add` lists them. Superframes stay
 superframes with the tunnel around them, and checksums that are partial stay
-partial: `grosso wire` makes packets of them. What cannot be put into the tunnel
-is left as it is; with --strict, exit 1 says so.
+partial: `grosso wire` makes packets of them. pcapng says where a superframe is
+cut if the input does or --mss, --mtu or --uso-size do. What cannot be put into
+the tunnel is left as it is; with --strict, exit 1 says so.
 
 The link layer stays: behind it comes the tunnel. A tunnel of Ethernet frames
 comes behind a copy of the frame's own Ethernet header. pcapng says with each
@@ -427,7 +428,9 @@ Examples:
 
 pub(super) const FRAGMENT_HELP: &str = "\
 What must not or cannot be cut stays whole and is counted by its reason.
-Superframes have to be packets first: `grosso wire`.
+Superframes have to be packets first: `grosso wire`. Whether TCP is one is judged
+as `wire` does it; a UDP datagram is one only if --uso-size says so, because UDP
+longer than a link is what IP cuts into fragments.
 
 Examples:
   grosso fragment -r big.pcap -w fragments.pcap --mtu 1280

@@ -8,17 +8,32 @@ use crate::{error::Failure, evidence::Given};
 /// Knowledge of the wire, which counts more than what the capture shows.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Known {
-    /// TCP was cut every N bytes on the wire, whatever the capture shows
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
-    mss: Option<u16>,
+    #[command(flatten)]
+    sizes: Sizes,
     /// The MTU of the wire, whatever the capture shows
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
     mtu: Option<u16>,
+}
+
+/// Knowledge of the wire but for its MTU, for commands to which an MTU means something else.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Sizes {
+    /// TCP was cut every N bytes on the wire, whatever the capture shows
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
+    mss: Option<u16>,
     /// UDP packets that are longer than the MTU were cut every N bytes
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
     uso_size: Option<u16>,
     #[command(flatten)]
     tunnels: TunnelPorts,
+}
+
+impl Sizes {
+    /// The same, as the judge of captures takes it.
+    pub(crate) fn given(&self) -> Given {
+        let Self { mss, uso_size, tunnels } = self;
+        Given { mss: *mss, mtu: None, uso_size: *uso_size, ports: tunnels.ports() }
+    }
 }
 
 impl Known {
@@ -27,7 +42,7 @@ impl Known {
     /// # Errors
     /// When no packet can obey all of it.
     pub(crate) fn given(&self) -> Result<Given, Failure> {
-        let Self { mss, mtu, uso_size, tunnels } = self;
+        let Self { sizes: Sizes { mss, uso_size, .. }, mtu } = self;
         let payloads = [("--mss", *mss, TCP_BYTES_MIN), ("--uso-size", *uso_size, UDP_BYTES_MIN)];
         for (option, size, headers) in payloads {
             let (Some(size), Some(mtu)) = (size, *mtu) else { continue };
@@ -43,7 +58,7 @@ impl Known {
                 return Err(Failure::usage("usage.contradiction", message).hint(hint));
             }
         }
-        Ok(Given { mss: *mss, mtu: *mtu, uso_size: *uso_size, ports: tunnels.ports() })
+        Ok(Given { mtu: *mtu, ..self.sizes.given() })
     }
 }
 

@@ -22,6 +22,7 @@ use crate::{
     arguments::Encap,
     checksums::{has_gre_checksum_to_come, is_left_to_device, seeded_around},
     error::{Exit, Failure},
+    evidence::{Evidence, Judge, Nature, Sight, Tally},
     input::{Input, Session},
     meta,
     output::Output,
@@ -47,13 +48,15 @@ pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failur
         output,
         encapsulator,
         tunnel,
-        given: options.tunnels.ports(),
+        judge: Judge::new(options.known.given()?),
+        tally: Tally::default(),
         packet: Vec::new(),
         refused: report::reassemble::Alone::default(),
     };
     let done = transform::transform(&mut input, &mut work)?;
-    let Work { output, encapsulator, refused, .. } = work;
+    let Work { output, encapsulator, refused, tally, .. } = work;
     let (facts, place) = output.finish(&input)?;
+    tally.note(session);
     let elapsed = start.elapsed();
     let stats = encapsulator.stats();
     if format == Format::Pcap && stats.frames > 0 {
@@ -71,13 +74,14 @@ pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failur
         encapsulated: stats.frames,
         superframes: stats.superframes,
         remote_checksums: stats.remote_checksums,
+        contradictions: tally.contradictions(),
         refused,
         elapsed_s: elapsed.as_secs_f64(),
         warnings: Vec::new(),
     };
     report::print(&mut report, &mut session.talk, place)?;
     report::remark_rate(session, report.input.packets, done.bytes, elapsed);
-    let is_refused = session.strict && !report.refused.is_empty();
+    let is_refused = session.strict && (!report.refused.is_empty() || report.contradictions > 0);
     done.conclude(&input, session, is_refused)
 }
 
@@ -160,8 +164,8 @@ struct Work {
     encapsulator: Encapsulator,
     /// The UDP port of the tunnel.
     tunnel: Option<TunnelPort>,
-    /// The ports of the tunnels inside.
-    given: Ports,
+    judge: Judge,
+    tally: Tally,
     /// The packet in the tunnel.
     packet: Vec<u8>,
     refused: report::reassemble::Alone,
@@ -184,9 +188,11 @@ impl Transform for Work {
             return self.output.copy(entry);
         }
         let said = packet.meta();
-        let ports = meta::ports(&said, self.given);
+        let ports = self.judge.ports(&said);
         let stack = dissect(packet.data, link, &ports);
         let mut known = meta::known(&said, &stack);
+        let given = self.given(&Sight::new(packet, &said, &stack, link, ports));
+        known.gso = given.or(known.gso);
         if known.checksum == Checksum::None {
             // Captures of a sending host do not always say so.
             (known.checksum, known.gso) = left_to_device(packet.data, &stack, known.gso);
@@ -198,7 +204,8 @@ impl Transform for Work {
         match self.wrap(packet.data, known, link, &stack) {
             Ok(meta) => {
                 // What was only seen to be a superframe is none that says where it is cut.
-                let is_told = said.offload.as_ref().is_some_and(|offload| offload.gso.is_some());
+                let is_told = given.is_some()
+                    || said.offload.as_ref().is_some_and(|offload| offload.gso.is_some());
                 let meta = Meta { gso: meta.gso.filter(|_| is_told), ..meta };
                 let mut tunnels = inside(&said, packet.data, &stack, &ports);
                 if let Some(tunnel) = self.tunnel {
@@ -212,6 +219,20 @@ impl Transform for Work {
                 self.output.copy(entry)
             }
         }
+    }
+}
+
+impl Work {
+    /// The segmentation of a superframe of which the user says where it is cut. Anything else stays what it is: a
+    /// tunnel takes packets and superframes alike.
+    fn given(&mut self, sight: &Sight<'_>) -> Option<Gso> {
+        let judgment = self.judge.judge(sight);
+        let Nature::Superframe { gso, .. } = judgment.nature else { return None };
+        if judgment.by != Some(Evidence::Given) {
+            return None;
+        }
+        self.tally.count(&judgment);
+        Some(gso)
     }
 }
 

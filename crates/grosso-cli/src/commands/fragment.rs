@@ -8,14 +8,13 @@ use grosso::{
     segment::{FragmentOptions, Fragments, NoFragments},
 };
 use grosso_io::capture::{ChecksumState, Entry, Packet, PacketMeta, flag};
-use grosso_wire::{Kind, LinkType, Ports, Stack, dissect};
+use grosso_wire::{Kind, LinkType, Stack, dissect};
 
 use crate::{
     arguments::Fragment,
     checksums::is_left_to_device,
     error::{Exit, Failure},
-    evidence::MTU_JUMBO,
-    headers::Transport,
+    evidence::{Judge, Judgment, Nature, Sight, Tally},
     input::Session,
     meta,
     output::Output,
@@ -27,10 +26,12 @@ use crate::{
 pub(crate) fn run(options: &Fragment, session: &mut Session) -> Result<Exit, Failure> {
     let start = Instant::now();
     let (mut input, output) = transform::open(&options.files, "fragment", session)?;
-    let mut work = Work::new(output, options);
+    let judge = Judge::survey(&options.files.read, options.sizes.given(), session)?;
+    let mut work = Work::new(output, judge, options, session.strict);
     let done = transform::transform(&mut input, &mut work)?;
-    let Work { output, cut, fragments, left, .. } = work;
+    let Work { output, cut, fragments, left, tally, .. } = work;
     let (facts, place) = output.finish(&input)?;
+    tally.note(session);
     note(&left, session);
     let elapsed = start.elapsed();
     let mut report = FragmentReport {
@@ -41,13 +42,16 @@ pub(crate) fn run(options: &Fragment, session: &mut Session) -> Result<Exit, Fai
         mtu: options.mtu,
         cut,
         fragments,
+        guessed: tally.guessed,
+        contradictions: tally.contradictions(),
         left,
         elapsed_s: elapsed.as_secs_f64(),
         warnings: Vec::new(),
     };
     report::print(&mut report, &mut session.talk, place)?;
     report::remark_rate(session, report.input.packets, done.bytes, elapsed);
-    let is_refused = session.strict && !report.left.is_empty();
+    let is_certain = report.left.is_empty() && report.guessed == 0 && report.contradictions == 0;
+    let is_refused = session.strict && !is_certain;
     done.conclude(&input, session, is_refused)
 }
 
@@ -68,8 +72,9 @@ fn note(left: &Counts, session: &mut Session) {
 /// The capture on its way.
 struct Work {
     output: Output,
-    /// The ports of tunnels of which the capture says nothing.
-    given: Ports,
+    judge: Judge,
+    tally: Tally,
+    is_strict: bool,
     mtu: u16,
     ignores_df: bool,
     random: fastrand::Rng,
@@ -80,10 +85,12 @@ struct Work {
 }
 
 impl Work {
-    fn new(output: Output, options: &Fragment) -> Self {
+    fn new(output: Output, judge: Judge, options: &Fragment, is_strict: bool) -> Self {
         Self {
             output,
-            given: options.tunnels.ports(),
+            judge,
+            tally: Tally::default(),
+            is_strict,
             mtu: options.mtu,
             ignores_df: options.ignore_df,
             random: fastrand::Rng::with_seed(options.seed.unwrap_or_else(super::random_seed)),
@@ -107,20 +114,26 @@ impl Transform for Work {
         link: LinkType,
     ) -> Result<(), Failure> {
         let said = packet.meta();
-        let stack = dissect(packet.data, link, &meta::ports(&said, self.given));
+        let ports = self.judge.ports(&said);
+        let stack = dissect(packet.data, link, &ports);
+        let judgment = self.judge.judge(&Sight::new(packet, &said, &stack, link, ports));
         if bytes_on_link(packet, &stack) <= usize::from(self.mtu) {
             return self.output.copy(entry);
         }
+        if self.is_strict && judgment.is_guess && judgment.nature == Nature::Packet {
+            *self.left.entry("perhaps-superframe").or_default() += 1;
+            return self.output.copy(entry);
+        }
+        self.tally.count(&judgment);
+        if is_superframe(&judgment, &said) {
+            *self.left.entry(SUPERFRAME).or_default() += 1;
+            return self.output.copy(entry);
+        }
         let slices = [packet.data];
-        let planned = if is_superframe(packet, &stack, &said) {
-            Err(NoFragments::Superframe)
-        } else {
-            let meta = Meta { checksum: checksum(packet, &stack, &said), ..Meta::default() };
-            let mut options = FragmentOptions::new(self.mtu, self.random.u32(..));
-            options.ignore_dont_fragment = self.ignores_df;
-            Fragments::of_packet(&slices, &meta, link, &options)
-        };
-        match planned {
+        let meta = Meta { checksum: checksum(packet, &stack, &said), ..Meta::default() };
+        let mut options = FragmentOptions::new(self.mtu, self.random.u32(..));
+        options.ignore_dont_fragment = self.ignores_df;
+        match Fragments::of_packet(&slices, &meta, link, &options) {
             Ok(fragments) => self.write(fragments, packet, &said),
             Err(refusal) => {
                 if refusal != NoFragments::Whole {
@@ -168,15 +181,12 @@ fn bytes_on_link(packet: &Packet<'_>, stack: &Stack) -> usize {
     packet.data.len().max(packet.original_len as usize).saturating_sub(network)
 }
 
-/// Whether the capture says that it is none of the wire's packets, or TCP of that length is.
-fn is_superframe(packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> bool {
+/// Whether a frame is no packet of the wire, by the capture or by the judge.
+fn is_superframe(judgment: &Judgment, said: &PacketMeta) -> bool {
     let is_told = said.offload.as_ref().is_some_and(|offload| offload.gso.is_some())
         || said.flags.unwrap_or(0) & flag::TCP_SEGMENTATION != 0;
-    let transport = Transport::of(stack, packet.data.len());
-    is_told
-        || transport.is_some_and(|transport| {
-            transport.is_tcp() && transport.payload + transport.overhead() > MTU_JUMBO
-        })
+    // A datagram that is longer than its link is what IP cuts, and a wrong checksum is as wrong in the fragments.
+    is_told || matches!(judgment.nature, Nature::Superframe { .. })
 }
 
 /// Only that it is partial matters: then it is completed before anything is cut.

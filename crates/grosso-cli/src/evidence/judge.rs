@@ -379,7 +379,7 @@ impl Judge {
         match self.seal(sight) {
             Seal::Valid | Seal::Absent => Some(Judgment::packet(by)),
             Seal::Unread => Some(Judgment { is_guess: true, ..Judgment::packet(by) }),
-            Seal::Wrong => Some(Judgment::left("checksum", by)),
+            Seal::Wrong => Some(Judgment::left(self.damage(sight).unwrap_or("checksum"), by)),
             Seal::Seed | Seal::Either => None,
         }
     }

@@ -117,7 +117,7 @@ pub(crate) struct Given {
 /// The MTU of Ethernet.
 const MTU_DEFAULT: usize = 1500;
 /// The largest MTU in common use.
-pub(crate) const MTU_JUMBO: usize = 9216;
+const MTU_JUMBO: usize = 9216;
 /// The smallest MSS that Linux announces (`route/min_adv_mss`, 256) less 40 bytes of options: a frame that is no
 /// longer has not shown the segment size of its flow.
 const SEGMENT_BYTES_MIN: usize = 216;

@@ -20,6 +20,10 @@ pub(crate) struct DecapReport {
     pub(crate) input: InputFacts,
     pub(crate) output: OutputFacts,
     pub(crate) recursive: bool,
+    /// Frames cut into datagrams first because a guess said that they are superframes around tunnels.
+    pub(crate) guessed: u64,
+    /// Frames cut into datagrams first although other evidence disagreed.
+    pub(crate) contradictions: u64,
     #[serde(flatten)]
     pub(crate) tally: Tally,
     /// Fragments, by the number of tunnels that they were taken out of.
@@ -103,10 +107,12 @@ impl Tally {
 }
 
 impl DecapReport {
-    /// Whether anything stayed that was to be taken out or joined.
-    pub(crate) fn is_incomplete(&self) -> bool {
-        !self.tally.refused.is_empty()
-            || self.joined.iter().any(|depth| depth.found.is_incomplete())
+    /// Whether everything was taken out and joined that was to be, and nothing of it was a guess or contradicted.
+    pub(crate) fn is_certain(&self) -> bool {
+        self.tally.refused.is_empty()
+            && !self.joined.iter().any(|depth| depth.found.is_incomplete())
+            && self.guessed == 0
+            && self.contradictions == 0
     }
 }
 

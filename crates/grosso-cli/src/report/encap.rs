@@ -26,6 +26,8 @@ pub(crate) struct EncapReport {
     pub(crate) superframes: u64,
     /// How many leave a checksum to the receiver.
     pub(crate) remote_checksums: u64,
+    /// Superframes about whose sizes, as they were given, evidence disagreed.
+    pub(crate) contradictions: u64,
     /// Packets that stayed as they were, by reason.
     pub(crate) refused: Alone,
     pub(crate) elapsed_s: f64,

@@ -17,6 +17,10 @@ pub(crate) struct FragmentReport {
     pub(crate) cut: u64,
     /// The fragments that they gave.
     pub(crate) fragments: u64,
+    /// Packets longer than the MTU of which a guess said whether they are superframes.
+    pub(crate) guessed: u64,
+    /// Packets longer than the MTU about which evidence disagreed.
+    pub(crate) contradictions: u64,
     /// Packets that stayed longer than the MTU, by reason.
     pub(crate) left: Counts,
     pub(crate) elapsed_s: f64,

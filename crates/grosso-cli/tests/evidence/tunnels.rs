@@ -5,28 +5,14 @@ use grosso_testkit::oracle::{Link, is_right};
 use crate::{
     FAMILIES, PLAIN, Way, assert_is_the_wire, assert_taken_for_the_wire, bench, bytes,
     common::{Bench, Timed, frames, packets},
-    longest,
-    network::skip,
-    parsed, stream,
-    vantage::{BYTES, Chain, INSIDE, IPV4, IPV6, attempt, ip},
+    longest, parsed, stream,
+    vantage::{BYTES, Chain, INSIDE, IPV4, IPV6},
     without_syns,
 };
 
 /// What the sender and the wire see of a stream in the kernel's VXLAN; nothing without one.
 fn vxlan(way: Way, words: &str, mtu: u32, family: usize) -> Option<[Vec<Timed>; 2]> {
-    let chain = Chain::new(way)?;
-    let [near, far] = chain.ends(IPV4);
-    for (host, local, remote, inside) in
-        [(&chain.sender, near, far, INSIDE[0]), (&chain.receiver, far, near, INSIDE[1])]
-    {
-        let line = format!("link add x0 type vxlan id 42 local {local} remote {remote} {words}");
-        if let Err(error) = attempt(host, &format!("ip {line}")) {
-            skip(&format!("this machine has no VXLAN devices: {error}"));
-            return None;
-        }
-        ip(host, &format!("link set x0 mtu {mtu} up"));
-        chain.give(host, "x0", inside);
-    }
+    let chain = Chain::new(way).filter(|chain| chain.vxlan(words, mtu))?;
     let devices = [(&chain.sender, "s0"), (&chain.bridge, "w0")];
     let inside = [INSIDE[0], INSIDE[1]].map(|end| end[family].parse().unwrap());
     let talk = || chain.stream(inside, BYTES);

@@ -111,7 +111,7 @@ fn streams_in_the_kernels_vxlan() {
             [(1600, 1500, Must::Know), (1500, 1450, Must::Know), (1500, 1500, Must::Say)]
         {
             let Some(chain) = Chain::new(Way { mtu: outer, ..ETHERNET }) else { return };
-            if !vxlan(&chain, &format!("dstport {port} {words}"), inner) {
+            if !chain.vxlan(&format!("dstport {port} {words}"), inner) {
                 return;
             }
             for (family, name) in families(outer) {
@@ -124,23 +124,6 @@ fn streams_in_the_kernels_vxlan() {
             }
         }
     }
-}
-
-/// Makes a VXLAN device of the kernel's at both ends, in UDP over IPv4.
-fn vxlan(chain: &Chain, words: &str, mtu: u32) -> bool {
-    let [near, far] = chain.ends(IPV4);
-    for (host, local, remote, inside) in
-        [(&chain.sender, near, far, INSIDE[0]), (&chain.receiver, far, near, INSIDE[1])]
-    {
-        let line = format!("link add x0 type vxlan id 42 local {local} remote {remote} {words}");
-        if let Err(error) = attempt(host, &format!("ip {line}")) {
-            skip(&format!("this machine has no VXLAN devices: {error}"));
-            return false;
-        }
-        ip(host, &format!("link set x0 mtu {mtu} up"));
-        chain.give(host, "x0", inside);
-    }
-    true
 }
 
 #[test]

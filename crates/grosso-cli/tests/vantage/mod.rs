@@ -187,6 +187,25 @@ impl Chain {
         self.folder.path().join(file)
     }
 
+    /// Makes a VXLAN device `x0` of the kernel's at both ends, in UDP over IPv4; false where the kernel has none.
+    pub(crate) fn vxlan(&self, words: &str, mtu: u32) -> bool {
+        let [near, far] = self.ends(IPV4);
+        for (host, local, remote, inside) in
+            [(&self.sender, near, far, INSIDE[0]), (&self.receiver, far, near, INSIDE[1])]
+        {
+            let ends = format!("local {local} remote {remote}");
+            if let Err(error) =
+                attempt(host, &format!("ip link add x0 type vxlan id 42 {ends} {words}"))
+            {
+                skip(&format!("this machine has no VXLAN devices: {error}"));
+                return false;
+            }
+            ip(host, &format!("link set x0 mtu {mtu} up"));
+            self.give(host, "x0", inside);
+        }
+        true
+    }
+
     /// The addresses of the sender and the receiver.
     pub(crate) fn ends(&self, family: usize) -> [IpAddr; 2] {
         let receiver = RECEIVER[usize::from(self.has_router)];

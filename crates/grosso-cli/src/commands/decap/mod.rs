@@ -41,7 +41,7 @@ fn run_once(options: &Decap, session: &mut Session) -> Result<Exit, Failure> {
     let mut work = Work { output, datagrams: Datagrams::new(given), unwrapper, joiner: Apart };
     let done = transform::transform(&mut input, &mut work)?;
     let report = finish(work, &input, &done, session, start)?;
-    let is_refused = session.strict && report.is_incomplete();
+    let is_refused = session.strict && !report.is_certain();
     done.conclude(&input, session, is_refused)
 }
 
@@ -70,7 +70,7 @@ fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure
     let mut work = Work { output, datagrams, unwrapper, joiner: learning.learned() };
     let done = transform::transform(&mut input, &mut work)?;
     let report = finish(work, &input, &done, session, start)?;
-    let is_refused = session.strict && report.is_incomplete();
+    let is_refused = session.strict && !report.is_certain();
     done.conclude(&input, session, is_refused)
 }
 
@@ -138,6 +138,8 @@ fn finish(
         input: InputFacts::of(input, done.bytes),
         output: facts,
         recursive,
+        guessed: datagrams.tally.guessed,
+        contradictions: datagrams.tally.contradictions(),
         tally,
         joined,
         lists_all: session.talk.verbose,
