@@ -21,7 +21,7 @@ pub(crate) enum Csum {
     /// A verdict for every checksum; exit 1 if any is bad
     #[command(after_help = VERIFY_HELP)]
     Verify(CsumVerify),
-    /// Set checksums right, and nothing else
+    /// Fix checksums, and change nothing else
     #[command(after_help = FIX_HELP)]
     Fix(CsumFix),
 }
@@ -44,7 +44,7 @@ pub(crate) struct Files {
     /// Write this capture; - is standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) write: PathBuf,
-    /// Output format [default: what the file's name ends in, else that of the input]
+    /// Output format [default: by the output's file name, else that of the input]
     #[arg(short = 'F', long, value_name = "FORMAT")]
     format: Option<OutputFormat>,
     #[command(flatten)]
@@ -68,7 +68,7 @@ impl Files {
     }
 }
 
-/// Words behind the options, which tcpdump takes as a filter.
+/// Words after the options, which tcpdump takes as a filter.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Filter {
     #[arg(hide = true, value_name = "FILTER")]
@@ -85,52 +85,52 @@ pub(crate) struct Coalesce {
     pub(crate) rules: Rules,
 }
 
-/// What is merged, and when trains leave.
+/// The rules of merging, and of the times at which trains leave.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rules {
-    /// Whose rules to merge by: a name of `grosso profiles`, or a file
+    /// Rules to merge by: a profile that `grosso profiles` lists, or a file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "linux")]
     pub(crate) profile: String,
-    /// Packets a poll; "stamp": a poll is a run of equal timestamps; 5us: without a longer gap
+    /// Packets per poll; "stamp": a run of equal timestamps; 5us: a run without a longer gap
     #[arg(long, value_name = "N", default_value = "64", value_parser = parse_batch)]
     pub(crate) batch: Batch,
-    /// Hold trains across polls for so long, by capture time: 20us, 1ms; "auto": as long as it
-    /// pays, flow by flow, at most 100us, or auto:TIME [default: the profile's]
+    /// Hold trains across polls for this long, by capture time: 20us, 1ms; "auto": flow by flow, as
+    /// long as it pays, at most 100us, or auto:TIME [default: the profile's]
     #[arg(long, value_name = "TIME", value_parser = parse_hold)]
     pub(crate) hold: Option<HoldTime>,
-    /// Put TCP in order first: "batch", within a poll; "holes", also what is ahead of a hole, for
-    /// 100us or holes:TIME; "off" [default: the profile's]
+    /// Put TCP in order first: "batch": within a poll; "holes": also hold what follows a hole, for
+    /// 100us or holes:TIME; "off": not at all [default: the profile's]
     #[arg(long, value_name = "LEVEL", value_parser = parse_repair)]
     pub(crate) reorder: Option<Repair>,
     #[command(flatten)]
     pub(crate) bounds: Bounds,
 }
 
-/// What of a profile a user may change.
+/// The limits of a profile that options override.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Bounds {
-    /// Superframes stay below so many bytes, from the IP header on
+    /// Keep superframes below this many bytes, from the IP header on
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=524_280))]
     pub(crate) max_size: Option<u32>,
-    /// Most packets in one superframe
+    /// Maximum number of packets in a superframe
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) max_segs: Option<u16>,
-    /// Most trains held at once
+    /// Maximum number of trains held at once
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub(crate) flows: Option<usize>,
-    /// Most tunnels that a merged packet may be inside of
+    /// Maximum number of tunnels around a packet that is merged
     #[arg(long, value_name = "N")]
     pub(crate) tunnels: Option<u8>,
     /// Merge TCP only
     #[arg(long)]
     pub(crate) no_udp: bool,
-    /// The shortest round trip of connections whose own is not seen, for "auto" and "holes"
+    /// Shortest round trip of connections whose own is unknown, for "auto" and "holes"
     #[arg(long, value_name = "TIME", value_parser = parse_time_ns)]
     pub(crate) round_trip: Option<u64>,
 }
 
 impl Bounds {
-    /// As one would type them.
+    /// The options as they would be typed.
     pub(crate) fn words(&self) -> Vec<String> {
         let Self { max_size, max_segs, flows, tunnels, no_udp, round_trip } = self;
         let options = [
@@ -159,8 +159,8 @@ pub(crate) struct Wire {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) known: Known,
-    /// Times of split packets: same, or line=RATE such as line=10G: one after another on each
-    /// interface and direction, and what comes behind them no earlier
+    /// Timestamps of split packets: same, or line=RATE such as line=10G: one after another on each
+    /// interface and direction, and later packets no earlier
     #[arg(long, value_name = "HOW", default_value = "same", value_parser = parse_spacing)]
     pub(crate) ts: Spacing,
 }
@@ -175,20 +175,20 @@ pub(crate) struct Reassemble {
     pub(crate) waiting: Waiting,
 }
 
-/// How fragments wait for each other.
+/// The bounds of the wait for fragments, and the policy for overlaps.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Waiting {
-    /// Wait so long for the rest of a datagram, by capture time: 500ms, 30s
+    /// Wait this long for the rest of a datagram, by capture time: 500ms, 30s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time_ns)]
     pub(crate) timeout: u64,
-    /// What fragments that share bytes are taken for
+    /// Policy for fragments that share bytes
     #[arg(long, value_name = "POLICY", default_value = "drop")]
     pub(crate) overlap: OverlapPolicy,
     /// Memory for incomplete datagrams: 128K or more, such as 8M or 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
     pub(crate) memory: usize,
-    /// Give up an IPv4 datagram when more than N fragments of its source came since its last one, as
-    /// Linux does from 64 on; 0 never does
+    /// Give up an IPv4 datagram after more than N other fragments of its source since its last one
+    /// (Linux: 64); 0 never does
     #[arg(long, value_name = "N", default_value = "0")]
     pub(crate) distance: u32,
 }
@@ -212,7 +212,7 @@ pub(crate) struct Encap {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) known: Known,
-    /// Draw source ports, flow labels and identifications from this seed [default: random]
+    /// Seed for source ports, flow labels and identifications [default: random]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 }
@@ -223,13 +223,13 @@ pub(crate) struct Fragment {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) sizes: Sizes,
-    /// Most bytes of a packet, from its IP header on
+    /// Maximum size of a packet in bytes, from the IP header on
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
     pub(crate) mtu: u16,
-    /// Make fragments although the packet forbids it
+    /// Fragment IPv4 packets although DF is set
     #[arg(long)]
     pub(crate) ignore_df: bool,
-    /// Draw the identifications of IPv6 fragments from this seed [default: random]
+    /// Seed for the identifications of IPv6 fragments [default: random]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 }
@@ -251,7 +251,7 @@ pub(crate) struct CsumFix {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) known: Known,
-    /// Which checksums to set right
+    /// Checksums to fix
     #[arg(long, value_name = "WHICH", default_value = "partial")]
     pub(crate) only: Which,
 }
@@ -264,7 +264,7 @@ pub(crate) struct Explain {
     /// The packet, counted from 1
     #[arg(value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     place: Option<u64>,
-    /// The same
+    /// The same as an option
     #[arg(
         short = 'n', long, value_name = "N", conflicts_with = "place", hide = true,
         value_parser = clap::value_parser!(u64).range(1..)
@@ -280,7 +280,7 @@ impl Explain {
     /// The packet, counted from 1.
     ///
     /// # Errors
-    /// When the user names none.
+    /// If the user names none.
     pub(crate) fn number(&self) -> Result<u64, Failure> {
         self.place.or(self.number).ok_or_else(|| {
             let hint = "grosso explain FILE 231; `grosso csum verify` and tshark number packets so";
@@ -289,7 +289,7 @@ impl Explain {
     }
 }
 
-/// Which checksums `csum fix` sets right.
+/// The checksums that `csum fix` sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Which {
     /// Those that were left for a device to complete.
@@ -300,16 +300,16 @@ pub(crate) enum Which {
     All,
 }
 
-/// What two fragments that share bytes are taken for.
+/// The policy for two fragments that share bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OverlapPolicy {
-    /// The datagram is not joined, unless they are the same fragment.
+    /// Do not join the datagram, unless both are the same fragment.
     Drop,
-    /// The bytes that came first stay.
+    /// Keep the bytes that came first.
     First,
-    /// The bytes that came last stay.
+    /// Keep the bytes that came last.
     Last,
-    /// As Linux does it.
+    /// Do as Linux does.
     Linux,
 }
 

@@ -15,37 +15,36 @@ pub(crate) struct Bridge {
     /// The other end
     #[arg(value_name = "B")]
     pub(crate) right: String,
-    /// Hold trains across polls for so long: 0, 20us, 1ms; "auto": as long as it pays, flow by
-    /// flow, at most 100us, or auto:TIME [default: the profile's]
+    /// Hold trains across polls for this long: 0, 20us, 1ms; "auto": flow by flow, as long as it pays, at most 100us,
+    /// or auto:TIME [default: the profile's]
     #[arg(long, value_name = "TIME", value_parser = parse_hold)]
     pub(crate) hold: Option<HoldTime>,
-    /// Whose rules to join by: a name of `grosso profiles`, or a file [default: linux]
+    /// Rules to merge by: a profile that `grosso profiles` lists, or a file [default: linux]
     #[arg(long, value_name = "NAME|FILE.toml")]
     pub(crate) profile: Option<String>,
-    /// This host ends all TCP that reaches its TUN or TAP device: it may be joined by rules
-    /// that lose what others would have to get
+    /// Treat this host as the end of all TCP that reaches its TUN or TAP device: rules may merge it although they lose
+    /// what other hosts would need
     #[arg(long)]
     pub(crate) terminates: bool,
-    /// Send an acknowledgment for every second packet of what that host was handed joined, in the
-    /// place of its one for all
+    /// Replace each acknowledgment of merged packets by one for every second packet
     #[arg(long, requires = "terminates")]
     pub(crate) expand_acks: bool,
-    /// Join no packets; superframes are still cut for ports that cannot take them
+    /// Merge no packets; still cut superframes for ports that cannot take them
     #[arg(long)]
     pub(crate) no_coalesce: bool,
-    /// Queues of both ports, a thread each
+    /// Number of queues of both ports, one thread each
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) queues: u16,
     /// Bind the threads to these CPUs, in turn: 0,1
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) cpus: Vec<usize>,
-    /// Do to frames from both ends what a bad wire does
+    /// Impair frames from both ends as a bad wire does
     #[arg(long, value_name = "WORDS")]
     pub(crate) impair: Option<Impairment>,
-    /// Answer Prometheus there, at /metrics
+    /// Serve Prometheus metrics there, at /metrics
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
-    /// What counters call the path; without, its ends
+    /// Name of the path in counters [default: its ends]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Set the MTU of the TUN and TAP devices
@@ -64,14 +63,14 @@ pub(crate) struct Run {
     /// The file that describes the paths
     #[arg(short, long, value_name = "FILE.toml")]
     pub(crate) config: PathBuf,
-    /// Answer Prometheus there, at /metrics, whatever the file says
+    /// Serve Prometheus metrics there, at /metrics, whatever the file says
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
-    /// Is the file one that `run` can use? Opens no device
+    /// Check that `run` can use the file; opens no device
     Check(ConfigCheck),
 }
 

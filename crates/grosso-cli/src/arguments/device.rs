@@ -44,23 +44,23 @@ pub(crate) struct Capture {
     /// Write this capture; - is standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) write: PathBuf,
-    /// Stop after so many packets
+    /// Stop after this many packets
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
-    /// Keep at most so many bytes of each packet; 0 means the default
+    /// Keep at most this many bytes of each packet; 0 means the default
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAPLEN_DEFAULT,
           value_parser = clap::value_parser!(u32).range(..=i64::from(SNAPLEN_DEFAULT)))]
     pub(crate) snaplen: u32,
-    /// Stop after so long: 500ms, 10s
+    /// Stop after this time: 500ms, 10s
     #[arg(long, value_name = "TIME", value_parser = parse_time_ns)]
     pub(crate) duration: Option<u64>,
-    /// Leave packets for other hosts out, as the interface does
+    /// Leave out packets for other hosts, as the interface does
     #[arg(short = 'p', long)]
     pub(crate) no_promiscuous: bool,
     /// Memory for packets that wait to be written: 8M, 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_bytes)]
     pub(crate) ring: u64,
-    /// Output format; pcap has no room for what tcpdump loses too
+    /// Output format; pcap has no room for what tcpdump loses either
     #[arg(short = 'F', long, value_name = "FORMAT", default_value = "pcapng")]
     format: OutputFormat,
     #[command(flatten)]

@@ -10,18 +10,18 @@ use crate::{error::Failure, evidence::Given};
 pub(crate) struct Known {
     #[command(flatten)]
     sizes: Sizes,
-    /// The MTU of the wire, whatever the capture shows
+    /// MTU of the wire, whatever the capture shows
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
     mtu: Option<u16>,
 }
 
-/// Knowledge of the wire but for its MTU, for commands to which an MTU means something else.
+/// Knowledge of the wire without its MTU, for commands whose own option is called so.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Sizes {
-    /// TCP was cut every N bytes on the wire, whatever the capture shows
+    /// Segment size of TCP on the wire, whatever the capture shows
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
     mss: Option<u16>,
-    /// UDP packets that are longer than the MTU were cut every N bytes
+    /// Segment size of UDP packets that are longer than the MTU
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
     uso_size: Option<u16>,
     #[command(flatten)]
@@ -29,7 +29,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// The same, as the judge of captures takes it.
+    /// The facts in the form that the judge of captures takes.
     pub(crate) fn given(&self) -> Given {
         let Self { mss, uso_size, tunnels } = self;
         Given { mss: *mss, mtu: None, uso_size: *uso_size, ports: tunnels.ports() }
@@ -37,10 +37,10 @@ impl Sizes {
 }
 
 impl Known {
-    /// The same, as the judge of captures takes it.
+    /// The facts in the form that the judge of captures takes.
     ///
     /// # Errors
-    /// When no packet can obey all of it.
+    /// If no packet can obey all of it.
     pub(crate) fn given(&self) -> Result<Given, Failure> {
         let Self { sizes: Sizes { mss, uso_size, .. }, mtu } = self;
         let payloads = [("--mss", *mss, TCP_BYTES_MIN), ("--uso-size", *uso_size, UDP_BYTES_MIN)];
@@ -62,7 +62,7 @@ impl Known {
     }
 }
 
-/// The least bytes of IPv4 and TCP headers.
+/// The length of the shortest IPv4 and TCP headers together.
 const TCP_BYTES_MIN: usize = 40;
-/// The least bytes of IPv4 and UDP headers.
+/// The length of the shortest IPv4 header and a UDP header together.
 const UDP_BYTES_MIN: usize = 28;

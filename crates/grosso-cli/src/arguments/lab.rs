@@ -8,7 +8,7 @@ use grosso_io::impair::Impairment;
 use super::values::{parse_offer, parse_run_ns, parse_share, parse_time_ns};
 use crate::error::Failure;
 
-/// Without an experiment it is the headline: MTU 1500, coalescing on and off
+/// Without an experiment, the headline: MTU 1500, coalescing on and off
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_value_name = "EXPERIMENT")]
 #[command(subcommand_help_heading = "Experiments")]
@@ -19,7 +19,7 @@ pub(crate) struct Lab {
     pub(crate) measuring: LabOptions,
 }
 
-/// What the lab can do.
+/// The experiments of the lab.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabExperiment {
     #[command(flatten)]
@@ -27,58 +27,58 @@ pub(crate) enum LabExperiment {
     /// Table R3: acknowledgments merged, passed on and kept whole, at the sender and at the receiver
     #[command(after_help = ACKS_HELP)]
     Acks(LabAcks),
-    /// What a packet costs a data path, by part: calls, ports, the engine, checksums; offloads on and off
+    /// Cost of a packet on a data path, by part: calls, ports, the engine, checksums; offloads on and off
     #[command(after_help = COST_HELP)]
     Cost(LabTrials),
     /// Table R2: fragments inside ESP to a NIC with few receive buffers, coalesced and queued
     #[command(after_help = FRAGMENTS_HELP)]
     Fragments(LabFragments),
-    /// Table R4: tunnels, with checksums left to the other end and without; the kernel's VXLAN beside
+    /// Table R4: tunnels with and without remote checksum offload, and the kernel's VXLAN for comparison
     #[command(after_help = TUNNELS_HELP)]
     Tunnels(LabTunnels),
-    /// One trace through every profile: trains, what is lost, time a packet; needs no device
+    /// One trace through every profile: trains, losses, time per packet; needs no device
     Profiles(LabProfiles),
     /// Run a command of yours on hosts with Grosso and a wire that may be bad between them
     #[command(after_help = RUN_HELP)]
     Run(LabRun),
 }
 
-/// Which profiles the trace goes through.
+/// The profiles that the trace goes through.
 #[derive(Args, Debug)]
 pub(crate) struct LabProfiles {
-    /// And through this one: a file, see `grosso profiles`
+    /// Add this profile: a file, see `grosso profiles`
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) profile: Vec<String>,
 }
 
-/// What the lab can measure.
+/// The measurements of the lab.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabMeasurement {
-    /// Table R1: three pairs of MTUs, parts and copies, and the kernel's own GRO beside
+    /// Table R1: three pairs of MTUs, parts and copies, and the kernel's own GRO for comparison
     Lro(LabOptions),
     /// Table R5: superframes of the sender on and off; TCP and UDP, IPv4 and IPv6
     Gso(LabOptions),
     /// Trains against 1 to 200 connections, held 0 to 200 us
     Flows(LabOptions),
-    /// Two paths of which one is 0 to 200 us longer, repaired not at all, within a poll, behind holes
+    /// Two paths, one of them 0 to 200 us longer: not repaired, repaired within a poll, behind holes
     Reorder(LabReorder),
     /// Paths of 0.1 to 100 ms: held for a fixed time, and for as long as it pays
     Rtt(LabOptions),
     /// One connection, as many bytes as it takes
     TcpStream(LabOptions),
-    /// The same the other way: the receiver sends, and Grosso cuts its superframes
+    /// The other way round: the receiver sends, and Grosso cuts its superframes
     TcpMaerts(LabOptions),
-    /// A byte there and one back: how long 50, 90, 95 and 99 % of requests take
+    /// A byte there and one back: latency of 50, 90, 95 and 99 % of requests
     #[command(visible_alias = "rr")]
     TcpRr(LabOptions),
     /// Datagrams that fill the MTU, as many as arrive
     UdpStream(LabOptions),
-    /// As tcp-rr, by datagrams
+    /// As tcp-rr, with datagrams
     UdpRr(LabOptions),
 }
 
 impl LabMeasurement {
-    /// Its name on the command line, its options, and the bits a second of its wire where that has a rate.
+    /// Its name on the command line, its options, and the bits a second of its wire if that has a rate.
     pub(crate) fn parts(&self) -> (&'static str, &LabOptions, Option<u64>) {
         let (name, options) = match self {
             Self::Reorder(LabReorder { measuring, rate }) => {
@@ -98,28 +98,28 @@ impl LabMeasurement {
     }
 }
 
-/// How to measure.
+/// The options of a measurement.
 #[derive(Args, Debug)]
 pub(crate) struct LabOptions {
     /// Measurements of each setting: 3, and 5 for lro
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: Option<u16>,
-    /// How long each measurement is
+    /// Length of each measurement
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// The congestion control that the lab's sockets ask for
+    /// Congestion control of the lab's sockets
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: String,
-    /// Hold trains across polls for so long: 0, 20us, 1ms
+    /// Hold trains across polls for this long: 0, 20us, 1ms
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_time_ns)]
     pub(crate) hold: u64,
     /// Send from a file, without a copy in the sender
     #[arg(long)]
     pub(crate) sendfile: bool,
-    /// What Grosso hands packets to a host through; a TAP where /dev/net/tun may be opened
+    /// Device through which Grosso hands packets to a host; auto: a TAP where /dev/net/tun may be opened
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
-    /// Who verifies checksums: nobody need, as behind a NIC that did, or whoever receives
+    /// Who verifies checksums: nobody, as behind a NIC that did, or the receiver
     #[arg(long, value_name = "WHAT", default_value = "nic")]
     pub(crate) checksums: LabChecksums,
     /// Who makes the traffic
@@ -134,7 +134,7 @@ pub(crate) struct LabOptions {
 pub(crate) struct LabReorder {
     #[command(flatten)]
     pub(crate) measuring: LabOptions,
-    /// Bits a second of both paths together: fewer than this machine can carry, or the speed is the machine's
+    /// Bits a second of both paths together: less than this machine can carry, which else is the limit
     #[arg(long, value_name = "BITS", default_value = "1G", value_parser = parse_offer)]
     pub(crate) rate: u64,
 }
@@ -142,7 +142,7 @@ pub(crate) struct LabReorder {
 /// The page with plots.
 #[derive(Args, Debug)]
 pub(crate) struct LabPage {
-    /// Where to write the page with plots; grosso-lab.html in this folder, named after the experiment
+    /// File for the page with plots [default: grosso-lab.html in this folder, named after the experiment]
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// Write no page
@@ -156,19 +156,19 @@ pub(crate) struct LabFragments {
     /// Measurements of each setting
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
-    /// How long each measurement is
+    /// Length of each measurement
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// Bits a second that are offered: fewer than this machine can carry
+    /// Offered bits a second: less than this machine can carry
     #[arg(long, value_name = "BITS", default_value = "1.5G", value_parser = parse_offer)]
     pub(crate) rate: u64,
-    /// The share of fragments lost on the wire, in the second half; 0 leaves that out
+    /// Share of fragments lost on the wire in the second half; 0 leaves that half out
     #[arg(long, value_name = "SHARE", default_value = "0.1%", value_parser = parse_share)]
     pub(crate) loss: f64,
-    /// How long a datagram may be incomplete; by RFC 8200 it is 60s
+    /// Time that a datagram may be incomplete; 60s by RFC 8200
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_run_ns)]
     pub(crate) timeout: u64,
-    /// What Grosso hands packets to a host through; a TAP where /dev/net/tun may be opened
+    /// Device through which Grosso hands packets to a host; auto: a TAP where /dev/net/tun may be opened
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
     #[command(flatten)]
@@ -181,30 +181,30 @@ pub(crate) struct LabAcks {
     /// Measurements of each setting
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
-    /// How long each measurement is
+    /// Length of each measurement
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// The congestion control that the lab's sockets ask for
+    /// Congestion control of the lab's sockets
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: String,
-    /// What Grosso hands packets to a host through; a TAP where /dev/net/tun may be opened
+    /// Device through which Grosso hands packets to a host; auto: a TAP where /dev/net/tun may be opened
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
 }
 
-/// How to measure kernel TCP through two data paths.
+/// The options of a measurement of kernel TCP through two data paths.
 #[derive(Args, Debug)]
 pub(crate) struct LabTrials {
     /// Measurements of each setting
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
-    /// How long each measurement is
+    /// Length of each measurement
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// The congestion control that the lab's sockets ask for
+    /// Congestion control of the lab's sockets
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: String,
-    /// What Grosso hands packets to a host through; a TAP or TUN where /dev/net/tun may be opened
+    /// Device through which Grosso hands packets to a host; auto: a TAP or TUN where /dev/net/tun may be opened
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
     #[command(flatten)]
@@ -216,7 +216,7 @@ pub(crate) struct LabTrials {
 pub(crate) struct LabTunnels {
     #[command(flatten)]
     pub(crate) measuring: LabTrials,
-    /// TCP connections at once; 200 when the table was published
+    /// Number of TCP connections at once; 200 when the table was published
     #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) streams: u16,
 }
@@ -224,42 +224,42 @@ pub(crate) struct LabTunnels {
 /// `grosso lab run`.
 #[derive(Args, Debug)]
 pub(crate) struct LabRun {
-    /// Which hosts there are, and what is between them
+    /// Hosts, and what connects them
     #[arg(value_name = "TOPOLOGY")]
     pub(crate) topology: LabTopology,
-    /// How long packets are, in bytes from the IP header on
+    /// Maximum size of a packet in bytes, from the IP header on
     #[arg(long, value_name = "N", default_value = "1500", value_parser = clap::value_parser!(u16).range(1280..=65521))]
     pub(crate) mtu: u16,
-    /// What the wire does to packets, each way: 'delay 5ms jitter 1ms loss 0.1% reorder 0.5% seed 7'
+    /// Impairments of the wire, each way: 'delay 5ms jitter 1ms loss 0.1% reorder 0.5% seed 7'
     #[arg(long, value_name = "WORDS")]
     pub(crate) impair: Option<Impairment>,
-    /// Hand every packet on by itself
+    /// Merge nothing: hand on every packet by itself
     #[arg(long)]
     pub(crate) no_coalesce: bool,
-    /// Hold trains across polls for so long: 0, 20us, 1ms
+    /// Hold trains across polls for this long: 0, 20us, 1ms
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_time_ns)]
     pub(crate) hold: u64,
-    /// Start a server first, on a or b; waits until it listens
+    /// Start a server first, on a or b, and wait until it listens
     #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"])]
     pub(crate) on: Vec<String>,
-    /// How long the built-in stream is, without a command
+    /// Length of the built-in stream, without a command
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// The congestion control that the built-in stream asks for
+    /// Congestion control of the built-in stream
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: String,
-    /// What Grosso hands packets to b through; a TAP where /dev/net/tun may be opened
+    /// Device through which Grosso hands packets to b; auto: a TAP where /dev/net/tun may be opened
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
-    /// Runs on a; its exit code is the lab's. Without, a stream from a to b
+    /// Command to run on a; its exit code is the lab's [default: a stream from a to b]
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// Hosts, and what is between them.
+/// The hosts of an experiment, and the wire between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabTopology {
-    /// a, a wire, and b, whose NIC Grosso is.
+    /// a, a wire, and b, whose NIC is Grosso.
     TwoHosts,
 }
 
@@ -283,27 +283,27 @@ impl FromStr for LabHost {
     }
 }
 
-/// What the data path hands packets to a host through.
+/// The device through which the data path hands packets to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabDevice {
-    /// A TAP where one may be made, else a veth pair.
+    /// A TAP if one may be made, else a veth pair.
     Auto,
-    /// A TAP device, as a virtual machine's NIC is one; wants /dev/net/tun.
+    /// A TAP device, like the NIC of a virtual machine; needs /dev/net/tun.
     Tap,
-    /// A veth pair with a packet socket on its far end; wants nothing.
+    /// A veth pair with a packet socket on its far end; needs nothing.
     Veth,
 }
 
-/// Who verifies the checksums of what arrives.
+/// The party that verifies the checksums of what arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabChecksums {
-    /// Nobody need, as behind a NIC that did.
+    /// Nobody, as behind a NIC that did.
     Nic,
-    /// Whoever receives: Grosso, and the kernel where it stands in its place.
+    /// The receiver: Grosso, or the kernel in measurements without Grosso.
     Receiver,
 }
 
-/// Who makes the traffic.
+/// The program that makes the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabTool {
     /// The lab's own threads.

@@ -1,4 +1,4 @@
-//! The grammar of the command line: here what all commands have in common, beside it each group of them.
+//! The grammar of the command line: here what all commands share, in modules beside it each group of commands.
 
 mod captures;
 mod daemon;
@@ -51,7 +51,7 @@ pub(crate) struct Common {
     /// Print more
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
-    /// When to colour; NO_COLOR and CLICOLOR_FORCE count when this is auto
+    /// When to colour; NO_COLOR and CLICOLOR_FORCE count if this is auto
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: When,
     /// Parse packets as this link type: ethernet, raw, null, sll, sll2, or a number
@@ -60,77 +60,77 @@ pub(crate) struct Common {
     /// Exit 0 although the input ends inside a packet
     #[arg(long, global = true)]
     pub(crate) allow_truncated: bool,
-    /// Refuse what would have to be guessed: exit 1 if anything was left as it was
+    /// Refuse to guess: exit 1 if anything was left as it was
     #[arg(long, global = true)]
     pub(crate) strict: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Is this capture the wire?
+    /// Check whether a capture shows the packets of the wire
     #[command(after_help = INSPECT_HELP)]
     Inspect(Inspect),
     /// Merge packets as a receiving host would
     #[command(after_help = COALESCE_HELP)]
     Coalesce(Coalesce),
-    /// Split superframes that say where they split
+    /// Split superframes at the segment size that the capture recorded
     #[command(after_help = SEGMENT_HELP)]
     Segment(Segment),
-    /// Make it look like the wire: split superframes, complete checksums
+    /// Turn a host capture into wire packets: split superframes, complete checksums
     #[command(after_help = WIRE_HELP)]
     Wire(Wire),
-    /// Join IP fragments to datagrams
+    /// Join IP fragments into datagrams
     #[command(after_help = REASSEMBLE_HELP)]
     Reassemble(Reassemble),
     /// Take packets out of tunnels
     #[command(after_help = DECAP_HELP)]
     Decap(Decap),
-    /// Put packets into a tunnel, in the words of ip link
+    /// Put packets into a tunnel, described as for ip link
     #[command(after_help = ENCAP_HELP, override_usage = ENCAP_USAGE)]
     Encap(Encap),
-    /// Make IP fragments of packets longer than an MTU
+    /// Cut packets longer than an MTU into IP fragments
     #[command(after_help = FRAGMENT_HELP)]
     Fragment(Fragment),
     /// Verify or fix checksums
     #[command(subcommand)]
     Csum(Csum),
-    /// Why was this packet merged, or not?
+    /// Explain why a packet was merged, or why not
     #[command(after_help = EXPLAIN_HELP)]
     Explain(Explain),
-    /// Whose rules there are to merge by
+    /// List the profiles: sets of rules to merge by
     #[command(after_help = PROFILES_HELP)]
     Profiles(Profiles),
-    /// What would offload do to this traffic? Profiles and holds, side by side
+    /// Compare what offload would do to this traffic, by profile and hold
     #[command(after_help = WHATIF_HELP)]
     Whatif(Whatif),
-    /// Join two devices by a data path, until told to end
+    /// Connect two devices by a data path, until told to end
     #[command(after_help = BRIDGE_HELP)]
     Bridge(Bridge),
     /// Run the data paths of a file, until told to end
     #[command(after_help = RUN_HELP)]
     Run(Run),
-    /// Tunnels in userspace, in the words of `ip link`
+    /// Run tunnels in userspace, described as for `ip link`
     #[command(subcommand, after_help = TUNNEL_HELP)]
     Tunnel(Tunnel),
     /// Check a file for `run`
     #[command(subcommand)]
     Config(Config),
-    /// What is offload worth here? Kernel TCP through Grosso, measured
+    /// Measure what offload is worth here: kernel TCP through Grosso
     #[command(after_help = LAB_HELP)]
     Lab(Lab),
-    /// What works on this machine, and why not
+    /// Check what works on this machine, and say why the rest does not
     #[command(after_help = DOCTOR_HELP)]
     Doctor,
     /// Record an interface with the offload metadata that tcpdump loses
     #[command(after_help = CAPTURE_HELP)]
     Capture(Capture),
-    /// A device's features, counters and interrupt coalescing: -k -K -S -c -C
+    /// Show or change a device's features and interrupt coalescing, show its counters: -k -K -S -c -C
     #[command(after_help = DEV_HELP)]
     Dev(Dev),
-    /// What running data paths counted, once or every so many seconds
+    /// Print the counters of running data paths, once or at intervals
     #[command(after_help = STATS_HELP)]
     Stats(Stats),
-    /// Running data paths on a full screen, or as text for logs
+    /// Show running data paths on a full screen, or as text for logs
     #[command(after_help = MONITOR_HELP)]
     Monitor(Monitor),
 }

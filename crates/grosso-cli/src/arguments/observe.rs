@@ -9,22 +9,22 @@ pub(crate) struct Stats {
     /// Only these devices
     #[arg(value_name = "DEVICE")]
     pub(crate) devices: Vec<String>,
-    /// Again every so many seconds
+    /// Print again every so many seconds
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) interval: Option<Duration>,
-    /// So many times, instead of until Ctrl-C
+    /// Print so many times, instead of until Ctrl-C
     #[arg(short, long, value_name = "COUNT", requires = "interval", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
-    /// Also what was counted since the time before
+    /// Also print the change since the time before
     #[arg(long, requires = "interval")]
     pub(crate) delta: bool,
-    /// Print a line of JSON a device
+    /// Print one line of JSON per device
     #[arg(long, conflicts_with = "json")]
     pub(crate) jsonl: bool,
-    /// Print Prometheus' text format
+    /// Print in Prometheus' text format
     #[arg(long, conflicts_with_all = ["json", "jsonl", "interval"])]
     pub(crate) prom: bool,
-    /// Each queue for itself
+    /// Print each queue separately
     #[arg(long)]
     pub(crate) per_queue: bool,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Monitor {
     /// Print the numbers of each interval as text, for logs
     #[arg(short, long, conflicts_with = "once")]
     pub(crate) batch: bool,
-    /// With --batch, so many intervals instead of until Ctrl-C
+    /// With --batch, stop after so many intervals instead of at Ctrl-C
     #[arg(short, long, value_name = "COUNT", requires = "batch", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 }
@@ -82,7 +82,7 @@ Examples:
   grosso monitor --once            the numbers of one second, as text
   grosso monitor -b -i 10 >> log   a block every ten seconds";
 
-/// From as fast as data paths are asked, to a day.
+/// Seconds from one reading to the next: from the shortest time between two questions to a data path, to a day.
 const INTERVAL_S: core::ops::RangeInclusive<f64> = 0.01..=86400.0;
 
 #[cfg(test)]

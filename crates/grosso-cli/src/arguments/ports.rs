@@ -1,4 +1,4 @@
-//! Tunnels on UDP ports that nobody assigned, as the user names them.
+//! UDP ports of tunnels beside the assigned ones, as the user names them.
 
 use clap::{
     ArgMatches, Args, Command, FromArgMatches,
@@ -9,18 +9,18 @@ use grosso_wire::Ports;
 
 use super::values::parse_tunnel_port;
 
-/// The UDP ports that mean a tunnel: the assigned ones, and over them those of `--port`.
+/// The UDP ports that mean a tunnel: the assigned ones, overridden by those of `--port`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TunnelPorts(Ports);
 
 impl TunnelPorts {
-    /// For the dissection of packets.
+    /// The ports in the form that the dissector takes.
     pub(crate) fn ports(&self) -> Ports {
         self.0
     }
 }
 
-/// The words themselves, one by one.
+/// The values of `--port`, one by one.
 #[derive(Args, Debug)]
 struct PortWords {
     /// A tunnel's UDP port: vxlan=8472, geneve=PORT, gue=PORT, vxlan-gpe=PORT, fou=PORT/PROTOCOL
@@ -57,7 +57,7 @@ impl Args for TunnelPorts {
     }
 }
 
-/// The reason for which two tunnels cannot both be looked for; `None` when they can.
+/// The reason why two tunnels cannot both be looked for; `None` if they can.
 fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
     if one == other {
         return None;

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-/// Without a command it lists the built-in ones
+/// Without a command, lists the built-in profiles
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Profiles {
@@ -12,7 +12,7 @@ pub(crate) struct Profiles {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProfilesCommand {
-    /// Print a profile as a file: every key, and what may stand behind it
+    /// Print a profile as a file: every key, and the values that it may have
     Show(ProfilesShow),
 }
 

@@ -9,27 +9,27 @@ pub(crate) enum Tunnel {
     Add(TunnelAdd),
     /// Stop a tunnel, and remove it with its device
     Del(TunnelName),
-    /// Start a tunnel that is there
+    /// Start an existing tunnel
     Up(TunnelUp),
     /// Stop a tunnel; its device stays
     Down(TunnelName),
-    /// What tunnels are there, and what passes through them
+    /// Show tunnels and their traffic
     #[command(after_help = SHOW_HELP)]
     Show(TunnelShow),
-    /// Say a tunnel in the words of another program
+    /// Print a tunnel in the words of another program
     #[command(after_help = EXPORT_HELP)]
     Export(TunnelExport),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct TunnelAdd {
-    /// The name of its device
+    /// Name of the tunnel's device
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// The words of `ip link add NAME`: [mtu BYTES] type TYPE ...
+    /// Words as for `ip link add NAME`: [mtu BYTES] type TYPE ...
     #[arg(value_name = "WORDS", required = true)]
     pub(crate) words: Vec<String>,
-    /// Stay, instead of leaving it to a process in the background
+    /// Stay in the foreground, instead of starting a process in the background
     #[arg(long)]
     pub(crate) foreground: bool,
 }
@@ -46,7 +46,7 @@ pub(crate) struct TunnelUp {
     /// The tunnel
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Stay, instead of leaving it to a process in the background
+    /// Stay in the foreground, instead of starting a process in the background
     #[arg(long)]
     pub(crate) foreground: bool,
 }
@@ -63,15 +63,15 @@ pub(crate) struct TunnelExport {
     /// The tunnel
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// In whose words
+    /// Words to print it in
     #[arg(long = "as", value_name = "WHOSE")]
     pub(crate) whose: Whose,
 }
 
-/// In whose words a tunnel is exported.
+/// The program in whose words a tunnel is exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Whose {
-    /// Commands of iproute2 that make the kernel's own
+    /// Commands of iproute2 that make a tunnel of the kernel
     Ip,
     /// Units of systemd-networkd
     Networkd,

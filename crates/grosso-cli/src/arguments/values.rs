@@ -11,26 +11,26 @@ use grosso_wire::LinkType;
 
 use crate::report::units::exact_time;
 
-/// How long trains are held across polls.
+/// The hold of trains across polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HoldTime {
     hold: Hold,
-    /// At most so long, in nanoseconds.
+    /// The longest hold, in nanoseconds.
     most_ns: u64,
 }
 
 impl HoldTime {
-    /// So many nanoseconds, whatever comes.
+    /// A hold of so many nanoseconds, for every train.
     pub(crate) fn fixed(most_ns: u64) -> Self {
         Self { hold: Hold::Fixed, most_ns }
     }
 
-    /// As it is written, of what a profile has.
+    /// The hold of a profile, as it would be typed.
     pub(crate) fn of(profile: &Profile) -> Self {
         Self { hold: profile.hold, most_ns: profile.limits.hold_ns }
     }
 
-    /// Lets a profile hold so.
+    /// Sets the hold of a profile.
     pub(crate) fn apply(self, profile: &mut Profile) {
         profile.hold = self.hold;
         profile.limits.hold_ns = self.most_ns;
@@ -48,7 +48,7 @@ impl fmt::Display for HoldTime {
     }
 }
 
-/// A time; or `auto`, which may have the longest one behind it.
+/// A time; or `auto`, optionally followed by the longest time.
 pub(super) fn parse_hold(text: &str) -> Result<HoldTime, String> {
     let Some(most) = text.strip_prefix("auto") else {
         let why = |why| format!("{why}; or auto, or auto:100us");
@@ -62,26 +62,26 @@ pub(super) fn parse_hold(text: &str) -> Result<HoldTime, String> {
     Ok(HoldTime { hold: Hold::Controlled, most_ns })
 }
 
-/// The longest hold of `auto`: twice what a superframe takes to come at 10 Gb/s.
+/// The longest hold of `auto`: twice the time in which a superframe arrives at 10 Gb/s.
 pub(crate) const AUTO_HOLD_NS: u64 = 100_000;
 
-/// How reordering is repaired.
+/// The repair of reordered TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Repair {
     level: Level,
-    /// How long a hole is waited for, in nanoseconds; what the profile says if nobody else does.
+    /// The longest wait for a hole to be filled, in nanoseconds; `None` for the profile's.
     hole_ns: Option<u64>,
 }
 
 impl Repair {
-    /// As it is written, of what a profile has.
+    /// The repair of a profile, as it would be typed.
     pub(crate) fn of(profile: &Profile) -> Self {
         let Reorder { level, hole_ns_max, hole_ns_min, .. } = profile.reorder;
         let is_told = level == Level::Holes && hole_ns_max == hole_ns_min;
         Self { level, hole_ns: is_told.then_some(hole_ns_max) }
     }
 
-    /// Lets a profile repair so.
+    /// Sets the repair of a profile.
     pub(crate) fn apply(self, profile: &mut Profile) {
         profile.reorder.level = self.level;
         if let Some(hole_ns) = self.hole_ns {
@@ -106,7 +106,7 @@ impl fmt::Display for Repair {
     }
 }
 
-/// `off`, `batch`, or `holes`, which may have a time behind it.
+/// `off`, `batch` or `holes`; the last may be followed by a time.
 pub(super) fn parse_repair(text: &str) -> Result<Repair, String> {
     let level = match text {
         "off" => Some(Level::Off),
@@ -123,20 +123,19 @@ pub(super) fn parse_repair(text: &str) -> Result<Repair, String> {
     Ok(Repair { level: Level::Holes, hole_ns: Some(hole_ns.ok_or_else(expected)?) })
 }
 
-/// When a poll ends.
+/// The rule that ends a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Batch {
-    /// After so many packets.
+    /// Ends after so many packets.
     Packets(u64),
-    /// Before a packet with another timestamp.
+    /// Ends before a packet with another timestamp.
     Stamp,
-    /// Before a packet that comes so many nanoseconds after the one before it, and with the budget
-    /// of a poll.
+    /// Ends before a packet that comes so many nanoseconds after the one before it, and at the budget of a poll.
     Gap(u64),
 }
 
 impl fmt::Display for Batch {
-    /// As `--batch` takes it.
+    /// The value as `--batch` takes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Packets(packets) => write!(f, "{packets}"),
@@ -152,11 +151,11 @@ impl fmt::Display for Batch {
 pub(crate) enum Spacing {
     /// All have the time of the superframe.
     Same,
-    /// As far apart as they take on a line of so many bits a second.
+    /// As far apart as their transmission takes on a line of so many bits a second.
     Line(u64),
 }
 
-/// A tunnel and its UDP port, as they are displayed.
+/// A tunnel and its UDP port, in the form in which they are displayed.
 pub(super) fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
     let expected = || {
         let tunnels = "vxlan=PORT, vxlan-gpe=PORT, geneve=PORT, gue=PORT, esp=PORT";
@@ -246,7 +245,7 @@ pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| "expected a number before the unit".into())
 }
 
-/// A size of memory in bytes, in which at least one datagram of full length fits.
+/// A size of memory in bytes, with room for at least one datagram of full length.
 pub(super) fn parse_memory(text: &str) -> Result<usize, String> {
     let bytes = parse_bytes(text)?;
     let size = usize::try_from(bytes).ok().filter(|_| bytes >= MEMORY_BYTES_MIN);
@@ -286,14 +285,15 @@ fn parse_rate(text: &str) -> Result<u64, String> {
     if (1.0..=RATE_BITS_MAX).contains(&bits) { Ok(bits.round() as u64) } else { Err(expected()) }
 }
 
-/// What the lab offers, in bits a second: some datagrams in every measurement, and no more than a machine can make.
+/// The rate that the lab offers, in bits a second: enough for some datagrams in every measurement, and no more than a
+/// machine can make.
 pub(super) fn parse_offer(text: &str) -> Result<u64, String> {
     let expected = || "expected bits a second from 10M to 100G, such as 1.5G".to_string();
     let bits = parse_rate(text).map_err(|_| expected())?;
     if (OFFER_BITS_MIN..=OFFER_BITS_MAX).contains(&bits) { Ok(bits) } else { Err(expected()) }
 }
 
-/// A share of a whole.
+/// A share of a whole, from 0 to 1.
 pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     let percent = match text {
         "0" => Some(0.0),
@@ -303,7 +303,7 @@ pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "expected a share from 0% to 100%, such as 0.1%".into())
 }
 
-/// No line is faster, and a double says whole bits up to here.
+/// No line is faster, and a double represents whole bits up to here.
 const RATE_BITS_MAX: f64 = 1e15;
 
 const OFFER_BITS_MIN: u64 = 10_000_000;
@@ -313,13 +313,13 @@ const OFFER_BITS_MAX: u64 = 100_000_000_000;
 /// A table of a million trains takes some hundred megabytes.
 const FLOWS_MAX: usize = 1 << 20;
 
-/// A datagram of 65535 bytes, its headers, and what is kept beside it.
+/// A datagram of 65535 bytes, its headers, and the bookkeeping beside it.
 const MEMORY_BYTES_MIN: u64 = 128 << 10;
 
-/// Whoever sends has sent again what is missing for so long.
+/// The sender has retransmitted a missing segment by then.
 const HOLE_NS_MAX: u64 = 1_000_000_000;
 
-/// A measurement that is shorter sees a few ticks of the scheduler's clock; one that is longer is meant otherwise.
+/// A shorter measurement sees only a few ticks of the scheduler's clock; a longer one is a mistake.
 const RUN_NS_MIN: u64 = 10_000_000;
 
 const RUN_NS_MAX: u64 = 1_000_000_000_000;
@@ -360,7 +360,7 @@ mod tests {
         for wrong in ["", "on", "holes:", "holes:5", "holes:2s", "batch:40us", "Off"] {
             assert!(parse_repair(wrong).is_err(), "{wrong}");
         }
-        // What a profile says of its holes stays, and need not be one time.
+        // A hole time of a profile stays as it is, and need not be one time.
         let mut profile = Profile::linux();
         profile.reorder = Reorder::adaptive(1_000, 90_000);
         parse_repair("holes").unwrap().apply(&mut profile);

@@ -1,4 +1,4 @@
-//! `grosso whatif`: which settings are tried on a capture.
+//! `grosso whatif`: the settings that are tried on a capture.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub(crate) struct Whatif {
     /// Read this capture (pcap, pcapng; also gzip, zstd); - is standard input
     #[arg(short, long, value_name = "FILE")]
     read: Option<PathBuf>,
-    /// Whose rules to try, separated by commas; "all" is all of them
+    /// Profiles to try, separated by commas; "all" tries every profile
     #[arg(
         long,
         value_name = "NAMES",
@@ -23,8 +23,7 @@ pub(crate) struct Whatif {
         default_value = "linux,linux-8x8,freebsd,rsc-82599"
     )]
     pub(crate) profile: Vec<String>,
-    /// How long to hold trains across polls, by capture time, separated by commas; auto: for as
-    /// long as it pays
+    /// Times to hold trains across polls, by capture time, separated by commas; auto: as long as it pays
     #[arg(
         long,
         value_name = "TIMES",
@@ -33,11 +32,10 @@ pub(crate) struct Whatif {
         value_parser = parse_hold
     )]
     pub(crate) hold: Vec<HoldTime>,
-    /// How to put TCP in order first, separated by commas: off, batch, holes, or holes:TIME
-    /// [default: the profile's]
+    /// Ways to put TCP in order first, separated by commas: off, batch, holes, or holes:TIME [default: the profile's]
     #[arg(long, value_name = "LEVELS", value_delimiter = ',', value_parser = parse_repair)]
     pub(crate) reorder: Vec<Repair>,
-    /// When polls end: before a gap longer than this (or 64 packets), after N packets, or "stamp"
+    /// End of a poll: before a gap longer than this (or after 64 packets), after N packets, or "stamp"
     #[arg(long, value_name = "WHEN", default_value = "5us", value_parser = parse_batch)]
     pub(crate) batch: Batch,
     #[command(flatten)]
@@ -47,13 +45,13 @@ pub(crate) struct Whatif {
     /// Write a page with plots
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Without -r the first word is the capture.
+    /// The filter; without -r its first word is the capture.
     #[command(flatten)]
     filter: Filter,
 }
 
 impl Whatif {
-    /// The capture, and the words behind it.
+    /// The capture, and the words after it.
     pub(crate) fn input(&self) -> (Option<&Path>, &[String]) {
         match (&self.read, &self.filter.words[..]) {
             (Some(read), words) => (Some(read), words),

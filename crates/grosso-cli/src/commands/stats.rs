@@ -67,7 +67,7 @@ fn series(options: &Stats, session: &mut Session) -> Result<Exit, Failure> {
 /// What the running programs say, of the wanted devices; all when none are named.
 ///
 /// # Errors
-/// When nothing is running that this user may ask, or nothing has one of the devices.
+/// If nothing is running that this user may ask, or nothing has one of the devices.
 pub(crate) fn running(
     command: &str,
     per_queue: bool,

@@ -69,7 +69,7 @@ impl ControlSocket {
     /// Listens in the first of these folders that will do.
     ///
     /// # Errors
-    /// When none does; the error is that of the last one.
+    /// If none does; the error is that of the last one.
     pub(crate) fn create(folders: &[PathBuf]) -> io::Result<(Self, UnixListener)> {
         let mut refusal = io::Error::from(io::ErrorKind::NotFound);
         for folder in folders {
@@ -140,7 +140,7 @@ fn connect_to(path: &Path) -> io::Result<UnixStream> {
 /// The first of these folders that will do, made where it was not there.
 ///
 /// # Errors
-/// When none does; the error is that of the last one.
+/// If none does; the error is that of the last one.
 pub(crate) fn usable(folders: &[PathBuf]) -> io::Result<&Path> {
     let mut refusal = io::Error::from(io::ErrorKind::NotFound);
     for folder in folders {

@@ -62,7 +62,7 @@ impl Service {
     /// Starts to answer. `ask` is called in the thread, at most once in ten milliseconds.
     ///
     /// # Errors
-    /// When no folder is there to put the socket in, or the address cannot be listened on.
+    /// If no folder is there to put the socket in, or the address cannot be listened on.
     pub(crate) fn start(
         metrics: Option<SocketAddr>,
         ask: impl Fn() -> Vec<PathReading> + Send + Sync + 'static,

@@ -23,7 +23,7 @@ impl Place {
     /// Where a new tunnel is kept.
     ///
     /// # Errors
-    /// When there is no folder that will do.
+    /// If there is no folder that will do.
     pub(crate) fn new(name: &str) -> io::Result<Self> {
         let folder = usable(&folders())?.join(FOLDER);
         prepare(&folder)?;

@@ -163,7 +163,7 @@ impl Words {
     /// Takes a word with its value.
     ///
     /// # Errors
-    /// When it is not of this type.
+    /// If it is not of this type.
     pub(super) fn take(&mut self, word: &'static Word, value: Value) -> Result<(), String> {
         self.fits(word, word.name)?;
         self.insert(word, value)
