@@ -130,7 +130,7 @@ pub(crate) enum Batch {
     Packets(u64),
     /// Ends before a packet with another timestamp.
     Stamp,
-    /// Ends before a packet that comes so many nanoseconds after the one before it, and at the budget of a poll.
+    /// Ends before a packet more than so many nanoseconds after the one before it, and at the budget of a poll.
     Gap(u64),
 }
 

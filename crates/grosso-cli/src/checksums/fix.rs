@@ -5,12 +5,10 @@ use grosso_wire::{Kind, Stack};
 use super::verdict::{Claim, Level, Levels, Verdict, judge};
 use crate::headers::put_u16;
 
-/// Writes the expected value of every checksum that `which` picks, innermost first, and says how
-/// many there were.
+/// Writes the expected value of every checksum that `which` picks, innermost first, and returns their number.
 ///
-/// `levels` is what [`judge`] said. A checksum around one that changed was right either for the old
-/// bytes or for the new ones (rule C40). If it was right for the old ones it follows, so that what
-/// was right stays right.
+/// `levels` is the result of [`judge`]. A checksum around one that changed was right either for the old bytes or for
+/// the new ones (rule C40). If it was right for the old ones, it is updated too, so that it stays right.
 pub(crate) fn fix(
     packet: &mut [u8],
     is_cut: bool,
@@ -38,7 +36,7 @@ pub(crate) fn fix(
     fixed
 }
 
-/// Completes the partial checksums of a packet, and says how many there were.
+/// Completes the partial checksums of a packet, and returns their number.
 pub(crate) fn complete(
     packet: &mut [u8],
     is_cut: bool,

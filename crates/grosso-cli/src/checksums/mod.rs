@@ -1,4 +1,4 @@
-//! A verdict for every checksum of a packet, and how to set it right.
+//! A verdict for every checksum of a packet, and the repair of those that are not right.
 
 mod fix;
 mod pseudo;

@@ -1,4 +1,4 @@
-//! The cover of a transport checksum: its pseudo-header, and how far its bytes reach.
+//! The coverage of a transport checksum: its pseudo-header, and the end of the bytes that it covers.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Ends, Layer};
@@ -10,7 +10,8 @@ pub(super) fn pseudo(packet: &[u8], ip: &Layer, protocol: u8, len: usize) -> Sum
     Ends::of(packet, ip).pseudo(packet, protocol, len)
 }
 
-/// Where a length field makes something end that starts at `start`; zero leaves it open.
+/// The end that a length field declares for a header at `start`, whose first `before` bytes it does not count; `None`
+/// if it is zero.
 pub(super) fn declared_end(
     packet: &[u8],
     start: usize,

@@ -1,8 +1,8 @@
-//! A verdict for every checksum of a packet: whether it holds, and what should stand there.
+//! A verdict for every checksum of a packet: whether it holds, and the value that it should have.
 //!
-//! A pure function of bytes. The innermost checksum is judged first, because those around it cover
-//! it: with local checksum offload (rule C40) an outer checksum is that of the packet as it will be
-//! once the inner one is completed, and is right although it does not match the bytes yet.
+//! A pure function of bytes. The innermost checksum is judged first, because those around it cover it: with local
+//! checksum offload (rule C40) an outer checksum is that of the packet after the inner one is completed, and is right
+//! although it does not match the bytes yet.
 
 use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{Kind, Layer, Stack, Stop, gre, gue, ipv4, ipv6, pppoe, tcp, udp, vxlan};
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::pseudo::{declared_end, pseudo};
 use crate::headers::{is_ip, u16_at, u32_at};
 
-/// What a checksum turned out to be.
+/// The verdict on a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
@@ -28,7 +28,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// The word for people.
+    /// The name that people read.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Valid => "valid",
@@ -40,14 +40,13 @@ impl Verdict {
     }
 }
 
-/// What led to a verdict, where there is more than one way.
+/// The reason for a verdict that can have more than one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Why {
     /// The sums match, or do not.
     Sum,
-    /// The sums match the bytes as they are, but not as they will be once what is inside is
-    /// completed.
+    /// The sums match the bytes as they are, but not as they will be once the inner checksum is completed.
     Bytes,
     /// The field holds the sum of the pseudo-header.
     Seed,
@@ -59,9 +58,9 @@ pub(crate) enum Why {
     Cut,
     /// A tunnel header asks the receiver to complete it (rules C50, C51).
     Remote,
-    /// The length beside it does not reach over its own header, so nobody can tell what it covers.
+    /// The length field does not even cover its own header, so the coverage is unknown.
     Length,
-    /// There are more headers inside than are followed, and one of their checksums may be partial.
+    /// There are more headers inside than the dissector follows, and one of their checksums may be partial.
     Deep,
 }
 
@@ -70,18 +69,18 @@ pub(crate) enum Why {
 pub(crate) struct Level {
     /// The header that holds it.
     pub(crate) layer: Layer,
-    /// Where it lies in the packet.
+    /// Its offset in the packet.
     pub(crate) at: usize,
-    /// What stands there.
+    /// Its value in the packet.
     pub(crate) found: u16,
-    /// What should stand there, if that can be told.
+    /// The right value, if it can be computed.
     pub(crate) expected: Option<u16>,
-    /// Where what it covers ends.
+    /// The end of the bytes that it covers.
     end: usize,
     pub(crate) verdict: Verdict,
     pub(crate) why: Why,
-    /// Its place among the checksums of the packet, the outermost transport checksum being 0. IP
-    /// header checksums have the place of what they carry.
+    /// Its place among the checksums of the packet, the outermost transport checksum being 0. IP header checksums have
+    /// the place of their payload.
     pub(crate) depth: usize,
 }
 
@@ -99,7 +98,7 @@ impl Levels {
         self.list.iter()
     }
 
-    /// How many there are.
+    /// The number of checksums.
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
@@ -116,7 +115,7 @@ impl Levels {
     }
 }
 
-/// What the capture says about a partial checksum of the packet.
+/// The claim of the capture about a partial checksum of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// Nothing.
@@ -130,13 +129,13 @@ pub(crate) enum Claim {
 
 /// Judges every checksum of `packet`, which was dissected into `stack`.
 ///
-/// `is_cut` says that the capture cut the packet. What `levels` held is forgotten.
+/// `is_cut` says that the capture cut the packet. `levels` is overwritten.
 pub(crate) fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &mut Levels) {
     levels.is_fragment = stack.stop == Stop::Fragment;
     levels.is_cut = is_cut && stack.stop == Stop::Cut;
     collect(packet, stack, &mut levels.list);
     let remote = remote_checksum(packet, stack);
-    // How much completing the checksums inside adds to the sum of what is around them.
+    // The amount by which completing the inner checksums changes the sum of what is around them.
     let mut to_add = Sum::ZERO;
     for level in levels.list.iter_mut().rev() {
         if level.end > packet.len() {
@@ -146,7 +145,7 @@ pub(crate) fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, le
         }
         let is_remote = remote == Some((level.layer.offset as usize, level.at));
         if level.layer.kind == Kind::Ipv4 {
-            // It covers nothing but its header.
+            // An IPv4 header checksum covers nothing but its header.
             judge_one(packet, stack, claim, false, Sum::ZERO, level);
             continue;
         }
@@ -158,8 +157,8 @@ pub(crate) fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, le
             (Verdict::Partial, Some(expected)) => {
                 to_add = (to_add + Sum::from_word(expected)).subtract(Sum::from_word(level.found));
             }
-            // It is right for the bytes as they are, so it follows what changes inside, and what is
-            // around it sees no change.
+            // It is right for the bytes as they are, so it is updated when the inner bytes change, and the checksums
+            // around it see no change.
             (Verdict::Valid, _) if level.why == Why::Bytes => to_add = Sum::ZERO,
             _ => {}
         }
@@ -185,7 +184,7 @@ pub(crate) fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
     holds_seed(packet, &layer, ip, packet.len())
 }
 
-/// Whether the checksum of a GRE header is left for a device to compute, which no description of a packet can say.
+/// Whether the checksum of a GRE header is left for a device to compute, which no offload metadata can say.
 pub(crate) fn has_gre_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
     stack.layers().iter().filter(|layer| layer.kind == Kind::Gre).any(|layer| {
         let start = layer.offset as usize;
@@ -265,7 +264,7 @@ fn collect(packet: &[u8], stack: &Stack, list: &mut Vec<Level>) {
             Kind::Udp => {
                 let declared = declared_end(packet, start, udp::field::LENGTH.start, 0);
                 let reaches = declared.filter(|&udp_end| udp_end >= layer.end());
-                // A superframe may be longer than the field can say (T13); what IP says then counts.
+                // A superframe may be longer than the field can hold (T13); then the length of IP counts.
                 if declared.is_some() && reaches.is_none() && end - start <= u16::MAX.into() {
                     (level.verdict, level.why) = (Verdict::Bad, Why::Length);
                 }
@@ -288,13 +287,13 @@ fn collect(packet: &[u8], stack: &Stack, list: &mut Vec<Level>) {
     }
 }
 
-/// Where a length inside another ends. The outermost may end beyond what was captured; those inside
-/// end where those around them do.
+/// The end by a length field that lies inside of another. The outermost may lie beyond what was captured; an inner one
+/// is bounded by the end of those around it.
 fn within(declared: Option<usize>, end: usize, is_inside: bool) -> usize {
     declared.map_or(end, |declared| if is_inside { declared.min(end) } else { declared })
 }
 
-/// A transport header in the first of several fragments covers what is in the others.
+/// Whether a transport header lies in the first of several fragments, and so covers bytes of the others.
 fn end_of_fragment(layer: &Layer, stack: &Stack) -> bool {
     layer.kind != Kind::Ipv4 && stack.last().is_some_and(|last| last.offset == layer.offset)
 }
@@ -367,8 +366,7 @@ fn has_gre_checksum(packet: &[u8], start: usize) -> bool {
     u16_at(packet, start + gre::field::FLAGS.start) & gre::FLAG_CHECKSUM != 0
 }
 
-/// The checksum that a tunnel header leaves to the receiver: where its sum starts, and where it
-/// lies.
+/// The checksum that a tunnel header leaves to the receiver: the start of its sum, and its own offset.
 fn remote_checksum(packet: &[u8], stack: &Stack) -> Option<(usize, usize)> {
     stack.layers().iter().find_map(|layer| match layer.kind {
         Kind::Vxlan => remote_in_vxlan(packet, layer),
@@ -377,7 +375,7 @@ fn remote_checksum(packet: &[u8], stack: &Stack) -> Option<(usize, usize)> {
     })
 }
 
-/// Rule C50: the start counts in words of two bytes from behind the VXLAN header.
+/// Rule C50: the start is counted in words of two bytes from the end of the VXLAN header.
 fn remote_in_vxlan(packet: &[u8], layer: &Layer) -> Option<(usize, usize)> {
     let header = layer.offset as usize;
     let flags = u32_at(packet, header + vxlan::field::FLAGS.start);
@@ -390,7 +388,7 @@ fn remote_in_vxlan(packet: &[u8], layer: &Layer) -> Option<(usize, usize)> {
     Some((start, start + field.start))
 }
 
-/// Rule C51: both places count from behind the whole GUE header.
+/// Rule C51: both offsets are counted from the end of the whole GUE header.
 fn remote_in_gue(packet: &[u8], layer: &Layer) -> Option<(usize, usize)> {
     let private = layer.offset as usize + gue::HEADER_LEN;
     let flags = u16_at(packet, layer.offset as usize + gue::field::FLAGS.start);
@@ -402,7 +400,7 @@ fn remote_in_gue(packet: &[u8], layer: &Layer) -> Option<(usize, usize)> {
 }
 
 const ICMP_CHECKSUM: usize = 2;
-/// The bytes of a PPPoE header that its length does not count (RFC 2516 section 4).
+/// The bytes of a PPPoE header that its length field does not count (RFC 2516 section 4).
 const PPPOE_UNCOUNTED: usize = 6;
 const PROTOCOL_ICMPV6: u8 = 58;
 

@@ -1,4 +1,4 @@
-//! Sizes that packets speak of: the MSS of a SYN, the MTU of an ICMP message that says a packet was too big.
+//! Sizes that packets announce: the MSS of a SYN, the MTU of an ICMP message that says a packet was too big.
 
 use grosso_wire::{Kind, Stack, ipv4, ipv6, tcp};
 
@@ -43,7 +43,7 @@ impl Path {
     }
 }
 
-/// A message that a packet was too big: for whose packets, and what the path takes (RFC 1191, RFC 8201).
+/// A message that a packet was too big: the path of the packets that it is about, and its MTU (RFC 1191, RFC 8201).
 pub(super) fn too_big(packet: &[u8], stack: &Stack) -> Option<(Path, u16)> {
     let icmp = stack.last().filter(|layer| layer.kind == Kind::Icmp)?;
     let ip = stack.layers().iter().rfind(|layer| is_ip(layer))?;
@@ -63,7 +63,7 @@ pub(super) fn too_big(packet: &[u8], stack: &Stack) -> Option<(Path, u16)> {
 
 /// Bytes of an ICMP message before the packet that it quotes.
 const ICMP_HEADER: usize = 8;
-/// The least MTU that IPv4 knows (RFC 791).
+/// The smallest MTU of IPv4 (RFC 791).
 const MTU_MIN_IPV4: u16 = 68;
-/// The least MTU that IPv6 knows (RFC 8200 section 5).
+/// The smallest MTU of IPv6 (RFC 8200 section 5).
 const MTU_MIN_IPV6: u16 = 1280;

@@ -17,57 +17,58 @@ use crate::headers::{Endpoints, Transport, u32_at};
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     flows: HashMap<Endpoints, Flow>,
-    /// From which packet on a path takes how much; at most [`PATHS_MAX`] of them.
+    /// The MTUs that ICMP messages said of a path, each with the packet from which on it holds; at most [`PATHS_MAX`]
+    /// paths.
     paths: HashMap<Path, Vec<(u64, u16)>>,
-    /// The largest MTU at which an announced MSS hints.
+    /// The largest MTU that an announced MSS hints at.
     announced_mtu: usize,
-    /// Packets of flows that found no room.
+    /// Packets of flows for which there was no room.
     pub(crate) overflowed: u64,
 }
 
 /// One direction of a connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flow {
-    /// The MSS that its sender announced: the most that the sender takes itself, and a hint at its MTU.
+    /// The MSS that its sender announced: the largest segment that the sender accepts, and a hint at its MTU.
     pub(super) announced: Option<u16>,
     first: Era,
-    /// Times after the first, in which segments had another size; at most [`ERAS_MAX`].
+    /// Later eras, in which segments had another size; at most [`ERAS_MAX`].
     later: Vec<Era>,
     last: Option<Last>,
     /// The end of the data seen so far.
     sequence_max: Option<u32>,
-    /// The start of the first frame that was longer than Ethernet takes.
+    /// The start of the first frame that was longer than Ethernet allows.
     long_start: Option<u32>,
-    /// Whether there was one.
+    /// Whether there was such a frame.
     has_long: bool,
-    /// Identifications that contradict the era: since which packet, and what they say.
+    /// Identifications that contradict the era: the packet of the first, and the steps.
     odd: Option<(u64, Identifications)>,
 }
 
-/// A time in which the segments of a flow had one size.
+/// A period in which the segments of a flow had one size.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Era {
     /// The number of its first packet.
     from: u64,
     /// The last frame whose identifications belong to it.
     known: u64,
-    /// Whether identifications alone tell it from the time before, so that frames in between may be of either.
+    /// Whether identifications alone tell it from the era before, so that frames in between may belong to either.
     is_blurred: bool,
     /// The MTU of the path by an ICMP message.
     pub(super) path_mtu: Option<u16>,
-    /// The MTU by a newer message, which the sender has not heeded yet: then it sends again what was lost.
+    /// The MTU by a newer message that the sender has not heeded yet; once it does, it retransmits what was lost.
     unheeded_mtu: Option<u16>,
     pub(super) identifications: Identifications,
-    /// Of frames in mid-stream.
+    /// Lengths of frames in mid-stream.
     pub(super) lengths: Lengths,
-    /// Of frames that end a write.
+    /// Lengths of frames that end a write.
     pub(super) ends: Lengths,
     /// The largest payload under a complete and valid checksum.
     pub(super) sealed_max: u32,
 }
 
 impl Era {
-    /// The largest payload that was one packet of the wire for certain.
+    /// The largest payload that was certainly one packet of the wire.
     pub(super) fn packet_max(&self) -> usize {
         (self.sealed_max as usize).max(self.identifications.single_max())
     }
@@ -84,7 +85,7 @@ struct Last {
 }
 
 impl Flows {
-    /// Learns from a frame. `seal` reads its checksum, which is asked for only where it tells something new.
+    /// Learns from a frame. `seal` reads its checksum, and is called only if the answer is of use.
     pub(super) fn learn(&mut self, sight: &Sight<'_>, seal: impl FnOnce() -> Seal) {
         let (packet, number) = (sight.packet.data, sight.packet.number);
         if let Some((path, mtu)) = announced::too_big(packet, sight.stack) {
@@ -122,7 +123,7 @@ impl Flows {
         self.flows.get(endpoints)
     }
 
-    /// The largest MTU at which an announced MSS hints; 0 where nobody announced one.
+    /// The largest MTU that an announced MSS hints at; 0 if none was announced.
     pub(super) const fn announced_mtu(&self) -> usize {
         self.announced_mtu
     }
@@ -132,7 +133,7 @@ impl Flows {
         self.flows.len()
     }
 
-    /// From this packet on a path takes so much.
+    /// Lowers the MTU of a path from this packet on.
     fn shrink(&mut self, path: Path, mtu: u16, number: u64) {
         if self.paths.len() >= PATHS_MAX && !self.paths.contains_key(&path) {
             return;
@@ -163,12 +164,12 @@ impl Flows {
 }
 
 impl Flow {
-    /// The time that a packet belongs to.
+    /// The era that a packet belongs to.
     pub(super) fn era(&self, number: u64) -> &Era {
         self.later.iter().rev().find(|era| era.from <= number).unwrap_or(&self.first)
     }
 
-    /// Whether a packet may be of another time than [`Self::era`] says.
+    /// Whether a packet may belong to another era than [`Self::era`] says.
     pub(super) fn is_between_eras(&self, number: u64) -> bool {
         let era = self.era(number);
         let next = self.later.iter().find(|next| next.from > number);
@@ -185,7 +186,7 @@ impl Flow {
         }
     }
 
-    /// Takes in what an ICMP message said. What is sent until the sender heeds it is as long as before.
+    /// Takes in the MTU of an ICMP message. Until the sender heeds it, packets are as long as before.
     fn hear(&mut self, path_mtu: Option<u16>, number: u64) {
         let is_new = self.sequence_max.is_none();
         let era = *self.latest_mut();
@@ -201,7 +202,7 @@ impl Flow {
         self.last = None;
     }
 
-    /// Follows the stream, and sees when it goes back.
+    /// Follows the stream, and notices when it goes back.
     fn advance(&mut self, packet: &[u8], number: u64, transport: &Transport) {
         if transport.payload == 0 {
             return;
@@ -211,7 +212,7 @@ impl Flow {
         let is_behind = |one: u32, other: u32| one.wrapping_sub(other).cast_signed() < 0;
         let Era { path_mtu, unheeded_mtu, .. } = *self.latest_mut();
         if self.sequence_max.is_some_and(|max| is_behind(start, max)) {
-            // A path that takes less loses all that is long, and the message that says so may be in no file.
+            // A path with a smaller MTU loses all long packets, and the message that says so may be in no file.
             let is_all_lost = self.long_start.take_if(|long| !is_behind(*long, start)).is_some();
             if is_all_lost || unheeded_mtu.is_some() {
                 let path_mtu = unheeded_mtu.or(path_mtu);
@@ -228,8 +229,8 @@ impl Flow {
         }
     }
 
-    /// Compares the identification with that of the frame before, if the stream went on without a gap: the frame before
-    /// is the one that used up the identifications.
+    /// Compares the identification with that of the frame before, if the stream continued without a gap: the frame
+    /// before is the one that used up the identifications.
     fn step(&mut self, packet: &[u8], number: u64, transport: &Transport) {
         let sequence = u32_at(packet, transport.layer.offset as usize + tcp::field::SEQUENCE.start);
         let Some(last) = self.remember(packet, number, transport, sequence) else { return };
@@ -241,7 +242,7 @@ impl Flow {
         }
     }
 
-    /// Keeps a frame as the last one, and gives the one before it.
+    /// Keeps a frame as the last one, and returns the one before it.
     fn remember(
         &mut self,
         packet: &[u8],
@@ -270,7 +271,7 @@ impl Flow {
             self.odd = None;
             return;
         }
-        // One frame that contradicts may be anybody's; a second that agrees with it begins another time.
+        // A single frame that contradicts may be a coincidence; a second one that agrees with it begins a new era.
         let mut identifications = match self.odd {
             Some((_, odd)) => odd,
             None => Identifications::default(),
@@ -297,9 +298,9 @@ impl Flow {
     }
 }
 
-/// IPv4 and TCP without options, which the MSS leaves out.
+/// IPv4 and TCP headers without options, which the MSS does not count.
 const HEADERS_IPV4: usize = 40;
-/// IPv6 and TCP without options.
+/// IPv6 and TCP headers without options.
 const HEADERS_IPV6: usize = 60;
 /// Most flows that are remembered: about 30 MB.
 const FLOWS_MAX: usize = 1 << 16;

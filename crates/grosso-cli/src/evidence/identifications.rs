@@ -1,7 +1,7 @@
 //! Steps of the IPv4 identification.
 //!
-//! Linux counts every packet of the wire, so the identification of the next frame says how many packets a frame stood
-//! for (rules G14, S14).
+//! Linux gives every packet of the wire the next identification, so that of the next frame tells how many packets a
+//! frame stood for (rules G14, S14).
 
 use super::SEGMENT_BYTES_MIN;
 
@@ -10,13 +10,13 @@ use super::SEGMENT_BYTES_MIN;
 pub(super) struct Identifications {
     low: u32,
     high: u32,
-    /// Sizes that divide superframes without a rest, and how many.
+    /// Sizes that divide superframes without a remainder, and the number of superframes.
     exact: [(u32, u32); EXACT_SIZES],
-    /// Steps that say something.
+    /// The number of steps that carry information.
     steps: u32,
-    /// The largest payload of a frame behind which the identification stepped by one.
+    /// The largest payload of a frame after which the identification stepped by one.
     single_max: u32,
-    /// Neighbours with one identification.
+    /// Consecutive frames with the same identification.
     pub(super) fixed: u64,
 }
 
@@ -33,17 +33,17 @@ impl Default for Identifications {
     }
 }
 
-/// A size that the steps tell.
+/// A size that the steps indicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) bytes: u16,
-    /// Whether no other size would do.
+    /// Whether no other size explains them.
     pub(super) is_sure: bool,
 }
 
 impl Identifications {
-    /// Takes in that the identification stepped by `step` behind a frame of `payload` bytes whose flow went on
-    /// without a gap. `false` when that contradicts what was seen before.
+    /// Takes in that the identification stepped by `step` after a frame of `payload` bytes whose flow continued without
+    /// a gap. Returns `false` if that contradicts earlier steps.
     pub(super) fn narrow(&mut self, payload: u32, step: u32) -> bool {
         if step == 1 {
             if payload > self.high {
@@ -53,7 +53,7 @@ impl Identifications {
             return true;
         }
         let (low, high) = bounds(payload, step);
-        // A step that no segment size explains is that of another flow or of a lost packet.
+        // A step that no segment size explains comes from another flow or from a lost packet.
         if (low as usize) < SEGMENT_BYTES_MIN {
             return true;
         }
@@ -73,8 +73,8 @@ impl Identifications {
         true
     }
 
-    /// The size that explains the steps: one that other evidence says and that lies inside, one that divides
-    /// superframes, or the largest. A single step tells only that it was not the first of `likely`.
+    /// The size that explains the steps: one in range for which other evidence speaks, one that divides superframes, or
+    /// the largest. A single step only tells that it was not the first of `likely`.
     pub(super) fn size(
         &self,
         likely: &[Option<usize>],
@@ -103,18 +103,18 @@ impl Identifications {
         Some(Told { bytes, is_sure: is_sure || self.low == self.high })
     }
 
-    /// Superframes whose steps say something, if a size of so many bytes explains them.
+    /// The number of superframes whose steps carry information, if a size of so many bytes explains them.
     pub(super) fn agreeing(&self, size: usize) -> u64 {
         let agrees = (self.low as usize..=self.high as usize).contains(&size);
         if agrees { u64::from(self.steps) } else { 0 }
     }
 
-    /// Superframes whose steps say something.
+    /// The number of superframes whose steps carry information.
     pub(super) const fn steps(&self) -> u64 {
         self.steps as u64
     }
 
-    /// Whether neighbours have one identification, as some senders leave it.
+    /// Whether consecutive frames have the same identification, as with some senders.
     pub(super) const fn is_fixed(&self) -> bool {
         self.fixed > self.steps as u64
     }
@@ -125,16 +125,16 @@ impl Identifications {
     }
 }
 
-/// The sizes by which `payload` bytes make `step` segments.
+/// The smallest and the largest size by which `payload` bytes make `step` segments.
 fn bounds(payload: u32, step: u32) -> (u32, u32) {
     (payload.div_ceil(step.max(1)), payload.saturating_sub(1) / step.saturating_sub(1).max(1))
 }
 
-/// Sizes that lie closer together than so are one for whoever announces them: options come in steps of as much.
+/// Sizes that differ by less count as one in an announcement: options come in steps of as much.
 const SLACK_BYTES: u32 = 4;
-/// Sizes that divide superframes, as many as are told apart.
+/// Most sizes that divide superframes and are told apart.
 const EXACT_SIZES: usize = 4;
-/// Steps that must agree before they say anything.
+/// Steps that must agree before they count.
 const STEPS_MIN: u32 = 2;
 
 #[cfg(test)]

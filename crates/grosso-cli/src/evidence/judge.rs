@@ -17,7 +17,7 @@ use crate::{
     meta,
 };
 
-/// A frame as it is looked at, parsed once.
+/// A frame, parsed once.
 pub(crate) struct Sight<'a> {
     pub(crate) packet: &'a Packet<'a>,
     pub(crate) said: &'a PacketMeta,
@@ -29,7 +29,7 @@ pub(crate) struct Sight<'a> {
 }
 
 impl<'a> Sight<'a> {
-    /// Looks at a frame that was dissected with these ports.
+    /// Parses a frame with these ports of tunnels.
     pub(crate) fn new(
         packet: &'a Packet<'a>,
         said: &'a PacketMeta,
@@ -58,23 +58,23 @@ pub(crate) enum Seal {
     Wrong,
     /// The sum of the pseudo-header.
     Seed,
-    /// Both right and, as by chance one in 65,536 is, the sum of the pseudo-header.
+    /// Both right and the sum of the pseudo-header, as one in 65,536 is by chance.
     Either,
-    /// A UDP datagram has none, or there is no transport header.
+    /// None: UDP without checksum, or no transport header.
     Absent,
     /// Not the sum of the pseudo-header, and not all bytes that it covers were captured.
     Unread,
 }
 
-/// The nature of a frame, and by what evidence.
+/// The nature of a frame, and the evidence for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Judgment {
     pub(crate) nature: Nature,
-    /// `None` where nothing has to be decided: no TCP or UDP, or no payload.
+    /// `None` if there is nothing to decide: no TCP or UDP, or no payload.
     pub(crate) by: Option<Evidence>,
-    /// Whether the evidence leaves room for another answer, which `--strict` does not.
+    /// Whether the evidence leaves room for another answer, which `--strict` does not accept.
     pub(crate) is_guess: bool,
-    /// Weaker evidence that speaks against it.
+    /// Weaker evidence that contradicts it.
     pub(crate) against: Option<Contradiction>,
 }
 
@@ -87,10 +87,10 @@ pub(crate) enum Nature {
     Superframe {
         gso: Gso,
         size: Size,
-        /// The tunnels that lie outside of the header behind which it is cut.
+        /// The tunnels outside of the header after which it is cut.
         ports: Ports,
     },
-    /// Undecided, or not to be cut, for the reason of this name.
+    /// Undecided, or not to be cut, for the reason with this name.
     Left(&'static str),
 }
 
@@ -98,7 +98,7 @@ pub(crate) enum Nature {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Contradiction {
     pub(crate) by: Evidence,
-    /// The payload bytes that it allows a packet, if it is about them.
+    /// The largest payload in bytes that it allows a packet, if it is about sizes.
     pub(crate) bytes: Option<u16>,
 }
 
@@ -123,7 +123,7 @@ impl Judgment {
         Self { nature, by: Some(size.by), is_guess: size.is_guess, against: None }
     }
 
-    /// The number of packets of the wire that it is, as far as that is known.
+    /// The number of packets of the wire that the frame is, as far as that is known.
     pub(crate) fn packets(&self, payload: usize) -> usize {
         match self.nature {
             Nature::Superframe { size, .. } => payload.div_ceil(usize::from(size.bytes).max(1)),
@@ -137,19 +137,19 @@ impl Judgment {
 pub(crate) struct Judge {
     given: Given,
     pub(crate) flows: Flows,
-    /// Whether the flows are known from a reading before.
+    /// Whether the flows are known from an earlier reading.
     pub(crate) is_surveyed: bool,
     levels: Levels,
 }
 
 impl Judge {
-    /// Knows nothing yet but what the user says, and learns from the frames that it judges.
+    /// A judge that knows only what the user says, and learns from the frames that it judges.
     pub(crate) fn new(given: Given) -> Self {
         Self { given, ..Self::default() }
     }
 
-    /// Reads a file once to learn its flows, so that a frame is judged by what comes behind it too. A pipe can be read
-    /// only once. Damage is for the second reading to report.
+    /// Reads a file once to learn its flows, so that a frame is judged by what follows it too. A pipe can be read only
+    /// once. Damage is reported by the second reading.
     pub(crate) fn survey(path: &Path, given: Given, session: &Session) -> Result<Self, Failure> {
         if !path.is_file() {
             return Ok(Self::new(given));
@@ -158,7 +158,7 @@ impl Judge {
         Self::survey_of(&mut input, given)
     }
 
-    /// The same for an input that is at its start.
+    /// The same as [`Self::survey`] for an input that is at its start.
     pub(crate) fn survey_of(input: &mut Input, given: Given) -> Result<Self, Failure> {
         let mut judge = Self::new(given);
         let links = input.links;
@@ -195,13 +195,13 @@ impl Judge {
         }
     }
 
-    /// The state of the innermost transport checksum of a frame. Reads its payload.
+    /// The state of the innermost transport checksum of a frame. Reads the payload.
     pub(crate) fn seal(&mut self, sight: &Sight<'_>) -> Seal {
         seal(sight, &mut self.levels)
     }
 
-    /// The judgment with its strongest evidence: for a packet no longer than its flow's, what made it one was not
-    /// asked.
+    /// The judgment with its strongest evidence: for a packet no longer than those of its flow, the checksum was not
+    /// read.
     pub(crate) fn testify(&mut self, sight: &Sight<'_>, judgment: Judgment) -> Judgment {
         let is_weak = judgment.by.is_none_or(|by| by > Evidence::Checksum);
         let is_sealed =
@@ -209,7 +209,8 @@ impl Judge {
         if is_sealed { Judgment::packet(Some(Evidence::Checksum)) } else { judgment }
     }
 
-    /// The superframes of a frame's flow whose identifications step as `size` says, and those whose could.
+    /// The number of superframes of a frame's flow whose steps agree with `size`, and of all whose steps carry
+    /// information.
     pub(crate) fn agreement(&self, sight: &Sight<'_>, size: Size) -> (u64, u64) {
         let Some(flow) = self.flows.get(&sight.endpoints) else { return (0, 0) };
         let identifications = &flow.era(sight.packet.number).identifications;
@@ -233,7 +234,7 @@ impl Judge {
             let (payload, ports) = scope(sight, segmentation, &transport);
             (recorded(sight, gso, payload, ports), ports)
         });
-        // Around the header that a size is said of, the frame itself says where it is cut.
+        // If the recorded size is about the innermost header, tunnel headers that repeat outside of it count first.
         match recorded {
             Some((judgment, ports)) if ports != sight.ports => return judgment,
             Some(_) => {}
@@ -257,7 +258,8 @@ impl Judge {
         if transport.is_tcp() { self.tcp(sight, &transport) } else { self.udp(sight, &transport) }
     }
 
-    /// The user's word, which counts more than any evidence; that a checksum contradicts it is said.
+    /// The judgment by what the user says, which counts more than any evidence; a checksum that contradicts it is
+    /// reported.
     fn by_the_user(&mut self, sight: &Sight<'_>, transport: &Transport) -> Option<Judgment> {
         let Given { mss, mtu, uso_size, .. } = self.given;
         let room = mtu.map(|mtu| usize::from(mtu).saturating_sub(transport.overhead()));
@@ -287,12 +289,12 @@ impl Judge {
         Some(Judgment { against, ..Judgment::superframe(gso, size, sight.ports) })
     }
 
-    /// Whether a frame has the headers of its first segment and the data of many, as a device is handed that repeats
-    /// headers itself (rule S47).
+    /// Whether a frame has the headers of its first segment and the data of many, as a sender hands it to a device that
+    /// repeats the headers (rule S47).
     pub(crate) fn repeats_headers(&self, sight: &Sight<'_>) -> bool {
         let Sight { packet, stack, .. } = sight;
         let behind = packet.data.len().saturating_sub(stack.end as usize);
-        // A frame is padded to 60 bytes, and a trailer may be as long as a tag and a check sequence.
+        // Frames are padded to 60 bytes, and a trailer may be as long as a tag and a check sequence.
         sight.transport.is_some()
             && stack.extent == Extent::Padded
             && behind >= TRAILER_BYTES_MAX
@@ -301,7 +303,7 @@ impl Judge {
             && strides::find(sight).is_none()
     }
 
-    /// The partial checksum of a frame, as the capture says or headers that repeat.
+    /// The partial checksum of a frame, by the capture or by headers that repeat.
     pub(crate) fn claim(&self, sight: &Sight<'_>) -> Claim {
         if self.repeats_headers(sight) {
             meta::claim_of_transport(sight.stack)
@@ -320,7 +322,7 @@ impl Judge {
         Some(Judgment::superframe(gso, size, sight.ports))
     }
 
-    /// Tunnel headers that repeat behind one UDP header: the datagrams of a tunnel that sends many at once.
+    /// The judgment by tunnel headers that repeat after one UDP header: datagrams that a tunnel sends at once.
     fn by_stride(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
         let bytes = strides::find(sight)?;
         let outer = dissect(sight.packet.data, sight.link, &Ports::NONE);
@@ -337,7 +339,7 @@ impl Judge {
         let size = evidence.size();
         if transport.payload <= usize::from(size.bytes) {
             let against = evidence.limit().filter(|limit| limit.is_exceeded(transport.payload));
-            // What Ethernet takes is nothing to wonder at.
+            // A payload that fits the MTU of Ethernet is not doubtful.
             let is_doubtful = size.is_guess && transport.payload > evidence.usual();
             let is_guess = is_doubtful && matches!(self.seal(sight), Seal::Seed | Seal::Either);
             return Judgment { against, is_guess, ..Judgment::packet(Some(size.by)) };
@@ -361,8 +363,8 @@ impl Judge {
         Judgment { against, ..Judgment::superframe(gso, size, sight.ports) }
     }
 
-    /// A UDP packet that is longer than the link takes is a superframe, if nothing says otherwise; where it splits is
-    /// for its sender to know.
+    /// The judgment on UDP. A packet that is longer than the link allows is a superframe, if nothing says otherwise;
+    /// only its sender knows the segment size.
     fn udp(&mut self, sight: &Sight<'_>, transport: &Transport) -> Judgment {
         if transport.payload + transport.overhead() <= self.link_mtu() {
             return Judgment::packet(Some(Evidence::Mtu));
@@ -373,7 +375,7 @@ impl Judge {
         Judgment::left(UDP_SIZE_UNKNOWN, None)
     }
 
-    /// The answer of the transport checksum about a frame that is longer than a packet should be.
+    /// The judgment by the transport checksum on a frame that is longer than a packet should be.
     fn by_checksum(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
         let by = Some(Evidence::Checksum);
         match self.seal(sight) {
@@ -384,7 +386,7 @@ impl Judge {
         }
     }
 
-    /// The name of a checksum that is complete and wrong: what is cut would leave with right ones.
+    /// The reason name of a checksum that is complete and wrong: packets cut from the frame would have right ones.
     fn damage(&mut self, sight: &Sight<'_>) -> Option<&'static str> {
         let Sight { packet, stack, .. } = sight;
         let claim = self.claim(sight);
@@ -411,7 +413,7 @@ impl Judge {
 
 /// The judgment on a superframe that the capture describes.
 fn recorded(sight: &Sight<'_>, gso: Gso, payload: usize, ports: Ports) -> Judgment {
-    // What leaves is the wire, so nothing stays partial there.
+    // Packets that are cut from it are those of the wire, so nothing stays partial there.
     let size = Size { bytes: gso.size().unwrap_or(0), by: Evidence::Recorded, is_guess: false };
     let is_whole = gso.size().is_some_and(|size| payload <= usize::from(size));
     if sight.transport.is_some() && is_whole {
@@ -420,8 +422,8 @@ fn recorded(sight: &Sight<'_>, gso: Gso, payload: usize, ports: Ports) -> Judgme
     Judgment::superframe(gso, size, ports)
 }
 
-/// The payload behind the header that a recorded superframe is cut behind, and the tunnels outside of it: the outermost
-/// UDP header where a tunnel sends many datagrams at once, else the innermost transport header.
+/// The payload after the header at which a recorded superframe is cut, and the tunnels outside of it: the outermost UDP
+/// header if a tunnel sends many datagrams at once, else the innermost transport header.
 fn scope(sight: &Sight<'_>, segmentation: &Segmentation, transport: &Transport) -> (usize, Ports) {
     let outermost = sight.stack.layers().iter().find(|layer| layer.kind == Kind::Udp);
     let state = sight.said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
@@ -452,7 +454,7 @@ fn seal(sight: &Sight<'_>, levels: &mut Levels) -> Seal {
         (Verdict::Unverifiable, _) => Seal::Unread,
         (Verdict::Partial, _) => Seal::Seed,
         (Verdict::Bad, _) => Seal::Wrong,
-        // It is the tunnel's checksum that protects the packet (rule C54).
+        // The checksum of the tunnel protects the packet (rule C54).
         (Verdict::Valid, Why::Remote)
             if transports.any(|around| around.verdict == Verdict::Valid) =>
         {
@@ -464,7 +466,7 @@ fn seal(sight: &Sight<'_>, levels: &mut Levels) -> Seal {
     }
 }
 
-/// The IPv4 levels of a packet, whose identifications can be fixed.
+/// The levels of a packet that are IPv4, where identifications can be constant.
 fn ipv4_levels(stack: &Stack) -> IpLevels {
     let levels = stack.layers().iter().filter(|layer| is_ip(layer)).enumerate();
     levels
@@ -472,7 +474,7 @@ fn ipv4_levels(stack: &Stack) -> IpLevels {
         .fold(IpLevels::NONE, |levels, (level, _)| levels.with(level))
 }
 
-/// The reason of a UDP superframe that says nowhere where it splits.
+/// The reason of a UDP superframe whose segment size is not recorded.
 pub(crate) const UDP_SIZE_UNKNOWN: &str = "udp-size-unknown";
-/// More bytes behind a packet than padding and a trailer take.
+/// More bytes after a packet than padding and a trailer take.
 const TRAILER_BYTES_MAX: usize = 64;

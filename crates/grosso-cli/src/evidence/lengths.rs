@@ -1,11 +1,11 @@
 //! Lengths of a flow's frames.
 //!
-//! Whatever joins or hands down full segments makes frames of whole segments, but for the last of a write, which
+//! Whatever merges or hands down full segments makes frames of whole segments, except for the last of a write, which
 //! carries PSH. So the segment size divides the lengths of the others.
 
 use super::SEGMENT_BYTES_MIN;
 
-/// The payload lengths of frames in mid-stream, as many different ones as there is room for.
+/// The payload lengths of frames in mid-stream: the first few different ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lengths {
     slots: [Slot; SLOTS],
@@ -20,11 +20,11 @@ struct Slot {
 /// The opinion of lengths on a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opinion {
-    /// Too few of them are longer.
+    /// Too few of them are longer than the size.
     None,
-    /// They are its multiples.
+    /// They are multiples of the size.
     Multiples,
-    /// They are not.
+    /// They are not multiples of it.
     Others,
 }
 
@@ -42,7 +42,7 @@ impl Lengths {
         }
     }
 
-    /// Whether frames longer than `size` are its multiples.
+    /// The opinion on `size` of the frames that are longer.
     pub(super) fn opinion(&self, size: usize) -> Opinion {
         let longer = |slot: &&Slot| slot.payload as usize > size;
         let (mut agree, mut differ) = (0, 0);
@@ -58,7 +58,7 @@ impl Lengths {
         }
     }
 
-    /// Frames longer than `size` that are its multiples.
+    /// The number of frames longer than `size` that are multiples of it.
     pub(super) fn multiples(&self, size: usize) -> u64 {
         let is_multiple = |slot: &&Slot| {
             let payload = slot.payload as usize;
@@ -67,14 +67,14 @@ impl Lengths {
         self.slots.iter().filter(is_multiple).map(|slot| u64::from(slot.frames)).sum()
     }
 
-    /// The largest size that divides all of several lengths.
+    /// The largest size that divides several lengths.
     pub(super) fn divisor(&self) -> Option<usize> {
         let lengths = || self.slots.iter().filter(|slot| slot.frames > 0);
         let divisor = lengths().fold(0, |divisor, slot| gcd(slot.payload, divisor)) as usize;
         (lengths().count() >= LENGTHS_MIN && divisor >= SEGMENT_BYTES_MIN).then_some(divisor)
     }
 
-    /// The length that most frames have, when no frame in mid-stream was longer.
+    /// The length of most frames, if no frame in mid-stream was longer.
     pub(super) fn plateau(&self) -> Option<usize> {
         let longest = self.slots.iter().max_by_key(|slot| slot.payload)?;
         let frames: u32 = self.slots.iter().map(|slot| slot.frames).sum();
@@ -87,13 +87,13 @@ fn gcd(one: u32, other: u32) -> u32 {
     if other == 0 { one } else { gcd(other, one % other) }
 }
 
-/// Different lengths that are remembered.
+/// Most different lengths that are remembered.
 const SLOTS: usize = 8;
-/// Frames that must be longer than a size before their lengths say anything about it.
+/// Frames that must be longer than a size before their lengths count for or against it.
 const FRAMES_MIN: u64 = 2;
 /// Different lengths that must share a divisor.
 const LENGTHS_MIN: usize = 3;
-/// Multiples that weigh as much as one length that is none.
+/// Multiples that weigh as much as one length that is no multiple.
 const MAJORITY: u64 = 9;
 /// Frames of one length that make it a usual one.
 const PLATEAU_MIN: u32 = 8;

@@ -1,4 +1,5 @@
-//! Whether a frame of a capture is a packet of the wire, a superframe cut at N, or undecided, and by what evidence.
+//! The judgment whether a frame of a capture is a packet of the wire, a superframe with segments of N bytes, or
+//! undecided, and by what evidence.
 //!
 //! A capture of a host shows packets that no wire ever carried. [`Judge`] is the one place that tells them apart, for
 //! every command. Evidence has an order of strength, and strong evidence vetoes weak: [`Evidence`] is that order, and
@@ -9,12 +10,12 @@
 //! | [`judge`] | the verdict on one frame |
 //! | [`tcp`] | the segment size of one TCP frame |
 //! | [`flows`] | the facts of every flow and path, learned from a capture before or while it is judged |
-//! | [`identifications`] | how many packets a frame stood for, by the steps of the IPv4 identification |
-//! | [`lengths`] | which sizes the lengths of a flow's frames are multiples of |
+//! | [`identifications`] | the number of packets that a frame stood for, by the steps of the IPv4 identification |
+//! | [`lengths`] | the sizes of which the lengths of a flow's frames are multiples |
 //! | [`announced`] | the MSS of SYNs, and ICMP messages that say a packet was too big |
 //! | [`strides`] | tunnel headers that repeat inside one UDP frame |
-//! | [`tally`] | what was guessed, and what contradicted what |
-//! | [`vantage`] | on which host a capture was taken |
+//! | [`tally`] | the counts of guesses and of contradictions |
+//! | [`vantage`] | the host on which a capture was taken |
 
 mod announced;
 mod flows;
@@ -49,7 +50,7 @@ pub(crate) enum Evidence {
     IpId,
     /// Headers repeat: those of a tunnel inside the frame, or lengths that are those of one segment (rule S47).
     Stride,
-    /// An ICMP message says what the path takes.
+    /// An ICMP message says the MTU of the path.
     Icmp,
     /// Other packets of the same direction were packets of the wire, or superframes are multiples of this size.
     PlainSegments,
@@ -60,7 +61,7 @@ pub(crate) enum Evidence {
 }
 
 impl Evidence {
-    /// The words for people.
+    /// The words that people read.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Given => "as given",
@@ -75,7 +76,7 @@ impl Evidence {
         }
     }
 
-    /// Its words as the subject of a sentence.
+    /// The same words as the subject of a sentence.
     pub(crate) const fn noun(self) -> &'static str {
         match self {
             Self::Given => "the command line",
@@ -91,13 +92,13 @@ impl Evidence {
     }
 }
 
-/// A segment size, and how it is known.
+/// A segment size, and the evidence for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Size {
-    /// Payload bytes of each packet but the last.
+    /// Payload bytes of each packet except the last.
     pub(crate) bytes: u16,
     pub(crate) by: Evidence,
-    /// Whether the evidence leaves room for another size, which `--strict` does not.
+    /// Whether the evidence leaves room for another size, which `--strict` does not accept.
     pub(crate) is_guess: bool,
 }
 
@@ -118,6 +119,6 @@ pub(crate) struct Given {
 const MTU_DEFAULT: usize = 1500;
 /// The largest MTU in common use.
 const MTU_JUMBO: usize = 9216;
-/// The smallest MSS that Linux announces (`route/min_adv_mss`, 256) less 40 bytes of options: a frame that is no
-/// longer has not shown the segment size of its flow.
+/// The smallest MSS that Linux announces (`route/min_adv_mss`, 256) less 40 bytes of options: a frame of at most this
+/// length does not show the segment size of its flow.
 const SEGMENT_BYTES_MIN: usize = 216;

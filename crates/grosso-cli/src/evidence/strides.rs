@@ -1,7 +1,7 @@
 //! Tunnel headers that repeat at a stride inside one UDP frame.
 //!
-//! A tunnel in userspace hands the kernel many datagrams at once (`UDP_SEGMENT`), and a capture of its host shows
-//! them as one: the first has tunnel header and packet, and behind that packet the next tunnel header follows.
+//! A tunnel in userspace hands the kernel many datagrams at once (`UDP_SEGMENT`), and a capture of its host shows them
+//! as one frame: tunnel header and packet, then the next tunnel header and its packet, and so on.
 
 use grosso_wire::{Extent, Kind, Layer, dissect, ipv4, ipv6, udp};
 
@@ -15,13 +15,13 @@ pub(super) fn find(sight: &Sight<'_>) -> Option<u16> {
     let udp = layers.by_ref().find(|layer| layer.kind == Kind::Udp)?;
     let tunnel = layers.next()?;
     let declared = u16_at(packet, udp.offset as usize + udp::field::LENGTH.start) as usize;
-    // A superframe may be longer than the field can say (rule T13).
+    // A superframe may be longer than the length field can hold (rule T13).
     let end = if declared == 0 { packet.len() } else { udp.offset as usize + declared };
     let payload = packet.get(udp.end()..end.min(packet.len()))?;
     if tunnel.kind == Kind::Esp {
         return numbered(payload);
     }
-    // What declares no length, as ARP, is followed by where its tunnel header stands again.
+    // A packet without a length field, such as ARP, ends where the tunnel header repeats.
     let is_inside = |layer: &&Layer| layer.offset >= tunnel.offset && is_ip(layer);
     let stride = match sight.stack.layers().iter().find(is_inside) {
         Some(_) => (sight.stack.end as usize).checked_sub(udp.end())?,
@@ -44,8 +44,8 @@ pub(super) fn find(sight: &Sight<'_>) -> Option<u16> {
     if is_all { u16::try_from(stride).ok() } else { None }
 }
 
-/// Whether a packet with the headers of a superframe, and a part of its payload, is a datagram of its tunnel: the
-/// packet inside ends where it does.
+/// Whether the headers of a superframe, with a part of its payload, are one datagram of its tunnel: the packet inside
+/// ends where the datagram does.
 fn is_datagram(packet: &mut [u8], sight: &Sight<'_>, udp: &Layer) -> bool {
     let len = packet.len();
     let ip = sight.stack.layers().iter().rfind(|layer| layer.offset < udp.offset && is_ip(layer));
@@ -67,7 +67,7 @@ fn is_datagram(packet: &mut [u8], sight: &Sight<'_>, udp: &Layer) -> bool {
     let is_short = len.saturating_sub(udp.end()) <= FRAME_BYTES_MIN + FIXED_BYTES;
     match (stack.layers().iter().any(inside), stack.extent) {
         (true, Extent::Exact) => true,
-        // Ethernet pads what is short, and what is no IP declares no length.
+        // Ethernet pads short frames, and only IP declares a length.
         (true, Extent::Padded) | (false, _) => {
             is_short && stack.layers().len() > sight_len(sight, udp)
         }
@@ -75,12 +75,12 @@ fn is_datagram(packet: &mut [u8], sight: &Sight<'_>, udp: &Layer) -> bool {
     }
 }
 
-/// The number of headers up to the outermost UDP header and the tunnel's.
+/// The number of headers up to the outermost UDP header, and the tunnel's.
 fn sight_len(sight: &Sight<'_>, udp: &Layer) -> usize {
     sight.stack.layers().iter().filter(|layer| layer.offset <= udp.offset).count() + 1
 }
 
-/// The place where the first tunnel header stands again.
+/// The offset at which the first tunnel header repeats.
 fn repetition(payload: &[u8]) -> Option<usize> {
     let (first, rest) = payload.split_first_chunk::<FIXED_BYTES>()?;
     let found = rest.windows(FIXED_BYTES).position(|window| window == first)?;

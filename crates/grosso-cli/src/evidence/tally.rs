@@ -8,13 +8,13 @@ use crate::{input::Session, report::units};
 /// Counts of judgments that are less than certain.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Frames of which a guess said what they are.
+    /// Frames whose nature is a guess.
     pub(crate) guessed: u64,
     contradicted: BTreeMap<(Evidence, Contradiction), u64>,
 }
 
 impl Tally {
-    /// Counts a judgment that is acted upon.
+    /// Counts a judgment that is acted on.
     pub(crate) fn count(&mut self, judgment: &Judgment) {
         self.guessed += u64::from(judgment.is_guess);
         let (Some(by), Some(against)) = (judgment.by, judgment.against) else { return };
@@ -29,7 +29,7 @@ impl Tally {
         self.contradicted.values().sum()
     }
 
-    /// Says which evidence contradicts which; the stronger counts.
+    /// Notes which evidence contradicts which; the stronger counts.
     pub(crate) fn note(&self, session: &mut Session) {
         for ((by, against), &count) in &self.contradicted {
             let packets = units::count(count, "packet");

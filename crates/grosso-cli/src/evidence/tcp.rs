@@ -20,7 +20,7 @@ pub(super) struct Tcp {
     path: Option<usize>,
     /// The room at an MTU of 1500, outside of tunnels and inside of the innermost.
     guesses: [usize; 2],
-    /// Whether the frame may be of another time than its era.
+    /// Whether the frame may belong to another era.
     is_between_eras: bool,
 }
 
@@ -46,7 +46,7 @@ impl Tcp {
         }
     }
 
-    /// The largest payload of a packet of the flow at this time, by the strongest evidence that there is.
+    /// The largest payload of a packet of the flow at this time, by the strongest evidence.
     pub(super) fn size(&self) -> Size {
         let sizes = [self.by_identifications(), self.by_icmp(), self.by_syn(), self.by_plain()];
         let size = sizes.into_iter().flatten().next().unwrap_or_else(|| self.by_guess());
@@ -73,8 +73,8 @@ impl Tcp {
         Some(sized(path, Evidence::Icmp, is_guess))
     }
 
-    /// The peer's announcement bounds what is sent, and the sender's own is a hint at its MTU. That either is what was
-    /// sent, superframes of whole segments show.
+    /// The size by the announcements: that of the peer bounds what is sent, and the sender's own is a hint at its MTU.
+    /// Only superframes of whole segments show that one of them is the size in use.
     fn by_syn(&self) -> Option<Size> {
         let announced = self.announced()?;
         let is_refuted =
@@ -88,7 +88,7 @@ impl Tcp {
         Some(sized(size, Evidence::Syn, !self.is_shown(size)))
     }
 
-    /// Whether frames show a size: one of them was a packet of it, or several are its multiples.
+    /// Whether frames show a size: one of them was a packet of that size, or several are multiples of it.
     fn is_shown(&self, size: usize) -> bool {
         let multiples = self.era.lengths.multiples(size) + self.era.ends.multiples(size);
         size == self.era.packet_max()
@@ -96,8 +96,8 @@ impl Tcp {
             || self.opinion(size) != Opinion::Others && multiples >= MULTIPLES_MIN
     }
 
-    /// The size that other frames of the direction show: packets whose size divides the superframes, or a size that
-    /// does.
+    /// The size that other frames of the direction show: the size of packets that divides the superframes, or another
+    /// size that does.
     fn by_plain(&self) -> Option<Size> {
         let packet = self.packet_max();
         if let Some(packet) = packet.filter(|&packet| self.opinion(packet) == Opinion::Multiples) {
@@ -125,19 +125,19 @@ impl Tcp {
         sized(bytes, Evidence::Mtu, true)
     }
 
-    /// The limit that no packet should exceed. A message of the path is none: it says nothing of what was on its way
+    /// The limit that no packet should exceed. An ICMP message sets none: it says nothing about packets that were sent
     /// before it was heeded.
     pub(super) fn limit(&self) -> Option<Contradiction> {
         let bytes = u16::try_from(self.peer?).ok();
         Some(Contradiction { by: Evidence::Syn, bytes })
     }
 
-    /// The limit that a size exceeds, though it has stronger evidence.
+    /// The limit that a size exceeds, although it has stronger evidence.
     pub(super) fn against(&self, size: &Size) -> Option<Contradiction> {
         self.limit().filter(|limit| limit.is_exceeded(size.bytes.into()))
     }
 
-    /// Whether most frames have the length of this one and none is longer, though no multiple of a size that is only
+    /// Whether most frames have the length of this one, none is longer, and it is no multiple of a size that is only
     /// guessed: a jumbo link.
     pub(super) fn is_plateau(&self, size: &Size) -> bool {
         size.by == Evidence::Mtu
@@ -146,7 +146,7 @@ impl Tcp {
             && self.opinion(size.bytes.into()) == Opinion::Others
     }
 
-    /// The room for a packet at an MTU of 1500, of the link or inside of the tunnel.
+    /// The room for a packet at an MTU of 1500, on the link or inside of the tunnel.
     pub(super) fn usual(&self) -> usize {
         self.guesses.into_iter().max().unwrap_or(0)
     }
@@ -172,6 +172,6 @@ fn sized(bytes: usize, by: Evidence, is_guess: bool) -> Size {
     Size { bytes: u16::try_from(bytes).unwrap_or(u16::MAX), by, is_guess }
 }
 
-/// Superframes that must be multiples of a size before they show it, whether or not others are not: each is so by
-/// chance as seldom as one in a thousand.
+/// The number of superframes that must be multiples of a size before they show it, whatever the others are: each is one
+/// by chance as seldom as one in a thousand.
 const MULTIPLES_MIN: u64 = 2;

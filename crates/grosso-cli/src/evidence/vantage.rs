@@ -1,9 +1,9 @@
-//! On which host a capture was taken.
+//! The host on which a capture was taken: the sender, or the receiver.
 //!
-//! Whoever sends through a device that completes checksums leaves them partial, also on packets that are no
-//! superframes; what arrives has complete ones, unless it was merged. So the plain packets of both directions tell
-//! whether the superframes of a flow were about to leave or had arrived. Where a capture says which packets came and
-//! went, that counts.
+//! A host that sends through a device that completes checksums leaves them partial, also on packets that are no
+//! superframes; received packets have complete ones, unless they were merged. So the plain packets of both directions
+//! tell whether the superframes of a flow were about to leave or had arrived. If a capture records which packets came
+//! and went, that counts.
 
 use std::collections::HashMap;
 
@@ -33,10 +33,10 @@ pub(crate) struct Vantages {
 #[derive(Clone, Copy, Debug, Default)]
 struct Direction {
     superframes: u64,
-    /// Packets that are no superframes.
+    /// Counts of packets that are no superframes.
     partial: u64,
     complete: u64,
-    /// By the word of the capture.
+    /// Counts by the direction that the capture recorded.
     inbound: u64,
     outbound: u64,
 }
@@ -67,7 +67,7 @@ impl Vantages {
         }
     }
 
-    /// The side on which the superframes were seen; `None` where nothing tells, or both are true.
+    /// The side on which the superframes were seen; `None` if nothing tells, or both are true.
     pub(crate) fn side(&self) -> Option<Side> {
         let (mut sent, mut received) = (0, 0);
         for (endpoints, direction) in &self.directions {
@@ -98,17 +98,17 @@ impl Direction {
             _ => {}
         }
         match (self.partial, self.complete, reverse.partial, reverse.complete) {
-            // Also on a virtual link, where both ends leave their checksums to a device that never comes.
+            // Also on a virtual link, where both ends leave their checksums to a device that does not exist.
             (1.., ..) => Some(Side::Sender),
             (0, _, 1.., _) | (0, 1.., ..) => Some(Side::Receiver),
             (0, 0, 0, 1..) => Some(Side::Sender),
-            // Datagrams are merged for nobody but sockets that ask for it, and for the next hop.
+            // Datagrams are merged only for sockets that ask for it, and for the next hop.
             (0, 0, 0, 0) => (!is_tcp).then_some(Side::Sender),
         }
     }
 }
 
-/// The way a packet went, if the capture says so: by the flags of pcapng or a Linux cooked header.
+/// The direction of a packet, if the capture says it: by the flags of pcapng or a Linux cooked header.
 pub(crate) fn said(packet: &[u8], stack: &Stack, said: &PacketMeta) -> Option<Side> {
     match said.flags.unwrap_or(0) & DIRECTION {
         flag::INBOUND => return Some(Side::Receiver),
@@ -128,7 +128,7 @@ pub(crate) fn said(packet: &[u8], stack: &Stack, said: &PacketMeta) -> Option<Si
     }
 }
 
-/// The bits of `epb_flags` that say whether a packet came or went.
+/// The bits of `epb_flags` that hold the direction.
 const DIRECTION: u32 = 0b11;
 const SLL2_PACKET_TYPE: usize = 10;
 /// To this host (`if_packet.h`).

@@ -1,4 +1,4 @@
-//! The packets of a capture pushed through reassemblers as if they arrived now.
+//! Replay of the packets of a capture through reassemblers, as if they arrived now.
 
 use grosso::{
     Frame, Meta,
@@ -14,19 +14,19 @@ pub(crate) struct Arrival<'a> {
     pub(crate) data: &'a [u8],
     pub(crate) link: LinkType,
     pub(crate) interface: u32,
-    /// The bits of `epb_flags` that say whether it came or went.
+    /// The bits of `epb_flags` that hold the direction.
     pub(crate) direction: u32,
     pub(crate) timestamp_ns: Option<u64>,
-    /// The tag that a device took.
+    /// The VLAN tag that a device stripped.
     pub(crate) vlan: Option<VlanTag>,
-    /// The tunnels that it was taken out of: fragments of others are not of its datagram.
+    /// The tunnels that it was taken out of: fragments from other tunnels are not of its datagram.
     pub(crate) network: u64,
     /// The UDP ports that mean a tunnel around it.
     pub(crate) ports: Ports,
 }
 
 impl<'a> Arrival<'a> {
-    /// A packet of a capture as it stands there.
+    /// The arrival of a packet of a capture.
     pub(crate) fn of(packet: &Packet<'a>, said: &PacketMeta, link: LinkType, ports: Ports) -> Self {
         Self {
             data: packet.data,
@@ -46,9 +46,9 @@ pub(crate) struct Lanes {
     rules: Rules,
     seed: u64,
     lanes: Vec<Lane>,
-    /// The latest time so far, in nanoseconds: that of a capture may go back.
+    /// The latest time so far, in nanoseconds: the times of a capture may go back.
     now_ns: u64,
-    /// What a packet is copied to.
+    /// The buffer that a packet is copied to.
     buffer: Vec<u8>,
 }
 
@@ -58,23 +58,23 @@ struct Lane {
     reassembler: Reassembler<Vec<u8>>,
 }
 
-/// Learns what becomes of datagrams.
+/// A receiver of the fates of datagrams.
 pub(crate) trait Visitor {
-    /// One is whole.
+    /// A datagram is complete.
     fn datagram(&mut self, lane: usize, datagram: &Datagram<'_, Vec<u8>>);
-    /// One will not be whole.
+    /// A datagram will not be complete.
     fn discarded(&mut self, _lane: usize, _discarded: &Discarded<'_>) {}
 }
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {
-    /// Too many interfaces send at once.
+    /// Stays outside, because too many interfaces send at once.
     Aside,
     /// The engine took it.
     Engine {
         lane: usize,
-        /// The datagram that it is a fragment of, unless it passed or died alone.
+        /// The datagram that it is a fragment of, unless it passed or was dropped alone.
         identity: Option<Identity>,
         verdict: Verdict,
     },
@@ -85,7 +85,7 @@ impl Lanes {
         Self { rules, seed, lanes: Vec::new(), now_ns: 0, buffer: Vec::new() }
     }
 
-    /// Takes the next packet. Datagrams whose time is over leave first.
+    /// Takes the next packet. Datagrams whose time is over are discarded first.
     pub(crate) fn push(&mut self, arrival: &Arrival<'_>, visitor: &mut impl Visitor) -> Fate {
         self.expire(arrival.timestamp_ns, visitor);
         let now_ns = self.now_ns;
@@ -140,7 +140,7 @@ impl Lanes {
     }
 }
 
-/// Tells a visitor what a reassembler gives, and keeps the buffer that comes back.
+/// Passes on the results of a reassembler to a visitor, and keeps the buffer that comes back.
 struct Telling<'a, V> {
     visitor: &'a mut V,
     lane: usize,
@@ -166,7 +166,7 @@ impl<V: Visitor> Sink<Vec<u8>> for Telling<'_, V> {
     }
 }
 
-/// The bits of `epb_flags` that say whether a packet came or went.
+/// The bits of `epb_flags` that hold the direction.
 const DIRECTION: u32 = 0b11;
 /// Most interfaces and directions at once; each has tables of its own.
 const LANES_MAX: usize = 16;

@@ -1,4 +1,4 @@
-//! IP fragments in captures: which of them become datagrams, and why the others do not.
+//! IP fragments in captures: those that become datagrams, and the reasons why the others do not.
 
 mod lanes;
 mod survey;
@@ -11,7 +11,7 @@ pub(crate) use self::{
 };
 use crate::arguments::Waiting;
 
-/// The datagram that a packet completed, if it did.
+/// The datagram that a packet completed, if any.
 #[derive(Default)]
 pub(crate) struct Joined {
     pub(crate) is_whole: bool,
@@ -32,15 +32,15 @@ pub(crate) fn rules(waiting: &Waiting) -> Rules {
     rules.overlap = waiting.overlap.into();
     rules.limits.datagrams = DATAGRAMS_MAX;
     rules.limits.memory_bytes = waiting.memory;
-    // In a file nobody keeps others from being joined: when memory is short, the datagram goes that waited longest.
+    // No sender competes for memory in a file: if it is short, the datagram that waited longest is given up.
     rules.limits.source_bytes = usize::MAX;
     rules.limits.ipv4_ns = waiting.timeout;
     rules.limits.ipv6_ns = waiting.timeout;
-    // That many fragments came in between says on a host that an identification was used again, because its memory is
-    // short (rule F4). In a file it says how many datagrams were on the way at once.
+    // On a host, many fragments in between mean that an identification was used again, since its memory is short (rule
+    // F4). In a file they only tell how many datagrams were in flight at once.
     rules.limits.distance = waiting.distance;
     rules
 }
 
-/// Most incomplete datagrams of an interface and direction at once: more than the default memory has room for.
+/// Most incomplete datagrams of an interface and direction at once: more than the default memory can hold.
 const DATAGRAMS_MAX: usize = 16384;

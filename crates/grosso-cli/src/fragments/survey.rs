@@ -1,4 +1,5 @@
-//! The first reading of a capture (ADR 0045): which fragments become datagrams, and why the others do not.
+//! The first reading of a capture (ADR 0045): the fragments that become datagrams, and the reasons why the others do
+//! not.
 
 use std::collections::HashMap;
 
@@ -12,32 +13,32 @@ use grosso::reassemble::{
     reason::{Discard, Pass},
 };
 
-/// What the first reading found.
+/// The result of the first reading.
 #[derive(Default)]
 pub(crate) struct Survey {
     /// The packets that became parts of datagrams.
     pub(crate) joined: Numbers,
-    /// What is said about them.
+    /// The report on them.
     pub(crate) found: Joining,
     /// Sets of fragments that stayed as they came and are not listed.
     pub(crate) unlisted: u64,
     /// The fragments of incomplete datagrams by number.
     waiting: HashMap<(usize, Identity), Vec<u64>>,
-    /// What the packet at hand brought about.
+    /// The datagrams that ended with the current packet.
     ended: Ended,
 }
 
-/// How datagrams ended at one packet.
+/// The ends of datagrams at one packet.
 #[derive(Default)]
 struct Ended {
-    /// The fragments of the one that became whole.
+    /// The fragments of the datagram that was completed.
     whole: Option<Vec<u64>>,
-    /// Those that will not be.
+    /// Those of datagrams that will not be complete.
     discarded: Vec<(usize, Identity, Discard, SetFacts)>,
 }
 
 impl Survey {
-    /// Takes the packet of this number. Who asks for it gets the datagram that it completes.
+    /// Takes the packet of this number, and passes the datagram that it completes to a caller that asks for it.
     pub(crate) fn packet(
         &mut self,
         number: u64,
@@ -54,7 +55,7 @@ impl Survey {
         self.list();
     }
 
-    /// Takes note of the datagrams whose time is over at the time of a packet.
+    /// Notes the datagrams whose time is over at the time of a packet.
     pub(crate) fn expire(&mut self, timestamp_ns: Option<u64>, lanes: &mut Lanes) {
         lanes.expire(timestamp_ns, &mut Surveying { survey: self, joined: None });
         self.list();
@@ -66,7 +67,7 @@ impl Survey {
         self.list();
     }
 
-    /// Takes note of what became of a packet.
+    /// Notes the fate of a packet.
     fn settle(&mut self, number: u64, lane: usize, identity: Option<Identity>, verdict: Verdict) {
         match (verdict, identity) {
             (Verdict::Passed(Pass::Whole), _) => {}
@@ -84,7 +85,7 @@ impl Survey {
                 }
             }
             (Verdict::Discarded(reason), identity) => {
-                // Usually it took its datagram with it.
+                // Its datagram usually ends with it.
                 let is_its = |(of, set, why, _): &&mut (usize, Identity, Discard, SetFacts)| {
                     (*of, Some(*set), *why) == (lane, identity, reason)
                 };
@@ -110,7 +111,7 @@ impl Survey {
     }
 }
 
-/// Takes note of what becomes of datagrams, and keeps the one that became whole if anybody asks.
+/// Notes the fates of datagrams, and keeps the one that was completed if the caller asks for it.
 struct Surveying<'a> {
     survey: &'a mut Survey,
     joined: Option<&'a mut Joined>,
@@ -170,7 +171,7 @@ fn place(number: u64) -> (usize, u64) {
     ((number / 64) as usize, 1 << (number % 64))
 }
 
-/// Most packets remembered of one datagram, beyond which duplicates stay as they came.
+/// Most packets remembered of one datagram; duplicates beyond that stay as they came.
 const PARTS_MAX: usize = 65536;
-/// Most sets listed by what is missing of them; others are counted.
+/// Most sets listed with what they miss; others are counted.
 const SETS_MAX: usize = 10_000;
