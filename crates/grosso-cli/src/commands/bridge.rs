@@ -33,7 +33,7 @@ mod linux {
         observe, profile,
     };
 
-    /// Runs the path until it is told to end, or a device breaks.
+    /// Runs the path until it is told to end, or a device fails.
     pub(crate) fn run(options: &Bridge, session: &mut Session) -> Result<Exit, Failure> {
         let spec = spec(options)?;
         let events = listen("bridge")?;

@@ -88,7 +88,7 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
     Ok(exit)
 }
 
-/// Says what becomes of packets that the capture cut behind their headers.
+/// Notes the fate of packets that the capture cut after their headers.
 fn note_cut(packets: u64, bytes_beyond: u64, session: &mut Session) {
     if packets == 0 {
         return;
@@ -144,16 +144,16 @@ fn report(replay: &Replay<Record>, input: InputFacts, output: OutputFacts) -> Co
     }
 }
 
-/// Writes what is delivered.
+/// Writes deliveries.
 struct Writer {
     output: Output,
-    /// Records that are not in use, so that none is allocated once enough were.
+    /// Records that are free, so that none is allocated once there are enough.
     free: Vec<Record>,
     frame: Vec<u8>,
     arrivals_ns: Vec<u32>,
-    /// Captured payload behind what was not captured, which no frame can hold.
+    /// Captured payload after bytes that were not captured; no frame can hold it.
     bytes_beyond: u64,
-    /// Delivering cannot fail, so this waits until somebody can be told.
+    /// A delivery cannot fail, so an error waits here until it can be returned.
     failure: Option<Failure>,
 }
 
@@ -178,7 +178,7 @@ impl Writer {
         written
     }
 
-    /// The bytes at the start of a superframe that were captured; what was captured behind them is counted.
+    /// The number of bytes at the start of a superframe that were captured; captured bytes after a gap are counted.
     fn captured(&mut self, delivery: &Delivery<'_, Record>) -> usize {
         let payload: usize = delivery.parts().map(|part| part.range().len()).sum();
         let mut captured = self.frame.len() - payload;
@@ -196,7 +196,7 @@ impl Writer {
         captured
     }
 
-    /// Writes a superframe with all that it takes to give its packets back.
+    /// Writes a superframe with all that is needed to give its packets back.
     fn write_train(&mut self, delivery: &mut Delivery<'_, Record>) -> Result<(), Failure> {
         self.frame.clear();
         delivery.copy_to(&mut self.frame);
@@ -204,7 +204,7 @@ impl Writer {
         self.arrivals_ns.clear();
         let mut first = None;
         let mut last_ns = 0;
-        // The ports of tunnels that all packets agree on.
+        // The ports of tunnels that all packets share.
         let mut shared: Option<Vec<TunnelPort>> = None;
         while let Some(part) = delivery.next_part() {
             let mut record = part.buffer;
@@ -226,8 +226,8 @@ impl Writer {
             self.free.push(record);
         }
         let Some((timestamp_ns, interface, flags)) = first else { return Ok(()) };
-        // A superframe that came without the times of its packets leaves a gap that nobody can
-        // fill, and a list with gaps says nothing.
+        // A superframe that arrived without the times of its packets leaves a gap in the list, and a list with gaps is
+        // of no use.
         if self.arrivals_ns.len() + 1 != delivery.packets as usize {
             self.arrivals_ns.clear();
         }
@@ -271,7 +271,7 @@ impl Receiver for Writer {
     }
 }
 
-/// What a superframe carries: its partial checksum lies where TCP has it, or UDP.
+/// The transport of a superframe, by the place of its partial checksum: that of TCP, or of UDP.
 fn transport(delivery: &Delivery<'_, Record>) -> SegmentTransport {
     let in_tcp = tcp::field::CHECKSUM.start as u16;
     match delivery.meta.checksum {
@@ -280,7 +280,7 @@ fn transport(delivery: &Delivery<'_, Record>) -> SegmentTransport {
     }
 }
 
-/// From one arrival to the next. Whoever pushes has seen to it that it fits.
+/// The time from one arrival to the next. The caller ensures that it fits.
 fn step(from_ns: u64, to_ns: u64) -> u32 {
     u32::try_from(to_ns.saturating_sub(from_ns)).unwrap_or(u32::MAX)
 }

@@ -25,7 +25,7 @@ mod linux {
         style::Style,
     };
 
-    /// Reads a file and says what it describes.
+    /// Reads a file and reports the paths that it describes.
     pub(crate) fn check(options: &ConfigCheck, session: &mut Session) -> Result<Exit, Failure> {
         let config = config::Config::read(&options.file)?;
         let paths = config.paths.iter().map(|path| PathFacts {
@@ -46,7 +46,7 @@ mod linux {
         Ok(Exit::Yes)
     }
 
-    /// What a file describes.
+    /// The contents of a file.
     #[derive(Debug, Serialize)]
     struct Checked {
         schema: &'static str,

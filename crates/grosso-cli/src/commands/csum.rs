@@ -1,4 +1,4 @@
-//! `grosso csum`: verdicts on checksums, and setting them right.
+//! `grosso csum`: verdicts on checksums, and their repair.
 
 use grosso_io::capture::{ChecksumState, Entry, Offload, Packet, PacketMeta, flag};
 use grosso_wire::{Kind, LinkType, Stack, dissect};
@@ -100,7 +100,7 @@ fn note_cut(found: &Found, session: &mut Session) {
     ));
 }
 
-/// What the checksums of a capture turned out to be.
+/// The verdicts on the checksums of a capture.
 #[derive(Default)]
 struct Found {
     judge: Judge,
@@ -116,7 +116,7 @@ struct Found {
 }
 
 impl Found {
-    /// Judges the checksums of a packet and counts them. Gives its headers, and whether it can be set right: a frame
+    /// Judges the checksums of a packet and counts them. Returns its headers, and whether it can be fixed: a frame
     /// whose headers are those of its first segment is many packets, and has no checksum of its own.
     fn look(&mut self, packet: &Packet<'_>, link: LinkType) -> (Stack, bool) {
         self.bytes += packet.data.len() as u64;
@@ -140,14 +140,14 @@ impl Found {
         (*stack, !is_repeated)
     }
 
-    /// Lists what is partial or bad in the packet that was judged last.
+    /// Lists the partial and bad checksums of the packet that was judged last.
     fn list(&mut self, packet: &Packet<'_>, stack: &Stack) {
         for level in self.levels.iter() {
             if !matches!(level.verdict, Verdict::Partial | Verdict::Bad) {
                 continue;
             }
             if self.rows.len() >= self.rows_max {
-                // What is bad is news, and makes room for itself among what is partial.
+                // Bad checksums matter more, and take the place of partial ones.
                 let partial = self.rows.iter().rposition(|row| row.verdict == Verdict::Partial);
                 self.rows_omitted += 1;
                 match partial.filter(|_| level.verdict == Verdict::Bad) {
@@ -168,7 +168,7 @@ impl Found {
     }
 }
 
-/// Where a checksum is in its packet.
+/// The position of a checksum in its packet.
 fn place(level: &Level, levels: &Levels) -> &'static str {
     let last = levels.iter().map(|level| level.depth).max().unwrap_or(0);
     match level.layer.kind {
@@ -222,7 +222,7 @@ impl Transform for Work {
     }
 }
 
-/// What is said about a packet whose checksums are right now: no longer that they are not ready.
+/// The metadata of a packet whose checksums have been completed: without the claim that they are partial.
 fn completed(packet: &Packet<'_>) -> PacketMeta {
     let said = packet.meta();
     let is_partial = |offload: &Offload| matches!(offload.checksum, ChecksumState::Partial { .. });

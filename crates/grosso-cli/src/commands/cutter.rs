@@ -1,4 +1,4 @@
-//! Cutting one superframe and writing what comes of it.
+//! The cutting of one superframe, and the output of its packets.
 
 use grosso::{
     Meta,
@@ -10,35 +10,35 @@ use grosso_wire::{LinkType, Ports, dissect};
 
 use crate::{error::Failure, line::Timing, meta, output::Output};
 
-/// Cuts superframes, in buffers that it keeps.
+/// Cuts superframes, in buffers that are reused.
 #[derive(Debug, Default)]
 pub(crate) struct Cutter {
     segment: Vec<u8>,
-    /// Superframes cut.
+    /// Superframes that were cut.
     pub(crate) cut: u64,
-    /// Packets that they gave.
+    /// Packets that were cut from them.
     pub(crate) segments: u64,
 }
 
-/// The way in which a superframe is cut.
+/// The description of a cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     pub(crate) gso: Gso,
     pub(crate) link: LinkType,
-    /// The tunnels outside of the header behind which it is cut.
+    /// The tunnels outside of the header after which it is cut.
     pub(crate) ports: Ports,
 }
 
-/// Why a superframe stays as it is.
+/// The reason why a superframe stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uncut {
     /// It is no superframe: its payload fits into one packet.
     Whole,
-    /// The capture cut it, so its last packets are not all there.
+    /// The capture cut it, so its last packets are incomplete.
     Snaplen,
-    /// The parts that it says do not add up to what is there.
+    /// Its recorded parts do not add up to its length.
     Parts,
-    /// The engine refuses.
+    /// The engine refused it.
     Refused(NoCut),
 }
 
@@ -65,10 +65,10 @@ impl Uncut {
 }
 
 impl Cutter {
-    /// Cuts `packet` and writes the packets. Nothing is written when it stays whole.
+    /// Cuts `packet` and writes the packets. Writes nothing if it stays whole.
     ///
-    /// The packets have the times that the capture recorded for them; else that of the superframe, or
-    /// the one at which the output's line is free for them. The first has the superframe's comments.
+    /// The packets have the times that the capture recorded for them; else that of the superframe, or that at which the
+    /// output's line is free for them. The first packet has the superframe's comments.
     pub(crate) fn cut(
         &mut self,
         packet: &Packet<'_>,
@@ -82,7 +82,7 @@ impl Cutter {
         })
     }
 
-    /// Cuts `packet` and shows the packets one by one. None is shown when it stays whole.
+    /// Cuts `packet` and passes on the packets one by one. Passes on none if it stays whole.
     pub(crate) fn each(
         &mut self,
         packet: &Packet<'_>,
@@ -124,8 +124,8 @@ impl Cutter {
     }
 }
 
-/// The pieces of a superframe whose packets are of unequal size: the first with the headers.
-/// `None` when they are not what is there.
+/// The pieces of a superframe whose packets are of unequal size, the first with the headers; `None` if they do not add
+/// up to the data.
 fn slices<'a>(data: &'a [u8], header_len: usize, said: &PacketMeta) -> Option<Pieces<'a>> {
     let gso = said.offload.as_ref().and_then(|offload| offload.gso.as_ref());
     let Some(capture::Segmentation { cut: capture::Cut::Parts(lengths), .. }) = gso else {
@@ -142,7 +142,7 @@ fn slices<'a>(data: &'a [u8], header_len: usize, said: &PacketMeta) -> Option<Pi
     (end == data.len()).then_some(Pieces::Many(pieces))
 }
 
-/// Slices without an allocation in the usual case.
+/// Slices that need no allocation in the usual case.
 enum Pieces<'a> {
     One([&'a [u8]; 1]),
     Many(Vec<&'a [u8]>),
@@ -160,20 +160,20 @@ impl<'a> Pieces<'a> {
 /// The times of the packets of one superframe.
 struct Clock<'a> {
     now_ns: Option<u64>,
-    /// Recorded steps, with none before the first packet; `None` when the capture has none for these packets.
+    /// Recorded steps, with a zero before the first packet; `None` if the capture has none for these packets.
     steps_ns: Option<core::iter::Chain<core::iter::Once<&'a u32>, core::slice::Iter<'a, u32>>>,
 }
 
 impl<'a> Clock<'a> {
     fn new(said: &'a PacketMeta, packets: u32) -> Self {
         let recorded: &[u32] = said.offload.as_ref().map_or(&[], |offload| &offload.arrivals_ns);
-        // A list of another length is about other packets.
+        // A list of another length belongs to other packets.
         let is_complete = recorded.len() + 1 == packets as usize;
         let steps_ns = is_complete.then(|| core::iter::once(&0).chain(recorded));
         Self { now_ns: said.timestamp_ns, steps_ns }
     }
 
-    /// The time of the next packet, and where it comes from.
+    /// The time of the next packet, and its origin.
     fn tick(&mut self) -> (Option<u64>, Timing) {
         let Some(steps_ns) = &mut self.steps_ns else { return (self.now_ns, Timing::Superframe) };
         let step_ns = u64::from(steps_ns.next().copied().unwrap_or(0));

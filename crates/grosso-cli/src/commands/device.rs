@@ -1,4 +1,4 @@
-//! Interfaces that the user names, and what to say when one is not there or may not be touched.
+//! Interfaces that the user names, and the failures if one does not exist or may not be touched.
 
 use std::io;
 
@@ -27,8 +27,8 @@ pub(crate) fn find(command: &str, control: &Control, name: &str) -> Result<Inter
     Err(Failure::environment("environment.no_interface", message).hint(hint))
 }
 
-/// An attribute of an interface in sysfs, if it is this interface that sysfs shows: the one that is
-/// mounted may be that of another network, with another interface of the name.
+/// An attribute of an interface in sysfs, if sysfs shows this interface: a mounted sysfs may show another network
+/// namespace, with another interface of the same name.
 pub(super) fn attribute(name: &InterfaceName, index: u32, attribute: &str) -> Option<String> {
     let read = |attribute: &str| {
         let text = std::fs::read_to_string(format!("/sys/class/net/{name}/{attribute}"));
@@ -40,7 +40,7 @@ pub(super) fn attribute(name: &InterfaceName, index: u32, attribute: &str) -> Op
     read(attribute)
 }
 
-/// Why the kernel did not do what `command` asked of it: to do `what`, which takes `capability`.
+/// The failure of `command` to do `what`, which needs `capability`, by the kernel's error.
 pub(crate) fn refused(
     command: &str,
     what: &str,
@@ -64,12 +64,12 @@ pub(crate) fn refused(
     }
 }
 
-/// How to get a capability.
+/// The way to get a capability.
 pub(crate) fn privilege(capability: &str) -> String {
     format!("sudo, or: sudo setcap {capability}+ep {}", program())
 }
 
-/// This program, as another command line can name it.
+/// The name of this program on another command line.
 pub(super) fn program() -> String {
     let path = std::env::current_exe();
     path.map_or_else(|_| "grosso".into(), |path| path.display().to_string())

@@ -1,7 +1,7 @@
 //! `grosso encap`: put packets into a tunnel that is described in the words of `ip link`.
 //!
-//! The link layer of the capture stays: a tunnel of IP packets comes behind what was in front of the packet, a tunnel
-//! of frames behind a copy of the frame's own Ethernet header. So `decap` gives the capture back.
+//! The link layer of the capture stays: a tunnel of IP packets follows what was in front of the packet, a tunnel
+//! of frames follows a copy of the frame's own Ethernet header. So `decap` gives the capture back.
 
 use std::time::Instant;
 
@@ -111,7 +111,7 @@ fn describe(words: &[String]) -> Result<Description, Failure> {
     }
 }
 
-/// The UDP port of a tunnel; `None` when it is in no UDP.
+/// The UDP port of a tunnel; `None` if it is not in UDP.
 fn tunnel_port(endpoint: &Endpoint) -> Option<TunnelPort> {
     let udp = match &endpoint.carrier {
         Carrier::Ip => return None,
@@ -125,12 +125,12 @@ fn tunnel_port(endpoint: &Endpoint) -> Option<TunnelPort> {
         Header::Vxlan { generic_protocol: true, .. } => TunnelPort::VxlanGpe(udp.destination),
         Header::Geneve { .. } => TunnelPort::Geneve(udp.destination),
         Header::Gre { .. } => TunnelPort::Fou(udp.destination, ipv4::PROTOCOL_GRE),
-        // Packets of both versions of IP: the other is found too.
+        // Packets of both versions of IP: the dissector finds the other one too.
         Header::Ip => TunnelPort::Fou(udp.destination, ipv4::PROTOCOL_IPV4),
     })
 }
 
-/// Says how the tunnel is found in a file that has no room to say it.
+/// Notes the `--port` with which the tunnel is found in a file that cannot record it.
 fn note_port(tunnel: Option<TunnelPort>, session: &mut Session) {
     if let Some(tunnel) = tunnel.filter(|tunnel| !tunnel.is_assigned()) {
         let port = tunnel.port();
@@ -141,7 +141,7 @@ fn note_port(tunnel: Option<TunnelPort>, session: &mut Session) {
     }
 }
 
-/// What to do about packets that stayed as they were.
+/// Notes a remedy for packets that stayed as they were.
 fn note(numbered: u64, not_ethernet: u64, session: &mut Session) {
     if numbered > 0 {
         let frames = units::count(numbered, "superframe");
@@ -166,7 +166,7 @@ struct Work {
     tunnel: Option<TunnelPort>,
     judge: Judge,
     tally: Tally,
-    /// The packet in the tunnel.
+    /// The packet with the tunnel around it.
     packet: Vec<u8>,
     refused: report::reassemble::Alone,
 }
@@ -183,7 +183,7 @@ impl Transform for Work {
         link: LinkType,
     ) -> Result<(), Failure> {
         if packet.is_cut() {
-            // Its lengths and checksums would be those of a packet that is not there.
+            // The lengths and checksums of the tunnel would be those of a packet that is not there.
             self.refused.add("truncated", packet.number);
             return self.output.copy(entry);
         }
@@ -194,7 +194,7 @@ impl Transform for Work {
         let given = self.given(&Sight::new(packet, &said, &stack, link, ports));
         known.gso = given.or(known.gso);
         if known.checksum == Checksum::None {
-            // Captures of a sending host do not always say so.
+            // Captures of a sending host do not always record a partial checksum.
             (known.checksum, known.gso) = left_to_device(packet.data, &stack, known.gso);
         }
         if has_gre_checksum_to_come(packet.data, &stack) {
@@ -203,7 +203,7 @@ impl Transform for Work {
         }
         match self.wrap(packet.data, known, link, &stack) {
             Ok(meta) => {
-                // What was only seen to be a superframe is none that says where it is cut.
+                // A superframe that was only recognized must not be recorded as one with a known segment size.
                 let is_told = given.is_some()
                     || said.offload.as_ref().is_some_and(|offload| offload.gso.is_some());
                 let meta = Meta { gso: meta.gso.filter(|_| is_told), ..meta };
@@ -223,8 +223,8 @@ impl Transform for Work {
 }
 
 impl Work {
-    /// The segmentation of a superframe of which the user says where it is cut. Anything else stays what it is: a
-    /// tunnel takes packets and superframes alike.
+    /// The segmentation of a superframe whose segment size the user gave. Other frames stay as they are: a tunnel takes
+    /// packets and superframes alike.
     fn given(&mut self, sight: &Sight<'_>) -> Option<Gso> {
         let judgment = self.judge.judge(sight);
         let Nature::Superframe { gso, .. } = judgment.nature else { return None };
@@ -237,7 +237,7 @@ impl Work {
 }
 
 /// The partial checksum of a packet about which the capture says nothing, and whether it is a
-/// superframe: in a tunnel, only these have more than one (rule T11).
+/// superframe: inside of a tunnel, only superframes have more than one (rule T11).
 fn left_to_device(packet: &[u8], stack: &Stack, gso: Option<Gso>) -> (Checksum, Option<Gso>) {
     let around = seeded_around(packet, stack)
         .filter(|udp| stack.last().is_some_and(|last| last.offset != udp.offset));
@@ -255,7 +255,7 @@ fn left_to_device(packet: &[u8], stack: &Stack, gso: Option<Gso>) -> (Checksum, 
 }
 
 impl Work {
-    /// Makes `packet` the frame with the tunnel in it, and says what is known about it.
+    /// Makes `self.packet` the frame with the tunnel around its packet, and returns its metadata.
     fn wrap(
         &mut self,
         frame: &[u8],
@@ -282,7 +282,7 @@ impl Work {
         };
         let (front, packet) = frame.split_at(last.end().min(frame.len()));
         let mut inner = meta;
-        // A tag beside the frame is a part of what stays in front.
+        // A VLAN tag in the metadata belongs to the headers that stay in front.
         inner.vlan = None;
         if let Checksum::Partial { start, .. } = &mut inner.checksum {
             *start =
@@ -292,7 +292,7 @@ impl Work {
         Ok(Meta { vlan: meta.vlan, ..known })
     }
 
-    /// Puts `packet` behind `front` and into the tunnel.
+    /// Writes `front`, then the tunnel around `packet`.
     fn put(
         &mut self,
         (front, last): (&[u8], Kind),
@@ -303,7 +303,7 @@ impl Work {
     ) -> Result<Meta, &'static str> {
         self.packet.clear();
         self.packet.extend_from_slice(front);
-        // Asked first, so that the tunnel counts no packet that stays as it is.
+        // Done first, so that the tunnel does not count a packet that stays as it is.
         name_payload(&mut self.packet, last, ethertype)?;
         let put_in = self.encapsulator.encapsulate(&[packet], meta, link).map_err(Refusal::name)?;
         let rest = packet.get(put_in.replaced..packet.len() - put_in.padding).unwrap_or_default();
@@ -314,7 +314,7 @@ impl Work {
         if let Checksum::Partial { start, offset } = &mut known.checksum {
             *start += front.len() as u16;
             if usize::from(*start) < payload_at {
-                // On the wire it is complete, and no device is there to do it.
+                // On the wire the checksum is complete, and no device will complete this one.
                 let completed = checksum::complete(&mut self.packet, *start, *offset);
                 completed.map_err(|_| Refusal::ChecksumOutside.name())?;
                 known.checksum = Checksum::None;
@@ -324,8 +324,8 @@ impl Work {
     }
 }
 
-/// The tunnels that a packet is in already, whose ports are their own: those that are found, and those that were
-/// recorded.
+/// The tunnels with ports of their own that a packet is already inside of: those that the dissector finds, and
+/// those that were recorded.
 fn inside(said: &PacketMeta, packet: &[u8], stack: &Stack, ports: &Ports) -> Vec<TunnelPort> {
     let mut found = TunnelPort::of_packet(packet, stack, ports);
     let mut recorded = meta::tunnels(said).to_vec();
@@ -334,7 +334,7 @@ fn inside(said: &PacketMeta, packet: &[u8], stack: &Stack, ports: &Ports) -> Vec
     found
 }
 
-/// Makes the link layer say that IP of this EtherType follows.
+/// Sets the type field of the link layer to this EtherType of IP.
 fn name_payload(front: &mut [u8], last: Kind, ethertype: u16) -> Result<(), &'static str> {
     let field = match last {
         _ if front.is_empty() => return Ok(()),

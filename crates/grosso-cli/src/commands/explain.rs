@@ -1,7 +1,7 @@
-//! `grosso explain`: why was this packet merged, or not?
+//! `grosso explain`: explains why a packet was merged, or why not.
 //!
-//! The capture is replayed up to the packet and on until the packet leaves. What the coalescer knew
-//! when the packet came is read off what it delivered.
+//! The capture is replayed up to the packet and on until the packet leaves. The state of the coalescer when the packet
+//! came is inferred from its deliveries.
 
 mod cause;
 
@@ -75,7 +75,7 @@ pub(crate) fn run(options: &Explain, session: &mut Session) -> Result<Exit, Fail
     ending.conclude(&input, session, "processed")
 }
 
-/// There is no such packet, perhaps because the file is damaged before it.
+/// The failure for a number without a packet, perhaps because the file is damaged before it.
 fn missing(
     number: u64,
     ending: Ending,
@@ -91,13 +91,13 @@ fn missing(
     Err(Failure::usage("usage.packet", message))
 }
 
-/// Watches what is delivered for one packet.
+/// Watches the deliveries for one packet.
 #[derive(Default)]
 struct Watcher {
     target: u64,
     /// Whether the target is being pushed.
     is_now: bool,
-    /// How the target is parsed.
+    /// The link type by which the target is parsed.
     link: Option<LinkType>,
     /// The UDP ports that mean a tunnel in it.
     ports: Ports,
@@ -105,9 +105,9 @@ struct Watcher {
     flushed: Vec<Train>,
     /// The last of them in detail.
     before: Option<Before>,
-    /// What the target left in.
+    /// The train that the target left in.
     left: Option<Train>,
-    /// The packet that was pushed then.
+    /// The packet whose push made it leave.
     left_by: Option<u64>,
     /// The packet that is being pushed.
     pushed: u64,
@@ -160,7 +160,7 @@ fn held(
     let payload: usize = if delivery.is_joined() {
         delivery.parts().take(count).map(|part| part.range().len()).sum()
     } else {
-        // The part of a packet that leaves alone is all of it.
+        // A packet that leaves alone has one part, which is all of it.
         delivery.parts().next().map_or(0, |part| payload_len(part.bytes(), link, ports))
     };
     let payload_bytes = payload as u64;
@@ -191,7 +191,7 @@ impl Receiver for Watcher {
     }
 }
 
-/// The target when it was pushed.
+/// The target at the time of its push.
 struct Found {
     facts: PacketFacts,
     data: Vec<u8>,
@@ -249,7 +249,7 @@ impl Found {
     fn report(self, input: &Input, profile: &Profile, watcher: Watcher) -> ExplainReport {
         let Watcher { flushed, before, left, joined, left_by, .. } = watcher;
         let fate = match self.fate {
-            // What became of it shows where it left.
+            // The place where the packet left shows its fate.
             Fate::Engine(Verdict::Waits) if joined.is_some() => Fate::Engine(Verdict::Joined),
             Fate::Engine(Verdict::Waits)
                 if left.is_some_and(|train| train.closed != Close::Never.name()) =>
@@ -272,7 +272,7 @@ impl Found {
         let Cause { detail, law, limit, remedy } = cause.unwrap_or_default();
         let met = match fate {
             Fate::Engine(Verdict::Joined) => joined,
-            // Trains that left to make room are of other flows.
+            // Trains that left to make room belong to other flows.
             Fate::Engine(Verdict::Refused(_) | Verdict::Passed(_)) => before.map(|b| b.held),
             _ => None,
         };

@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Fragment, session: &mut Session) -> Result<Exit, Fai
     done.conclude(&input, session, is_refused)
 }
 
-/// What to do about packets that stayed longer than the MTU.
+/// Notes a remedy for packets that stayed longer than the MTU.
 fn note(left: &Counts, session: &mut Session) {
     if let Some(&count) = left.get(DONT_FRAGMENT) {
         let packets = units::count(count, "packet");
@@ -69,7 +69,7 @@ fn note(left: &Counts, session: &mut Session) {
     }
 }
 
-/// The capture on its way.
+/// The capture during the run.
 struct Work {
     output: Output,
     judge: Judge,
@@ -146,7 +146,7 @@ impl Transform for Work {
 }
 
 impl Work {
-    /// Writes the fragments, the first with what else the capture says about the packet.
+    /// Writes the fragments, the first with the other metadata that the capture has for the packet.
     fn write(
         &mut self,
         mut fragments: Fragments<'_>,
@@ -173,7 +173,7 @@ impl Work {
     }
 }
 
-/// Bytes behind the link layer, also those that were not captured.
+/// Bytes after the link layer, including those that were not captured.
 fn bytes_on_link(packet: &Packet<'_>, stack: &Stack) -> usize {
     let layers = stack.layers();
     let ip = layers.iter().find(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6));
@@ -181,15 +181,15 @@ fn bytes_on_link(packet: &Packet<'_>, stack: &Stack) -> usize {
     packet.data.len().max(packet.original_len as usize).saturating_sub(network)
 }
 
-/// Whether a frame is no packet of the wire, by the capture or by the judge.
+/// Whether a frame is a superframe, by the capture or by the judge.
 fn is_superframe(judgment: &Judgment, said: &PacketMeta) -> bool {
     let is_told = said.offload.as_ref().is_some_and(|offload| offload.gso.is_some())
         || said.flags.unwrap_or(0) & flag::TCP_SEGMENTATION != 0;
-    // A datagram that is longer than its link is what IP cuts, and a wrong checksum is as wrong in the fragments.
+    // IP cuts datagrams that are longer than their link, and a wrong checksum stays as wrong in the fragments.
     is_told || matches!(judgment.nature, Nature::Superframe { .. })
 }
 
-/// Only that it is partial matters: then it is completed before anything is cut.
+/// The checksum's state, if it is partial: then it is completed before the packet is cut.
 fn checksum(packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> Checksum {
     let state = said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
     match state.to_engine(stack) {

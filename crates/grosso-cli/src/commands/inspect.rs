@@ -1,4 +1,4 @@
-//! `grosso inspect`: is this capture the wire?
+//! `grosso inspect`: tells whether a capture shows the packets of the wire.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -82,7 +82,7 @@ fn inspect(path: &Path, given: Given, session: &mut Session) -> Result<Exit, Fai
     })
 }
 
-/// What is gathered on the way through.
+/// The facts gathered from a capture.
 #[derive(Default)]
 struct Facts {
     bytes: u64,
@@ -103,7 +103,7 @@ struct Facts {
     checksums: Verdicts,
     levels: Levels,
     fragments: FragmentSets,
-    /// Packets by the tunnels that they are inside of.
+    /// Packets by the tunnels around them.
     tunnels: BTreeMap<&'static str, u64>,
     parsed: u64,
     plain_partial: u64,
@@ -111,7 +111,7 @@ struct Facts {
     verified: u64,
 }
 
-/// The flows of one segment size, and how many identifications agree with it.
+/// The flows of one segment size, and the number of identifications that agree with it.
 #[derive(Default)]
 struct Sizes {
     flows: HashSet<Endpoints>,
@@ -120,7 +120,7 @@ struct Sizes {
 }
 
 impl Facts {
-    /// Counts what needs no parsing.
+    /// Counts the properties that need no parsing.
     fn count(&mut self, packet: &Packet<'_>) {
         self.bytes += packet.data.len() as u64;
         self.first_ns = self.first_ns.or(packet.timestamp_ns);
@@ -167,14 +167,14 @@ impl Facts {
             self.verified += u64::from(has_data && self.levels.iter().any(is_read));
         }
         if sight.transport.is_some() {
-            // Only what is about to leave has headers that a device is to repeat.
+            // Only packets about to leave have headers that a device is to repeat.
             let is_leaving = self.judge.repeats_headers(&sight).then_some(Side::Sender);
             let side = side_said(packet.data, &stack, &said).or(is_leaving);
             self.vantages.count(sight.endpoints, is_superframe, verdict, side);
         }
     }
 
-    /// Counts a frame that is no packet of the wire.
+    /// Counts a frame that is not a packet of the wire.
     fn look_at_superframe(&mut self, sight: &Sight<'_>, judgment: &Judgment) {
         let payload = match judgment.nature {
             Nature::Superframe { ports, .. } => {
@@ -274,8 +274,8 @@ impl Facts {
         }
     }
 
-    /// Superframes and partial checksums are no packets of a wire; the plain packets of both directions tell which host
-    /// shows them.
+    /// The place of the capture. Superframes and partial checksums are not packets of a wire; the plain packets of both
+    /// directions tell on which host they were seen.
     fn verdict(&self) -> Vantage {
         let has_superframes = self.superframes.packets > 0;
         let has_partial = self.checksums.partial > 0;
@@ -329,7 +329,7 @@ struct FragmentSets {
     open: HashMap<([u8; 32], u32, u8), FragmentSet>,
 }
 
-/// The fragments of one datagram: complete when their bytes add up to where the last one ends.
+/// The fragments of one datagram: complete if their bytes add up to the end of the last one.
 #[derive(Clone, Copy, Debug, Default)]
 struct FragmentSet {
     bytes: usize,

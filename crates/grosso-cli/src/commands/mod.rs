@@ -1,4 +1,4 @@
-//! One module a command, and what starts them.
+//! One module for each command, and the function that starts them.
 
 mod bridge;
 #[cfg(target_os = "linux")]
@@ -69,7 +69,7 @@ pub(crate) fn run(words: Vec<OsString>) -> Exit {
     let arguments = match parse(&words) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // What is said quotes words of the user, which a shell may have made of the names of files.
+            // Messages quote words of the user, which a shell may have made from names of files.
             let harmless = words.iter().map(|word| harmless(&word.to_string_lossy()).into_owned());
             let harmless: Vec<OsString> = harmless.map(OsString::from).collect();
             return explain_usage(&parse(&harmless).err().unwrap_or(error), wants_json);
@@ -144,8 +144,7 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
 fn session(arguments: &Arguments, command_line: String) -> Session {
     let common = &arguments.common;
     let interrupted = Arc::new(AtomicBool::new(false));
-    // A second Ctrl-C ends the program at once. Without handlers the first one does, which is no
-    // reason to fail.
+    // A second Ctrl-C ends the program at once. Without handlers the first one does, which is no reason to fail.
     let code = Exit::Interrupted as i32;
     let _ =
         signal_hook::flag::register_conditional_shutdown(SIGINT, code, Arc::clone(&interrupted));
@@ -166,7 +165,7 @@ fn session(arguments: &Arguments, command_line: String) -> Session {
     }
 }
 
-/// What clap has to say: help and version are answers, the rest is a wrong command line.
+/// Prints a message of clap: help and version are answers, the rest is a wrong command line.
 fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
     if wants_json && error.use_stderr() {
         let talk = Talk {
@@ -193,7 +192,7 @@ fn needs_linux(command: &str) -> Failure {
     Failure::environment("environment.not_linux", message).hint(hint)
 }
 
-/// Refuses a packet filter behind the options, which users of tcpdump expect to work.
+/// Refuses a packet filter after the options, which users of tcpdump expect to work.
 pub(crate) fn reject_filter(words: &[String], command: &str) -> Result<(), Failure> {
     if words.is_empty() {
         return Ok(());
@@ -208,12 +207,12 @@ pub(crate) fn reject_filter(words: &[String], command: &str) -> Result<(), Failu
     Err(Failure::usage("usage.filter", message).hint(hint))
 }
 
-/// A seed that nobody can foresee, so that no capture can be made to collide (P50).
+/// An unpredictable seed, so that no capture can be made to collide (P50).
 fn random_seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// The command line as one could type it, with the program's name without its folder.
+/// The command line as it would be typed, with the program's name without its folder.
 fn quote(words: &[OsString]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     let quoted = words.iter().enumerate().map(|(index, word)| {

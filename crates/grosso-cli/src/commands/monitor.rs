@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options, session: &mut Session) -> Result<Exit, Fail
         let hint = "grosso monitor --once prints the same numbers as text, -b again and again";
         return Err(Failure::usage("usage.terminal", message).hint(hint));
     }
-    // What is wrong from the start is said before the screen is taken.
+    // Errors are reported before the screen is taken over.
     let first = running("monitor", false, &options.devices, session)?;
     watch(options, first, session)
 }
@@ -101,15 +101,15 @@ impl Report for MonitorReport {
     }
 }
 
-/// Shows the screen until somebody has seen enough.
+/// Shows the screen until the user or a signal ends it.
 fn watch(options: &Options, first: Vec<Answer>, session: &mut Session) -> Result<Exit, Failure> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP] {
-        // Without a handler the program ends too, and leaves the terminal as it was drawn.
+        // Without a handler the program would end too, but leave its drawing on the terminal.
         let _ = signal_hook::flag::register(signal, Arc::clone(&ended));
     }
     let color = session.talk.when.decide(true);
-    // Notes would be written across the screen.
+    // Notes would appear in the middle of the screen.
     session.talk.quiet = true;
     let failed = |error: io::Error| {
         Failure::environment("environment.terminal", format!("monitor: the terminal: {error}"))
@@ -148,16 +148,16 @@ fn watch(options: &Options, first: Vec<Answer>, session: &mut Session) -> Result
     }
 }
 
-/// What the keyboard has to say.
+/// The answer of the keyboard.
 enum Keyboard {
     Silent,
     Ready,
-    /// The terminal was hung up, and reading from it would give nothing for ever.
+    /// The terminal was hung up, and reads from it would return nothing forever.
     Gone,
 }
 
-/// Waits for a key. A terminal that is gone reads as empty without end, which the library behind [`event`] takes for a
-/// reason to read again: so it is asked only while there is one.
+/// Waits for a key. A terminal that is gone reads as empty without end, and the library behind [`event`] would read
+/// again and again: so it is asked only while there is a terminal.
 fn wait_for_key(longest: Duration) -> io::Result<Keyboard> {
     let stdin = io::stdin();
     let mut asked = [PollFd::new(&stdin, PollFlags::IN)];
@@ -170,7 +170,7 @@ fn wait_for_key(longest: Duration) -> io::Result<Keyboard> {
     }
 }
 
-/// The terminal as this program draws on it; as it was when this is dropped, and when the program panics.
+/// The terminal in the mode in which this program draws; restored when this is dropped, and when the program panics.
 struct Screen(DefaultTerminal);
 
 impl Screen {
@@ -185,5 +185,5 @@ impl Drop for Screen {
     }
 }
 
-/// How long a signal may go unseen.
+/// The longest time that a signal may go unseen.
 const LOOK: Duration = Duration::from_millis(100);

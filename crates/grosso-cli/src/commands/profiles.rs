@@ -40,13 +40,13 @@ pub(crate) fn run(options: &Profiles, session: &mut Session) -> Result<Exit, Fai
     Ok(Exit::Yes)
 }
 
-/// What is to know of a profile before its keys.
+/// The facts about a profile that precede its keys.
 #[derive(Debug, Serialize)]
 struct Facts {
     name: String,
     /// Whether `segment` gives back the packets that went in.
     invertible: bool,
-    /// Absent if a user wrote the profile.
+    /// `None` for a profile that a user wrote.
     about: Option<&'static str>,
 }
 
@@ -60,7 +60,7 @@ impl Facts {
     }
 }
 
-/// All built-in profiles.
+/// All built-in profiles, as `profiles` lists them.
 #[derive(Debug, Serialize)]
 struct List {
     schema: &'static str,
@@ -136,7 +136,7 @@ fn nested(profile: &Profile) -> Map<String, Value> {
     object
 }
 
-/// What each built-in profile is, in at most 53 columns.
+/// A description of each built-in profile, in at most 53 columns.
 const ABOUT: &[(&str, &str)] = &[
     ("linux", "GRO of Linux 7.2, with a larger flow table: default"),
     ("linux-8x8", "GRO of Linux 7.2, with its own table of 8 x 8 flows"),

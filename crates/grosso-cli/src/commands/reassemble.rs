@@ -1,4 +1,4 @@
-//! `grosso reassemble`: join IP fragments to datagrams, and lose nothing.
+//! `grosso reassemble`: join IP fragments into datagrams, and lose nothing.
 //!
 //! The capture is read twice (ADR 0045): first to learn which fragments become datagrams, then to write those datagrams
 //! in the place of their last fragment and everything else where it stands.
@@ -28,14 +28,14 @@ pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, F
     let mut input = capture.input(false, session)?;
     let format = options.files.format(input.reader.format());
     let output = Output::create_for_longer(&options.files.write, format, &input, session)?;
-    // The second reading has to decide as the first did.
+    // The second reading must decide as the first did.
     let seed = super::random_seed();
     let mut survey = Survey::default();
     let mut lanes = Lanes::new(fragments::rules(&options.waiting), seed);
     let given = options.tunnels.ports();
     let packets = self::survey(&mut input, given, &mut survey, &mut lanes)?;
     if session.interrupted.load(Ordering::Relaxed) {
-        // Nothing will be written, so there is nothing to say of what it would have been.
+        // Nothing will be written, so the findings about it are dropped.
         survey = Survey::default();
     }
 
@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, F
     };
     let links = input.links;
     let ending = input.each(|entry| match entry {
-        // Of a file that still grows, no more is known.
+        // If the file still grows, its new packets are unknown to the first reading.
         Entry::Packet(packet) if packet.number > packets => Ok(Next::Stop),
         _ => work.entry(entry, links.of_entry(entry)).map(|()| Next::Go),
     })?;
@@ -71,7 +71,7 @@ pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, F
     })
 }
 
-/// The first reading, up to the end of the capture or its damage. Says how many packets that were.
+/// The first reading, up to the end of the capture or its damage. Returns the number of packets.
 fn survey(
     input: &mut Input,
     given: Ports,
@@ -79,7 +79,7 @@ fn survey(
     lanes: &mut Lanes,
 ) -> Result<u64, Failure> {
     let links = input.links;
-    // Damage is for the second reading to report.
+    // Damage is reported by the second reading.
     let _ending = input.each(|entry| {
         match entry {
             Entry::Packet(packet) => {
@@ -118,7 +118,7 @@ fn report(
     }
 }
 
-/// Says how many sets of fragments are in no list.
+/// Notes the number of sets of fragments that are in no list.
 pub(super) fn note_unlisted(unlisted: u64, session: &mut Session) {
     if unlisted > 0 {
         let sets = units::count(unlisted, "set");
@@ -131,7 +131,7 @@ struct Work {
     output: Output,
     survey: Survey,
     lanes: Lanes,
-    /// The ports of tunnels of which the capture says nothing.
+    /// The ports of tunnels for packets about which the capture says nothing.
     given: Ports,
     datagram: Vec<u8>,
     unparsed: Unparsed,

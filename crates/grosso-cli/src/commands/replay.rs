@@ -1,4 +1,4 @@
-//! A capture pushed through coalescers as if it arrived now.
+//! Replay of a capture through coalescers, as if its packets arrived now.
 
 mod seen;
 
@@ -24,18 +24,18 @@ use crate::{
     report::units,
 };
 
-/// A packet on its way through a coalescer: its bytes, and what is needed to write it again.
+/// A packet on its way through a coalescer: its bytes, and the metadata to write it again.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     pub(crate) data: Vec<u8>,
-    /// The number of them that were captured; the others are zeros.
+    /// The number of bytes that were captured; the others are zeros.
     pub(crate) captured: usize,
     /// Its place in the capture, counted from 1.
     pub(crate) number: u64,
     pub(crate) timestamp_ns: u64,
     pub(crate) interface: u32,
     pub(crate) flags: Option<u32>,
-    /// What our own option said, when it was there.
+    /// The contents of our own option, if the packet has it.
     pub(crate) offload: Option<Box<Offload>>,
     /// Its tunnels on ports that nobody assigned.
     pub(crate) tunnels: Vec<TunnelPort>,
@@ -48,7 +48,7 @@ impl AsRef<[u8]> for Record {
 }
 
 impl Record {
-    /// Makes it the record of a packet.
+    /// Makes this the record of a packet.
     pub(crate) fn fill(&mut self, seen: &Seen<'_>) {
         self.data.clear();
         self.data.extend_from_slice(&seen.data);
@@ -62,7 +62,7 @@ impl Record {
         self.tunnels.clone_from(&seen.tunnels);
     }
 
-    /// What the capture said about the packet.
+    /// The metadata of the packet in the capture.
     pub(crate) fn meta(&mut self) -> PacketMeta {
         PacketMeta {
             timestamp_ns: Some(self.timestamp_ns),
@@ -74,37 +74,37 @@ impl Record {
     }
 }
 
-/// Takes what is delivered, and keeps packets until then in buffers of its own kind.
+/// Takes deliveries, and keeps packets until then in buffers of its own kind.
 pub(crate) trait Receiver: Sink<Self::Buffer> {
-    /// What a packet is kept in.
+    /// The buffer that a packet is kept in.
     type Buffer: AsRef<[u8]>;
 
     /// Keeps a packet.
     fn keep(&mut self, seen: &Seen<'_>) -> Self::Buffer;
 
-    /// What is delivered from here on leaves at this time.
+    /// Sets the time at which the deliveries from here on leave.
     fn at(&mut self, _now_ns: u64) {}
 }
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The engine took it.
     Engine(Verdict),
-    /// It stays outside, in its place: the caller writes it as it stands.
+    /// It stays outside of the engine, in its place: the caller writes it unchanged.
     Aside(Aside),
 }
 
 /// The purpose of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Deliveries are written, so that every packet has to come back out of its superframe as it was.
+    /// Deliveries are written, so every packet must come back out of its superframe unchanged.
     Writes,
-    /// Deliveries are looked at, so that what a file could not give back makes no difference.
+    /// Deliveries are only examined, so properties that a file could not give back do not matter.
     Looks,
 }
 
-/// Why a packet stays outside the engine.
+/// The reason why a packet stays outside of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Aside {
@@ -112,7 +112,7 @@ pub(crate) enum Aside {
     LinkType,
     /// It carries options that a superframe could not give back.
     Options,
-    /// The capture cut it, or lies about its length.
+    /// The capture cut it, or its recorded length is wrong.
     Length,
     /// It has no time, or one that nanoseconds cannot hold.
     Time,
@@ -135,7 +135,7 @@ impl Aside {
         }
     }
 
-    /// A sentence for people.
+    /// The sentence that people read.
     pub(crate) const fn sentence(self) -> &'static str {
         match self {
             Self::LinkType => "Its link type is not one I can parse.",
@@ -154,16 +154,16 @@ pub(crate) struct Replay<B> {
     purpose: Purpose,
     seed: u64,
     lanes: Vec<Lane<B>>,
-    /// What measures round trips where holds ask for them.
+    /// The measurement of round trips, if a hold asks for them.
     round_trips: Option<RoundTrips>,
     /// Packets of the poll so far.
     polled: u64,
     stamp: Option<u64>,
-    /// Of lanes that are gone.
+    /// The counts of lanes that have ended.
     stats: CoalesceStats,
     /// Packets that stayed outside, by reason.
     pub(crate) asides: [u64; Aside::ALL.len()],
-    /// Flows whose round trip a hold asked for and nobody saw.
+    /// Flows whose round trip a hold asked for and that showed none.
     pub(crate) blind_flows: u64,
 }
 
@@ -174,12 +174,12 @@ struct Lane<B> {
     /// The UDP ports that mean a tunnel in them.
     ports: Ports,
     coalescer: Coalescer<B>,
-    /// The flags of what is held but those about offloads: a superframe has room for one word.
+    /// The flags of the held packets except those about offloads: a superframe has room for one word.
     flags: u32,
     last_ns: u64,
-    /// Whether a poll has begun that is not over.
+    /// Whether a poll has begun and not ended.
     is_polling: bool,
-    /// Whether a poll may last as long as it likes, and trains leave within it when their time is over.
+    /// Whether a poll may last any time, so that trains leave within it when their hold is over.
     is_poll_long: bool,
 }
 
@@ -202,13 +202,13 @@ impl<B: AsRef<[u8]>> Replay<B> {
         })
     }
 
-    /// The rules.
+    /// The profile that the replay merges by.
     pub(crate) fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// Takes the next packet. What it completes is delivered before this returns, so a packet that
-    /// stays aside may be written at once and nothing is overtaken.
+    /// Takes the next packet. Deliveries that it causes are made before this returns, so a packet that stays outside
+    /// may be written at once and overtakes nothing.
     pub(crate) fn push(&mut self, seen: &Seen<'_>, sink: &mut impl Receiver<Buffer = B>) -> Fate {
         self.begin(seen.packet, sink);
         let fate = self.place(seen, sink);
@@ -231,12 +231,12 @@ impl<B: AsRef<[u8]>> Replay<B> {
         self.polled = 0;
     }
 
-    /// What all coalescers did; complete after [`Self::finish`].
+    /// The counts of all coalescers; complete after [`Self::finish`].
     pub(crate) fn stats(&self) -> &CoalesceStats {
         &self.stats
     }
 
-    /// A poll that ends where the time changes ends before the packet.
+    /// Ends the poll before the packet, if polls end where the time changes.
     fn begin(&mut self, packet: &Packet<'_>, sink: &mut impl Receiver<Buffer = B>) {
         let (before, now) = (self.stamp, packet.timestamp_ns);
         let is_over = match self.batch {
@@ -301,13 +301,13 @@ impl<B: AsRef<[u8]>> Replay<B> {
         }
     }
 
-    /// How long a round trip of the packet's connection takes, in nanoseconds, if this packet says so.
+    /// The round trip time of the packet's connection in nanoseconds, if this packet tells it.
     fn round_trip(&mut self, seen: &Seen<'_>, link: LinkType) -> Option<u64> {
         let now_ns = seen.time.ok()?;
         self.round_trips.as_mut()?.observe(&seen.data, link, &seen.ports, now_ns)
     }
 
-    /// The lane of an interface and direction; `None` when there are too many.
+    /// The lane of an interface and direction; `None` if there are too many.
     fn lane(
         &mut self,
         interface: u32,
@@ -337,8 +337,8 @@ impl<B: AsRef<[u8]>> Replay<B> {
         }
     }
 
-    /// Lets a lane look for tunnels on these ports from here on. What it holds leaves first: packets of one flow whose
-    /// captures say different ports do not overtake each other.
+    /// Lets a lane look for tunnels on these ports from here on. Its held packets leave first: so packets of one flow
+    /// do not overtake each other if their captures say different ports.
     fn look_for(
         &mut self,
         index: usize,
@@ -372,9 +372,9 @@ impl<B: AsRef<[u8]>> Lane<B> {
         self.coalescer.push(frame, now_ns, sink)
     }
 
-    /// Delivers what was held long enough, when its time was over. Within a poll that is only what
-    /// is held across polls, and nothing where a poll is taken as a whole, flow by flow or in order:
-    /// so a hold never makes trains shorter than none does.
+    /// Delivers the trains whose hold is over, each at the time when it was. Within a poll only trains that are held
+    /// across polls leave, and none if a poll is taken as a whole, flow by flow or in order: so a hold never makes
+    /// trains shorter than no hold does.
     fn expire(&mut self, now_ns: u64, sink: &mut impl Receiver<Buffer = B>) {
         let profile = self.coalescer.profile();
         let is_whole = profile.batch != Order::AsItCame || profile.reorder.level == Level::Batch;
@@ -392,8 +392,8 @@ impl<B: AsRef<[u8]>> Lane<B> {
         sink.at(now_ns);
     }
 
-    /// Delivers what could not be given back exactly if this packet joined it: a superframe holds
-    /// one word of flags, and arrivals as steps forward of less than 4.3 seconds.
+    /// Delivers the held packets if they could not be given back exactly once this packet joined them: a superframe
+    /// holds one word of flags, and arrivals as steps forward of less than 4.3 seconds.
     fn make_way(&mut self, flags: u32, now_ns: u64, sink: &mut impl Receiver<Buffer = B>) {
         self.expire(now_ns, sink);
         let hold_ns = self.coalescer.profile().limits.hold_ns;
@@ -409,7 +409,7 @@ impl<B: AsRef<[u8]>> Lane<B> {
     }
 }
 
-/// Says of how many flows the round trip was not seen, if a hold asked for it.
+/// Notes the number of flows whose round trip was not seen, if a hold asked for it.
 pub(crate) fn note_blind_flows(flows: u64, session: &mut Session) {
     if flows == 0 {
         return;
@@ -421,7 +421,7 @@ pub(crate) fn note_blind_flows(flows: u64, session: &mut Session) {
     session.talk.hint("--round-trip 200us says what it is, if you know it");
 }
 
-/// The profile that the user asks for.
+/// The profile that the user selected, with the options that override it.
 fn asked_for(rules: &Rules) -> Result<Profile, Failure> {
     let mut profile = profile::find(&rules.profile, Path::new(""))?;
     let bounds = &rules.bounds;
@@ -453,7 +453,7 @@ fn asked_for(rules: &Rules) -> Result<Profile, Failure> {
     Ok(profile)
 }
 
-/// Adds what a coalescer did.
+/// Adds the counts of a coalescer to a total.
 fn add(total: &mut CoalesceStats, stats: &CoalesceStats) {
     total.frames_in += stats.frames_in;
     total.bytes_in += stats.bytes_in;
@@ -482,7 +482,7 @@ fn add_all<const N: usize>(total: &mut [u64; N], more: &[u64; N]) {
     }
 }
 
-/// The bits of `epb_flags` that say whether a packet came or went.
+/// The bits of `epb_flags` that hold the direction.
 const DIRECTION: u32 = 0b11;
 /// Most packets of a poll that ends with a gap: the budget of NAPI.
 const POLL_PACKETS_MAX: u64 = 64;

@@ -68,11 +68,11 @@ mod linux {
     /// The paths of a file that run, and those that ran.
     struct Daemon<'a> {
         options: &'a Run,
-        /// What the file said when it was last right.
+        /// The file as it was when it was last valid.
         config: Config,
         paths: Paths,
         service: Option<Service>,
-        /// What the paths did that have ended: one reading for each name.
+        /// The counts of paths that have ended: one reading for each name.
         ended: Vec<PathReading>,
     }
 
@@ -86,7 +86,7 @@ mod linux {
             Ok(())
         }
 
-        /// Answers where the command line or the file says.
+        /// Serves metrics at the address of the command line or the file.
         fn observe(&mut self, config: &Config, session: &Session) -> Result<(), Failure> {
             let metrics = self.options.metrics.or(config.metrics);
             if self.service.is_some()
@@ -94,13 +94,13 @@ mod linux {
             {
                 return Ok(());
             }
-            // The address may be the same with another port of the same program.
+            // The old service ends first, because the new one may need its socket.
             self.service = None;
             self.service = Some(observe("run", metrics, self.paths.asked(), session)?);
             Ok(())
         }
 
-        /// Reads the file again. What is wrong with it is said, and changes nothing.
+        /// Reads the file again. An error in it is reported, and changes nothing.
         fn reload(&mut self, session: &Session) {
             manager::reloading();
             match Config::read(&self.options.config) {
@@ -117,7 +117,7 @@ mod linux {
             let before: Vec<PathSpec> = self.paths.specs().cloned().collect();
             let (kept, leaving): (Vec<_>, Vec<_>) =
                 before.into_iter().partition(|spec| config.paths.contains(spec));
-            // All that leave do so first: their devices may come back under another name.
+            // All paths that leave do so first: their devices may come back under another name.
             for spec in &leaving {
                 if let Some((reading, _)) = self.paths.stop(&spec.name) {
                     session.talk.remark(&format!("run: {} stopped", spec.name));
@@ -139,7 +139,7 @@ mod linux {
             self.config = config;
         }
 
-        /// Starts a path as it was before, where what it should be cannot be.
+        /// Starts a path as it was before, if the new one cannot be started.
         fn go_back(&mut self, old: Option<&PathSpec>, session: &Session) {
             let Some(old) = old else { return };
             match self.paths.start(old.clone()) {
@@ -148,7 +148,7 @@ mod linux {
             }
         }
 
-        /// Why a path ended of itself; nothing for one that was stopped.
+        /// The failure of a path that ended by itself; `None` for one that was stopped.
         fn ended(&mut self, number: u64) -> Option<Failure> {
             let (reading, result) = self.paths.ended(number)?;
             let context = format!("run: path {}", reading.name);
@@ -156,7 +156,7 @@ mod linux {
             result.err().map(|error| broken(&context, &error))
         }
 
-        /// Keeps what a path did; one that was started again begins to count anew.
+        /// Keeps the counts of a path; one that was started again begins anew.
         fn remember(&mut self, reading: PathReading) {
             self.ended.retain(|older| older.name != reading.name);
             if self.ended.len() >= ENDED_MAX {
@@ -175,6 +175,6 @@ mod linux {
         }
     }
 
-    /// Most paths that have ended and are remembered until the summary.
+    /// Most ended paths that are remembered for the summary.
     const ENDED_MAX: usize = 64;
 }

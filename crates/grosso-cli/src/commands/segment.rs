@@ -1,4 +1,4 @@
-//! `grosso segment`: cut superframes that say where, and never guess.
+//! `grosso segment`: cut superframes whose segment size is recorded, and never guess.
 
 use std::time::Instant;
 
@@ -105,7 +105,7 @@ impl Transform for Cut {
     }
 }
 
-/// Whether the frame itself or the user says where it is cut.
+/// Whether the segment size comes from the frame itself or from the user.
 const fn is_told(by: Evidence) -> bool {
     matches!(by, Evidence::Given | Evidence::Recorded | Evidence::Stride)
 }

@@ -1,4 +1,4 @@
-//! `grosso stats`: what running data paths counted.
+//! `grosso stats`: the counters of running data paths.
 
 use std::{
     path::PathBuf,
@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Stats, session: &mut Session) -> Result<Exit, Failur
         return Err(Failure::usage("usage.json", message).hint("use --jsonl instead of --json"));
     }
     let result = series(options, session);
-    // Who reads lines of JSON can read what went wrong too.
+    // A reader of JSON lines expects failures as JSON too.
     session.talk.json |= options.jsonl;
     result
 }
@@ -43,7 +43,7 @@ fn series(options: &Stats, session: &mut Session) -> Result<Exit, Failure> {
     loop {
         let answers = match running("stats", options.per_queue, &options.devices, session) {
             Ok(answers) => answers,
-            // They were there before.
+            // They were there at the reading before.
             Err(_) if before.is_some() => {
                 session.talk.note("the data paths have ended");
                 return Ok(Exit::Yes);
@@ -64,10 +64,10 @@ fn series(options: &Stats, session: &mut Session) -> Result<Exit, Failure> {
     }
 }
 
-/// What the running programs say, of the wanted devices; all when none are named.
+/// The answers of the running programs for the wanted devices; for all if none is named.
 ///
 /// # Errors
-/// If nothing is running that this user may ask, or nothing has one of the devices.
+/// If nothing is running that this user may ask, or no running path has one of the devices.
 pub(crate) fn running(
     command: &str,
     per_queue: bool,
@@ -156,7 +156,7 @@ fn print(
     report::print(&mut report, &mut session.talk, Place::Standard)
 }
 
-/// A device, with what is printed of it.
+/// A device, and the options for printing it.
 struct Line<'a> {
     answer: &'a Answer,
     reading: &'a DeviceReading,
@@ -174,7 +174,7 @@ impl Line<'_> {
     }
 }
 
-/// What `stats` found.
+/// The report of `stats`.
 #[derive(Serialize)]
 struct StatsReport<'a> {
     schema: &'static str,
@@ -195,7 +195,7 @@ impl Report for StatsReport<'_> {
     }
 }
 
-/// The beat of a series: points in time that do not drift.
+/// A series of points in time that do not drift.
 pub(crate) struct Pace {
     interval: Duration,
     next: Instant,
@@ -214,7 +214,7 @@ impl Pace {
             }
             let left = self.next.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                // After a long stop there is nothing to catch up with.
+                // Missed points after a long stop are skipped.
                 self.next = (self.next + self.interval).max(Instant::now());
                 return false;
             }

@@ -1,4 +1,4 @@
-//! What `bridge` and `run` have in common: how they are told, how they are asked, and what they say in the end.
+//! The common parts of `bridge` and `run`: signals, the metrics service, and the summary at the end.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use crate::{
     style::Style,
 };
 
-/// Listens for signals.
+/// Starts to listen for signals.
 pub(super) fn listen(command: &str) -> Result<Events, Failure> {
     Events::listen().map_err(|error| {
         let message = format!("{command}: no signals can be listened for: {error}");
@@ -22,7 +22,7 @@ pub(super) fn listen(command: &str) -> Result<Events, Failure> {
     })
 }
 
-/// Answers who asks the process for its counters.
+/// Serves the counters of the process to those who ask.
 pub(super) fn observe(
     command: &str,
     metrics: Option<SocketAddr>,
@@ -51,7 +51,7 @@ pub(super) fn observe(
     Ok(service)
 }
 
-/// That a device broke under a running path.
+/// The failure of a device under a running path.
 pub(super) fn broken(command: &str, error: &PortError) -> Failure {
     let code = match error {
         PortError::Gone { .. } => "environment.device_gone",
@@ -60,7 +60,7 @@ pub(super) fn broken(command: &str, error: &PortError) -> Failure {
     Failure::environment(code, format!("{command}: {error}"))
 }
 
-/// Prints what paths did.
+/// Prints the counts of paths.
 pub(super) fn summarize(
     schema: &'static str,
     readings: &[PathReading],
@@ -76,7 +76,7 @@ pub(super) fn summarize(
     report::print(&mut summary, &mut session.talk, Place::Standard)
 }
 
-/// What the paths did from their start to their end.
+/// The counts of the paths from their start to their end.
 #[derive(Debug, Serialize)]
 struct Summary {
     schema: &'static str,

@@ -1,7 +1,7 @@
-//! `grosso whatif`: what would profiles, repaired reordering and holds do to the traffic of a capture?
+//! `grosso whatif`: the effect of profiles, reordering and holds on the traffic of a capture.
 //!
-//! The capture is read once: every packet goes through a replay for each setting, and what they hold
-//! they share.
+//! The capture is read once: every packet goes through one replay for each setting, and the replays share the packets
+//! that they hold.
 
 mod meter;
 
@@ -117,7 +117,7 @@ fn settings(options: &Whatif) -> Vec<Rules> {
     settings
 }
 
-/// One setting on its way through the capture.
+/// One setting during the run.
 struct Trial {
     rules: Rules,
     replay: Replay<Shared>,

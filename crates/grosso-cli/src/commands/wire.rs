@@ -1,4 +1,4 @@
-//! `grosso wire`: make a capture of a host look like the wire.
+//! `grosso wire`: turns a host capture into the packets of the wire.
 
 use std::time::Instant;
 
@@ -59,7 +59,7 @@ pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure
     done.conclude(&input, session, is_refused)
 }
 
-/// The notes of the manual, one for each kind of packet that the wire did not see so.
+/// Prints the notes of the manual, one for each kind of packet that the wire did not see in this form.
 fn note(work: &Work, session: &mut Session) {
     work.suspicions.note(session);
     if work.udp_left > 0 {
@@ -68,7 +68,7 @@ fn note(work: &Work, session: &mut Session) {
         session.talk.note(format!(
             "{frames} ({payload} B payload) left whole: this file does not say where they split."
         ));
-        // What is in a tunnel is not to be cut behind its UDP header.
+        // A packet inside a tunnel must not be cut after the tunnel's UDP header.
         if work.suspicions.is_empty() {
             session.talk.hint(
                 "if you know the sender's segment size, add --uso-size 1200; \
@@ -98,7 +98,7 @@ fn note(work: &Work, session: &mut Session) {
     }
 }
 
-/// The capture on its way.
+/// The capture during the run.
 struct Work {
     output: Output,
     judge: Judge,
@@ -167,7 +167,7 @@ impl Transform for Work {
             return self.leave("evidence-contradicts", entry);
         }
         match judgment.nature {
-            // What is behind the last header that is followed may be partial.
+            // A checksum behind the last header that is followed may be partial.
             Nature::Packet if stack.stop == Stop::TooDeep => self.leave("too-deep", entry),
             Nature::Packet => self.complete(entry, packet, &stack, &said),
             Nature::Left(reason) => {
@@ -178,7 +178,7 @@ impl Transform for Work {
                 self.leave(reason, entry)
             }
             Nature::Superframe { gso, size, ports } => {
-                // What leaves is the wire, so nothing stays partial there.
+                // Packets that are cut from it are those of the wire, so nothing stays partial there.
                 let gso = Gso { partial_members: false, ..gso };
                 let how = How { gso, link, ports };
                 match self.cutter.cut(packet, &said, how, &mut self.output)? {
@@ -200,7 +200,7 @@ impl Transform for Work {
 }
 
 impl Work {
-    /// Writes a packet as it stands, although the wire did not see it so.
+    /// Writes a packet unchanged, although the wire did not see it in this form.
     fn leave(&mut self, reason: &'static str, entry: &Entry<'_>) -> Result<(), Failure> {
         *self.left.entry(reason).or_default() += 1;
         self.output.copy(entry)
@@ -229,7 +229,7 @@ impl Work {
         self.packet.extend_from_slice(packet.data);
         let fixed = complete(&mut self.packet, false, stack, claim, &mut self.levels);
         if fixed == 0 && !is_told {
-            // Its checksum is right and by chance the seed as well.
+            // Its checksum is right, and happens to be the sum of the pseudo-header too.
             return self.output.copy(entry);
         }
         self.completed += u64::from(fixed > 0);

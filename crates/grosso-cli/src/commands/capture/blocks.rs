@@ -1,4 +1,4 @@
-//! Blocks of pcapng that say what all packets of an interface have in common.
+//! Blocks of pcapng that hold what all packets of an interface have in common.
 
 use grosso_io::capture::{
     Block, ByteOrder, Interface,
@@ -7,7 +7,7 @@ use grosso_io::capture::{
 
 use super::source::Source;
 
-/// The description of the interface: who it is, how fast, and what it does to packets.
+/// The description of the interface: its identity, its speed, and its offloads.
 pub(super) fn description(source: &Source, interface: &Interface) -> Vec<u8> {
     let link = &source.link;
     let mut options = Vec::new();
@@ -33,7 +33,7 @@ pub(super) fn description(source: &Source, interface: &Interface) -> Vec<u8> {
     block(INTERFACE_DESCRIPTION, &fixed.concat(), &options)
 }
 
-/// What was counted between two times, in nanoseconds since the epoch.
+/// The statistics of the time between two points, in nanoseconds since the epoch.
 pub(super) fn statistics(source: &Source, written: u64, [start, end]: [u64; 2]) -> Vec<u8> {
     let mut options = Vec::new();
     let halves = |value: u64| {
@@ -50,7 +50,7 @@ pub(super) fn statistics(source: &Source, written: u64, [start, end]: [u64; 2]) 
     block(INTERFACE_STATISTICS, &fixed, &options)
 }
 
-/// A block as the writer copies it.
+/// A block in the form that the writer copies.
 pub(super) fn copied(kind: u32, raw: &[u8], interface: Option<Interface>) -> Block<'_> {
     Block { kind, raw, order: ORDER, interface }
 }
@@ -62,7 +62,7 @@ fn block(kind: u32, fixed: &[u8], options: &[u8]) -> Vec<u8> {
 }
 
 const ORDER: ByteOrder = ByteOrder::NATIVE;
-/// Type and length of a block, and its length once more at its end.
+/// The type and the length of a block, and the length once more at its end.
 const AROUND_BYTES: usize = 12;
 
 // Types and options of draft-ietf-opsawg-pcapng sections 4.2 and 4.6.

@@ -1,4 +1,4 @@
-//! What the kernel says about a frame, for the capture that it is written to.
+//! The kernel's metadata of a frame, in the form of the capture that it is written to.
 
 use grosso_io::{
     capture::{
@@ -35,7 +35,7 @@ impl Recorder {
         Self { link, ports, stack: Stack::new(0), tagged, counts }
     }
 
-    /// A frame's bytes as they were on the link, and what is known beside them.
+    /// The bytes of a frame as they were on the link, and their metadata.
     pub(super) fn record<'a>(&'a mut self, frame: &'a RingFrame) -> (PacketMeta, &'a [u8]) {
         let bytes = frame.as_ref();
         let mut offload = self.offload(frame, bytes);
@@ -57,8 +57,8 @@ impl Recorder {
             }
             _ => bytes,
         };
-        // The standard flags say all of a packet that is only known to be good, where its headers are
-        // found without further words.
+        // A packet that is only known to be good, and whose headers are found without further help, is described in
+        // full by the standard flags.
         let is_plain = offload.gso.is_none() && !is_partial(&offload);
         let is_plain = is_plain && offload.tunnel_ports.is_empty();
         flags |= if is_plain { offload.to_flags() } else { 0 };
@@ -79,7 +79,7 @@ impl Recorder {
         Offload { tunnel_ports, ..self.told(frame, bytes) }
     }
 
-    /// The contents of the kernel's header.
+    /// The contents of the kernel's virtio header.
     fn told(&self, frame: &RingFrame, bytes: &[u8]) -> Offload {
         let Ok((header, _)) = Header::parse(frame.virtio_header(), Form::Short, Order::NATIVE)
         else {
@@ -87,13 +87,13 @@ impl Recorder {
         };
         match understand(&header, bytes, self.link, &self.stack, Form::Short) {
             Ok(mut meta) => {
-                // It is this host's kernel that says it.
+                // The header comes from this host's own kernel.
                 if let Some(gso) = &mut meta.gso {
                     gso.untrusted = false;
                 }
                 Offload::of_engine(&meta, transport(&header), Vec::new())
             }
-            // Of a frame that was cut, or whose headers are not known here: what was said of it.
+            // A frame that was cut, or has unknown headers: the claim of its header, unchecked.
             Err(_) => claimed(&header),
         }
     }
@@ -116,7 +116,7 @@ impl Recorder {
     }
 }
 
-/// Bits 0 to 4 of `epb_flags`: which way, and by what address.
+/// Bits 0 to 4 of `epb_flags`: the direction, and the kind of destination address.
 fn direction(kind: PacketKind) -> u32 {
     let (way, address) = match kind {
         PacketKind::Host => (INBOUND, 1),
@@ -129,7 +129,7 @@ fn direction(kind: PacketKind) -> u32 {
     way | address << 2
 }
 
-/// A virtio header word for word.
+/// The contents of a virtio header, unchecked.
 fn claimed(header: &Header) -> Offload {
     let mut offload = Offload::default();
     if header.flags & FLAG_NEEDS_CHECKSUM != 0 {
@@ -163,7 +163,7 @@ fn is_partial(offload: &Offload) -> bool {
     matches!(offload.checksum, ChecksumState::Partial { .. })
 }
 
-/// The frame with the tag that the kernel took out behind its addresses.
+/// Writes the frame to `out`, with the tag that the kernel stripped back after the addresses.
 fn put_back(out: &mut Vec<u8>, bytes: &[u8], tag: VlanTag) {
     let (addresses, rest) = bytes.split_at(ADDRESSES_LEN);
     out.clear();
@@ -175,7 +175,7 @@ fn put_back(out: &mut Vec<u8>, bytes: &[u8], tag: VlanTag) {
 
 /// Bytes of the two addresses of an Ethernet frame.
 const ADDRESSES_LEN: usize = 12;
-/// Of bits 0 and 1 of `epb_flags`.
+/// Values of bits 0 and 1 of `epb_flags`.
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
 

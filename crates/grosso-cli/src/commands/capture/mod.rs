@@ -1,4 +1,4 @@
-//! `grosso capture`: an interface into a capture that keeps what tcpdump loses.
+//! `grosso capture`: records an interface in a capture that keeps what tcpdump loses.
 
 mod blocks;
 mod frame;
@@ -37,9 +37,9 @@ use crate::{
 pub(super) fn run(options: &Capture, session: &mut Session) -> Result<Exit, Failure> {
     check(options)?;
     let terminated = Arc::new(AtomicBool::new(false));
-    // Without a handler the signal ends the program at once, and the file lacks its last packets.
+    // Without a handler the signal would end the program at once, and the file would lack its last packets.
     let _ = signal_hook::flag::register(SIGTERM, Arc::clone(&terminated));
-    // The interface first: a capture that cannot be made leaves no empty file.
+    // The interface is opened first: a capture that cannot be made leaves no empty file.
     let source = Source::open(options)?;
     let mut capture = Running::new(options, source, session)?;
     session.talk.remark(&format!(
@@ -56,7 +56,7 @@ pub(super) fn run(options: &Capture, session: &mut Session) -> Result<Exit, Fail
     capture.finish(ended, options, session)
 }
 
-/// Refuses what can never be, before anything is opened.
+/// Refuses contradictions before anything is opened.
 fn check(options: &Capture) -> Result<(), Failure> {
     if !options.filter.words.is_empty() {
         let filter = options.filter.words.join(" ");
@@ -76,12 +76,12 @@ fn check(options: &Capture) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The most bytes of a packet that are kept.
+/// Most bytes that are kept of a packet.
 fn snaplen(options: &Capture) -> u32 {
     if options.snaplen == 0 { SNAPLEN_DEFAULT } else { options.snaplen }
 }
 
-/// When a capture ends of itself.
+/// The limits at which a capture ends by itself.
 #[derive(Clone, Copy)]
 struct Limits {
     packets: u64,
@@ -93,12 +93,12 @@ struct Running {
     source: Source,
     recorder: Recorder,
     writer: CaptureWriter<Output>,
-    /// For messages.
+    /// The name in messages.
     name: String,
     snaplen: usize,
     started: Instant,
     started_ns: u64,
-    /// Whether the file has room for what is said about packets.
+    /// Whether the file has room for the metadata of packets.
     is_pcapng: bool,
 }
 
@@ -133,7 +133,7 @@ impl Running {
             let raw = blocks::description(&running.source, &interface);
             running.copy(blocks::INTERFACE_DESCRIPTION, &raw, Some(interface))?;
         }
-        // Who waits for the file to begin knows now that it does.
+        // A reader that waits for the file to begin can start now.
         running.flush()?;
         Ok(running)
     }
@@ -147,7 +147,7 @@ impl Running {
     ) -> Result<Ending, Failure> {
         let mut is_down = false;
         loop {
-            // Before the last packets are taken, so that none is left behind.
+            // Asked before the last packets are taken, so that none is left behind.
             let ended = self.ended(&limits, session, terminated);
             self.drain(limits.packets)?;
             if self.writer.packets() >= limits.packets {
@@ -156,7 +156,7 @@ impl Running {
             if let Some(ended) = ended {
                 return Ok(ended);
             }
-            // Nothing waits to be written, so that who reads our output waits for nothing.
+            // Flushed before the wait, so that a reader of the output never waits for packets that are already here.
             self.flush()?;
             let elapsed = self.started.elapsed();
             let rest = limits.duration.map(|duration| duration.saturating_sub(elapsed));
@@ -179,7 +179,7 @@ impl Running {
         }
     }
 
-    /// Writes what waits, as long as fewer packets than the most are written; at most a ring of it.
+    /// Writes waiting packets, up to the limit on packets, and at most one ring of them.
     fn drain(&mut self, packets_max: u64) -> Result<(), Failure> {
         for _ in 0..self.source.slots() {
             if self.writer.packets() >= packets_max {
@@ -196,7 +196,7 @@ impl Running {
         Ok(())
     }
 
-    /// Completes the file and says what is in it.
+    /// Completes the file and reports its contents.
     fn finish(
         mut self,
         ended: Ending,
@@ -256,7 +256,7 @@ impl Running {
         }
     }
 
-    /// Whether the user or the time ends the capture now.
+    /// The reason why the capture ends now, by the user or by its time.
     fn ended(&self, limits: &Limits, session: &Session, terminated: &AtomicBool) -> Option<Ending> {
         if session.interrupted.load(Ordering::Relaxed) {
             Some(Ending::Interrupted)
@@ -288,5 +288,5 @@ fn now_ns() -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// How long the interface is not looked after, and a signal may go unseen.
+/// The longest time without a look at the interface, in which a signal may go unseen.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! What was captured.
+//! The report on a capture.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::{
     style::Style,
 };
 
-/// What was captured.
+/// The report on a capture.
 #[derive(Serialize)]
 pub(super) struct CaptureReport {
     pub(super) schema: &'static str,
@@ -15,19 +15,19 @@ pub(super) struct CaptureReport {
     pub(super) interface: String,
     pub(super) output: OutputFacts,
     pub(super) elapsed_ns: u64,
-    /// Why it ended.
+    /// The reason why it ended.
     pub(super) ended: Ending,
-    /// Packets that the kernel had no room for.
+    /// Packets for which the kernel had no room.
     pub(super) drops: u64,
     #[serde(flatten)]
     pub(super) counts: Counts,
     pub(super) warnings: Vec<String>,
 }
 
-/// What the packets were.
+/// Counts of packets by kind.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Counts {
-    /// Bytes that were written of the packets.
+    /// Captured bytes that were written.
     #[serde(skip)]
     pub(super) bytes: u64,
     pub(super) outgoing: u64,
@@ -37,11 +37,11 @@ pub(super) struct Counts {
     pub(super) checksums_verified: u64,
     pub(super) checksums_unknown: u64,
     pub(super) vlan_tags: u64,
-    /// Packets of which the end is missing.
+    /// Packets whose end is missing.
     pub(super) cut: u64,
 }
 
-/// Why a capture ended.
+/// The reason why a capture ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Ending {

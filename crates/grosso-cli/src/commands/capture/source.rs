@@ -1,4 +1,4 @@
-//! The interface that is captured: what it is, and the ring in which its frames arrive.
+//! The interface that is captured: its properties, and the ring in which its frames arrive.
 
 use std::{io, time::Duration};
 
@@ -23,13 +23,13 @@ pub(super) struct Source {
     ready: Vec<Ready>,
     pub(super) link: Link,
     pub(super) link_type: LinkType,
-    /// Frames that were for us, as far as the kernel counted them.
+    /// Frames that reached the socket, by the kernel's count.
     pub(super) seen: u64,
     /// Frames for which the ring had no room.
     pub(super) drops: u64,
 }
 
-/// How an interface is while nothing comes from it.
+/// The state of an interface from which no frame comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Up,
@@ -54,7 +54,7 @@ impl Source {
         let ring = PacketSocket::builder()
             .virtio_header(true)
             .promiscuous(!options.no_promiscuous)
-            // Loopback shows each packet twice; the one that comes in is the one that counts.
+            // Loopback shows each packet twice; the incoming copy is the one that counts.
             .ignore_outgoing(link.hardware_type == LOOPBACK)
             .bind_receive_ring(&name, layout)
             .map_err(|error| refused(&name, options.ring, &error))?;
@@ -72,7 +72,7 @@ impl Source {
         self.ring.receive()
     }
 
-    /// Sleeps until frames come, a signal does, or the time is over.
+    /// Sleeps until a frame or a signal arrives, or the time is over.
     pub(super) fn wait(&mut self, at_most: Duration) -> Result<(), Failure> {
         let waited = self.waiter.wait(&mut self.ready, Some(at_most));
         waited.map_err(|error| failed("waiting", &error))
@@ -83,10 +83,10 @@ impl Source {
         self.ring.layout().slots
     }
 
-    /// How the interface is. The kernel tells a socket once that it went down, and nothing when it
-    /// is removed; another may have its name by then.
+    /// The state of the interface. The kernel tells a socket once that it went down, and nothing when it is removed;
+    /// another may have its name by then.
     pub(super) fn state(&mut self) -> State {
-        // What the socket was told is not asked for, but would make every wait end at once.
+        // The error itself is not needed, but a pending one would make every wait end at once.
         let _ = self.ring.take_error();
         let link = Netlink::new().and_then(|netlink| netlink.link(&self.link.name));
         match (link, self.control.index(&self.link.name)) {
@@ -101,7 +101,7 @@ impl Source {
         }
     }
 
-    /// Takes over what the kernel counted since it was last asked.
+    /// Adds the kernel's counts since they were last read.
     pub(super) fn count(&mut self) {
         if let Ok(statistics) = self.ring.take_statistics() {
             self.seen += u64::from(statistics.packets);
@@ -109,7 +109,7 @@ impl Source {
         }
     }
 
-    /// What decides how packets look here: the offloads, and how long superframes get.
+    /// The settings that decide what packets look like here: the offloads, and the largest size of superframes.
     pub(super) fn offloads(&self) -> String {
         let features = ethtool::features(&self.control, &self.link.name).unwrap_or_default();
         let is_telling = |name: &str| {
@@ -136,13 +136,13 @@ impl Source {
         text
     }
 
-    /// Bits a second, where the driver says.
+    /// Bits a second, if the driver says.
     pub(super) fn speed(&self) -> Option<u64> {
         let megabits = device::attribute(&self.link.name, self.link.index, "speed")?;
         megabits.parse::<u64>().ok().filter(|speed| *speed > 0)?.checked_mul(1_000_000)
     }
 
-    /// The driver, as `ethtool -i` says.
+    /// The driver, as shown by `ethtool -i`.
     pub(super) fn driver(&self) -> Option<String> {
         ethtool::driver(&self.control, &self.link.name).ok().map(|driver| driver.name)
     }
@@ -162,7 +162,7 @@ fn link_type(link: &Link) -> Result<LinkType, Failure> {
     }
 }
 
-/// Slots that hold the longest packet of the interface, or what is kept of it.
+/// A ring whose slots hold the longest packet of the interface, or what is kept of it.
 fn layout(link: &Link, options: &Capture) -> RingLayout {
     let longest = [link.gso_max_size, link.gso_ipv4_max_size, link.gro_max_size];
     let longest =
@@ -199,9 +199,9 @@ const SIT: u16 = 776;
 const IPGRE: u16 = 778;
 const IP6GRE: u16 = 823;
 const NONE: u16 = 0xfffe;
-/// The longest header before the first IP header that is expected: Ethernet with two tags.
+/// The longest expected header before the first IP header: Ethernet with two tags.
 const LINK_HEADER_BYTES: u32 = 22;
-/// What the kernel keeps of a slot.
+/// Bytes of a slot that the kernel keeps for itself.
 const SLOT_OVERHEAD_BYTES: usize = 128;
 /// Bounds of a ring, in slots: fewer lose every burst, more only cost memory.
 const SLOTS_MIN: u64 = 16;

@@ -1,4 +1,4 @@
-//! Fragments on the way of a packet out of its tunnels, by the tunnels that were taken off.
+//! The fragments of a packet on its way out of its tunnels, by the number of tunnels that were removed.
 
 use grosso::reassemble::Rules;
 
@@ -8,28 +8,28 @@ use crate::{
     report::decap::Depth,
 };
 
-/// What becomes of fragments.
+/// A way to treat fragments.
 pub(super) trait Joiner {
     /// Takes a fragment of the packet of this number, at this depth.
     fn join(&mut self, depth: usize, number: u64, arrival: &Arrival<'_>) -> Join<'_>;
 
-    /// Takes note of the time of the next packet.
+    /// Notes the time of the next packet.
     fn tick(&mut self, _timestamp_ns: Option<u64>) {}
 
-    /// Takes note that a section ends.
+    /// Notes the end of a section.
     fn section(&mut self) {}
 
-    /// Whether fragments were joined, what is said of them, and how many sets are in no list.
+    /// Whether fragments were joined, the findings by depth, and the number of sets in no list.
     fn found(self) -> (bool, Vec<Depth>, u64);
 }
 
-/// What became of a fragment.
+/// The fate of a fragment.
 pub(super) enum Join<'a> {
-    /// Nobody was to join it.
+    /// Joining was not asked for.
     Unasked,
-    /// It stays what it is.
+    /// It stays a fragment.
     Stays,
-    /// Others are to come.
+    /// Other fragments are yet to come.
     Waits,
     /// It was the last: this is the datagram.
     Whole(&'a [u8]),
@@ -63,11 +63,11 @@ impl Learning {
         Self { rules, seed, depths: Vec::new(), joined: Joined::default() }
     }
 
-    /// What the second reading needs to know.
+    /// The knowledge that the second reading needs.
     pub(super) fn learned(self) -> Learned {
         let Self { rules, seed, depths, joined } = self;
         let depths = depths.into_iter().map(|(_, survey)| {
-            // It has to decide as the first did.
+            // The second reading must decide as the first did.
             (Lanes::new(rules.clone(), seed), survey)
         });
         Learned { depths: depths.collect(), joined }
@@ -113,7 +113,7 @@ impl Joiner for Learned {
         let Some((lanes, survey)) = self.depths.get_mut(depth) else { return Join::Stays };
         self.joined.is_whole = false;
         lanes.push(arrival, &mut self.joined);
-        // Of a file that still grows, no more is known than at the first reading.
+        // If a file still grows, its new packets are unknown to the first reading.
         let is_joined = survey.joined.contains(number);
         match (is_joined, self.joined.is_whole) {
             (false, _) => Join::Stays,

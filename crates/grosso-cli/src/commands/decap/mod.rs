@@ -1,6 +1,7 @@
 //! `grosso decap`: take packets out of tunnels, and join fragments around, between and inside them.
 //!
-//! What becomes of a fragment is known only behind it, so a recursive run reads the capture twice (ADR 0045, ADR 0050).
+//! The fate of a fragment is known only after later ones, so a recursive run reads the capture twice (ADR 0045, ADR
+//! 0050).
 
 mod joiner;
 mod unwrap;
@@ -54,13 +55,13 @@ fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure
     let format = options.files.format(input.reader.format());
     let output = Output::create_for_longer(&options.files.write, format, &input, session)?;
     let mut learning = Learning::new(&options.waiting);
-    // The second reading has to tell tunnels apart by the same numbers.
+    // The second reading must number the tunnels as the first does.
     let hasher = RandomState::new();
     let given = options.known.given()?;
     let mut unwrapper = Unwrapper::new(given.ports, Depth::All, hasher.clone());
     learn(&mut input, &mut learning, &mut Datagrams::new(given), &mut unwrapper)?;
     if session.interrupted.load(Ordering::Relaxed) {
-        // Nothing will be written, so there is nothing to say of what it would have been.
+        // Nothing will be written, so the findings about it are dropped.
         learning = Learning::new(&options.waiting);
     }
 
@@ -74,7 +75,7 @@ fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure
     done.conclude(&input, session, is_refused)
 }
 
-/// The first reading: what becomes of every fragment, at every depth.
+/// The first reading, which learns the fate of every fragment at every depth.
 fn learn(
     input: &mut Input,
     learning: &mut Learning,
@@ -82,12 +83,12 @@ fn learn(
     unwrapper: &mut Unwrapper,
 ) -> Result<(), Failure> {
     let links = input.links;
-    // Damage is for the second reading to report.
+    // Damage is reported by the second reading.
     let _ending = input.each(|entry| {
         match entry {
             Entry::Packet(packet) => {
                 if let Some(link) = links.of(packet) {
-                    // What stays whole is for the second reading to report, too.
+                    // Superframes that stay whole are reported by the second reading, too.
                     let _shown = datagrams.each(packet, link, |packet, said, _| {
                         unwrapper.unwrap(packet, said, link, learning);
                         Ok(())
@@ -103,7 +104,7 @@ fn learn(
     Ok(())
 }
 
-/// Completes the output and prints what was done.
+/// Completes the output and prints the report.
 fn finish(
     work: Work<impl Joiner>,
     input: &Input,
@@ -151,8 +152,8 @@ fn finish(
     Ok(report)
 }
 
-/// The packets of a frame, in buffers that it keeps: a tunnel that hands a device many datagrams at once shows them as
-/// one superframe, whose tunnel headers are those of its first.
+/// The packets of a frame, in reused buffers: a tunnel that hands a device many datagrams at once shows them as
+/// one superframe, whose tunnel headers are those of its first datagram.
 struct Datagrams {
     judge: Judge,
     cutter: Cutter,
@@ -164,8 +165,8 @@ impl Datagrams {
         Self { judge: Judge::new(given), cutter: Cutter::default(), tally: Tally::default() }
     }
 
-    /// Shows the packets of a frame: itself, where it is no superframe around tunnels. Says why one that is stays
-    /// whole.
+    /// Passes on the packets of a frame: itself, unless it is a superframe around tunnels. Returns the reason if one
+    /// stays whole.
     fn each(
         &mut self,
         packet: &Packet<'_>,
@@ -177,7 +178,7 @@ impl Datagrams {
         let stack = dissect(packet.data, link, &ports);
         let judgment = self.judge.judge(&Sight::new(packet, &said, &stack, link, ports));
         let how = match judgment.nature {
-            // A superframe inside a tunnel stays one outside of it, unless the user says otherwise.
+            // A superframe inside a tunnel stays one outside of it, unless the user gave a size.
             Nature::Superframe { gso, ports: around, .. }
                 if around != ports || judgment.by == Some(Evidence::Given) =>
             {
@@ -200,7 +201,7 @@ impl Datagrams {
     }
 }
 
-/// The capture on its way.
+/// The capture during the run.
 struct Work<J> {
     output: Output,
     datagrams: Datagrams,
@@ -241,5 +242,5 @@ impl<J: Joiner> Transform for Work<J> {
     }
 }
 
-/// The engine's name for what has to be joined first.
+/// The engine's name for a packet that has to be joined first.
 const FRAGMENT: &str = grosso::tunnel::decapsulate::Refusal::Fragment.name();

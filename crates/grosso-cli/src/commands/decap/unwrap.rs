@@ -22,24 +22,24 @@ use crate::{
     suspicion::Suspicions,
 };
 
-/// Takes packets out of tunnels, in buffers that it keeps.
+/// Takes packets out of tunnels, in buffers that are reused.
 pub(super) struct Unwrapper {
     rules: Rules,
-    /// The ports of tunnels of which the capture says nothing.
+    /// The ports of tunnels for packets about which the capture says nothing.
     given: Ports,
     wanted: Depth,
     pub(super) tally: Tally,
     pub(super) suspicions: Suspicions,
-    /// The Geneve options that an end of the tunnel must understand, by class and type, and how many packets had them.
+    /// The Geneve options with the critical bit, by class and type, and the number of packets that had them.
     pub(super) critical_options: BTreeMap<(u16, u8), u64>,
     hasher: RandomState,
     buffer: Vec<u8>,
     stack: Stack,
-    /// Where the packet at hand lies in the buffer.
+    /// The start of the current packet in the buffer.
     start: usize,
 }
 
-/// How many tunnels a packet is taken out of.
+/// The number of tunnels that a packet is taken out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
     One,
@@ -47,23 +47,23 @@ pub(super) enum Depth {
     All,
 }
 
-/// What becomes of a packet of the capture.
+/// The fate of a packet of the capture.
 pub(super) enum Fate {
     /// It stays as it is.
     Unchanged,
-    /// It is a fragment of what a later packet completes.
+    /// It is a fragment of a datagram that a later packet completes.
     Waits,
-    /// It is another packet now, of which this is known.
+    /// It became another packet, with this metadata.
     Changed(PacketMeta),
 }
 
-/// A packet under way.
+/// The state of a packet under way.
 struct State {
     depth: u32,
     /// The tunnels that it was in.
     network: u64,
     meta: Meta,
-    /// Those around it whose ports were recorded.
+    /// Its tunnels whose ports were recorded.
     tunnels: Vec<TunnelPort>,
     is_joined: bool,
 }
@@ -71,7 +71,7 @@ struct State {
 impl Unwrapper {
     pub(super) fn new(given: Ports, wanted: Depth, hasher: RandomState) -> Self {
         let mut rules = Rules::default();
-        // Captures are of any receiver, also one that is configured for these.
+        // A capture may be of any receiver, including one that is configured for these.
         rules.remote_checksum = RemoteChecksumMode::Complete;
         rules.ipv6_without_checksum = true;
         rules.critical_options = true;
@@ -153,7 +153,7 @@ impl Unwrapper {
         &self.buffer[self.start..]
     }
 
-    /// Takes the packet out of its outermost tunnel; false when it stays.
+    /// Takes the packet out of its outermost tunnel; false if it stays.
     fn strip(&mut self, state: &mut State, number: u64, link: LinkType) -> bool {
         let plan = match self.plan(&state.meta, link) {
             Ok(plan) => plan,
@@ -188,10 +188,10 @@ impl Unwrapper {
         true
     }
 
-    /// How the packet is taken out of its outermost tunnel.
+    /// The plan by which the packet is taken out of its outermost tunnel.
     ///
-    /// Captures of a sending host have checksums that a device was to complete, and do not always say so. A sum around
-    /// such a packet is that of the completed one (rule C40).
+    /// Captures of a sending host have checksums that a device was to complete, and do not always say so. A checksum
+    /// around such a packet is that of the completed one (rule C40).
     fn plan(&self, meta: &Meta, link: LinkType) -> Result<Decapsulation, Refusal> {
         let frame = &self.buffer[self.start..];
         let planned = Decapsulation::plan(frame, &self.stack, meta, link, &self.rules);
@@ -210,7 +210,7 @@ impl Unwrapper {
         Decapsulation::plan(frame, &self.stack, &partial, link, &self.rules)
     }
 
-    /// The outermost tunnel, if it lies on a UDP port.
+    /// The outermost tunnel, if it is on a UDP port.
     fn outermost(&self) -> Option<TunnelPort> {
         let mut layers = self.stack.layers().iter().skip_while(|layer| !is_ip(layer.kind)).skip(1);
         let udp = layers.find(|layer| !is_extension(layer.kind))?;
@@ -220,7 +220,7 @@ impl Unwrapper {
         TunnelPort::on(port, &self.rules.ports)
     }
 
-    /// The number of a tunnel inside others.
+    /// The number of a tunnel inside of others.
     fn network(&self, outside: u64, path: &Path) -> u64 {
         self.hasher.hash_one((outside, path))
     }
@@ -240,5 +240,5 @@ fn is_extension(kind: Kind) -> bool {
     matches!(kind, Kind::Ipv6Extension | Kind::Ipv6Fragment)
 }
 
-/// Most tunnels that one packet is taken out of. As many headers are looked at for each.
+/// Most tunnels that one packet is taken out of. As many headers are read for each.
 const TUNNELS_MAX: u32 = 16;

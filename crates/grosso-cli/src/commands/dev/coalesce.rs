@@ -65,7 +65,8 @@ fn is_switch(name: &str) -> bool {
     name.starts_with("adaptive-")
 }
 
-/// ethtool writes `rx-frame-low`, and the kernel and its manual `rx-frames-low`: both are meant.
+/// The kernel's name of a parameter: ethtool writes `rx-frame-low`, and the kernel and the manual of ethtool
+/// `rx-frames-low`.
 fn spelled(name: &str) -> &str {
     match name {
         "rx-frame-low" => "rx-frames-low",
@@ -146,7 +147,7 @@ impl Serialize for Listing {
     }
 }
 
-/// What ethtool prints between the switches, block by block.
+/// The parameters that ethtool prints between the switches, block by block.
 const BLOCKS: [&[&str]; 5] = [
     &["stats-block-usecs", "sample-interval", "pkt-rate-low", "pkt-rate-high"],
     &["rx-usecs", "rx-frames", "rx-usecs-irq", "rx-frames-irq"],

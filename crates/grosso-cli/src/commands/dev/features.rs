@@ -28,7 +28,7 @@ pub(super) fn show(device: &Device, session: &mut Session) -> Result<Exit, Failu
     Ok(Exit::Yes)
 }
 
-/// `dev -K`. The answer is no when nothing of what was asked for is as it was asked for.
+/// `dev -K`. The answer is no if none of the requested changes was made.
 pub(super) fn set(
     device: &Device,
     pairs: &[(&str, &str)],
@@ -80,7 +80,7 @@ fn switch(name: &str, value: &str) -> Result<bool, Failure> {
     }
 }
 
-/// The features that a name means: all of a group, or one.
+/// The features with this name: all of a group, or one.
 fn meant<'a>(
     name: &'a str,
     features: &'a [Feature],
@@ -102,7 +102,7 @@ fn meant<'a>(
     Err(Failure::usage("usage.feature", message).hint("grosso dev -k DEV lists them"))
 }
 
-/// The lines of `-k`: the groups with their members, then what is in no group.
+/// The lines of `-k`: the groups with their members, then the features in no group.
 fn rows(features: &[Feature]) -> Vec<Row> {
     let mut rows = Vec::new();
     for group in &GROUPS {
@@ -131,7 +131,7 @@ fn rows(features: &[Feature]) -> Vec<Row> {
 struct Row {
     name: String,
     active: bool,
-    /// Whether it is fixed and whether it is requested; a group is neither.
+    /// Whether it is fixed, and whether it is requested; `None` for a group.
     settings: Option<(bool, bool)>,
     is_member: bool,
 }
@@ -155,7 +155,7 @@ impl Row {
     }
 }
 
-/// What ethtool's JSON says about a feature.
+/// The state of a feature in ethtool's JSON.
 #[derive(Serialize)]
 struct State {
     active: bool,
@@ -163,11 +163,11 @@ struct State {
     requested: Option<bool>,
 }
 
-/// What `-k` found.
+/// The listing of `-k`.
 struct Listing {
     name: String,
     rows: Vec<Row>,
-    /// What Grosso has to say of the device and ethtool has no name for.
+    /// Properties of the device that ethtool has no name for.
     own: Vec<Row>,
 }
 
@@ -199,8 +199,8 @@ impl Serialize for Listing {
     }
 }
 
-/// What decides whether superframes can cross a TUN or TAP device, which sysfs tells in the flags
-/// that it was opened with (linux/if_tun.h). Other devices have none of it.
+/// The properties that decide whether superframes can cross a TUN or TAP device; sysfs shows them in the flags that it
+/// was opened with (linux/if_tun.h). Other devices have none of them.
 fn own_features(device: &Device) -> Vec<Row> {
     let index = device.control.index(&device.name).ok();
     let flags = index.and_then(|index| device::attribute(&device.name, index, "tun_flags"));
@@ -213,7 +213,7 @@ fn own_features(device: &Device) -> Vec<Row> {
     [("x-virtio-net-hdr", 0x4000), ("x-multi-queue", 0x0100), ("x-napi", 0x0010)].map(row).into()
 }
 
-/// What `-K` brought about, in ethtool's words and order; nothing when it is just what was asked for.
+/// The changes by `-K`, in ethtool's words and order; none if exactly the requested ones were made.
 fn changed_rows(
     after: &[Feature],
     wishes: &[(&str, bool)],
@@ -244,7 +244,7 @@ fn changed_rows(
     if rows.iter().all(is_expected) { Vec::new() } else { rows }
 }
 
-/// A feature that changed, or that did not although it should.
+/// A feature that changed, or that should have and did not.
 #[derive(Serialize)]
 struct Change {
     name: String,
@@ -252,21 +252,21 @@ struct Change {
     note: Note,
 }
 
-/// How a change relates to what was asked for.
+/// The relation of a change to the request.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Note {
-    /// It is what was asked for.
+    /// It was requested.
     AsRequested,
-    /// It followed from another.
+    /// It followed from another change.
     NotRequested,
-    /// It should be the opposite.
+    /// It was requested, and was not made.
     Requested,
-    /// It can never change.
+    /// It was requested, and can never be made.
     Fixed,
 }
 
-/// What `-K` did.
+/// The changes by `-K`.
 #[derive(Serialize)]
 struct ChangesOf<'a> {
     ifname: &'a str,

@@ -6,7 +6,7 @@ pub(super) struct Group {
     pub(super) short: &'static str,
     /// The name that -k prints.
     pub(super) long: &'static str,
-    /// The kernel's name of its members; the part before a star and the part behind it.
+    /// The kernel's names of its members: the part before a star and the part after it.
     members: (&'static str, Option<&'static str>),
 }
 
@@ -35,7 +35,7 @@ pub(super) const GROUPS: [Group; 11] = [
     group("rxhash", "receive-hashing", "rx-hashing", None),
 ];
 
-/// The names of the offload that Linux 4.14 removed: fragmentation of UDP. Scripts still turn it off.
+/// The names of an offload that Linux 4.14 removed: fragmentation of UDP. Scripts still turn it off.
 pub(super) const REMOVED: [&str; 3] = ["ufo", UDP_FRAGMENTATION, "tx-udp-fragmentation"];
 
 /// Its long name.

@@ -1,4 +1,4 @@
-//! `grosso dev`: what `ethtool` shows and sets of a device, in its words.
+//! `grosso dev`: shows and sets the properties of a device that `ethtool` does, in its words.
 
 mod coalesce;
 mod features;
@@ -42,13 +42,13 @@ pub(super) fn run(options: &Dev, session: &mut Session) -> Result<Exit, Failure>
     }
 }
 
-/// A device that is there.
+/// An existing device.
 struct Device {
     control: Control,
     name: InterfaceName,
 }
 
-/// One device in ethtool's JSON, which is a list of such objects: the keys are what the device has.
+/// One device in ethtool's JSON, which is a list of such objects: the keys are the names of the device's properties.
 struct Object<'a, T> {
     schema: &'static str,
     device: &'a str,

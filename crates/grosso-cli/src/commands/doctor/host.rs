@@ -1,4 +1,4 @@
-//! The machine and this process's place on it.
+//! The machine, and the privileges of this process on it.
 
 use grosso_lab::permit::{self, Refusal, Surroundings};
 use grosso_sys::packet::PacketSocket;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::report::Finding;
 use crate::commands::device::program;
 
-/// The machine, and what this process may do on it.
+/// The machine, and the privileges of this process on it.
 #[derive(Debug, Serialize)]
 pub(super) struct Host {
     kernel: String,
@@ -21,7 +21,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Looks around.
+    /// Reads the facts about the machine.
     pub(super) fn look() -> Self {
         let system = rustix::system::uname();
         let text = |text: &core::ffi::CStr| text.to_string_lossy().into_owned();
@@ -60,7 +60,7 @@ impl Host {
         if self.uid == 0 { command.into() } else { format!("sudo {command}") }
     }
 
-    /// How to get capabilities where this process runs.
+    /// The way to grant capabilities where this process runs.
     pub(super) fn grant(&self, capabilities: &[&str]) -> String {
         let upper = |prefix: &'static str| {
             let names =
@@ -82,9 +82,9 @@ impl Host {
     }
 }
 
-/// Whether packets of the machine's own interfaces may be seen.
+/// Checks whether packets of the machine's own interfaces may be seen.
 pub(super) fn capture(host: &Host) -> Finding {
-    // A socket of no interface, which sees nothing.
+    // A socket bound to no interface, which receives nothing.
     match PacketSocket::may_open() {
         Ok(()) => Finding::ok("capture", "packet sockets on this machine's interfaces"),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -94,7 +94,7 @@ pub(super) fn capture(host: &Host) -> Finding {
     }
 }
 
-/// What can be said of TUN without a network to make a device in.
+/// The finding about TUN without a network namespace to make a device in.
 pub(super) fn tun_unprobed(host: &Host, why: &str) -> Finding {
     match permit::tap() {
         Ok(()) => Finding::warn("tun", format!("/dev/net/tun rw; not probed: {why}")),
@@ -102,7 +102,7 @@ pub(super) fn tun_unprobed(host: &Host, why: &str) -> Finding {
     }
 }
 
-/// Why there are no TUN devices.
+/// The finding that no TUN devices may be made, with its reason.
 pub(super) fn tun_refused(host: &Host, refusal: &Refusal) -> Finding {
     let fix = match refusal {
         Refusal::TunClosed { .. } => host.sudo("chmod 0666 /dev/net/tun"),
@@ -122,6 +122,6 @@ fn serialize_surroundings<S: serde::Serializer>(
     })
 }
 
-/// The capabilities that decide something here, with their numbers.
+/// The capabilities that matter here, with their numbers.
 const CAPABILITIES: [(u32, &str); 4] =
     [(12, "net_admin"), (13, "net_raw"), (21, "sys_admin"), (39, "bpf")];

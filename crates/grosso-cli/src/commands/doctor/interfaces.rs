@@ -1,4 +1,4 @@
-//! What the machine's own interfaces do that makes captures on them misleading.
+//! Features of the machine's own interfaces that make captures on them misleading.
 
 use grosso_sys::{
     ethtool::{self, Feature},
@@ -8,7 +8,7 @@ use grosso_sys::{
 
 use super::{host::Host, report::Finding};
 
-/// A finding for each interface that is hardware, or that a hypervisor makes look so.
+/// A finding for each interface that is hardware, or that a hypervisor presents as such.
 pub(super) fn findings(host: &Host) -> Vec<Finding> {
     let links = Netlink::new().and_then(|netlink| netlink.links());
     let (Ok(links), Ok(control)) = (links, Control::new()) else {
@@ -22,7 +22,7 @@ pub(super) fn findings(host: &Host) -> Vec<Finding> {
     real.map(look).collect()
 }
 
-/// What is on that joins packets before anybody can capture them, and that `gro off` leaves on.
+/// The finding about features that merge packets before they can be captured, and that `gro off` leaves on.
 fn finding(host: &Host, name: &str, features: &[Feature]) -> Finding {
     let is_merging =
         |feature: &&Feature| feature.active && MERGING.contains(&feature.name.as_str());
@@ -43,7 +43,7 @@ fn finding(host: &Host, name: &str, features: &[Feature]) -> Finding {
 
 /// ARPHRD_ETHER of linux/if_arp.h.
 const ETHERNET: u16 = 1;
-/// Features that join packets in the device or its driver.
+/// Features that merge packets in the device or its driver.
 const MERGING: [&str; 2] = ["rx-gro-hw", "rx-lro"];
 
 #[cfg(test)]

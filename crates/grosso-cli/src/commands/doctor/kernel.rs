@@ -1,8 +1,8 @@
-//! What the kernel is too old for.
+//! Features that the kernel is too old for.
 
 use super::report::Finding;
 
-/// What the release says, which nobody needs to try.
+/// The finding by the release alone, without a probe.
 pub(super) fn finding(release: &str) -> Finding {
     let Some(version) = version(release) else {
         return Finding::warn("kernel", format!("{release}: a version that I cannot read"));
@@ -30,10 +30,10 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// Without these there is no data path: fanout that keeps flows together, ignored outgoing packets.
+/// The oldest kernel with a data path: fanout that keeps flows together, and ignored outgoing packets.
 const OLDEST: (u32, u32) = (4, 20);
 
-/// Since when the kernel has what Grosso uses if it is there.
+/// Features that Grosso uses if the kernel has them, with the first release that does.
 const SINCE: [((u32, u32), &str); 8] = [
     ((4, 20), "packet sockets that ignore outgoing packets"),
     ((5, 0), "UDP GRO"),

@@ -1,7 +1,7 @@
-//! `grosso doctor`: what works on this machine, why not, and what to do about it.
+//! `grosso doctor`: checks what works on this machine, and says why the rest does not, and what to do about it.
 //!
-//! Everything is tried, in a network of its own that ends with the process; of the machine's own
-//! network the doctor only reads.
+//! Everything is tried in a network namespace that ends with the process; the doctor only reads from the machine's own
+//! network.
 
 mod host;
 mod interfaces;
@@ -25,7 +25,7 @@ use crate::{
 
 /// Runs the command. The process must have one thread: it may have to make itself a user namespace.
 pub(super) fn run(session: &mut Session) -> Result<Exit, Failure> {
-    // Before the process is root in a world of its own.
+    // Read before the process is root in a namespace of its own.
     let host = Host::look();
     let rootless = rootless(&host);
     let interfaces = interfaces::findings(&host);
@@ -55,7 +55,7 @@ pub(super) fn run(session: &mut Session) -> Result<Exit, Failure> {
     Ok(if diagnosis.fail > 0 { Exit::No } else { Exit::Yes })
 }
 
-/// Whether anybody may have networks of their own, as the lab and the tests do.
+/// Checks whether unprivileged users may have network namespaces, as the lab and the tests do.
 fn rootless(host: &Host) -> Finding {
     match user_namespace_refusal() {
         Ok(None) => {

@@ -1,5 +1,5 @@
-//! Probes by doing: superframes through devices that exist for a moment, in a network that ends with
-//! the process.
+//! Probes by doing: superframes through devices that exist for a moment, in a network namespace that ends with the
+//! process.
 
 use std::{io, net::UdpSocket, time::Duration};
 
@@ -20,7 +20,7 @@ use super::{
     report::Finding,
 };
 
-/// TUN and TAP: what its devices can say about packets, and a superframe in each direction.
+/// TUN and TAP: the metadata that the devices support, and a superframe in each direction.
 pub(super) fn tun(host: &Host, network: &NetworkNamespace) -> Finding {
     if let Err(refusal) = permit::tap() {
         return host::tun_refused(host, &refusal);
@@ -46,7 +46,7 @@ pub(super) fn tun(host: &Host, network: &NetworkNamespace) -> Finding {
     }
 }
 
-/// What a TAP can.
+/// The abilities of a TAP.
 #[derive(Default)]
 struct TunFound {
     headers: Vec<String>,
@@ -70,7 +70,7 @@ fn try_tun() -> io::Result<TunFound> {
     }
     let tcp = Offloads::CHECKSUM | Offloads::TCP_IPV4 | Offloads::TCP_IPV6 | Offloads::TCP_ECN;
     let udp = Offloads::CHECKSUM | Offloads::UDP;
-    // Told with the 24-byte header, if there is one.
+    // Offloads inside of tunnels need the 24-byte header.
     let tunnel = tcp | Offloads::UDP_TUNNEL | Offloads::UDP_TUNNEL_CHECKSUM;
     let mut judge = |name, works: bool| {
         let list = if works { &mut found.has } else { &mut found.lacks };
@@ -136,7 +136,7 @@ pub(super) fn packet(host: &Host, network: &NetworkNamespace) -> Finding {
     }
 }
 
-/// AF_XDP: a socket on a veth, and a program that feeds it.
+/// AF_XDP: a socket on a veth device, and the program that feeds it.
 pub(super) fn xdp(host: &Host, network: &NetworkNamespace) -> Finding {
     let attempt = || {
         let [_, far] = wire("probe-x0", "probe-x1")?;
@@ -155,7 +155,7 @@ pub(super) fn xdp(host: &Host, network: &NetworkNamespace) -> Finding {
     }
 }
 
-/// Datagrams that travel together over the loopback device.
+/// Datagrams that are sent and received as one over the loopback device.
 pub(super) fn udp(network: Option<&NetworkNamespace>) -> Finding {
     let attempt = || {
         let [near, far] = [UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?];
@@ -185,7 +185,7 @@ pub(super) fn udp(network: Option<&NetworkNamespace>) -> Finding {
     }
 }
 
-/// A pair of devices that are up.
+/// A pair of connected devices that are up.
 fn wire(near: &str, far: &str) -> io::Result<[InterfaceName; 2]> {
     let [near, far] = [InterfaceName::new(near)?, InterfaceName::new(far)?];
     Netlink::new()?.add_veth((&near, LinkChange::new()), (&far, LinkChange::new()))?;
@@ -195,7 +195,7 @@ fn wire(near: &str, far: &str) -> io::Result<[InterfaceName; 2]> {
     Ok([near, far])
 }
 
-/// Keeps the kernel's own packets off the devices to come. A kernel without IPv6 has none.
+/// Keeps the kernel's own packets off the devices to come. A kernel without IPv6 sends none.
 fn silence_ipv6() {
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
 }
@@ -210,7 +210,7 @@ fn superframe() -> Vec<u8> {
     for (place, word) in header[2..].chunks_exact_mut(2).zip([54_u16, 100, 34, 16]) {
         place.copy_from_slice(&word.to_ne_bytes());
     }
-    // To a broadcast address, so that any device takes it; IPv4; TCP with a header of 20 bytes.
+    // A broadcast address, so that any device accepts it; IPv4; TCP with a header of 20 bytes.
     frame[..6].fill(0xff);
     (frame[6], frame[12], frame[14], frame[17]) = (0x02, 0x08, 0x45, 240);
     (frame[22], frame[23], frame[46]) = (64, 6, 0x50);
@@ -222,7 +222,7 @@ fn is_whole(header: &[u8], frame: &[u8]) -> bool {
     frame.len() == 254 && header.get(1) == Some(&1)
 }
 
-/// Room for some superframes of the probes.
+/// A ring with room for a few superframes of the probes.
 const SMALL: RingLayout = RingLayout { slot_bytes: 1024, slots: 16 };
-/// Long enough for what the kernel does at once.
+/// Long enough for work that the kernel does at once.
 const SOON: Duration = Duration::from_secs(1);

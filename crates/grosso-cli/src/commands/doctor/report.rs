@@ -1,4 +1,4 @@
-//! What the doctor found.
+//! The report of the doctor.
 
 use std::fmt::Write;
 
@@ -10,25 +10,25 @@ use crate::{
     style::Style,
 };
 
-/// How something is.
+/// The state of something that was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
     /// It works.
     Ok,
-    /// Something is amiss that Grosso can do without.
+    /// Something is wrong that Grosso can do without.
     Warn,
     /// It does not work, and Grosso needs it.
     Fail,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Finding {
     pub(super) state: State,
     name: String,
     what: String,
-    /// The command, or the deed, that sets it right.
+    /// The command, or the action, that fixes it.
     fix: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl Finding {
         Self { state: State::Fail, ..Self::ok(name, what) }
     }
 
-    /// With what to do about it.
+    /// The same finding, with its fix.
     pub(super) fn fix(self, fix: impl Into<String>) -> Self {
         Self { fix: Some(fix.into()), ..self }
     }
@@ -66,7 +66,7 @@ impl Finding {
             let _ = write!(text, "{word}{name:<NAME_COLUMNS$} {line}");
             column = INDENT.max(WORD_COLUMNS + name.len() + 1) + line.len();
         }
-        // A command is kept in one piece, for the clipboard.
+        // A command stays on one line, for the clipboard.
         if let Some(fix) = &self.fix {
             let beside = format!("    fix: {fix}");
             let is_short = column + beside.len() <= COLUMNS;
@@ -76,7 +76,7 @@ impl Finding {
     }
 }
 
-/// What the doctor found.
+/// The findings of the doctor.
 #[derive(Debug, Serialize)]
 pub(super) struct Diagnosis {
     schema: &'static str,
@@ -111,7 +111,7 @@ impl Report for Diagnosis {
     }
 }
 
-/// Columns of the state and of the name, and where what is said of it begins.
+/// Columns of the state and of the name; the text follows them.
 const WORD_COLUMNS: usize = 6;
 const NAME_COLUMNS: usize = 14;
 const INDENT: usize = WORD_COLUMNS + NAME_COLUMNS + 1;

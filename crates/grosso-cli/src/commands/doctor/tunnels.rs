@@ -1,4 +1,4 @@
-//! Which tunnels the kernel has devices for.
+//! The kinds of tunnels that the kernel has devices for.
 
 use std::{fs, io};
 
@@ -11,17 +11,17 @@ use grosso_sys::{
 
 use super::{host::Host, report::Finding};
 
-/// How the kernel stands to a kind of tunnel.
+/// The state of a kind of tunnel in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Present,
-    /// Its module is there. It is not loaded to see what happens: some modules make a device in
-    /// every network of the machine.
+    /// Its module is there. It is not loaded as a test: some modules make a device in every network namespace of the
+    /// machine.
     Loadable,
     Absent,
 }
 
-/// Which of them are there.
+/// The finding about all kinds.
 pub(super) fn finding(host: &Host, network: &NetworkNamespace) -> Finding {
     let modules = fs::read_to_string(format!("/lib/modules/{}/modules.dep", host.release));
     let modules = modules.unwrap_or_default();
@@ -62,7 +62,7 @@ fn presence((kind, module): (&str, &str), modules: &str) -> Presence {
     if is_there.unwrap_or(false) { Presence::Present } else { Presence::Absent }
 }
 
-/// Tries to make a device of a kind. Any refusal but of the kind itself says that the kernel knows it.
+/// Tries to make a device of a kind. Any error except that the kind is unknown shows that the kernel has it.
 fn make(kind: &str) -> io::Result<bool> {
     let name = InterfaceName::new("probe")?;
     let netlink = Netlink::new()?;
@@ -77,6 +77,6 @@ fn make(kind: &str) -> io::Result<bool> {
 }
 
 const NAME: &str = "kernel tunnels";
-/// Kinds of tunnels with the names of their modules. `fou` is GUE as well.
+/// Kinds of tunnels with the names of their modules. `fou` also provides GUE.
 const KINDS: [(&str, &str); 5] =
     [("vxlan", "vxlan"), ("gre", "ip_gre"), ("ipip", "ipip"), ("geneve", "geneve"), ("fou", "fou")];

@@ -1,5 +1,5 @@
-//! Which law or limit kept a packet out of a train or ended one, with its values, and what would
-//! have let the packet in.
+//! The law or limit that kept a packet out of a train or ended one, with its values, and the change that would have let
+//! the packet in.
 
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile, Verdict,
@@ -18,13 +18,13 @@ use crate::{
     report::explain::{BrokenLaw, Held, Limit},
 };
 
-/// Why, in values.
+/// The cause, with values.
 #[derive(Debug, Default)]
 pub(super) struct Cause {
     pub(super) detail: Option<String>,
     pub(super) law: Option<BrokenLaw>,
     pub(super) limit: Option<Limit>,
-    /// What would have let it merge.
+    /// A setting or packet with which it would have merged.
     pub(super) remedy: Option<String>,
 }
 
@@ -39,7 +39,7 @@ struct Pair<'a> {
     after: Transport,
 }
 
-/// Why a packet did not join the train of its flow, of which `last` is the last packet.
+/// The cause for which a packet did not join the train of its flow, whose last packet is `last`.
 pub(super) fn of_refusal(
     reason: NoMerge,
     held: Held,
@@ -63,7 +63,7 @@ pub(super) fn of_refusal(
     Some(Cause { detail, law, limit, remedy: remedy(&remedies) })
 }
 
-/// Why a packet can be in no train.
+/// The cause for which a packet can be in no train.
 pub(super) fn of_pass(
     reason: Pass,
     now: &[u8],
@@ -111,7 +111,7 @@ pub(super) fn limit_of_close(reason: Close, packets: u64, profile: &Profile) -> 
 }
 
 impl Pair<'_> {
-    /// The law that was broken, as the table of laws has it.
+    /// The law that was broken, from the table of laws.
     fn law(&self, reason: NoMerge, profile: &Profile) -> Option<BrokenLaw> {
         self.last_stack.layers().iter().find_map(|layer| {
             let range = layer.offset as usize..layer.end();
@@ -178,7 +178,7 @@ impl Pair<'_> {
         }
     }
 
-    /// The values that say most.
+    /// The most telling values.
     fn detail(&self, reason: NoMerge) -> Option<String> {
         match reason {
             NoMerge::TcpSequenceAhead | NoMerge::TcpSequenceBehind => {
@@ -252,7 +252,7 @@ impl Pair<'_> {
         })
     }
 
-    /// Whether it may be longer than any length field says.
+    /// Whether the packet may be longer than any length field can hold.
     fn is_free(&self) -> bool {
         let levels = self.now_stack.layers().iter().filter(|layer| is_ip(layer)).count();
         self.after.is_tcp() && levels == 1
@@ -270,7 +270,7 @@ impl Pair<'_> {
     }
 }
 
-/// One of these would do.
+/// A sentence part that lists the remedies, each of which would do.
 fn remedy(remedies: &[String]) -> Option<String> {
     let with = |remedy: &String| match remedy.starts_with("never") {
         true => remedy.clone(),
@@ -280,7 +280,7 @@ fn remedy(remedies: &[String]) -> Option<String> {
     (!words.is_empty()).then(|| words.join("; or "))
 }
 
-/// The law in words, if these two values of a field break it and this is what that is called.
+/// The law in words, if these two values of a field break it and the refusal has this name.
 fn words_of(law: Law, reason: NoMerge, held: &[u8], came: &[u8]) -> Option<&'static str> {
     match law {
         Law::Key(refusal) if refusal == reason && held != came => Some("is part of the flow"),
@@ -307,12 +307,12 @@ fn words_of(law: Law, reason: NoMerge, held: &[u8], came: &[u8]) -> Option<&'sta
     }
 }
 
-/// The flags that stay the same.
+/// The flags that must not change within a train.
 fn flags(word: &[u8]) -> u16 {
     u16_at(word, 0) & 0x0fff & !(tcp::FIN | tcp::PSH)
 }
 
-/// What people call a field.
+/// The common name of a field.
 fn field_name(kind: Kind, at: usize) -> String {
     let name = match (kind, at) {
         (Kind::Ethernet, 0) => "destination",
@@ -342,7 +342,7 @@ fn field_name(kind: Kind, at: usize) -> String {
     name.into()
 }
 
-/// A field as people read it.
+/// The value of a field as people read it.
 fn value(kind: Kind, at: usize, field: &[u8]) -> String {
     match (kind, at, field) {
         (Kind::Tcp, 12, _) => format!("{:#05x}", u16_at(field, 0) & 0x01ff),
@@ -363,8 +363,7 @@ fn bytes(field: &[u8]) -> String {
     if field.len() > BYTES_SHOWN { hex + "..." } else { hex }
 }
 
-/// The built-in profiles under which the last of these packets comes to this, the others of its
-/// flow before it.
+/// The built-in profiles under which the last of these packets gets the verdict `wanted`, after the others of its flow.
 fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -> Option<String> {
     let names = Profile::all().into_iter().filter_map(|mut profile| {
         let name = profile.name.clone();
@@ -382,7 +381,7 @@ fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -
     (!names.is_empty()).then(|| format!("--profile {}", names.join(", ")))
 }
 
-/// What would have let a packet into a train that can be in none.
+/// The change that would have let a packet into a train, if it can be in none as it is.
 fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
     Some(match reason {
         Pass::NotIp | Pass::Protocol => "never: trains are of TCP and UDP over IP",

@@ -1,4 +1,4 @@
-//! What every experiment of the lab does alike: it may, it runs, and what it found is printed and drawn.
+//! The common part of all experiments: the permission check, the run, the printed report and the page.
 
 use core::sync::atomic::AtomicBool;
 use std::{
@@ -47,7 +47,7 @@ pub(super) fn enter() -> Result<(), Failure> {
     permit::enter().map_err(|refusal| refused(&refusal))
 }
 
-/// What the data path hands packets to a host through.
+/// The device through which the data path hands packets to a host.
 pub(super) fn device(wanted: LabDevice) -> Result<Device, Failure> {
     match wanted {
         LabDevice::Auto => Ok(Device::probe()),
@@ -59,7 +59,7 @@ pub(super) fn device(wanted: LabDevice) -> Result<Device, Failure> {
     }
 }
 
-/// Writes the page. Where nobody chose a place for it, one that cannot be written to is no failure.
+/// Writes the page. A failure to write it counts only if the user chose the place.
 pub(super) fn write_page(
     name: &str,
     wanted: &LabPage,
@@ -100,14 +100,14 @@ pub(super) fn failed(error: &TrialError) -> Failure {
     Failure::environment("environment.lab", format!("lab: {error}"))
 }
 
-/// What the lab measured.
+/// The results of an experiment.
 #[derive(Debug, Serialize)]
 pub(super) struct LabReport<R> {
     schema: &'static str,
     tool: Tool,
     #[serde(flatten)]
     results: R,
-    /// The same for people.
+    /// The same in a table for people.
     #[serde(skip)]
     table: String,
     elapsed_s: f64,
@@ -117,13 +117,13 @@ pub(super) struct LabReport<R> {
 }
 
 impl<R: Serialize> LabReport<R> {
-    /// Of these results, whose text is `table`.
+    /// A report of these results, whose text is `table`.
     pub(super) fn new(schema: &'static str, table: String, results: R) -> Self {
         let tool = Tool::THIS;
         Self { schema, tool, results, table, elapsed_s: 0.0, html: None, warnings: Vec::new() }
     }
 
-    /// With the page that was written of it.
+    /// The same report, with the page that was written for it.
     pub(super) fn with_page(self, html: Option<PathBuf>) -> Self {
         Self { html, ..self }
     }

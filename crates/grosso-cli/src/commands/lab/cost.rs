@@ -1,4 +1,4 @@
-//! `grosso lab cost`: what a packet costs, by part.
+//! `grosso lab cost`: the cost of a packet, by part.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     input::Session,
 };
 
-/// Measures.
+/// Runs the experiment.
 pub(super) fn run(options: &LabTrials, session: &mut Session) -> Result<Exit, Failure> {
     enter()?;
     let plan = Plan {

@@ -11,7 +11,7 @@ use crate::{
     input::Session,
 };
 
-/// Measures.
+/// Runs the experiment.
 pub(super) fn run(options: &LabFragments, session: &mut Session) -> Result<Exit, Failure> {
     enter()?;
     let plan = Plan {
@@ -37,7 +37,7 @@ pub(super) fn run(options: &LabFragments, session: &mut Session) -> Result<Exit,
     )
 }
 
-/// Says what makes the figures those of the machine instead of those of buffers.
+/// Notes the conditions under which the figures measure the machine instead of the buffers.
 fn note(options: &LabFragments, results: &Report, session: &mut Session) {
     if results.is_short_of_processor() {
         session.talk.note(

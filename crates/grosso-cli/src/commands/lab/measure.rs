@@ -1,4 +1,4 @@
-//! `grosso lab EXPERIMENT`: measures, and reports.
+//! `grosso lab EXPERIMENT`: measurements and their report.
 
 use std::{
     process::{Command, Stdio},
@@ -18,7 +18,7 @@ use crate::{
     input::Session,
 };
 
-/// Measures; without a name it is the headline.
+/// Runs a measurement; without a name it is the headline.
 pub(super) fn run(
     name: &'static str,
     options: &LabOptions,
@@ -56,7 +56,7 @@ pub(super) fn run(
     )
 }
 
-/// Says what makes the figures those of the machine, or those of something else.
+/// Notes the conditions under which the figures measure the machine, or something else.
 fn note(options: &LabOptions, results: &Report, session: &mut Session) {
     if results.groups.iter().any(is_disturbed) {
         session.talk.note("other programs ran on the CPU meanwhile: Gb/s per CPU allows for it");
@@ -79,7 +79,7 @@ fn note(options: &LabOptions, results: &Report, session: &mut Session) {
     }
 }
 
-/// Refuses what iperf3 cannot measure, or cannot because it is not there.
+/// Refuses a measurement that iperf3 does not support, or for which it is not installed.
 fn refuse_tool(name: &str, options: &LabOptions) -> Result<(), Failure> {
     if options.tool == LabTool::BuiltIn {
         return Ok(());
@@ -115,7 +115,8 @@ fn plan(name: &str, options: &LabOptions) -> Result<Plan, Failure> {
     })
 }
 
-/// Alone on one processor, what is done in a second is what is done in a second of the processor.
+/// Whether other programs had a part of the processor: with one processor for the test alone, a second has a second of
+/// processor time.
 fn is_disturbed(group: &GroupResult) -> bool {
     group.processors == 1
         && group.rows.iter().any(|row| {
@@ -123,5 +124,5 @@ fn is_disturbed(group: &GroupResult) -> bool {
         })
 }
 
-/// The share of the processor below which others had a part of it.
+/// The share of the processor below which others must have had a part of it.
 const UNDISTURBED: f64 = 0.85;

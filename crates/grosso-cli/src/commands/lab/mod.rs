@@ -1,4 +1,4 @@
-//! `grosso lab`: what is offload worth here?
+//! `grosso lab`: measures what offload is worth here.
 
 mod acks;
 mod conduct;

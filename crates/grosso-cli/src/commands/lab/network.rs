@@ -1,4 +1,4 @@
-//! `grosso lab run`: two hosts for commands of one's own, and a wire that may be bad between them.
+//! `grosso lab run`: two hosts for the user's own commands, and a wire that may be bad between them.
 
 use std::{
     env,
@@ -34,7 +34,7 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
         if !is_first() {
             return contain(session);
         }
-        // Where a container hides parts of it, `ps` shows other processes, and nothing else is wrong.
+        // In a container that hides parts of /proc this fails; then only `ps` is wrong, and shows other processes.
         let _ = show_in_proc();
     }
     let network = NetworkOptions {
@@ -47,7 +47,7 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
     let mut started = Vec::new();
     for (host, line) in servers {
         let mut command = Command::new("sh");
-        // Standard output is that of the command on a.
+        // Standard output belongs to the command on a.
         command.args(["-c", &line]).stdin(Stdio::null()).stdout(std::io::stderr());
         let mut server = spawn(&network, host, &mut command, &line)?;
         network.await_listener(host, &mut server).map_err(|error| failed(&error.into()))?;
@@ -65,7 +65,7 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
     };
     let elapsed_s = began.elapsed().as_secs_f64();
     for mut server in started {
-        // It may have ended of itself.
+        // It may have ended by itself.
         let _ = server.kill();
         let _ = server.wait();
     }
@@ -80,11 +80,12 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
         wire: summary,
         warnings: Vec::new(),
     };
-    // Standard output is the command's.
+    // Standard output belongs to the command.
     let place = if status.is_some() { Place::Error } else { Place::Standard };
     report::print(&mut report, &mut session.talk, place)?;
     match exit_code {
-        // The codes that are frozen are of Grosso's own commands; this one's is what it ran ended with.
+        // The fixed exit codes are those of Grosso's own commands; this one exits with the code of the command that it
+        // ran.
         Some(code) => std::process::exit(code),
         None if session.interrupted.load(Ordering::Relaxed) => Ok(Exit::Interrupted),
         None => Ok(Exit::Yes),
@@ -106,7 +107,7 @@ fn servers(options: &LabRun) -> Result<Vec<(Host, String)>, Failure> {
 }
 
 /// Runs the same command line as the first process of a process namespace, so that nothing that it starts outlives it,
-/// however it or this process ends.
+/// no matter how it or this process ends.
 fn contain(session: &Session) -> Result<Exit, Failure> {
     let failed = |error: std::io::Error| {
         Failure::environment("environment.lab", format!("lab: no processes of its own: {error}"))
@@ -135,7 +136,7 @@ fn spawn(
     })
 }
 
-/// Waits for a process. Ctrl-C reaches it too; when it does not end then in time, it is ended.
+/// Waits for a process. Ctrl-C reaches it too; if it does not end in time then, it is killed.
 fn wait_at_most(
     process: &mut Child,
     session: &Session,
@@ -166,20 +167,20 @@ fn stream(network: &Network, options: &LabRun, session: &mut Session) -> Result<
     }
 }
 
-/// What a shell says of an ended command.
+/// The exit code of an ended command, as a shell reports it.
 fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-/// What passed between the hosts.
+/// The traffic between the hosts.
 #[derive(Debug, Serialize)]
 struct RunReport {
     schema: &'static str,
     tool: Tool,
     elapsed_s: f64,
-    /// What the command ended with.
+    /// The exit code of the command.
     exit_code: Option<i32>,
-    /// The built-in stream, where there was no command.
+    /// The built-in stream, if there was no command.
     stream: Option<Measured>,
     wire: Summary,
     warnings: Vec<String>,
@@ -215,7 +216,7 @@ impl Report for RunReport {
     }
 }
 
-/// How often to see whether the command has ended.
+/// The time between two looks at whether the command has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// How long a command may take to end after Ctrl-C.
+/// The time that a command may take to end after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(2);

@@ -12,7 +12,7 @@ use crate::{
     profile,
 };
 
-/// Measures. It needs neither devices nor privileges.
+/// Runs the experiment. It needs neither devices nor privileges.
 pub(super) fn run(options: &LabProfiles, session: &mut Session) -> Result<Exit, Failure> {
     let find = |word: &String| profile::find(word, Path::new(""));
     let more = options.profile.iter().map(find).collect::<Result<_, _>>()?;

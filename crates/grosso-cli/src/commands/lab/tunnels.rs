@@ -11,7 +11,7 @@ use crate::{
     input::Session,
 };
 
-/// Measures.
+/// Runs the experiment.
 pub(super) fn run(options: &LabTunnels, session: &mut Session) -> Result<Exit, Failure> {
     enter()?;
     let measuring = &options.measuring;

@@ -1,4 +1,4 @@
-//! A packet of a capture as a replay takes it.
+//! A packet of a capture in the form that a replay takes.
 
 use std::borrow::Cow;
 
@@ -17,29 +17,28 @@ use crate::{
     meta,
 };
 
-/// A packet, and what the capture says about it: worked out once, however many replays it goes
-/// through.
+/// A packet and its metadata in the capture: computed once, for any number of replays.
 pub(crate) struct Seen<'a> {
     pub(crate) packet: &'a Packet<'a>,
-    /// Its bytes. Those that the capture cut are zeros: whoever merges looks at headers alone.
+    /// Its bytes. Those that the capture cut are zeros: merging looks only at headers.
     pub(crate) data: Cow<'a, [u8]>,
     /// The link type by which it is parsed.
     pub(crate) link: Option<LinkType>,
     /// The UDP ports that mean a tunnel in it.
     pub(crate) ports: Ports,
-    /// Those of its tunnels that nobody assigned, which whoever writes it has to tell.
+    /// Its tunnels on ports that are not assigned, which must be recorded when it is written.
     pub(super) tunnels: Vec<TunnelPort>,
     pub(super) said: Said,
-    /// When it arrived, unless it has to stay outside.
+    /// The time of its arrival, unless it has to stay outside.
     pub(crate) time: Result<u64, Aside>,
-    /// The words for the engine.
+    /// The metadata for the engine.
     pub(crate) meta: Meta,
-    /// The judgment on it; `None` where it is not parsed.
+    /// The judgment on it; `None` if it is not parsed.
     pub(crate) judgment: Option<Judgment>,
 }
 
 impl<'a> Seen<'a> {
-    /// Looks at a packet.
+    /// Parses and judges a packet.
     pub(crate) fn of(
         packet: &'a Packet<'a>,
         links: Links,
@@ -118,14 +117,13 @@ impl Said {
         said
     }
 
-    /// The flags that a superframe keeps. That a checksum was partial is kept elsewhere; that it was
-    /// verified is not kept.
+    /// The flags that a superframe keeps. A partial checksum is recorded elsewhere; a verified one is not.
     pub(super) fn kept_flags(&self) -> u32 {
         self.flags.unwrap_or(0) & !flag::OFFLOADS
     }
 }
 
-/// When the packet arrived, unless it has to stay outside.
+/// The time at which the packet arrived, unless it has to stay outside.
 fn time(packet: &Packet<'_>, said: &Said, purpose: Purpose) -> Result<u64, Aside> {
     if said.has_others && purpose == Purpose::Writes {
         return Err(Aside::Options);
@@ -150,9 +148,10 @@ fn is_ours(packet: &Packet<'_>, value: &[u8]) -> bool {
     value.strip_prefix(&number).is_some_and(|rest| rest.starts_with(&MAGIC))
 }
 
-/// The words for the engine about checksums. That one is valid is not: it costs little to verify, and if the capture
-/// were wrong, cutting would write another checksum than was there. That one is partial the packet tells itself when
-/// the capture does not. What the capture cut nobody can verify, and a device that had done so would say this much.
+/// The checksum state for the engine. A valid one is not passed on: verifying it costs little, and if the capture were
+/// wrong, cutting would write another checksum than there was. A partial one is recognized from the packet if the
+/// capture does not record it. The checksum of a cut packet cannot be verified, and is passed on as if a device had
+/// done so.
 fn checksum(sight: &Sight<'_>, judge: &mut Judge) -> Checksum {
     let Sight { packet, said, stack, .. } = sight;
     let state = said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
@@ -160,14 +159,14 @@ fn checksum(sight: &Sight<'_>, judge: &mut Judge) -> Checksum {
     let partial = ChecksumState::Partial { place: None }.to_engine(stack);
     match told {
         Checksum::Partial { .. } => told,
-        // One valid checksum in 65,536 is the sum of its pseudo-header as well.
+        // One valid checksum in 65,536 happens to be the sum of its pseudo-header too.
         _ if is_seeded(packet.data, stack) && judge.seal(sight) != Seal::Either => partial,
         _ if packet.is_cut() => Checksum::Unnecessary { levels: u8::MAX },
         _ => Checksum::None,
     }
 }
 
-/// The words for the engine about whole bytes of which no capture says anything.
+/// The metadata for the engine of complete bytes without any from a capture.
 pub(crate) fn meta_of(data: &[u8], link: LinkType, ports: &Ports) -> Meta {
     let stack = dissect(data, link, ports);
     let mut levels = Levels::default();
@@ -178,8 +177,8 @@ pub(crate) fn meta_of(data: &[u8], link: LinkType, ports: &Ports) -> Meta {
     Meta { checksum: state.to_engine(&stack), ..Meta::default() }
 }
 
-/// The rest of what is told to the engine. A superframe whose packets are not those behind its innermost header, or of
-/// which nobody recorded where it was cut, must not give its own size as that of its packets.
+/// Adds the other offload metadata for the engine. A superframe that is not cut after its innermost header, or whose
+/// segment size was not recorded, must not pass on its own size as that of its packets.
 fn with_offloads(meta: Meta, said: &PacketMeta, judgment: &Judgment, ports: Ports) -> Meta {
     let offload = said.offload.as_ref();
     let recorded = offload.and_then(|offload| offload.gso.as_ref());
@@ -199,5 +198,5 @@ fn with_offloads(meta: Meta, said: &PacketMeta, judgment: &Judgment, ports: Port
     }
 }
 
-/// The longest packet whose missing bytes are made up for: more than any superframe.
+/// The longest packet whose missing bytes are replaced by zeros: more than any superframe.
 const CUT_BYTES_MAX: u32 = 1 << 20;

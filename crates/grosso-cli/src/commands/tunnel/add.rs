@@ -54,13 +54,13 @@ pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Fa
     let begun =
         saved.and_then(|()| begin(COMMAND, &place, &definition, options.foreground, session));
     begun.inspect_err(|_| {
-        // Nothing is left of a tunnel that never was; why it never was is what is said.
+        // Nothing is left of a tunnel that could not be started; the reason is in the failure.
         let _ = place.remove();
         let _ = remove_device(COMMAND, name);
     })
 }
 
-/// The words in front of `type`, which are those of the device, and those behind it.
+/// The MTU, which may stand before `type`, and the words after it.
 fn own_words(words: &[String]) -> Result<(Option<u16>, &[String]), Failure> {
     let usage = |message: String| {
         let hint = "grosso tunnel add NAME [mtu BYTES] type TYPE ...";
@@ -95,7 +95,7 @@ fn refuse_taken(name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether this host has the address that packets are sent from.
+/// Checks that this host has the address that packets are sent from.
 fn check_local(local: IpAddr) -> Result<(), Failure> {
     let bound = UdpSocket::bind((local, 0));
     bound.map(|_| ()).map_err(|error| daemon::tunnel::no_socket(COMMAND, (local, 0).into(), &error))
@@ -107,7 +107,7 @@ fn unreachable(remote: IpAddr, error: &io::Error) -> Failure {
     Failure::environment("environment.unreachable", message).hint(hint)
 }
 
-/// The least MTU of the paths to the other ends, in bytes; or which of them there is no way to, and why.
+/// The smallest MTU of the paths to the other ends, in bytes; or the end that cannot be reached, and the error.
 pub(super) fn path_mtu(description: &Description) -> Result<usize, (IpAddr, io::Error)> {
     let paths = PathMtu::new(description.endpoint.remote.is_ipv4());
     let paths = paths.map_err(|error| (description.endpoint.remote, error))?;
@@ -115,12 +115,12 @@ pub(super) fn path_mtu(description: &Description) -> Result<usize, (IpAddr, io::
     description.remotes().try_fold(usize::MAX, |least, remote| Ok(least.min(mtu(remote)?)))
 }
 
-/// The MTU of the device: what was asked for, or what the path leaves.
+/// The MTU of the device: the requested one, or the one that the path leaves room for.
 fn fitting(description: &Description, path: usize, wanted: Option<u16>) -> Result<u16, Failure> {
     let fits = description.endpoint.mtu(path).filter(|mtu| *mtu >= usize::from(MTU_MIN));
     match (wanted, fits) {
         (Some(mtu), _) => Ok(mtu),
-        // What is longest for a TUN device (`MAX_MTU` of drivers/net/tun.c, less room for its Ethernet header).
+        // The largest of a TUN device (`MAX_MTU` of drivers/net/tun.c, less room for its Ethernet header).
         (None, Some(mtu)) => Ok(u16::try_from(mtu).unwrap_or(u16::MAX).min(MTU_MAX)),
         (None, None) => {
             let message = format!("{COMMAND}: a path of {path} bytes has no room for the headers");
@@ -130,9 +130,9 @@ fn fitting(description: &Description, path: usize, wanted: Option<u16>) -> Resul
 }
 
 const COMMAND: &str = "tunnel add";
-/// Bytes of the smallest MTU (RFC 791 section 3.2).
+/// The smallest MTU, in bytes (RFC 791 section 3.2).
 const MTU_MIN: u16 = 68;
-/// Bytes of the largest that TAP devices take.
+/// The largest MTU that TAP devices accept, in bytes.
 const MTU_MAX: u16 = 65521;
-/// Bytes of the smallest MTU of IPv6 (RFC 8200 section 5).
+/// The smallest MTU of IPv6, in bytes (RFC 8200 section 5).
 const IPV6_MTU_MIN: u16 = 1280;

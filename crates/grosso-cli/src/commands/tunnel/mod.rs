@@ -44,7 +44,7 @@ fn up(options: &TunnelUp, session: &mut Session) -> Result<Exit, Failure> {
     begin(command, &place, &definition, options.foreground, session)
 }
 
-/// Starts the process of a tunnel, or is it.
+/// Starts the process of a tunnel, or becomes it.
 fn begin(
     command: &str,
     place: &Place,

@@ -22,30 +22,30 @@ use crate::{
     tunnel::Place,
 };
 
-/// What became of a tunnel's process.
+/// The state of a tunnel's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Process {
-    /// There is none.
+    /// There is no process.
     None,
-    /// This one runs.
+    /// The process with this number runs.
     Running(i32),
-    /// It ended, and nobody told it to.
+    /// It ended without being told to.
     Ended,
 }
 
 impl Process {
-    /// What became of the process of the tunnel that is kept there.
+    /// The state of the process of the tunnel at this place.
     pub(super) fn of(place: &Place) -> Self {
         let Some(remembered) = remembered(place) else { return Self::None };
         match remembered {
-            // Another process may have got the number since.
+            // The number may have been reused for another process since.
             Some((number, started)) if start_time(number) == Some(started) => Self::Running(number),
             _ => Self::Ended,
         }
     }
 }
 
-/// The number of a tunnel's process and when it was started, as far as they can be read; `None` where it has none.
+/// The number of a tunnel's process and its start time, as far as they can be read; `None` if there is no process.
 fn remembered(place: &Place) -> Option<Option<(i32, u64)>> {
     let text = fs::read_to_string(place.process()).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse::<u64>);
@@ -55,14 +55,14 @@ fn remembered(place: &Place) -> Option<Option<(i32, u64)>> {
     Some(i32::try_from(number).ok().map(|number| (number, started)))
 }
 
-/// When a process that runs was started, in the kernel's ticks.
+/// The start time of a running process, in the kernel's ticks.
 fn start_time(number: i32) -> Option<u64> {
     let (state, started) = stat(Path::new(&format!("/proc/{number}")))?;
-    // A zombie does nothing any more.
+    // A zombie no longer does anything.
     (state != "Z").then_some(started)
 }
 
-/// Whether a process that was killed is still giving back what it had: its device is nobody else's before.
+/// Whether a killed process is still releasing its resources: until then its device is not free.
 fn is_ending(number: i32, started: u64) -> bool {
     let process = format!("/proc/{number}");
     let is_it = stat(Path::new(&process)).is_some_and(|(_, start)| start == started);
@@ -72,10 +72,10 @@ fn is_ending(number: i32, started: u64) -> bool {
     is_it && states.any(|state| !is_over(&state))
 }
 
-/// The state of a process or thread, and when it was started in the kernel's ticks.
+/// The state of a process or thread, and its start time in the kernel's ticks.
 fn stat(folder: &Path) -> Option<(String, u64)> {
     let stat = fs::read_to_string(folder.join("stat")).ok()?;
-    // The second field is the program's name, in parentheses and of any characters.
+    // The second field is the program's name, in parentheses, and may contain any characters.
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
     let state = fields.next()?.to_owned();
     Some((state, fields.nth(START_TIME - STATE - 1)?.parse().ok()?))
@@ -93,7 +93,7 @@ pub(super) fn start(command: &str, place: &Place) -> Result<(), Failure> {
         Failure::environment("environment.write", message)
     };
     let notice = place.notice();
-    // One that was killed may have left it.
+    // A process that was killed may have left its socket.
     let _ = fs::remove_file(&notice);
     let heard = UnixDatagram::bind(&notice).map_err(|error| failed(&notice, &error))?;
     if let Some(Some((number, started))) = remembered(place) {
@@ -114,7 +114,7 @@ pub(super) fn start(command: &str, place: &Place) -> Result<(), Failure> {
         Failure::environment("environment.process", message)
     })?;
     let result = wait(command, place, &heard, &mut child);
-    // It was of use until now.
+    // It is of no more use.
     let _ = fs::remove_file(&notice);
     if result.is_err() {
         let _ = child.kill();
@@ -129,7 +129,7 @@ fn spawn(place: &Place, log: File) -> io::Result<Child> {
     command.args(["run", "--quiet", "--config"]).arg(place.definition());
     command.env("NOTIFY_SOCKET", place.notice());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    // Ctrl-C is for whoever started it.
+    // Ctrl-C is meant for the process that started it.
     command.process_group(0).spawn()
 }
 
@@ -160,7 +160,7 @@ fn wait(
     }
 }
 
-/// Is the process of a tunnel until it is told to end.
+/// Runs as the process of a tunnel until it is told to end.
 pub(super) fn stay(command: &str, place: &Place, session: &mut Session) -> Result<Exit, Failure> {
     remember(place, rustix::process::getpid().as_raw_nonzero().get()).map_err(|error| {
         let message = format!("{command}: {}: {error}", place.process().display());
@@ -171,10 +171,10 @@ pub(super) fn stay(command: &str, place: &Place, session: &mut Session) -> Resul
     ended
 }
 
-/// Ends the process, which delivers what it holds; says whether there was one.
+/// Ends the process, which delivers its held packets first. Returns whether there was one.
 pub(super) fn stop(command: &str, place: &Place) -> Result<bool, Failure> {
     let Process::Running(number) = Process::of(place) else {
-        // What it left behind says that it was killed; now it is down.
+        // A process that was killed left its number behind; without it, the tunnel counts as down.
         let _ = fs::remove_file(place.process());
         return Ok(false);
     };
@@ -198,14 +198,14 @@ pub(super) fn stop(command: &str, place: &Place) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// What a process said went wrong.
+/// The error that a process reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) what: String,
     pub(super) hint: Option<String>,
 }
 
-/// The last error of a log, which has nothing but errors.
+/// The last error of a log, which contains nothing but errors.
 pub(super) fn last_error(log: &Path) -> Option<Said> {
     let text = fs::read(log).ok()?;
     let tail = text.get(text.len().saturating_sub(LOG_BYTES_MAX)..)?;
@@ -222,18 +222,18 @@ pub(super) fn last_error(log: &Path) -> Option<Said> {
     Some(Said { what, hint })
 }
 
-/// Which fields of `/proc/PID/stat` these are (`proc_pid_stat(5)`).
+/// The numbers of fields of `/proc/PID/stat` (`proc_pid_stat(5)`).
 const STATE: usize = 3;
 const START_TIME: usize = 22;
-/// How often to look whether a process that says nothing has ended.
+/// The time between two checks that a silent process has not ended.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long a process may take to start: it opens two devices.
+/// The longest time that a process may take to start: it opens two devices.
 const START_MAX: Duration = Duration::from_secs(30);
-/// How long a process may take to end: it delivers what it holds.
+/// The longest time that a process may take to end: it delivers its held packets.
 const STOP_MAX: Duration = Duration::from_secs(10);
-/// Bytes of what a service manager is told.
+/// Bytes of a message to a service manager.
 const NOTICE_BYTES_MAX: usize = 4096;
-/// Bytes at the end of a log that are looked at.
+/// Bytes at the end of a log that are read.
 const LOG_BYTES_MAX: usize = 64 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `grosso tunnel show`: what tunnels are there, and what passes through them.
+//! `grosso tunnel show`: the tunnels, and their traffic.
 
 use std::{fs, io, os::unix::fs::MetadataExt};
 
@@ -38,7 +38,7 @@ pub(super) fn run(options: &TunnelShow, session: &mut Session) -> Result<Exit, F
     for place in &places {
         match Definition::read(&place.definition()) {
             Ok(definition) => tunnels.push(facts(place, &definition, &answers)),
-            // One that somebody spoilt is not to hide the others.
+            // One damaged definition must not hide the others.
             Err(failure) if options.name.is_none() => session.talk.note(failure.message),
             Err(failure) => return Err(failure),
         }
@@ -50,7 +50,7 @@ pub(super) fn run(options: &TunnelShow, session: &mut Session) -> Result<Exit, F
     Ok(Exit::Yes)
 }
 
-/// Says in a line what a tunnel is that was started.
+/// Prints one line about a tunnel that was started.
 pub(super) fn headline(
     place: &Place,
     definition: &Definition,
@@ -112,12 +112,12 @@ fn is_elsewhere(pid: i32) -> bool {
     let namespace = |process: &str| fs::metadata(format!("/proc/{process}/ns/net"));
     match (namespace(&pid.to_string()), namespace("self")) {
         (Ok(its), Ok(own)) => its.ino() != own.ino(),
-        // Of a process of somebody else nothing is told.
+        // The kernel shows nothing about processes of other users.
         _ => false,
     }
 }
 
-/// The MTU of a device, and what the host's stack leaves to it.
+/// The MTU of a device, and its offloads that relieve the host's stack.
 fn device(name: &str) -> io::Result<(u32, Vec<String>)> {
     let name = InterfaceName::new(name)?;
     let mtu = Netlink::new()?.link(&name)?.mtu;
@@ -127,7 +127,7 @@ fn device(name: &str) -> io::Result<(u32, Vec<String>)> {
     Ok((mtu, told.collect()))
 }
 
-/// The features of a TUN or TAP device that say what its owner takes off the host's stack.
+/// The features of a TUN or TAP device that show which work its owner takes over from the host's stack.
 const OFFLOADS: &[&str] = &[
     "tx-checksum-ip-generic",
     "tx-tcp-segmentation",

@@ -1,4 +1,4 @@
-//! What one setting does to packets: how many leave together, and how long they waited for it.
+//! The effect of one setting on packets: the number that leave together, and the time that they waited.
 
 use std::rc::Rc;
 
@@ -11,11 +11,11 @@ use crate::{
     headers::Transport,
 };
 
-/// A packet that all settings hold together.
+/// A packet that is shared by all settings.
 #[derive(Clone, Debug)]
 pub(super) struct Shared(pub(super) Rc<Kept>);
 
-/// Its bytes, and when it came.
+/// The bytes of a packet, and the time when it came.
 #[derive(Debug)]
 pub(super) struct Kept {
     data: Box<[u8]>,
@@ -42,21 +42,21 @@ impl AsRef<[u8]> for Shared {
     }
 }
 
-/// Measures what is delivered.
+/// Measures deliveries.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    /// The packet that is pushed.
+    /// The packet that is being pushed.
     pub(super) current: Option<Shared>,
-    /// Wire packets a train: of what has a payload of TCP or UDP. What leaves alone is a train of
-    /// one, whether it might have merged or not, so that profiles differ in this alone.
+    /// Wire packets of each train, counting those with a payload of TCP or UDP. A packet that leaves alone is a train
+    /// of one, whether it could have merged or not, so that profiles differ only in merging.
     pub(super) segments: Distribution,
-    /// How long such packets waited, in nanoseconds.
+    /// The waiting times of such packets, in nanoseconds.
     pub(super) held: Distribution,
     now_ns: u64,
 }
 
 impl Meter {
-    /// Takes in a packet that stayed outside the engine.
+    /// Counts a packet that stayed outside of the engine.
     pub(super) fn count_aside(&mut self, kept: &Kept) {
         if kept.is_data {
             self.segments.add(1, 1);
