@@ -119,10 +119,10 @@ pub(crate) struct LabOptions {
     /// Device through which Grosso hands packets to a host; auto: a TAP where /dev/net/tun may be opened
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
-    /// Who verifies checksums: nobody, as behind a NIC that did, or the receiver
+    /// Party that verifies checksums: none, as behind a NIC that did, or the receiver
     #[arg(long, value_name = "WHAT", default_value = "nic")]
     pub(crate) checksums: LabChecksums,
-    /// Who makes the traffic
+    /// Program that makes the traffic
     #[arg(long, value_name = "TOOL", default_value = "built-in")]
     pub(crate) tool: LabTool,
     #[command(flatten)]

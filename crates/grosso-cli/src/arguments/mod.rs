@@ -51,7 +51,7 @@ pub(crate) struct Common {
     /// Print more
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
-    /// When to colour; NO_COLOR and CLICOLOR_FORCE count if this is auto
+    /// Colour the output; auto heeds NO_COLOR and CLICOLOR_FORCE
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: When,
     /// Parse packets as this link type: ethernet, raw, null, sll, sll2, or a number

@@ -1,4 +1,4 @@
-//! Paths from a file: TOML, in the words of `ip link` and `ethtool`. `docs/configuration.md` describes it.
+//! Paths from a file: TOML, with the key names of `ip link` and `ethtool`. `docs/configuration.md` describes it.
 
 use core::{fmt, ops::Range};
 use std::{collections::BTreeMap, net::SocketAddr, path::Path};
@@ -26,10 +26,10 @@ use crate::{
     wrong::{Wrong, similar},
 };
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Config {
-    /// Where Prometheus asks.
+    /// The address at which Prometheus is served.
     pub(crate) metrics: Option<SocketAddr>,
     pub(crate) paths: Vec<PathSpec>,
 }
@@ -61,7 +61,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads the keys of all ports that have some. What one port sends with, no other may: a nonce would be used
+    /// Reads the keys of all ports that have some. No two ports may send with the same key: a nonce would be used
     /// twice.
     fn read_keys(&mut self, folder: &Path) -> Result<(), Failure> {
         let ports = self.paths.iter_mut().flat_map(|path| [&mut path.left, &mut path.right]);
@@ -76,7 +76,7 @@ impl Config {
         Ok(())
     }
 
-    /// Understands a text. The files of profiles that it names are meant from `folder`.
+    /// Parses a text. Relative paths of profiles are taken from `folder`.
     fn parse(text: &str, folder: &Path) -> Result<Self, Wrong> {
         let file: FileTable =
             toml::from_str(text).map_err(|error| Wrong::of_parser(text, &error))?;
@@ -174,14 +174,14 @@ impl PathTable {
     }
 }
 
-/// What a path is called that nobody named.
+/// The name of a path without one of its own.
 pub(crate) fn default_name(left: &PortSpec, right: &PortSpec) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let name = format!("{}-{}", left.device.name(), right.device.name());
     name.chars().map(|c| if fits(c) { c } else { '_' }).collect()
 }
 
-/// Whether the parts of a path fit each other; if not, why.
+/// Checks that the parts of a path fit each other; the error says why not.
 pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
     if spec.left.device.name() == spec.right.device.name() {
         return Err(format!("{} is both ends of the path", spec.left.device.name()));
@@ -196,7 +196,7 @@ pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
     for port in [&spec.left, &spec.right] {
         port.check()?;
         if port.esp.is_some() && spec.queues > 1 {
-            // All packets of an association have one sequence.
+            // All packets of an association share one sequence of numbers.
             return Err(format!("{} has esp, and the path more than one queue", port.device));
         }
         match port.device {
@@ -224,7 +224,7 @@ pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a tunnel is where there can be one, and can be what is asked for.
+/// Checks that a tunnel is on the side where it may be, and supports the requested options.
 fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
     if let Device::Tunnel(tunnel) = &spec.left.device {
         return Err(format!("{} is the left end: a tunnel is the right one", tunnel.name()));
@@ -236,7 +236,7 @@ fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
     }
     let is_numbered = matches!(tunnel.endpoint.header, Header::Gre { sequence: true, .. });
     if is_numbered && spec.queues > 1 {
-        // All packets of a direction have one sequence.
+        // All packets of a direction share one sequence of numbers.
         return Err(format!(
             "{} has seq, and the path {} queues: the other end drops what is late, so one queue \
              sends all of it",
@@ -247,7 +247,7 @@ fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
     Ok(())
 }
 
-/// A name that fits into a label of a counter and a message.
+/// A name that fits into a counter's label and a message.
 #[derive(Clone, Debug)]
 pub(crate) struct PathName(pub(crate) String);
 
@@ -297,7 +297,7 @@ impl<'de> Deserialize<'de> for ImpairText {
     }
 }
 
-/// A port is its word alone, or a table with the word in it.
+/// A port is a word alone, or a table that contains the word.
 impl<'de> Deserialize<'de> for PortSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;
@@ -371,7 +371,7 @@ impl PortTable {
     }
 }
 
-/// The feature of a name, or of one of the short ones that `ethtool -K` knows.
+/// The feature with this name, or with one of the short names of `ethtool -K`.
 fn feature(name: &str) -> Result<Features, String> {
     let short = match name {
         "sg" => Some(Features::SCATTER_GATHER),
@@ -400,7 +400,7 @@ fn form(bytes: usize) -> Result<Form, String> {
     known.ok_or_else(|| format!("no virtio header has {bytes} bytes: 10, 12, 20 or 24"))
 }
 
-/// Why a path that forwards cannot have a lossy profile.
+/// The reason why a path that forwards cannot have a lossy profile.
 pub(crate) const LOSSY: &str = "later packets overwrite earlier ones, so that other packets leave \
                                 than came: it is only for who ends TCP";
 /// Most paths of a process.

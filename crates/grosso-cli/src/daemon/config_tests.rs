@@ -1,12 +1,12 @@
 use super::*;
 use crate::daemon::port::Device;
 
-/// What a text describes whose folder has no files.
+/// The configuration that a text describes; its folder has no files.
 fn parse(text: &str) -> Result<Config, Wrong> {
     Config::parse(text, Path::new("/"))
 }
 
-/// What is wrong with a text, as the user reads it.
+/// The error in a text, as the user reads it.
 fn wrong(text: &str) -> String {
     parse(text).unwrap_err().to_string()
 }
@@ -150,12 +150,12 @@ fn more_paths_than_there_may_be_are_refused() {
     assert!(wrong(&(text + &path(PATHS_MAX))).contains("more than 64 paths"));
 }
 
-/// A path whose left port is a table with this in it.
+/// A path whose left port is a table with `stage` in it.
 fn with(stage: &str) -> String {
     format!("[[path]]\nleft = {{ port = \"eth1\", {stage} }}\nright = \"tap:t\"\n")
 }
 
-/// The least that ESP needs.
+/// The keys that ESP requires.
 const ESP: &str =
     "spi-in = 0x101, spi-out = 0x102, key-file = \"edge.key\", sequence-file = \"edge.seq\"";
 
@@ -254,7 +254,7 @@ fn keys_are_read_with_the_file_and_no_two_ports_send_with_the_same() {
     assert!(read(&one).unwrap_err().contains("chmod 600"));
 }
 
-/// A path from a TUN device to a tunnel with these lines in its table.
+/// A path from a TUN device to a tunnel whose table has these lines.
 fn to_tunnel(device: &str, lines: &str) -> String {
     format!("[[path]]\nname = \"t\"\nleft = \"{device}\"\n\n[path.right.tunnel]\n{lines}\n")
 }

@@ -1,4 +1,4 @@
-//! What a process is told while its paths run: by signals, and by the paths themselves.
+//! The events of a process while its paths run: signals, and ends of paths.
 
 use std::{
     io,
@@ -11,23 +11,23 @@ use signal_hook::{
     iterator::Signals,
 };
 
-/// Something to act on.
+/// An event to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// SIGINT: end, and say what was done.
+    /// SIGINT: end, and print a summary.
     Interrupt,
     /// SIGTERM: end.
     Terminate,
-    /// SIGHUP: read the configuration again, where there is one.
+    /// SIGHUP: read the configuration again, if there is one.
     HangUp,
-    /// SIGUSR1: say what was done so far.
+    /// SIGUSR1: print the counters so far.
     Report,
     /// The path of this number ended.
     PathEnded(u64),
 }
 
-/// The queue of events. It is as long as there are signals and paths that nobody looked after yet: the kernel merges
-/// equal signals that wait, and a path ends once.
+/// The queue of events. Its length is bounded by the number of signals and paths: the kernel merges equal signals that
+/// wait, and a path ends once.
 #[derive(Debug)]
 pub(crate) struct Events {
     pub(crate) sender: Sender<Event>,
@@ -35,7 +35,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Listens for signals from now on.
+    /// Starts to listen for signals.
     pub(crate) fn listen() -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel();
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
@@ -59,7 +59,7 @@ impl Events {
 
     /// Waits for the next event.
     pub(crate) fn next(&self) -> Event {
-        // There is always a sender, this one's own.
+        // There is always a sender: the one in this value.
         self.receiver.recv().unwrap_or(Event::Terminate)
     }
 }

@@ -1,5 +1,5 @@
-//! Keys of ESP, from a file that nobody else can read or from a descriptor. They are never printed, and are
-//! overwritten when they are not needed any more.
+//! Keys of ESP, from a file that only its owner can read, or from a descriptor. They are never printed, and are
+//! overwritten when they are no longer needed.
 
 use core::fmt;
 use std::{
@@ -17,17 +17,17 @@ use zeroize::Zeroizing;
 
 use crate::{error::Failure, name::shown};
 
-/// Where keys come from.
+/// The source of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeySource {
-    /// A file, and what was in it when the configuration was read.
+    /// A file, and its contents once the configuration has been read.
     File(PathBuf, Option<Keys>),
     /// A descriptor that another program left open, which is read to its end when the path starts.
     Descriptor(i32),
 }
 
 impl KeySource {
-    /// Reads the file, which is in `folder` unless its path is absolute; a descriptor is left for later.
+    /// Reads the file, which is in `folder` unless its path is absolute; a descriptor is read later.
     pub(crate) fn read(&mut self, folder: &Path) -> Result<(), Failure> {
         if let Self::File(path, keys) = self {
             *keys = Some(read_file(&folder.join(path))?);
@@ -35,7 +35,7 @@ impl KeySource {
         Ok(())
     }
 
-    /// The keys, once the configuration was read.
+    /// The keys, after the configuration has been read.
     pub(crate) fn keys(&self) -> Result<Keys, Failure> {
         match self {
             Self::File(_, Some(keys)) => Ok(keys.clone()),
@@ -69,14 +69,14 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// The key as an association takes it.
+    /// The key in the form that an association takes.
     pub(crate) fn material(&self) -> Result<KeyMaterial, NoAssociation> {
         KeyMaterial::aes_gcm(&self.0)
     }
 }
 
 impl Keys {
-    /// Understands lines of `in` and `out`, each with the hexadecimal digits of a key and its salt.
+    /// Parses lines of `in` and `out`, each with the hexadecimal digits of a key and its salt.
     fn parse(text: &[u8]) -> Result<Self, String> {
         let (mut inbound, mut outbound) = (None, None);
         for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
@@ -105,7 +105,7 @@ impl Keys {
             outbound: outbound.ok_or_else(|| missing("out"))?,
         };
         if keys.inbound == keys.outbound {
-            // Both sides start with the same sequence numbers, and so would use a nonce twice.
+            // Both sides start with the same sequence numbers, and so would use each nonce twice.
             return Err("in and out are the same key, and must be two".to_owned());
         }
         Ok(keys)
@@ -117,7 +117,7 @@ impl Key {
         let digits = digits.strip_prefix(b"0x").unwrap_or(digits);
         let nibble = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
         let (pairs, rest) = digits.as_chunks::<2>();
-        // No list of bytes grows, which would leave a copy behind.
+        // The buffer never grows, because that would leave a copy behind.
         let mut bytes = Zeroizing::new(Vec::with_capacity(pairs.len()));
         for [high, low] in pairs {
             match (nibble(*high), nibble(*low)) {
@@ -150,7 +150,7 @@ fn read_file(path: &Path) -> Result<Keys, Failure> {
     understand(file, &format!("key file {name}"))
 }
 
-/// Reads what a descriptor has, which it has only once: what was read is kept for paths that start again.
+/// Reads a descriptor, which can be read only once: the result is kept for paths that start again.
 fn read_descriptor(number: i32) -> Result<Keys, Failure> {
     static READ: Mutex<BTreeMap<i32, Keys>> = Mutex::new(BTreeMap::new());
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,7 +182,7 @@ fn understand(file: File, name: &str) -> Result<Keys, Failure> {
     })
 }
 
-/// The bits of a file's mode that are everybody else's.
+/// The permission bits of a file for everybody except its owner.
 const OTHERS: u32 = 0o077;
 /// Bytes of the longest text with keys.
 const KEY_BYTES_MAX: usize = 4096;

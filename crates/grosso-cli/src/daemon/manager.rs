@@ -1,31 +1,31 @@
-//! What a service manager is told (`sd_notify(3)`); nothing happens where there is none.
+//! Messages to a service manager (`sd_notify(3)`); without one, nothing happens.
 
 use sd_notify::NotifyState;
 
-/// The paths run.
+/// Says that the paths run.
 pub(crate) fn ready(status: &str) {
     tell(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// The configuration is read again; [`ready`] says that it was.
+/// Says that the configuration is being read again; [`ready`] follows when it was.
 pub(crate) fn reloading() {
     let mut states = vec![NotifyState::Reloading];
-    // A manager that starts a reload of itself (Type=notify-reload) tells its own from an older one by the time.
+    // A manager that starts a reload itself (Type=notify-reload) tells it from an older one by the time.
     states.extend(NotifyState::monotonic_usec_now().ok());
     tell(&states);
 }
 
-/// Something about the paths changed.
+/// Says that something about the paths changed.
 pub(crate) fn status(status: &str) {
     tell(&[NotifyState::Status(status)]);
 }
 
-/// The paths deliver what they hold, and end.
+/// Says that the paths deliver their held packets, and end.
 pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
 fn tell(states: &[NotifyState<'_>]) {
-    // A manager that cannot be told has gone, and will notice by other means.
+    // A manager that cannot be reached has gone, and will notice by other means.
     let _ = sd_notify::notify(states);
 }

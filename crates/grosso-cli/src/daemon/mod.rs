@@ -1,17 +1,17 @@
-//! Data paths on live devices, as `bridge` and `run` have them.
+//! Data paths on live devices, as used by `bridge` and `run`.
 //!
 //! | module | job |
 //! |---|---|
-//! | `port` | one end of a path: the words that name it, and how it works |
+//! | `port` | one end of a path: its name and its options |
 //! | `config` | paths from a file |
-//! | `stages` | what a port does to its own packets: fragments and ESP |
+//! | `stages` | the stages of a port: fragments and ESP |
 //! | `keys` | keys of ESP, from a file or a descriptor |
 //! | `tunnel` | the end of a path that is a tunnel |
 //! | `path` | a path that runs |
-//! | `refusal` | why a device cannot be opened, and what to do about it |
-//! | `paths` | all paths of the process, and what they did |
-//! | `events` | what a process is told while its paths run |
-//! | `manager` | what a service manager is told |
+//! | `refusal` | the reason why a device cannot be opened, and the remedy |
+//! | `paths` | all paths of the process, and their counters |
+//! | `events` | the events of a process while its paths run |
+//! | `manager` | messages to a service manager |
 
 pub(crate) mod config;
 pub(crate) mod events;

@@ -24,32 +24,32 @@ use super::{
 };
 use crate::error::Failure;
 
-/// Two ports and what to do between them.
+/// Two ports, and the work to do between them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PathSpec {
-    /// By what the path is called in messages and counters.
+    /// The name of the path in messages and counters.
     pub(crate) name: String,
     pub(crate) left: PortSpec,
     pub(crate) right: PortSpec,
-    /// Whether to coalesce towards a port that takes superframes.
+    /// Whether packets are coalesced towards a port that takes superframes.
     pub(crate) coalesce: bool,
-    /// Whose rules to coalesce by. One that loses is for directions whose end terminates TCP; the other has the
-    /// default's.
+    /// The profile to merge by. A lossy one is used only in directions whose end terminates TCP; the other direction
+    /// uses the default profile.
     pub(crate) profile: Profile,
     pub(crate) queues: usize,
-    /// The processors for the queues' threads; none binds none.
+    /// The processors that the queues' threads are bound to; without any, none is bound.
     pub(crate) processors: Vec<usize>,
-    /// What both ports' wires do to the frames that come over them.
+    /// The impairment of the frames that come from both ports.
     pub(crate) impairment: Option<Impairment>,
 }
 
 impl PathSpec {
-    /// Whether packets that it joined would go on to others as packets that nobody sent.
+    /// Whether it would forward merged packets that its profile cannot cut into the original ones.
     pub(crate) fn forwards_what_it_lost(&self) -> bool {
         !self.profile.rules.is_invertible() && !self.left.terminates && !self.right.terminates
     }
 
-    /// Whose rules to coalesce by towards one of its ends.
+    /// The profile to merge by towards one of its ends.
     fn profile_towards(&self, port: &PortSpec) -> Profile {
         if self.profile.rules.is_invertible() || port.terminates {
             return self.profile.clone();
@@ -72,7 +72,7 @@ pub(crate) struct RunningPath {
 }
 
 impl RunningPath {
-    /// Opens the ports and starts the threads. `ended` is called when they have ended, stopped or not.
+    /// Opens the ports and starts the threads. `ended` is called when they have ended, whether stopped or not.
     pub(crate) fn start(
         spec: PathSpec,
         command: &str,
@@ -103,18 +103,18 @@ impl RunningPath {
         Ok(Self { spec, left, right, group })
     }
 
-    /// The ways to ask its queues.
+    /// Handles through which its queues can be asked.
     pub(crate) fn handles(&self) -> &[Handle] {
         self.group.handles()
     }
 
-    /// Lets it deliver what it holds, and says why it was broken, if it was, and what its queues did.
+    /// Lets it deliver its held packets, and returns the failure, if any, and the counters of its queues.
     pub(crate) fn stop(self) -> (Result<(), PortError>, Vec<Snapshot>) {
         self.group.stop_and_join()
     }
 }
 
-/// Opens a port, and sets its interface as its specification says.
+/// Opens a port, and configures its interface by its specification.
 pub(crate) fn open(
     spec: &PortSpec,
     queues: usize,
@@ -129,7 +129,7 @@ pub(crate) fn open(
     Ok(ports)
 }
 
-/// Sets what is set at the interface and not at the port.
+/// Sets the options that belong to the interface and not to the port.
 fn set(spec: &PortSpec, name: &str) -> io::Result<()> {
     let is_own = matches!(spec.device, Device::Tap(_) | Device::Tun(_));
     let up = spec.up.or_else(|| is_own.then_some(true));
@@ -141,13 +141,13 @@ fn set(spec: &PortSpec, name: &str) -> io::Result<()> {
         control.set_mtu(&name, bytes)?;
     }
     match up {
-        // A device of one's own that is up already may be somebody else's to change.
+        // A device in this state already is left alone: this process may lack the right to change it.
         Some(up) if Netlink::new()?.link(&name)?.up != up => control.set_up(&name, up),
         _ => Ok(()),
     }
 }
 
-/// Each port behind a wire with dice of its own.
+/// Each port behind an impaired wire with a random sequence of its own.
 fn impaired(ports: Vec<LivePort>, impairment: &Impairment, side: u64) -> Vec<Impair<LivePort>> {
     let seeds = (0..).map(|queue| impairment.seed.wrapping_add(2 * queue + side));
     let wires = ports.into_iter().zip(seeds).map(|(port, seed)| {
@@ -158,7 +158,7 @@ fn impaired(ports: Vec<LivePort>, impairment: &Impairment, side: u64) -> Vec<Imp
     wires.collect()
 }
 
-/// Starts a path, its ports behind their stages where one has any.
+/// Starts a path, with the stages of its ports if they have any.
 fn staged<P>(
     spec: &PathSpec,
     lefts: Vec<P>,

@@ -1,4 +1,4 @@
-//! All paths of the process, and what they did.
+//! All paths of the process, and their counters.
 
 use std::sync::{Arc, Mutex, PoisonError, mpsc::Sender};
 
@@ -11,23 +11,23 @@ use super::{
 };
 use crate::{error::Failure, observe::PathReading};
 
-/// The paths that run.
+/// The running paths.
 #[derive(Debug)]
 pub(crate) struct Paths {
-    /// What failures begin with: the command.
+    /// The command, with which failures begin.
     command: String,
     running: Vec<(u64, RunningPath)>,
-    /// Paths that were ever started: each gets a number of its own.
+    /// The number of paths that were ever started, from which each gets a number of its own.
     started: u64,
     events: Sender<Event>,
     asked: Asked,
 }
 
-/// The way to ask all paths what they did, from any thread. No path waits for who asks.
+/// A way to read the counters of all paths from any thread, without making a path wait.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked(Arc<Mutex<Vec<Askable>>>);
 
-/// One path that can be asked.
+/// A path whose counters can be read.
 #[derive(Clone, Debug)]
 struct Askable {
     name: String,
@@ -37,9 +37,9 @@ struct Askable {
 }
 
 impl Asked {
-    /// What the running paths did so far.
+    /// The counters of the running paths so far.
     pub(crate) fn readings(&self) -> Vec<PathReading> {
-        // A queue answers when it is done with what it does; the list is not kept from others meanwhile.
+        // A queue answers when its current work is done; the list is not locked meanwhile.
         let paths = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let reading = |path: Askable| PathReading {
             name: path.name,
@@ -52,7 +52,7 @@ impl Asked {
 }
 
 impl Paths {
-    /// None yet. Each that ends tells so by an event.
+    /// An empty list. Each path that ends sends an event.
     pub(crate) fn new(command: &str, events: Sender<Event>) -> Self {
         let (running, asked) = (Vec::new(), Asked::default());
         Self { command: command.to_owned(), running, started: 0, events, asked }
@@ -64,7 +64,7 @@ impl Paths {
         self.started += 1;
         let events = self.events.clone();
         let ended = move || {
-            // Who would be told may have ended.
+            // The receiver may be gone.
             let _ = events.send(Event::PathEnded(number));
         };
         let path = RunningPath::start(spec, &self.command, ended)?;
@@ -73,31 +73,31 @@ impl Paths {
         Ok(())
     }
 
-    /// Stops the path of that name, if it runs, and says what it did.
+    /// Stops the path with this name, if it runs, and returns its counters.
     pub(crate) fn stop(&mut self, name: &str) -> Option<(PathReading, Result<(), PortError>)> {
         let at = self.running.iter().position(|(_, path)| path.spec.name == name)?;
         Some(self.take(at))
     }
 
-    /// Takes the path that ended of itself out of the running ones; `None` for one that was stopped.
+    /// Removes the path that ended by itself from the running ones; `None` for one that was stopped.
     pub(crate) fn ended(&mut self, number: u64) -> Option<(PathReading, Result<(), PortError>)> {
         let at = self.running.iter().position(|(running, _)| *running == number)?;
         Some(self.take(at))
     }
 
-    /// Stops all, in the order in which they were started.
+    /// Stops all paths, in the order in which they were started.
     pub(crate) fn stop_all(&mut self) -> Vec<(PathReading, Result<(), PortError>)> {
         let ended = self.running.drain(..).map(|(_, path)| end(path)).collect();
         self.publish();
         ended
     }
 
-    /// What the running paths were asked to be.
+    /// The specifications of the running paths.
     pub(crate) fn specs(&self) -> impl Iterator<Item = &PathSpec> {
         self.running.iter().map(|(_, path)| &path.spec)
     }
 
-    /// The way to ask them.
+    /// The way to read their counters.
     pub(crate) fn asked(&self) -> Asked {
         self.asked.clone()
     }
@@ -113,12 +113,12 @@ impl Paths {
         })
     }
 
-    /// What keeps the paths from carrying anything, as far as it can be seen: devices that are down.
+    /// Visible reasons why the paths carry nothing: devices that are down.
     pub(crate) fn notes(&self) -> Vec<String> {
         let Ok(netlink) = Netlink::new() else { return Vec::new() };
         let devices = self.running.iter().flat_map(|(_, path)| [&path.left, &path.right]);
         let is_down = |device: &&String| {
-            // A passed descriptor's device may be in another network.
+            // The device of a passed descriptor may be in another network namespace.
             let link = InterfaceName::new(device).and_then(|name| netlink.link(&name));
             link.is_ok_and(|link| !link.up)
         };

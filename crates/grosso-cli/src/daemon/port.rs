@@ -1,4 +1,4 @@
-//! One end of a path: the words that name it, and how it works.
+//! One end of a path: its name and its options.
 
 use core::fmt;
 use std::str::FromStr;
@@ -79,7 +79,7 @@ impl fmt::Display for Device {
 }
 
 impl Device {
-    /// What is told apart by it: no two ports may be of the same.
+    /// The name that identifies it: no two ports may share one.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Packet(name) | Self::Tap(name) | Self::Tun(name) | Self::Xdp { name, .. } => {
@@ -100,15 +100,15 @@ fn interface(name: &str) -> Result<String, String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortSpec {
     pub(crate) device: Device,
-    /// What of the device is made use of, and what it is let hand out, as far as it can.
+    /// The features of the device that are used, and that it offers to its host, as far as it can.
     pub(crate) features: Features,
     /// The virtio header of a TUN or TAP device.
     pub(crate) header: Option<Form>,
-    /// Bytes of the longest packet to set.
+    /// The MTU to set, in bytes.
     pub(crate) mtu: Option<u16>,
-    /// Whether to bring the device up or take it down; unsaid, one's own TUN or TAP device is brought up.
+    /// Whether to bring the device up or take it down; by default, a TUN or TAP device of our own is brought up.
     pub(crate) up: Option<bool>,
-    /// Whether an interface is to receive frames for other hosts; unsaid, a packet port does.
+    /// Whether an interface is to receive frames for other hosts; by default, a packet port does.
     pub(crate) promiscuous: Option<bool>,
     /// Whether a TUN or TAP device outlives the path.
     pub(crate) persistent: Option<bool>,
@@ -116,15 +116,15 @@ pub(crate) struct PortSpec {
     pub(crate) ring_slots: Option<usize>,
     /// Bytes of a slot.
     pub(crate) slot_bytes: Option<usize>,
-    /// Whether senders on this host leave partial checksums, of which AF_XDP cannot tell.
+    /// Whether senders on this host leave partial checksums, which AF_XDP cannot show.
     pub(crate) partial_checksums: Option<bool>,
     /// Whether all TCP that goes to a TUN or TAP device ends at its host, which forwards none.
     pub(crate) terminates: bool,
-    /// Whether each acknowledgment of trains that the host sends becomes those of the trains' packets.
+    /// Whether each acknowledgment of trains that the host sends is replaced by those of the trains' packets.
     pub(crate) expand_acks: bool,
-    /// How fragments are joined and made.
+    /// The joining and making of fragments.
     pub(crate) fragments: Option<FragmentsSpec>,
-    /// How packets are encrypted and decrypted.
+    /// The encryption and decryption of packets.
     pub(crate) esp: Option<EspSpec>,
 }
 
@@ -148,7 +148,7 @@ impl PortSpec {
         }
     }
 
-    /// Whether every option is one of this kind of port; if not, which and why.
+    /// Checks that every option fits this kind of port; the error names one that does not, and the reason.
     pub(crate) fn check(&self) -> Result<(), String> {
         let is_tun = matches!(self.device, Device::Tap(_) | Device::Tun(_) | Device::Passed(_));
         let is_packet = matches!(self.device, Device::Packet(_));
@@ -203,12 +203,12 @@ impl PortSpec {
         Ok(())
     }
 
-    /// Whether its packets are worked on before they reach the path.
+    /// Whether its packets pass through stages before they reach the path.
     pub(crate) fn has_stages(&self) -> bool {
         self.fragments.is_some() || self.esp.is_some()
     }
 
-    /// What to open; nothing for a tunnel.
+    /// The port to open; `None` for a tunnel.
     pub(crate) fn opening(&self) -> Option<Opening> {
         Some(match &self.device {
             Device::Packet(name) => {
@@ -259,7 +259,7 @@ impl PortSpec {
     }
 }
 
-/// How ports are named.
+/// The forms of port names.
 pub(crate) const WORDS: &str =
     "IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFACE[:QUEUE] or fd:NUMBER";
 /// Bytes of the shortest slot that a packet socket's ring can have.

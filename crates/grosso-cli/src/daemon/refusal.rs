@@ -1,4 +1,4 @@
-//! Why a device cannot be opened, and what to do about it.
+//! The reasons why a device cannot be opened, and their remedies.
 
 use std::io;
 
@@ -30,7 +30,7 @@ fn what(name: &str) -> String {
     format!("opening {name}")
 }
 
-/// That an interface is not there.
+/// The failure for an interface that does not exist.
 fn interface(command: &str, name: &str) -> Option<Failure> {
     let control = Control::new().ok()?;
     find(command, &control, name).err()

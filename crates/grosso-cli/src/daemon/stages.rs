@@ -1,4 +1,4 @@
-//! What a port does to its own packets: fragments and ESP, in the words of sysctl and `ip xfrm`.
+//! The stages of a port, which process its own packets: fragments and ESP, with the key names of sysctl and `ip xfrm`.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -20,7 +20,7 @@ use serde::Deserialize;
 use super::keys::KeySource;
 use crate::error::Failure;
 
-/// How a port joins fragments and makes them.
+/// The joining and making of fragments at a port.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct FragmentsSpec {
@@ -42,7 +42,7 @@ fn yes() -> bool {
 }
 
 impl FragmentsSpec {
-    /// Whether it can be; if not, why.
+    /// Checks that the options agree; the error says why not.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.mtu.is_some_and(|mtu| mtu < MTU_MIN) {
             return Err(format!("fragments: an mtu has at least {MTU_MIN} bytes"));
@@ -84,7 +84,7 @@ impl FragmentsSpec {
     }
 }
 
-/// How a port encrypts and decrypts.
+/// The encryption and decryption at a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EspSpec {
     spi_in: u32,
@@ -94,7 +94,7 @@ pub(crate) struct EspSpec {
     icv: IcvLength,
     extended: bool,
     replay_window: u32,
-    /// The UDP ports of this end and of the other.
+    /// The UDP ports of this end and of the other end.
     encap: Option<UdpPorts>,
     level: Level,
     pub(super) keys: KeySource,
@@ -102,7 +102,7 @@ pub(crate) struct EspSpec {
 }
 
 impl EspSpec {
-    /// Reads what the files say that it names; those with a relative path are in `folder`.
+    /// Reads the files that it names; those with a relative path are in `folder`.
     pub(super) fn read(&mut self, folder: &Path) -> Result<(), Failure> {
         self.keys.read(folder)?;
         self.sequence_file = folder.join(&self.sequence_file);
@@ -116,7 +116,7 @@ impl EspSpec {
         Ok(())
     }
 
-    /// What it has in common with another port that no two may, as a sentence.
+    /// The file or association that it shares with another port, as a sentence; no two ports may share one.
     pub(super) fn shares_with(&self, other: &Self) -> Option<String> {
         if self.sequence_file == other.sequence_file {
             let file = self.sequence_file.display();
@@ -187,7 +187,7 @@ impl EspSpec {
     }
 }
 
-/// The mode between the ends of a tunnel, of which it is known that they are of one family.
+/// The mode between the ends of a tunnel, which are known to be of one address family.
 fn mode(ends: Option<(IpAddr, IpAddr)>) -> Mode {
     match ends {
         Some((IpAddr::V4(source), IpAddr::V4(destination))) => {
@@ -200,7 +200,7 @@ fn mode(ends: Option<(IpAddr, IpAddr)>) -> Mode {
     }
 }
 
-/// What the file says of ESP.
+/// The table of ESP in the file.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct EspTable {
@@ -292,7 +292,7 @@ impl EspTable {
             keys,
             sequence_file: self.sequence_file,
         };
-        // Any key will do to see whether the rest agrees.
+        // Any key will do to check the other options.
         let key = || KeyMaterial::aes_gcm(&[0; 20]).map_err(named);
         spec.outbound(key()?).check().map_err(named)?;
         spec.inbound(key()?).check().map_err(named)?;
@@ -300,7 +300,7 @@ impl EspTable {
     }
 }
 
-/// The stages of a port, to be put in front of it.
+/// The stages to put in front of a port.
 pub(super) fn options(
     fragments: Option<&FragmentsSpec>,
     esp: Option<&EspSpec>,
@@ -320,11 +320,11 @@ pub(super) fn options(
     Ok((fragments, esp))
 }
 
-/// Bits of the integrity check value where nothing else is said.
+/// Bits of the integrity check value by default.
 const ICV_BITS: u32 = 128;
 /// Bytes of the smallest MTU (RFC 791 section 3.2).
 const MTU_MIN: u16 = 68;
-/// Memory for incomplete datagrams, in bytes: at least a few of the longest, at most what nobody needs.
+/// Bounds of the memory for incomplete datagrams, in bytes: at least a few of the longest, at most more than enough.
 const MEMORY_BYTES_MIN: usize = 256 << 10;
 const MEMORY_BYTES_MAX: usize = 1 << 30;
 /// Longest time that a datagram may be incomplete, in seconds.

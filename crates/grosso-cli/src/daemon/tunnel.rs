@@ -24,11 +24,11 @@ use crate::{
 pub(super) enum Ends {
     /// In UDP.
     Udp(Vec<Tunnelled<UdpPort>>),
-    /// Directly in IP. What is read before the kernel joins fragments has some.
+    /// Directly in IP. The kernel does not join the fragments that these ports read.
     Ip(Vec<Tunnelled<Fragmentation<IpPort>>>),
 }
 
-/// Opens a tunnel's sockets, those of each queue with their share of the flows. `device` is what leads into the tunnel.
+/// Opens a tunnel's sockets, those of each queue with their share of the flows. `device` leads into the tunnel.
 pub(super) fn open(
     description: &Description,
     device: &str,
@@ -75,13 +75,13 @@ fn tunnelled<P: Port>(
         .map_err(|error| Failure::environment("environment.tunnel", format!("{command}: {error}")))
 }
 
-/// The Ethernet address of a device, where it has one.
+/// The Ethernet address of a device, if it has one.
 fn address(device: &str) -> Option<[u8; 6]> {
     let link = InterfaceName::new(device).and_then(|name| Netlink::new()?.link(&name));
     link.ok()?.hardware_address
 }
 
-/// Why there is no socket at a tunnel's own address.
+/// The failure to open a socket at a tunnel's own address.
 pub(crate) fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> Failure {
     let (address, port) = (local.ip(), local.port());
     match error.kind() {
@@ -99,7 +99,7 @@ pub(crate) fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> 
         _ if port == 0 && Fault::of(error) == Fault::Forbidden => {
             let message =
                 format!("{command}: sockets of an IP protocol at {address} need CAP_NET_RAW");
-            // Who gives a program one takes it the others.
+            // A program that is given capabilities loses those that it had.
             let hint = privilege("cap_net_admin,cap_net_raw");
             Failure::environment("environment.permission", message).hint(hint)
         }

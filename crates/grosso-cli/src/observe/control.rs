@@ -1,8 +1,8 @@
-//! The socket where a running program is asked for its counters: both ends.
+//! The socket at which a running program is asked for its counters: both ends.
 //!
-//! Each program listens on a socket of its own in a folder that all programs of one user agree on. An ask is one line
-//! of JSON, and so is the answer; then the connection ends. Who may open the socket may read counters, and nothing
-//! else.
+//! Each program listens on a socket of its own in a folder that all programs of one user agree on. A request is one
+//! line of JSON, and so is the answer; then the connection ends. Those who may open the socket may read counters, and
+//! nothing else.
 
 use std::{
     env, fs,
@@ -27,31 +27,31 @@ use serde::{Deserialize, Serialize};
 
 use super::reading::DeviceReading;
 
-/// What a program is asked.
+/// A request to a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub(crate) enum Ask {
     /// The counters of its devices.
     Counters {
-        /// Each queue for itself.
+        /// Whether each queue is reported separately.
         #[serde(default)]
         per_queue: bool,
     },
 }
 
-/// What a program answers.
+/// The answer of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub(crate) schema: String,
-    /// The program.
+    /// The process number of the program.
     pub(crate) pid: u32,
-    /// When it counted, in nanoseconds since 1970.
+    /// The time at which it read its counters, in nanoseconds since 1970.
     pub(crate) ts_ns: u64,
     pub(crate) devices: Vec<DeviceReading>,
 }
 
 impl Answer {
-    /// The answer of this program, with what it counted then.
+    /// The answer of this program, with its counters at this time.
     pub(crate) fn new(at: SystemTime, devices: Vec<DeviceReading>) -> Self {
         let since_1970 = at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let ts_ns = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
@@ -66,10 +66,10 @@ pub(crate) struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens in the first of these folders that will do.
+    /// Listens in the first of these folders that is usable.
     ///
     /// # Errors
-    /// If none does; the error is that of the last one.
+    /// If none is usable; the error is that of the last one.
     pub(crate) fn create(folders: &[PathBuf]) -> io::Result<(Self, UnixListener)> {
         let mut refusal = io::Error::from(io::ErrorKind::NotFound);
         for folder in folders {
@@ -98,7 +98,7 @@ impl ControlSocket {
         for name in names {
             let path = folder.join(name);
             if is_stale(&path) {
-                // Somebody else may have removed it meanwhile.
+                // Another program may have removed it meanwhile.
                 let _ = fs::remove_file(&path);
             }
             match listen_on(&path) {
@@ -112,12 +112,13 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // If it is gone, it need not be removed.
+        // It may be gone already.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Listens on a socket that only its owner can open: from its first moment on, since it has its mode before its name.
+/// Listens on a socket that only its owner can open. It is so from its first moment: the mode is set before the name
+/// exists.
 fn listen_on(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -127,7 +128,7 @@ fn listen_on(path: &Path) -> io::Result<UnixListener> {
     Ok(socket.into())
 }
 
-/// Connects without waiting for room in the queue of a program that does not take anybody in.
+/// Connects without waiting for room in the queue of a program that accepts no connections.
 fn connect_to(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -137,10 +138,10 @@ fn connect_to(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// The first of these folders that will do, made where it was not there.
+/// The first of these folders that is usable; a missing one is made.
 ///
 /// # Errors
-/// If none does; the error is that of the last one.
+/// If none is usable; the error is that of the last one.
 pub(crate) fn usable(folders: &[PathBuf]) -> io::Result<&Path> {
     let mut refusal = io::Error::from(io::ErrorKind::NotFound);
     for folder in folders {
@@ -155,7 +156,7 @@ pub(crate) fn usable(folders: &[PathBuf]) -> io::Result<&Path> {
     Err(refusal)
 }
 
-/// Makes a folder, or sees that nobody else can put something into it.
+/// Makes a folder, or checks that nobody else can write to an existing one.
 pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -170,11 +171,12 @@ pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-/// The folders in which sockets are, the most wanted first: the user's session's, the system's, and one of the user's
-/// own among temporary files. Where the service manager, or somebody in its place, names one, it is the only one.
+/// The folders of sockets, the preferred ones first: that of the user's session, that of the system, and one of the
+/// user's own among temporary files. If the service manager or the user names one in `RUNTIME_DIRECTORY`, it is the
+/// only one.
 pub(crate) fn folders() -> Vec<PathBuf> {
     let is_absolute = |folder: &PathBuf| folder.is_absolute();
-    // It may name several, joined by colons.
+    // The variable may name several, joined by colons.
     let service = env::var("RUNTIME_DIRECTORY").unwrap_or_default();
     let service = service.split(':').next().map(PathBuf::from).filter(is_absolute);
     if let Some(service) = service {
@@ -186,14 +188,14 @@ pub(crate) fn folders() -> Vec<PathBuf> {
     session.into_iter().chain([PathBuf::from("/run/grosso"), private]).collect()
 }
 
-/// Whether nobody else can have made the folder: among temporary files everybody can make one.
+/// Whether only the system or the user can have made the folder: among temporary files everybody can make one.
 pub(crate) fn is_trusted(folder: &Path) -> bool {
     folder.parent() != Some(&env::temp_dir())
         || fs::symlink_metadata(folder)
             .is_ok_and(|facts| facts.is_dir() && facts.uid() == geteuid().as_raw())
 }
 
-/// Whether there is a socket on which nobody listens any more.
+/// Whether this is a socket on which no program listens any more.
 fn is_stale(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|facts| facts.file_type().is_socket());
     let refused = || {
@@ -203,14 +205,14 @@ fn is_stale(path: &Path) -> bool {
     is_socket && refused()
 }
 
-/// What the running programs answered.
+/// The answers of the running programs.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     /// In the order of their process numbers.
     pub(crate) answers: Vec<Answer>,
-    /// Places where this user may not ask.
+    /// Sockets that this user may not open.
     pub(crate) forbidden: Vec<PathBuf>,
-    /// Programs that did not answer, and why.
+    /// Programs that did not answer, and the reason.
     pub(crate) silent: Vec<(PathBuf, String)>,
 }
 
@@ -241,10 +243,10 @@ impl Answers {
             Ok(answer) => self.answers.push(answer),
             Err(error) => match error.kind() {
                 io::ErrorKind::PermissionDenied => self.forbidden.push(path),
-                // It ended between the look into the folder and the ask.
+                // The program ended after the folder was listed.
                 io::ErrorKind::NotFound => {}
                 io::ErrorKind::ConnectionRefused => {
-                    // It ended without a chance to tidy up. Where this user may not remove it, it stays.
+                    // The program was killed and left its socket. If this user may not remove it, it stays.
                     if is_stale(&path) {
                         let _ = fs::remove_file(&path);
                     }
@@ -255,7 +257,7 @@ impl Answers {
     }
 }
 
-/// Asks the program behind a socket, which has [`PATIENCE`] to answer.
+/// Asks the program behind a socket, which may take [`PATIENCE`] to answer.
 fn ask_one(path: &Path, ask: &Ask) -> io::Result<Answer> {
     let mut stream = connect_to(path)?;
     let end = Instant::now() + PATIENCE;
@@ -291,7 +293,7 @@ fn ask_one(path: &Path, ask: &Ask) -> io::Result<Answer> {
     Ok(answer)
 }
 
-/// The same device of the same program in an earlier reading, and when that was.
+/// The same device of the same program in an earlier reading, and the time of that.
 pub(crate) fn earlier<'a>(
     before: &'a [Answer],
     pid: u32,
@@ -308,15 +310,15 @@ pub(crate) fn earlier<'a>(
 
 /// The schema of answers.
 const SCHEMA: &str = "grosso.counters/1";
-/// How the names of sockets end.
+/// The end of the names of sockets.
 const EXTENSION: &str = "sock";
-/// Sockets of one process number in one folder.
+/// Most sockets of one process number in one folder.
 const NAMES_MAX: usize = 16;
-/// Programs that are asked in one folder.
+/// Most programs that are asked in one folder.
 const SOCKETS_MAX: usize = 1024;
-/// Asks that wait while one is answered.
+/// Requests that wait while one is answered.
 const BACKLOG: i32 = 16;
-/// How long a program may take to answer.
+/// The longest time that a program may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes of an answer: a thousand devices with a hundred counters.
+/// Most bytes of an answer: a thousand devices with a hundred counters.
 const REPLY_BYTES_MAX: usize = 16 << 20;

@@ -1,13 +1,13 @@
 //! The answers for Prometheus: `/metrics` and `/healthz`.
 
-/// What is wanted of a program that is asked over HTTP.
+/// A request over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// The counters.
     Metrics { head: bool },
     /// Whether it has data paths at all.
     Health { head: bool },
-    /// Something that is not there, or cannot be had this way.
+    /// Something that does not exist, or that this method cannot get.
     Refused(Refusal),
 }
 
@@ -19,7 +19,7 @@ pub(crate) enum Refusal {
     Method,
 }
 
-/// What these bytes ask for; `None` when more of them must come first.
+/// The request in these bytes; `None` if it is incomplete.
 pub(crate) fn wanted(bytes: &[u8], is_full: bool) -> Option<Wanted> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -48,7 +48,7 @@ pub(crate) fn metrics(page: &str, head: bool) -> Vec<u8> {
     response("200 OK", "text/plain; version=0.0.4; charset=utf-8", "", page, head)
 }
 
-/// Whether there is something that works.
+/// The answer whether there are data paths.
 pub(crate) fn health(has_paths: bool, head: bool) -> Vec<u8> {
     let (status, body) = match has_paths {
         true => ("200 OK", "ok\n"),
@@ -57,7 +57,7 @@ pub(crate) fn health(has_paths: bool, head: bool) -> Vec<u8> {
     response(status, PLAIN, "", body, head)
 }
 
-/// Why there is no page.
+/// The answer to a request that is refused.
 pub(crate) fn refused(refusal: Refusal) -> Vec<u8> {
     let (status, extra, body) = match refusal {
         Refusal::Malformed => ("400 Bad Request", "", "this is not HTTP\n"),
@@ -83,7 +83,7 @@ fn response(status: &str, content_type: &str, extra: &str, body: &str, head: boo
 }
 
 const PLAIN: &str = "text/plain; charset=utf-8";
-/// Header fields of a request; a scraper sends five.
+/// Most header fields of a request; a scraper sends five.
 const HEADERS_MAX: usize = 64;
 
 #[cfg(test)]

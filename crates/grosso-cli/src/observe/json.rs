@@ -7,13 +7,13 @@ use super::{
     table::COUNTERS,
 };
 
-/// A device as an object: a key a counter, those with a reason in an object by reason.
+/// A device as an object: one key per counter; counters by reason are grouped in an object.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct DeviceLine<'a> {
     pub(crate) schema: &'static str,
-    /// When it was read, in nanoseconds since 1970.
+    /// The time of the reading, in nanoseconds since 1970.
     pub(crate) ts_ns: u64,
-    /// The program that has the path.
+    /// The process number of the program that runs the path.
     pub(crate) pid: u32,
     pub(crate) path: &'a str,
     pub(crate) device: &'a str,
@@ -22,7 +22,7 @@ pub(crate) struct DeviceLine<'a> {
     pub(crate) queue: Option<u32>,
     #[serde(flatten)]
     pub(crate) counters: Grouped<'a>,
-    /// What was counted since the reading before.
+    /// The change since the reading before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) delta: Option<Grouped<'a>>,
 }
@@ -49,7 +49,7 @@ impl<'a> DeviceLine<'a> {
     }
 }
 
-/// The counters that there are, in order. Of those with a reason only such as are not zero.
+/// The counters that exist, in order. Of those by reason only the ones that are not zero.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grouped<'a>(pub(crate) &'a Values);
 

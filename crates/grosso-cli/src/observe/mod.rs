@@ -1,14 +1,14 @@
-//! What running data paths count: by name, for people and for programs.
+//! The counters of running data paths: by name, for people and for programs.
 //!
 //! | module | job |
 //! |---|---|
 //! | `table` | every counter: name, unit, sentence, series |
 //! | `reading` | the counters of the devices of data paths, added up as asked |
-//! | `text`, `json`, `prometheus` | how they are printed |
-//! | `control` | the socket where a running program is asked, both ends |
+//! | `text`, `json`, `prometheus` | their formats |
+//! | `control` | the socket at which a running program is asked, both ends |
 //! | `http` | the answers for Prometheus |
 //! | `monitor` | rates, and the screen that shows them |
-//! | `server` | one thread that answers, however its clients behave |
+//! | `server` | one thread that answers, no matter how its clients behave |
 
 pub(crate) mod control;
 mod http;
@@ -35,7 +35,7 @@ use self::{
     server::{Bounds, Server},
 };
 
-/// What one data path did so far.
+/// The counters of one data path so far.
 #[derive(Clone, Debug)]
 pub(crate) struct PathReading {
     /// The path's own name.
@@ -44,12 +44,12 @@ pub(crate) struct PathReading {
     pub(crate) left: String,
     /// The device on its right.
     pub(crate) right: String,
-    /// What each of its queues did.
+    /// The counters of each of its queues.
     pub(crate) queues: Vec<Snapshot>,
 }
 
-/// A thread that answers who asks this program for its counters: on its control socket and, where wanted, over HTTP.
-/// It ends when this is dropped.
+/// A thread that serves the counters of this program: on its control socket and, if wanted, over HTTP. It ends when
+/// this is dropped.
 #[derive(Debug)]
 pub(crate) struct Service {
     socket: ControlSocket,
@@ -62,7 +62,7 @@ impl Service {
     /// Starts to answer. `ask` is called in the thread, at most once in ten milliseconds.
     ///
     /// # Errors
-    /// If no folder is there to put the socket in, or the address cannot be listened on.
+    /// If there is no folder for the socket, or the address cannot be listened on.
     pub(crate) fn start(
         metrics: Option<SocketAddr>,
         ask: impl Fn() -> Vec<PathReading> + Send + Sync + 'static,
@@ -86,12 +86,12 @@ impl Service {
         Ok(Self { socket, metrics: address, stop, thread })
     }
 
-    /// Where `grosso stats` asks.
+    /// The path of the control socket, which `grosso stats` opens.
     pub(crate) fn socket(&self) -> &Path {
         self.socket.path()
     }
 
-    /// Where Prometheus asks; the port is the one that was given when zero was asked for.
+    /// The address at which Prometheus is served; if port zero was requested, with the port that was assigned.
     pub(crate) fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
     }
@@ -99,10 +99,10 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // The thread ends when it sees this; should it have ended, there is nothing to wake.
+        // The thread ends when it sees this; if it has ended, there is nothing to wake.
         let _ = self.stop.write_all(&[0]);
         if let Some(thread) = self.thread.take() {
-            // It does not panic; if it did, its message was printed.
+            // It does not panic; if it did, its message has been printed.
             let _ = thread.join();
         }
     }

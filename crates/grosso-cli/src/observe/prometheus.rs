@@ -7,7 +7,7 @@ use super::{
     table::{COUNTERS, Counter, Label, Series},
 };
 
-/// The page of these devices. Devices of the same name are one, because no two series may have the same labels.
+/// The page of these devices. Devices with the same name are added up, because no two series may have the same labels.
 pub(crate) fn page(devices: &[DeviceReading]) -> String {
     let devices = merged(devices);
     let mut page = String::new();
@@ -23,7 +23,7 @@ pub(crate) fn page(devices: &[DeviceReading]) -> String {
 
 type Devices<'a> = BTreeMap<(&'a str, Option<u32>), Values>;
 
-/// The counters of one metric, with their places in the table.
+/// The counters of one metric, with their indexes in the table.
 struct Metric {
     name: &'static str,
     help: &'static str,
@@ -80,7 +80,7 @@ fn print_metric(page: &mut String, metric: &Metric, devices: &Devices<'_>) {
     }
 }
 
-/// Buckets of a histogram hold what is in those below them too.
+/// Prints a histogram, whose buckets include those below them.
 fn print_histogram(lines: &mut String, metric: &Metric, labels: &str, values: &[Option<u64>]) {
     let name = metric.name;
     let (mut count, mut sum) = (0_u64, None);
@@ -100,7 +100,7 @@ fn print_histogram(lines: &mut String, metric: &Metric, labels: &str, values: &[
     }
 }
 
-/// The value of a label, as it stands between quotes.
+/// The value of a label, escaped for its quotes.
 fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

@@ -1,4 +1,4 @@
-//! The counters of devices, added up as they were asked for.
+//! The counters of devices, added up as requested.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{
     table::{COUNTERS, Side, place},
 };
 
-/// What was counted at one device of a data path.
+/// The counters of one device of a data path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeviceReading {
     /// The path's own name.
@@ -19,38 +19,38 @@ pub(crate) struct DeviceReading {
     pub(crate) device: String,
     /// The device at the other end of the path.
     pub(crate) peer: String,
-    /// Which queue of the device; all of them together when there is none.
+    /// The queue of the device; `None` for all queues together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queue: Option<u32>,
-    /// How long ago the last frame came from it, in nanoseconds; `None` before the first.
+    /// The time since the last frame came from it, in nanoseconds; `None` before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) idle_ns: Option<u64>,
     /// Its counters.
     pub(crate) counters: Values,
 }
 
-/// The values of the counters that there are.
+/// The values of the counters that exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<String, u64>", into = "BTreeMap<String, u64>")]
 pub(crate) struct Values(Vec<Option<u64>>);
 
 impl Values {
-    /// Those of one side of a queue.
+    /// The values of one side of a queue.
     fn of(side: &Side<'_>) -> Self {
         Self(COUNTERS.iter().map(|counter| counter.value(side)).collect())
     }
 
-    /// The value of the counter of that name; zero where nothing counts it.
+    /// The value of the counter with this name; zero if nothing counts it.
     pub(crate) fn value(&self, name: &str) -> u64 {
         place(name).and_then(|place| self.0[place]).unwrap_or(0)
     }
 
-    /// The values in the order of [`COUNTERS`]; `None` where nothing counts them.
+    /// The values in the order of [`COUNTERS`]; `None` if nothing counts them.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = Option<u64>> + '_ {
         self.0.iter().copied()
     }
 
-    /// What was dropped, by reasons; those that nothing was dropped for are left out.
+    /// Dropped frames by reason, without reasons that are zero.
     pub(crate) fn drops(&self) -> BTreeMap<String, u64> {
         let counters = COUNTERS.iter().zip(&self.0);
         let dropped = counters.filter_map(|(counter, value)| {
@@ -70,7 +70,7 @@ impl Values {
         }
     }
 
-    /// What was counted since an earlier reading. A counter that is smaller than it was began anew.
+    /// The change since an earlier reading. A counter that has become smaller was restarted.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let pairs = self.0.iter().zip(&before.0);
         let changes = pairs.map(|(now, before)| {
@@ -81,7 +81,7 @@ impl Values {
     }
 }
 
-/// Counters of another version of Grosso that this one does not know are left out.
+/// Counters of another version of Grosso that this one does not know are ignored.
 impl From<BTreeMap<String, u64>> for Values {
     fn from(named: BTreeMap<String, u64>) -> Self {
         Self(COUNTERS.iter().map(|counter| named.get(&counter.name).copied()).collect())
@@ -95,7 +95,7 @@ impl From<Values> for BTreeMap<String, u64> {
     }
 }
 
-/// The devices of data paths, each path's left one first; each queue for itself, or all together.
+/// The devices of data paths, the left one of each path first; each queue separately, or all together.
 pub(crate) fn devices(paths: &[PathReading], per_queue: bool) -> Vec<DeviceReading> {
     let mut devices = Vec::new();
     for path in paths {
@@ -153,7 +153,7 @@ fn right(queue: &Snapshot) -> Side<'_> {
     }
 }
 
-/// One device a name: those of the same name in several paths or programs are added up.
+/// One device for each name: those with the same name in several paths or programs are added up.
 pub(crate) fn merged<'a>(
     devices: impl IntoIterator<Item = &'a DeviceReading>,
 ) -> BTreeMap<(&'a str, Option<u32>), Values> {

@@ -1,8 +1,8 @@
-//! One thread that answers, however its clients behave.
+//! One thread that answers, no matter how its clients behave.
 //!
-//! A client may ask once a connection. It has [`Bounds::client_time`] for all of it, whether it sends byte by byte or
-//! does not read; at most [`CLIENTS_MAX`] are served at a time, and when one more comes, the one that is there for
-//! longest goes. Data paths are asked at most once in [`Bounds::fresh`], however many ask here.
+//! A client may ask once per connection. It has [`Bounds::client_time`] in total, whether it sends byte by byte or does
+//! not read; at most [`CLIENTS_MAX`] are served at a time, and one more replaces the one that has been there the
+//! longest. Data paths are asked at most once in [`Bounds::fresh`], however many clients ask.
 
 use std::{
     io::{self, Read, Write},
@@ -24,15 +24,15 @@ use super::{
     reading::devices,
 };
 
-/// Asks the data paths.
+/// A function that reads the counters of the data paths.
 pub(crate) type AskPaths = Box<dyn Fn() -> Vec<PathReading> + Send + Sync>;
 
-/// What clients may cost.
+/// The bounds on the cost of clients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// How long a client may take from its connection to the last byte of its answer.
+    /// The longest time from a client's connection to the last byte of its answer.
     pub(crate) client_time: Duration,
-    /// How long a reading of the data paths is good enough for the next who asks.
+    /// The time for which a reading of the data paths is used again.
     pub(crate) fresh: Duration,
 }
 
@@ -42,14 +42,14 @@ impl Default for Bounds {
     }
 }
 
-/// What the thread works with.
+/// The state of the thread.
 pub(crate) struct Server {
     control: UnixListener,
     metrics: Option<TcpListener>,
     /// Readable when the thread must end.
     stopped: UnixStream,
     clients: Vec<Client>,
-    /// Nobody is let in before: there were no descriptors left.
+    /// The time until which no client is accepted, because there were no descriptors left.
     closed_until: Option<Instant>,
     client_time: Duration,
     paths: Paths,
@@ -90,7 +90,7 @@ impl Server {
         }
     }
 
-    /// Sleeps until somebody wants something, or a client has had its time.
+    /// Sleeps until a client is ready, or the time of one is over.
     fn wait(&self) -> io::Result<Awake> {
         let now = Instant::now();
         let mut descriptors = vec![PollFd::new(&self.stopped, PollFlags::IN)];
@@ -124,7 +124,7 @@ impl Server {
             Some(metrics) => metrics.accept().map(|(stream, _)| Stream::Http(stream)),
             None => Err(io::ErrorKind::WouldBlock.into()),
         };
-        // No more than are kept: the others come in the next round.
+        // No more than are kept: the others are accepted in the next round.
         let mut came = Vec::new();
         for accept in [&control as &dyn Fn() -> io::Result<Stream>, &metrics] {
             while came.len() < CLIENTS_MAX {
@@ -150,13 +150,13 @@ impl Server {
     }
 }
 
-/// Who wants something.
+/// The connections that are ready.
 struct Awake {
     stopped: bool,
     clients: Vec<bool>,
 }
 
-/// The data paths, and what they said last.
+/// The data paths, and their last answer.
 struct Paths {
     ask: AskPaths,
     fresh: Duration,
@@ -176,14 +176,14 @@ impl Paths {
     }
 }
 
-/// Somebody who asks.
+/// A client.
 struct Client {
     stream: Stream,
     incoming: Vec<u8>,
-    /// The answer; it is sent when there is one.
+    /// The answer; empty until there is one.
     outgoing: Vec<u8>,
     sent: usize,
-    /// When it has had its time.
+    /// The time at which it must have finished.
     end: Instant,
     done: bool,
 }
@@ -194,7 +194,7 @@ impl Client {
         Self { stream, incoming, outgoing, sent: 0, end, done: false }
     }
 
-    /// Reads what is there of the ask, or sends what there is room for of the answer.
+    /// Reads the available part of the request, or sends as much of the answer as there is room for.
     fn go_on(&mut self, paths: &mut Paths) {
         let result = match self.outgoing.is_empty() {
             true => self.receive(paths).and_then(|()| self.send()),
@@ -272,7 +272,7 @@ fn answer_http(bytes: &[u8], is_full: bool, paths: &mut Paths) -> Option<Vec<u8>
     })
 }
 
-/// A connection, by which the protocol is known.
+/// A connection, whose type tells the protocol.
 enum Stream {
     Control(UnixStream),
     Http(TcpStream),
@@ -321,9 +321,9 @@ fn is_soon(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Clients that are served at a time.
+/// Most clients that are served at a time.
 pub(crate) const CLIENTS_MAX: usize = 32;
-/// Bytes of an ask.
+/// Most bytes of a request.
 pub(crate) const ASK_BYTES_MAX: usize = 8 << 10;
-/// How long nobody is let in when there are no descriptors left.
+/// The time for which no client is accepted when there are no descriptors left.
 const CLOSED: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Every counter: its name, unit and sentence, where it comes from, and its series for Prometheus.
+//! Every counter: its name, unit and sentence, its source, and its series for Prometheus.
 //!
 //! Text, JSON, the Prometheus page and `docs/counters.md` are made from this table. Names follow the kernel's `qstats`
 //! (Documentation/netlink/specs/netdev.yaml) with `hw` left out.
@@ -24,32 +24,32 @@ use grosso_io::{
 pub(crate) struct Counter {
     /// Of lower-case letters, digits and underscores, and unique.
     pub(crate) name: String,
-    /// What it counts.
+    /// The thing that it counts, such as packets.
     pub(crate) unit: &'static str,
-    /// What it is, as a sentence.
+    /// Its meaning, as a sentence.
     pub(crate) help: String,
     /// The object in which reports in JSON keep it, and its key there.
     pub(crate) group: Option<(&'static str, String)>,
-    /// Its series; `None` when it is the sum of others.
+    /// Its series; `None` if it is the sum of others.
     pub(crate) series: Option<Series>,
     source: Source,
 }
 
-/// Where Prometheus sees a counter: in a metric of one or more counters.
+/// The place of a counter in Prometheus: a metric of one or more counters.
 #[derive(Debug)]
 pub(crate) struct Series {
     /// The name of the metric.
     pub(crate) metric: String,
-    /// What its counters have in common, as a sentence.
+    /// The common meaning of its counters, as a sentence.
     pub(crate) help: &'static str,
-    /// What tells the counter from the others.
+    /// The label that distinguishes the counter from the others.
     pub(crate) label: Label,
 }
 
-/// What tells a counter from the others of its metric.
+/// The distinction of a counter from the others of its metric.
 #[derive(Debug)]
 pub(crate) enum Label {
-    /// There are no others.
+    /// It is the only one.
     Alone,
     /// The value of a label of this name.
     Value(&'static str, String),
@@ -59,38 +59,38 @@ pub(crate) enum Label {
     Sum,
 }
 
-/// What is counted on one side of a data path.
+/// The counts on one side of a data path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side<'a> {
-    /// What came from the device.
+    /// The direction that comes from the device.
     pub(crate) rx: &'a DirectionStats,
-    /// What went to it.
+    /// The direction that goes to it.
     pub(crate) tx: &'a DirectionStats,
-    /// What was coalesced of what came from it.
+    /// The coalescing of the direction that comes from it.
     pub(crate) gro: Option<&'a CoalesceStats>,
-    /// What its port counted.
+    /// The counters of its port.
     pub(crate) port: &'a [(PortCounter, u64)],
-    /// How long ago the last frame came from it, in nanoseconds.
+    /// The time since the last frame came from it, in nanoseconds.
     pub(crate) idle_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Plain(fn(&Side<'_>) -> u64),
-    /// Of the superframes made: those of one protocol, or all.
+    /// The superframes that were made: those of one protocol, or all.
     Joined(fn(&Superframes) -> u64, Option<usize>),
-    /// Frames of whose checksums the device said this.
+    /// Frames for whose checksums the device reported this state.
     Said(Said),
     /// A number of the direction that comes from the device.
     Received(fn(&DirectionStats, usize) -> u64, usize),
-    /// A number of the coalescer, where there is one.
+    /// A number of the coalescer, if there is one.
     Coalescer(fn(&CoalesceStats, usize) -> u64, usize),
     /// Trains that left for reasons of one name.
     Flush {
         close: Option<Close>,
         refused: Option<NoMerge>,
     },
-    /// A counter of the port, where it has it.
+    /// A counter of the port, if it has it.
     Port(&'static str),
 }
 
@@ -100,26 +100,26 @@ impl Counter {
         Self { name, unit, help, group: None, series: None, source }
     }
 
-    /// With a metric of its own.
+    /// The counter with a metric of its own.
     fn alone(mut self) -> Self {
         let metric = format!("grosso_{}_total", self.name);
         self.series = Some(Series { metric, help: "", label: Label::Alone });
         self
     }
 
-    /// As one of a metric.
+    /// The counter as one of a metric.
     fn of(mut self, metric: &str, help: &'static str, label: Label) -> Self {
         self.series = Some(Series { metric: format!("grosso_{metric}"), help, label });
         self
     }
 
-    /// In an object of the reports in JSON.
+    /// The counter in an object of the reports in JSON.
     fn grouped(mut self, group: &'static str, key: impl Into<String>) -> Self {
         self.group = Some((group, key.into()));
         self
     }
 
-    /// Its value on one side of a path; `None` where nothing counts it.
+    /// Its value on one side of a path; `None` if nothing counts it.
     pub(crate) fn value(&self, side: &Side<'_>) -> Option<u64> {
         match self.source {
             Source::Plain(read) => Some(read(side)),
@@ -139,7 +139,7 @@ impl Counter {
         }
     }
 
-    /// Whether it is worth a line when it is zero.
+    /// Whether it is printed even if it is zero.
     pub(crate) fn is_basic(&self) -> bool {
         matches!(self.source, Source::Plain(_) | Source::Joined(_, None) | Source::Said(_))
     }
@@ -162,13 +162,13 @@ pub(crate) static COUNTERS: LazyLock<Vec<Counter>> = LazyLock::new(|| {
     tables.into_iter().flatten().collect()
 });
 
-/// The place of each counter in [`COUNTERS`].
+/// The index of each counter in [`COUNTERS`].
 static PLACES: LazyLock<HashMap<&'static str, usize>> = LazyLock::new(|| {
     let counters = COUNTERS.iter().enumerate();
     counters.map(|(place, counter)| (counter.name.as_str(), place)).collect()
 });
 
-/// The place of the counter of that name in [`COUNTERS`].
+/// The index of the counter with this name in [`COUNTERS`].
 pub(crate) fn place(name: &str) -> Option<usize> {
     PLACES.get(name).copied()
 }
@@ -248,7 +248,7 @@ fn gro() -> Vec<Counter> {
     counters
 }
 
-/// A measure of the superframes made: together, and by protocol in the object `group`.
+/// A measure of the superframes that were made: together, and by protocol in the object `group`.
 fn measure(
     [name, group]: [&'static str; 2],
     unit: &'static str,
@@ -352,7 +352,8 @@ fn checksums() -> Vec<Counter> {
     ]
 }
 
-/// Why trains left. A train that left because the next packet did not fit is counted by what did not fit.
+/// The reasons why trains left. A train that left because the next packet did not fit is counted by that packet's
+/// reason.
 fn flushes() -> Vec<Counter> {
     let closes =
         Close::ALL.iter().filter(|reason| !matches!(reason, Close::NoMerge | Close::Never));
@@ -378,7 +379,7 @@ fn flushes() -> Vec<Counter> {
         .collect()
 }
 
-/// Why packets were in no train.
+/// The reasons why packets were in no train.
 fn passes() -> Vec<Counter> {
     let all = "Frames from the device that can be in no train, by reason.";
     let counter = |(index, reason): (usize, &Pass)| {
@@ -392,7 +393,7 @@ fn passes() -> Vec<Counter> {
     Pass::ALL.iter().enumerate().map(counter).collect()
 }
 
-/// Why packets left that waited ahead of their flow.
+/// The reasons why packets left that waited to be put in order.
 fn releases() -> Vec<Counter> {
     let all = "Wire packets that waited for their order and left, by reason.";
     let counter = |(index, reason): (usize, &Release)| {
@@ -407,7 +408,7 @@ fn releases() -> Vec<Counter> {
     Release::ALL.iter().enumerate().map(counter).collect()
 }
 
-/// The histogram of wire packets a frame.
+/// The histogram of wire packets per frame.
 fn segments() -> Vec<Counter> {
     let all = "Wire packets that each frame passed on stands for.";
     let bounds = SEGMENT_BUCKETS.iter().copied().map(Some).chain([None]);
@@ -434,7 +435,7 @@ fn segments() -> Vec<Counter> {
     counters
 }
 
-/// What ports count: frames that were lost, and what else happened.
+/// The counters of ports: frames that were lost, and other events.
 fn of_ports() -> Vec<Counter> {
     let (live, wire) = (LiveStats::default(), ImpairStats::default().counters());
     let kernel = kernel_counters(&XdpStatistics::default());
@@ -471,18 +472,18 @@ fn of_port(counter: &PortCounter, family: &str, unit: &'static str) -> Counter {
     Counter::new(name, unit, counter.sentence, Source::Port(counter.name))
 }
 
-/// A short name in the letters of counters.
+/// A short name, in the letters that names of counters may have.
 fn key(name: &str) -> String {
     name.replace('-', "_")
 }
 
-/// A sentence that goes on behind a colon.
+/// A sentence in the form that follows a colon.
 fn lower(sentence: &str) -> String {
     let sentence = sentence.trim();
     let mut letters = sentence.chars();
     let first = letters.next().map(|first| first.to_ascii_lowercase());
     match sentence.chars().nth(1).is_some_and(char::is_uppercase) {
-        // An abbreviation.
+        // The first word is an abbreviation.
         true => sentence.to_owned(),
         false => first.into_iter().chain(letters).collect(),
     }

@@ -1,4 +1,4 @@
-//! Counters from packets to what is printed, and a server among clients of every kind.
+//! Counters from packets to their printed form, and a server with clients of every kind.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -38,7 +38,7 @@ use super::{
     text,
 };
 
-/// A path from `eth0` to `tap0` over which packets of every fate went one way.
+/// A path from `eth0` to `tap0` over which packets of every fate went in one direction.
 fn sample() -> PathReading {
     let takes = Features::SCATTER_GATHER
         | Features::CHECKSUM_GENERIC
@@ -96,7 +96,7 @@ fn of<'a>(readings: &'a [DeviceReading], device: &str) -> &'a DeviceReading {
     readings.iter().find(|reading| reading.device == device).unwrap()
 }
 
-/// The sum of the counters whose name starts so.
+/// The sum of the counters whose names start with `start`.
 fn sum(reading: &DeviceReading, start: &str) -> u64 {
     let counters = COUNTERS.iter().zip(reading.counters.in_order());
     let counters = counters.filter(|(counter, _)| counter.name.starts_with(start));
@@ -132,7 +132,7 @@ fn every_packet_and_train_is_counted_at_the_device_that_it_came_from() {
     assert_eq!(frames, tap.counters.value("tx_frames"));
     assert_eq!(value("rx_gro_segs_sum"), 61);
 
-    // What its port lost is the device's, and no other's.
+    // The losses of its port are those of the device, and of no other.
     assert_eq!((sum(eth, "drop_"), sum(eth, "event_")), (6, 9));
     assert_eq!(sum(tap, "drop_"), 0);
 }
@@ -165,7 +165,8 @@ fn text_fits_and_is_as_ethtool_prints_it() {
     assert!(!all.contains("drop_rx_ring_full"), "its port has no ring");
 }
 
-/// What every scraper demands of a page in format 0.0.4: https://prometheus.io/docs/instrumenting/exposition_formats/.
+/// Checks the demands of scrapers on a page in format 0.0.4:
+/// https://prometheus.io/docs/instrumenting/exposition_formats/.
 fn assert_prometheus(page: &str) -> HashMap<String, f64> {
     let (mut kinds, mut helps) = (HashMap::new(), HashSet::new());
     let (mut series, mut closed): (HashMap<String, f64>, HashSet<String>) = Default::default();
@@ -187,7 +188,7 @@ fn assert_prometheus(page: &str) -> HashMap<String, f64> {
             assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
             assert!(kinds.insert(name.to_owned(), kind.to_owned()).is_none(), "{line}");
             assert!(helps.contains(name), "{line}");
-            // The lines of a metric are one group.
+            // The lines of a metric are contiguous.
             assert!(closed.insert(name.to_owned()), "{line}");
             open = name.to_owned();
             continue;
@@ -275,7 +276,7 @@ fn the_document_lists_every_counter() {
     assert!(document == right, "write it anew: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-cli");
 }
 
-/// A service in a folder of its own, and how often it asked the paths.
+/// A service in a folder of its own, and a counter of its readings of the paths.
 fn service(bounds: Bounds, metrics: bool) -> (tempfile::TempDir, Service, Arc<AtomicUsize>) {
     let folder = tempfile::tempdir().unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
@@ -320,7 +321,7 @@ fn sockets_of_programs_that_were_killed_are_removed_and_taken_over() {
     let places = [folder.path().to_owned()];
     let mine = folder.path().join(format!("{}.sock", std::process::id()));
     for path in [&mine, &folder.path().join("4.sock")] {
-        // Nobody listens once the listener is dropped; its name stays.
+        // The listener is dropped, so that nothing listens; its name stays.
         drop(std::os::unix::net::UnixListener::bind(path).unwrap());
     }
     let start = || Service::start_in(&places, FOREVER, None, || vec![sample()]).unwrap();
@@ -354,10 +355,10 @@ fn nonsense_is_answered_and_does_no_harm() {
     let (_folder, service, _) = service(FOREVER, false);
     for nonsense in [&b"\n"[..], b"{\"ask\":\"everything\"}\n", &[0xff; 9000], b"[[[[[[[[\n"] {
         let mut stream = UnixStream::connect(service.socket()).unwrap();
-        // It may hang up before it has read everything.
+        // The server may hang up before it has read everything.
         let _ = stream.write_all(nonsense);
         let mut reply = Vec::new();
-        // What was not read makes the end of the connection an error, behind the reply.
+        // Unread bytes make the end of the connection an error, after the reply.
         let _ = stream.read_to_end(&mut reply);
         let reply: Value = serde_json::from_slice(&reply).unwrap();
         assert_eq!(reply["code"], "usage.ask");
@@ -372,7 +373,7 @@ fn clients_that_stall_are_cut_and_those_that_ask_are_answered() {
     let mut slow = TcpStream::connect(service.metrics().unwrap()).unwrap();
     slow.write_all(b"GET /met").unwrap();
     let mut nothing = Vec::new();
-    // It ends only because it is cut.
+    // It ends only because it is cut off.
     let _ = slow.read_to_end(&mut nothing);
     assert!(nothing.is_empty());
     assert_eq!(ask(&service).answers.len(), 1);

@@ -1,4 +1,4 @@
-//! Counters for people: a name and a value a line, as `ethtool -S` prints them.
+//! Counters for people: one name and value per line, as `ethtool -S` prints them.
 
 use std::fmt::Write;
 
@@ -7,12 +7,12 @@ use super::{
     table::COUNTERS,
 };
 
-/// The counters of devices; those that are zero and say nothing by it are left out, unless all are wanted.
+/// The counters of devices; those whose zero carries no information are left out, unless all are wanted.
 pub(crate) fn print(devices: &[DeviceReading], all: bool) -> String {
     devices.iter().map(|reading| device(reading, None, all)).collect()
 }
 
-/// One device, with what was counted since an earlier reading where that is wanted.
+/// One device; with the change since an earlier reading, if wanted.
 pub(crate) fn device(reading: &DeviceReading, change: Option<&Values>, all: bool) -> String {
     let DeviceReading { path, device, peer, queue, counters, .. } = reading;
     let queue = queue.map_or_else(String::new, |queue| format!(" queue {queue}"));

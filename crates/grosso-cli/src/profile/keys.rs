@@ -1,4 +1,4 @@
-//! Every key of a profile's file, once: its name, what may stand there, and the field that it is.
+//! Every key of a profile's file, once: its name, its permitted values, and the field that it sets.
 
 use grosso::{Profile, coalesce::Limits};
 use serde_json::Value;
@@ -8,20 +8,20 @@ use super::setting::{self, Setting};
 
 /// One key.
 pub(crate) struct Key {
-    /// The table that it is in; none for those before all tables.
+    /// The table that it is in; empty for keys before all tables.
     pub(crate) table: &'static str,
     /// Its name there.
     pub(crate) name: &'static str,
-    /// What may stand there, for people.
+    /// The permitted values, for people.
     pub(crate) choices: fn() -> String,
-    /// What a profile has there.
+    /// The value in a profile.
     pub(crate) show: fn(&Profile) -> Value,
-    /// Sets it, unless the value may not stand there.
+    /// Sets the value; `None` if it is not permitted.
     pub(super) set: fn(&mut Profile, &DeValue<'_>) -> Option<()>,
 }
 
 impl Key {
-    /// Its name with that of its table.
+    /// Its name, preceded by that of its table.
     pub(crate) fn full_name(&self) -> String {
         if self.table.is_empty() {
             self.name.into()
@@ -30,7 +30,7 @@ impl Key {
         }
     }
 
-    /// The key of that name in that table.
+    /// The key with this name in this table.
     pub(super) fn find(table: &str, name: &str) -> Option<&'static Self> {
         KEYS.iter().find(|key| key.table == table && key.name == name)
     }
@@ -39,7 +39,7 @@ impl Key {
 /// The names of the tables, in their order.
 pub(super) const TABLES: [&str; 4] = ["rules", "reorder", "table", "limits"];
 
-/// A key whose field is a word of a list, or a number of a range.
+/// A key whose field is a word of a list, or a number in a range.
 macro_rules! key {
     ($table:literal, $name:literal, $($field:ident).+) => {
         Key {
@@ -67,7 +67,7 @@ macro_rules! key {
     };
 }
 
-/// What may stand in a field.
+/// The permitted values of a field.
 fn choices_of<T: Setting>(_: fn(&Profile) -> &T) -> String {
     T::choices()
 }
@@ -127,7 +127,7 @@ pub(crate) const KEYS: &[Key] = &[
     key!("limits", "hold-ns", limits.hold_ns, 0..=HOLD_NS_MAX),
 ];
 
-/// Tunnels of a packet: no more headers are entered (`grosso_wire::LAYERS_MAX`).
+/// Tunnels of a packet: the dissector enters no more headers (`grosso_wire::LAYERS_MAX`).
 const TUNNELS_MAX: i64 = 15;
 /// Buckets of a table: eight trains each, so a million trains at half its load.
 const BUCKETS_MAX: i64 = 1 << 18;
@@ -139,15 +139,15 @@ const PARTS_MAX: i64 = 1 << 20;
 const SIZE_BYTES_MAX: i64 = Limits::SIZE_BYTES_CEILING as i64;
 /// Packets of a train.
 const SEGMENTS_MAX: i64 = u16::MAX as i64;
-/// How long a train may be held: longer than any sender waits before it sends again.
+/// The time that a train may be held: longer than the retransmission timeout of any sender.
 const HOLD_NS_MAX: i64 = 1_000_000_000;
 /// A round trip, or a pause of a flow: a minute.
 const ROUND_TRIP_NS_MAX: i64 = 60_000_000_000;
-/// Flows remembered, of some kilobytes each when something waits.
+/// Flows remembered, each of some kilobytes when packets wait.
 const REORDER_FLOWS_MAX: i64 = 4096;
-/// Runs that wait of one flow.
+/// Runs of one flow that wait.
 const RUNS_MAX: i64 = 256;
-/// Memory that waits.
+/// Memory for packets that wait.
 const REORDER_BYTES_MAX: i64 = 1 << 30;
 
 #[cfg(test)]

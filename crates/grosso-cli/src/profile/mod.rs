@@ -1,9 +1,9 @@
-//! Profiles as users write them: a name, or a file with what differs from a built-in one.
+//! Profiles as users write them: a name, or a file with the differences from a built-in one.
 //!
 //! | module | job |
 //! |---|---|
-//! | `keys` | every key of a file and the field that it is |
-//! | `setting` | values, as a file says them |
+//! | `keys` | every key of a file, and the field that it sets |
+//! | `setting` | values, in the form that they have in a file |
 
 mod keys;
 mod setting;
@@ -26,7 +26,7 @@ use crate::{
     wrong::{Wrong, no_key, similar},
 };
 
-/// The profile that a word means: a built-in one, or a file if the word has a dot or a slash. A relative path is meant
+/// The profile that a word names: a built-in one, or a file if the word has a dot or a slash. A relative path is taken
 /// from `folder`.
 pub(crate) fn find(word: &str, folder: &Path) -> Result<Profile, Failure> {
     // `linux-6.12` has a dot too.
@@ -42,7 +42,7 @@ fn named(name: &str) -> Result<Profile, Failure> {
     })
 }
 
-/// That there is no profile of this name, and what was meant, or what there is.
+/// The message that there is no profile of this name, with the likely one, or all names.
 fn no_profile(name: &str) -> String {
     let profiles = Profile::all();
     match similar(name, profiles.iter().map(|profile| &*profile.name)) {
@@ -74,7 +74,7 @@ fn read(path: &Path) -> Result<Profile, Failure> {
     })
 }
 
-/// Understands the text of a file. `name` is what the profile is called if the file does not say.
+/// Parses the text of a file. `name` is the name of the profile if the file does not set one.
 fn parse(text: &str, name: String) -> Result<Profile, Wrong> {
     let table = DeTable::parse(text).map_err(|error| Wrong::of_parser(text, &error))?;
     let table = table.get_ref();
@@ -108,7 +108,7 @@ fn parse(text: &str, name: String) -> Result<Profile, Wrong> {
     Ok(profile)
 }
 
-/// A word in quotes, and where it stands.
+/// A word in quotes, and its position.
 fn word<'a>(
     text: &str,
     table: &'a DeTable<'_>,
@@ -121,7 +121,7 @@ fn word<'a>(
     value.get_ref().as_str().map(|word| Some((word, value.span()))).ok_or_else(what)
 }
 
-/// Gives a profile its name, which reports show.
+/// Sets the name of a profile, which reports show.
 fn name_it(profile: &mut Profile, name: String) -> Result<(), String> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
         return Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes, all of which can be printed"));
@@ -158,7 +158,7 @@ fn set(
     })
 }
 
-/// A file that gives exactly this profile, with what may stand behind each key.
+/// A file that describes exactly this profile, with the permitted values of each key.
 pub(crate) fn write(profile: &Profile) -> String {
     let mut text = format!("name = {}\n", setting::toml(&(*profile.name).into()));
     let mut table = "";
@@ -178,13 +178,13 @@ pub(crate) fn write(profile: &Profile) -> String {
     text
 }
 
-/// The keys beside those of the profile itself.
+/// The keys of a file beside those of the profile itself.
 const OF_THE_FILE: [&str; 2] = ["base", "name"];
 /// Bytes of the longest name.
 const NAME_BYTES_MAX: usize = 64;
 /// Bytes of the longest file; one with every key has two thousand.
 const FILE_BYTES_MAX: u64 = 1 << 16;
-/// The column of what may stand behind a key.
+/// The column of the permitted values of a key.
 const CHOICES_COLUMN: usize = 36;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Values of a profile, as a file says them.
+//! Values of a profile, in the form that they have in a file.
 
 use core::ops::RangeInclusive;
 
@@ -10,15 +10,15 @@ use grosso_wire::tcp;
 use serde_json::{Value, json};
 use toml::de::DeValue;
 
-/// A value that a word or a number says.
+/// A value that is written as a word or a number.
 pub(super) trait Setting: Sized {
-    /// What may stand there.
+    /// The permitted values.
     fn choices() -> String;
 
-    /// What the file says, if it may stand there.
+    /// The value in a file, if it is permitted.
     fn read(value: &DeValue<'_>) -> Option<Self>;
 
-    /// As [`Self::read`] takes it.
+    /// The value in the form that [`Self::read`] takes.
     fn show(&self) -> Value;
 }
 
@@ -126,7 +126,7 @@ impl Setting for Batch {
 /// Packets of a batch.
 const BATCH: RangeInclusive<i64> = 1..=Batch::PACKETS_CEILING as i64;
 
-/// The one key of a table in place of a word, with its value.
+/// The only key of a table that stands in place of a word, with its value.
 fn only<'a>(value: &'a DeValue<'_>) -> Option<(&'a str, &'a DeValue<'a>)> {
     let table = value.as_table().filter(|table| table.len() == 1)?;
     table.iter().next().map(|(key, value)| (key.get_ref().as_ref(), value.get_ref()))
@@ -140,7 +140,7 @@ fn choices(words: &[&str]) -> String {
     }
 }
 
-/// A number of a range.
+/// A number in a range.
 pub(super) fn number<T: TryFrom<i64>>(
     value: &DeValue<'_>,
     range: &RangeInclusive<i64>,
@@ -150,7 +150,7 @@ pub(super) fn number<T: TryFrom<i64>>(
     range.contains(&number).then(|| T::try_from(number).ok())?
 }
 
-/// What [`flags`] takes.
+/// The values that [`flags`] takes.
 pub(super) fn flag_choices() -> String {
     format!("a list of {}", choices(&FLAGS.map(|(name, _)| name)))
 }
@@ -161,17 +161,17 @@ pub(super) fn flags(value: &DeValue<'_>) -> Option<u8> {
         let name = name.get_ref().as_str()?;
         FLAGS.iter().find(|(known, _)| *known == name).map(|(_, flag)| *flag as u8)
     });
-    // One that is named twice is there once.
+    // A flag that is named twice is set once.
     flags.reduce(|all, flag| Some(all? | flag?)).unwrap_or(Some(0))
 }
 
-/// As [`flags`] takes them.
+/// Flags in the form that [`flags`] takes.
 pub(super) fn show_flags(flags: u8) -> Value {
     let names = FLAGS.iter().filter(|(_, flag)| u16::from(flags) & flag != 0);
     names.map(|(name, _)| *name).collect()
 }
 
-/// A value, as TOML has it.
+/// A value in TOML.
 pub(super) fn toml(value: &Value) -> String {
     match value {
         Value::Object(table) => {
@@ -182,7 +182,7 @@ pub(super) fn toml(value: &Value) -> String {
         Value::Array(items) => {
             format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", "))
         }
-        // What is left is the same in both.
+        // The other kinds are the same in both.
         _ => value.to_string(),
     }
 }
@@ -190,6 +190,7 @@ pub(super) fn toml(value: &Value) -> String {
 /// Most bytes or packets of a bypass.
 const BYPASS_MAX: i64 = u32::MAX as i64;
 
-/// The flags of which a profile decides: SYN, RST and URG are alone in any, and ACK is on every packet.
+/// The flags that a profile decides about: packets with SYN, RST or URG stay alone under any, and ACK is on every
+/// packet.
 const FLAGS: [(&str, u16); 4] =
     [("fin", tcp::FIN), ("psh", tcp::PSH), ("ece", tcp::ECE), ("cwr", tcp::CWR)];

@@ -2,7 +2,7 @@ use grosso::coalesce::{Acknowledgments, Batch, BucketChoice, Vary};
 
 use super::*;
 
-/// What is wrong with a text, as the user reads it.
+/// The error in a text, as the user reads it.
 fn wrong(text: &str) -> String {
     parse(text, "mine".into()).unwrap_err().to_string()
 }

@@ -2,9 +2,9 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `rates` | what one device did in an interval |
-//! | `state` | what the screen shows, and what keys do to it |
-//! | `screen` | how it is drawn |
+//! | `rates` | the rates of one device in an interval |
+//! | `state` | the contents of the screen, and the effect of keys |
+//! | `screen` | its drawing |
 
 pub(crate) mod rates;
 pub(crate) mod screen;

@@ -1,4 +1,4 @@
-//! What one device did between two readings.
+//! The activity of one device between two readings.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::observe::{
     table::COUNTERS,
 };
 
-/// A device and what it did.
+/// A device and its activity.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Rates {
     pub(crate) pid: u32,
@@ -26,26 +26,26 @@ pub(crate) struct Rates {
     pub(crate) tx_packets_per_send: f64,
     /// Frames with wrong checksums and frames lost, so far.
     pub(crate) total: Faults,
-    /// The same in the interval.
+    /// The same counts in the interval.
     pub(crate) interval: Faults,
-    /// Shares of the trains that left, by kind of reason; none when none left.
+    /// Shares of the trains that left, by kind of reason; `None` if no train left.
     pub(crate) flush: Option<Flush>,
-    /// Why trains left and frames were lost in the interval, the most frequent first.
+    /// The reasons why trains left and frames were lost in the interval, the most frequent first.
     #[serde(skip)]
     pub(crate) reasons: Reasons,
 }
 
-/// What went wrong.
+/// Counts of faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Faults {
     pub(crate) csum_bad: u64,
     pub(crate) drops: u64,
 }
 
-/// Shares of trains, from 0 to 1. What is none of these is missing from the sum.
+/// Shares of trains, from 0 to 1. Other reasons are missing from the sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Flush {
-    /// They were as large as they may be.
+    /// They had reached their largest size.
     pub(crate) size: f64,
     /// A timestamp or another TCP option differed.
     pub(crate) ts: f64,
@@ -53,7 +53,7 @@ pub(crate) struct Flush {
     pub(crate) psh: f64,
     /// A packet was lost or came too late.
     pub(crate) gap: f64,
-    /// The poll ended, or they were held as long as they may be.
+    /// The poll ended, or they had been held for the longest time.
     pub(crate) time: f64,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Reasons {
 }
 
 impl Rates {
-    /// What a device did in so many seconds.
+    /// The activity of a device in so many seconds.
     pub(crate) fn of(pid: u32, now: &DeviceReading, before: &DeviceReading, seconds: f64) -> Self {
         let change = now.counters.since(&before.counters);
         let a_second = |name: &str, unit: f64| change.value(name) as f64 / unit / seconds;
@@ -155,7 +155,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// A table of devices as text of at most 80 columns: a line of heads in two, and a line a device.
+/// A table of devices as text of at most 80 columns: two lines of headings, and one line per device.
 pub(crate) fn table(rates: &[Rates]) -> String {
     let mut text = String::new();
     for head in 0..2 {
@@ -178,15 +178,15 @@ pub(crate) fn table(rates: &[Rates]) -> String {
 /// A column of numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
-    /// Its head, in two lines.
+    /// Its heading, in two lines.
     pub(crate) heads: [&'static str; 2],
     /// Its width with the blanks before it.
     pub(crate) width: usize,
-    /// What devices are sorted by.
+    /// The value by which devices are sorted.
     pub(crate) key: fn(&Rates) -> f64,
 }
 
-/// The columns behind the device's name.
+/// The columns after the device's name.
 pub(crate) const COLUMNS: [Column; 12] = [
     column(["rx", "Gbit/s"], 7, |device| device.rx_gbit_per_s),
     column(["rx", "kpps"], 7, |device| device.rx_kpackets_per_s),
@@ -210,7 +210,7 @@ fn share(device: &Rates, place: usize) -> f64 {
     device.flush.map_or(0.0, |flush| flush.shares()[place].1)
 }
 
-/// The cells of a device below [`COLUMNS`]; what went wrong so far, or in the interval.
+/// The cells of a device under the headings of [`COLUMNS`]; faults so far, or in the interval.
 pub(crate) fn cells(device: &Rates, deltas: bool) -> [String; COLUMNS.len()] {
     let faults = if deltas { device.interval } else { device.total };
     let percent = |place: usize| match device.flush {
@@ -237,7 +237,7 @@ fn thousands(value: f64) -> String {
     if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
-/// A count in five letters.
+/// A count in at most five letters.
 fn short(count: u64) -> String {
     match count {
         0..100_000 => count.to_string(),
@@ -247,7 +247,7 @@ fn short(count: u64) -> String {
     }
 }
 
-/// A name in so many columns, with a blank behind it.
+/// A name in so many columns, followed by a blank.
 pub(crate) fn shortened(name: &str, columns: usize) -> String {
     if name.chars().count() < columns {
         return name.to_owned();
@@ -255,5 +255,5 @@ pub(crate) fn shortened(name: &str, columns: usize) -> String {
     name.chars().take(columns.saturating_sub(2)).chain(['~']).collect()
 }
 
-/// Columns of the name in a table of 80.
+/// Columns of the name in a table of 80 columns.
 pub(crate) const DEVICE_COLUMNS: usize = 11;

@@ -1,4 +1,4 @@
-//! How the view is drawn.
+//! The drawing of the view.
 
 use std::collections::VecDeque;
 
@@ -37,7 +37,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, monitor: &Monitor, color: bool) {
     }
 }
 
-/// How to paint, if at all.
+/// The use of colour.
 #[derive(Clone, Copy)]
 struct Paint {
     color: bool,
@@ -99,7 +99,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, monitor: &Monitor, paint: Paint
     let widths = COLUMNS.iter().map(|column| Constraint::Length(column.width as u16));
     let widths: Vec<_> =
         [Constraint::Length(device_columns as u16)].into_iter().chain(widths).collect();
-    // The first line of heads is a row of its own above, since a table has one head.
+    // The first line of headings is a row of its own above, since a table has one heading.
     let [above, below] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     frame.render_widget(Table::new([head(0)], &widths).column_spacing(0), above);
     let table = Table::new(rows, &widths)
@@ -110,7 +110,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, monitor: &Monitor, paint: Paint
     frame.render_stateful_widget(table, below, &mut state);
 }
 
-/// What the chosen device did lately, and why its trains left.
+/// The recent activity of the chosen device, and the reasons why its trains left.
 fn draw_detail(frame: &mut Frame<'_>, area: Rect, device: &Rates, history: &History, paint: Paint) {
     let Rates { device: name, path, peer, pid, .. } = device;
     let block = Block::bordered().title(format!(" {name}: path {path}, to {peer}, process {pid} "));
@@ -185,7 +185,7 @@ fn draw_help(frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" help ")), place);
 }
 
-/// The last intervals as marks of eight heights.
+/// The last intervals as bars of eight heights.
 fn bars(history: &VecDeque<u64>) -> String {
     let lately = history.iter().rev().take(BARS).rev();
     let most = lately.clone().copied().max().unwrap_or(0).max(1);
@@ -194,7 +194,7 @@ fn bars(history: &VecDeque<u64>) -> String {
         .collect()
 }
 
-/// `9.41G`: bits a second.
+/// Bits a second: `9.41G`.
 fn bits(bits: u64) -> String {
     let value = bits as f64;
     match bits {
@@ -226,13 +226,13 @@ flush      share of trains that left for size, another
 const HELP_COLUMNS: u16 = 60;
 /// Columns of the labels beside plots.
 const LABEL_COLUMNS: u16 = 14;
-/// Intervals in the title.
+/// Intervals shown in the title.
 const BARS: usize = 8;
 const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Names of interfaces have up to 15 letters.
 const DEVICE_COLUMNS_MAX: usize = 17;
-/// The share of trains that end at gaps from which on something must be wrong.
+/// The share of trains that end at gaps above which something must be wrong.
 const REORDERING: f64 = 0.5;
-/// Places of what went wrong in [`COLUMNS`].
+/// Places of the fault columns in [`COLUMNS`].
 const CHECKSUMS: usize = 5;
 const DROPS: usize = 6;

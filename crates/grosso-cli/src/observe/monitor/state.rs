@@ -1,4 +1,4 @@
-//! What the screen shows, and what keys do to it.
+//! The contents of the screen, and the effect of keys.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,22 +7,22 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::rates::{COLUMNS, Rates};
 use crate::observe::control::{Answer, earlier};
 
-/// Everything that is drawn.
+/// The state of the whole screen.
 #[derive(Debug, Default)]
 pub(crate) struct Monitor {
-    /// The devices, as sorted.
+    /// The devices, in the order in which they are shown.
     pub(crate) devices: Vec<Rates>,
-    /// Which one is chosen.
+    /// The index of the chosen device.
     pub(crate) chosen: usize,
-    /// The column to sort by; the order in which they were told when none.
+    /// The column to sort by; `None` for the order of the answers.
     pub(crate) sorted_by: Option<usize>,
     /// Whether faults are those of the interval.
     pub(crate) deltas: bool,
     pub(crate) paused: bool,
     pub(crate) help: bool,
-    /// Why there are no devices.
+    /// The reason why there are no devices.
     pub(crate) notice: Option<String>,
-    /// When the last reading was made, in nanoseconds since 1970.
+    /// The time of the last reading, in nanoseconds since 1970.
     pub(crate) ts_ns: u64,
     before: Vec<Answer>,
     histories: HashMap<Key, History>,
@@ -35,7 +35,7 @@ pub(crate) struct History {
     pub(crate) tx: VecDeque<u64>,
 }
 
-/// What a key asks for.
+/// The effect of a key on the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     Go,
@@ -43,7 +43,7 @@ pub(crate) enum Flow {
 }
 
 impl Monitor {
-    /// Takes a reading: from the second on there are rates.
+    /// Takes a reading: there are rates from the second one on.
     pub(crate) fn take(&mut self, answers: Vec<Answer>) {
         if self.paused {
             return;
@@ -51,7 +51,7 @@ impl Monitor {
         self.notice = None;
         let chosen = self.devices.get(self.chosen).map(key_of);
         let earlier = core::mem::replace(&mut self.devices, rates(&self.before, &answers));
-        // Who was asked too soon again said the same as before: its rates still hold.
+        // A program that was asked again too soon gives the same answer: its rates still hold.
         let same = |device: &Rates| {
             let is_same =
                 |answer: &&Answer| answer.pid == device.pid && self.before.contains(answer);
@@ -78,7 +78,7 @@ impl Monitor {
         self.sort(chosen);
     }
 
-    /// There is nothing to read.
+    /// Takes note that there is nothing to read.
     pub(crate) fn lose(&mut self, why: String) {
         if !self.paused {
             self.devices.clear();
@@ -87,14 +87,14 @@ impl Monitor {
         }
     }
 
-    /// Does what a key says.
+    /// Acts on a key.
     pub(crate) fn key(&mut self, key: KeyEvent) -> Flow {
         let last = self.devices.len().saturating_sub(1);
         match key.code {
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
                 return Flow::Quit;
             }
-            // What is asked last goes first.
+            // Any key closes the help first.
             _ if self.help => self.help = false,
             KeyCode::Char('q') | KeyCode::Esc => return Flow::Quit,
             KeyCode::Char('?') | KeyCode::Char('h') => self.help = true,
@@ -116,13 +116,13 @@ impl Monitor {
         Flow::Go
     }
 
-    /// The device that is chosen, and what it did before.
+    /// The chosen device, and its history.
     pub(crate) fn chosen(&self) -> Option<(&Rates, &History)> {
         let device = self.devices.get(self.chosen)?;
         Some((device, self.histories.get(&key_of(device))?))
     }
 
-    /// Sorts the devices; the chosen one stays chosen.
+    /// Sorts the devices; the choice stays on the same device.
     fn sort(&mut self, chosen: Option<Key>) {
         match self.sorted_by {
             None => self.devices.sort_by(|a, b| (a.pid, &a.path).cmp(&(b.pid, &b.path))),
@@ -151,12 +151,12 @@ pub(crate) fn rates(before: &[Answer], now: &[Answer]) -> Vec<Rates> {
     rates
 }
 
-/// What tells a device from others: its process, its path and its name.
+/// The identity of a device: its process, its path and its name.
 type Key = (u32, String, String);
 
 fn key_of(device: &Rates) -> Key {
     (device.pid, device.path.clone(), device.device.clone())
 }
 
-/// Intervals that are remembered: as many as a wide screen shows.
+/// Most intervals that are remembered: as many as a wide screen shows.
 const HISTORY_MAX: usize = 240;

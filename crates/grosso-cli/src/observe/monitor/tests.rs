@@ -1,4 +1,4 @@
-//! What the screen looks like, and what keys do.
+//! The appearance of the screen, and the effect of keys.
 
 use std::collections::BTreeMap;
 
@@ -137,7 +137,7 @@ fn keys_do_what_the_help_says() {
     monitor.key(KeyEvent::from(KeyCode::Down));
     monitor.key(KeyEvent::from(KeyCode::Down));
     assert_eq!(monitor.chosen, 1, "there are two");
-    // By the sixth column, wrong checksums, the second is the first, and stays chosen.
+    // Sorted by the sixth column, wrong checksums, the second device comes first, and stays chosen.
     press(&mut monitor, "ssssss");
     assert_eq!((names(&monitor), monitor.chosen), (vec!["tn1".into(), "eth0".into()], 0));
     press(&mut monitor, "sssssss");
@@ -168,7 +168,7 @@ fn a_program_that_began_anew_has_no_rates_from_before() {
     let mut again = answer(1);
     again.pid = 99;
     assert_eq!(rates(&[answer(5)], &[again]), []);
-    // The same number for another program: its counters are smaller, and count from zero.
+    // Another program with the same number: its counters are smaller, and count from zero.
     let mut same = answer(1);
     same.ts_ns = answer(6).ts_ns;
     let rates = rates(&[answer(5)], &[same]);

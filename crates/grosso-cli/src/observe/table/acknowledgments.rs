@@ -1,16 +1,16 @@
-//! What became of acknowledgments: dropped, left together, or several in the place of one.
+//! The fates of acknowledgments: dropped, sent together, or replaced by several.
 
 use grosso::acknowledge::{Kept, Unexpanded};
 
 use super::{Counter, Label, Source, key, lower};
 
-/// All of them.
+/// All counters of acknowledgments.
 pub(super) fn counters() -> Vec<Counter> {
     let tables = [gathered(), kept(), expanded(), unexpanded()];
     tables.into_iter().flatten().collect()
 }
 
-/// Those that waited for each other in the coalescer.
+/// The counters of those that waited for each other in the coalescer.
 fn gathered() -> Vec<Counter> {
     let counter = |name: &str, unit, help, read| {
         Counter::new(name, unit, help, Source::Coalescer(read, 0)).alone()
@@ -37,7 +37,7 @@ fn gathered() -> Vec<Counter> {
     ]
 }
 
-/// Why those were not dropped that could have been.
+/// The reasons why acknowledgments that could have been dropped were not.
 fn kept() -> Vec<Counter> {
     let all = "Acknowledgments that waited to be thinned and were kept, by reason.";
     let counter = |(index, reason): (usize, &Kept)| {
@@ -52,7 +52,7 @@ fn kept() -> Vec<Counter> {
     Kept::ALL.iter().enumerate().map(counter).collect()
 }
 
-/// Those of trains, in whose place several were sent.
+/// The counters of those of trains that were replaced by several.
 fn expanded() -> Vec<Counter> {
     let counter = |name: &str, help, read| {
         Counter::new(name, "packets", help, Source::Received(read, 0)).alone()
@@ -71,7 +71,7 @@ fn expanded() -> Vec<Counter> {
     ]
 }
 
-/// Why others stayed one.
+/// The reasons why others were not replaced.
 fn unexpanded() -> Vec<Counter> {
     let all = "Packets of a host that gets trains whose acknowledgment stayed one, by reason.";
     let counter = |(index, reason): (usize, &Unexpanded)| {
