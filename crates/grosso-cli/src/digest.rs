@@ -1,4 +1,4 @@
-//! The SHA-256 of what is read, computed beside the work and not before it.
+//! The SHA-256 of the input, computed in parallel to the work.
 
 use std::{
     sync::mpsc::{Receiver, SyncSender, channel, sync_channel},
@@ -7,17 +7,16 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-/// A digest under construction on a thread of its own: hashing takes longer than all the rest of
-/// most commands.
+/// A digest under construction on a thread of its own: hashing takes longer than all the other work of most commands.
 pub(crate) struct Digest {
     blocks: SyncSender<Vec<u8>>,
-    /// Blocks that are hashed, to be filled again.
+    /// Blocks whose hashing is done, to be filled again.
     spare: Receiver<Vec<u8>>,
     worker: JoinHandle<String>,
 }
 
 impl Digest {
-    /// The digest of nothing yet. `None` when there can be no more threads.
+    /// The digest of no bytes yet; `None` if no more threads can be started.
     pub(crate) fn start() -> Option<Self> {
         let (blocks, incoming) = sync_channel::<Vec<u8>>(BLOCKS_MAX);
         let (done, spare) = channel();
@@ -25,7 +24,7 @@ impl Digest {
             let mut sha256 = Sha256::new();
             for block in incoming {
                 sha256.update(&block);
-                // Nobody waits for spare blocks after the last.
+                // After the last block, spare blocks are not needed.
                 let _ = done.send(block);
             }
             sha256.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
@@ -34,12 +33,12 @@ impl Digest {
         Some(Self { blocks, spare, worker })
     }
 
-    /// Adds bytes, and waits while too many are still to be hashed.
+    /// Adds bytes, and waits while too many blocks are still to be hashed.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         let mut block = self.spare.try_recv().unwrap_or_default();
         block.clear();
         block.extend_from_slice(bytes);
-        // It fails only if the worker is gone, which `finish` reports.
+        // This fails only if the worker is gone, which `finish` reports.
         let _ = self.blocks.send(block);
     }
 
@@ -50,7 +49,7 @@ impl Digest {
     }
 }
 
-/// Most blocks on their way, each as large as one read: 1 MiB.
+/// Most blocks in flight, each as large as one read: 1 MiB.
 const BLOCKS_MAX: usize = 4;
 
 #[cfg(test)]

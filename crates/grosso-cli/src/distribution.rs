@@ -1,4 +1,4 @@
-//! How values are spread, in bounded memory.
+//! The distribution of values, in bounded memory.
 
 use serde::Serialize;
 
@@ -6,14 +6,14 @@ use serde::Serialize;
 /// thousandth of their values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Distribution {
-    /// By range, as far as values came: at most 56,320.
+    /// Counts by range, up to the largest value so far: at most 56,320 ranges.
     counts: Vec<u64>,
     total: u64,
     sum: u128,
     max: u64,
 }
 
-/// What so many of a hundred values are at most.
+/// Percentiles: the value that so many of a hundred values do not exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Quantiles {
     pub(crate) p50: u64,
@@ -35,23 +35,23 @@ impl Distribution {
         self.max = self.max.max(value);
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
-    /// Their mean; `None` without any.
+    /// The mean of the values; `None` without any.
     pub(crate) fn mean(&self) -> Option<f64> {
         (self.total > 0).then(|| self.sum as f64 / self.total as f64)
     }
 
-    /// The nearest ranks: the least values that so many do not exceed; `None` without any.
+    /// The percentiles by nearest rank: the least values that so many do not exceed; `None` without any.
     pub(crate) fn quantiles(&self) -> Option<Quantiles> {
         let p50 = self.quantile(50)?;
         Some(Quantiles { p50, p99: self.quantile(99)?, max: self.max })
     }
 
-    /// Up to which value how many of them are, for each range that has any.
+    /// The cumulative counts: the last value of each range that has any, and the number of values up to it.
     pub(crate) fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut so_far = 0;
         let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
@@ -78,11 +78,11 @@ fn last_of(range: usize) -> u64 {
     let half = EXACT / 2;
     let shift = (range as u64 / half).saturating_sub(1);
     let first = range as u64 - shift * half;
-    // The last range ends with the last number.
+    // The last range ends at the largest 64-bit number.
     ((u128::from(first + 1) << shift) - 1) as u64
 }
 
-/// Values below it have ranges of their own; a power of two.
+/// Values below this have ranges of their own; a power of two.
 const EXACT: u64 = 2048;
 
 #[cfg(test)]

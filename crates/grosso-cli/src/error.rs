@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::name::harmless;
 
-/// How a command ended. The numbers are frozen: `grosso help` lists them.
+/// The end of a command. The numbers are frozen: `grosso help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
@@ -18,7 +18,7 @@ pub(crate) enum Exit {
     No = 1,
     /// The command line is wrong.
     Usage = 2,
-    /// The input is damaged or not supported. What could be written was written.
+    /// The input is damaged or not supported. The part that could be processed was written.
     Input = 3,
     /// Permission, a missing file, a full disk.
     Environment = 4,
@@ -36,7 +36,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command failed: what, where, and what to do now.
+/// A failure of a command: the error, its place, and the remedy.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Failure {
     schema: &'static str,
@@ -49,7 +49,7 @@ pub(crate) struct Failure {
     /// The byte at which the input went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) offset: Option<u64>,
-    /// Where the input went wrong, when it is text.
+    /// The place in an input that is text.
     #[serde(flatten)]
     place: Option<TextPlace>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,17 +81,17 @@ impl Failure {
         }
     }
 
-    /// The command line asks for something that cannot be.
+    /// The command line asks for something impossible.
     pub(crate) fn usage(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, code, message)
     }
 
-    /// The input is not what it should be.
+    /// The input is not as expected.
     pub(crate) fn input(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Input, code, message)
     }
 
-    /// The system refuses.
+    /// The system refused something.
     pub(crate) fn environment(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Environment, code, message)
     }
@@ -131,13 +131,13 @@ impl Failure {
         failure
     }
 
-    /// With what to do now.
+    /// The same failure, with its remedy.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into().into_boxed_str());
         self
     }
 
-    /// With the place in a text that is wrong.
+    /// The same failure, with its place in a text.
     pub(crate) fn at(self, place: TextPlace) -> Self {
         Self { place: Some(place), ..self }
     }

@@ -1,4 +1,4 @@
-//! Places in a packet that several commands ask for.
+//! Offsets and fields of packets that several commands need.
 
 use core::fmt;
 
@@ -24,24 +24,23 @@ pub(crate) fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
     }
 }
 
-/// What a packet is, as far as commands look at it.
+/// The innermost transport header of a packet, with the facts that commands need about it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transport {
     /// TCP or UDP.
     pub(crate) layer: Layer,
     /// The IP header right around it.
     pub(crate) ip: Layer,
-    /// Where the outermost IP header starts.
+    /// The start of the outermost IP header.
     pub(crate) network: usize,
-    /// Payload bytes as the headers declare them, also those that were not captured.
+    /// Payload bytes as declared by the headers, including those that were not captured.
     pub(crate) payload: usize,
-    /// Bytes of a jumbo header, which superframes beyond 64 KB have and no packet of theirs (rule S5).
+    /// Bytes of a jumbo header, which superframes beyond 64 KB have and their packets do not (rule S5).
     jumbo: usize,
 }
 
 impl Transport {
-    /// The innermost transport header of a packet of `len` bytes; `None` when the walk did not
-    /// reach one.
+    /// The innermost transport header of a packet of `len` bytes; `None` if the dissector did not reach one.
     #[inline]
     pub(crate) fn of(stack: &Stack, len: usize) -> Option<Self> {
         let layer = stack.last().filter(|layer| matches!(layer.kind, Kind::Tcp | Kind::Udp))?;
@@ -68,13 +67,13 @@ impl Transport {
         self.layer.kind == Kind::Tcp
     }
 
-    /// Bytes of headers from the outermost IP header on that a packet of the wire has.
+    /// Header bytes of a packet of the wire from the outermost IP header on.
     #[inline]
     pub(crate) fn overhead(&self) -> usize {
         self.layer.end().saturating_sub(self.network + self.jumbo)
     }
 
-    /// The same from the innermost IP header on.
+    /// Header bytes of a packet of the wire from the innermost IP header on.
     #[inline]
     pub(crate) fn inner_overhead(&self) -> usize {
         self.layer.end().saturating_sub(self.ip.offset as usize + self.jumbo)
@@ -99,7 +98,7 @@ impl Transport {
             .then(|| u16_at(packet, self.ip.offset as usize + ipv4::field::IDENTIFICATION.start))
     }
 
-    /// The flow of the packet in the direction in which it goes.
+    /// The flow of the packet in its own direction.
     #[inline]
     pub(crate) fn endpoints(&self, packet: &[u8], stack: &Stack) -> Endpoints {
         let mut endpoints = Endpoints { is_tcp: self.is_tcp(), ..Endpoints::default() };
@@ -138,14 +137,14 @@ pub(crate) fn is_ip(layer: &Layer) -> bool {
     matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6)
 }
 
-/// Who talks to whom.
+/// The flow of a packet: source, destination and network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Endpoints {
     pub(crate) source: Endpoint,
     pub(crate) destination: Endpoint,
     pub(crate) is_tcp: bool,
     pub(crate) is_ipv6: bool,
-    /// VLAN tags and virtual networks, mixed.
+    /// A mix of VLAN tags and virtual network identifiers.
     pub(crate) network: u32,
 }
 
@@ -190,7 +189,7 @@ pub(crate) fn protocol(stack: &Stack) -> String {
     for layer in stack.layers() {
         match layer.kind {
             Kind::Ipv4 | Kind::Ipv6 => {
-                // An IP header right inside another is a tunnel of its own.
+                // An IP header directly inside another is a tunnel of its own.
                 if let Some(outer) = version.replace(if layer.kind == Kind::Ipv4 { 4 } else { 6 }) {
                     words.push(format!("ip{outer}"));
                 }

@@ -1,4 +1,4 @@
-//! Reading a capture, with everything that a command owes to its user around it.
+//! Reading of captures, with progress, interruption, hash and provenance.
 
 use std::{
     cell::RefCell,
@@ -24,10 +24,10 @@ use crate::{
     talk::Talk,
 };
 
-/// What every command needs beside its own options.
+/// The state that every command needs beside its own options.
 pub(crate) struct Session {
     pub(crate) talk: Talk,
-    /// The link type that the user says.
+    /// The link type that the user set.
     pub(crate) forced_link: Option<LinkType>,
     pub(crate) allow_truncated: bool,
     pub(crate) strict: bool,
@@ -40,41 +40,41 @@ pub(crate) struct Session {
 /// A capture that is read.
 pub(crate) struct Input {
     pub(crate) reader: CaptureReader<Source>,
-    /// As the user typed it.
+    /// The path as the user typed it.
     pub(crate) path: PathBuf,
-    /// For messages.
+    /// The name in messages.
     pub(crate) name: String,
     pub(crate) links: Links,
-    /// Bytes of the file; `None` of a pipe.
+    /// Bytes of the file; `None` for a pipe.
     file_len: Option<u64>,
-    /// The user ended the pipe that this was by Ctrl-C, so its end is none.
+    /// Ctrl-C ended the pipe that was copied here, so its end is not the real one.
     pub(crate) is_cut_off: bool,
-    /// The point to which Ctrl-C let the reading come.
+    /// The extent of the reading that Ctrl-C ended.
     interruption: Option<Interrupted>,
     progress: Progress,
     record: Rc<RefCell<Record>>,
     interrupted: Arc<AtomicBool>,
 }
 
-/// How reading ended.
+/// The end of a reading.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// At the end of the file.
+    /// The end of the file.
     Complete,
-    /// At damage; everything before it was visited.
+    /// Damage; everything before it was visited.
     Damaged(CaptureError),
     /// The user pressed Ctrl-C.
     Interrupted,
 }
 
 impl Input {
-    /// Opens a capture; `-` is standard input. `is_hashed` says whether anybody asks for its hash.
+    /// Opens a capture; `-` is standard input. `is_hashed` says whether its hash is needed.
     pub(crate) fn open(path: &Path, is_hashed: bool, session: &Session) -> Result<Self, Failure> {
         let (stream, bytes) = open_stream(path)?;
         Self::over(stream, bytes, path, is_hashed, session)
     }
 
-    /// Reads a capture from a stream of so many bytes, if that is known, which came from `path`.
+    /// Reads a capture from a stream that came from `path`, of so many bytes if that is known.
     pub(crate) fn over(
         stream: File,
         bytes: Option<u64>,
@@ -121,7 +121,7 @@ impl Input {
                         return Err(failure);
                     }
                 },
-                // Whoever waits for a pipe is woken with an end that is none.
+                // Ctrl-C wakes a reader that waits for a pipe with an end that is not the real one.
                 Ok(None) | Err(_) if self.interrupted.load(Ordering::Relaxed) => {
                     break Ending::Interrupted;
                 }
@@ -146,23 +146,23 @@ impl Input {
         Ok(ending)
     }
 
-    /// The point to which Ctrl-C let the reading come, if it ended that. Ask after reading.
+    /// The extent of the reading, if Ctrl-C ended it. Valid after reading.
     pub(crate) fn interruption(&self) -> Option<Interrupted> {
         self.interruption
     }
 
-    /// Bytes of the file that were read, and all of them; `None` of a pipe.
+    /// The number of bytes of the file that were read, and the total; `None` for a pipe.
     fn share(&self) -> Option<(u64, u64)> {
         let read = match self.reader.compression() {
             Compression::None => self.reader.offset(),
-            // Where a packet ends in compressed bytes is not known.
+            // The end of a packet in compressed bytes is not known.
             _ => self.reader.file_bytes(),
         };
         let file_len = self.file_len.filter(|_| !self.is_cut_off)?;
         Some((read.min(file_len), file_len))
     }
 
-    /// `pcap`, `pcapng`, and how they are compressed.
+    /// `pcap` or `pcapng`, and the compression.
     pub(crate) fn format_name(&self) -> String {
         match self.reader.compression() {
             Compression::None => self.reader.format().to_string(),
@@ -170,8 +170,8 @@ impl Input {
         }
     }
 
-    /// The SHA-256 of the file as it is stored, in hexadecimal; `None` unless it was asked for and
-    /// all of the file was read. Ask after reading.
+    /// The SHA-256 of the stored file, in hexadecimal; `None` unless it was requested and all of the file was read.
+    /// Valid after reading.
     pub(crate) fn sha256(&self) -> Option<String> {
         let mut record = self.record.borrow_mut();
         if let Some(digest) = record.digest.take() {
@@ -186,7 +186,7 @@ impl Input {
     }
 }
 
-/// Whether to go on.
+/// The decision whether to read on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Go,
@@ -194,8 +194,8 @@ pub(crate) enum Next {
 }
 
 impl Ending {
-    /// Turns how reading ended into how the command ends. `done` says what was done with the
-    /// packets up to there, as in "processed and written".
+    /// Turns the end of a reading into the end of the command. `done` is the work that was done on the packets up to
+    /// there, such as "processed and written".
     pub(crate) fn conclude(
         self,
         input: &Input,
@@ -223,14 +223,14 @@ impl Ending {
     }
 }
 
-/// How packets are to be parsed.
+/// The rules by which packets are parsed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
     forced: Option<LinkType>,
 }
 
 impl Links {
-    /// The link type of a packet, unless it has no view here.
+    /// The link type of a packet; `None` if the dissector does not know it.
     #[inline]
     pub(crate) fn of(self, packet: &Packet<'_>) -> Option<LinkType> {
         match self.forced {
@@ -239,7 +239,7 @@ impl Links {
         }
     }
 
-    /// The same for an entry that may be no packet.
+    /// The link type of an entry; `None` if it is no packet either.
     pub(crate) fn of_entry(self, entry: &Entry<'_>) -> Option<LinkType> {
         match entry {
             Entry::Packet(packet) => self.of(packet),
@@ -256,7 +256,7 @@ pub(crate) struct Unparsed {
 }
 
 impl Unparsed {
-    /// Counts one.
+    /// Counts one packet.
     pub(crate) fn count(&mut self, packet: &Packet<'_>) {
         if self.packets == 0 {
             self.link_type = packet.description.link_type;
@@ -264,7 +264,7 @@ impl Unparsed {
         self.packets += 1;
     }
 
-    /// Fails if there were any. `fate` says what became of them.
+    /// Fails if there were any. `fate` is the phrase for their fate.
     pub(crate) fn conclude(self, input: &Input, fate: &str) -> Result<(), Failure> {
         if self.packets == 0 {
             return Ok(());
@@ -280,7 +280,7 @@ impl Unparsed {
     }
 }
 
-/// Opens a file or standard input, and says how many bytes there are if that is known.
+/// Opens a file or standard input, and returns the number of bytes if that is known.
 pub(crate) fn open_stream(path: &Path) -> Result<(File, Option<u64>), Failure> {
     let fail = |source| io_failure(path, source);
     if path.as_os_str() == "-" {
@@ -295,26 +295,26 @@ pub(crate) fn open_stream(path: &Path) -> Result<(File, Option<u64>), Failure> {
     Ok((file, metadata.is_file().then_some(metadata.len())))
 }
 
-/// That a capture cannot be read.
+/// The failure to read a capture.
 pub(crate) fn io_failure(path: &Path, source: io::Error) -> Failure {
     let path = name_of(path);
     Failure::capture(&path.clone(), &CaptureError::Io { path, source })
 }
 
-/// What messages call a capture.
+/// The name of a capture in messages.
 fn name_of(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".into() } else { shown(path) }
 }
 
-/// What reading learns about the file beside its packets.
+/// Facts about the file that reading collects besides its packets.
 struct Record {
-    /// Until it is asked for.
+    /// Present until the hash is taken.
     digest: Option<Digest>,
     sha256: Option<String>,
     is_at_end: bool,
 }
 
-/// A stream that is hashed while it is read, and ends when the user says so.
+/// A stream that is hashed while it is read, and that Ctrl-C ends.
 pub(crate) struct Source {
     stream: File,
     record: Rc<RefCell<Record>>,
@@ -358,7 +358,7 @@ fn standard_input() -> io::Result<File> {
     Ok(io::stdin().as_handle().try_clone_to_owned()?.into())
 }
 
-/// Waits until there is something to read; `false` when the user pressed Ctrl-C meanwhile.
+/// Waits until there is something to read; `false` if the user pressed Ctrl-C meanwhile.
 ///
 /// A read of a silent pipe is restarted after a signal, so it would never end; a poll is not.
 #[cfg(unix)]
@@ -371,7 +371,7 @@ fn wait(stream: &File, interrupted: &AtomicBool) -> bool {
         }
         match poll(&mut [PollFd::new(stream, PollFlags::IN)], None) {
             Err(rustix::io::Errno::INTR) => {}
-            // If it cannot be polled, it can still be read.
+            // A stream that cannot be polled can still be read.
             _ => return true,
         }
     }
@@ -412,5 +412,5 @@ fn link_name(number: u32) -> String {
     format!("{number} ({name})")
 }
 
-/// How many packets pass between two looks at the progress bar.
+/// The number of packets between two updates of the progress bar.
 const PACKETS_PER_LOOK: u64 = 1024;

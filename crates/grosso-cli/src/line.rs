@@ -1,9 +1,9 @@
-//! When packets leave, if they are said to have been on a line of a known rate.
+//! The times at which packets leave on a line of a given rate.
 //!
-//! A line carries one packet after another, in each direction of each interface. A packet that was made of a superframe
-//! starts when the packet before it has ended, and not before its superframe. Times that the capture recorded stay as
-//! they are, unless a packet before them had to be later: then they wait for it, so that the order of the file stays
-//! that of time.
+//! A line carries one packet after another, in each direction of each interface. A packet that was cut from a
+//! superframe starts when the packet before it has ended, and not before its superframe. Times that the capture
+//! recorded stay as they are, unless a packet before them was delayed: then they wait for it, so that packets stay in
+//! the order of time.
 
 use std::collections::HashMap;
 
@@ -13,16 +13,17 @@ use grosso_io::capture::{PacketMeta, flag};
 #[derive(Debug)]
 pub(crate) struct Lines {
     bits_per_second: u64,
-    /// By interface and direction.
+    /// The lines by interface and direction.
     lines: HashMap<(u32, u32), Line>,
 }
 
 /// The state of one line.
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
-    /// When all packets so far have ended.
+    /// The time at which all packets so far have ended.
     free_ns: u64,
-    /// When those have ended whose times are made up: before that, nothing can have been recorded.
+    /// The time at which the packets with invented times have ended: before it, no packet with a recorded time may
+    /// start.
     late_ns: u64,
 }
 
@@ -31,7 +32,7 @@ struct Line {
 pub(crate) enum Timing {
     /// The capture recorded it.
     Recorded,
-    /// It is that of the superframe which the packet was in.
+    /// It is that of the superframe that the packet was cut from.
     Superframe,
 }
 
@@ -41,7 +42,7 @@ impl Lines {
         Self { bits_per_second: bits_per_second.max(1), lines: HashMap::new() }
     }
 
-    /// When the next packet of its line starts, which has `len` bytes; `None` if it has no time.
+    /// The start of the next packet of its line, which has `len` bytes; `None` if it has no time.
     pub(crate) fn start(&mut self, said: &PacketMeta, len: usize, timing: Timing) -> Option<u64> {
         let time_ns = said.timestamp_ns?;
         let takes_ns = self.takes_ns(len);
@@ -60,7 +61,7 @@ impl Lines {
         Some(start_ns)
     }
 
-    /// Forgets all lines, because a section begins, which numbers interfaces anew.
+    /// Forgets all lines, because a new section numbers the interfaces anew.
     pub(crate) fn clear(&mut self) {
         self.lines.clear();
     }
@@ -75,5 +76,5 @@ impl Lines {
 
 /// Preamble, check sequence and gap between two frames of Ethernet (IEEE 802.3 section 4.4.2).
 const GAP_BYTES: usize = 8 + 4 + 12;
-/// The shortest frame without its check sequence.
+/// The length of the shortest frame without its check sequence.
 const FRAME_BYTES_MIN: usize = 60;

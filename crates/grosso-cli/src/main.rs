@@ -3,28 +3,28 @@
 //! | module | job |
 //! |---|---|
 //! | `arguments`, `positions` | the grammar of the command line |
-//! | `commands` | one module a command |
-//! | `daemon` | data paths on live devices, as `bridge` and `run` have them |
-//! | `report` | what each command found, as text and as JSON from one value |
-//! | `checksums` | a verdict for every checksum of a packet, and how to set it right |
-//! | `mss` | where a superframe was cut on the wire, and how that is known |
-//! | `headers` | places in a packet that several commands ask for |
-//! | `meta` | what captures say about packets, in the engine's words |
-//! | `fragments` | IP fragments in captures: which become datagrams, and why the others do not |
-//! | `suspicion` | what UDP datagrams look like that nobody said to be a tunnel |
+//! | `commands` | one module per command |
+//! | `daemon` | data paths on live devices, as used by `bridge` and `run` |
+//! | `report` | the report of each command, as text and as JSON from one value |
+//! | `checksums` | a verdict for every checksum of a packet, and the repair of those that are not right |
+//! | `evidence` | the judgment whether a frame is a packet of the wire or a superframe, and its segment size |
+//! | `headers` | offsets and fields of packets that several commands need |
+//! | `meta` | translation of a capture's packet metadata to the engine's, and back |
+//! | `fragments` | IP fragments in captures: those that become datagrams, and why the others do not |
+//! | `suspicion` | hints at UDP datagrams that look like a tunnel on an unknown port |
 //! | `transform` | a capture in, a capture out, packet by packet |
 //! | `twice` | a capture that is read twice |
-//! | `tunnel` | tunnels in the words of `ip link` |
-//! | `name` | text that strangers chose, without its power over a terminal |
-//! | `input`, `output` | captures, with everything that a command owes to its user around them |
-//! | `line` | when packets leave on a line of a known rate |
-//! | `observe` | what running data paths count, for people and for programs (Linux) |
+//! | `tunnel` | tunnels, described as for `ip link` |
+//! | `name` | text from strangers, made harmless for a terminal |
+//! | `input`, `output` | reading and writing of captures, with progress, hash and provenance |
+//! | `line` | the times at which packets leave on a line of a given rate |
+//! | `observe` | the counters of running data paths, for people and for programs (Linux) |
 //! | `profile` | profiles as users write them |
-//! | `wrong` | what is wrong with a text that the user wrote, and what may have been meant |
-//! | `digest` | the hash of what is read |
-//! | `distribution` | how values are spread, in bounded memory |
+//! | `wrong` | errors in a text that the user wrote, with the likely correction |
+//! | `digest` | the hash of the input |
+//! | `distribution` | the distribution of values, in bounded memory |
 //! | `error` | every way to fail, with its exit code |
-//! | `talk`, `style`, `progress` | what goes to standard error |
+//! | `talk`, `style`, `progress` | output to standard error |
 #![forbid(unsafe_code)]
 
 mod arguments;

@@ -1,4 +1,4 @@
-//! What the commands make of what captures say about packets.
+//! Translation of the packet metadata in captures to that of the engine, and back.
 
 use grosso::{Meta, checksum::Checksum, meta::Gso};
 use grosso_io::capture::{self, ChecksumState, Offload, Segmentation, TunnelPort, flag};
@@ -6,13 +6,13 @@ use grosso_wire::{Ports, Stack};
 
 use crate::checksums::Claim;
 
-/// Which checksum of a packet the capture says is partial.
+/// The checksum of a packet that is partial according to the capture.
 pub(crate) fn claim(said: &capture::PacketMeta, stack: &Stack) -> Claim {
     let state = said.offload.as_ref().map(|offload| offload.checksum).unwrap_or_default();
     claim_of(state, stack)
 }
 
-/// The same of a packet whose innermost transport checksum is known to be partial.
+/// The same for a packet whose innermost transport checksum is known to be partial.
 pub(crate) fn claim_of_transport(stack: &Stack) -> Claim {
     claim_of(ChecksumState::Partial { place: None }, stack)
 }
@@ -32,7 +32,7 @@ pub(crate) fn ports(said: &capture::PacketMeta, given: Ports) -> Ports {
     ports_in(tunnels(said), given)
 }
 
-/// The same for a packet in these tunnels.
+/// The same for a packet inside these tunnels.
 pub(crate) fn ports_in(tunnels: &[TunnelPort], given: Ports) -> Ports {
     let mut ports = TunnelPort::over(tunnels, &given);
     if !tunnels.is_empty() {
@@ -41,18 +41,18 @@ pub(crate) fn ports_in(tunnels: &[TunnelPort], given: Ports) -> Ports {
     ports
 }
 
-/// The tunnels on ports of their own that the capture recorded with a packet.
+/// The tunnels on unassigned ports that the capture recorded with a packet.
 pub(crate) fn tunnels(said: &capture::PacketMeta) -> &[TunnelPort] {
     said.offload.as_ref().map_or(&[], |offload| &offload.tunnel_ports)
 }
 
-/// A superframe of unknown geometry, which no train may take in.
+/// A superframe of unknown geometry, which no train may include.
 pub(crate) fn opaque() -> Option<Gso> {
     Gso::every(1).map(|gso| Gso { untrusted: true, ..gso })
 }
 
-/// What is left to say about a packet that was cut from a superframe: direction and the like, the
-/// tag and the hash that a device took, the ports of its tunnels. `None` says nothing beyond the flags.
+/// The metadata that still holds for a packet that was cut from a superframe: direction and the like, the
+/// tag and the hash that a device took, the ports of its tunnels. `None` for `offload` if only the flags do.
 pub(crate) fn of_segment(from: &capture::PacketMeta, is_partial: bool) -> capture::PacketMeta {
     let kept = from.flags.unwrap_or(0) & !flag::OFFLOADS;
     let flags = kept | if is_partial { flag::CHECKSUM_NOT_READY } else { 0 };
@@ -79,7 +79,7 @@ pub(crate) fn of_segment(from: &capture::PacketMeta, is_partial: bool) -> captur
     }
 }
 
-/// What the capture says about a packet, in the engine's words. A superframe of unknown geometry stays
+/// The metadata of a packet in the form of the engine. A superframe of unknown geometry stays
 /// one.
 pub(crate) fn known(said: &capture::PacketMeta, stack: &Stack) -> Meta {
     let Some(offload) = &said.offload else { return Meta::default() };
@@ -87,8 +87,8 @@ pub(crate) fn known(said: &capture::PacketMeta, stack: &Stack) -> Meta {
     Meta { gso, ..offload.to_engine(stack) }
 }
 
-/// What is to be said about a packet that was put into a tunnel or taken out of one, of which this is
-/// known now. `tunnels` are those around it whose ports are their own.
+/// The metadata of a packet that was put into a tunnel or taken out of one, for which `known` holds
+/// now. `tunnels` are those around it on unassigned ports.
 pub(crate) fn of_tunnelled(
     from: &capture::PacketMeta,
     known: &Meta,
@@ -96,7 +96,7 @@ pub(crate) fn of_tunnelled(
 ) -> capture::PacketMeta {
     let mut written = of_segment(from, false);
     let Some(offload) = &from.offload else {
-        // Nothing was known, and only a partial checksum has to be, or where to look for it and where to cut.
+        // There was no metadata, and only a partial checksum, a segment size or a tunnel's port requires some.
         let is_unfinished =
             matches!(known.checksum, Checksum::Partial { .. }) || known.gso.is_some();
         if is_unfinished || !tunnels.is_empty() {
@@ -115,7 +115,7 @@ pub(crate) fn of_tunnelled(
     if left.gso.is_some() {
         left.arrivals_ns.clone_from(&offload.arrivals_ns);
     }
-    // A sum that no device gave is nothing that was captured.
+    // A checksum state that no device reported was not captured.
     if matches!(offload.checksum, ChecksumState::None) && is_sum(left.checksum) {
         left.checksum = ChecksumState::None;
     }

@@ -1,4 +1,4 @@
-//! Text that strangers chose, such as the names of files, without its power over a terminal.
+//! Text from strangers, such as the names of files, made harmless for a terminal.
 
 use std::{borrow::Cow, fmt::Write, path::Path};
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::style;
 
-/// The name of a file: as it is in JSON, and harmless wherever it is shown.
+/// The name of a file: unchanged in JSON, and harmless wherever it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Name(String);
@@ -17,7 +17,7 @@ impl Name {
         Self(path.display().to_string())
     }
 
-    /// The name as it is, for what is no text for people.
+    /// The unchanged name, for output that is not text for people.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -29,7 +29,7 @@ impl core::fmt::Display for Name {
     }
 }
 
-/// A path as messages show it.
+/// A path in the form that messages show.
 pub(crate) fn shown(path: &Path) -> String {
     Name::of(path).to_string()
 }
@@ -39,12 +39,12 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     escape(text, |_| 0)
 }
 
-/// Text that may have several lines, and tabs in them.
+/// The same for text that may have several lines and tabs.
 pub(crate) fn harmless_lines(text: &str) -> Cow<'_, str> {
     escape(text, |rest| usize::from(rest.starts_with(['\n', '\t'])))
 }
 
-/// Text with several lines, painted by [`style::Style`]: its colours stay.
+/// The same for text with several lines, painted by [`style::Style`]: its colours stay.
 pub(crate) fn harmless_painted(text: &str) -> Cow<'_, str> {
     let kept = |rest: &str| match style::painted_len(rest) {
         0 => usize::from(rest.starts_with(['\n', '\t'])),
@@ -53,7 +53,7 @@ pub(crate) fn harmless_painted(text: &str) -> Cow<'_, str> {
     escape(text, kept)
 }
 
-/// Escapes what is odd, except as many bytes as `kept` says of the rest of the text from there on.
+/// Escapes odd characters, except as many bytes as `kept` returns for the rest of the text from there on.
 fn escape(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
     if !text.contains(is_odd) {
         return Cow::Borrowed(text);
@@ -81,7 +81,7 @@ fn escape(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Whether a character controls the terminal, breaks lines, or turns the direction of what follows.
+/// Whether a character controls the terminal, breaks lines, or changes the direction of writing.
 fn is_odd(c: char) -> bool {
     let turns =
         matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

@@ -1,4 +1,4 @@
-//! Writing a capture: never over its input, never to a terminal, and with its provenance.
+//! Writing of captures: never over the input, never to a terminal, and with provenance.
 
 use std::{
     borrow::Cow,
@@ -25,16 +25,16 @@ use crate::{
 /// A capture that is written.
 pub(crate) struct Output {
     writer: CaptureWriter<Destination>,
-    /// As the user typed it.
+    /// The path as the user typed it.
     pub(crate) path: Name,
-    /// For messages.
+    /// The name in messages.
     name: String,
     pub(crate) format: Format,
-    /// Whether standard output is taken, so that nothing else may go there.
+    /// Whether it is standard output, so that nothing else may go there.
     pub(crate) is_standard: bool,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
-    /// When packets leave; at the times that they are given, unless somebody says otherwise.
+    /// The lines that delay packets; without them, packets keep their times.
     lines: Option<Lines>,
 }
 
@@ -95,7 +95,7 @@ impl Output {
         };
     }
 
-    /// Writes an entry as it stands, later if its line is not free.
+    /// Writes an entry unchanged, later if its line is not free.
     #[inline]
     pub(crate) fn copy(&mut self, entry: &Entry<'_>) -> Result<(), Failure> {
         match entry {
@@ -108,7 +108,7 @@ impl Output {
                     return written.map_err(|error| self.fail(&error));
                 }
             }
-            // Interfaces are numbered anew.
+            // The new section numbers interfaces anew.
             Entry::Block(block) if block.is_section_header() => {
                 self.lines.iter_mut().for_each(Lines::clear);
             }
@@ -123,8 +123,8 @@ impl Output {
         self.write_part(meta, data, Timing::Recorded, None)
     }
 
-    /// Writes a packet that came out of a superframe, whose time comes from there. The first of them has
-    /// the options of `from`, the superframe, that stay true.
+    /// Writes a packet that was cut from a superframe, whose time comes from there. The first of them has those options
+    /// of `from`, the superframe, that still hold.
     #[inline]
     pub(crate) fn write_part(
         &mut self,
@@ -143,8 +143,7 @@ impl Output {
         written.map_err(|error| self.fail(&error))
     }
 
-    /// Writes a packet that was made from the packet `from`, with those of its options that stay
-    /// true.
+    /// Writes a packet that was made from the packet `from`, with those of its options that still hold.
     pub(crate) fn write_changed(
         &mut self,
         meta: &PacketMeta,
@@ -159,10 +158,10 @@ impl Output {
         self.writer.damaged_options()
     }
 
-    /// Completes the capture. In pcapng its last block names the input by its hash, which is known
-    /// only now, when the section header may be beyond reach at the other end of a pipe.
+    /// Completes the capture. In pcapng its last block names the input by its hash, which is known only now, when the
+    /// section header may be beyond reach at the other end of a pipe.
     ///
-    /// Says what it became, and where the report about it may go.
+    /// Returns the facts about the output, and the place of the report about it.
     pub(crate) fn finish(mut self, input: &Input) -> Result<(OutputFacts, Place), Failure> {
         let (facts, place) = (OutputFacts::of(&self), Place::beside(self.is_standard));
         if let (Format::Pcapng, Some(hash)) = (self.format, input.sha256()) {
@@ -178,7 +177,7 @@ impl Output {
         Ok((facts, place))
     }
 
-    /// What is said about a packet of `len` bytes, with the time at which its line is free.
+    /// The metadata of a packet of `len` bytes, with the time at which its line is free.
     #[inline]
     fn spaced<'a>(
         &mut self,
@@ -194,7 +193,7 @@ impl Output {
         Cow::Owned(PacketMeta { timestamp_ns, ..meta.clone() })
     }
 
-    /// What is said about a packet that cannot leave at its own time.
+    /// The metadata of a packet that is delayed; `None` if it keeps its time.
     #[inline]
     fn later(&mut self, packet: &Packet<'_>) -> Option<PacketMeta> {
         let lines = self.lines.as_mut()?;
@@ -220,7 +219,7 @@ fn comment_block(comment: &str, input: &Input) -> Vec<u8> {
     let mut raw = Vec::with_capacity(length as usize);
     raw.extend_from_slice(&order.u32_bytes(NAME_BLOCK));
     raw.extend_from_slice(&order.u32_bytes(length));
-    // The end of the records, of which there are none.
+    // The end of the list of records, which is empty.
     raw.extend_from_slice(&[0; 4]);
     raw.extend_from_slice(&options);
     raw.extend_from_slice(&order.u32_bytes(length));

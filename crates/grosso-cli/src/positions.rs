@@ -1,8 +1,7 @@
-//! Every option is legal in any position: `grosso -r a.pcap wire -w b.pcap` too.
+//! Placement of options: every option is legal in any position, as in `grosso -r a.pcap wire -w b.pcap`.
 //!
-//! clap wants a subcommand before its options, so the words that name subcommands are moved to
-//! the front before it sees them. A first word that names no subcommand but a file gets `inspect`
-//! put before it.
+//! clap expects a subcommand before its options, so the words that name subcommands are moved to the front before it
+//! sees them. If the first word names a file and no subcommand, `inspect` is inserted before it.
 
 use std::ffi::OsString;
 
@@ -36,7 +35,7 @@ pub(crate) fn arrange(command: &Command, arguments: Vec<OsString>) -> Vec<OsStri
     words
 }
 
-/// Where the first word stands that is neither an option nor the value of one.
+/// The index of the first word that is neither an option nor the value of one.
 fn first_word(level: &Command, words: &[OsString]) -> Option<usize> {
     let mut takes_next = false;
     for (at, word) in words.iter().enumerate() {
@@ -58,7 +57,7 @@ fn first_word(level: &Command, words: &[OsString]) -> Option<usize> {
 fn wants_value(level: &Command, word: &str) -> bool {
     let is_it = |argument: &clap::Arg| match word.strip_prefix("--") {
         Some(long) => argument.get_long() == Some(long),
-        // In a cluster of short options only the last can want the next word.
+        // In a cluster of short options only the last can take the next word.
         None => argument.get_short() == word.chars().last(),
     };
     let has_value_inside = match word.strip_prefix("--") {
@@ -71,13 +70,12 @@ fn wants_value(level: &Command, word: &str) -> bool {
     !has_value_inside && all(level, &|a| is_it(a) && a.get_action().takes_values())
 }
 
-/// Whether any argument of `level` or of its subcommands is as asked.
+/// Whether any argument of `level` or of its subcommands satisfies `is_it`.
 fn all(level: &Command, is_it: &dyn Fn(&clap::Arg) -> bool) -> bool {
     level.get_arguments().any(is_it) || level.get_subcommands().any(|inner| all(inner, is_it))
 }
 
-/// A word with a dot or a slash, or one that exists, is meant as a file and not as a misspelled
-/// subcommand.
+/// Whether a word is meant as a file and not as a misspelled subcommand: it has a dot or a slash, or exists.
 fn looks_like_file(word: &OsString) -> bool {
     let text = word.to_string_lossy();
     text == "-" || text.contains(['.', '/', '\\']) || std::path::Path::new(word).exists()

@@ -1,17 +1,17 @@
-//! A bar for the person who waits.
+//! A progress bar.
 
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Progress through a file, shown only where somebody looks.
+/// Progress through a file, shown only on a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    /// A bar over `bytes` bytes, or a counter when nobody knows how many come.
+    /// A bar over `bytes` bytes, or a counter if their number is unknown.
     pub(crate) fn new(bytes: Option<u64>, wanted: bool) -> Self {
         if !wanted || !std::io::stderr().is_terminal() {
             return Self { bar: None };
@@ -41,7 +41,7 @@ impl Progress {
         Self { bar: Some(bar) }
     }
 
-    /// So many bytes are read by now, or so many trials done.
+    /// Shows that so many bytes are read, or so many trials done.
     #[inline]
     pub(crate) fn at(&self, bytes: u64) {
         if let Some(bar) = &self.bar {
@@ -49,7 +49,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar off the screen.
+    /// Removes the bar from the screen.
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! Colour, where it is wanted.
+//! Colour on a terminal, if wanted.
 
 use core::fmt::Display;
 
@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::name::harmless_lines;
 
-/// When to colour.
+/// The conditions under which output is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum When {
     /// On a terminal, unless NO_COLOR is set.
@@ -19,8 +19,8 @@ pub(crate) enum When {
 }
 
 impl When {
-    /// Whether to colour a stream. An option rules over the environment, `CLICOLOR_FORCE` over
-    /// `NO_COLOR` being absent (no-color.org, bixense.com/clicolors).
+    /// Whether to colour a stream. An option overrides the environment, and `NO_COLOR` overrides `CLICOLOR_FORCE`
+    /// (no-color.org, bixense.com/clicolors).
     pub(crate) fn decide(self, is_terminal: bool) -> bool {
         let is_set =
             |name| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != *"0");
@@ -35,7 +35,7 @@ impl When {
     }
 }
 
-/// How to paint text.
+/// The style of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     /// Whether to paint at all.
@@ -43,27 +43,27 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    /// Text that should stand out.
+    /// Text that stands out.
     pub(crate) fn strong(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(STRONG, text)
     }
 
-    /// Text that may be passed over.
+    /// Text that may be skipped.
     pub(crate) fn faint(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(FAINT, text)
     }
 
-    /// Something is wrong.
+    /// Text about something wrong.
     pub(crate) fn bad(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(BAD, text)
     }
 
-    /// Something is worth knowing.
+    /// Text about something worth knowing.
     pub(crate) fn notice(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(NOTICE, text)
     }
 
-    /// Something is right.
+    /// Text about something right.
     pub(crate) fn good(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(GOOD, text)
     }
@@ -75,7 +75,7 @@ impl Style {
     }
 }
 
-/// How many bytes of our own painting a text begins with: 0 when it begins with something else.
+/// The length in bytes of our own colour code at the start of a text: 0 if there is none.
 pub(crate) fn painted_len(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
     let code = [STRONG, FAINT, BAD, NOTICE, GOOD, PLAIN]

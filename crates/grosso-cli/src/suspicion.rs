@@ -1,7 +1,7 @@
-//! A suspicion that UDP datagrams on a port that means nothing carry a tunnel: for hints, and for nothing else.
+//! The suspicion that UDP datagrams on an unknown port carry a tunnel: used for hints only.
 //!
-//! A packet is never changed for a suspicion. What is suspected has to fit in every length and in the checksums that
-//! are there, because a hint that makes garbage is worse than none.
+//! A packet is never changed because of a suspicion. A suspected tunnel must agree with every length and with the
+//! checksums that are there, because a wrong hint is worse than none.
 
 use grosso_checksum::Sum;
 use grosso_io::capture::TunnelPort;
@@ -12,12 +12,12 @@ use grosso_wire::{
 
 use crate::{headers::u16_at, input::Session, report::units};
 
-/// The tunnels that the packets of a capture look as if they were in.
+/// The tunnels that the packets of a capture seem to be in, with the numbers of packets.
 #[derive(Debug, Default)]
 pub(crate) struct Suspicions(Vec<(TunnelPort, u64)>);
 
 impl Suspicions {
-    /// Looks at a packet, in which these headers were found.
+    /// Examines a packet, in which these headers were found.
     pub(crate) fn observe(&mut self, packet: &[u8], stack: &Stack) {
         let Some(last) = stack.last().filter(|last| last.kind == Kind::Udp) else { return };
         let end = (stack.end as usize).min(packet.len());
@@ -33,12 +33,12 @@ impl Suspicions {
         }
     }
 
-    /// Whether no packet looked so.
+    /// Whether there was no such packet.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Says what they look like, and which words say so.
+    /// Notes each suspected tunnel, and the option that names it.
     pub(crate) fn note(&self, session: &mut Session) {
         for (tunnel, packets) in &self.0 {
             let (packets, port) = (units::count(*packets, "packet"), tunnel.port());
@@ -49,11 +49,11 @@ impl Suspicions {
     }
 }
 
-/// The tunnel that a UDP datagram to an unassigned port looks like, by its payload: VXLAN, Geneve, GUE, or FOU of IP
-/// packets. As it is displayed, `--port` takes it.
+/// The tunnel that a UDP datagram to an unassigned port seems to carry, by its payload: VXLAN, Geneve, GUE, or FOU with
+/// IP packets. `--port` takes it as it is displayed.
 ///
-/// What is in the tunnel ends where the payload does; or it is the first of several packets that are one superframe:
-/// the same tunnel header follows behind it, or it is a TCP segment, whose length alone a superframe may state.
+/// The packet inside ends where the payload does; or it is the first of several packets that are one superframe: the
+/// same tunnel header follows after it, or it is a TCP segment, whose length may be that of the superframe.
 pub(crate) fn tunnel_at(payload: &[u8], port: u16) -> Option<TunnelPort> {
     if port == 0 || TunnelPort::on(port, &Ports::ASSIGNED).is_some() {
         return None;
@@ -63,11 +63,11 @@ pub(crate) fn tunnel_at(payload: &[u8], port: u16) -> Option<TunnelPort> {
     guesses.find(|guess| guess.fits(payload)).map(|guess| guess.tunnel)
 }
 
-/// What a payload may be, by its first bytes.
+/// A possible meaning of a payload, by its first bytes.
 struct Guess {
     tunnel: TunnelPort,
     header_len: usize,
-    /// What the tunnel would carry: Ethernet frames or IP packets.
+    /// The link type of the tunnel's payload: Ethernet frames or IP packets.
     link: LinkType,
 }
 
@@ -84,7 +84,7 @@ impl Guess {
     }
 }
 
-/// VXLAN, with or without what says which protocol it carries.
+/// VXLAN, with or without the generic protocol extension.
 fn guess_vxlan(payload: &[u8], port: u16) -> Option<Guess> {
     let (header, _) = vxlan::Header::parse(payload).ok()?;
     let (link, tunnel) = match header.flags.get() {
@@ -125,7 +125,7 @@ fn guess_gue(payload: &[u8], port: u16) -> Option<Guess> {
     is_it.then_some(Guess { tunnel, header_len, link: LinkType::Raw })
 }
 
-/// FOU, which has no header; nor has GUE of variant 1, which is the same on the wire.
+/// FOU, which has no header; GUE of variant 1 has none either, and is the same on the wire.
 fn guess_fou(payload: &[u8], port: u16) -> Option<Guess> {
     let protocol = match payload.first()? >> 4 {
         4 => ipv4::PROTOCOL_IPV4,
@@ -140,12 +140,12 @@ fn guess_fou(payload: &[u8], port: u16) -> Option<Guess> {
 struct Inside {
     /// Its length in bytes, with the link header.
     len: usize,
-    /// Whether it is a TCP segment in which nothing is odd.
+    /// Whether it is a TCP segment without oddities.
     is_tcp: bool,
 }
 
 impl Inside {
-    /// The packet at the start of `bytes`; `None` when it is none or does not fit.
+    /// The packet at the start of `bytes`; `None` if there is none, or it does not fit.
     fn find(bytes: &[u8], link: LinkType) -> Option<Self> {
         let stack = dissect(bytes, link, &Ports::NONE);
         if matches!(stack.stop, Stop::Cut | Stop::Malformed) {
@@ -154,7 +154,7 @@ impl Inside {
         let is_link = |kind| matches!(kind, Kind::Ethernet | Kind::Vlan);
         let mut layers = stack.layers().iter().skip_while(|layer| is_link(layer.kind));
         if link == LinkType::Ethernet && bytes.get(GROUP_BIT_AT)? & 1 != 0 {
-            // No frame comes from a group.
+            // No frame has a group address as its source.
             return None;
         }
         let Some(ip) = layers.next() else { return address_resolution(bytes, &stack) };
@@ -176,7 +176,7 @@ impl Inside {
             let length = u16_at(bytes, layer.offset as usize + udp::field::LENGTH.start);
             layer.kind == Kind::Udp && layer.offset as usize + usize::from(length) == end
         });
-        // Lengths alone are too little to go by.
+        // Lengths alone are too weak as evidence.
         let is_checked = match ip.kind {
             Kind::Ipv4 => Sum::of(header).is_valid(),
             _ => is_tcp || is_udp,
@@ -198,8 +198,8 @@ fn address_resolution(frame: &[u8], stack: &Stack) -> Option<Inside> {
     is_it.then_some(Inside { len: frame.len(), is_tcp: false })
 }
 
-/// Whether a TCP header has nothing that no stack sends: bits that nobody assigned, a pointer to urgent data without
-/// its flag, flags that exclude each other.
+/// Whether a TCP header is free of things that no stack sends: reserved bits, an urgent pointer without its flag, flags
+/// that exclude each other.
 fn is_plain_tcp(bytes: &[u8], layer: &Layer) -> bool {
     let start = layer.offset as usize;
     if layer.kind != Kind::Tcp {
@@ -214,11 +214,11 @@ fn is_plain_tcp(bytes: &[u8], layer: &Layer) -> bool {
         && word & (tcp::ACK | tcp::SYN | tcp::RST) != 0
 }
 
-/// Most tunnels that are suspected in one capture; further ones find no place in a hint.
+/// Most tunnels that are suspected in one capture; more would not fit into a hint.
 const SUSPICIONS_MAX: usize = 4;
-/// The byte of an Ethernet frame whose lowest bit says that the sender is a group.
+/// The byte of an Ethernet frame whose lowest bit marks a group address as the source.
 const GROUP_BIT_AT: usize = ethernet::field::SOURCE.start;
-/// A frame of Ethernet without its check sequence is padded up to here.
+/// Frames of Ethernet are padded to this length, without the check sequence.
 const FRAME_BYTES_MIN: usize = 60;
 /// The EtherType of ARP (RFC 826).
 const ETHERTYPE_ARP: u16 = 0x0806;

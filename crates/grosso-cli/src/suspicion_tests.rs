@@ -1,4 +1,4 @@
-//! What is suspected to be a tunnel, and what never is.
+//! Datagrams that are suspected to be a tunnel, and those that never are.
 
 use grosso_testkit::{
     Packet,
@@ -10,7 +10,7 @@ use proptest::{collection::vec, prelude::*};
 
 use super::*;
 
-/// A port that nobody assigned to a tunnel.
+/// A port that is not assigned to a tunnel.
 const PORT: u16 = 8472;
 
 /// The payload of the outermost UDP datagram.
@@ -25,7 +25,7 @@ fn outer() -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(1)).udp(|u| u.destination_port(PORT))
 }
 
-/// Every tunnel: how `--port` names it, its headers, and whether it carries frames.
+/// Every tunnel: its name for `--port`, its headers, and whether it carries frames.
 fn tunnels() -> [(&'static str, Packet, bool); 6] {
     [
         ("vxlan=8472", outer().vxlan(|v| v.vni(42)), true),
@@ -129,13 +129,13 @@ fn b10_what_does_not_fit_is_not_suspected() {
         wrong[at] ^= 1;
         assert_eq!(tunnel_at(&wrong, PORT), None, "{why}");
     }
-    // What has a port of its own is found there or is not there.
+    // A tunnel on its assigned port needs no suspicion.
     for port in [0, 4789, 4790, 6081, 6080, 4500] {
         assert_eq!(tunnel_at(fitting, port), None);
     }
 }
 
-/// Payloads whose first bytes are those of protocols that are no tunnel, and sometimes near to one.
+/// Payloads whose first bytes are those of protocols that are no tunnel, some of them similar to one.
 #[test]
 fn b10_what_others_send_over_udp_is_no_tunnel() {
     let mut random = Random::new(0x6731_3462);

@@ -1,4 +1,4 @@
-//! What goes to standard error: notes, hints, failures.
+//! Output to standard error: notes, hints, failures.
 
 use std::io::{IsTerminal, Write};
 
@@ -8,47 +8,47 @@ use crate::{
     style::{Style, When},
 };
 
-/// How to talk to the user.
+/// The manner of output to the user.
 #[derive(Clone, Debug)]
 pub(crate) struct Talk {
-    /// Whether a program reads us: notes go into the report, failures are JSON.
+    /// Whether a program reads the output: notes go into the report, failures are JSON.
     pub(crate) json: bool,
-    /// Whether to leave out everything but failures.
+    /// Whether to print only failures.
     pub(crate) quiet: bool,
-    /// Whether to say more.
+    /// Whether to print more.
     pub(crate) verbose: bool,
-    /// When to colour.
+    /// The conditions under which output is coloured.
     pub(crate) when: When,
     /// Notes so far, for the report.
     pub(crate) warnings: Vec<String>,
 }
 
 impl Talk {
-    /// Something that changes how to read the result.
+    /// Prints a note: something that changes how to read the result.
     pub(crate) fn note(&mut self, text: impl Into<String>) {
         let text = text.into();
         self.say("note", &text);
         self.warnings.push(text);
     }
 
-    /// What to do about it.
+    /// Prints a hint: a remedy for what was noted.
     pub(crate) fn hint(&self, text: &str) {
         self.say("hint", text);
     }
 
-    /// A line about the run itself, such as its rate.
+    /// Prints a line about the run itself, such as its rate.
     pub(crate) fn remark(&self, text: &str) {
         if !self.quiet && !self.json {
             eprint(&format!("grosso: {}", self.style().faint(text)));
         }
     }
 
-    /// Lines that were asked for while the command runs, whatever else is left out.
+    /// Prints lines that were asked for while the command runs, even if it is quiet.
     pub(crate) fn block(&self, text: &str) {
         eprint(&harmless_painted(text.trim_end()));
     }
 
-    /// The end of a command that failed.
+    /// Prints the failure of a command.
     pub(crate) fn fail(&self, failure: &Failure) {
         if self.json {
             let line = serde_json::to_string(failure).unwrap_or_else(|_| failure.message.clone());
@@ -61,7 +61,7 @@ impl Talk {
         }
     }
 
-    /// How to paint standard error.
+    /// The style of standard error.
     pub(crate) fn style(&self) -> Style {
         Style { color: self.when.decide(std::io::stderr().is_terminal()) }
     }
@@ -74,7 +74,7 @@ impl Talk {
     }
 }
 
-/// Writes a line to standard error. If nobody listens there, nobody misses it.
+/// Writes a line to standard error. A write error is ignored.
 fn eprint(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! A capture in, a capture out: what every command has in common that changes packets one by one.
+//! The common part of all commands that read a capture and write one, packet by packet.
 
 use grosso_io::capture::{Entry, Packet};
 use grosso_wire::LinkType;
@@ -11,12 +11,12 @@ use crate::{
     output::Output,
 };
 
-/// What a command does to packets.
+/// The work of a command on packets.
 pub(crate) trait Transform {
-    /// Where they go.
+    /// The capture that the packets go to.
     fn output(&mut self) -> &mut Output;
 
-    /// Writes what becomes of one, whose link type is one that can be parsed.
+    /// Writes the result for one packet, whose link type can be parsed.
     fn packet(
         &mut self,
         entry: &Entry<'_>,
@@ -24,11 +24,11 @@ pub(crate) trait Transform {
         link: LinkType,
     ) -> Result<(), Failure>;
 
-    /// Takes note that a section begins: interfaces are numbered anew.
+    /// Notes that a section begins: interfaces are numbered anew.
     fn section(&mut self) {}
 }
 
-/// How it went.
+/// The result of a transformation.
 pub(crate) struct Transformed {
     ending: Ending,
     unparsed: Unparsed,
@@ -49,7 +49,8 @@ pub(crate) fn open(
     Ok((input, output))
 }
 
-/// Takes every packet from the input to the output; what cannot be parsed, and what is no packet, goes there as it is.
+/// Takes every packet from the input to the output; entries that cannot be parsed, or are no packets, are copied
+/// unchanged.
 pub(crate) fn transform(
     input: &mut Input,
     work: &mut impl Transform,
@@ -84,7 +85,7 @@ pub(crate) fn transform(
 }
 
 impl Transformed {
-    /// The exit code, once everything else was said: the answer is no where `is_no` and nothing worse happened.
+    /// The exit code, after everything else was reported: the answer is no if `is_no` and nothing worse happened.
     pub(crate) fn conclude(
         self,
         input: &Input,

@@ -1,4 +1,4 @@
-//! A capture that is read twice, because what becomes of a packet is known only behind it.
+//! A capture that is read twice, because the fate of a packet is known only after later ones.
 
 use std::{
     fs::File,
@@ -16,7 +16,7 @@ use crate::{
 pub(crate) struct Twice {
     path: PathBuf,
     spool: Option<File>,
-    /// The user ended the pipe by Ctrl-C; what came before is worked on.
+    /// The user ended the pipe by Ctrl-C; the packets before that are processed.
     is_interrupted: bool,
 }
 
@@ -35,7 +35,7 @@ impl Twice {
         Ok(twice)
     }
 
-    /// Reads from the start. Only one reading at a time is right.
+    /// Opens the capture at its start. Only one reading at a time is possible.
     pub(crate) fn input(&self, is_hashed: bool, session: &Session) -> Result<Input, Failure> {
         let Some(spool) = &self.spool else {
             return Input::open(&self.path, is_hashed, session);

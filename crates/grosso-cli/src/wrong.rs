@@ -1,10 +1,10 @@
-//! What is wrong with a text that the user wrote: where, and what may have been meant.
+//! Errors in a text that the user wrote: their place, and the likely correction.
 
 use core::{fmt, num::NonZeroU32, ops::Range};
 
 use crate::error::TextPlace;
 
-/// What is wrong with a text, and where.
+/// An error in a text, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub(crate) place: TextPlace,
@@ -12,14 +12,14 @@ pub(crate) struct Wrong {
 }
 
 impl Wrong {
-    /// `what` is wrong with the bytes `span` of `text`.
+    /// The error `what` in the bytes `span` of `text`.
     pub(crate) fn at(text: &str, span: Range<usize>, what: &str) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let column = before.get(line_start..).unwrap_or_default().chars().count();
         // Some messages of the parser have several lines.
         let what = what.trim().replace('\n', "; ");
-        // A text has fewer characters than the numbers reach.
+        // The line and column of a text that fits into memory fit into the numbers.
         let number = |count: usize| {
             u32::try_from(count)
                 .map_or(NonZeroU32::MAX, |count| NonZeroU32::MIN.saturating_add(count))
@@ -28,7 +28,7 @@ impl Wrong {
         Self { place: TextPlace { line, column: number(column) }, what }
     }
 
-    /// What the parser says of `text`.
+    /// The parser's error about `text`.
     pub(crate) fn of_parser(text: &str, error: &toml::de::Error) -> Self {
         Self::at(text, error.span().unwrap_or(0..0), &with_suggestion(error.message()))
     }
@@ -40,7 +40,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// Of what there is, what the user may have meant.
+/// The name that the user may have meant by a word.
 pub(crate) fn similar<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names
         .map(|name| (strsim::jaro_winkler(word, name), name))
@@ -49,7 +49,7 @@ pub(crate) fn similar<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> O
         .map(|(_, name)| name)
 }
 
-/// That there is no key of this name, and what was meant, or what there is.
+/// The message that there is no key of this name, with the likely one, or all keys.
 pub(crate) fn no_key(unknown: &str, known: &[&str]) -> String {
     match similar(unknown, known.iter().copied()) {
         Some(meant) => format!("no key \"{unknown}\"; did you mean {meant}?"),
@@ -57,7 +57,7 @@ pub(crate) fn no_key(unknown: &str, known: &[&str]) -> String {
     }
 }
 
-/// Of a message about an unknown key, which has the known ones in backquotes behind it: what was meant.
+/// A message about an unknown key with the likely one added; it names the known keys in backquotes.
 fn with_suggestion(message: &str) -> String {
     let mut names = message.split('`').skip(1).step_by(2);
     match names.next() {
@@ -68,7 +68,7 @@ fn with_suggestion(message: &str) -> String {
     }
 }
 
-/// The similarity (Jaro-Winkler) from which on a name may be meant.
+/// The similarity (Jaro-Winkler) above which a name may have been meant.
 const SIMILAR: f64 = 0.8;
 
 #[cfg(test)]

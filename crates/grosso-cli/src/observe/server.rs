@@ -46,7 +46,7 @@ impl Default for Bounds {
 pub(crate) struct Server {
     control: UnixListener,
     metrics: Option<TcpListener>,
-    /// Readable when the thread must end.
+    /// Becomes readable when the thread must end.
     stopped: UnixStream,
     clients: Vec<Client>,
     /// The time until which no client is accepted, because there were no descriptors left.

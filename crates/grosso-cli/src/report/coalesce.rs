@@ -1,4 +1,4 @@
-//! What `coalesce` did.
+//! The report of `coalesce`.
 
 use grosso::{
     Profile,
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines, units};
 use crate::style::Style;
 
-/// What `coalesce` did.
+/// The report of `coalesce`.
 #[derive(Debug, Serialize)]
 pub(crate) struct CoalesceReport {
     pub(crate) schema: &'static str,
@@ -31,11 +31,11 @@ pub(crate) struct CoalesceReport {
     pub(crate) closed: Counts,
     /// Packets that waited for their order and left, by reason.
     pub(crate) waited: Counts,
-    /// Acknowledgments that are in no output, because a later one says all that they said.
+    /// Acknowledgments that are in no output, because a later one carries all their information.
     pub(crate) thinned: u64,
     /// Acknowledgments that waited to be thinned and were not, by reason.
     pub(crate) kept: Counts,
-    /// What the original of the profile would have counted, by its own names; absent if it counted nothing.
+    /// The counters of the profile's original, by its own names; `None` if it has none.
     pub(crate) original: Option<Counts>,
     pub(crate) elapsed_s: f64,
     pub(crate) warnings: Vec<String>,
@@ -44,7 +44,7 @@ pub(crate) struct CoalesceReport {
 /// Frames that stand for up to so many wire packets, and more than the bucket before.
 #[derive(Debug, Serialize)]
 pub(crate) struct Bucket {
-    /// Absent in the last bucket, which has no bound.
+    /// `None` for the last bucket, which has no bound.
     pub(crate) le: Option<u32>,
     pub(crate) frames: u64,
 }
@@ -55,21 +55,22 @@ pub(crate) fn buckets(frames: &[u64]) -> Vec<Bucket> {
     bounds.zip(frames).map(|(le, &frames)| Bucket { le, frames }).collect()
 }
 
-/// What the original of a profile would have counted, by its own names.
+/// The counters of a profile's original, by its own names.
 pub(crate) fn original(profile: &Profile, stats: &CoalesceStats) -> Option<Counts> {
     match &*profile.name {
-        // Windows asks drivers for other counters, of bytes and of what ended a unit.
+        // Windows asks drivers for other counters: bytes, and the reasons why a unit ended.
         "ndis-rsc" => None,
-        // In sorted batches what it refuses is one packet queued and one flushed.
+        // In sorted batches a refused packet counts as one queued and one flushed.
         "freebsd" => {
             Some([("lro_queued", stats.packets_in), ("lro_flushed", stats.frames_out)].into())
         }
-        // Of Linux's driver, which counts nothing that stayed alone.
+        // The counters of Linux's driver, which does not count packets that stayed alone.
         "rsc-82599" => {
             let aggregated = ("hw_rsc_aggregated", stats.superframe_packets);
             Some([aggregated, ("hw_rsc_flushed", stats.superframes)].into())
         }
-        // inet_lro, which the driver of the Myri-10G shows as it is, and what users make of such a profile (rule L4).
+        // The counters of inet_lro, as the driver of the Myri-10G shows them; also for profiles derived from it (rule
+        // L4).
         _ if profile.rules.acknowledgment == Vary::Latest => {
             let lro = stats.lro();
             let taken = [("aggregated", lro.aggregated), ("flushed", lro.flushed)];
@@ -100,7 +101,7 @@ impl Report for CoalesceReport {
             text.push_str(&format!("  dropped {thinned} that later ones replace\n"));
         }
         text.push_str(&count_lines("acknowledgments kept", &self.kept));
-        // Also those that are zero: that no place was missing is worth to know.
+        // Zeros are printed too: that no descriptor was missing is worth knowing.
         let original = self.original.iter().flatten();
         let words = original.map(|(name, count)| format!("{name} {count}"));
         text.push_str(&list_lines("original counts", words));
@@ -133,7 +134,7 @@ impl CoalesceReport {
             };
             above = le.unwrap_or(above);
             if *frames > 0 {
-                // A bar of at least one mark, as there is something to show.
+                // A bar has at least one mark if its count is not zero.
                 let marks = (frames * BAR_COLUMNS).div_ceil(most) as usize;
                 let bar = style.good(&"#".repeat(marks));
                 text.push_str(&format!("  {range:>15}  {frames:>12}  {bar}\n"));

@@ -1,4 +1,4 @@
-//! What `csum` found and did.
+//! The reports of `csum`.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::{
     style::Style,
 };
 
-/// What `csum verify` found.
+/// The report of `csum verify`.
 #[derive(Debug, Serialize)]
 pub(crate) struct VerifyReport {
     pub(crate) schema: &'static str,
@@ -16,9 +16,9 @@ pub(crate) struct VerifyReport {
     pub(crate) input: InputFacts,
     /// Packets by the verdict on their worst checksum.
     pub(crate) checksums: Verdicts,
-    /// Every checksum, also of tunnels and IP headers.
+    /// Every checksum, including those of tunnels and IP headers.
     pub(crate) levels: Verdicts,
-    /// Checksums that are not valid, at most so many.
+    /// Checksums that are not valid, up to a limit.
     pub(crate) rows: Vec<Row>,
     pub(crate) rows_omitted: u64,
     /// Captured and original length of the first packet that was cut short.
@@ -31,7 +31,7 @@ pub(crate) struct VerifyReport {
 pub(crate) struct Row {
     pub(crate) packet: u64,
     pub(crate) proto: String,
-    /// `inner`, `outer`, or `header` for that of an IPv4 header; empty for a packet's only one.
+    /// `inner`, `outer`, or `header` for that of an IPv4 header; empty if the packet has only one.
     pub(crate) level: &'static str,
     pub(crate) found: u16,
     pub(crate) expected: Option<u16>,
@@ -94,14 +94,14 @@ impl Row {
     }
 }
 
-/// What `csum fix` did.
+/// The report of `csum fix`.
 #[derive(Debug, Serialize)]
 pub(crate) struct FixReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
     pub(crate) input: InputFacts,
     pub(crate) output: OutputFacts,
-    /// Packets by the verdict on their worst checksum, as they came.
+    /// Packets by the verdict on their worst checksum before the repair.
     pub(crate) checksums: Verdicts,
     /// Packets that were changed.
     pub(crate) packets_fixed: u64,

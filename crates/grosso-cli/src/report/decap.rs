@@ -1,4 +1,4 @@
-//! What `decap` did.
+//! The report of `decap`.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::style::Style;
 
-/// What `decap` did.
+/// The report of `decap`.
 #[derive(Debug, Serialize)]
 pub(crate) struct DecapReport {
     pub(crate) schema: &'static str,
@@ -34,16 +34,16 @@ pub(crate) struct DecapReport {
     pub(crate) warnings: Vec<String>,
 }
 
-/// What became of packets.
+/// The fates of packets.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Tally {
     /// Packets of the output that were taken out of one tunnel at least.
     pub(crate) decapsulated: u64,
     #[serde(serialize_with = "serialize_tunnels")]
     tunnels: BTreeMap<(u32, Tunnel), u64>,
-    /// Packets that the tunnel told of congestion, or contradicted (RFC 6040).
+    /// Packets whose tunnel header signalled congestion, or contradicted the packet (RFC 6040).
     congestion: Counts,
-    /// Packets that came in no tunnel.
+    /// Packets that were in no tunnel.
     pub(crate) plain: u64,
     /// Packets that stayed in a tunnel, by reason.
     pub(crate) refused: Alone,
@@ -79,7 +79,7 @@ fn serialize_tunnels<S: serde::Serializer>(
 }
 
 impl Tally {
-    /// Takes note of a packet that was taken out of its outermost tunnel, the first being number 1.
+    /// Notes that a packet was taken out of a tunnel; the outermost one has depth 1.
     pub(crate) fn count(&mut self, depth: u32, tunnel: Tunnel, congestion: Congestion) {
         *self.tunnels.entry((depth, tunnel)).or_default() += 1;
         let name = match congestion {
@@ -107,7 +107,7 @@ impl Tally {
 }
 
 impl DecapReport {
-    /// Whether everything was taken out and joined that was to be, and nothing of it was a guess or contradicted.
+    /// Whether all packets were taken out and joined, without a guess or a contradiction.
     pub(crate) fn is_certain(&self) -> bool {
         self.tally.refused.is_empty()
             && !self.joined.iter().any(|depth| depth.found.is_incomplete())

@@ -1,11 +1,11 @@
-//! What `encap` did.
+//! The report of `encap`.
 
 use serde::Serialize;
 
 use super::{InputFacts, OutputFacts, Report, Tool, list_lines, reassemble::Alone};
 use crate::style::Style;
 
-/// What `encap` did.
+/// The report of `encap`.
 #[derive(Debug, Serialize)]
 pub(crate) struct EncapReport {
     pub(crate) schema: &'static str,
@@ -15,16 +15,16 @@ pub(crate) struct EncapReport {
     /// The tunnel, in a few words.
     #[serde(skip)]
     pub(crate) tunnel: String,
-    /// The tunnel, in the words of `ip link`, all of them.
+    /// The tunnel in all the words of `ip link`.
     #[serde(rename = "tunnel")]
     pub(crate) words: String,
-    /// What the packets grew by at most, outermost first: the name of each part, and its bytes.
+    /// The bytes that the tunnel adds to a packet at most, outermost first: the name of each part, and its length.
     pub(crate) overhead: Vec<(&'static str, usize)>,
     /// Packets of the output that are in the tunnel.
     pub(crate) encapsulated: u64,
-    /// How many of these are superframes.
+    /// The superframes among these.
     pub(crate) superframes: u64,
-    /// How many leave a checksum to the receiver.
+    /// Those of these that leave a checksum to the receiver.
     pub(crate) remote_checksums: u64,
     /// Superframes about whose sizes, as they were given, evidence disagreed.
     pub(crate) contradictions: u64,

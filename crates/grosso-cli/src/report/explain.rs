@@ -1,4 +1,4 @@
-//! What became of one packet.
+//! The report of `explain`: the fate of one packet.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use crate::{
     style::Style,
 };
 
-/// What became of one packet.
+/// The report of `explain`: the fate of one packet.
 #[derive(Debug, Serialize)]
 pub(crate) struct ExplainReport {
     pub(crate) schema: &'static str,
@@ -20,13 +20,13 @@ pub(crate) struct ExplainReport {
     /// The train that its flow had when it came.
     pub(crate) lookup: Option<Held>,
     pub(crate) decision: Decision,
-    /// Trains that left because it came.
+    /// Trains that left because the packet came.
     pub(crate) flushed: Vec<Train>,
-    /// What it left in.
+    /// The train that the packet left in.
     pub(crate) left: Option<Train>,
-    /// Why that left.
+    /// The reason why that train left.
     pub(crate) ended: Option<Ended>,
-    /// Ctrl-C came before that.
+    /// The number of packets read, if Ctrl-C came before the packet left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) interrupted: Option<Interrupted>,
     pub(crate) warnings: Vec<String>,
@@ -36,27 +36,27 @@ pub(crate) struct ExplainReport {
 #[derive(Debug, Serialize)]
 pub(crate) struct PacketFacts {
     pub(crate) number: u64,
-    /// Since the first packet of the capture.
+    /// The time since the first packet of the capture.
     pub(crate) time_ns: Option<i128>,
     pub(crate) bytes: u64,
     pub(crate) endpoints: Option<String>,
     pub(crate) protocol: String,
-    /// TCP sequence numbers from and up to.
+    /// The first TCP sequence number, and the one after the last.
     pub(crate) sequence: Option<(u32, u32)>,
     /// The headers, outermost first, with the TCP options.
     pub(crate) headers: String,
     /// The verdict on its worst checksum.
     pub(crate) checksum: Option<&'static str>,
-    /// Whether it is a packet of the wire; `None` where it is not parsed.
+    /// The judgment on its nature; `None` if it is not parsed.
     pub(crate) judgment: Option<JudgmentFacts>,
 }
 
-/// Whether a frame is a packet of the wire, and by what evidence.
+/// The nature of a frame, and the evidence for it.
 #[derive(Debug, Serialize)]
 pub(crate) struct JudgmentFacts {
-    /// `packet`, `superframe`, or the name of what keeps it from being either.
+    /// `packet`, `superframe`, or the name of the reason why it is neither.
     pub(crate) nature: &'static str,
-    /// By how many payload bytes it is cut.
+    /// The segment size in bytes.
     pub(crate) size: Option<u16>,
     pub(crate) by: Option<Evidence>,
     /// Whether the evidence leaves room for another answer.
@@ -101,7 +101,7 @@ pub(crate) struct Held {
     pub(crate) gso_size: Option<u64>,
 }
 
-/// What was decided, and by which rule.
+/// The decision, and the rule behind it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Decision {
     /// `held`, `joined`, `waited`, `refused`, `passed` or `aside`.
@@ -109,11 +109,11 @@ pub(crate) struct Decision {
     pub(crate) reason: Option<&'static str>,
     /// The values that led to it, such as `TSval 77 -> 78`.
     pub(crate) detail: Option<String>,
-    /// The law that it broke beside the train.
+    /// The law of the train that it broke.
     pub(crate) law: Option<BrokenLaw>,
     /// The limit that it would have exceeded.
     pub(crate) limit: Option<Limit>,
-    /// What would have let it merge.
+    /// The setting or change with which it would have merged.
     pub(crate) remedy: Option<String>,
     /// The rule in words.
     pub(crate) sentence: Option<String>,
@@ -125,29 +125,29 @@ pub(crate) struct BrokenLaw {
     /// The header, in the words of `parse`.
     pub(crate) header: String,
     pub(crate) field: String,
-    /// What the field does along a train.
+    /// The behaviour of the field along a train.
     pub(crate) law: &'static str,
-    /// In the last packet of the train.
+    /// The value in the last packet of the train.
     pub(crate) held: String,
-    /// In the packet that came.
+    /// The value in the packet that came.
     pub(crate) came: String,
 }
 
 /// A limit that was reached.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Limit {
-    /// As a profile's file calls it, where it has it.
+    /// Its name in a profile's file, if it is there.
     pub(crate) name: &'static str,
     pub(crate) most: u64,
     pub(crate) would_be: Option<u64>,
 }
 
-/// Why a train left.
+/// The reason why a train left.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Ended {
     pub(crate) sentence: &'static str,
     pub(crate) limit: Option<Limit>,
-    /// The packet that made it leave.
+    /// The packet that caused it.
     pub(crate) by: Option<u64>,
 }
 
@@ -158,7 +158,7 @@ pub(crate) struct Train {
     pub(crate) last: u64,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
-    /// Why it left.
+    /// The reason why it left.
     pub(crate) closed: &'static str,
 }
 
@@ -177,7 +177,7 @@ impl Report for ExplainReport {
             Some(verdict) => format!("{headers:<34} csum {verdict}"),
             None => headers.clone(),
         };
-        // Blanks keep the verdicts below each other, as long as there is room.
+        // Padding aligns the verdicts, if there is room.
         text.push_str(&match INDENT + parsed.len() <= COLUMNS {
             true => format!("  {:<11} {parsed}\n", "parse"),
             false => line("parse", parsed),
@@ -311,5 +311,5 @@ impl Train {
     }
 }
 
-/// Columns before what stands behind a label.
+/// Columns before the text that follows a label.
 const INDENT: usize = 14;

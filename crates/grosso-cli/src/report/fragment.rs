@@ -1,11 +1,11 @@
-//! What `fragment` did.
+//! The report of `fragment`.
 
 use serde::Serialize;
 
 use super::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, units};
 use crate::style::Style;
 
-/// What `fragment` did.
+/// The report of `fragment`.
 #[derive(Debug, Serialize)]
 pub(crate) struct FragmentReport {
     pub(crate) schema: &'static str,
@@ -15,7 +15,7 @@ pub(crate) struct FragmentReport {
     pub(crate) mtu: u16,
     /// Packets that became fragments.
     pub(crate) cut: u64,
-    /// The fragments that they gave.
+    /// The fragments that they were cut into.
     pub(crate) fragments: u64,
     /// Packets longer than the MTU of which a guess said whether they are superframes.
     pub(crate) guessed: u64,

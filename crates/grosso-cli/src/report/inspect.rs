@@ -1,4 +1,4 @@
-//! What `inspect` found.
+//! The report of `inspect`.
 
 use grosso_wire::Kind;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{COLUMNS, Counts, InputFacts, Report, Tool, units, wrap};
 use crate::{checksums::Verdict, evidence::Evidence, style::Style};
 
-/// What `inspect` found.
+/// The report of `inspect`.
 #[derive(Debug, Serialize)]
 pub(crate) struct InspectReport {
     pub(crate) schema: &'static str,
@@ -30,7 +30,7 @@ pub(crate) struct InspectInput {
     pub(crate) snaplen: u32,
     pub(crate) first_ts_ns: Option<u64>,
     pub(crate) last_ts_ns: Option<u64>,
-    /// Where the file is damaged or ends too early.
+    /// The place where the file is damaged or ends too early, and the damage.
     pub(crate) truncated: Option<String>,
     /// Packets of which not all bytes were captured.
     pub(crate) cut_packets: u64,
@@ -48,9 +48,9 @@ pub(crate) struct Superframes {
     /// Packets of the wire that they stand for, as far as segment sizes are known or guessed.
     pub(crate) wire_packets_estimate: u64,
     pub(crate) mss: Vec<Mss>,
-    /// Those of them that cannot be cut: nothing says where, or a checksum is wrong.
+    /// Those of them that cannot be cut: the size is unknown, or a checksum is wrong.
     pub(crate) undecided: u64,
-    /// Frames of which a guess said what they are.
+    /// Frames whose nature is a guess.
     pub(crate) guessed: u64,
     /// Frames about which evidence disagreed.
     pub(crate) contradictions: u64,
@@ -64,9 +64,9 @@ pub(crate) struct Mss {
     pub(crate) source: Evidence,
     /// Whether the evidence leaves room for another size.
     pub(crate) guess: bool,
-    /// Superframes behind which the identification steps as this size says.
+    /// Superframes after which the identification steps by the number of segments of this size.
     pub(crate) ip_id_agree: u64,
-    /// Superframes behind which the identification says something.
+    /// Superframes after which the identification carries information.
     pub(crate) ip_id_pairs: u64,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Verdicts {
 }
 
 impl Verdicts {
-    /// Counts one.
+    /// Counts one packet.
     pub(crate) fn count(&mut self, verdict: Verdict) {
         *match verdict {
             Verdict::Valid => &mut self.valid,
@@ -92,8 +92,8 @@ impl Verdicts {
         } += 1;
     }
 
-    /// `12 valid, 231 partial, 1 bad, 0 unverifiable`: what is zero is left out, but for bad and
-    /// unverifiable, whose absence is news.
+    /// `12 valid, 231 partial, 1 bad, 0 unverifiable`: zeros are left out, except those of bad and unverifiable, which
+    /// are news.
     pub(crate) fn text(&self, style: Style) -> String {
         let mut words = Vec::new();
         let mut push = |count: u64, verdict: Verdict| {
@@ -130,7 +130,7 @@ pub(crate) struct Tunnel {
     pub(crate) packets: u64,
 }
 
-/// Where the capture was taken, as far as it shows.
+/// The place where the capture was taken, as far as it shows.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Vantage {
     /// Whether the wire carried these packets.
@@ -235,7 +235,7 @@ impl InspectReport {
         }
     }
 
-    /// The commands for what is in tunnels or in fragments.
+    /// The commands for packets in tunnels and for fragments.
     fn other_commands(&self) -> String {
         let path = &self.input.facts.path;
         let is_in_clear = |tunnel: &Tunnel| tunnel.kind != Kind::Esp.name();

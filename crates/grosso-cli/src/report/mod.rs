@@ -1,4 +1,4 @@
-//! What each command found, as text and as JSON from one value.
+//! The report of each command, as text and as JSON from one value.
 
 pub(crate) mod coalesce;
 pub(crate) mod csum;
@@ -28,12 +28,12 @@ use crate::{
     talk::Talk,
 };
 
-/// What a command found.
+/// The report of a command.
 pub(crate) trait Report: Serialize {
-    /// For people: lines of at most [`COLUMNS`] columns.
+    /// The text for people: lines of at most [`COLUMNS`] columns.
     fn text(&self, style: Style) -> String;
 
-    /// Takes the notes that the user would see on a terminal.
+    /// Takes the notes that a user would see on a terminal.
     fn warn(&mut self, warnings: Vec<String>);
 
     /// The capture that was read, if any.
@@ -46,23 +46,23 @@ pub(crate) trait Report: Serialize {
         None
     }
 
-    /// How far Ctrl-C let the reading come, if it ended that: all that is said is about so much.
+    /// The extent of the reading that Ctrl-C ended, if it did: the whole report is about that much.
     fn interrupted(&self) -> Option<Interrupted> {
         self.input()?.interrupted
     }
 }
 
-/// Where a report goes.
+/// The destination of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// It is the data.
+    /// Standard output, because the report is the data.
     Standard,
-    /// The data are a capture that goes to standard output, so the report is talk.
+    /// Standard error, because the data are a capture that goes to standard output.
     Error,
 }
 
 impl Place {
-    /// The place beside an output.
+    /// The place that an output leaves free.
     pub(crate) fn beside(is_standard_output: bool) -> Self {
         if is_standard_output { Self::Error } else { Self::Standard }
     }
@@ -122,7 +122,7 @@ pub(crate) fn put(text: &str, place: Place) -> Result<(), Failure> {
     })
 }
 
-/// Who made the report.
+/// The program that made the report.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Tool {
     name: &'static str,
@@ -133,17 +133,17 @@ impl Tool {
     pub(crate) const THIS: Self = Self { name: "grosso", version: env!("CARGO_PKG_VERSION") };
 }
 
-/// What was read.
+/// The input of a command.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct InputFacts {
     pub(crate) path: Name,
-    /// Of the file as it is stored; absent when not all of it was read.
+    /// Hash of the stored file; `None` if not all of it was read.
     pub(crate) sha256: Option<String>,
     pub(crate) format: String,
     pub(crate) packets: u64,
-    /// Bytes of the packets, as far as they were captured.
+    /// Captured bytes of the packets.
     pub(crate) bytes: u64,
-    /// Only where Ctrl-C ended the reading.
+    /// The extent of the reading, if Ctrl-C ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) interrupted: Option<Interrupted>,
 }
@@ -162,16 +162,16 @@ impl InputFacts {
     }
 }
 
-/// How far Ctrl-C let the reading of a capture come.
+/// The extent of a reading that Ctrl-C ended.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Interrupted {
     packets: u64,
-    /// By bytes of the file as it is stored; `null` of a pipe, whose length nobody knows.
+    /// The share of the stored file in bytes; `null` for a pipe, whose length is unknown.
     percent: Option<f64>,
 }
 
 impl Interrupted {
-    /// After so many packets, and so many bytes of so many.
+    /// The extent after so many packets, and so many bytes of a total.
     pub(crate) fn after(packets: u64, share: Option<(u64, u64)>) -> Self {
         Self { packets, percent: share.map(|(read, all)| units::percentage(read, all)) }
     }
@@ -184,7 +184,7 @@ impl core::fmt::Display for Interrupted {
     }
 }
 
-/// What was written.
+/// The output of a command.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct OutputFacts {
     pub(crate) path: Name,
@@ -208,7 +208,7 @@ impl OutputFacts {
     }
 }
 
-/// Says how long it took and how fast that was.
+/// Prints the elapsed time and the rate.
 pub(crate) fn remark_rate(
     session: &Session,
     packets: u64,
@@ -288,7 +288,7 @@ pub(crate) fn wrap_at(text: &str, columns: usize) -> String {
     lines + "\n"
 }
 
-/// The width that text reports keep to.
+/// The width of text reports.
 pub(crate) const COLUMNS: usize = 80;
 /// The width of the labels at the start of lines.
 const LABEL_COLUMNS: usize = 17;

@@ -1,4 +1,4 @@
-//! What `reassemble` did.
+//! The report of `reassemble`.
 
 use core::ops::Range;
 use std::{collections::BTreeMap, net::IpAddr};
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::style::Style;
 
-/// What `reassemble` did.
+/// The report of `reassemble`.
 #[derive(Debug, Serialize)]
 pub(crate) struct ReassembleReport {
     pub(crate) schema: &'static str,
@@ -29,13 +29,13 @@ pub(crate) struct ReassembleReport {
     pub(crate) warnings: Vec<String>,
 }
 
-/// What became of fragments.
+/// The fates of fragments.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Joining {
     pub(crate) datagrams: u64,
     /// Fragments that became datagrams.
     pub(crate) fragments: u64,
-    /// Fragments of these that came again, and are in the output neither.
+    /// Repeated fragments of these datagrams, which are not in the output either.
     pub(crate) duplicates: u64,
     /// Sets of fragments that stayed as they came, by reason.
     pub(crate) left: Counts,
@@ -44,7 +44,7 @@ pub(crate) struct Joining {
     /// Fragments that were refused one by one and stayed as they came, by reason.
     #[serde(rename = "refused")]
     pub(crate) alone: Alone,
-    /// Fragments that nobody could join, by reason.
+    /// Fragments that cannot be joined, by reason.
     pub(crate) passed: Counts,
 }
 
@@ -54,16 +54,16 @@ pub(crate) struct SetFacts {
     source: IpAddr,
     destination: IpAddr,
     identification: u32,
-    /// Of IPv4 only.
+    /// The protocol, for IPv4 only.
     protocol: Option<u8>,
     pub(crate) reason: &'static str,
     /// The packets by number.
     pub(crate) packets: Vec<u64>,
-    /// Bytes of data that are missing: of each gap the first, and the one behind it.
+    /// Gaps in the data, each from its first missing byte to the first byte that is there again.
     missing: Vec<Range<u32>>,
-    /// The length of the data, when the last fragment was there.
+    /// The length of the data, if the last fragment came.
     data_bytes: Option<u32>,
-    /// Where the fragment ends that reaches farthest.
+    /// The end of the fragment that reaches farthest.
     reach_bytes: u32,
     #[serde(skip)]
     is_incomplete: bool,
@@ -91,7 +91,7 @@ impl Joining {
             && self.passed.is_empty()
     }
 
-    /// Whether any fragment stayed that was to be joined.
+    /// Whether any fragment that was to be joined was left.
     pub(crate) fn is_incomplete(&self) -> bool {
         let whole = Pass::Atomic.name();
         !self.left.is_empty()
@@ -99,7 +99,7 @@ impl Joining {
             || self.passed.keys().any(|&reason| reason != whole)
     }
 
-    /// What is to be told of them beside how many were joined. Unless all are asked for, some sets are only counted.
+    /// The lines besides the number of joined datagrams. Unless all are asked for, some sets are only counted.
     pub(crate) fn lines(&self, lists_all: bool) -> String {
         let mut text = String::new();
         if self.duplicates > 0 {
@@ -126,7 +126,7 @@ impl Joining {
 }
 
 impl SetFacts {
-    /// Facts about a datagram that will not be whole, of which these packets came.
+    /// Facts about an incomplete datagram, of which these packets came.
     pub(crate) fn new(discarded: &Discarded<'_>, packets: Vec<u64>) -> Self {
         let Discarded { identity, reason, end, .. } = *discarded;
         let missing: Vec<_> = discarded.missing().collect();
@@ -144,7 +144,7 @@ impl SetFacts {
         }
     }
 
-    /// Which it is, and further in what became of it, in lines of at most [`COLUMNS`] columns.
+    /// The datagram and, indented, its fate, in lines of at most [`COLUMNS`] columns.
     fn lines(&self) -> String {
         let protocol = self.protocol.map(|protocol| format!(", {}", protocol_name(protocol)));
         let digits = if self.source.is_ipv4() { 4 } else { 8 };
@@ -172,7 +172,7 @@ impl SetFacts {
             (false, None) => format!("{bytes} and the end from {} on", self.reach_bytes),
             (true, None) => format!("the end from byte {} on", self.reach_bytes),
             (false, Some(_)) => bytes,
-            // A last fragment alone says nothing of its own.
+            // A last fragment alone has no data of its own.
             (true, Some(_)) => "nothing".into(),
         }
     }
@@ -184,12 +184,12 @@ impl Alone {
         self.0.is_empty()
     }
 
-    /// How many packets were refused for this reason.
+    /// The number of packets that were refused for this reason.
     pub(crate) fn count(&self, reason: &str) -> u64 {
         self.0.get(reason).map_or(0, |refused| refused.count)
     }
 
-    /// Takes note of a packet.
+    /// Counts a packet.
     pub(crate) fn add(&mut self, reason: &'static str, number: u64) {
         let refused = self.0.entry(reason).or_default();
         refused.count += 1;
@@ -198,7 +198,7 @@ impl Alone {
         }
     }
 
-    /// A line of what was refused, by reason.
+    /// A line of the refused packets, by reason.
     pub(crate) fn lines(&self) -> String {
         let words = self.0.iter().map(|(reason, refused)| {
             let numbers = refused.packets.iter().map(|&number| number..number + 1);
@@ -235,14 +235,14 @@ impl Report for ReassembleReport {
     }
 }
 
-/// Lines of at most [`COLUMNS`] columns, so many of them blank.
+/// Lines of at most [`COLUMNS`] columns, indented by so many blanks.
 fn indent(text: &str, blanks: usize) -> String {
     let lines = wrap_at(text, COLUMNS - blanks);
     lines.lines().map(|line| format!("{:blanks$}{line}\n", "")).collect()
 }
 
-/// Why a datagram is not whole. What was still to come behind its last fragment ended with the capture; what is missing
-/// before one that came was lost.
+/// The name of the reason why a datagram is incomplete. Data after its last known fragment may have come after the end
+/// of the capture; data before one was lost.
 fn name(reason: Discard, has_gaps: bool) -> &'static str {
     match (reason, has_gaps) {
         (Discard::Finished, true) => "missing",
@@ -251,7 +251,7 @@ fn name(reason: Discard, has_gaps: bool) -> &'static str {
     }
 }
 
-/// Whether it is what is missing that kept the datagram from being whole.
+/// Whether the datagram is incomplete because data is missing.
 fn is_incomplete(reason: Discard) -> bool {
     matches!(
         reason,
@@ -264,7 +264,7 @@ fn is_incomplete(reason: Discard) -> bool {
     )
 }
 
-/// `packets 3-5, 9`: numbers in ranges, those that touch together.
+/// `packets 3-5, 9`: numbers as ranges, adjacent ones joined.
 fn ranges(noun: &str, numbers: impl Iterator<Item = Range<u64>>) -> String {
     let mut joined: Vec<Range<u64>> = Vec::new();
     for range in numbers {

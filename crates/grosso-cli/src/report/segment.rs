@@ -1,11 +1,11 @@
-//! What `segment` did.
+//! The report of `segment`.
 
 use serde::Serialize;
 
 use super::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, units};
 use crate::style::Style;
 
-/// What `segment` did.
+/// The report of `segment`.
 #[derive(Debug, Serialize)]
 pub(crate) struct SegmentReport {
     pub(crate) schema: &'static str,
@@ -14,9 +14,9 @@ pub(crate) struct SegmentReport {
     pub(crate) output: OutputFacts,
     /// Superframes that were cut.
     pub(crate) cut: u64,
-    /// The packets that they gave.
+    /// The packets that were cut from them.
     pub(crate) segments: u64,
-    /// Superframes that stayed whole because the capture does not say where to cut.
+    /// Superframes that stayed whole because the capture does not record the segment size.
     pub(crate) undescribed: u64,
     /// Superframes that stayed whole for other reasons.
     pub(crate) left: Counts,

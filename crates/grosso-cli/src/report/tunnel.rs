@@ -1,4 +1,4 @@
-//! Tunnels, and what passes through them.
+//! The report on tunnels and their traffic.
 
 use std::{
     collections::BTreeMap,
@@ -11,26 +11,26 @@ use serde::Serialize;
 use super::{Report, Tool, wrap_at};
 use crate::{style::Style, tunnel::Definition};
 
-/// What a tunnel's process does.
+/// The state of a tunnel's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum State {
     /// It runs.
     Up,
-    /// There is none.
+    /// There is no process.
     Down,
     /// It ended without being told to.
     Ended,
 }
 
-/// Tunnels.
+/// The report on several tunnels.
 #[derive(Debug, Serialize)]
 pub(crate) struct Tunnels {
     schema: &'static str,
     tool: Tool,
     tunnels: Vec<Facts>,
     warnings: Vec<String>,
-    /// Whether a line of text for each is enough.
+    /// Whether the text has only one line for each tunnel.
     #[serde(skip)]
     pub(crate) is_brief: bool,
 }
@@ -42,32 +42,32 @@ pub(crate) struct Facts {
     pub(crate) state: State,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pid: Option<i32>,
-    /// In a few words.
+    /// The tunnel in a few words.
     summary: String,
-    /// In the words of `ip link`, behind `type`.
+    /// The tunnel in the words of `ip link`, from the type on.
     words: String,
     remote: IpAddr,
-    /// All other ends, where there is more than one.
+    /// All other ends, if there is more than one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     remotes: Vec<IpAddr>,
     local: IpAddr,
     #[serde(skip_serializing_if = "Option::is_none")]
     udp: Option<Ports>,
-    /// Bytes of the longest packet that the device takes.
+    /// The MTU of the device, in bytes.
     pub(crate) mtu: u32,
-    /// Bytes of the longest packet on the way to the other end, where there is one.
+    /// The MTU of the path to the other end in bytes, if there is a path.
     #[serde(rename = "path_mtu_bytes")]
     pub(crate) path_mtu: Option<usize>,
     overhead: Vec<Part>,
-    /// Whether its TUN or TAP device is there.
+    /// Whether its TUN or TAP device exists.
     pub(crate) device_is_there: bool,
-    /// Whether it is in another network namespace, whose devices and paths nobody sees from here.
+    /// Whether it is in another network namespace, whose devices and paths cannot be seen from here.
     pub(crate) is_elsewhere: bool,
-    /// What the host's stack leaves to the device.
+    /// The offloads that the host's stack leaves to the device.
     pub(crate) features: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) transfer: Option<Traffic>,
-    /// How long ago the last packet came out of it, in nanoseconds; `None` before the first.
+    /// The time since the last packet came out of it, in nanoseconds; `None` before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_packet_age_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,14 +86,14 @@ struct Ports {
     source_max: u16,
 }
 
-/// What a packet grows by.
+/// A part of the bytes that the tunnel adds to a packet.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Part {
     name: &'static str,
     bytes: usize,
 }
 
-/// What came out of a tunnel and went into it, as packets inside.
+/// The traffic out of a tunnel and into it, counted as packets inside.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Traffic {
     pub(crate) rx_bytes: u64,
@@ -119,7 +119,7 @@ impl Tunnels {
 }
 
 impl Facts {
-    /// What is known of a tunnel without asking anybody.
+    /// The facts about a tunnel that need no question to its process.
     pub(crate) fn new(definition: &Definition, state: State) -> Self {
         let Definition { name, mtu, description } = definition;
         let endpoint = &description.endpoint;
@@ -188,7 +188,7 @@ impl Facts {
                 let _ = writeln!(text, "  {:<10}{value}", format!("{name}:"));
             }
         };
-        // Lists go on below themselves.
+        // The lines of a list are aligned.
         let list = |value: &str| wrap_at(value, LIST_COLUMNS).trim_end().replace('\n', LIST_MARGIN);
         line("state", &self.state_text(style));
         line("endpoint", &format!("{}      local: {}", self.at_port(self.remote), self.local));
@@ -204,7 +204,7 @@ impl Facts {
         text
     }
 
-    /// Another end, with the port that it receives at.
+    /// Another end, with the port at which it receives.
     fn at_port(&self, remote: IpAddr) -> String {
         match self.udp {
             Some(ports) => SocketAddr::new(remote, ports.destination).to_string(),
@@ -290,7 +290,7 @@ fn binary(bytes: u64) -> String {
     }
 }
 
-/// `3 seconds ago`, in the greatest unit of which there is one.
+/// `3 seconds ago`, in the largest unit that is at least one.
 fn age(age_ns: u64) -> String {
     let seconds = age_ns / 1_000_000_000;
     let units = [(86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")];
@@ -301,7 +301,7 @@ fn age(age_ns: u64) -> String {
     }
 }
 
-/// What a name and its margin leave of 80 columns.
+/// The columns of 80 that a label and its margin leave.
 const LIST_COLUMNS: usize = 68;
 const LIST_MARGIN: &str = "\n            ";
 

@@ -50,7 +50,7 @@ pub(crate) fn percentage(part: u64, whole: u64) -> f64 {
     tenths.min(999.0) / 10.0
 }
 
-/// `about 8700`: two digits that count.
+/// `about 8700`: rounded to two digits.
 pub(crate) fn about(value: u64) -> u64 {
     let digits = value.checked_ilog10().unwrap_or(0);
     let unit = 10_u64.pow(digits.saturating_sub(1));

@@ -1,4 +1,4 @@
-//! What profiles, repaired reordering and holds would do to the traffic of a capture.
+//! The report of `whatif`.
 
 mod page;
 
@@ -13,19 +13,19 @@ use crate::{
     style::Style,
 };
 
-/// What profiles, levels of order and holds would do.
+/// The report of `whatif`: the effects of profiles, levels of order and holds.
 #[derive(Debug, Serialize)]
 pub(crate) struct WhatifReport {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
     pub(crate) input: InputFacts,
     pub(crate) offered: Offered,
-    /// When polls end, as `--batch` takes it.
+    /// The end of polls, as `--batch` takes it.
     pub(crate) batch: String,
-    /// By profile, then by level of order, then by hold, as they were asked for.
+    /// The settings by profile, then by level of order, then by hold, in the order of the options.
     pub(crate) settings: Vec<Setting>,
     pub(crate) best: Option<Best>,
-    /// What a trace cannot tell.
+    /// The questions that a trace cannot answer.
     pub(crate) not_known: &'static [&'static str],
     /// The page with plots, if one was written.
     pub(crate) html: Option<Name>,
@@ -33,14 +33,14 @@ pub(crate) struct WhatifReport {
     pub(crate) warnings: Vec<String>,
 }
 
-/// What came.
+/// The traffic that came in.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Offered {
-    /// Packets on the wire: a superframe that says so counts as its segments.
+    /// Packets on the wire: a superframe whose segment size is recorded counts as its segments.
     pub(crate) wire_packets: u64,
     /// Packets of the capture that are superframes.
     pub(crate) superframes: u64,
-    /// From the first packet to the last.
+    /// The time from the first packet to the last.
     pub(crate) duration_ns: u64,
     #[serde(skip)]
     pub(crate) bytes: u64,
@@ -48,27 +48,27 @@ pub(crate) struct Offered {
     first_ns: Option<u64>,
 }
 
-/// What one profile with one level of order and one hold did.
+/// The effect of one profile with one level of order and one hold.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Setting {
     pub(crate) profile: String,
     /// Whether its trains can be cut into the packets that came.
     pub(crate) invertible: bool,
-    /// How reordering is repaired, as `--reorder` takes it.
+    /// The repair of reordering, as `--reorder` takes it.
     pub(crate) reorder: String,
-    /// For how long trains are held, as `--hold` takes it.
+    /// The hold of trains, as `--hold` takes it.
     pub(crate) hold: String,
-    /// At most so long.
+    /// The longest hold.
     pub(crate) hold_ns: u64,
-    /// Frames that the stack gets: superframes and packets alone.
+    /// Frames that the stack gets: superframes, and packets that left alone.
     pub(crate) packets_up: u64,
     pub(crate) superframes: u64,
     /// Wire packets in those superframes.
     pub(crate) merged_packets: u64,
-    /// Frames with a payload of TCP or UDP, those of one packet among them.
+    /// Frames with a payload of TCP or UDP, including those of one packet.
     pub(crate) trains: u64,
     pub(crate) segments_per_train: Option<SegmentsPerTrain>,
-    /// How long packets with such a payload waited.
+    /// The waiting times of packets with such a payload.
     pub(crate) held_ns: Option<Quantiles>,
     /// Packets that can be in no train, by reason.
     pub(crate) passed: Counts,
@@ -78,7 +78,7 @@ pub(crate) struct Setting {
     pub(crate) closed: Counts,
     /// Packets that waited for their order and left, by reason.
     pub(crate) waited: Counts,
-    /// Flows whose round trip a hold asked for, and that is neither in the capture nor said.
+    /// Flows whose round trip a hold asked for, and that neither the capture nor the user tells.
     pub(crate) blind_flows: u64,
     #[serde(skip)]
     pub(crate) segments: Distribution,
@@ -92,14 +92,14 @@ pub(crate) struct SegmentsPerTrain {
     pub(crate) quantiles: Quantiles,
 }
 
-/// Which settings to look at first.
+/// The settings to look at first.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Best {
-    /// The fewest packets up, of those that can be cut again if there are any.
+    /// The one with the fewest packets up, among those that can be cut again if there are any.
     pub(crate) fewest: Choice,
     /// The shortest wait that saves nine tenths of that.
     pub(crate) shortest: Choice,
-    /// What does the same to the capture as the latter.
+    /// The command that does to the capture what the latter does.
     pub(crate) command: String,
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct Choice {
 }
 
 impl Offered {
-    /// Counts a packet, and how it is cut if it is a superframe.
+    /// Counts a packet, as its segments if it is a superframe whose cut is given.
     pub(crate) fn count(&mut self, packet: &Packet<'_>, gso: Option<&Gso>) {
         self.bytes += packet.data.len() as u64;
         self.superframes += u64::from(gso.is_some());
@@ -128,18 +128,18 @@ impl Offered {
 }
 
 impl Setting {
-    /// The profile, and how it repairs reordering if it does.
+    /// The profile, and its repair of reordering if it has one.
     fn name(&self) -> String {
         name(&self.profile, &self.reorder)
     }
 
-    /// What it did, by whatever rules. What waited no longer than in another order did not wait.
+    /// Its effect without the names of the rules. Waiting for order is left out as well.
     fn without_name(&self) -> Self {
         let (profile, reorder, waited) = Default::default();
         Self { profile, reorder, waited, invertible: true, ..self.clone() }
     }
 
-    /// Those that differ in their holds only.
+    /// Groups of settings that differ only in their holds.
     fn groups(settings: &[Self]) -> impl Iterator<Item = &[Self]> {
         settings.chunk_by(|one, next| one.profile == next.profile && one.reorder == next.reorder)
     }
@@ -152,7 +152,7 @@ impl SegmentsPerTrain {
 }
 
 impl Best {
-    /// The best of these settings for a capture of so many packets; `command` does the same as one.
+    /// The best of these settings for a capture of so many packets; `command` gives the command for one of them.
     pub(crate) fn of(
         settings: &[Setting],
         packets: u64,
@@ -188,7 +188,7 @@ impl Choice {
         }
     }
 
-    /// What it gives, and what that costs.
+    /// The benefit of the setting, and its cost.
     pub(super) fn text(&self, packets: u64) -> String {
         let held = self.held_ns.map_or(String::new(), |held| {
             let (p99, max) = (units::duration(held.p99), units::duration(held.max));
@@ -240,8 +240,8 @@ impl WhatifReport {
         words + "\n"
     }
 
-    /// A profile: a line a hold, and why it did no better with the longest.
-    /// If it did what the one before it did, that is all there is to say.
+    /// The text for a profile: one line per hold, and the reasons why the longest did no better. If its effect is that
+    /// of the profile before, the text says only that.
     fn group(&self, settings: &[Setting], before: &[Setting], style: Style) -> String {
         let [first, ..] = settings else { return String::new() };
         let mut text = format!("\n{}", style.strong(&first.name()));
@@ -298,7 +298,7 @@ impl WhatifReport {
             ended.map_or("-", |(name, _)| name),
             up = 15_usize.saturating_sub(setting.hold.len()),
         );
-        // What ended most trains is told in full below.
+        // The reason that ended most trains is given in full below.
         line.truncate(COLUMNS);
         line.trim_end().to_string() + "\n"
     }
@@ -328,7 +328,7 @@ impl WhatifReport {
     }
 }
 
-/// A profile, and how it repairs reordering if it does.
+/// The profile, and its repair of reordering if it has one.
 fn name(profile: &str, reorder: &str) -> String {
     match reorder {
         "off" => profile.into(),
@@ -336,13 +336,13 @@ fn name(profile: &str, reorder: &str) -> String {
     }
 }
 
-/// Above the lines of a profile.
+/// The headings above the lines of a profile.
 const HEADINGS: [&str; 2] = [
     "          packets             segments/train            packets held  trains end",
     "  hold         up  merged   p50   p99   mean     p50     p99     max  mostly by",
 ];
 
-/// What a trace cannot tell.
+/// The questions that a trace cannot answer.
 pub(crate) const NOT_KNOWN: &[&str] = &[
     "processor time saved or spent",
     "how many packets a poll takes, which --batch says",

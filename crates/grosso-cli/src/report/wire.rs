@@ -1,4 +1,4 @@
-//! What `wire` did.
+//! The report of `wire`.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     style::Style,
 };
 
-/// What `wire` did.
+/// The report of `wire`.
 #[derive(Debug, Serialize)]
 pub(crate) struct WireReport {
     pub(crate) schema: &'static str,
@@ -20,26 +20,26 @@ pub(crate) struct WireReport {
     pub(crate) superframes: Superframes,
     /// Packets whose checksums were completed.
     pub(crate) checksums_completed: u64,
-    /// Frames of which a guess said what they are, split or not.
+    /// Frames whose nature is a guess, split or not.
     pub(crate) guessed: u64,
     /// Frames about which evidence disagreed.
     pub(crate) contradictions: u64,
-    /// Packets that stayed as they were although the wire did not see them so, by reason.
+    /// Packets that stayed as they were, although the wire did not see them in this form, by reason.
     pub(crate) left: Counts,
     pub(crate) elapsed_s: f64,
     pub(crate) warnings: Vec<String>,
 }
 
-/// What was split.
+/// The superframes that were split.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Superframes {
     pub(crate) split: u64,
-    /// The packets that they gave.
+    /// The packets that they were split into.
     pub(crate) segments: u64,
     pub(crate) sizes: Vec<SizeCount>,
 }
 
-/// How many superframes were split at one size.
+/// The number of superframes that were split at one size.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct SizeCount {
     pub(crate) bytes: u16,
@@ -49,7 +49,7 @@ pub(crate) struct SizeCount {
     pub(crate) superframes: u64,
 }
 
-/// Counts sizes; those beyond [`SIZES_MAX`] are counted together under the size of 0.
+/// Counts of superframes by size; those beyond [`SIZES_MAX`] are counted together under the size of 0.
 #[derive(Debug, Default)]
 pub(crate) struct SizeCounts(BTreeMap<Size, u64>);
 

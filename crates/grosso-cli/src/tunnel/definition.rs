@@ -1,4 +1,4 @@
-//! A tunnel with its device: one path of a file for `grosso run`.
+//! A tunnel with its device: a file with one path for `grosso run`.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ impl Definition {
     pub(crate) fn to_toml(&self) -> String {
         let Self { name, mtu, description } = self;
         let kind = if description.endpoint.carries_ethernet() { "tap" } else { "tun" };
-        // A string of JSON is one of TOML.
+        // A string of JSON is also one of TOML.
         let quoted = |text: String| serde_json::Value::from(text);
         format!(
             "[[path]]\nname = {}\nleft = {{ port = {}, mtu = {mtu}, persist = true }}\n\n\
@@ -38,7 +38,7 @@ impl Definition {
         )
     }
 
-    /// Reads a file that was made by [`Self::to_toml`], and maybe changed since.
+    /// Reads a file that was made by [`Self::to_toml`], and may have been edited since.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let config = Config::read(path)?;
         let found = config.paths.into_iter().find_map(|path| Self::of(&path));
@@ -58,7 +58,7 @@ impl Definition {
         Some(Self { name: name.clone(), mtu: (*mtu)?, description: (**description).clone() })
     }
 
-    /// The port of its device.
+    /// The port specification of its device.
     pub(crate) fn device(&self) -> PortSpec {
         let name = self.name.clone();
         let device = match self.description.endpoint.carries_ethernet() {

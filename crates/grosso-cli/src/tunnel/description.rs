@@ -1,4 +1,4 @@
-//! What the words mean: an end of a tunnel as the engine knows it, and the way back.
+//! The meaning of the words: an end of a tunnel in the form of the engine, and the way back.
 
 use core::{fmt, ops::RangeInclusive};
 use std::net::IpAddr;
@@ -14,14 +14,14 @@ use super::{
     words::{Kind, Words},
 };
 
-/// An end of a tunnel, with what is of no interest to the engine.
+/// An end of a tunnel, with the facts that the engine does not need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Description {
     pub(crate) kind: Kind,
     pub(crate) endpoint: Endpoint,
-    /// The other ends, where there is more than one.
+    /// The other ends, if there is more than one.
     pub(crate) forwarding: Option<Forwarding>,
-    /// Which packets the other end takes from a tunnel without a header of its own, in the words of its type. This
+    /// The packets that the other end accepts from a tunnel without a header of its own, in the words of its type. This
     /// end carries IPv4 and IPv6.
     mode: &'static str,
 }
@@ -46,7 +46,7 @@ impl TryFrom<&Words> for Description {
 }
 
 impl Description {
-    /// The words that say it, every one that has a choice among them.
+    /// The words that describe it, including every one that has a default.
     pub(crate) fn words(&self) -> Words {
         let mut words = Words::new(self.kind);
         let (kind, end) = (self.kind, &self.endpoint);
@@ -199,7 +199,7 @@ impl Description {
         }
     }
 
-    /// What counters and messages call this end: `ipip:192.0.2.2`, `vxlan:42:192.0.2.2`.
+    /// The name of this end in counters and messages: `ipip:192.0.2.2`, `vxlan:42:192.0.2.2`.
     pub(crate) fn name(&self) -> String {
         let kind = self.kind.name();
         let remote = self.endpoint.remote;
@@ -212,7 +212,7 @@ impl Description {
         }
     }
 
-    /// What the tunnel is, in a few words: `ipip over gue, remcsum`.
+    /// The tunnel in a few words: `ipip over gue, remcsum`.
     pub(crate) fn summary(&self) -> String {
         let carrier = match &self.endpoint.carrier {
             Carrier::Udp(_) if !self.kind.has_port() => " over fou",
@@ -233,7 +233,7 @@ impl Description {
     }
 }
 
-/// The words behind `type`.
+/// The words after `type`.
 impl fmt::Display for Description {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.words().fmt(formatter)
@@ -262,7 +262,7 @@ fn check_families(kind: Kind, local: IpAddr, remote: IpAddr) -> Result<(), Strin
     }
 }
 
-/// How several other ends are told apart; `None` where there is one.
+/// The forwarding among several other ends; `None` if there is only one.
 fn forwarding(words: &Words, endpoint: &Endpoint) -> Result<Option<Forwarding>, String> {
     let remotes = match words.value("remote") {
         Some(Value::Addresses(remotes)) => &remotes[..],
@@ -307,7 +307,7 @@ fn forwarding(words: &Words, endpoint: &Endpoint) -> Result<Option<Forwarding>, 
     let mut forwarding = Forwarding::new(more.iter().copied());
     forwarding.configured = configured.to_vec();
     if let Some(seconds) = words.number("ageing") {
-        // As in Linux, what is learned with 0 is kept.
+        // As in Linux, an ageing time of 0 keeps learned addresses forever.
         forwarding.age_ns = Some(if seconds == 0 { u64::MAX } else { seconds * NS_PER_SECOND });
     }
     if let Some(most) = words.number("maxaddress") {
@@ -355,7 +355,7 @@ fn header(words: &Words) -> Result<Header, String> {
     }
 }
 
-/// GRE's key, one for both directions.
+/// The key of GRE, one for both directions.
 fn key(words: &Words) -> Result<Option<u32>, String> {
     let [both, inward, outward] = ["key", "ikey", "okey"].map(|name| words.number(name));
     let shown = |key: Option<u64>| key.map_or_else(|| "no".to_owned(), |key| format!("key {key}"));
@@ -367,7 +367,7 @@ fn key(words: &Words) -> Result<Option<u32>, String> {
     Ok(inward.and_then(|key| u32::try_from(key).ok()))
 }
 
-/// A switch that `ip` has for each direction too.
+/// A switch that `ip` also has for each direction.
 fn both_ways(words: &Words, names: [&'static str; 3]) -> Result<bool, String> {
     let [both, inward, outward] = names;
     let usual = words.switch(both);
@@ -410,7 +410,7 @@ fn carrier(words: &Words, remote: IpAddr) -> Result<Carrier, String> {
     })
 }
 
-/// The UDP header that `encap` puts around a tunnel that needs none.
+/// The UDP header that `encap` puts around a tunnel that needs none of its own.
 fn encapsulation(
     words: &Words,
     remote: IpAddr,
@@ -441,7 +441,7 @@ fn encapsulation(
     let source = port(words, "encap-sport").map_or(SOURCE_PORTS, |port| port..=port);
     let remote_checksum = RemoteChecksumUse {
         transmit: offload,
-        // As in Linux, whoever takes GUE takes this; it must be protected (rule C54).
+        // As in Linux, an end that accepts GUE accepts this; it must be protected (rule C54).
         receive: has_room && checksum,
         complete: has_room && words.switch("encap-remcsumpartial") == Some(false),
     };
@@ -513,7 +513,7 @@ fn ttl(words: &Words) -> TimeToLive {
 
 fn dscp(words: &Words) -> Result<Dscp, String> {
     match words.number("tos").map(u8::try_from) {
-        // The kernel's own word for inherit.
+        // The kernel's own value for inherit.
         Some(Ok(1)) => Ok(Dscp::Inherit),
         Some(Ok(tos)) if tos & 3 == 0 => Ok(Dscp::Fixed(tos >> 2)),
         Some(Ok(tos)) => Err(format!(
@@ -538,7 +538,7 @@ fn dont_fragment(words: &Words, remote: IpAddr) -> Result<DontFragment, String> 
     match (words.switch("pmtudisc").unwrap_or(true), ignores) {
         (true, false) => Ok(DontFragment::Set),
         (true, true) => Err("ignore-df and pmtudisc exclude each other: nopmtudisc".to_owned()),
-        // As in Linux: a packet that must not be fragmented is not fragmented outside either.
+        // As in Linux: if the inner packet must not be fragmented, nor must the outer one.
         (false, false) => Ok(DontFragment::Inherit),
         (false, true) => Ok(DontFragment::Unset),
     }
@@ -582,13 +582,12 @@ fn mode(words: &Words) -> Result<&'static str, String> {
     Err(format!("mode {mode} is not one of {kind}, which are {}", there.join(", ")))
 }
 
-/// The ports that packets are sent from: those that are for such uses (RFC 6335 section 6). Linux takes 32768 to
-/// 60999 unless it is told otherwise.
+/// The source ports of packets: those for dynamic use (RFC 6335 section 6). Linux uses 32768 to 60999 by default.
 const SOURCE_PORTS: RangeInclusive<u16> = 49152..=65535;
-/// TTL or hop limit where nothing is said: what Linux has for tunnels over IPv6 and for unicast.
+/// The default TTL or hop limit: that of Linux for tunnels over IPv6 and for unicast.
 const TTL: u8 = 64;
 const NS_PER_SECOND: u64 = 1_000_000_000;
-/// Encapsulation limit where nothing is said (rule W61).
+/// The default encapsulation limit (rule W61).
 const ENCAPSULATION_LIMIT: u8 = 4;
 
 #[cfg(test)]

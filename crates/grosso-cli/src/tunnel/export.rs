@@ -12,7 +12,7 @@ use super::{
     words::Kind,
 };
 
-/// A text for another program, and what it could not say.
+/// A text for another program, and notes about the settings that it has no words for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exported {
     pub(crate) text: String,
@@ -43,7 +43,7 @@ pub(crate) fn ip(definition: &Definition) -> Exported {
                 words.push(word.spell(&Value::Address(description.endpoint.remote)));
                 continue;
             }
-            // Commands of their own say it, below.
+            // They are set by separate commands, below.
             ("fdb", Kind::Vxlan) => continue,
             // They are noted together.
             ("fdb" | "learning" | "ageing" | "maxaddress", kind) if kind != Kind::Vxlan => {
@@ -64,7 +64,7 @@ pub(crate) fn ip(definition: &Definition) -> Exported {
     let kind = description.kind.name();
     let _ = writeln!(text, "ip link add {name} mtu {mtu} type {kind} {}", words.join(" "));
     for (link, remote) in entries(description, &mut notes) {
-        // The first entry of nobody in particular is that of the link itself.
+        // The first entry for unknown destinations is that of the link itself.
         let verb = if link == ANYBODY { "append" } else { "add" };
         let link = link_address(&link);
         let _ = writeln!(text, "bridge fdb {verb} {link} dev {name} dst {remote}");
@@ -73,7 +73,7 @@ pub(crate) fn ip(definition: &Definition) -> Exported {
     Exported { text, notes }
 }
 
-/// The entries of the forwarding table that several other ends are in the kernel, which has them of VXLAN alone.
+/// The entries of the kernel's forwarding table that stand for several other ends; only VXLAN has them.
 fn entries(description: &Description, notes: &mut Vec<String>) -> Vec<([u8; 6], IpAddr)> {
     let Some(Forwarding { configured, .. }) = &description.forwarding else { return Vec::new() };
     if description.kind != Kind::Vxlan {
@@ -85,10 +85,10 @@ fn entries(description: &Description, notes: &mut Vec<String>) -> Vec<([u8; 6], 
     more.chain(configured.iter().copied()).collect()
 }
 
-/// What the kernel sends that is for nobody in particular, or for somebody it does not know.
+/// The address of the entry for packets to groups and to unknown destinations.
 const ANYBODY: [u8; 6] = [0; 6];
 
-/// The port of a tunnel that needs one opened for it in the kernel, and what arrives there.
+/// The port of a tunnel for which the kernel needs a receiver, and the protocol that arrives there.
 fn receiver(endpoint: &Endpoint, kind: Kind) -> Option<(u16, &'static str)> {
     match &endpoint.carrier {
         Carrier::Udp(_) if kind.has_port() => None,
@@ -121,7 +121,7 @@ pub(crate) fn networkd(definition: &Definition) -> Exported {
     } else {
         encapsulation(&mut section, endpoint, &mut notes);
     }
-    // Else networkd waits for an interface that names the tunnel.
+    // Otherwise networkd waits for an interface that names the tunnel.
     section.put("Independent", true);
     let _ = write!(text, "\n{}", section.0);
     if let Some((port, what)) = receiver(endpoint, description.kind) {
@@ -209,7 +209,7 @@ fn header(section: &mut Section, description: &Description, notes: &mut Vec<Stri
     }
 }
 
-/// Whether the kernel is to learn who is behind which end, and how.
+/// Writes whether the kernel learns the addresses behind each end, and for how long.
 fn learning(section: &mut Section, forwarding: Option<&Forwarding>) {
     let age_ns = forwarding.and_then(|forwarding| forwarding.age_ns);
     section.put("MacLearning", age_ns.is_some());
@@ -220,7 +220,7 @@ fn learning(section: &mut Section, forwarding: Option<&Forwarding>) {
     }
 }
 
-/// What the outer header is like.
+/// Writes the fields of the outer header.
 fn outer(section: &mut Section, kind: Kind, endpoint: &Endpoint) {
     if kind != Kind::Geneve {
         section.put("Local", endpoint.local);
@@ -229,12 +229,12 @@ fn outer(section: &mut Section, kind: Kind, endpoint: &Endpoint) {
     match endpoint.ttl {
         TimeToLive::Fixed(ttl) => section.put("TTL", ttl),
         TimeToLive::Inherit if kind.has_port() => section.put("TTL", "inherit"),
-        // For other tunnels, none is that of the packet inside.
+        // For other tunnels, the default is the TTL of the packet inside.
         TimeToLive::Inherit => {}
     }
     match endpoint.dscp {
         Dscp::Fixed(dscp) => section.put("TOS", u16::from(dscp) << 2),
-        // The kernel's own word for inherit.
+        // The kernel's own value for inherit.
         Dscp::Inherit => section.put("TOS", 1),
     }
     if let Some(label) = endpoint.flow_label {
@@ -263,7 +263,7 @@ fn outer(section: &mut Section, kind: Kind, endpoint: &Endpoint) {
     }
 }
 
-/// The UDP header of VXLAN and Geneve.
+/// Writes the UDP header of VXLAN and Geneve.
 fn udp(section: &mut Section, kind: Kind, endpoint: &Endpoint, notes: &mut Vec<String>) {
     let Some(udp) = endpoint.udp() else { return };
     section.put("DestinationPort", udp.destination);
@@ -285,7 +285,7 @@ fn udp(section: &mut Section, kind: Kind, endpoint: &Endpoint, notes: &mut Vec<S
     }
 }
 
-/// The UDP header of other tunnels.
+/// Writes the UDP header of other tunnels.
 fn encapsulation(section: &mut Section, endpoint: &Endpoint, notes: &mut Vec<String>) {
     let Some(Udp { source, destination, remote_checksum, .. }) = endpoint.udp() else { return };
     section.put("FooOverUDP", true);

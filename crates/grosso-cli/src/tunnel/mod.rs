@@ -1,13 +1,13 @@
-//! Tunnels in the words of `ip link`.
+//! Tunnels, described with the words of `ip link`.
 //!
 //! | module | job |
 //! |---|---|
-//! | `words` | the grammar: which words there are, of which types, with which values |
+//! | `words` | the grammar: the words, their types and their values |
 //! | `value` | the values of words, read and written |
 //! | `table` | the same words as keys of a TOML table (Linux) |
-//! | `definition`, `store` | a tunnel with its device, as a file; where these are (Linux) |
+//! | `definition`, `store` | a tunnel with its device, as a file; the place of these files (Linux) |
 //! | `export` | a tunnel in the words of other programs (Linux) |
-//! | `description` | what the words mean: an end of a tunnel as the engine knows it, and the way back |
+//! | `description` | the meaning of the words: an end of a tunnel in the form of the engine, and the way back |
 
 #[cfg(target_os = "linux")]
 mod definition;
@@ -27,7 +27,7 @@ use self::words::Words;
 pub(crate) use self::{definition::Definition, store::Place};
 use crate::error::Failure;
 
-/// The tunnel that is described by the words behind `type`, for the command `command`.
+/// The tunnel that is described by the words from the type on, for the command `command`.
 pub(crate) fn describe(command: &str, words: &[String]) -> Result<Description, Failure> {
     let described = Words::parse(words).and_then(|words| Description::try_from(&words));
     described.map_err(|why| {

@@ -1,4 +1,4 @@
-//! Where tunnels are kept: a folder with three files for each, beside the sockets where programs are asked.
+//! The files of tunnels: a folder with three files for each, beside the sockets of running programs.
 
 use std::{
     fs, io,
@@ -20,10 +20,10 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Where a new tunnel is kept.
+    /// The place of a new tunnel.
     ///
     /// # Errors
-    /// If there is no folder that will do.
+    /// If there is no usable folder.
     pub(crate) fn new(name: &str) -> io::Result<Self> {
         let folder = usable(&folders())?.join(FOLDER);
         prepare(&folder)?;
@@ -70,17 +70,17 @@ impl Place {
         self.file(DEFINITION)
     }
 
-    /// What its process said.
+    /// The output of its process.
     pub(crate) fn log(&self) -> PathBuf {
         self.file(".log")
     }
 
-    /// Which process it is.
+    /// The number of its process.
     pub(crate) fn process(&self) -> PathBuf {
         self.file(".pid")
     }
 
-    /// Where its process says that it runs.
+    /// The socket on which its process reports that it runs.
     pub(crate) fn notice(&self) -> PathBuf {
         self.file(".notify")
     }
@@ -92,10 +92,10 @@ impl Place {
         fs::rename(&beside, self.definition())
     }
 
-    /// Forgets the tunnel.
+    /// Removes the tunnel's files.
     pub(crate) fn remove(&self) -> io::Result<()> {
         for file in [self.log(), self.process(), self.notice()] {
-            // Each is there only if its process came so far.
+            // Each exists only if the process came that far.
             let _ = fs::remove_file(file);
         }
         fs::remove_file(self.definition())
@@ -108,7 +108,7 @@ impl Place {
 
 /// The folder of tunnels.
 const FOLDER: &str = "tunnels";
-/// How the names of definitions end.
+/// The end of the names of definitions.
 const DEFINITION: &str = ".toml";
-/// Most tunnels that are looked at.
+/// Most tunnels that are read.
 const TUNNELS_MAX: usize = 1024;

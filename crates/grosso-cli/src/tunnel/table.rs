@@ -123,11 +123,11 @@ impl Description {
                 }
                 Value::Addresses(_) | Value::Entries(_) => {
                     let parts: Vec<String> = value.parts().collect();
-                    // An array of JSON is one of TOML.
+                    // An array of JSON is also one of TOML.
                     format!("{} = {}\n", word.name, serde_json::Value::from(parts))
                 }
                 Value::Number(_) => format!("{}\n", word.spell(value).replacen(' ', " = ", 1)),
-                // A string of JSON is one of TOML.
+                // A string of JSON is also one of TOML.
                 value => {
                     format!("{} = {}\n", word.name, serde_json::Value::from(value.to_string()))
                 }

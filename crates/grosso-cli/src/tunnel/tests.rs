@@ -106,7 +106,7 @@ fn several_other_ends_have_a_table() {
     assert_eq!((forwarding.age_ns, forwarding.addresses_max), (Some(u64::MAX), 9));
     let silent = describe(&format!("{line} nolearning")).unwrap();
     assert_eq!(silent.forwarding.unwrap().age_ns, None);
-    // As `ip -d link` prints what is so.
+    // As printed by `ip -d link` for the defaults.
     let one = describe(&format!("vxlan id 1 {V4} learning ageing 300 maxaddr 7")).unwrap();
     assert_eq!(one.forwarding, None);
 }
@@ -211,7 +211,7 @@ fn some(words: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
     prop::sample::select(words)
 }
 
-/// Lines of words that can be together.
+/// Lines of words that may stand together.
 fn lines() -> impl Strategy<Value = String> {
     let outside = (
         some(&["", "ttl inherit", "ttl auto", "ttl 255", "hoplimit 1"]),

@@ -3,32 +3,32 @@
 use core::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// What may stand behind a word.
+/// The values that may follow a word.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
-    /// Nothing: the word switches something on, and with `no` in front of it off.
+    /// None: the word switches something on, and with `no` in front of it off.
     Switch,
-    /// Nothing, or a number.
+    /// None, or a number.
     SwitchOrNumber(u64),
-    /// A number from the first to the second, decimal or with `0x`; or one of these words.
+    /// A number in this range, decimal or with `0x`; or one of these words.
     Number(u64, u64, &'static [&'static str]),
-    /// A number of 32 bits, or four of 8 with dots, as `ip` takes keys.
+    /// A number of 32 bits, or four of 8 bits with dots, as `ip` takes keys.
     Key,
     /// An IP address.
     Address,
-    /// IP addresses, each behind the word again.
+    /// IP addresses; the word is repeated for each.
     Addresses,
-    /// Ethernet addresses and the IP addresses that they are behind, each pair behind the word again.
+    /// Ethernet addresses and the IP addresses of the ends that they are behind; the word is repeated for each pair.
     Entries,
     /// Two ports.
     Ports,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// Geneve options, as `ip route` has them: `CLASS:TYPE:DATA,...`, hexadecimal.
+    /// Geneve options as in `ip route`: `CLASS:TYPE:DATA,...`, hexadecimal.
     Options,
 }
 
-/// What stands behind a word.
+/// The value after a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Switch(bool),
@@ -42,7 +42,7 @@ pub(super) enum Value {
 }
 
 impl Form {
-    /// How many values stand behind the word at least.
+    /// The least number of values after a word.
     pub(super) const fn count(self) -> usize {
         match self {
             Self::Switch | Self::SwitchOrNumber(_) => 0,
@@ -56,7 +56,7 @@ impl Form {
         matches!(self, Self::Switch | Self::SwitchOrNumber(_))
     }
 
-    /// Whether this word, which may be the next, belongs to the one before it.
+    /// Whether this word, which may be the next word of the grammar, is a value of the one before it.
     pub(super) fn wants(self, next: &str) -> bool {
         matches!(self, Self::SwitchOrNumber(_)) && number(next).is_some()
     }
@@ -88,7 +88,7 @@ impl Form {
     }
 }
 
-/// What is expected behind a word.
+/// The expected value after a word.
 impl fmt::Display for Form {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -126,7 +126,7 @@ impl fmt::Display for Value {
 }
 
 impl Value {
-    /// The values that are behind the word one after the other, each as it is typed.
+    /// The values that follow repetitions of the word, each as it is typed.
     pub(super) fn parts(&self) -> Box<dyn Iterator<Item = String> + '_> {
         match self {
             Self::Addresses(addresses) => Box::new(addresses.iter().map(IpAddr::to_string)),
@@ -137,7 +137,7 @@ impl Value {
         }
     }
 
-    /// What is said behind a word, and behind the same word again, where it may be said again.
+    /// The value of a word that is repeated, if that is allowed.
     pub(super) fn and(&self, more: &Self) -> Option<Self> {
         match (self, more) {
             (Self::Addresses(said), Self::Addresses(more)) => {
@@ -223,7 +223,7 @@ fn hexadecimal(digits: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
 }
 
-/// Writes whole options; what is behind the last whole one is left out.
+/// Writes whole options; bytes after the last whole one are left out.
 fn write_options(formatter: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     let mut rest = bytes;
     let mut separator = "";
@@ -237,5 +237,5 @@ fn write_options(formatter: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Resul
     Ok(())
 }
 
-/// Most 32-bit words of an option's data: what 5 bits count.
+/// Most 32-bit words of an option's data: the range of a 5-bit field.
 const OPTION_WORDS_MAX: usize = 31;

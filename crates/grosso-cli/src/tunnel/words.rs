@@ -1,4 +1,4 @@
-//! The words of `ip link add NAME type ...`: which there are, of which types, and with which values.
+//! The words of `ip link add NAME type ...`, the types that have them, and their values.
 
 use core::fmt;
 use std::{collections::BTreeMap, net::IpAddr, str::FromStr};
@@ -52,12 +52,12 @@ impl Kind {
         matches!(self, Self::Gre | Self::Gretap | Self::Ip6gre | Self::Ip6gretap)
     }
 
-    /// Whether it always is in UDP, under a port of its own.
+    /// Whether it is always in UDP, on a port of its own.
     pub(crate) const fn has_port(self) -> bool {
         matches!(self, Self::Vxlan | Self::Geneve)
     }
 
-    /// Whether it is over IPv6 alone; `None` where the addresses decide.
+    /// Whether it is only over IPv6; `None` if the addresses decide.
     pub(crate) const fn is_over_ipv6(self) -> Option<bool> {
         match self {
             Self::Vxlan | Self::Geneve => None,
@@ -82,7 +82,7 @@ impl FromStr for Kind {
     }
 }
 
-/// What was said of a tunnel, each word at most once. What it means is another question.
+/// The words that describe a tunnel, each at most once. Their meaning is another question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Words {
     pub(super) kind: Kind,
@@ -90,15 +90,15 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// Nothing yet, of a tunnel of this type.
+    /// No words yet, for a tunnel of this type.
     pub(super) const fn new(kind: Kind) -> Self {
         Self { kind, said: BTreeMap::new() }
     }
 
-    /// Reads the words behind `type`, the first of which is the type.
+    /// Reads the words from the type on.
     ///
     /// # Errors
-    /// What is wrong, and what may have been meant.
+    /// The message describes the error, and suggests a correction.
     pub(crate) fn parse<S: AsRef<str>>(words: &[S]) -> Result<Self, String> {
         let mut rest = words.iter().map(AsRef::as_ref).peekable();
         let kind = rest.next().ok_or("no type: vxlan, geneve, gre, ipip, ... is expected")?;
@@ -120,7 +120,7 @@ impl Words {
         Ok(said)
     }
 
-    /// The word that a text is, and whether it switches something on.
+    /// The word of the grammar in a text, and whether it switches something on.
     fn find(&self, text: &str) -> Result<(&'static Word, bool), String> {
         if let Some(word) = Word::named(text) {
             return self.fits(word, text).map(|()| (word, true));
@@ -160,10 +160,10 @@ impl Words {
         }
     }
 
-    /// Takes a word with its value.
+    /// Adds a word with its value.
     ///
     /// # Errors
-    /// If it is not of this type.
+    /// If the type does not have it.
     pub(super) fn take(&mut self, word: &'static Word, value: Value) -> Result<(), String> {
         self.fits(word, word.name)?;
         self.insert(word, value)
@@ -193,7 +193,7 @@ impl Words {
         }
     }
 
-    /// Says a word of one's own, whose value is right.
+    /// Adds a word whose value is known to be right.
     pub(super) fn put(&mut self, name: &'static str, value: Value) {
         debug_assert!(Word::named(name).is_some_and(|word| word.kinds.contains(&self.kind)));
         self.said.insert(name, value);
@@ -230,7 +230,7 @@ impl Words {
         }
     }
 
-    /// The address behind a word, or the first of several.
+    /// The address after a word, or the first of several.
     pub(super) fn address(&self, name: &str) -> Result<IpAddr, String> {
         match self.value(name) {
             Some(Value::Address(address)) => Ok(*address),
@@ -240,7 +240,7 @@ impl Words {
     }
 }
 
-/// The words behind `type`.
+/// The words after `type`.
 impl fmt::Display for Words {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.kind.name())?;
@@ -251,9 +251,9 @@ impl fmt::Display for Words {
 /// One word of the grammar.
 #[derive(Debug)]
 pub(super) struct Word {
-    /// How it is written, and what it is called as a key of a file.
+    /// Its spelling on the command line, and its name as a key of a file.
     pub(super) name: &'static str,
-    /// What else `ip` takes for it.
+    /// Other spellings that `ip` accepts.
     synonyms: &'static [&'static str],
     /// The types that have it.
     kinds: &'static [Kind],
@@ -261,7 +261,7 @@ pub(super) struct Word {
 }
 
 impl Word {
-    /// The word of this name, or that `ip` takes it for.
+    /// The word with this name, or with this synonym.
     pub(super) fn named(text: &str) -> Option<&'static Self> {
         WORDS.iter().find(|word| word.names().any(|name| name == text))
     }
@@ -270,7 +270,7 @@ impl Word {
         core::iter::once(self.name).chain(self.synonyms.iter().copied())
     }
 
-    /// The word with a value, as it is typed.
+    /// The word with its value, as it is typed.
     pub(super) fn spell(&self, value: &Value) -> String {
         match value {
             Value::Switch(true) => self.name.to_owned(),
@@ -287,7 +287,7 @@ impl Word {
     }
 }
 
-/// That no word has this name as a key, and what was meant.
+/// The message that no word has this name as a key, with the likely one.
 pub(super) fn no_such_key(name: &str) -> String {
     if let Some(word) = name.strip_prefix("no").and_then(Word::named)
         && word.form.is_switch()
@@ -359,16 +359,16 @@ const WORDS: &[Word] = &[
 ];
 
 const GRE: &[Kind] = &[Kind::Gre, Kind::Gretap, Kind::Ip6gre, Kind::Ip6gretap];
-/// Those that carry Ethernet frames, unless they are told otherwise.
+/// Types that carry Ethernet frames by default.
 const ETHERNET: &[Kind] = &[Kind::Vxlan, Kind::Geneve, Kind::Gretap, Kind::Ip6gretap];
 const BARE: &[Kind] = &[Kind::Ipip, Kind::Sit, Kind::Ip6tnl];
 const OVER_IPV4: &[Kind] = &[Kind::Gre, Kind::Gretap, Kind::Ipip, Kind::Sit];
 const OVER_IPV6: &[Kind] = &[Kind::Ip6gre, Kind::Ip6gretap, Kind::Ip6tnl];
-/// Those that are in UDP where `encap` says so.
+/// Types that `encap` puts into UDP.
 const IN_UDP: &[Kind] =
     &[Kind::Gre, Kind::Gretap, Kind::Ip6gre, Kind::Ip6gretap, Kind::Ipip, Kind::Sit, Kind::Ip6tnl];
 
-/// Words of `ip link` that are not here, and why or what is.
+/// Words of `ip link` that are not supported, with the reason or the alternative.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("group", "no multicast: remote may be said for each other end, and all get what is for all"),
     ("dev", "routes decide what packets leave by: ip route add REMOTE dev IFACE"),
@@ -383,13 +383,13 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("isatap", "ISATAP derives ends from addresses; here the other end is remote"),
 ];
 
-/// Words of `ip link` that say what is always so: its own output has them.
+/// Words of `ip link` that describe fixed behaviour; the output of `ip` has them.
 const AS_IT_IS: &[&str] =
     &["noproxy", "norsc", "nol2miss", "nol3miss", "noexternal", "novnifilter", "noencap"];
 
-/// Largest network identifier of VXLAN and Geneve.
+/// The largest network identifier of VXLAN and Geneve.
 const IDENTIFIER_MAX: u64 = 0xff_ffff;
-/// Most addresses that a tunnel may be told to learn: some 128 MiB of them.
+/// The largest number of addresses that a tunnel may be told to learn: some 128 MiB of them.
 const ADDRESSES_MAX: u64 = 1 << 20;
 const FLOW_LABEL_MAX: u64 = 0xf_ffff;
 const PORT_MAX: u64 = 65535;

@@ -1,4 +1,4 @@
-//! The report as one page that needs nothing else: no network, no script, light and dark.
+//! The report as a self-contained page: no network, no script, light and dark.
 
 use core::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl WhatifReport {
-    /// The report as an HTML page. `command` is what repeats it.
+    /// The report as an HTML page. `command` is the command that repeats it.
     pub(crate) fn page(&self, command: &str) -> String {
         let unknown: String =
             self.not_known.iter().map(|item| format!("<li>{}</li>\n", escape(item))).collect();
@@ -72,7 +72,7 @@ impl WhatifReport {
     }
 }
 
-/// Up to how many segments which share of the packets in trains has, for every hold of a profile.
+/// The share of trains with at most so many segments, for every hold of a profile.
 fn spread(settings: &[Setting]) -> String {
     let name = settings.first().map(Setting::name).unwrap_or_default();
     let lines = settings.iter().map(|setting| {
@@ -91,12 +91,12 @@ fn spread(settings: &[Setting]) -> String {
     .svg()
 }
 
-/// Where a number of segments stands: each double is as far from the half.
+/// The place of a number of segments on the axis, which is logarithmic.
 fn place(segments: u64) -> f64 {
     (segments.max(1) as f64).log2()
 }
 
-/// Why packets did not merge and trains left, as bars: for the longest hold of a profile.
+/// The reasons why packets did not merge and trains left, as bars: for the longest hold of a profile.
 fn reasons(settings: &[Setting]) -> String {
     let Some(longest) = settings.iter().max_by_key(|setting| setting.hold_ns) else {
         return String::new();
@@ -138,7 +138,7 @@ fn reasons(settings: &[Setting]) -> String {
 /// Lines over one axis.
 struct Chart {
     title: String,
-    /// Places along the axis, and what they are called.
+    /// Places along the axis, and their labels.
     labels: Vec<(f64, String)>,
     lines: Vec<Line>,
 }
@@ -201,7 +201,7 @@ fn open(title: &str, height: usize) -> String {
     )
 }
 
-/// Three digits or so.
+/// A number with about three digits.
 fn digits(value: f64) -> String {
     match value {
         0.0..10.0 => format!("{value:.1}"),
@@ -216,7 +216,7 @@ fn escape(text: &str) -> String {
 
 type Value = fn(&Setting) -> Option<f64>;
 
-/// What is drawn over the holds, a line for each profile.
+/// The values that are drawn over the holds, one line for each profile.
 const CHARTS: &[(&str, Value)] = &[
     ("Packets up, by the hold", |setting| Some(setting.packets_up as f64)),
     ("Segments a train: the mean, by the hold", |setting| Some(setting.segments_per_train?.mean)),
@@ -236,9 +236,9 @@ const BAR_AT: f64 = 260.0;
 const BAR: f64 = 440.0;
 const ROW: usize = 26;
 const THICK: usize = 20;
-/// How many colours lines have.
+/// The number of colours of lines.
 const COLOURS: usize = 8;
-/// Points beyond which a line shows none of them.
+/// The number of points above which a line shows none of them.
 const DOTS_MAX: usize = 16;
 
 const STYLE: &str = "
