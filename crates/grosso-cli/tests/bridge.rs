@@ -34,7 +34,7 @@ fn a_lossy_profile_is_for_a_host_that_ends_tcp_and_for_nobody_else() {
     assert!(refused.stderr.contains("hint: --terminates"), "{refused:?}");
     let refused = hosts.run("bridge e0 lo --profile freebsd --terminates");
     assert_eq!(refused.code, Some(2), "no end is a host: {refused:?}");
-    // The wire carries packets, which are there to be joined.
+    // The sender hands out single packets, so that there is something to merge.
     let mut single = Command::new(env!("CARGO_BIN_EXE_grosso"));
     single.args(["dev", "-K", "a0", "tso", "off", "gso", "off"]);
     assert!(hosts.a.host(&mut single).unwrap().output().unwrap().status.success());
@@ -116,7 +116,7 @@ fn a_connection_outlives_the_death_and_return_of_the_data_path() {
     assert_eq!(ended.code, None, "it was killed: {ended:?}");
     thread::scope(|scope| {
         let [near, far] = &ends;
-        // What is sent now is lost until the path is there again.
+        // Data sent now is lost until the path is there again.
         scope.spawn(|| send(near, 3, 64 * CHUNK));
         let bridge = hosts.start("bridge e0 tap:b0 --persist");
         receive(far, 3, 64 * CHUNK);
@@ -135,7 +135,7 @@ fn what_is_held_is_delivered_when_it_is_told_to_end() {
     for i in 0..3 {
         sender.send_to(&[i; 100], held.local_addr().unwrap()).unwrap();
     }
-    // An empty datagram can be in no train, and comes behind the others.
+    // An empty datagram can be in no train, and arrives after the others.
     sender.send_to(&[], passed.local_addr().unwrap()).unwrap();
     passed.set_read_timeout(Some(network::STALLED)).unwrap();
     let mut buffer = [0; 200];

@@ -57,11 +57,11 @@ const FAR: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 2)),
 ];
 const NEAR_ADDRESS: [u8; 6] = [2, 0, 0, 0, 9, 1];
-/// What nothing but the last datagram holds.
+/// The contents of the last datagram, which no other has.
 const MARK: &[u8] = b"that was all of it";
 
 impl Hosts {
-    /// Nothing where the caller may not make them.
+    /// The hosts; `None` if the caller may not make them.
     fn new() -> Option<Self> {
         let [sender, bridge, receiver] = namespaces()?;
         let hosts = Self { sender, bridge, receiver };
@@ -126,8 +126,8 @@ fn what_a_sender_captures_splits_into_what_the_receiver_saw() {
     if !["tcpdump", "tshark"].iter().all(|tool| has(tool)) {
         return;
     }
-    // On two processors a socket and an acknowledgment may send at once, and what is recorded first need not leave
-    // first.
+    // On two processors a socket and an acknowledgment may send at once, and the frame that is recorded first need not
+    // leave first.
     let processors = allowed_processors().unwrap();
     pin(None, processors[0]).unwrap();
     let Some(hosts) = Hosts::new() else { return };
@@ -169,7 +169,7 @@ fn what_a_sender_captures_splits_into_what_the_receiver_saw() {
         assert_conserved(&theirs, &ours);
         assert_order_within_flows(&theirs, &ours, Link::Ethernet);
     }
-    // tshark 4 takes a partial checksum for a wrong one, and so only looks at structure here.
+    // tshark 4 takes a partial checksum for a wrong one, so only the structure is checked here.
     assert_eq!(tshark(&sent, "_ws.malformed"), Vec::<String>::new());
     let times: Vec<u64> = packets(&read(&sent)).into_iter().map(|(time, _)| time).collect();
     assert!(times.is_sorted() && times.iter().any(|time| time % 1000 != 0), "nanoseconds");
@@ -182,7 +182,7 @@ fn the_file_says_what_was_captured_where_and_with_which_offloads() {
     let file = bench.path("x.pcapng");
     let command = bench.command("capture -i t0 -c 3 --json -w x.pcapng");
     let mut capture = tap.start(command, &file);
-    // 200 bytes of TCP in segments of 100, the same with a tag, and 60 bytes of nothing known.
+    // 200 bytes of TCP in segments of 100, the same with a tag, and 60 bytes of an unknown protocol.
     let (header, frame) = superframe();
     let mut tagged_header = header;
     tagged_header[6] += 4;
@@ -214,7 +214,7 @@ fn the_file_says_what_was_captured_where_and_with_which_offloads() {
         let (cut, transport) = (&gso.cut, gso.transport);
         assert_eq!((cut, gso.segments), (&Cut::Every(100), 2));
         assert_eq!(transport, SegmentTransport::Tcp);
-        // To somebody else, since the TAP has another address; not ready; to be segmented.
+        // To another host, since the TAP has another address; not ready; to be segmented.
         assert_eq!(meta.flags, Some(0b1010_0001_0001), "{meta:?}");
     }
     assert_eq!(found[2].0.flags, Some(0b01101), "inbound by broadcast");
@@ -222,7 +222,7 @@ fn the_file_says_what_was_captured_where_and_with_which_offloads() {
     facts(&bytes);
 }
 
-/// What the blocks that are no packets must say.
+/// Checks the contents of the blocks that are no packets.
 fn facts(bytes: &[u8]) {
     let mut blocks = Vec::new();
     let mut reader = CaptureReader::new(bytes).unwrap();
@@ -241,7 +241,7 @@ fn facts(bytes: &[u8]) {
     assert_eq!((name, description), (Some("t0"), Some("tun")));
     let comment = interface.3.as_ref().unwrap();
     assert!(comment.contains("tx-generic-segmentation") && comment.contains("gso_max_size"));
-    // Counters are eight bytes of the machine's order.
+    // Counters are eight bytes in the byte order of the machine.
     let counter = |text: &Option<String>| text.as_ref().map(|text| text.as_bytes().to_vec());
     assert_eq!(counter(&statistics.4), Some(3_u64.to_ne_bytes().to_vec()), "received");
     assert_eq!(counter(&statistics.5), Some(vec![0; 8]), "dropped");
@@ -404,7 +404,7 @@ fn without_the_privilege_it_says_which_and_leaves_no_file() {
     assert!(!bench.path("x.pcapng").exists());
 }
 
-/// A network with a TAP.
+/// A network namespace with a TAP.
 struct Tap {
     network: NetworkNamespace,
     device: Tun,
@@ -439,7 +439,7 @@ impl Tap {
     }
 }
 
-/// Networks of the test's own; nothing where the caller may not make them.
+/// Network namespaces of the test's own; `None` if the caller may not make them.
 fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
     let networks: io::Result<Vec<_>> = (0..COUNT).map(|_| NetworkNamespace::new()).collect();
     match networks {
@@ -484,7 +484,7 @@ fn end(child: &mut Child) -> Option<i32> {
     child.wait().unwrap().code()
 }
 
-/// Asks until it is so: how long that takes is the scheduler's affair.
+/// Asks until it is so: the time that this takes depends on the scheduler.
 fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..20_000 {
         if is_so() {
@@ -529,5 +529,5 @@ const BROADCAST: [u8; 60] = {
     frame
 };
 
-/// Of each stream.
+/// Bytes of each stream.
 const BYTES: usize = 700_000;

@@ -1,4 +1,4 @@
-//! Comments on packets: they say nothing about merging, and a capture that is written keeps them.
+//! Comments on packets: they carry no information about merging, and a capture that is written keeps them.
 
 mod common;
 

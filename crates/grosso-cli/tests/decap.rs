@@ -21,7 +21,7 @@ enum Tunnel {
 const TUNNELS: [Tunnel; 5] =
     [Tunnel::Vxlan, Tunnel::Geneve, Tunnel::Gre, Tunnel::Ipip, Tunnel::Gue];
 
-/// The port by which the innermost datagrams are found.
+/// The port of the innermost datagrams.
 const PORT: u16 = 7777;
 
 /// A datagram of one flow.
@@ -56,7 +56,7 @@ fn put_in(tunnel: Tunnel, frame: &[u8], vni: u32, id: u16) -> Vec<u8> {
     .build()
 }
 
-/// Cuts a frame of Ethernet and IPv4 into fragments, as RFC 791 says it.
+/// Cuts a frame of Ethernet and IPv4 into fragments by RFC 791.
 fn cut(frame: &[u8], mtu: usize) -> Vec<Vec<u8>> {
     let (headers, data) = frame.split_at(14 + 20);
     let step = (mtu - 20) / 8 * 8;
@@ -74,7 +74,7 @@ fn cut(frame: &[u8], mtu: usize) -> Vec<Vec<u8>> {
     pieces.collect()
 }
 
-/// A datagram in fragments in a tunnel, in fragments in another one.
+/// A datagram as fragments in a tunnel, which is itself in fragments in another one.
 fn nested(inside: Tunnel, outside: Tunnel, flow: u16) -> Vec<Vec<u8>> {
     let mut id = flow * 64;
     let mut next_id = || {
@@ -88,7 +88,7 @@ fn nested(inside: Tunnel, outside: Tunnel, flow: u16) -> Vec<Vec<u8>> {
     outer.flat_map(|frame| cut(&frame, 576)).collect()
 }
 
-/// What tshark finds of the innermost datagrams: addresses, ports and data.
+/// The innermost datagrams as tshark sees them: addresses, ports and data.
 fn innermost(bench: &Bench, name: &str) -> Vec<String> {
     let output = Command::new("tshark")
         .args(["-o", "ip.defragment:TRUE", "-Y"])
@@ -114,7 +114,7 @@ fn nested_tunnels_with_fragments_at_every_level_are_what_tshark_sees_in_them() {
     let mut sent = Vec::new();
     let mut whole = Vec::new();
     let mut flow = 0;
-    // GUE is not among those that tshark knows.
+    // tshark does not know GUE.
     let known = &TUNNELS[..4];
     for &inside in known {
         for &outside in known {
@@ -164,7 +164,7 @@ fn fragments_in_any_order_come_out_as_well() {
     }
 }
 
-/// Two networks with the same addresses: what they have in common is nothing.
+/// Two networks with the same addresses have nothing in common.
 #[test]
 fn fragments_of_different_tunnels_are_not_joined() {
     for tunnel in [Tunnel::Vxlan, Tunnel::Geneve, Tunnel::Gre] {
@@ -172,7 +172,7 @@ fn fragments_of_different_tunnels_are_not_joined() {
         let of = |vni: u32| {
             let mut frame = datagram(1, 3000);
             frame[2000..].fill(vni as u8);
-            // The checksum is left out, because it is not what this is about.
+            // The checksum is left out, because it does not matter here.
             frame[40..42].fill(0);
             frame
         };
@@ -273,7 +273,8 @@ fn other_ports_are_said_on_the_command_line() {
     assert!(run.stderr.contains("vxlan=PORT"), "{}", run.stderr);
 }
 
-/// What a sender's device was to complete is not complete around the packet either, and nothing says so in pcap.
+/// A checksum around one that a sender's device was to complete is not complete either, and nothing in pcap records
+/// that.
 #[test]
 fn checksums_of_a_sending_host_are_no_reason_to_refuse() {
     let bench = Bench::new();
@@ -292,13 +293,13 @@ fn checksums_of_a_sending_host_are_no_reason_to_refuse() {
     assert_eq!(report["refused"]["udp-checksum"]["packets"], serde_json::json!([3]));
     let inner = |frame: &[u8]| frame[14 + 20 + 8 + 8..].to_vec();
     assert_eq!(frames(&bench.get("b.pcap")), [inner(&partial), inner(&superframe), damaged]);
-    // In pcapng it is said from now on.
+    // From here on pcapng records it.
     bench.ok("decap -q -r a.pcap -w b.pcapng -F pcapng");
     bench.ok("csum fix -q -r b.pcapng -w c.pcapng");
     assert_eq!(frames(&bench.get("c.pcapng"))[0], packet.out_of_tunnel().unwrap().build());
 }
 
-/// Superframes of tunnelled packets: cut before or behind the tunnel, the same packets come out.
+/// Superframes of tunnelled packets: cut before or after the tunnel is removed, they give the same packets.
 #[test]
 fn superframes_keep_how_they_are_cut() {
     let bench = Bench::new();

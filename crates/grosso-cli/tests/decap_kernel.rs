@@ -1,4 +1,4 @@
-//! What the running kernel puts in its tunnels comes out of `decap` as its own tunnel devices show it.
+//! Packets that the running kernel puts into its tunnels come out of `decap` as its own tunnel devices show them.
 
 #![cfg(target_os = "linux")]
 
@@ -16,10 +16,10 @@ use grosso_testkit::{flows::assert_conserved, random::Random};
 use network::{A, B, Hosts, skip, until};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What nothing but the last datagram holds.
+/// The contents of the last datagram, which no other has.
 const MARK: &[u8] = b"that was all of it";
 
-/// The devices, by the words of `ip link`; `LOCAL` and `REMOTE` are the hosts.
+/// The devices in the words of `ip link`; `LOCAL` and `REMOTE` are the hosts.
 const DEVICES: [&str; 5] = [
     "vxlan id 42 local LOCAL remote REMOTE dstport 4789 udpcsum",
     "geneve id 42 remote REMOTE",
@@ -35,7 +35,7 @@ fn the_outside_of_a_tunnel_device_becomes_its_inside() {
     }
     for device in DEVICES {
         let Some(hosts) = Hosts::new() else { return };
-        // The far end is a host of its own here, with the addresses of the device that it lacks.
+        // The far end is a host of its own here, with the addresses of the device that is missing.
         let wake = || std::fs::write("/proc/sys/net/ipv6/conf/e0/disable_ipv6", "0");
         hosts.b.run(wake).unwrap().unwrap();
         hosts.address("e0");
@@ -56,7 +56,7 @@ fn the_outside_of_a_tunnel_device_becomes_its_inside() {
         }
         let run = bench.run("decap -r outside.pcap -w decap.pcap --strict");
         assert_eq!(run.code, 0, "{device}: {}", run.stdout);
-        // A device without a link layer of its own shows IP, and so do we without that of the outside.
+        // A device without a link layer of its own shows IP; so the outer link layer is left out of the comparison.
         let ip = |name: &str, has_link: bool| -> Vec<Vec<u8>> {
             let skip = if has_link { 14 } else { 0 };
             frames(&bench.get(name)).iter().map(|frame| without_padding(&frame[skip..])).collect()
@@ -68,7 +68,7 @@ fn the_outside_of_a_tunnel_device_becomes_its_inside() {
     }
 }
 
-/// Only VXLAN is in every kernel that can make namespaces.
+/// Every kernel that can make namespaces has VXLAN; other kinds may be missing.
 fn skip_device(device: &str) {
     if device.starts_with("vxlan") {
         skip("this machine has no VXLAN devices");
@@ -77,13 +77,13 @@ fn skip_device(device: &str) {
     }
 }
 
-/// An IP packet as long as it says.
+/// An IP packet without the bytes beyond its declared length.
 fn without_padding(packet: &[u8]) -> Vec<u8> {
     let len = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
     packet[..len.min(packet.len())].to_vec()
 }
 
-/// Makes a tunnel device of the first or the second host.
+/// Makes a tunnel device on the first or the second host.
 fn add(hosts: &Hosts, device: &str, host: usize) -> bool {
     let (local, remote) = if host == 0 { (A[0], B[0]) } else { (B[0], A[0]) };
     let words = device.replace("LOCAL", &local.to_string()).replace("REMOTE", &remote.to_string());
@@ -99,7 +99,7 @@ fn add(hosts: &Hosts, device: &str, host: usize) -> bool {
         && (device.starts_with("gre ") || device.starts_with("ipip") || neighbours(hosts, host))
 }
 
-/// Without ARP, the hosts have to be told each other's addresses: all frames go to all.
+/// Sets the addresses of the hosts, which they cannot learn without ARP: all frames go to all.
 fn neighbours(hosts: &Hosts, host: usize) -> bool {
     let other = inner(1 - host);
     ip(hosts, host, &format!("link set t0 address 02:00:00:00:00:0{}", host + 1))
@@ -117,7 +117,7 @@ fn ip(hosts: &Hosts, host: usize, line: &str) -> bool {
     namespace.host(&mut command).unwrap().status().is_ok_and(|status| status.success())
 }
 
-/// Starts tcpdump where the datagrams arrive, and waits until it runs.
+/// Starts tcpdump at the device where the datagrams arrive, and waits until it runs.
 fn capture(hosts: &Hosts, device: &str, file: &str, bench: &Bench) -> Child {
     let file = bench.path(file);
     let mut tcpdump = Command::new("tcpdump");
@@ -140,7 +140,7 @@ fn is_begun(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|metadata| metadata.len() >= 24)
 }
 
-/// Sends datagrams of many lengths through the tunnel, both ways; the long ones in fragments.
+/// Sends datagrams of many lengths through the tunnel in both directions; the long ones are fragmented.
 fn talk(hosts: &Hosts) {
     let mut random = Random::new(7);
     let near = hosts.a.run(|| UdpSocket::bind((inner(0), 0))).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! `grosso dev` beside the installed ethtool, on the devices of a network of its own.
+//! `grosso dev` compared with the installed ethtool, on the devices of a network namespace of its own.
 
 #![cfg(target_os = "linux")]
 
@@ -23,7 +23,7 @@ struct Net {
 }
 
 impl Net {
-    /// Nothing where the caller may not make it, or ethtool is missing.
+    /// The network; `None` if the caller may not make it, or ethtool is missing.
     fn new() -> Option<Self> {
         if !has("ethtool") {
             return None;
@@ -76,7 +76,7 @@ fn what_is_shown_is_what_ethtool_shows_byte_for_byte() {
     for line in ["-k lo", "-k v0", "-k t0", "-S v0", "-c t0"] {
         net.assert_same(line);
     }
-    // With features that are wanted and off.
+    // Some features are now requested and off.
     net.ethtool("-K v0 tx off rxvlan off");
     net.assert_same("-k v0");
     net.ethtool("-C t0 rx-frames 9");
@@ -111,7 +111,7 @@ fn the_json_is_that_of_ethtool_and_names_its_schema() {
 #[test]
 fn changes_are_told_as_ethtool_tells_them() {
     let Some(net) = Net::new() else { return };
-    // Each from the same state: ethtool changes v0, Grosso v1, of the same driver.
+    // Both start from the same state: ethtool changes v0, Grosso v1, of the same driver.
     for changes in [
         "tx off",
         "tso on",
@@ -186,7 +186,7 @@ fn what_cannot_be_is_refused_with_what_may_have_been_meant() {
         (4, r#"grosso: dev: no interface "lo0"; did you mean lo?"#.into())
     );
     assert_eq!(said("dev -S lo"), (4, "grosso: dev -S: the driver of lo has no counters".into()));
-    // Of an offload that no kernel has any more, scripts turn off what is off.
+    // Scripts may turn off an offload that no kernel has any more.
     assert_eq!(said("dev -K v0 ufo off"), (0, String::new()));
     let (code, stdout, _) = net.grosso("dev -K v0 ufo on");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! `grosso doctor` beside what other programs say of this machine, and on machines that lack something.
+//! `grosso doctor` compared with other programs' view of this machine, and on machines that lack something.
 
 #![cfg(target_os = "linux")]
 
@@ -35,7 +35,7 @@ fn inside(unshare: &[&str], script: &str) -> Output {
     command.output().unwrap()
 }
 
-/// Whether this process may do what the tests do to it; says so when not.
+/// Whether this process may do what the tests do; prints a message if not.
 fn may(unshare: &[&str], script: &str) -> bool {
     let output = inside(unshare, script);
     if !output.status.success() {
@@ -121,7 +121,7 @@ fn a_process_without_capabilities_probes_in_a_user_namespace() {
     if !has("setpriv") || !may(&["-n"], "unshare -Ur true") {
         return;
     }
-    // Root may be mapped only by who has CAP_SETFCAP (Linux 5.12), as every ordinary user may map itself.
+    // Only a process with CAP_SETFCAP may map root (Linux 5.12), but every ordinary user may map itself.
     let drop = "exec setpriv --bounding-set=-all,+setfcap --inh-caps=-all -- $G doctor";
     let check = checks(&inside(&["-n"], &format!("{drop} --json")));
     let capture = check("capture");

@@ -1,4 +1,4 @@
-//! `grosso encap` from outside: what it makes, what tshark sees in it, and that `decap` gives it back.
+//! `grosso encap` from outside: its output, as seen by tshark, and the way back through `decap`.
 
 mod common;
 
@@ -14,7 +14,7 @@ use grosso_testkit::{
 const ENDS_V4: &str = "local 192.0.2.1 remote 192.0.2.2";
 const ENDS_V6: &str = "local 2001:db8::1 remote 2001:db8::2";
 
-/// Tunnels that carry frames, and what tshark calls their headers.
+/// Tunnels that carry frames, and the names that tshark has for their headers.
 const OF_FRAMES: [(&str, &str); 4] = [
     ("vxlan id 42", "udp:vxlan"),
     ("vxlan id 42 gbp 7 noudpcsum", "udp:vxlan"),
@@ -47,7 +47,7 @@ fn datagram(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.tos(2)).udp(|u| u).payload_len(len).build()
 }
 
-/// Packets of both versions, no shorter than Ethernet wants them: padding is not carried by IP.
+/// Packets of both versions, no shorter than the minimum of Ethernet: IP does not carry padding.
 fn sent() -> Vec<Vec<u8>> {
     let tcp = |start: Packet| start.tcp(|t| t.timestamps(1, 2)).payload_len(700).build();
     let ethernet = || Packet::new().ethernet(|e| e);
@@ -56,7 +56,7 @@ fn sent() -> Vec<Vec<u8>> {
     vec![datagram(100), ipv4, tcp(ethernet().ipv6(|ip| ip)), fragment.build()]
 }
 
-/// Every tunnel in words, with what tshark calls its headers.
+/// Every tunnel in words, with the names that tshark has for its headers.
 fn tunnels() -> Vec<(String, &'static str)> {
     let over_ipv4 = OF_FRAMES
         .iter()
@@ -87,11 +87,12 @@ fn decap_gives_the_capture_back_byte_for_byte() {
     let vxlan = bench.pipe(&format!("encap -q -r - -w - type vxlan id 1 {ENDS_V4}"), &before);
     let gre = bench.pipe(&format!("encap -q -r - -w - type gre {ENDS_V4}"), &vxlan.bytes);
     let back = bench.pipe("decap -q --recursive -r - -w -", &gre.bytes);
-    // The fragment inside is of a datagram that is not there.
+    // The fragment inside belongs to a datagram that is not there.
     assert!(frames(&back.bytes) == sent());
 }
 
-/// A capture is looked at, and no end of the tunnel: what its ends must understand is told and no obstacle.
+/// `decap` reads a capture and is no end of the tunnel: options that an end must understand are reported, and are no
+/// obstacle.
 #[test]
 fn d16_decap_reads_the_critical_options_that_encap_wrote() {
     let bench = Bench::new();
@@ -104,7 +105,7 @@ fn d16_decap_reads_the_critical_options_that_encap_wrote() {
     assert!(run.stderr.contains("the Geneve option 0x0102 0x83"), "{}", run.stderr);
 }
 
-/// One line a packet: the headers that tshark sees, and what it complains about.
+/// One line per packet: the headers that tshark sees, and its complaints.
 fn seen_by_tshark(bench: &Bench, name: &str) -> Vec<(String, String)> {
     let checks = ["ip.check_checksum", "udp.check_checksum", "tcp.check_checksum"];
     let mut command = Command::new("tshark");
@@ -145,7 +146,7 @@ fn tshark_dissects_every_format_without_complaint() {
             let outer =
                 if headers.is_empty() { outer.into() } else { format!("{outer}:{headers}") };
             assert!(protocols.starts_with(&outer), "{words}: {protocols}");
-            // GUE is not among those that tshark knows.
+            // tshark does not know GUE.
             if !words.contains("encap gue") {
                 let transport = inside.rsplit(':').find(|name| ["tcp", "udp"].contains(name));
                 assert!(protocols.contains(transport.unwrap_or("data")), "{words}: {protocols}");
@@ -154,7 +155,7 @@ fn tshark_dissects_every_format_without_complaint() {
     }
 }
 
-/// Superframes with partial checksums, and packets of them: cut before or behind, the same.
+/// Superframes with partial checksums, and their packets: cut before or after the tunnel is added, they are the same.
 #[test]
 fn superframes_stay_superframes_and_are_cut_into_the_same_packets() {
     let bench = Bench::new();
@@ -184,13 +185,14 @@ fn superframes_stay_superframes_and_are_cut_into_the_same_packets() {
     assert!(run.stderr.contains("grosso wire"), "{}", run.stderr);
 }
 
-/// What a device was to complete stays so, and the sums around it are those of the completed packet.
+/// A checksum that a device was to complete stays partial, and the checksums around it are those of the completed
+/// packet.
 #[test]
 fn partial_checksums_stay_partial_or_are_left_to_the_receiver() {
     let bench = Bench::new();
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(900);
     let (partial, ..) = packet.build_partial();
-    // Nothing in this format says that it is partial.
+    // This format cannot record that the checksum is partial.
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, core::slice::from_ref(&partial)));
     bench.ok(&format!("encap -q -r a.pcap -w b.pcapng type vxlan id 1 {ENDS_V4}"));
     bench.ok("wire -q -r b.pcapng -w c.pcapng");
@@ -233,7 +235,7 @@ fn the_report_says_what_was_done_and_what_was_not() {
     assert_eq!(packets(&bench.get("b.pcapng"))[0].0, packets(&bench.get("a.pcapng"))[0].0);
 }
 
-/// A PPPoE header says IP in its own way, and its length would have to grow.
+/// A PPPoE header has its own code for IP, and its length would have to grow.
 #[test]
 fn a_packet_that_stays_is_not_counted_as_put_into_the_tunnel() {
     let bench = Bench::new();
@@ -248,7 +250,7 @@ fn a_packet_that_stays_is_not_counted_as_put_into_the_tunnel() {
     assert_eq!(frames(&bench.get("b.pcap"))[1..], sent[1..]);
 }
 
-/// Where the capture does not say it, the user does, and the output does from then on.
+/// If the capture does not record the segment size, the user gives it, and the output records it.
 #[test]
 fn encap_records_the_size_that_the_user_gives() {
     let bench = Bench::new();
@@ -265,8 +267,8 @@ fn encap_records_the_size_that_the_user_gives() {
     assert_eq!(run.code, 2, "{}", run.stderr);
 }
 
-/// Captures of a host that has tunnels of its own: a superframe with the sum of a pseudo-header at
-/// each level, and ARP with one around it.
+/// Captures of a host that has tunnels of its own: a superframe with the sum of a pseudo-header at each level, and ARP
+/// with one around it.
 #[test]
 fn what_a_device_was_to_complete_inside_a_tunnel_is_complete_on_the_wire() {
     let bench = Bench::new();
@@ -299,7 +301,7 @@ fn what_a_device_was_to_complete_inside_a_tunnel_is_complete_on_the_wire() {
 fn bytes_that_are_missing_are_not_made_up() {
     let bench = Bench::new();
     let mut cut = capture(Format::Pcap, ETHERNET, &[datagram(100)]);
-    // The length on the link, in the header of the only packet.
+    // The length of the only packet on the link, in its header.
     cut[36..40].copy_from_slice(&1000_u32.to_le_bytes());
     bench.put("a.pcap", &cut);
     let line = format!("encap --json -r a.pcap -w b.pcap type vxlan id 1 {ENDS_V4}");

@@ -8,7 +8,7 @@ use common::{Bench, ETHERNET, capture};
 use grosso_io::capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
 use grosso_testkit::Packet;
 
-/// Files that every command can be asked about.
+/// Files on which every command can run.
 fn bench() -> Bench {
     let bench = Bench::new();
     let plain = |id: u16| {
@@ -43,7 +43,7 @@ fn bench() -> Bench {
     bench
 }
 
-/// A capture of which every packet is cut.
+/// A capture whose packets are all cut.
 fn short(frames: &[Vec<u8>]) -> Vec<u8> {
     let options = WriterOptions::new(Format::Pcap);
     let mut writer = CaptureWriter::new(Vec::new(), options);
@@ -121,7 +121,7 @@ fn every_command_ends_with_2_when_the_command_line_is_wrong() {
     let bench = bench();
     for command in COMMANDS {
         for wrong in [" --no-such-option", " --color=purple"] {
-            // Behind the words of a tunnel, options are words.
+            // After the words of a tunnel, options are words too.
             let (name, rest) = command.split_once(' ').unwrap();
             let (name, rest) = match name {
                 "csum" => {
@@ -148,7 +148,7 @@ fn every_command_ends_with_3_when_the_input_is_at_fault() {
     let bench = bench();
     for command in COMMANDS {
         for input in ["cut", "damaged", "text"] {
-            // The first packet of a damaged file is there to be explained.
+            // The first packet of a damaged file can be explained.
             if command.starts_with("explain") && input != "text" {
                 continue;
             }
@@ -182,7 +182,7 @@ fn every_command_ends_with_4_when_the_system_refuses() {
     }
 }
 
-/// 128 and the number of SIGPIPE, as shells have it.
+/// The exit code is 128 and the number of SIGPIPE, as in shells.
 #[test]
 fn every_command_ends_with_141_when_nobody_reads_what_it_writes() {
     let bench = bench();

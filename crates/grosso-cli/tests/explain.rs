@@ -14,7 +14,7 @@ use grosso_testkit::{
     headers::{Ipv4, Tcp},
 };
 
-/// Frames of a capture, options, and what stands in the explanation of the last frame.
+/// Frames of a capture, options, and the words expected in the explanation of the last frame.
 struct Case {
     frames: Vec<(Vec<u8>, Option<Offload>)>,
     options: &'static str,
@@ -39,7 +39,7 @@ fn plain(index: u32) -> Vec<u8> {
     segment(index, |ip| ip, |t| t)
 }
 
-/// A plain segment, and the one behind it changed.
+/// A plain segment, and the next one with a change.
 fn second(ip: fn(Ipv4) -> Ipv4, tcp: fn(Tcp) -> Tcp) -> Vec<Vec<u8>> {
     vec![plain(0), segment(1, ip, tcp)]
 }
@@ -57,7 +57,7 @@ fn ipv6(sequence: u32, change: impl Fn(Packet) -> Packet) -> Vec<u8> {
     change(ethernet().ipv6(|ip| ip)).tcp(|t| t.sequence(sequence)).payload_len(100).build()
 }
 
-/// A folder with profiles that no name has.
+/// A folder with profiles that are not built in.
 fn bench() -> Bench {
     let bench = Bench::new();
     bench.put("bucket.toml", b"base = \"linux\"\n[table]\nbuckets = 1\n");
@@ -86,11 +86,11 @@ fn explain(bench: &Bench, case: &Case, number: usize) -> String {
     let run = bench.ok(&line);
     let long = run.stdout.lines().find(|line| line.chars().count() > 80);
     assert_eq!(long, None, "{line}");
-    // Words are compared, wherever lines end.
+    // Only the words are compared, wherever lines end.
     run.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Checks every case, and that no reason is missing but those that no capture can bring about.
+/// Checks every case, and that only reasons are missing that no capture can cause.
 #[track_caller]
 fn check<R: Copy + Ord + std::fmt::Display>(
     cases: Vec<(R, Case)>,
@@ -123,7 +123,7 @@ fn every_reason_to_pass_is_explained() {
     let remote = {
         let outer = ethernet().ipv4(|ip| ip).udp(|u| u.checksum_zero());
         let mut frame = inner(outer.vxlan(|v| v.remote_checksum()).ethernet(|e| e), 0);
-        // The last byte of the VXLAN header says where the checksum is: not there.
+        // The last byte of the VXLAN header gives the place of the checksum, where now none is.
         frame[49] += 1;
         frame
     };
@@ -495,8 +495,8 @@ fn every_reason_not_to_merge_is_explained() {
             ),
         ),
     ];
-    // Another flow of the same hash cannot be made from outside; superframes have a test of their
-    // own, because `coalesce` has to make them.
+    // Another flow with the same hash cannot be made from outside; superframes have a test of their own, because
+    // `coalesce` has to make them.
     let elsewhere = [NoMerge::OtherFlow, NoMerge::SuperframeSize];
     check(
         cases,
@@ -597,7 +597,7 @@ fn every_reason_to_close_is_explained() {
             ),
         ),
     ];
-    // No train leaves for the first; the second needs to know a long round trip.
+    // No train leaves for the first reason; the second needs a known long round trip.
     let out_of_reach = [Close::Never, Close::AcknowledgmentClock];
     let target = |case: &Case| if case.options.contains("full.toml") { 2 } else { 1 };
     check(cases, Close::ALL, &out_of_reach, target, |reason| format!("({reason}) ended by"));

@@ -1,4 +1,4 @@
-//! `fragment` makes IP fragments that others understand, `reassemble` joins them, and nothing is lost on the way.
+//! `fragment` makes IP fragments that other programs understand, `reassemble` joins them, and nothing is lost.
 
 mod common;
 
@@ -8,11 +8,11 @@ use common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of, frames, has,
 use grosso_io::capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
 use grosso_testkit::{Packet, flows::assert_conserved, random::Random};
 
-/// What tshark thinks is wrong with a packet.
+/// A filter for packets that tshark considers wrong.
 const WRONG: &str = "_ws.malformed || _ws.expert.severity == error || ip.checksum.status == 0 || \
                      udp.checksum.status == 0 || tcp.checksum.status == 0";
 
-/// A packet of each kind that becomes fragments, and some that do not.
+/// A packet of each kind that is fragmented, and some that are not.
 fn all_kinds() -> Vec<Vec<u8>> {
     let v4 = |id| Packet::new().ethernet(|e| e).ipv4(move |ip| ip.id(id).df(false));
     let v6 = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
@@ -27,7 +27,7 @@ fn all_kinds() -> Vec<Vec<u8>> {
             .udp(|u| u)
             .payload_len(5003)
             .build(),
-        // A route to be recorded in the first fragment only, and a security option that all have.
+        // A record route option, which only the first fragment has, and a security option, which all have.
         Packet::new()
             .ethernet(|e| e)
             .ipv4(|ip| ip.id(5).df(false).options(&[7, 7, 4, 0, 0, 0, 0, 130, 4, 1, 2, 0]))
@@ -43,13 +43,13 @@ fn all_kinds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Fragments what is in `a` to `b`, of 1280 bytes and less.
+/// Fragments the packets in `a` to `b`, with an MTU of 1280 bytes.
 fn fragment(bench: &Bench, input: &[u8]) {
     bench.put("a", input);
     bench.ok("fragment -q -r a -w b --mtu 1280 --ignore-df --strict");
 }
 
-/// Pieces of a datagram over IPv4: where each starts, whether more follow, and its data.
+/// Fragments of a datagram over IPv4: the offset of each, whether more follow, and its data.
 fn pieces(id: u16, pieces: &[(u16, bool, &[u8])]) -> Vec<Vec<u8>> {
     let piece = |&(offset, more, data): &(u16, bool, &[u8])| {
         let ip = Packet::new().ethernet(|e| e).ipv4(move |ip| {
@@ -72,7 +72,7 @@ fn every_kind_of_packet_comes_back_with_its_time() {
     assert_eq!(packets(&bench.get("c")), packets(&input));
 }
 
-/// The least MTU that IPv4 allows makes thousands of fragments of 16 and 48 bytes.
+/// The smallest MTU of IPv4 gives thousands of fragments of 16 and 48 bytes.
 #[test]
 fn d16_what_fragment_makes_for_any_mtu_reassemble_joins() {
     let bench = Bench::new();
@@ -103,7 +103,7 @@ fn c12_a_wrong_ipv4_header_checksum_is_left_and_counted() {
     assert_eq!(report["left"], serde_json::json!({ "ipv4-checksum": 1 }));
     assert_eq!(bench.get("b"), bench.get("a"));
     assert_eq!(bench.run("fragment -q -r a -w b --mtu 1280 --strict").code, 1);
-    // A wrong checksum of the transport is as wrong in the fragments.
+    // A wrong transport checksum stays wrong in the fragments.
     let wrong = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(false)).udp(|u| u.checksum_xor(1));
     let wrong = wrong.payload_len(2000).build();
     bench.put("a", &capture(Format::Pcap, ETHERNET, core::slice::from_ref(&wrong)));
@@ -225,7 +225,7 @@ fn overlapping_fragments_are_taken_as_the_policy_says() {
     let run = bench.ok("reassemble -r a -w b");
     assert_eq!(bench.get("b"), input);
     assert!(run.stdout.contains("UDP\n    overlap; packets 1-2\n"), "{}", run.stdout);
-    // Whatever comes later of a datagram that was killed dies as well.
+    // A later fragment of a datagram that was given up is refused too.
     assert!(run.stdout.contains("  refused          dead 1 (packet 3)\n"), "{}", run.stdout);
     assert_eq!(bench.run("reassemble -q -r a -w b --strict").code, 1);
     for (policy, data) in [("first", [&a[..], &b[8..], &c]), ("last", [&a[..16], &b, &c])] {
@@ -263,7 +263,7 @@ fn sets_of_different_vlans_are_told_apart() {
         });
         packet.payload(&[byte; 16]).build()
     };
-    // The second is whole; of the first, one came twice.
+    // The second datagram is whole; of the first, one fragment came twice.
     let all = [
         piece(1, 0, true, b'a'),
         piece(2, 0, true, b'b'),
@@ -299,7 +299,7 @@ fn capture_time_ends_waiting() {
     assert!(run.stdout.contains("timeout; packet 1; missing the end"), "{}", run.stdout);
     assert!(run.stdout.contains("missing; packet 3; missing bytes 0-15"), "{}", run.stdout);
     assert_eq!(bench.run("reassemble -r a -w b --timeout 30").code, 2);
-    // Time passes with packets that are no fragments, too.
+    // Packets that are no fragments advance the time too.
     bench.put("a", &capture_of(Format::Pcap, ETHERNET, &timed[..2]));
     let run = bench.ok("reassemble -r a -w b --timeout 1s");
     assert!(run.stdout.contains("timeout; packet 1; missing the end"), "{}", run.stdout);
@@ -327,7 +327,7 @@ fn interfaces_and_sections_are_not_mixed() {
     }
 }
 
-/// The user stops `tcpdump | grosso` by Ctrl-C, and wants what came.
+/// The user stops `tcpdump | grosso` by Ctrl-C, and wants the packets that came.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_pipe_that_is_interrupted_gives_what_came() {
@@ -426,7 +426,7 @@ fn nothing_is_lost_whatever_comes() {
                 fragments.push(frame.clone());
             }
             if random.one_in(20) {
-                // Another fragment for the same place, or nonsense.
+                // Another fragment for the same place, or garbage.
                 let at = random.within(14, frame.len() - 1);
                 frame[at] ^= 1 << random.below(8);
                 fragments.push(frame);
@@ -453,7 +453,7 @@ fn nothing_is_lost_whatever_comes() {
             _ => true,
         });
         assert_eq!(new.count(), count("datagrams"), "seed {seed}");
-        // Who is listed is in the output, and nobody twice.
+        // Listed packets are in the output, and none twice.
         let listed: usize = report["sets"]
             .as_array()
             .unwrap()
@@ -529,7 +529,7 @@ fn the_judge_tells_fragment_what_is_a_superframe_and_the_user_overrules_it() {
         (&stream, "", serde_json::json!({"superframe": 1})),
         (&stream, "--mss 1448", serde_json::json!({"superframe": 1})),
         (&stream, "--mss 8000", serde_json::json!({})),
-        // A datagram longer than its link is what IP makes fragments of.
+        // IP makes fragments of a datagram that is longer than its link.
         (&datagram, "", serde_json::json!({})),
         (&datagram, "--uso-size 1200", serde_json::json!({"superframe": 1})),
     ] {
@@ -542,8 +542,8 @@ fn the_judge_tells_fragment_what_is_a_superframe_and_the_user_overrules_it() {
     }
 }
 
-/// Rules C50, C51: the sum of the pseudo-header in it is for the receiver to complete, who is asked
-/// by the header in front.
+/// Rules C50, C51: the checksum field holds the sum of the pseudo-header, which the header in front asks the receiver
+/// to complete.
 #[test]
 fn a_checksum_that_a_tunnel_leaves_to_the_receiver_stays() {
     let bench = Bench::new();
@@ -595,7 +595,7 @@ fn a_datagram_beyond_the_snapshot_length_is_written_whole() {
     bench.ok("reassemble -q -r b -w c --strict");
     assert_eq!(frames(&bench.get("c")), [packet.build()]);
     if has("tcpdump") {
-        // libpcap cuts what is longer than the header says.
+        // libpcap cuts packets that are longer than the file header says.
         let output = std::process::Command::new("tcpdump")
             .args(["-w", "-", "-r"])
             .arg(bench.path("c"))
@@ -617,15 +617,15 @@ fn fragments_of_fragments_are_one_set() {
     assert_eq!(frames(&bench.get("d")), [packet]);
 }
 
-/// 35 datagrams of four fragments each: all that are first, then the rest of each datagram.
+/// 35 datagrams of four fragments each: first the first fragments of all, then the rest of each datagram.
 fn interleaved(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     assert_eq!(frames.len(), 35 * 4);
     let firsts = frames.chunks(4).map(|datagram| datagram[0].clone());
     firsts.chain(frames.chunks(4).flat_map(|datagram| datagram[1..].to_vec())).collect()
 }
 
-/// In a file nobody has to guess whether an identification was used again because many fragments came in between: rule
-/// F4 is for hosts whose memory is short.
+/// Many fragments in between do not mean in a file that an identification was used again: rule F4 is for hosts whose
+/// memory is short.
 #[test]
 fn d15_many_interleaved_datagrams_of_one_source_are_all_joined() {
     let bench = Bench::new();
@@ -663,7 +663,7 @@ fn d15_many_interleaved_datagrams_around_a_tunnel_are_all_joined() {
     assert!(report["joined"][0]["left"]["distance"].as_u64().unwrap() > 10, "{report}");
 }
 
-/// What came behind a gap tells that a fragment was lost; only what may still come ended with the capture.
+/// Fragments after a gap show that one was lost; fragments that could still have come ended with the capture.
 #[test]
 fn d16_a_lost_fragment_is_told_from_the_end_of_the_capture() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Fragments of the running kernel, taken by tcpdump, become what the sockets sent.
+//! Fragments of the running kernel, captured by tcpdump, become the datagrams that the sockets sent.
 
 #![cfg(target_os = "linux")]
 
@@ -16,10 +16,10 @@ use grosso_testkit::random::Random;
 use network::{A, B, Hosts, until};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What nothing but the last datagram holds.
+/// The contents of the last datagram, which no other has.
 const MARK: &[u8] = b"that was all of it";
 
-/// Bytes in front of the data of UDP over Ethernet, by version.
+/// Header bytes before the data of UDP over Ethernet, by version of IP.
 const HEADERS: [usize; 2] = [14 + 20 + 8, 14 + 40 + 8];
 
 #[test]
@@ -28,7 +28,7 @@ fn fragments_of_the_kernel_become_what_was_sent() {
         return;
     }
     let Some(hosts) = Hosts::new() else { return };
-    // The far end is a host of its own here, with the addresses of the device that it lacks.
+    // The far end is a host of its own here, with the addresses of the device that is missing.
     let wake = || std::fs::write("/proc/sys/net/ipv6/conf/e0/disable_ipv6", "0");
     hosts.b.run(wake).unwrap().unwrap();
     hosts.address("e0");
@@ -48,12 +48,12 @@ fn fragments_of_the_kernel_become_what_was_sent() {
     assert!(count("datagrams") > sent.len() / 2 && count("fragments") > 200, "{report}");
     let received: Vec<_> = after.iter().filter_map(|frame| payload(frame)).collect();
     assert!(received == sent, "{} of {}", received.len(), sent.len());
-    // What was never fragmented crosses the wire with a partial checksum.
+    // A datagram that was never fragmented crosses the wire with a partial checksum.
     let wrong = "_ws.malformed || ip.checksum.status == 0 || \
                  (udp.checksum.status == 0 && udp.length > 1480)";
     assert_eq!(tshark(&bench.path("b.pcap"), wrong), [""; 0]);
 
-    // And back: the kernel's fragments but for the identifications of IPv6, which are drawn anew.
+    // Fragmented again they are the kernel's fragments, except for the identifications of IPv6, which are drawn anew.
     bench.ok("fragment -q -r b.pcap -w c.pcap --mtu 1500 --ignore-df --strict");
     let again = frames(&bench.get("c.pcap"));
     assert_eq!(again.len(), before.len());
@@ -65,7 +65,7 @@ fn fragments_of_the_kernel_become_what_was_sent() {
     assert_eq!(before.iter().zip(&again).filter(differ).count(), 0);
 }
 
-/// Starts tcpdump where the datagrams arrive, and waits until it runs.
+/// Starts tcpdump at the device where the datagrams arrive, and waits until it runs.
 fn capture(hosts: &Hosts, file: &Path) -> Child {
     let mut tcpdump = Command::new("tcpdump");
     tcpdump.args(["-i", "e0", "-B", "65536", "-U", "-w"]).arg(file);
@@ -78,7 +78,7 @@ fn capture(hosts: &Hosts, file: &Path) -> Child {
     tcpdump
 }
 
-/// Sends datagrams of many lengths, the longest too, and says what was received.
+/// Sends datagrams of many lengths, up to the longest, and returns those that were received.
 fn talk(hosts: &Hosts) -> Vec<Vec<u8>> {
     let mut random = Random::new(11);
     let mut sent = Vec::new();

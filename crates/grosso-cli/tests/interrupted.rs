@@ -1,4 +1,4 @@
-//! Ctrl-C: what was found up to there is said to be about so many packets, and how much of the file that is.
+//! Ctrl-C: the report says how many packets it is about, and how much of the file that is.
 #![cfg(unix)]
 
 mod common;
@@ -18,7 +18,7 @@ fn interrupt(child: &Child) {
     assert!(sent.unwrap().success());
 }
 
-/// Some megabytes of packets that every command writes as they are.
+/// Some megabytes of packets that every command copies.
 fn long_capture() -> Vec<u8> {
     let packet = |id: u16| {
         let packet = Packet::new().ethernet(|e| e).ipv4(move |ip| ip.id(id));
@@ -27,13 +27,13 @@ fn long_capture() -> Vec<u8> {
     capture(Format::Pcap, ETHERNET, &(0..4000).map(packet).collect::<Vec<_>>())
 }
 
-/// Interrupts a command that writes to a pipe nobody reads from: it waits in the middle of its input.
+/// Interrupts a command that writes to a pipe that is not read: it waits in the middle of its input.
 fn interrupted_while_writing(bench: &Bench, line: &str) -> Run {
     let mut command = bench.command(line);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
-    // The first byte shows that it began to write, and the pipe holds less than the rest.
+    // The first byte shows that it has begun to write, and the pipe holds less than the rest.
     stdout.read_exact(&mut [0]).unwrap();
     interrupt(&child);
     std::io::copy(&mut stdout, &mut std::io::sink()).unwrap();
@@ -57,7 +57,7 @@ fn d16_the_part_of_the_file_that_was_read_is_said() {
     let bench = Bench::new();
     let input = long_capture();
     bench.put("a", &input);
-    // What a packet takes in the file.
+    // The length of a packet in the file.
     let record = (input.len() - 24) as f64 / 4000.0;
     for line in WRITERS {
         let (command, options) = line.split_once(' ').unwrap();
@@ -83,13 +83,13 @@ fn d16_the_part_of_the_file_that_was_read_is_said() {
     }
 }
 
-/// Interrupts a command that has read almost all of what came through a pipe that stays open.
+/// Interrupts a command that has read almost all of the input from a pipe that stays open.
 fn interrupted_while_waiting(bench: &Bench, line: &str, input: &[u8]) -> Run {
     let mut command = bench.command(line);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // When all is written, the pipe holds only the end of it.
+    // After the write, the pipe holds only the end of the input.
     stdin.write_all(input).unwrap();
     interrupt(&child);
     let run = finished(child.wait_with_output().unwrap());
@@ -132,7 +132,7 @@ fn of_a_pipe_the_packets_are_said() {
     }
 }
 
-/// A question about a packet that was not reached has no answer.
+/// A question about a packet that was not read has no answer.
 #[test]
 fn explain_says_that_it_did_not_get_there() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! `grosso lab` from outside: what it prints, writes and refuses.
+//! `grosso lab` from outside: its output, its files and its refusals.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn lab_measures_and_reports() {
 #[test]
 fn lab_fragments_shows_the_collapse_and_its_cure() {
     let bench = Bench::new();
-    // The rate is one that a machine carries which does other things too.
+    // A rate that a machine can carry while it does other things.
     let options = "--runs 1 --time 300ms --timeout 150ms --rate 300M --loss 0.5%";
     let run = bench.run(&format!("lab fragments {options} --html page.html --json"));
     if !is_allowed(&run) {
@@ -57,7 +57,7 @@ fn lab_fragments_shows_the_collapse_and_its_cure() {
         let number = |row: &serde_json::Value, name: &str| row[name]["median"].as_f64().unwrap();
         let (few, unbounded) = (row("coalesces", fewest.into()), row("coalesces", ().into()));
         let queued = row("queues", fewest.into());
-        // A timeout in the middle of the trial may empty the buffers once more, which then hold what is whole.
+        // A timeout in the middle of the trial may empty the buffers once more, which then hold complete datagrams.
         assert!(number(few, "goodput_gbps") > 5.0 * number(queued, "goodput_gbps"), "{group}");
         assert_eq!(number(few, "no_buffer_a_second"), 0.0, "{few}");
         assert!(number(queued, "no_buffer_a_second") > 0.0, "{queued}");
@@ -131,7 +131,7 @@ fn lab_cost_says_where_the_time_of_a_packet_goes() {
     assert_eq!(report["schema"], "grosso.lab-cost/1");
     let number = |value: &serde_json::Value| value.as_f64().unwrap();
     let rows = report["rows"].as_array().unwrap();
-    // AF_XDP wants root.
+    // AF_XDP needs root.
     assert!([5, 7].contains(&rows.len()), "{report}");
     for run in rows.iter().flat_map(|row| row["runs"].as_array().unwrap()) {
         for path in run["paths"].as_array().unwrap() {
@@ -208,11 +208,11 @@ fn nothing_outlives_a_lab_that_is_killed() {
     assert_eq!(line.unwrap(), "started");
     lab.kill().unwrap();
     lab.wait().unwrap();
-    // Whoever is left holds the pipe open, and would speak.
+    // A process that is left would hold the pipe open, and print.
     assert_eq!(lines.next().map(Result::unwrap), None);
 }
 
-/// Whether there can be a lab here; says so when not. Where not even root may, how that is said is tested.
+/// Whether there can be a lab here; prints a message if not. If not even root may, the failure itself is checked.
 fn is_allowed(run: &Run) -> bool {
     if run.code != 4 {
         return true;
@@ -235,7 +235,7 @@ fn lab_acks_tells_who_reaches_the_sender() {
     assert_eq!(report["schema"], "grosso.lab-acks/1");
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 56);
-    // Of all acknowledgments that came to the sender's NIC, the share that it was given.
+    // The share of the acknowledgments arriving at the sender's NIC that the sender was given.
     let reached = |handling: &str| {
         let of = |row: &&serde_json::Value| row["side"] == "sender" && row["handling"] == handling;
         let sum = |name: &str| -> f64 {

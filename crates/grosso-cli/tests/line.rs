@@ -13,12 +13,12 @@ fn frame(port: u16, sequence: u32, len: usize) -> Vec<u8> {
     packet.payload_len(len).build_superframe().0
 }
 
-/// What a frame of so many bytes takes on a line of 1 Gbit/s, in nanoseconds, with preamble, check sequence and gap.
+/// The time of a frame of so many bytes on a line of 1 Gbit/s, in nanoseconds, with preamble, check sequence and gap.
 fn takes(len: usize) -> u64 {
     (len.max(60) + 24) as u64 * 8
 }
 
-/// Each packet of the output: when it starts after the first one of the input, and how long it takes.
+/// Each packet of the output: its start after the first packet of the input, and its duration.
 fn output(bench: &Bench, input: &[Timed], options: &str) -> Vec<(u64, u64)> {
     bench.put("a", &capture_of(Format::Pcap, ETHERNET, input));
     bench.ok(&format!("wire -q -r a -w b --mss 1460 {options}"));
@@ -37,7 +37,7 @@ fn d16_a_superframe_waits_for_the_one_before_it() {
     ];
     let written = output(&bench, &input, "--ts line=1G");
     assert_eq!(written.len(), 10 + 10 + 1 + 2);
-    // All that overlap on the way leave back to back, the plain packet behind them as well.
+    // All packets that would overlap leave back to back, and so does the plain packet after them.
     for (index, pair) in written[..21].windows(2).enumerate() {
         assert_eq!(pair[1].0, pair[0].0 + pair[0].1, "packet {}", index + 2);
     }
@@ -52,7 +52,7 @@ fn d16_a_superframe_waits_for_the_one_before_it() {
 #[test]
 fn recorded_times_stay_where_the_line_was_idle() {
     let bench = Bench::new();
-    // Faster than the line, and going back, as captures of several queues do: not for `wire` to judge.
+    // Faster than the line, and going back, as in captures of several queues: `wire` does not correct that.
     let times = [0, 5, 3, 1000, 900];
     let input: Vec<Timed> = times.iter().map(|time| (START_NS + time, frame(1, 0, 1460))).collect();
     let written = output(&bench, &input, "--ts line=1G");
@@ -76,7 +76,7 @@ fn recorded_arrivals_count_for_more_than_the_line_unless_it_is_busy() {
     bench.ok("coalesce -q -r c -w d");
     bench.ok("wire -q -r d -w e --ts line=1G");
     assert_eq!(packets(&bench.get("e")), train);
-    // Behind a superframe whose packets take longer than that, they wait, and their order stays.
+    // After a superframe whose packets take longer than that, they wait, and their order stays.
     let all = [vec![(START_NS - 10, frame(9, 0, 14_600))], train].concat();
     bench.put("c", &capture_of(Format::Pcapng, ETHERNET, &all));
     bench.ok("coalesce -q -r c -w d");

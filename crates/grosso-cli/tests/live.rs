@@ -1,4 +1,4 @@
-//! Captures that tcpdump takes of real traffic of iperf3 between two network namespaces.
+//! Captures by tcpdump of real iperf3 traffic between two network namespaces.
 
 mod common;
 
@@ -13,13 +13,13 @@ use grosso_testkit::{
     oracle::{self, Link},
 };
 
-/// Two namespaces and the pair of interfaces between them, gone when this is.
+/// Two namespaces and the pair of interfaces between them, removed when this is dropped.
 struct Lab {
     names: [String; 2],
 }
 
 impl Lab {
-    /// `None` where the test may not make namespaces or a tool is missing.
+    /// `None` if the test may not make namespaces, or a tool is missing.
     fn new(tag: &str) -> Option<Self> {
         if !["tcpdump", "iperf3", "tshark"].iter().all(|tool| has(tool)) {
             return None;
@@ -47,17 +47,17 @@ impl Lab {
         command
     }
 
-    /// Captures one transfer on the sending end.
+    /// Captures one transfer at the sending end.
     fn capture(&self, path: &Path, traffic: &str) {
         let mut server = self.command(1, "iperf3 -s -1").spawn().unwrap();
         let line = format!("tcpdump -i v0 -B 65536 -U -w {}", path.display());
         let mut tcpdump = self.command(0, &line).spawn().unwrap();
-        // The file header is there when the capture runs.
+        // The file header is written when the capture runs.
         while std::fs::metadata(path).map_or(0, |metadata| metadata.len()) < 24 {
             assert!(tcpdump.try_wait().unwrap().is_none(), "tcpdump does not run");
             std::thread::yield_now();
         }
-        // The server may not be listening yet; as long as it runs, it will.
+        // The server may not listen yet; as long as it runs, it will.
         let client = format!("iperf3 -c 10.99.0.2 {traffic}");
         while !self.command(0, &client).status().unwrap().success() {
             assert!(server.try_wait().unwrap().is_none(), "iperf3 does not serve");
@@ -80,7 +80,7 @@ fn ip(line: &str) -> bool {
     run.is_ok_and(|status| status.success())
 }
 
-/// Ends tcpdump as Ctrl-C does, so that it writes what it has.
+/// Ends tcpdump as Ctrl-C does, so that it writes its buffer.
 fn stop(child: &mut Child) {
     let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     child.wait().unwrap();

@@ -1,4 +1,4 @@
-//! What is wrong is said as the manual says it, with its exit code.
+//! Errors are reported with the text of the manual and its exit code.
 
 mod common;
 
@@ -244,8 +244,8 @@ fn interrupt_writes_what_is_there_and_sums_up() {
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&input).unwrap();
     stdin.flush().unwrap();
-    // The pipe stays open: the command waits for more packets when the signal comes. It has opened
-    // its output when it has read the first ones.
+    // The pipe stays open: the command waits for more packets when the signal comes. The output exists once the command
+    // has read the first packets.
     while !bench.path("out.pcapng").exists() {
         std::thread::yield_now();
     }
@@ -256,7 +256,7 @@ fn interrupt_writes_what_is_there_and_sums_up() {
     assert_eq!(run.status.code(), Some(130));
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(said.starts_with("out.pcapng: "), "{said}");
-    // What was written is a capture.
+    // The output is a valid capture.
     packets(&bench.get("out.pcapng"));
 }
 
@@ -423,6 +423,6 @@ fn the_name_of_the_output_says_its_format_and_an_option_says_it_louder() {
     }
 }
 
-/// A little-endian file header for Ethernet, and nothing behind it.
+/// A little-endian file header for Ethernet, without packets.
 const PCAP_WITHOUT_PACKETS: [u8; 24] =
     [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];

@@ -1,4 +1,4 @@
-//! `grosso monitor` as text, and on a terminal that `script` makes.
+//! `grosso monitor` as text, and on a terminal made by `script`.
 
 #![cfg(target_os = "linux")]
 
@@ -21,7 +21,7 @@ fn once_prints_the_rates_of_an_interval() {
     let mut command = hosts.command("monitor -b -i 0.2 -c 40");
     let monitor = Running::spawn(&mut command);
     let ends = connect((&hosts.a, A[0]), (&hosts.b, B[0]));
-    // As long as it runs, something is sent.
+    // Packets are sent as long as it runs.
     while std::fs::read_to_string(format!("/proc/{}/stat", monitor.id()))
         .is_ok_and(|s| !s.contains(") Z "))
     {
@@ -61,7 +61,8 @@ fn without_a_terminal_it_says_how_to_have_text() {
     assert_eq!(hosts.run("monitor --once -b").code, Some(2));
 }
 
-/// What a terminal of 100 columns got of `grosso monitor`, and how it ended. The keys are typed once it has drawn.
+/// The output of `grosso monitor` on a terminal of 100 columns, and its exit code. The keys are typed after the first
+/// drawing.
 fn on_a_terminal(hosts: &Hosts, then: impl FnOnce(&mut dyn Write, u32)) -> (String, Option<i32>) {
     let (mut child, shell) = start_on_a_terminal(hosts);
     then(child.stdin.as_mut().unwrap(), shell);
@@ -69,10 +70,10 @@ fn on_a_terminal(hosts: &Hosts, then: impl FnOnce(&mut dyn Write, u32)) -> (Stri
     (std::fs::read_to_string(hosts.path("typescript")).unwrap(), code)
 }
 
-/// `grosso monitor` on such a terminal once it has drawn, which `script` is; and the number of its process.
+/// `script` as such a terminal with `grosso monitor` after the first drawing; and the number of the latter's process.
 fn start_on_a_terminal(hosts: &Hosts) -> (Child, u32) {
     let log = hosts.path("typescript");
-    // What an earlier terminal got is not what this one gets.
+    // The output of an earlier terminal must not be taken for that of this one.
     let _ = std::fs::remove_file(&log);
     let mut command = Command::new("script");
     let line = format!(
@@ -100,7 +101,7 @@ fn it_ends_with_its_terminal() {
     }
     let bridge = hosts.start("bridge e0 tap:b0");
     let (mut terminal, monitor) = start_on_a_terminal(&hosts);
-    // Of a terminal that goes this way nobody says that it went: its process group has a new parent.
+    // There is no signal when a terminal goes this way: its process group just has a new parent.
     terminal.kill().unwrap();
     terminal.wait().unwrap();
     network::until(|| !std::path::Path::new(&format!("/proc/{monitor}/stat")).exists());

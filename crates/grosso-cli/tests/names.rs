@@ -1,4 +1,4 @@
-//! Names come from strangers: what is printed must not move the cursor, recolour the screen or forge lines.
+//! Names come from strangers: output must not move the cursor, recolour the screen or forge lines.
 
 mod common;
 
@@ -10,7 +10,7 @@ use grosso_testkit::{Packet, Traffic};
 const EVIL: &str = "a\u{1b}[2J\u{1b}]0;owned\u{7}\u{1b}[31m\u{9b}5m\ngrosso:\u{202e}x.pcapng";
 const SHOWN: &str = "a\\x1b[2J\\x1b]0;owned\\x07\\x1b[31m\\x9b5m\\x0agrosso:\\u{202e}x.pcapng";
 
-/// Runs with the file in place of `FILE`, and `OUT` for an output of such a name.
+/// Runs with the file in place of `FILE`, and `OUT` for an output with such a name.
 fn run(bench: &Bench, line: &str) -> (String, i32) {
     let (out, none) = (EVIL.replacen('a', "b", 1), EVIL.replacen('a', "none", 1));
     let word = |word: &str| word.replace("FILE", EVIL).replace("OUT", &out).replace("NONE", &none);
@@ -51,7 +51,7 @@ fn d16_names_of_files_are_shown_without_their_control_characters() {
         "explain FILE -n 300",
         "whatif FILE",
         "whatif FILE --html OUT",
-        // Failures name files as well.
+        // Failures name files too.
         "inspect NONE",
         "wire -r NONE -w OUT",
         "wire -r FILE -w FILE",

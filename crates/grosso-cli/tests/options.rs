@@ -1,4 +1,4 @@
-//! Options of packets and blocks that are damaged: what a command writes harms no reader, and says what is missing.
+//! Damaged options of packets and blocks: the output harms no reader, and the report says what is missing.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     [&kind.to_le_bytes()[..], &length, &body, &length].concat()
 }
 
-/// A sound option, and one that says to be longer than its block.
+/// A sound option, and one whose length exceeds its block.
 fn damaged(sound: u16, value: &[u8]) -> Vec<u8> {
     let mut options = Vec::new();
     push_option(&mut options, ByteOrder::Little, sound, value);

@@ -1,4 +1,4 @@
-//! More flows than are remembered: what is said about them is about packets.
+//! More flows than are remembered: the report about them counts packets.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn packet(flow: u32, flags: u8) -> Vec<u8> {
     frame
 }
 
-/// Whatever is looked at more than once of a packet, it is one packet; and one that is not split was not split.
+/// A packet is counted once, however often it is examined; and a packet that is not split is not counted as split.
 #[test]
 fn d16_no_more_packets_of_unknown_flows_than_there_are_packets() {
     let bench = Bench::new();

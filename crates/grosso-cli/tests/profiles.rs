@@ -1,4 +1,4 @@
-//! Profiles from outside: how they are listed, shown, written as files and compared, and what reports say of them.
+//! Profiles from outside: their list, their files, their comparison, and their traces in reports.
 
 mod common;
 
@@ -70,7 +70,7 @@ fn a_file_says_what_differs_and_reports_have_its_name() {
     assert_eq!(report["profile"], "mine");
 }
 
-/// Wherever a profile is named: by line and column, what is wrong and what was meant.
+/// An error in a profile, wherever one is named, is reported by line and column, with the likely correction.
 #[test]
 fn a_wrong_key_is_shown_where_it_stands_with_what_was_meant() {
     let bench = Bench::new();
@@ -92,7 +92,7 @@ fn a_wrong_key_is_shown_where_it_stands_with_what_was_meant() {
     let error = bench.run("profiles show mine.toml --json").json_error();
     assert_eq!((&error["code"], &error["line"]), (&json!("input.profile"), &json!(4)), "{error}");
     assert_eq!(error["column"], 3);
-    // A value, a base, and what is no TOML at all.
+    // A value, a base, and a text that is no TOML at all.
     for (text, wrong) in [
         ("limits.flows = 0\n", "1:16: limits.flows is 1 to 1048576"),
         ("base = \"linus\"\n", "1:8: no profile \"linus\"; did you mean linux?"),
@@ -140,7 +140,7 @@ fn lab_profiles_has_a_row_for_every_profile_and_for_those_of_the_user() {
         assert!(number(&row["frames"]) <= number(&report["packets"]), "{row}");
         assert!(number(&row["segments_p50"]) <= number(&row["segments_p99"]), "{row}");
         assert!(row["ns_per_packet"].as_f64().unwrap() > 0.0, "{row}");
-        // What melted together is what can be cut again of no invertible profile.
+        // Only profiles that are not invertible melt packets together.
         let name = row["profile"].as_str().unwrap();
         let is_invertible = name.starts_with("linux") || ["ndis-uro", "alone"].contains(&name);
         assert_eq!(number(&row["melted"]) == 0, is_invertible, "{row}");
@@ -165,8 +165,8 @@ fn segment_as(port: u16, number: u32, change: fn(Tcp) -> Tcp) -> Vec<u8> {
     packet.tcp(tcp).payload_len(100).build()
 }
 
-/// Ten connections of which the first has three segments: eight places, so that two trains make room. A packet with
-/// ECE is in no train.
+/// Ten connections, the first of which has three segments: with eight places, two trains leave to make room. A packet
+/// with ECE is in no train.
 fn ten_connections() -> Vec<Vec<u8>> {
     let first = (0..3).map(|number| segment(1, number));
     let others = (2..=10).map(|port| segment(port, 0));
@@ -179,7 +179,7 @@ fn l04_coalesce_shows_what_the_original_counts() {
     let bench = Bench::new();
     bench.put("a", &capture(Format::Pcapng, ETHERNET, &ten_connections()));
     bench.put("mine.toml", b"base = \"inet-lro\"\nlimits.flows = 9\n");
-    // Twelve packets in ten trains, of which one has three; the thirteenth is in none.
+    // Twelve packets in ten trains, one of which has three; the thirteenth packet is in none.
     for (profile, expected, line) in [
         (
             "inet-lro",
@@ -201,7 +201,7 @@ fn l04_coalesce_shows_what_the_original_counts() {
             json!({ "aggregated": 12, "flushed": 10, "no_desc": 1 }),
             "  original counts  aggregated 12, flushed 10, no_desc 1\n",
         ),
-        // In sorted batches what is refused counts as well.
+        // In sorted batches refused packets are counted too.
         (
             "freebsd",
             json!({ "lro_queued": 13, "lro_flushed": 11 }),
@@ -219,7 +219,7 @@ fn l04_coalesce_shows_what_the_original_counts() {
         let text = bench.ok(&command).stdout;
         assert!(text.contains(line), "{profile}: {text}");
     }
-    // Who joined otherwise, or counted otherwise.
+    // Originals that counted nothing, or counted otherwise.
     for profile in ["linux", "linux-8x8", "linux-6.12", "ndis-rsc", "ndis-uro", "dpdk", "wireguard"]
     {
         let command = format!("coalesce -r a -w b --profile {profile}");

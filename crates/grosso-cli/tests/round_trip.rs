@@ -12,7 +12,7 @@ use grosso_testkit::{
     stack::Stack,
 };
 
-/// The same packets with the same times, in order within each flow.
+/// Asserts the same packets with the same times, in order within each flow.
 fn assert_same(before: &[Timed], after: &[Timed], link: Link) {
     let with_time = |packets: &[Timed]| -> Vec<Vec<u8>> {
         let bytes = |(time, data): &Timed| [data.as_slice(), &time.to_be_bytes()].concat();
@@ -23,7 +23,7 @@ fn assert_same(before: &[Timed], after: &[Timed], link: Link) {
     assert_order_within_flows(&data(before), &data(after), link);
 }
 
-/// Coalesces and segments, and says how many frames there were in between.
+/// Coalesces and segments; returns the number of frames in between.
 fn round_trip(bench: &Bench, input: &[u8], options: &str, link: Link) -> usize {
     bench.put("a", input);
     bench.ok(&format!("coalesce -q -r a -w b {options}"));
@@ -67,7 +67,7 @@ fn all_stacks_with_one_tunnel_come_back_and_those_that_can_are_merged() {
             Traffic::of(&stacks, 7).deviations_percent(0).burst_mean(9).take(60).collect();
         let input = capture(Format::Pcapng, number, &frames);
         let merged = round_trip(&bench, &input, "", link);
-        // FOU has no port of its own, so it is UDP to a reader that was told of none.
+        // FOU has no assigned port, so it is UDP to a reader without `--port`.
         if stack.couples() {
             assert!(merged < 60, "{stack:?}: {merged}");
         }
@@ -120,7 +120,7 @@ fn times_that_a_superframe_cannot_hold_keep_packets_apart() {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
         packet.tcp(|t| t.sequence(i * 100)).payload_len(100).build()
     };
-    // Back in time, and further apart than 32 bits of nanoseconds.
+    // Times that go back, and steps of more than 32 bits of nanoseconds.
     let times = [5, 6, 4, 3, 3 + (1 << 33), 4 + (1 << 33)];
     let packets: Vec<Timed> =
         times.iter().zip(0..).map(|(time, i)| (START_NS + time, train(i))).collect();
@@ -142,7 +142,7 @@ fn what_the_capture_says_about_packets_is_kept_or_keeps_them_apart() {
         let meta = PacketMeta { timestamp_ns: Some(START_NS), flags, ..PacketMeta::default() };
         writer.write_packet(&meta, &data).unwrap();
     };
-    // Two that came, two that go and are partial, and two of which nothing is known.
+    // Two incoming packets, two outgoing ones that are partial, and two without flags.
     for (i, flags) in [Some(1), Some(1), Some(0x202), Some(0x202), None, None].iter().enumerate() {
         put(i as u32, *flags);
     }
@@ -198,7 +198,7 @@ fn packets_with_comments_pass_in_their_place() {
         })
         .collect();
     let plain = capture(Format::Pcapng, ETHERNET, &frames);
-    // The third packet gets a comment: eight bytes of option and four that end the list.
+    // The third packet gets a comment: eight bytes of option, and four that end the list.
     let comment = [1, 0, 4, 0, b'h', b'e', b'r', b'e', 0, 0, 0, 0];
     let mut input = Vec::new();
     let mut reader = grosso_io::capture::CaptureReader::new(&plain[..]).unwrap();

@@ -1,4 +1,4 @@
-//! Packets under way: the addresses that count are in routing headers and home address options, for every command.
+//! Packets on their way: the final addresses are in routing headers and home address options, for every command.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{Bench, ETHERNET, capture, frames};
 use grosso_io::capture::Format;
 use grosso_testkit::Packet;
 
-/// Extension headers with addresses that count.
+/// Extension headers with the final addresses.
 type Headers = fn(Packet) -> Packet;
 
 const EVERY: [(&str, Headers); 4] = [

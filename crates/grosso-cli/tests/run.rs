@@ -1,4 +1,4 @@
-//! `grosso run` and `grosso config` from outside: the file, the signals, and what a service manager hears.
+//! `grosso run` and `grosso config` from outside: the file, the signals, and the messages to a service manager.
 
 #![cfg(target_os = "linux")]
 
@@ -80,7 +80,7 @@ fn a_path_that_breaks_leaves_the_others_running_and_the_last_one_ends_all() {
     hosts.remove("e1");
     running.said("grosso: run: path core: e1: the device is gone");
     assert!(thread(&running, "edge").is_some());
-    // What broke is tried again when the file is read again.
+    // A broken path is tried again when the file is read again.
     hosts.add_wire("a1", "e1");
     running.signal(Signal::HUP);
     running.said("run: core started");
@@ -95,7 +95,7 @@ fn a_path_that_breaks_leaves_the_others_running_and_the_last_one_ends_all() {
 #[test]
 fn streams_pass_over_af_xdp() {
     let Some(hosts) = Hosts::new() else { return };
-    // The other host's checksum offload is on, of which AF_XDP cannot tell.
+    // The other host's checksum offload is on, which AF_XDP cannot show.
     let left = "left = { port = \"xdp:e0\", partial-checksums = true }";
     write(&hosts, &EDGE.replace("left = \"e0\"", left));
     let running = Running::spawn(&mut hosts.command("run -c paths.toml"));

@@ -1,4 +1,4 @@
-//! Fragments and ESP between two hosts, each behind a `grosso run`, and what is seen on the wire between.
+//! Fragments and ESP between two hosts, each behind a `grosso run`, and the packets on the wire between them.
 //!
 //! ```text
 //!  host a                                          host b
@@ -21,15 +21,15 @@ const KEYS: [&str; 2] =
     ["000102030405060708090a0b0c0d0e0fa0a1a2a3", "101112131415161718191a1b1c1d1e1fb0b1b2b3"];
 const SPIS: [&str; 2] = ["0x00001001", "0x00001002"];
 
-/// What is said of ESP beside keys and numbers.
+/// Two hosts, and their ESP settings besides keys and numbers.
 struct Esp {
     hosts: Hosts,
-    /// More keys of the file, for host a and for host b.
+    /// More lines of the file, for host a and for host b.
     more: [&'static str; 2],
 }
 
 impl Esp {
-    /// The hosts, of which the first one's wire has no addresses any more.
+    /// The hosts, without addresses on the first one's wire.
     fn new(more: [&'static str; 2]) -> Option<Self> {
         let hosts = Hosts::new()?;
         let quiet = || {
@@ -68,7 +68,7 @@ impl Esp {
         let running = Running::spawn(self.space(host).host(&mut command).unwrap());
         running.said("esp: ");
         let addresses = [A, B][host];
-        // It has them already, where the program was killed and is started again.
+        // The device has them already if the program was killed and is started again.
         let addressed = self.space(host).run(|| set_up(far, addresses)).unwrap();
         let is_again = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
         assert!(addressed.as_ref().err().is_none_or(is_again), "{addressed:?}");
@@ -79,7 +79,7 @@ impl Esp {
         [&self.hosts.a, &self.hosts.b][host]
     }
 
-    /// Sends a datagram each way, and compares it.
+    /// Sends a datagram in each direction, and compares it.
     fn datagrams(&self, family: usize, bytes: usize) {
         let bind = |host: usize| {
             let address = [A, B][host][family];
@@ -105,7 +105,7 @@ impl Esp {
     }
 }
 
-/// What tshark says of a capture, a line a packet; with the keys or without.
+/// The output of tshark on a capture, one line per packet; with the keys or without.
 fn tshark(esp: &Esp, keys: bool, filter: &str, field: &str) -> Option<Vec<String>> {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(esp.hosts.path("wire.pcap"));
@@ -132,12 +132,12 @@ fn tshark(esp: &Esp, keys: bool, filter: &str, field: &str) -> Option<Vec<String
 #[test]
 fn datagrams_and_streams_pass_in_esp_and_in_fragments_and_the_wire_shows_nothing_else() {
     let Some(esp) = Esp::new(["", ""]) else { return };
-    // Why nobody else's ESP is at the other end: many kernels are built without.
+    // The other end is Grosso too, because many kernels are built without ESP.
     if !has_kernel_esp(&esp) {
         println!("the kernel has no ESP (CONFIG_INET6_ESP): tshark alone judges the wire");
     }
     let mut dump = Command::new("tcpdump");
-    // With slots as long as the MTU needs, its ring has room for a whole burst.
+    // Slots no longer than the MTU needs leave room for a whole burst in its ring.
     dump.args(["-i", "a0", "-s", "2000", "-U", "-Z", "root", "--immediate-mode", "-w"]);
     let dump = esp.hosts.a.host(dump.arg(esp.hosts.path("wire.pcap"))).unwrap();
     let dump = Running::spawn(dump);
@@ -232,7 +232,7 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
         assert!(ended.stderr.contains(&hint), "{ended:?}");
         assert!(!ended.stderr.contains(KEYS[0]), "{ended:?}");
     }
-    // What is wrong changes nothing.
+    // An error in the file changes nothing.
     near.signal(Signal::HUP);
     near.said("nothing was changed");
     std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
@@ -243,7 +243,7 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
     assert_eq!(near.stop(Signal::TERM).code, Some(0));
 }
 
-/// Whether the kernel can do ESP itself.
+/// Whether the kernel supports ESP.
 fn has_kernel_esp(esp: &Esp) -> bool {
     let mut state = Command::new("ip");
     state.args(["xfrm", "state", "add", "src", "fd09::1", "dst", "fd09::2", "proto", "esp"]);

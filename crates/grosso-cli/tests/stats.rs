@@ -1,4 +1,4 @@
-//! `grosso stats` beside running paths, and beside what the kernel counted of the same packets.
+//! `grosso stats` of running paths, compared with the kernel's counts of the same packets.
 
 #![cfg(target_os = "linux")]
 
@@ -33,7 +33,7 @@ fn count(device: &Value, counter: &str) -> u64 {
     device[counter].as_u64().unwrap_or_else(|| panic!("{counter} in {device}"))
 }
 
-/// What the kernel counted at a device of the second host.
+/// A counter of the kernel at a device of the second host.
 fn kernel(hosts: &Hosts, device: &str, counter: &str) -> u64 {
     let mut command = std::process::Command::new("ip");
     let command = hosts.b.host(command.args(["-s", "-j", "link", "show", device])).unwrap();
@@ -42,7 +42,7 @@ fn kernel(hosts: &Hosts, device: &str, counter: &str) -> u64 {
     links[0]["stats64"][way][what].as_u64().unwrap_or_else(|| panic!("{counter}: {links}"))
 }
 
-/// Segments that the TCP of the second host sent: superframes count as what becomes of them.
+/// Segments that the TCP of the second host sent: superframes count as their segments.
 fn segments_sent(hosts: &Hosts) -> u64 {
     let snmp = hosts.b.run(|| fs::read_to_string("/proc/thread-self/net/snmp")).unwrap().unwrap();
     let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp: "));
@@ -57,7 +57,7 @@ fn frames_and_packets_are_those_that_the_kernel_counted() {
     let bridge = hosts.start("bridge e0 tap:b0");
     hosts.address("b0");
     exchange(&connect((&hosts.b, B[0]), (&hosts.a, A[0])), 8 << 20);
-    // A last acknowledgement may be on its way while it is counted.
+    // A last acknowledgement may be in flight during the count.
     until(|| {
         let report = json(&hosts.run("stats --json"));
         let tap = of(&report, "b0");
@@ -70,7 +70,7 @@ fn frames_and_packets_are_those_that_the_kernel_counted() {
     assert_eq!((&wire["peer"], &tap["peer"]), (&"b0".into(), &"e0".into()));
     let (packets, segments) = (count(tap, "rx_packets"), segments_sent(&hosts));
     assert!(count(tap, "rx_frames") < segments / 2, "the host sends superframes");
-    // Beside TCP there are a few packets by which neighbours find each other.
+    // Besides TCP there are a few packets of neighbour discovery.
     assert!((segments..segments + 60).contains(&packets), "{packets} for {segments}: {tap}");
     assert_eq!(packets, count(wire, "tx_packets"));
     assert_eq!(count(tap, "rx_bytes"), count(wire, "tx_bytes"));
@@ -186,7 +186,7 @@ fn what_cannot_be_had_is_said_with_what_to_do() {
         missing.stderr.contains("eth7") && missing.stderr.contains("there are b0, e0"),
         "{missing:?}"
     );
-    // A series goes on until there is nothing left to read.
+    // A series goes on until the paths have ended.
     let lines = hosts.path("lines");
     let mut series = hosts.command("stats -i 0.05 --jsonl");
     series.stdout(fs::File::create(&lines).unwrap()).stderr(Stdio::piped());

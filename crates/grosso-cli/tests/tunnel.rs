@@ -25,13 +25,13 @@ use serde_json::Value;
 const NEAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 8, 0, 1));
 const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 8, 0, 2));
 
-/// Two hosts with addresses on their wire. What runs in the background ends with them.
+/// Two hosts with addresses on their wire. Background processes end with them.
 struct Ends(Hosts);
 
 impl Ends {
     fn new() -> Option<Self> {
         let hosts = Hosts::new()?;
-        // The wire's far end is the second host's own here: the tunnels are between the hosts' stacks.
+        // The far end of the wire belongs to the second host itself: the tunnels are between the hosts' stacks.
         let own = || {
             std::fs::write("/proc/sys/net/ipv6/conf/e0/disable_ipv6", "0")?;
             set_up("e0", B)
@@ -43,7 +43,7 @@ impl Ends {
         Some(Self(hosts))
     }
 
-    /// Where the program on a host has its files.
+    /// The folder of the program's files on a host.
     fn folder(&self, host: &NetworkNamespace) -> PathBuf {
         self.0.path(if core::ptr::eq(host, &self.0.a) { "a" } else { "b" })
     }
@@ -53,7 +53,7 @@ impl Ends {
         self.run_with(host, host, line)
     }
 
-    /// The same with the files that it has on another host.
+    /// The same with the files of the program on another host.
     fn run_with(&self, host: &NetworkNamespace, owner: &NetworkNamespace, line: &str) -> Ended {
         let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
         command.args(line.split_whitespace()).env_remove("NOTIFY_SOCKET").env("NO_COLOR", "1");
@@ -72,7 +72,7 @@ impl Ends {
         ended.stdout
     }
 
-    /// What `show` says of the only tunnel.
+    /// The only tunnel in the output of `show`.
     fn shown(&self) -> Value {
         let shown: Value = serde_json::from_str(&self.ok("tunnel show --json")).unwrap();
         assert_eq!(shown["schema"], "grosso.tunnel/1", "{shown}");
@@ -95,8 +95,8 @@ fn other(host: &NetworkNamespace, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A wire between hosts would make the checksums inside of tunnels; this one would leave them to the next device, which
-/// a socket does not hear of.
+/// Makes a device compute checksums. A virtual wire leaves those inside of tunnels to the next device, and a socket
+/// cannot see that.
 fn make_checksums(host: &NetworkNamespace, device: &str) {
     let off =
         || set_feature(&Control::new()?, &network::name(device), "tx-checksum-ip-generic", false);
@@ -115,7 +115,7 @@ impl Drop for Ends {
                 let text = std::fs::read_to_string(path).unwrap_or_default();
                 let number = text.split(' ').next().and_then(|number| number.parse().ok());
                 if let Some(pid) = number.and_then(Pid::from_raw) {
-                    // One that has ended need not be.
+                    // A process that has ended need not be killed.
                     let _ = kill_process(pid, Signal::KILL);
                 }
             }
@@ -252,7 +252,7 @@ fn tunnels_directly_in_ip_carry_traffic() {
         between_two(&ends, words);
         exchange(&connect((&ends.0.a, NEAR), (&ends.0.b, FAR)), 1 << 20);
         let shown = ends.shown();
-        // How much a socket has no room for depends on who else wants the processor.
+        // The number of packets that find no room in a socket depends on the load of the processor.
         let mut drops = shown["drops"].as_object().unwrap().keys();
         assert!(drops.all(|name| name == "socket_rx_dropped"), "{words}: {shown}");
     }
@@ -279,7 +279,7 @@ fn a_tunnel_directly_in_ip_is_shown_and_survives_its_process() {
     let other = ends.run("tunnel add t0 type gre key 8 local 10.9.0.2 remote 10.9.0.1");
     assert_eq!(other.code, Some(0), "{other:?}");
     ends.ip(&ends.0.b, "addr add 10.8.0.2/24 dev t0");
-    // What the first host still has to say has the other key.
+    // Packets that the first host still sends have the other key.
     until(|| !ends.shown()["drops"].as_object().unwrap().is_empty());
     let shown = ends.shown();
     assert!(shown["drops"].to_string().contains("foreign_identifier"), "{shown}");
@@ -335,7 +335,8 @@ fn received(host: &NetworkNamespace) -> u64 {
     links[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
 }
 
-/// The second host's tunnel has two kernels at its other ends; what came to each, of a stream each way with the first.
+/// The second host's tunnel has two kernels at its other ends; returns the packets that each of them received of a
+/// stream in each direction with the first.
 fn between_three(words: &str) -> Option<[u64; 2]> {
     let ends = Ends::new()?;
     let (a, b) = (&ends.0.a, &ends.0.b);

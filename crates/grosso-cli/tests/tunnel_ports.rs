@@ -1,5 +1,5 @@
-//! Tunnels on UDP ports that nobody assigned: what `encap` puts on one is read again without a word from the user, and
-//! what others put there is found with `--port`.
+//! Tunnels on UDP ports that are not assigned: a tunnel by `encap` is read again without an option, and those of other
+//! programs are found with `--port`.
 
 mod common;
 
@@ -9,7 +9,7 @@ use grosso_testkit::Packet;
 
 const ENDS: &str = "local 192.0.2.1 remote 192.0.2.2";
 
-/// Tunnels on ports of their own, and what is recorded of them.
+/// Tunnels on unassigned ports, and the record of them.
 const TUNNELS: [(&str, &str); 7] = [
     ("vxlan id 42 dstport 8472", "vxlan=8472"),
     ("vxlan id 42 gpe dstport 8473", "vxlan-gpe=8473"),
@@ -20,7 +20,7 @@ const TUNNELS: [(&str, &str); 7] = [
     ("gre key 9 encap fou encap-dport 5556", "fou=5556/47"),
 ];
 
-/// Packets of a stream, in which all but the last are as long.
+/// Packets of a stream, all but the last of the same length.
 fn sent() -> Vec<Vec<u8>> {
     let segment = |index: u32| {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16).df(true));
@@ -29,7 +29,7 @@ fn sent() -> Vec<Vec<u8>> {
     (0..12).map(segment).collect()
 }
 
-/// The tunnels that are recorded with each packet, as `--port` takes them.
+/// The tunnels that are recorded with each packet, in the form of `--port`.
 fn recorded(bytes: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     each(bytes, |packet| {
@@ -52,12 +52,12 @@ fn b10_what_encap_put_on_any_port_is_read_again_without_a_word() {
         assert_eq!(frames(&bench.get("c.pcapng")), sent(), "{words}");
         assert!(recorded(&bench.get("c.pcapng")).iter().all(String::is_empty), "{words}");
     }
-    // What everybody knows is not recorded.
+    // An assigned port is not recorded.
     bench.ok(&format!("encap -q -r a.pcap -w b.pcapng type vxlan id 42 dstport 4789 {ENDS}"));
     assert!(recorded(&bench.get("b.pcapng")).iter().all(String::is_empty));
 }
 
-/// The same tunnel thrice, on three ports, the outermost on the assigned one.
+/// The same tunnel three times, on three ports, the outermost on the assigned one.
 #[test]
 fn b10_tunnels_in_tunnels_are_read_each_by_its_own_port() {
     let bench = Bench::new();
@@ -130,7 +130,7 @@ fn b10_the_ports_stay_with_packets_that_are_joined_and_cut() {
     }
 }
 
-/// A superframe of packets that do not agree says nothing: no packet gets a port that was not said of it.
+/// A superframe of packets that do not agree records no ports: no packet gets a port that was not recorded with it.
 #[test]
 fn b10_a_superframe_has_no_ports_that_one_of_its_packets_has_not() {
     let bench = Bench::new();
@@ -155,7 +155,7 @@ fn b10_a_superframe_has_no_ports_that_one_of_its_packets_has_not() {
     assert_eq!(recorded(&bench.get("cut.pcapng"))[5], "");
 }
 
-/// The user's word about the tunnels inside is kept with the packets, when the next tunnel is put around them.
+/// The ports of inner tunnels that the user gave are recorded with the packets when the next tunnel is put around them.
 #[test]
 fn b10_encap_records_the_tunnels_inside_that_the_user_named() {
     let bench = Bench::new();
@@ -169,7 +169,7 @@ fn b10_encap_records_the_tunnels_inside_that_the_user_named() {
     assert_eq!(frames(&bench.get("d.pcapng")), sent());
 }
 
-/// The user's word counts for more than that of the capture.
+/// A port that the user gave overrides that of the capture.
 #[test]
 fn b10_a_port_that_the_user_names_wins_over_the_recorded_one() {
     let bench = Bench::new();
@@ -178,7 +178,7 @@ fn b10_a_port_that_the_user_names_wins_over_the_recorded_one() {
     bench.ok(&format!("encap -q --strict -r a.pcap -w b.pcapng {tunnel}"));
     let report = bench.ok("decap --json -r b.pcapng -w c.pcapng --port vxlan=9000").json();
     assert_eq!(report["decapsulated"], 0, "{report}");
-    // Another tunnel's port has nothing to do with it.
+    // The port of another tunnel does not matter.
     let report = bench.ok("decap --json -r b.pcapng -w c.pcapng --port geneve=9000").json();
     assert_eq!(report["decapsulated"], 12, "{report}");
 }
@@ -238,9 +238,9 @@ fn b10_what_looks_like_a_tunnel_is_hinted_at_and_left_alone() {
         let run = bench.ok("decap -r b.pcap -w c.pcap");
         assert_eq!(bench.get("c.pcap"), bench.get("b.pcap"), "{words}");
         match port {
-            // Nothing tells GRE without its port.
+            // Without its port, nothing identifies GRE.
             "fou=5556/47" => assert!(!run.stderr.contains("--port"), "{}", run.stderr),
-            // Without a header of its own, GUE is what FOU is.
+            // Without a header of its own, GUE is the same as FOU.
             _ if words.ends_with("encap-variant 1") => {
                 assert!(run.stderr.contains("--port fou=9999/4 "), "{}", run.stderr);
             }

@@ -1,4 +1,4 @@
-//! `whatif` measures what `coalesce` does, for many settings at once.
+//! `whatif` measures the effect of `coalesce` for many settings at once.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn segment(index: u32, change: fn(Tcp) -> Tcp) -> Vec<u8> {
     packet.tcp(|t| change(t.sequence(index * 100))).payload_len(100).build()
 }
 
-/// A stream of which these segments come at these microseconds.
+/// A stream whose segments with these indexes come at these microseconds.
 fn disordered(packets: &[(u64, u32)]) -> Vec<u8> {
     let at = |&(time_us, index): &(u64, u32)| (START_NS + time_us * 1000, segment(index, |t| t));
     capture_of(Format::Pcapng, ETHERNET, &packets.iter().map(at).collect::<Vec<Timed>>())
@@ -43,7 +43,7 @@ fn of_the_tree(name: &str) -> Vec<u8> {
     std::fs::read(format!("{captures}/{name}")).unwrap()
 }
 
-/// Half of them, 99 of 100, the most.
+/// The median, the 99th percentile and the maximum.
 fn quantiles(of: &Value) -> [u64; 3] {
     ["p50", "p99", "max"].map(|name| of[name].as_u64().unwrap())
 }
@@ -61,22 +61,22 @@ fn figures_are_those_worked_out_by_hand() {
     assert_eq!((&poll["trains"], &poll["merged_packets"]), (&1.into(), &10.into()));
     assert_eq!(poll["segments_per_train"]["mean"], 10.0);
     assert_eq!(quantiles(&poll["segments_per_train"]), [10, 10, 10]);
-    // 4000 lies in a range that ends with 4001.
+    // 4000 is in a range that ends with 4001.
     assert_eq!(quantiles(&poll["held_ns"]), [4001, 9000, 9000]);
     assert_eq!(poll["closed"], serde_json::json!({ "poll-end": 1 }));
 
-    // The third packet comes when the time of the first is over: pairs that wait 2 us and 1 us. The
-    // last pair leaves with the capture.
+    // The third packet comes when the hold of the first is over: pairs that wait 2 us and 1 us. The last pair leaves
+    // with the end of the capture.
     let held = at("--hold 2us --batch 64");
     assert_eq!((&held["packets_up"], &held["trains"]), (&5.into(), &5.into()));
     assert_eq!(quantiles(&held["segments_per_train"]), [2, 2, 2]);
     assert_eq!(quantiles(&held["held_ns"]), [1000, 2000, 2000]);
     assert_eq!(held["closed"], serde_json::json!({ "hold-time": 4, "poll-end": 1 }));
 
-    // Where gaps end polls a stack takes each at once, and no hold is shorter than it.
+    // If gaps end polls, a stack takes each poll at once, and no hold is shorter than one.
     assert_eq!(at("--hold 2us")["packets_up"], 1);
 
-    // A gap of a microsecond ends no poll of up to a microsecond, but one of less.
+    // A gap of a microsecond does not end a poll that allows a microsecond, but one that allows less.
     assert_eq!(at("--hold 0 --batch 1us")["packets_up"], 1);
     assert_eq!(at("--hold 0 --batch 999ns")["packets_up"], 10);
     assert_eq!(at("--hold 0 --batch 4")["packets_up"], 3);
@@ -90,13 +90,13 @@ fn a_train_leaves_when_its_time_is_over_and_not_when_the_next_packet_comes() {
     bench.put("a", &stream(&[0, 1, 1000, 1001, 5000]));
     let setting = only(&bench, "a --profile linux --hold 20us");
     assert_eq!(setting["packets_up"], 3);
-    // 20 and 19 us twice; what came last leaves with the capture.
+    // 20 and 19 us twice; the packet that came last leaves with the end of the capture.
     let [p50, p99, max] = quantiles(&setting["held_ns"]);
     assert_eq!((p50, p99, max), (19_007, 20_000, 20_000));
 }
 
-/// The connections of this capture have round trips of microseconds, which both directions tell; one that is not known
-/// might be long, and trains of two would keep its clock.
+/// The connections of this capture have round trips of microseconds, which both directions tell; an unknown one could
+/// be long, and its acknowledgment clock would allow only trains of two.
 #[test]
 fn a_hold_that_is_found_asks_both_directions_for_the_round_trip() {
     let bench = Bench::new();
@@ -107,7 +107,7 @@ fn a_hold_that_is_found_asks_both_directions_for_the_round_trip() {
     assert!(up(1) <= up(0), "{} and {}", up(0), up(1));
 }
 
-/// The packets of a capture of the tree that the client of its connections sent, over Ethernet and IPv4.
+/// The packets of a capture of the tree that the client sent, over Ethernet and IPv4.
 fn of_the_client(name: &str) -> Vec<Timed> {
     let client = |(_, frame): &Timed| frame.get(26..30) == Some(&[192, 0, 2, 1]);
     packets(&of_the_tree(name)).into_iter().filter(client).collect()
@@ -131,19 +131,19 @@ fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user
         |line: &str| only(&bench, &format!("--profile linux --batch 1us --hold 20us {line}"));
     let ended = |setting: &Value| setting["closed"]["ack-clock"].as_u64().unwrap_or(0);
 
-    // Connections of microseconds: a clock that nobody needs to keep.
+    // Connections with round trips of microseconds: no acknowledgment clock needs to be kept.
     let setting = auto("whole");
     assert_eq!((&setting["blind_flows"], ended(&setting)), (&0.into(), 0), "{setting}");
-    // Without their openings they might be of any length.
+    // Without the opening packets their round trips could be any.
     let blind = auto("later");
     assert_eq!(blind["blind_flows"], 3, "{blind}");
     assert!(ended(&blind) > 50 && quantiles(&blind["segments_per_train"])[2] <= 4, "{blind}");
     assert_eq!(fixed("later")["blind_flows"], 0);
     let told = auto("later --round-trip 500us");
     assert_eq!((&told["blind_flows"], ended(&told)), (&0.into(), 0), "{told}");
-    // As far as the hold goes, a sixteenth of that, it is as good as one that is fixed.
+    // Within its limit, a sixteenth of the round trip, the hold is as good as a fixed one.
     assert_eq!(told["segments_per_train"]["max"], fixed("later")["segments_per_train"]["max"]);
-    // What is measured is believed instead.
+    // A measured round trip counts for more.
     assert_eq!(auto("whole --round-trip 1s")["packets_up"], setting["packets_up"]);
 
     let note = "note: the round trip of 3 flows is not in this capture";
@@ -160,7 +160,7 @@ fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user
     assert_eq!(command, again);
 }
 
-/// tshark knows both directions, and has the round trip of each connection from its opening.
+/// tshark sees both directions, and takes the round trip of each connection from its opening.
 #[test]
 fn the_opening_tells_what_tshark_finds() {
     if !common::has("tshark") {
@@ -202,7 +202,7 @@ fn data_that_merges_with_nothing_is_a_train_of_one() {
     let frames = [segment(0, Tcp::psh), segment(1, |t| t), acknowledgment, segment(3, Tcp::psh)];
     bench.put("a", &capture(Format::Pcapng, ETHERNET, &frames));
     let setting = only(&bench, "a --profile linux --hold 1ms");
-    // The pure acknowledgment is none; the last one is refused and ends its own train at once.
+    // The pure acknowledgment is no train; the last one is refused and ends its own train at once.
     assert_eq!((&setting["packets_up"], &setting["trains"]), (&4.into(), &3.into()));
     assert_eq!(quantiles(&setting["segments_per_train"]), [1, 1, 1]);
     assert_eq!(quantiles(&setting["held_ns"]), [0, 2000, 2000]);
@@ -245,7 +245,7 @@ fn superframes_count_as_the_packets_of_the_wire() {
     assert_eq!(report["input"]["packets"], 4);
     assert_eq!(report["offered"]["wire_packets"], 200);
     assert_eq!(report["offered"]["superframes"], 4);
-    // Four buffers, two hundred segments, and no bucket that ends at 31.
+    // Four buffers, two hundred segments, and no bucket bound at 31.
     assert_eq!(quantiles(&report["settings"][0]["segments_per_train"]), [200, 200, 200]);
     let run = bench.ok("whatif --profile linux b");
     assert!(run.stderr.contains("note: 4 packets are superframes already"), "{}", run.stderr);
@@ -297,16 +297,16 @@ fn every_setting_does_what_coalesce_does() {
 #[test]
 fn what_is_repaired_within_a_poll_is_worked_out_by_hand() {
     let bench = Bench::new();
-    // Of each two neighbours the later one comes first, every microsecond one.
+    // Of two neighbours the later one comes first, at intervals of a microsecond.
     let swapped: Vec<_> = (0..12).map(|time| (u64::from(time), time ^ 1)).collect();
     bench.put("a", &disordered(&swapped));
     let report = bench.ok("whatif a --json --profile linux --hold 0 --reorder off,batch,holes");
     let [off, batch, holes] = [0, 1, 2].map(|index| report.json()["settings"][index].clone());
-    // None continues the one before it.
+    // No segment continues the one before it.
     assert_eq!((&off["reorder"], &off["packets_up"]), (&"off".into(), &12.into()));
     assert_eq!(quantiles(&off["segments_per_train"]), [1, 1, 1]);
     assert_eq!(off["waited"], serde_json::json!({}));
-    // All are in one poll, whose first packet need not be the first that was sent: all wait.
+    // All are in one poll, and its first packet need not be the first that was sent: all wait.
     for (setting, reorder) in [(batch, "batch"), (holes, "holes")] {
         assert_eq!((&setting["reorder"], &setting["packets_up"]), (&reorder.into(), &1.into()));
         assert_eq!(quantiles(&setting["segments_per_train"]), [12, 12, 12]);
@@ -314,7 +314,7 @@ fn what_is_repaired_within_a_poll_is_worked_out_by_hand() {
         assert_eq!(setting["waited"], serde_json::json!({ "finish": 12 }));
         assert_eq!(setting["not_merged"], serde_json::json!({}));
     }
-    // A poll of so many packets is put in order as a whole: no time is over within it.
+    // A poll of a fixed number of packets is put in order as a whole: no hold ends within it.
     for (options, up) in
         [("--batch 6 --hold 0", 2), ("--batch 6 --hold 1ms", 1), ("--batch 64 --hold 2us", 1)]
     {
@@ -323,7 +323,7 @@ fn what_is_repaired_within_a_poll_is_worked_out_by_hand() {
     }
 }
 
-/// Segment 3 takes a longer path: it comes 30 us behind the one that follows it.
+/// Segment 3 takes a longer path: it comes 30 us after the one that follows it.
 const TWO_PATHS: [(u64, u32); 8] =
     [(0, 0), (1, 1), (2, 2), (20, 4), (21, 5), (22, 6), (50, 3), (52, 7)];
 
@@ -335,13 +335,13 @@ fn what_waits_for_a_hole_is_worked_out_by_hand() {
     let line = format!("whatif a --profile linux --hold 0 --reorder {levels}");
     let report = bench.ok(&format!("{line} --json --html page.html")).json();
     assert_eq!(report["schema"], "grosso.whatif/1");
-    // Packets up, segments a train at half of them and at most, the longest wait in microseconds, and who waited.
+    // Packets up, median and maximum of segments per train, the longest wait in microseconds, and the waits by reason.
     let expected = [
-        // 0 to 2, then 4 to 6, then 3 and 7, each poll for itself.
+        // 0 to 2, then 4 to 6, then 3 and 7, one train in each poll.
         ("off", 4, [1, 3], 2, serde_json::json!({})),
-        // The same trains; 3 is late, because what was behind it has left.
+        // The same trains; 3 is late, because the segments after it have left.
         ("batch", 4, [1, 3], 2, serde_json::json!({ "begun": 3, "poll-end": 3 })),
-        // 3 brings 4 to 6, which came 32 us before the capture ends, and 7 joins them.
+        // 3 fills the hole before 4 to 6, which came 32 us before the end of the capture, and 7 joins them.
         ("holes", 2, [3, 5], 32, serde_json::json!({ "begun": 3, "filled": 3 })),
         // 4 to 6 waited in vain.
         ("holes:25us", 4, [1, 3], 25, serde_json::json!({ "begun": 3, "hole-time": 3 })),
@@ -371,7 +371,7 @@ fn what_waits_for_a_hole_is_worked_out_by_hand() {
         ["linux", "linux, reorder batch", "linux, reorder holes", "linux, reorder holes:25us"]
     {
         assert!(text.contains(&format!("\n{name}\n")), "{name}: {text}");
-        // A line in each of three charts.
+        // One line in each of three charts.
         assert_eq!(page.matches(&format!("\">{name}</text>")).count(), 3, "{name}");
     }
     assert!(text.contains("  waited until     begun 3, filled 3\n"), "{text}");
@@ -402,7 +402,7 @@ fn the_best_setting_can_be_typed_again() {
     let run = common::finished(command.arg("a b.pcapng").output().unwrap());
     let report = run.json();
     let best = &report["best"];
-    // 50 us join both bursts; the end of a poll joins each, which saves 18 of these 19 packets.
+    // A hold of 50 us joins both bursts; the end of a poll joins each of them, which saves 18 of these 19 packets.
     let fewest = (&best["fewest"]["profile"], &best["fewest"]["hold_ns"]);
     assert_eq!(fewest, (&"linux".into(), &50_000.into()));
     assert_eq!(best["shortest"]["hold_ns"], 0, "{report}");
@@ -416,7 +416,7 @@ fn the_best_setting_can_be_typed_again() {
 #[test]
 fn profiles_that_lose_are_named_and_never_the_best_while_others_are_there() {
     let bench = Bench::new();
-    // Acknowledgments that advance: FreeBSD's LRO joins them, Linux does not.
+    // Acknowledgments that advance: FreeBSD's LRO merges them, Linux does not.
     let acknowledgments = (0..20).map(|index| {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
         packet.tcp(|t| t.ack(index * 100)).build()
@@ -509,13 +509,13 @@ fn the_page_needs_nothing_else_and_shows_every_profile() {
     let page = String::from_utf8(bench.get("page.html")).unwrap();
     assert_well_formed(&page);
     assert!(["http", "url(", "src=", "<script", "<a>"].iter().all(|word| !page.contains(word)));
-    // Three charts by hold, one of how long trains are, and the reasons of each of four profiles.
+    // Three charts by hold, one of the lengths of trains, and the reasons of each of four profiles.
     assert_eq!(page.matches("<svg ").count(), 8);
     assert!(
         page.contains("by <code>grosso whatif '&lt;a&gt;' --html page.html</code>")
             || page.contains("By <code>grosso whatif")
     );
-    // A dot a setting in each chart by hold.
+    // One dot for each setting in each chart by hold.
     assert!(page.matches("<circle ").count() >= 3 * 28, "{}", page.matches("<circle ").count());
 }
 

@@ -1,4 +1,4 @@
-//! `wire` gives what the wire carried; `csum` and `explain` say what is so.
+//! `wire` gives the packets of the wire; `csum` and `explain` give the facts about them.
 
 mod common;
 
@@ -14,10 +14,10 @@ use grosso_testkit::{
     stack::{Front, Network, Place, Stack, Transport, Tunnel},
 };
 
-/// Where the TCP flags lie behind Ethernet and IPv4.
+/// The offset of the TCP flags after Ethernet and IPv4.
 const TCP_FLAGS_AT: usize = 14 + 20 + 13;
 
-/// What a host's capture of one flow looks like: SYNs, a superframe, plain segments.
+/// A host's capture of one flow: SYNs, a superframe, plain segments.
 fn host_capture(mss: u16, lengths: &[usize]) -> Vec<Vec<u8>> {
     let option = |mss: u16| [vec![2, 4], mss.to_be_bytes().to_vec()].concat();
     let frame = |id: u16, edit: &dyn Fn(Tcp) -> Tcp, len: usize| {
@@ -37,7 +37,7 @@ fn host_capture(mss: u16, lengths: &[usize]) -> Vec<Vec<u8>> {
     frames
 }
 
-/// A frame the other way: ports and addresses exchanged, so that the sums stay what they are.
+/// A frame in the other direction: ports and addresses exchanged, so that the sums stay the same.
 fn reversed(frame: &[u8]) -> Vec<u8> {
     let mut reversed = frame.to_vec();
     let (addresses, ports) = (14 + 12, 14 + 20);
@@ -93,7 +93,7 @@ fn superframes_are_split_by_the_mss_of_the_syn() {
         "wire.pcap: 6 -> 53 packets\n2 superframes split (mss 1448, from SYN), 4 checksums \
          completed\n0 left as they were\n"
     );
-    // A pipe tells as much, because the SYN comes first.
+    // From a pipe the result is the same, because the SYN comes first.
     let piped = bench.pipe("wire -r - -w -", &bench.get("send.pcap"));
     assert_eq!(piped.bytes, bench.get("wire.pcap"));
     assert!(!piped.stderr.contains("note:"), "{}", piped.stderr);
@@ -113,7 +113,7 @@ fn sources_of_the_segment_size_come_in_order() {
     assert_eq!(source(&host_capture(1300, &[40_000]), "--mss 500"), of(500, "given"));
     assert_eq!(source(&host_capture(1300, &[40_000]), ""), of(1288, "syn"));
     assert_eq!(source(&host_capture(0, &[40_000; 5]), ""), of(1448, "ip_id"));
-    // In mid-stream nothing carries PSH; and some leave the identification as it is.
+    // No frame in mid-stream carries PSH; and some senders do not change the identification.
     let mut multiples = host_capture(0, &[1200, 36_000, 48_000]);
     for frame in &mut multiples {
         frame[TCP_FLAGS_AT] &= !0x08;
@@ -129,7 +129,7 @@ fn sources_of_the_segment_size_come_in_order() {
     let run = bench.run("wire --strict -r a -w b");
     assert_eq!(run.code, 1);
     assert_eq!(frames(&bench.get("b")), host_capture(0, &[40_000]));
-    // SYNs bound what is sent; that it was as much, superframes of whole segments show.
+    // SYNs bound the segment size; superframes of whole segments show that it was reached.
     for (lengths, code) in [(&[40_000][..], 1), (&[28_960, 43_440], 0)] {
         let mut shaken = host_capture(1460, lengths);
         shaken.insert(1, reversed(&shaken[0]));
@@ -183,7 +183,7 @@ fn times_are_those_of_the_superframe_or_of_the_line() {
     assert_eq!(times(""), [1000, 1000]);
     // 1514 bytes and 24 around them, ten bits a nanosecond.
     assert_eq!(times("--ts line=10G"), [1000, 1000 + 1538 * 8 / 10]);
-    // What the capture recorded counts for more.
+    // Times that the capture recorded count for more.
     let train: Vec<Timed> = (0..3_u32)
         .map(|i| {
             let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
@@ -381,7 +381,7 @@ fn inspection_tells_the_vantage_point() {
     assert_eq!(report["superframes"]["wire_packets_estimate"], 35 + 14);
     assert_eq!(report["superframes"]["mss"][0]["bytes"], 1448);
     assert_eq!(report["superframes"]["mss"][0]["source"], "syn");
-    // Behind the last superframe nothing follows.
+    // No frame follows the last superframe.
     assert_eq!(report["superframes"]["mss"][0]["ip_id_agree"], 1);
     assert_eq!(report["checksums"]["partial"], 4);
     let fragment = |offset: u16, more: bool, len: usize| {

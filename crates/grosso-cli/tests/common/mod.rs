@@ -13,12 +13,12 @@ use grosso_io::capture::{
 };
 use serde_json::Value;
 
-/// A folder that is gone after the test, and the program to run in it.
+/// A folder that is removed after the test, and the program to run in it.
 pub(crate) struct Bench {
     folder: tempfile::TempDir,
 }
 
-/// How a run ended.
+/// The result of a run.
 pub(crate) struct Run {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -63,7 +63,7 @@ impl Bench {
         let mut stdin = child.stdin.take().unwrap();
         let input = input.to_vec();
         let writer = std::thread::spawn(move || {
-            // The program may be done before it has read everything.
+            // The program may end before it has read everything.
             let _ = stdin.write_all(&input);
         });
         let run = finished(child.wait_with_output().unwrap());
@@ -92,7 +92,7 @@ impl Run {
     }
 }
 
-/// What a run that has ended left.
+/// The result of a run that has ended.
 pub(crate) fn finished(output: Output) -> Run {
     Run {
         code: output.status.code().unwrap_or(-1),
@@ -146,7 +146,7 @@ pub(crate) fn each(bytes: &[u8], mut visit: impl FnMut(&grosso_io::capture::Pack
     }
 }
 
-/// Whether a tool is there; says so when not.
+/// Whether a tool is installed; prints a message if not.
 pub(crate) fn has(tool: &str) -> bool {
     let found = Command::new(tool).arg("--version").output().is_ok();
     if !found {
@@ -167,6 +167,6 @@ pub(crate) fn tshark(path: &Path, filter: &str) -> Vec<String> {
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_string).collect()
 }
 
-/// Some time in 2023.
+/// A time in 2023.
 pub(crate) const START_NS: u64 = 1_700_000_000_000_000_000;
 pub(crate) const ETHERNET: u32 = 1;

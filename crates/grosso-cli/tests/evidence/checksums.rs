@@ -1,4 +1,4 @@
-//! What complete checksums decide: damage is not laundered, and what verifies is complete whatever it equals.
+//! Decisions by complete checksums: damage is not hidden, and a valid checksum is complete whatever its value.
 
 use std::slice::from_ref;
 
@@ -16,7 +16,7 @@ fn tcp(sequence: u32) -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id)).tcp(|t| t.sequence(sequence))
 }
 
-/// Where the checksums lie behind Ethernet.
+/// The offsets of the checksums in a frame of Ethernet.
 const IPV4_CHECKSUM: usize = 14 + 10;
 const TCP_CHECKSUM: usize = 14 + 20 + 16;
 
@@ -59,7 +59,7 @@ fn c12_damaged_superframes_are_left_and_named() {
     }
 }
 
-/// A packet whose complete checksum is the sum of its pseudo-header as well.
+/// A packet whose complete checksum is the sum of its pseudo-header too.
 fn ambiguous(sequence: u32) -> Vec<u8> {
     let field = |frame: &[u8]| [frame[TCP_CHECKSUM], frame[TCP_CHECKSUM + 1]];
     let of = |word: u16| {
@@ -98,7 +98,7 @@ fn words_that_cannot_be_obeyed_are_refused() {
     let run = bench.run("wire -r host.pcap -w out --mss 1460 --mtu 1300");
     assert_eq!(run.code, 2, "{}", run.stderr);
     assert!(run.stderr.contains("--mss 1460 and --mtu 1300"), "{}", run.stderr);
-    // 68 bytes hold no more than these headers, once options are on them.
+    // With options, these headers are longer than 68 bytes.
     let long = Packet::new().ethernet(|e| e).ipv6(|ip| ip);
     let long = long.tcp(|t| t.timestamps(1, 1)).payload_len(9000).build_superframe().0;
     bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, from_ref(&long)));

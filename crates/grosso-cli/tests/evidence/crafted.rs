@@ -1,4 +1,4 @@
-//! Superframes with the headers of GSO_PARTIAL, which no device of these tests makes.
+//! Superframes with the headers of GSO_PARTIAL, which no device in these tests makes.
 
 use grosso_io::capture::Format;
 use grosso_testkit::{
@@ -12,7 +12,7 @@ use crate::common::{Bench, ETHERNET, capture, frames};
 const SIZE: usize = 1448;
 const SEGMENTS: usize = 44;
 
-/// The headers in front of the payload.
+/// The headers before the payload.
 fn stacks() -> Vec<(&'static str, Packet)> {
     let tcp = |packet: Packet| packet.tcp(|tcp| tcp.sequence(7).timestamps(1, 1));
     let ethernet = || Packet::new().ethernet(|e| e);
@@ -25,8 +25,9 @@ fn stacks() -> Vec<(&'static str, Packet)> {
     ]
 }
 
-/// A superframe with the lengths of its first segment in front (rule S47), and what the device makes of it. The seed
-/// of the TCP checksum is that of the whole, and an outer checksum is complete already (rule C40).
+/// A superframe with the lengths of its first segment in the headers (rule S47), and the packets that the device cuts
+/// it into. The TCP checksum field holds the pseudo-header sum of the whole, and an outer checksum is complete already
+/// (rule C40).
 fn partial(packet: &Packet) -> (Vec<u8>, Vec<Vec<u8>>) {
     let (whole, tcp, offset) = packet.clone().payload_len(SIZE * SEGMENTS).build_superframe();
     let description = Description { gso_size: SIZE, ..Description::default() };
@@ -56,9 +57,9 @@ fn partial(packet: &Packet) -> (Vec<u8>, Vec<Vec<u8>>) {
         let (source, destination) = (network.bytes("source"), network.bytes("destination"));
         let place = layer.offset + 6;
         frame[place..place + 2].fill(0);
-        // Behind the place where the inner sum starts, a completed packet adds up to its seed's complement.
+        // From the start of the inner sum on, a completed packet adds up to the complement of its pseudo-header sum.
         let seed = u16::from_be_bytes([frame[tcp + offset], frame[tcp + offset + 1]]);
-        // Both pseudo-headers are those of the whole, so that the difference of lengths is none.
+        // Both pseudo-headers are those of the whole, so that their lengths do not differ.
         let mut bytes = pseudo_header(source, destination, 17, whole.len() - layer.offset);
         bytes.extend_from_slice(&frame[layer.offset..tcp]);
         bytes.extend_from_slice(&(!seed).to_be_bytes());

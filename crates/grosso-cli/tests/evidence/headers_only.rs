@@ -1,4 +1,4 @@
-//! Captures that hold the headers alone (`tcpdump -s 96`): all that GRO looks at is there.
+//! Captures that hold only the headers (`tcpdump -s 96`), which are all that GRO looks at.
 
 use grosso_io::capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::{
     vantage::{Chain, IPV6},
 };
 
-/// What tcpdump captures of each packet.
+/// The bytes that tcpdump captures of each packet.
 const SNAPLEN: usize = 96;
 
 /// The capture that `tcpdump -s 96` makes of these packets.
@@ -37,7 +37,7 @@ fn captures(chain: &Chain, family: usize) -> Bench {
     bench
 }
 
-/// What of each setting does not depend on the payload's bytes.
+/// The results of each setting that do not depend on the payload's bytes.
 fn outcomes(report: &Value) -> Vec<Vec<Value>> {
     let keys = ["profile", "hold", "packets_up", "superframes", "merged_packets", "not_merged"];
     let settings = report["settings"].as_array().unwrap();
@@ -88,7 +88,7 @@ fn a7_headers_only_are_enough_for_explain() {
 }
 
 /// Without payload no checksum of data can be verified, and IPv6 has no identifications: nothing tells a packet of the
-/// wire from a superframe as short.
+/// wire from a superframe of this length.
 #[test]
 fn a7_headers_only_leave_inspect_undecided() {
     let Some(chain) = Chain::new(PLAIN) else { return };

@@ -1,5 +1,5 @@
-//! What a capture is judged by: section A of what was wrong, and the tunnels that `wire` and the others did not see,
-//! case by case, from captures of the kernel's own traffic.
+//! The judgment on captures of the kernel's own traffic, case by case: section A of the known errors, and tunnels that
+//! `wire` and other commands did not recognize.
 
 #![cfg(target_os = "linux")]
 
@@ -23,7 +23,7 @@ use vantage::{BYTES, Chain, IPV4, IPV6, Way, ip, set, without_offloads};
 const PLAIN: Way = Way { mtu: 1500, behind: None };
 const FAMILIES: [usize; 2] = [IPV4, IPV6];
 
-/// What the sender and the wire see of a stream.
+/// Captures of a stream at the sender and on the wire.
 fn stream(chain: &Chain, family: usize) -> [Vec<Timed>; 2] {
     let devices = [(&chain.sender, "s0"), (&chain.bridge, "w0")];
     let talk = || chain.stream(chain.ends(family), BYTES);
@@ -65,14 +65,14 @@ fn without_syns(packets: &[Timed]) -> Vec<Timed> {
     packets.iter().filter(|(_, frame)| !is_syn(frame)).cloned().collect()
 }
 
-/// The packets of TCP, in the order of their flow's direction: the sender's, then the receiver's.
+/// The TCP packets in each direction of their flow: those of the sender, then those of the receiver.
 fn by_direction(frames: &[Vec<u8>]) -> [Vec<Vec<u8>>; 2] {
     let tcp: Vec<_> = frames.iter().filter(|frame| tcp_of(frame).is_some()).cloned().collect();
     let sender = tcp.iter().max_by_key(|frame| frame.len()).map(|frame| frame[6..12].to_vec());
     tcp.into_iter().partition(|frame| sender.as_deref() == Some(&frame[6..12])).into()
 }
 
-/// Asserts that what `wire` wrote is what the wire carried.
+/// Asserts that `wire` wrote the packets that the wire carried.
 fn assert_is_the_wire(case: &str, output: &[Vec<u8>], wire: &[Timed]) {
     for (found, expected) in by_direction(output).iter().zip(by_direction(&bytes(wire))) {
         let lengths = |frames: &[Vec<u8>]| {
@@ -87,13 +87,13 @@ fn longest(frames: &[Vec<u8>]) -> usize {
     frames.iter().map(Vec::len).max().unwrap_or(0)
 }
 
-/// What `inspect` says: its exit code, and whether and where.
+/// The verdict of `inspect`: its exit code and its report.
 fn inspect(bench: &Bench, file: &str) -> (i32, Value) {
     let run = bench.run(&format!("inspect --json {file}"));
     (run.code, run.json())
 }
 
-/// Asserts that a capture is taken for the wire by `inspect`, and changed by nobody.
+/// Asserts that `inspect` takes a capture for the wire, and that no command changes it.
 fn assert_taken_for_the_wire(case: &str, packets: &[Timed], options: &str) {
     let bench = bench(&[("wire.pcap", packets)]);
     let run = bench.run(&format!("inspect --json wire.pcap {options}"));
@@ -107,7 +107,7 @@ fn assert_taken_for_the_wire(case: &str, packets: &[Timed], options: &str) {
     assert!(bench.get("out.pcap") == bench.get("wire.pcap"), "{case}: wire changed the wire");
 }
 
-/// The sizes at which `wire` cut, with their sources.
+/// The sizes at which `wire` cut, with the evidence for them.
 fn sizes(report: &Value) -> Vec<(u64, String)> {
     let rows = report["superframes"]["sizes"].as_array().unwrap();
     let row =
@@ -134,7 +134,7 @@ fn a1_path_mtu_below_the_mss() {
         if run.json()["guessed"] == 0 {
             assert_is_the_wire(&run.stdout, &output, &wire);
         }
-        // What left while the message was on its way may have to be guessed, and no more than that.
+        // The size of segments that left while the message was on its way may be a guess, but nothing else.
         let carried = bytes(&wire);
         let right = output.iter().filter(|frame| carried.contains(frame)).count();
         assert!(right * 20 > carried.len() * 19, "{right} of {}: {}", carried.len(), run.stdout);
@@ -152,7 +152,7 @@ fn is_too_big(frame: &[u8], network: &str) -> bool {
     }
 }
 
-/// A route that is known to be narrow while the SYN announces what the device takes.
+/// Gives the sender routes with a small MTU, while its SYNs announce the size for the MTU of the device.
 fn narrow(chain: &Chain) {
     for (family, route) in [(IPV4, "10.9.0.0/24"), (IPV6, "fd09::/64")] {
         let advertised = [1460, 1440][family];
@@ -186,7 +186,7 @@ fn a1_what_the_user_says_wins_over_the_syn() {
                 assert_is_the_wire(&line, &frames(&bench.get("out.pcap")), &wire);
             }
         }
-        // Without a word of the user's the identifications tell; IPv6 has none, and may only say that it guesses.
+        // Without the user's size the identifications decide; IPv6 has none, and may only admit a guess.
         let run = bench.run("wire --json -r host.pcap -w out.pcap");
         if family == IPV4 || run.json()["guessed"] == 0 {
             assert_is_the_wire(&run.stdout, &frames(&bench.get("out.pcap")), &wire);
@@ -245,7 +245,7 @@ fn a3_long_datagrams_are_the_wire() {
 fn a4_big_tcp_without_syn() {
     let Some(chain) = Chain::new(PLAIN) else { return };
     ip(&chain.sender, "link set s0 gso_max_size 180000");
-    // Room for two of them on their way.
+    // Buffers with room for two of them in flight.
     for (host, limits) in [(&chain.sender, "tcp_wmem"), (&chain.receiver, "tcp_rmem")] {
         let file = format!("/proc/sys/net/ipv4/{limits}");
         host.run(|| std::fs::write(file, "4096 4000000 8000000")).unwrap().unwrap();
@@ -253,7 +253,7 @@ fn a4_big_tcp_without_syn() {
     let devices = [(&chain.sender, "s0"), (&chain.bridge, "w0")];
     let talk = || chain.stream(chain.ends(IPV6), 8 * BYTES);
     let [host, wire] = chain.record(&devices, IPV6, talk).try_into().unwrap();
-    // A filter that keeps nothing else: no plain segment tells of a size.
+    // As with a filter that keeps nothing else, no plain segment shows the size.
     let jumbograms: Vec<Timed> = host.into_iter().filter(|(_, f)| f.len() > JUMBOGRAM).collect();
     assert!(jumbograms.len() > 3, "longer than a length field says");
     let bench = bench(&[("host.pcap", &jumbograms)]);
@@ -265,13 +265,13 @@ fn a4_big_tcp_without_syn() {
     assert!(output.len() > 4 * 45 && output.iter().all(|frame| wire.contains(frame)));
 }
 
-/// Of an Ethernet frame whose IPv6 payload is longer than a length field says.
+/// The length of an Ethernet frame whose IPv6 payload is too long for the length field.
 const JUMBOGRAM: usize = 14 + 40 + (1 << 16);
 
 #[test]
 fn a5_a_receiver_that_merges_is_the_receiver() {
     let Some(chain) = Chain::new(PLAIN) else { return };
-    // Its acknowledgments leave with partial checksums, as from every host.
+    // Its acknowledgments leave with partial checksums, as on every host.
     set(&chain.receiver, "d0", "tx-checksum-ip-generic", true);
     set(&chain.receiver, "d0", "rx-gro", true);
     for family in FAMILIES {
@@ -298,7 +298,7 @@ fn a5_a_sender_of_datagram_superframes_is_the_sender() {
         let (code, report) = inspect(&bench(&[("s.pcap", &seen)]), "s.pcap");
         let verdict = &report["verdict"];
         assert_eq!((code, &verdict["vantage"]), (1, &"sender-host".into()), "{report}");
-        // Alone, as with a filter, a receiver might have merged them: but that is no reason to say that one did.
+        // Alone, as with a filter, a receiver could have merged them: but that is no evidence that one did.
         let alone: Vec<Timed> = seen.into_iter().filter(|(_, f)| f.len() > 1514).collect();
         let (code, report) = inspect(&bench(&[("s.pcap", &alone)]), "s.pcap");
         let verdict = &report["verdict"];

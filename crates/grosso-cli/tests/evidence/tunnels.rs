@@ -1,4 +1,4 @@
-//! Tunnels: those that are the wire, what their outer checksums want, and those on other ports.
+//! Tunnels: those that are the wire, those whose outer checksums matter, and those on other ports.
 
 use grosso_testkit::oracle::{Link, is_right};
 
@@ -10,7 +10,7 @@ use crate::{
     without_syns,
 };
 
-/// What the sender and the wire see of a stream in the kernel's VXLAN; nothing without one.
+/// Captures of a stream in the kernel's VXLAN at the sender and on the wire; `None` without such a device.
 fn vxlan(way: Way, words: &str, mtu: u32, family: usize) -> Option<[Vec<Timed>; 2]> {
     let chain = Chain::new(way).filter(|chain| chain.vxlan(words, mtu))?;
     let devices = [(&chain.sender, "s0"), (&chain.bridge, "w0")];
@@ -30,7 +30,7 @@ fn a3_overlays_with_an_inner_mtu_of_1500_are_the_wire() {
             assert_taken_for_the_wire(words, &without_syns(&wire), "");
         }
     }
-    // The kernel of a machine like CI's has no devices for these: the tunnel is put around packets of the wire.
+    // The kernels of CI machines have no devices for these: the tunnel is put around packets of the wire.
     let Some(chain) = Chain::new(PLAIN) else { return };
     for family in FAMILIES {
         let [_, wire] = stream(&chain, family);
@@ -52,7 +52,7 @@ fn b9_outer_checksums_around_neighbour_discovery_are_completed() {
     for (family, inner) in [(IPV4, "arp"), (IPV6, "neighbour discovery")] {
         let words = "dstport 4789 udpcsum";
         let Some([host, wire]) = vxlan(UNDERLAY, words, 1500, family) else { return };
-        // Neither TCP nor UDP inside, and a checksum outside that is still the device's to complete.
+        // Neither TCP nor UDP inside, and the outer checksum is left to the device.
         let is_discovery = |frame: &[u8]| {
             let parsed = parsed(frame);
             let is_inside = parsed.layers.iter().any(|layer| layer.name.starts_with("vxlan"));
@@ -115,7 +115,7 @@ fn b10_superframes_in_vxlan_on_another_port_become_the_wire() {
     }
 }
 
-/// What is in a tunnel of which nobody told must not be cut as if it were a socket's datagrams.
+/// A superframe in a tunnel on an unknown port must not be cut like the datagrams of a socket.
 #[test]
 fn b10_without_the_port_superframes_are_left_and_the_hint_is_the_port() {
     let Some([host, wire]) = vxlan(UNDERLAY, OTHER_PORT, 1500, IPV4) else { return };
@@ -130,7 +130,7 @@ fn b10_without_the_port_superframes_are_left_and_the_hint_is_the_port() {
     assert!(output.iter().all(|frame| known.contains(frame)), "nothing is invented");
 }
 
-/// Puts the superframes of a stream into a tunnel: what was put in must come out again, and be the wire.
+/// Puts the superframes of a stream into a tunnel: they must come out again unchanged, and `wire` must cut them right.
 fn there_and_back(words: &str, bench: &Bench, original: &[Vec<u8>]) {
     let ends = "local 192.0.2.1 remote 192.0.2.2";
     bench.ok(&format!("encap -q --seed 1 -r host.pcap -w in.pcapng type {words} {ends}"));

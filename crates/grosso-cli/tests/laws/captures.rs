@@ -8,10 +8,10 @@ use proptest::prelude::*;
 
 use crate::{common::START_NS, flows::Medium};
 
-/// What a capture is made from.
+/// The ingredients of a capture.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe {
-    /// One for each flow.
+    /// One seed for each flow.
     pub(crate) seeds: Vec<u64>,
     pub(crate) medium: Medium,
     pub(crate) is_pcapng: bool,
@@ -20,7 +20,7 @@ pub(crate) struct Recipe {
 /// A capture of up to six flows.
 pub(crate) fn recipe() -> impl Strategy<Value = Recipe> {
     let seeds = proptest::collection::vec(any::<u64>().no_shrink(), 1..=6);
-    // Usual MTUs half of the time, from that of RFC 791 to jumbo frames.
+    // Common MTUs half of the time, from that of RFC 791 to jumbo frames.
     let usual = proptest::sample::select(vec![576_usize, 1280, 1500, 9000, 9216]);
     let mtu = prop_oneof![usual, 576..=9216_usize];
     let link = proptest::sample::select(vec![Link::Ethernet, Link::Ethernet, Link::Ip]);
@@ -32,7 +32,7 @@ pub(crate) fn recipe() -> impl Strategy<Value = Recipe> {
 }
 
 impl Recipe {
-    /// The packets of the flows, in bursts as they would share a link.
+    /// The packets of the flows, in bursts as if they shared a link.
     pub(crate) fn frames(&self, flow: impl Fn(u64, u16, Medium) -> Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let flows = self.seeds.iter().zip(0..);
         let flows: Vec<Vec<Vec<u8>>> =
@@ -40,7 +40,7 @@ impl Recipe {
         interleave(flows, &mut self.random())
     }
 
-    /// What else is drawn for this capture.
+    /// The random numbers for the rest of this capture.
     pub(crate) fn random(&self) -> Random {
         Random::new(self.seeds.iter().fold(0, |mixed, seed| mixed ^ seed))
     }
@@ -68,7 +68,7 @@ pub(crate) fn number_of(link: Link) -> u32 {
     }
 }
 
-/// What several flows send, in one order and in bursts.
+/// The packets of several flows, each in its own order, in bursts.
 pub(crate) fn interleave<T>(flows: Vec<Vec<T>>, random: &mut Random) -> Vec<T> {
     let mut flows: Vec<_> = flows.into_iter().map(Vec::into_iter).collect();
     let mut frames = Vec::new();
@@ -88,19 +88,19 @@ pub(crate) fn interleave<T>(flows: Vec<Vec<T>>, random: &mut Random) -> Vec<T> {
 pub(crate) struct Captured {
     pub(crate) link_type: u32,
     pub(crate) data: Vec<u8>,
-    /// Bytes that it had on the link.
+    /// Its length on the link, in bytes.
     pub(crate) original_len: usize,
 }
 
 impl Captured {
-    /// All of a frame.
+    /// A complete frame.
     pub(crate) fn whole(link_type: u32, data: Vec<u8>) -> Self {
         Self { link_type, original_len: data.len(), data }
     }
 }
 
-/// A capture of these packets, a microsecond apart, with an interface for each link type: classic
-/// pcap holds one alone.
+/// A capture of these packets, a microsecond apart, with an interface for each link type; classic pcap can hold only
+/// one.
 pub(crate) fn capture(format: Format, packets: &[Captured]) -> Vec<u8> {
     let mut link_types: Vec<u32> = packets.iter().map(|packet| packet.link_type).collect();
     link_types.sort_unstable();

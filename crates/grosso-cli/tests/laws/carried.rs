@@ -1,4 +1,4 @@
-//! What packets carry and whether their checksums hold, by the oracle of the kit alone.
+//! The payload of packets and the state of their checksums, only by the oracle of the testkit.
 
 use core::ops::{AddAssign, Range};
 
@@ -9,13 +9,12 @@ use grosso_testkit::{
 
 use crate::captures::Captured;
 
-/// Bytes that packets carry.
+/// The payload of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Carried {
-    /// How many they are.
+    /// The number of bytes.
     pub(crate) bytes: u64,
-    /// The sum of the payloads of TCP and UDP, byte by byte: no cut changes it, and a byte that was
-    /// changed on the way does.
+    /// The sum of the payloads of TCP and UDP, byte by byte: a cut does not change it, but a changed byte does.
     pub(crate) sum: u64,
 }
 
@@ -35,7 +34,7 @@ impl core::iter::Sum for Carried {
     }
 }
 
-/// The link layer of a link type of files; `None` for one that nobody here reads.
+/// The link layer of a link type in files; `None` if no command reads it.
 pub(crate) fn link_of(link_type: u32) -> Option<Link> {
     match link_type {
         1 => Some(Link::Ethernet),
@@ -44,14 +43,14 @@ pub(crate) fn link_of(link_type: u32) -> Option<Link> {
     }
 }
 
-/// Whether IP directly behind the UDP port of FOU is looked into.
+/// Whether IP directly after the UDP port of FOU is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fou {
     Read,
     Opaque,
 }
 
-/// What is behind the innermost header.
+/// The bytes after the innermost header.
 pub(crate) fn payload(packet: &Captured, fou: Fou) -> Carried {
     let Some(link) = link_of(packet.link_type) else {
         return Carried { bytes: packet.data.len() as u64, sum: 0 };
@@ -72,8 +71,8 @@ pub(crate) fn payload(packet: &Captured, fou: Fou) -> Carried {
     Carried { bytes: bytes.len() as u64, sum }
 }
 
-/// How many bytes are behind those headers of the outermost IP packet that each of its fragments
-/// has (RFC 8200 section 4.5: everything up to the routing header).
+/// The number of bytes after those headers of the outermost IP packet that each of its fragments has (RFC 8200 section
+/// 4.5: everything up to the routing header).
 pub(crate) fn fragmentable(packet: &Captured) -> u64 {
     let whole = packet.data.len() as u64;
     let Some(link) = link_of(packet.link_type) else { return whole };
@@ -81,7 +80,7 @@ pub(crate) fn fragmentable(packet: &Captured) -> u64 {
     part(&parsed).map_or(whole, |part| part.len() as u64)
 }
 
-/// The bytes among them that are fragment headers of whole datagrams, which are handed up without (RFC 6946).
+/// The bytes among them that are fragment headers of whole datagrams, which are delivered without them (RFC 6946).
 pub(crate) fn atomic(packet: &Captured) -> u64 {
     let Some(link) = link_of(packet.link_type) else { return 0 };
     let parsed = parse(&packet.data, link, Lengths::Declared);
@@ -90,7 +89,7 @@ pub(crate) fn atomic(packet: &Captured) -> u64 {
     headers.filter(|layer| part.contains(&layer.offset)).map(|layer| layer.len as u64).sum()
 }
 
-/// Where the bytes lie that are cut into fragments.
+/// The range of the bytes that are cut into fragments.
 fn part(parsed: &Parsed) -> Option<Range<usize>> {
     let outermost = parsed.layers.iter().position(|layer| layer.is_ip())?;
     let behind = parsed.layers.iter().enumerate().skip(outermost + 1);
@@ -108,14 +107,14 @@ fn is_atomic(layer: &Layer) -> bool {
     layer.name == "fragment" && layer.number("offset") & 0xfff9 == 0
 }
 
-/// What is wrong with the checksums of a frame: one that holds neither for the bytes as they are
-/// nor for the packet as it will be once a device has completed what is partial inside.
+/// A wrong checksum of a frame: one that holds neither for the bytes as they are nor for the packet as it will be after
+/// a device has completed the partial ones inside.
 pub(crate) fn wrong(frame: &[u8], link: Link) -> Option<Verdict> {
     let mut completed = frame.to_vec();
     for as_is in verify(frame, link).into_iter().rev().filter(|v| v.state != State::Absent) {
         let once_completed = verify(&completed, link);
         let now = once_completed.iter().find(|verdict| verdict.layer == as_is.layer)?;
-        // Of nested tunnels one leaves a checksum to the receiver, and the oracle takes it for the innermost.
+        // With nested tunnels, one may leave a checksum to the receiver, and the oracle takes it for the innermost.
         let is_right = now.found == now.expected;
         if is_right || as_is.state != State::Wrong || now.state != State::Wrong {
             continue;
@@ -140,8 +139,8 @@ pub(crate) fn is_remote(frame: &[u8], link: Link) -> bool {
     parse(frame, link, Lengths::Declared).has_remote_checksum()
 }
 
-/// Whether the field holds what a device starts from: the sum of the pseudo-header, or zero in GRE
-/// (rules G51, T11).
+/// Whether the field holds the initial value for a device: the sum of the pseudo-header, or zero in GRE (rules G51,
+/// T11).
 fn is_partial(parsed: &Parsed, verdict: &Verdict) -> bool {
     let layer = &parsed.layers[verdict.layer];
     let len = layer.end - layer.offset;
@@ -157,7 +156,7 @@ fn is_partial(parsed: &Parsed, verdict: &Verdict) -> bool {
     }
 }
 
-/// Where the checksum lies in a header of this name.
+/// The offset of the checksum in a header with this name.
 fn field(name: &str) -> usize {
     match name {
         "tcp" => 16,

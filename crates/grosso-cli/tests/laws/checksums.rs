@@ -1,4 +1,4 @@
-//! Law: what the commands write has no wrong checksum, where what they read has none.
+//! Law: the output of a command has no wrong checksum if its input has none.
 
 use grosso_testkit::{flows::hex, random::Random};
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ pub(crate) fn of_host_frames(recipe: &Recipe) {
     let name = format!("a.{}", recipe.extension());
     put(&bench, &name, recipe, &recipe.frames(flows::on_host));
     let size = *recipe.random().choose(&["", "--uso-size 1200", "--uso-size 537"]);
-    // To whom no port was told, FOU around a partial checksum has a wrong one of its own.
+    // Without its port, FOU around a partial checksum is UDP with a wrong one.
     let told: Vec<&str> = TUNNELS.iter().copied().filter(|words| !words.contains("fou")).collect();
     check(&bench, &name, recipe, size, &told);
 }
@@ -61,7 +61,7 @@ fn put(bench: &Bench, name: &str, recipe: &Recipe, frames: &[Vec<u8>]) {
     bench.put(name, &capture(recipe.format(), &packets.collect::<Vec<_>>()));
 }
 
-/// Runs every command on a capture and on what they make of it; `size` is what `wire` is told of UDP.
+/// Runs every command on a capture and on the outputs of these runs; `size` is the option of `wire` for UDP.
 fn check(bench: &Bench, name: &str, recipe: &Recipe, size: &str, tunnels: &[&str]) {
     nothing_bad(bench, name, "the input");
     let mut random = recipe.random();
@@ -91,20 +91,20 @@ fn check(bench: &Bench, name: &str, recipe: &Recipe, size: &str, tunnels: &[&str
     run(bench, &line, "decap.pcapng");
 }
 
-/// Runs a command and looks at what it wrote.
+/// Runs a command and examines its output.
 fn run(bench: &Bench, line: &str, to: &str) -> Value {
     let report = bench.ok(&format!("{line} --json")).json();
     nothing_bad(bench, to, line);
     report
 }
 
-/// The same for `wire`, which leaves nothing to a device but in what it says that it left.
+/// The same for `wire`, which leaves a checksum to a device only in packets that it reports as left.
 fn is_wire(bench: &Bench, line: &str, to: &str) {
     let report = run(bench, line, to);
     let left: u64 = report["left"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
     let packets = read(&bench.get(to));
     let is_partial = |packet: &&Captured| {
-        // What a tunnel header leaves to the receiver is no device's.
+        // A checksum that a tunnel header leaves to the receiver is not left to a device.
         let is_left = |link| !is_complete(&packet.data, link) && !is_remote(&packet.data, link);
         link_of(packet.link_type).is_some_and(is_left)
     };

@@ -1,5 +1,4 @@
-//! Flows over any header stack: as the wire carries them, and as the host that sends them sees
-//! them.
+//! Flows over any header stack: as the wire carries them, and as they look on the sending host.
 
 use grosso_testkit::{
     Packet,
@@ -9,15 +8,15 @@ use grosso_testkit::{
     stack::{Front, Network, Place, Stack, Transport, Tunnel},
 };
 
-/// The link that a capture is of.
+/// The link of a capture.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Medium {
     pub(crate) link: Link,
-    /// Most bytes from the outermost IP header on.
+    /// The largest number of bytes from the outermost IP header on.
     pub(crate) mtu: usize,
 }
 
-/// One flow as the wire carries it: packets that fit the link, or fragments of what does not.
+/// One flow as the wire carries it: packets that fit the link, or fragments of larger ones.
 pub(crate) fn on_wire(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     if random.one_in(16) {
@@ -27,7 +26,7 @@ pub(crate) fn on_wire(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     packets(random.bits(), number, medium)
 }
 
-/// One flow as the wire carries it, whole packets all of it.
+/// One flow as the wire carries it, without fragments.
 pub(crate) fn packets(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     match random.below(14) {
@@ -43,13 +42,13 @@ pub(crate) fn packets(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     }
 }
 
-/// One flow as its sender sees it: superframes, and checksums that a device is to complete.
+/// One flow as it looks on its sender: superframes, and checksums that a device is to complete.
 pub(crate) fn on_host(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     if random.one_in(12) && medium.link == Link::Ethernet {
         return neighbours(&mut random, left_to_device);
     }
-    // A port is that of FOU only to whom it is told, and here only decap is.
+    // A command recognizes FOU only by a given port, and here only `decap` gets one.
     let is_fou = |stack: &Stack| stack.tunnels.iter().any(|(_, tunnel)| *tunnel == Tunnel::Fou);
     let stack = loop {
         let stack = any_stack(&mut random, medium.link);
@@ -141,15 +140,15 @@ fn neighbours(random: &mut Random, build: impl Fn(&Packet) -> Vec<u8>) -> Vec<Ve
     packets.iter().map(build).collect()
 }
 
-/// A TCP flow in front of a link that takes less: a router says so, and the segments become smaller
-/// than the MSS that the SYN announced.
+/// A TCP flow that reaches a link with a smaller MTU: a router reports it, and the segments become smaller than the MSS
+/// that the SYN announced.
 fn narrowed(number: u16, medium: Medium, random: &mut Random) -> Vec<Vec<u8>> {
     let front = if medium.link == Link::Ip { Front::Bare } else { Front::Ethernet };
     let stack = Stack::plain(front, Network::Ipv4, Transport::TcpTimestamps);
     let mut sender = Sender::new(stack, number, medium.mtu, random);
     sender.segment = sender.full;
     let mut frames = sender.handshake(random, Packet::build);
-    // What is in flight when the router speaks passes here as well.
+    // Packets in flight at the time of the report pass here as well.
     let in_flight = (0..random.within(1, 4)).map(|_| sender.send(sender.full).build());
     let in_flight: Vec<Vec<u8>> = in_flight.collect();
     let refused = &in_flight[0];
@@ -172,7 +171,7 @@ fn narrowed(number: u16, medium: Medium, random: &mut Random) -> Vec<Vec<u8>> {
     frames
 }
 
-/// A packet as its sender hands it to a device that completes checksums.
+/// A packet in the form in which its sender hands it to a device that completes checksums.
 fn left_to_device(packet: &Packet) -> Vec<u8> {
     let frame = packet.build();
     let link = if frame[0] >> 4 == 4 || frame[0] >> 4 == 6 { Link::Ip } else { Link::Ethernet };
@@ -180,13 +179,13 @@ fn left_to_device(packet: &Packet) -> Vec<u8> {
     let is_transport = |layer: &Layer| matches!(layer.name, "tcp" | "udp");
     match parsed.layers.iter().rposition(is_transport) {
         None => frame,
-        // With one checksum inside another, the outer one is that of the completed packet (rule
-        // C40); one around something else is partial itself.
+        // With one checksum inside another, the outer one is that of the completed packet (rule C40); one around
+        // something else is partial itself.
         Some(_) => packet.build_partial().0,
     }
 }
 
-/// Half of the time a random stack, else one of the list of all.
+/// A random stack half of the time, else one from the complete list.
 pub(crate) fn any_stack(random: &mut Random, link: Link) -> Stack {
     loop {
         let stack = if random.percent(50) {
@@ -200,8 +199,8 @@ pub(crate) fn any_stack(random: &mut Random, link: Link) -> Stack {
     }
 }
 
-/// Whether remote checksum offload, if there is any, is of the innermost tunnel and has a checksum
-/// inside: else its header means one that is not there, or that others cover.
+/// Whether remote checksum offload, if used, is that of the innermost tunnel and has a checksum inside: otherwise its
+/// header would refer to a checksum that does not exist, or that others cover.
 fn is_remote_alone(stack: &Stack) -> bool {
     let is_remote =
         |(_, tunnel): &(Network, Tunnel)| matches!(tunnel, Tunnel::VxlanRemote | Tunnel::GueRemote);
@@ -212,15 +211,15 @@ fn is_remote_alone(stack: &Stack) -> bool {
     }
 }
 
-/// What sends one flow.
+/// The sender of one flow.
 struct Sender {
     stack: Stack,
     place: Place,
-    /// Most payload bytes that the link takes.
+    /// Most payload bytes that the link allows.
     full: usize,
     /// Payload bytes of a segment of this flow.
     segment: usize,
-    /// By how much the identification of each IP level steps from packet to packet.
+    /// The step of the identification of each IP level from packet to packet.
     steps: Vec<u16>,
 }
 
@@ -228,7 +227,7 @@ impl Sender {
     fn new(stack: Stack, number: u16, mtu: usize, random: &mut Random) -> Self {
         let levels = stack.tunnels.len() + 1;
         let ids = (0..levels).map(|_| random.bits() as u16).collect();
-        // Counted, fixed, or counted over other flows as well.
+        // Counted, constant, or shared with other flows.
         let steps = (0..levels).map(|_| *random.choose(&[1, 1, 0, 3])).collect();
         let sequence = random.bits() as u32;
         let place = Place { flow: number, sequence, ids, ..Place::default() };
@@ -240,7 +239,7 @@ impl Sender {
         Self { stack, place, full, segment, steps }
     }
 
-    /// The next packet, with this payload; the flow moves on by so many packets of the wire.
+    /// The next packet, with this payload; the flow advances by so many packets of the wire.
     fn send_as(&mut self, len: usize, packets: usize) -> Packet {
         let packet = self.stack.packet(&self.place).payload_len(len);
         self.place.sequence = self.place.sequence.wrapping_add(len as u32);
@@ -254,10 +253,10 @@ impl Sender {
         self.send_as(len, 1)
     }
 
-    /// The SYNs, one of them or none, as long as they are those of TCP.
+    /// The SYNs: at most one in each direction, if the flow is TCP.
     ///
-    /// What the peer announces bounds the segments, options included (RFC 6691 section 2). What the
-    /// sender announces says only what it takes itself.
+    /// The peer's announcement bounds the segments, options included (RFC 6691 section 2). The sender's own announces
+    /// only the segments that it accepts.
     fn handshake(
         &mut self,
         random: &mut Random,
@@ -308,7 +307,7 @@ impl Sender {
         frames
     }
 
-    /// What the host sees of it: superframes of many segments, and packets.
+    /// The flow on the host: superframes of many segments, and packets.
     fn superframes(&mut self, random: &mut Random) -> Vec<Vec<u8>> {
         let mut bytes = 0;
         let mut frames = Vec::new();
@@ -336,7 +335,7 @@ impl Sender {
     }
 }
 
-/// Most payload bytes of one flow, more or less: tests are not to take long.
+/// A rough limit on the payload bytes of one flow, to keep the tests short.
 const FLOW_BYTES_MAX: usize = 60_000;
 /// Most payload bytes of a superframe, with room for all headers below 64 KB.
 const SUPERFRAME_BYTES_MAX: usize = 50_000;

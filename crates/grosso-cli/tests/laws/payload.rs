@@ -1,8 +1,7 @@
-//! Law: the bytes that packets carry are in the output, all of them and as they were, or in packets
-//! that the report names.
+//! Law: the bytes that packets carry are in the output, complete and unchanged, or in packets that the report names.
 //!
-//! What a command refuses it passes on as it came, so what goes in comes out. The only packets that
-//! are in no output are fragments that came twice; `reassemble` counts them.
+//! A command copies the packets that it refuses, so its input comes out again. The only packets that are in no output
+//! are duplicate fragments; `reassemble` counts them.
 
 use grosso_io::capture::Format;
 use grosso_testkit::{Packet, Traffic, headers::GUE_PORT, random::Random};
@@ -30,7 +29,7 @@ proptest! {
         of_merged_packets(&recipe);
     }
 
-    /// Nobody reads these, so they pass as they are.
+    /// No command parses these, so they are copied.
     #[test]
     fn other_link_types_pass(seed in any::<u64>().no_shrink()) {
         let mut random = Random::new(seed);
@@ -57,7 +56,7 @@ pub(crate) fn of_packets(recipe: &Recipe) {
 }
 
 pub(crate) fn of_merged_packets(recipe: &Recipe) {
-    // A superframe of UDP with FOU inside has many packets, of which its headers show the first.
+    // A superframe of UDP with FOU inside has many packets, of which only the first has its headers shown.
     let mixture = Mixture::new(recipe, Fou::Opaque);
     let bench = Bench::new();
     bench.put("wire", &capture(recipe.format(), &mixture.packets));
@@ -66,8 +65,8 @@ pub(crate) fn of_merged_packets(recipe: &Recipe) {
     merged.check(&bench, &mut recipe.random());
 }
 
-/// What Grosso's own tunnels hand to their device, as `tcpdump` sees it: one UDP datagram with the
-/// headers of a tunnel and a packet again and again, and nothing that says where.
+/// The superframes that Grosso's own tunnels hand to their device, as `tcpdump` sees them: one UDP datagram in which
+/// tunnel header and packet repeat, without a record of the size.
 #[test]
 fn b8_no_packet_of_a_tunnel_superframe_is_lost() {
     let inside = |index: u32| {
@@ -92,7 +91,7 @@ fn b8_no_packet_of_a_tunnel_superframe_is_lost() {
             continue;
         }
         let bytes: u64 = written.iter().map(|packet| payload(packet, Fou::Opaque).bytes).sum();
-        // As it was, and named: or all of its packets.
+        // Either it stayed unchanged and is named, or all of its packets are there.
         let stayed = written.len() == 1 && written[0].data == superframe.data;
         let named = ["left", "refused", "passed"]
             .iter()
@@ -102,14 +101,14 @@ fn b8_no_packet_of_a_tunnel_superframe_is_lost() {
     }
 }
 
-/// Packets of all kinds, also such as nobody should send.
+/// Packets of all kinds, including some that no host should send.
 struct Mixture {
     packets: Vec<Captured>,
-    /// What their payload is once all fragments are joined that can be.
+    /// Their payload after all fragments are joined that can be.
     joined: Carried,
-    /// Fragments that are there twice, of datagrams that are whole, and the bytes in them.
+    /// Duplicate fragments of complete datagrams, and the bytes in them.
     duplicates: (u64, u64),
-    /// Whether FOU is looked into.
+    /// Whether FOU is parsed.
     fou: Fou,
 }
 
@@ -133,7 +132,7 @@ impl Mixture {
                 2 => flows::packets(seed, number, medium).into_iter().map(whole).collect(),
                 3 => return mixture.fragments(number, medium, link_type, &mut random),
                 4 => {
-                    // Of what is merged from these, some is only counted.
+                    // Merged packets may be reported by a count only.
                     let is_merged = fou == Fou::Opaque;
                     let snaplen = if is_merged { usize::MAX } else { random.within(1, 300) };
                     let flow = flows::packets(seed, number, medium).into_iter().map(whole);
@@ -153,8 +152,7 @@ impl Mixture {
         mixture
     }
 
-    /// Fragments in some order: of datagrams that are whole, with some that come again, and of some
-    /// that are not.
+    /// Fragments in some order: of complete datagrams, some of them repeated, and of some incomplete ones.
     fn fragments(
         &mut self,
         number: u16,
@@ -175,7 +173,7 @@ impl Mixture {
             if random.percent(60) {
                 random.shuffle(&mut pieces);
             }
-            // Not the last one: what comes behind it is one of the next datagram.
+            // Not the last one: a fragment after it belongs to one of the next datagrams.
             let again = random.below(pieces.len() - 1);
             if random.percent(30) {
                 pieces.insert(again, pieces[again].clone());
@@ -187,7 +185,7 @@ impl Mixture {
         all
     }
 
-    /// Runs every command and balances what goes in and what comes out.
+    /// Runs every command, and balances its input and output.
     fn check(&self, bench: &Bench, random: &mut Random) {
         let parts: u64 = self.packets.iter().map(fragmentable).sum();
         for command in COMMANDS {
@@ -199,7 +197,7 @@ impl Mixture {
             let report = run(bench, &line);
             let written = read(&bench.get("b"));
             self.count(balance, &report, written.len() as u64, &line);
-            // FOU has no port of its own: it is UDP to whom none was told.
+            // FOU has no assigned port: without the option it is UDP.
             let fou = if line.contains("fou=") { Fou::Read } else { Fou::Opaque };
             let carried = |packets: &[Captured]| -> Carried {
                 packets.iter().map(|packet| payload(packet, fou)).sum()
@@ -224,7 +222,7 @@ impl Mixture {
         }
     }
 
-    /// Asserts that the numbers of a report add up to the packets that are there.
+    /// Asserts that the numbers of a report add up to the number of packets.
     fn count(&self, balance: &str, report: &Value, written: u64, line: &str) {
         let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{line}: {report:#}"));
         let came = self.packets.len() as u64;
@@ -257,7 +255,7 @@ impl Mixture {
         assert_eq!(number(&report["output"]["packets"]), written, "{line}");
     }
 
-    /// Asserts of a command that split nothing and left nothing that it kept every packet.
+    /// Asserts that a command that split nothing and left nothing kept every packet.
     fn untouched(&self, written: &[Captured], report: &Value, line: &str) {
         let split =
             if report["cut"].is_null() { &report["superframes"]["split"] } else { &report["cut"] };
@@ -275,7 +273,7 @@ fn sum(packets: &[Captured]) -> u64 {
     packets.iter().map(fragmentable).sum()
 }
 
-/// Captured bytes of cut packets that `coalesce` says are in no superframe.
+/// Captured bytes of cut packets that are in no superframe, by the warnings of `coalesce`.
 fn not_kept(report: &Value) -> u64 {
     let warnings = report["warnings"].as_array().unwrap().iter().filter_map(Value::as_str);
     let said = |warning: &str| {
@@ -285,13 +283,13 @@ fn not_kept(report: &Value) -> u64 {
     warnings.filter_map(said).sum()
 }
 
-/// The command line that reads `a` and writes `b`, and how its report adds up.
+/// The command line that reads `a` and writes `b`, and the balance of its report.
 fn line_of(command: &'static str, mtu: usize) -> (String, &'static str) {
     let (line, balance) = command.split_once('|').unwrap();
     (line.replace("FROM", "a").replace("TO", "b").replace("MTU", &mtu.to_string()), balance)
 }
 
-/// Runs a command that may say no, or that it could not read some link types.
+/// Runs a command that may answer no, or fail to parse some link types.
 fn run(bench: &Bench, line: &str) -> Value {
     let run = bench.run(&format!("{line} --json"));
     assert!(matches!(run.code, 0 | 1 | 3), "{line}: {}\n{}", run.code, run.stderr);
@@ -299,7 +297,7 @@ fn run(bench: &Bench, line: &str) -> Value {
     run.json()
 }
 
-/// A packet of which a capture kept so many bytes.
+/// A packet cut by a capture to so many bytes.
 fn cut_off(mut packet: Captured, snaplen: usize) -> Captured {
     packet.data.truncate(snaplen);
     packet
@@ -310,7 +308,7 @@ fn noise(random: &mut Random) -> Vec<u8> {
     random.bytes(len)
 }
 
-/// Each command that writes, and how its report adds up.
+/// Each command that writes, and the balance of its report.
 const COMMANDS: &[&str] = &[
     "wire -r FROM -w TO|wire",
     "segment -r FROM -w TO|segment",
@@ -328,5 +326,5 @@ const COMMANDS: &[&str] = &[
     "encap --seed 7 -r FROM -w TO type ip6tnl local 2001:db8::1 remote 2001:db8::2|encap",
 ];
 
-/// A link type that has no view here.
+/// A link type that the dissector does not know.
 const IEEE802_11: u32 = 105;

@@ -26,7 +26,7 @@ pub(crate) fn check(recipe: &Recipe) {
     bench.put(&name("a"), &capture(recipe.format(), recipe.link_type(), &before));
     stays(&bench, &name("a"), &name("wire"), &before);
 
-    // What was merged comes back, and is a wire again.
+    // Merged packets come back, and are a wire again.
     bench.ok(&format!("coalesce -q -r {} -w merged.pcapng", name("a")));
     bench.ok(&format!("segment -q --strict -r merged.pcapng -w {}", name("cut")));
     let cut = frames(&bench.get(&name("cut")));
@@ -36,8 +36,7 @@ pub(crate) fn check(recipe: &Recipe) {
     assert!(frames(&bench.get("back.pcapng")) == cut, "wire does not cut as segment does");
 }
 
-/// Asserts that `inspect` calls these packets the wire, and that neither `wire` nor `segment` sees
-/// anything in them to change.
+/// Asserts that `inspect` calls these packets the wire, and that neither `wire` nor `segment` changes anything in them.
 fn stays(bench: &Bench, from: &str, to: &str, before: &[Vec<u8>]) {
     let report = bench.ok(&format!("inspect {from} --json")).json();
     assert_eq!(report["verdict"]["vantage"], "wire", "{report:#}");
@@ -51,7 +50,7 @@ fn stays(bench: &Bench, from: &str, to: &str, before: &[Vec<u8>]) {
     assert_eq!((&report["cut"], &report["undescribed"]), (&0.into(), &0.into()), "{report:#}");
 }
 
-/// Asserts that not a byte differs; says which packet is the first that does.
+/// Asserts that no byte differs; the message names the first packet that does.
 fn same(before: &[Vec<u8>], after: &[Vec<u8>], command: &str) {
     let place = (0..before.len().max(after.len())).find(|&at| before.get(at) != after.get(at));
     let Some(place) = place else { return };

@@ -1,4 +1,4 @@
-//! A host with an interface that Grosso takes, another host at the other end of its wire, and the program between.
+//! A host with an interface that Grosso takes over, another host at the other end of its wire, and the program between.
 //!
 //! ```text
 //!  host a                      host b
@@ -37,7 +37,7 @@ const fn addresses(host: u8) -> [IpAddr; 2] {
     ]
 }
 
-/// So long without a byte means that none will come: the test fails instead of hanging.
+/// The time without a byte after which none will come: the test fails instead of hanging.
 pub(crate) const STALLED: Duration = Duration::from_secs(20);
 
 /// Two hosts, and a folder for the program's files.
@@ -52,13 +52,13 @@ pub(crate) fn name(name: &str) -> InterfaceName {
     InterfaceName::new(name).unwrap()
 }
 
-/// Says that a test is skipped and why; fails where the environment says that nothing may be.
+/// Says that a test is skipped and why; fails if the environment forbids skipping.
 pub(crate) fn skip(why: &str) {
     println!("skipped: {why}");
     assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
 }
 
-/// Asks until it is so: how long that takes is the scheduler's affair.
+/// Asks until it is so: the time that this takes depends on the scheduler.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..20_000 {
         if is_so() {
@@ -70,7 +70,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 impl Hosts {
-    /// The hosts and their wire; nothing where the caller may not make them.
+    /// The hosts and their wire; `None` if the caller may not make them.
     pub(crate) fn new() -> Option<Self> {
         let made = (|| io::Result::Ok((NetworkNamespace::new()?, NetworkNamespace::new()?)))();
         let (a, b) = match made {
@@ -93,7 +93,7 @@ impl Hosts {
     /// Lays a wire from the first host to an interface of the second.
     pub(crate) fn add_wire(&self, near: &str, far: &str) {
         let lay = || -> io::Result<()> {
-            // The host's own stack must not answer for its device at the interface that Grosso takes.
+            // The stack of the host must not answer for its device at the interface that Grosso takes over.
             std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1")?;
             std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")?;
             let host = LinkChange::new().namespace(self.a.as_fd());
@@ -129,7 +129,7 @@ impl Hosts {
         command
     }
 
-    /// Runs the program until it has said that a path runs.
+    /// Runs the program until it reports that a path runs.
     pub(crate) fn start(&self, line: &str) -> Running {
         let running = Running::spawn(&mut self.command(line));
         running.said("<->");
@@ -144,7 +144,7 @@ impl Hosts {
 
 pub(crate) fn set_up(interface: &str, addresses: [IpAddr; 2]) -> io::Result<()> {
     let (netlink, control, interface) = (Netlink::new()?, Control::new()?, name(interface));
-    // Addresses would be tentative, and not to be bound to, until nobody else was found to have them.
+    // Without this, addresses are tentative and cannot be bound to until duplicate address detection ends.
     std::fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/accept_dad"), "0")?;
     control.set_up(&interface, true)?;
     let index = control.index(&interface)?;
@@ -159,7 +159,7 @@ pub(crate) struct Running {
     stdout: Option<JoinHandle<String>>,
 }
 
-/// How it ended.
+/// The end of the program.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -187,7 +187,7 @@ impl Running {
         Self { child, lines, stdout: Some(stdout) }
     }
 
-    /// Waits for a line that has this in it.
+    /// Waits for a line that contains this text.
     pub(crate) fn said(&self, text: &str) -> String {
         let mut seen = Vec::new();
         loop {
@@ -238,7 +238,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A test that failed leaves nothing running behind.
+        // A failed test must leave no process behind.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -260,7 +260,7 @@ pub(crate) fn connect(
     [near, far]
 }
 
-/// Sends so many bytes through a connection each way at once, and compares every byte.
+/// Sends so many bytes through a connection in both directions at once, and compares every byte.
 pub(crate) fn exchange([near, far]: &[TcpStream; 2], bytes: usize) {
     thread::scope(|scope| {
         for (from, to, seed) in [(near, far, 1), (far, near, 2)] {
@@ -285,7 +285,7 @@ pub(crate) fn receive(mut stream: &TcpStream, seed: u64, bytes: usize) {
     }
 }
 
-/// Bytes that look like no others (a linear congruential generator).
+/// Bytes without repetition (a linear congruential generator).
 struct Content(u64);
 
 impl Content {
@@ -299,5 +299,5 @@ impl Content {
     }
 }
 
-/// Bytes that are made and compared at once.
+/// Bytes that are made and compared at a time.
 pub(crate) const CHUNK: usize = 1 << 14;

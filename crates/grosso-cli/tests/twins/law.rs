@@ -1,4 +1,5 @@
-//! The law of the twins: what `wire` makes of a host's capture is the wire, byte for byte, or it says that it guessed.
+//! The law of the twins: the output of `wire` for a host's capture is the wire, byte for byte, or the report admits a
+//! guess.
 
 use std::collections::BTreeMap;
 
@@ -11,35 +12,35 @@ use serde_json::Value;
 
 use crate::common::{Bench, ETHERNET, Timed, capture_of, frames, packets};
 
-/// One stream, as it was captured on its host and on the wire.
+/// One stream, captured on its host and on the wire.
 #[derive(Clone, Debug)]
 pub(crate) struct Twins {
     pub(crate) host: Vec<Timed>,
     pub(crate) wire: Vec<Timed>,
-    /// The payload that is the same in a superframe and in its packets.
+    /// The payload that superframes and their packets have in common.
     pub(crate) measure: Measure,
 }
 
-/// Whose payload neither grows nor shrinks when a superframe is cut.
+/// The header whose payload stays the same when a superframe is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
-    /// That of the innermost transport header: the kernel repeats what is around it.
+    /// The innermost transport header: the kernel repeats the headers around it.
     Innermost,
-    /// That of the outermost one: a socket was given many datagrams at once.
+    /// The outermost one: a socket was given many datagrams at once.
     Outermost,
 }
 
-/// What a command knows.
+/// The expected knowledge of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Must {
-    /// The file or the user says it all: nothing is guessed.
+    /// The file or the user gives all facts: nothing is guessed.
     Know,
-    /// What is guessed, or left, is said.
+    /// Guesses and packets that are left are reported.
     Say,
 }
 
 impl Twins {
-    /// The same without the SYNs: a capture that began later.
+    /// The same without the SYNs, like a capture that began later.
     pub(crate) fn without_syns(&self) -> Self {
         let keep = |packets: &[Timed]| {
             packets.iter().filter(|(_, frame)| !is_syn(frame)).cloned().collect()
@@ -47,7 +48,7 @@ impl Twins {
         Self { host: keep(&self.host), wire: keep(&self.wire), ..*self }
     }
 
-    /// The same without ICMP: a capture with a filter.
+    /// The same without ICMP, like a capture with a filter.
     pub(crate) fn without_icmp(&self) -> Self {
         let keep = |packets: &[Timed]| {
             packets.iter().filter(|(_, frame)| is_compared(frame)).cloned().collect()
@@ -55,7 +56,7 @@ impl Twins {
         Self { host: keep(&self.host), wire: keep(&self.wire), ..*self }
     }
 
-    /// What of the law does not hold.
+    /// Checks the law; the error is the part that does not hold.
     pub(crate) fn law(&self, options: &str, must: Must) -> Result<(), String> {
         self.is_a_test()?;
         let bench = Bench::new();
@@ -65,7 +66,7 @@ impl Twins {
         self.wire_stays(&bench, options)
     }
 
-    /// A host's capture without superframes would show nothing.
+    /// Checks that the host's capture has superframes; otherwise it would show nothing.
     fn is_a_test(&self) -> Result<(), String> {
         let [host, wire] = [&self.host, &self.wire].map(|packets| compared(packets));
         let longest = |frames: &[Vec<u8>]| frames.iter().map(Vec::len).max().unwrap_or(0);
@@ -104,7 +105,7 @@ impl Twins {
         self.strict_leaves_whole(bench, options)
     }
 
-    /// With `--strict` what would have to be guessed stays as it is, and everything else is the wire.
+    /// With `--strict` frames that would need a guess are left, and everything else is the wire.
     fn strict_leaves_whole(&self, bench: &Bench, options: &str) -> Result<(), String> {
         let line = format!("wire --json --strict -r host.pcap -w strict.pcap {options}");
         let run = bench.run(&line);
@@ -138,9 +139,9 @@ impl Twins {
         Ok(())
     }
 
-    /// A capture of the wire is the wire, and nothing in it is changed.
+    /// A capture of the wire is recognized as the wire, and is not changed.
     fn wire_stays(&self, bench: &Bench, options: &str) -> Result<(), String> {
-        // The sizes that a user gives are those of the host's superframes.
+        // Sizes in the options are those of the host's superframes.
         let ports: Vec<_> = options.split("--").filter(|word| word.starts_with("port")).collect();
         let ports = ports.iter().map(|word| format!(" --{word}")).collect::<String>();
         let run = bench.run(&format!("inspect --json wire.pcap{ports}"));
@@ -222,7 +223,7 @@ fn take(balance: &mut BTreeMap<Vec<u8>, usize>, frame: &[u8]) -> bool {
     }
 }
 
-/// A number that the report must have.
+/// A number that must be in the report.
 fn number(report: &Value, key: &str) -> Result<u64, String> {
     report[key].as_u64().ok_or_else(|| format!("no {key} in {report}"))
 }
@@ -246,7 +247,7 @@ fn compared_frames(mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     frames
 }
 
-/// What is of the stream: neighbour discovery comes when it likes.
+/// Whether a frame belongs to the stream: neighbour discovery comes at any time.
 fn is_compared(frame: &[u8]) -> bool {
     let parsed = parsed(frame);
     parsed.layers.iter().any(|layer| is_transport(layer.name))
@@ -256,7 +257,7 @@ fn parsed(frame: &[u8]) -> Parsed {
     oracle::parse(&readable(frame), Link::Ethernet, Lengths::Declared)
 }
 
-/// The frame as a parser wants it that knows VXLAN by its own port.
+/// The frame in a form for a parser that knows VXLAN only by its own port.
 fn readable(frame: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let parsed = oracle::parse(&frame, Link::Ethernet, Lengths::Declared);
@@ -274,6 +275,6 @@ fn is_transport(name: &str) -> bool {
 fn is_syn(frame: &[u8]) -> bool {
     let parsed = parsed(frame);
     let tcp = parsed.layers.iter().rfind(|layer| layer.name == "tcp");
-    // The flags follow the offset of the data.
+    // The flags follow the data offset.
     tcp.is_some_and(|tcp| frame[tcp.offset + 13] & 2 != 0)
 }

@@ -22,7 +22,7 @@ use vantage::{BYTES, Chain, INSIDE, IPV4, IPV6, Way, attempt, between, ip, is_ov
 
 const ETHERNET: Way = Way { mtu: 1500, behind: None };
 
-/// What does not hold, by the case.
+/// The violations of the law, by case.
 #[derive(Default)]
 struct Table {
     cases: usize,
@@ -59,7 +59,7 @@ impl Drop for Table {
     }
 }
 
-/// What the sender and the wire see of a stream.
+/// Captures of a stream at the sender and on the wire.
 fn twins(chain: &Chain, family: usize, measure: Measure, talk: impl FnOnce()) -> Twins {
     let devices = [(&chain.sender, "s0"), (&chain.bridge, "w0")];
     let [host, wire] = chain.record(&devices, family, talk).try_into().unwrap();
@@ -71,7 +71,7 @@ fn stream(chain: &Chain, family: usize) -> Twins {
 }
 
 fn families(mtu: u32) -> impl Iterator<Item = (usize, &'static str)> {
-    // IPv6 wants 1280 bytes of every link.
+    // IPv6 requires 1280 bytes of every link.
     let families = [(IPV4, "IPv4"), (IPV6, "IPv6")];
     families.into_iter().filter(move |(family, _)| *family == IPV4 || mtu >= 1280)
 }
@@ -106,7 +106,8 @@ fn streams_in_a_vlan() {
 fn streams_in_the_kernels_vxlan() {
     let mut table = Table::default();
     for (port, words) in [(4789, "udpcsum"), (4789, "noudpcsum"), (8472, "udpcsum")] {
-        // Of the outside and of the inside. The third is told by the kernel of the second's size, and nobody else is.
+        // MTUs of the outside and the inside. In the third case the kernel tells its TCP the size of the second, and no
+        // packet shows it.
         for (outer, inner, must) in
             [(1600, 1500, Must::Know), (1500, 1450, Must::Know), (1500, 1500, Must::Say)]
         {
@@ -136,7 +137,7 @@ fn a_path_mtu_below_the_mss() {
             let twins = stream(&chain, family);
             table.both(&case, &twins, "", Must::Say);
             table.both(&format!("{case}, no ICMP"), &twins.without_icmp(), "", Must::Say);
-            // The kernel remembers the path for a while: nothing in this file tells of it.
+            // The kernel remembers the MTU of the path for a while: nothing in this file tells it.
             let twins = stream(&chain, family);
             let given = format!("--mtu {behind}");
             table.both(&format!("{case}, known before"), &twins, "", Must::Say);
@@ -162,7 +163,7 @@ fn a_clamped_mss() {
     }
 }
 
-/// Lets the router write another MSS into all SYNs.
+/// Lets the router change the MSS in all SYNs.
 fn clamp(chain: &Chain, mss: u32) -> bool {
     if !has("nft") {
         return false;
@@ -234,7 +235,7 @@ fn what_grosso_tunnel_sends() {
     }
 }
 
-/// What `grosso capture` records beside each superframe is knowledge, whatever the superframe is.
+/// The metadata that `grosso capture` records with each superframe is knowledge, whatever the superframe is.
 #[test]
 fn what_grosso_capture_records() {
     let mut table = Table::default();
@@ -261,7 +262,7 @@ fn what_grosso_capture_records() {
     }
 }
 
-/// What the sender records of a stream, and what the wire carries of it.
+/// The sender's recorded capture of a stream, and the packets on the wire.
 fn recorded(chain: &Chain, talk: impl FnOnce()) -> (Bench, Vec<Timed>) {
     let bench = Bench::new();
     let file = bench.path("host.pcapng");

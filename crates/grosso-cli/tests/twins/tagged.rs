@@ -1,5 +1,5 @@
-//! Hosts whose frames carry a VLAN tag under way, also where the kernel has no VLAN devices: the test itself puts the
-//! tag in and takes it out, between TAPs.
+//! Hosts whose frames carry a VLAN tag on their way, also if the kernel has no VLAN devices: the test itself inserts
+//! the tag and removes it, between TAPs.
 //!
 //! ```text
 //!  sender           bridge                     receiver
@@ -24,13 +24,13 @@ use crate::{
 pub(crate) struct Tagged(Chain);
 
 impl Tagged {
-    /// Nothing where the caller may not make them.
+    /// The hosts; `None` if the caller may not make them.
     pub(crate) fn new(mtu: u32) -> Option<Self> {
         let chain = Chain::bare()?;
         let tap = |host: &NetworkNamespace, device: &str| {
             let open = || TunBuilder::tap(name(device)).virtio_header(true).open();
             let tun = host.run(open).unwrap().unwrap();
-            // What has a tag is longer by four bytes.
+            // Tagged frames are longer by four bytes.
             ip(
                 host,
                 &format!(
@@ -53,7 +53,7 @@ impl Tagged {
         Some(Self(chain))
     }
 
-    /// What was captured of a stream, on the sender's side of the bridge and behind it.
+    /// Captures of a stream, on the sender's side of the bridge and after it.
     pub(crate) fn stream(&self, family: usize) -> Twins {
         let chain = &self.0;
         let devices = [(&chain.bridge, "t1"), (&chain.bridge, "t2")];
@@ -68,24 +68,24 @@ fn copy(from: &Arc<Tun>, to: &Arc<Tun>, change: fn(&mut Vec<u8>)) {
     let (from, to) = (Arc::clone(from), Arc::clone(to));
     thread::spawn(move || {
         let mut buffer = vec![0; 1 << 17];
-        // A TAP is gone with its host.
+        // A TAP is removed with its host.
         while let Ok(len) = from.read(&mut buffer) {
             let mut frame = buffer[..len].to_vec();
             change(&mut frame);
-            // One that is not up yet takes nothing.
+            // A TAP that is not up yet accepts nothing.
             let _ = to.write(&frame);
         }
     });
 }
 
-/// Puts the tag behind the addresses.
+/// Inserts the tag after the addresses.
 fn tag(frame: &mut Vec<u8>) {
     let at = VIRTIO_BYTES + 12;
     frame.splice(at..at, [0x81, 0, 0, 7]);
     shift(frame, 4);
 }
 
-/// Takes it out; frames without one are not of these hosts.
+/// Removes the tag; frames without one are not of these hosts.
 fn untag(frame: &mut Vec<u8>) {
     let at = VIRTIO_BYTES + 12;
     if frame[at..at + 2] == [0x81, 0] {
@@ -94,7 +94,7 @@ fn untag(frame: &mut Vec<u8>) {
     }
 }
 
-/// Moves what the virtio header says of places (header length and start of the checksum), if it says anything.
+/// Moves the offsets of a virtio header (header length and start of the checksum), if it has any.
 fn shift(frame: &mut [u8], bytes: i16) {
     let needs_checksum = frame[0] & 1 != 0;
     for at in [2, 6] {
@@ -105,5 +105,5 @@ fn shift(frame: &mut [u8], bytes: i16) {
     }
 }
 
-/// Of a virtio header, of which every word is the machine's here.
+/// The length of a virtio header, whose words are in the byte order of the machine.
 const VIRTIO_BYTES: usize = 10;

@@ -1,4 +1,4 @@
-//! A tunnel of the program's own at one end of the way.
+//! A tunnel of Grosso at one end of the way.
 
 use std::{path::PathBuf, process::Command};
 
@@ -9,14 +9,14 @@ use crate::{
     vantage::{Chain, INSIDE, IPV4, ip},
 };
 
-/// `t0` at one end, which goes when this is dropped.
+/// The device `t0` at one end, removed when this is dropped.
 pub(crate) struct Tunnel<'a> {
     host: &'a NetworkNamespace,
     folder: PathBuf,
 }
 
 impl<'a> Tunnel<'a> {
-    /// Makes it, in UDP over a family of addresses, at the sender (0) or the receiver (1).
+    /// Makes the tunnel, in UDP over this family of addresses, at the sender (0) or the receiver (1).
     pub(crate) fn new(chain: &'a Chain, kind: &str, outer: usize, side: usize) -> Self {
         let host = [&chain.sender, &chain.receiver][side];
         let [local, remote] = {

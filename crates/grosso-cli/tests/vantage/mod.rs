@@ -1,4 +1,4 @@
-//! One stream of the kernel's, captured where it is made and where it is a wire, at once.
+//! One stream of the kernel's, captured on its sender and on the wire at the same time.
 //!
 //! ```text
 //!  sender         bridge         router (if any)        receiver
@@ -6,8 +6,8 @@
 //!  superframes          packets
 //! ```
 //!
-//! `w0` cuts and completes what the sender hands out, because it has no offloads; nor has what is behind it, so that
-//! what comes back is the wire's as well.
+//! `w0` cuts and completes the packets of the sender, because it has no offloads; nor have the devices after it, so
+//! that the packets coming back are those of the wire too.
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
@@ -48,15 +48,15 @@ const RECEIVER: [[&str; 2]; 2] = [["10.9.0.2", "fd09::2"], ["10.10.0.2", "fd10::
 const ROUTER: [[&str; 2]; 2] = [["10.9.0.9", "fd09::9"], ["10.10.0.9", "fd10::9"]];
 /// The sender and the receiver in a tunnel.
 pub(crate) const INSIDE: [[&str; 2]; 2] = [["10.8.0.1", "fd08::1"], ["10.8.0.2", "fd08::2"]];
-/// Of a stream: enough for superframes of 64 KB.
+/// Bytes of a stream: enough for superframes of 64 KB.
 pub(crate) const BYTES: usize = 1 << 19;
 
 /// The way from the sender to the receiver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
-    /// Of every link.
+    /// The MTU of every link.
     pub(crate) mtu: u32,
-    /// A router, with a link of this MTU behind it of which the hosts know nothing.
+    /// The MTU of a link behind a router, which the hosts do not know; `None` without a router.
     pub(crate) behind: Option<u32>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Nothing where the caller may not make them.
+    /// The hosts; `None` if the caller may not make them.
     pub(crate) fn new(way: Way) -> Option<Self> {
         let chain = Self::hosts(way.behind.is_some())?;
         chain.wire(("s0", &chain.sender), ("s1", &chain.bridge), way.mtu);
@@ -106,7 +106,7 @@ impl Chain {
     fn make(has_router: bool) -> io::Result<Self> {
         let host = || -> io::Result<NetworkNamespace> {
             let host = NetworkNamespace::new()?;
-            // Addresses are there at once; and a sender without pacing makes long superframes.
+            // Addresses are usable at once, and a sender without pacing makes long superframes.
             host.run(|| {
                 std::fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", "0")?;
                 std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno")
@@ -136,7 +136,7 @@ impl Chain {
         }
     }
 
-    /// Puts devices of the bridge's host on its bridge. It has no addresses and says nothing of its own.
+    /// Adds devices of the bridge's host to its bridge. It has no addresses and sends no packets of its own.
     pub(crate) fn join(&self, ports: &[&str]) {
         let quiet = || std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
         self.bridge.run(quiet).unwrap().unwrap();
@@ -174,7 +174,7 @@ impl Chain {
         }
     }
 
-    /// Gives a device addresses; only that of IPv4 where its MTU is too short for IPv6.
+    /// Gives a device addresses; only that of IPv4 if its MTU is too small for IPv6.
     pub(crate) fn give(&self, host: &NetworkNamespace, device: &str, addresses: [&str; 2]) {
         ip(host, &format!("addr add {}/24 dev {device}", addresses[IPV4]));
         let is_wide = host.run(|| Control::new()?.mtu(&name(device))).unwrap().unwrap() >= 1280;
@@ -212,7 +212,7 @@ impl Chain {
         [SENDER, receiver].map(|host| host[family].parse().unwrap())
     }
 
-    /// Sends a stream through a connection of the sender's, and closes it.
+    /// Sends a stream through a connection of the sender, and closes it.
     pub(crate) fn stream(&self, [from, to]: [IpAddr; 2], bytes: usize) {
         let [near, far] = connect((&self.sender, from), (&self.receiver, to));
         thread::scope(|scope| {
@@ -236,7 +236,7 @@ impl Chain {
         for &len in lengths {
             datagram::set_segment_bytes(&near, size).unwrap();
             near.send(&bytes[..len]).unwrap();
-            // So that the receiver's buffer holds no more than one superframe's.
+            // At most one superframe fits into the receiver's buffer at a time.
             let mut left = len;
             while left > 0 {
                 left -= far.recv(&mut buffer).unwrap();
@@ -247,7 +247,7 @@ impl Chain {
         far.recv(&mut buffer).unwrap();
     }
 
-    /// Captures on devices while a stream runs: what each of them saw of it.
+    /// Captures on several devices while a stream runs; returns the packets of each.
     pub(crate) fn record(
         &self,
         devices: &[(&NetworkNamespace, &str)],
@@ -264,7 +264,7 @@ impl Chain {
         watches.into_iter().map(Watch::seen).collect()
     }
 
-    /// Sends a datagram each way: the sender's first.
+    /// Sends a datagram in each direction, the sender's first.
     fn mark(&self, family: usize, marks: [&[u8]; 2]) {
         let [from, to] = self.ends(family);
         let far = self.receiver.run(|| UdpSocket::bind((to, 0))).unwrap().unwrap();
@@ -288,7 +288,7 @@ struct Watch {
 
 impl Watch {
     fn start(host: &NetworkNamespace, device: &str, file: PathBuf) -> Self {
-        // That of the recording before would be taken for this one's.
+        // The file of the recording before would be taken for this one's.
         let _ = std::fs::remove_file(&file);
         let mut command = Command::new("tcpdump");
         command.args(["-i", device, "-B", "65536", "-U", "-w"]).arg(&file);
@@ -301,7 +301,7 @@ impl Watch {
         Self { tcpdump, file }
     }
 
-    /// What it saw between the marks: other captures may lack what came before or later.
+    /// The packets that it saw between the marks: captures may differ outside of them.
     fn seen(mut self) -> Vec<Timed> {
         until(|| is_over(&self.file));
         kill_process(Pid::from_raw(self.tcpdump.id() as i32).unwrap(), Signal::INT).unwrap();
@@ -315,7 +315,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // A test that failed leaves nothing running behind.
+        // A failed test must leave no process behind.
         let _ = self.tcpdump.kill();
         let _ = self.tcpdump.wait();
     }
@@ -360,8 +360,8 @@ fn is_mark(frame: &[u8], mark: &[u8]) -> bool {
     frame.len() < 128 && find(frame, mark)
 }
 
-/// Binds the calling thread, and with it what it starts, to one processor: from two of them, a sender's packets
-/// overtake each other between two captures.
+/// Binds the calling thread, and with it the processes that it starts, to one processor: on two of them, packets of a
+/// sender may overtake each other between two captures.
 fn pin() {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let allowed = scheduling::allowed_processors().unwrap();
@@ -379,7 +379,7 @@ pub(crate) fn run(host: &NetworkNamespace, line: &str) {
     assert_eq!(attempt(host, line), Ok(()), "{line}");
 }
 
-/// Runs a program on a host; what it complained about, if it failed.
+/// Runs a program on a host; the error is its output, if it failed.
 pub(crate) fn attempt(host: &NetworkNamespace, line: &str) -> Result<(), String> {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap());
@@ -388,7 +388,7 @@ pub(crate) fn attempt(host: &NetworkNamespace, line: &str) -> Result<(), String>
     if is_done { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
-/// Leaves a device without checksum and segmentation offloads: the latter need the former.
+/// Turns off checksum and segmentation offloads of a device: the latter need the former.
 pub(crate) fn without_offloads(host: &NetworkNamespace, device: &str) {
     set(host, device, "tx-checksum-ip-generic", false);
 }
@@ -401,5 +401,5 @@ pub(crate) fn set(host: &NetworkNamespace, device: &str, feature: &str, on: bool
 /// The first datagram of each direction, and the last.
 const BEGIN: [&[u8]; 2] = [b"the sender begins", b"the receiver begins"];
 const END: [&[u8]; 2] = [b"the sender has said all of it", b"the receiver has said all of it"];
-/// What may come behind the marks.
+/// The most bytes that may follow the marks in a file.
 const TAIL_BYTES: u64 = 1 << 16;
