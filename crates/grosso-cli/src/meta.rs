@@ -52,7 +52,7 @@ pub(crate) fn opaque() -> Option<Gso> {
 }
 
 /// The metadata that still holds for a packet that was cut from a superframe: direction and the like, the
-/// tag and the hash that a device took, the ports of its tunnels. `None` for `offload` if only the flags do.
+/// tag and the hash that a device took, the ports of its tunnels. Without any of these, only flags remain.
 pub(crate) fn of_segment(from: &capture::PacketMeta, is_partial: bool) -> capture::PacketMeta {
     let kept = from.flags.unwrap_or(0) & !flag::OFFLOADS;
     let flags = kept | if is_partial { flag::CHECKSUM_NOT_READY } else { 0 };
