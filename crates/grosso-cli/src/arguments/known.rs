@@ -15,7 +15,7 @@ pub(crate) struct Known {
     mtu: Option<u16>,
 }
 
-/// Knowledge of the wire without its MTU, for commands whose own option is called so.
+/// Knowledge of the wire without its MTU, for commands whose `--mtu` means something else.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Sizes {
     /// Segment size of TCP on the wire, whatever the capture shows
