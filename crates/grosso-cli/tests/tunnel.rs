@@ -179,7 +179,7 @@ fn a_tunnel_carries_traffic_and_survives_its_process() {
     let pid = Pid::from_raw(shown["pid"].as_i64().unwrap().try_into().unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
     until(|| ends.shown()["state"] == "ended");
-    assert!(ends.ok("tunnel show").contains("its process ended and nobody told it to"));
+    assert!(ends.ok("tunnel show").contains("its process ended without being told to"));
     let up = ends.ok("tunnel up vx0");
     assert!(up.starts_with("vx0: up, mtu 1450 "), "{up}");
     exchange(&connection, 1 << 20);
@@ -459,7 +459,7 @@ fn what_cannot_be_is_said_with_what_to_do() {
             "tunnel add: no word \"dstprot\"; did you mean dstport?",
             "grosso help tunnel add",
         ),
-        ("tunnel add vx0 vxlan id 1".to_owned(), 2, "type is not said", "[mtu BYTES] type TYPE"),
+        ("tunnel add vx0 vxlan id 1".to_owned(), 2, "type is missing", "[mtu BYTES] type TYPE"),
         ("tunnel add vx0 mtu 9 type vxlan".to_owned(), 2, "mtu 9: a number from 68", "hint: "),
         ("tunnel add a/b type vxlan".to_owned(), 2, "\"a/b\" cannot be the name", "1 to 15"),
         ("tunnel up vx9".to_owned(), 4, "tunnel up: no tunnel \"vx9\"", "there is none"),

@@ -156,8 +156,8 @@ fn udp_is_never_guessed() {
     let run = bench.ok("wire -r udp.pcap -w out.pcap");
     assert!(
         run.stderr.starts_with(
-            "grosso: note: 3 UDP superframes (12345 B payload) left whole: this file does not say \
-             where they split.\n\
+            "grosso: note: 3 UDP superframes (12345 B payload) left whole: this file records no \
+             segment size.\n\
              grosso: hint: if you know the sender's segment size, add --uso-size 1200; `grosso \
              capture` records it.\n"
         ),

@@ -369,9 +369,10 @@ What is a packet of the wire and where a superframe splits is judged by
 evidence, strongest first: --mss, --mtu and --uso-size; what the capture
 recorded; a complete checksum; steps of the IPv4 identification; headers that
 repeat; ICMP too-big; other packets of the flow; the MSS of the SYNs; last, an
-MTU of 1500. `grosso explain FILE N` names what decided. What is a guess, or
-contradicts other evidence, is said, and --strict leaves it as it is. UDP is
-left whole unless its size is known; a superframe with a wrong checksum, too.
+MTU of 1500. `grosso explain FILE N` names what decided. Guesses and
+contradictions are noted, and --strict leaves such frames as they are. UDP is
+left whole unless its size is known, and so is a superframe with a wrong
+checksum.
 
 Examples:
   grosso wire -r send.pcap -w wire.pcapng
@@ -392,17 +393,17 @@ pub(super) const ENCAP_USAGE: &str =
     "grosso encap [OPTIONS] --read <FILE> --write <FILE> type <TYPE> [WORD]...";
 
 pub(super) const ENCAP_HELP: &str = "\
-Behind the options stand the words that `ip link add NAME` takes for a tunnel,
+After the options come the words that `ip link add NAME` takes for a tunnel,
 with local and remote; `grosso help tunnel add` lists them. Superframes stay
 superframes with the tunnel around them, and checksums that are partial stay
 partial: `grosso wire` makes packets of them. pcapng says where a superframe is
 cut if the input does or --mss, --mtu or --uso-size do. What cannot be put into
 the tunnel is left as it is; with --strict, exit 1 says so.
 
-The link layer stays: behind it comes the tunnel. A tunnel of Ethernet frames
-comes behind a copy of the frame's own Ethernet header. pcapng says with each
-packet on which UDP port its tunnel lies, if that is not the assigned one; pcap
-cannot, and is read with --port.
+The link layer stays, and the tunnel follows it. A tunnel of Ethernet frames
+follows a copy of the frame's own Ethernet header. pcapng records with each
+packet the UDP port of its tunnel, if that is not the assigned one; pcap cannot,
+and is read with --port.
 
 Examples:
   grosso encap -r in.pcap -w out.pcap type vxlan id 42 local 192.0.2.1 \\

@@ -77,8 +77,8 @@ impl Capture {
 }
 
 pub(super) const DOCTOR_HELP: &str = "\
-Probes by doing, in a network of its own that ends with it: nothing on this
-machine changes. Exit code 1 if something fails that Grosso cannot do without.
+Tries everything, in a network namespace of its own: nothing on this machine
+changes. Exit code 1 if something fails that Grosso cannot do without.
 
 Examples:
   grosso doctor

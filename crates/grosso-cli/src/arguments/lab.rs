@@ -369,11 +369,11 @@ Examples:
   grosso lab cost --json | jq -c '.rows[] | [.wire, .offloads, .paths[].parts]'";
 
 const ACKS_HELP: &str = "\
-A sender's clock is its acknowledgments. In 2011 receive offload in software
-merged those as well, and halved what a sender sent. Here Grosso is the NIC of
-who sends the bytes, or of who receives them, and merges by several profiles;
-beside that, a model of the sender, and who overtakes whom when acknowledgments
-go past the coalescer.
+Acknowledgments are the clock of a sender. In 2011 receive offload in software
+merged those as well, and halved the rate of senders. Here Grosso is the NIC of
+the sender or of the receiver, and merges by several profiles; beside that, a
+model of the sender, and the reordering of acknowledgments that go past the
+coalescer.
 
 Examples:
   grosso lab acks                         all of it, in a minute

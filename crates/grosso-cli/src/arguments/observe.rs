@@ -59,7 +59,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 pub(super) const STATS_HELP: &str = "\
 Without options it prints what the running data paths counted so far: those of
 `grosso bridge` and `grosso run` that this user may ask. Counters only grow.
--v prints those too that are zero; docs/counters.md says what each one is.
+-v also prints those that are zero; docs/counters.md explains each one.
 
 Examples:
   grosso stats                                counters of every device

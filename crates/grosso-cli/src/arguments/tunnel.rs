@@ -88,7 +88,7 @@ Examples:
   sudo grosso tunnel del gue0";
 
 const ADD_HELP: &str = "\
-The words are those of ip-link(8), and what stands behind the colon the default:
+The words are those of ip-link(8); a value after a colon is the default:
   vxlan, geneve  id N local A remote A [dstport P: 4789, 4790 with gpe, 6081]
                  [srcport LOW HIGH: 49152 65535] [[no]udpcsum: on]
                  [[no]udp6zerocsumtx] [[no]udp6zerocsumrx]
@@ -108,7 +108,7 @@ The words are those of ip-link(8), and what stands behind the colon the default:
                  [df set|unset|inherit: set] (vxlan, geneve)
 
 Without mtu, the device's MTU is what the tunnel's headers leave of the path's.
-The tunnel is a process of its own, that ends with tunnel down or del.
+The tunnel is a process of its own, which tunnel down or del ends.
 
 Examples:
   sudo grosso tunnel add vx0 type vxlan id 42 local 192.0.2.1 remote 192.0.2.2
@@ -126,7 +126,7 @@ Examples:
   grosso tunnel show gue0 --json | jq '.tunnels[0].mtu'";
 
 const EXPORT_HELP: &str = "\
-What the other program has no words for is noted.
+Settings that the other program has no words for are noted.
 
 Examples:
   grosso tunnel export vx0 --as ip | ssh other sudo sh

@@ -108,7 +108,7 @@ impl Report for One {
         let family = if self.facts.invertible {
             "# Invertible: `segment` gives back the very packets that went in."
         } else {
-            "# Lossy: later packets overwrite earlier ones. Only for who ends TCP."
+            "# Lossy: later packets overwrite earlier ones. Only where TCP ends."
         };
         let _ = writeln!(text, "{}", style.faint(family));
         text + &self.file

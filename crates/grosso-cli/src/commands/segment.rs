@@ -29,7 +29,7 @@ pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Fail
     cut.tally.note(session);
     if cut.undescribed > 0 {
         let frames = units::count(cut.undescribed, "superframe");
-        session.talk.note(format!("{frames} left whole: this file does not say where they split"));
+        session.talk.note(format!("{frames} left whole: this file records no segment size"));
         session.talk.hint("`grosso wire` works it out from the flow where it can");
     }
     let elapsed = start.elapsed();

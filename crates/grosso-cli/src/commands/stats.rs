@@ -27,7 +27,7 @@ use crate::{
 /// Runs the command.
 pub(crate) fn run(options: &Stats, session: &mut Session) -> Result<Exit, Failure> {
     if session.talk.json && options.interval.is_some() && options.count != Some(1) {
-        let message = "stats: --json prints one object, and not one every so many seconds";
+        let message = "stats: --json prints a single object, but --interval asks for a series";
         return Err(Failure::usage("usage.json", message).hint("use --jsonl instead of --json"));
     }
     let result = series(options, session);

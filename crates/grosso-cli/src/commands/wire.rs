@@ -66,7 +66,7 @@ fn note(work: &Work, session: &mut Session) {
         let frames = units::count(work.udp_left, "UDP superframe");
         let payload = work.udp_left_bytes;
         session.talk.note(format!(
-            "{frames} ({payload} B payload) left whole: this file does not say where they split."
+            "{frames} ({payload} B payload) left whole: this file records no segment size."
         ));
         // A packet inside a tunnel must not be cut after the tunnel's UDP header.
         if work.suspicions.is_empty() {

@@ -206,7 +206,7 @@ pub(crate) fn check(spec: &PathSpec) -> Result<(), String> {
             Device::Xdp { queue, .. }
                 if queue as usize + spec.queues > grosso_sys::xdp::QUEUES_MAX as usize =>
             {
-                return Err(format!("{} has no {} queues behind it", port.device, spec.queues));
+                return Err(format!("{} has fewer than {} queues left", port.device, spec.queues));
             }
             _ => {}
         }
@@ -353,7 +353,7 @@ impl PortTable {
             (Some(word), None) => word.parse()?,
             (None, Some(tunnel)) => Device::Tunnel(Box::new(tunnel)),
             (Some(_), Some(_)) => return Err("port and tunnel exclude each other".to_owned()),
-            (None, None) => return Err("neither port nor tunnel is said".to_owned()),
+            (None, None) => return Err("neither port nor tunnel is given".to_owned()),
         });
         for (name, on) in &self.features {
             let feature = feature(name)?;
@@ -402,7 +402,7 @@ fn form(bytes: usize) -> Result<Form, String> {
 
 /// The reason why a path that forwards cannot have a lossy profile.
 pub(crate) const LOSSY: &str = "later packets overwrite earlier ones, so that other packets leave \
-                                than came: it is only for who ends TCP";
+                                than came: use it only where TCP ends";
 /// Most paths of a process.
 const PATHS_MAX: usize = 64;
 /// Bytes of the longest file; 64 paths with every key take a tenth of it.

@@ -124,7 +124,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = \"xdp:e:63\"\nright = \"tap:t\"\nqueues = 2\n".into(),
-            "1:1: xdp:e:63 has no 2 queues behind it",
+            "1:1: xdp:e:63 has fewer than 2 queues left",
         ),
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", vnet_hdr = 11 }\n".into(),
@@ -201,7 +201,7 @@ fn stages_that_cannot_be_are_refused_by_name() {
         (esp("replay-window = 31"), "esp: the replay window has neither"),
         (esp("replay-window = 0, esn = true"), "esp: extended sequence numbers need"),
         (esp("encap = { sport = 0 }"), "esp: a UDP port is zero"),
-        (esp("key-fd = 3"), "esp: either key-file or key-fd must be said"),
+        (esp("key-fd = 3"), "esp: either key-file or key-fd must be given"),
         (
             "esp = { spi-in = 256, spi-out = 257, key-fd = 2, sequence-file = \"s\" }".into(),
             "esp: key-fd is a number from 3 on",
@@ -314,7 +314,7 @@ fn what_is_wrong_with_a_tunnel_has_its_line_and_column() {
             format!("type = \"vxlan\"\n{ends}\nid = 1\ngbp = true\ngpe = true"),
             "tunnel: gbp and gpe exclude each other",
         ),
-        (format!("{ends}\nid = 1"), "tunnel: type is not said"),
+        (format!("{ends}\nid = 1"), "tunnel: type is missing"),
     ] {
         let why = wrong(&to_tunnel("tap:vx0", &lines));
         assert!(why.contains(says), "{lines}\n{why}");

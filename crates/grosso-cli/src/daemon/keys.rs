@@ -96,7 +96,7 @@ impl Keys {
             };
             let key = Key::parse(digits.trim_ascii()).map_err(|what| wrong(&what))?;
             if place.replace(key).is_some() {
-                return Err(wrong("this key was said already"));
+                return Err(wrong("this key was given already"));
             }
         }
         let missing = |word| format!("no key \"{word}\"");
@@ -160,7 +160,7 @@ fn read_descriptor(number: i32) -> Result<Keys, Failure> {
     let name = format!("key descriptor {number}");
     let descriptor = passed::duplicate(number).map_err(|error| {
         let failure = Failure::environment("environment.descriptor", format!("{name}: {error}"));
-        failure.hint("who starts this program must leave it open: grosso run ... 3< KEYS")
+        failure.hint("the program that starts this one must leave it open: grosso run ... 3< KEYS")
     })?;
     let keys = understand(File::from(descriptor), &name)?;
     read.insert(number, keys.clone());
@@ -178,7 +178,7 @@ fn understand(file: File, name: &str) -> Result<Keys, Failure> {
     };
     keys.map_err(|what| {
         Failure::input("input.key", format!("{name}: {what}"))
-            .hint("two lines: in HEX, out HEX; a key of 16 or 32 bytes and 4 of salt behind it")
+            .hint("two lines: in HEX, out HEX; a key of 16 or 32 bytes followed by 4 of salt")
     })
 }
 
@@ -212,7 +212,7 @@ mod tests {
             (String::new(), "no key \"in\""),
             (format!("in {long}"), "no key \"out\""),
             (format!("in {long}\nout {long}"), "in and out are the same key"),
-            (format!("in {long}\nin {long}"), "line 2: this key was said already"),
+            (format!("in {long}\nin {long}"), "line 2: this key was given already"),
             (format!("key {long}"), "line 1: expected in or out"),
             (long.clone(), "line 1: expected in or out"),
             ("in abcd".into(), "line 1: key and salt have neither 20 nor 36 bytes"),

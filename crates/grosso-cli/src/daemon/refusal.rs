@@ -79,7 +79,8 @@ fn passed(command: &str, device: &Device, error: &io::Error) -> Option<Failure> 
         }
         _ => return None,
     };
-    let hint = "who starts this program must leave the descriptor of /dev/net/tun open for it";
+    let hint =
+        "the program that starts this one must leave the descriptor of /dev/net/tun open for it";
     Some(Failure::environment(code, format!("{command}: {device}: {why}")).hint(hint))
 }
 

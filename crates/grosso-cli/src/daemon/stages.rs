@@ -257,7 +257,7 @@ impl EspTable {
             (Some(path), None) => KeySource::File(path, None),
             (None, Some(number @ 3..)) => KeySource::Descriptor(number),
             (None, Some(_)) => return Err("esp: key-fd is a number from 3 on".to_owned()),
-            _ => return Err("esp: either key-file or key-fd must be said".to_owned()),
+            _ => return Err("esp: either key-file or key-fd must be given".to_owned()),
         };
         let tunnel = match (self.mode, self.src, self.dst) {
             (ModeWord::Transport, None, None) => None,

@@ -12,7 +12,7 @@ pub(crate) fn page(devices: &[DeviceReading]) -> String {
     let devices = merged(devices);
     let mut page = String::new();
     // Writing to a string does not fail.
-    let _ = writeln!(page, "# HELP grosso_build_info Which Grosso this is; always 1.");
+    let _ = writeln!(page, "# HELP grosso_build_info The version of Grosso; always 1.");
     let _ = writeln!(page, "# TYPE grosso_build_info gauge");
     let _ = writeln!(page, "grosso_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
     for metric in metrics() {

@@ -296,8 +296,7 @@ fn gso() -> Vec<Counter> {
 
 fn checksums() -> Vec<Counter> {
     let metric = "rx_csum_total";
-    let help =
-        "Frames received by what is known of their checksums; the bad ones are counted twice.";
+    let help = "Frames received by the state of their checksums; bad ones are counted twice.";
     let said = |said, name: &str, sentence| {
         let counter =
             Counter::new(format!("rx_csum_{name}"), "frames", sentence, Source::Said(said));
@@ -320,7 +319,7 @@ fn checksums() -> Vec<Counter> {
             "unnecessary",
             "Frames received whose checksums the device verified, or that never left this host.",
         ),
-        said(Said::None, "none", "Frames received of whose checksums the device said nothing."),
+        said(Said::None, "none", "Frames received about whose checksums the device said nothing."),
         Counter::new(
             "rx_csum_bad",
             "frames",
@@ -459,7 +458,7 @@ fn of_ports() -> Vec<Counter> {
         of_port(counter, "event", "times")
             .of(
                 "events_total",
-                "What else happened at the device, by what it was.",
+                "Other events at the device, by kind.",
                 Label::Value("event", key(counter.name)),
             )
             .grouped("events", key(counter.name))

@@ -69,7 +69,8 @@ fn read(path: &Path) -> Result<Profile, Failure> {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     parse(&text, stem.unwrap_or_default()).map_err(|wrong| {
         let message = format!("{}:{wrong}", shown(path));
-        let hint = "grosso profiles show linux prints a file with every key and what it may say";
+        let hint =
+            "grosso profiles show linux prints a file with every key and its permitted values";
         Failure::input("input.profile", message).at(wrong.place).hint(hint)
     })
 }

@@ -20,7 +20,7 @@ pub(crate) struct DecapReport {
     pub(crate) input: InputFacts,
     pub(crate) output: OutputFacts,
     pub(crate) recursive: bool,
-    /// Frames cut into datagrams first because a guess said that they are superframes around tunnels.
+    /// Frames that were cut into datagrams first, as superframes around tunnels by a guess.
     pub(crate) guessed: u64,
     /// Frames cut into datagrams first although other evidence disagreed.
     pub(crate) contradictions: u64,

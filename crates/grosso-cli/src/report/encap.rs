@@ -26,7 +26,7 @@ pub(crate) struct EncapReport {
     pub(crate) superframes: u64,
     /// Those of these that leave a checksum to the receiver.
     pub(crate) remote_checksums: u64,
-    /// Superframes about whose sizes, as they were given, evidence disagreed.
+    /// Superframes whose given segment size contradicts other evidence.
     pub(crate) contradictions: u64,
     /// Packets that stayed as they were, by reason.
     pub(crate) refused: Alone,

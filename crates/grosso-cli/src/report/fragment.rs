@@ -17,7 +17,7 @@ pub(crate) struct FragmentReport {
     pub(crate) cut: u64,
     /// The fragments that they were cut into.
     pub(crate) fragments: u64,
-    /// Packets longer than the MTU of which a guess said whether they are superframes.
+    /// Packets longer than the MTU whose nature is a guess.
     pub(crate) guessed: u64,
     /// Packets longer than the MTU about which evidence disagreed.
     pub(crate) contradictions: u64,

@@ -80,7 +80,7 @@ pub(crate) fn print(
     if let Some(damaged) = report.output().map(|output| output.damaged_options).filter(|&n| n > 0) {
         let blocks = units::count(damaged, "block");
         talk.note(format!(
-            "damaged options of {blocks} are left out; what stood before them is kept"
+            "damaged options of {blocks} are left out; sound options before them are kept"
         ));
     }
     report.warn(core::mem::take(&mut talk.warnings));

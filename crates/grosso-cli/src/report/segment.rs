@@ -36,7 +36,7 @@ impl Report for SegmentReport {
         );
         if self.undescribed > 0 {
             let frames = units::count(self.undescribed, "superframe");
-            text.push_str(&format!("{frames} left whole: not said where to cut\n"));
+            text.push_str(&format!("{frames} left whole: segment size not recorded\n"));
         }
         text.push_str(&count_lines("left whole", &self.left));
         text

@@ -223,7 +223,7 @@ impl Facts {
             (State::Up, None) => format!("{}{gone}", style.good("up")),
             (State::Down, _) => format!("{}{gone}", style.notice("down")),
             (State::Ended, _) => format!(
-                "{}: its process ended and nobody told it to{gone}; grosso tunnel up {}",
+                "{}: its process ended without being told to{gone}; grosso tunnel up {}",
                 style.bad("down"),
                 self.name
             ),
@@ -403,7 +403,7 @@ mod tests {
         assert_eq!(
             text(ended),
             "interface: gue0  (ip6tnl)\n\
-             \x20 state:    down: its process ended and nobody told it to; grosso tunnel up gue0\n\
+             \x20 state:    down: its process ended without being told to; grosso tunnel up gue0\n\
              \x20 endpoint: fd00::2      local: fd00::1\n\
              \x20 mtu:      1400 (as set; the path has room for 1460: 1500 - ip 40)\n\
              \x20 error:    path gue0: gue0: the device is gone\n"

@@ -246,7 +246,7 @@ impl WhatifReport {
         let [first, ..] = settings else { return String::new() };
         let mut text = format!("\n{}", style.strong(&first.name()));
         if !first.invertible {
-            text.push_str(" (cannot be cut again: only for who ends TCP)");
+            text.push_str(" (cannot be cut again: only where TCP ends)");
         }
         text.push('\n');
         if let [other, ..] = before
@@ -345,8 +345,8 @@ const HEADINGS: [&str; 2] = [
 /// The questions that a trace cannot answer.
 pub(crate) const NOT_KNOWN: &[&str] = &[
     "processor time saved or spent",
-    "how many packets a poll takes, which --batch says",
-    "that a sender whose acknowledgments wait sends at other times",
-    "times elsewhere than where the capture was taken",
-    "what offloads had merged before the capture",
+    "the number of packets per poll, which --batch sets",
+    "the reaction of senders to acknowledgments that wait",
+    "times at other places than that of the capture",
+    "packets that offloads had merged before the capture",
 ];

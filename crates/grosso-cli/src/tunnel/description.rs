@@ -276,7 +276,7 @@ fn forwarding(words: &Words, endpoint: &Endpoint) -> Result<Option<Forwarding>, 
     if more.is_empty() {
         return match configured {
             [] => Ok(None),
-            _ => Err("fdb is for several other ends, and remote is said once".to_owned()),
+            _ => Err("fdb is for several other ends, and remote is given once".to_owned()),
         };
     }
     if !endpoint.carries_ethernet() {
@@ -289,7 +289,7 @@ fn forwarding(words: &Words, endpoint: &Endpoint) -> Result<Option<Forwarding>, 
     for (place, remote) in remotes.iter().enumerate() {
         check_families(kind, endpoint.local, *remote)?;
         if remotes[..place].contains(remote) {
-            return Err(format!("remote {remote} is said twice"));
+            return Err(format!("remote {remote} is given twice"));
         }
     }
     for (place, (link, remote)) in configured.iter().enumerate() {
@@ -301,7 +301,7 @@ fn forwarding(words: &Words, endpoint: &Endpoint) -> Result<Option<Forwarding>, 
             return Err(format!("fdb {link_text} {remote}: {remote} is no remote"));
         }
         if configured[..place].iter().any(|(other, _)| other == link) {
-            return Err(format!("fdb {link_text} is said twice"));
+            return Err(format!("fdb {link_text} is given twice"));
         }
     }
     let mut forwarding = Forwarding::new(more.iter().copied());
@@ -322,7 +322,7 @@ fn forwarding(words: &Words, endpoint: &Endpoint) -> Result<Option<Forwarding>, 
 fn header(words: &Words) -> Result<Header, String> {
     let identifier = || match words.number("id").map(u32::try_from) {
         Some(Ok(identifier)) => Ok(identifier),
-        _ => Err("id is not said: the network's identifier".to_owned()),
+        _ => Err("id is missing: the network's identifier".to_owned()),
     };
     match words.kind {
         Kind::Vxlan => {
@@ -389,7 +389,7 @@ fn carrier(words: &Words, remote: IpAddr) -> Result<Carrier, String> {
             let is_set =
                 |name: &&str| words.value(name).is_some_and(|value| *value != Value::Switch(false));
             return match others.iter().find(|name| is_set(name)) {
-                Some(name) => Err(format!("{name} is for encap fou or gue, which is not said")),
+                Some(name) => Err(format!("{name} is for encap fou or gue, which is missing")),
                 None => Ok(Carrier::Ip),
             };
         }
@@ -436,7 +436,7 @@ fn encapsulation(
     let destination = match port(words, "encap-dport") {
         Some(port) => port,
         None if encap == "gue" => gue::PORT,
-        None => return Err("encap fou has no port of its own: encap-dport is not said".to_owned()),
+        None => return Err("encap fou has no port of its own: encap-dport is missing".to_owned()),
     };
     let source = port(words, "encap-sport").map_or(SOURCE_PORTS, |port| port..=port);
     let remote_checksum = RemoteChecksumUse {
@@ -475,7 +475,7 @@ fn udp(words: &Words, remote: IpAddr) -> Result<Udp, String> {
         }
     }
     if words.switch("remcsumpartial") == Some(false) && !is_on("remcsumrx") {
-        return Err("noremcsumpartial is for remcsumrx, which is not said".to_owned());
+        return Err("noremcsumpartial is for remcsumrx, which is missing".to_owned());
     }
     let usual = match words.kind {
         Kind::Geneve => geneve::PORT,

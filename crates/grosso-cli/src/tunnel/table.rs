@@ -34,7 +34,7 @@ impl<'de> Deserialize<'de> for Description {
                         Key::Word(word) => said.push((word, map.next_value_seed(ValueSeed(word))?)),
                     }
                 }
-                let kind = kind.ok_or_else(|| A::Error::custom("tunnel: type is not said"))?;
+                let kind = kind.ok_or_else(|| A::Error::custom("tunnel: type is missing"))?;
                 let mut words = Words::new(kind);
                 for (word, value) in said {
                     words.take(word, value).map_err(A::Error::custom)?;

@@ -125,8 +125,8 @@ fn what_contradicts_is_named_on_both_sides() {
     for (line, says) in [
         ("vxlan id 1 V4 udpcsum noudpcsum", "udpcsum and noudpcsum exclude each other"),
         ("vxlan id 1 V4 id 2", "id 1 and id 2 exclude each other"),
-        ("vxlan id 1 V4 id 1", "id is said twice"),
-        ("vxlan id 1 V4 remote 192.0.2.2", "remote 192.0.2.2 is said twice"),
+        ("vxlan id 1 V4 id 1", "id is given twice"),
+        ("vxlan id 1 V4 remote 192.0.2.2", "remote 192.0.2.2 is given twice"),
         ("vxlan id 1 V4 remote ::2", "local 192.0.2.1 and remote ::2 are not of one family"),
         ("vxlan id 1 gpe V4 remote 192.0.2.3", "several remotes are for Ethernet frames"),
         ("gre V4 remote 192.0.2.3", "several remotes are for Ethernet frames, and gre carries"),
@@ -141,7 +141,7 @@ fn what_contradicts_is_named_on_both_sides() {
         ),
         (
             "gretap V4 remote 192.0.2.3 fdb 2:0:0:0:0:1 192.0.2.3 fdb 02:00:00:00:00:01 192.0.2.2",
-            "fdb 02:00:00:00:00:01 is said twice",
+            "fdb 02:00:00:00:00:01 is given twice",
         ),
         ("vxlan id 1 V4 gbp gpe", "gbp and gpe exclude each other"),
         ("vxlan id 1 V4 gpe remcsumrx", "gpe and remcsumrx exclude each other"),
@@ -156,7 +156,7 @@ fn what_contradicts_is_named_on_both_sides() {
         ("gre V4 icsum", "icsum and ocsum differ: csum is one for both directions"),
         ("gre V4 ignore-df", "ignore-df and pmtudisc exclude each other"),
         ("ipip V4 mode ip6ip6", "mode ip6ip6 is not one of ipip, which are any, ipip"),
-        ("ipip V4 encap-dport 6080", "encap-dport is for encap fou or gue, which is not said"),
+        ("ipip V4 encap-dport 6080", "encap-dport is for encap fou or gue, which is missing"),
         ("ipip V4 encap fou", "encap fou has no port of its own"),
         ("ipip V4 encap fou encap-dport 1 encap-remcsum", "encap-remcsum is for encap gue, and"),
         ("ipip V4 encap gue encap-variant 1 encap-remcsum", "encap-remcsum is for encap gue, and"),
@@ -180,7 +180,7 @@ fn what_is_not_understood_comes_with_what_was_meant() {
         ("vxlan id 1 qqq", "no word \"qqq\" of vxlan; there are id, local, remote,"),
         ("vxlan key 3", "key is for gre, gretap, ip6gre, ip6gretap, and this is vxlan"),
         ("vxlan nolocal", "no word \"nolocal\""),
-        ("vxlan group 239.1.1.1", "group: no multicast: remote may be said for each other end"),
+        ("vxlan group 239.1.1.1", "group: no multicast: give remote for each other end"),
         ("gre learning", "learning is for vxlan, geneve, gretap, ip6gretap, and this is gre"),
         ("vxlan fdb 02:00:00:00:00:01", "fdb needs an Ethernet address and an IP address"),
         ("vxlan fdb 02:00:00:00:01 ::1", "fdb: \"02:00:00:00:01 ::1\" is not an Ethernet address"),
@@ -198,8 +198,8 @@ fn what_is_not_understood_comes_with_what_was_meant() {
         ("vxlan dev eth0", "dev: routes decide what packets leave by"),
         ("geneve geneve_opts 1:2:3", "geneve_opts: \"1:2:3\" is not CLASS:TYPE:DATA"),
         ("geneve geneve_opts 0:0:é012345", "geneve_opts:"),
-        ("vxlan local ::1 remote ::2", "id is not said"),
-        ("vxlan id 1 local ::1", "remote is not said"),
+        ("vxlan local ::1 remote ::2", "id is missing"),
+        ("vxlan id 1 local ::1", "remote is missing"),
     ] {
         let why = refused(line);
         assert!(why.starts_with(says), "{line}: {why}");

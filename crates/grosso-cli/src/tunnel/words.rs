@@ -185,7 +185,7 @@ impl Words {
         }
         match self.said.insert(word.name, value.clone()) {
             None => Ok(()),
-            Some(before) if before == value => Err(format!("{} is said twice", word.name)),
+            Some(before) if before == value => Err(format!("{} is given twice", word.name)),
             Some(before) => {
                 let [before, value] = [before, value].map(|value| word.spell(&value));
                 Err(format!("{before} and {value} exclude each other"))
@@ -235,7 +235,7 @@ impl Words {
         match self.value(name) {
             Some(Value::Address(address)) => Ok(*address),
             Some(Value::Addresses(addresses)) if !addresses.is_empty() => Ok(addresses[0]),
-            _ => Err(format!("{name} is not said: an IP address")),
+            _ => Err(format!("{name} is missing: an IP address")),
         }
     }
 }
@@ -370,14 +370,14 @@ const IN_UDP: &[Kind] =
 
 /// Words of `ip link` that are not supported, with the reason or the alternative.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("group", "no multicast: remote may be said for each other end, and all get what is for all"),
+    ("group", "no multicast: give remote for each other end; all get packets to groups"),
     ("dev", "routes decide what packets leave by: ip route add REMOTE dev IFACE"),
     ("external", "the tunnel is described here, and not packet by packet"),
     ("vnifilter", "a tunnel has one id"),
-    ("proxy", "who asks for an address is answered by the other end"),
+    ("proxy", "requests for addresses are answered by the other end"),
     ("rsc", "packets are not routed"),
-    ("l2miss", "nobody is told: what goes to an address that is not known goes to all"),
-    ("l3miss", "nobody is told: what goes to an address that is not known goes to all"),
+    ("l2miss", "no notification: packets to unknown addresses go to all ends"),
+    ("l3miss", "no notification: packets to unknown addresses go to all ends"),
     ("fwmark", "marks are not set"),
     ("6rd-prefix", "6rd derives ends from addresses; here the other end is remote"),
     ("isatap", "ISATAP derives ends from addresses; here the other end is remote"),

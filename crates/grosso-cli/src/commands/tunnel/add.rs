@@ -67,7 +67,7 @@ fn own_words(words: &[String]) -> Result<(Option<u16>, &[String]), Failure> {
         Failure::usage("usage.tunnel", format!("{COMMAND}: {message}")).hint(hint)
     };
     let at = words.iter().position(|word| word == "type");
-    let at = at.ok_or_else(|| usage("type is not said".to_owned()))?;
+    let at = at.ok_or_else(|| usage("type is missing".to_owned()))?;
     let (own, rest) = words.split_at(at);
     let rest = rest.get(1..).unwrap_or_default();
     match own {

@@ -19,19 +19,19 @@ fn gathered() -> Vec<Counter> {
         counter(
             "rx_acks_thinned",
             "packets",
-            "Acknowledgments dropped because a later one said all that they said.",
+            "Acknowledgments dropped because a later one carries all their information.",
             |stats, _| stats.thinned,
         ),
         counter(
             "rx_acks_vectors",
             "vectors",
-            "Times that acknowledgments of one flow left which had waited for each other.",
+            "Groups of acknowledgments of one flow that waited for each other and left together.",
             |stats, _| stats.vectors,
         ),
         counter(
             "rx_acks_vector_packets",
             "packets",
-            "Acknowledgments that left so, all of them as they came.",
+            "Acknowledgments in those groups, which leave as they came.",
             |stats, _| stats.vector_packets,
         ),
     ]
@@ -60,12 +60,12 @@ fn expanded() -> Vec<Counter> {
     vec![
         counter(
             "rx_acks_expanded",
-            "Acknowledgments of trains in the place of each of which several were sent.",
+            "Acknowledgments of trains that were replaced by several.",
             |stats, _| stats.acknowledgments_expanded,
         ),
         counter(
             "rx_acks_expanded_into",
-            "How many those were, the last of each its own.",
+            "Acknowledgments sent in their place, the original included as the last of each.",
             |stats, _| stats.acknowledgments_expanded_into,
         ),
     ]
@@ -73,7 +73,7 @@ fn expanded() -> Vec<Counter> {
 
 /// The reasons why others were not replaced.
 fn unexpanded() -> Vec<Counter> {
-    let all = "Packets of a host that gets trains whose acknowledgment stayed one, by reason.";
+    let all = "Acknowledgments of trains that stayed one, by reason.";
     let counter = |(index, reason): (usize, &Unexpanded)| {
         let key = key(reason.name());
         let help =
