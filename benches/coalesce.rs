@@ -4,7 +4,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use grosso_benches::{Bench, COALESCED, Cache, Receiver, SEED, Trust, configuration, group};
 use grosso_testkit::workloads::workload;
 
-/// What is also streamed from memory: one flow, and tunnels.
+/// Workloads that are also measured cold, streamed from memory: one flow, a thousand flows, and a tunnel.
 const COLD: &[&str] = &["tcp4_1", "tcp4_1000rr", "vxlan_tcp4"];
 
 fn hot(criterion: &mut Criterion) {

@@ -1,7 +1,7 @@
 //! Nanoseconds a packet of coalescing on several processors at once, a queue each, and of choosing the queue.
 //!
-//! A thousand connections are spread by the hash of their flow, and every thread coalesces those of its queue. Half the
-//! time on two processors says that they have nothing in common.
+//! A thousand connections are spread by their flow hash, and every thread coalesces those of its queue. Half the time
+//! on two processors means that they share nothing.
 
 use std::{
     hint::black_box,
@@ -65,7 +65,7 @@ fn spread(queues: usize) -> Vec<Workload> {
     shares
 }
 
-/// How long it takes all queues together to coalesce so many packets.
+/// Time in which all queues together coalesce that many packets.
 fn together(shares: &[Workload], trust: Trust, packets: u64) -> Duration {
     let all: usize = shares.iter().map(|share| share.frames.len()).sum();
     let start = Barrier::new(shares.len());
@@ -91,7 +91,8 @@ fn together(shares: &[Workload], trust: Trust, packets: u64) -> Duration {
     })
 }
 
-/// Keeps the thread on a processor of its own: who wakes it at a barrier would draw it to his, where it waits.
+/// Pins the thread to a processor of its own: the thread that wakes it at a barrier would otherwise pull it to its own
+/// processor.
 fn stay(processor: usize) {
     #[cfg(target_os = "linux")]
     if let Ok(allowed) = grosso_sys::scheduling::allowed_processors()

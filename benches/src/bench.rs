@@ -1,4 +1,4 @@
-//! How Criterion times a step of work: nanoseconds a packet, hot or cold.
+//! Timing of a step of work by Criterion: nanoseconds a packet, hot or cold.
 
 use std::time::{Duration, Instant};
 

@@ -19,10 +19,10 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// A cutter of the datagrams whose fragments the workload has.
+    /// A cutter of the datagrams whose fragments the workload contains.
     ///
     /// # Panics
-    /// When the workload has no fragments.
+    /// Panics if the workload has no fragments.
     #[must_use]
     pub fn new(workload: &Workload) -> Self {
         let datagrams = joined(workload);
@@ -41,7 +41,7 @@ impl Step for Cutter {
         core::iter::once(self.datagrams[self.next].as_slice())
     }
 
-    /// One datagram. Gives the fragments written.
+    /// Makes the fragments of one datagram. Returns their number.
     #[inline]
     fn step(&mut self) -> usize {
         let slices = [self.datagrams[self.next].as_slice()];
@@ -74,5 +74,5 @@ fn joined(workload: &Workload) -> Vec<Vec<u8>> {
     datagrams
 }
 
-/// What the workloads' fragments are for.
+/// MTU for which the workloads' fragments are made.
 const MTU: u16 = 1500;

@@ -9,14 +9,14 @@ use grosso_wire::{LinkType, Ports};
 
 use crate::{SEED, step::Step};
 
-/// How fragments are joined.
+/// Forms in which a reassembled datagram is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
-    /// Data are copied together; what is delivered is their pages.
+    /// Copied together: the delivery consists of pages.
     Coalesce,
-    /// The same, and the transport checksum of the whole is verified, with the sums of the copies.
+    /// The same, and the transport checksum of the whole is verified by means of the sums of the copies.
     Verify,
-    /// Buffers are kept; what is delivered is a view of them.
+    /// In its buffers: the delivery is a view of them.
     KeepGeometry,
 }
 
@@ -69,7 +69,7 @@ impl<'a> Joiner<'a> {
         (0..self.frames.len().div_ceil(POLL)).map(|_| self.step()).sum()
     }
 
-    /// Whole datagrams so far.
+    /// Reassembled datagrams so far.
     #[must_use]
     pub fn datagrams(&self) -> u64 {
         self.reassembler.stats().datagrams
@@ -85,7 +85,7 @@ impl<'a> Step for Joiner<'a> {
         self.poll().iter().map(Vec::as_slice)
     }
 
-    /// One poll. Gives the fragments pushed.
+    /// Does one poll. Returns the fragments pushed.
     #[inline]
     fn step(&mut self) -> usize {
         let poll = self.poll();

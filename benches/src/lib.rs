@@ -1,6 +1,6 @@
-//! What the benchmarks and the instruction counts run: the workloads of `grosso-testkit` through the engine.
+//! Work of the benchmarks and the instruction counts: the workloads of `grosso-testkit`, run through the engine.
 //!
-//! | item | what it does again and again |
+//! | item | work that it repeats |
 //! |---|---|
 //! | [`Receiver`] | coalesces a workload, poll by poll |
 //! | [`Sender`] | cuts the superframes of a workload into complete packets |
@@ -8,9 +8,9 @@
 //! | [`Joiner`] | joins the fragments of a workload, poll by poll |
 //! | [`Terminator`] | takes a workload out of a tunnel and coalesces it, or the other way round |
 //! | [`Cutter`] | makes fragments of the datagrams of a workload |
-//! | `Bench` | how Criterion times any of them: nanoseconds a packet, hot or cold |
+//! | `Bench` | times any of them by Criterion: nanoseconds a packet, hot or cold |
 //!
-//! Each of the first six is a [`Step`], which is what `peers` times beside the work of others.
+//! Each of the first six is a [`Step`], which `peers` times beside the work of others.
 //!
 //! `docs/performance.md` has the figures and the commands.
 
@@ -34,7 +34,7 @@ pub use sender::{Scatterer, Sender};
 pub use step::{Cache, Step, touch};
 pub use terminator::{Ends, Terminator};
 
-/// The workloads that are coalesced. Fragments are none: they pass the coalescer untouched.
+/// The workloads that are coalesced. Those of fragments are not among them: fragments pass the coalescer untouched.
 pub const COALESCED: &[&str] = &[
     "tcp4_1",
     "tcp4_jumbo",
@@ -54,7 +54,7 @@ pub const COALESCED: &[&str] = &[
 /// The workloads that are cut.
 pub const SEGMENTED: &[&str] = &["gso_tcp4", "gso_udp4", "gso_vxlan", "gso_gre"];
 
-/// The workloads that are taken out of their tunnels.
+/// The workloads that are decapsulated.
 pub const TERMINATED: &[&str] = &["vxlan_tcp4"];
 
 /// The workloads of fragments that are joined: in order, then each datagram's shuffled.

@@ -9,12 +9,12 @@ use crate::{
     step::{Cache, Step},
 };
 
-/// Who verified the checksums.
+/// Verifier of the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The device did, at every level.
+    /// The device, at every level.
     Trusted,
-    /// Nobody: the engine reads the payload and does.
+    /// The engine, which reads the payload for that: nobody verified them before.
     Verified,
 }
 
@@ -31,7 +31,7 @@ impl Trust {
         }
     }
 
-    /// The state of the checksums that it means.
+    /// The corresponding state of the checksums.
     #[must_use]
     pub const fn checksum(self) -> Checksum {
         match self {
@@ -48,7 +48,7 @@ pub struct Receiver<'a> {
     coalescer: Coalescer<&'a [u8]>,
     meta: Meta,
     next: usize,
-    /// How many packets ahead one is fetched from memory; zero for none.
+    /// Distance, in packets, at which packets are prefetched from memory; zero for no prefetching.
     ahead: usize,
     delivered_bytes: u64,
 }
@@ -63,7 +63,8 @@ impl<'a> Receiver<'a> {
         Self { frames: &workload.frames, coalescer, meta, next: 0, ahead: 0, delivered_bytes: 0 }
     }
 
-    /// The same, fetching packets from memory while those before them are coalesced, where they are not in a cache.
+    /// The same with prefetching: packets that are not in a cache are fetched from memory while earlier ones are
+    /// coalesced.
     #[must_use]
     pub fn fetching(self, cache: Cache) -> Self {
         Self { ahead: if cache == Cache::Cold { AHEAD } else { 0 }, ..self }
@@ -74,7 +75,7 @@ impl<'a> Receiver<'a> {
         (0..self.frames.len().div_ceil(POLL)).map(|_| self.step()).sum()
     }
 
-    /// Packets that went in for each frame that came out.
+    /// Packets pushed for each frame that came out.
     #[must_use]
     pub fn packets_a_frame(&self) -> f64 {
         let stats = self.coalescer.stats();
@@ -91,7 +92,7 @@ impl<'a> Step for Receiver<'a> {
         self.poll().iter().map(Vec::as_slice)
     }
 
-    /// One poll. Gives the packets pushed.
+    /// Does one poll. Returns the packets pushed.
     #[inline]
     fn step(&mut self) -> usize {
         let poll = self.poll();
@@ -116,6 +117,6 @@ impl<'a> Step for Receiver<'a> {
     }
 }
 
-/// Packets from the one that is pushed to the one that is fetched: one is too few where a packet takes less time than
-/// memory does.
+/// Distance of prefetching, in packets: with a distance of one, a packet that takes less time than memory does would
+/// wait.
 const AHEAD: usize = 2;

@@ -24,7 +24,7 @@ impl<'a> Sender<'a> {
     /// A sender at the first superframe of the workload.
     ///
     /// # Panics
-    /// When the workload has no superframes.
+    /// Panics if the workload has no superframes.
     #[must_use]
     pub fn new(workload: &'a Workload) -> Self {
         Self { superframes: Superframes::new(workload), packet: vec![0; 1 << 16] }
@@ -52,7 +52,7 @@ impl Step for Sender<'_> {
         core::iter::once(self.superframes.upcoming())
     }
 
-    /// One superframe. Gives the packets written.
+    /// Cuts one superframe. Returns the packets written.
     #[inline]
     fn step(&mut self) -> usize {
         let packet = &mut self.packet;
@@ -66,7 +66,7 @@ impl Step for Sender<'_> {
     }
 }
 
-/// Cuts superframes, over and over: headers written, checksums computed, payload left where it is.
+/// Cuts superframes, over and over: headers written, checksums computed, payload left in place.
 #[derive(Debug)]
 pub struct Scatterer<'a> {
     superframes: Superframes<'a>,
@@ -78,7 +78,7 @@ impl<'a> Scatterer<'a> {
     /// A scatterer at the first superframe of the workload.
     ///
     /// # Panics
-    /// When the workload has no superframes.
+    /// Panics if the workload has no superframes.
     #[must_use]
     pub fn new(workload: &'a Workload) -> Self {
         let headers = vec![0; SEGMENTS_MAX * HEADER_BYTES];
@@ -90,7 +90,7 @@ impl<'a> Scatterer<'a> {
         (0..self.superframes.frames.len()).map(|_| self.step()).sum()
     }
 
-    /// The packets of every superframe of the workload, put together.
+    /// The packets of every superframe of the workload, assembled.
     #[must_use]
     pub fn packets(&self) -> Vec<Vec<u8>> {
         let mut header = vec![0; HEADER_BYTES];
@@ -111,7 +111,7 @@ impl Step for Scatterer<'_> {
         core::iter::once(self.superframes.upcoming())
     }
 
-    /// One superframe. Gives its packets, each of which has a header of its own in memory.
+    /// Cuts one superframe. Returns its packets, each of which has a header of its own in memory.
     #[inline]
     fn step(&mut self) -> usize {
         let (headers, payload_bytes) = (&mut self.headers, &mut self.payload_bytes);
@@ -130,7 +130,7 @@ impl Step for Scatterer<'_> {
     }
 }
 
-/// The superframes of a workload, over and over, and what they declare.
+/// The superframes of a workload, over and over, with the metadata that describes them.
 #[derive(Debug)]
 struct Superframes<'a> {
     frames: &'a [Vec<u8>],
@@ -159,7 +159,7 @@ impl<'a> Superframes<'a> {
         &self.frames[self.next]
     }
 
-    /// Lets `cut` cut the next superframe.
+    /// Calls `cut` with the next superframe.
     #[inline]
     fn cut(&mut self, cut: impl FnOnce(&mut Segments<'_>) -> usize) -> usize {
         let slices = [self.upcoming()];
@@ -167,7 +167,7 @@ impl<'a> Superframes<'a> {
         cut(&mut self.plan(&slices))
     }
 
-    /// Lets `cut` put the packets of each superframe together.
+    /// Calls `cut` with each superframe, to assemble its packets.
     fn cut_all(&self, mut cut: impl FnMut(&mut Segments<'_>, &mut Vec<Vec<u8>>)) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         for frame in self.frames {
@@ -184,7 +184,7 @@ impl<'a> Superframes<'a> {
     }
 }
 
-/// More segments than a superframe of a workload has.
+/// Upper bound of the segments of a workload's superframes.
 const SEGMENTS_MAX: usize = 64;
-/// More bytes than the headers of a workload have.
+/// Upper bound of the bytes of a workload's headers.
 const HEADER_BYTES: usize = 192;

@@ -1,4 +1,4 @@
-//! Work in steps, and whether its bytes are in the cache.
+//! Work in steps, on bytes that are in the cache or not.
 
 use std::hint::black_box;
 
@@ -7,7 +7,7 @@ pub trait Step {
     /// The frames that the next step reads.
     fn upcoming(&self) -> impl Iterator<Item = &[u8]>;
 
-    /// Does one step. Gives the packets that it was about.
+    /// Does one step. Returns the number of packets that it processed.
     fn step(&mut self) -> usize;
 
     /// Reads every cache line of the frames of the next step.
@@ -24,7 +24,7 @@ pub fn touch(bytes: &[u8]) {
 /// Whether the bytes of a step are in the cache when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
-    /// Every cache line of the frames was just read, outside the time that counts.
+    /// Every cache line of the frames was just read, outside the measured time.
     Hot,
     /// The trace, which is longer than the inner caches, is streamed from memory.
     Cold,

@@ -1,4 +1,4 @@
-//! Coalescing what a tunnel carries.
+//! Coalescing of tunnelled traffic.
 
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile,
@@ -9,12 +9,12 @@ use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
 use crate::{SEED, step::Step};
 
-/// What is done first.
+/// The order of decapsulation and coalescing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
-    /// Each packet is taken out of the tunnel, and those inside are joined.
+    /// Decapsulate each packet, then join the inner packets.
     Packets,
-    /// Packets are joined as they are, and superframes are taken out.
+    /// Join the packets with their tunnel headers, then decapsulate the superframes.
     Superframes,
 }
 
@@ -32,8 +32,8 @@ impl Ends {
     }
 }
 
-/// Takes the packets of a workload out of a tunnel and coalesces them, in polls, over and over. Nobody verified a
-/// checksum before.
+/// Takes the packets of a workload out of a tunnel and coalesces them, in polls, over and over. No checksum was
+/// verified before.
 #[derive(Debug)]
 pub struct Terminator<'a> {
     frames: &'a [Vec<u8>],
@@ -50,7 +50,7 @@ pub struct Terminator<'a> {
 }
 
 impl<'a> Terminator<'a> {
-    /// At the first poll of the workload.
+    /// A terminator at the first poll of the workload.
     #[must_use]
     pub fn new(workload: &'a Workload, ends: Ends) -> Self {
         let mut rules = Rules::default();
@@ -84,7 +84,7 @@ impl<'a> Step for Terminator<'a> {
         self.poll().iter().map(Vec::as_slice)
     }
 
-    /// One poll. Gives the packets that came.
+    /// Does one poll. Returns the packets received.
     fn step(&mut self) -> usize {
         let poll = self.poll();
         let Self { ends, rules, stack, coalescer, whole, delivered_bytes, delivered, .. } = self;
@@ -109,7 +109,7 @@ impl<'a> Step for Terminator<'a> {
                 coalescer.poll_end(0, &mut sink);
             }
             Ends::Superframes => {
-                // A superframe is planned in one piece, so its payload is copied.
+                // A superframe is planned as one piece, so its payload is copied.
                 let mut sink = |delivery: Delivery<'_, &'a [u8]>| {
                     whole.clear();
                     delivery.copy_to(whole);

@@ -8,8 +8,8 @@ use crate::contender::Peer;
 
 /// Grosso beside what you would otherwise pick: the same packets, one core, rounds in turn.
 ///
-/// A row is a kind of work on a workload. Whatever peers are here take part; where one is not, the way to get it is
-/// said.
+/// A row is a kind of work on a workload. All peers that are installed take part; for each of the others the report
+/// says how to get it.
 #[derive(Debug, Parser)]
 #[command(name = "grosso-peers", max_term_width = 80, after_help = HELP)]
 pub(crate) struct Arguments {

@@ -1,4 +1,4 @@
-//! Whether what comes out is what went in: every payload byte of every flow, in order.
+//! Checks of a contender's output against its input: every payload byte of every flow, in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use grosso_testkit::{
 
 use crate::{frame::ETHERNET_BYTES, work::Work};
 
-/// What is wrong with the output of a contender, in sentences; nothing when it is right.
+/// Faults of a contender's output, as sentences; empty if the output is right.
 pub(crate) fn complaints(work: Work, workload: &Workload, output: &[Vec<u8>]) -> Vec<String> {
     match work {
         Work::CoalesceTrusted | Work::CoalesceVerified => {
@@ -55,7 +55,7 @@ fn conserved(sent: &Streams, came: &Streams) -> Vec<String> {
     }
 }
 
-/// How often each byte is there, whatever the order.
+/// Count of each byte value, whatever the order.
 fn how_often(bytes: Option<&Vec<u8>>) -> [usize; 256] {
     let mut counts = [0; 256];
     bytes.into_iter().flatten().for_each(|byte| counts[usize::from(*byte)] += 1);
@@ -105,7 +105,7 @@ fn differences(expected: &[u8], found: &[u8]) -> BTreeSet<String> {
     fields
 }
 
-/// Whether a field of a header is what was expected, or at least right.
+/// Whether a field of a header has the expected value, or another that is also right.
 ///
 /// Atomic datagrams may have any identification (RFC 6864 section 4.1), and the header checksum that goes with it.
 fn agrees(field: &str, expected: &Layer, layer: &Layer, found: &[u8]) -> bool {
@@ -121,7 +121,7 @@ fn is_atomic(layer: &Layer) -> bool {
     layer.number("fragment") & 0x7fff == 0x4000
 }
 
-/// The IPv4 datagrams of fragments, put together with no cleverness, in the order of their first fragments.
+/// The IPv4 datagrams of fragments, reassembled in the simplest way, in the order of their first fragments.
 fn datagrams(fragments: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
     let mut pieces: BTreeMap<Vec<u8>, BTreeMap<u16, &[u8]>> = BTreeMap::new();
@@ -138,7 +138,7 @@ fn datagrams(fragments: &[Vec<u8>]) -> Vec<Vec<u8>> {
     keys.iter().map(|key| whole(pieces[key].values().copied())).collect()
 }
 
-/// The frame of one datagram, of its fragments in order.
+/// The frame of one datagram, made of its fragments in order.
 fn whole<'a>(mut fragments: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut frame = fragments.next().expect("a fragment").to_vec();
     frame.extend(fragments.flat_map(|fragment| &fragment[ETHERNET_BYTES + IPV4_BYTES..]));

@@ -1,10 +1,10 @@
-//! Peers in another language: a child process that is told to do rounds.
+//! Peers in another language: a child process that does rounds on request.
 //!
-//! `peer WORK FILE PACKETS SIZE START OFFSET` reads the frames of a workload from a file, says `ready` and then answers
-//! each line of its input with one line: `round` with nanoseconds and packets, `output FILE` with `written` when the
-//! frames that come out are in that file. `error WHY` may come instead of any answer. A file of frames is, for each of
-//! them, its length as four bytes, little-endian, and its bytes. PACKETS are what a round is about; SIZE, START and
-//! OFFSET are a superframe's segment size and where its checksum lies, or zeros.
+//! `peer WORK FILE PACKETS SIZE START OFFSET` reads the frames of a workload from a file, prints `ready`, and then
+//! answers each line of its input with one line: `round` with nanoseconds and packets, and `output FILE` with `written`
+//! once the frames that come out are in that file. Any answer may be `error REASON` instead. A file of frames has, for
+//! each frame, its length as four bytes, little-endian, and its bytes. PACKETS is the number of packets in a round;
+//! SIZE, START and OFFSET are the segment size of a superframe and the place of its checksum, or zeros.
 
 use std::{
     fs,
@@ -17,11 +17,11 @@ use grosso_testkit::workloads::Workload;
 
 use crate::contender::{About, Boxed, Contender, Round};
 
-/// A program that speaks so.
+/// A program that speaks this protocol.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
-    /// Where the frames are written.
+    /// Folder in which the frames are written.
     pub(crate) folder: PathBuf,
 }
 
@@ -59,7 +59,7 @@ impl Program {
     }
 }
 
-/// A child, or why there is none.
+/// A child process, or the reason for its absence.
 struct Peer {
     about: About,
     child: Result<Child, String>,
@@ -85,7 +85,7 @@ impl Contender for Peer {
     }
 }
 
-/// A running child; it ends when its input does.
+/// A running child, which ends when its input ends.
 struct Child {
     process: process::Child,
     questions: Option<ChildStdin>,
@@ -99,7 +99,7 @@ impl Child {
         self.answer()
     }
 
-    /// The next answer, past what libraries say of themselves.
+    /// The next answer; lines that libraries print in between are skipped.
     fn answer(&mut self) -> Result<String, String> {
         loop {
             let mut line = String::new();
@@ -121,7 +121,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         self.questions = None;
-        // It has nothing left to do; how it ends makes no difference.
+        // It has nothing left to do: its exit status makes no difference.
         let _ = self.process.wait();
     }
 }
@@ -153,7 +153,7 @@ fn read_frames(path: &Path) -> Result<Vec<Vec<u8>>, String> {
     Ok(frames)
 }
 
-/// What an answer starts with.
+/// Prefix of every answer.
 const ANSWER: &str = "peer: ";
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! What takes part: Grosso, or a peer, doing one kind of work on one workload.
+//! Contenders: Grosso, or a peer, doing one kind of work on one workload.
 
 use std::time::{Duration, Instant};
 
 use grosso_benches::{Cache, Step};
 
-/// Who does the work, in the order of the tables.
+/// Everyone who can do the work, in the order of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     Grosso,
@@ -16,12 +16,12 @@ pub(crate) enum Peer {
     Smoltcp,
     Etherparse,
     InternetChecksum,
-    /// No peer but the machine: what reading the bytes alone costs.
+    /// No peer but the machine: the cost of reading the bytes alone.
     Machine,
 }
 
 impl Peer {
-    /// Those that can be left out, by name.
+    /// The peers that can be left out, by name.
     pub(crate) const OTHERS: [Self; 8] = [
         Self::Dpdk,
         Self::TunRs,
@@ -49,15 +49,15 @@ impl Peer {
     }
 }
 
-/// What is said about a contender beside its figures.
+/// Description of a contender beside its figures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     pub(crate) peer: Peer,
     /// Tells two contenders of one peer apart; may be empty.
     pub(crate) variant: &'static str,
-    /// What is inside the timing: parse, verify, copy, sums.
+    /// Work inside the timing: parse, verify, copy, sums.
     pub(crate) inside: &'static str,
-    /// Whether it leaves out checksums that the row is about, so that nobody need be faster.
+    /// Whether it omits checksums that the row is about, so that its time is no standard for the others.
     pub(crate) does_less: bool,
 }
 
@@ -66,7 +66,7 @@ impl About {
         Self { peer, variant, inside, does_less: false }
     }
 
-    /// The same of a contender that leaves out checksums that the row is about.
+    /// The same contender, marked as one that omits checksums that the row is about.
     pub(crate) const fn doing_less(self) -> Self {
         Self { does_less: true, ..self }
     }
@@ -82,9 +82,9 @@ impl About {
 /// One pass over a workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Round {
-    /// Nanoseconds of work; filling, touching and freeing buffers are not in it.
+    /// Nanoseconds of work, without filling, touching and freeing buffers.
     pub(crate) ns: u64,
-    /// Packets, fragments, segments or sums that the work was about.
+    /// Packets, fragments, segments or sums that the pass processed.
     pub(crate) packets: u64,
 }
 
@@ -98,26 +98,26 @@ impl Round {
 pub(crate) trait Contender {
     fn about(&self) -> About;
 
-    /// Does the whole workload once. An error ends the contender's part in the run.
+    /// Does the whole workload once. After an error the contender does no more rounds.
     fn round(&mut self) -> Result<Round, String>;
 
-    /// The Ethernet frames that come out, to be checked; of a checksum, its two bytes.
+    /// The Ethernet frames that come out, for the checks; for a checksum, its two bytes.
     fn output(&mut self) -> Result<Vec<Vec<u8>>, String>;
 }
 
 /// A contender of any kind.
 pub(crate) type Boxed<'a> = Box<dyn Contender + 'a>;
 
-/// Work in turns, each with what is to be done before and not timed.
+/// Work in turns, each after a preparation that is not timed.
 pub(crate) trait Turns {
-    /// Makes ready what the next turn reads.
+    /// Prepares the input of the next turn.
     fn prepare(&mut self);
 
-    /// Does one turn. Gives the packets that it was about.
+    /// Does one turn and returns the number of packets that it processed.
     fn turn(&mut self) -> usize;
 }
 
-/// A step of the benches, whose frames are touched before if that is wanted.
+/// A step of the benches, whose frames are touched beforehand if that is wanted.
 pub(crate) struct Stepped<S> {
     pub(crate) step: S,
     pub(crate) cache: Cache,

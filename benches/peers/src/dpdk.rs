@@ -1,4 +1,4 @@
-//! DPDK's libraries gro, gso, ip_frag and net, in a program of C.
+//! DPDK's libraries gro, gso, ip_frag and net, in a program written in C.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +17,7 @@ use crate::{
     work::Work,
 };
 
-/// Compiles the program for this very machine, as DPDK's users do.
+/// Compiles the program for the processor of this machine, as DPDK's users do.
 pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     let hint = "apt-get install libdpdk-dev pkg-config gcc";
     let flags = run(Command::new("pkg-config").args(["--cflags", "--libs", "libdpdk"]));
@@ -28,7 +28,7 @@ pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     compiler
         .args(["-O3", "-D_GNU_SOURCE", "-Wall", "-Werror", "-Wno-deprecated-declarations"])
         .arg(source);
-    // The package asks for its least common machine; ours comes behind that.
+    // The package's flags ask for its baseline processor; ours come later and override that.
     compiler.args(flags.split_whitespace()).args(["-march=native", "-o"]).arg(&program);
     run(&mut compiler).map_err(|why| Missing { why, hint })?;
     Ok(program)
@@ -67,7 +67,7 @@ pub(crate) fn contenders<'a>(
             contender("chain + sums", "parse, headers, sums", "segment-chain-sums"),
             doing_less("chain", "parse, headers; no sums", "segment-chain"),
         ],
-        // The packaged build takes 8 fragments of a datagram at most.
+        // The packaged build takes at most 8 fragments of a datagram.
         Work::Reassemble if workload.name == "frag4_8k" => vec![
             contender("+ checks", "parse, chain, verify", "reassemble-checks"),
             doing_less("", "parse, chain; no checks", "reassemble"),
@@ -77,7 +77,7 @@ pub(crate) fn contenders<'a>(
     }
 }
 
-/// The names of the headers of the first frame; of a checksum's bytes, nothing to rely on.
+/// The names of the headers of the first frame; for a checksum's bytes, the result has no meaning.
 fn stack(workload: &Workload) -> Vec<String> {
     let parsed = parse(&workload.frames[0], Link::Ethernet, Lengths::Whole);
     parsed.layers.iter().map(|layer| layer.name.to_owned()).collect()

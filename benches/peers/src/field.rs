@@ -1,4 +1,4 @@
-//! Who takes part in a run, and why the others do not.
+//! The participants of a run, and the reasons why other peers are missing.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,17 +23,17 @@ pub(crate) struct Field<'a> {
     arguments: &'a Arguments,
     dpdk: Option<Program>,
     go: Option<Program>,
-    /// Who is not here.
+    /// Peers that do not take part.
     pub(crate) absent: Vec<Absent>,
-    /// Where frames for child processes lie while the run lasts.
+    /// Folder for the frames of child processes, which lives as long as the run.
     folder: TempDir,
 }
 
 impl<'a> Field<'a> {
-    /// Builds the peers that have to be built.
+    /// Builds the peers that need to be built.
     ///
     /// # Errors
-    /// When there is no folder for temporary files.
+    /// Fails if no folder for temporary files can be made.
     pub(crate) fn assemble(arguments: &'a Arguments) -> Result<Self, String> {
         let folder =
             tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
@@ -67,7 +67,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Everybody in a row: who does its workload, or Grosso alone with each of several.
+    /// The contenders of a row: everybody who does its workload, or Grosso alone with each of several workloads.
     pub(crate) fn row<'w>(&self, row: &Row, workloads: &'w [Workload]) -> Vec<Boxed<'w>> {
         match workloads {
             [workload] => self.contenders(row.work, row.cache, workload),
@@ -86,7 +86,7 @@ impl<'a> Field<'a> {
         workload: &'w Workload,
     ) -> Vec<Boxed<'w>> {
         let mut contenders = ours::contenders(work, cache, workload);
-        // Peers work in buffers of their own, and filling these makes them hot.
+        // Peers work in buffers of their own: filling these brings the bytes into the cache.
         if cache == Cache::Hot {
             if let Some(program) = &self.dpdk {
                 contenders.extend(dpdk::contenders(program, work, workload));
@@ -101,17 +101,17 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Why a program cannot be built, and what helps.
+/// Reason why a program cannot be built, and a remedy.
 #[derive(Debug)]
 pub(crate) struct Missing {
     pub(crate) why: String,
     pub(crate) hint: &'static str,
 }
 
-/// What a command prints.
+/// Runs a command and returns its standard output.
 ///
 /// # Errors
-/// When it cannot be started, or fails; with the first line of what it complains of.
+/// Fails if the command cannot be started or fails; the error has the first line of its complaint.
 pub(crate) fn run(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("{program}: {error}"))?;

@@ -1,4 +1,4 @@
-//! What frames have in common.
+//! Helpers for frames that several contenders share.
 
 use grosso_testkit::oracle::{Lengths, Link, parse};
 

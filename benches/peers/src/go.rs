@@ -1,4 +1,5 @@
-//! wireguard-go's coalescing and segmentation, Tailscale's fork of it, and gVisor's coalescing, in a program of Go.
+//! wireguard-go's coalescing and segmentation, Tailscale's fork of it, and gVisor's coalescing, in a program written in
+//! Go.
 
 use std::{
     path::{Path, PathBuf},
@@ -26,7 +27,7 @@ pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     Ok(program)
 }
 
-/// The contenders of all for a workload, if they do that kind.
+/// The contenders of all of them for a workload, if they do that kind of work.
 pub(crate) fn contenders<'a>(
     program: &Program,
     work: Work,

@@ -1,23 +1,23 @@
-//! How fast Grosso means to be, and whether a run shows it.
+//! Goals for Grosso's speed, and whether a run meets them.
 
 use serde::Serialize;
 
 use crate::report::{Line, RowReport};
 
-/// What a goal is about.
+/// The quantity that a goal bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Aim {
-    /// How many times as fast as the fastest peer that does all of the row's work, at least.
+    /// Least ratio of the fastest peer's time to Grosso's, among the peers that do all of the row's work.
     AsFast,
-    /// How many times as long as the first workload the others take, at most.
+    /// Greatest ratio of the time on another workload to the time on the first.
     AsLong,
-    /// How many times as long as the machine takes to read the same bytes, at most.
+    /// Greatest ratio of Grosso's time to the time in which the machine reads the same bytes.
     Reading,
 }
 
 impl Aim {
-    /// Which way the number bounds what is measured.
+    /// Direction in which the number bounds the measured one.
     pub(crate) const fn bound(self) -> &'static str {
         match self {
             Self::AsFast => ">=",
@@ -26,19 +26,19 @@ impl Aim {
     }
 }
 
-/// One goal, and what was measured.
+/// One goal, and the figure measured for it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Verdict {
     pub(crate) row: String,
     pub(crate) aim: Aim,
     pub(crate) wanted: f64,
     pub(crate) measured: f64,
-    /// The contender that decides.
+    /// The contender whose figure decides.
     pub(crate) beside: String,
     pub(crate) met: bool,
 }
 
-/// What the rows say of the goals; a goal whose row was not measured, or had no peer, is left out.
+/// Verdicts on all goals but those whose row was not measured or had no peer.
 pub(crate) fn verdicts(rows: &[RowReport]) -> Vec<Verdict> {
     GOALS.iter().filter_map(|goal| verdict(goal, rows)).collect()
 }
@@ -89,7 +89,7 @@ const GOALS: &[Goal] = &[
     ("coalesce-verified/cold/tcp4_1", Aim::Reading, 1.3),
 ];
 
-/// The workloads whose headers are to cost little more than those of TCP over IPv4.
+/// The workloads whose headers are meant to cost little more than those of TCP over IPv4.
 const HEADERS: &[&str] = &["tcp6_16burst", "udp4_quic", "vxlan_tcp4", "gre_tcp4", "gue_rco_tcp4"];
 
 #[cfg(test)]

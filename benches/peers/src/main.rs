@@ -3,15 +3,15 @@
 //! | module | job |
 //! |---|---|
 //! | `work` | the rows: a kind of work on a workload, hot or cold |
-//! | `contender` | what takes part; `polls`, `sums`, `frame`: what contenders have in common |
-//! | `ours` | Grosso, and what reading the bytes alone costs |
+//! | `contender` | participants of a row; `polls`, `sums`, `frame`: helpers that contenders share |
+//! | `ours` | Grosso, and the cost of reading the bytes alone |
 //! | `crates` | peers that are crates, in this process |
 //! | `child`, `dpdk`, `go` | peers in other languages, each a child process |
-//! | `field` | who is here, and why the others are not |
+//! | `field` | participants of a run, and the reasons why others are missing |
 //! | `measure` | rounds in turn, medians, ratios |
-//! | `goals` | how fast Grosso means to be |
-//! | `check`, `semantics` | whether what comes out is right |
-//! | `report`, `text`, `page` | what a run found, and its forms; `progress`: how far it is |
+//! | `goals` | goals for Grosso's speed |
+//! | `check`, `semantics` | whether the output is right |
+//! | `report`, `text`, `page` | the findings of a run, and their forms; `progress`: a bar during the run |
 
 #![forbid(unsafe_code)]
 
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments, field: &Field<'_>, rows: &[Row]) -> Report {
-    // Children are started by this thread and stay where it is.
+    // Children inherit the core of this thread.
     let core = pin();
     let bar = progress::bar(rows.len());
     let row_reports = rows.iter().map(|row| {
@@ -118,14 +118,14 @@ fn measured(field: &Field<'_>, row: &Row, rounds: usize) -> RowReport {
     let workloads = row.generate();
     let mut contenders = field.row(row, &workloads);
     let figures = measure::alternate(&mut contenders, rounds);
-    // One workload is everybody's; of several, each is that of one contender.
+    // A row of one workload shares it among all contenders; in a row of several, each contender has one of them.
     let whose = workloads.iter().cycle();
     let lines =
         contenders.iter_mut().zip(figures).zip(whose).map(|((contender, figures), whose)| {
             let about = contender.about();
             let (frames, wrong) = match contender.output() {
                 Ok(output) => (output.len(), check::complaints(row.work, whose, &output)),
-                // Who cannot be asked has failed at its rounds too.
+                // A contender that gives no output has failed at its rounds too.
                 Err(_) => (0, Vec::new()),
             };
             Line::new(row, &about, figures, frames, wrong)
@@ -139,7 +139,7 @@ fn measured(field: &Field<'_>, row: &Row, rounds: usize) -> RowReport {
     }
 }
 
-/// Names the rows, who does each, and who is not here.
+/// Lists the rows, the contenders of each, and the missing peers.
 fn list(field: &Field<'_>, rows: &[Row]) {
     for row in rows {
         let workloads = row.generate();
@@ -167,7 +167,7 @@ fn write_files(arguments: &Arguments, report: &Report) -> Result<(), String> {
     Ok(())
 }
 
-/// Keeps this thread on the last core that it may use: the first ones take most interrupts.
+/// Pins this thread to the last core that it may use: the first ones take most interrupts.
 fn pin() -> Option<usize> {
     let allowed = sched_getaffinity(None).ok()?;
     let core = (0..CpuSet::MAX_CPU).rev().find(|core| allowed.is_set(*core))?;

@@ -1,8 +1,8 @@
-//! Rounds that alternate between the contenders of a row, and what is made of their times.
+//! Rounds that alternate between the contenders of a row, and the statistics of their times.
 
 use crate::contender::{Boxed, Round};
 
-/// What a contender's rounds say.
+/// Statistics of a contender's rounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
     /// Nanoseconds a packet of each round, in order.
@@ -11,14 +11,15 @@ pub(crate) struct Figures {
     pub(crate) median: f64,
     /// The median distance from it.
     pub(crate) spread: f64,
-    /// How many times as long as the first contender: the median over the rounds, each beside the first's of the same
+    /// Ratio to the first contender's time: the median over the rounds, each divided by the first's round of the same
     /// turn.
     pub(crate) ratio: f64,
 }
 
-/// Lets every contender do its workload `rounds` times, in turn, after one turn that does not count.
+/// Lets every contender do its workload `rounds` times, in turn, after one turn that is not counted.
 ///
-/// Who fails has its error instead of figures. So have all when the first fails, which is what they are measured by.
+/// A contender that fails has its error instead of figures. If the first fails, all do: the others are measured against
+/// it.
 pub(crate) fn alternate(
     contenders: &mut [Boxed<'_>],
     rounds: usize,
@@ -48,7 +49,7 @@ fn figures(rounds: Vec<f64>, first: &[f64]) -> Figures {
     Figures { median: median_time, spread: median(&distances), ratio: median(&ratios), rounds }
 }
 
-/// The middle value, or the mean of the two in the middle; zero of nothing.
+/// The middle value, or the mean of the two in the middle; zero for an empty slice.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
     use crate::contender::{About, Contender, Peer};
 
-    /// Takes the nanoseconds it is told to, and notes its turns.
+    /// Takes the nanoseconds that it is told to take, and records its turns.
     struct Told {
         name: char,
         ns: Vec<u64>,
@@ -102,7 +103,7 @@ mod tests {
         let told = |name, ns: &[u64]| -> Boxed<'static> {
             Box::new(Told { name, ns: ns.to_vec(), turns: Rc::clone(&turns) })
         };
-        // Taken from the end: the last is the turn that does not count.
+        // Taken from the end: the last one is the turn that is not counted.
         let mut contenders =
             [told('a', &[100, 200, 300, 9000]), told('b', &[300, 200, 600, 9000]), told('c', &[5])];
         let figures = alternate(&mut contenders, 3);

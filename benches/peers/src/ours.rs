@@ -1,4 +1,4 @@
-//! Grosso itself, as the benches run it, and what reading its bytes alone would cost.
+//! Grosso itself, as the benches run it, and the cost of reading its bytes alone.
 
 use std::hint::black_box;
 
@@ -18,7 +18,7 @@ use crate::{
     work::Work,
 };
 
-/// Grosso's contenders for a kind of work; the first is what the others are measured against.
+/// Grosso's contenders for a kind of work; the first is the one against which the others are measured.
 pub(crate) fn contenders<'a>(work: Work, cache: Cache, workload: &'a Workload) -> Vec<Boxed<'a>> {
     let about = |variant, inside| About::new(Peer::Grosso, variant, inside);
     let packets = workload.packets;
@@ -62,7 +62,7 @@ pub(crate) fn contenders<'a>(work: Work, cache: Cache, workload: &'a Workload) -
     }
 }
 
-/// Grosso's coalescing of a workload; `variant` tells it from that of another workload in the same row.
+/// Grosso's coalescing of a workload; `variant` tells it apart from another workload's in the same row.
 pub(crate) fn coalescer<'a>(
     work: Work,
     cache: Cache,
@@ -80,7 +80,7 @@ pub(crate) fn coalescer<'a>(
     })
 }
 
-/// Reads what the work has to read of a cold trace, and nothing else.
+/// Reads the bytes that the work has to read of a cold trace, and does nothing else.
 fn floor(work: Work, workload: &Workload) -> Boxed<'_> {
     let payload = work == Work::CoalesceVerified;
     let inside = if payload { "reads every byte" } else { "reads the line of each header" };
@@ -154,5 +154,5 @@ fn reassembled(workload: &Workload, join: Join) -> Vec<Vec<u8>> {
     frames
 }
 
-/// The first cache line of a frame, which has its headers or most of them.
+/// The first cache line of a frame, which holds all or most of its headers.
 const HEADER_LINE_BYTES: usize = 64;

@@ -1,10 +1,10 @@
-//! A bar for the person who waits.
+//! A progress bar for the person who waits.
 
 use std::{io::IsTerminal, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar over so many rows, where somebody looks.
+/// A progress bar over a number of rows, hidden if standard error is no terminal.
 pub(crate) fn bar(rows: usize) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

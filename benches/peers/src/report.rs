@@ -1,4 +1,4 @@
-//! What a run found. Text, JSON and the page are made of this value.
+//! The findings of a run. Text, JSON and the page are made from this value.
 
 use std::fmt;
 
@@ -24,14 +24,14 @@ pub(crate) struct Report {
     pub(crate) semantics: Vec<Finding>,
 }
 
-/// Where the run was.
+/// The machine of the run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,
     pub(crate) kernel: String,
-    /// The core that everything was pinned to; none where that was refused.
+    /// The core to which everything was pinned; `None` if pinning was refused.
     pub(crate) core: Option<usize>,
-    /// What the Rust contenders were compiled for beyond what each asks the processor itself.
+    /// Processor features for which the Rust contenders were compiled, beyond those that each detects at run time.
     pub(crate) compiled_for: &'static str,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Machine {
 pub(crate) struct Absent {
     pub(crate) peer: &'static str,
     pub(crate) why: String,
-    /// How to get it; empty when it was left out on purpose.
+    /// Advice on how to get it; empty if it was left out on purpose.
     pub(crate) hint: &'static str,
 }
 
@@ -62,7 +62,7 @@ impl Absent {
 /// One row of the table.
 #[derive(Debug, Serialize)]
 pub(crate) struct RowReport {
-    /// What `--only` is compared with.
+    /// The name that `--only` is matched against.
     pub(crate) name: String,
     pub(crate) work: Work,
     pub(crate) workload: &'static str,
@@ -74,32 +74,32 @@ pub(crate) struct RowReport {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Line {
     pub(crate) name: String,
-    /// What is inside the timing.
+    /// Work inside the timing.
     pub(crate) inside: &'static str,
-    /// Whether it leaves out checksums that the row is about.
+    /// Whether it omits checksums that the row is about.
     pub(crate) does_less: bool,
     /// Median nanoseconds a packet.
     pub(crate) ns: f64,
     /// The median distance from it.
     pub(crate) spread_ns: f64,
-    /// How many times as long as Grosso.
+    /// Ratio of its time to Grosso's.
     pub(crate) ratio: f64,
     /// Gigabytes a second, of checksums.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) gigabytes_a_second: Option<f64>,
-    /// Frames that came out of a pass.
+    /// Frames that came out in one pass.
     pub(crate) frames: usize,
-    /// What is wrong with them.
+    /// Faults of these frames.
     pub(crate) wrong: Vec<String>,
     /// Nanoseconds a packet of each round.
     pub(crate) rounds_ns: Vec<f64>,
-    /// Why it has no figures.
+    /// The error, if it has no figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failed: Option<String>,
 }
 
 impl Line {
-    /// A line for a contender that was measured, or was not and says why.
+    /// A line for a contender that was measured, or that failed with an error.
     pub(crate) fn new(
         row: &Row,
         about: &About,
@@ -140,10 +140,10 @@ fn is_grosso(contender: &str) -> bool {
 }
 
 impl Report {
-    /// What identifies the form of the JSON.
+    /// Identifier of the form of the JSON.
     pub(crate) const SCHEMA: &'static str = "grosso.peers/1";
 
-    /// What is wrong with Grosso's own output, which must be nothing.
+    /// Faults of Grosso's own output, which must be empty.
     pub(crate) fn own_faults(&self) -> Vec<String> {
         let lines = self.rows.iter().flat_map(|row| row.contenders.iter().map(move |l| (row, l)));
         let faults = lines.filter(|(_, line)| line.is_grosso()).flat_map(|(row, line)| {

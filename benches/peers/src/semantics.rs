@@ -1,4 +1,5 @@
-//! What a contender makes of packets that must not be joined, overtake, or be cut carelessly.
+//! Correctness cases: packets that must not be joined, reordered or cut carelessly, and what each contender makes of
+//! them.
 
 use grosso_benches::Cache;
 use grosso_testkit::{
@@ -11,27 +12,27 @@ use serde::Serialize;
 
 use crate::{contender::Boxed, work::Work};
 
-/// What one contender did with one case.
+/// Result of one contender in one case.
 #[derive(Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) contender: String,
     pub(crate) work: Work,
     pub(crate) case: &'static str,
-    /// What it got wrong; none when it was right.
+    /// Its fault; `None` if it was right.
     pub(crate) wrong: Option<&'static str>,
 }
 
-/// A few packets, and what tells right from wrong.
+/// A few packets, and the judge of the frames made from them.
 struct Case {
     name: &'static str,
     workload: Workload,
     judge: Judge,
 }
 
-/// What is wrong with the second frames, which were made of the first; none when they are right.
+/// Compares the output frames, the second argument, with the input frames and returns the fault, if any.
 type Judge = fn(&[Vec<u8>], &[Vec<u8>]) -> Option<&'static str>;
 
-/// Shows the cases of a kind of work to those whom `contenders` gives for each.
+/// Gives the cases of a kind of work to the contenders that `contenders` makes for each.
 pub(crate) fn examine(
     work: Work,
     contenders: impl Fn(Work, Cache, &Workload) -> Vec<Boxed<'_>>,
@@ -39,7 +40,7 @@ pub(crate) fn examine(
     let mut findings = Vec::new();
     for case in &cases(work) {
         for mut contender in contenders(work, Cache::Hot, &case.workload) {
-            // Who cannot do it has said so in the row.
+            // A contender that gives no output has reported that in the row.
             let Ok(output) = contender.output() else { continue };
             let wrong = (case.judge)(&case.workload.frames, &output);
             let contender = contender.about().name();
@@ -147,10 +148,10 @@ impl Segment {
     }
 }
 
-/// A packet like any other.
+/// An ordinary packet with data.
 const DATA: Segment = Segment { len: SEGMENT_BYTES, ip: |ip| ip, tcp: |tcp| tcp };
 
-/// A case of packets in sequence; each byte of the first is 1, of the second 2, and so on.
+/// A case of packets in sequence. Every payload byte of the first packet is 1, of the second 2, and so on.
 fn case(name: &'static str, segments: &[Segment], judge: Judge) -> Case {
     let mut sequence = 1;
     let numbered = segments.iter().zip(1_u8..);
@@ -179,7 +180,7 @@ fn superframe(name: &'static str, packet: &Packet, judge: Judge) -> Case {
     }
 }
 
-/// The payload of three segments, the first of which has a checksum that works out as 0.
+/// The payload of three segments, of which the first has a checksum of 0.
 fn summing_to_zero(headers: &Packet) -> Vec<u8> {
     let mut data = vec![7; 3 * SEGMENT_BYTES];
     let word = SEGMENT_BYTES - 2..SEGMENT_BYTES;
@@ -189,7 +190,7 @@ fn summing_to_zero(headers: &Packet) -> Vec<u8> {
     data
 }
 
-/// The packets whose payload a frame has, by their numbers.
+/// The numbers of the packets whose payload a frame contains.
 fn members(frame: &[u8]) -> Vec<u8> {
     let parsed = parse(frame, Link::Ethernet, Lengths::Declared);
     let mut members = parsed.payload(frame).to_vec();
@@ -197,7 +198,7 @@ fn members(frame: &[u8]) -> Vec<u8> {
     members
 }
 
-/// Whether a field of the IP header is no longer what it was for some packet.
+/// Whether the output changes a field of some packet's IP header.
 fn changes(input: &[Vec<u8>], output: &[Vec<u8>], field: &str) -> bool {
     output.iter().any(|frame| {
         let now = network(frame).number(field);
@@ -207,7 +208,7 @@ fn changes(input: &[Vec<u8>], output: &[Vec<u8>], field: &str) -> bool {
     })
 }
 
-/// Whether the packets of a frame had equal sizes, but for a shorter last one.
+/// Whether the packets of a frame had equal sizes, except for a shorter last one.
 fn can_be_cut_again(input: &[Vec<u8>], frame: &[u8]) -> bool {
     let sizes: Vec<usize> =
         members(frame).iter().map(|number| input[usize::from(*number) - 1].len()).collect();
@@ -215,7 +216,7 @@ fn can_be_cut_again(input: &[Vec<u8>], frame: &[u8]) -> bool {
     others.iter().all(|size| *size == sizes[0]) && *last <= sizes[0]
 }
 
-/// The packets in the order in which they leave; 0 is one without payload.
+/// The numbers of the packets in the order in which they leave; 0 stands for one without payload.
 fn order(output: &[Vec<u8>]) -> Vec<u8> {
     let numbers = |frame: &Vec<u8>| match members(frame) {
         none if none.is_empty() => vec![0],
@@ -244,7 +245,7 @@ mod tests {
         cases(work).into_iter().find(|case| case.name == name).expect("a case")
     }
 
-    /// What the case says to everything joined into one frame.
+    /// Verdict of the case on a coalescer that joins everything into one frame.
     fn all_joined(name: &str) -> Option<&'static str> {
         let case = named(Work::CoalesceVerified, name);
         let (frame, _) = join(&case.workload.frames, Link::Ethernet);

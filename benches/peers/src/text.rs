@@ -1,4 +1,4 @@
-//! The report as text of 80 columns, painted; whoever prints it takes the paint off where it is not wanted.
+//! The report as coloured text of 80 columns; the caller strips the colours if they are not wanted.
 
 use std::fmt::Write;
 
@@ -47,7 +47,7 @@ pub(crate) fn text(report: &Report) -> String {
     out
 }
 
-/// What a row is about, in words.
+/// The subject of a row, in words.
 pub(crate) fn heading(row: &RowReport) -> String {
     let what = match row.work {
         Work::CoalesceTrusted => "coalesce, sums trusted",
@@ -103,7 +103,7 @@ fn complaints(out: &mut String, lines: &[Line]) {
     }
 }
 
-/// One goal, what came of it, and who decides.
+/// One goal, the figure measured for it, and the contender that decides.
 fn goal(out: &mut String, verdict: &Verdict) {
     let (paint, met) = if verdict.met { (GOOD, "met") } else { (BAD, "missed") };
     let _ = writeln!(
@@ -117,7 +117,7 @@ fn goal(out: &mut String, verdict: &Verdict) {
     );
 }
 
-/// Each contender once, with what it got wrong.
+/// Each contender once, with its faults.
 fn wrongs(out: &mut String, report: &Report) {
     let mut names: Vec<&str> = Vec::new();
     for finding in &report.semantics {
@@ -154,7 +154,7 @@ const STRONG: Style = Style::new().bold();
 const GOOD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green)));
 const BAD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Red)));
 
-/// Columns of a contender's name, and of what is inside its timing.
+/// Widths of the columns for a contender's name and for the work inside its timing.
 const NAME: usize = 25;
 const INSIDE: usize = 27;
 

@@ -11,13 +11,13 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Work {
-    /// Join packets whose checksums a device verified.
+    /// Join packets whose checksums a device has verified.
     CoalesceTrusted,
-    /// Join packets whose checksums nobody verified.
+    /// Join packets whose checksums nobody has verified.
     CoalesceVerified,
-    /// Cut superframes into complete packets, payload copied.
+    /// Cut superframes into complete packets, with a copy of the payload.
     SegmentCopy,
-    /// Cut superframes, payload left where it is.
+    /// Cut superframes and leave the payload in place.
     SegmentScatter,
     /// Join fragments.
     Reassemble,
@@ -37,7 +37,7 @@ impl Work {
         }
     }
 
-    /// What one of its packets is called.
+    /// The unit of work, as the report names it.
     pub(crate) const fn unit(self) -> &'static str {
         match self {
             Self::CoalesceTrusted | Self::CoalesceVerified => "packet",
@@ -52,18 +52,18 @@ impl Work {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) work: Work,
-    /// One workload, or those that Grosso alone does side by side.
+    /// One workload, or several that only Grosso does, side by side.
     pub(crate) workloads: &'static [&'static str],
     pub(crate) cache: Cache,
 }
 
 impl Row {
-    /// What `--only` is compared with.
+    /// The name that `--only` is matched against.
     pub(crate) fn name(&self) -> String {
         format!("{}/{}/{}", self.work.name(), self.cache.name(), self.traffic())
     }
 
-    /// The name of its workload, or that there are several.
+    /// The name of its workload, or a word that there are several.
     pub(crate) const fn traffic(&self) -> &'static str {
         match self.workloads {
             [one] => one,
@@ -110,7 +110,7 @@ fn buffer(name: &'static str) -> Workload {
     Workload { name, frames, packets, payload_bytes: len, gso: None }
 }
 
-/// What Grosso does beside `tcp4_1`: more flows, other headers, tunnels.
+/// Workloads that Grosso does beside `tcp4_1`: more flows, other headers, tunnels.
 const EACH: &[&str] = &[
     "tcp4_1",
     "tcp4_8rr",
@@ -123,7 +123,7 @@ const EACH: &[&str] = &[
     "gue_rco_tcp4",
 ];
 
-/// What one round of a checksum sums up, so that every length takes about as long.
+/// Bytes that one round of a checksum sums, so that all lengths take about the same time.
 const CHECKSUM_BYTES_A_ROUND: usize = 64 << 20;
 
 #[cfg(test)]

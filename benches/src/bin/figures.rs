@@ -1,4 +1,4 @@
-//! Prints what Criterion measured last as the tables of `docs/performance.md`.
+//! Prints the last measurements of Criterion as the tables of `docs/performance.md`.
 
 #![forbid(unsafe_code)]
 
@@ -14,16 +14,16 @@ use serde_json::Value;
 /// The rows of each group, by the name of the group.
 type Groups = BTreeMap<String, BTreeMap<Row, Figure>>;
 
-/// The name of a benchmark, with numbers in the order of numbers.
+/// The name of a benchmark, sorted numerically by its number.
 type Row = (u64, String);
 
-/// What was measured for one benchmark.
+/// The measurement of one benchmark.
 #[derive(Clone, Copy, Debug)]
 struct Figure {
     median_ns: f64,
-    /// The median of the distances from the median.
+    /// The median distance from it.
     spread_ns: f64,
-    /// Bytes that the time is for, where the benchmark is about bytes.
+    /// Bytes that are processed in that time, if the benchmark is about bytes.
     bytes: Option<f64>,
 }
 
@@ -64,7 +64,7 @@ fn figure(folder: &Path) -> Option<(String, Row, Figure)> {
     let read =
         |name| -> Option<Value> { serde_json::from_slice(&fs::read(folder.join(name)).ok()?).ok() };
     let (benchmark, estimates) = (read("benchmark.json")?, read("estimates.json")?);
-    // Only this package has groups of groups: other packages' benchmarks lie in the same folder.
+    // Only this package nests groups: benchmarks of other packages are in the same folder.
     let group = benchmark["group_id"].as_str().filter(|group| group.contains('/'))?.to_owned();
     let name = ["function_id", "value_str"].iter().find_map(|key| benchmark[*key].as_str())?;
     let estimate = |of: &str| estimates[of]["point_estimate"].as_f64();

@@ -1,8 +1,8 @@
-//! Instructions a packet, counted by callgrind and held against `benches/instructions.toml`.
+//! Instructions a packet, counted by callgrind and compared with `benches/instructions.toml`.
 //!
-//! The counts do not depend on how busy the machine is, and little on which machine it is: valgrind shows AVX2 to the
-//! program wherever the processor has it, and never AVX-512. The program starts itself under valgrind for each count,
-//! which then covers the calls of [`measured`] alone. With `--record` it writes the recorded file instead of comparing.
+//! The counts do not depend on the load of the machine, and little on the machine: valgrind offers AVX2 to the program
+//! if the processor has it, and never AVX-512. The program starts itself under valgrind for each count, which covers
+//! the calls of [`measured`] alone. With `--record` it writes the recorded file instead of comparing.
 
 #![forbid(unsafe_code)]
 
@@ -19,7 +19,7 @@ use grosso_benches::{
 };
 use grosso_testkit::workloads::workload;
 
-/// Instructions a packet by the name of what was counted.
+/// Instructions a packet by the name of the work.
 type Counts = BTreeMap<String, f64>;
 
 fn main() -> ExitCode {
@@ -44,7 +44,7 @@ fn finish(result: Result<(), String>) -> ExitCode {
     }
 }
 
-/// Everything that is counted.
+/// The names of everything that is counted.
 fn names() -> impl Iterator<Item = String> {
     let coalesce = COALESCED
         .iter()
@@ -61,7 +61,7 @@ fn names() -> impl Iterator<Item = String> {
     coalesce.chain(segment).chain(scatter).chain(cut).chain(join).chain(ends)
 }
 
-/// Under valgrind: does the work of that name twice, the second time measured, and prints for how many packets.
+/// Under valgrind: does the work of that name twice, the second time measured, and prints the number of packets.
 fn run(name: &str) -> Result<(), String> {
     let (kind, name) = name.rsplit_once('/').ok_or("no name")?;
     let workload = workload(name, SEED);
@@ -105,10 +105,10 @@ fn run(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What callgrind counts. Gives the packets that `work` was about.
+/// The function that callgrind counts. Returns the packets that `work` processed.
 #[inline(never)]
 fn measured(work: &mut dyn FnMut() -> usize) -> usize {
-    // Not the last thing, so that this is a call with a return, which callgrind sees.
+    // Kept from being a tail call, so that callgrind sees a call with a return.
     black_box(work())
 }
 
@@ -173,7 +173,7 @@ fn parse(line: &str) -> Option<(String, f64)> {
 const INSIDE: &str = "--inside-valgrind";
 const RECORD: &str = "--record";
 
-/// By how much a count may grow.
+/// Greatest growth of a count that passes.
 const TOLERANCE_PERCENT: f64 = 3.0;
 
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.toml");

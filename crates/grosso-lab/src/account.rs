@@ -1,4 +1,4 @@
-//! Processor time by role, and what TCP counts.
+//! Processor time by role, and TCP's counters.
 
 use std::{fs, io, time::Duration};
 
@@ -10,16 +10,16 @@ use rustix::process::Pid;
 pub struct Threads {
     /// Sends.
     pub sender: Pid,
-    /// Carries the packets; none where the kernel does.
+    /// Carries the packets; `None` if the kernel does.
     pub path: Option<Pid>,
     /// Receives.
     pub receiver: Pid,
 }
 
-/// Processor time that went into a trial, by who was running.
+/// Processor time spent on a trial, by thread.
 ///
-/// The kernel's work for packets runs in whoever sent them, most of the time: the path's time is
-/// also that of the receiver's stack.
+/// The kernel's work for packets runs mostly in the thread that sent them: the path's time is also that of the
+/// receiver's stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct CpuSeconds {
     /// The sender's thread.
@@ -28,18 +28,18 @@ pub struct CpuSeconds {
     pub path: f64,
     /// The receiver's thread.
     pub receiver: f64,
-    /// Kernel threads that work for packets on the same processors, where they can be seen.
+    /// Kernel threads that work for packets on the same processors, if they are visible.
     pub kernel: f64,
 }
 
 impl CpuSeconds {
-    /// Of all together.
+    /// The sum of all.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.sender + self.path + self.receiver + self.kernel
     }
 
-    /// What was added since an earlier account.
+    /// Time added since an earlier account.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl CpuSeconds {
     }
 }
 
-/// Reads the accounts of threads.
+/// Reads the processor time of threads.
 #[derive(Debug)]
 pub struct Accountant {
     threads: Threads,
@@ -59,11 +59,11 @@ pub struct Accountant {
 }
 
 impl Accountant {
-    /// For the threads of a trial, which runs on these processors; `poller` is the kernel thread
-    /// that takes the receiver's packets from its device, if it has one of its own.
+    /// An accountant of the threads of a trial, which runs on these processors; `poller` is the kernel thread that
+    /// takes the receiver's packets from its device, if that has one of its own.
     ///
     /// # Errors
-    /// When `/proc` is not there.
+    /// Fails if `/proc` is not there.
     pub fn new(threads: Threads, processors: &[usize], poller: Option<Pid>) -> io::Result<Self> {
         let mut kernel = Vec::from_iter(poller);
         for processor in processors {
@@ -74,10 +74,10 @@ impl Accountant {
         Ok(Self { threads, kernel })
     }
 
-    /// What was accounted so far.
+    /// Processor time spent so far.
     ///
     /// # Errors
-    /// When a thread is gone, or the kernel keeps no accounts.
+    /// Fails if a thread is gone, or if the kernel keeps no accounts.
     pub fn read(&self) -> io::Result<CpuSeconds> {
         let seconds = |thread| cpu_time(thread).map(|account| account.running.as_secs_f64());
         let mut kernel = Duration::ZERO;
@@ -93,24 +93,24 @@ impl Accountant {
     }
 }
 
-/// What a host's TCP counts (`/proc/net/snmp`).
+/// Counters of a host's TCP (`/proc/net/snmp`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpCounters {
     /// Segments received.
     pub received: u64,
-    /// Segments sent, without those that were sent again.
+    /// Segments sent, without retransmissions.
     pub sent: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmitted: u64,
-    /// Segments received whose checksum was wrong.
+    /// Segments received with a wrong checksum.
     pub checksum_errors: u64,
 }
 
 impl TcpCounters {
-    /// Those of the calling thread's network.
+    /// Counters of the calling thread's network namespace.
     ///
     /// # Errors
-    /// When `/proc` is not there, or says nothing of TCP.
+    /// Fails if `/proc` is not there, or has no counters of TCP.
     pub fn read() -> io::Result<Self> {
         let text = fs::read_to_string("/proc/thread-self/net/snmp")?;
         Self::parse(&text).ok_or_else(|| {
@@ -134,10 +134,11 @@ impl TcpCounters {
     }
 }
 
-/// Datagrams over IPv6 that the sockets of the calling thread's network had no room for (`/proc/net/snmp6`).
+/// Datagrams over IPv6 dropped by the sockets of the calling thread's network namespace for lack of buffer space
+/// (`/proc/net/snmp6`).
 ///
 /// # Errors
-/// When `/proc` is not there, or says nothing of UDP over IPv6.
+/// Fails if `/proc` is not there, or has no counters of UDP over IPv6.
 pub(crate) fn udp6_receive_buffer_errors() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/thread-self/net/snmp6")?;
     let value = text.lines().find_map(|line| line.strip_prefix("Udp6RcvbufErrors"));

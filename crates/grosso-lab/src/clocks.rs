@@ -1,10 +1,10 @@
-//! What a data path's thread spends its time on, by the clock.
+//! Wall-clock profile of a data path's thread, by part of its work.
 //!
-//! The thread is always at exactly one [`Part`] of its work, so that the parts make up all that it does. It looks at a
-//! clock where one part ends and another begins: a fast clock, which also goes on while the thread is kept from the
-//! processor. Once in a turn of the data path it looks at that of the thread itself, which does not, and what the parts
-//! have more than that is taken from where the thread can have been kept: from its waiting, then from its longest
-//! pieces of work. What looking takes is left out.
+//! The thread is always in exactly one [`Part`] of its work, so that the parts add up to everything it does. It reads a
+//! clock where one part ends and another begins: a fast one, which also runs while the thread is off the processor.
+//! Once a turn of the data path it reads the thread's own clock, which stops meanwhile. The excess of the parts over
+//! that clock is subtracted where the thread may have been off the processor: from its waiting first, then from its
+//! longest pieces of work. The time that reading the clocks takes is left out.
 
 use std::{
     cell::RefCell,
@@ -19,7 +19,7 @@ use grosso::{Frame, Meta};
 use grosso_io::{Port, PortError, delegate_port, port::Transmitted};
 use grosso_sys::{calls, scheduling::own_cpu_time};
 
-/// What a data path's thread can be at.
+/// Parts of a data path thread's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Part {
@@ -27,35 +27,35 @@ pub(crate) enum Part {
     Loop,
     /// Waiting for frames.
     Wait,
-    /// The engine, with frames off the wire: they are verified and coalesced.
+    /// The engine with frames from the wire: verification and coalescing.
     FromWire,
-    /// The engine, with frames of the host: they are cut.
+    /// The engine with frames from the host: segmentation.
     FromHost,
-    /// Checksums of blocks of more than 64 bytes, wherever they are made.
+    /// Checksums of blocks of more than 64 bytes, wherever they are computed.
     Checksums,
-    /// The port of the wire, while it receives, outside of its system calls.
+    /// The port of the wire while it receives, without its system calls.
     WireReceive,
-    /// The same while it sends.
+    /// The port of the wire while it sends, without its system calls.
     WireSend,
-    /// The port of the host, while it receives, outside of its system calls.
+    /// The port of the host while it receives, without its system calls.
     HostReceive,
-    /// The same while it sends.
+    /// The port of the host while it sends, without its system calls.
     HostSend,
-    /// System calls by which the port of the wire receives.
+    /// System calls of the wire's port that receive.
     WireReceiveCall,
-    /// Those by which it sends.
+    /// System calls of the wire's port that send.
     WireSendCall,
-    /// System calls by which the port of the host receives.
+    /// System calls of the host's port that receive.
     HostReceiveCall,
-    /// Those by which it sends.
+    /// System calls of the host's port that send.
     HostSendCall,
 }
 
-/// How many parts there are.
+/// Number of parts.
 const PARTS: usize = Part::HostSendCall as usize + 1;
 
 impl Part {
-    /// What a system call made meanwhile is.
+    /// The part to which a system call made in this one belongs.
     const fn call(self) -> Self {
         match self {
             Self::Loop => Self::Wait,
@@ -68,10 +68,10 @@ impl Part {
     }
 }
 
-/// On which side of the data path a port is.
+/// Sides of the data path that a port can be on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The wire, or what is in its place. A turn of the path begins where it is asked for frames.
+    /// The wire, or its replacement. A turn of the path begins with the request for its frames.
     Wire,
     /// The host.
     Host,
@@ -86,13 +86,13 @@ impl Side {
         if matches!(self, Self::Wire) { Part::WireSend } else { Part::HostSend }
     }
 
-    /// Whoever has the frames that it handed out.
+    /// The part of the engine that handles frames from this side.
     const fn engine(self) -> Part {
         if matches!(self, Self::Wire) { Part::FromWire } else { Part::FromHost }
     }
 }
 
-/// What a thread's clocks showed, for others to read. The thread alone adds to it.
+/// A thread's clocks, readable by other threads. Only the thread itself adds to them.
 #[derive(Debug, Default)]
 pub(crate) struct Clocks {
     parts_ns: [AtomicU64; PARTS],
@@ -100,7 +100,7 @@ pub(crate) struct Clocks {
     total_ns: AtomicU64,
 }
 
-/// What a thread spent.
+/// Time that a thread spent, and the number of times each part began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Spent {
     parts_ns: [u64; PARTS],
@@ -109,14 +109,14 @@ pub(crate) struct Spent {
 }
 
 impl Clocks {
-    /// Makes it that of the calling thread, until the thread ends.
+    /// Installs these clocks for the calling thread, until the thread ends.
     pub(crate) fn enter(self: Arc<Self>) {
         let watch = Watch::new(self);
         OWN.with_borrow_mut(|own| *own = Some(watch));
         calls::observe(Some(|call| within(Part::call, call)));
     }
 
-    /// What the thread spent until the turn before this one.
+    /// Time spent up to the end of the previous turn.
     pub(crate) fn spent(&self) -> Spent {
         let read = |clocks: &[AtomicU64; PARTS]| {
             core::array::from_fn(|part| clocks[part].load(Ordering::Relaxed))
@@ -130,7 +130,7 @@ impl Clocks {
 }
 
 impl Spent {
-    /// What was added since an earlier account.
+    /// Time added since an earlier reading.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let added = |new: &[u64; PARTS], old: &[u64; PARTS]| {
             core::array::from_fn(|part| new[part].saturating_sub(old[part]))
@@ -152,38 +152,38 @@ impl Spent {
         parts.iter().map(|part| self.part_ns(*part)).sum::<u64>() as f64 * 1e-9
     }
 
-    /// How often a part began: of system calls, how many there were.
+    /// Number of times a part began; for system calls, their number.
     pub(crate) fn begun(&self, part: Part) -> u64 {
         self.begun[part as usize]
     }
 
-    /// Nanoseconds for which the thread was on a processor, without looking at clocks. No less than all parts together.
+    /// Nanoseconds of the thread on a processor, without reading clocks. At least the sum of all parts.
     pub(crate) fn total_ns(&self) -> u64 {
         self.total_ns
     }
 
-    /// Those of them that no part explains.
+    /// Nanoseconds on a processor that no part accounts for.
     pub(crate) fn unexplained_ns(&self) -> u64 {
         self.total_ns.saturating_sub(self.parts_ns.iter().sum())
     }
 }
 
-/// A thread's clocks, as it uses them.
+/// The state with which a thread keeps its clocks.
 #[derive(Debug)]
 struct Watch {
     clocks: Arc<Clocks>,
-    /// What a look at the fast clock adds to the piece of work before it, in nanoseconds.
+    /// Overhead of reading the fast clock, in nanoseconds, which counts towards the piece of work before it.
     look_ns: u64,
-    /// What a look at the thread's own clock takes.
+    /// Overhead of reading the thread's own clock, in nanoseconds.
     own_look_ns: u64,
     part: Part,
     since: Instant,
     turn: Turn,
-    /// What the thread's own clock showed when the turn began; none before the first.
+    /// Value of the thread's own clock when the turn began; `None` before the first turn.
     own_ns: Option<u64>,
 }
 
-/// What was done since the turn began.
+/// Work since the turn began.
 #[derive(Debug, Default)]
 struct Turn {
     parts_ns: [u64; PARTS],
@@ -217,7 +217,7 @@ impl Watch {
         watch
     }
 
-    /// Goes on with another part, and says which one ends.
+    /// Switches to another part and returns the one that ends.
     fn switch(&mut self, to: Part) -> Part {
         let now = Instant::now();
         let took_ns = u64::try_from((now - self.since).as_nanos()).unwrap_or(u64::MAX);
@@ -229,7 +229,7 @@ impl Watch {
         from
     }
 
-    /// A turn of the path ends and the next begins.
+    /// Ends a turn of the path and begins the next.
     fn turn(&mut self) {
         self.switch(Part::Loop);
         let now_ns = own_ns();
@@ -243,7 +243,7 @@ impl Watch {
 }
 
 impl Turn {
-    /// Adds it to the clocks. The thread was on a processor for so long in it.
+    /// Adds the turn to the clocks. The thread was on a processor for `total_ns` in it.
     fn publish(mut self, clocks: &Clocks, total_ns: u64) {
         self.give_up_beyond(total_ns);
         let each = clocks.parts_ns.iter().zip(self.parts_ns);
@@ -251,7 +251,7 @@ impl Turn {
         add(&clocks.total_ns, total_ns);
     }
 
-    /// The thread was kept from the processor for as long as the parts have more.
+    /// Subtracts the excess of the parts over `total_ns`: the thread was off the processor for that long.
     fn give_up_beyond(&mut self, total_ns: u64) {
         let mut beyond_ns = self.parts_ns.iter().sum::<u64>().saturating_sub(total_ns);
         let wait = &mut self.parts_ns[Part::Wait as usize];
@@ -269,7 +269,7 @@ impl Turn {
     }
 }
 
-/// Only the thread itself adds, so that nobody has to be locked out.
+/// Adds without a lock: only the thread itself writes.
 fn add(clock: &AtomicU64, new: u64) {
     clock.store(clock.load(Ordering::Relaxed) + new, Ordering::Relaxed);
 }
@@ -278,7 +278,7 @@ fn own_ns() -> u64 {
     u64::try_from(own_cpu_time().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What is usual of many.
+/// The median of many readings.
 fn middle(look: impl FnMut() -> u64) -> u64 {
     let mut looks: Vec<u64> = core::iter::repeat_with(look).take(LOOKS).collect();
     looks.sort_unstable();
@@ -289,19 +289,19 @@ thread_local! {
     static OWN: RefCell<Option<Watch>> = const { RefCell::new(None) };
 }
 
-/// Changes the clocks of the calling thread, if it has some.
+/// Calls `change` with the calling thread's clocks, if it has any.
 fn with_own<T>(change: impl FnOnce(&mut Watch) -> T) -> Option<T> {
     OWN.with_borrow_mut(|own| own.as_mut().map(change))
 }
 
-/// Does something as another part of the work, and goes on with the one before.
+/// Does some work as another part, then returns to the part before.
 fn within(part: impl FnOnce(Part) -> Part, work: &mut dyn FnMut()) {
     let before = with_own(|watch| watch.switch(part(watch.part)));
     work();
     before.map(|before| with_own(|watch| watch.switch(before)));
 }
 
-/// While it lives, checksums are seen by the clocks of the threads that do them.
+/// Lets the threads' clocks observe checksums, as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Observing;
 
@@ -318,12 +318,12 @@ impl Drop for Observing {
     }
 }
 
-/// A port of a data path, whose thread looks at its clocks where the port's work begins and ends, if it has some.
+/// A port of a data path whose thread, if it has clocks, reads them where the port's work begins and ends.
 #[derive(Debug)]
 pub(crate) struct Timed<P: Port> {
     port: P,
     side: Side,
-    /// Frames that were received, until the engine has the word.
+    /// Frames received for the engine, until it is called with them.
     received: Vec<Frame<P::Buffer>>,
 }
 
@@ -368,7 +368,7 @@ impl<P: Port> Port for Timed<P> {
         transmitted
     }
 
-    /// The last that a direction of a path does in its turn.
+    /// Also ends the turn of this direction: flushing is the last thing that it does.
     fn flush(&mut self) -> Result<Transmitted, PortError> {
         with_own(|watch| watch.switch(self.side.send()));
         let flushed = self.port.flush();
@@ -377,7 +377,7 @@ impl<P: Port> Port for Timed<P> {
     }
 }
 
-/// Looks at a clock of which the middle one tells what one takes.
+/// Readings whose median is taken as the overhead of one.
 const LOOKS: usize = 1000;
 
 #[cfg(test)]
@@ -406,12 +406,12 @@ mod tests {
         let spent = clocks.spent();
         assert_eq!([spent.part_ns(Part::Wait), spent.part_ns(Part::HostSendCall)], [50, 900]);
         assert_eq!((spent.total_ns(), spent.unexplained_ns()), (1000, 0));
-        // Kept for longer than it waited: the longest piece of work had it.
+        // The thread was off the processor for longer than it waited: the longest piece of work gives up the rest.
         turn(&long).publish(&clocks, 500);
         let more = clocks.spent().since(&spent);
         assert_eq!([more.part_ns(Part::Wait), more.part_ns(Part::HostSendCall)], [0, 450]);
         assert_eq!((more.total_ns(), more.unexplained_ns()), (500, 0));
-        // What nothing explains is said, and belongs to no part.
+        // Time that nothing accounts for is reported and belongs to no part.
         let before = clocks.spent();
         turn(&[(Part::Loop, 10)]).publish(&clocks, 100);
         assert_eq!(clocks.spent().since(&before).unexplained_ns(), 90);
@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(clocks.spent().unexplained_ns(), 90);
     }
 
-    /// A block whose sum takes some microseconds.
+    /// Sums a block, which takes some microseconds.
     fn sum(block: &[u8]) {
         black_box(grosso_checksum::Sum::of(black_box(block)));
     }

@@ -1,4 +1,4 @@
-//! What must be known to compare figures with others.
+//! Conditions of a measurement, needed to compare figures with others.
 
 use std::{fs, io, time::Duration};
 
@@ -7,26 +7,26 @@ use serde::Serialize;
 
 use crate::hosts::Device;
 
-/// Where and how something was measured: what every experiment says of it.
+/// Machine and parameters of a measurement, as every experiment reports them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Conditions {
     /// The kernel's release.
     pub kernel: String,
-    /// What the processor calls itself.
+    /// The processor's name, as it reports it.
     pub processor: String,
     /// The processors that the lab may use.
     pub processors: usize,
     /// Measurements of each setting.
     pub runs: usize,
-    /// How long each was.
+    /// Duration of each.
     pub seconds: f64,
-    /// What the data paths handed packets to a host through.
+    /// Device through which the data paths handed packets to a host.
     pub device: Device,
 }
 
 impl Conditions {
-    /// Those of this machine.
+    /// The conditions on this machine.
     pub(crate) fn of(runs: usize, measured: Duration, device: Device) -> io::Result<Self> {
         Ok(Self {
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
@@ -38,19 +38,20 @@ impl Conditions {
         })
     }
 
-    /// The last lines of a table's heading, without the end of the last; `what` the table shows of the runs.
+    /// The last lines of a table's heading, without the final line end; `what` names the statistic that the table
+    /// shows.
     pub(crate) fn lines(&self, what: &str) -> String {
         let Self { kernel, runs, seconds, .. } = self;
         format!("Linux {kernel}\n{what} of {runs} runs of {seconds} s")
     }
 
-    /// The same of a table of medians and ends.
+    /// The same for a table of medians with minimum and maximum.
     pub(crate) fn spread_lines(&self) -> String {
         self.lines("median (least-most)")
     }
 }
 
-/// The processor for the sender and the one for all others: the same where there is but one.
+/// The processors for the sender and for everything else: the same one if there is only one.
 pub(crate) fn two_processors() -> io::Result<[usize; 2]> {
     Ok(match allowed_processors()?[..] {
         [.., one, other] => [one, other],

@@ -1,4 +1,4 @@
-//! Which trials answer a question, and what came of them.
+//! Experiments: the trials that answer a question, and their results.
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
@@ -26,31 +26,31 @@ pub use spread::Spread;
 
 pub(crate) use table::{digits, thousands};
 
-/// How to measure.
+/// Parameters of the measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Measurements of each setting.
     pub runs: usize,
-    /// How long each is.
+    /// Duration of each.
     pub measured: Duration,
-    /// The congestion control of TCP. One that paces, as bbr does, hides what offload does.
+    /// The congestion control of TCP. One that paces, as bbr does, hides the effect of offloads.
     pub congestion: String,
-    /// How long a train may be held.
+    /// Time for which a train may be held.
     pub hold: Duration,
     /// Whether the sender sends from a file, without a copy of its own.
     pub sendfile: bool,
-    /// What the data path hands packets to a host through.
+    /// Device through which the data path hands packets to a host.
     pub device: Device,
-    /// Whether complete checksums cross the wire, for the receiver to verify.
+    /// Whether packets cross the wire with complete checksums, for the receiver to verify.
     pub full_checksums: bool,
-    /// Who makes the traffic.
+    /// Generator of the traffic.
     pub tool: Tool,
-    /// Bits a second of the wire, where the experiment has one that is slower than the machine.
+    /// Bits a second of the wire, in experiments whose wire is slower than the machine.
     pub wire_bits: u64,
 }
 
 impl Default for Plan {
-    /// Three runs of a second, cubic, 100 microseconds, a gigabit, and the device that may be used everywhere.
+    /// Three runs of a second, cubic, 100 microseconds, a gigabit, and the device that works everywhere.
     fn default() -> Self {
         Self {
             runs: 3,
@@ -74,13 +74,13 @@ pub struct Experiment {
     nic_of: &'static str,
     plan: Plan,
     groups: Vec<Group>,
-    /// The payload of packets for a consumer in memory, where that is to be measured too.
+    /// Payload size of the packets for a consumer in memory, if that is measured too.
     consumer: Option<u16>,
     judge: Judge,
     notes: &'static [&'static str],
 }
 
-/// Says what was to be shown, and whether it was.
+/// Judges the results: which claims hold.
 type Judge = fn(&[GroupResult], Option<&Consumer>) -> Vec<Verdict>;
 
 /// Settings that are compared with each other.
@@ -97,7 +97,7 @@ struct Row {
     setting: Setting,
 }
 
-/// Two rows to be put beside each other, by their names.
+/// Two rows to compare, by their names.
 #[derive(Clone, Debug, PartialEq)]
 struct Comparison {
     name: &'static str,
@@ -119,20 +119,19 @@ impl Comparison {
 }
 
 impl Experiment {
-    /// How many trials it is.
+    /// Number of trials.
     #[must_use]
     pub fn trials(&self) -> usize {
         self.groups.iter().map(|group| group.rows.len()).sum::<usize>() * self.plan.runs
     }
 
-    /// Measures every setting in turn, and all of them again, so that what changes on the machine
-    /// meanwhile befalls all alike. `done` is told how many trials are done.
+    /// Measures every setting in turn and repeats that, so that changes on the machine affect all settings alike.
+    /// `done` is called with the number of trials done.
     ///
-    /// Before that, every setting carries a stream whose bytes are compared one by one with what was
-    /// sent.
+    /// Before that, every setting carries a stream of which every byte is compared with the one sent.
     ///
     /// # Errors
-    /// When a trial fails, or `interrupted` is set.
+    /// Fails if a trial fails or `interrupted` is set.
     pub fn run(
         &self,
         interrupted: &AtomicBool,
@@ -172,7 +171,7 @@ impl Experiment {
     }
 }
 
-/// Compares every byte that a stream carries; how many these were, or nothing where there is no
+/// Compares every byte of a stream with the one sent. Returns the number of bytes, or `None` if the traffic has no
 /// content to compare.
 fn verify(setting: &Setting, interrupted: &AtomicBool) -> Result<Option<u64>, TrialError> {
     let has_content =
@@ -185,7 +184,7 @@ fn verify(setting: &Setting, interrupted: &AtomicBool) -> Result<Option<u64>, Tr
     measure(&setting, interrupted).map(|measured| Some(measured.bytes))
 }
 
-/// Bytes of which each is compared: some hundred trains.
+/// Bytes that are compared one by one: some hundred trains.
 const VERIFIED_BYTES: u64 = 8 << 20;
 
 #[cfg(test)]
@@ -193,7 +192,7 @@ mod tests {
     use super::*;
     use crate::{account::CpuSeconds, conditions::Conditions};
 
-    /// Results that were never measured: ten gigabits with, less without.
+    /// Results that were never measured: ten gigabits with coalescing, less without.
     pub(super) fn report() -> Report {
         let run = |bytes, segments| {
             let cpu_seconds = CpuSeconds { sender: 0.25, path: 0.5, receiver: 0.25, kernel: 0.0 };

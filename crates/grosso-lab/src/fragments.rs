@@ -5,9 +5,9 @@
 //!  socket - s0 - encrypt, cut - e0 ---- wire ---- e0 - NIC - join, decrypt - r0 - socket
 //! ```
 //!
-//! A receiver that queues fragments as they came keeps a buffer of its NIC for each. When none is left, frames are
-//! dropped; one lost fragment kills its datagram, and the dead ones keep their buffers until their time is over. A
-//! receiver that copies each fragment to its place gives the buffer back at once.
+//! A receiver that queues fragments in their receive buffers keeps a buffer of its NIC for each. When none is left,
+//! frames are dropped; one lost fragment makes its datagram incomplete, and incomplete datagrams keep their buffers
+//! until they time out. A receiver that copies each fragment to its place returns the buffer at once.
 
 use core::fmt;
 use std::{path::PathBuf, sync::atomic::AtomicBool, time::Duration};
@@ -25,25 +25,25 @@ mod verdict;
 pub use report::{Environment, GroupResult, Report, RowResult};
 pub use trial::{KEY_AND_SALT, Measured, SPI, datagram, measure};
 
-/// How to measure.
+/// Parameters of the measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Measurements of each setting.
     pub runs: usize,
-    /// How long each is.
+    /// Duration of each.
     pub measured: Duration,
-    /// Bits a second that the sender offers: fewer than a receiver with all the buffers it wants can take.
+    /// Bits a second that the sender offers: fewer than a receiver with unlimited buffers can take.
     pub rate_bits: u64,
-    /// The share of fragments lost on the wire, where some are lost.
+    /// The share of fragments lost on the wire, in settings with loss.
     pub loss: f64,
-    /// How long a datagram may be incomplete.
+    /// Time after which an incomplete datagram is dropped.
     pub timeout: Duration,
-    /// What the data paths hand packets to a host through, and take them from.
+    /// Device through which the data paths exchange packets with a host.
     pub device: Device,
 }
 
 impl Default for Plan {
-    /// Three runs of a second, 1.5 Gb/s, one fragment of 1000 lost, half a second, and the device that may be used
+    /// Three runs of a second, 1.5 Gb/s, one fragment in 1000 lost, half a second, and the device that works
     /// everywhere.
     fn default() -> Self {
         Self {
@@ -57,16 +57,16 @@ impl Default for Plan {
     }
 }
 
-/// What a receiver does with a fragment.
+/// The receiver's treatment of fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Receiver {
-    /// Copies it to its place in the datagram and gives its buffer back.
+    /// Copies each to its place in the datagram and returns its buffer.
     Coalesces,
-    /// Keeps its buffer until the datagram is whole or its time is over, as Linux did before 2021.
+    /// Keeps its buffer until the datagram is complete or times out, as Linux did before 2021.
     Queues,
-    /// Keeps its buffer, but of no more than half of the NIC's: for a further one the datagram goes that waited longest
-    /// for a fragment.
+    /// Keeps its buffer, but no more than half of the NIC's: beyond that, it evicts the datagram that has waited
+    /// longest for a fragment.
     Evicts,
 }
 
@@ -80,26 +80,26 @@ impl fmt::Display for Receiver {
     }
 }
 
-/// What is measured.
+/// One setting to measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// What the receiver does with fragments.
+    /// The receiver's treatment of fragments.
     pub receiver: Receiver,
-    /// Receive buffers of its NIC; `None` for as many as it takes.
+    /// Receive buffers of its NIC; `None` for no limit.
     pub buffers: Option<usize>,
     /// The share of fragments lost on the wire.
     pub loss: f64,
     /// Bits a second that the sender offers.
     pub rate_bits: u64,
-    /// How long a datagram may be incomplete.
+    /// Time after which an incomplete datagram is dropped.
     pub timeout: Duration,
-    /// How long to measure.
+    /// Duration of the measurement.
     pub measured: Duration,
-    /// What the data paths hand packets to a host through.
+    /// Device through which the data paths exchange packets with a host.
     pub device: Device,
-    /// The processor of the sender and its data path, and that of the receiver's.
+    /// The processor of the sender and its data path, and that of the receiver and its data path.
     pub processors: [usize; 2],
-    /// Where to write what passes the wire, as pcapng.
+    /// Path of the pcapng file that records the wire.
     pub recording: Option<PathBuf>,
 }
 
@@ -118,7 +118,7 @@ struct Group {
 }
 
 impl Experiment {
-    /// Few buffers and many, without loss and with it.
+    /// An experiment with few buffers and many, without loss and with it.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -149,17 +149,17 @@ impl Experiment {
         Ok(Self { plan, groups })
     }
 
-    /// How many trials it is.
+    /// Number of trials.
     #[must_use]
     pub fn trials(&self) -> usize {
         self.groups.iter().map(|group| group.settings.len()).sum::<usize>() * self.plan.runs
     }
 
-    /// Measures every setting in turn, and all of them again, so that what changes on the machine meanwhile befalls all
-    /// alike. `done` is told how many trials are done.
+    /// Measures every setting in turn and repeats that, so that changes on the machine affect all settings alike.
+    /// `done` is called with the number of trials done.
     ///
     /// # Errors
-    /// When a trial fails, or `interrupted` is set.
+    /// Fails if a trial fails or `interrupted` is set.
     pub fn run(
         &self,
         interrupted: &AtomicBool,
@@ -181,30 +181,29 @@ impl Experiment {
     }
 }
 
-/// Whether a receiver with so many buffers shows anything that others do not: who evicts has something to evict only
-/// where fragments are lost, and needs room for a datagram and for what is about to be one in half of the buffers.
+/// Whether the setting differs from others in its result: eviction happens only if fragments are lost, and half of the
+/// buffers must hold one complete datagram and one in progress.
 fn says_something(receiver: Receiver, buffers: Option<usize>, loss: f64) -> bool {
     let has_room = buffers.is_some_and(|buffers| buffers / 2 > FRAGMENTS * 2);
     receiver != Receiver::Evicts || (loss > 0.0 && has_room)
 }
 
-/// In the order of the table.
+/// All receivers, in the order of the table.
 const RECEIVERS: [Receiver; 3] = [Receiver::Coalesces, Receiver::Queues, Receiver::Evicts];
-/// Receive buffers where no fragment is lost: fewer than a datagram's fragments, hardly more, many, and no limit.
+/// Numbers of receive buffers without loss: fewer than a datagram's fragments, hardly more, many, and no limit.
 const BUFFERS_WITHOUT_LOSS: [Option<usize>; 4] = [Some(32), Some(64), Some(256), None];
-/// Receive buffers where some are lost: for a datagram, for several, for many, and no limit.
+/// Numbers of receive buffers with loss: for a datagram, for several, for many, and no limit.
 const BUFFERS: [Option<usize>; 4] = [Some(64), Some(256), Some(1024), None];
 /// Bytes of each datagram, without headers.
 pub(crate) const DATAGRAM_BYTES: usize = 64_000;
-/// The fragments that it is on the wire, which has an MTU of 1500: each takes 1448 bytes of it, and ESP and UDP add
-/// some.
+/// The fragments of a datagram on the wire, whose MTU is 1500: each takes 1448 bytes of it, and ESP and UDP add some.
 pub(crate) const FRAGMENTS: usize = 45;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What a run would say of so many datagrams a second.
+    /// A run with this number of datagrams a second.
     fn run(arrived: u64, silence_seconds: f64) -> Measured {
         let mut run = Measured::of(Duration::from_secs(1), 2930, arrived);
         run.silence_seconds = silence_seconds;
@@ -214,7 +213,7 @@ mod tests {
         run
     }
 
-    /// Results that were never measured: what is coalesced gets through, what is queued does not.
+    /// Results that were never measured: the receiver that coalesces gets datagrams, the one that queues does not.
     pub(super) fn report() -> Report {
         let experiment = Experiment::new(Plan::default()).unwrap();
         let runs = experiment.groups.iter().map(|group| {

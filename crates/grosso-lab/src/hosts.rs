@@ -29,16 +29,16 @@ mod underlay;
 
 pub use underlay::{Inside, UNDERLAY_ADDRESSES};
 
-/// How long the packets are that each host sends, in bytes from the IP header on.
+/// MTUs of the two hosts, in bytes from the IP header on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Mtu {
-    /// Of the sender, and of the wire.
+    /// The MTU of the sender, and of the wire.
     pub sender: u16,
-    /// Of the receiver.
+    /// The MTU of the receiver.
     pub receiver: u16,
 }
 
-/// The version of IP that the hosts speak.
+/// The version of IP between the hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
@@ -49,37 +49,36 @@ pub enum Family {
     V6,
 }
 
-/// What the hosts and the wire between them are like.
+/// Configuration of the hosts and of the wire between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// How long packets are.
+    /// The MTUs of the hosts.
     pub mtu: Mtu,
-    /// What the hosts speak.
+    /// The version of IP between the hosts.
     pub family: Family,
-    /// Most bytes of a TCP socket's buffer. In all connections together less than 1000 packets
-    /// should be under way, which a wire's backlog holds (`net.core.netdev_max_backlog`; more at
-    /// once are lost without a word to the sender).
+    /// Greatest size of a TCP socket's buffer in bytes. All connections together should have less than 1000 packets in
+    /// flight, the length of a wire's backlog (`net.core.netdev_max_backlog`; packets beyond it are dropped, and the
+    /// sender is not told).
     pub tcp_buffer_bytes: usize,
-    /// Bytes that may be under way on the wire: the data path's ring has a slot for each packet of
-    /// them.
+    /// Bytes that may be in flight on the wire: the data path's ring has a slot for each packet of them.
     pub under_way_bytes: usize,
-    /// Bytes of each receive buffer of the data path, a power of two; as few as a packet needs if
-    /// this is less.
+    /// Size of each receive buffer of the data path in bytes, a power of two; if this is too small for a packet, the
+    /// least size that is not.
     pub buffer_bytes: usize,
-    /// Whether complete checksums cross the wire, which whoever receives must verify; else partial
-    /// ones, which nobody need: as behind a NIC that did.
+    /// Whether packets cross the wire with complete checksums, which the receiver must verify. Otherwise they have
+    /// partial ones, which need no verification, as behind a NIC that verified them.
     pub full_checksums: bool,
-    /// Whether the sender's TCP is kept from taking a pause of the data path's thread, which others
-    /// on the processor cause, for a lost packet: without tail loss probes, and with a longer
-    /// timeout where the kernel lets it be set (6.11 and later).
+    /// Whether the sender's TCP is kept from mistaking a pause of the data path's thread, caused by other threads on
+    /// the processor, for a lost packet: without tail loss probes, and with a longer timeout if the kernel allows it to
+    /// be set (6.11 and later).
     pub patient: bool,
-    /// What must have arrived before a stream is read, in bytes: until then every second segment is acknowledged at
-    /// once. 0 to read what there is, and acknowledge what was read.
+    /// Bytes that must have arrived before a stream is read: until then every second segment is acknowledged at once. 0
+    /// to read whatever there is, and to acknowledge that.
     pub read_bytes_min: u16,
 }
 
 impl Default for Layout {
-    /// One stream of packets of 1500 bytes over IPv4.
+    /// A layout for one stream of packets of 1500 bytes over IPv4.
     fn default() -> Self {
         Self {
             mtu: Mtu { sender: 1500, receiver: 1500 },
@@ -95,14 +94,14 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// For so many streams, which share what one may have under way.
+    /// The same for that many streams, which share the bytes in flight of one.
     #[must_use]
     pub fn streams(self, count: usize) -> Self {
         let each = (TCP_BUFFER_BYTES / count.max(1)).max(STREAM_BYTES_MIN);
         Self { tcp_buffer_bytes: each, under_way_bytes: each * count.max(1), ..self }
     }
 
-    /// Bytes of a receive buffer in which a packet of the wire has room.
+    /// Bytes of a receive buffer that has room for a packet of the wire.
     #[must_use]
     pub fn slot_bytes(&self) -> usize {
         let needed = usize::from(self.mtu.sender) + SLOT_OVERHEAD_BYTES;
@@ -110,34 +109,33 @@ impl Layout {
     }
 }
 
-/// Two hosts, each a network of its own.
+/// Two hosts, each in a network namespace of its own.
 #[derive(Debug)]
 pub struct Hosts {
     sender: NetworkNamespace,
     receiver: NetworkNamespace,
     family: Family,
-    /// As [`Layout::read_bytes_min`].
+    /// See [`Layout::read_bytes_min`].
     read_bytes_min: u16,
-    /// The networks of a wire between two data paths, of which neither is to lose it when the other ends.
+    /// The namespaces of a wire between two data paths: neither path must lose the wire when the other ends.
     between: Vec<NetworkNamespace>,
-    /// The kernel thread that takes the receiver's packets from its device, where it has its own.
+    /// The kernel thread that takes the receiver's packets from its device, if it has one of its own.
     poller: Option<Pid>,
 }
 
-/// What the data path hands a host its packets through.
+/// Device through which the data path exchanges packets with a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Device {
-    /// A TAP device, as a virtual machine's NIC is one. Wants `/dev/net/tun`.
+    /// A TAP device, such as the NIC of a virtual machine. Needs `/dev/net/tun`.
     Tap,
-    /// A second veth pair with a packet socket on its far end, through which superframes cross
-    /// whole. Wants nothing, and costs a copy more on the way.
+    /// A second veth pair with a packet socket on its far end, through which superframes cross in one piece. Needs
+    /// nothing, and costs one more copy.
     Veth,
 }
 
 impl Device {
-    /// The one that may be used here: a TAP where one can be made. To be asked after
-    /// [`crate::permit::enter`].
+    /// The device that may be used here: a TAP if one can be made. Call this after [`crate::permit::enter`].
     #[must_use]
     pub fn probe() -> Self {
         if crate::permit::tap().is_ok() { Self::Tap } else { Self::Veth }
@@ -165,15 +163,15 @@ pub struct Ends {
 /// The data path's side of a [`Device`].
 #[derive(Debug)]
 pub enum DevicePort {
-    /// Of a TAP, or of a TUN.
+    /// The file of a TAP or a TUN.
     Tap(TapPort),
-    /// Of a veth pair.
+    /// The packet socket at the far end of a veth pair.
     Veth(PacketPort),
 }
 
 impl Hosts {
-    /// Two hosts with room for a data path between them where the receiver's NIC would be, and its
-    /// ports. The receiver's kernel hands out superframes if they are wanted.
+    /// Two hosts with a data path between them in place of the receiver's NIC, and the ports for it. The receiver's
+    /// kernel hands out superframes if `superframes` is set.
     ///
     /// # Errors
     /// `EPERM` without the privileges of [`crate::permit::enter`]; when the kernel has no veth, TUN
@@ -197,8 +195,8 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
-    /// Two hosts with room for a data path between them where the sender's NIC would be, and its
-    /// ports. The sender's kernel hands out superframes if they are wanted; the wire takes none.
+    /// Two hosts with a data path between them in place of the sender's NIC, and the ports for it. The sender's kernel
+    /// hands out superframes if `superframes` is set; the wire takes none.
     ///
     /// # Errors
     /// As [`Hosts::receiving`].
@@ -207,7 +205,7 @@ impl Hosts {
         let options = packet_options(layout);
         let add = || {
             add_wire(&hosts.receiver, RECEIVER, (ENGINE, mtu.sender))?;
-            // A veth hands over what it gets to coalescing only if the end that sends segments nothing itself.
+            // A veth coalesces the packets it gets only if the sending end does no segmentation itself.
             segment_in_the_kernel(ENGINE)
         };
         let wire = open_wire(add, &options)?;
@@ -222,9 +220,9 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
-    /// Two hosts, each with room for a data path of its own where its NIC would be, and the ports of
-    /// both, the sender's first: between the two paths is a wire with an MTU of its own. The hosts
-    /// know each other's Ethernet address, so that nothing but traffic is on the wire.
+    /// Two hosts, each with a data path of its own in place of its NIC, and the ports of both, the sender's first.
+    /// Between the two paths is a wire with an MTU of its own. The hosts know each other's Ethernet address, so that
+    /// the wire carries nothing but the traffic.
     ///
     /// # Errors
     /// As [`Hosts::receiving`].
@@ -233,8 +231,8 @@ impl Hosts {
         Ok((hosts, ends.map(|(wire, device)| Ends { wire, device })))
     }
 
-    /// The same, with ports of any kind at the ends of the wire, and superframes of the hosts if these are wanted.
-    /// `open` gets the name of such an end, and what a packet socket would be opened with.
+    /// The same with ports of any kind at the ends of the wire, and with superframes from the hosts if `superframes` is
+    /// set. `open` gets the name of an end, and the options with which a packet socket would be opened.
     ///
     /// # Errors
     /// As [`Hosts::receiving`]; those of `open`.
@@ -266,13 +264,12 @@ impl Hosts {
         Ok((hosts, ends))
     }
 
-    /// Two hosts with nothing but a wire between them; the receiver's kernel coalesces if `gro` is
-    /// set.
+    /// Two hosts with nothing but a wire between them; the receiver's kernel coalesces if `gro` is set.
     ///
     /// # Errors
     /// As [`Hosts::receiving`].
     pub fn joined(layout: &Layout, gro: bool) -> io::Result<Self> {
-        // There is no thread between the hosts to be patient with, and packets do get lost here.
+        // No thread between the hosts can cause pauses, and packets do get lost here.
         let layout = &Layout { patient: false, ..*layout };
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         hosts.receiver.run(|| {
@@ -298,7 +295,7 @@ impl Hosts {
                 let sizes = format!("{least} {initial} {most}");
                 fs::write("/proc/sys/net/ipv4/tcp_rmem", &sizes)?;
                 fs::write("/proc/sys/net/ipv4/tcp_wmem", &sizes)?;
-                // What a host asks itself goes over its loopback device.
+                // Packets from a host to itself use its loopback device.
                 Control::new()?.set_up(&name("lo")?, true)
             })??;
         }
@@ -308,12 +305,12 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Lets the sender's end of the wire work on one processor, so that what its TCP does with an
-    /// acknowledgement is not done, and accounted, where the acknowledgement was sent. Wants root;
-    /// whether it could be done.
+    /// Pins the work of the sender's end of the wire to one processor, so that its TCP's handling of an acknowledgement
+    /// is not done, and accounted, on the processor that sent the acknowledgement. Needs root; returns whether it
+    /// succeeded.
     ///
     /// # Errors
-    /// When no thread could be started.
+    /// Fails if no thread can be started.
     pub fn steer_acknowledgements(&self, processor: usize) -> io::Result<bool> {
         let Some(mask) = 1_u32.checked_shl(processor as u32) else { return Ok(false) };
         self.sender.run(|| {
@@ -325,12 +322,12 @@ impl Hosts {
         })
     }
 
-    /// Lets the receiver's kernel coalesce what comes over the wire, as a NIC's driver would: a
-    /// batch at a time, by a thread of its own on one processor. Wants root; whether it could be
-    /// done. Where not, the receiver gets each packet by itself.
+    /// Lets the receiver's kernel coalesce packets from the wire, as a NIC's driver would: a batch at a time, by a
+    /// thread of its own on one processor. Needs root; returns whether it succeeded. If not, the receiver gets each
+    /// packet by itself.
     ///
     /// # Errors
-    /// When no thread could be started.
+    /// Fails if no thread can be started.
     pub fn receive_in_batches(&mut self, processor: usize) -> io::Result<bool> {
         self.poller = self.receiver.run(|| {
             let start = || {
@@ -356,11 +353,11 @@ impl Hosts {
         self.poller
     }
 
-    /// Connections from the sender to the receiver, whose sides use a congestion control; the
-    /// sender's sides first.
+    /// Connections from the sender to the receiver, both of whose ends use this congestion control; the sender's ends
+    /// first.
     ///
     /// # Errors
-    /// When the kernel has no such congestion control, or nothing carries the packets.
+    /// Fails if the kernel lacks the congestion control, or if nothing carries the packets.
     pub fn connect(&self, count: usize, congestion: &str) -> io::Result<[Vec<TcpStream>; 2]> {
         let listener = self.receiver.run(|| TcpListener::bind((self.receiver_address(), 0)))??;
         let target = listener.local_addr()?;
@@ -392,40 +389,40 @@ impl Hosts {
     pub fn datagram_sockets(&self) -> io::Result<[UdpSocket; 2]> {
         let far = self.receiver.run(|| UdpSocket::bind((self.receiver_address(), 0)))??;
         let near = self.sender.run(|| UdpSocket::bind((self.sender_address(), 0)))??;
-        // Twice as much as the usual, which is what anybody may ask for; the kernel doubles it.
+        // Twice the default, which is the most that an unprivileged process may ask for; the kernel doubles it.
         set_socket_recv_buffer_size(&far, DATAGRAM_BUFFER_BYTES)?;
         near.connect(far.local_addr()?)?;
         far.connect(near.local_addr()?)?;
         Ok([near, far])
     }
 
-    /// Lets commands run on the sender or on the receiver.
+    /// The network namespaces of the sender and the receiver, to run commands in.
     #[must_use]
     pub fn networks(&self) -> [&NetworkNamespace; 2] {
         [&self.sender, &self.receiver]
     }
 
-    /// The address of the sender that its connections come from.
+    /// The source address of the sender's connections.
     #[must_use]
     pub fn sender_address(&self) -> IpAddr {
         SENDER_ADDRESSES[usize::from(self.family == Family::V6)]
     }
 
-    /// The address of the receiver that the sender connects to.
+    /// The destination address of the sender's connections.
     #[must_use]
     pub fn receiver_address(&self) -> IpAddr {
         RECEIVER_ADDRESSES[usize::from(self.family == Family::V6)]
     }
 
-    /// What TCP counted on each host so far, the sender first.
+    /// TCP's counters on both hosts, the sender's first.
     ///
     /// # Errors
-    /// When `/proc` is not there.
+    /// Fails if `/proc` is not there.
     pub fn tcp_counters(&self) -> io::Result<[TcpCounters; 2]> {
         Ok([self.sender.run(TcpCounters::read)??, self.receiver.run(TcpCounters::read)??])
     }
 
-    /// See [`Layout::patient`].
+    /// Makes the sender's TCP patient: see [`Layout::patient`].
     fn be_patient(&self) -> io::Result<()> {
         self.sender.run(|| {
             fs::write("/proc/sys/net/ipv4/tcp_early_retrans", "0")?;
@@ -455,8 +452,8 @@ impl Hosts {
         tell(&self.receiver, far.0, self.sender_address(), near.1)
     }
 
-    /// The sender's own segmentation is off: packets of the MTU cross the wire, as behind a NIC
-    /// that has none.
+    /// Configures the sender with its segmentation off: packets of the MTU cross the wire, as behind a NIC without
+    /// segmentation offload.
     fn set_up_sender(&self, layout: &Layout) -> io::Result<()> {
         self.sender.run(|| {
             segment_in_the_kernel(SENDER)?;
@@ -472,14 +469,14 @@ impl Hosts {
     }
 }
 
-/// The thread with the greatest number behind its name: the kernel counts the pollers of all networks, and those of
-/// a network that is gone may be there for a while.
+/// The thread with the greatest number in its name: the kernel numbers the pollers of all namespaces, and those of a
+/// namespace that is gone may live on for a while.
 fn youngest(threads: Vec<(Pid, String)>) -> Option<Pid> {
     let number = |name: &str| name.rsplit('-').next()?.parse::<u32>().ok();
     threads.into_iter().max_by_key(|(_, name)| number(name)).map(|(thread, _)| thread)
 }
 
-/// Opens the engine's end of a wire, in a network of its own, which lasts as long as the port.
+/// Opens the engine's end of a wire, in a namespace of its own, which lives as long as the port.
 fn open_wire(
     add: impl FnOnce() -> io::Result<()> + Send,
     options: &PacketOptions,
@@ -490,7 +487,7 @@ fn open_wire(
     })?
 }
 
-/// A network for the engine's end of a wire. The kernel beside the data path must not say anything of its own there.
+/// A network namespace for the engine's end of a wire, in which the kernel sends no packets of its own.
 fn engine_network() -> io::Result<NetworkNamespace> {
     let network = NetworkNamespace::new()?;
     network.run(|| {
@@ -500,14 +497,13 @@ fn engine_network() -> io::Result<NetworkNamespace> {
     Ok(network)
 }
 
-/// Opens the engine's end of a wire that is in the calling thread's network.
+/// Opens the engine's end of a wire in the calling thread's namespace.
 fn open_engine(options: &PacketOptions) -> io::Result<PacketPort> {
     Control::new()?.set_up(&name(ENGINE)?, true)?;
     PacketPort::open(ENGINE, options)
 }
 
-/// Gives a host its device, which hands out superframes if they are wanted, and opens the data
-/// path's side of it.
+/// Gives a host its device, which hands out superframes if `superframes` is set, and opens the data path's side of it.
 fn open_device(
     host: &NetworkNamespace,
     (device, mtu): (&str, u16),
@@ -528,8 +524,8 @@ fn open_device(
                 }
                 host.run(|| segment_in_the_kernel(device))?
             };
-            // Every frame is handed to the host's stack in the call that sends it: no queueing
-            // discipline is needed to hold it, and going round it saves its locks.
+            // Every frame reaches the host's stack within the call that sends it, so no queueing discipline is needed
+            // to hold it: bypassing it saves its locks.
             let mut options = PacketOptions::default();
             options.qdisc_bypass = true;
             open_wire(add, &options).map(DevicePort::Veth)
@@ -537,13 +533,13 @@ fn open_device(
     }
 }
 
-/// Has the kernel cut superframes before a device sees them.
+/// Lets the kernel cut superframes before a device sees them.
 fn segment_in_the_kernel(device: &str) -> io::Result<()> {
     let (control, device) = (Control::new()?, name(device)?);
     SEGMENTATION.iter().try_for_each(|feature| set_feature(&control, &device, feature, false))
 }
 
-/// Lays a wire from a host to the calling thread's network.
+/// Lays a wire from a host to the calling thread's namespace.
 fn add_wire(host: &NetworkNamespace, near: &str, far: (&str, u16)) -> io::Result<()> {
     let near_end = LinkChange::new().namespace(host.as_fd());
     let far_end = LinkChange::new().mtu(far.1.into());
@@ -554,7 +550,7 @@ fn set_up(interface: &str, addresses: [IpAddr; 2], family: Family, mtu: u16) -> 
     let (netlink, control, device) = (Netlink::new()?, Control::new()?, name(interface)?);
     control.set_mtu(&device, mtu)?;
     if family == Family::V6 {
-        // The addresses are the lab's, and there are no routers to ask for.
+        // The lab assigns the addresses, and there are no routers to solicit.
         let settings = [("accept_dad", "0"), ("router_solicitations", "0"), ("disable_ipv6", "0")];
         for (setting, value) in settings {
             fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/{setting}"), value)?;
@@ -566,7 +562,7 @@ fn set_up(interface: &str, addresses: [IpAddr; 2], family: Family, mtu: u16) -> 
     if family == Family::V6 { netlink.add_address(index, addresses[1], 64) } else { Ok(()) }
 }
 
-/// Keeps a network from sending packets of IPv6's own, where the kernel has IPv6.
+/// Keeps a namespace from sending packets of IPv6's own accord, if the kernel has IPv6.
 fn silence_ipv6(interfaces: &str) -> io::Result<()> {
     let path = format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6");
     match fs::write(path, "1") {
@@ -575,9 +571,9 @@ fn silence_ipv6(interfaces: &str) -> io::Result<()> {
     }
 }
 
-/// A wire that takes no superframes, and a ring whose slots hold one packet of the wire, with a slot
-/// for each that may be under way, so that a data path that sleeps loses nothing; and no more, since
-/// it should stay in the processor's cache.
+/// Options of a wire that takes no superframes, with a ring whose slots hold one packet each. There is a slot for every
+/// packet that may be in flight, so that a data path that sleeps loses nothing, and no more than that, since the ring
+/// should stay in the processor's cache.
 fn packet_options(layout: &Layout) -> PacketOptions {
     let payload = usize::from(layout.mtu.sender) - TCP_HEADERS_BYTES;
     let slots = layout.under_way_bytes / payload + RING_SPARE;
@@ -592,25 +588,25 @@ fn name(name: &str) -> io::Result<InterfaceName> {
     InterfaceName::new(name)
 }
 
-/// What a NIC without segmentation takes.
+/// Features of a NIC without segmentation offload.
 const CHECKSUMS: Features = Features::CHECKSUM_GENERIC;
-/// So long without a byte means that none will come.
+/// Time without a byte after which none is expected.
 pub const STALLED: Duration = Duration::from_secs(10);
 /// The devices of the hosts, and the engine's end of a wire.
 const SENDER: &str = "s0";
 const ENGINE: &str = "e0";
 const RECEIVER: &str = "r0";
-/// Their addresses, that of IPv4 first.
+/// The addresses of the sender, IPv4 first.
 pub const SENDER_ADDRESSES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 93, 0, 1)),
     IpAddr::V6(Ipv6Addr::new(0xfd93, 0, 0, 0, 0, 0, 0, 1)),
 ];
-/// The same of the receiver.
+/// The addresses of the receiver, IPv4 first.
 pub const RECEIVER_ADDRESSES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 93, 0, 2)),
     IpAddr::V6(Ipv6Addr::new(0xfd93, 0, 0, 0, 0, 0, 0, 2)),
 ];
-/// What makes superframes on a host that sends.
+/// Features with which a sending host makes superframes.
 const SEGMENTATION: [&str; 4] = [
     "tx-tcp-segmentation",
     "tx-tcp6-segmentation",
@@ -619,16 +615,16 @@ const SEGMENTATION: [&str; 4] = [
 ];
 /// The usual limit of receive buffers (`net.core.rmem_max`).
 const DATAGRAM_BUFFER_BYTES: usize = 212_992;
-/// What [`Layout::tcp_buffer_bytes`] is for one stream.
+/// Default of [`Layout::tcp_buffer_bytes`] for one stream.
 const TCP_BUFFER_BYTES: usize = 640 << 10;
-/// The least for each of many: some packets in each direction, or every one waits for its answer.
+/// Least buffer for each of many streams: some packets in each direction, so that not every one waits for its answer.
 const STREAM_BYTES_MIN: usize = 32 << 10;
-/// Twice the usual least timeout of TCP, in microseconds.
+/// Twice the usual minimum timeout of TCP, in microseconds.
 const TIMEOUT_US: &str = "400000";
-/// Packets of the ring beyond those that the receiver's buffer lets the sender have under way:
-/// acknowledged ones whose train is still held.
+/// Slots of the ring beyond the packets that the receiver's buffer allows in flight: for packets that were acknowledged
+/// while their train is still held.
 const RING_SPARE: usize = 64;
-/// The headers of a packet before its IP header, and what the kernel keeps of a slot.
+/// Bytes before the IP header of a packet, and the kernel's own part of a slot.
 const SLOT_OVERHEAD_BYTES: usize = 256;
-/// The headers in a packet of a stream, with timestamps.
+/// Bytes of the IP and TCP headers in a packet of a stream, with timestamps.
 const TCP_HEADERS_BYTES: usize = 52;

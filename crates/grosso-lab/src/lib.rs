@@ -1,5 +1,4 @@
-//! What packet offload is worth, measured on the kernel's own TCP, without root and without
-//! hardware.
+//! Measurements of the gain from packet offload, on the kernel's own TCP, without root and without hardware.
 //!
 //! ```text
 //!  sender                 engine                 receiver
@@ -7,23 +6,22 @@
 //!  10.93.0.1                                     10.93.0.2
 //! ```
 //!
-//! Hosts are network namespaces without names: after a crash nothing is left to clean up. The
-//! sender's segmentation is off, so that packets of the MTU cross the wire, and Grosso stands where
-//! the receiver's NIC and its driver would.
+//! Hosts are network namespaces without names: after a crash nothing is left to clean up. The sender's segmentation is
+//! off, so that packets of the MTU cross the wire, and Grosso takes the place of the receiver's NIC and its driver.
 //!
 //! | module | job |
 //! |---|---|
-//! | [`permit`] | may this process do that, and if not, why and what now |
+//! | [`permit`] | whether this process may do that; if not, the reason and the remedy |
 //! | [`hosts`] | the hosts and the wire between them |
-//! | [`traffic`] | what the sockets of the hosts send each other |
-//! | [`account`] | processor time by role, and what TCP counts |
-//! | [`trial`] | one measurement, and several of the same |
-//! | [`acks`] | what merged acknowledgments do to a sender: measured, and by a model |
+//! | [`traffic`] | traffic between the sockets of the hosts |
+//! | [`account`] | processor time by role, and TCP's counters |
+//! | [`trial`] | one measurement, and its parameters |
+//! | [`acks`] | the effect of merged acknowledgments on a sender: measured, and by a model |
 //! | [`tunnels`] | tunnels that end in userspace, and checksums left to the other end |
-//! | [`cost`] | what a packet costs a data path, by part |
-//! | [`nic`] | a NIC with receive buffers of its own, of which there may be few |
-//! | [`network`] | the hosts for commands of one's own, behind a wire that may be bad |
-//! | [`experiment`] | which trials answer a question, and their table |
+//! | [`cost`] | the cost of a packet to a data path, by part |
+//! | [`nic`] | a NIC with receive buffers of its own, possibly few |
+//! | [`network`] | the hosts for the user's own commands, behind a wire that may be impaired |
+//! | [`experiment`] | the trials that answer a question, and their table |
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! Two hosts for commands of one's own, with Grosso and a wire that may be bad between them.
+//! Two hosts for the user's own commands, with Grosso between them and a wire that may be impaired.
 
 use std::{
     fs, io,
@@ -24,29 +24,29 @@ use crate::{
     trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, observe_path},
 };
 
-/// What the network is like.
+/// Configuration of the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkOptions {
-    /// How long packets are, in bytes from the IP header on.
+    /// The MTU, in bytes from the IP header on.
     pub mtu: u16,
-    /// What the wire does to packets, in each direction; the way back has dice of its own.
+    /// Impairment of packets on the wire, in each direction; each direction has random numbers of its own.
     pub impairment: Option<Impairment>,
-    /// How long trains towards b may be held; none to merge nothing.
+    /// Time for which trains towards b may be held; `None` to merge nothing.
     pub coalesce: Option<Duration>,
-    /// What Grosso hands packets to b through.
+    /// Device through which Grosso exchanges packets with b.
     pub device: Device,
 }
 
 /// One of the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// The one whose packets Grosso receives from a wire.
+    /// The host whose packets Grosso receives from a wire.
     A,
-    /// The one whose NIC Grosso is.
+    /// The host whose NIC Grosso is.
     B,
 }
 
-/// A network that runs.
+/// A running network.
 #[derive(Debug)]
 pub struct Network {
     hosts: Hosts,
@@ -57,7 +57,7 @@ pub struct Network {
     running: JoinHandle<(Result<(), PortError>, Summary)>,
 }
 
-/// What passed through a network.
+/// Counters of a network, by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Summary {
@@ -67,7 +67,7 @@ pub struct Summary {
     pub b_to_a: Passed,
 }
 
-/// What passed in one direction.
+/// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Passed {
@@ -75,15 +75,15 @@ pub struct Passed {
     pub rx_frames: u64,
     /// Their bytes.
     pub rx_bytes: u64,
-    /// Frames that were handed on: trains of packets towards b.
+    /// Frames that were sent on: towards b, trains of packets.
     pub tx_frames: u64,
-    /// Packets lost by chance.
+    /// Packets lost at random.
     pub lost: u64,
-    /// Packets lost because too many were on the wire.
+    /// Packets lost because the wire was full.
     pub overflowed: u64,
     /// Packets that overtook others.
     pub reordered: u64,
-    /// Packets that came twice.
+    /// Packets that were delivered twice.
     pub duplicated: u64,
     /// Packets in which a bit was flipped.
     pub corrupted: u64,
@@ -101,12 +101,12 @@ impl Network {
             tcp_buffer_bytes: TCP_BUFFER_BYTES,
             under_way_bytes: UNDER_WAY_BYTES,
             buffer_bytes: 0,
-            // A flipped bit must not pass for right because nobody had summed it yet.
+            // Without a complete checksum, a flipped bit would pass as right.
             full_checksums: options.impairment.is_some(),
             patient: false,
             read_bytes_min: 0,
         };
-        // Dice are thrown for packets, and not for superframes.
+        // The impairment must draw random numbers for packets, not for superframes.
         let superframes = options.impairment.is_none();
         let (hosts, ends) = Hosts::receiving(&layout, options.device, superframes)?;
         let there = options.impairment.clone().unwrap_or_default();
@@ -121,12 +121,11 @@ impl Network {
         Ok(Self { hosts, options, layout, handle, path, running })
     }
 
-    /// Starts a command on a host. It dies with the calling thread, and finds the addresses of both
-    /// hosts in its environment: `GROSSO_A` and `GROSSO_B`, and with a `6` behind those of IPv6;
-    /// `GROSSO_HOST` says where it runs.
+    /// Starts a command on a host. It dies with the calling thread, and finds the addresses of both hosts in its
+    /// environment: `GROSSO_A` and `GROSSO_B`, and with a suffix `6` those of IPv6; `GROSSO_HOST` names its own host.
     ///
     /// # Errors
-    /// When there is no such program.
+    /// Fails if there is no such program.
     pub fn spawn(&self, host: Host, command: &mut Command) -> io::Result<Child> {
         let names = [["GROSSO_A", "GROSSO_A6"], ["GROSSO_B", "GROSSO_B6"]];
         for (names, addresses) in names.iter().zip([SENDER_ADDRESSES, RECEIVER_ADDRESSES]) {
@@ -140,11 +139,11 @@ impl Network {
         network.host(die_with_parent(command))?.spawn()
     }
 
-    /// Waits until something listens on a host, a server that was just started; no longer than one
-    /// takes to start, nor when it ended.
+    /// Waits until a server that was just started on a host listens. Gives up when the server ends, or after the time
+    /// that one takes to start.
     ///
     /// # Errors
-    /// When `/proc` is not there.
+    /// Fails if `/proc` is not there.
     pub fn await_listener(&self, host: Host, server: &mut Child) -> io::Result<()> {
         let [a, b] = self.hosts.networks();
         let network = if host == Host::A { a } else { b };
@@ -158,7 +157,7 @@ impl Network {
         Ok(())
     }
 
-    /// Lets one connection from a to b carry as much as it can for so long.
+    /// Sends as much as possible over one connection from a to b, for a given time.
     ///
     /// # Errors
     /// As [`crate::trial::measure`].
@@ -185,10 +184,10 @@ impl Network {
         observe_path(&setting, &self.hosts, &self.handle, self.path, interrupted)
     }
 
-    /// Stops the data path, and says what passed.
+    /// Stops the data path and returns its counters.
     ///
     /// # Errors
-    /// When a port of it had broken.
+    /// Fails if one of its ports failed.
     pub fn stop(self) -> Result<Summary, PortError> {
         self.handle.stop();
         let (result, summary) =
@@ -199,7 +198,7 @@ impl Network {
 
 type Running = JoinHandle<(Result<(), PortError>, Summary)>;
 
-/// Runs a data path on a thread, which says who it is.
+/// Runs a data path on a thread, which sends its thread number.
 fn spawn<L, R>(
     left: Impair<L>,
     right: Impair<R>,
@@ -243,7 +242,7 @@ impl Summary {
     }
 }
 
-/// Whether a TCP socket listens, or a UDP socket waits, in the calling thread's network.
+/// Whether the calling thread's namespace has a listening TCP socket or a waiting UDP socket.
 fn has_listener() -> io::Result<bool> {
     // The fourth column is the state: 0A listens, 07 is a UDP socket that is not connected.
     let tables = [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")];
@@ -261,11 +260,11 @@ fn has_listener() -> io::Result<bool> {
 
 /// The seed of the flow table.
 const SEED: u64 = 0x6772_6f73_736f;
-/// Enough for some milliseconds of delay.
+/// Size of TCP's buffers in bytes: enough for some milliseconds of delay.
 const TCP_BUFFER_BYTES: usize = 4 << 20;
-/// More than a wire with delay holds by default (10 000 packets).
+/// Bytes in flight, more than a wire with delay holds by default (10 000 packets).
 const UNDER_WAY_BYTES: usize = 16 << 20;
-/// How long a server may take to start.
+/// Greatest time that a server may take to start.
 const LISTENS: Duration = Duration::from_secs(2);
-/// How often to see whether it has.
+/// Interval between checks for a listening server.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);

@@ -4,27 +4,27 @@
 use grosso::Frame;
 use grosso_io::{Port, PortError, delegate_port, port::PortCounter};
 
-/// A port that receives into buffers of its own, of which there may be few.
+/// A port that receives into buffers of its own, possibly few.
 ///
-/// A buffer is in use from when a packet lies in it until it is [recycled](Port::recycle). A packet that arrives while
-/// all are in use is dropped and counted, as `rx_no_buffer_count` and `rx_out_of_buffer` of `ethtool -S` count it.
+/// A buffer is in use from the arrival of a packet in it until it is [recycled](Port::recycle). A packet that arrives
+/// while all are in use is dropped and counted, like `rx_no_buffer_count` and `rx_out_of_buffer` of `ethtool -S`.
 #[derive(Debug)]
 pub struct Nic<P: Port> {
     port: P,
-    /// Most buffers in use at once.
+    /// Greatest number of buffers in use at once.
     buffers_max: usize,
     in_use: usize,
     in_use_max: usize,
     /// Packets for which no buffer was free.
     dropped: u64,
-    /// Buffers that came back; as many are kept as were ever in use at once.
+    /// Returned buffers; no more are kept than were ever in use at once.
     spare: Vec<Vec<u8>>,
-    /// What has been copied, until the port behind can take it back.
+    /// Buffers of the inner port whose packets were copied, until it can take them back.
     copied: Vec<P::Buffer>,
 }
 
 impl<P: Port> Nic<P> {
-    /// In front of a port, with as many buffers as are asked for; `None` for as many as it takes.
+    /// A NIC in front of a port, with that many buffers; `None` for no limit.
     #[must_use]
     pub fn new(port: P, buffers: Option<usize>) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl<P: Port> Nic<P> {
         }
     }
 
-    /// The port behind.
+    /// The inner port.
     pub fn inner(&mut self) -> &mut P {
         &mut self.port
     }
@@ -49,7 +49,7 @@ impl<P: Port> Nic<P> {
         self.dropped
     }
 
-    /// Most buffers that were in use at once.
+    /// Greatest number of buffers in use at once.
     #[must_use]
     pub fn in_use_max(&self) -> usize {
         self.in_use_max
@@ -61,7 +61,7 @@ impl<P: Port> Port for Nic<P> {
 
     delegate_port!(port: link, device, transmit, flush, deadline, descriptors, path_mtu, is_finished);
 
-    /// Takes as many as `max` packets off the wire, and hands out those for which it has buffers.
+    /// Receives at most `max` packets from the wire, and hands out those for which it has buffers.
     fn receive(
         &mut self,
         now_ns: u64,
@@ -99,7 +99,7 @@ impl<P: Port> Port for Nic<P> {
     }
 }
 
-/// What a NIC counts of itself.
+/// Counter of the NIC's own.
 const NO_BUFFER: PortCounter = PortCounter {
     name: "rx-no-buffer",
     is_loss: true,
@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    /// The numbers of the packets that are handed out of at most `max` on the wire.
+    /// The packets handed out when at most `max` are taken from the wire.
     fn receive(nic: &mut Nic<MemoryPort>, max: usize) -> Vec<Vec<u8>> {
         let mut received = Vec::new();
         let count = nic.receive(0, max, &mut |frame| received.push(frame.buffer)).unwrap();

@@ -1,31 +1,31 @@
-//! Results as one page that needs nothing else: no network, no script, light and dark.
+//! Results as one self-contained page: no network, no script, light and dark.
 
 use core::fmt::Write;
 
 use crate::experiment::{Spread, Verdict};
 
-/// What every page says.
+/// Content of a page.
 pub(crate) struct Page<'a> {
-    /// What `grosso` calls the experiment.
+    /// Name of the experiment, as in the command of `grosso`.
     pub(crate) experiment: &'a str,
-    /// What it found, in a sentence.
+    /// Its result, in a sentence.
     pub(crate) headline: &'a str,
-    /// What the charts show, as HTML.
+    /// Explanation of the charts, as HTML.
     pub(crate) legend: &'a str,
-    /// What was to be shown, and whether it was.
+    /// Claims to be shown, and whether they hold.
     pub(crate) verdicts: &'a [Verdict],
-    /// Charts, drawn.
+    /// The charts, as SVG.
     pub(crate) charts: &'a str,
-    /// The same for people without a browser.
+    /// The same results as a text table.
     pub(crate) table: &'a str,
-    /// Where it was measured.
+    /// Processor of the measurement.
     pub(crate) processor: &'a str,
-    /// What repeats it.
+    /// Command that repeats it.
     pub(crate) command: &'a str,
 }
 
 impl Page<'_> {
-    /// The page.
+    /// The page as HTML.
     pub(crate) fn html(&self) -> String {
         let verdicts: String = self.verdicts.iter().map(item).collect();
         format!(
@@ -46,43 +46,43 @@ impl Page<'_> {
     }
 }
 
-/// Rows of bars in two columns, side by side.
+/// Rows of bars in two columns.
 pub(crate) struct Chart {
     pub(crate) title: String,
-    /// How wide the names of the rows may be.
+    /// Width reserved for the names of the rows.
     pub(crate) names: usize,
     pub(crate) columns: [Column; 2],
     pub(crate) rows: Vec<(String, [Bar; 2])>,
 }
 
-/// What a column shows.
+/// Heading and scale of a column.
 #[derive(Clone, Copy)]
 pub(crate) struct Column {
     pub(crate) heading: &'static str,
-    /// What the longest bar stands for.
+    /// Value of the longest bar.
     pub(crate) greatest: f64,
 }
 
 impl Column {
-    /// The greatest of these values gets a bar as long as may be.
+    /// A column in which the greatest of these values gets the longest bar.
     pub(crate) fn new(heading: &'static str, values: impl Iterator<Item = f64>) -> Self {
         Self { heading, greatest: values.fold(f64::MIN_POSITIVE, f64::max) }
     }
 }
 
-/// A bar, of one part or of several one behind the other.
+/// A bar of one part, or of several in a row.
 pub(crate) struct Bar {
-    /// The class of [`STYLE`], who it is, and how much.
+    /// The CSS class, the name and the value of each part.
     parts: Vec<(&'static str, Option<&'static str>, f64)>,
-    /// The measurements of which it is the middle.
+    /// Measurements whose median the bar shows, drawn as dots.
     dots: Vec<f64>,
-    /// Behind what the label stands.
+    /// Value behind which the label is placed.
     end: f64,
     label: String,
 }
 
 impl Bar {
-    /// The middle of several measurements.
+    /// A bar for the median of several measurements.
     pub(crate) fn middle(
         class: &'static str,
         spread: Spread,
@@ -93,7 +93,7 @@ impl Bar {
         Self { parts, dots: dots.collect(), end: spread.max, label }
     }
 
-    /// Parts of a whole: the class and the name of each, and how much it is.
+    /// A bar of several parts, each with its class, name and value.
     pub(crate) fn parts<'a>(
         parts: impl IntoIterator<Item = &'a (&'static str, &'static str, f64)>,
         label: String,
@@ -104,7 +104,7 @@ impl Bar {
         Self { parts, dots: Vec::new(), end, label }
     }
 
-    /// Draws it from `x` on, so long that the greatest is `longest`.
+    /// Draws the bar from `x` on, on a scale where the value `greatest` has the length `longest`.
     fn draw(&self, text: &mut String, (x, y): (f64, usize), longest: f64, greatest: f64) {
         let length = |value: f64| longest * value / greatest;
         let middle = y + THICK / 2 + 5;
@@ -168,14 +168,14 @@ fn item(verdict: &Verdict) -> String {
     format!("<li><b class=\"{answer}\">{answer}</b> {claim}: {measured}</li>\n")
 }
 
-/// Whether a page needs nothing else, and every tag is closed.
+/// Whether a page needs no other file, and every tag is closed.
 #[cfg(test)]
 pub(crate) fn is_self_contained(page: &str) -> bool {
     ["http", "url(", "src=", "<script"].iter().all(|word| !page.contains(word))
         && page.matches('<').count() == page.matches('>').count()
 }
 
-/// Units of the drawing: its width, room for a bar's label, what is left free at the right, and rows.
+/// Units of the drawing: its width, room for a bar's label, the right margin, and the sizes of rows.
 const WIDTH: usize = 800;
 const LABEL: usize = 90;
 const MARGIN: usize = 60;

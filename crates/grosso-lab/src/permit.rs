@@ -1,19 +1,18 @@
-//! Whether this process may build networks of its own, and what to do where it may not.
+//! Checks whether this process may build networks of its own, and remedies if it may not.
 
 use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
 
 use grosso_sys::namespace::{UserNamespaceRefusal, isolate_process_user, user_namespace_refusal};
 use rustix::io::Errno;
 
-/// Why there can be no lab here.
+/// Reasons why the lab cannot run here.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Nobody but root may make network namespaces here.
+    /// Only root may make network namespaces here.
     #[error("unprivileged user namespaces are off ({0})")]
     UserNamespaces(UserNamespaceRefusal),
-    /// There are no TAP devices: the kernel's module is not loaded, or a container does not show
-    /// it.
+    /// There are no TAP devices: the kernel's module is not loaded, or a container hides them.
     #[error("{TUN}: no such device")]
     NoTun(Surroundings),
     /// Only root may make TAP devices.
@@ -22,24 +21,24 @@ pub enum Refusal {
         /// The mode of the device file.
         mode: u32,
     },
-    /// Anything else.
+    /// Any other error.
     #[error("no network of one's own: {0}")]
     Other(#[from] io::Error),
 }
 
-/// What kind of place a process runs in, as far as it decides what to do.
+/// Kinds of surroundings of a process, as far as they decide on the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surroundings {
     /// A pod of Kubernetes.
     Pod,
     /// A container.
     Container,
-    /// Neither.
+    /// Neither: the machine itself.
     Host,
 }
 
 impl Surroundings {
-    /// What this process sees around it.
+    /// Surroundings of this process.
     #[must_use]
     pub fn detect() -> Self {
         let is_container =
@@ -55,7 +54,7 @@ impl Surroundings {
 }
 
 impl Refusal {
-    /// What to do now.
+    /// Advice on how to make the lab run.
     #[must_use]
     pub fn remedy(&self) -> String {
         match self {
@@ -78,11 +77,11 @@ impl Refusal {
     }
 }
 
-/// Sees to it that the process may make network namespaces: where it is not privileged, it becomes
-/// root in a user namespace of its own. To be called before the process has a second thread.
+/// Lets the process make network namespaces: if it is not privileged, it becomes root in a user namespace of its own.
+/// Call this before the process starts a second thread.
 ///
 /// # Errors
-/// When there can be no lab here.
+/// Fails if the lab cannot run here.
 pub fn enter() -> Result<(), Refusal> {
     if is_privileged()? {
         return Ok(());
@@ -93,10 +92,10 @@ pub fn enter() -> Result<(), Refusal> {
     Ok(isolate_process_user()?)
 }
 
-/// Whether the process may make TAP devices. The lab can do without.
+/// Checks that the process may make TAP devices. The lab can do without them.
 ///
 /// # Errors
-/// [`Refusal::NoTun`], [`Refusal::TunClosed`], or what else opening `/dev/net/tun` met.
+/// [`Refusal::NoTun`], [`Refusal::TunClosed`], or any other error from opening `/dev/net/tun`.
 pub fn tap() -> Result<(), Refusal> {
     let opened = fs::OpenOptions::new().read(true).write(true).open(TUN);
     opened.map(|_| ()).map_err(|error| match Errno::from_io_error(&error) {
@@ -109,11 +108,11 @@ pub fn tap() -> Result<(), Refusal> {
     })
 }
 
-/// What the process may do: its effective capabilities, with bit `n` for the number `n` of
-/// capabilities(7). A root of a container often lacks some.
+/// Effective capabilities of the process, with bit `n` for the capability number `n` of capabilities(7). A container's
+/// root often lacks some.
 ///
 /// # Errors
-/// Where `/proc` is not mounted.
+/// Fails if `/proc` is not mounted.
 pub fn capabilities() -> io::Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let effective = status
@@ -123,12 +122,12 @@ pub fn capabilities() -> io::Result<u64> {
     Ok(effective.unwrap_or(0))
 }
 
-/// Whether the process has what the lab needs without a user namespace.
+/// Whether the process has the lab's privileges without a user namespace.
 fn is_privileged() -> io::Result<bool> {
     Ok(capabilities()? & NEEDED == NEEDED)
 }
 
-/// Where TAP devices come from.
+/// The device file for TAP devices.
 const TUN: &str = "/dev/net/tun";
 /// `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_SYS_ADMIN` (capabilities(7)).
 const NEEDED: u64 = 1 << 12 | 1 << 13 | 1 << 21;

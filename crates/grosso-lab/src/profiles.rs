@@ -1,6 +1,6 @@
-//! One trace, every profile: what each joins of the same packets, what it melts together, and what that takes.
+//! One trace, every profile: the packets that each profile joins, those it joins irreversibly, and the time it takes.
 //!
-//! The trace is made from a seed, so that the counts are the same on every machine; only the time is the machine's.
+//! The trace is made from a seed, so that the counts are the same on every machine; only the times differ.
 
 use core::fmt::Write;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::experiment::thousands;
 
-/// What the profiles made of the trace.
+/// Results of all profiles on the trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Results {
@@ -23,30 +23,30 @@ pub struct Results {
     pub rows: Vec<Row>,
 }
 
-/// What one profile made of it.
+/// Results of one profile.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Row {
     /// The profile.
     pub profile: String,
-    /// Frames that went up.
+    /// Frames delivered.
     pub frames: usize,
     /// Superframes among them.
     pub superframes: usize,
     /// The median of packets in a frame with data.
     pub segments_p50: u32,
-    /// The same for 99 of 100.
+    /// The 99th percentile of them.
     pub segments_p99: u32,
-    /// Frames without payload that went up.
+    /// Frames without payload that were delivered.
     pub acknowledgments: usize,
-    /// Packets in superframes that do not say where to cut them: what they were is not known any more.
+    /// Packets in superframes that do not say where to cut them: the original packets cannot be restored.
     pub melted: usize,
-    /// Nanoseconds a packet, of the fastest of some runs.
+    /// Nanoseconds a packet, in the fastest of several runs.
     pub ns_per_packet: f64,
 }
 
 impl Results {
-    /// Takes the trace through every built-in profile and those given.
+    /// Runs the trace through every built-in profile and those given.
     #[must_use]
     pub fn measure(more: Vec<Profile>) -> Self {
         let trace = trace();
@@ -117,7 +117,7 @@ impl Row {
     }
 }
 
-/// What went up.
+/// Counters of the delivered frames.
 #[derive(Debug, Default)]
 struct Seen {
     frames: usize,
@@ -129,7 +129,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Takes the trace through a profile.
+    /// Runs the trace through a profile.
     fn take(&mut self, profile: &Profile, trace: &[Vec<u8>]) {
         let mut coalescer =
             Coalescer::<&[u8]>::new(profile.clone(), LinkType::Ethernet, Ports::NONE, 1);
@@ -162,7 +162,7 @@ impl Seen {
     }
 }
 
-/// One connection as it goes on.
+/// State of one connection.
 #[derive(Clone, Copy, Debug)]
 struct Connection {
     kind: Kind,
@@ -170,7 +170,7 @@ struct Connection {
     acknowledgment: u32,
 }
 
-/// What a connection brings.
+/// Kinds of traffic on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Full packets.
@@ -179,7 +179,7 @@ enum Kind {
     Small,
     /// Data that acknowledge data.
     Both,
-    /// Acknowledgments of what this host sends, of two packets each.
+    /// Acknowledgments of data from this host, of two packets each.
     Acknowledging,
 }
 
@@ -211,7 +211,8 @@ impl Connection {
         packet
     }
 
-    /// Ethernet, IPv6 and TCP with a timestamp in milliseconds, whose checksum the device is said to have verified.
+    /// A packet of Ethernet, IPv6 and TCP with a timestamp in milliseconds, whose checksum the device is assumed to
+    /// have verified.
     fn packet(
         &self,
         flow: usize,
@@ -221,7 +222,7 @@ impl Connection {
         pushes: bool,
     ) -> Vec<u8> {
         let mut bytes = vec![2; 12];
-        // ECT(0), or met congestion.
+        // ECT(0), or CE.
         let class = if is_marked { 0x30 } else { 0x20 };
         bytes.extend([0x86, 0xdd, 0x60, class, 0, 0]);
         bytes.extend((32 + payload).to_be_bytes());
@@ -239,7 +240,7 @@ impl Connection {
     }
 }
 
-/// Bursts of the connections in an order that a seed decides.
+/// Bursts of the connections, in an order that the seed decides.
 fn trace() -> Vec<Vec<u8>> {
     let mut dice = fastrand::Rng::with_seed(SEED);
     let mut connections: Vec<_> = (0..FLOWS).map(Connection::new).collect();
@@ -255,18 +256,18 @@ fn trace() -> Vec<Vec<u8>> {
     packets
 }
 
-/// Packets of the trace, and its connections.
+/// Packets of the trace, and number of its connections.
 const PACKETS: usize = 40_000;
 const FLOWS: usize = 24;
-/// What the trace and its order are made of.
+/// The seed of the trace and its order.
 const SEED: u64 = 5;
-/// From one packet to the next: 10 Gb/s of full packets.
+/// Nanoseconds from one packet to the next: 10 Gb/s of full packets.
 const GAP_NS: u64 = 1200;
 /// Packets of a poll, as in NAPI.
 const POLL_PACKETS: usize = 64;
 /// Bytes of Ethernet, IPv6, and TCP with a timestamp.
 const HEADER_BYTES: usize = 14 + 40 + 32;
-/// Runs, of which the fastest counts.
+/// Number of runs, of which the fastest counts.
 const RUNS: usize = 5;
 const HEADING: &str = "\
 profile           frames superframes  p50  p99      acks   melted ns/packet";

@@ -18,7 +18,8 @@ use crate::{
     trial::{TrialError, gone},
 };
 
-/// A data path on a thread, which ends with it: a scope waits for its threads, whatever went wrong in it.
+/// A data path on a thread. Dropping this stops the path, since a scope waits for its threads whatever went wrong in
+/// it.
 pub(crate) struct Running<'scope, T> {
     handle: Handle,
     number: Pid,
@@ -26,8 +27,8 @@ pub(crate) struct Running<'scope, T> {
 }
 
 impl<'scope, T: Send + 'scope> Running<'scope, T> {
-    /// Starts a data path from a port to a host's device. Its thread does `first` before, and gives the port to `last`
-    /// in the end.
+    /// Starts a data path from a port to a host's device. Its thread calls `first` before, and `last` with the port at
+    /// the end.
     ///
     /// # Errors
     /// As [`DataPath::new`]; those of `first`.
@@ -44,7 +45,7 @@ impl<'scope, T: Send + 'scope> Running<'scope, T> {
         }
     }
 
-    /// The same to a port of any kind.
+    /// The same for a right port of any kind.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -75,7 +76,7 @@ impl<'scope, T: Send + 'scope> Running<'scope, T> {
 }
 
 impl<T> Running<'_, T> {
-    /// Ends it, and says what `last` said.
+    /// Stops the path and returns the result of `last`.
     pub(crate) fn end(mut self) -> Result<T, TrialError> {
         self.handle.stop();
         let thread = self.thread.take().ok_or_else(gone)?;
@@ -83,12 +84,12 @@ impl<T> Running<'_, T> {
         ended.map_err(TrialError::Path)
     }
 
-    /// The way to ask the path.
+    /// The handle of the path, to query and stop it.
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// The number of its thread.
+    /// The number of the path's thread.
     pub(crate) fn thread(&self) -> Pid {
         self.number
     }

@@ -1,4 +1,4 @@
-//! What the sockets of the hosts send each other, in netperf's sense.
+//! Traffic between the sockets of the hosts, in netperf's terms.
 
 use core::fmt;
 use std::{
@@ -27,25 +27,24 @@ pub use self::paced::Pace;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Traffic {
-    /// TCP connections from the sender to the receiver, as many bytes as they take, from a buffer
-    /// (`write`).
+    /// TCP connections from the sender to the receiver, as fast as possible, from a buffer (`write`).
     TcpStream,
     /// The same from a file in memory, over one connection (`sendfile`).
     TcpSendfile,
-    /// The other way: the receiver sends, through the data path that is its NIC.
+    /// The other direction: the receiver sends, through the data path that is its NIC.
     TcpMaerts,
-    /// One byte there and one back over TCP, one after the other.
+    /// One byte in each direction over TCP, one request after the other.
     TcpRequests,
-    /// Datagrams that fill the sender's MTU, as many as arrive.
+    /// Datagrams of the sender's MTU, as many as arrive.
     UdpStream,
-    /// The same, handed to the kernel many in one call (`UDP_SEGMENT`).
+    /// The same, with many datagrams in one call (`UDP_SEGMENT`).
     UdpSegments,
-    /// One byte there and one back over UDP.
+    /// One byte in each direction over UDP.
     UdpRequests,
 }
 
 impl fmt::Display for Traffic {
-    /// The name that netperf has for it.
+    /// Writes netperf's name for it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::TcpStream => "TCP_STREAM",
@@ -60,29 +59,29 @@ impl fmt::Display for Traffic {
 }
 
 impl Traffic {
-    /// Whether it is over TCP, and so has a congestion control.
+    /// Whether it uses TCP, and so has a congestion control.
     #[must_use]
     pub fn is_tcp(self) -> bool {
         !matches!(self, Self::UdpStream | Self::UdpSegments | Self::UdpRequests)
     }
 
-    /// Whether it waits for answers.
+    /// Whether it consists of requests and answers.
     #[must_use]
     pub fn is_requests(self) -> bool {
         matches!(self, Self::TcpRequests | Self::UdpRequests)
     }
 }
 
-/// What the threads of a trial say about their traffic while it runs.
+/// State that the threads of a trial share while their traffic runs.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Whether to come to an end.
+    /// Whether the threads should stop.
     pub stop: AtomicBool,
     /// Bytes that arrived.
     pub bytes: AtomicU64,
     /// Datagrams that arrived, requests that were answered, or calls that read a stream.
     pub units: AtomicU64,
-    /// Datagrams or requests that did not arrive, or whose answer did not.
+    /// Datagrams or requests that were lost, or whose answer was lost.
     pub lost: AtomicU64,
 }
 
@@ -97,8 +96,8 @@ impl Progress {
     }
 }
 
-/// What streams carry: the bytes of a file in memory, over and over. They repeat only where the
-/// file does, so that what is lost, doubled or exchanged does not compare equal.
+/// Content of streams: the bytes of a file in memory, over and over. They repeat only with the file, so that bytes that
+/// are lost, duplicated or swapped do not compare equal.
 #[derive(Debug)]
 pub struct Content {
     file: File,
@@ -106,10 +105,10 @@ pub struct Content {
 }
 
 impl Content {
-    /// Bytes from a seed.
+    /// Content generated from a seed.
     ///
     /// # Errors
-    /// When there is no memory for a file.
+    /// Fails if there is no memory for a file.
     pub fn new(seed: u64) -> io::Result<Self> {
         let mut bytes = vec![0; CONTENT_BYTES];
         fastrand::Rng::with_seed(seed).fill(&mut bytes);
@@ -118,7 +117,7 @@ impl Content {
         Ok(Self { file, bytes })
     }
 
-    /// Whether these bytes stand at this place of the stream.
+    /// Whether the stream has these bytes at this place.
     #[must_use]
     pub fn is_at(&self, place: u64, mut part: &[u8]) -> bool {
         let mut start = (place % CONTENT_BYTES as u64) as usize;

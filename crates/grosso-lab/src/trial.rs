@@ -1,4 +1,4 @@
-//! One measurement: hosts of its own, threads on chosen processors, counters read before and after.
+//! One measurement, with hosts of its own, threads on chosen processors, and counters read before and after.
 
 use std::{
     io,
@@ -29,35 +29,35 @@ use crate::{
 mod iperf3;
 mod observe;
 
-/// What is measured.
+/// One setting to measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// What the hosts send each other.
+    /// Traffic between the hosts.
     pub traffic: Traffic,
-    /// Over how many connections at once; one for everything but [`Traffic::TcpStream`] and [`Traffic::TcpRequests`].
+    /// Number of connections at once; one for everything but [`Traffic::TcpStream`] and [`Traffic::TcpRequests`].
     pub connections: usize,
-    /// Who makes the traffic.
+    /// Generator of the traffic.
     pub tool: Tool,
     /// The hosts and the wire.
     pub layout: Layout,
-    /// What carries them.
+    /// Carrier of the packets.
     pub carrier: Carrier,
-    /// What the wire does to packets on their way to a receiver whose NIC is Grosso; they are
-    /// copied out of their receive buffers first, of which a long wire would want too many.
+    /// Impairment of packets on the way to a receiver whose NIC is Grosso. They are copied out of their receive buffers
+    /// first: a long wire would occupy too many of these.
     pub impairment: Option<Impairment>,
-    /// What the data path hands them to a host through.
+    /// Device through which the data path exchanges packets with a host.
     pub device: Device,
-    /// Where the sender's thread runs, and where the others do.
+    /// The processor of the sender's thread, and that of all others.
     pub processors: [usize; 2],
     /// The congestion control of TCP.
     pub congestion: String,
-    /// How much of it.
+    /// Duration or size of the measurement.
     pub extent: Extent,
-    /// Whether every byte received is compared with what was sent: it costs the receiver time.
+    /// Whether every byte received is compared with the one sent, which costs the receiver time.
     pub compare: bool,
 }
 
-/// Who makes the traffic.
+/// Generators of traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tool {
@@ -68,19 +68,19 @@ pub enum Tool {
     Iperf3,
 }
 
-/// What carries the packets.
+/// Carriers of packets between the hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// Grosso's data path, where the receiver's NIC and its driver would be.
+    /// Grosso's data path, in place of the receiver's NIC and its driver.
     Grosso {
-        /// By what packets are merged on their way to the receiver; none to merge nothing.
+        /// Profile by which packets are merged on their way to the receiver; `None` to merge nothing.
         profile: Option<Box<Profile>>,
         /// Whether each packet is copied out of its receive buffer first.
         copy: bool,
-        /// Whether what the receiver acknowledges of a train becomes the acknowledgments of its packets.
+        /// Whether the receiver's acknowledgment of a train is expanded to those of its packets.
         expand: bool,
     },
-    /// Grosso's data path, where the sender's NIC and its driver would be.
+    /// Grosso's data path, in place of the sender's NIC and its driver.
     GrossoSends {
         /// Whether the sender's kernel hands out superframes, which the data path cuts.
         superframes: bool,
@@ -93,8 +93,7 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// Grosso's data path with the default profile, holding trains for a time; none to merge
-    /// nothing.
+    /// Grosso's data path with the default profile, which holds trains for a time; `None` to merge nothing.
     #[must_use]
     pub fn grosso(hold: Option<Duration>, copy: bool) -> Self {
         let profile = hold.map(|hold| {
@@ -107,7 +106,7 @@ impl Carrier {
 }
 
 impl Setting {
-    /// How long a train may be held; `None` where Grosso merges nothing.
+    /// Time for which a train may be held; `None` if Grosso merges nothing.
     #[must_use]
     pub fn hold(&self) -> Option<Duration> {
         match &self.carrier {
@@ -119,25 +118,25 @@ impl Setting {
     }
 }
 
-/// When a measurement ends.
+/// Condition that ends a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// After a time, and a start that is not measured.
+    /// A time, after a start that is not measured.
     Time {
-        /// Before it.
+        /// Duration of the start.
         warm_up: Duration,
-        /// Of it.
+        /// Duration of the measurement.
         measured: Duration,
     },
-    /// When so many bytes arrived.
+    /// The arrival of that many bytes.
     Bytes(u64),
 }
 
-/// What was measured.
+/// Results of one measurement.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Measured {
-    /// How long it took.
+    /// Duration of the measurement.
     pub seconds: f64,
     /// Bytes that arrived.
     pub bytes: u64,
@@ -145,46 +144,47 @@ pub struct Measured {
     pub units: u64,
     /// Processor time.
     pub cpu_seconds: CpuSeconds,
-    /// Packets of the wire for each frame that the receiver was given or, where the data path is
-    /// the sender's, that the sender's kernel handed out; on average.
+    /// Average number of packets on the wire for each frame that the receiver got or, if the data path is the sender's
+    /// NIC, that the sender's kernel handed out.
     pub segments_per_train: Option<f64>,
-    /// Segments that came back to who sends the bytes: acknowledgements, in a stream.
+    /// Segments in the direction opposite to the bytes: in a stream, acknowledgements.
     pub acknowledgements: u64,
-    /// Frames that the data path handed on the other way than the bytes go: what of those reached who sends the bytes.
+    /// Frames that the data path delivered in the direction opposite to the bytes: the acknowledgements that reached
+    /// the host that sends the bytes.
     pub acknowledgements_passed: Option<u64>,
-    /// Segments that the sender sent again, from the connection's first to its last.
+    /// Segments retransmitted, from the connection's start to its end.
     pub retransmits: u64,
-    /// Segments whose checksum was wrong.
+    /// Segments with a wrong checksum.
     pub checksum_errors: u64,
     /// Datagrams or requests that were lost.
     pub lost: u64,
-    /// Packets for which the data path's ring had no room.
+    /// Packets that the data path's ring had no room for.
     pub ring_drops: u64,
-    /// On two processors: whether the sender's one did what acknowledgements ask for, which wants root. Where it did
-    /// not, the sender's packets leave from both, overtake each other and are sent again for nothing.
+    /// With two processors: whether the sender's processor handled acknowledgements, which needs root. If not, the
+    /// sender's packets leave from both processors, overtake each other, and are retransmitted needlessly.
     pub acknowledgements_steered: Option<bool>,
-    /// Where the data path is the sender's: whether the receiver's kernel coalesced what came over
-    /// the wire, for which it must get it in batches, which wants root.
+    /// With the data path as the sender's NIC: whether the receiver's kernel coalesced packets from the wire, which it
+    /// must get in batches; that needs root.
     pub receiver_coalesced: Option<bool>,
-    /// How long each request took.
+    /// Latency of each request.
     #[serde(skip)]
     pub latencies: Vec<Duration>,
 }
 
-/// Why there is no measurement.
+/// Reasons why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrialError {
-    /// The hosts or their sockets.
+    /// An error of the hosts or their sockets.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The data path.
+    /// An error of the data path.
     #[error("the data path: {0}")]
     Path(#[from] PortError),
-    /// iperf3 is not there, or not content.
+    /// iperf3 is missing, or failed.
     #[error("iperf3: {0}")]
     Iperf3(String),
-    /// A stream did not arrive whole.
+    /// Part of a stream did not arrive.
     #[error("{sent} bytes were sent and {received} arrived")]
     Lost {
         /// Bytes sent.
@@ -192,7 +192,7 @@ pub enum TrialError {
         /// Bytes received.
         received: u64,
     },
-    /// It was told to end.
+    /// The measurement was interrupted.
     #[error("interrupted")]
     Interrupted,
 }
@@ -204,17 +204,17 @@ impl Measured {
         self.bytes as f64 * 8e-9 / self.seconds
     }
 
-    /// Gigabits for each second of a processor, whoever used it.
+    /// Gigabits for each second of processor time, of all threads.
     #[must_use]
     pub fn gigabits_a_cpu_second(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.cpu_seconds.total()
     }
 }
 
-/// Measures once, with hosts of its own, which are gone afterwards.
+/// Measures once, with hosts of its own, which are removed afterwards.
 ///
 /// # Errors
-/// When the hosts cannot be made, the traffic stalls or is damaged, or it is interrupted.
+/// Fails if the hosts cannot be made, if the traffic stalls or is damaged, or if it is interrupted.
 pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
     match &setting.carrier {
         Carrier::Kernel { gro } => {
@@ -252,19 +252,19 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
     }
 }
 
-/// Packets for which the ring of a wire had no room.
+/// Packets that the ring of a wire had no room for.
 fn drops(port: &mut PacketPort) -> io::Result<u64> {
     Ok(port.stats()?.events(LiveEvent::ReceiveRingFull))
 }
 
-/// A setting, and where it is measured.
+/// A setting, and the context of its measurement.
 struct Trial<'a> {
     setting: &'a Setting,
     hosts: &'a Hosts,
     interrupted: &'a AtomicBool,
 }
 
-/// Measures what passes through a data path that runs already, on a thread of this number.
+/// Measures the traffic through a data path that already runs, on the thread of this number.
 pub(crate) fn observe_path(
     setting: &Setting,
     hosts: &Hosts,
@@ -275,8 +275,8 @@ pub(crate) fn observe_path(
     observe(setting, hosts, Some(Path { handle, thread }), interrupted)
 }
 
-/// Measures what passes between hosts by way of whatever carries it, with what `gauge` reads of that at the start and
-/// at the end.
+/// Measures the traffic between hosts over any carrier, together with the readings of `gauge` at the start and at the
+/// end.
 pub(crate) fn observe_gauged<Gauged>(
     setting: &Setting,
     hosts: &Hosts,
@@ -287,8 +287,7 @@ pub(crate) fn observe_gauged<Gauged>(
 }
 
 impl Trial<'_> {
-    /// Measures what a receiver is given from the wire: out of the buffers in which it was received, copied out of
-    /// them, or late.
+    /// Measures packets that a receiver gets from the wire: in the buffers of their reception, copied, or impaired.
     fn received<R: Port<Buffer: Send> + Send>(
         &self,
         wire: PacketPort,
@@ -309,7 +308,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Measures what a data path carries from its left port to its right one; `drops` says what the left one lost.
+    /// Measures the traffic of a data path from its left port to its right one; `drops` returns the losses of the left
+    /// one.
     fn through<L, R>(
         &self,
         left: L,
@@ -348,7 +348,7 @@ impl Trial<'_> {
     }
 }
 
-/// The longest MTU, in bytes, whose packets a receiver can coalesce into something longer.
+/// The longest MTU, in bytes, whose packets a receiver can coalesce into longer frames.
 const COALESCED_MTU_MAX: u16 = 9000;
-/// The seed of what is sent and of the flow table: every trial is alike.
+/// The seed of the content and of the flow table: all trials use the same.
 const SEED: u64 = 0x6772_6f73_736f;

@@ -79,7 +79,7 @@ fn header_is_right(frame: &[u8]) -> bool {
     Sum16BitWords::new().add_slice(header).ones_complement() == 0
 }
 
-/// Whether the checksum of a UDP datagram is that of its data and the addresses of one of its fragments.
+/// Whether the checksum of a UDP datagram matches its data and the addresses of one of its fragments.
 fn datagram_is_right(fragment: &[u8], data: &[u8]) -> bool {
     let addresses = &fragment[ETHERNET_BYTES + 12..ETHERNET_BYTES + IPV4_BYTES];
     let pseudo = Sum16BitWords::new().add_slice(addresses).add_2bytes([0, UDP]);

@@ -1,4 +1,4 @@
-//! tun-rs: a port of wireguard-go's coalescing and segmentation to Rust, of packets that start with an IP header.
+//! tun-rs: a port of wireguard-go's coalescing and segmentation to Rust, for packets that start with an IP header.
 
 use grosso_benches::touch;
 use grosso_testkit::{
@@ -16,7 +16,7 @@ use crate::{
     polls::Polls,
 };
 
-/// Joins packets, where they are TCP or UDP without a tunnel around.
+/// Joins packets if they are TCP or UDP outside of tunnels.
 pub(super) fn coalescer(workload: &Workload) -> Option<Boxed<'_>> {
     plain_transport(&workload.frames[0])?;
     let about = About::new(Peer::TunRs, "", "parse, copy, verify what joins");
@@ -24,7 +24,7 @@ pub(super) fn coalescer(workload: &Workload) -> Option<Boxed<'_>> {
     Some(Local::boxed(about, turns, workload.packets, || coalesced(workload)))
 }
 
-/// Cuts superframes of TCP or UDP without a tunnel around.
+/// Cuts superframes of TCP or UDP outside of tunnels.
 pub(super) fn segmenter(workload: &Workload) -> Option<Boxed<'_>> {
     plain_transport(&workload.frames[0])?;
     let about = About::new(Peer::TunRs, "", "copy, sums; told headers");
@@ -67,7 +67,7 @@ fn coalesced(workload: &Workload) -> Vec<Vec<u8>> {
     for poll in workload.frames.chunks(POLL) {
         let mut buffers = vec![Vec::new(); poll.len()];
         buffers.iter_mut().zip(poll).for_each(|(buffer, frame)| fill(buffer, frame));
-        // The tables have no public name.
+        // The types of the tables are not public.
         let (mut tcp, mut udp, mut written) = (Default::default(), Default::default(), Vec::new());
         handle_gro(&mut buffers, VIRTIO_NET_HDR_LEN, &mut tcp, &mut udp, true, &mut written)
             .expect("packets that are no harm");

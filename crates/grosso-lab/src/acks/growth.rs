@@ -1,28 +1,29 @@
-//! How fast the model's window grows, if acknowledgments come alone, merged, or merged and counted.
+//! Growth of the model's window if acknowledgments come alone, merged, or merged and counted.
 
 use serde::Serialize;
 
 use super::model::{Acknowledgment, Counting, Sender};
 
-/// How many round trips a sender takes whose receiver acknowledges every second segment, where a stage in between lets
-/// the last of several acknowledgments stand for all.
+/// Round trips that a sender needs if its receiver acknowledges every second segment and a stage in between replaces
+/// several acknowledgments by the last of them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Growth {
-    /// How the sender counts.
+    /// The sender's way of counting acknowledgments.
     pub counting: Counting,
-    /// Acknowledgments that become one.
+    /// Acknowledgments that are merged into one.
     pub merged: usize,
-    /// Whether the sender learns how many they were.
+    /// Whether the sender learns the number of merged acknowledgments.
     pub is_counted: bool,
-    /// Round trips of slow start, from 10 segments to 860, what 10 Gb/s have under way in a millisecond.
+    /// Round trips of slow start from 10 segments to 860, the segments that 10 Gb/s has in flight at a round-trip time
+    /// of one millisecond.
     pub slow_start_round_trips: u32,
-    /// Segments that the window of congestion avoidance gains in 100 of them.
+    /// Segments by which the window grows in 100 round trips of congestion avoidance.
     pub avoidance_segments: u64,
 }
 
 impl Growth {
-    /// All that the table shows.
+    /// All rows of the table.
     pub(super) fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for counting in COUNTINGS {
@@ -54,7 +55,7 @@ impl Growth {
     }
 }
 
-/// All that is under way arrives, and is acknowledged two segments at a time.
+/// Everything in flight arrives and is acknowledged, two segments at a time.
 fn round_trip(sender: &mut Sender, merged: usize, is_counted: bool) {
     let (first, flight) = (sender.unacknowledged, sender.flight());
     let segments = flight.div_ceil(u64::from(SEGMENT));
@@ -73,16 +74,16 @@ fn round_trip(sender: &mut Sender, merged: usize, is_counted: bool) {
     }
 }
 
-/// RFC 3465's two limits, and what was before it.
+/// The two limits of RFC 3465, and counting by packets, which preceded it.
 const COUNTINGS: [Counting; 3] =
     [Counting::Packets, Counting::Bytes { limit: 1 }, Counting::Bytes { limit: 2 }];
-/// Alone, two (what harms according to hn(4) if it is exceeded), and a superframe of 45 segments.
+/// One alone, two (harmful if it is exceeded, according to hn(4)), and those of a superframe of 45 segments.
 const MERGED: [usize; 3] = [1, 2, 22];
 /// Payload bytes of a segment.
 const SEGMENT: u32 = 1448;
-/// RFC 5681 section 4.2.
+/// Segments for each acknowledgment (RFC 5681 section 4.2).
 const SEGMENTS_AN_ACKNOWLEDGMENT: u64 = 2;
-/// What 10 Gb/s have under way in a millisecond.
+/// Segments that 10 Gb/s has in flight at a round-trip time of one millisecond.
 pub(super) const SEGMENTS_WANTED: u64 = 860;
 /// Round trips of congestion avoidance.
 pub(super) const AVOIDANCE_ROUND_TRIPS: u32 = 100;

@@ -1,7 +1,7 @@
-//! Table R3: what becomes of a sender whose acknowledgments are merged, passed or kept, and of a receiver's reads.
+//! Table R3: throughput of a sender whose acknowledgments are merged, passed or kept, and the reads of a receiver.
 //!
-//! Two halves with the kernel's own TCP: Grosso is the NIC of who sends the bytes, where acknowledgments come in, or of
-//! who receives them. Beside them what can be said exactly: a [model] of the sender, and who overtakes whom.
+//! Two halves use the kernel's own TCP: Grosso is the NIC of the sender, where acknowledgments arrive, or of the
+//! receiver. Two exact results stand beside them: a [model] of the sender, and a count of packets that are overtaken.
 
 use core::fmt;
 use std::{io, sync::atomic::AtomicBool, time::Duration};
@@ -27,21 +27,21 @@ pub use growth::Growth;
 pub use overtake::Overtaken;
 pub use report::{Environment, Report, RowResult};
 
-/// How to measure.
+/// Parameters of the measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Measurements of each setting.
     pub runs: usize,
-    /// How long each is.
+    /// Duration of each.
     pub measured: Duration,
     /// The congestion control of TCP.
     pub congestion: String,
-    /// What the data path hands packets to a host through.
+    /// Device through which the data path hands packets to a host.
     pub device: Device,
 }
 
 impl Default for Plan {
-    /// Two runs of 300 milliseconds with cubic, and the device that may be used everywhere.
+    /// Two runs of 300 milliseconds with cubic, and the device that works everywhere.
     fn default() -> Self {
         Self {
             runs: 2,
@@ -52,34 +52,34 @@ impl Default for Plan {
     }
 }
 
-/// Whose NIC Grosso is.
+/// The host whose NIC Grosso is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// Of who sends the bytes: acknowledgments come in.
+    /// The sender of the bytes: acknowledgments arrive.
     Sender,
-    /// Of who receives them: data comes in.
+    /// The receiver of the bytes: data arrive.
     Receiver,
 }
 
-/// What Grosso does with what comes in.
+/// Grosso's treatment of arriving packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Handling {
     /// Nothing.
     Off,
-    /// Merges acknowledgments into one, as FreeBSD's software of 2011: profile `freebsd`.
+    /// Merges acknowledgments into one, as FreeBSD's software LRO of 2011 did: profile `freebsd`.
     #[serde(rename = "freebsd")]
     Merged,
-    /// Merges data alone, which acknowledgments end: profile `linux`.
+    /// Merges data alone; an acknowledgment ends a train: profile `linux`.
     #[serde(rename = "linux")]
     Passed,
-    /// As `linux`, and acknowledgments leave together and whole.
+    /// As `linux`, but acknowledgments leave in batches, each unchanged.
     Vector,
-    /// As the 82599's hardware, which leaves acknowledgments alone: profile `rsc-82599`.
+    /// As the hardware of the 82599, which does not merge acknowledgments: profile `rsc-82599`.
     #[serde(rename = "rsc-82599")]
     Hardware,
-    /// As `linux`, and each acknowledgment of a train becomes those of its packets.
+    /// As `linux`, and the acknowledgment of a train is expanded to those of its packets.
     Expanded,
 }
 
@@ -114,14 +114,14 @@ impl Handling {
     }
 }
 
-/// What is measured.
+/// One setting to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Case {
     side: Side,
     handling: Handling,
-    /// How long trains are held; zero to the end of the poll.
+    /// Time for which trains are held; zero for the end of the poll.
     hold: Duration,
-    /// Most bytes of a socket's buffers; `None` for what the lab's streams have otherwise.
+    /// Greatest size of a socket's buffers in bytes; `None` for the lab's default.
     window_bytes: Option<usize>,
 }
 
@@ -150,7 +150,7 @@ impl Experiment {
                 for handling in HANDLINGS {
                     cases.extend(HOLDS.map(|hold| case(handling, hold)));
                 }
-                // Who sends the bytes gets acknowledgments and no trains.
+                // The sender of the bytes receives acknowledgments and no trains.
                 if side == Side::Receiver {
                     cases.push(case(Handling::Expanded, MITIGATION));
                 }
@@ -159,17 +159,17 @@ impl Experiment {
         Ok(Self { plan, cases, processors })
     }
 
-    /// How many trials it is.
+    /// Number of trials.
     #[must_use]
     pub fn trials(&self) -> usize {
         self.cases.len() * self.plan.runs
     }
 
-    /// Measures every setting in turn, and all of them again, so that what changes on the machine meanwhile befalls all
-    /// alike. `done` is told how many trials are done.
+    /// Measures every setting in turn and repeats that, so that changes on the machine affect all settings alike.
+    /// `done` is called with the number of trials done.
     ///
     /// # Errors
-    /// When a trial fails, or `interrupted` is set.
+    /// Fails if a trial fails or `interrupted` is set.
     pub fn run(
         &self,
         interrupted: &AtomicBool,
@@ -189,7 +189,7 @@ impl Experiment {
 
     fn setting(&self, case: &Case) -> Setting {
         let usual = Layout::default();
-        // Room for superframes that say nothing of how they could be cut.
+        // Room for superframes whose metadata does not say how to cut them.
         let receiver = if case.side == Side::Receiver { DEVICE_MTU } else { WIRE_MTU };
         let buffers = case.window_bytes.unwrap_or(usual.tcp_buffer_bytes);
         Setting {
@@ -220,17 +220,17 @@ impl Experiment {
     }
 }
 
-/// What the table compares with nothing, on either side.
+/// Treatments that the table compares with none, on either side.
 const HANDLINGS: [Handling; 4] =
     [Handling::Merged, Handling::Passed, Handling::Vector, Handling::Hardware];
-/// To the end of the poll, and as long as the 82599's default mitigation.
+/// The end of the poll, and the 82599's default mitigation time.
 const HOLDS: [Duration; 2] = [Duration::ZERO, MITIGATION];
 const MITIGATION: Duration = Duration::from_micros(16);
-/// Around the window that was best in 2011, and what the lab's streams have otherwise.
+/// Sizes around the window that was best in 2011, and the lab's default.
 const SENDER_WINDOWS: [Option<usize>; 4] = [Some(64 << 10), Some(100 << 10), Some(256 << 10), None];
 const RECEIVER_WINDOWS: [Option<usize>; 2] = [Some(100 << 10), None];
-/// What the receiver lets wait, in bytes, so that it acknowledges every second segment as that of 2011 did: a quarter
-/// of the least window.
+/// Least number of bytes that the receiver reads at once, so that it acknowledges every second segment as that of 2011
+/// did: a quarter of the least window.
 const READ_BYTES_MIN: u16 = 16 << 10;
 /// The MTU of the wire, in bytes.
 const WIRE_MTU: u16 = 1500;
@@ -242,7 +242,7 @@ const WARM_UP: Duration = Duration::from_millis(50);
 mod tests {
     use super::*;
 
-    /// Results that were never measured: in `Gb/s`, merging costs a third and nothing else anything.
+    /// Results that were never measured: in `Gb/s`, merging costs a third and nothing else costs anything.
     pub(super) fn report() -> Report {
         let experiment = Experiment::new(Plan::default()).unwrap();
         let run = |case: &Case| {

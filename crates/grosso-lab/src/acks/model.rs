@@ -1,25 +1,25 @@
-//! A sender's congestion control, deterministic: what a chain of acknowledgments does to it.
+//! A deterministic model of a sender's congestion control, to see the effect of a sequence of acknowledgments.
 
 use grosso::acknowledge::{Record, Summary};
 use grosso_wire::tcp;
 
-/// How a sender counts what acknowledgments allow it.
+/// Ways in which a sender counts acknowledgments to grow its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counting {
-    /// Each that says something new is one segment more, or a share of one (RFC 5681 section 3.1).
+    /// Each that acknowledges new data is worth one segment, or a share of one (RFC 5681 section 3.1).
     Packets,
-    /// By the bytes acknowledged, at most `limit` segments for each packet: appropriate byte counting (RFC 3465).
+    /// The bytes acknowledged, at most `limit` segments for each packet: appropriate byte counting (RFC 3465).
     Bytes {
         /// L of RFC 3465 section 2.3, in segments.
         limit: u32,
     },
 }
 
-/// What one acknowledgment says, whoever read it.
+/// The fields of one acknowledgment that the model reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acknowledgment {
-    /// Its number.
+    /// Its acknowledgment number.
     pub number: u32,
     /// Its window, not scaled.
     pub window: u16,
@@ -29,7 +29,7 @@ pub struct Acknowledgment {
     pub congestion_echo: bool,
     /// Whether it has payload.
     pub has_payload: bool,
-    /// When it came.
+    /// Time of arrival.
     pub arrived_ns: u64,
 }
 
@@ -46,7 +46,7 @@ impl From<&Record> for Acknowledgment {
     }
 }
 
-/// A sender that always has something to send: Reno with NewReno's recovery (RFC 5681, RFC 6582) and marks (RFC 3168).
+/// A sender that always has data to send: Reno with NewReno's recovery (RFC 5681, RFC 6582) and ECN (RFC 3168).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sender {
     counting: Counting,
@@ -54,34 +54,35 @@ pub struct Sender {
     segment: u64,
     /// The congestion window in bytes.
     pub congestion_window: u64,
-    /// Where slow start ends, in bytes.
+    /// The slow start threshold, in bytes.
     pub slow_start_threshold: u64,
-    /// Bytes acknowledged towards the next segment of congestion avoidance; by packets, the share of a byte.
+    /// Bytes acknowledged towards the next segment of congestion avoidance; when counting packets, the share of a byte.
     counted: u64,
-    /// The first byte that nobody acknowledged.
+    /// The first byte that is not acknowledged.
     pub unacknowledged: u32,
     /// The first byte that was never sent.
     pub next: u32,
     /// The last window, not scaled.
     pub window: u16,
-    /// Duplicates in a row.
+    /// Consecutive duplicates.
     pub duplicates: u32,
     /// All duplicates.
     pub duplicates_total: u32,
-    /// Segments sent again, by duplicates or by what was acknowledged partly.
+    /// Segments retransmitted, because of duplicates or partial acknowledgments.
     pub retransmits: u32,
-    /// Until where a loss is recovered from.
+    /// The number at which the current recovery ends.
     recovery: Option<u32>,
     /// Acknowledgments with ECE.
     pub congestion_echoes: u32,
-    /// Until where one mark is answered by one reduction.
+    /// The number up to which further congestion echoes cause no further reduction.
     reduced_until: Option<u32>,
-    /// Round-trip times in milliseconds, one for each that acknowledged something new.
+    /// Round-trip times in milliseconds, one for each acknowledgment of new data.
     pub round_trips_ms: Vec<u32>,
 }
 
 impl Sender {
-    /// A sender in slow start, with ten segments (RFC 6928) of so many bytes, the first of which has this number.
+    /// A sender in slow start, with ten segments (RFC 6928) of that many bytes, of which the first starts at this
+    /// number.
     #[must_use]
     pub fn new(counting: Counting, segment: u32, first: u32) -> Self {
         let segment = u64::from(segment.max(1));
@@ -111,7 +112,7 @@ impl Sender {
         self.acknowledge_as(packet, 1);
     }
 
-    /// Takes one acknowledgment that stands for so many packets.
+    /// Takes one acknowledgment that stands for that many packets.
     pub(crate) fn acknowledge_as(&mut self, packet: &Acknowledgment, packets: u64) {
         self.congestion_echoes += u32::from(packet.congestion_echo);
         let acknowledged = distance(self.unacknowledged, packet.number);
@@ -136,8 +137,8 @@ impl Sender {
         self.send();
     }
 
-    /// Takes several that were merged into one, and what was counted before: as one acknowledgment of the last number,
-    /// for as many as there were (RFC 3465 section 2.3). Without the count, see [`Self::acknowledge`].
+    /// Takes several acknowledgments that were merged into one and counted: as one acknowledgment of the last number,
+    /// with the count of those merged (RFC 3465 section 2.3). Without the count, see [`Self::acknowledge`].
     pub fn acknowledge_merged(&mut self, summary: &Summary) {
         self.congestion_echoes += summary.congestion_echoes;
         let acknowledged = distance(self.unacknowledged, summary.last);
@@ -158,24 +159,24 @@ impl Sender {
         self.send();
     }
 
-    /// Bytes under way at most: what the congestion window allows.
+    /// Greatest number of bytes in flight that the congestion window allows.
     #[must_use]
     pub fn flight(&self) -> u64 {
         u64::from(self.next.wrapping_sub(self.unacknowledged))
     }
 
-    /// Whether it grows by what is acknowledged, not by what is acknowledged in a round trip.
+    /// Whether the window grows by every acknowledgment and not only once a round trip.
     #[must_use]
     pub fn is_in_slow_start(&self) -> bool {
         self.congestion_window < self.slow_start_threshold
     }
 
-    /// So many packets acknowledged so many bytes that were not acknowledged before.
+    /// Counts bytes that are acknowledged for the first time, by that many packets.
     fn advance(&mut self, number: u32, bytes: u64, packets: u64) {
         self.unacknowledged = number;
         self.duplicates = 0;
         match self.recovery {
-            // What is still missing is sent again at once (RFC 6582 section 3.2 step 3).
+            // The next missing segment is retransmitted at once (RFC 6582 section 3.2 step 3).
             Some(recovery) if distance(number, recovery) > 0 => {
                 self.retransmits += 1;
                 let deflated = self.congestion_window.saturating_sub(bytes) + self.segment;
@@ -196,7 +197,7 @@ impl Sender {
             }
             Counting::Packets => {
                 for _ in 0..packets {
-                    // What is less than a byte is kept for the next.
+                    // A remainder of less than a byte is kept for the next acknowledgment.
                     self.counted += self.segment * self.segment;
                     let share = self.counted / self.congestion_window;
                     self.counted %= self.congestion_window;
@@ -233,7 +234,7 @@ impl Sender {
         }
     }
 
-    /// A mark halves once a round trip (RFC 3168 section 6.1.2).
+    /// Halves the window for a congestion echo, at most once a round trip (RFC 3168 section 6.1.2).
     fn reduce(&mut self) {
         let is_answered =
             self.reduced_until.is_some_and(|until| distance(self.unacknowledged, until) > 0);
@@ -245,21 +246,21 @@ impl Sender {
         self.reduced_until = Some(self.next);
     }
 
-    /// Sends all that the congestion window allows; it never takes back what it sent.
+    /// Sends all that the congestion window allows; data already sent are never taken back.
     fn send(&mut self) {
         let allowed = self.congestion_window.min(FLIGHT_BYTES_MAX).max(self.flight());
         self.next = self.unacknowledged.wrapping_add(allowed as u32);
     }
 }
 
-/// How far a sequence number lies behind another, in serial arithmetic (RFC 9293 section 3.4).
+/// Distance from one sequence number to another, in serial arithmetic (RFC 9293 section 3.4).
 fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }
 
-/// RFC 6928 section 2.
+/// Segments of the initial window (RFC 6928 section 2).
 const SEGMENTS_FIRST: u64 = 10;
-/// RFC 5681 section 3.2.
+/// Duplicates that signal a loss (RFC 5681 section 3.2).
 const DUPLICATES_OF_A_LOSS: u32 = 3;
 /// The greatest window that TCP can describe (RFC 7323 section 2.3).
 const FLIGHT_BYTES_MAX: u64 = 1 << 30;

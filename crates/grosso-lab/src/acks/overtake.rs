@@ -1,23 +1,24 @@
-//! The patch of two lines: acknowledgments without data go past the coalescer, and past what it holds of their flow.
+//! The two-line patch by which acknowledgments without data bypass the coalescer, and overtake held packets of their
+//! flow.
 
 use grosso::{Coalescer, Delivery, Frame, Meta, Profile, checksum::Checksum};
 use grosso_wire::{LinkType, Ports};
 use serde::Serialize;
 
-/// Packets of one connection, on which both ends send, that came out behind a later one.
+/// Packets of a connection with data in both directions that came out behind a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Overtaken {
-    /// Packets that came.
+    /// Packets that came in.
     pub packets: usize,
-    /// Acknowledgments without data past the coalescer.
+    /// Packets overtaken if acknowledgments without data bypass the coalescer.
     pub past_it: usize,
-    /// All packets through it: what is held leaves first.
+    /// Packets overtaken if all packets pass through it, so that held ones leave first.
     pub through_it: usize,
 }
 
 impl Overtaken {
-    /// What 100 polls of data and acknowledgments come to.
+    /// Counts over 100 polls of data and acknowledgments.
     pub(super) fn count() -> Self {
         let packets = packets();
         Self {
@@ -42,7 +43,7 @@ impl AsRef<[u8]> for Placed {
     }
 }
 
-/// How many come out behind a later one.
+/// Number of packets that come out behind a later one.
 fn overtaken(packets: &[Placed], acknowledgments_past_it: bool) -> usize {
     let mut coalescer =
         Coalescer::<Placed>::new(Profile::linux(), LinkType::Ethernet, Ports::NONE, 1);
@@ -73,7 +74,7 @@ fn keep(delivery: Delivery<'_, Placed>, places: &mut Vec<usize>) {
     places.extend(delivery.into_parts().map(|part| part.buffer.place));
 }
 
-/// Data in trains of three, and an acknowledgment behind each.
+/// Data in trains of three, with an acknowledgment behind each train.
 fn packets() -> Vec<Placed> {
     let mut sequence = 1_u32;
     let packet = |place: usize| {
@@ -86,7 +87,7 @@ fn packets() -> Vec<Placed> {
     (0..POLLS * PACKETS_A_POLL).map(packet).collect()
 }
 
-/// Ethernet, IPv6 and TCP, whose checksum the device is said to have verified.
+/// A packet of Ethernet, IPv6 and TCP, whose checksum the device is assumed to have verified.
 fn segment(sequence: u32, acknowledgment: u32, payload: usize) -> Vec<u8> {
     let mut bytes = vec![2; 12];
     bytes.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
@@ -101,7 +102,7 @@ fn segment(sequence: u32, acknowledgment: u32, payload: usize) -> Vec<u8> {
     bytes
 }
 
-/// Polls of so many packets each, with an acknowledgment in every fourth place.
+/// Number of polls; every fourth packet of a poll is an acknowledgment.
 const POLLS: usize = 100;
 const PACKETS_A_POLL: usize = 16;
 /// Payload bytes of a packet with data.
@@ -115,7 +116,7 @@ mod tests {
     fn p10_past_the_coalescer_acknowledgments_overtake_and_through_it_none_does() {
         let overtaken = Overtaken::count();
         assert_eq!(overtaken.through_it, 0);
-        // The acknowledgment number changes with each, so a train is three packets; the next one lets it out.
+        // The acknowledgment number changes behind each train, so a train is three packets; the next packet flushes it.
         assert_eq!(overtaken.past_it, 3 * overtaken.packets / 4);
     }
 }

@@ -1,4 +1,4 @@
-//! What came of the experiment, as JSON has it.
+//! Results of the experiment, as the JSON has them.
 
 use std::io;
 
@@ -11,31 +11,31 @@ use crate::{
     trial::Measured,
 };
 
-/// What came of the experiment.
+/// Results of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Report {
     /// The experiment's name.
     pub experiment: &'static str,
-    /// What must be known to compare the figures with others.
+    /// Conditions of the measurement, needed to compare the figures with others.
     pub environment: Environment,
     /// The results: Grosso at the sender, then at the receiver.
     pub rows: Vec<RowResult>,
-    /// Who overtakes whom where acknowledgments go past the coalescer.
+    /// Packets overtaken if acknowledgments bypass the coalescer.
     pub overtaken: Overtaken,
-    /// What a model of the sender says.
+    /// Results of the sender's model.
     pub growth: Vec<Growth>,
-    /// What was to be shown, and whether it was.
+    /// Claims to be shown, and whether they hold.
     pub verdicts: Vec<Verdict>,
-    /// How to read the figures.
+    /// Notes on reading the figures.
     pub notes: Vec<String>,
 }
 
-/// What must be known to compare figures with others.
+/// Conditions of the measurement, needed to compare figures with others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Environment {
-    /// What every experiment says.
+    /// Conditions that every experiment reports.
     #[serde(flatten)]
     pub conditions: Conditions,
     /// The congestion control of TCP.
@@ -46,13 +46,13 @@ pub struct Environment {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RowResult {
-    /// Whose NIC Grosso was.
+    /// The host whose NIC Grosso was.
     pub side: Side,
-    /// What it did with what came in.
+    /// Its treatment of arriving packets.
     pub handling: Handling,
-    /// How long it held trains, in microseconds; zero to the end of the poll.
+    /// Time for which it held trains, in microseconds; zero for the end of the poll.
     pub hold_us: f64,
-    /// Most bytes of a socket's buffers; `None` for what the lab's streams have otherwise.
+    /// Greatest size of a socket's buffers in bytes; `None` for the lab's default.
     pub window_bytes: Option<usize>,
     /// Gigabits a second.
     pub gigabits_a_second: Spread,
@@ -60,11 +60,11 @@ pub struct RowResult {
     pub acknowledgments_sent: Spread,
     /// Acknowledgments a second that reached the sender.
     pub acknowledgments_reached: Spread,
-    /// Calls a second with which the receiver read.
+    /// Read calls of the receiver a second.
     pub reads_a_second: Spread,
-    /// Calls with which it read a gigabyte.
+    /// Read calls of the receiver for a gigabyte.
     pub reads_a_gigabyte: Spread,
-    /// Packets of data for each frame on the other side of the data path.
+    /// Data packets for each frame on the other side of the data path.
     pub segments_a_unit: Spread,
     /// The measurements.
     pub runs: Vec<Measured>,

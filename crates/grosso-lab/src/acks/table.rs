@@ -1,4 +1,4 @@
-//! The table of the experiment, for people: at most 80 columns.
+//! The experiment's table for people, of at most 80 columns.
 
 use core::fmt::Write;
 
@@ -103,7 +103,7 @@ const SIDES: [(Side, &str); 2] = [
     (Side::Receiver, "Grosso is the NIC of who receives them: data comes in"),
 ];
 
-/// What stands over the columns of [`RowResult::write`].
+/// Heading of the columns of [`RowResult::write`].
 const HEADING: [&str; 2] = [
     "window handling  hold   Gb/s               ACKs/s  ACKs/s  reads  reads segm.",
     "                   us                        sent reached     /s    /GB /unit",

@@ -1,9 +1,9 @@
-//! Whether the experiment showed what it was to show.
+//! Verdicts: whether the figures support the experiment's claims.
 
 use super::{Growth, Handling, Overtaken, RowResult, Side, model::Counting};
 use crate::experiment::{Spread, Verdict};
 
-/// What the figures say.
+/// Verdicts on the figures.
 pub(super) fn judge(rows: &[RowResult], overtaken: &Overtaken, growth: &[Growth]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     verdicts.extend(share(
@@ -27,7 +27,7 @@ pub(super) fn judge(rows: &[RowResult], overtaken: &Overtaken, growth: &[Growth]
     verdicts
 }
 
-/// The throughput of a sender beside that of one in front of which nothing is merged, over all windows and holds.
+/// Throughput of a sender, relative to one whose arriving packets are not merged, over all windows and holds.
 fn share(claim: &'static str, rows: &[RowResult], handling: Handling) -> Option<Verdict> {
     let Spread { median, min, .. } = Spread::of(shares(rows, handling));
     let holds = (median < COSTS) == (handling == Handling::Merged);
@@ -35,7 +35,7 @@ fn share(claim: &'static str, rows: &[RowResult], handling: Handling) -> Option<
     (median > 0.0).then_some(Verdict { claim, holds, measured })
 }
 
-/// By the best runs: others on the machine make them slower, and never faster.
+/// Shares by the best runs: other load on the machine makes runs slower, never faster.
 fn shares(rows: &[RowResult], handling: Handling) -> Vec<f64> {
     let senders = || rows.iter().filter(|row| row.side == Side::Sender);
     let off = |row: &RowResult| {
@@ -48,7 +48,7 @@ fn shares(rows: &[RowResult], handling: Handling) -> Vec<f64> {
     rows.filter_map(|row| Some(row.gigabits_a_second.max / off(row)?)).collect()
 }
 
-/// Whether fewer acknowledgments reach the sender where they are merged.
+/// The claim that fewer acknowledgments reach the sender if they are merged.
 fn starved(rows: &[RowResult]) -> Option<Verdict> {
     let merged =
         rows.iter().filter(|row| row.side == Side::Sender && row.handling == Handling::Merged);
@@ -62,7 +62,7 @@ fn starved(rows: &[RowResult]) -> Option<Verdict> {
     })
 }
 
-/// The reads of a receiver, a gigabyte, beside those of one in front of which nothing is merged.
+/// Reads of a receiver for a gigabyte, relative to one whose arriving packets are not merged.
 fn reads(rows: &[RowResult]) -> Option<Verdict> {
     let receivers = || rows.iter().filter(|row| row.side == Side::Receiver);
     let reads = |handling| {
@@ -82,7 +82,7 @@ fn reads(rows: &[RowResult]) -> Option<Verdict> {
     })
 }
 
-/// Whether the sender gets more acknowledgments than the receiver sends where they are expanded.
+/// The claim that the sender gets more acknowledgments than the receiver sends if they are expanded.
 fn expanded(rows: &[RowResult]) -> Option<Verdict> {
     let expanded = rows.iter().filter(|row| row.handling == Handling::Expanded);
     let grown = expanded
@@ -95,7 +95,7 @@ fn expanded(rows: &[RowResult]) -> Option<Verdict> {
     })
 }
 
-/// The claim that a sender which counts bytes is limited by L.
+/// The claim that L limits a sender that counts bytes.
 fn limited(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
     let merged = round_trips(growth, |merged, counted| merged > 2 && !counted)?;
@@ -106,7 +106,7 @@ fn limited(growth: &[Growth]) -> Option<Verdict> {
     })
 }
 
-/// The claim that what a sender needs is their count.
+/// The claim that the sender needs only the count of merged acknowledgments.
 fn counted(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
     let counted = round_trips(growth, |merged, counted| merged > 2 && counted)?;
@@ -124,11 +124,12 @@ fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Optio
     growth.iter().find(of).map(|growth| growth.slow_start_round_trips)
 }
 
-/// The share of throughput below which something costs: two measurements of the same differ by less.
+/// Share of throughput below which a treatment is costly: two measurements of the same setting differ by less.
 const COSTS: f64 = 0.85;
-/// How many acknowledgments are more than one: what else a receiver says, nobody expands.
+/// Least ratio of acknowledgments that arrive to those sent that shows expansion: others are not expanded, and dilute
+/// it.
 const GROWN: f64 = 1.5;
-/// A third, and what two measurements of the same differ by.
+/// A third, with a margin for the difference of two measurements of the same setting.
 const THIRD: f64 = 0.35;
 
 #[cfg(test)]
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn the_model_is_asked_too() {
-        // The model of a sender that merging harms no more than twice, and of one whose count helps nothing.
+        // A sender's model in which merging does little harm, and one in which the count does not help.
         let slow = |is_counted, round_trips| {
             let mut report = report();
             let growth = report.growth.iter_mut();
@@ -200,7 +201,7 @@ mod tests {
         let mut past = report();
         past.overtaken.through_it = 1;
         assert!(!said(&past, "past the coalescer"));
-        // Where nobody expands, nothing is claimed of it.
+        // Without expansion, the claim is not made.
         let mut report = report();
         report.rows.retain(|row| row.handling != Handling::Expanded);
         assert_eq!(judge(&report.rows, &report.overtaken, &report.growth).len(), 9);

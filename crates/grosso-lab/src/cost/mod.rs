@@ -1,12 +1,12 @@
-//! What a packet costs: where the time of two data paths goes, by part, while kernel TCP passes through them.
+//! Cost of a packet: the time of two data paths, by part, while kernel TCP passes through them.
 //!
 //! ```text
 //!  a (kernel)    data path of a                data path of b    b (kernel)
 //!  socket - s0 - TUN, cut, send ---- wire ---- receive, join, TUN - r0 - socket
 //! ```
 //!
-//! The ends of the wire are packet sockets with rings, AF_XDP sockets, or UDP sockets with a tunnel around them. Each
-//! is measured with offloads and without, and the first also with one frame a poll.
+//! The ends of the wire are packet sockets with rings, AF_XDP sockets, or UDP sockets with a tunnel over them. Each is
+//! measured with offloads and without, and the first also with one frame a poll.
 
 use core::fmt;
 use std::{io, sync::atomic::AtomicBool, time::Duration};
@@ -28,21 +28,21 @@ mod verdict;
 pub use report::{Environment, Path, Report, RowResult};
 pub use trial::{Calls, Measured, PartName, Parts, PathMeasured, measure};
 
-/// How to measure.
+/// Parameters of the measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Measurements of each setting.
     pub runs: usize,
-    /// How long each is.
+    /// Duration of each.
     pub measured: Duration,
     /// The congestion control of TCP.
     pub congestion: String,
-    /// What the data paths hand packets to a host through.
+    /// Device through which the data paths hand packets to a host.
     pub device: Device,
 }
 
 impl Default for Plan {
-    /// Three runs of a second, cubic, and the device that may be used everywhere.
+    /// Three runs of a second, cubic, and the device that works everywhere.
     fn default() -> Self {
         Self {
             runs: 3,
@@ -53,7 +53,7 @@ impl Default for Plan {
     }
 }
 
-/// What the data paths have at the ends of the wire.
+/// Transport at the ends of the wire, under the data paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wire {
@@ -75,15 +75,15 @@ impl fmt::Display for Wire {
     }
 }
 
-/// What is made use of.
+/// Offloads in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Offloads {
-    /// Everything: superframes at the host, coalescing, `UDP_SEGMENT` and `UDP_GRO`, 64 frames a poll.
+    /// All: superframes at the host, coalescing, `UDP_SEGMENT` and `UDP_GRO`, 64 frames a poll.
     On,
-    /// The same, but one frame a poll: nothing is done together.
+    /// The same, but one frame a poll, so that nothing is batched.
     OneByOne,
-    /// Packets of the MTU everywhere.
+    /// None: packets of the MTU everywhere.
     Off,
 }
 
@@ -97,22 +97,22 @@ impl fmt::Display for Offloads {
     }
 }
 
-/// What is measured.
+/// One setting to measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// What is at the ends of the wire.
+    /// Transport at the ends of the wire.
     pub wire: Wire,
-    /// What is made use of.
+    /// Offloads in use.
     pub offloads: Offloads,
-    /// What the data paths hand packets to a host through.
+    /// Device through which the data paths hand packets to a host.
     pub device: Device,
-    /// The processor of the sender and its data path, and that of the receiver's.
+    /// The processor of the sender and its data path, and that of the receiver and its data path.
     pub processors: [usize; 2],
     /// The congestion control of TCP.
     pub congestion: String,
-    /// How much is measured.
+    /// Duration or size of the measurement.
     pub extent: Extent,
-    /// Whether every byte received is compared with what was sent.
+    /// Whether every byte received is compared with the one sent.
     pub compare: bool,
 }
 
@@ -124,7 +124,7 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Every wire, with offloads and without.
+    /// An experiment with every wire, with offloads and without.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -143,20 +143,20 @@ impl Experiment {
         Ok(Self { plan, settings })
     }
 
-    /// How many trials it is.
+    /// Number of trials.
     #[must_use]
     pub fn trials(&self) -> usize {
         self.settings.len() * self.plan.runs
     }
 
-    /// Measures every setting in turn, and all of them again, so that what changes on the machine meanwhile befalls all
-    /// alike. `done` is told how many trials are done.
+    /// Measures every setting in turn and repeats that, so that changes on the machine affect all settings alike.
+    /// `done` is called with the number of trials done.
     ///
-    /// Before that, every setting carries a stream whose bytes are compared one by one with what was sent. AF_XDP is
-    /// left out where it is not permitted or not there.
+    /// Before that, every setting carries a stream of which every byte is compared with the one sent. AF_XDP is left
+    /// out if it is not permitted or not available.
     ///
     /// # Errors
-    /// When a trial fails, or `interrupted` is set.
+    /// Fails if a trial fails or `interrupted` is set.
     pub fn run(
         &self,
         interrupted: &AtomicBool,
@@ -191,12 +191,12 @@ impl Experiment {
     }
 }
 
-/// Whether the kernel has no such thing, or not for this user.
+/// Whether the kernel lacks this kind of socket, or refuses it to this user.
 fn is_refused(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
 }
 
-/// In the order of the table.
+/// All settings, in the order of the table.
 const SETTINGS: [(Wire, Offloads); 7] = [
     (Wire::Ring, Offloads::On),
     (Wire::Ring, Offloads::OneByOne),
@@ -206,17 +206,17 @@ const SETTINGS: [(Wire, Offloads); 7] = [
     (Wire::Udp, Offloads::On),
     (Wire::Udp, Offloads::Off),
 ];
-/// What is not measured: the connection finds its speed.
+/// Time before the measurement, in which the connection finds its speed.
 const WARM_UP: Duration = Duration::from_millis(200);
-/// Bytes of which each is compared, for every setting: some hundred superframes.
+/// Bytes that are compared one by one for every setting: some hundred superframes.
 const VERIFIED_BYTES: u64 = 8 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A run of a second that was never measured: 100000 packets, and a frame at the host for so many of them. Path b
-    /// has twice as many for the same time.
+    /// A run of a second that was never measured: 100000 packets, with one frame at the host for `packets_a_frame` of
+    /// them. Path b has twice as many packets in the same time.
     fn run(packets_a_frame: u64, part_ns: f64) -> Measured {
         let (packets, frames) = (100_000, 100_000 / packets_a_frame);
         let parts = Parts::each(|part| part_ns * f64::from(part as u8 + 1) * packets as f64);
@@ -238,7 +238,8 @@ mod tests {
         }
     }
 
-    /// Results that were never measured: one by one, and without offloads, a packet costs five times as much.
+    /// Results that were never measured: with one frame a poll, and without offloads, a packet costs five times as
+    /// much.
     pub(super) fn report() -> Report {
         let plan = Plan { device: Device::Tap, ..Plan::default() };
         let settings = Experiment::new(plan.clone()).unwrap().settings;

@@ -4,7 +4,7 @@ use super::{Offloads, PartName, Path, Report};
 use crate::page::{Bar, Chart, Column, Page};
 
 impl Report {
-    /// The results as an HTML page. `command` is what repeats them.
+    /// The results as an HTML page. `command` is the command that repeats them.
     #[must_use]
     pub fn page(&self, command: &str) -> String {
         let column = |heading, side: usize| {
@@ -30,7 +30,7 @@ impl Report {
         .html()
     }
 
-    /// What the first wire says, in a sentence.
+    /// The result of the first wire, in a sentence.
     fn headline(&self) -> String {
         let both = |offloads| {
             let row = self.rows.iter().find(|row| row.offloads == offloads)?;
@@ -55,7 +55,7 @@ impl Path {
     }
 }
 
-/// The class and the name of a part.
+/// The CSS class and the label of a part.
 const fn drawn(part: PartName) -> (&'static str, &'static str) {
     match part {
         PartName::ReceiveCalls => ("sender", "receive calls"),

@@ -1,4 +1,4 @@
-//! What came of the experiment, as JSON has it.
+//! Results of the experiment, as the JSON has them.
 
 use std::io;
 
@@ -12,27 +12,27 @@ use crate::{
     experiment::{Spread, Verdict},
 };
 
-/// What came of the experiment.
+/// Results of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Report {
     /// The experiment's name.
     pub experiment: &'static str,
-    /// What must be known to compare the figures with others.
+    /// Conditions of the measurement, needed to compare the figures with others.
     pub environment: Environment,
     /// One for each setting.
     pub rows: Vec<RowResult>,
-    /// What was to be shown, and whether it was.
+    /// Claims to be shown, and whether they hold.
     pub verdicts: Vec<Verdict>,
-    /// How to read the figures.
+    /// Notes on reading the figures.
     pub notes: Vec<String>,
 }
 
-/// What must be known to compare figures with others.
+/// Conditions of the measurement, needed to compare figures with others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Environment {
-    /// What every experiment says.
+    /// Conditions that every experiment reports.
     #[serde(flatten)]
     pub conditions: Conditions,
     /// The congestion control of TCP.
@@ -43,49 +43,49 @@ pub struct Environment {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RowResult {
-    /// What was at the ends of the wire.
+    /// Transport at the ends of the wire.
     pub wire: Wire,
-    /// What was made use of.
+    /// Offloads in use.
     pub offloads: Offloads,
-    /// Gigabits a second, while clocks were looked at.
+    /// Gigabits a second, with the overhead of reading clocks.
     pub gigabits_a_second: Spread,
     /// Path a, from its host to the wire, and path b, from the wire to its host.
     pub paths: [Path; 2],
-    /// Segments sent again, in all runs.
+    /// Segments retransmitted, in all runs.
     pub retransmits: u64,
-    /// Segments whose checksum was wrong, in all runs.
+    /// Segments with a wrong checksum, in all runs.
     pub checksum_errors: u64,
     /// The measurements.
     pub runs: Vec<Measured>,
 }
 
-/// What a data path spends, in nanoseconds of its thread for each packet of the wire.
+/// Time of a data path, in nanoseconds of its thread for each packet on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Path {
-    /// All of it.
+    /// The sum of all parts.
     pub total_ns: Spread,
-    /// By part: medians.
+    /// Medians by part.
     pub parts: Parts,
-    /// Packets of each frame at the host: medians, here and below.
+    /// Packets for each frame at the host: a median, as all fields below.
     pub packets_a_frame: f64,
     /// Nanoseconds for each frame at the host.
     pub frame_ns: f64,
-    /// System calls by which a packet was received; and so on.
+    /// Receive system calls for each packet on the wire.
     pub receive_calls_a_packet: f64,
-    /// Zero where no call was needed, here and below.
+    /// Packets for each receive call; zero if no call was needed.
     pub packets_a_receive_call: f64,
-    /// Of frames as the port has them.
+    /// Bytes for each receive call, of frames in the port's own form; zero if no call was needed.
     pub bytes_a_receive_call: f64,
-    /// System calls by which a packet was sent.
+    /// Send system calls for each packet on the wire.
     pub send_calls_a_packet: f64,
-    /// As of those that receive.
+    /// Packets for each send call; zero if no call was needed.
     pub packets_a_send_call: f64,
-    /// As of those that receive.
+    /// Bytes for each send call, of frames in the port's own form; zero if no call was needed.
     pub bytes_a_send_call: f64,
-    /// The part that costs most.
+    /// The most expensive part.
     pub dominant: PartName,
-    /// What would lower it.
+    /// Advice on how to lower it.
     pub advice: &'static str,
 }
 
@@ -130,7 +130,7 @@ impl RowResult {
         }
     }
 
-    /// What the row is called.
+    /// Name of the row.
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.wire, self.offloads)
     }
@@ -169,7 +169,7 @@ impl Path {
         }
     }
 
-    /// The share of a part in all of it, in percent.
+    /// Share of a part in the whole, in percent.
     pub(super) fn percent(&self, part: PartName) -> f64 {
         self.parts.get(part) / self.parts.total().max(f64::MIN_POSITIVE) * 100.0
     }
@@ -179,7 +179,7 @@ fn a_call(value: u64, calls: Calls) -> f64 {
     if calls.calls == 0 { 0.0 } else { value as f64 / calls.calls as f64 }
 }
 
-/// What would lower a part, of path a for 0, or path b's.
+/// Advice on how to lower a part; `side` is 0 for path a, and otherwise path b.
 pub(super) const fn advice(side: usize, part: PartName) -> &'static str {
     match (part, side) {
         (PartName::ReceiveCalls, 0) => {

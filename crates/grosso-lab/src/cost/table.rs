@@ -1,4 +1,4 @@
-//! The table of the experiment, for people: at most 80 columns.
+//! The experiment's table for people, of at most 80 columns.
 
 use core::fmt::Write;
 
@@ -92,7 +92,7 @@ impl Path {
     }
 }
 
-/// At most five characters.
+/// A number of at most five characters.
 fn short(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { thousands(value) }
 }
@@ -118,13 +118,13 @@ const PATHS: [&str; 2] = [
     "Path b, from the wire to its host: nanoseconds of its thread for a packet",
 ];
 
-/// What stands over the columns of [`Path::write_parts`].
+/// Heading of the columns of [`Path::write_parts`].
 const HEADING: [&str; 2] = [
     "              receive engine  sums    send  ACKs  wait  loop     ?     all",
     "wire         call  port              call  port",
 ];
 
-/// The same of [`Path::write_calls`].
+/// Heading of the columns of [`Path::write_calls`].
 const CALLS: [&str; 3] = [
     "System calls         receive                    send      packets  frame",
     "wire    path a pack- packets   bytes a pack- packets   bytes  a     ns  Gb/s",

@@ -1,4 +1,4 @@
-//! One measurement: hosts and data paths of its own.
+//! One measurement, with hosts and data paths of its own.
 
 use std::{
     io,
@@ -25,19 +25,19 @@ use crate::{
     tunnels::{self, Tunnel},
 };
 
-/// What was measured.
+/// Results of one measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Measured {
-    /// How long it took.
+    /// Duration of the measurement.
     pub seconds: f64,
     /// Bytes that arrived.
     pub bytes: u64,
-    /// What path a spent, from its host to the wire, and path b, from the wire to its host.
+    /// Work of path a, from its host to the wire, and of path b, from the wire to its host.
     pub paths: [PathMeasured; 2],
-    /// Segments sent again, from the connection's start to its end.
+    /// Segments retransmitted, from the connection's start to its end.
     pub retransmits: u64,
-    /// Segments whose checksum was wrong.
+    /// Segments with a wrong checksum.
     pub checksum_errors: u64,
 }
 
@@ -49,31 +49,31 @@ impl Measured {
     }
 }
 
-/// What a data path did, and what its thread spent on it.
+/// Packets of a data path, and the time its thread spent on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PathMeasured {
-    /// Packets of the wire, in the direction of the bytes.
+    /// Packets on the wire, in the direction of the bytes.
     pub packets: u64,
-    /// The frames that they were at the host.
+    /// Frames that carried them at the host.
     pub frames: u64,
-    /// All the processor time of the thread, in nanoseconds, without looking at clocks.
+    /// Processor time of the thread in nanoseconds, without reading clocks.
     pub total_ns: f64,
     /// The same by part, in nanoseconds.
     pub parts: Parts,
-    /// The calls by which the packets came.
+    /// System calls that received the packets.
     pub receive: Calls,
-    /// Those by which they went.
+    /// System calls that sent the packets.
     pub send: Calls,
 }
 
-/// System calls, and what passed by them.
+/// System calls, and the packets and bytes that they moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Calls {
-    /// How many, with those by which nothing passed. Packets of a mapped ring come without.
+    /// Number of calls, including those that moved nothing. Packets of a mapped ring need none.
     pub calls: u64,
-    /// Packets of the wire.
+    /// Packets on the wire.
     pub packets: u64,
     /// Bytes of their frames.
     pub bytes: u64,
@@ -84,25 +84,25 @@ pub struct Calls {
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum PartName {
-    /// System calls by which packets are received.
+    /// System calls that receive packets.
     ReceiveCalls,
-    /// What the port that receives does besides.
+    /// Other work of the port that receives.
     Receive,
     /// The engine: verifying, coalescing, cutting, and tunnels.
     Engine,
-    /// Checksums of more than 64 bytes, wherever they are made.
+    /// Checksums of more than 64 bytes, wherever they are computed.
     Checksums,
-    /// System calls by which packets are sent.
+    /// System calls that send packets.
     SendCalls,
-    /// What the port that sends does besides.
+    /// Other work of the port that sends.
     Send,
-    /// Everything for the packets that go the other way: acknowledgments.
+    /// All work for the packets in the other direction: acknowledgments.
     Acknowledgments,
     /// Falling asleep and waking up.
     Wait,
-    /// The loop around it.
+    /// The loop around the other parts.
     Loop,
-    /// What is none of these.
+    /// Time outside of all of these.
     Unexplained,
 }
 
@@ -122,23 +122,23 @@ impl PartName {
     ];
 }
 
-/// Something of each part.
+/// A figure for each part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Parts([f64; PartName::ALL.len()]);
 
 impl Parts {
-    /// Something that is made of each.
+    /// Makes a figure for each part.
     pub(super) fn each(make: impl Fn(PartName) -> f64) -> Self {
         Self(PartName::ALL.map(make))
     }
 
-    /// That of one.
+    /// The figure of one part.
     #[must_use]
     pub fn get(&self, part: PartName) -> f64 {
         self.0[part as usize]
     }
 
-    /// Of all together.
+    /// The sum of all parts.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.0.iter().sum()
@@ -151,10 +151,10 @@ impl Serialize for Parts {
     }
 }
 
-/// Measures once, with hosts of its own, which are gone afterwards.
+/// Measures once, with hosts of its own, which are removed afterwards.
 ///
 /// # Errors
-/// When the hosts cannot be made, the traffic stalls or is damaged, or it is interrupted.
+/// Fails if the hosts cannot be made, if the traffic stalls or is damaged, or if it is interrupted.
 pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
     let superframes = setting.offloads != Offloads::Off;
     let (layout, device) = (Layout::default(), setting.device);
@@ -188,7 +188,7 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
     }
 }
 
-/// A setting, and what ends it.
+/// A setting, and the flag that interrupts it.
 #[derive(Clone, Copy)]
 struct Trial<'a> {
     setting: &'a Setting,
@@ -196,7 +196,7 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Measures two data paths, a's and b's, from the wire to a host's device.
+    /// Measures two data paths, a's and b's, each from the wire to a host's device.
     fn run<W: Port<Buffer: Send> + Send>(
         self,
         layout: &Layout,
@@ -207,7 +207,7 @@ impl Trial<'_> {
         self.run_timed(layout, hosts, timed)
     }
 
-    /// The same, where the work of the ports of the wire is timed already.
+    /// The same for ports of the wire whose work is timed already.
     fn run_timed<W: Port<Buffer: Send> + Send>(
         self,
         layout: &Layout,
@@ -227,7 +227,7 @@ impl Trial<'_> {
         })
     }
 
-    /// Lets a stream pass, and reads what the data paths did and spent meanwhile.
+    /// Sends a stream, and reads the counters and clocks of the data paths before and after.
     fn observe(
         self,
         layout: &Layout,
@@ -270,13 +270,13 @@ impl Trial<'_> {
     }
 }
 
-/// A data path that runs, and its thread's clocks.
+/// A running data path, and its thread's clocks.
 struct End<'scope> {
     running: Running<'scope, ()>,
     clocks: Arc<Clocks>,
 }
 
-/// What a data path did and spent so far.
+/// Counters and clocks of a data path at one time.
 struct Gauged {
     spent: Spent,
     snapshot: Snapshot,
@@ -321,7 +321,7 @@ impl<'scope> End<'scope> {
     }
 }
 
-/// What passed a direction of a data path.
+/// Packets, frames and bytes that passed one direction of a data path.
 #[derive(Clone, Copy)]
 struct Passed {
     packets: u64,
@@ -344,7 +344,7 @@ impl Passed {
 }
 
 impl PathMeasured {
-    /// Of packets that come from one side and go to the other.
+    /// The measurement of packets that come from one side and go to the other.
     fn new(spent: &Spent, from: Side, passed: &Passed, frames: u64) -> Self {
         use Part::{
             FromHost, FromWire, HostReceive, HostReceiveCall, HostSend, HostSendCall, WireReceive,
@@ -382,7 +382,7 @@ impl PathMeasured {
     }
 }
 
-/// The MTU of the wire where it has no tunnel.
+/// The MTU of a wire without a tunnel.
 const MTU: u16 = 1500;
-/// The seed of flow tables: every trial is alike.
+/// The seed of flow tables: all trials use the same.
 const SEED: u64 = 0x6772_6f73_736f;

@@ -1,15 +1,15 @@
-//! Whether the experiment showed what it was to show.
+//! Verdicts: whether the figures support the experiment's claims.
 
 use super::{Offloads, PartName, RowResult, Wire};
 use crate::experiment::Verdict;
 
-/// What the figures say.
+/// Verdicts on the figures.
 pub(super) fn judge(rows: &[RowResult]) -> Vec<Verdict> {
     [explained(rows), batching(rows), offloads(rows)].into_iter().flatten().collect()
 }
 
-/// The greatest share of a path's time that no part explains, where a turn is of many packets: where it is of one,
-/// looking at clocks takes as long as many parts.
+/// The greatest share of a path's time that no part accounts for, among settings with many packets a turn: with one
+/// packet a turn, reading the clocks takes as long as many parts.
 fn explained(rows: &[RowResult]) -> Option<Verdict> {
     let rows = rows.iter().filter(|row| row.offloads == Offloads::On);
     let paths = rows.flat_map(|row| &row.paths);
@@ -21,7 +21,7 @@ fn explained(rows: &[RowResult]) -> Option<Verdict> {
     })
 }
 
-/// What polls of many frames are worth to who receives packets from the wire.
+/// The gain from polls of many frames, for the path that receives packets from the wire.
 fn batching(rows: &[RowResult]) -> Option<Verdict> {
     let total = |offloads| {
         let [_, path_b] = row(rows, Wire::Ring, offloads)?.paths;
@@ -35,7 +35,7 @@ fn batching(rows: &[RowResult]) -> Option<Verdict> {
     })
 }
 
-/// What offloads are worth to both paths together, on the wire where it is least.
+/// The gain from offloads for both paths together, on the wire with the least gain.
 fn offloads(rows: &[RowResult]) -> Option<Verdict> {
     let both = |row: &RowResult| row.paths.iter().map(|path| path.total_ns.median).sum::<f64>();
     let ratios = [Wire::Ring, Wire::Xdp, Wire::Udp].into_iter().filter_map(|wire| {
@@ -54,7 +54,7 @@ fn row(rows: &[RowResult], wire: Wire, offloads: Offloads) -> Option<&RowResult>
     rows.iter().find(|row| (row.wire, row.offloads) == (wire, offloads))
 }
 
-/// What may be left unexplained.
+/// Greatest share of time that may remain unexplained.
 const UNEXPLAINED_PERCENT: f64 = 5.0;
 
 #[cfg(test)]

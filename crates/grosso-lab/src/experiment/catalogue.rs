@@ -1,4 +1,4 @@
-//! The experiments: which settings, and what to compare.
+//! The experiments: their settings, and the comparisons between them.
 
 use std::{io, time::Duration};
 
@@ -12,8 +12,7 @@ use crate::{
 };
 
 impl Experiment {
-    /// What coalescing is worth at an MTU of 1500: on one processor, then on two where there are
-    /// two.
+    /// The gain from coalescing at an MTU of 1500: on one processor, then on two if there are two.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -29,8 +28,8 @@ impl Experiment {
         Ok(Self { name: "lro", plan, groups, ..Self::receiving() })
     }
 
-    /// Table R1: three pairs of MTUs, packets joined where they were received or copied first, in
-    /// buffers of several sizes, and the kernel's own GRO on the same wire.
+    /// Table R1: three pairs of MTUs, with packets joined in place or copied first, in buffers of several sizes, and
+    /// the kernel's own GRO on the same wire.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -48,8 +47,8 @@ impl Experiment {
         Ok(Self { name: "lro", plan, groups, notes, judge, consumer, ..Self::receiving() })
     }
 
-    /// Table R5: what it is worth that the sender's kernel hands out superframes, which Grosso
-    /// cuts; TCP and UDP, IPv4 and IPv6.
+    /// Table R5: the gain if the sender's kernel hands out superframes, which Grosso cuts, for TCP and UDP over IPv4
+    /// and IPv6.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -78,9 +77,8 @@ impl Experiment {
         Ok(Self { name: "gso", plan, groups, nic_of: "sender", notes, judge, ..Self::receiving() })
     }
 
-    /// One kind of traffic, with coalescing and without, and the kernel's own wire beside: on one
-    /// processor, and streams on two as well. On two, a virtual machine's wake-ups would be most of
-    /// what a request takes.
+    /// One kind of traffic, with coalescing and without, beside the kernel's own wire: on one processor, and streams
+    /// also on two. With two processors, the wake-ups of a virtual machine would dominate the time of a request.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -99,7 +97,7 @@ impl Experiment {
         Ok(Self { name, plan, groups, notes, ..Self::receiving() })
     }
 
-    /// Trains against the number of connections and against how long they are held.
+    /// Train lengths by the number of connections and by the time for which trains are held.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -123,7 +121,7 @@ impl Experiment {
         Ok(Self { name: "flows", plan, groups, notes: FLOWS_NOTES, ..Self::receiving() })
     }
 
-    /// What most have in common: Grosso is the receiver's NIC, and nothing is judged.
+    /// Settings that most experiments share: Grosso is the receiver's NIC, and nothing is judged.
     pub(super) fn receiving() -> Self {
         Self {
             name: "",
@@ -252,7 +250,7 @@ fn times(ratio: f64) -> String {
     format!("{ratio:.2} times")
 }
 
-/// What the settings of a group have in common.
+/// Title of a group: the properties that its settings share.
 fn title(setting: &Setting) -> String {
     let Mtu { sender, receiver } = setting.layout.mtu;
     let mtu = match sender == receiver {
@@ -270,8 +268,8 @@ fn title(setting: &Setting) -> String {
     format!("{} at {mtu}{family}, {processors}", setting.traffic)
 }
 
-/// One processor for everything; then, where there are two, one for the sender and one for the
-/// rest. The last ones, since the first often has the interrupts.
+/// One processor for everything; then, if there are two, one for the sender and one for the rest. The last processors
+/// are used, since the first often handles the interrupts.
 pub(super) fn processor_pairs() -> io::Result<Vec<[usize; 2]>> {
     Ok(match allowed_processors()?[..] {
         [.., one, other] => vec![[other, other], [one, other]],
@@ -293,14 +291,14 @@ const ON: &str = "coalescing on";
 const OFF: &str = "coalescing off";
 const ON_OFF: Comparison = Comparison::new("on / off", ON, OFF);
 
-/// The kernel's own wire, which has no data path between the hosts.
+/// The kernel's own wire, without a data path between the hosts.
 const KERNEL: [(&str, Carrier); 2] = [
     ("kernel GRO on", Carrier::Kernel { gro: true }),
     ("kernel GRO off", Carrier::Kernel { gro: false }),
 ];
 const KERNEL_ON_OFF: Comparison = Comparison::new("kernel on / off", KERNEL[0].0, KERNEL[1].0);
 
-/// Whether the sender's kernel hands out superframes.
+/// Rows with superframes from the sender's kernel and without.
 const SUPERFRAMES: [(&str, Carrier); 2] = [
     ("superframes on", Carrier::GrossoSends { superframes: true }),
     ("superframes off", Carrier::GrossoSends { superframes: false }),
@@ -310,8 +308,8 @@ const COPIED: &str = "copied first";
 const NONE: &str = "none";
 const NONE_COPIED: &str = "none, copied";
 
-/// Table R1's receive pages, as sizes of the buffer that a packet lies in: the slots of a packet
-/// socket's ring. Each with the row's name and that of its ratio to no coalescing.
+/// Table R1's receive pages, as sizes of the buffer that holds a packet: the slots of a packet socket's ring. Each
+/// comes with the row's name and that of its ratio to no coalescing.
 const PAGES: [(usize, &str, &str); 4] = [
     (4 << 10, "parts of 4 KiB", "4 KiB / none"),
     (8 << 10, "parts of 8 KiB", "8 KiB / none"),
@@ -319,9 +317,9 @@ const PAGES: [(usize, &str, &str); 4] = [
     (32 << 10, "parts of 32 KiB", "32 KiB / none"),
 ];
 
-/// Ratios of table R1 for a pair of MTUs, in gigabits a second and percent of a processor: of the
-/// driver's own coalescing to none, by the size of pages; and of the generic one to none where
-/// packets were received straight into the stack's buffers.
+/// Published ratios of table R1 for a pair of MTUs, in gigabits a second and percent of a processor: the driver's own
+/// coalescing to none, by the size of pages; and generic coalescing to none, with packets received straight into the
+/// stack's buffers.
 #[derive(Clone, Copy)]
 struct R1 {
     pages: [f64; 4],
@@ -355,13 +353,13 @@ const MTU_PAIRS: [(Mtu, R1); 3] = [
     (Mtu { sender: 9000, receiver: 9000 }, LONG),
 ];
 
-/// The MTUs of table R5, the longest of which a TAP has not: 65535 less an Ethernet header.
+/// The MTUs of table R5. A TAP does not have the longest: 65535 less an Ethernet header.
 const SENDER_MTUS: [(u16, Published); 2] = [
     (1500, Published { ratio: 26864.51 / 18626.44, source: "in 2014 on loopback" }),
     (65521, Published { ratio: 1.1, source: "in 2014 on loopback" }),
 ];
 
-/// How many connections, and how long their trains are held, in microseconds.
+/// Numbers of connections, and the times for which their trains are held, in microseconds.
 const CONNECTIONS: [usize; 6] = [1, 4, 16, 50, 100, 200];
 const HOLDS_US: [u64; 4] = [0, 20, 50, 200];
 
@@ -385,5 +383,5 @@ const FLOWS_NOTES: &[&str] =
     &["The connections share what one alone may have under way, so that many have few\n\
      packets each. A poll takes at most 64 packets; held 0 us, trains end with it."];
 
-/// How long TCP gets to find its speed.
+/// Time before the measurement, in which TCP finds its speed.
 const WARM_UP: Duration = Duration::from_millis(300);

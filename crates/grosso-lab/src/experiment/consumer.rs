@@ -1,5 +1,5 @@
-//! What parts save where nobody copies the payload again: coalescing for a consumer in memory that
-//! reads headers alone. A TAP or a packet socket copies every byte into the kernel, which hides it.
+//! Gain of delivery in parts if nobody copies the payload again: coalescing for a consumer in memory that reads headers
+//! alone. A TAP or a packet socket copies every byte into the kernel, which hides the gain.
 
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile,
@@ -13,25 +13,25 @@ use serde::Serialize;
 
 use super::Spread;
 
-/// Gigabits for each second of a processor that a consumer in memory was given.
+/// Gigabits delivered to a consumer in memory for each second of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Consumer {
     /// Bytes of a packet's payload.
     pub payload_bytes: usize,
-    /// As parts: the packets stay where they were received.
+    /// Delivered as parts: the packets stay where they were received.
     pub parts: Spread,
-    /// Each packet was copied first.
+    /// Delivered after a copy of each packet.
     pub copied: Spread,
 }
 
 impl Consumer {
-    /// Measures both in turn, so many times, with packets whose checksums a NIC verified.
+    /// Measures both in turn, `runs` times, with packets whose checksums a NIC verified.
     #[must_use]
     pub fn measure(payload_bytes: u16, runs: usize) -> Self {
         let packets = train(payload_bytes);
         let buffers: Vec<&[u8]> = packets.iter().cycle().take(BUFFERS).map(Vec::as_slice).collect();
-        // A buffer for each packet, as the slots of a ring are, and not one that stays in the cache.
+        // One buffer for each packet, as in the slots of a ring: a single buffer would stay in the cache.
         let ring: Vec<Vec<u8>> = buffers.iter().map(|packet| packet.to_vec()).collect();
         let [mut parts, mut copied] = [Vec::new(), Vec::new()];
         for _ in 0..runs.max(1) {
@@ -52,7 +52,7 @@ impl Consumer {
     }
 }
 
-/// Coalesces all packets several times, a train a poll, and hands out trains.
+/// Coalesces all packets several times, a train a poll, and delivers trains.
 fn gigabits_a_cpu_second<'a, B: AsRef<[u8]>>(
     ring: &'a [Vec<u8>],
     train: usize,
@@ -80,7 +80,7 @@ fn gigabits_a_cpu_second<'a, B: AsRef<[u8]>>(
     bytes as f64 * 8e-9 / seconds
 }
 
-/// The packets of one train of TCP over IPv4, as many as there are in 64 KiB.
+/// The packets of one train of TCP over IPv4, as many as fit into 64 KiB.
 fn train(payload_bytes: u16) -> Vec<Vec<u8>> {
     let count = (64 << 10) / usize::from(payload_bytes + 52) - 1;
     let payload = vec![0x42; count * usize::from(payload_bytes)];
@@ -102,7 +102,7 @@ fn train(payload_bytes: u16) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Ethernet, IPv4 from 10.93.0.1 to 10.93.0.2, and TCP with timestamps.
+/// Headers: Ethernet, IPv4 from 10.93.0.1 to 10.93.0.2, and TCP with timestamps.
 #[rustfmt::skip]
 const HEADERS: [u8; 66] = [
     2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0,
@@ -111,9 +111,9 @@ const HEADERS: [u8; 66] = [
     1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9,
 ];
 
-/// Packets that are received over and over: more memory than a processor's own cache has.
+/// Packets that are received over and over: more memory than a processor's own cache.
 const BUFFERS: usize = 8 << 10;
-/// How often; together some gigabytes.
+/// Number of passes over the packets; together some gigabytes.
 const ROUNDS: u64 = 40;
 
 #[cfg(test)]

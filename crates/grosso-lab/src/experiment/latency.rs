@@ -1,28 +1,28 @@
-//! How long requests took.
+//! Latency of requests.
 
 use std::time::Duration;
 
-/// What so many of a hundred requests took at most, in microseconds.
+/// Percentiles of the time that requests took, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Latency {
-    /// Half of them.
+    /// The 50th percentile.
     pub p50_us: f64,
-    /// Nine of ten.
+    /// The 90th percentile.
     pub p90_us: f64,
-    /// 95.
+    /// The 95th percentile.
     pub p95_us: f64,
-    /// 99.
+    /// The 99th percentile.
     pub p99_us: f64,
 }
 
 impl Latency {
-    /// Of all of these requests; none without any.
+    /// The percentiles of these requests; `None` if there are none.
     #[must_use]
     pub fn of(took: impl IntoIterator<Item = Duration>) -> Option<Self> {
         let mut took: Vec<Duration> = took.into_iter().collect();
         took.sort_unstable();
-        // The nearest rank: the least that so many do not exceed.
+        // The nearest rank: the least value that the given percentage of requests does not exceed.
         let at = |percent: usize| {
             let rank = (took.len() * percent).div_ceil(100).checked_sub(1)?;
             Some(took.get(rank)?.as_secs_f64() * 1e6)

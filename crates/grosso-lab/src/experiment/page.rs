@@ -4,7 +4,7 @@ use super::{GroupResult, Latency, Report, RowResult, Spread, table::digits};
 use crate::page::{Bar, Chart, Column, Page};
 
 impl Report {
-    /// The results as an HTML page. `command` is what repeats them.
+    /// The results as an HTML page. `command` is the command that repeats them.
     #[must_use]
     pub fn page(&self, command: &str) -> String {
         let charts: String = match self.is_sweep() {
@@ -24,12 +24,12 @@ impl Report {
         .html()
     }
 
-    /// Whether the number of connections is what differs.
+    /// Whether the rows differ in the number of connections.
     fn is_sweep(&self) -> bool {
         self.rows().any(|row| row.connections > 1)
     }
 
-    /// What the first group says, in a sentence.
+    /// The result of the first group, in a sentence.
     fn verdict(&self) -> String {
         let Some(group) = self.groups.first() else { return "Nothing was measured".into() };
         let ratio = group.ratio;
@@ -86,13 +86,13 @@ impl RowResult {
         ]
     }
 
-    /// What the first column shows.
+    /// The figure in the first column.
     fn speed(&self) -> Spread {
         self.requests_a_second.unwrap_or(self.gigabits_a_cpu_second)
     }
 
-    /// Processor seconds a gigabyte in the order of [`ROLES`]; of requests, how much longer each
-    /// share of them took than the one before.
+    /// Processor seconds a gigabyte in the order of [`ROLES`]; for requests, the increments between percentiles of
+    /// latency.
     fn costs(&self) -> [f64; 3] {
         if let Some(Latency { p50_us, p90_us, p99_us, .. }) = self.latency {
             return [p50_us, p90_us - p50_us, p99_us - p90_us];
@@ -102,12 +102,12 @@ impl RowResult {
     }
 }
 
-/// What is on in a row.
+/// The feature that is on in a row.
 fn feature(name: &str) -> &str {
     if name.starts_with("parts") { "coalescing" } else { name.trim_end_matches(" on") }
 }
 
-/// Who uses the processor; also the classes of the page's parts.
+/// Users of the processor; also the CSS classes of the page's parts.
 const ROLES: [&str; 3] = ["sender", "path", "receiver"];
 const LEGEND: &str = "\
 Real TCP between two network namespaces of this machine. A bar is the median, a dot a run. \
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(page.matches("<circle ").count(), runs);
         assert!(is_self_contained(&page), "{page}");
         assert!(page.contains("a&amp;b.html") && page.contains("is &lt;script&gt;"));
-        // The longest bar is as long as a bar may be.
+        // The longest bar has the greatest length allowed.
         assert!(page.contains("width=\"260.0\""));
     }
 }

@@ -1,4 +1,4 @@
-//! Curves over the number of connections: a line for each time that trains are held.
+//! Curves over the number of connections: a line for each time for which trains are held.
 
 use core::fmt::Write;
 
@@ -55,14 +55,14 @@ impl Report {
 
 type Value = fn(&RowResult) -> Option<f64>;
 
-/// What is drawn, each in a chart of its own.
+/// The figures that are drawn, each in a chart of its own.
 const CHARTS: [(&str, Value); 3] = [
     ("Segments a train", |row| row.segments_per_train.map(|spread| spread.median)),
     ("Gb/s per CPU", |row| Some(row.gigabits_a_cpu_second.median)),
     ("CPU seconds a GB", |row| Some(row.cpu_s_per_gb.median)),
 ];
 
-/// Units of the drawing, and how many colours lines have.
+/// Units of the drawing, and the number of colours for lines.
 const WIDTH: usize = 800;
 const HEIGHT: usize = 260;
 const LEFT: f64 = 50.0;

@@ -1,4 +1,4 @@
-//! Reordering: every other packet takes the longer of two paths, and the receiver repairs it more or less.
+//! Reordering: every other packet takes the longer of two paths, and the receiver repairs the order to various degrees.
 
 use std::{io, time::Duration};
 
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Experiment {
-    /// How much longer one of two paths may be before TCP suffers: not repaired, repaired within a poll, with trains
-    /// that go on behind it, and behind holes that are waited for.
+    /// Difference of two path delays from which TCP suffers: not repaired, repaired within a poll, with held trains
+    /// that continue behind the repair, and with waiting for holes to be filled.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -37,7 +37,7 @@ impl Experiment {
     }
 }
 
-/// Both paths take as long as a switched network does, and one of them so much more.
+/// A wire with two paths, both as long as a switched network is, and one longer by `skew_us`.
 fn wire(skew_us: u64, rate_bits: u64) -> Impairment {
     let mut impairment = Impairment::default();
     impairment.delay = PATH;
@@ -46,7 +46,7 @@ fn wire(skew_us: u64, rate_bits: u64) -> Impairment {
     impairment
 }
 
-/// The levels of repair. A hole is waited for five times as long as the paths differ.
+/// The levels of repair. The wait for a hole is five times the difference of the paths.
 fn levels(plan: &Plan, skew_us: u64) -> [(&'static str, Profile); 4] {
     let hold_ns = u64::try_from(plan.hold.as_nanos()).unwrap_or(u64::MAX);
     let hole_ns = (5 * skew_us * 1000).max(2 * hold_ns).max(HOLE_NS_MIN);
@@ -98,13 +98,13 @@ fn judge(groups: &[GroupResult], _: Option<&super::Consumer>) -> Vec<Verdict> {
     verdicts
 }
 
-/// By how much the paths differ, in microseconds.
+/// Differences between the paths, in microseconds.
 const SKEWS_US: [u64; 6] = [0, 20, 40, 80, 120, 200];
-/// That of the verdicts.
+/// The difference to which the verdicts refer.
 const JUDGED_US: u64 = 40;
-/// How long both paths are.
+/// Delay of both paths.
 const PATH: Duration = Duration::from_micros(250);
-/// The least that a hole is waited for, in nanoseconds.
+/// Least time to wait for a hole to be filled, in nanoseconds.
 const HOLE_NS_MIN: u64 = 200_000;
 
 const OFF: &str = "off";

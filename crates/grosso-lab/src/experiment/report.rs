@@ -1,4 +1,4 @@
-//! What came of an experiment, as JSON has it.
+//! Results of an experiment, as the JSON has them.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use crate::{
     trial::{Measured, Tool},
 };
 
-/// What came of an experiment.
+/// Results of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Report {
@@ -20,32 +20,32 @@ pub struct Report {
     pub experiment: &'static str,
     /// The host whose NIC Grosso is.
     pub nic_of: &'static str,
-    /// What must be known to compare the figures with others.
+    /// Conditions of the measurement, needed to compare the figures with others.
     pub environment: Environment,
     /// The results.
     pub groups: Vec<GroupResult>,
-    /// What parts save a consumer in memory, where that was asked.
+    /// Gain of delivery in parts for a consumer in memory, if that was measured.
     pub consumer: Option<Consumer>,
-    /// What was to be shown, and whether it was.
+    /// Claims to be shown, and whether they hold.
     pub verdicts: Vec<Verdict>,
-    /// How to read the figures.
+    /// Notes on reading the figures.
     pub notes: &'static [&'static str],
 }
 
-/// What must be known to compare figures with others.
+/// Conditions of the measurement, needed to compare figures with others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Environment {
-    /// What every experiment says.
+    /// Conditions that every experiment reports.
     #[serde(flatten)]
     pub conditions: Conditions,
     /// The congestion control of TCP.
     pub congestion: String,
-    /// How long a train was held at most, in microseconds.
+    /// Greatest time for which a train was held, in microseconds.
     pub hold_us: f64,
-    /// Whether complete checksums crossed the wire, for the receiver to verify.
+    /// Whether packets crossed the wire with complete checksums, for the receiver to verify.
     pub full_checksums: bool,
-    /// Who made the traffic.
+    /// Generator of the traffic.
     pub tool: Tool,
 }
 
@@ -53,54 +53,54 @@ pub struct Environment {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct GroupResult {
-    /// What the settings have in common.
+    /// Properties that the settings share.
     pub title: String,
-    /// How long the packets were.
+    /// The MTUs of the hosts.
     pub mtu: Mtu,
     /// The version of IP.
     pub family: Family,
-    /// What the sockets sent.
+    /// Traffic between the sockets.
     pub traffic: Traffic,
-    /// The processors that everything together ran on.
+    /// The number of processors that everything ran on.
     pub processors: usize,
     /// One for each setting.
     pub rows: Vec<RowResult>,
     /// The first comparison's ratio.
     pub ratio: f64,
-    /// Rows beside each other.
+    /// Comparisons between rows.
     pub comparisons: Vec<Compared>,
 }
 
-/// Two rows beside each other.
+/// A comparison of two rows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Compared {
-    /// Which.
+    /// Name of the comparison.
     pub name: &'static str,
-    /// Gigabits for each processor second of the one, divided by the other's; of requests, their
-    /// number.
+    /// Gigabits for each processor second of the first row, divided by the second's; for requests, the ratio of their
+    /// numbers.
     pub ratio: f64,
     /// The same in the publication that the experiment repeats.
     pub published: Option<Published>,
 }
 
-/// What others measured.
+/// A result that others published.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Published {
     /// The ratio.
     pub ratio: f64,
-    /// When and on what.
+    /// Year and equipment.
     pub source: &'static str,
 }
 
-/// Something that an experiment was to show.
+/// A claim that an experiment was to show.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Verdict {
-    /// What.
+    /// The claim.
     pub claim: &'static str,
-    /// Whether it did.
+    /// Whether the figures support it.
     pub holds: bool,
     /// The figures.
     pub measured: String,
@@ -110,18 +110,17 @@ pub struct Verdict {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RowResult {
-    /// What is particular to it.
+    /// The property in which it differs from other rows.
     pub name: String,
     /// Connections at once.
     pub connections: usize,
-    /// How long trains were held at most, in microseconds; `None` where nothing was merged by
-    /// Grosso.
+    /// Greatest time for which trains were held, in microseconds; `None` if Grosso merged nothing.
     pub hold_us: Option<f64>,
-    /// Gigabits for each second of a processor, whoever used it.
+    /// Gigabits for each second of processor time, of all threads.
     pub gigabits_a_cpu_second: Spread,
     /// Gigabits a second.
     pub gigabits_a_second: Spread,
-    /// Processor seconds a gigabyte of everybody.
+    /// Processor seconds a gigabyte of all threads.
     pub cpu_s_per_gb: Spread,
     /// Processor seconds a gigabyte of the sender.
     pub sender_cpu_s_per_gb: Spread,
@@ -129,29 +128,28 @@ pub struct RowResult {
     pub path_cpu_s_per_gb: Spread,
     /// Processor seconds a gigabyte of the receiver.
     pub receiver_cpu_s_per_gb: Spread,
-    /// Packets for each frame that the receiver was given; none where the kernel carried them.
+    /// Packets for each frame that the receiver got; `None` if the kernel carried them.
     pub segments_per_train: Option<Spread>,
     /// Acknowledgements a second.
     pub acknowledgements_a_second: Spread,
-    /// Calls a second with which the receiver read; datagrams or requests, where there were such.
+    /// Read calls of the receiver a second; for datagrams or requests, their number a second.
     pub reads_a_second: Spread,
-    /// Requests answered a second, where there were any.
+    /// Requests answered a second, if there were any.
     pub requests_a_second: Option<Spread>,
-    /// How long these took, in all runs.
+    /// Latency of the requests, in all runs.
     pub latency: Option<Latency>,
-    /// Segments sent again, in all runs.
+    /// Segments retransmitted, in all runs.
     pub retransmits: u64,
     /// Datagrams and requests lost, in all runs.
     pub lost: u64,
-    /// Bytes of which every one was compared with what was sent, in a run of its own; `None` for
-    /// traffic without content.
+    /// Bytes of a separate run that were compared one by one with those sent; `None` for traffic without content.
     pub verified_bytes: Option<u64>,
     /// The measurements.
     pub runs: Vec<Measured>,
 }
 
 impl Report {
-    /// Segments sent again in all runs.
+    /// Segments retransmitted in all runs.
     #[must_use]
     pub fn retransmits(&self) -> u64 {
         self.rows().map(|row| row.retransmits).sum()

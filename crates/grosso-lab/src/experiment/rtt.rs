@@ -1,4 +1,4 @@
-//! How long trains may be held on paths of any length.
+//! The time for which trains may be held, on paths of various lengths.
 
 use std::{io, time::Duration};
 
@@ -10,8 +10,8 @@ use super::{Comparison, Consumer, Experiment, Group, GroupResult, Plan, Row, Ver
 use crate::trial::{Carrier, Extent, Setting};
 
 impl Experiment {
-    /// A stream from its start, on paths of five lengths: with nothing merged, with trains held for
-    /// a fixed time, and for as long as the controller says, at most as long.
+    /// A stream from its start, on paths of five lengths: nothing merged, trains held for a fixed time, and trains held
+    /// for the time that the controller chooses, up to the same limit.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -23,7 +23,7 @@ impl Experiment {
             let mut impairment = Impairment::default();
             impairment.delay = delay;
             setting.impairment = Some(impairment);
-            // Slow start is where a sender's clock counts most.
+            // Slow start depends most on the arrival of acknowledgments.
             let measured = plan.measured.max(delay * ROUNDS_MIN);
             setting.extent = Extent::Time { warm_up: Duration::ZERO, measured };
             if delay >= LONG {
@@ -91,14 +91,13 @@ const OFF: &str = "coalescing off";
 const FIXED: &str = "fixed hold";
 const CONTROLLED: &str = "controlled";
 
-/// How long packets take to the receiver; acknowledgments take no time, so that these are round
-/// trips.
+/// Delay of packets to the receiver, in microseconds; acknowledgments take no time, so these are round-trip times.
 const ROUND_TRIPS_US: [u64; 5] = [100, 1_000, 10_000, 50_000, 100_000];
 
-/// A stream is measured for so many round trips at least, of which some are slow start.
+/// Least number of round trips for which a stream is measured, some of them in slow start.
 const ROUNDS_MIN: u32 = 20;
 
-/// From this delay on a stream wants more under way than the usual buffers hold.
+/// Delay from which a stream wants more bytes in flight than the usual buffers hold.
 const LONG: Duration = Duration::from_millis(10);
 const LONG_BUFFER_BYTES: usize = 4 << 20;
 
@@ -112,8 +111,8 @@ mod tests {
     use super::*;
     use crate::{account::CpuSeconds, trial::Measured};
 
-    /// What the judge says when every group has these gigabytes and processor seconds, in a second, of no merging, the
-    /// fixed hold and the controller.
+    /// Verdicts if every group has these gigabytes and processor seconds, in one second: without merging, with the
+    /// fixed hold, and with the controller.
     fn judged(rows: [(f64, f64); 3]) -> Vec<bool> {
         let experiment = Experiment::rtt(Plan::default()).unwrap();
         let result = |group: &Group| {

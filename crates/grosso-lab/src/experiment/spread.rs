@@ -1,18 +1,18 @@
-//! Several measurements of the same.
+//! Statistics of repeated measurements.
 
-/// The middle of several measurements, and their ends.
+/// Median, minimum and maximum of several measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Spread {
-    /// As many are less as are greater.
+    /// The median.
     pub median: f64,
-    /// The least.
+    /// The minimum.
     pub min: f64,
-    /// The greatest.
+    /// The maximum.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of at least one measurement; all zero without one.
+    /// The spread of at least one measurement; without any, all fields are zero.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);

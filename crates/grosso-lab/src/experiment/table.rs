@@ -1,4 +1,4 @@
-//! The table of an experiment, for people: at most 80 columns.
+//! An experiment's table for people, of at most 80 columns.
 
 use core::fmt::Write;
 
@@ -28,7 +28,7 @@ impl Report {
         let environment = &self.environment;
         let checksums =
             if environment.full_checksums { "verified by the receiver" } else { "as from a NIC" };
-        // Where that is what differs, the titles say it.
+        // If the holding time is what differs, the titles already show it.
         let mut holds = self.rows().filter_map(|row| row.hold_us);
         let held = match holds.all(|hold| hold == environment.hold_us) {
             true => format!("; trains held at most {} us", environment.hold_us),
@@ -147,12 +147,12 @@ impl Verdict {
     }
 }
 
-/// Three digits.
+/// A number of three digits.
 pub(crate) fn digits(value: f64) -> String {
     if value < 9.995 { format!("{value:.2}") } else { format!("{value:.1}") }
 }
 
-/// At most five characters.
+/// A number of at most five characters.
 pub(crate) fn thousands(value: f64) -> String {
     match value {
         0.0..9_999.5 => format!("{value:.0}"),
@@ -162,13 +162,13 @@ pub(crate) fn thousands(value: f64) -> String {
     }
 }
 
-/// What stands over the columns of [`RowResult::write`].
+/// Heading of the columns of [`RowResult::write`].
 const HEADING: [&str; 2] = [
     "                Gb/s per CPU             CPU seconds a GB     segm.  ACKs  sent",
     "                                   Gb/s sender   path  recvr /train    /s again",
 ];
 
-/// The same for requests.
+/// The heading for requests.
 const LATENCY_HEADING: [&str; 2] = [
     "                requests                       microseconds for a request",
     "                a second                       50 %     90 %     95 %     99 %",

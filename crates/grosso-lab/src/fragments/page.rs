@@ -4,7 +4,7 @@ use super::{GroupResult, Measured, Receiver, Report, RowResult, table::megabits}
 use crate::page::{Bar, Chart, Column, Page};
 
 impl Report {
-    /// The results as an HTML page. `command` is what repeats them.
+    /// The results as an HTML page. `command` is the command that repeats them.
     #[must_use]
     pub fn page(&self, command: &str) -> String {
         let charts: String = self.groups.iter().map(|group| group.chart().draw()).collect();
@@ -21,7 +21,7 @@ impl Report {
         .html()
     }
 
-    /// What the first rows say, in a sentence.
+    /// The result of the first rows, in a sentence.
     fn headline(&self) -> String {
         let nothing = || "Nothing was measured".into();
         let Some(group) = self.groups.first() else { return nothing() };

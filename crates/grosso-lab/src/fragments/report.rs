@@ -1,4 +1,4 @@
-//! What came of the experiment, as JSON has it.
+//! Results of the experiment, as the JSON has them.
 
 use std::io;
 
@@ -10,34 +10,34 @@ use crate::{
     experiment::{Spread, Verdict},
 };
 
-/// What came of the experiment.
+/// Results of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Report {
     /// The experiment's name.
     pub experiment: &'static str,
-    /// What must be known to compare the figures with others.
+    /// Conditions of the measurement, needed to compare the figures with others.
     pub environment: Environment,
     /// The results: without loss, then with it.
     pub groups: Vec<GroupResult>,
-    /// What was to be shown, and whether it was.
+    /// Claims to be shown, and whether they hold.
     pub verdicts: Vec<Verdict>,
-    /// How to read the figures.
+    /// Notes on reading the figures.
     pub notes: Vec<String>,
 }
 
-/// What must be known to compare figures with others.
+/// Conditions of the measurement, needed to compare figures with others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Environment {
-    /// What every experiment says.
+    /// Conditions that every experiment reports.
     #[serde(flatten)]
     pub conditions: Conditions,
     /// Bytes of each datagram, without headers.
     pub datagram_bytes: usize,
-    /// Gigabits a second that were to be offered.
+    /// Gigabits a second that the sender tried to offer.
     pub rate_gbps: f64,
-    /// How long a datagram could be incomplete, in milliseconds.
+    /// Time after which an incomplete datagram was dropped, in milliseconds.
     pub timeout_ms: f64,
 }
 
@@ -55,26 +55,25 @@ pub struct GroupResult {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RowResult {
-    /// What the receiver did with fragments.
+    /// The receiver's treatment of fragments.
     pub receiver: Receiver,
-    /// Receive buffers of its NIC; `None` for as many as it took.
+    /// Receive buffers of its NIC; `None` for no limit.
     pub buffers: Option<usize>,
     /// Gigabits a second that were offered.
     pub offered_gbps: Spread,
-    /// Gigabits a second of whole and right datagrams.
+    /// Gigabits a second of complete and correct datagrams.
     pub goodput_gbps: Spread,
-    /// The goodput as a share of that of the receiver of the same group that coalesces and has all the buffers it
-    /// wants.
+    /// Ratio of the goodput to that of the receiver of the same group that coalesces with unlimited buffers.
     pub share_of_unbounded: f64,
     /// Frames a second for which the NIC had no buffer.
     pub no_buffer_a_second: Spread,
-    /// Datagrams a second that died incomplete.
+    /// Datagrams a second that timed out incomplete.
     pub died_a_second: Spread,
-    /// Most buffers of the NIC in use at once, in all runs.
+    /// Greatest number of the NIC's buffers in use at once, in all runs.
     pub buffers_max: usize,
-    /// Most memory that incomplete datagrams held, whole buffers included, in bytes, in all runs.
+    /// Greatest memory of incomplete datagrams, whole buffers included, in bytes, in all runs.
     pub held_bytes_max: u64,
-    /// The longest time without a datagram, in milliseconds: how long recovery takes.
+    /// The longest time without a datagram, in milliseconds, which is the time that recovery takes.
     pub silence_ms: Spread,
     /// The measurements.
     pub runs: Vec<Measured>,
@@ -102,8 +101,8 @@ impl Report {
         })
     }
 
-    /// Whether even the receiver that coalesces and has all the buffers it wants lost datagrams of which no fragment
-    /// was lost, or frames were lost before they came to the NIC: the machine is too slow for the rate.
+    /// Whether the machine is too slow for the rate: even the receiver that coalesces with unlimited buffers lost
+    /// datagrams none of whose fragments was lost, or frames were lost before they reached the NIC.
     #[must_use]
     pub fn is_short_of_processor(&self) -> bool {
         let unhindered = self.groups.iter().filter(|group| group.loss <= 0.0);
@@ -154,7 +153,7 @@ impl RowResult {
     }
 }
 
-/// How to read the figures.
+/// Notes on reading the figures.
 fn notes(plan: &Plan) -> Vec<String> {
     let times = IPV6_TIMEOUT_S / plan.timeout.as_secs_f64();
     vec![
@@ -169,9 +168,9 @@ fn notes(plan: &Plan) -> Vec<String> {
     ]
 }
 
-/// The share of what is offered that a machine carries which is fast enough for it.
+/// Share of the offered datagrams that a fast enough machine carries.
 const CARRIED: f64 = 0.95;
-/// Of IPv6 (RFC 8200 section 4.5), in seconds.
+/// The reassembly timeout of IPv6 in seconds (RFC 8200 section 4.5).
 const IPV6_TIMEOUT_S: f64 = 60.0;
 const NOTE: &str = "\
 Coalesces: each fragment is copied to its place, and its buffer given back.\n\

@@ -1,4 +1,4 @@
-//! The table of the experiment, for people: at most 80 columns.
+//! The experiment's table for people, of at most 80 columns.
 
 use core::fmt::Write;
 
@@ -38,7 +38,7 @@ impl Report {
 }
 
 impl GroupResult {
-    /// What the rows have in common.
+    /// Title of the group: the loss that its rows share.
     pub(super) fn title(&self) -> String {
         match self.loss > 0.0 {
             true => format!("{} % of fragments lost on the wire", self.loss * 100.0),
@@ -54,7 +54,7 @@ impl GroupResult {
 }
 
 impl RowResult {
-    /// How many buffers there are.
+    /// Number of buffers, in words.
     pub(super) fn buffers(&self) -> String {
         self.buffers.map_or_else(|| "no limit".into(), |buffers| buffers.to_string())
     }
@@ -76,13 +76,13 @@ impl RowResult {
     }
 }
 
-/// Megabits a second, of which a collapse leaves few.
+/// Megabits a second: after a collapse only a few are left.
 pub(super) fn megabits(gbps: f64) -> String {
     let megabits = gbps * 1e3;
     if megabits < 99.95 { format!("{megabits:.1}") } else { format!("{megabits:.0}") }
 }
 
-/// What stands over the columns of [`RowResult::write`].
+/// Heading of the columns of [`RowResult::write`].
 const HEADING: [&str; 2] = [
     "receive   receiver        goodput              % of  no buf   died   held silent",
     "buffers                   Mb/s               no lim      /s     /s    KiB     ms",

@@ -1,4 +1,4 @@
-//! One measurement: hosts and data paths of its own, a log of what was sent and what arrived.
+//! One measurement: hosts and data paths of its own, and a log of datagrams sent and received.
 
 use std::{
     fs::File,
@@ -33,31 +33,31 @@ use crate::{
     trial::{TrialError, gone},
 };
 
-/// What was measured.
+/// Results of one measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Measured {
-    /// How long it took.
+    /// Duration of the measurement.
     pub seconds: f64,
     /// Datagrams that the sender's socket took.
     pub sent: u64,
-    /// Datagrams that arrived, every byte of them right.
+    /// Datagrams that arrived with every byte correct.
     pub arrived: u64,
-    /// The longest time without one, in seconds.
+    /// The longest time without a datagram, in seconds.
     pub silence_seconds: f64,
     /// Frames for which the receiver's NIC had no buffer.
     pub no_buffer: u64,
-    /// Fragments lost on the wire by chance.
+    /// Fragments lost on the wire, at random.
     pub lost: u64,
-    /// Frames for which the queue of the wire had no room: none, or the figures are those of a slow machine.
+    /// Frames dropped because the queue of the wire was full: more than zero means that the machine was too slow.
     pub wire_full: u64,
-    /// Datagrams that died incomplete.
+    /// Datagrams that timed out incomplete.
     pub died: u64,
-    /// Whole datagrams that the receiver's socket had no room for.
+    /// Complete datagrams that the receiver's socket had no room for.
     pub socket_full: u64,
-    /// Most buffers of the NIC in use at once, from the start on.
+    /// Greatest number of the NIC's buffers in use at once, from the start on.
     pub buffers_max: usize,
-    /// Most memory that incomplete datagrams held, whole buffers included, in bytes, from the start on.
+    /// Greatest memory of incomplete datagrams, whole buffers included, in bytes, from the start on.
     pub held_bytes_max: u64,
 }
 
@@ -73,18 +73,18 @@ impl Measured {
         self.sent as f64 * DATAGRAM_BYTES as f64 * 8e-9 / self.seconds
     }
 
-    /// Gigabits a second that arrived, in whole datagrams.
+    /// Gigabits a second that arrived, in complete datagrams.
     #[must_use]
     pub fn goodput_gbps(&self) -> f64 {
         self.arrived as f64 * DATAGRAM_BYTES as f64 * 8e-9 / self.seconds
     }
 }
 
-/// Measures once, with hosts of its own, which are gone afterwards.
+/// Measures once, with hosts of its own, which are removed afterwards.
 ///
 /// # Errors
-/// When the hosts cannot be made, a datagram arrives that is not as it was sent, the recording cannot be written, or it
-/// is interrupted.
+/// Fails if the hosts cannot be made, if a datagram arrives damaged, if the recording cannot be written, or if it is
+/// interrupted.
 pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
     let mtu = Mtu { sender: HOST_MTU, receiver: HOST_MTU };
     let under_way_bytes = UNDER_WAY_BYTES;
@@ -93,7 +93,7 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
     let (hosts, [near, far]) = Hosts::apart(&layout, setting.device, WIRE_MTU)?;
     let [sender, receiver] = setting.processors;
     let sender = (sender, BUDGET_FRAMES);
-    // A driver takes no more from a NIC in one poll than it has buffers.
+    // A driver takes at most as many packets from a NIC in one poll as it has buffers.
     let receiver = (receiver, setting.buffers.map_or(BUDGET_FRAMES, |n| n.min(BUDGET_FRAMES)));
     thread::scope(|scope| {
         let wire = near.wire;
@@ -121,17 +121,17 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
     })
 }
 
-/// The bytes of a datagram, of which the first was number 0: for whoever looks into a recording.
+/// The bytes of a datagram, counted from number 0, for readers of a recording.
 ///
 /// # Errors
-/// When there is no memory for a file.
+/// Fails if there is no memory for a file.
 pub fn datagram(number: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; DATAGRAM_BYTES];
     Content::new(SEED)?.write_datagram(number, &mut bytes);
     Ok(bytes)
 }
 
-/// A host of the two.
+/// One of the two hosts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     A,
@@ -140,7 +140,7 @@ enum Side {
 
 type Secure<P> = Secured<Fragmentation<P>>;
 
-/// Both stages of a host's data path: on the wire there are fragments of an ESP packet.
+/// Both stages of a host's data path: the wire carries fragments of ESP packets.
 fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Side) -> io::Result<Secure<P>> {
     let agreed = || -> Result<_, NoAssociation> {
         let [a_to_b, b_to_a] = [(SPI, &KEY_AND_SALT), (SPI_BACK, &KEY_AND_SALT_BACK)];
@@ -151,7 +151,7 @@ fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Side) -> io::
     Secured::new(Fragmentation::new(port, options)?, agreed).map_err(io::Error::other)
 }
 
-/// The association of table R2: transport mode, a key of 128 bits and 32 bits of salt, an ICV of 96 bits.
+/// The security association of table R2: transport mode, a key of 128 bits, a salt of 32 bits, and an ICV of 96 bits.
 fn association((spi, key): (u32, &[u8; 20])) -> Result<SecurityAssociation, NoAssociation> {
     let key = KeyMaterial::aes_gcm(key)?;
     let mut association = SecurityAssociation::new(spi, esp::Mode::Transport, key);
@@ -159,14 +159,14 @@ fn association((spi, key): (u32, &[u8; 20])) -> Result<SecurityAssociation, NoAs
     Ok(association)
 }
 
-/// The sender's half: nothing comes back that would have to be joined.
+/// Options of the sender, which only fragments: nothing in the other direction needs reassembly.
 fn cutting() -> FragmentationOptions {
     let mut options = FragmentationOptions::new(SEED);
     options.mtu = Some(WIRE_MTU);
     options
 }
 
-/// The receiver's half.
+/// Options of the receiver, which reassembles.
 fn joining(setting: &Setting) -> FragmentationOptions {
     let mode = match setting.receiver {
         Receiver::Coalesces => Mode::Coalesce,
@@ -179,7 +179,7 @@ fn joining(setting: &Setting) -> FragmentationOptions {
     match (setting.receiver, setting.buffers) {
         (Receiver::Coalesces, _) => {}
         (Receiver::Evicts, Some(buffers)) => limits.memory_bytes = buffers / 2 * BUFFER_BYTES,
-        // The ring alone is the bound.
+        // The ring is the only limit.
         _ => limits.memory_bytes = usize::MAX,
     }
     if mode == Mode::KeepGeometry {
@@ -190,7 +190,7 @@ fn joining(setting: &Setting) -> FragmentationOptions {
     options
 }
 
-/// Most buffers in use at once, and most memory of incomplete datagrams.
+/// Greatest number of buffers in use at once, and greatest memory of incomplete datagrams.
 fn held<P: Port>(left: Secure<Nic<P>>) -> Result<(usize, u64), PortError> {
     let fragmentation = left.inner();
     let held_bytes_max = fragmentation.stats().joined.held_bytes_max;
@@ -203,8 +203,8 @@ fn finish<P: Port>(left: Secure<Record<P>>) -> Result<(), PortError> {
     recording.take_failure().map_or(Ok(()), |failure| Err(failure.into()))
 }
 
-/// Starts a data path from a wire to a host's device on a processor, with so many frames a poll at most. `last` is
-/// given the wire's port in the end.
+/// Starts a data path from a wire to a host's device on a processor, with at most that many frames a poll. `last` gets
+/// the wire's port at the end.
 fn start<'scope, L, T>(
     scope: &'scope Scope<'scope, '_>,
     left: L,
@@ -222,7 +222,7 @@ where
     Running::start(scope, (left, device), options, move || pin(None, processor), last)
 }
 
-/// Lets datagrams pass, and reads the counters of the receiver's path at the start and at the end of what is measured.
+/// Sends datagrams, and reads the counters of the receiver's path at the start and at the end of the measurement.
 fn observe(
     setting: &Setting,
     hosts: &Hosts,
@@ -262,7 +262,7 @@ fn observe(
     })
 }
 
-/// What was counted at one moment.
+/// Counters at one moment.
 struct Reading {
     time: Instant,
     path: Snapshot,
@@ -280,7 +280,7 @@ impl Reading {
         })
     }
 
-    /// What came to pass since an earlier reading.
+    /// The measurement between an earlier reading and this one.
     fn since(&self, before: &Self, sent: &[Instant], arrived: &[Instant]) -> Measured {
         let window = [before.time, self.time];
         let count = |name| counter(&self.path, name) - counter(&before.path, name);
@@ -299,7 +299,7 @@ impl Reading {
     }
 }
 
-/// A counter of the port behind which the wire is; zero if it has none of this name.
+/// A counter of the wire's port; zero if the port has none of this name.
 fn counter(path: &Snapshot, name: &str) -> u64 {
     path.left.iter().find(|(counter, _)| counter.name == name).map_or(0, |(_, value)| *value)
 }
@@ -308,8 +308,8 @@ fn within(times: &[Instant], [start, end]: [Instant; 2]) -> impl Iterator<Item =
     times.iter().copied().filter(move |time| (start..end).contains(time))
 }
 
-/// The longest time between one arrival and the next, between the start and the first, and between the last and the
-/// end.
+/// The longest interval between two arrivals, between the start and the first arrival, or between the last arrival and
+/// the end.
 fn longest_silence(arrived: &[Instant], window: [Instant; 2]) -> Duration {
     let [start, end] = window;
     let mut last = start;
@@ -321,29 +321,29 @@ fn longest_silence(arrived: &[Instant], window: [Instant; 2]) -> Duration {
     longest
 }
 
-/// The association from a to b: its index, and its key with the salt behind. No secret: whoever reads a recording needs
-/// them.
+/// The association from a to b: its SPI, and its key followed by the salt. They are no secret: readers of a recording
+/// need them.
 pub const SPI: u32 = 0x5232_0001;
 /// See [`SPI`].
 pub const KEY_AND_SALT: [u8; 20] = *b"no secret key at all";
 /// The same from b to a.
 const SPI_BACK: u32 = 0x5232_0002;
 const KEY_AND_SALT_BACK: [u8; 20] = *b"nor is that a secret";
-/// The MTU of the hosts, which their datagrams fit whole: the longest that a TAP has.
+/// The MTU of the hosts, in which their datagrams fit unfragmented: the longest that a TAP has.
 const HOST_MTU: u16 = 65_521;
 /// The MTU of the wire.
 const WIRE_MTU: u16 = 1500;
-/// What the wire's queue holds: at the default rate some 40 ms, for which a data path may be kept from the processor.
+/// Size of the wire's queue in bytes: some 40 ms at the default rate, for times when a data path is off the processor.
 const UNDER_WAY_BYTES: usize = 8 << 20;
-/// Most frames of a poll: the budget of NAPI.
+/// Greatest number of frames a poll: the budget of NAPI.
 const BUDGET_FRAMES: usize = 64;
-/// What a buffer of a NIC is: half a page.
+/// Size of a NIC's receive buffer: half a page.
 const BUFFER_BYTES: usize = 2048;
-/// The seed of what is sent and of what is keyed: every trial is alike.
+/// The seed of the content and of the keys: all trials use the same.
 const SEED: u64 = 0x6772_6f73_736f;
-/// What is not measured: buffers are filled for the first time.
+/// Time before the measurement, in which buffers are filled for the first time.
 const WARM_UP: Duration = Duration::from_millis(100);
-/// How often to see whether it is enough.
+/// Interval between checks for the end.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

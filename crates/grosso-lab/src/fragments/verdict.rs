@@ -1,11 +1,11 @@
-//! Whether the experiment showed what it was to show.
+//! Verdicts: whether the figures support the experiment's claims.
 
 use std::time::Duration;
 
 use super::{GroupResult, Receiver, RowResult};
 use crate::experiment::Verdict;
 
-/// What the figures say. `timeout` is how long a datagram may be incomplete.
+/// Verdicts on the figures. `timeout` is the time after which an incomplete datagram is dropped.
 pub(super) fn judge(groups: &[GroupResult], timeout: Duration) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for group in groups {
@@ -19,7 +19,7 @@ pub(super) fn judge(groups: &[GroupResult], timeout: Duration) -> Vec<Verdict> {
     verdicts
 }
 
-/// With the fewest buffers, queueing leaves next to nothing of what coalescing gets through.
+/// The claim that with the fewest buffers queueing gets almost none of the datagrams that coalescing gets.
 fn collapse(group: &GroupResult, lossy: bool) -> Option<Verdict> {
     let buffers = group.rows.iter().filter_map(|row| row.buffers).min()?;
     let row = |receiver| group.row(receiver, Some(buffers));
@@ -36,7 +36,7 @@ fn collapse(group: &GroupResult, lossy: bool) -> Option<Verdict> {
     })
 }
 
-/// However few buffers there are, coalescing gets through what it does with all it wants.
+/// The claim that coalescing needs few buffers: its goodput is that with unlimited ones.
 fn cure(group: &GroupResult, lossy: bool) -> Option<Verdict> {
     let unbounded = group.row(Receiver::Coalesces, None)?.goodput_gbps.median;
     let rows = group.rows.iter().filter(|row| row.receiver == Receiver::Coalesces);
@@ -52,7 +52,7 @@ fn cure(group: &GroupResult, lossy: bool) -> Option<Verdict> {
     })
 }
 
-/// Whether who lost a fragment is silent until its datagram's time is over.
+/// The claim that a receiver that lost a fragment is silent until the datagram times out.
 fn silence(group: &GroupResult, timeout: Duration) -> Vec<Verdict> {
     let timeout_ms = timeout.as_secs_f64() * 1e3;
     let longest = |receiver, few: bool| {
@@ -92,18 +92,18 @@ fn percent(share: f64) -> String {
 }
 
 impl GroupResult {
-    /// The row of a receiver with so many buffers.
+    /// The row of a receiver with that many buffers.
     #[must_use]
     pub fn row(&self, receiver: Receiver, buffers: Option<usize>) -> Option<&RowResult> {
         self.rows.iter().find(|row| row.receiver == receiver && row.buffers == buffers)
     }
 }
 
-/// The share of what is possible below which goodput has collapsed.
+/// Share of the best goodput below which goodput has collapsed.
 const COLLAPSED: f64 = 0.05;
-/// The share at which few buffers do no harm.
+/// Share of the best goodput at which few buffers do no harm.
 const CURED: f64 = 0.9;
-/// The share of the timeout from which a silence is a wait for it, for which who never waits is far too short.
+/// Share of the timeout from which a silence counts as a wait for it; a receiver that never waits stays far below.
 const SHORT: f64 = 0.25;
 const ABOUT: f64 = 0.8;
 
@@ -121,7 +121,7 @@ mod tests {
         (verdict.holds, verdict.measured.clone())
     }
 
-    /// The same results, but for one row.
+    /// The same results, except for one row.
     fn changed(
         receiver: Receiver,
         buffers: Option<usize>,
@@ -138,7 +138,7 @@ mod tests {
         let verdicts = judge(&report().groups, HALF);
         assert_eq!(verdicts.len(), 7);
         assert!(verdicts.iter().all(|verdict| verdict.holds), "{verdicts:?}");
-        // With the figures a line has 80 columns.
+        // Together with the figures, a line has 80 columns.
         assert!(verdicts.iter().all(|verdict| verdict.claim.len() <= 52), "{verdicts:?}");
     }
 
@@ -151,7 +151,7 @@ mod tests {
         let coalesced = report().groups[0].rows[0].goodput_gbps.median;
         assert_eq!(at(coalesced * 0.051), (false, "5.1 %".into()));
         assert_eq!(at(coalesced * 0.049), (true, "4.9 %".into()));
-        // What happens with more buffers changes nothing.
+        // Results with more buffers change nothing.
         let report = changed(Receiver::Queues, Some(256), |row| row.goodput_gbps.median = 1.4);
         assert!(said(&report, "fewest buffers, loss").0);
     }
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(coalesced(130.0), (false, "130 ms".into()));
         assert!(coalesced(120.0).0);
         assert!(!said(&silent(Receiver::Evicts, Some(1024), 130.0), "evicting").0);
-        // Who queues in few buffers waits for the timeout; with more of them it may not come to that.
+        // A receiver that queues in few buffers waits for the timeout; one with more buffers may not have to.
         let queued =
             |buffers, ms| said(&silent(Receiver::Queues, buffers, ms), "queueing, loss: silent").0;
         assert!(!queued(Some(64), 390.0) && queued(Some(64), 410.0) && queued(Some(1024), 10.0));

@@ -1,4 +1,4 @@
-//! Hosts whose packets cross the wire in a tunnel, which ends in a network of its own beside each.
+//! Hosts whose packets cross the wire in a tunnel, which ends in a namespace of its own beside each host.
 
 use std::{
     io,
@@ -17,20 +17,20 @@ use super::{
     engine_network, name, open_device, set_up,
 };
 
-/// What a host has for a NIC where a tunnel begins.
+/// The NIC of a host behind a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inside {
-    /// Its kind; that of a veth pair has Ethernet frames alone.
+    /// Its kind; a veth pair carries Ethernet frames only.
     pub device: Device,
-    /// What its frames start with.
+    /// The first header of its frames.
     pub layer: Layer,
     /// Whether the host's kernel hands out superframes.
     pub superframes: bool,
 }
 
 impl Hosts {
-    /// Two hosts, each with room for a data path of its own where its NIC would be, and the ports of these, the
-    /// sender's first. For the paths' other ports there is a wire with an MTU of its own and an address at each end,
+    /// Two hosts, each with a data path of its own in place of its NIC, and the ports of these, the sender's first. For
+    /// the other ports of the paths there is a wire with an MTU of its own and an address at each end,
     /// [`UNDERLAY_ADDRESSES`]: sockets in [`Hosts::underlay`] reach each other.
     ///
     /// # Errors
@@ -53,10 +53,10 @@ impl Hosts {
         Ok((hosts, [near, far]))
     }
 
-    /// Two hosts whose NICs are the kernel's own VXLAN devices, over the same wire as [`Hosts::tunnelled`] has.
+    /// Two hosts whose NICs are the kernel's own VXLAN devices, over the same wire as that of [`Hosts::tunnelled`].
     ///
     /// # Errors
-    /// As [`Hosts::receiving`]; when the kernel has no VXLAN.
+    /// As [`Hosts::receiving`]; also fails if the kernel has no VXLAN.
     pub fn kernel_vxlan(layout: &Layout, wire_mtu: u16) -> io::Result<Self> {
         let mut hosts = Self::new(layout)?;
         hosts.between = lay_underlay(wire_mtu)?;
@@ -74,7 +74,7 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// The networks in which a tunnel ends, the sender's first; none where there is no tunnel.
+    /// The namespaces in which a tunnel ends, the sender's first; empty without a tunnel.
     #[must_use]
     pub fn underlay(&self) -> &[NetworkNamespace] {
         &self.between
@@ -86,7 +86,7 @@ impl Hosts {
     }
 }
 
-/// Two networks with nothing but a wire between them.
+/// Two namespaces with nothing but a wire between them.
 fn lay_underlay(mtu: u16) -> io::Result<Vec<NetworkNamespace>> {
     let networks = vec![engine_network()?, engine_network()?];
     networks[0].run(|| add_wire(&networks[1], ENGINE, (ENGINE, mtu)))??;
@@ -97,9 +97,9 @@ fn lay_underlay(mtu: u16) -> io::Result<Vec<NetworkNamespace>> {
     Ok(networks)
 }
 
-/// The addresses between which a tunnel is, the sender's first.
+/// The addresses of the tunnel's ends, the sender's first.
 pub const UNDERLAY_ADDRESSES: [Ipv4Addr; 2] =
     [Ipv4Addr::new(10, 94, 0, 1), Ipv4Addr::new(10, 94, 0, 2)];
-/// What the two devices of the kernel agree on.
+/// Parameters that the kernel's two VXLAN devices share.
 const VXLAN_IDENTIFIER: u32 = 42;
 const VXLAN_PORT: u16 = 4789;

@@ -13,15 +13,15 @@ use rustix::io::Errno;
 
 use super::Progress;
 
-/// Sends datagrams of so many bytes until it is told to stop, and says how many bytes that were:
-/// one a call, or with `segments` as many as a call takes, which the kernel cuts.
+/// Sends datagrams of that many bytes until it is told to stop: one a call, or with `segments` as many as a call takes,
+/// which the kernel cuts. Returns the number of bytes sent.
 ///
-/// UDP has no brake of its own: who sends more than arrives measures nothing but queues that are
-/// full. So no more than [`UNDER_WAY_BYTES`] are sent ahead of what arrived; what is still missing
-/// after a pause is counted as lost.
+/// UDP has no flow control: a sender that sends more than arrives measures nothing but full queues. So at most
+/// [`UNDER_WAY_BYTES`] are sent ahead of those that arrived; datagrams that are still missing after a pause are counted
+/// as lost.
 ///
 /// # Errors
-/// Those of the socket but for a full queue, which costs the datagrams.
+/// Those of the socket, except for a full queue, which loses the datagrams.
 pub(crate) fn send_datagrams(
     socket: &UdpSocket,
     bytes: usize,
@@ -51,7 +51,7 @@ pub(crate) fn send_datagrams(
     Ok(sent)
 }
 
-/// Waits until few enough of `sent` bytes are under way; no longer than a datagram may take.
+/// Waits until few enough of the `sent` bytes are in flight, for no longer than a datagram may take.
 fn has_room(sent: u64, progress: &Progress) -> bool {
     let fits = || sent <= progress.bytes.load(Ordering::Relaxed) + UNDER_WAY_BYTES;
     if fits() {
@@ -67,7 +67,7 @@ fn has_room(sent: u64, progress: &Progress) -> bool {
     false
 }
 
-/// Receives datagrams until it is told to stop and none comes any more.
+/// Receives datagrams until it is told to stop and no more arrive.
 ///
 /// # Errors
 /// Those of the socket.
@@ -91,16 +91,16 @@ pub(crate) fn receive_datagrams(socket: &UdpSocket, progress: &Progress) -> io::
     }
 }
 
-/// Bytes that may be under way: half the socket's receive buffer holds them in datagrams of an
-/// Ethernet MTU, with what the kernel keeps beside each; the other half may wait to be given back.
+/// Bytes that may be in flight: in datagrams of an Ethernet MTU they fill half the socket's receive buffer, with the
+/// kernel's overhead for each; the other half is for buffers that were read and not yet freed.
 const UNDER_WAY_BYTES: u64 = 128 << 10;
 /// Most bytes of one call (65535 with the headers of IPv6), and most datagrams (`UDP_MAX_SEGMENTS`
 /// of kernels before 6.9).
 const CALL_BYTES_MAX: usize = 65_535 - 48;
 const SEGMENTS_MAX: usize = 64;
-/// How long to let others work before looking again.
+/// Time to let other threads work before the next check.
 const PAUSE: Duration = Duration::from_micros(20);
-/// What did not arrive for so long is lost.
+/// Time after which a missing datagram counts as lost.
 const LOST: Duration = Duration::from_millis(20);
-/// After so long without a datagram the sender's last has arrived.
+/// Time without a datagram after which the sender's last one has arrived.
 pub(super) const QUIET: Duration = Duration::from_millis(100);

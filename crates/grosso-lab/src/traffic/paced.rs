@@ -1,4 +1,4 @@
-//! Datagrams at a fixed rate, each of which says which it is.
+//! Datagrams at a fixed rate, each with its number.
 
 use std::{
     io,
@@ -12,35 +12,35 @@ use rustix::io::Errno;
 
 use super::{CONTENT_BYTES, Content, Progress, datagrams::QUIET};
 
-/// How much is offered.
+/// The offered load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Bytes of each datagram, without headers: room for its number and something more.
     pub datagram_bytes: usize,
-    /// Bits a second of them.
+    /// Bits a second of these bytes.
     pub rate_bits: u64,
 }
 
 impl Pace {
-    /// From one datagram to the next.
+    /// The interval between two datagrams.
     #[must_use]
     pub fn interval(&self) -> Duration {
         Duration::from_secs_f64(self.datagram_bytes as f64 * 8.0 / self.rate_bits.max(1) as f64)
     }
 }
 
-/// Sends datagrams at a pace until it is told to stop, and says when each was sent. A sender that was kept from it for
-/// a while makes up for that, but not for more than [`BEHIND_MAX`].
+/// Sends datagrams at a pace until it is told to stop, and returns the time at which each was sent. A sender that fell
+/// behind catches up, but by no more than [`BEHIND_MAX`].
 ///
 /// # Errors
-/// Those of the socket but for a full queue, which costs the datagram.
+/// Those of the socket, except for a full queue, which loses the datagram.
 pub(crate) fn send_paced(
     socket: &UdpSocket,
     content: &Content,
     pace: Pace,
     progress: &Progress,
 ) -> io::Result<Vec<Instant>> {
-    // Without it, the pace is a little less even.
+    // If this fails, the pace is a little less even.
     let _ = wait_exactly();
     let mut sent = Vec::with_capacity(EXPECTED);
     let mut datagram = vec![0; pace.datagram_bytes];
@@ -61,11 +61,11 @@ pub(crate) fn send_paced(
     Ok(sent)
 }
 
-/// Receives what [`send_paced`] sends until it is told to stop and none comes any more, and says when each came.
+/// Receives the datagrams of [`send_paced`] until it is told to stop and no more arrive, and returns the time of each
+/// arrival.
 ///
 /// # Errors
-/// Those of the socket; [`io::ErrorKind::InvalidData`] for a datagram that is not as it was sent, or comes a second
-/// time or behind a later one.
+/// Those of the socket; [`io::ErrorKind::InvalidData`] for a datagram that is damaged, duplicated, or late.
 pub(crate) fn receive_paced(
     socket: &UdpSocket,
     content: &Content,
@@ -103,7 +103,8 @@ pub(crate) fn receive_paced(
 }
 
 impl Content {
-    /// Makes the datagram of a number: the number, and bytes that no other near it has at these places.
+    /// Writes the datagram of a number: the number, and bytes that differ at every place from those of the numbers near
+    /// it.
     pub(crate) fn write_datagram(&self, number: u64, datagram: &mut [u8]) {
         let (front, mut rest) = datagram.split_at_mut(NUMBER_BYTES);
         front.copy_from_slice(&number.to_be_bytes());
@@ -115,7 +116,7 @@ impl Content {
         }
     }
 
-    /// The number of a datagram whose every byte is as it was sent.
+    /// The number of a datagram, if every byte is as it was sent.
     fn number_of(&self, datagram: &[u8]) -> Option<u64> {
         let (front, rest) = datagram.split_first_chunk::<NUMBER_BYTES>()?;
         let number = u64::from_be_bytes(*front);
@@ -123,20 +124,20 @@ impl Content {
     }
 }
 
-/// Where in the content a datagram's bytes stand.
+/// Offset in the content of a datagram's bytes.
 fn place_of(number: u64) -> u64 {
     number.wrapping_mul(PLACE_STEP) % CONTENT_BYTES as u64
 }
 
-/// Bytes in front of a datagram that say which it is.
+/// Bytes in front of a datagram that hold its number.
 const NUMBER_BYTES: usize = 8;
-/// From the bytes of one datagram to those of the next: no fragment of one compares equal to that of another.
+/// Distance in the content from one datagram to the next: no fragment of one compares equal to that of another.
 const PLACE_STEP: u64 = 65_537;
-/// Datagrams for which memory is at hand.
+/// Datagrams for which memory is allocated in advance.
 const EXPECTED: usize = 1 << 14;
-/// How often to see whether to stop.
+/// Interval between checks whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// For how long a sender that was late sends faster: a burst is a load of its own.
+/// Greatest time by which a late sender catches up at a higher rate: a burst would be a load of its own.
 const BEHIND_MAX: Duration = Duration::from_millis(2);
 
 #[cfg(test)]

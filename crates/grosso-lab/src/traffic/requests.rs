@@ -1,4 +1,4 @@
-//! One byte there and one back, one after the other.
+//! Requests: one byte in each direction, one after the other.
 
 use std::{
     io::{self, Read, Write},
@@ -11,7 +11,7 @@ use grosso_sys::wait::Interest;
 
 use super::{Progress, streams::take_turns};
 
-/// Sends a byte and waits for one, until it is told to stop; how long each took.
+/// Sends a byte and waits for one, until it is told to stop. Returns the time that each request took.
 ///
 /// # Errors
 /// Those of the socket.
@@ -28,7 +28,7 @@ pub(crate) fn ask(mut socket: &TcpStream, progress: &Progress) -> io::Result<Vec
     Ok(took)
 }
 
-/// Sends back every byte that comes, until none does; how many these were.
+/// Sends back every byte that arrives, until the stream ends. Returns their number.
 ///
 /// # Errors
 /// Those of the socket.
@@ -43,10 +43,10 @@ pub(crate) fn answer(mut socket: &TcpStream, progress: &Progress) -> io::Result<
     Ok(answered)
 }
 
-/// As [`ask`], over many connections at once, of which each has one request under way.
+/// As [`ask`], over many connections at once, each with one request in flight.
 ///
 /// # Errors
-/// Those of the sockets; when no answer comes for [`crate::hosts::STALLED`].
+/// Those of the sockets; also fails if no answer comes for [`crate::hosts::STALLED`].
 pub(crate) fn ask_many(sockets: &[TcpStream], progress: &Progress) -> io::Result<Vec<Duration>> {
     let mut took = Vec::with_capacity(EXPECTED);
     let mut byte = [0x42];
@@ -98,7 +98,7 @@ pub(crate) fn answer_many(sockets: &[TcpStream], progress: &Progress) -> io::Res
     Ok(answered)
 }
 
-/// As [`ask`], by datagrams: what is not answered in time is counted as lost and not waited for.
+/// As [`ask`], by datagrams: a request that is not answered in time is counted as lost.
 ///
 /// # Errors
 /// Those of the socket.
@@ -121,7 +121,7 @@ pub(crate) fn ask_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Resu
     Ok(took)
 }
 
-/// Waits for the answer to a request, past late ones to those before it.
+/// Waits for the answer to a request, and skips late answers to earlier ones.
 fn receive_answer(socket: &UdpSocket, number: u64) -> io::Result<()> {
     let mut answer = [0; 8];
     loop {
@@ -152,7 +152,7 @@ pub(crate) fn answer_datagrams(socket: &UdpSocket, progress: &Progress) -> io::R
     Ok(answered)
 }
 
-/// Requests of a measurement for which memory is at hand.
+/// Requests of a measurement for which memory is allocated in advance.
 const EXPECTED: usize = 1 << 16;
-/// Without an answer for so long, none will come.
+/// Time after which no answer is expected.
 const UNANSWERED: Duration = Duration::from_millis(200);

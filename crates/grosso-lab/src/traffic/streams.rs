@@ -1,4 +1,4 @@
-//! TCP streams: one thread a side, however many there are.
+//! TCP streams: one thread a side, for any number of streams.
 
 use std::{
     io::{self, Read, Write},
@@ -12,10 +12,10 @@ use rustix::fs::sendfile;
 
 use super::{CONTENT_BYTES, Content, Progress};
 
-/// Sends streams until it is told to stop, and says how many bytes each was.
+/// Sends streams until it is told to stop. Returns the number of bytes of each.
 ///
 /// # Errors
-/// Those of the sockets; when one takes nothing for [`crate::hosts::STALLED`].
+/// Those of the sockets; also fails if one takes nothing for [`crate::hosts::STALLED`].
 pub(crate) fn send_streams(
     sockets: &[TcpStream],
     content: &Content,
@@ -40,7 +40,7 @@ pub(crate) fn send_streams(
     Ok(sent.iter().sum())
 }
 
-/// As [`send_streams`], one stream without a copy in between.
+/// As [`send_streams`], for one stream, without a copy by the sender.
 ///
 /// # Errors
 /// As [`send_streams`].
@@ -58,12 +58,12 @@ pub(crate) fn send_file(
     Ok(sent)
 }
 
-/// Receives streams to their ends, and says how many bytes they were; compares every byte if there
-/// is something to compare with.
+/// Receives streams to their ends. Returns the number of bytes; compares every byte with the expected content, if
+/// given.
 ///
 /// # Errors
-/// Those of the sockets; when nothing comes for [`crate::hosts::STALLED`];
-/// [`io::ErrorKind::InvalidData`] when a byte differs.
+/// Those of the sockets; also fails if nothing comes for [`crate::hosts::STALLED`], and with
+/// [`io::ErrorKind::InvalidData`] if a byte differs.
 pub(crate) fn receive_streams(
     sockets: &[TcpStream],
     expected: Option<&Content>,
@@ -91,7 +91,7 @@ pub(crate) fn receive_streams(
     Ok(received.iter().sum())
 }
 
-/// Uses each socket that is ready, until none is left that goes on, or all are told to stop.
+/// Uses every socket that is ready, until none is left that continues, or all are told to stop.
 pub(super) fn take_turns(
     sockets: &[TcpStream],
     interest: Interest,
@@ -127,10 +127,9 @@ pub(super) fn take_turns(
     Ok(())
 }
 
-/// Bytes of one call that sends: each call ends with a push, and so with a short packet and a
-/// train.
+/// Bytes of one send call: each call ends with PSH, and so with a short packet and the end of a train.
 const SEND_BYTES: usize = 1 << 20;
 /// Bytes of one call that receives.
 const RECEIVE_BYTES: usize = 256 << 10;
-/// How often to see whether to stop.
+/// Interval between checks whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! The same measured by iperf3, for who trusts it more than the lab's own threads.
+//! The same measurement by iperf3, an independent check of the lab's own threads.
 
 use std::{
     io::Read,
@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{account::CpuSeconds, hosts::Hosts, traffic::Traffic};
 
-/// Lets iperf3 measure between the hosts. The processor seconds of sender and receiver are what it
-/// says of itself, those of the data path are the scheduler's; all are of the whole connection.
+/// Lets iperf3 measure between the hosts. The processor seconds of sender and receiver are its own figures, those of
+/// the data path are the scheduler's; all are for the whole connection.
 pub(super) fn observe(
     setting: &Setting,
     hosts: &Hosts,
@@ -75,7 +75,7 @@ fn words(setting: &Setting, target: &str) -> Result<Vec<String>, TrialError> {
     let mut words = vec!["--client".into(), target.into(), "--json".into()];
     match setting.extent {
         Extent::Time { warm_up, measured } => {
-            // Whole seconds are all that every version understands.
+            // Every version understands whole seconds, and only these.
             words.extend(["--time".into(), measured.as_secs().max(1).to_string()]);
             words.extend(["--omit".into(), warm_up.as_secs().to_string()]);
         }
@@ -107,11 +107,11 @@ fn start(
     spawned.map_err(|error| TrialError::Iperf3(error.to_string()))
 }
 
-/// A process that is ended with its owner.
+/// A process that is killed when its owner is dropped.
 struct Ending(Child);
 
 impl Ending {
-    /// What the process says when it has ended, or why there is nothing.
+    /// Output of the process after its end, or the reason for its absence.
     fn report(&mut self, interrupted: &AtomicBool) -> Result<Result<Value, String>, TrialError> {
         let mut output = self.0.stdout.take();
         thread::scope(|scope| {
@@ -142,13 +142,13 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // It may have ended of itself.
+        // It may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// How often to see whether it has ended.
+/// Interval between checks for its end.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// How long the server may take to start.
+/// Greatest time that the server may take to start.
 const LISTENS: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! What is read before and after, and the threads of the traffic in between.
+//! Readings before and after, and the threads of the traffic in between.
 
 use std::{
     io,
@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// A data path that runs.
+/// A running data path.
 #[derive(Clone, Copy)]
 pub(super) struct Path<'a> {
     pub(super) handle: &'a Handle,
@@ -46,15 +46,14 @@ struct Reading {
     path: Option<Snapshot>,
 }
 
-/// How the threads of the traffic ended: bytes sent and received, if both are known, and how long
-/// requests took.
+/// Results of the traffic's threads: bytes sent and received, if both are known, and the latencies of requests.
 struct Ended {
     sent: Option<u64>,
     received: u64,
     latencies: Vec<Duration>,
 }
 
-/// Measures what passes between the hosts, through a data path or the kernel alone.
+/// Measures the traffic between the hosts, through a data path or the kernel alone.
 pub(super) fn observe(
     setting: &Setting,
     hosts: &Hosts,
@@ -68,7 +67,8 @@ pub(super) fn observe(
     observed.map(|(measured, _)| measured)
 }
 
-/// As [`observe`], by the lab's own threads, with what `gauge` reads at the start and at the end of what is measured.
+/// As [`observe`], with the lab's own threads, and with readings of `gauge` at the start and at the end of the
+/// measurement.
 pub(super) fn observe_beside<Gauged>(
     setting: &Setting,
     hosts: &Hosts,
@@ -128,7 +128,7 @@ enum Role {
     Receiver,
 }
 
-/// Waits until both threads of the traffic have said who they are.
+/// Waits until both threads of the traffic have sent their numbers.
 fn threads(
     announced: &mpsc::Receiver<(Role, io::Result<Pid>)>,
     path: Option<Pid>,
@@ -140,8 +140,8 @@ fn threads(
     Ok(Threads { sender, path, receiver })
 }
 
-/// Reads the counters at the start and at the end of what is measured. `is_over` says whether the
-/// traffic ended of itself.
+/// Reads the counters at the start and at the end of the measurement. `is_over` tells whether the traffic ended by
+/// itself.
 fn watch<Read>(
     extent: Extent,
     progress: &Progress,
@@ -157,8 +157,8 @@ fn watch<Read>(
     match extent {
         Extent::Time { warm_up, measured } => {
             let started = Instant::now();
-            // On a busy machine a round trip lasts as long as it takes to be scheduled, and TCP needs several to
-            // find its speed.
+            // On a busy machine a round trip takes as long as a wait for the processor, and TCP needs several round
+            // trips to find its speed.
             let has_started = || {
                 progress.bytes.load(Ordering::Relaxed) >= STARTED_BYTES
                     || progress.units.load(Ordering::Relaxed) >= STARTED_UNITS
@@ -198,7 +198,7 @@ impl Reading {
         })
     }
 
-    /// What was added since an earlier reading; the bytes go to the receiver or come from there.
+    /// The measurement since an earlier reading; with `is_reverse`, the bytes come from the receiver.
     fn since(&self, before: &Self, is_reverse: bool) -> Measured {
         let directions = |snapshot: &Snapshot| match is_reverse {
             true => [snapshot.right_to_left, snapshot.left_to_right],
@@ -224,7 +224,7 @@ impl Reading {
     }
 }
 
-/// Packets for each frame that had fewer of them on the other side of the path.
+/// Packets for each frame on the side of the path that has the larger frames.
 pub(super) fn segments(after: &DirectionStats, before: &DirectionStats) -> Option<f64> {
     let taken = after.rx_frames - before.rx_frames;
     let given = after.tx_frames - before.tx_frames;
@@ -232,7 +232,7 @@ pub(super) fn segments(after: &DirectionStats, before: &DirectionStats) -> Optio
     (least > 0).then(|| most as f64 / least as f64)
 }
 
-/// The sockets of a trial, those of who sends first.
+/// The sockets of a trial, the sending ones first.
 enum Sides {
     Streams([Vec<TcpStream>; 2]),
     File([Vec<TcpStream>; 2]),
@@ -308,12 +308,12 @@ pub(crate) fn gone() -> io::Error {
     io::Error::other("a thread ended before it began")
 }
 
-/// How often to see whether it is enough.
+/// Interval between checks for the end.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// What a connection that has found its speed has carried: bytes, or requests or datagrams.
+/// Bytes, or requests or datagrams, that a connection has carried once it has found its speed.
 const STARTED_BYTES: u64 = 4 << 20;
 const STARTED_UNITS: u64 = 1000;
-/// A connection that has not after so many times the usual start is measured as it is.
+/// Multiple of the usual start after which a connection is measured even if it has not found its speed.
 const WARM_UPS_MAX: u32 = 4;
-/// The headers of IP and UDP, those of IPv4 first.
+/// Bytes of the headers of IP and UDP, those of IPv4 first.
 const IP_UDP_BYTES: [usize; 2] = [28, 48];

@@ -5,9 +5,9 @@
 //!  socket - s0 - tunnel - UDP socket ---- wire ---- UDP socket - tunnel - r0 - socket
 //! ```
 //!
-//! A superframe of a's kernel is put into the tunnel as it is and sent with one call (`UDP_SEGMENT`); what b's kernel
-//! joined (`UDP_GRO`) is taken out and handed on as a superframe. Beside that the kernel's own VXLAN device carries the
-//! same over the same wire, and so does Grosso with every offload off.
+//! A superframe from a's kernel is encapsulated as it is and sent with one call (`UDP_SEGMENT`). A datagram train that
+//! b's kernel joined (`UDP_GRO`) is decapsulated and handed on as a superframe. For comparison, the kernel's own VXLAN
+//! device carries the same traffic over the same wire, and so does Grosso with every offload off.
 
 use core::fmt;
 use std::{io, sync::atomic::AtomicBool, time::Duration};
@@ -35,24 +35,24 @@ pub use trial::{Measured, Roles, Watched, WatchedPath, measure};
 pub(crate) use trial::{WIRE_MTU, layout, open_end};
 pub use tunnel::Tunnel;
 
-/// How to measure.
+/// Parameters of the measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Measurements of each setting.
     pub runs: usize,
-    /// How long each is.
+    /// Duration of each.
     pub measured: Duration,
     /// TCP connections at once.
     pub streams: usize,
     /// The congestion control of TCP.
     pub congestion: String,
-    /// What the data paths hand packets to a host through. Tunnels of IP packets want a TUN: with [`Device::Veth`] they
-    /// are left out.
+    /// Device through which the data paths exchange packets with a host. Tunnels of IP packets need a TUN: with
+    /// [`Device::Veth`] they are left out.
     pub device: Device,
 }
 
 impl Default for Plan {
-    /// Three runs of a second, [`STREAMS`], cubic, and the device that may be used everywhere.
+    /// Three runs of a second, [`STREAMS`], cubic, and the device that works everywhere.
     fn default() -> Self {
         Self {
             runs: 3,
@@ -64,15 +64,15 @@ impl Default for Plan {
     }
 }
 
-/// What carries packets between the hosts.
+/// Carriers of packets between the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Carrier {
-    /// Grosso, a tunnel at each host.
+    /// Grosso, with a tunnel end at each host.
     Grosso,
-    /// The same without superframes, segmentation by the socket, and coalescing: a packet at a time.
+    /// The same without superframes, segmentation by the socket, or coalescing: a packet at a time.
     Plain,
-    /// The kernel's own device of the tunnel.
+    /// The kernel's own tunnel device.
     Kernel,
 }
 
@@ -86,50 +86,50 @@ impl fmt::Display for Carrier {
     }
 }
 
-/// What is measured.
+/// One setting to measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
     /// The tunnel.
     pub tunnel: Tunnel,
-    /// Whether the checksum inside is left to the other end.
+    /// Whether the inner checksum is left to the other end.
     pub remote_checksum: bool,
-    /// What carries it; the kernel has only VXLAN here.
+    /// Its carrier; for the kernel, the tunnel must be VXLAN.
     pub carrier: Carrier,
-    /// What the hosts send each other: [`Traffic::TcpStream`] or [`Traffic::TcpRequests`].
+    /// Traffic between the hosts: [`Traffic::TcpStream`] or [`Traffic::TcpRequests`].
     pub traffic: Traffic,
     /// TCP connections at once.
     pub streams: usize,
-    /// What the data paths hand packets to a host through.
+    /// Device through which the data paths exchange packets with a host.
     pub device: Device,
-    /// The processor of the sender and its data path, and that of the receiver's.
+    /// The processor of the sender and its data path, and that of the receiver and its data path.
     pub processors: [usize; 2],
     /// The congestion control of TCP.
     pub congestion: String,
-    /// How much is measured.
+    /// Duration or size of the measurement.
     pub extent: Extent,
-    /// Whether every byte received is compared with what was sent.
+    /// Whether every byte received is compared with the one sent.
     pub compare: bool,
-    /// Whether to look at the clock around checksums and encapsulation, which takes time itself.
+    /// Whether the time of checksums and encapsulation is measured, which itself takes time.
     pub watched: bool,
 }
 
-/// The settings of table R4, and those that are compared with it.
+/// The settings of table R4, and those that are compared with them.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     plan: Plan,
     groups: Vec<Group>,
 }
 
-/// Settings that belong together.
+/// Settings to compare with each other.
 #[derive(Clone, Debug)]
 struct Group {
     title: &'static str,
-    /// Of streams; requests are measured with the same.
+    /// Settings of the streams; requests use the same.
     settings: Vec<Setting>,
 }
 
 impl Experiment {
-    /// Every tunnel that the device can carry, and two comparisons.
+    /// An experiment with every tunnel that the device can carry, and two comparisons.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -166,7 +166,7 @@ impl Experiment {
         Ok(Self { plan, groups })
     }
 
-    /// How many trials it is: streams, streams before a clock and requests, each several times.
+    /// Number of trials: streams, streams with the clock, and requests, each several times.
     #[must_use]
     pub fn trials(&self) -> usize {
         let settings = || self.groups.iter().flat_map(|group| &group.settings);
@@ -174,15 +174,15 @@ impl Experiment {
         (settings().count() * (TURNS + 1) + watched * TURNS) * self.plan.runs
     }
 
-    /// Measures every setting in turn, and all of them again, so that what changes on the machine meanwhile befalls all
-    /// alike. A tunnel with remote checksum offload and the same without take turns, several times, and each begins as
-    /// often. `done` is told how many trials are done.
+    /// Measures every setting in turn and repeats that, so that changes on the machine affect all settings alike. A
+    /// tunnel with remote checksum offload and the same without alternate several times, and each goes first equally
+    /// often. `done` is called with the number of trials done.
     ///
-    /// Before that, every setting carries streams whose bytes are compared one by one with what was sent. The kernel's
-    /// tunnel is left out where it has none.
+    /// Before that, every setting carries streams of which every byte is compared with the one sent. The kernel's
+    /// tunnel is left out if the kernel has none.
     ///
     /// # Errors
-    /// When a trial fails, or `interrupted` is set.
+    /// Fails if a trial fails or `interrupted` is set.
     pub fn run(
         &self,
         interrupted: &AtomicBool,
@@ -214,7 +214,8 @@ impl Experiment {
         Report::new(&self.plan, &groups, rows).map_err(TrialError::from)
     }
 
-    /// Lets every setting carry streams whose bytes are compared, and leaves out the kernel's tunnel where it has none.
+    /// Lets every setting carry streams whose bytes are compared, and leaves out the kernel's tunnel if the kernel has
+    /// none.
     fn verify(&self, interrupted: &AtomicBool) -> Result<Vec<Group>, TrialError> {
         let mut groups = self.groups.clone();
         for group in &mut groups {
@@ -236,7 +237,7 @@ impl Experiment {
 }
 
 impl Setting {
-    /// Makes it one of several, before a clock or not.
+    /// Makes the setting one of several turns, with the clock or without.
     fn take_turns(&mut self, watched: bool) {
         self.watched = watched;
         if let Extent::Time { measured, .. } = &mut self.extent {
@@ -244,13 +245,13 @@ impl Setting {
         }
     }
 
-    /// Whether another one is the same but for remote checksum offload.
+    /// Whether the other setting is the same except for remote checksum offload.
     fn is_pair(&self, other: &Self) -> bool {
         (self.tunnel, self.carrier) == (other.tunnel, other.carrier)
     }
 }
 
-/// Measures these settings in each way, and in turn.
+/// Measures each of these settings in turn: streams without the clock and with it, several times, and requests.
 fn measure_in_turn(
     settings: &[Setting],
     trial: &mut impl FnMut(&Setting, &dyn Fn(&mut Setting)) -> Result<Measured, TrialError>,
@@ -273,20 +274,20 @@ fn measure_in_turn(
     Ok(runs)
 }
 
-/// TCP connections at once, unless more or fewer are asked for: as many as have buffers for whole superframes.
+/// Default number of TCP connections: as many as have buffers for whole superframes.
 pub const STREAMS: usize = 16;
-/// Times that streams run, without a clock and before one, in one run of the experiment: together as long as that is.
+/// Turns of streams, without the clock and with it, in one run of the experiment: together they last as long as a run.
 const TURNS: usize = 4;
-/// What is not measured: connections find their speed.
+/// Time before the measurement, in which connections find their speed.
 const WARM_UP: Duration = Duration::from_millis(200);
-/// Bytes of which each is compared, for every setting: some hundred superframes.
+/// Bytes that are compared one by one for every setting: some hundred superframes.
 const VERIFIED_BYTES: u64 = 8 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A run of a second that was never measured, of so many megabits.
+    /// A run of a second that was never measured, of that many megabits.
     fn run(megabits: f64, watched: Vec<Watched>) -> Run {
         let roles = Roles { sender: 0.2, path_a: 0.4, path_b: 0.6, receiver: 0.2, kernel: 0.1 };
         let mut stream = Measured::default();
@@ -298,8 +299,8 @@ mod tests {
         Run { streams: vec![stream], watched, requests }
     }
 
-    /// Results that were never measured: with remote checksum offload a fifth of the cost is left, the kernel is twice
-    /// as fast, and without offloads it is a fifth.
+    /// Results that were never measured: remote checksum offload leaves a fifth of the cost, the kernel is twice as
+    /// fast, and without offloads a fifth of the throughput is left.
     pub(super) fn report() -> Report {
         let plan = Plan { device: Device::Tap, ..Plan::default() };
         let experiment = Experiment::new(plan).unwrap();
@@ -330,7 +331,7 @@ mod tests {
         let report = report();
         let row = &report.groups[0].rows[1];
         assert_eq!(row.remote_checksum, Some(false));
-        // The runs were before the clock for 1.25, 9 and 0.1 GB.
+        // The runs with the clock carried 1.25, 9 and 0.1 GB.
         let [path_a, path_b] = row.costs.unwrap();
         let milliseconds = |costs: Costs| {
             [costs.checksums_s_per_gb, costs.tunnel_s_per_gb].map(|s| (s * 1e3).round())

@@ -4,7 +4,7 @@ use super::{Carrier, GroupResult, Measured, Report, Roles, RowResult, table::on_
 use crate::page::{Bar, Chart, Column, Page};
 
 impl Report {
-    /// The results as an HTML page. `command` is what repeats them.
+    /// The results as an HTML page. `command` is the command that repeats them.
     #[must_use]
     pub fn page(&self, command: &str) -> String {
         let columns = [
@@ -26,7 +26,7 @@ impl Report {
         .html()
     }
 
-    /// What the comparison with the kernel says, in a sentence.
+    /// The result of the comparison with the kernel, in a sentence.
     fn headline(&self) -> String {
         let kernel = self
             .comparisons
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(page.matches("<circle ").count(), runs);
         assert!(is_self_contained(&page), "{page}");
         assert!(page.contains("a&amp;b.html"));
-        // The longest bar is as long as a bar may be: twice what Grosso carries is the kernel's.
+        // The longest bar has the greatest length allowed: the kernel carries twice what Grosso does.
         assert!(page.contains("width=\"245.1\""), "{page}");
     }
 }

@@ -1,7 +1,7 @@
-//! A tunnel with remote checksum offload beside the same without: trials that follow each other, by twos.
+//! Pairs of consecutive trials: a tunnel with remote checksum offload, and the same tunnel without.
 //!
-//! What a trial costs changes with whatever else the machine does, and by more than the offload saves. Of two that
-//! follow each other it is mostly the same.
+//! The cost of a trial varies with the load of the machine by more than the offload saves, but is mostly the same for
+//! two consecutive trials.
 
 use core::fmt::Write;
 
@@ -10,19 +10,19 @@ use serde::Serialize;
 use super::{Carrier, GroupResult, Measured, RowResult, Tunnel, Watched};
 use crate::experiment::Spread;
 
-/// What remote checksum offload does to a tunnel: of each pair of trials, what is with it as a multiple of what is
+/// Effect of remote checksum offload on a tunnel: over pairs of trials, the ratio of the figure with it to the figure
 /// without.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Paired {
     /// The tunnel.
     pub tunnel: Tunnel,
-    /// Seconds a gigabyte of checksums and encapsulation together on the side that sends; none where nobody looked at
-    /// the clock.
+    /// Ratio of the seconds a gigabyte for checksums and encapsulation together, on the sending side; `None` if the
+    /// clock was not read.
     pub tx_cost: Option<Spread>,
-    /// Throughput, where nobody did.
+    /// Ratio of the throughput, in trials without the clock.
     pub throughput: Spread,
-    /// In which share of the pairs that was no less with it.
+    /// Share of the pairs in which the throughput was no less with the offload.
     pub as_fast: f64,
 }
 
@@ -69,13 +69,13 @@ impl Paired {
     }
 }
 
-/// Seconds a gigabyte of checksums and encapsulation.
+/// Seconds a gigabyte for checksums and encapsulation.
 fn tx_cost(watched: &Watched) -> f64 {
     let [path_a, _] = watched.paths;
     (path_a.checksums_seconds + path_a.tunnel_seconds) / watched.gigabytes
 }
 
-/// Of each pair the first as a multiple of the second.
+/// The ratio of the first to the second in each pair.
 fn ratios(with: Vec<f64>, without: Vec<f64>) -> Vec<f64> {
     with.into_iter().zip(without).map(|(with, without)| with / without).collect()
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::super::{Report, tests::report};
     use super::*;
 
-    /// The results with other figures of one run of a tunnel.
+    /// The results with changed figures in one run of a tunnel.
     fn changed(remote_checksum: bool, change: impl Fn(&mut Watched)) -> Vec<Paired> {
         let mut report: Report = report();
         let row = report.groups[0].rows.iter_mut().find(|row| {
@@ -103,7 +103,7 @@ mod tests {
     fn what_slows_both_of_a_pair_changes_nothing() {
         let paired = Paired::all(&report().groups);
         assert_eq!(paired.len(), 4, "Geneve has none");
-        // 2.5 and 20 ms with it, 30 and 20 without.
+        // 2.5 and 20 ms with the offload, 30 and 20 without.
         let cost = vxlan(&paired);
         let all = [cost.median, cost.min, cost.max].map(|ratio| (ratio * 1e3).round());
         assert_eq!(all, [450.0; 3], "whatever a run's gigabytes took");
