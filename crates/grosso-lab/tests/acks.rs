@@ -1,4 +1,4 @@
-//! What a sender makes of acknowledgments that were collected or merged is what it makes of the packets (P15).
+//! Equivalence of collected or merged acknowledgments with the packets themselves, in their effect on a sender (P15).
 #![cfg(target_os = "linux")]
 
 use grosso::{
@@ -18,15 +18,15 @@ const FAR: [u8; 4] = [10, 0, 0, 9];
 /// The sender's first sequence number, near the end of the numbers.
 const FIRST: u32 = 0xffff_e000;
 
-/// One packet of the receiver, as its generator knows it.
+/// One packet of the receiver, as it was generated.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     acknowledgment: Acknowledgment,
-    /// It has SACK blocks, which no record has.
+    /// Whether it has SACK blocks, which records do not have.
     is_selective: bool,
-    /// The device said when it came.
+    /// Whether the device gave its time of arrival.
     is_stamped: bool,
-    /// The poll ends behind it.
+    /// Whether the poll ends behind it.
     ends_poll: bool,
 }
 
@@ -49,7 +49,7 @@ fn news() -> impl Strategy<Value = News> {
     ]
 }
 
-/// What a receiver sends a sender that counts like this.
+/// Packets of a receiver to a sender with this way of counting.
 fn acknowledgments(steps: &[(News, bool, bool, bool, u64)], counting: Counting) -> Vec<Sent> {
     let mut sender = Sender::new(counting, SEGMENT, FIRST);
     let mut last = Acknowledgment { number: FIRST, window: 500, ..Acknowledgment::default() };
@@ -76,7 +76,7 @@ fn acknowledgments(steps: &[(News, bool, bool, bool, u64)], counting: Counting) 
     sent
 }
 
-/// The packet, with its place in the order as its identification.
+/// The frame of the packet, whose identification is its place in the order.
 fn packet(sent: &Sent, place: usize) -> Vec<u8> {
     let Acknowledgment { number, window, echo, congestion_echo, has_payload, .. } =
         sent.acknowledgment;
@@ -98,13 +98,14 @@ fn packet(sent: &Sent, place: usize) -> Vec<u8> {
     packet.tcp(build).payload_len(if has_payload { 100 } else { 0 }).build()
 }
 
-/// A sender behind a coalescer: from vectors it takes records alone, and other packets it knows.
+/// A sender behind a coalescer: it gets acknowledgments of vectors from the records alone, and looks up other packets
+/// by their place.
 struct Behind<'a> {
     sender: Sender,
     sent: &'a [Sent],
     /// Packets that came in vectors.
     collected: usize,
-    /// What came back, by identification.
+    /// Places of the packets that came out, from their identifications.
     places: Vec<usize>,
     merged: Vec<Summary>,
 }
@@ -134,7 +135,7 @@ impl Sink<Vec<u8>> for Behind<'_> {
     }
 }
 
-/// What a sender that counts like this makes of packets behind a profile.
+/// State of a sender with this way of counting after the packets have passed a coalescer with this profile.
 fn behind(profile: Profile, sent: &[Sent], counting: Counting) -> Behind<'_> {
     let sender = Sender::new(counting, SEGMENT, FIRST);
     let mut behind = Behind { sender, sent, collected: 0, places: Vec::new(), merged: Vec::new() };
@@ -143,7 +144,7 @@ fn behind(profile: Profile, sent: &[Sent], counting: Counting) -> Behind<'_> {
         let arrived_ns = one.acknowledgment.arrived_ns;
         let timestamp_ns = one.is_stamped.then_some(arrived_ns);
         let meta = Meta { timestamp_ns, ..Meta::default() };
-        // What the device stamped was pushed later.
+        // A packet that the device stamped is pushed later than it arrived.
         let now_ns = if one.is_stamped { arrived_ns + 12_345_678 } else { arrived_ns };
         coalescer.push(Frame { buffer: packet(one, place), meta }, now_ns, &mut behind);
         if one.ends_poll {
@@ -161,7 +162,7 @@ fn vector() -> Profile {
     profile
 }
 
-/// FreeBSD's rules for packets as they come: those of a batch would be taken to have come together.
+/// FreeBSD's rules for packets one by one: the rules for batches would assume that they arrived together.
 fn freebsd() -> Profile {
     let mut profile = Profile::freebsd();
     profile.batch = Batch::AsItCame;
@@ -172,7 +173,7 @@ fn counting() -> impl Strategy<Value = Counting> {
     prop_oneof![Just(Counting::Packets), (1..3_u32).prop_map(|limit| Counting::Bytes { limit }),]
 }
 
-/// How often something happens that is on one packet in so many.
+/// True on average for one packet in `one_in`.
 fn rarely(one_in: u32) -> impl Strategy<Value = bool> {
     (0..one_in).prop_map(|chance| chance == 0)
 }
@@ -239,7 +240,7 @@ proptest! {
     }
 }
 
-/// What a receiver is handed, and what its acknowledgments become.
+/// Units that a receiver gets, and the treatment of its acknowledgments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiver {
     /// Packets, of which it acknowledges every second one.
@@ -250,15 +251,15 @@ enum Receiver {
     Expanded,
 }
 
-/// Round trips until a sender that counts like this has 860 segments under way, as 10 Gb/s have in a millisecond, and
-/// the most acknowledgments that it got in one of them.
+/// Round trips until a sender with this way of counting has 860 segments in flight, as 10 Gb/s has at a round-trip time
+/// of one millisecond, and the most acknowledgments that it got in one of them.
 fn slow_start(counting: Counting, receiver: Receiver) -> (u32, usize) {
     let mut sender = Sender::new(counting, SEGMENT, FIRST);
     let mut expander = Expander::new(LinkType::Ethernet, Ports::NONE, 1);
     let mut coalescer = Coalescer::new(Profile::linux(), LinkType::Ethernet, Ports::NONE, 1);
     let (mut round_trips, mut most) = (0, 0);
     while sender.congestion_window < 860 * u64::from(SEGMENT) {
-        // Where what is delivered ends.
+        // Sequence numbers at which the deliveries end.
         let mut ends = Vec::new();
         let mut sink = |delivery: Delivery<'_, Vec<u8>>| {
             expander.note(&delivery);
@@ -307,11 +308,11 @@ fn p15_expansion_gives_a_sender_that_counts_packets_what_stretch_acknowledgments
         let [packets, trains, expanded] = [Receiver::Packets, Receiver::Trains, Receiver::Expanded]
             .map(|receiver| slow_start(counting, receiver));
         assert!(trains.0 > 4 * packets.0, "{counting:?}: {trains:?} {packets:?}");
-        // The first acknowledgment of a connection stays one, which costs it a round trip.
+        // The first acknowledgment of a connection is not expanded, which costs one round trip.
         assert!(expanded.0 <= packets.0 + 1, "{counting:?}: {expanded:?} {packets:?}");
         assert!(expanded.1 <= packets.1 + 1 && expanded.1 > 10 * trains.1, "{expanded:?}");
     }
-    // Who counts bytes without a limit needs none of it.
+    // A sender that counts bytes without a limit gains nothing from expansion.
     let unlimited = Counting::Bytes { limit: u32::MAX };
     assert_eq!(
         slow_start(unlimited, Receiver::Trains).0,
@@ -328,7 +329,7 @@ fn p15_a_summary_says_what_the_records_say() {
     let sent: Vec<_> = acknowledgments(&steps, counting)
         .into_iter()
         .map(|mut one| {
-            // FreeBSD's merges none with marks.
+            // FreeBSD's rules merge none that carries a mark.
             one.acknowledgment.congestion_echo = false;
             one
         })

@@ -1,5 +1,5 @@
-//! ESP packets with AES-GCM as others made them: draft-mcgrew-gcm-test-01, section 4. The cases with
-//! a key of 192 bits are left out.
+//! Published ESP packets with AES-GCM: draft-mcgrew-gcm-test-01, section 4. The cases with a key of 192 bits are left
+//! out.
 
 /// A published packet. Numbers and texts are hexadecimal.
 #[derive(Clone, Copy, Debug)]
@@ -8,11 +8,11 @@ pub struct Vector {
     pub key: &'static str,
     /// Salt and initialization vector.
     pub nonce: &'static str,
-    /// SPI and sequence number as they are authenticated: 12 bytes with an extended one.
+    /// SPI and sequence number as they are authenticated: 12 bytes with an extended sequence number.
     pub associated: &'static str,
-    /// The text, with its trailer.
+    /// The plaintext, with its trailer.
     pub plaintext: &'static str,
-    /// The encrypted text and an ICV of 16 bytes.
+    /// The ciphertext and an ICV of 16 bytes.
     pub sealed: &'static str,
 }
 
@@ -32,7 +32,7 @@ impl Vector {
         u64::from_str_radix(&self.associated[8..], 16).expect("hexadecimal")
     }
 
-    /// The packet behind its IP header: the low half of the sequence number is sent.
+    /// The packet behind its IP header, with the low half of the sequence number.
     pub fn packet(&self) -> Vec<u8> {
         let low = &self.associated[self.associated.len() - 8..];
         bytes(&[&self.associated[..8], low, &self.nonce[8..], self.sealed].concat())
@@ -42,7 +42,7 @@ impl Vector {
 /// The bytes of a hexadecimal text.
 ///
 /// # Panics
-/// When it is none.
+/// Panics if it is not hexadecimal.
 pub fn bytes(text: &str) -> Vec<u8> {
     let digits: Vec<u8> =
         text.chars().map(|digit| digit.to_digit(16).expect("hexadecimal") as u8).collect();

@@ -1,4 +1,4 @@
-//! Flows, and what must hold between the packets that go in and those that come out.
+//! Flows, and invariants between the packets that go in and those that come out.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,8 +9,8 @@ use crate::oracle::{Layer, Lengths, Link, Parsed, Stop, parse};
 /// transport header, with the identifiers between them (VLAN, PPPoE session, MPLS label, GRE key,
 /// VNI).
 ///
-/// MAC addresses, VLAN priority and the IPv6 flow label are no part of it: a flow may change them
-/// under way and must still keep its order.
+/// MAC addresses, VLAN priority and the IPv6 flow label are no part of it: they may change within a flow, whose order
+/// must be kept nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flow(String);
 
@@ -20,20 +20,19 @@ impl fmt::Display for Flow {
     }
 }
 
-/// The flow of `frame`; none when it is a fragment, is not IP, or cannot be read down to its
-/// transport header.
+/// The flow of `frame`; `None` if it is a fragment, is not IP, or cannot be parsed down to its transport header.
 pub fn flow_of(frame: &[u8], link: Link) -> Option<Flow> {
     flow_of_parsed(&parse(frame, link, Lengths::Declared))
 }
 
-/// The same for a frame that is already taken apart.
+/// The same for a frame that is already parsed.
 pub fn flow_of_parsed(parsed: &Parsed) -> Option<Flow> {
     if matches!(parsed.stop, Stop::Broken | Stop::Fragment) {
         return None;
     }
     let innermost = parsed.layers.iter().rposition(Layer::is_ip)?;
     let mut parts: Vec<String> = parsed.layers.iter().filter_map(part).collect();
-    // What the innermost IP header carries, whether or not it can be read.
+    // The contents of the innermost IP header, whether or not they can be parsed.
     let behind = &parsed.layers[innermost + 1..];
     if behind.iter().all(|layer| !matches!(layer.name, "tcp" | "udp")) {
         let last = parsed.layers[innermost..].iter().rev().find_map(|layer| {
@@ -48,7 +47,7 @@ pub fn flow_of_parsed(parsed: &Parsed) -> Option<Flow> {
 /// Asserts that `output` has exactly the packets of `input`, in any order.
 ///
 /// # Panics
-/// When a packet was lost, invented or changed; the message shows the first of each.
+/// Panics if a packet was lost, invented or changed; the message shows the first of each.
 pub fn assert_conserved<A: AsRef<[u8]>, B: AsRef<[u8]>>(input: &[A], output: &[B]) {
     let mut balance: BTreeMap<&[u8], i64> = BTreeMap::new();
     for frame in input {
@@ -72,7 +71,7 @@ pub fn assert_conserved<A: AsRef<[u8]>, B: AsRef<[u8]>>(input: &[A], output: &[B
 /// Asserts that the packets of every flow come out in the order in which they went in.
 ///
 /// # Panics
-/// When one does not; the message names the flow and shows the first packet out of place.
+/// Panics if one does not; the message names the flow and shows the first packet out of place.
 pub fn assert_order_within_flows<A: AsRef<[u8]>, B: AsRef<[u8]>>(
     input: &[A],
     output: &[B],
@@ -104,7 +103,7 @@ pub fn hex(frame: &[u8]) -> String {
     )
 }
 
-/// How many bytes of a frame a message shows: every header, little payload.
+/// Bytes of a frame that a message shows: every header, little payload.
 const SHOWN: usize = 120;
 
 fn by_flow<T: AsRef<[u8]>>(frames: &[T], link: Link) -> BTreeMap<Flow, Vec<&[u8]>> {
@@ -117,7 +116,7 @@ fn by_flow<T: AsRef<[u8]>>(frames: &[T], link: Link) -> BTreeMap<Flow, Vec<&[u8]
     flows
 }
 
-/// What one header adds to the flow.
+/// The part of a flow's name that one header contributes.
 fn part(layer: &Layer) -> Option<String> {
     Some(match layer.name {
         "vlan" => format!("vlan {}", layer.number("tag") & 0x0fff),

@@ -1,19 +1,19 @@
 //! Packets, traffic and slow oracles for the tests of Grosso, independent of the code that they
 //! test.
 //!
-//! | module | what it gives |
+//! | module | content |
 //! |---|---|
-//! | [`Packet`] and [`headers`] | any frame, right or lying, header by header |
-//! | [`esp_vectors`] | encrypted packets that others made |
-//! | [`flows`] | which flow a frame is of, and what must hold between input and output |
-//! | [`oracle`] | what is right, said slowly and literally |
+//! | [`Packet`] and [`headers`] | any frame, right or wrong on purpose, header by header |
+//! | [`esp_vectors`] | published encrypted packets |
+//! | [`flows`] | the flow of a frame, and invariants between input and output |
+//! | [`oracle`] | expected results, computed slowly and literally |
 //! | [`stack`] | header stacks, nested |
 //! | [`Traffic`] | seeded flows with deviations |
 //! | [`strategy`] | the same for `proptest` |
 //! | [`workloads`] | the traffic of the benchmarks, by name |
 //! | [`random`] | seeded random numbers |
 //!
-//! Two packets through a tunnel, and what should become of them:
+//! Two packets through a tunnel, and their expected fate:
 //!
 //! ```
 //! use grosso_testkit::oracle::{join, segment, trains, verify, Link, Rules, State};
@@ -30,7 +30,7 @@
 //! let states: Vec<State> = verify(&frames[0], Link::Ethernet).iter().map(|v| v.state).collect();
 //! assert_eq!(states, [State::Right; 4]);
 //!
-//! // They are one train, which cutting turns into the very packets again.
+//! // They are one train, which segmentation turns into the same packets again.
 //! let trains = trains(&frames, Link::Ethernet, Rules::default());
 //! assert_eq!(trains[0].packets, [0, 1]);
 //! let (superframe, description) = join(&frames, Link::Ethernet);

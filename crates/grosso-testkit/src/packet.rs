@@ -1,4 +1,4 @@
-//! A packet written header by header, outermost first, and turned into bytes innermost first.
+//! A packet that is described header by header, outermost first, and encoded innermost first.
 
 use core::mem::swap;
 
@@ -8,7 +8,7 @@ use crate::headers::{
 };
 use crate::random::mix;
 
-/// A packet under construction: headers, payload, and what the link did to its end.
+/// A packet under construction: headers, payload, and the changes that the link made to its end.
 ///
 /// ```
 /// use grosso_testkit::{oracle, Packet};
@@ -39,7 +39,7 @@ pub struct Packet {
 enum Payload {
     /// These.
     Bytes(Vec<u8>),
-    /// So many bytes of the stream that the sequence number points into.
+    /// That many bytes of the stream that the sequence number points into.
     Stream(usize),
 }
 
@@ -96,7 +96,7 @@ impl Packet {
         icmp: Icmp = |_: &Self| Icmp::new();
         /// Appends an SCTP common header.
         sctp: Sctp = |_: &Self| Sctp::new();
-        /// Appends an ESP header; the payload stands for what is encrypted.
+        /// Appends an ESP header; the payload takes the place of the encrypted part.
         esp: Esp = |_: &Self| Esp::new();
         /// Appends a GRE header.
         gre: Gre = |_: &Self| Gre::new();
@@ -120,8 +120,8 @@ impl Packet {
         self
     }
 
-    /// The packet that goes the other way: the addresses of every Ethernet and IP header and the
-    /// ports of every TCP header change places.
+    /// The packet in the other direction: the addresses of every Ethernet and IP header and the ports of every TCP
+    /// header are swapped.
     pub fn answer(mut self) -> Self {
         for header in &mut self.headers {
             match header {
@@ -141,8 +141,8 @@ impl Packet {
         self
     }
 
-    /// Sets a payload of `len` bytes that depend only on the innermost TCP sequence number (on 0
-    /// without TCP) and their place behind it, so that every cut of one stream has the same bytes.
+    /// Sets a payload of `len` bytes that depend only on the innermost TCP sequence number (0 without TCP) and on their
+    /// place behind it, so that every segmentation of one stream has the same bytes.
     pub fn payload_len(mut self, len: usize) -> Self {
         self.payload = Payload::Stream(len);
         self
@@ -167,17 +167,17 @@ impl Packet {
         self
     }
 
-    /// The frame, every checksum complete.
+    /// The frame, with every checksum complete.
     pub fn build(&self) -> Vec<u8> {
         self.finish(self.assemble(false))
     }
 
-    /// The frame with the innermost transport checksum left partial: the field holds the folded,
-    /// uncomplemented pseudo-header sum. Outer checksums are those of the completed packet (rule
-    /// C40). With it, where the sum starts and where its field lies from there.
+    /// The frame with the innermost transport checksum partial: the field holds the folded, uncomplemented
+    /// pseudo-header sum. Outer checksums are those of the completed packet (rule C40). Also returns the offset at
+    /// which the sum starts, and the offset of its field from there.
     ///
     /// # Panics
-    /// Without a TCP or UDP header.
+    /// Panics without a TCP or UDP header.
     pub fn build_partial(&self) -> (Vec<u8>, usize, usize) {
         let (start, offset) = self.checksum_place();
         let mut frame = self.assemble(false);
@@ -188,24 +188,24 @@ impl Packet {
         (self.finish(frame), start, offset)
     }
 
-    /// The frame as a superframe to be segmented: every TCP and UDP checksum that is not overridden
-    /// is the folded, uncomplemented pseudo-header sum (rules G51, T11), a GRE checksum is zero.
-    /// With it, where the innermost transport header starts and where its checksum lies from there.
+    /// The frame as a superframe to be cut: every TCP and UDP checksum that is not overridden is the folded,
+    /// uncomplemented pseudo-header sum (rules G51, T11), and a GRE checksum is zero. Also returns the offset of the
+    /// innermost transport header, and the offset of its checksum from there.
     ///
     /// # Panics
-    /// Without a TCP or UDP header.
+    /// Panics without a TCP or UDP header.
     pub fn build_superframe(&self) -> (Vec<u8>, usize, usize) {
         let (start, offset) = self.checksum_place();
         (self.finish(self.assemble(true)), start, offset)
     }
 
-    /// How many bytes the headers take.
+    /// Length of all headers in bytes.
     pub fn header_len(&self) -> usize {
         self.headers.iter().map(Header::len).sum()
     }
 
-    /// The packet in the outermost tunnel: an Ethernet frame as it is, any other packet behind the
-    /// link layer of this one. `None` when it is in no tunnel.
+    /// The packet inside the outermost tunnel: an Ethernet frame as it is, any other packet behind the link layer of
+    /// this one. `None` if there is no tunnel.
     pub fn out_of_tunnel(&self) -> Option<Self> {
         let is_ip = |header: &Header| header.addresses().is_some();
         let network = self.headers.iter().position(is_ip)?;
@@ -231,7 +231,7 @@ impl Packet {
     /// The headers and the payload, from the inside out.
     fn assemble(&self, superframe: bool) -> Vec<u8> {
         let mut headers = self.headers.clone();
-        // The checksum that is left to the receiver is one inside the tunnel that says so.
+        // The checksum that is left to the receiver is one inside the tunnel header that announces it.
         if let Some(tunnel) = headers.iter().position(Header::wants_seed)
             && let Some(last) = headers.iter().rposition(|h| h.checksum_offset().is_some())
             && last > tunnel
@@ -287,8 +287,7 @@ impl Packet {
     }
 }
 
-/// The `len` bytes of an endless pseudo-random stream from position `first`, which wraps as a
-/// sequence number does.
+/// The `len` bytes of an endless pseudo-random stream from position `first`, which wraps like a sequence number.
 pub fn stream(first: u32, len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 16);
     let mut word = first & !7;

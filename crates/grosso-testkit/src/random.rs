@@ -1,6 +1,6 @@
 //! A small generator of seeded random numbers.
 
-/// SplitMix64: every seed gives one sequence, on every machine and for ever.
+/// SplitMix64: a seed gives the same sequence on every machine, for ever.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,

@@ -5,7 +5,7 @@ use crate::headers::{Header, Ipv4, Tcp};
 use crate::oracle::Link;
 use crate::random::Random;
 
-/// What is in front of the outermost IP header.
+/// Headers in front of the outermost IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Front {
     /// Nothing: the frame starts with IP.
@@ -22,7 +22,7 @@ pub enum Front {
     Mpls,
 }
 
-/// An IP version, and what follows its header.
+/// An IP version, and the extension headers that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
     /// IPv4 without options.
@@ -31,12 +31,11 @@ pub enum Network {
     Ipv6,
     /// IPv6 with destination options.
     Ipv6Options,
-    /// IPv6 with a hop-by-hop and a routing header that has no addresses.
+    /// IPv6 with a hop-by-hop header and a routing header without addresses.
     Ipv6Routing,
-    /// IPv6 with a routing header that is one of [`ROUTES`].
+    /// IPv6 with one of the [`ROUTES`] as routing header.
     Ipv6Routed(Route),
-    /// IPv6 from one that is away from home to another: a routing header of type 2 and a home
-    /// address option.
+    /// IPv6 between two mobile nodes away from home: a routing header of type 2 and a home address option.
     Ipv6Mobile,
 }
 
@@ -45,7 +44,7 @@ pub enum Network {
 pub struct Route {
     /// Its type: 0, 2 or 4.
     pub kind: u8,
-    /// How many stops are still to come; the last of them is where the packet goes.
+    /// Number of segments left; the last of them is the final destination.
     pub left: u8,
 }
 
@@ -106,9 +105,9 @@ pub enum Transport {
 /// A stack of headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// What is in front of the outermost IP header.
+    /// Headers in front of the outermost IP header.
     pub front: Front,
-    /// The tunnels with the IP header that each stands behind, outermost first.
+    /// The tunnels, each with the IP header before it, outermost first.
     pub tunnels: Vec<(Network, Tunnel)>,
     /// The innermost IP header.
     pub network: Network,
@@ -116,10 +115,10 @@ pub struct Stack {
     pub transport: Transport,
 }
 
-/// What distinguishes the packets of one flow from each other, and one flow from another.
+/// Values that distinguish the packets of a flow from each other, and one flow from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Which flow it is: goes into the inner source port and address.
+    /// Number of the flow, which determines the inner source port and address.
     pub flow: u16,
     /// The TCP sequence number.
     pub sequence: u32,
@@ -184,13 +183,12 @@ impl Stack {
         stacks
     }
 
-    /// What a frame of it starts with.
+    /// The first header of its frames.
     pub fn link(&self) -> Link {
         if self.front == Front::Bare { Link::Ip } else { Link::Ethernet }
     }
 
-    /// Whether its packets can form trains: TCP or UDP inside, and nothing on the way that forbids
-    /// it (rule T21, rule C54).
+    /// Whether its packets can form trains: TCP or UDP inside, and no header that forbids it (rule T21, rule C54).
     pub fn couples(&self) -> bool {
         let tunnels = || self.tunnels.iter().map(|(_, tunnel)| *tunnel);
         let remote = |tunnel| matches!(tunnel, Tunnel::VxlanRemote | Tunnel::GueRemote);
@@ -217,7 +215,7 @@ impl Default for Place {
     }
 }
 
-/// Most headers of a random stack, so that two more fit the 16 that a dissection may hold.
+/// Greatest number of headers in a random stack, so that two more fit the 16 of a dissection.
 pub const HEADERS_MAX: usize = 14;
 
 /// Every front.
@@ -277,7 +275,7 @@ pub const TRANSPORTS: &[Transport] = &[
     Transport::Esp,
 ];
 
-/// IPv4 half of the time: only its identification can step or stay.
+/// IPv4 half of the time: only IPv4 has an identification, which may increment or stay fixed.
 fn any_network(random: &mut Random) -> Network {
     if random.percent(40) {
         return Network::Ipv4;
@@ -301,7 +299,7 @@ fn front(packet: Packet, front: Front) -> Packet {
 
 fn network(packet: Packet, network: Network, place: &Place, level: usize) -> Packet {
     let id = place.ids.get(level).copied().unwrap_or_default();
-    // Flows differ in an address as well as in a port, so that both are seen to matter.
+    // Flows differ in an address as well as in a port, so that tests see that both matter.
     let host = (place.flow & 3) as u8;
     let ipv6 = |packet: Packet| {
         packet.ipv6(|mut ip| {
@@ -329,7 +327,7 @@ fn network(packet: Packet, network: Network, place: &Place, level: usize) -> Pac
     }
 }
 
-/// An address that is in no IPv6 header: one of a route, or a home.
+/// An address that is in no IPv6 header: one of a routing header, or a home address.
 fn elsewhere(number: u8, host: u8) -> [u8; 16] {
     let mut address = [0; 16];
     address[..2].copy_from_slice(&[0xfd, 0xbb]);

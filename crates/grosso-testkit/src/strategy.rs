@@ -1,4 +1,4 @@
-//! Strategies for `proptest`; every value carries its seed, so that a failure names it.
+//! Strategies for `proptest`; every value has its seed, which a failure shows.
 
 use proptest::prelude::*;
 use proptest::strategy::NoShrink;
@@ -11,7 +11,7 @@ use crate::traffic::{Sender, Traffic};
 /// A value made from a seed.
 #[derive(Clone, Debug)]
 pub struct Seeded<T> {
-    /// What it was made from.
+    /// The seed from which it was made.
     pub seed: u64,
     /// The value.
     pub value: T,
@@ -41,7 +41,7 @@ pub fn stack() -> impl Strategy<Value = Seeded<Stack>> {
     })
 }
 
-/// A train of 1 to 20 packets (fewer where the size forbids it) over any stack that couples.
+/// A train of 1 to 20 packets (fewer if the size forbids it) over any stack that couples.
 pub fn train() -> impl Strategy<Value = Seeded<Train>> {
     (seed(), 1..=20_usize).prop_map(|(seed, count)| Seeded { seed, value: train_of(seed, count) })
 }
@@ -73,7 +73,7 @@ pub fn train_of(seed: u64, count: usize) -> Train {
 /// Most payload bytes of a train: 65535 less generous room for headers.
 const TRAIN_BYTES_MAX: usize = 65_000;
 
-/// A seed; a smaller one is not a simpler one.
+/// A seed, which is not shrunk: a smaller one is not simpler.
 fn seed() -> NoShrink<proptest::num::u64::Any> {
     any::<u64>().no_shrink()
 }

@@ -1,9 +1,8 @@
-//! The traffic of every benchmark, by name: generated from a seed, Ethernet, all checksums right.
+//! The traffic of every benchmark, by name: Ethernet frames generated from a seed, with all checksums right.
 //!
-//! What the table of workloads leaves open is settled here: flows that are not said to be
-//! interleaved come in bursts of mean 8; outer IP headers have identification 0 and DF; fragments
-//! come datagram by datagram, the sources in turn; the superframes of a `gso_` workload are of one
-//! flow.
+//! The table of workloads leaves some choices open, which are made here: flows that are not said to be interleaved come
+//! in bursts of mean 8; outer IP headers have identification 0 and DF; fragments come datagram by datagram, from the
+//! sources in turn; the superframes of a `gso_` workload are of one flow.
 
 use crate::Packet;
 use crate::headers::Tcp;
@@ -37,7 +36,7 @@ pub const WORKLOADS: &[&str] = &[
     "gso_gre",
 ];
 
-/// Packets of a workload, unless its row of the table says otherwise.
+/// Packets of a workload, unless the table says otherwise.
 pub const PACKETS: usize = 16384;
 
 /// Packets that one poll of the receiver takes.
@@ -50,31 +49,31 @@ pub struct Workload {
     pub name: &'static str,
     /// The Ethernet frames in order: packets, fragments or superframes.
     pub frames: Vec<Vec<u8>>,
-    /// How many packets they are on the wire: more than frames when those are superframes.
+    /// Number of packets on the wire: more than frames if those are superframes.
     pub packets: usize,
-    /// Bytes of transport payload in all frames; of fragments, what the datagrams carry.
+    /// Bytes of transport payload in all frames; for fragments, the payload of the datagrams.
     pub payload_bytes: usize,
-    /// What every frame is, when the frames are superframes.
+    /// Metadata of every frame, if the frames are superframes.
     pub gso: Option<Gso>,
 }
 
-/// What a superframe of a workload declares.
+/// Metadata of a workload's superframes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gso {
-    /// How it is to be cut.
+    /// Description by which it is cut.
     pub description: Description,
-    /// Into how many packets.
+    /// Number of packets into which it is cut.
     pub segments: usize,
-    /// Where the partial checksum starts, in bytes from the start of the frame.
+    /// Start of the partial checksum, in bytes from the start of the frame.
     pub checksum_start: usize,
-    /// Where its field lies, in bytes from that start.
+    /// Offset of its field, in bytes from that start.
     pub checksum_offset: usize,
 }
 
 /// The workload of this name.
 ///
 /// # Panics
-/// When there is none; the names are in [`WORKLOADS`].
+/// Panics if there is none; the names are in [`WORKLOADS`].
 pub fn workload(name: &str, seed: u64) -> Workload {
     let known = WORKLOADS.iter().copied().find(|known| *known == name);
     let name = known.unwrap_or_else(|| panic!("no workload {name}; there are {WORKLOADS:?}"));
@@ -89,7 +88,7 @@ pub fn workload(name: &str, seed: u64) -> Workload {
     }
 }
 
-/// What is around the TCP header of a flow.
+/// Headers around the TCP header of a flow.
 #[derive(Clone, Copy, Debug)]
 enum Path {
     Ipv4,
@@ -117,8 +116,7 @@ impl Connection {
         Self { path, index, sequence, ack, id, clock, sent: 0 }
     }
 
-    /// The next packet as it leaves the sender, with one identification for each of `segments`
-    /// packets.
+    /// The next packet in the sender's order; it takes one identification for each of `segments` packets.
     fn packet(&mut self, len: usize, segments: u32, edit: impl FnOnce(Tcp) -> Tcp) -> Packet {
         let (index, id) = (self.index, self.id);
         // One address for 250 flows: flows differ by port, some by address as well.
@@ -157,9 +155,9 @@ impl Connection {
     }
 }
 
-/// The order in which flows send.
+/// Orders in which flows send.
 enum Turns {
-    /// One packet each, again and again.
+    /// One packet each, in turn.
     Each,
     /// Bursts of a random flow, of this mean length.
     Bursts(usize),
@@ -209,7 +207,7 @@ fn segments(name: &'static str, random: &mut Random) -> Workload {
     Workload { name, packets: frames.len(), frames, payload_bytes, gso: None }
 }
 
-/// Which flow sends each packet.
+/// The flow that sends each packet.
 fn order(turns: &Turns, flows: usize, packets: usize, random: &mut Random) -> Vec<usize> {
     let mut order = Vec::with_capacity(packets);
     while order.len() < packets {
@@ -228,7 +226,7 @@ fn order(turns: &Turns, flows: usize, packets: usize, random: &mut Random) -> Ve
 
 /// Moves 2 % of the frames back by 1 to 3 places.
 fn displace(frames: &mut [Vec<u8>], random: &mut Random) {
-    // From the end, so that a frame is not carried along by those before it.
+    // From the end, so that the frames before do not carry a frame along.
     for index in (0..frames.len()).rev() {
         if random.percent(2) {
             let target = (index + random.within(1, 3)).min(frames.len() - 1);
@@ -259,8 +257,8 @@ fn datagrams(name: &'static str, random: &mut Random) -> Workload {
     Workload { name, packets: PACKETS, frames, payload_bytes, gso: None }
 }
 
-/// UDP datagrams of `len` bytes from `sources` hosts, in fragments of 1500 bytes; about [`PACKETS`]
-/// of these.
+/// UDP datagrams of `len` bytes from `sources` hosts, in fragments for an MTU of 1500 bytes; about [`PACKETS`]
+/// fragments.
 fn fragments(
     name: &'static str,
     random: &mut Random,
@@ -283,7 +281,7 @@ fn fragments(
     Workload { name, packets: frames.len(), frames, payload_bytes, gso: None }
 }
 
-/// The fragments of one datagram in order.
+/// The fragments of one datagram, in order.
 fn fragments_of(payload: &[u8], datagram: usize, source: usize, ipv6: bool) -> Vec<Vec<u8>> {
     let host = 2 + source as u8;
     let network = |packet: Packet| {
@@ -326,7 +324,7 @@ fn superframes(name: &'static str, random: &mut Random) -> Workload {
         "gso_gre" => Path::Gre,
         _ => Path::Ipv4,
     };
-    // The outer identification is 0 in every packet that an outer header has.
+    // With an outer header, its identification is 0 in every packet.
     let fixed_ids = u32::from(matches!(path, Path::Vxlan | Path::Gre));
     let description = Description { gso_size, fixed_ids, cwr_on_all: false };
     let mut connection = Connection::new(path, 0, random);

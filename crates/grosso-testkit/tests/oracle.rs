@@ -1,4 +1,4 @@
-//! The oracles against the kernel's own cases (K1 to K33), the rules seen live, and each other.
+//! The oracles against the kernel's own cases (K1 to K33), rules observed on a live kernel, and each other.
 
 use grosso_testkit::headers::{Geneve, Gre, Gue, Ipv4, Tcp, Udp};
 use grosso_testkit::oracle::{
@@ -28,7 +28,7 @@ fn udp4(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(len).build()
 }
 
-/// How many packets each train has.
+/// Number of packets in each train.
 fn shape(frames: &[Vec<u8>]) -> Vec<usize> {
     let trains = trains(frames, Link::Ethernet, Rules::default());
     trains.iter().map(|train| train.packets.len()).collect()
@@ -90,7 +90,7 @@ fn k12_k13_checksum_and_sequence() {
     let first = tcp4(0, 100, plain);
     assert_eq!(shape(&[first.clone(), tcp4(100, 100, |t| t.checksum_xor(1))]), [1, 1]);
     assert_eq!(shape(&[first.clone(), tcp4(101, 100, plain)]), [1, 1]);
-    // Rule G75 made stricter: nothing overtakes, so the train ends at the wrong packet.
+    // Rule G75 in a stricter form: nothing overtakes, so the train ends at the wrong packet.
     let after = tcp4(100, 100, plain);
     assert_eq!(shape(&[first, tcp4(100, 100, |t| t.checksum_xor(1)), after]), [1, 1, 1]);
 }
@@ -175,7 +175,7 @@ fn k31_k32_size() {
     assert_eq!(shape(&frames), [45, 1]);
 }
 
-/// What keeps a packet out of every train does so when its neighbours have it as well.
+/// Oddities that keep a packet out of every train, even if its neighbours have them too.
 #[test]
 fn g10_g11_g21_g36_equal_oddities_do_not_couple() {
     let two = |edit: &dyn Fn(u32) -> Vec<u8>| shape(&[edit(0), edit(100)]);
@@ -216,7 +216,7 @@ fn g05a_no_train_outgrows_the_length_of_pppoe() {
     assert_eq!(shape_of(room - 1, true), [6, 1]);
 }
 
-/// Rule S20: a datagram gets a checksum even where the superframe has none.
+/// Rule S20: a datagram gets a checksum even if the superframe has none.
 #[test]
 fn s20_every_datagram_has_a_checksum() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.checksum_zero());
@@ -269,7 +269,7 @@ fn t02_to_t05_tunnels() {
     let same = |_: usize, packet: Packet| packet;
     assert_eq!(shape(&[vxlan(0, &same), vxlan(100, &same)]), [2]);
     let outer = |frame: Vec<u8>, at: usize| {
-        // The outer UDP source port is another flow.
+        // A different outer UDP source port means a different flow.
         let mut frame = frame;
         frame[at] ^= 1;
         frame
@@ -287,7 +287,7 @@ fn linux_couples_one_tunnel_level_and_no_udp() {
     };
     let start = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
     assert_eq!(two(start().udp(|u| u)), (1, 2));
-    // Equal packets of TCP are retransmissions, so the tunnels are seen in UDP with it switched on.
+    // Equal packets of TCP are retransmissions, so the tunnels are tested with UDP, which is switched on here.
     let nested = |count| {
         let packet = (0..count).fold(start(), |packet, _| packet.gre(|g| g).ipv6(|ip| ip));
         let frames = vec![packet.udp(|u| u).payload_len(100).build(); 2];
@@ -296,7 +296,7 @@ fn linux_couples_one_tunnel_level_and_no_udp() {
     assert_eq!((nested(0), nested(1), nested(2)), (1, 1, 2));
 }
 
-/// Rule C54: without a verified outer checksum nobody vouches for the payload.
+/// Rule C54: without a verified outer checksum, nothing protects the payload.
 #[test]
 fn c54_remote_checksum_needs_an_outer_checksum() {
     let two = |outer: &dyn Fn(Udp) -> Udp, gue: &dyn Fn(Gue) -> Gue, tcp: &dyn Fn(Tcp) -> Tcp| {
@@ -311,8 +311,8 @@ fn c54_remote_checksum_needs_an_outer_checksum() {
     assert_eq!(two(&same, &remote, &plain), [2]);
     assert_eq!(two(&zero, &remote, &plain), [1, 1]);
     assert_eq!(two(&zero, &|g| g, &plain), [2]);
-    // The same fields by hand, then with another place than that of the TCP checksum, or with a
-    // checksum that is complete already.
+    // The same fields written by hand; then with another place than that of the TCP checksum, or with a checksum that
+    // is complete already.
     let place = |offset| move |g: Gue| g.flags(1).options(&[0x80, 0, 0, 0, 0, 20, 0, offset]);
     let seed = |t: Tcp| t.checksum_seed();
     assert_eq!(two(&same, &place(36), &seed), [2]);
@@ -385,7 +385,7 @@ fn a_changed_mac_ends_the_train_of_its_flow() {
         packet.tcp(|t| t.sequence(at.wrapping_add(100))).payload_len(100).build()
     };
     assert_eq!(shape(&[frame(0, 2), frame(100, 4), frame(100, 2)]), [1, 1, 1]);
-    // In another flow it would not: there the first train goes on.
+    // A packet of another flow in between does not end the train, which continues.
     let other = udp4(10);
     assert_eq!(shape(&[frame(0, 2), other, frame(100, 2)]), [2, 1]);
 }
@@ -424,7 +424,7 @@ fn what_cannot_be_cut_is_refused() {
     assert_eq!(cut(start().tcp(|t| t), 100), None);
 }
 
-/// What the packet builder makes of one long payload is what joining its segments makes.
+/// Equality of the builder's superframe with one long payload and the oracle's join of its segments.
 #[test]
 fn the_builder_and_the_oracle_agree_on_superframes() {
     for stack in Stack::all().into_iter().filter(Stack::couples) {
@@ -432,7 +432,7 @@ fn the_builder_and_the_oracle_agree_on_superframes() {
         let description = Description { gso_size: 100, ..Description::default() };
         let cut = segment(&superframe, stack.link(), description).expect("a stack that couples");
         if stack.transport == grosso_testkit::stack::Transport::Udp {
-            // The laws of UDP have no sequence: joining reads only what is there.
+            // UDP has no sequence numbers: joining depends on the order of the packets alone.
             assert_eq!(cut.len(), 10, "{stack:?}");
         }
         let (joined, again) = join(&cut, stack.link());
@@ -469,7 +469,7 @@ proptest! {
 }
 
 proptest! {
-    /// Whatever the bytes are, no oracle panics, and packets are neither lost nor invented.
+    /// Asserts that no oracle panics, and that packets are neither lost nor invented, whatever the bytes are.
     #[test]
     fn oracles_survive_hostile_bytes(
         frames in proptest::collection::vec(hostile(), 1..20),
@@ -523,8 +523,7 @@ fn trains_step_their_identification_or_keep_it() {
     assert!(count(&|ids| ids & 6 != 0) > 10, "{found:?}");
 }
 
-/// Traffic is worth its name: most benign packets couple, deviations of every kind end trains,
-/// tunnels occur.
+/// The variety of traffic: most benign packets couple, deviations of every kind end trains, tunnels occur.
 #[test]
 fn traffic_is_varied() {
     let count = |traffic: Traffic| {
@@ -542,7 +541,7 @@ fn traffic_is_varied() {
     }
 }
 
-/// Why trains of hostile traffic end: every law is broken by some packet.
+/// Reasons for which trains of hostile traffic end: every law is broken by some packet.
 #[test]
 fn every_reason_occurs() {
     let mut reasons = std::collections::BTreeSet::new();

@@ -1,5 +1,4 @@
-//! Frames of the kit against frames that others wrote down, and the kit's lies against its own
-//! oracle.
+//! Frames of the kit against published frames, and the kit's wrong fields against its own oracle.
 
 use grosso_testkit::Packet;
 use grosso_testkit::oracle::{Link, State, is_right, verify};
@@ -14,8 +13,7 @@ fn tcp4() -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t)
 }
 
-/// The 28-byte TCP segment and the 12-byte datagram that the tests of smoltcp have, from
-/// 192.168.1.1 to 192.168.1.2.
+/// The 28-byte TCP segment and the 12-byte datagram of smoltcp's tests, from 192.168.1.1 to 192.168.1.2.
 #[test]
 fn segments_that_others_wrote_down() {
     let addresses = |ip: grosso_testkit::headers::Ipv4| {
@@ -75,7 +73,7 @@ fn every_level_is_verified() {
     assert_eq!(names, ["ipv4", "gre", "udp", "ipv4", "tcp"].map(right));
 }
 
-/// Every bit from `first` on is under some checksum.
+/// Asserts that a checksum covers every bit from `first` on.
 fn assert_every_flip_is_seen(packet: Packet, first: usize) {
     let frame = packet.payload_len(9).build();
     let right = states(&frame);
@@ -132,10 +130,10 @@ fn lies_are_lies() {
     assert_eq!(absent, [right("ipv4"), ("udp", State::Absent)]);
     let gre = start().ipv4(|ip| ip).gre(|g| g.checksum().checksum_xor(4)).ipv6(|ip| ip).tcp(|t| t);
     assert_eq!(states(gre), [right("ipv4"), wrong("gre"), right("tcp")]);
-    // A length that lies changes what the transport checksum covers.
+    // A wrong length changes the bytes that the transport checksum covers.
     let short = start().ipv4(|ip| ip.total_len_raw(45)).tcp(|t| t).payload_len(9);
     assert_eq!(states(short), [right("ipv4"), wrong("tcp")]);
-    // A segment whose checksum is only the seed is wrong unless a header says that it is to be so.
+    // A segment whose checksum field holds only the pseudo-header sum is wrong, unless a header announces that.
     assert_eq!(
         states(start().ipv4(|ip| ip).tcp(|t| t.checksum_seed())),
         [right("ipv4"), wrong("tcp")]
@@ -168,7 +166,7 @@ fn c50_vxlan_remote_checksum_bits() {
     assert_eq!(states(&frame), [&expected[..], &[("tcp", State::Remote)]].concat());
 }
 
-/// Rule C51: flag P, the private flags, then start and absolute offset from behind the GUE header.
+/// Rule C51: flag P, the private flags, then the start and the absolute offset, counted from the end of the GUE header.
 #[test]
 fn c51_gue_remote_checksum_fields() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);
@@ -188,7 +186,7 @@ fn a_partial_checksum_completes_to_the_right_one() {
             continue;
         }
         let completed = !grosso_testkit::oracle::sum(&frame[start..]);
-        // Rule C3: a completed zero is written as all ones.
+        // Rule C3: a computed zero is written as all ones.
         let completed = if completed == 0 { 0xffff } else { completed };
         frame[start + offset..start + offset + 2].copy_from_slice(&completed.to_be_bytes());
         assert_eq!(frame, packet.build(), "{stack:?}");
@@ -220,8 +218,8 @@ fn a_stream_has_the_same_bytes_however_it_is_cut() {
     }
 }
 
-/// RFC 8200 section 8.1 and RFC 6275 section 11.3.1: a packet under way has the checksum that it has
-/// at its last stop, from its sender at home.
+/// RFC 8200 section 8.1 and RFC 6275 section 11.3.1: a packet in transit has the checksum for its final destination and
+/// for the home address of its sender.
 #[test]
 fn checksums_are_those_of_the_last_stop_and_of_home() {
     let address = |last: u8| [0xfd, 0xcc, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
@@ -253,13 +251,13 @@ fn checksums_are_those_of_the_last_stop_and_of_home() {
         let transport = frame.len() - 20 - 99;
         assert_eq!(frame[transport..transport + 20], arrived[54..74]);
         assert!(is_right(&frame, Link::Ethernet), "{frame:?}");
-        // No stop before counts, so the last one cannot be exchanged for it.
+        // No earlier hop is covered, so exchanging the final destination for it is detected.
         let mut other = frame.clone();
         let at = frame.windows(16).position(|bytes| bytes == last).expect("the last stop");
         other[at + 15] ^= 1;
         assert!(!is_right(&other, Link::Ethernet), "{other:?}");
     }
-    // Nothing is left, so the route says only where the packet was.
+    // Without segments left, the routing header only records the path.
     let here = routed(0, 0, &[stop, last], false);
     let transport = here.len() - 20 - 99;
     assert_eq!(here[transport..transport + 20], plain(address(1), address(5))[54..74]);
@@ -278,7 +276,7 @@ fn an_answer_goes_the_other_way() {
         expected[one..one + len].copy_from_slice(&there[other..other + len]);
         expected[other..other + len].copy_from_slice(&there[one..one + len]);
     }
-    // A sum does not know in which order its words came, so every checksum stays.
+    // A sum does not depend on the order of its words, so every checksum stays the same.
     assert_eq!(back, expected);
     assert_eq!(sent.answer().answer().build(), there);
 }

@@ -1,5 +1,4 @@
-//! The kit's frames as tshark reads them: every checksum that it can verify is right, and a lie is
-//! not.
+//! The kit's frames as tshark reads them: every checksum that it can verify is right, and a wrong one is reported.
 
 use std::fs;
 use std::process::Command;
@@ -7,8 +6,8 @@ use std::process::Command;
 use grosso_testkit::Packet;
 use grosso_testkit::stack::{Place, Stack, Transport, Tunnel};
 
-/// What tshark says of each frame: its protocols, and the states of its checksums (0 is bad, 1
-/// is good, 2 is not verified, 3 is not there).
+/// tshark's result for each frame: its protocols, and the states of its checksums (0 is bad, 1 is good, 2 is not
+/// verified, 3 is not there).
 fn dissect(name: &str, frames: &[Vec<u8>]) -> Option<Vec<(String, String)>> {
     let path = std::env::temp_dir().join(format!("{name}-{}.pcap", std::process::id()));
     fs::write(&path, capture(frames)).expect("the temporary directory can be written");
@@ -50,7 +49,7 @@ fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
 
 #[test]
 fn tshark_finds_no_wrong_checksum() {
-    // An announced remote checksum is a wrong one to tshark, and bare IP is another link type.
+    // tshark reports an announced remote checksum as wrong, and bare IP is another link type.
     let remote = |stack: &Stack| {
         let tunnels = &mut stack.tunnels.iter();
         tunnels.any(|(_, t)| matches!(t, Tunnel::VxlanRemote | Tunnel::GueRemote))
@@ -63,7 +62,7 @@ fn tshark_finds_no_wrong_checksum() {
     let Some(fields) = dissect("grosso-testkit-right", &frames) else { return };
     for (stack, (protocols, states)) in stacks.iter().zip(&fields) {
         assert!(!states.contains('0'), "{stack:?}: {protocols} {states}");
-        // ESP has no checksum, and FOU and GUE are plain data to tshark.
+        // ESP has no checksum, and tshark reads FOU and GUE as plain data.
         let opaque = stack.transport == Transport::Esp || protocols.ends_with("udp:data");
         assert!(opaque || states.contains('1'), "{stack:?}: {protocols} {states}");
         assert!(!protocols.contains("malformed"), "{stack:?}: {protocols}");

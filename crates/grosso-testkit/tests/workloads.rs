@@ -1,4 +1,4 @@
-//! Every workload is what its row of the table says.
+//! Every workload against its row of the table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,7 @@ fn every_frame_is_right_and_of_the_promised_count() {
             "tcp4_small" => 130,
             "udp4_quic" => 1292,
             "frag6_64k" | "frag6_shuffled" => 1510,
-            // The same payload as in GRE, with 16 bytes more around it.
+            // The same payload as in GRE, with 16 more bytes of headers around it.
             "gue_rco_tcp4" => 1530,
             _ => 1514,
         };
@@ -88,7 +88,7 @@ fn superframes_cut_into_right_packets() {
             assert!(cut.iter().all(|packet| is_right(packet, LINK)), "{name}");
             let one = trains(&cut, LINK, Rules::default());
             assert_eq!(one.len(), 1, "{name}: {one:?}");
-            // The field holds the seed: the sum of the pseudo-header, not its complement.
+            // The field holds the uncomplemented sum of the pseudo-header.
             let parsed = parse(frame, LINK, Lengths::Whole);
             let transport = parsed.last().expect("a transport header");
             assert_eq!(transport.offset, gso.checksum_start);
@@ -102,7 +102,7 @@ fn superframes_cut_into_right_packets() {
     }
 }
 
-/// Puts the fragments of every datagram together again, byte by byte, and verifies its checksum.
+/// Reassembles the fragments of every datagram, byte by byte, and verifies its checksum.
 #[test]
 fn fragments_form_whole_datagrams() {
     for (name, sources) in [
@@ -174,7 +174,7 @@ fn two_percent_are_out_of_order() {
             let parsed = parse(&frame, LINK, Lengths::Declared);
             let sequence = parsed.last().expect("a TCP header").number("sequence") as u32;
             let expected = next.entry(flow).or_insert(sequence);
-            // Behind what came before, modulo 2^32.
+            // Before the expected sequence number, modulo 2^32.
             late += usize::from(sequence.wrapping_sub(*expected) > 1 << 31);
             if sequence.wrapping_sub(*expected) < 1 << 31 {
                 *expected = sequence.wrapping_add(1448);

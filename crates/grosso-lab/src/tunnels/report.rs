@@ -1,4 +1,4 @@
-//! What came of the experiment, as JSON has it.
+//! Results of the experiment, as the JSON has them.
 
 use std::io;
 
@@ -14,33 +14,33 @@ use crate::{
     hosts::Device,
 };
 
-/// What came of the experiment.
+/// Results of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Report {
     /// The experiment's name.
     pub experiment: &'static str,
-    /// What must be known to compare the figures with others.
+    /// Conditions of the measurement, needed to compare the figures with others.
     pub environment: Environment,
-    /// The results: Grosso's tunnels, then what they are compared with.
+    /// The results: Grosso's tunnels, then those they are compared with.
     pub groups: Vec<GroupResult>,
-    /// Each tunnel with remote checksum offload beside the same without.
+    /// Each tunnel with remote checksum offload, compared with the same without.
     pub paired: Vec<Paired>,
-    /// VXLAN by Grosso beside VXLAN by others.
+    /// Grosso's VXLAN, compared with that of others.
     pub comparisons: Vec<Compared>,
     /// Table R4 as it was published.
     pub published: [Published; 7],
-    /// What was to be shown, and whether it was.
+    /// Claims to be shown, and whether they hold.
     pub verdicts: Vec<Verdict>,
-    /// How to read the figures.
+    /// Notes on reading the figures.
     pub notes: Vec<String>,
 }
 
-/// What must be known to compare figures with others.
+/// Conditions of the measurement, needed to compare figures with others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Environment {
-    /// What every experiment says.
+    /// Conditions that every experiment reports.
     #[serde(flatten)]
     pub conditions: Conditions,
     /// TCP connections at once.
@@ -49,11 +49,11 @@ pub struct Environment {
     pub congestion: String,
 }
 
-/// Results that belong together.
+/// Results to compare with each other.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct GroupResult {
-    /// What they have in common.
+    /// Title of the group.
     pub title: &'static str,
     /// One for each setting.
     pub rows: Vec<RowResult>,
@@ -65,32 +65,32 @@ pub struct GroupResult {
 pub struct RowResult {
     /// The tunnel.
     pub tunnel: Tunnel,
-    /// Whether checksums inside were left to the other end; `None` where the headers have no room for that, or the
-    /// kernel was asked for none.
+    /// Whether inner checksums were left to the other end; `None` if the headers have no room for that, or if the
+    /// kernel's tunnel was not asked for it.
     pub remote_checksum: Option<bool>,
-    /// What carried it.
+    /// Carrier of the tunnel.
     pub carrier: Carrier,
     /// Megabits a second of all streams.
     pub megabits_a_second: Spread,
-    /// The time of sender and path a, in percent of all processors, while streams ran.
+    /// Processor time of the sender and path a, in percent of all processors, during streams.
     pub tx_cpu_percent: Spread,
-    /// The same of path b and receiver.
+    /// Processor time of path b and the receiver, in percent of all processors, during streams.
     pub rx_cpu_percent: Spread,
-    /// Processor seconds a gigabyte of everybody.
+    /// Processor seconds a gigabyte of all threads.
     pub cpu_s_per_gb: Spread,
     /// Processor seconds a gigabyte by role: medians.
     pub roles_s_per_gb: Roles,
     /// Requests answered a second, over all connections.
     pub transactions_a_second: Spread,
-    /// The time of everybody, in percent of all processors, while requests ran.
+    /// Processor time of all threads, in percent of all processors, during requests.
     pub requests_cpu_percent: Spread,
-    /// How long these took, in all runs.
+    /// Latency of the requests, in all runs.
     pub latency: Option<Latency>,
-    /// What trials of their own said of checksums and tunnels: medians; none where the kernel did them.
+    /// Time of checksums and tunnels, from trials with the clock: medians; `None` if the kernel did this work.
     pub costs: Option<[Costs; 2]>,
-    /// Segments sent again, in all runs of streams.
+    /// Segments retransmitted, in all runs of streams.
     pub retransmits: u64,
-    /// Segments whose checksum was wrong, in all runs.
+    /// Segments with a wrong checksum, in all runs.
     pub checksum_errors: u64,
     /// The measurements.
     pub runs: Vec<Run>,
@@ -100,62 +100,62 @@ pub struct RowResult {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Run {
-    /// Of streams, each time.
+    /// Trials of streams.
     pub streams: Vec<Measured>,
-    /// Of streams too, before a clock: what it showed each time.
+    /// Trials of streams with the clock: its readings.
     pub watched: Vec<Watched>,
-    /// Of requests.
+    /// The trial of requests.
     pub requests: Measured,
 }
 
-/// What one data path spent, while streams ran: of `[Costs; 2]` the first is of path a, which sends.
+/// Time of one data path during streams. In `[Costs; 2]`, the first is path a, which sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Costs {
     /// Seconds a gigabyte in checksums of more than 64 bytes.
     pub checksums_s_per_gb: f64,
-    /// The share of these in the processor time that it has where nobody looks at the clock, in percent.
+    /// Their share of the path's processor time without the clock, in percent.
     pub checksums_percent: f64,
-    /// Seconds a gigabyte of putting packets in and taking them out: all that is done outside the kernel for the
-    /// headers of every packet, without checksums.
+    /// Seconds a gigabyte for encapsulation and decapsulation: all work outside the kernel on the headers of packets,
+    /// without checksums.
     pub tunnel_s_per_gb: f64,
 }
 
-/// VXLAN by Grosso beside VXLAN by another.
+/// Grosso's VXLAN compared with another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Compared {
-    /// Whether Grosso left the checksum inside to the other end.
+    /// Whether Grosso left the inner checksum to the other end.
     pub remote_checksum: bool,
-    /// The other.
+    /// The other carrier.
     pub with: Carrier,
-    /// Grosso's throughput as a multiple of the other's.
+    /// Ratio of Grosso's throughput to the other's.
     pub throughput: f64,
-    /// Grosso's processor time a gigabyte as a multiple of the other's.
+    /// Ratio of Grosso's processor time a gigabyte to the other's.
     pub cpu_a_gigabyte: f64,
-    /// Grosso's requests a second as a multiple of the other's.
+    /// Ratio of Grosso's requests a second to the other's.
     pub transactions: f64,
 }
 
-/// A row of table R4 as it was published in 2014.
+/// A row of table R4 as published in 2014.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Published {
     /// The tunnel.
     pub tunnel: Tunnel,
-    /// Whether checksums inside were left to the other end.
+    /// Whether inner checksums were left to the other end.
     pub remote_checksum: Option<bool>,
     /// Megabits a second of 200 streams.
     pub megabits_a_second: u32,
-    /// The sender's processors, in percent.
+    /// Load of the sender's processors, in percent.
     pub tx_cpu_percent: f64,
-    /// The receiver's.
+    /// Load of the receiver's processors, in percent.
     pub rx_cpu_percent: f64,
     /// Requests a second.
     pub transactions_a_second: u32,
-    /// Processors while requests ran, in percent.
+    /// Load of the processors during requests, in percent.
     pub requests_cpu_percent: f64,
-    /// What 90, 95 and 99 % of requests took at most, in microseconds.
+    /// The 90th, 95th and 99th percentile of latency, in microseconds.
     pub latency_us: [u16; 3],
 }
 
@@ -164,7 +164,7 @@ impl Report {
         Self::on(allowed_processors()?.len(), plan, groups, rows)
     }
 
-    /// On so many processors.
+    /// The report for that many processors.
     pub(super) fn on(
         processors: usize,
         plan: &Plan,
@@ -231,7 +231,7 @@ impl RowResult {
     }
 }
 
-/// What the clock showed in all runs, beside what the paths spend where there is none.
+/// Medians of the clock's readings over all runs, and their share of the paths' time without the clock.
 fn costs(runs: &[Run], roles_s_per_gb: &Roles) -> Option<[Costs; 2]> {
     let watched: Vec<Watched> = runs.iter().flat_map(|run| run.watched.iter().copied()).collect();
     if watched.is_empty() {
@@ -252,7 +252,7 @@ fn costs(runs: &[Run], roles_s_per_gb: &Roles) -> Option<[Costs; 2]> {
     Some([cost(0, roles_s_per_gb.path_a), cost(1, roles_s_per_gb.path_b)])
 }
 
-/// What Grosso's VXLAN is to each other one, with remote checksum offload and without.
+/// Comparisons of Grosso's VXLAN with each other one, with remote checksum offload and without.
 fn compare(groups: &[GroupResult]) -> Vec<Compared> {
     let rows = || groups.iter().flat_map(|group| &group.rows);
     let is_ours = |row: &&RowResult| (row.tunnel, row.carrier) == (Tunnel::Vxlan, Carrier::Grosso);
@@ -269,7 +269,7 @@ fn compare(groups: &[GroupResult]) -> Vec<Compared> {
     compared.collect()
 }
 
-/// How to read the figures.
+/// Notes on reading the figures.
 fn notes(plan: &Plan, groups: &[GroupResult]) -> Vec<String> {
     let mut notes: Vec<String> = vec![NOTE.into()];
     if plan.device == Device::Veth {

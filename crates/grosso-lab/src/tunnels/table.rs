@@ -1,4 +1,4 @@
-//! The table of the experiment, for people: at most 80 columns.
+//! The experiment's table for people, of at most 80 columns.
 
 use core::fmt::Write;
 
@@ -62,7 +62,7 @@ impl GroupResult {
 }
 
 impl RowResult {
-    /// What the row is called: by its tunnel or, where others have it, by them.
+    /// Name of the row: its tunnel, or its carrier if that is not Grosso.
     pub(super) fn name(&self) -> String {
         match self.carrier {
             Carrier::Grosso => self.tunnel.to_string(),
@@ -151,13 +151,13 @@ pub(super) fn on_or_off(remote_checksum: Option<bool>) -> &'static str {
     }
 }
 
-/// What stands over the columns of [`RowResult::write`].
+/// Heading of the columns of [`RowResult::write`].
 const HEADING: [&str; 2] = [
     "tunnel   RCO   TCP_STREAM           TX    RX   TCP_RR             90/95/99 %",
     "                 Mb/s             CPU % CPU %      tps CPU %            in us",
 ];
 
-/// The same of [`RowResult::write_costs`].
+/// Heading of the columns of [`RowResult::write_costs`].
 const COSTS: [&str; 2] = [
     "                    path   path                      checksums %    tunnel",
     "tunnel   RCO sender    a      b   recv kernel    all  in a  in b      a      b",

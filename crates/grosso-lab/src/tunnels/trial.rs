@@ -1,4 +1,4 @@
-//! One measurement: hosts and tunnels of its own.
+//! One measurement, with hosts and tunnels of its own.
 
 use std::{
     io,
@@ -24,26 +24,26 @@ use crate::{
     trial::{self, Tool, TrialError, observe_gauged},
 };
 
-/// What was measured.
+/// Results of one measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Measured {
-    /// How long it took.
+    /// Duration of the measurement.
     pub seconds: f64,
     /// Bytes that arrived.
     pub bytes: u64,
-    /// Calls that read a stream, or requests that were answered.
+    /// Read calls of a stream, or requests answered.
     pub units: u64,
     /// Processor time by role, in seconds.
     pub cpu: Roles,
-    /// Segments sent again, from the first connection's start to the last one's end.
+    /// Segments retransmitted, from the first connection's start to the last one's end.
     pub retransmits: u64,
-    /// Segments whose checksum was wrong.
+    /// Segments with a wrong checksum.
     pub checksum_errors: u64,
-    /// How long each request took.
+    /// Latency of each request.
     #[serde(skip)]
     pub latencies: Vec<Duration>,
-    /// What the clock showed, if there was one.
+    /// Readings of the clock, if there was one.
     #[serde(skip)]
     pub watched: Option<Watched>,
 }
@@ -62,23 +62,23 @@ impl Measured {
     }
 }
 
-/// Something of each role.
+/// A figure for each role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Roles {
-    /// The thread of host a, which sends or asks.
+    /// The thread of host a, which sends or requests.
     pub sender: f64,
-    /// Host a's data path; nothing where the kernel has the tunnel.
+    /// Host a's data path; zero if the kernel has the tunnel.
     pub path_a: f64,
-    /// Host b's.
+    /// Host b's data path; zero if the kernel has the tunnel.
     pub path_b: f64,
     /// The thread of host b, which receives or answers.
     pub receiver: f64,
-    /// Kernel threads that work for packets on the same processors, where they can be seen.
+    /// Kernel threads that work for packets on the same processors, if they are visible.
     pub kernel: f64,
 }
 
 impl Roles {
-    /// Something that is made of each role's.
+    /// Makes a figure for each role.
     pub(super) fn each(make: impl Fn(fn(&Self) -> f64) -> f64) -> Self {
         Self {
             sender: make(|roles| roles.sender),
@@ -89,39 +89,39 @@ impl Roles {
         }
     }
 
-    /// Of all together.
+    /// The sum of all roles.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.sender + self.path_a + self.path_b + self.receiver + self.kernel
     }
 }
 
-/// What the clock showed in a trial.
+/// Readings of the clock in a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Watched {
     /// Gigabytes that arrived meanwhile.
     pub gigabytes: f64,
-    /// Of path a, and of path b.
+    /// Readings of path a, and of path b.
     pub paths: [WatchedPath; 2],
 }
 
-/// What the clock showed of a data path.
+/// Readings of the clock for a data path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct WatchedPath {
-    /// All its processor time.
+    /// Its whole processor time.
     pub cpu_seconds: f64,
-    /// What of it was spent in checksums of more than 64 bytes.
+    /// Part of it that was spent in checksums of more than 64 bytes.
     pub checksums_seconds: f64,
-    /// What of it was spent in the tunnel and its sockets outside the kernel, beside checksums.
+    /// Part of it that was spent in the tunnel and its sockets, outside the kernel and without checksums.
     pub tunnel_seconds: f64,
 }
 
-/// Measures once, with hosts of its own, which are gone afterwards.
+/// Measures once, with hosts of its own, which are removed afterwards.
 ///
 /// # Errors
-/// When the hosts cannot be made, the traffic stalls or is damaged, or it is interrupted.
+/// Fails if the hosts cannot be made, if the traffic stalls or is damaged, or if it is interrupted.
 pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
     let layout = layout(setting.tunnel, setting.remote_checksum, setting.streams);
     if setting.carrier == Carrier::Kernel {
@@ -145,7 +145,7 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
     })
 }
 
-/// The hosts of so many streams: their packets fit the wire with the tunnel around them.
+/// The layout for that many streams, whose packets fit the wire after encapsulation.
 pub(crate) fn layout(tunnel: Tunnel, remote_checksum: bool, streams: usize) -> Layout {
     let endpoint = tunnel.endpoint(UNDERLAY_ADDRESSES, remote_checksum);
     let mtu = endpoint.mtu(WIRE_MTU.into()).and_then(|mtu| u16::try_from(mtu).ok());
@@ -160,8 +160,8 @@ pub(crate) fn layout(tunnel: Tunnel, remote_checksum: bool, streams: usize) -> L
     Layout { tcp_buffer_bytes: each, ..layout }
 }
 
-/// One end of a tunnel in its network, host a's for 0, over sockets with offloads or without. What `around` puts around
-/// these is between them and the tunnel.
+/// One end of a tunnel in its namespace, host a's for 0, over sockets with offloads or without. `around` wraps these
+/// sockets below the tunnel.
 pub(crate) fn open_end<P: Port>(
     (hosts, side): (&Hosts, usize),
     tunnel: Tunnel,
@@ -180,15 +180,15 @@ pub(crate) fn open_end<P: Port>(
     Tunnelled::new(around(socket), options)
 }
 
-/// One end of a tunnel, which runs.
+/// A running end of a tunnel.
 struct End<'scope> {
     running: Running<'scope, ()>,
-    /// Where the thread's work is watched.
+    /// Clocks of the thread, if it is observed.
     clocks: Option<Arc<Clocks>>,
 }
 
 impl<'scope> End<'scope> {
-    /// Starts host a's data path, for 0, or host b's.
+    /// Starts the data path of host a, for 0, or of host b.
     fn start(
         scope: &'scope Scope<'scope, '_>,
         setting: &Setting,
@@ -218,7 +218,7 @@ impl<'scope> End<'scope> {
     }
 }
 
-/// Lets streams or requests pass, and reads what the ends of the tunnel spent meanwhile, if they are Grosso's.
+/// Runs streams or requests, and reads the time that the ends of the tunnel spent, if they are Grosso's.
 fn observe<const ENDS: usize>(
     setting: &Setting,
     layout: &Layout,
@@ -270,11 +270,11 @@ fn observe<const ENDS: usize>(
     })
 }
 
-/// What all streams may have under way together, of which the sockets of a tunnel have room for as much, and the least
-/// for each: a superframe.
+/// Bytes that all streams together may have in flight, for which the sockets of a tunnel have room, and the least for
+/// each stream: a superframe.
 const UNDER_WAY_BYTES: usize = 4 << 20;
 const STREAM_BYTES_MIN: usize = 64 << 10;
 /// The MTU of the wire.
 pub(crate) const WIRE_MTU: u16 = 1500;
-/// The seed of flow tables and source ports: every trial is alike.
+/// The seed of flow tables and source ports: all trials use the same.
 const SEED: u64 = 0x6772_6f73_736f;

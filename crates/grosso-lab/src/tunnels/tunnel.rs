@@ -26,11 +26,11 @@ pub enum Tunnel {
 }
 
 impl Tunnel {
-    /// In the order of the table.
+    /// All kinds, in the order of the table.
     pub const ALL: [Self; 5] =
         [Self::GreGue, Self::IpipGue, Self::SitGue, Self::Vxlan, Self::Geneve];
 
-    /// Whether Ethernet frames are carried, and not IP packets.
+    /// Whether it carries Ethernet frames, and not IP packets.
     #[must_use]
     pub const fn is_ethernet(self) -> bool {
         matches!(self, Self::Vxlan | Self::Geneve)
@@ -42,7 +42,7 @@ impl Tunnel {
         !matches!(self, Self::Geneve)
     }
 
-    /// One end of it, with the checksum of UDP outside, which remote checksum offload needs.
+    /// One end of it, with an outer UDP checksum, which remote checksum offload needs.
     #[must_use]
     pub fn endpoint(self, [local, remote]: [Ipv4Addr; 2], remote_checksum: bool) -> Endpoint {
         let udp = Udp {
@@ -81,12 +81,12 @@ impl Tunnel {
         Endpoint::new(IpAddr::V4(local), IpAddr::V4(remote), header, carrier)
     }
 
-    /// What the hosts' frames start with.
+    /// The first header of the hosts' frames.
     pub(super) const fn layer(self) -> Layer {
         if self.is_ethernet() { Layer::Ethernet } else { Layer::Ip }
     }
 
-    /// What the hosts speak.
+    /// The version of IP between the hosts.
     pub(super) const fn family(self) -> Family {
         if matches!(self, Self::SitGue) { Family::V6 } else { Family::V4 }
     }
@@ -104,7 +104,7 @@ impl fmt::Display for Tunnel {
     }
 }
 
-/// The ports that flows are sent from, those of dynamic use (RFC 6335).
+/// Source ports of flows: the range for dynamic use (RFC 6335).
 const SOURCE_PORTS: core::ops::RangeInclusive<u16> = 49152..=65535;
 
 #[cfg(test)]

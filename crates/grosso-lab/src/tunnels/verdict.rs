@@ -1,15 +1,16 @@
-//! Whether the experiment showed what it was to show.
+//! Verdicts: whether the figures support the experiment's claims.
 
 use super::{Carrier, GroupResult, Paired, RowResult, Tunnel};
 use crate::experiment::Verdict;
 
-/// What the figures say.
+/// Verdicts on the figures.
 pub(super) fn judge(groups: &[GroupResult], paired: &[Paired]) -> Vec<Verdict> {
     let rows: Vec<&RowResult> = groups.iter().flat_map(|group| &group.rows).collect();
     [saving(paired), throughput(paired), offloads(&rows)].into_iter().flatten().collect()
 }
 
-/// What remote checksum offload saves of checksums and encapsulation together, where it saves least.
+/// The claim that remote checksum offload saves time of checksums and encapsulation, on the tunnel where it saves
+/// least.
 fn saving(paired: &[Paired]) -> Option<Verdict> {
     let costs = paired.iter().filter_map(|paired| Some((paired.tx_cost?.median, paired.tunnel)));
     let (most, tunnel) = costs.max_by(|one, other| one.0.total_cmp(&other.0))?;
@@ -20,8 +21,8 @@ fn saving(paired: &[Paired]) -> Option<Verdict> {
     })
 }
 
-/// Whether it costs no throughput: no more than one percent, or so little that it is less than the spread, and a
-/// quarter of the pairs are as fast with it.
+/// The claim that it costs no throughput: at most one percent, or less than the spread while at least a quarter of the
+/// pairs are as fast with it.
 fn throughput(paired: &[Paired]) -> Option<Verdict> {
     let least = paired.iter().map(|paired| paired.throughput.median).reduce(f64::min)?;
     let is_as_fast =
@@ -33,7 +34,7 @@ fn throughput(paired: &[Paired]) -> Option<Verdict> {
     })
 }
 
-/// What offloads are worth to a tunnel.
+/// The claim that offloads speed up a tunnel.
 fn offloads(rows: &[&RowResult]) -> Option<Verdict> {
     let median = |carrier| {
         let mut rows = rows.iter().filter(|row| row.tunnel == Tunnel::Vxlan);
@@ -50,11 +51,11 @@ fn offloads(rows: &[&RowResult]) -> Option<Verdict> {
 
 /// The least share that remote checksum offload saves.
 const SAVED: f64 = 0.15;
-/// The share of pairs that are as fast where the spread is greater than a difference.
+/// Least share of pairs that are as fast, if the spread is greater than the difference.
 const AS_FAST: f64 = 0.25;
-/// What is as fast.
+/// Ratio of throughputs from which two count as equal.
 const EQUAL: f64 = 0.99;
-/// How much faster a tunnel is with offloads.
+/// Least ratio of a tunnel's throughput with offloads to that without.
 const WORTH: f64 = 3.0;
 
 #[cfg(test)]
@@ -69,7 +70,7 @@ mod tests {
         (verdict.holds, verdict.measured.clone())
     }
 
-    /// The same results, but for one tunnel's pairs.
+    /// The same results, except for the pairs of one tunnel.
     fn changed(tunnel: Tunnel, change: impl Fn(&mut Paired)) -> Report {
         let mut report = report();
         let pairs = report.paired.iter_mut();
@@ -122,7 +123,7 @@ mod tests {
             rows.filter(ours).for_each(|row| row.megabits_a_second.median = megabits);
             said(&report, "VXLAN with offloads")
         };
-        // Without them it is 2000.
+        // Without offloads it is 2000.
         assert_eq!(at(5900.0), (false, "3.0 times".into()));
         assert_eq!(at(6050.0), (true, "3.0 times".into()));
     }

@@ -26,7 +26,7 @@ pub(super) fn run(device: Device) {
     assert!(turns(by_one) > turns(on), "{device}: one frame a poll is one call a packet");
 }
 
-/// What must hold of every trial: the parts are what the thread did, and no more than that.
+/// Asserts the invariant of every trial: the parts add up to exactly the time of the thread.
 fn parts_add_up_to_the_thread_s_time(measured: &Measured) {
     for path in &measured.paths {
         assert!(path.packets > 1000 && path.frames > 0, "{path:?}");
@@ -55,7 +55,7 @@ fn calls_are_counted_where_there_are_some(
     off: &Measured,
 ) {
     let ([on_a, on_b], [off_a, off_b]) = (on.paths, off.paths);
-    // Each packet by itself into a TUN, and many at once through a ring.
+    // Each packet is written to a TUN by itself, and many at once to a ring.
     let is_each = off_b.send.calls * 2 > off_b.packets;
     assert_eq!(is_each, device == Device::Tap, "{off_b:?}");
     assert!(on_b.send.calls * 2 < on_b.packets, "{on_b:?}");
@@ -67,12 +67,12 @@ fn calls_are_counted_where_there_are_some(
 
 fn checksums_cost_where_nobody_else_makes_them(wire: Wire, on: &Measured) {
     let [a, b] = on.paths.map(|path| path.parts.get(PartName::Checksums) > 0.0);
-    // Over a veth a packet socket leaves them to nobody; others want them made, and verified.
+    // Over a veth, a packet socket passes partial checksums on; other wires need them computed and verified.
     let are_made = wire != Wire::Ring;
     assert_eq!([a, b], [are_made; 2], "{wire}: {on:?}");
 }
 
-/// Measures once; nothing where this user may have no such sockets.
+/// Measures once; `None` if this user may not have such sockets.
 fn trial(device: Device, wire: Wire, offloads: Offloads) -> Option<Measured> {
     let processor = *allowed_processors().unwrap().last().unwrap();
     let setting = Setting {

@@ -1,4 +1,4 @@
-//! Trials of `lab fragments` on the running kernel, and what tshark says of the wire.
+//! Trials of `lab fragments` on the running kernel, and tshark's reading of the wire.
 
 use std::{
     fmt::Write,
@@ -64,8 +64,9 @@ fn who_evicts_always_has_buffers_left(device: Device) {
     assert!(queueing.arrived < evicting.arrived, "{queueing:?}");
 }
 
-/// The wire of a short run, by a program that shares nothing with the lab: every fragment fits the wire, is well-formed
-/// and becomes part of an ESP packet; each of those is authentic by the key, and holds the datagram that was sent.
+/// Checks the wire of a short run by a program that shares nothing with the lab: every fragment fits the wire, is
+/// well-formed and becomes part of an ESP packet; each ESP packet is authentic under the key, and holds the datagram
+/// that was sent.
 pub(super) fn tshark_joins_and_decrypts_what_is_on_the_wire() {
     if Command::new("tshark").arg("--version").output().is_err() {
         println!("skipped: tshark is not installed");
@@ -83,7 +84,7 @@ pub(super) fn tshark_joins_and_decrypts_what_is_on_the_wire() {
     let whole = tshark(&path, &["-Y", "udp"], &fields);
     assert!(whole.len() as u64 >= measured.arrived && measured.arrived > 0, "{measured:?}");
     for (number, line) in whole.iter().enumerate() {
-        // Every ESP packet but the last fragments of it is one frame; a checksum status of 1 is good.
+        // Every ESP packet is reported once, with its last fragment; a checksum status of 1 is good.
         assert_eq!(line[..4], ["45", "1", "64008", "1"], "datagram {number}");
         let mut expected = String::new();
         for byte in datagram(number as u64).unwrap() {
@@ -96,7 +97,7 @@ pub(super) fn tshark_joins_and_decrypts_what_is_on_the_wire() {
     fs::remove_file(path).unwrap();
 }
 
-/// These fields of the frames that a filter lets through.
+/// Values of these fields for the frames that pass a filter.
 fn tshark(path: &Path, filter: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
     let mut key = String::new();
     for byte in KEY_AND_SALT {
@@ -107,7 +108,7 @@ fn tshark(path: &Path, filter: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
          \"AES-GCM with 12 octet ICV [RFC4106]\",\"0x{key}\",\"NULL\",\"\""
     );
     let mut command = Command::new("tshark");
-    // Whoever the test became has no settings of its own.
+    // The user that the test became has no settings of its own.
     command.env("HOME", std::env::temp_dir());
     command.arg("-r").arg(path).args(["-T", "fields", "-E", "separator=;"]).args(filter);
     for preference in ["esp.enable_encryption_decode", "esp.enable_authentication_check"] {

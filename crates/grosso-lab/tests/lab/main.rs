@@ -1,4 +1,4 @@
-//! The lab's trials on the running kernel. User namespaces want a process of one thread, so that this program starts
+//! The lab's trials on the running kernel. User namespaces need a process with one thread, so this program starts
 //! itself once for each way to become privileged.
 
 #[cfg(not(target_os = "linux"))]
@@ -39,7 +39,7 @@ mod linux {
 
     use super::{cost, fragments, tunnels};
 
-    /// Names the way in the environment.
+    /// The environment variable that names the way.
     pub(super) const WAY: &str = "GROSSO_TEST_WAY";
 
     /// Any user of the system; it needs no name.
@@ -161,7 +161,7 @@ mod linux {
 
     fn the_kernel_s_own_wire_carries_the_same() {
         for gro in [false, true] {
-            // The kernel may lose packets here: with GRO the wire holds no more than 256.
+            // The kernel may lose packets here: with GRO, the wire holds no more than 256.
             let setting = setting(Carrier::Kernel { gro });
             let measured = measure(&setting, &AtomicBool::new(false)).unwrap();
             assert!(measured.bytes >= BYTES);
@@ -205,7 +205,7 @@ mod linux {
     fn the_receiver_sends_too(device: Device) {
         let traffic = Traffic::TcpMaerts;
         let measured = clean(&Setting { traffic, ..through(device, grosso(false)) });
-        // What it hands out is cut on the way back.
+        // Superframes from the sender are cut by the data path.
         assert!(measured.segments_per_train.unwrap() > 2.0, "{measured:?}");
     }
 
@@ -224,7 +224,7 @@ mod linux {
         let tool = Tool::Iperf3;
         let setting = Setting { tool, ..setting(grosso(false)) };
         let measured = measure(&setting, &AtomicBool::new(false)).unwrap();
-        // Its server counts no more once the client is done.
+        // The server stops counting when the client is done.
         assert!(measured.bytes >= BYTES / 2, "{measured:?}");
         assert!(measured.segments_per_train.unwrap() > 2.0, "{measured:?}");
         assert!(measured.cpu_seconds.path > 0.0 && measured.cpu_seconds.sender > 0.0);
@@ -235,7 +235,7 @@ mod linux {
             let extent = Extent::Bytes(500 * bytes);
             let measured = clean(&Setting { traffic, extent, ..through(device, grosso(false)) });
             assert!(measured.latencies.len() as u64 >= measured.units, "{traffic}");
-            // The two are read one after the other while it goes on.
+            // The two counters are read one after the other while the traffic continues.
             assert!((measured.units * bytes).abs_diff(measured.bytes) <= bytes * 4, "{traffic}");
         }
     }
@@ -260,7 +260,7 @@ mod linux {
         .unwrap();
         assert_eq!(measured.bytes % 1472, 0);
         assert_eq!(measured.bytes / 1472, measured.units);
-        // Datagrams may be lost where the receiver is slower than the sender.
+        // Datagrams may be lost if the receiver is slower than the sender.
         assert!(measured.bytes > 0);
     }
 
@@ -278,8 +278,8 @@ mod linux {
         assert!(matches!(ended, Err(TrialError::Interrupted)), "{ended:?}");
     }
 
-    /// Measures a trial in which nothing may be damaged. A sender that was not scheduled for long
-    /// sends again what was not lost, so that retransmits are no sign of anything here.
+    /// Measures a trial in which nothing may be damaged. A sender that was not scheduled for long retransmits data that
+    /// were not lost, so retransmissions mean nothing here.
     fn clean(setting: &Setting) -> Measured {
         let measured = measure(setting, &AtomicBool::new(false)).unwrap();
         let Extent::Bytes(bytes) = setting.extent else { panic!("the extent has no bytes") };

@@ -56,7 +56,7 @@ fn without_offloads_every_packet_passes_by_itself(device: Device) {
     assert!(plain(Carrier::Plain) > plain(Carrier::Grosso));
 }
 
-/// The kernel's own device, over the same wire.
+/// The kernel's own VXLAN device, over the same wire.
 pub(super) fn the_kernel_s_vxlan_carries_the_same() {
     let setting = Setting { carrier: Carrier::Kernel, ..setting(Device::Veth, Tunnel::Vxlan) };
     match measure(&setting, &AtomicBool::new(false)) {

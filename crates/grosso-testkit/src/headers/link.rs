@@ -40,8 +40,8 @@ impl Ethernet {
     }
 }
 
-/// The 4 bytes of a VLAN tag behind its EtherType; that EtherType is 802.1Q's unless
-/// [`service`](Self::service).
+/// The 4 bytes of a VLAN tag, behind the EtherType that announces it, which is that of 802.1Q unless
+/// [`service`](Self::service) is called.
 #[derive(Clone, Debug)]
 pub struct Vlan {
     pub(crate) tpid: u16,
@@ -127,7 +127,7 @@ impl Pppoe {
             Some(Header::Ipv4(_)) => 0x0021,
             Some(Header::Ipv6(_)) => 0x0057,
             Some(Header::Mpls(_)) => 0x0281,
-            // LCP, which nobody aggregates.
+            // LCP, which is never coalesced.
             _ => 0xc021,
         });
         let len = self.len.unwrap_or_else(|| {

@@ -1,7 +1,7 @@
-//! The headers that a [`Packet`](crate::Packet) is made of, one builder each.
+//! The headers of a [`Packet`](crate::Packet), one builder each.
 //!
-//! Every length, checksum and next-protocol number is computed unless it is overridden; an override
-//! may lie.
+//! Every length, checksum and next-protocol number is computed unless it is overridden; an override may be wrong on
+//! purpose.
 
 mod link;
 mod network;
@@ -39,10 +39,10 @@ macro_rules! setters {
     };
 }
 
-/// Defines the builder methods by which a checksum can lie.
+/// Defines the builder methods that set a wrong checksum.
 macro_rules! checksum_setters {
     () => {
-        /// Writes this checksum whatever is right.
+        /// Writes this checksum, right or wrong.
         pub fn checksum_raw(mut self, value: u16) -> Self {
             self.checksum = crate::headers::Checksum::Raw(value);
             self
@@ -64,13 +64,13 @@ macro_rules! checksum_setters {
 pub(crate) use checksum_setters;
 pub(crate) use setters;
 
-/// What to write in a checksum field.
+/// Value to write in a checksum field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Checksum {
     /// The right value.
     #[default]
     Right,
-    /// The uncomplemented pseudo-header sum, as a partial checksum has it.
+    /// The uncomplemented pseudo-header sum, as in a partial checksum.
     Seed,
     /// This value.
     Raw(u16),
@@ -79,7 +79,7 @@ pub(crate) enum Checksum {
 }
 
 impl Checksum {
-    /// The field's value when `right` were the right one.
+    /// The field's value, given the `right` one.
     pub(crate) fn field(self, right: u16) -> u16 {
         match self {
             Self::Right | Self::Seed => right,
@@ -119,9 +119,9 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// The addresses that count for a header behind `headers`: those of the nearest IP header, but
-    /// the last stop of a route that is not at its end (RFC 8200 section 8.1), and the home of a
-    /// sender that is away (RFC 6275 section 11.3.1).
+    /// The addresses for the checksum of a header behind `headers`: those of the nearest IP header, except that a
+    /// routing header with segments left gives the final destination (RFC 8200 section 8.1), and a home address option
+    /// the source (RFC 6275 section 11.3.1).
     pub(crate) fn behind(headers: &[Header]) -> Option<Self> {
         let network = headers.iter().rposition(|header| header.addresses().is_some())?;
         let mut addresses = headers[network].addresses()?;
@@ -148,16 +148,15 @@ impl Addresses {
     }
 }
 
-/// What surrounds a header while its bytes are made.
+/// Context of a header while its bytes are written.
 pub(crate) struct Around<'a> {
     /// The headers inside it, outermost first.
     pub(crate) inside: &'a [Header],
-    /// The finished bytes of what is inside it.
+    /// The finished bytes inside it.
     pub(crate) inner: &'a [u8],
     /// The addresses that its checksum covers.
     pub(crate) addresses: Option<&'a Addresses>,
-    /// Whether checksums over payload are left for each segment to fill in (a superframe, rules
-    /// G51, T11).
+    /// Whether checksums over payload are left for segmentation to fill in (a superframe, rules G51, T11).
     pub(crate) superframe: bool,
 }
 
@@ -167,8 +166,7 @@ impl Around<'_> {
         self.inside.first()
     }
 
-    /// The transport checksum of `header` with a zeroed checksum field: complemented, or the seed
-    /// alone.
+    /// The transport checksum of `header`, whose checksum field is zero: complemented, or the pseudo-header sum alone.
     pub(crate) fn transport(&self, mode: Checksum, protocol: u8, header: &[u8]) -> u16 {
         let len = header.len() + self.inner.len();
         let seed = self.addresses.map_or(0, |addresses| addresses.seed(protocol, len));
@@ -204,7 +202,7 @@ impl Header {
         }
     }
 
-    /// How long the header is in bytes.
+    /// Length of the header in bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Ethernet(_) => 14,
@@ -236,7 +234,7 @@ impl Header {
         }
     }
 
-    /// Leaves the transport checksum as its seed, unless it was overridden.
+    /// Leaves the pseudo-header sum in the checksum field of a transport header, unless it was overridden.
     pub(crate) fn seed(&mut self) {
         let checksum = match self {
             Self::Tcp(header) => &mut header.checksum,
@@ -263,8 +261,7 @@ impl Header {
         }
     }
 
-    /// Where the checksum field lies that a partial checksum can point at, from the start of the
-    /// header.
+    /// Offset in the header of a checksum field that a partial checksum can point at.
     pub(crate) fn checksum_offset(&self) -> Option<usize> {
         match self {
             Self::Tcp(_) => Some(16),

@@ -70,7 +70,7 @@ impl Ipv4 {
 
     checksum_setters!();
 
-    /// The options, filled up with end-of-options to a multiple of 4 bytes.
+    /// The options, padded with end-of-options to a multiple of 4 bytes.
     pub fn options(mut self, options: &[u8]) -> Self {
         self.options = options.to_vec();
         self.options.resize(options.len().next_multiple_of(4), 0);
@@ -164,7 +164,7 @@ impl Ipv6 {
         flow_label: u32;
         /// The hop limit.
         hop_limit: u8;
-        /// The version nibble; anything but 6 is a lie.
+        /// The version nibble; anything but 6 is wrong.
         version: u8;
     }
 
@@ -203,9 +203,9 @@ pub struct Extension {
     pub(crate) data: Vec<u8>,
     pub(crate) next_header: Option<u8>,
     pub(crate) len: Option<u8>,
-    /// Where the packet goes in the end, when segments are left.
+    /// The final destination, if segments are left.
     pub(crate) final_destination: Option<[u8; 16]>,
-    /// Whose packet it is, when its source address is only where the sender is now.
+    /// The home address, if the source address is only a care-of address.
     pub(crate) home: Option<[u8; 16]>,
 }
 
@@ -217,16 +217,16 @@ impl Extension {
         Self { kind, data, next_header: None, len: None, final_destination: None, home: None }
     }
 
-    /// Makes it a routing header of this type with these addresses in the order in which they stand
-    /// in it: types 0 (RFC 2460 section 4.4) and 2 (RFC 6275 section 6.4) have the last stop last,
-    /// type 4 (RFC 8754 section 2) has it first.
+    /// Makes it a routing header of this type, with these addresses in their order in the header: types 0 (RFC 2460
+    /// section 4.4) and 2 (RFC 6275 section 6.4) end with the final destination, type 4 (RFC 8754 section 2) begins
+    /// with it.
     ///
     /// # Panics
-    /// Without addresses.
+    /// Panics if there are no addresses.
     pub fn route(self, routing_type: u8, segments_left: u8, addresses: &[[u8; 16]]) -> Self {
         let (first, last) = (addresses[0], addresses[addresses.len() - 1]);
         let is_last_first = routing_type == 4;
-        // The fourth byte is that of the last entry in type 4 and reserved in the others.
+        // The fourth byte is the last entry in type 4 and reserved in the others.
         let last_entry = if is_last_first { addresses.len() as u8 - 1 } else { 0 };
         let fixed = [routing_type, segments_left, last_entry, 0, 0, 0];
         let stop = if is_last_first { first } else { last };
@@ -249,8 +249,8 @@ impl Extension {
         header
     }
 
-    /// The contents behind the two fixed bytes, filled up with zeros (Pad1) to a multiple of 8 with
-    /// them.
+    /// The contents behind the two fixed bytes, padded with zeros (Pad1) so that the header is a multiple of 8 bytes
+    /// long.
     pub fn data(mut self, data: &[u8]) -> Self {
         self.data = data.to_vec();
         self.data.resize((data.len() + 2).next_multiple_of(8) - 2, 0);

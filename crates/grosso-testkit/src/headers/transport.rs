@@ -132,7 +132,7 @@ impl Tcp {
         self
     }
 
-    /// The options, filled up with end-of-options to a multiple of 4 bytes.
+    /// The options, padded with end-of-options to a multiple of 4 bytes.
     pub fn options(mut self, options: &[u8]) -> Self {
         self.options = options.to_vec();
         self.options.resize(options.len().next_multiple_of(4), 0);
@@ -234,8 +234,7 @@ impl Udp {
         bytes.extend(len.to_be_bytes());
         bytes.extend([0, 0]);
         let mut checksum = around.transport(self.checksum, 17, &bytes);
-        // RFC 768: a computed zero is sent as all ones, because zero says that there is no
-        // checksum.
+        // RFC 768: a computed zero is sent as all ones, because zero means that there is no checksum.
         if checksum == 0 && self.checksum == Checksum::Right {
             checksum = 0xffff;
         }
@@ -320,7 +319,7 @@ impl Sctp {
     }
 }
 
-/// ESP (RFC 4303): the 8 bytes before the encrypted part, which the payload stands for.
+/// ESP (RFC 4303): the 8 bytes before the encrypted part, whose place the payload takes.
 #[derive(Clone, Debug)]
 pub struct Esp {
     pub(crate) spi: u32,

@@ -29,7 +29,7 @@ impl Gre {
     }
 
     setters! {
-        /// Whether the checksum and reserved words are there (flag C).
+        /// Whether the checksum and reserved words are present (flag C).
         with_checksum: bool;
         /// The reserved word behind the checksum.
         reserved: u16;
@@ -75,7 +75,7 @@ impl Gre {
         }
         bytes.extend(self.key.iter().flat_map(|key| key.to_be_bytes()));
         bytes.extend(self.sequence.iter().flat_map(|sequence| sequence.to_be_bytes()));
-        // In a superframe the checksum of each segment is still to be made, and the field is zero.
+        // In a superframe the checksum of each segment is yet to be computed, and the field is zero.
         if self.with_checksum && !around.superframe {
             let right = oracle::checksum(&[&bytes[..], around.inner].concat());
             bytes[4..6].copy_from_slice(&self.checksum.field(right).to_be_bytes());
@@ -121,8 +121,8 @@ impl Vxlan {
         self
     }
 
-    /// Makes it announce remote checksum offload for the innermost transport header (rule C50),
-    /// whose checksum is left as its seed.
+    /// Announces remote checksum offload for the innermost transport header (rule C50), whose checksum field keeps the
+    /// pseudo-header sum.
     pub fn remote_checksum(mut self) -> Self {
         self.remote_checksum = true;
         self
@@ -197,7 +197,7 @@ impl Geneve {
         reserved: u8;
     }
 
-    /// Appends one option: class, type, contents (filled up with zeros to a multiple of 4 bytes).
+    /// Appends one option: class, type, contents (padded with zeros to a multiple of 4 bytes).
     pub fn option(mut self, class: u16, kind: u8, contents: &[u8]) -> Self {
         let len = contents.len().next_multiple_of(4);
         self.options.extend(class.to_be_bytes());
@@ -267,15 +267,15 @@ impl Gue {
         flags: u16;
     }
 
-    /// Raw optional fields behind the first word, filled up with zeros to a multiple of 4 bytes.
+    /// Raw optional fields behind the first word, padded with zeros to a multiple of 4 bytes.
     pub fn options(mut self, options: &[u8]) -> Self {
         self.options = options.to_vec();
         self.options.resize(options.len().next_multiple_of(4), 0);
         self
     }
 
-    /// Makes it announce remote checksum offload for the innermost transport header (rule C51),
-    /// whose checksum is left as its seed.
+    /// Announces remote checksum offload for the innermost transport header (rule C51), whose checksum field keeps the
+    /// pseudo-header sum.
     pub fn remote_checksum(mut self) -> Self {
         self.remote_checksum = true;
         self
@@ -313,8 +313,8 @@ impl Gue {
     }
 }
 
-/// Where the innermost transport checksum starts, from the first byte inside this header, and its
-/// field from there.
+/// Start of the innermost transport checksum, from the first byte inside this header, and the offset of its field from
+/// there.
 fn remote_checksum(around: &Around<'_>) -> Option<(usize, usize)> {
     let last = around.inside.iter().rposition(|header| header.checksum_offset().is_some())?;
     let start = around.inside[..last].iter().map(Header::len).sum();

@@ -1,10 +1,9 @@
-//! Coupling packets into trains, one packet at a time (rules G10 to G64, U10 to U15, T1 to T13).
+//! Coalescing packets into trains, one packet at a time (rules G10 to G64, U10 to U15, T1 to T13).
 //!
-//! The rules are Linux's, with these choices: those of 7.2 (G34b); the urgent pointer must be
-//! equal; a checksum must be the very one that cutting would write; a packet that cannot join
-//! closes the held train of its flow (G75); MAC addresses, VLAN priority and the IPv6 flow label
-//! are compared but are no part of the flow. There is no table that could overflow (G2, G3) and no
-//! time (G71).
+//! The rules are Linux's, with these choices: those of 7.2 (G34b); the urgent pointer must be equal; a checksum must be
+//! the very one that segmentation would write; a packet that cannot join closes the held train of its flow (G75); MAC
+//! addresses, VLAN priority and the IPv6 flow label are compared but are no part of the flow. There is no table that
+//! could overflow (G2, G3) and no time (G71).
 
 use std::collections::BTreeMap;
 
@@ -13,18 +12,18 @@ use super::segment::{Description, fit, pseudo_sum, put};
 use super::verify::{State, verify};
 use crate::flows::{Flow, flow_of_parsed};
 
-/// What may be coupled.
+/// Limits on the packets that may be coalesced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Whether plain UDP datagrams are (rule U3).
+    /// Whether plain UDP datagrams are coalesced (rule U3).
     pub udp: bool,
-    /// Most tunnel levels of a packet that is (rule T1).
+    /// Greatest number of tunnel levels in a packet that is coalesced (rule T1).
     pub tunnels_max: usize,
-    /// Most headers of a packet that is (rule G7).
+    /// Greatest number of headers in a packet that is coalesced (rule G7).
     pub layers_max: usize,
-    /// Most bytes of the outermost IP packet (rule G60).
+    /// Greatest length of the outermost IP packet in bytes (rule G60).
     pub bytes_max: usize,
-    /// Most datagrams of a UDP train (rule U13).
+    /// Greatest number of datagrams in a UDP train (rule U13).
     pub datagrams_max: usize,
 }
 
@@ -42,17 +41,16 @@ impl Rules {
     }
 }
 
-/// Packets that travel as one.
+/// Packets that form one train.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Train {
     /// Their places in the input, in order.
     pub packets: Vec<usize>,
-    /// Why no further packet is in it.
+    /// Reason why no further packet joined.
     pub closed_by: &'static str,
 }
 
-/// The trains that `frames` form when nothing ever leaves for lack of time or room, in the order of
-/// their first packets.
+/// The trains that `frames` form if none is ever flushed for lack of time or room, in the order of their first packets.
 pub fn trains<T: AsRef<[u8]>>(frames: &[T], link: Link, rules: Rules) -> Vec<Train> {
     let mut held: BTreeMap<Flow, Held> = BTreeMap::new();
     let mut done = Vec::new();
@@ -71,10 +69,10 @@ pub fn trains<T: AsRef<[u8]>>(frames: &[T], link: Link, rules: Rules) -> Vec<Tra
     done
 }
 
-/// The superframe of one train's packets and how it is to be cut again (rules G50 to G52).
+/// The superframe of one train's packets, and the description by which it is cut again (rules G50 to G52).
 ///
 /// # Panics
-/// When `frames` are empty or do not lead to TCP or UDP.
+/// Panics if `frames` are empty or have no TCP or UDP header.
 pub fn join<T: AsRef<[u8]>>(frames: &[T], link: Link) -> (Vec<u8>, Description) {
     let parsed: Vec<Parsed> =
         frames.iter().map(|frame| parse(frame.as_ref(), link, Lengths::Whole)).collect();
@@ -104,7 +102,7 @@ pub fn join<T: AsRef<[u8]>>(frames: &[T], link: Link) -> (Vec<u8>, Description) 
     (superframe, description)
 }
 
-/// Writes the lengths of a superframe and the seeds of its checksums.
+/// Writes the lengths of a superframe and the pseudo-header sums in its checksum fields.
 fn describe_lengths(superframe: &mut [u8], first: &Parsed) {
     for (index, layer) in first.layers.iter().enumerate() {
         let len = superframe.len() - layer.offset;
@@ -144,7 +142,7 @@ struct Held {
     packets: Vec<usize>,
     segment: usize,
     payload: usize,
-    /// For each layer of the second packet on: whether its identification is fixed.
+    /// For each layer, from the second packet on: whether its identification is fixed.
     fixed: Vec<bool>,
 }
 
@@ -214,7 +212,7 @@ fn push(
     }
 }
 
-/// Whether the packet can be in a train at all, alone in it or not.
+/// Whether the packet can be in a train at all, even alone.
 fn eligible(frame: &[u8], link: Link, rules: Rules) -> Result<(), &'static str> {
     let parsed = parse(frame, link, Lengths::Declared);
     let last = parsed.last().ok_or("no headers")?;
@@ -246,7 +244,7 @@ fn eligible(frame: &[u8], link: Link, rules: Rules) -> Result<(), &'static str> 
     if parsed.payload(frame).is_empty() { Err("no payload") } else { Ok(()) }
 }
 
-/// What one header says against a train.
+/// Reason, if any, why one header keeps a packet out of every train.
 fn eligible_header(layer: &Layer) -> Result<(), &'static str> {
     let refused = match layer.name {
         "ipv4" => layer.number("version_ihl") != 0x45 || layer.number("fragment") & 0x8000 != 0,
@@ -256,7 +254,7 @@ fn eligible_header(layer: &Layer) -> Result<(), &'static str> {
         "gre" => layer.number("flags") & !0xa000 != 0,
         // No control packets (rule T6).
         "geneve" => layer.number("bits") & 0x80 != 0,
-        // Of the private flags only remote checksum offload is known (rule W21).
+        // The only private flag that is known is remote checksum offload (rule W21).
         "gue" => {
             layer.number("flags") & 1 != 0
                 && (layer.bytes("options")[0] & 0x7f != 0 || layer.bytes("options")[1..4] != [0; 3])
@@ -266,8 +264,8 @@ fn eligible_header(layer: &Layer) -> Result<(), &'static str> {
     if refused { Err("a header that is not coupled") } else { Ok(()) }
 }
 
-/// Whether exactly one header announces remote checksum offload, means the innermost transport
-/// checksum by it, and stands behind a verified outer checksum (rule C54).
+/// Whether exactly one header announces remote checksum offload, refers to the innermost transport checksum, and stands
+/// behind a verified outer checksum (rule C54).
 fn remote_checksum_is_plain(parsed: &Parsed) -> bool {
     let Some(transport) = parsed.last() else { return false };
     let field = if transport.name == "tcp" { 16 } else { 6 };

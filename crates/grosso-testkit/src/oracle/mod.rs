@@ -1,5 +1,4 @@
-//! Slow, literal oracles: what is right, said as plainly as possible and shared with no product
-//! code.
+//! Slow, literal oracles: the expected results, stated as plainly as possible and sharing no code with the product.
 
 mod merge;
 mod parse;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::sum::pseudo_header;
 use crate::headers::{ESP_PORT, FOU_PORT, GENEVE_PORT, GUE_PORT, VXLAN_GPE_PORT, VXLAN_PORT};
 
-/// What a frame starts with.
+/// The first header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// An Ethernet header.
@@ -14,23 +14,23 @@ pub enum Link {
     Ip,
 }
 
-/// How far the headers of a frame are believed about lengths.
+/// Treatment of the lengths that the headers of a frame declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lengths {
-    /// A declared length cuts off what is behind it: a packet from the wire.
+    /// A declared length excludes the bytes behind it: a packet from the wire.
     Declared,
     /// Everything reaches to the end of the frame: a superframe, whose lengths may be zero.
     Whole,
 }
 
-/// Why the parser stopped.
+/// Reason why the parser stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// A transport header was found; its payload follows.
     Transport,
     /// The packet is a fragment of a datagram (not an atomic one).
     Fragment,
-    /// What follows is encrypted, or of a kind that is not read.
+    /// The rest is encrypted, or of an unknown kind.
     Opaque,
     /// The frame ends inside a header, or a header contradicts itself.
     Broken,
@@ -41,14 +41,13 @@ pub enum Stop {
 pub struct Layer {
     /// The kind of header: "ethernet", "vlan", "ipv4", "tcp" ...
     pub name: &'static str,
-    /// Where it starts in the frame.
+    /// Offset of the header in the frame.
     pub offset: usize,
-    /// How many bytes it has, with its options.
+    /// Length of the header in bytes, with its options.
     pub len: usize,
-    /// Where the header says that its contents end, counted in the frame; it may lie beyond the
-    /// frame.
+    /// Offset in the frame at which the contents end according to the header; it may lie beyond the frame.
     pub declared_end: usize,
-    /// Where the contents end that are there.
+    /// Offset in the frame at which the contents actually end.
     pub end: usize,
     /// The fields by name.
     pub fields: BTreeMap<&'static str, Vec<u8>>,
@@ -71,18 +70,18 @@ impl Layer {
         self.name == "ipv4" || self.name == "ipv6"
     }
 
-    /// Where what is inside it starts.
+    /// Offset of the contents.
     pub fn inside(&self) -> usize {
         self.offset + self.len
     }
 }
 
-/// A frame taken apart.
+/// A parsed frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
     /// The headers, outermost first.
     pub layers: Vec<Layer>,
-    /// Why there are no more.
+    /// Reason why there are no more.
     pub stop: Stop,
 }
 
@@ -102,12 +101,11 @@ impl Parsed {
         self.layers[..index].iter().rev().find(|layer| layer.is_ip())
     }
 
-    /// The bytes of the pseudo-header of the layer at `index`, over `len` bytes; none without an IP
-    /// header around it.
+    /// The bytes of the pseudo-header of the layer at `index`, over `len` bytes; `None` without an IP header around it.
     ///
-    /// Its destination is the last one: that of a routing header with segments left, in place of
-    /// the next stop in the IPv6 header (RFC 8200 section 8.1). Its source is the home address
-    /// where an option names one (RFC 6275 section 11.3.1).
+    /// Its destination is the final one: that of a routing header with segments left, instead of the next hop in the
+    /// IPv6 header (RFC 8200 section 8.1). Its source is the home address if an option has one (RFC 6275 section
+    /// 11.3.1).
     pub fn pseudo_header_of(&self, index: usize, protocol: u8, len: usize) -> Option<Vec<u8>> {
         let network = self.layers[..index].iter().rposition(Layer::is_ip)?;
         let mut source = self.layers[network].bytes("source");
@@ -136,9 +134,9 @@ impl Parsed {
     }
 }
 
-/// Where a routing header with segments left sends the packet in the end.
+/// Final destination of a routing header with segments left.
 fn last_stop(layer: &Layer) -> Option<&[u8]> {
-    // The length, the type, the segments that are left, four bytes of its type, the addresses.
+    // The length, the type, the segments left, four bytes that depend on the type, the addresses.
     let data = layer.bytes("data");
     if layer.name != "routing" || data[2] == 0 {
         return None;
@@ -169,17 +167,17 @@ fn home_address(layer: &Layer) -> Option<&[u8]> {
     }
 }
 
-/// What comes next.
+/// The next header, as the one before announces it.
 enum Next {
     EtherType(u16),
     Protocol(u8),
-    /// IPv4 or IPv6, as the first nibble says.
+    /// IPv4 or IPv6, according to the first nibble.
     Nibble,
     Udp(u16),
     Stop(Stop),
 }
 
-/// Takes a frame apart.
+/// Parses a frame.
 pub fn parse(frame: &[u8], link: Link, lengths: Lengths) -> Parsed {
     let mut walk = Walk { frame, offset: 0, end: frame.len(), lengths, layers: Vec::new() };
     let mut next = match link {
@@ -338,8 +336,7 @@ impl Walk<'_> {
 
     fn tcp(&mut self) -> Option<Next> {
         let words = usize::from(self.rest().get(12)? >> 4);
-        // The ports are readable even when the data offset is wrong; the header is then taken as
-        // bare.
+        // The ports are readable even if the data offset is wrong; the header then counts as one without options.
         let len = if words < 5 || words * 4 > self.end - self.offset { 20 } else { words * 4 };
         self.layer(
             "tcp",
@@ -411,7 +408,7 @@ impl Walk<'_> {
             len += 4;
         }
         self.layer("gre", len, &fields)?;
-        // R or another version: nobody knows what follows (rule W50).
+        // R or another version: the contents are unknown (rule W50).
         if flags & 0x4007 != 0 {
             return Some(Next::Stop(Stop::Opaque));
         }
@@ -497,7 +494,7 @@ impl Walk<'_> {
         Some(())
     }
 
-    /// Notes that the last header's contents end at `declared`, which cannot lie inside the header.
+    /// Records that the last header's contents end at `declared`, which cannot lie inside the header.
     fn declare(&mut self, declared: usize) -> Option<()> {
         if self.lengths == Lengths::Whole {
             return Some(());
@@ -510,7 +507,7 @@ impl Walk<'_> {
         (!broken).then_some(())
     }
 
-    /// A length field, or `present` when it is zero because `present` does not fit (rule G50).
+    /// A length field, or `present` if the field is zero because it cannot hold `present` (rule G50).
     fn length_or_jumbo(&self, field: &str, present: usize) -> usize {
         match self.number(field) as usize {
             0 if present > 0xffff => present,

@@ -3,7 +3,7 @@
 use super::parse::{Lengths, Link, Parsed, Stop, parse};
 use super::sum::{add, checksum, sum};
 
-/// How a superframe is to be cut.
+/// Metadata by which a superframe is cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Description {
     /// Payload bytes of every segment but the last.
@@ -11,24 +11,22 @@ pub struct Description {
     /// The IP levels (bit 0: the outermost IP header, of either version) whose IPv4 identification
     /// is the same in all segments.
     pub fixed_ids: u32,
-    /// Whether CWR stays on every segment, as AccECN needs, and not on the first alone.
+    /// Whether CWR stays on every segment, as AccECN needs, and not only on the first.
     pub cwr_on_all: bool,
 }
 
-/// Why a superframe cannot be cut.
+/// Reason why a superframe cannot be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The segment size is zero.
     NoSize,
-    /// The headers do not lead to TCP or UDP (rule S3).
+    /// The frame has no TCP or UDP header (rule S3).
     NoTransport,
-    /// A GRE header has a sequence number, and one superframe cannot tell those of its segments
-    /// (rule S43).
+    /// A GRE header has a sequence number, and one superframe cannot hold those of its segments (rule S43).
     GreSequence,
 }
 
-/// The packets of a superframe, each with complete checksums. A payload that fits one segment gives
-/// one packet.
+/// The packets of a superframe, each with complete checksums. A payload that fits in one segment makes one packet.
 pub fn segment(
     superframe: &[u8],
     link: Link,
@@ -58,7 +56,7 @@ pub fn segment(
     Ok(packets.collect())
 }
 
-/// Gives the packet at `index` of `count` the fields that vary by its place.
+/// Gives the packet at `index` of `count` the values of the fields that vary with its place.
 fn advance(
     packet: &mut [u8],
     parsed: &Parsed,
@@ -81,7 +79,7 @@ fn advance(
             packet[layer.offset + 4..layer.offset + 8].copy_from_slice(&sequence.to_be_bytes());
             let flags = &mut packet[layer.offset + 13];
             if index + 1 != count {
-                // FIN 0x01 and PSH 0x08 are on the last alone (rule S11).
+                // FIN 0x01 and PSH 0x08 are on the last segment only (rule S11).
                 *flags &= !0x09;
             }
             if index != 0 && !description.cwr_on_all {
@@ -109,8 +107,7 @@ fn complete(packet: &mut [u8], parsed: &Parsed) {
             "tcp" => transport(packet, parsed, index, remote),
             "udp" => {
                 put(packet, layer.offset + 4, fit(len));
-                // A tunnel without a checksum stays without (rule S40); a datagram always gets one
-                // (rule S20).
+                // A tunnel without a checksum keeps none (rule S40); a datagram always gets one (rule S20).
                 if innermost || layer.number("checksum") != 0 {
                     transport(packet, parsed, index, innermost && remote);
                 }
@@ -125,7 +122,7 @@ fn complete(packet: &mut [u8], parsed: &Parsed) {
     }
 }
 
-/// Writes the checksum of a transport header, or only its seed (rule S45).
+/// Writes the checksum of a transport header, or only its pseudo-header sum (rule S45).
 fn transport(packet: &mut [u8], parsed: &Parsed, index: usize, seed_only: bool) {
     let layer = &parsed.layers[index];
     let (protocol, at) =
@@ -147,7 +144,7 @@ pub(crate) fn pseudo_sum(parsed: &Parsed, index: usize, protocol: u8, len: usize
     parsed.pseudo_header_of(index, protocol, len).map_or(0, |bytes| sum(&bytes))
 }
 
-/// The length, or zero where the field cannot hold it (rule G50).
+/// The length, or zero if the field cannot hold it (rule G50).
 pub(crate) fn fit(len: usize) -> u16 {
     u16::try_from(len).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! The Internet checksum as RFC 1071 section 4.1 writes it down: one 16-bit word after the other.
+//! The Internet checksum in the form of RFC 1071 section 4.1: one 16-bit word after the other.
 
 /// The folded, uncomplemented one's-complement sum of `bytes`; an odd last byte is the high half of
 /// its word.

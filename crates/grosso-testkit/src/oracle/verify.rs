@@ -1,30 +1,30 @@
-//! Which checksums of a frame are right.
+//! Verification of every checksum of a frame.
 
 use super::parse::{Layer, Lengths, Link, Parsed, Stop, parse};
 use super::sum::{add, checksum, sum};
 
-/// What is to be said about one checksum.
+/// State of one checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It is right.
     Right,
     /// It is wrong.
     Wrong,
-    /// The field is zero, which in UDP says that there is none.
+    /// The field is zero, which in UDP means that there is none.
     Absent,
-    /// A tunnel header says that the receiver completes it (rule C50), and the field is the right
-    /// seed for that.
+    /// A tunnel header says that the receiver completes it (rule C50), and the field has the right pseudo-header sum
+    /// for that.
     Remote,
 }
 
 /// One checksum of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Which header it belongs to, counted from the outside.
+    /// Index of the header that contains it, counted from the outside.
     pub layer: usize,
     /// The kind of that header.
     pub name: &'static str,
-    /// What is to be said about it.
+    /// Its state.
     pub state: State,
     /// The value in the field.
     pub found: u16,
@@ -32,8 +32,8 @@ pub struct Verdict {
     pub expected: u16,
 }
 
-/// Every checksum of `frame`, outermost first. A transport checksum of a fragment covers bytes that
-/// are not there and is left out.
+/// Every checksum of `frame`, outermost first. The transport checksum of a fragment is left out: it covers bytes that
+/// are not present.
 pub fn verify(frame: &[u8], link: Link) -> Vec<Verdict> {
     let parsed = parse(frame, link, Lengths::Declared);
     (0..parsed.layers.len()).filter_map(|index| verdict(frame, &parsed, index)).collect()
@@ -68,8 +68,7 @@ fn verdict(frame: &[u8], parsed: &Parsed, index: usize) -> Option<Verdict> {
     Some(Verdict { layer: index, name: layer.name, state, found, expected })
 }
 
-/// The checksum that a sender writes: the sum with the field taken as zero, and in UDP never zero
-/// (RFC 768).
+/// The checksum that a sender writes: computed with the field set to zero, and in UDP never zero (RFC 768).
 fn expected(cover: &[u8], at: usize, name: &str) -> u16 {
     let mut zeroed = cover.to_vec();
     zeroed[at..at + 2].fill(0);

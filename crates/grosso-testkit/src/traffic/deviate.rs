@@ -1,4 +1,4 @@
-//! The ways in which a packet can deviate from what its train expects.
+//! The ways in which a packet can deviate from the next packet of its train.
 
 use crate::Packet;
 use crate::headers::{
@@ -13,7 +13,7 @@ use super::Sender;
 /// One way to deviate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deviation {
-    /// One field of one header differs; every checksum is right for it.
+    /// One field of one header differs; every checksum is right.
     Field,
     /// One checksum is wrong.
     Checksum,
@@ -27,7 +27,7 @@ pub enum Deviation {
     Retransmission,
     /// Two packets in the wrong order.
     Reorder,
-    /// Bytes are missing in front of it.
+    /// Bytes are missing before it.
     Gap,
     /// A shorter payload.
     Shorter,
@@ -75,7 +75,7 @@ impl Deviation {
     ];
 }
 
-/// The frames that deviate, one or two.
+/// The deviating frames, one or two.
 pub(super) fn frames(
     deviation: Deviation,
     sender: &mut Sender,
@@ -150,7 +150,7 @@ fn checksum(packet: &mut Packet, random: &mut Random) {
         .filter_map(|header| match header {
             Header::Ipv4(header) => Some(&mut header.checksum),
             Header::Tcp(header) => Some(&mut header.checksum),
-            // Without a checksum there is none to be wrong.
+            // Without a checksum, none can be wrong.
             Header::Udp(header) if header.checksum == Checksum::Right => Some(&mut header.checksum),
             Header::Icmp(header) => Some(&mut header.checksum),
             Header::Gre(header) if header.with_checksum => Some(&mut header.checksum),
@@ -196,7 +196,7 @@ fn fragment(packet: &mut Packet, random: &mut Random) {
     }
 }
 
-/// Makes the frame carry something else than IP.
+/// Makes the frame carry something other than IP.
 fn not_ip(packet: &mut Packet, random: &mut Random) {
     // ARP, LLDP, an 802.3 length, and nothing.
     let kind = *random.choose(&[0x0806, 0x88cc, 0x0040, 0x0000]);

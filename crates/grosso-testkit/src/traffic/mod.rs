@@ -1,4 +1,4 @@
-//! Seeded traffic: interleaved flows over any header stack, with as many deviations as wanted.
+//! Seeded traffic: interleaved flows over any header stack, with a chosen share of deviations.
 
 mod deviate;
 
@@ -40,8 +40,7 @@ impl Traffic {
         let count = random.within(1, 6);
         let mut flows: Vec<Sender> = Vec::new();
         for flow in 0..count {
-            // Half of the flows share their headers with the one before, and differ only in host
-            // and port.
+            // Half of the flows share their headers with the one before, and differ only in host and port.
             let shared = flows.last().map(|sender| sender.stack.clone());
             let stack = match shared {
                 Some(stack) if random.percent(50) => stack,
@@ -57,7 +56,7 @@ impl Traffic {
         Self::new(seed).deviations_percent(0)
     }
 
-    /// Flows of these stacks, one each.
+    /// Traffic of these stacks, one flow each.
     pub fn of(stacks: &[Stack], seed: u64) -> Self {
         let mut random = Random::new(seed);
         let flows = stacks.iter().enumerate();
@@ -67,13 +66,13 @@ impl Traffic {
         Self { random, flows, queue: VecDeque::new(), deviations_percent: 12, burst_mean: 6 }
     }
 
-    /// How many packets in a hundred deviate.
+    /// Share of packets that deviate, in percent.
     pub fn deviations_percent(mut self, percent: usize) -> Self {
         self.deviations_percent = percent;
         self
     }
 
-    /// How many packets of one flow follow each other, on average.
+    /// Mean number of consecutive packets of one flow.
     pub fn burst_mean(mut self, packets: usize) -> Self {
         self.burst_mean = packets;
         self
@@ -89,7 +88,7 @@ impl Traffic {
         let Self { random, flows, queue, .. } = self;
         let index = random.below(flows.len());
         let sender = &mut flows[index];
-        // One burst in twelve is long enough to meet the limits of size and number.
+        // One burst in twelve is long enough to reach the limits of size and number.
         let mean = if random.one_in(12) { 12 * self.burst_mean } else { self.burst_mean };
         for _ in 0..random.geometric(mean) {
             if random.percent(self.deviations_percent) {
@@ -99,7 +98,7 @@ impl Traffic {
                 queue.push_back(sender.next(random).build());
             }
         }
-        // A flow that has sent everything it has says so (PSH), or ends with a shorter segment.
+        // A flow that has sent all its data sets PSH, or ends with a shorter segment.
         if random.percent(30) {
             queue.push_back(sender.last(random).build());
         }
@@ -119,13 +118,13 @@ impl Iterator for Traffic {
     }
 }
 
-/// One flow's sender.
+/// The sender of one flow.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
     stack: Stack,
     place: Place,
     pub(crate) segment: usize,
-    /// For each IP level: whether its identification stays as it is.
+    /// For each IP level: whether its identification is fixed.
     fixed: Vec<bool>,
     last: Vec<u8>,
 }
@@ -133,7 +132,7 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn new(stack: Stack, flow: u16, random: &mut Random) -> Self {
         let levels = stack.tunnels.len() + 1;
-        // Sequence numbers and identifications start shortly before they wrap in one flow of four.
+        // In one flow of four, sequence numbers and identifications start shortly before they wrap.
         let sequence = if random.one_in(4) { u32::MAX - 3000 } else { random.bits() as u32 };
         let id = |random: &mut Random| if random.one_in(4) { 65530 } else { random.bits() as u16 };
         let ids = (0..levels).map(|_| id(random)).collect();
@@ -143,7 +142,7 @@ impl Sender {
         Self { stack, place, segment, fixed, last: Vec::new() }
     }
 
-    /// The next packet with a payload of `len` bytes; the flow moves on.
+    /// The next packet with a payload of `len` bytes, which advances the flow.
     pub(crate) fn send(&mut self, len: usize) -> Packet {
         let packet = self.stack.packet(&self.place).payload_len(len);
         self.place.sequence = self.place.sequence.wrapping_add(len as u32);
@@ -155,7 +154,7 @@ impl Sender {
 
     /// The next full segment.
     pub(crate) fn next(&mut self, random: &mut Random) -> Packet {
-        // A retransmission repeats some packet of the recent past.
+        // A retransmission repeats a recent packet.
         let packet = self.send(self.segment);
         if self.last.is_empty() || random.one_in(3) {
             self.last = packet.build();
@@ -173,7 +172,7 @@ impl Sender {
         packet
     }
 
-    /// Time passes: the clock of the timestamps, and what the peer has acknowledged.
+    /// Advances the clock of the timestamps and the peer's acknowledgments.
     fn tick(&mut self, random: &mut Random) {
         if random.one_in(4) {
             self.place.timestamp = self.place.timestamp.wrapping_add(1);
