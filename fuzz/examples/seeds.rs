@@ -1,4 +1,4 @@
-//! Writes the first inputs of every fuzz target, made by the test kit: `seeds DIRECTORY`.
+//! Writes the initial corpus of every fuzz target, made by the test kit: `seeds DIRECTORY`.
 
 use std::{fs, io, path::Path};
 
@@ -38,7 +38,7 @@ fn write(directory: &Path, target: &str, seed: u64, bytes: &[u8]) -> io::Result<
     fs::write(directory.join(format!("seed-{seed}")), bytes)
 }
 
-/// The link type, the ports, and a frame of any stack.
+/// The link type, the ports, and a frame of a random stack.
 fn dissect(seed: u64, random: &mut Random) -> Vec<u8> {
     let stacks = Stack::all();
     let stack = &stacks[seed as usize * 7 % stacks.len()];

@@ -1,4 +1,4 @@
-//! The capture reader: no panic, bounded memory, and copying what was read reproduces it.
+//! The capture reader: no panic, bounded memory, and a copy of what was read reproduces it.
 
 #![no_main]
 
@@ -8,7 +8,7 @@ use grosso_io::capture::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// Uncompressed bytes after which a capture is left: a few bytes may decompress to gigabytes.
+/// Uncompressed bytes after which reading stops: a few bytes may decompress to gigabytes.
 const BYTES_MAX: u64 = 4 << 20;
 
 fuzz_target!(|data: &[u8]| {
@@ -27,7 +27,7 @@ fuzz_target!(|data: &[u8]| {
         }
         read.push(Record::of(&entry));
         writer.copy(&entry).expect("a capture can be copied into its own format");
-        // What classic pcap says is always sayable in pcapng; a foreign section may not be.
+        // Everything in a classic pcap can be expressed in pcapng; a foreign section may not be.
         let _ = converted.copy(&entry);
     }
     assert!(reader.buffer_bytes() <= RECORD_BYTES_MAX);
@@ -39,14 +39,14 @@ fuzz_target!(|data: &[u8]| {
     while let Some(entry) = again.next().expect("what was written can be read") {
         copied.push(Record::of(&entry));
     }
-    // A capture without any entry gets its header.
+    // A capture without any entry still gets its header.
     assert!(read == copied || read.is_empty() && copied.len() <= 1, "{read:?}\n{copied:?}");
     let converted = converted.finish().expect("memory takes everything");
     let mut converted = CaptureReader::new(&converted[..]).expect("what was written can be read");
     while converted.next().expect("what was written can be read").is_some() {}
 });
 
-/// What must survive a copy.
+/// Contents that must survive a copy.
 #[derive(Debug, PartialEq)]
 struct Record {
     is_packet: bool,
@@ -66,7 +66,7 @@ impl Record {
             Entry::Block(block) if block.is_section_header() => {
                 Self { is_packet: false, time_and_length: None, data: block.raw[..4].to_vec() }
             }
-            // Options from damage on are left out.
+            // Options behind damaged ones are left out.
             Entry::Block(block) => {
                 let options = block.options();
                 let end = block.raw.len() - 4 - options.as_bytes().len();

@@ -1,5 +1,5 @@
-//! The coalescer: mutated trains through random limits, polls and holds. Nothing is lost, nothing
-//! overtakes within its flow, and cutting gives back exactly what was pushed.
+//! The coalescer: mutated trains through random limits, polls and holds. Nothing is lost, nothing overtakes within its
+//! flow, and segmentation gives back exactly the packets that were pushed.
 
 #![no_main]
 
@@ -16,9 +16,9 @@ use grosso_tests::session::{
 use grosso_wire::LinkType;
 use libfuzzer_sys::fuzz_target;
 
-/// More frames say nothing new and cost time.
+/// Greatest number of frames: more cost time and find nothing new.
 const FRAMES_MAX: usize = 32;
-/// Flows at once.
+/// Number of flows at once.
 const FLOWS: usize = 3;
 
 fuzz_target!(|data: &[u8]| {
@@ -98,13 +98,13 @@ impl Sender {
         let frame = self.stack.packet(&self.place).payload_len(len).build();
         self.place.sequence = self.place.sequence.wrapping_add(len as u32);
         for (level, id) in self.place.ids.iter_mut().enumerate() {
-            // The innermost identification stays.
+            // The innermost identification stays fixed.
             *id = id.wrapping_add(u16::from(level < self.stack.tunnels.len()));
         }
         frame
     }
 
-    /// The next packet with some bytes changed; its checksums may follow.
+    /// The next packet with some bytes changed; `follow` makes its checksums right again.
     fn changed(&mut self, decisions: &mut Decisions<'_>, kit: Link, follow: bool) -> Vec<u8> {
         let mut frame = self.segment(SEGMENT);
         for _ in 0..=decisions.byte() % 3 {
@@ -117,7 +117,7 @@ impl Sender {
         frame
     }
 
-    /// The next packet with its end cut off, or with bytes behind it.
+    /// The next packet, truncated or with bytes appended.
     fn cut(&mut self, decisions: &mut Decisions<'_>) -> Vec<u8> {
         let mut frame = self.segment(SEGMENT);
         let len = usize::from(decisions.byte());

@@ -1,5 +1,5 @@
-//! Packets out of tunnels: any stack with bytes changed, any knowledge about it, any link. Nothing
-//! panics, nothing outside the packet is written, and what comes out is shorter each time.
+//! Decapsulation: any stack with bytes changed, any metadata, any link. Nothing panics, nothing outside the packet is
+//! written, and the packet gets shorter each time.
 
 #![no_main]
 

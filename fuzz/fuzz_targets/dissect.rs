@@ -1,5 +1,4 @@
-//! The dissector: layers lie inside the frame, one behind the other, and what is said of lengths is
-//! true.
+//! The dissector: layers lie inside the frame, one behind the other, and the extent reported for the lengths is true.
 
 #![no_main]
 
@@ -43,19 +42,19 @@ fn assert_bounds(frame: &[u8], stack: &Stack) {
     match stack.extent {
         Extent::Exact | Extent::Jumbo => assert_eq!(declared, frame.len(), "{stack}"),
         Extent::Padded => assert!(declared < frame.len(), "{stack}"),
-        // A later header may say less than an earlier one that said too much.
+        // A later header may declare less than an earlier one that declared too much.
         Extent::Short => {}
     }
 }
 
-/// The slow oracle finds the same headers where both look.
+/// Asserts that the slow oracle finds the same headers in the part that both parse.
 fn assert_as_the_oracle(frame: &[u8], link: LinkType, stack: &Stack) {
     let kit = if link == LinkType::Raw { Link::Ip } else { Link::Ethernet };
     let parsed = parse(frame, kit, Lengths::Declared);
     for (layer, slow) in stack.layers().iter().zip(&parsed.layers) {
         assert!(names(layer.kind).contains(&slow.name), "{stack}: {}", slow.name);
         assert_eq!(usize::from(layer.offset), slow.offset, "{stack}");
-        // Of GRE with routing or of another version only the first word has a meaning (rule W50).
+        // In GRE with routing or of another version, only the first word has a meaning (rule W50).
         let is_readable = slow.name != "gre" || slow.number("flags") & 0x4007 == 0;
         if is_readable {
             assert_eq!(usize::from(layer.len), slow.len, "{stack}");
@@ -63,7 +62,7 @@ fn assert_as_the_oracle(frame: &[u8], link: LinkType, stack: &Stack) {
     }
 }
 
-/// What the oracle calls it.
+/// The oracle's names for this kind of header.
 fn names(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Ethernet => &["ethernet"],

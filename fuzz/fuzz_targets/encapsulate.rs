@@ -1,5 +1,5 @@
-//! Packets into tunnels: any tunnel, any frame in any slices, anything said about it. Nothing panics, no bound is
-//! broken, superframes can be cut or are refused, and what was put in comes out.
+//! Encapsulation: any tunnel, any frame in any slices, any metadata. Nothing panics, no bound is broken, superframes
+//! can be cut or are refused, and decapsulation gives back the frame.
 
 #![no_main]
 
@@ -151,7 +151,7 @@ fn put_in(
     }
     let before = completed(&frame[..end], &meta.checksum).split_off(put_in.replaced);
     let on_the_wire = completed(&sent, &put_in.meta.checksum);
-    // As it stands, for its receiver may be on this host, and as it is on a wire.
+    // First as it is, for its receiver may be on this host, then as it is on a wire.
     for (sent, known) in [(sent, put_in.meta), (on_the_wire, Meta::default())] {
         if let Some(taken) = taken(&sent, &known, &endpoint)
             && meta.vlan.is_none()
@@ -161,7 +161,7 @@ fn put_in(
     }
 }
 
-/// The packet that comes out at the other end; `None` where it was none before.
+/// The packet that comes out at the other end; `None` if the frame that went in was no packet.
 fn taken(sent: &[u8], meta: &Meta, endpoint: &Endpoint) -> Option<Vec<u8>> {
     let mut other = endpoint.clone();
     (other.local, other.remote) = (endpoint.remote, endpoint.local);

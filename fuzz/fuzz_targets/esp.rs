@@ -1,5 +1,5 @@
-//! ESP: frames of any kind are encrypted, damaged and repeated on the way, and mixed with packets of
-//! a peer that knows the key and obeys no other rule. What is delivered is what was encrypted, once.
+//! ESP: frames of any kind are encrypted, damaged and repeated on the way, and mixed with packets of a peer that knows
+//! the key and obeys no other rule. Exactly the frames that were encrypted are delivered, each once.
 
 #![no_main]
 
@@ -78,7 +78,7 @@ fuzz_target!(|data: &[u8]| {
         }
         let Some((sequence, delivered)) = deliver(&mut decryptor, wire, link) else { continue };
         assert!(accepted.insert(sequence), "{sequence} twice");
-        // Headers in front of the text are not authenticated; undamaged ones come back.
+        // The headers before the encrypted text are not authenticated: they come back only if they are undamaged.
         if let Some(number) = number {
             assert!(sent[number].0.starts_with(&delivered), "padding is left off");
         }
@@ -87,14 +87,14 @@ fuzz_target!(|data: &[u8]| {
     assert!(decryptor.stats().packets + refused >= accepted.len() as u64);
 });
 
-/// Decrypts a packet: its sequence number and the frame.
+/// Decrypts a packet. Returns its sequence number and the frame.
 fn deliver(decryptor: &mut Decryptor, mut wire: Vec<u8>, link: LinkType) -> Option<(u64, Vec<u8>)> {
     let decrypted = decryptor.decrypt(&mut wire, link).ok()?;
     Some((decrypted.sequence, wire[decrypted.frame].to_vec()))
 }
 
-/// A packet with a right ICV and any text, trailer included. Its sequence number is one of those
-/// that the encryptor uses last.
+/// A packet with a right ICV around any plaintext, trailer included. Its sequence number is one of the last that the
+/// encryptor used.
 fn anything_authentic(decisions: &mut Decisions<'_>, kit: Link) -> Vec<u8> {
     let sequence = u32::MAX - 1000 + u32::from(decisions.byte());
     let len = usize::from(decisions.byte());

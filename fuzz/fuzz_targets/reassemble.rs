@@ -1,6 +1,6 @@
-//! The reassembler: fragments of a few keys at any place, of any length, damaged or not, through any
-//! mode, policy, limits and time. Nothing is lost, limits hold, and where only places and bytes
-//! vary, a byte map says what becomes of each fragment.
+//! The reassembler: fragments of a few keys at any place, of any length, damaged or not, with any mode, policy, limits
+//! and time. Nothing is lost, limits hold, and if only places and bytes vary, a byte map predicts the result of each
+//! fragment.
 
 #![no_main]
 
@@ -13,9 +13,9 @@ use grosso_fuzz::Decisions;
 use grosso_tests::fragments::{Fate, Oracle, Piece, Rig, Version};
 use libfuzzer_sys::fuzz_target;
 
-/// More fragments say nothing new and cost time.
+/// Greatest number of fragments: more cost time and find nothing new.
 const FRAGMENTS_MAX: usize = 64;
-/// Keys at once.
+/// Number of keys at once.
 const KEYS: usize = 3;
 
 fuzz_target!(|data: &[u8]| {
@@ -32,7 +32,7 @@ fn beside_the_byte_map(decisions: &mut Decisions<'_>) {
     let policies = [Overlap::Drop, Overlap::Linux, Overlap::First, Overlap::Last];
     let mut rules = Rules::new(Mode::Coalesce);
     rules.overlap = decisions.choose(&policies);
-    // Beyond what the byte map knows.
+    // The byte map does not know this rule.
     rules.limits.distance = 0;
     let keeps = matches!(rules.overlap, Overlap::Drop | Overlap::Linux);
     if keeps && decisions.byte() > 127 {
@@ -46,7 +46,7 @@ fn beside_the_byte_map(decisions: &mut Decisions<'_>) {
         }
         let key = usize::from(decisions.byte()) % KEYS;
         let piece = piece(decisions);
-        // A whole packet is no fragment, and the first one must have its headers.
+        // A whole packet is no fragment, and a first fragment must contain its headers.
         if piece.offset == 0 && (!piece.more || (1..8).contains(&piece.data.len())) {
             continue;
         }
@@ -122,13 +122,13 @@ fn anything(decisions: &mut Decisions<'_>) {
     rig.finish();
 }
 
-/// A piece that most often has neighbours: near the start, and of a few units.
+/// A piece that is likely to have neighbours: near the start, and a few units long.
 fn piece(decisions: &mut Decisions<'_>) -> Piece {
     let (place, shape) = (decisions.byte(), decisions.byte());
     let offset = if place > 250 { decisions.word() & 0xfff8 } else { u16::from(place & 15) * 8 };
     let units = usize::from(shape & 7);
     let len = if shape & 0xc0 == 0xc0 { units * 8 + usize::from(place >> 4) } else { units * 8 };
-    // Equal bytes at equal places, most of the time.
+    // Mostly equal bytes at equal places.
     let salt = if shape & 0x38 == 0x38 { place } else { 0 };
     let data = (0..len).map(|at| (usize::from(offset) + at) as u8 ^ salt).collect();
     Piece { offset: offset.into(), more: place & 16 == 0, data }

@@ -1,5 +1,4 @@
-//! The segmenter: any frame and any description. What it cuts has right checksums and lengths, and
-//! all of the payload.
+//! The segmenter: any frame and any metadata. Its packets have right checksums and lengths, and all of the payload.
 
 #![no_main]
 
@@ -55,7 +54,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// A packet as it reaches the wire; none when a device still cuts it.
+/// A packet as it reaches the wire; `None` if a device has yet to cut it.
 fn completed(mut packet: Vec<u8>, meta: &Meta) -> Option<Vec<u8>> {
     if meta.gso.is_some() {
         return None;
@@ -71,7 +70,7 @@ const PAYLOAD_MAX: u16 = 1000;
 
 fn description(decisions: &mut Decisions<'_>) -> Gso {
     let size = NonZeroU16::new(decisions.word()).unwrap_or(NonZeroU16::MIN);
-    // A few dozen segments most of the time: more say nothing new and cost time.
+    // Mostly a few dozen segments: more cost time and find nothing new.
     let size = if decisions.byte() < 250 {
         NonZeroU16::MIN.saturating_add(PAYLOAD_MAX / 24 + size.get() % PAYLOAD_MAX)
     } else {
@@ -124,7 +123,7 @@ fn frame(decisions: &mut Decisions<'_>, kit: Link) -> (Vec<u8>, Meta) {
     (frame, Meta { checksum, ..Meta::default() })
 }
 
-/// The frame in pieces; the headers are in the first.
+/// The frame in slices, of which the first contains the headers.
 fn slices<'a>(frame: &'a [u8], header_len: usize, boundaries: &[usize]) -> Vec<&'a [u8]> {
     let payload = frame.len() - header_len;
     let mut ends: Vec<usize> =

@@ -1,4 +1,4 @@
-//! `virtio_net_hdr`: what is read is written again, in every form and order.
+//! `virtio_net_hdr`: a header that was read is written back unchanged, in every form and byte order.
 
 #![no_main]
 
@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
     let behind = header.emit(form, order, &mut written).expect("room for the header");
     assert!(behind.is_empty());
     assert_eq!(Header::parse(&written, form, order), Ok((header, &[][..])));
-    // Padding is written as zero; everything else is what was there.
+    // Padding is written as zero; everything else is unchanged.
     let is_padding = |at: usize| (18..20).contains(&at);
     let differs = |at: &usize| !is_padding(*at) && written[*at] != bytes[*at];
     assert_eq!((0..form.len()).find(differs), None);

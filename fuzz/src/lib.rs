@@ -1,8 +1,8 @@
-//! What the fuzz targets share: how bytes are read as decisions.
+//! Helpers of the fuzz targets: decisions read from the fuzzer's bytes.
 
 use grosso_testkit::{oracle::Link, random::Random, stack::Stack};
 
-/// Decisions taken from the fuzzer's bytes, one after the other; zero when there are no more.
+/// Decisions taken from the fuzzer's bytes, one after the other; zero once the bytes are used up.
 #[derive(Debug)]
 pub struct Decisions<'a> {
     bytes: &'a [u8],
@@ -14,7 +14,7 @@ impl<'a> Decisions<'a> {
         Self { bytes }
     }
 
-    /// Whether there are no more.
+    /// Whether all bytes are used up.
     pub fn is_over(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -36,12 +36,12 @@ impl<'a> Decisions<'a> {
         choices[usize::from(self.byte()) % choices.len()]
     }
 
-    /// A generator whose seed is the next two bytes: few enough that the fuzzer finds its way.
+    /// A random generator whose seed is the next two bytes: few enough values that the fuzzer can explore them.
     pub fn random(&mut self) -> Random {
         Random::new(self.word().into())
     }
 
-    /// The bytes that are left.
+    /// The remaining bytes.
     pub fn rest(self) -> &'a [u8] {
         self.bytes
     }

@@ -1,5 +1,5 @@
-//! An allocator that counts, for tests of memory. Each is a binary of its own, because the
-//! allocator is that of the whole program:
+//! An allocator that counts, for tests of memory. Each such test is a binary of its own, since the allocator is that of
+//! the whole program:
 //!
 //! ```
 //! use grosso_tests::allocator::{Counting, allocations, live_bytes};
@@ -18,7 +18,7 @@ use std::{
     cell::Cell,
 };
 
-/// The system's allocator, and what each thread asks it for.
+/// The system's allocator, with counters of each thread's requests.
 #[derive(Debug)]
 pub struct Counting;
 
@@ -54,13 +54,13 @@ fn count(bytes: i64) {
     LIVE_BYTES.set(LIVE_BYTES.get() + bytes);
 }
 
-/// How often the calling thread has allocated.
+/// Number of allocations by the calling thread.
 #[must_use]
 pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
-/// Bytes that the calling thread has allocated, without those that it has freed.
+/// Bytes that the calling thread has allocated and not freed.
 #[must_use]
 pub fn live_bytes() -> i64 {
     LIVE_BYTES.get()

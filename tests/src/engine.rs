@@ -17,29 +17,29 @@ use grosso_wire::{LinkType, Ports};
 /// The assigned tunnel ports, and IPv4 in FOU at the port of the test kit.
 pub const PORTS: Ports = Ports { fou: Some((FOU_PORT, 4)), ..Ports::ASSIGNED };
 
-/// One delivered frame, copied out.
+/// A copy of one delivered frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Out {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// What the engine says about it.
+    /// Its metadata.
     pub meta: Meta,
     /// Wire packets that it stands for.
     pub packets: u32,
     /// Whether packets were joined.
     pub joined: bool,
-    /// Why it left.
+    /// Reason for the delivery.
     pub closed: Close,
 }
 
-/// A coalescer that keeps what it delivers.
+/// A coalescer that keeps its deliveries.
 pub struct Engine {
     coalescer: Coalescer<Vec<u8>>,
-    /// What was delivered so far, in order.
+    /// All deliveries so far, in order.
     pub delivered: Vec<Out>,
-    /// What became of each pushed frame.
+    /// The verdict on each pushed frame.
     pub verdicts: Vec<Verdict>,
-    /// The buffers that came back, in order.
+    /// The returned buffers, in order.
     pub buffers: Vec<Vec<u8>>,
 }
 
@@ -61,7 +61,7 @@ impl Engine {
         }
     }
 
-    /// Pushes a frame about which nothing is known, at time zero.
+    /// Pushes a frame without metadata, at time zero.
     pub fn push(&mut self, bytes: &[u8]) -> Verdict {
         self.push_frame(Frame::new(bytes.to_vec()), 0)
     }
@@ -76,7 +76,7 @@ impl Engine {
         verdict
     }
 
-    /// Pushes a frame that must be joined with nothing.
+    /// Pushes a frame that must be delivered alone and unchanged.
     pub fn push_apart(&mut self, bytes: &[u8]) -> Verdict {
         let Self { coalescer, delivered, buffers, verdicts } = self;
         let sink = &mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers);
@@ -92,7 +92,7 @@ impl Engine {
             .poll_end(now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers));
     }
 
-    /// Delivers the trains whose time is over.
+    /// Delivers the trains whose holding time is over.
     pub fn expire(&mut self, now_ns: u64) {
         let Self { coalescer, delivered, buffers, .. } = self;
         coalescer
@@ -105,12 +105,12 @@ impl Engine {
         coalescer.finish(&mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers));
     }
 
-    /// What was delivered of these pushed frames, once it is checked: no packet and no buffer was
-    /// lost, every superframe is the one that the literal oracle makes of its packets, and cutting
-    /// gives back exactly the frames, in the order of each flow.
+    /// Returns all deliveries after checks: no packet and no buffer was lost, every superframe is the one that the
+    /// literal oracle makes of its packets, and cutting gives back exactly these pushed frames, in the order of each
+    /// flow.
     ///
     /// # Panics
-    /// When one of this does not hold.
+    /// Panics if any of this does not hold.
     #[must_use]
     #[track_caller]
     pub fn checked(self, frames: &[Vec<u8>]) -> Vec<Out> {
@@ -130,7 +130,7 @@ impl Engine {
         self.coalescer.stats()
     }
 
-    /// When the next train must leave.
+    /// Time at which the next train must leave.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.coalescer.deadline()
@@ -168,7 +168,7 @@ pub fn coalesce_with(profile: Profile, frames: &[Vec<u8>]) -> Vec<Out> {
     engine.checked(frames)
 }
 
-/// Cuts one delivered frame, and compares a superframe with what the oracle makes of its packets.
+/// Cuts one delivered frame, and compares a superframe with the oracle's join of its packets.
 fn checked_packets(out: &Out) -> Vec<Vec<u8>> {
     let packets = segment(out);
     assert_eq!(packets.len(), out.packets as usize);
@@ -184,13 +184,13 @@ fn checked_packets(out: &Out) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Cuts one frame; a frame that is no superframe comes back as it is.
+/// Cuts one frame; a frame that is no superframe is returned as it is.
 #[must_use]
 pub fn segment(out: &Out) -> Vec<Vec<u8>> {
     segment_for(out, LinkType::Ethernet, Outgoing::default())
 }
 
-/// Cuts one frame for a device; a frame that is no superframe comes back as it is.
+/// Cuts one frame for a device; a frame that is no superframe is returned as it is.
 #[must_use]
 pub fn segment_for(out: &Out, link: LinkType, outgoing: Outgoing) -> Vec<Vec<u8>> {
     match cut(&[&out.bytes], &out.meta, link, outgoing) {
@@ -200,11 +200,11 @@ pub fn segment_for(out: &Out, link: LinkType, outgoing: Outgoing) -> Vec<Vec<u8>
     }
 }
 
-/// Cuts the frame that `slices` make together, copying and scattering, and checks that both give
-/// the same packets.
+/// Cuts the frame that consists of `slices`, both with copied and with scattered payload, and checks that the packets
+/// are the same.
 ///
 /// # Errors
-/// When the engine does not cut it.
+/// Returns the engine's refusal.
 pub fn cut(
     slices: &[&[u8]],
     meta: &Meta,
@@ -232,7 +232,7 @@ pub fn cut(
     Ok(packets)
 }
 
-/// The payload bytes that each delivered frame carries behind `header_len` bytes of headers.
+/// Payload bytes of each delivered frame behind `header_len` bytes of headers.
 #[must_use]
 pub fn payloads(delivered: &[Out], header_len: usize) -> Vec<usize> {
     delivered.iter().map(|out| out.bytes.len() - header_len).collect()

@@ -1,5 +1,4 @@
-//! The packets of the conformance tests: one connection, of which a test changes one field at a
-//! time.
+//! The packets of the conformance tests: one connection, in which a test changes one field at a time.
 
 use grosso_testkit::{
     Packet,
@@ -10,7 +9,7 @@ use grosso_testkit::{
 
 use crate::engine::{Out, coalesce};
 
-/// What the kernel's own coalescing test has in front of TCP (cases K1 to K35).
+/// Headers in front of TCP in the kernel's own coalescing test (cases K1 to K35).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
     /// Ethernet and IPv4.
@@ -50,8 +49,7 @@ impl Path {
         }
     }
 
-    /// TCP segments of these lengths, one behind the other in sequence; `edit` changes the one at
-    /// an index.
+    /// TCP segments of these lengths, in sequence; `edit` changes the one at an index.
     pub fn train(
         self,
         lengths: &[usize],
@@ -234,19 +232,19 @@ pub fn payload_lengths(delivered: &[Out]) -> Vec<usize> {
         .collect()
 }
 
-/// Asserts what leaves when these frames are one poll.
+/// Asserts the payload lengths delivered when these frames form one poll.
 ///
 /// # Panics
-/// When something else leaves.
+/// Panics if the lengths differ.
 #[track_caller]
 pub fn assert_payloads(frames: &[Vec<u8>], expected: &[usize]) {
     assert_eq!(payload_lengths(&coalesce(frames)), expected);
 }
 
-/// Asserts that each of these frames leaves as it came, in order, when they are one poll.
+/// Asserts that each of these frames is delivered alone, unchanged and in order, when they form one poll.
 ///
 /// # Panics
-/// When frames were joined, changed or overtaken.
+/// Panics if frames were joined, changed or reordered.
 #[track_caller]
 pub fn assert_apart(frames: &[Vec<u8>]) {
     let delivered = coalesce(frames);

@@ -1,23 +1,23 @@
-//! The work of a test in instructions, as valgrind counts them: a number that no other program on the machine changes.
+//! The work of a test in instructions, counted by valgrind: a number that no other program on the machine influences.
 //!
-//! A test starts itself once for each of its cases under valgrind, and runs that case instead when it finds itself
-//! there ([`case`]). What counts is what its function of the name `measured` does.
+//! For each of its cases, a test starts itself once under valgrind; a process that finds itself started so runs that
+//! case instead ([`case`]). Only the instructions of its function named `measured` are counted.
 
 use std::{env, process::Command};
 
-/// The case of which the instructions are being counted, if this is such a run.
+/// The case whose instructions are being counted, if this is such a run.
 #[must_use]
 pub fn case() -> Option<usize> {
     env::var(CASE).ok().map(|case| case.parse().expect("a number"))
 }
 
-/// The instructions that a case of the calling test takes.
+/// Number of instructions in a case of the calling test.
 ///
 /// # Errors
-/// Where there is no valgrind.
+/// Fails if there is no valgrind.
 ///
 /// # Panics
-/// When the case does, or no instruction was counted.
+/// Panics if the case panics, or if no instruction was counted.
 pub fn count(test: &str, case: usize) -> Result<f64, String> {
     let program = env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")
@@ -36,5 +36,5 @@ pub fn count(test: &str, case: usize) -> Result<f64, String> {
     Ok(count)
 }
 
-/// Names the case in the environment.
+/// The environment variable that names the case.
 const CASE: &str = "GROSSO_COUNTED_CASE";

@@ -1,15 +1,15 @@
-//! What the tests that cross crates share.
+//! Helpers for the tests that span several crates.
 //!
-//! | module | what it gives |
+//! | module | content |
 //! |---|---|
 //! | [`allocator`] | an allocator that counts |
 //! | [`damage`] | frames that are almost right, for property tests |
 //! | [`engine`] | the engine as a function from frames to frames, checked |
 //! | [`fragments`] | IP fragments, the reassembler as a function, and its oracle |
-//! | [`frames`] | one connection, of which a test changes one field at a time |
+//! | [`frames`] | one connection, in which a test changes one field at a time |
 //! | [`instructions`] | the work of a test, counted by valgrind |
-//! | [`session`] | one run of the engine, with every buffer numbered and time at hand |
-//! | [`superframe`] | superframes as their senders hand them over |
+//! | [`session`] | one run of the engine with numbered buffers and a given time |
+//! | [`superframe`] | superframes as senders hand them over |
 //! | `kernel` (Linux) | the running kernel as an oracle for coalescing and segmentation |
 
 pub mod allocator;

@@ -1,4 +1,4 @@
-//! One run of the engine, with every buffer numbered and time at hand.
+//! One run of the engine with numbered buffers and a given time.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use grosso_wire::LinkType;
 
 use crate::engine::{PORTS, cut};
 
-/// A buffer that says which one it is.
+/// A buffer that knows its number.
 #[derive(Debug)]
 pub struct Numbered {
     number: usize,
@@ -37,11 +37,11 @@ impl AsRef<[u8]> for Numbered {
 pub struct Pushed {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// What was known about it.
+    /// Its metadata.
     pub meta: Meta,
-    /// When it was pushed.
+    /// Time of the push.
     pub at_ns: u64,
-    /// What became of it.
+    /// The verdict on it.
     pub verdict: Verdict,
 }
 
@@ -52,22 +52,22 @@ impl Pushed {
     }
 }
 
-/// A frame as it left.
+/// A frame as it was delivered.
 #[derive(Clone, Debug)]
 pub struct Left {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// What the engine says about it.
+    /// Its metadata.
     pub meta: Meta,
     /// Wire packets that it stands for.
     pub packets: u32,
     /// Whether packets were joined.
     pub joined: bool,
-    /// Why it left.
+    /// Reason for the delivery.
     pub closed: Close,
-    /// Which buffers it is made of, in order.
+    /// Numbers of the buffers that it consists of, in order.
     pub numbers: Vec<usize>,
-    /// When it left.
+    /// Time of the delivery.
     pub at_ns: u64,
 }
 
@@ -77,11 +77,11 @@ pub struct Session {
     link: LinkType,
     /// The frames that were pushed; a buffer's number is its place here.
     pub pushed: Vec<Pushed>,
-    /// The frames that left.
+    /// The frames that were delivered.
     pub left: Vec<Left>,
-    /// Buffers that are inside.
+    /// Numbers of the buffers that the engine holds.
     pub held: BTreeSet<usize>,
-    /// The time that the engine is told.
+    /// The time that the engine is given.
     pub now_ns: u64,
 }
 
@@ -102,7 +102,7 @@ impl Session {
     /// Pushes a frame.
     ///
     /// # Panics
-    /// When buffers or counters go wrong, as do all methods that change anything.
+    /// Panics if buffers or counters are wrong, as do all methods that change anything.
     pub fn push(&mut self, bytes: &[u8], meta: Meta) -> Verdict {
         let number = self.pushed.len();
         let buffer = Numbered { number, bytes: bytes.to_vec() };
@@ -123,7 +123,7 @@ impl Session {
         self.account();
     }
 
-    /// Ends a poll behind which more packets are there.
+    /// Ends a poll that left packets in the queue.
     pub fn poll_end_full(&mut self) {
         let Self { coalescer, now_ns, left, .. } = self;
         coalescer
@@ -131,7 +131,7 @@ impl Session {
         self.account();
     }
 
-    /// Delivers the trains whose time is over.
+    /// Delivers the trains whose holding time is over.
     pub fn expire(&mut self) {
         let Self { coalescer, left, now_ns, .. } = self;
         coalescer.expire(*now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left));
@@ -145,7 +145,7 @@ impl Session {
         self.account();
     }
 
-    /// Tells what a round trip of this packet's flow takes.
+    /// Teaches the engine the round-trip time of this packet's flow.
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64) {
         self.coalescer.learn_round_trip(packet, round_trip_ns, self.now_ns);
     }
@@ -156,17 +156,16 @@ impl Session {
         self.coalescer.stats()
     }
 
-    /// When the next train must leave.
+    /// Time at which the next train must leave.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.coalescer.deadline()
     }
 
-    /// Wire packets that left, cut again where they were joined, each with whether its checksum is
-    /// partial.
+    /// The delivered packets, with superframes cut again, each with whether its checksum is partial.
     ///
     /// # Panics
-    /// When a superframe cannot be cut.
+    /// Panics if a superframe cannot be cut.
     #[must_use]
     pub fn packets(&self) -> Vec<(Vec<u8>, bool)> {
         self.left.iter().flat_map(|left| self.cut(left)).collect()
@@ -186,7 +185,7 @@ impl Session {
         }
     }
 
-    /// Buffers come back once, in the order of their flow, and the counters say what happened.
+    /// Asserts that every buffer comes back once, and that the counters agree with pushes and deliveries.
     fn account(&mut self) {
         for left in &self.left[self.left.len() - self.unaccounted()..] {
             for number in &left.numbers {
@@ -211,16 +210,16 @@ impl Session {
         self.coalescer.profile().reorder.level != Level::Off
     }
 
-    /// Deliveries that came since the buffers were last accounted for.
+    /// Number of deliveries since the buffers were last accounted for.
     fn unaccounted(&self) -> usize {
         let is_new = |left: &&Left| left.numbers.iter().any(|number| self.held.contains(number));
         self.left.iter().rev().take_while(is_new).count()
     }
 
-    /// Asserts everything that must hold when nothing is held any more.
+    /// Asserts every invariant of an engine that holds nothing.
     ///
     /// # Panics
-    /// When it does not hold.
+    /// Panics if one does not hold.
     pub fn assert_settled(&self) {
         assert_eq!(self.held, BTreeSet::new(), "every buffer comes back");
         assert_eq!(self.deadline(), None);
@@ -238,12 +237,12 @@ impl Session {
         self.assert_reasons();
     }
 
-    /// Asserts that what was pushed is what leaves once it is cut, in the order of every flow unless that
-    /// is repaired, and also in what is partial, and that what was not joined leaves untouched.
-    /// Superframes must not have been pushed.
+    /// Asserts that the deliveries, once cut, are exactly the pushed packets, including the state of partial checksums,
+    /// in the order of every flow unless the profile repairs it, and that packets that were not joined are unchanged.
+    /// No superframes must have been pushed.
     ///
     /// # Panics
-    /// When it does not hold.
+    /// Panics if this does not hold.
     pub fn assert_reversible(&self) {
         let link = if self.link == LinkType::Raw { Link::Ip } else { Link::Ethernet };
         let is_partial = |meta: Meta| matches!(meta.checksum, Checksum::Partial { .. });
@@ -263,9 +262,8 @@ impl Session {
         }
     }
 
-    /// A packet is refused or passed for the reason that its verdict names; one that was refused may
-    /// have passed as well, because it ends a train that it cannot join. One that waited is only
-    /// counted.
+    /// Asserts that a packet was refused or passed for the reason in its verdict. A refused packet may also count as
+    /// passed, because it ends a train that it cannot join. Packets that had to wait only count.
     fn assert_reasons(&self) {
         let stats = self.coalescer.stats();
         let mut refused = vec![0; stats.refused.len()];
@@ -283,7 +281,7 @@ impl Session {
     }
 }
 
-/// The frame and, behind it, whether its checksum is partial.
+/// The frame, followed by a byte that tells whether its checksum is partial.
 fn tagged(bytes: &[u8], partial: bool) -> Vec<u8> {
     [bytes, &[u8::from(partial)]].concat()
 }
@@ -323,7 +321,7 @@ pub fn random_profile(random: &mut Random) -> Profile {
     profile
 }
 
-/// A random repair of reordering, or none, half of them with tight bounds.
+/// A random setting of the reordering repair, including none; half of them have tight bounds.
 #[must_use]
 pub fn random_reorder(random: &mut Random) -> Reorder {
     let mut reorder = Reorder::OFF;
@@ -339,8 +337,7 @@ pub fn random_reorder(random: &mut Random) -> Reorder {
     reorder
 }
 
-/// A frame as a device hands it over: something true is known about its checksums, and its checksum
-/// may still be partial.
+/// A frame as a device hands it over: with true metadata about its checksums, and possibly with a partial checksum.
 #[must_use]
 pub fn received(frame: &[u8], link: Link, random: &mut Random) -> (Vec<u8>, Meta) {
     let mut meta = Meta {
@@ -363,7 +360,7 @@ pub fn received(frame: &[u8], link: Link, random: &mut Random) -> (Vec<u8>, Meta
     (frame.to_vec(), meta)
 }
 
-/// Makes every checksum of a frame right that can be read, from the inside out.
+/// Computes every checksum of a frame that can be parsed, from the inside out.
 pub fn complete_checksums(frame: &mut [u8], link: Link) {
     let layers = parse(frame, link, Lengths::Declared).layers;
     for (index, layer) in layers.iter().enumerate().rev() {
@@ -384,8 +381,8 @@ pub fn complete_checksums(frame: &mut [u8], link: Link) {
     }
 }
 
-/// The hash of a device: the same for all packets of a flow, and the same for many flows. Of one flow
-/// in three the device gives none.
+/// The hash of a device: the same for all packets of a flow, and shared by many flows. For one flow in three the device
+/// gives none.
 fn device_hash(frame: &[u8], link: Link) -> Option<u32> {
     let flow = flow_of(frame, link)?.to_string();
     let hash =
@@ -393,7 +390,7 @@ fn device_hash(frame: &[u8], link: Link) -> Option<u32> {
     (!hash.is_multiple_of(3)).then_some(hash % 5)
 }
 
-/// The true sum from the first IP header on.
+/// The true sum, from the first IP header on.
 fn complete(frame: &[u8], link: Link) -> Checksum {
     let parsed = parse(frame, link, Lengths::Declared);
     match parsed.layers.iter().find(|layer| layer.is_ip()) {
@@ -402,7 +399,7 @@ fn complete(frame: &[u8], link: Link) -> Checksum {
     }
 }
 
-/// As many levels as are right, or fewer.
+/// The number of levels whose checksums are right, or a smaller one.
 fn unnecessary(frame: &[u8], link: Link, random: &mut Random) -> Checksum {
     let verdicts = oracle::verify(frame, link);
     let covering = verdicts.iter().filter(|verdict| {
@@ -415,8 +412,8 @@ fn unnecessary(frame: &[u8], link: Link, random: &mut Random) -> Checksum {
     }
 }
 
-/// The frame as its sender hands it to a device that completes the innermost checksum, when all its
-/// checksums are right.
+/// The frame as its sender hands it to a device that completes the innermost checksum; `None` unless all its checksums
+/// are right.
 fn partial(frame: &[u8], link: Link) -> Option<(Vec<u8>, Checksum)> {
     let parsed = parse(frame, link, Lengths::Declared);
     let transport = parsed.last()?;

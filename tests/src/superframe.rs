@@ -1,4 +1,4 @@
-//! Superframes as their senders hand them over.
+//! Superframes as senders hand them over.
 
 use grosso::{
     Meta,
@@ -14,12 +14,12 @@ use grosso_wire::LinkType;
 
 use crate::engine::cut;
 
-/// A superframe: its bytes, and how it is to be cut.
+/// A superframe: its bytes and its metadata.
 #[derive(Clone, Debug)]
 pub struct Superframe {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// What is known about it.
+    /// Its metadata, which says how to cut it.
     pub meta: Meta,
 }
 
@@ -27,7 +27,7 @@ impl Superframe {
     /// A superframe with a partial checksum that is cut every `size` bytes of payload.
     ///
     /// # Panics
-    /// When `size` is zero or the packet has no TCP or UDP header.
+    /// Panics if `size` is zero or the packet has no TCP or UDP header.
     #[must_use]
     pub fn new(packet: &Packet, size: u16) -> Self {
         let (bytes, start, offset) = packet.build_superframe();
@@ -36,25 +36,25 @@ impl Superframe {
         Self { bytes, meta: Meta { checksum, gso, ..Meta::default() } }
     }
 
-    /// Changes how it is to be cut.
+    /// Changes the metadata by which it is cut.
     #[must_use]
     pub fn gso(mut self, change: impl FnMut(&mut Gso)) -> Self {
         self.meta.gso.iter_mut().for_each(change);
         self
     }
 
-    /// The packets for a device, with what is known about each.
+    /// The packets for a device, each with its metadata.
     ///
     /// # Errors
-    /// When the engine does not cut it.
+    /// Returns the engine's refusal.
     pub fn cut(&self, outgoing: Outgoing) -> Result<Vec<(Vec<u8>, Meta)>, NoCut> {
         cut(&[&self.bytes], &self.meta, LinkType::Ethernet, outgoing)
     }
 
-    /// The complete packets, which the literal oracle cuts too.
+    /// The complete packets, compared with those of the literal oracle.
     ///
     /// # Panics
-    /// When the engine does not cut it, or otherwise than the oracle.
+    /// Panics if the engine refuses to cut it, or cuts it otherwise than the oracle.
     #[must_use]
     #[track_caller]
     pub fn packets(&self) -> Vec<Vec<u8>> {
@@ -65,10 +65,10 @@ impl Superframe {
         packets
     }
 
-    /// Why it is not cut.
+    /// The engine's reason for refusing to cut it.
     ///
     /// # Panics
-    /// When it is.
+    /// Panics if the engine cuts it.
     #[must_use]
     #[track_caller]
     pub fn refusal(&self) -> NoCut {
@@ -86,7 +86,7 @@ impl Superframe {
     }
 }
 
-/// The payload bytes of each packet behind `header_len` bytes of headers.
+/// Payload bytes of each packet behind `header_len` bytes of headers.
 #[must_use]
 pub fn lengths_behind(header_len: usize, packets: &[Vec<u8>]) -> Vec<usize> {
     packets.iter().map(|packet| packet.len() - header_len).collect()

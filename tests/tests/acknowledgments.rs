@@ -1,4 +1,4 @@
-//! Acknowledgments that wait for each other: whole, in order, bounded, and thinned by the rules of CAKE.
+//! Batches of acknowledgments: complete, in order, bounded, and thinned by the rules of CAKE.
 
 use grosso::{
     Coalescer, Delivery, Frame, Profile, Sink, Verdict,
@@ -31,7 +31,7 @@ fn acknowledgment(number: u32) -> Vec<u8> {
     frame(|tcp| tcp.ack(number), 0)
 }
 
-/// An acknowledgment with these blocks.
+/// An acknowledgment with these SACK blocks.
 fn selective(number: u32, blocks: &[(u32, u32)]) -> Vec<u8> {
     let mut options = vec![1, 1, 5, 2 + 8 * blocks.len() as u8];
     for (left, right) in blocks {
@@ -41,7 +41,7 @@ fn selective(number: u32, blocks: &[(u32, u32)]) -> Vec<u8> {
     frame(|tcp| tcp.ack(number).options(&options), 0)
 }
 
-/// What comes out of one poll, and whether it is whole.
+/// The deliveries of one poll, checked for completeness.
 fn poll(profile: Profile, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut engine = Engine::new(profile);
     for frame in frames {
@@ -51,7 +51,7 @@ fn poll(profile: Profile, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     engine.checked(frames).into_iter().map(|out| out.bytes).collect()
 }
 
-/// A sink that has a use for records, and one for buffers.
+/// A sink that takes records of acknowledgments, and buffers.
 #[derive(Default)]
 struct Kinds {
     vectors: Vec<Vec<Record>>,
@@ -165,7 +165,7 @@ fn damaged_acknowledgments_are_in_no_vector() {
     assert_eq!(coalescer.stats().passed[Pass::Checksum.index()], 1);
 }
 
-/// The numbers that come out of one poll, and why each that waited stayed.
+/// The numbers delivered in one poll, and the counts of reasons why acknowledgments were kept.
 fn thinned(thinning: Acknowledgments, frames: &[Vec<u8>]) -> (Vec<usize>, [u64; Kept::COUNT]) {
     let mut engine = Engine::new(profile(thinning));
     for frame in frames {
@@ -185,7 +185,8 @@ fn thinned(thinning: Acknowledgments, frames: &[Vec<u8>]) -> (Vec<usize>, [u64; 
     (places, kept)
 }
 
-/// Whether aggressive thinning drops the first of two.
+/// Result of aggressive thinning for the first of two acknowledgments: `None` if it is dropped, or else the reason why
+/// it is kept.
 fn first_goes(first: Vec<u8>, second: Vec<u8>) -> Option<Kept> {
     let (places, kept) = thinned(Acknowledgments::ThinAggressive, &[first, second]);
     match places[..] {
@@ -233,7 +234,7 @@ fn thinning_drops_none_beside_which_marks_change() {
     let marked = |number: u32| frame(|tcp| tcp.ack(number).ece(), 0);
     let reduced = |number: u32| frame(|tcp| tcp.ack(number).cwr(), 0);
     for odd in [marked, reduced] {
-        // Two of each kind: the last of the first kind must stay, whatever comes.
+        // Two of each kind: the last of the first kind must always stay.
         let frames =
             [acknowledgment(1), acknowledgment(2), odd(3), odd(4), odd(5), acknowledgment(6)];
         let (places, _) = thinned(Acknowledgments::ThinAggressive, &frames);

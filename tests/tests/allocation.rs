@@ -1,7 +1,6 @@
-//! Memory: nothing is allocated for a packet once the engine is warm, and a flood of flows takes no
-//! more than a few.
+//! Memory: a warm engine allocates nothing for a packet, and a flood of flows takes no more memory than a few flows do.
 //!
-//! A test binary of its own, because the allocator that counts is that of the whole program.
+//! A test binary of its own, since the counting allocator is that of the whole program.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -31,7 +30,7 @@ use grosso_wire::{LinkType, dissect, dissect_into};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often this thread allocates in `work`.
+/// Number of allocations by this thread in `work`.
 fn allocations(work: impl FnOnce()) -> u64 {
     let before = allocator::allocations();
     work();
@@ -74,7 +73,7 @@ fn no_acknowledgment_is_allocated_for_once_the_coalescer_is_warm() {
     }
 }
 
-/// Polls of everything that there is: trains, odd packets, fragments, garbage, tunnels.
+/// Polls with every kind of input: trains, odd packets, fragments, garbage, tunnels.
 #[test]
 fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
     let by_flow = Batch::ByFlow { packets: 100 };
@@ -97,7 +96,7 @@ fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
             polls(&mut coalescer, &frames, &mut delivered);
         }
         let warm = delivered;
-        // Often enough that a slot lost here and there would make the engine ask for more.
+        // Enough rounds that a slot lost now and then would make the engine ask for more.
         let rounds = 6;
         let count = allocations(|| {
             for _ in 0..rounds {
@@ -110,7 +109,7 @@ fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
     }
 }
 
-/// Copying with complete checksums, and headers alone.
+/// Both copied payload with complete checksums, and headers alone.
 #[test]
 fn no_packet_is_allocated_for_when_cutting() {
     let stacks = [
@@ -145,7 +144,7 @@ fn no_packet_is_allocated_for_when_cutting() {
     }
 }
 
-/// ESP both ways: single packets, superframes, and what is refused.
+/// ESP in both directions: single packets, superframes, and refused packets.
 #[test]
 fn no_packet_is_allocated_for_when_encrypting_and_decrypting() {
     let association = |mode| {
@@ -184,7 +183,7 @@ fn no_packet_is_allocated_for_when_encrypting_and_decrypting() {
     }
 }
 
-/// Into tunnels and out of them: single packets, those with partial checksums, superframes, and what is refused.
+/// Encapsulation and decapsulation: single packets, those with partial checksums, superframes, and refused packets.
 #[test]
 fn no_packet_is_allocated_for_when_putting_into_tunnels_and_taking_out() {
     for (endpoint, inside) in tunnels_of_every_kind() {
@@ -221,7 +220,8 @@ fn no_packet_is_allocated_for_when_putting_into_tunnels_and_taking_out() {
     }
 }
 
-/// The longest header, remote checksum offload, GRE with all that a superframe may have, and none.
+/// Tunnels with the longest header, with remote checksum offload, with GRE and all options of a superframe, and without
+/// any.
 fn tunnels_of_every_kind() -> Vec<(Endpoint, Network)> {
     let [v4, v6] = [[Ipv4Addr::LOCALHOST.into(); 2], [Ipv6Addr::LOCALHOST.into(); 2]];
     let offload = RemoteChecksumUse { transmit: true, receive: true, complete: false };
@@ -286,7 +286,7 @@ fn p50_a_flood_of_flows_keeps_memory_constant() {
     }
 }
 
-/// Header stacks that never were seen before are remembered up to a limit, too.
+/// New header stacks are remembered up to a limit, too.
 #[test]
 fn a_flood_of_header_stacks_keeps_memory_constant() {
     let frames: Vec<Vec<u8>> =
@@ -302,7 +302,7 @@ fn a_flood_of_header_stacks_keeps_memory_constant() {
     assert_eq!(delivered.packets, frames.len() as u64);
 }
 
-/// What was delivered, counted without keeping it.
+/// Counters of deliveries that are not kept.
 #[derive(Clone, Copy, Default)]
 struct Delivered {
     packets: u64,
@@ -328,7 +328,7 @@ impl AsRef<[u8]> for Inline {
     }
 }
 
-/// Frames and where their transport headers start.
+/// Frames, each with the offset of its transport header.
 fn flood_templates() -> Vec<(Vec<u8>, usize)> {
     let link = || Packet::new().ethernet(|e| e);
     let tunnel = link().ipv4(|ip| ip).udp(|u| u).vxlan(|v| v).ethernet(|e| e).ipv4(|ip| ip);

@@ -27,7 +27,7 @@ fn edited(flow: u16, index: u16, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
     packet.tcp(|tcp| edit(tcp.source_port(1000 + flow).sequence(sequence))).payload_len(100).build()
 }
 
-/// Flows that take turns, so many packets each.
+/// Flows that take turns, with that many packets each.
 fn in_turns(flows: u16, packets: u16) -> Vec<Vec<u8>> {
     (0..packets).flat_map(|index| (0..flows).map(move |flow| packet(flow, index))).collect()
 }
@@ -57,7 +57,7 @@ fn p20_flows_of_a_batch_leave_in_the_order_of_their_first_packets() {
     let delivered = coalesce_with(by_flow(1, 1024), &frames);
     let port = |out: &Out| u16::from_be_bytes([out.bytes[34], out.bytes[35]]) - 1000;
     assert_eq!(delivered.iter().map(port).collect::<Vec<_>>(), flows);
-    // Some of so many share a slot of the table, none a chain.
+    // Some of these flows share a slot of the table, but no chain.
     assert!(trains(&delivered).iter().all(|&packets| packets == 2));
 }
 
@@ -157,8 +157,8 @@ fn a_batch_of_many_rounds_forgets_the_flows_of_those_before() {
 }
 
 proptest! {
-    /// Whatever comes, each packet leaves once, in the order of its flow, and trains are no fewer
-    /// than as it came in a table that no flow is thrown out of.
+    /// Asserts for any input that each packet leaves once, in the order of its flow, and that there are no fewer trains
+    /// than in order of arrival with a table that evicts no flow.
     #[test]
     fn nothing_is_lost_and_no_flow_is_reordered(
         seed in any::<u64>(),

@@ -18,7 +18,7 @@ use grosso_tests::{
     superframe::Superframe,
 };
 
-/// What becomes of one packet of which this is known, and what is known of it when it leaves.
+/// The verdict on one packet with this state of its checksum, and the state when it leaves.
 fn received(frame: &[u8], checksum: Checksum) -> (Verdict, Checksum) {
     let mut engine = Engine::new(Profile::linux());
     let meta = Meta { checksum, ..Meta::default() };
@@ -71,14 +71,14 @@ fn c01_levels_count_from_the_outside() {
     assert_eq!(verdict(&vxlan(1, 1), level(1)), Verdict::Held);
 }
 
-/// A segment in IPv6 with these extension headers, which have the addresses that count (RFC 8200 section 8.1, RFC 6275
-/// section 6.3).
+/// A segment in IPv6 with these extension headers, which contain the addresses that count (RFC 8200 section 8.1, RFC
+/// 6275 section 6.3).
 fn routed(extensions: impl Fn(Packet) -> Packet, index: u32, bits: u16) -> Vec<u8> {
     let packet = extensions(Packet::new().ethernet(|e| e).ipv6(|ip| ip));
     packet.tcp(|t| t.sequence(index * 100).checksum_xor(bits)).payload_len(100).build()
 }
 
-/// Headers of one layout, that differ in no more than what says where the addresses lie.
+/// Headers of one layout that differ only in the fields that determine which addresses count.
 #[test]
 fn c20_the_addresses_that_count_are_found_in_each_packet() {
     let segments =
@@ -104,7 +104,7 @@ fn c20_the_addresses_that_count_are_found_in_each_packet() {
         &later,
         &|p| home(segments(2, 1)(p)),
     ];
-    // Twice through one engine, so that every layout was seen before.
+    // Twice through one engine, so that every layout is known the second time.
     let mut engine = Engine::new(Profile::linux());
     for (index, header) in headers.iter().chain(&headers).enumerate() {
         let verdict = engine.push(&routed(header, index as u32, 0));
@@ -126,7 +126,7 @@ fn c20_packets_under_way_join_and_are_cut_again() {
     assert_eq!(segment(&joined[0]), frames);
 }
 
-/// One packet in 65536 has a complete checksum that is also the sum of its pseudo-header.
+/// One packet in 65536 has a complete checksum that equals the sum of its pseudo-header.
 #[test]
 fn c20_a_complete_checksum_that_is_its_seed_is_complete() {
     let packet = |index: u16| {
@@ -146,7 +146,7 @@ fn c20_a_complete_checksum_that_is_its_seed_is_complete() {
     assert_eq!(segment(&joined[0]), frames);
 }
 
-/// An absent checksum is none of those that a device found (rule C20).
+/// An absent checksum is not among those that a device verified (rule C20).
 #[test]
 fn c01_absent_outer_checksum_counts_for_no_level() {
     let absent = |inner| vxlan_with(Udp::checksum_zero, inner);
@@ -175,7 +175,7 @@ fn c21_carried_sum_decides() {
     assert_eq!(verdict(&frame, complete_sum(&frame, 14)), WRONG);
 }
 
-/// Everything in front of a checksum is taken out of the carried sum.
+/// The bytes in front of a checksum are subtracted from the device's sum.
 #[test]
 fn c22_carried_sum_serves_every_level() {
     let ethernet = || Packet::new().ethernet(|e| e);
@@ -237,7 +237,7 @@ fn c20_partial_packets_merge_and_are_partial_again() {
     assert_eq!(segment(&engine.delivered[0]), frames.map(|(frame, ..)| frame));
 }
 
-/// The field must hold the seed: cutting writes nothing else.
+/// The field must hold the pseudo-header sum, since segmentation writes nothing else.
 #[test]
 fn c20_partial_checksum_without_its_seed_passes() {
     let (mut frame, start, offset) = partial(100);
@@ -400,14 +400,14 @@ fn c55_remote_checksum_offload_that_points_elsewhere_passes() {
     }
 }
 
-/// The option would lie beyond the header (B13, P40).
+/// The option would extend beyond the header (B13, P40).
 #[test]
 fn c55_remote_checksum_offload_beyond_its_header_passes() {
     let frames = remote_gue(|gue| gue.flags(1).options(&[0x80, 0, 0, 0]));
     assert_eq!(verdict(&frames[0], Checksum::None), Verdict::Passed(Pass::Malformed));
 }
 
-/// The inner field must be the seed that the receiver completes, or cutting would not give it back.
+/// The inner field must hold the pseudo-header sum that the receiver completes, or segmentation would not restore it.
 #[test]
 fn c53_remote_checksum_offload_without_a_seed_passes() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);
@@ -416,8 +416,7 @@ fn c53_remote_checksum_offload_without_a_seed_passes() {
     assert_eq!(verdict(&frame, Checksum::None), Verdict::Passed(Pass::ChecksumForm));
 }
 
-/// Linux completes the inner checksum and leaves the flag, so that the receiver corrupts the packet
-/// (B51).
+/// Linux completes the inner checksum and leaves the flag set, so that the receiver corrupts the packet (B51).
 #[test]
 fn c57_remote_checksum_offload_survives_joining_and_cutting() {
     for frames in [remote(|u| u, Vxlan::remote_checksum, true), remote_gue(Gue::remote_checksum)] {

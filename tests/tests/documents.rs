@@ -1,5 +1,5 @@
-//! The sessions in README.md and the guide are true: each `$ grosso` is run on the captures of the tree, and what it
-//! prints on standard output is what stands below it.
+//! The sessions in README.md and the guide are true: each `$ grosso` command is run on the captures of the repository,
+//! and its standard output is the text below it.
 
 use std::{
     fs,
@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-/// A line in place of the rest of an output.
+/// The line that stands for the rest of an output.
 const AND_SO_ON: &str = "...";
 
 #[test]
@@ -20,7 +20,7 @@ fn the_guide_prints_what_it_shows() {
     assert_true("docs/guide.md", 10);
 }
 
-/// Runs the sessions of a document, at least so many, in a folder with nothing but the captures.
+/// Runs the sessions of a document, at least that many, in a folder with nothing but the captures.
 #[track_caller]
 fn assert_true(document: &str, sessions_min: usize) {
     let text = fs::read_to_string(root().join(document)).expect("the document is there");
@@ -46,14 +46,14 @@ fn assert_true(document: &str, sessions_min: usize) {
     }
 }
 
-/// A command, and what the document says that it prints.
+/// A command, and its output according to the document.
 struct Session<'a> {
     arguments: Vec<&'a str>,
     shown: Vec<&'a str>,
 }
 
 /// The `$ grosso` lines of all console blocks with the lines up to the next command. A command in a pipe, or without
-/// output below it, is for the reader alone.
+/// output below it, is not run.
 fn sessions(text: &str) -> Vec<Session<'_>> {
     let blocks = text.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
     let commands = blocks.flat_map(|block| block.split("$ ").skip(1));
@@ -68,7 +68,7 @@ fn sessions(text: &str) -> Vec<Session<'_>> {
         .collect()
 }
 
-/// The command, built as the tests are.
+/// The path of the command, built as the tests are.
 fn program() -> PathBuf {
     let output = Command::new(env!("CARGO"))
         .args(["build", "--package", "grosso-cli", "--message-format", "json"])

@@ -1,4 +1,4 @@
-//! IP fragments as tests write them, and the reassembler as a function from frames to datagrams.
+//! IP fragments for tests, and the reassembler as a function from frames to datagrams.
 
 mod oracle;
 mod rig;
@@ -8,10 +8,10 @@ pub use rig::{Rig, Whole};
 
 use grosso_testkit::{Packet, random::Random};
 
-/// A piece of the data of a datagram, as a fragment carries it.
+/// A part of a datagram's data, as one fragment carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it starts, a multiple of 8.
+    /// Offset of its first byte, a multiple of 8.
     pub offset: u32,
     /// Whether more follow.
     pub more: bool,
@@ -20,12 +20,12 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// The bytes of a datagram from one place to another.
+    /// The part of a datagram's data between two offsets.
     pub fn of(data: &[u8], start: usize, end: usize) -> Self {
         Self { offset: start as u32, more: end < data.len(), data: data[start..end].to_vec() }
     }
 
-    /// Where it ends.
+    /// Offset behind its last byte.
     pub fn end(&self) -> u32 {
         self.offset + self.data.len() as u32
     }
@@ -50,7 +50,7 @@ impl Version {
     /// Both.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// The frame of a piece of a UDP datagram.
+    /// The frame of a part of a UDP datagram.
     pub fn frame(self, id: u32, piece: &Piece) -> Vec<u8> {
         self.behind(Packet::new().ethernet(|e| e), id, piece)
     }
@@ -85,7 +85,7 @@ impl Version {
         packet.payload(data).build()
     }
 
-    /// The data of a UDP datagram whose checksum is right, from these payload bytes.
+    /// The data of a UDP datagram with this payload and a right checksum.
     pub fn udp(self, payload: &[u8]) -> Vec<u8> {
         let packet = Packet::new();
         let packet = match self {
@@ -97,7 +97,7 @@ impl Version {
     }
 }
 
-/// The fragments of a datagram in some order, some of them again, some with other bytes or places.
+/// The fragments of a datagram in some order, some of them repeated, some with changed bytes or places.
 pub fn random_pieces(random: &mut Random, version: Version, data: &[u8]) -> Vec<Piece> {
     let len = data.len();
     let size = random.within(1, len.div_ceil(8) - 1).max(len / 160) * 8;
@@ -124,7 +124,7 @@ pub fn random_pieces(random: &mut Random, version: Version, data: &[u8]) -> Vec<
             2 if odd.offset > 0 || version == Version::V4 => odd.data.clear(),
             _ => {}
         }
-        // An unfragmented packet is no fragment; the first must have its headers.
+        // An unfragmented packet is no fragment; a first fragment must contain the headers.
         if odd.offset == 0 && (!odd.more || odd.data.len() < 8) {
             continue;
         }

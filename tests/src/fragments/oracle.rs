@@ -1,4 +1,4 @@
-//! What becomes of the fragments of one datagram, byte by byte and slowly.
+//! A slow oracle of the reassembly of one datagram, byte by byte.
 
 use std::collections::BTreeMap;
 
@@ -6,38 +6,38 @@ use grosso::reassemble::Overlap;
 
 use crate::fragments::{Piece, Version};
 
-/// What becomes of a fragment.
+/// Result of pushing a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It waits.
     Held,
     /// It is ignored.
     Duplicate,
-    /// It and its datagram die.
+    /// It is dropped, and its datagram with it.
     Killed,
     /// Its datagram is complete.
     Completed,
-    /// It comes too late.
+    /// It belongs to a datagram that was dropped before.
     Dead,
 }
 
-/// One key, under one policy.
+/// State of one key, under one policy.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     version: Version,
     overlap: Overlap,
     bytes: BTreeMap<u32, u8>,
     accepted: Vec<Piece>,
-    /// Linux's runs of bytes that came in order.
+    /// The runs of bytes that came in order, as Linux keeps them.
     runs: Vec<(u32, u32)>,
     end: Option<u32>,
     dead: bool,
-    /// The data of datagrams that were complete.
+    /// The data of completed datagrams.
     pub complete: Vec<Vec<u8>>,
 }
 
 impl Oracle {
-    /// No fragment came.
+    /// An oracle that has seen no fragment.
     pub fn new(version: Version, overlap: Overlap) -> Self {
         Self {
             version,

@@ -1,4 +1,4 @@
-//! One run of a reassembler, with every buffer numbered and everything counted.
+//! One run of a reassembler with numbered buffers and full accounting.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use grosso_wire::LinkType;
 
 use crate::engine::PORTS;
 
-/// A buffer that says which one it is.
+/// A buffer that knows its number.
 #[derive(Debug)]
 struct Numbered {
     number: usize,
@@ -27,24 +27,24 @@ impl AsRef<[u8]> for Numbered {
     }
 }
 
-/// A datagram as it left.
+/// A datagram as it was delivered.
 #[derive(Clone, Debug)]
 pub struct Whole {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// What is known about it.
+    /// Its metadata.
     pub meta: Meta,
     /// Its flow.
     pub flow: Flow,
-    /// What its transport checksum is.
+    /// State of its transport checksum.
     pub transport: Transport,
-    /// How many fragments it is of.
+    /// Number of its fragments.
     pub fragments: u16,
-    /// The longest of them.
+    /// Length of the longest fragment.
     pub fragment_bytes_max: u16,
-    /// Whether that must not be cut.
+    /// Whether that fragment had DF set.
     pub dont_fragment: bool,
-    /// The fragments where geometry is kept, by the numbers of their buffers.
+    /// The fragments, if their geometry is kept, with the numbers of their buffers.
     pub frames: Vec<(usize, Vec<u8>, Meta)>,
 }
 
@@ -53,21 +53,21 @@ pub struct Whole {
 pub struct Rig {
     reassembler: Reassembler<Numbered>,
     pushed: usize,
-    /// How often each buffer came back.
+    /// Number of times that each buffer was returned.
     back: Vec<u32>,
     /// The time, in nanoseconds.
     pub now_ns: u64,
-    /// Datagrams that left.
+    /// Datagrams that were delivered.
     pub whole: Vec<Whole>,
     /// Frames that passed.
     pub passed: Vec<(Vec<u8>, Pass)>,
-    /// Fragments that were forwarded, by the numbers of their buffers.
+    /// Fragments that were forwarded, with the numbers of their buffers.
     pub forwarded: Vec<(usize, Vec<u8>, Flow)>,
-    /// Datagrams that will not be whole: why, and what was missing.
+    /// Datagrams that were discarded: the reason, and the missing ranges.
     pub discarded: Vec<(Discard, Vec<Range<u32>>)>,
-    /// Errors to send, with what they quote.
+    /// ICMP errors to send, with the packets that they quote.
     pub problems: Vec<(IcmpError, Vec<u8>)>,
-    /// Why buffers came back.
+    /// Returned buffers, with the reason.
     pub returned: Vec<(usize, Returned)>,
 }
 
@@ -94,7 +94,7 @@ impl Rig {
         }
     }
 
-    /// Pushes a frame about which nothing is known.
+    /// Pushes a frame without metadata.
     pub fn push(&mut self, bytes: &[u8]) -> Verdict {
         self.push_frame(bytes, Meta::default())
     }
@@ -118,7 +118,7 @@ impl Rig {
         self.check();
     }
 
-    /// Ends the run: everything comes back.
+    /// Ends the run, so that every buffer is returned.
     pub fn finish(&mut self) {
         self.run(|reassembler, sink| reassembler.finish(sink));
         self.check();
@@ -127,27 +127,27 @@ impl Rig {
         assert!(self.back.iter().all(|&times| times == 1), "a buffer was lost: {:?}", self.back);
     }
 
-    /// What it counted.
+    /// Counters of the reassembler.
     pub fn stats(&self) -> &ReassembleStats {
         self.reassembler.stats()
     }
 
-    /// When something has to be done next.
+    /// Time at which the reassembler must be called next.
     pub fn deadline(&self) -> Option<u64> {
         self.reassembler.deadline()
     }
 
-    /// The memory it holds.
+    /// Memory that the reassembler holds.
     pub fn held_bytes(&self) -> usize {
         self.reassembler.held_bytes()
     }
 
-    /// The datagrams it holds.
+    /// Datagrams that the reassembler holds.
     pub fn held_datagrams(&self) -> usize {
         self.reassembler.held_datagrams()
     }
 
-    /// The bytes of the datagrams that left, which it forgets.
+    /// Returns the bytes of the delivered datagrams, and forgets these.
     pub fn take_whole(&mut self) -> Vec<Vec<u8>> {
         self.whole.drain(..).map(|whole| whole.bytes).collect()
     }

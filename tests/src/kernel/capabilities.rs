@@ -1,4 +1,4 @@
-//! Which headers the running kernel's receive coalescing looks into.
+//! Headers through which the running kernel's receive coalescing can merge.
 
 use grosso_testkit::Packet;
 
@@ -6,10 +6,10 @@ use super::gro::{GroOptions, GroOracle};
 
 /// The port on which the oracle's VXLAN device listens.
 const VXLAN_PORT: u16 = 4789;
-/// Payload bytes of each of the two segments that are offered.
+/// Payload bytes of each of the two segments that are sent.
 const PAYLOAD_BYTES: usize = 100;
 
-/// Whether two TCP segments behind some headers are merged.
+/// Result of sending two TCP segments behind some headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capability {
     /// The headers, outermost first.
@@ -18,7 +18,7 @@ pub struct Capability {
     pub merges: bool,
 }
 
-/// Asks the kernel about every kind of header, once each.
+/// Tries every kind of header once on the kernel.
 ///
 /// # Errors
 ///
@@ -43,7 +43,7 @@ pub fn capabilities() -> Result<Vec<Capability>, String> {
         .collect()
 }
 
-/// What stands before TCP in the segment of an index.
+/// Builder of the headers before TCP, for the segment of an index.
 type BeforeTcp = fn(u32) -> Packet;
 
 fn ipv4(packet: Packet, index: u32) -> Packet {

@@ -1,4 +1,4 @@
-//! What the kernel's receive coalescing (GRO) makes of a vector of frames.
+//! An oracle of the kernel's receive coalescing (GRO): its deliveries for a vector of frames.
 
 use std::fmt;
 use std::io;
@@ -19,47 +19,44 @@ use super::virtio::VirtioHeader;
 use super::worker::Worker;
 use super::{FRAME_BYTES_MAX, MTU_BYTES, QUIET, isolate};
 
-/// Most frames in a vector with [`Batching::Poll`]: a poll that finds 64 is cut there (rule G72).
+/// Greatest number of frames in a vector with [`Batching::Poll`]: a poll ends after 64 (rule G72).
 pub const FRAMES_MAX: usize = 63;
-/// How often a vector is asked by [`GroOracle::coalesce`].
+/// Number of times that [`GroOracle::coalesce`] writes a vector.
 const REPEATS: usize = 3;
-/// How often a vector that did not fit in a jiffy is written again; a few in a hundred do not fit,
-/// and most of them on a machine whose every processor has something else to do.
+/// Greatest number of attempts to write a vector within one jiffy. A few vectors in a hundred do not fit, and most do
+/// not on a machine all of whose processors are busy.
 const JIFFIES_MAX: usize = 500;
-/// Bytes of packets that may wait for the oracle: a vector of jumbo frames many times over.
+/// Size of the oracle's receive buffer in bytes: many times a vector of jumbo frames.
 const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
-/// EtherType of the frame that ends a vector (IEEE 802 local experimental 1); no GRO handler has
-/// it.
+/// EtherType of the frame that ends a vector (IEEE 802 local experimental 1); it has no GRO handler.
 const FENCE_ETHERTYPE: u16 = 0x88b5;
-/// The shortest Ethernet frame without its check sequence.
+/// The shortest Ethernet frame, without its check sequence.
 const FENCE_BYTES: usize = 60;
-/// How long a poll may take to deliver its first packet, before all of a vector is taken for
-/// dropped. It takes microseconds; the rest is for oracles that wait for each other's processor.
+/// Time in which a poll must deliver its first packet, or all of a vector counts as dropped. Microseconds are enough;
+/// the rest is for oracles that wait for each other's processor.
 const POLL_WAIT: Duration = Duration::from_millis(250);
-/// How long a fence may take. It takes microseconds unless the machine stands still.
+/// Time in which a fence must come back. Microseconds are enough unless the machine stands still.
 const FENCE_WAIT: Duration = Duration::from_secs(5);
-/// `gro_flush_timeout` in nanoseconds: shorter than a jiffy at HZ=250, longer than writing a
-/// vector.
+/// `gro_flush_timeout` in nanoseconds: shorter than a jiffy at HZ=250, longer than the time to write a vector.
 const FLUSH_TIMEOUT_NS: &str = "2000000";
 
-/// How a vector is held together, so that the kernel coalesces it as if it had arrived in one
-/// burst.
+/// Ways to keep a vector together, so that the kernel coalesces it as if it had arrived in one burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batching {
-    /// All frames are taken in one NAPI poll, at whose end everything held is delivered. Exact: the
-    /// NAPI thread shares a processor with the writer, who has the greater real-time priority and
-    /// so is done before the poll begins. At most [`FRAMES_MAX`] frames.
+    /// All frames are taken in one NAPI poll, at whose end everything held is delivered. Exact: the NAPI thread shares
+    /// a processor with the writer, which has the greater real-time priority and so finishes before the poll begins. At
+    /// most [`FRAMES_MAX`] frames.
     Poll,
-    /// Each frame is a poll of its own and `gro_flush_timeout` delivers what is held. Any number of
-    /// frames; 20 ms a vector and more. A vector written across a jiffy's end may come apart, so
-    /// it is written again until it was not.
+    /// Each frame is a poll of its own, and `gro_flush_timeout` delivers held packets. Any number of frames; 20 ms a
+    /// vector and more. A vector that is written across the end of a jiffy may be split, so it is written again until
+    /// it was not.
     Timer,
 }
 
-/// How an oracle is set up.
+/// Configuration of an oracle.
 #[derive(Clone, Debug, Default)]
 pub struct GroOptions {
-    /// How vectors are held together; by default the best that the system allows.
+    /// The way to keep vectors together; by default the best that the system allows.
     pub batching: Option<Batching>,
     /// Device features to turn on, in the words of `ethtool -k`.
     pub features: Vec<&'static str>,
@@ -72,9 +69,9 @@ pub struct GroOptions {
 /// One packet that the kernel delivered.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Delivered {
-    /// What the kernel says about the packet; offsets count a VLAN tag that is in `bytes`.
+    /// The kernel's metadata of the packet; offsets count a VLAN tag that is in `bytes`.
     pub virtio: VirtioHeader,
-    /// The frame. A VLAN tag that the kernel took out of the bytes is put back.
+    /// The frame. A VLAN tag that the kernel took out of the frame is put back.
     pub bytes: Vec<u8>,
 }
 
@@ -86,8 +83,8 @@ impl fmt::Debug for Delivered {
     }
 }
 
-/// The kernel's receive coalescing. Each oracle is a namespace, a TAP and a thread of its own, so
-/// several can be asked at once.
+/// The kernel's receive coalescing. Each oracle has a namespace, a TAP and a thread of its own, so several can run at
+/// once.
 pub struct GroOracle {
     worker: Worker<State>,
     batching: Batching,
@@ -98,7 +95,7 @@ impl GroOracle {
     ///
     /// # Errors
     ///
-    /// A sentence that says what the system refused.
+    /// A sentence that names the system's refusal.
     pub fn new() -> Result<Self, String> {
         Self::with(&GroOptions::default())
     }
@@ -107,7 +104,7 @@ impl GroOracle {
     ///
     /// # Errors
     ///
-    /// A sentence that says what the system refused.
+    /// A sentence that names the system's refusal.
     pub fn with(options: &GroOptions) -> Result<Self, String> {
         let options = options.clone();
         let worker = Worker::start(move || State::new(&options))?;
@@ -115,21 +112,21 @@ impl GroOracle {
         Ok(Self { worker, batching })
     }
 
-    /// What the kernel delivers for a vector of frames, in its order: the most frequent of three
-    /// answers. Coalescing too little may be timing, and then it is rare.
+    /// The kernel's deliveries for a vector of frames, in order: the most frequent of three results. A result with too
+    /// little coalescing may be due to timing, which is rare.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for more than [`FRAMES_MAX`] frames with [`Batching::Poll`]; `EINVAL` for a
-    /// frame that a TAP refuses (under 14 bytes); an error if the kernel dropped a packet for want
-    /// of memory, or if with [`Batching::Timer`] the vector was never written within a jiffy.
+    /// `InvalidInput` for more than [`FRAMES_MAX`] frames with [`Batching::Poll`]; `EINVAL` for a frame that a TAP
+    /// refuses (under 14 bytes); an error if the kernel dropped a packet for lack of memory, or if with
+    /// [`Batching::Timer`] no attempt wrote the vector within a jiffy.
     pub fn coalesce(&mut self, frames: &[Vec<u8>]) -> io::Result<Vec<Delivered>> {
         let answers =
             (0..REPEATS).map(|_| self.coalesce_once(frames)).collect::<io::Result<Vec<_>>>()?;
         Ok(most_frequent(answers))
     }
 
-    /// What the kernel delivers for a vector of frames, asked once.
+    /// The kernel's deliveries for a vector of frames that is written once.
     ///
     /// # Errors
     ///
@@ -153,7 +150,7 @@ impl GroOracle {
         })
     }
 
-    /// Turns a device feature on or off for the vectors to come.
+    /// Turns a device feature on or off for later vectors.
     ///
     /// # Errors
     ///
@@ -163,13 +160,13 @@ impl GroOracle {
             .run(move |state| ethtool::set_feature(&state.control, state.tap.name(), feature, on))
     }
 
-    /// How vectors are held together.
+    /// The way in which vectors are kept together.
     pub fn batching(&self) -> Batching {
         self.batching
     }
 }
 
-/// The most frequent answer; of several, the one with the fewest packets.
+/// The most frequent result; among equals, the one with the fewest packets.
 ///
 /// # Panics
 ///
@@ -180,7 +177,7 @@ pub fn most_frequent(answers: Vec<Vec<Delivered>>) -> Vec<Delivered> {
     best.expect("at least one answer").clone()
 }
 
-/// What the oracle's thread owns.
+/// State of the oracle's thread.
 struct State {
     tap: Tun,
     socket: PacketSocket,
@@ -226,11 +223,10 @@ impl State {
         Ok(Self { tap, socket, control, batching, fences: 0, buffer: vec![0; FRAME_BYTES_MAX] })
     }
 
-    /// Writes a vector, virtio headers first, and collects what comes of it. None if it may have
-    /// come apart.
+    /// Writes a vector, virtio headers first, and collects the deliveries. `None` if the vector may have been split.
     fn coalesce(&mut self, frames: &[Vec<u8>]) -> io::Result<Option<Vec<Delivered>>> {
         let before = self.jiffy();
-        // A refused frame ends the vector, but what was written before it has to come out first.
+        // A refused frame ends the vector, but the frames written before it still have to come out.
         let written = frames.iter().try_for_each(|frame| self.tap.write(frame).map(drop));
         let is_whole = before == self.jiffy();
         let mut delivered = Vec::new();
@@ -255,15 +251,15 @@ impl State {
         }
     }
 
-    /// What the kernel's clock of ticks shows, which a poll compares with when it held a packet
-    /// first. Nothing where a poll takes the whole vector.
+    /// Time of the kernel's tick clock, against which a poll compares the age of held packets. `None` if one poll takes
+    /// the whole vector.
     fn jiffy(&self) -> Option<Timespec> {
         let is_asked = self.batching == Batching::Timer;
         is_asked.then(|| clock_gettime(ClockId::MonotonicCoarse))
     }
 
-    /// Sends a frame that the kernel does not touch and takes everything that comes before it, so
-    /// that no packet can be counted to the next vector.
+    /// Sends a frame that the kernel does not touch and takes everything that arrives before it, so that no packet can
+    /// be attributed to the next vector.
     fn drain_to_fence(&mut self, delivered: &mut Vec<Delivered>) -> io::Result<()> {
         self.fences += 1;
         let mut fence = vec![0; FENCE_BYTES];
@@ -286,7 +282,7 @@ impl State {
     }
 }
 
-/// Chooses how vectors are held together and prepares the device for it.
+/// Chooses the way to keep vectors together and prepares the device for it.
 fn batch(name: &InterfaceName, wanted: Option<Batching>) -> Result<Batching, String> {
     let poll = || match wanted {
         Some(Batching::Timer) => Err("not wanted".to_owned()),
@@ -309,7 +305,7 @@ fn batch(name: &InterfaceName, wanted: Option<Batching>) -> Result<Batching, Str
     }
 }
 
-/// Gives the device a NAPI thread on this thread's processor, of lesser real-time priority.
+/// Gives the device a NAPI thread on this thread's processor, with a lower real-time priority.
 fn share_processor_with_napi(name: &InterfaceName) -> Result<(), String> {
     let describe = |what: &str, error: io::Error| format!("{what}: {error}");
     write_attribute(name, "threaded", "1").map_err(|error| describe("threaded NAPI", error))?;
@@ -334,10 +330,10 @@ fn add_vxlan(control: &Control, port: u16) -> io::Result<()> {
     control.set_up(&name, true)
 }
 
-/// How many oracles were started, which spreads them over the processors and names their devices.
+/// Number of oracles started, which spreads them over the processors and names their devices.
 static ORACLES: AtomicUsize = AtomicUsize::new(0);
 
-/// A name that no other device on the machine has, because its NAPI thread is found by it.
+/// A name that is unique on the machine: the device's NAPI thread is found by it.
 fn unique_name() -> InterfaceName {
     let number = ORACLES.fetch_add(1, Ordering::Relaxed) & 0xffff;
     InterfaceName::new(&format!("g{:x}n{number:x}", process::id())).expect("14 bytes at most")

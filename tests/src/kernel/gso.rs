@@ -1,4 +1,4 @@
-//! What the kernel's segmentation (GSO) makes of a superframe.
+//! An oracle of the kernel's segmentation (GSO): the packets of a superframe.
 
 use std::io;
 
@@ -9,16 +9,15 @@ use super::virtio::VirtioHeader;
 use super::worker::Worker;
 use super::{FRAME_BYTES_MAX, MTU_BYTES, isolate};
 
-/// Packets that may wait to be read: a superframe of 65 535 bytes in segments of one byte.
+/// Length of the read queue in packets: a superframe of 65 535 bytes in segments of one byte.
 const QUEUE_PACKETS: i32 = 70_000;
-/// Packets that may wait to be read where only real root may say how many (`TUN_READQ_SIZE`).
+/// Length of the read queue if only real root may set it (`TUN_READQ_SIZE`).
 const QUEUE_PACKETS_DEFAULT: i32 = 500;
 
-/// The kernel's segmentation: a bridge between a TAP that superframes are written to and a TAP
-/// without offloads that packets are read from.
+/// The kernel's segmentation: a bridge between a TAP to which superframes are written and a TAP without offloads from
+/// which packets are read.
 ///
-/// A bridge, unlike a router, changes no byte of a frame: addresses and TTL come back as they went
-/// in.
+/// Unlike a router, a bridge changes no byte of a frame: addresses and TTL stay the same.
 pub struct GsoOracle {
     worker: Worker<State>,
 }
@@ -28,7 +27,7 @@ impl GsoOracle {
     ///
     /// # Errors
     ///
-    /// A sentence that says what the system refused.
+    /// A sentence that names the system's refusal.
     pub fn new() -> Result<Self, String> {
         let describe = |error: io::Error| format!("no bridge between two TAPs: {error}");
         let setup = move || {
@@ -48,8 +47,7 @@ impl GsoOracle {
                     control.add_bridge_port(&bridge, tap.name())?;
                     control.set_up(tap.name(), true)?;
                 }
-                // A bridge that learnt an address on the input would not send its frames to the
-                // output.
+                // A bridge that learnt an address on the input would not forward its frames to the output.
                 write_attribute(input.name(), "brport/learning", "0")?;
                 control.set_up(&bridge, true)?;
                 Ok(State { input, output, queue_packets, buffer: vec![0; FRAME_BYTES_MAX] })
@@ -59,15 +57,15 @@ impl GsoOracle {
         Ok(Self { worker: Worker::start(setup)? })
     }
 
-    /// The packets that leave for a frame and what its virtio header says of it, without headers of
-    /// their own: all checksums are complete. None if the kernel drops the frame.
+    /// The packets into which the kernel cuts a frame with this virtio header. They have no virtio headers: all
+    /// checksums are complete. `None` if the kernel drops the frame.
     ///
-    /// The destination must not be one of 01:80:c2:00:00:00 to 0f, which no bridge forwards.
+    /// The destination must not be one of 01:80:c2:00:00:00 to 0f, which bridges do not forward.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a header that the kernel refuses (rules V1 to V9); an error for more packets
-    /// than the output holds, which are 500 without real root.
+    /// `EINVAL` for a header that the kernel refuses (rules V1 to V9); an error for more packets than the output
+    /// queues, which are 500 without real root.
     pub fn segment(&mut self, header: &VirtioHeader, frame: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         let mut packet = header.to_bytes().to_vec();
         packet.extend_from_slice(frame);
@@ -75,7 +73,7 @@ impl GsoOracle {
     }
 }
 
-/// What the oracle's thread owns.
+/// State of the oracle's thread.
 struct State {
     input: Tun,
     output: Tun,
@@ -84,12 +82,12 @@ struct State {
 }
 
 impl State {
-    /// A write runs through bridge and segmentation before it returns, so all packets are there.
+    /// Writes a packet, which passes bridge and segmentation before the call returns, and reads all packets.
     fn segment(&mut self, packet: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         self.input.write(packet)?;
         let mut segments = Vec::new();
         let mut refused = None;
-        // A packet that its header cannot express is an error (rule V9), and others may follow it.
+        // A packet that its header cannot express is an error (rule V9), and others may follow.
         for _ in 0..self.queue_packets {
             match self.output.read(&mut self.buffer) {
                 Ok(length) => segments.push(self.buffer[VirtioHeader::BYTES..length].to_vec()),

@@ -1,4 +1,4 @@
-//! What the sockets of a host read from packets that a device received.
+//! A host whose sockets read packets that a device received.
 
 use std::fs;
 use std::io::{self, Read};
@@ -15,7 +15,7 @@ use super::virtio::VirtioHeader;
 use super::worker::Worker;
 use super::{FRAME_BYTES_MAX, MTU_BYTES, isolate};
 
-/// A host with one TUN interface, in a network of its own.
+/// A host with one TUN interface, in a network namespace of its own.
 pub struct Host {
     worker: Worker<State>,
 }
@@ -26,7 +26,7 @@ impl Host {
     /// An address that is routed to its interface.
     pub const PEER: [u8; 4] = [10, 9, 0, 2];
 
-    /// The address of the host in IPv6.
+    /// The IPv6 address of the host.
     pub const ADDRESS_IPV6: [u8; 16] = [0xfd, 0xaa, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     /// An IPv6 address that is routed to its interface.
     pub const PEER_IPV6: [u8; 16] = [0xfd, 0xaa, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
@@ -35,17 +35,16 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// A sentence that says what the system refused.
+    /// A sentence that names the system's refusal.
     pub fn new() -> Result<Self, String> {
         Self::start(false)
     }
 
-    /// Starts a host that speaks IPv6 as well, reports every error, and never runs out of memory for
-    /// fragments.
+    /// Starts a host that also has IPv6, reports every error, and never runs out of memory for fragments.
     ///
     /// # Errors
     ///
-    /// A sentence that says what the system refused.
+    /// A sentence that names the system's refusal.
     pub fn with_ipv6() -> Result<Self, String> {
         Self::start(true)
     }
@@ -82,7 +81,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a virtio header that the kernel refuses; otherwise what the socket says.
+    /// `EINVAL` for a virtio header that the kernel refuses; otherwise the socket's error.
     pub fn datagrams(
         &mut self,
         port: u16,
@@ -91,7 +90,7 @@ impl Host {
         self.datagrams_at(IpAddr::V4(Ipv4Addr::from(Self::ADDRESS)), port, packets)
     }
 
-    /// The same at one of its addresses.
+    /// The same for a socket bound to one of its addresses.
     ///
     /// # Errors
     ///
@@ -130,7 +129,7 @@ impl Host {
         })
     }
 
-    /// Listens at a port, receives a SYN, and gives the packet with which the host answers.
+    /// Listens at a port, receives a SYN, and returns the packet with which the host answers.
     ///
     /// # Errors
     ///
@@ -166,13 +165,13 @@ impl Host {
     }
 }
 
-/// Looks at an address that is new, a millisecond apart.
+/// Checks for a new address, a millisecond apart.
 const ADDRESS_LOOKS: usize = 10_000;
 
 /// Memory for fragments, in bytes: more than a test leaves incomplete.
 const FRAGMENT_BYTES: &str = "500000000";
 
-/// What the host's thread owns.
+/// State of the host's thread.
 struct State {
     tun: Tun,
     listener: Option<TcpListener>,
@@ -180,8 +179,8 @@ struct State {
 }
 
 impl State {
-    /// Waits until a socket reads what comes to the IPv6 address: the kernel adds the route to it later, on a thread of
-    /// its own.
+    /// Waits until a socket receives packets for the IPv6 address: the kernel adds the route to it later, on a thread
+    /// of its own.
     fn wait_for_ipv6(&self) -> io::Result<()> {
         let socket = UdpSocket::bind((Ipv6Addr::from(Host::ADDRESS_IPV6), 0))?;
         socket.set_nonblocking(true)?;
@@ -201,7 +200,7 @@ impl State {
         Err(io::Error::new(io::ErrorKind::TimedOut, "the IPv6 address does not come to life"))
     }
 
-    /// A write runs up to the sockets before it returns.
+    /// Writes packets, each of which reaches the sockets before the call returns.
     fn write(&self, packets: &[(VirtioHeader, Vec<u8>)]) -> io::Result<()> {
         packets.iter().try_for_each(|(header, packet)| {
             let header = &header.to_bytes()[..VirtioHeader::BYTES];

@@ -1,15 +1,15 @@
 //! The running kernel as an oracle: what would Linux do with these frames?
 //!
-//! [`GroOracle`] hands a vector of frames to the kernel's receive coalescing and gives back what it
-//! delivers; [`GsoOracle`] hands it a superframe and gives back the packets it puts on the wire.
-//! Both live in network namespaces of their own, touch nothing outside them, and need no program.
+//! [`GroOracle`] passes a vector of frames to the kernel's receive coalescing and returns its deliveries; [`GsoOracle`]
+//! passes it a superframe and returns the packets on the wire. Both live in network namespaces of their own, touch
+//! nothing outside them, and need no program.
 //!
-//! They want root. Without it, run the tests inside a user namespace (`unshare -Urm cargo test
-//! ...`): [`GsoOracle`] works there; [`GroOracle`] does not, because holding a vector together
-//! wants real-time priority or `gro_flush_timeout`, and the kernel gives both to real root only.
+//! They need root. Without it, run the tests inside a user namespace (`unshare -Urm cargo test ...`): [`GsoOracle`]
+//! works there; [`GroOracle`] does not, because keeping a vector together needs real-time priority or
+//! `gro_flush_timeout`, which the kernel grants to real root only.
 //!
-//! What the kernel does depends on its version (rules G14a, G34a, G34b, G63): a test of such a rule
-//! asks [`release`] first. A test whose oracle cannot start calls [`skip`], which says why:
+//! The kernel's behaviour depends on its version (rules G14a, G34a, G34b, G63): a test of such a rule asks [`release`]
+//! first. A test whose oracle cannot start calls [`skip`], which prints the reason:
 //!
 //! ```no_run
 //! use grosso_tests::kernel::{GroOracle, skip};
@@ -48,27 +48,25 @@ pub use virtio::{TunnelOffsets, VirtioHeader};
 
 /// The greatest MTU of the oracles' devices; superframes may be longer.
 const MTU_BYTES: u16 = 65_000;
-/// The longest frame that is read back: the ceiling of rule G60, link-layer header and virtio
-/// header.
+/// The longest frame that is read back: the limit of rule G60, plus link-layer header and virtio header.
 const FRAME_BYTES_MAX: usize = 524_280 + 18 + 24;
-/// After so long without a packet no more will come. The kernel's own timer in the oracle is 2 ms.
+/// Time without a packet after which none is expected. The kernel's own timer in the oracle is 2 ms.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// Set where every test must run, as in CI as root: then a skipped test is a failed one.
+/// The environment variable that makes a skipped test fail, for CI as root, where every test must run.
 const SKIP_NOTHING: &str = "GROSSO_SKIP_NOTHING";
 
-/// Says that a test is skipped and why.
+/// Reports that a test is skipped, and the reason.
 ///
 /// # Panics
 ///
-/// If the environment has `GROSSO_SKIP_NOTHING`, so that an oracle that broke is not taken for one
-/// that is forbidden.
+/// If the environment has `GROSSO_SKIP_NOTHING`, so that a broken oracle is not mistaken for a forbidden one.
 pub fn skip(why: &str) {
     println!("skipped: {why}");
     assert!(env::var_os(SKIP_NOTHING).is_none(), "skipped where nothing may be: {why}");
 }
 
-/// Whether the oracles can be asked here, and why not.
+/// Checks whether the oracles can run here.
 ///
 /// # Errors
 ///
@@ -87,13 +85,12 @@ pub fn release() -> (u32, u32) {
     (next(), next())
 }
 
-/// Moves the calling thread into a silent network of its own.
+/// Moves the calling thread into a network namespace of its own in which the kernel sends nothing.
 fn isolate() -> Result<Control, String> {
     namespace::isolate_thread_network()
         .map_err(|error| format!("no network namespace of one's own: {error}"))?;
-    // Without these the kernel sends neighbour discovery of its own, and netfilter looks into
-    // bridged frames. A kernel without IPv6 or bridge netfilter has not the files, and need not be
-    // silenced.
+    // Without these settings the kernel sends neighbour discovery of its own accord, and netfilter looks into bridged
+    // frames. A kernel without IPv6 or bridge netfilter lacks the files, and needs no silencing.
     for (path, value) in [
         ("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1"),
         ("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1"),

@@ -1,13 +1,13 @@
-//! What a person needs to run a failed vector again: its seed, and its frames.
+//! Information with which a person can run a failed vector again: its seed, and its frames.
 
 use std::env;
 use std::fmt::Write;
 
-/// Replaces the fixed seed of every random test of the kernel.
+/// The environment variable that replaces the fixed seed of every random test of the kernel.
 const SEED: &str = "GROSSO_SEED";
 
-/// The seed of a random test: `fixed`, or what `GROSSO_SEED` says. It is printed, for `--nocapture`
-/// and for failures.
+/// The seed of a random test: `fixed`, or the value of `GROSSO_SEED`. It is printed, for `--nocapture` and for
+/// failures.
 ///
 /// # Panics
 ///

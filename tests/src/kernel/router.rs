@@ -1,4 +1,4 @@
-//! What a router makes of a packet that is too long for the way on.
+//! A router that forwards packets to a network with a smaller MTU.
 
 use std::fs;
 use std::io;
@@ -10,17 +10,17 @@ use grosso_sys::tun::{Tun, TunBuilder};
 use super::worker::Worker;
 use super::{FRAME_BYTES_MAX, MTU_BYTES, isolate};
 
-/// A router between two networks, the second of which takes short packets only.
+/// A router between two networks, of which the second has the smaller MTU.
 pub struct Router {
     worker: Worker<State>,
 }
 
-/// What came of one packet.
+/// Packets sent by the router because of one packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forwarded {
-    /// What left towards the destination.
+    /// Packets towards the destination.
     pub onward: Vec<Vec<u8>>,
-    /// What left towards the source: errors.
+    /// Packets towards the source: ICMP errors.
     pub back: Vec<Vec<u8>>,
 }
 
@@ -34,7 +34,7 @@ impl Router {
     ///
     /// # Errors
     ///
-    /// A sentence that says what the system refused.
+    /// A sentence that names the system's refusal.
     pub fn new() -> Result<Self, String> {
         let setup = move || {
             let control = isolate()?;
@@ -47,11 +47,11 @@ impl Router {
     ///
     /// # Errors
     ///
-    /// What the system refused.
+    /// The system's refusal.
     pub fn forward(&mut self, packet: Vec<u8>, mtu: u16) -> io::Result<Forwarded> {
         self.worker.run(move |state| {
             state.control.set_mtu(&state.onward_name, mtu)?;
-            // A write runs up to the other interface before it returns.
+            // A write reaches the other interface before it returns.
             state.source.write(&packet)?;
             let onward = drain(&state.onward, &mut state.buffer)?;
             Ok(Forwarded { onward, back: drain(&state.source, &mut state.buffer)? })
@@ -59,7 +59,7 @@ impl Router {
     }
 }
 
-/// What the router's thread owns.
+/// State of the router's thread.
 struct State {
     control: Control,
     source: Tun,
@@ -71,7 +71,7 @@ struct State {
 impl State {
     fn new(control: &Control) -> io::Result<Self> {
         fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
-        // Every oversize packet is answered, however many there are.
+        // Errors are not rate-limited: every oversized packet is answered.
         fs::write("/proc/sys/net/ipv4/icmp_ratelimit", "0")?;
         let open = |name: &str, address: [u8; 4]| {
             let name = InterfaceName::new(name)?;
@@ -88,7 +88,7 @@ impl State {
     }
 }
 
-/// Everything that the kernel has put on an interface.
+/// All packets that the kernel has queued on an interface.
 pub(super) fn drain(tun: &Tun, buffer: &mut [u8]) -> io::Result<Vec<Vec<u8>>> {
     let mut packets = Vec::new();
     loop {

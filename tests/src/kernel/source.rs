@@ -1,4 +1,4 @@
-//! What a host sends when a socket is given more than a packet can hold.
+//! A host that sends datagrams longer than the MTU.
 
 use std::fs;
 use std::io;
@@ -22,7 +22,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// A sentence that says what the system refused.
+    /// A sentence that names the system's refusal.
     pub fn new() -> Result<Self, String> {
         let setup = move || {
             let control = isolate()?;
@@ -31,11 +31,11 @@ impl Source {
         Ok(Self { worker: Worker::start(setup)? })
     }
 
-    /// What leaves when a socket sends a datagram of `len` bytes into a network of this MTU.
+    /// The packets that leave when a socket sends a datagram of `len` bytes into a network with this MTU.
     ///
     /// # Errors
     ///
-    /// What the system refused.
+    /// The system's refusal.
     pub fn send(&mut self, len: usize, mtu: u16) -> io::Result<Vec<Vec<u8>>> {
         self.worker.run(move |state| {
             state.control.set_mtu(&state.name, mtu)?;
@@ -48,7 +48,7 @@ impl Source {
     }
 }
 
-/// What the host's thread owns.
+/// State of the host's thread.
 struct State {
     control: Control,
     tun: Tun,
@@ -60,7 +60,7 @@ impl State {
     fn new(control: Control) -> io::Result<Self> {
         let name = InterfaceName::new("source6")?;
         let tun = TunBuilder::tun(name).nonblocking(true).open()?;
-        // It says nothing of its own, and its address is good at once.
+        // The kernel sends nothing of its own accord, and its address is usable at once.
         for (attribute, value) in
             [("disable_ipv6", "0"), ("router_solicitations", "0"), ("accept_dad", "0")]
         {

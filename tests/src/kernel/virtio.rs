@@ -1,4 +1,4 @@
-//! The virtio header, read and written by hand so that the engine's own code is not its judge.
+//! The virtio header, encoded and decoded by hand so that the engine's code does not judge itself.
 
 /// A virtio header in the order of its fields (`docs/rules.md` section 6.1), native endian.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -8,20 +8,19 @@ pub struct VirtioHeader {
     /// 0 none, 1 TCP over IPv4, 3 UDP fragments, 4 TCP over IPv6, 5 UDP segments; 0x20 and 0x40
     /// tunnel.
     pub gso_type: u8,
-    /// A hint: how many bytes are headers.
+    /// A hint: the number of header bytes.
     pub header_length: u16,
     /// Payload bytes a segment.
     pub gso_size: u16,
-    /// Where the checksum's bytes start, from the start of the frame.
+    /// Start of the checksummed bytes, from the start of the frame.
     pub checksum_start: u16,
-    /// Where the checksum is stored, from `checksum_start`.
+    /// Offset of the checksum field from `checksum_start`.
     pub checksum_offset: u16,
-    /// Only written in the 24-byte form: the tunnel around the superframe.
+    /// Written only in the 24-byte form: the tunnel around the superframe.
     pub tunnel: TunnelOffsets,
 }
 
-/// Where the headers of a tunnelled superframe start, from the start of the frame; 0 without
-/// tunnel.
+/// Offsets of the headers of a tunnelled superframe, from the start of the frame; 0 without a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunnelOffsets {
     /// The outer UDP header.
@@ -68,7 +67,7 @@ impl VirtioHeader {
         }
     }
 
-    /// Writes the form with `tunnel`, whose two fields are little endian always.
+    /// Writes the form with `tunnel`, whose two fields are always little endian.
     pub fn to_bytes(&self) -> [u8; Self::TUNNEL_BYTES] {
         let mut bytes = [0; Self::TUNNEL_BYTES];
         bytes[0] = self.flags;

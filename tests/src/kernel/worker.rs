@@ -1,4 +1,4 @@
-//! A thread that owns something of a namespace, and does what it is asked.
+//! A thread that owns state of a namespace, and runs jobs on it.
 
 use std::sync::mpsc;
 use std::thread;

@@ -1,4 +1,4 @@
-//! Checksums around a packet, and what is known of those inside once it is out.
+//! Outer checksums, and the state of the inner ones after decapsulation.
 
 use grosso::{
     Meta,
@@ -40,7 +40,7 @@ fn gue_gre(wrong_udp: u16, wrong_gre: u16) -> Packet {
     packet.ipv6(|ip| ip).tcp(|t| t).payload_len(77)
 }
 
-/// The sum of a packet from its first IP header on, said plainly.
+/// The sum of a packet from its first IP header on, computed plainly.
 fn sum_of(packet: &[u8]) -> u16 {
     oracle::sum(&packet[14..])
 }
@@ -54,14 +54,14 @@ fn is_sum(checksum: Checksum, packet: &[u8]) -> bool {
 fn wrong_checksums_around_a_packet_are_named() {
     assert_eq!(take(&vxlan(1).build()).unwrap_err(), Refusal::UdpChecksum);
     assert_eq!(take(&gue_gre(1, 0).build()).unwrap_err(), Refusal::UdpChecksum);
-    // The checksum around it is right: it covers the wrong one.
+    // The outer checksum is right: it covers the wrong one.
     assert_eq!(take(&gue_gre(0, 1).build()).unwrap_err(), Refusal::GreChecksum);
     let header = Packet::new().ethernet(|e| e).ipv4(|ip| ip.checksum_xor(1));
     let frame = header.ipv4(|ip| ip).udp(|u| u).build();
     assert_eq!(take(&frame).unwrap_err(), Refusal::Ipv4Checksum);
 }
 
-/// Who is told that a device verified a checksum does not read the payload.
+/// A receiver that trusts the device's verification does not read the payload.
 #[test]
 fn verified_checksums_are_not_verified_again() {
     let unnecessary = |levels| Checksum::Unnecessary { levels };
@@ -71,7 +71,7 @@ fn verified_checksums_are_not_verified_again() {
         let taken = take_knowing(&vxlan(1).build(), unnecessary(levels)).unwrap();
         assert_eq!(taken.meta.checksum, inside, "{levels}");
     }
-    // One was verified of two: the other is read.
+    // One of two was verified: the payload is read for the other.
     let one =
         |wrong_udp, wrong_gre| take_knowing(&gue_gre(wrong_udp, wrong_gre).build(), unnecessary(0));
     let taken = one(1, 0).unwrap();
@@ -79,13 +79,13 @@ fn verified_checksums_are_not_verified_again() {
     assert_eq!(one(0, 1).unwrap_err(), Refusal::GreChecksum);
     let taken = take_knowing(&gue_gre(1, 1).build(), unnecessary(2)).unwrap();
     assert_eq!(taken.meta.checksum, unnecessary(0));
-    // A checksum that is not there takes no level.
+    // An absent checksum takes no level.
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.checksum_zero());
     let frame = packet.vxlan(|v| v).ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).build();
     assert_eq!(take_knowing(&frame, unnecessary(0)).unwrap().meta.checksum, unnecessary(0));
 }
 
-/// Who verified the sum around a packet knows the sum of the packet.
+/// A verified outer sum yields the sum of the inner packet.
 #[test]
 fn c30_a_verified_sum_becomes_the_sum_of_the_packet_inside() {
     for (packet, is_covered) in [
@@ -111,7 +111,7 @@ fn c30_a_verified_sum_becomes_the_sum_of_the_packet_inside() {
     assert_eq!(take_knowing(&frame, wrong).unwrap_err(), Refusal::UdpChecksum);
 }
 
-/// A mark of congestion changes the sum of IPv6, and that of IPv4 does not, by its own checksum.
+/// A congestion mark changes the sum of IPv6. It does not change that of IPv4, whose header checksum balances it.
 #[test]
 fn c30_a_sum_follows_the_mark_of_congestion() {
     let outer = || Packet::new().ethernet(|e| e).ipv4(|ip| ip.tos(3)).udp(|u| u).gue(|g| g);
@@ -147,13 +147,13 @@ fn partial_checksums_move_with_the_packet() {
 fn a_partial_checksum_around_the_packet_is_gone_with_its_header() {
     let frame = vxlan(1).build();
     let partial = |start, offset| Checksum::Partial { start, offset };
-    // The UDP header around it starts behind Ethernet and IPv4.
+    // The outer UDP header starts behind Ethernet and IPv4.
     let taken = take_knowing(&frame, partial(34, 6)).unwrap();
     assert_eq!(taken.meta.checksum, Checksum::None);
-    // The checksum inside a partial one has to be verified.
+    // A checksum inside the partial one has to be verified.
     let gre = gue_gre(1, 1).build();
     assert_eq!(take_knowing(&gre, partial(54, 6)).unwrap_err(), Refusal::GreChecksum);
-    // That around a partial one counts as right.
+    // A checksum around the partial one counts as right.
     let taken = take_knowing(&gue_gre(1, 1).build(), partial(66, 4)).unwrap();
     assert_eq!(taken.meta.checksum, Checksum::None);
     for (start, offset) in
@@ -188,7 +188,7 @@ fn remote_gue(edit: impl FnOnce(Gue) -> Gue) -> Packet {
     packet.ipv4(|ip| ip).udp(|u| u).payload_len(64)
 }
 
-/// Private flags with remote checksum offload of these places, counted from behind the header.
+/// Private flags with remote checksum offload and these places, counted from the end of the header.
 fn places(start: u16, at: u16) -> impl FnOnce(Gue) -> Gue {
     let options = [&[0x80, 0, 0, 0][..], &start.to_be_bytes(), &at.to_be_bytes()].concat();
     move |gue| gue.flags(1).options(&options)
@@ -218,7 +218,7 @@ fn c53_remote_checksum_offload_is_completed_or_stays_partial() {
     }
 }
 
-/// One's complement has two zeros, and UDP has a use for one of them.
+/// One's complement has two zeros, and UDP uses one of them to mean that there is no checksum.
 #[test]
 fn p42_a_sum_of_zero_is_written_as_all_ones() {
     let mut seen = 0;
@@ -233,7 +233,7 @@ fn p42_a_sum_of_zero_is_written_as_all_ones() {
     assert_eq!(seen, 1);
 }
 
-/// The header that asked for it is gone, and what is known of the packet says that it was done.
+/// The header that asked for it is removed, and the metadata shows that it was done.
 #[test]
 fn p43_b51_remote_checksum_offload_is_done_once() {
     let packet = remote_vxlan().ipv4(|ip| ip).gre(|g| g).ipv4(|ip| ip).tcp(|t| t).payload_len(100);
@@ -241,7 +241,7 @@ fn p43_b51_remote_checksum_offload_is_done_once() {
     let twice = take_knowing(&once.packet, once.meta.checksum).unwrap();
     assert!(is_right(&twice.packet, Link::Ethernet));
     assert_eq!(twice.packet, packet.out_of_tunnel().unwrap().out_of_tunnel().unwrap().build());
-    // Who was told the place already does not add the tunnel's word for it.
+    // If the metadata has the place already, the tunnel's request is not applied to it again.
     let (frame, start, offset) = packet.build_partial();
     let partial = Checksum::Partial { start: start as u16, offset: offset as u16 };
     assert_eq!(take_knowing(&frame, partial).unwrap().packet, once.packet);
@@ -284,7 +284,7 @@ fn c55_p41_places_outside_the_packet_are_refused() {
     assert_eq!(take(&frame).unwrap_err(), Refusal::RemoteChecksumPlace);
 }
 
-/// The kernel once read the packet as the option.
+/// The kernel once read the inner packet as the option.
 #[test]
 fn p40_b13_an_option_beyond_its_header_is_refused() {
     let frame = remote_gue(|g| g.flags(1).options(&[0x80, 0, 0, 0])).build();

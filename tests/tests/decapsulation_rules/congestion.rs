@@ -1,4 +1,4 @@
-//! Congestion that a tunnel met (RFC 6040, rule W2).
+//! Congestion marks from inside a tunnel (RFC 6040, rule W2).
 
 use grosso::{
     Meta,
@@ -12,7 +12,7 @@ use grosso_wire::LinkType;
 
 use crate::taking::{rules, take, take_with};
 
-/// RFC 6040 figure 4, as it stands there: a row for each inner field, a column for each outer one.
+/// RFC 6040 figure 4, literally: a row for each inner field, a column for each outer one.
 const FIGURE_4: [[Option<u8>; 4]; 4] = [
     // Not-ECT  ECT(0)        ECT(1)        CE
     [Some(NOT), Some(NOT), Some(NOT), None],
@@ -99,7 +99,7 @@ fn b27_ipv4_checksum_stays_right_and_a_wrong_one_wrong() {
     }
 }
 
-/// Linux looks for the IP header behind tags, and so do we; through MPLS nothing is told.
+/// Linux looks for the IP header behind VLAN tags, and so does Grosso; a mark does not pass through MPLS.
 #[test]
 fn w02_nothing_is_told_to_what_is_no_ip_packet() {
     let outer = || Packet::new().ethernet(|e| e).ipv4(|ip| ip.tos(CE));

@@ -1,4 +1,4 @@
-//! The headers of each tunnel: what a receiver takes, and what it must not.
+//! The headers of each tunnel: those that a receiver accepts, and those it must refuse.
 
 use grosso::tunnel::{Tunnel, decapsulate::Refusal};
 use grosso_testkit::{
@@ -70,7 +70,7 @@ fn tunnels_have_the_names_of_ip_link() {
     taken(&inside(ipv4().gre(|g| g).mpls(|m| m)), Tunnel::Gre);
 }
 
-/// Rule W24: which protocol it is, the port says.
+/// Rule W24: the port determines the protocol.
 #[test]
 fn w10_w24_fou_is_the_protocol_that_its_port_says() {
     for (protocol, packet, tunnel) in [
@@ -84,7 +84,7 @@ fn w10_w24_fou_is_the_protocol_that_its_port_says() {
         let taken = take_with(&frame, &meta, LinkType::Ethernet, &rules).unwrap();
         assert_eq!(taken.tunnel, tunnel);
         assert_eq!(taken.packet, packet.out_of_tunnel().unwrap().build());
-        // Where the port says nothing, it is a datagram like any other.
+        // At a port without a protocol, it is an ordinary datagram.
         refused(&packet, Refusal::NoTunnel);
     }
     for protocol in [0, 6, 17, 50, 255] {
@@ -105,7 +105,7 @@ fn w20_w21_gue_flags_that_are_not_known_are_refused() {
         refused(&gue(|g| g.flags(1).options(&private)), Refusal::GueFlags);
     }
     refused(&gue(|g| g.control(true)), Refusal::Control);
-    // Private flags without room for them, and remote checksum offload without room for its places.
+    // Private flags without room for them, and remote checksum offload without room for its offsets.
     refused(&gue(|g| g.flags(1)), Refusal::Malformed);
     refused(&gue(|g| g.flags(1).options(&[0x80, 0, 0, 0])), Refusal::Malformed);
     refused(&gue(|g| g.protocol_raw(0)), Refusal::Protocol);
@@ -176,7 +176,8 @@ fn w40_w41_geneve_options() {
     refused(&overlong, Refusal::GeneveOptions);
 }
 
-/// Who looks at the packets of others is no end of their tunnel.
+/// A device that inspects other hosts' packets is no end of their tunnel, so an unknown critical option is reported and
+/// not refused.
 #[test]
 fn w41_critical_options_are_told_of_where_they_are_taken_to_be_understood() {
     let mut rules = rules();
@@ -200,7 +201,7 @@ fn w41_critical_options_are_told_of_where_they_are_taken_to_be_understood() {
     assert_eq!(refusal, Refusal::GeneveOptions);
 }
 
-/// Linux ignores the bits that RFC 2784 section 2.3 wants refused.
+/// Linux ignores the bits for which RFC 2784 section 2.3 demands refusal.
 #[test]
 fn w50_gre_bits() {
     for flags in [0x4000, 0x0800, 0x0400, 1, 2, 4, 7] {
@@ -222,7 +223,7 @@ fn w51_gre_checksum_covers_everything_behind_it() {
     assert_eq!(take(&frame).unwrap_err(), Refusal::GreChecksum);
 }
 
-/// A web cache's header, which Linux takes for IP and nobody should.
+/// A web cache's header, which Linux takes for IP by mistake.
 #[test]
 fn w52_wccp_is_refused() {
     refused(&gre(|g| g.protocol_raw(0x883e)), Refusal::Protocol);
@@ -255,7 +256,7 @@ fn fragments_wait_for_the_whole() {
     }
     let behind = ipv6().fragment(|f| f.offset(2).next_header(47)).payload(&[0; 16]);
     refused(&behind, Refusal::Fragment);
-    // A fragment inside is a packet.
+    // An inner fragment is a packet like any other.
     let inner = ipv4().gre(|g| g).ipv4(|ip| ip.df(false).more_fragments(true)).payload(&[0; 24]);
     taken(&inner, Tunnel::Gre);
 }
@@ -295,7 +296,7 @@ fn lengths_agree_with_each_other() {
     refused(&outer(whole, whole - 19), Refusal::Malformed);
     refused(&outer(whole, 7), Refusal::Malformed);
     refused(&outer(whole, 0), Refusal::Malformed);
-    // The packet inside says more than UDP does around it.
+    // The inner packet declares more bytes than the outer UDP header.
     refused(&outer(whole, whole - 21), Refusal::InnerLength);
     refused(&outer(whole - 1, whole - 21), Refusal::InnerLength);
     let longer = ipv4().gre(|g| g).ipv4(|ip| ip.total_len_raw(29)).udp(|u| u.len_raw(9));
@@ -304,7 +305,7 @@ fn lengths_agree_with_each_other() {
     refused(&zero, Refusal::LengthZero);
 }
 
-/// Padding is behind the tunnel's own end, and does not come along.
+/// Padding behind the tunnel's declared end is removed.
 #[test]
 fn padding_around_a_tunnel_stays_behind() {
     let small = ipv4().gre(|g| g).ipv4(|ip| ip).udp(|u| u.destination_port(9));
@@ -312,11 +313,11 @@ fn padding_around_a_tunnel_stays_behind() {
     taken(&small, Tunnel::Gre);
     let expected = small.out_of_tunnel().unwrap().build();
     assert_eq!(take(&padded.build()).unwrap().packet, expected);
-    // Padding of the frame inside belongs to it.
+    // Padding of an inner Ethernet frame belongs to that frame.
     let inside = small.out_of_tunnel().unwrap().pad_to(60).build();
     let frame = ipv4().udp(|u| u).vxlan(|v| v).payload(&inside).build();
     assert_eq!(take(&frame).unwrap().packet, inside);
-    // What is behind an IP packet in IP is nothing.
+    // Bytes behind the inner packet of IP in IP belong to nothing.
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.protocol(4));
     let trailing = packet.payload(&[&expected[14..], b"more"].concat());
     assert_eq!(take(&trailing.build()).unwrap().packet, expected);

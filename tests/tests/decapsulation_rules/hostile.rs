@@ -1,5 +1,4 @@
-//! Whatever comes, nothing panics, nothing is written outside the packet, and a refusal changes
-//! nothing.
+//! Hostile input: nothing panics, nothing outside the packet is written, and a refusal changes nothing.
 
 use grosso::{
     Meta,
@@ -28,7 +27,7 @@ fn some_rules() -> impl Strategy<Value = Rules> {
     })
 }
 
-/// Decapsulates until nothing is left, and checks what must hold each time.
+/// Decapsulates until no tunnel is left, and checks the invariants each time.
 fn check(frame: &[u8], of: &[u8], mut meta: Meta, link: LinkType, rules: &Rules) {
     let mut packet = frame.to_vec();
     let mut of = of.to_vec();
@@ -49,7 +48,7 @@ fn check(frame: &[u8], of: &[u8], mut meta: Meta, link: LinkType, rules: &Rules)
         if let Checksum::Partial { start, offset } = plan.meta.checksum {
             assert!(usize::from(start) + usize::from(offset) + 2 <= range.len());
         }
-        // Each tunnel has an IP header at least.
+        // Each tunnel has at least an IP header.
         assert!(range.len() + 20 <= packet.len());
         packet = bytes[range].to_vec();
         of = packet.clone();
@@ -96,7 +95,7 @@ proptest! {
     }
 }
 
-/// A plan for a longer frame does nothing to a shorter one.
+/// A plan for a longer frame has no effect on a shorter one.
 #[test]
 fn a_plan_for_another_frame_does_not_panic() {
     for stack in Stack::all() {

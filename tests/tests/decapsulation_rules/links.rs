@@ -1,4 +1,4 @@
-//! How a packet is presented on each link.
+//! The form of the inner packet on each link type.
 
 use grosso::{
     Meta,
@@ -45,13 +45,13 @@ fn tags_around_an_ip_packet_stay_and_the_last_names_it() {
     let taken = take(&packet.build()).unwrap();
     assert_eq!(taken.packet, expected);
     assert_eq!(expected[20..22], [0x86, 0xdd]);
-    // Around an Ethernet frame nothing stays.
+    // Nothing remains around an inner Ethernet frame.
     let packet = tagged(Packet::new()).ipv4(|ip| ip).gre(|g| g).ethernet(|e| e).vlan(|v| v.id(3));
     let packet = packet.ipv4(|ip| ip).udp(|u| u);
     assert_eq!(take(&packet.build()).unwrap().packet, packet.out_of_tunnel().unwrap().build());
 }
 
-/// Rule W4: what a device said about the frame was about the tunnel.
+/// Rule W4: a device's metadata about the frame concerned the tunnel.
 #[test]
 fn w04_a_tag_beside_the_frame_stays_as_tags_in_it_do_and_the_hash_goes() {
     let vlan = Some(VlanTag { protocol: 0x8100, tci: 7 });
@@ -80,7 +80,7 @@ fn labels_around_a_tunnel_stay() {
     let labelled = || Packet::new().ethernet(|e| e).mpls(|m| m.label(9)).ipv4(|ip| ip).gre(|g| g);
     let packet = labelled().ipv6(|ip| ip).udp(|u| u);
     assert_eq!(take(&packet.build()).unwrap().packet, packet.out_of_tunnel().unwrap().build());
-    // Two stacks of labels would be one.
+    // Two label stacks would merge into one.
     let twice = labelled().mpls(|m| m).ipv4(|ip| ip).udp(|u| u).build();
     assert_eq!(take(&twice).unwrap_err(), Refusal::LinkFamily);
 }
@@ -102,7 +102,7 @@ fn cooked_captures_name_what_follows() {
         let frame = vxlan().payload(&inner).build();
         assert_eq!(taken(&sll(0x0800, &frame), LinkType::LinuxSll), Ok(sll(name, &[1; 46])));
     }
-    // Tags of the frame around it go with it.
+    // VLAN tags of the outer frame are removed with it.
     let inside = Packet::new().ipv4(|ip| ip).udp(|u| u).build();
     let tagged = [
         &[0, 9, 8, 0][..],
@@ -129,7 +129,7 @@ fn without_a_link_layer_there_is_only_ip() {
     assert_eq!(taken(&null(2, &arp), LinkType::Null), Err(Refusal::LinkFamily));
 }
 
-/// The number of IPv6 differs between systems, so it cannot be written.
+/// The number for IPv6 differs between systems, so it cannot be written.
 #[test]
 fn loopback_captures_keep_their_family() {
     let ipip = Packet::new().ipv4(|ip| ip).ipv4(|ip| ip).udp(|u| u);

@@ -1,4 +1,4 @@
-//! Packets out of tunnels: what the rules say, and what must hold for every stack of headers.
+//! Decapsulation: its rules, and invariants for every stack of headers.
 
 mod checksums;
 mod congestion;

@@ -1,4 +1,4 @@
-//! Every stack of headers that the kit knows: what comes out is what was put in.
+//! Every stack of headers in the kit: decapsulation restores the packet that was encapsulated.
 
 use grosso::{Meta, tunnel::decapsulate::Refusal};
 use grosso_testkit::{
@@ -11,12 +11,12 @@ use grosso_wire::LinkType;
 
 use crate::taking::{rules_with_fou, take_with};
 
-/// Takes a packet out of all of its tunnels and compares it with the kit's at every level.
+/// Removes all tunnels of a packet one by one and compares it with the kit's at every level.
 fn check(stack: &Stack, packet: Packet) {
     let link = if stack.link() == Link::Ip { LinkType::Raw } else { LinkType::Ethernet };
     let mut packet = packet;
     for level in 0..=stack.tunnels.len() {
-        // FOU carries what its port says.
+        // The port of FOU determines its protocol.
         let inside = stack.tunnels.get(level + 1).map_or(stack.network, |(network, _)| *network);
         let rules = rules_with_fou(if inside == Network::Ipv4 { 4 } else { 41 });
         let taken = take_with(&packet.build(), &Meta::default(), link, &rules);
@@ -39,8 +39,8 @@ fn expected(packet: &Packet, link: LinkType) -> Option<Packet> {
     Some(if link == LinkType::Raw { inner.without_link() } else { inner })
 }
 
-/// Whether remote checksum offload is only for the transport checksum right inside its tunnel. The
-/// kit leaves that one to the receiver, but not those of tunnels in between.
+/// Whether remote checksum offload is used only for the transport checksum directly inside its tunnel. The kit leaves
+/// that one to the receiver, but not those of tunnels in between.
 fn is_remote_right(stack: &Stack) -> bool {
     let is_remote =
         |(_, tunnel): &(Network, Tunnel)| matches!(tunnel, Tunnel::VxlanRemote | Tunnel::GueRemote);

@@ -1,4 +1,4 @@
-//! Superframes keep what says how to cut them, and lose the tunnel (rule W4).
+//! Superframes keep the metadata by which they are cut, and lose the tunnel (rule W4).
 
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile,
@@ -19,7 +19,7 @@ fn take(frame: &[u8], meta: &Meta) -> Result<crate::taking::Taken, Refusal> {
     take_with(frame, meta, LinkType::Ethernet, &rules())
 }
 
-/// The packets of one train, and what the coalescer makes of them.
+/// The packets of one train, and the superframe that the coalescer makes of them.
 fn train(stack: &Stack) -> (Vec<Packet>, Vec<u8>, Meta) {
     let packets: Vec<_> = (0..4)
         .map(|i: u16| {
@@ -44,7 +44,7 @@ fn train(stack: &Stack) -> (Vec<Packet>, Vec<u8>, Meta) {
     (packets, frame, meta)
 }
 
-/// Cutting what came out gives what would have come out of the tunnel packet by packet.
+/// Cutting the decapsulated superframe gives the same packets as decapsulation one by one.
 #[test]
 fn w04_a_superframe_is_cut_after_the_tunnel_as_before() {
     for tunnel in [
@@ -80,7 +80,7 @@ fn w04_a_superframe_is_cut_after_the_tunnel_as_before() {
     }
 }
 
-/// Which identifications are fixed is said by IP level, and there is one level less.
+/// Fixed identifications are given by IP level, and decapsulation removes one level.
 #[test]
 fn w04_b50_levels_of_identification_move_up() {
     let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip).gre(|g| g).ipv4(|ip| ip);
@@ -95,7 +95,7 @@ fn w04_b50_levels_of_identification_move_up() {
     }
 }
 
-/// Datagrams of a tunnel that were joined as datagrams are many packets: they are cut first.
+/// Datagrams of a tunnel that were joined as datagrams are many packets: they must be cut first.
 #[test]
 fn b29_a_superframe_of_tunnel_datagrams_is_no_single_packet() {
     let datagram = || {
@@ -127,7 +127,7 @@ fn superframes_without_a_connection_inside_are_refused() {
     assert_eq!(refusal, Refusal::Superframe);
 }
 
-/// Superframes beyond 64 KB say zero where a length does not fit.
+/// Superframes beyond 64 KB have zero in length fields that cannot hold the length.
 #[test]
 fn a_big_superframe_needs_no_lengths() {
     let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip.total_len_raw(0)).gre(|g| g);

@@ -1,4 +1,4 @@
-//! Taking a packet out of a tunnel, as these tests do it.
+//! Decapsulation of a packet, for these tests.
 
 use grosso::{
     Meta,
@@ -10,7 +10,7 @@ use grosso::{
 use grosso_testkit::headers::FOU_PORT;
 use grosso_wire::{LinkType, Ports, dissect};
 
-/// A receiver that takes whatever is right.
+/// Rules of a receiver that accepts every correct packet.
 pub(crate) fn rules() -> Rules {
     let mut rules = Rules::default();
     rules.remote_checksum = RemoteChecksumMode::Complete;
@@ -18,7 +18,7 @@ pub(crate) fn rules() -> Rules {
     rules
 }
 
-/// The same, where FOU carries this protocol.
+/// The same with this protocol in FOU.
 pub(crate) fn rules_with_fou(protocol: u8) -> Rules {
     let ports = Ports { fou: Some((FOU_PORT, protocol)), ..Ports::ASSIGNED };
     let mut rules = rules();
@@ -26,7 +26,7 @@ pub(crate) fn rules_with_fou(protocol: u8) -> Rules {
     rules
 }
 
-/// The packet and what is known about it.
+/// The packet and its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) tunnel: Tunnel,
@@ -51,7 +51,7 @@ pub(crate) fn take_with(
     Ok(Taken { tunnel: plan.tunnel, plan, packet, meta: plan.meta })
 }
 
-/// Takes a packet about which nothing is known from Ethernet.
+/// Decapsulates a packet of an Ethernet frame without metadata.
 pub(crate) fn take(frame: &[u8]) -> Result<Taken, Refusal> {
     take_with(frame, &Meta::default(), LinkType::Ethernet, &rules())
 }

@@ -1,4 +1,4 @@
-//! Whether a packet came through a tunnel, and what its receiving end expects.
+//! Checks whether a packet came through a given tunnel, in the form that its receiving end expects.
 
 use std::net::IpAddr;
 
@@ -19,14 +19,14 @@ use crate::{
     putting::{Known, packets, partial, put},
 };
 
-/// The plan of the other end for a packet that this end sends.
+/// The receiver's decapsulation plan for a packet from the sender.
 fn plan(sender: &Endpoint, receiver: &Endpoint) -> Decapsulation {
     let mut encapsulator = Encapsulator::new(sender.clone(), 1).unwrap();
     let (_, packet) = packets(sender).swap_remove(0);
     let link = crate::putting::link_of(sender);
     let sent = put(&mut encapsulator, &Known::new(packet.build()), link).unwrap();
     let mut rules = receiver.rules();
-    // The tunnel itself is to be told apart here, and not its port.
+    // The receiver must recognize the tunnel itself, and not only its port.
     rules.ports = sender.ports();
     rules.ipv6_without_checksum = true;
     let stack = dissect(&sent.bytes, LinkType::Raw, &rules.ports);
@@ -57,7 +57,7 @@ fn the_other_end_takes_what_is_sent_and_no_other_does() {
     }
 }
 
-/// Every format against every other: what tells them apart has a name.
+/// Every format against every other: the difference that is found has a name.
 #[test]
 fn tunnels_of_other_kinds_are_foreign() {
     let (mut foreign, mut same) = (0, 0);
@@ -68,7 +68,7 @@ fn tunnels_of_other_kinds_are_foreign() {
             for receiver in &ends {
                 match admit(sender, &other_end(receiver)) {
                     Ok(()) => {
-                        // They differ in what a receiver does not care about.
+                        // They differ in a property that receivers ignore.
                         let is_alike = sender.header == receiver.header
                             || matches!(
                                 (&sender.header, &receiver.header),
@@ -123,7 +123,7 @@ fn w51_the_checksum_of_gre_has_to_be_there_or_not() {
     }
 }
 
-/// Rule W51: what is older than expected is late, with numbers that wrap.
+/// Rule W51: a number older than expected is late, and numbers wrap.
 #[test]
 fn w51_numbers_count_on() {
     let numbered = v4(gre(None, false, true, false), Carrier::Ip);
@@ -151,7 +151,7 @@ fn w51_numbers_count_on() {
     assert_eq!(take(6 + (1 << 31)), Ok(()));
     let unnumbered = v4(gre(None, false, false, false), Carrier::Ip);
     assert_eq!(admit(&unnumbered, &receiver), Err(Foreign::Unnumbered));
-    // Who numbers nothing does not look at numbers.
+    // A receiver without sequence numbers does not check them.
     assert_eq!(admit(&numbered, &other_end(&unnumbered)), Ok(()));
 }
 
@@ -181,7 +181,7 @@ fn rules_are_those_of_the_endpoint() {
     }
 }
 
-/// The plan for a frame of TCP in VXLAN that a socket passed on, whose UDP checksum field is zero.
+/// The plan for a frame of TCP in VXLAN from a socket, whose UDP checksum field is zero.
 fn plan_of(
     endpoint: &Endpoint,
     outer_checksum: OuterChecksum,
@@ -200,7 +200,7 @@ fn plan_of(
     Decapsulation::plan(&frame, &stack, &meta, LinkType::Ethernet, &rules)
 }
 
-/// A socket that lets only right datagrams through shows no checksum, and there was one.
+/// A socket that passes only correct datagrams does not show their checksum, but there was one.
 #[test]
 fn c54_a_checksum_that_was_verified_below_protects_what_is_inside() {
     for [local, remote] in [V4, V6] {
@@ -221,14 +221,14 @@ fn c54_a_checksum_that_was_verified_below_protects_what_is_inside() {
     }
 }
 
-/// Of a checksum that is not shown, none inside follows.
+/// A checksum that is not shown says nothing about inner ones.
 #[test]
 fn a_checksum_that_was_verified_below_says_nothing_of_those_inside() {
     let endpoint = v4(VXLAN, Carrier::Udp(udp(4789)));
     let known =
         |state| plan_of(&endpoint, OuterChecksum::VerifiedBelow, state).unwrap().meta.checksum;
     assert_eq!(known(Checksum::None), Checksum::None);
-    // The first of those that were verified is the one around.
+    // The first of the verified checksums is the outer one.
     assert_eq!(known(Checksum::Unnecessary { levels: 0 }), Checksum::None);
     let inside = Checksum::Unnecessary { levels: 0 };
     assert_eq!(known(Checksum::Unnecessary { levels: 1 }), inside);

@@ -27,7 +27,7 @@ fn tcp() -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t.sequence(9)).payload_len(500)
 }
 
-/// The payload is not even there.
+/// The payload is not even in memory.
 #[test]
 fn c40_checksums_around_a_partial_one_are_made_without_its_payload() {
     let mut made = 0;
@@ -53,21 +53,21 @@ fn c40_checksums_around_a_partial_one_are_made_without_its_payload() {
     assert_eq!(made, 39 * 4);
 }
 
-/// What a device completes in a packet is the checksum that was partial before, wherever it is now.
+/// The device completes the checksum that was partial before, at its new place.
 #[test]
 fn c40_the_checksum_inside_stays_the_partial_one() {
     let (_, mut encapsulator) = end(VXLAN, Carrier::Udp(udp(4789)));
     let sent = put(&mut encapsulator, &Known::partial(&tcp()), LinkType::Ethernet).unwrap();
     assert_eq!(sent.meta.checksum, partial(20 + 8 + 8 + 14 + 20, 16));
     assert_ne!(sent.bytes[26..28], [0, 0]);
-    // Without one around it, too.
+    // The same without an outer checksum.
     let (_, mut encapsulator) = end(VXLAN, Carrier::Udp(without_checksum(4789)));
     let sent = put(&mut encapsulator, &Known::partial(&tcp()), LinkType::Ethernet).unwrap();
     assert_eq!(sent.meta.checksum, partial(70, 16));
     assert_eq!(sent.bytes[26..28], [0, 0], "W23: none is none");
 }
 
-/// Around a complete checksum the device is left the outer one, or the innermost of two.
+/// Around a complete checksum, the outer one is left to the device, or the innermost of two outer ones.
 #[test]
 fn c40_around_a_complete_checksum_the_outer_one_is_partial() {
     for (header, carrier, expected) in [
@@ -86,7 +86,7 @@ fn c40_around_a_complete_checksum_the_outer_one_is_partial() {
     }
 }
 
-/// What was verified stays so only where nothing comes around it that was not.
+/// Verified checksums count as verified only if no unverified one is added around them.
 #[test]
 fn what_is_known_of_checksums_is_kept_where_it_is_still_true() {
     let checksum = Checksum::Unnecessary { levels: 1 };
@@ -134,7 +134,8 @@ fn c51_c52_gue_says_where_a_partial_checksum_is() {
     }
 }
 
-/// Where the fields cannot say it, or it would not be right, the packet goes without.
+/// If the fields cannot express the place, or if the result would be wrong, the packet is sent without remote checksum
+/// offload.
 #[test]
 fn c52_remote_checksum_offload_is_left_out_where_it_cannot_be() {
     let goes_without = |header: Header, frame: &Known| {
@@ -154,13 +155,13 @@ fn c52_remote_checksum_offload_is_left_out_where_it_cannot_be() {
             assert_eq!((sent.bytes[28], sent.bytes[31]), (0, 0));
         }
     };
-    // Nothing is partial.
+    // No checksum is partial.
     goes_without(VXLAN, &Known::new(tcp().build()));
-    // The checksum starts beyond what seven bits can say in words.
+    // The checksum starts at an offset that seven bits cannot express in words.
     let options =
         Packet::new().ethernet(|e| e).ipv6(|ip| ip).destination_options(|o| o.data(&[0; 206]));
     goes_without(VXLAN, &Known::partial(&options.tcp(|t| t)));
-    // A checksum around the partial one would have to be right before and after.
+    // A checksum around the partial one would have to be right both before and after the receiver completes it.
     let ip = || Packet::new().ipv4(|ip| ip).tcp(|t| t).payload_len(9);
     goes_without(gre(None, true, false, false), &Known::partial(&ip()));
     let inner = Packet::new().ipv4(|ip| ip).gre(|g| g.checksum()).ipv4(|ip| ip).tcp(|t| t);
@@ -173,7 +174,7 @@ fn c52_remote_checksum_offload_is_left_out_where_it_cannot_be() {
     goes_without(VXLAN, &odd);
 }
 
-/// Between the tunnels there is no checksum that it could upset.
+/// No checksum between the tunnels would become wrong.
 #[test]
 fn c52_remote_checksum_offload_reaches_through_a_tunnel_without_a_checksum() {
     let (endpoint, mut encapsulator) = end(Header::Ip, Carrier::Gue(with_remote_checksum(6080)));
@@ -184,7 +185,7 @@ fn c52_remote_checksum_offload_reaches_through_a_tunnel_without_a_checksum() {
     assert_eq!(take(&endpoint, &Known::new(sent.completed())).completed(), inner.build());
 }
 
-/// The flag and the seed go together, in every packet of a superframe.
+/// The flag and the pseudo-header sum go together, in every packet of a superframe.
 #[test]
 fn c57_b51_a_superframe_keeps_its_remote_checksum() {
     for endpoint in remote() {

@@ -1,4 +1,4 @@
-//! What the outer IP and UDP headers say.
+//! Fields of the outer IP and UDP headers.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ fn w03_ttl_is_configured_or_inherited() {
             assert_eq!(hop_limit(&send(&endpoint, &packet, link).unwrap()), 7);
             endpoint.ttl = TimeToLive::Inherit;
             assert_eq!(hop_limit(&send(&endpoint, &packet, link).unwrap()), 33);
-            // A frame that is not of IP has none.
+            // A frame that does not contain IP has no such fields.
             let other = Packet::new().ethernet(|e| e.ethertype_raw(0x0806)).payload(&[0; 46]);
             if link == LinkType::Ethernet {
                 let sent = send(&endpoint, &other, link).unwrap();
@@ -113,7 +113,8 @@ fn w03_dont_fragment_is_configured_or_inherited() {
     }
 }
 
-/// RFC 6864 section 4.1: of what may be fragmented no two are alike, of what may not all may be.
+/// RFC 6864 section 4.1: identifications of packets that may be fragmented are unique; those of others may all be the
+/// same.
 #[test]
 fn w03_identifications_count_where_they_mean_something() {
     let [local, remote] = V4;
@@ -137,7 +138,7 @@ fn datagram(flow: usize) -> Packet {
     ip.udp(|u| u.source_port(1000)).payload_len(flow % 7)
 }
 
-/// Rule W3: one port for a flow, whatever its packets are like, and all ports for all flows.
+/// Rule W3: one port for a flow, whatever its packets look like, and the whole range of ports for all flows.
 #[test]
 fn w03_source_ports_are_a_flows_own_and_spread_over_the_range() {
     let [local, remote] = V4;
@@ -157,7 +158,7 @@ fn w03_source_ports_are_a_flows_own_and_spread_over_the_range() {
     }
     assert_eq!(flows.keys().copied().collect::<Vec<_>>(), (1000..=1015).collect::<Vec<_>>());
     assert!(flows.values().all(|&count| (50..200).contains(&count)), "{flows:?}");
-    // Who does not know the seed cannot tell.
+    // The ports cannot be predicted without the seed.
     let mut other = Encapsulator::new(endpoint, 6).unwrap();
     let differs = |(flow, first): (usize, &u16)| {
         let frame = Known::new(datagram(flow).build());
@@ -198,7 +199,7 @@ fn flow_labels_are_a_flows_own_or_configured() {
     assert_eq!(label(&endpoint, 3), 0);
 }
 
-/// RFC 2473 section 4.1.1: a packet may enter as many tunnels as it says.
+/// RFC 2473 section 4.1.1: the tunnel encapsulation limit bounds the number of tunnels that a packet enters.
 #[test]
 fn w61_the_encapsulation_limit_counts_down() {
     let [local, remote] = V6;
@@ -212,7 +213,7 @@ fn w61_the_encapsulation_limit_counts_down() {
     }
     let refusal = put(&mut encapsulator, &packet, LinkType::Raw).unwrap_err();
     assert_eq!(refusal, Refusal::EncapsulationLimit);
-    // A tunnel without such options obeys it all the same, and one over IPv4 is none of those.
+    // A tunnel without such options obeys the limit all the same; a tunnel over IPv4 does not.
     endpoint.encapsulation_limit = None;
     let mut without = Encapsulator::new(endpoint, 1).unwrap();
     let refusal = put(&mut without, &packet, LinkType::Raw).unwrap_err();
@@ -223,7 +224,7 @@ fn w61_the_encapsulation_limit_counts_down() {
     assert!(put(&mut over_ipv4, &packet, LinkType::Raw).is_ok());
 }
 
-/// Five IP headers are all that can be cut.
+/// Segmentation supports five IP headers at most.
 #[test]
 fn s04_b10_a_sixth_ip_header_is_refused() {
     let [local, remote] = V4;
@@ -236,7 +237,7 @@ fn s04_b10_a_sixth_ip_header_is_refused() {
     assert_eq!(put(&mut encapsulator, &packet, LinkType::Raw), Err(Refusal::TooDeep));
 }
 
-/// A tag beside a frame is part of it for those who have no such place.
+/// A VLAN tag in the metadata is written into the frame if the tunnel carries frames.
 #[test]
 fn a_tag_beside_the_frame_is_written_into_it() {
     let plain = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(99);
@@ -259,7 +260,7 @@ fn a_tag_beside_the_frame_is_written_into_it() {
     let around = Around { source_port, ..Around::default() };
     let expected = expected(&endpoint, Carried::Ethernet, &tagged.build(), around).build();
     assert_eq!(sent.completed(), expected);
-    // IP has no place for it.
+    // A tunnel of IP packets has no place for it.
     let gre = Endpoint::new(local, remote, gre(None, false, false, false), Carrier::Ip);
     let mut encapsulator = Encapsulator::new(gre.clone(), 1).unwrap();
     let frame = Known { bytes: plain.build(), meta };
@@ -268,7 +269,7 @@ fn a_tag_beside_the_frame_is_written_into_it() {
     assert_eq!(send(&gre, &tagged, LinkType::Ethernet), Err(Refusal::VlanTag));
 }
 
-/// The link header of a packet stays behind, and so does padding.
+/// The link header and the padding of a packet are not carried.
 #[test]
 fn tunnels_of_ip_leave_link_headers_and_padding_behind() {
     let [local, remote] = V4;
@@ -276,7 +277,7 @@ fn tunnels_of_ip_leave_link_headers_and_padding_behind() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(3).pad_to(60);
     let sent = send(&endpoint, &packet, LinkType::Ethernet).unwrap();
     assert_eq!(sent[20..], packet.build()[14..45]);
-    // A bridge carries frames as they are.
+    // A tunnel of Ethernet frames carries them as they are.
     let bridge = Endpoint::new(local, remote, VXLAN, Carrier::Udp(udp(4789)));
     let sent = send(&bridge, &packet, LinkType::Ethernet).unwrap();
     assert_eq!(sent[36..], packet.build());

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use grosso::tunnel::{Carrier, Endpoint, Header, RemoteChecksumUse, Udp};
 use grosso_testkit::{Packet, headers::Ipv4};
 
-/// What a tunnel carries.
+/// Kind of packet that a tunnel carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carried {
     Ethernet,
@@ -70,7 +70,7 @@ pub(crate) fn geneve(inherit_protocol: bool) -> Header {
     Header::Geneve { identifier: 42, options, inherit_protocol }
 }
 
-/// Every format over IPv4 and IPv6, with a label that the kit writes too.
+/// Every format over IPv4 and IPv6, with a flow label that the kit can write too.
 pub(crate) fn all() -> Vec<Endpoint> {
     let key = Some(0x1122_3344);
     let gpe = Header::Vxlan { identifier: 7, policy: None, generic_protocol: true };
@@ -112,7 +112,7 @@ pub(crate) fn all() -> Vec<Endpoint> {
     endpoints
 }
 
-/// The formats that leave a checksum to the receiver.
+/// The formats that use remote checksum offload.
 pub(crate) fn remote() -> Vec<Endpoint> {
     let key = gre(Some(5), false, false, false);
     let formats = [
@@ -129,7 +129,7 @@ pub(crate) fn remote() -> Vec<Endpoint> {
     endpoints
 }
 
-/// What in the kit's headers is not the endpoint's.
+/// Fields of the kit's outer headers that the endpoint does not determine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Around {
     pub(crate) class: u8,

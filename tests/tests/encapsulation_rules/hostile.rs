@@ -1,5 +1,4 @@
-//! Whatever frame comes and whatever is said about it, nothing panics and no bound is broken, and what is put into a
-//! tunnel comes out of it.
+//! Hostile frames and metadata: nothing panics, no bound is broken, and decapsulation restores what was encapsulated.
 
 use grosso::{
     Meta,
@@ -25,7 +24,7 @@ fn endpoints() -> impl Strategy<Value = Endpoint> {
     prop::sample::select([all(), remote()].concat())
 }
 
-/// Any knowledge, with a partial checksum near the headers or anywhere.
+/// Any metadata, with a partial checksum near the headers or anywhere.
 fn knowledge() -> impl Strategy<Value = Meta> {
     let places = prop_oneof![(0_u16..200, 0_u16..40), (any::<u16>(), any::<u16>())];
     let sizes = prop::option::of(1_u16..2000);
@@ -38,7 +37,7 @@ fn knowledge() -> impl Strategy<Value = Meta> {
     })
 }
 
-/// Puts a frame in, which comes in two slices, and checks what must hold.
+/// Encapsulates a frame, given as two slices, and checks the invariants.
 fn check(frame: &[u8], split: usize, meta: &Meta, link: LinkType, endpoint: &Endpoint) {
     let mut encapsulator = Encapsulator::new(endpoint.clone(), 1).unwrap();
     let (head, rest) = frame.split_at(split);
@@ -64,13 +63,13 @@ fn check(frame: &[u8], split: usize, meta: &Meta, link: LinkType, endpoint: &End
         return;
     }
     let before = completed(frame, put_in.replaced, frame.len() - put_in.padding, meta);
-    // As it stands, for its receiver may be on this host, and as it is on a wire.
+    // First as it is, for its receiver may be on this host, then as it is on a wire.
     for sent in [&sent, &Known::new(sent.completed())] {
         match try_take(endpoint, sent) {
             Ok(taken) if meta.vlan.is_none() => assert_eq!(taken.completed(), before),
-            // The tag is in front of what follows the addresses now.
+            // The VLAN tag is now in the frame, behind the addresses.
             Ok(taken) => assert_eq!(taken.bytes.len(), frame.len() + 4, "{endpoint:?}"),
-            // Headers that contradict themselves are what they were.
+            // Headers that contradict themselves are left as they were.
             Err(refusal) => assert!(
                 matches!(
                     refusal,

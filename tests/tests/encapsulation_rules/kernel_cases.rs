@@ -43,8 +43,8 @@ fn bytes(frames: &[Known]) -> Vec<Vec<u8>> {
     frames.iter().map(Known::completed).collect()
 }
 
-/// tso.py: what the device can cut behind a tunnel leaves in one piece, and where it only repeats headers, all but the
-/// last packet does. Whoever cuts, the packets are the same.
+/// tso.py: superframes that the device can cut behind a tunnel leave in one piece. If the device only repeats headers,
+/// all but the last packet leave in one piece. The packets on the wire are the same, whoever cuts.
 #[test]
 fn k130_large_sends_leave_whole_where_the_device_cuts_tunnels() {
     let key = || gre(None, false, false, false);
@@ -81,7 +81,7 @@ fn k130_large_sends_leave_whole_where_the_device_cuts_tunnels() {
     }
 }
 
-/// gre_gso.sh: a file goes through GRE over IPv6 in large sends, cut by the device or before it.
+/// gre_gso.sh: a file passes GRE over IPv6 in large sends, cut by the device or before it.
 #[test]
 fn k131_a_stream_through_ip6gre_is_intact_whole_or_cut() {
     let endpoint = end(V6, gre(None, false, false, false), Carrier::Ip);
@@ -119,8 +119,8 @@ fn k131_a_stream_through_ip6gre_is_intact_whole_or_cut() {
     }
 }
 
-/// big_tcp.sh: whichever of the sender's and the router's devices cut, and whichever of the router and the receiver
-/// join, the stream arrives intact; where nothing cuts or the receiver joins, in frames beyond 64 KB.
+/// big_tcp.sh: the stream arrives intact, whichever of the sender's and the router's devices cut, and whichever of the
+/// router and the receiver join; in frames beyond 64 KB if nothing cuts or if the receiver joins.
 #[test]
 fn k132_big_tcp_through_a_router_is_intact_and_big_where_nothing_cuts() {
     let (on, off) = (true, false);
@@ -146,7 +146,7 @@ fn k132_big_tcp_through_a_router_is_intact_and_big_where_nothing_cuts() {
     }
 }
 
-/// What a device makes of frames that it is not to send in one piece.
+/// A device that cuts the frames it must not send in one piece.
 fn cut_all(frames: &[Known]) -> Vec<Known> {
     let cut_one = |frame: &Known| match frame.meta.gso {
         Some(_) => cut(frame, LinkType::Raw, &Ports::NONE, Outgoing::default()),
@@ -155,7 +155,7 @@ fn cut_all(frames: &[Known]) -> Vec<Known> {
     frames.iter().flat_map(cut_one).collect()
 }
 
-/// What a receiver makes of frames that may be longer than 64 KB.
+/// A receiver that joins frames into superframes of up to 185 KB.
 fn join(frames: Vec<Known>) -> Vec<Known> {
     let mut profile = Profile::linux();
     profile.limits.size_bytes = 185_000;
@@ -168,8 +168,8 @@ fn join(frames: Vec<Known>) -> Vec<Known> {
     engine.delivered.into_iter().map(|out| Known { bytes: out.bytes, meta: out.meta }).collect()
 }
 
-/// big_tcp_tunnels: no length of UDP says more than 64 KB (B1), so that a longer superframe is refused by name and its
-/// packets are put in one by one. The stream is intact, and the other end joins it again as far as lengths go.
+/// big_tcp_tunnels: UDP lengths end at 64 KB (B1), so a longer superframe is refused by name and its packets are
+/// encapsulated one by one. The stream is intact, and the other end joins it again as far as lengths allow.
 #[test]
 fn k133_big_superframes_go_through_udp_tunnels_as_their_packets() {
     for header in [VXLAN, geneve(false)] {
@@ -204,9 +204,9 @@ fn goes_through(endpoint: &Endpoint, whole: &Known) {
     assert!(bytes(&received) == bytes(&cut(whole, link, &ports, Outgoing::default())));
 }
 
-/// double_udp_encap.sh: one large send is four packets on the wire, which are joined to one where two tunnels may be
-/// around it. Linux does so with a hint of the sender alone, and not where the checksum outside is absent; nothing here
-/// has to be guessed, for every checksum is verified.
+/// double_udp_encap.sh: one large send is four packets on the wire, which are joined into one if two tunnels are
+/// allowed. Linux does so only with a hint from the sender, and not if the outer checksum is absent; here nothing has
+/// to be guessed, since every checksum is verified.
 #[test]
 fn k134_k135_packets_in_two_tunnels_are_joined_where_two_are_allowed() {
     let outside =
@@ -218,7 +218,7 @@ fn k134_k135_packets_in_two_tunnels_are_joined_where_two_are_allowed() {
         for inside in inside.iter().chain([&inherited]) {
             let ports = union(inside.ports(), outside.ports()).unwrap();
             for packet in connections(inside) {
-                // Of equal length, and the last one shorter.
+                // Equal lengths, and a shorter last one.
                 for len in [4000, 3900] {
                     let whole = superframe(&packet.clone().payload_len(len), 1000);
                     let once = put(&mut encapsulator(inside), &whole, link_of(inside)).unwrap();
@@ -238,7 +238,7 @@ fn k134_k135_packets_in_two_tunnels_are_joined_where_two_are_allowed() {
     assert_eq!(seen, 2 * 3 * 2 * 2);
 }
 
-/// How many frames a receiver makes of these, of which its device verified all checksums or none.
+/// Number of frames that a receiver makes of these packets, whose checksums its device verified all or not at all.
 fn received(wire: &[Known], ports: Ports, tunnels_max: u8, is_verified: bool) -> usize {
     let mut profile = Profile::linux();
     profile.tunnels_max = tunnels_max;
@@ -252,7 +252,7 @@ fn received(wire: &[Known], ports: Ports, tunnels_max: u8, is_verified: bool) ->
     receiver.delivered.len()
 }
 
-/// l2_tos_ttl_inherit.sh: what GRE, VXLAN and Geneve around frames inherit, with a VLAN tag and without.
+/// l2_tos_ttl_inherit.sh: the fields that GRE, VXLAN and Geneve inherit from frames with a VLAN tag and without.
 #[test]
 fn k136_class_and_ttl_are_inherited_or_fixed_around_tagged_frames_too() {
     let formats = [
@@ -287,7 +287,7 @@ fn k136_class_and_ttl_are_inherited_or_fixed_around_tagged_frames_too() {
     assert_eq!(seen, 3 * 2 * 4 * 6);
 }
 
-/// Of both versions of IP, without a tag, with one, and with two.
+/// Frames of both versions of IP, without a tag, with one, and with two.
 fn frames_with_class_and_ttl() -> Vec<Packet> {
     let tagged = |tags: usize| {
         (0..tags).fold(Packet::new().ethernet(|e| e), |packet, _| packet.vlan(|v| v.id(5)))

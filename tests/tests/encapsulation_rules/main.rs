@@ -1,4 +1,4 @@
-//! Packets into tunnels: what the rules say, and what must hold for every format.
+//! Encapsulation: its rules, and invariants for every format.
 
 mod belonging;
 mod checksums;

@@ -1,4 +1,4 @@
-//! Packets that are longer than a tunnel can carry.
+//! Packets that exceed the path MTU of a tunnel.
 
 use std::num::NonZeroU16;
 
@@ -24,7 +24,7 @@ use crate::{
 };
 
 fn fit_of(frame: &Known, link: LinkType, mtu: usize) -> (Fit, Vec<u8>) {
-    // What was in it before does not matter.
+    // Earlier contents of the buffer do not matter.
     let mut message = vec![0xa5; 30];
     let fit = fit(&[&frame.bytes], &frame.meta, link, mtu, &mut message);
     (fit, message)
@@ -38,7 +38,7 @@ fn v6() -> Packet {
     Packet::new().ipv6(|ip| ip)
 }
 
-/// A packet of so many bytes of IP.
+/// A packet whose IP length is `len`.
 fn of_len(start: Packet, len: usize) -> Known {
     let packet = start.udp(|u| u);
     let headers = packet.header_len();
@@ -61,7 +61,7 @@ fn s49_what_fits_fits_to_the_byte() {
     assert_eq!(fit_of(&frame, LinkType::Ethernet, 37).0, Fit::Told);
 }
 
-/// A superframe is as long as its packets.
+/// The length that counts for a superframe is that of its packets.
 #[test]
 fn s49_a_superframe_fits_if_its_packets_do() {
     for (start, headers) in [(v4(), 40), (v6(), 60)] {
@@ -105,7 +105,7 @@ fn s49_fragmentation_needed_goes_back_to_the_sender() {
     assert_eq!(message[46..], frame[18..18 + 548]);
     assert!(is_right(&message, Link::Ethernet));
     assert_eq!(verdicts(&message, Link::Ethernet).len(), 2, "IP and ICMP");
-    // A path of less than 68 bytes is none.
+    // A path MTU below 68 is invalid.
     let (_, message) = fit_of(&Known::new(frame), LinkType::Ethernet, 40);
     assert_eq!(message[44..46], [0, 68]);
 }
@@ -130,7 +130,7 @@ fn verdicts(frame: &[u8], link: Link) -> Vec<Verdict> {
     verify(frame, link)
 }
 
-/// Rule W60: IPv6 of 1280 bytes always goes, in fragments of the tunnel if need be.
+/// Rule W60: IPv6 packets of 1280 bytes always pass, if necessary in fragments of the tunnel's packets.
 #[test]
 fn w60_the_floor_of_ipv6() {
     let told = |len| fit_of(&of_len(v6(), len), LinkType::Raw, 1000);
@@ -192,7 +192,7 @@ fn nobody_is_told_of_what_nobody_may_be_told_of() {
     assert_eq!(fit_of(&echo(v6(), 128), raw, 1300).0, Fit::Told);
 }
 
-/// Whatever it is, a frame of nothing fits.
+/// Truncated frames are survived, whatever the metadata and the MTU.
 #[test]
 fn any_beginning_of_a_frame_is_no_reason_to_panic() {
     let frame = Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t).payload_len(1500).build();

@@ -1,4 +1,4 @@
-//! Putting a packet into a tunnel, as these tests do it.
+//! Encapsulation of a packet, for these tests.
 
 use grosso::{
     Meta,
@@ -14,7 +14,7 @@ use grosso_wire::{LinkType, dissect};
 
 use crate::formats::Carried;
 
-/// A frame, what is known about it, and what it starts with.
+/// A frame and its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) bytes: Vec<u8>,
@@ -32,7 +32,7 @@ impl Known {
         Self { bytes, meta: Meta { checksum: partial(start, offset), ..Meta::default() } }
     }
 
-    /// The bytes with a partial checksum completed, as a device does it.
+    /// The bytes with a partial checksum completed, as by a device.
     pub(crate) fn completed(&self) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         if let Checksum::Partial { start, offset } = self.meta.checksum {
@@ -46,7 +46,7 @@ pub(crate) fn partial(start: usize, offset: usize) -> Checksum {
     Checksum::Partial { start: start as u16, offset: offset as u16 }
 }
 
-/// The frame with the tunnel around it.
+/// The frame after encapsulation.
 pub(crate) fn put(
     encapsulator: &mut Encapsulator,
     frame: &Known,
@@ -57,19 +57,19 @@ pub(crate) fn put(
     Ok(Known { bytes: [put_in.header, rest].concat(), meta: put_in.meta })
 }
 
-/// The packet that comes out of the other end. Everything is checked that a receiver checks.
+/// The packet that the other end decapsulates, with all checks of a receiver.
 pub(crate) fn take(endpoint: &Endpoint, frame: &Known) -> Known {
     try_take(endpoint, frame).unwrap_or_else(|refusal| panic!("{refusal}: {endpoint:?}"))
 }
 
-/// The same, of what may be no right packet.
+/// The same for a packet that may be invalid.
 pub(crate) fn try_take(endpoint: &Endpoint, frame: &Known) -> Result<Known, decapsulate::Refusal> {
     let mut other = endpoint.clone();
     (other.local, other.remote) = (endpoint.remote, endpoint.local);
     let rules = other.rules();
     let stack = dissect(&frame.bytes, LinkType::Raw, &rules.ports);
     let link = link_of(endpoint);
-    // What an Ethernet tunnel carries is presented behind no link header, but as a frame.
+    // The contents of an Ethernet tunnel are a frame, and need no link header in front.
     let plan = Decapsulation::plan(&frame.bytes, &stack, &frame.meta, link, &rules)?;
     other
         .admit(&plan, &mut Expected::default())
@@ -79,12 +79,12 @@ pub(crate) fn try_take(endpoint: &Endpoint, frame: &Known) -> Result<Known, deca
     Ok(Known { bytes: bytes[range].to_vec(), meta: plan.meta })
 }
 
-/// What frames start with that such a tunnel carries.
+/// Link type of the frames that such a tunnel carries.
 pub(crate) fn link_of(endpoint: &Endpoint) -> LinkType {
     if endpoint.carries_ethernet() { LinkType::Ethernet } else { LinkType::Raw }
 }
 
-/// Packets of the kit that such a tunnel carries, and what they are.
+/// Packets of the kit that such a tunnel carries, with their kinds.
 pub(crate) fn packets(endpoint: &Endpoint) -> Vec<(Carried, Packet)> {
     let mut packets = Vec::new();
     let starts = if endpoint.carries_ethernet() {

@@ -1,4 +1,4 @@
-//! Every format: the headers are those that the kit writes, and the other end takes them off.
+//! Every format: the headers are those that the kit writes, and the other end removes them.
 
 use grosso::tunnel::encapsulate::Encapsulator;
 
@@ -7,7 +7,7 @@ use crate::{
     putting::{Known, link_of, packets, put, take},
 };
 
-/// Whatever is known of the checksum inside, the same bytes are sent, and no matter how long.
+/// The same bytes are sent whatever the metadata says about the inner checksum, and whatever the length.
 #[test]
 fn every_format_is_what_the_kit_writes_and_comes_off_at_the_other_end() {
     let mut seen = 0;
@@ -25,7 +25,7 @@ fn every_format_is_what_the_kit_writes_and_comes_off_at_the_other_end() {
                     assert_eq!(sent.completed(), expected, "{endpoint:?}");
                     let complete = Known::new(sent.completed());
                     assert_eq!(take(&endpoint, &complete).bytes, whole, "{endpoint:?}");
-                    // As it stands, too: its receiver may be on this host.
+                    // The packet as it is, too: its receiver may be on this host.
                     assert_eq!(take(&endpoint, &sent).completed(), whole, "{endpoint:?}");
                     sequence += 1;
                     seen += 1;

@@ -1,4 +1,4 @@
-//! Superframes: cut behind or before the tunnel, the same packets come out.
+//! Superframes: the same packets come out, whether they are cut before or after encapsulation.
 
 use std::num::NonZeroU16;
 
@@ -28,7 +28,7 @@ pub(crate) fn superframe(packet: &Packet, size: u16) -> Known {
     Known { bytes, meta: Meta { checksum, gso: Gso::every(size), ..Meta::default() } }
 }
 
-/// The packets that it is cut into.
+/// The packets into which it is cut.
 pub(crate) fn cut(frame: &Known, link: LinkType, ports: &Ports, outgoing: Outgoing) -> Vec<Known> {
     let slices = [&frame.bytes[..]];
     let mut segments = Segments::new(&slices, &frame.meta, link, ports, outgoing)
@@ -45,7 +45,7 @@ fn is_numbered(endpoint: &Endpoint) -> bool {
     matches!(endpoint.header, Header::Gre { sequence: true, .. })
 }
 
-/// The end that all these tests send from, by what may become of its packets.
+/// Pairs of equal senders, one pair for each setting of DF.
 fn encapsulators(endpoint: &Endpoint) -> Vec<[Encapsulator; 2]> {
     let both = |dont_fragment| {
         let mut endpoint = endpoint.clone();
@@ -55,8 +55,8 @@ fn encapsulators(endpoint: &Endpoint) -> Vec<[Encapsulator; 2]> {
     [DontFragment::Set, DontFragment::Unset, DontFragment::Inherit].map(both).into()
 }
 
-/// Rules S40, S43 to S45, C40: every segment has a tunnel of its own around it, whose
-/// identifications step as if it had been put in alone.
+/// Rules S40, S43 to S45, C40: every segment has tunnel headers of its own, whose identifications increment as if it
+/// had been encapsulated alone.
 #[test]
 fn s40_s44_s45_a_superframe_is_cut_into_what_its_packets_would_be() {
     let mut cuts = 0;
@@ -88,7 +88,7 @@ fn s40_s44_s45_a_superframe_is_cut_into_what_its_packets_would_be() {
     assert!(cuts > 20_000, "{cuts}");
 }
 
-/// Two levels: the packets of the inner tunnel are what the outer one carries.
+/// Two levels: the outer tunnel carries the packets of the inner one.
 #[test]
 fn a_superframe_in_two_tunnels_is_cut_into_what_its_packets_would_be() {
     let mut pairs = 0;
@@ -120,7 +120,7 @@ fn a_superframe_in_two_tunnels_is_cut_into_what_its_packets_would_be() {
     assert!(pairs > 1500, "{pairs}");
 }
 
-/// What the outer tunnel carries: Ethernet tunnels get an Ethernet header in between.
+/// The frame as the outer tunnel carries it: Ethernet tunnels get an Ethernet header in between.
 pub(crate) fn behind_link(mut frame: Known, endpoint: &Endpoint) -> Known {
     if !endpoint.carries_ethernet() {
         return frame;
@@ -133,7 +133,7 @@ pub(crate) fn behind_link(mut frame: Known, endpoint: &Endpoint) -> Known {
     frame
 }
 
-/// The ports of both, unless they call one port different things.
+/// The ports of both, unless they give one port different meanings.
 pub(crate) fn union(one: Ports, other: Ports) -> Option<Ports> {
     let port = |one: u16, other: u16| match (one, other) {
         (0, port) | (port, 0) => Some(port),
@@ -154,7 +154,7 @@ pub(crate) fn union(one: Ports, other: Ports) -> Option<Ports> {
     })
 }
 
-/// What one end sends, the other may join before it takes the tunnel off.
+/// Packets of one end that are joined on the way, before the tunnel headers are removed.
 #[test]
 fn packets_joined_in_the_tunnel_come_out_as_they_were_put_in() {
     let (mut joined, mut came) = (0, 0);
@@ -191,7 +191,7 @@ fn packets_joined_in_the_tunnel_come_out_as_they_were_put_in() {
     assert!(joined * 10 > came * 6, "{joined} of {came}");
 }
 
-/// The same through every pair of tunnels, each of which may leave a checksum to its other end.
+/// The same through every pair of tunnels, each of which may use remote checksum offload.
 #[test]
 fn packets_joined_in_two_tunnels_come_out_as_they_were_put_in() {
     let (mut joined, mut came) = (0, 0);
@@ -248,7 +248,7 @@ fn without_link(mut frame: Known, endpoint: &Endpoint) -> Known {
     frame
 }
 
-/// Each packet of a numbered tunnel has a number of its own.
+/// Each packet of a tunnel with sequence numbers has a number of its own.
 #[test]
 fn s43_a_numbered_superframe_is_cut_before() {
     let [local, remote] = V4;
@@ -266,7 +266,7 @@ fn s43_a_numbered_superframe_is_cut_before() {
     assert_eq!(encapsulator.stats().refused(Refusal::SuperframeNumbered), 1);
 }
 
-/// A datagram that is to be cut into IP fragments cannot have a tunnel around each of them.
+/// A datagram that is to be cut into IP fragments cannot have a tunnel header in each of them.
 #[test]
 fn superframes_of_fragments_are_cut_before() {
     let [local, remote] = V4;
@@ -279,7 +279,7 @@ fn superframes_of_fragments_are_cut_before() {
     assert_eq!(put(&mut encapsulator, &whole, LinkType::Raw), Err(Refusal::Superframe));
 }
 
-/// The lengths of UDP end at 64 KB, and IP's may be left open.
+/// UDP lengths end at 64 KB, and IP lengths may be zero.
 #[test]
 fn t13_b01_b57_no_length_wraps() {
     let packet = |len| Packet::new().ipv4(|ip| ip).tcp(|t| t).payload_len(len);
@@ -287,7 +287,7 @@ fn t13_b01_b57_no_length_wraps() {
         let direct = Endpoint::new(local, remote, Header::Ip, Carrier::Ip);
         let gue = crate::formats::udp(6080);
         let in_udp = Endpoint::new(local, remote, Header::Ip, Carrier::Gue(gue));
-        // IP, UDP and GUE around the packet; what the packet has around its payload is 40 bytes.
+        // The outer headers are IP, UDP and GUE; the inner headers are 40 bytes.
         for (endpoint, around) in [(direct, ip), (in_udp, ip + 12)] {
             let mut encapsulator = Encapsulator::new(endpoint.clone(), 1).unwrap();
             let most = 65_535 - 40 - around;
@@ -315,7 +315,7 @@ fn length(packet: &[u8]) -> u16 {
     u16::from_be_bytes([packet[at], packet[at + 1]])
 }
 
-/// A superframe beyond 64 KB in IP alone is cut into the same packets as any.
+/// A superframe beyond 64 KB in IP alone is cut into the same packets as any other.
 #[test]
 fn big_superframes_go_where_lengths_may_be_open() {
     for ([local, remote], header) in
@@ -337,7 +337,7 @@ fn big_superframes_go_where_lengths_may_be_open() {
     }
 }
 
-/// Which identifications are fixed is said by IP level, and there is one level more.
+/// Fixed identifications are given by IP level, and encapsulation adds one level.
 #[test]
 fn b50_levels_of_identification_move_down() {
     let packet = Packet::new().ipv4(|ip| ip).tcp(|t| t).payload_len(3000);

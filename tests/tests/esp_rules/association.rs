@@ -1,4 +1,4 @@
-//! Associations, and both their sides.
+//! Security associations, and both their ends.
 
 use grosso::{
     Meta,
@@ -9,7 +9,7 @@ use grosso::{
 };
 use grosso_wire::LinkType;
 
-/// What an association is made of; unlike an association it can be copied.
+/// Parameters of an association; unlike an association, they can be copied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recipe {
     pub(crate) spi: u32,
@@ -88,13 +88,13 @@ impl Recipe {
         Decryptor::resume(self.association(), last_sequence).expect("an association")
     }
 
-    /// The frame as the packet of this sequence number.
+    /// The encrypted packet of a frame, with this sequence number.
     pub(crate) fn encrypted(&self, sequence: u64, frame: &[u8]) -> Vec<u8> {
         encrypt(&mut self.encryptor(sequence - 1), frame).expect("it is encrypted").0
     }
 }
 
-/// Encrypts an Ethernet frame about which nothing is known.
+/// Encrypts an Ethernet frame without metadata.
 pub(crate) fn encrypt(
     encryptor: &mut Encryptor,
     frame: &[u8],

@@ -1,4 +1,4 @@
-//! What the headers in front of the encrypted text say.
+//! The headers in front of the encrypted text.
 
 use grosso::tunnel::esp::{Mode, Refusal, Traffic, classify};
 use grosso_testkit::{
@@ -26,7 +26,7 @@ fn udp6(ip: impl Fn(Ipv6) -> Ipv6) -> Vec<u8> {
 fn transport_mode_changes_length_protocol_and_checksum_of_ipv4() {
     let frame = udp4(|ip| ip.id(77).tos(0x28).options(&[0x94, 4, 0, 0]));
     let wire = Recipe::new(Mode::Transport).encrypted(0x0102_0304, &frame);
-    // The options stay in front. 15 bytes of text take 3 of padding and 2 of trailer.
+    // The options stay in front. A plaintext of 15 bytes takes 3 of padding and 2 of trailer.
     let esp = 14 + 24;
     assert_eq!(wire.len(), esp + 8 + 8 + 15 + 3 + 2 + 16);
     assert_eq!(wire[..16], frame[..16]);
@@ -40,7 +40,7 @@ fn transport_mode_changes_length_protocol_and_checksum_of_ipv4() {
     assert_eq!(wire[esp + 8..esp + 16], [0, 0, 0, 0, 1, 2, 3, 4]);
 }
 
-/// A header that was damaged on the way is not made right.
+/// A header that was damaged on the way is not repaired.
 #[test]
 fn a_wrong_ipv4_checksum_stays_wrong() {
     let right = udp4(|ip| ip);
@@ -55,8 +55,8 @@ fn a_wrong_ipv4_checksum_stays_wrong() {
     assert!(!is_right(&received, Link::Ethernet));
 }
 
-/// RFC 4303 section 3.1.1: what nodes on the way read stays in front, and options that are only
-/// for the last are hidden.
+/// RFC 4303 section 3.1.1: headers for intermediate nodes stay in front, and options for the final destination are
+/// encrypted.
 #[test]
 fn ipv6_extension_headers_stay_in_front_up_to_the_last_destination_options() {
     let start = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
@@ -106,7 +106,7 @@ fn the_header_of_a_tunnel_repeats_what_routers_must_know() {
     assert_eq!(wire[22..26], [0x20, 1, 0x0d, 0xb8]);
     assert_eq!((wire[37], wire[53]), (0xe1, 0xe2));
 
-    // IPv6 in IPv4 forbids fragments, and the link layer names the outer.
+    // IPv6 in IPv4 sets DF, and the link layer announces the outer header.
     let wire = Recipe::new(TUNNEL_V4).encrypted(1, &inner);
     assert_eq!((&wire[12..16], &wire[20..22]), (&[8, 0, 0x45, 0xb9][..], &[0x40, 0][..]));
     let wire = Recipe::new(TUNNEL_V6).encrypted(1, &udp4(|ip| ip.tos(0xb9)));
@@ -139,7 +139,7 @@ fn congestion_in_the_tunnel_is_told() {
     const ONE: u8 = 1;
     const ZERO: u8 = 2;
     const CE: u8 = 3;
-    // By inner, then by outer codepoint; `None` is discarded.
+    // By inner, then by outer codepoint; `None` means that the packet is discarded.
     let table = [
         (NOT, [Some(NOT), Some(NOT), Some(NOT), None]),
         (ONE, [Some(ONE), Some(ONE), Some(ONE), Some(CE)]),
@@ -181,7 +181,7 @@ fn what_hides_the_length_of_a_tunnelled_packet_is_cut_off() {
     }
 }
 
-/// Any vector and up to 255 bytes of padding are the peer's choice (RFC 4303 section 2.4).
+/// The peer may choose any initialization vector and up to 255 bytes of padding (RFC 4303 section 2.4).
 #[test]
 fn long_padding_is_taken_off() {
     let inner = &udp4(|ip| ip)[14 + 20..];
