@@ -1,5 +1,5 @@
-//! Acknowledgments expanded by what was delivered: never more than the packets there were, never across what is not
-//! known, whatever comes.
+//! Expansion of acknowledgments by the packets that were delivered: never more than these packets, and never across a
+//! gap in what is known, for any input.
 
 use grosso::{
     Coalescer, Delivery, Frame, Profile,
@@ -18,10 +18,10 @@ const HOST: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 9];
 /// Payload bytes of most packets.
 const LEN: u32 = 1000;
-/// The first number, near the end of the numbers.
+/// The first sequence number, near the wrap.
 const FIRST: u32 = 0xffff_c000;
 
-/// A host behind a coalescer, whose connection is that of these ports.
+/// A host behind a coalescer, with a connection on these ports.
 struct Host {
     expander: Expander,
     profile: Profile,
@@ -33,7 +33,7 @@ impl Host {
         Self { expander: Expander::new(LinkType::Ethernet, PORTS, 1), profile, port: 5000 }
     }
 
-    /// Delivers what comes in one poll.
+    /// Delivers the frames of one poll.
     fn deliver(&mut self, frames: &[Vec<u8>]) {
         let mut coalescer = Coalescer::new(self.profile.clone(), LinkType::Ethernet, PORTS, 1);
         let expander = &mut self.expander;
@@ -44,7 +44,7 @@ impl Host {
         coalescer.finish(&mut sink);
     }
 
-    /// Delivers packets of so many bytes each, from this number on, and says with which number they end.
+    /// Delivers packets of these lengths, from this number on, and returns the number at their end.
     fn train(&mut self, start: u32, lens: &[u32]) -> u32 {
         let mut next = start;
         let frames: Vec<_> = lens.iter().map(|&len| self.packet(&mut next, len)).collect();
@@ -66,7 +66,7 @@ impl Host {
         packet.tcp(tcp).payload_len(len).build()
     }
 
-    /// What its acknowledgment of this number becomes.
+    /// Expansion of the host's acknowledgment of this number.
     fn acknowledge(&mut self, number: u32) -> Option<Result<Vec<u32>, Unexpanded>> {
         let frame = self.says(|t| t.ack(number), 0);
         self.expand(frame)
@@ -99,7 +99,7 @@ fn trains_of_any_profile_are_expanded_at_the_ends_of_their_packets() {
         assert_eq!(host.acknowledge(at(6)), Some(Ok(vec![at(2), at(4), at(6)])));
         assert_eq!(host.acknowledge(at(8)), Some(Err(Unexpanded::Short)), "two wait for it");
         assert_eq!(host.acknowledge(at(12)), Some(Ok(vec![at(10), at(12)])));
-        // Trains that follow each other are one, and so are packets that are in none.
+        // Consecutive trains count as one, and so do packets outside of trains.
         let next = host.train(at(12), &[LEN; 3]);
         let next = host.train(next, &[LEN]);
         assert_eq!(host.acknowledge(next), Some(Ok(vec![at(14), at(16)])));
@@ -111,12 +111,12 @@ fn a_hole_that_is_filled_is_acknowledged_once() {
     let mut host = Host::new(Profile::linux());
     host.train(FIRST, &[LEN; 4]);
     host.acknowledge(at(4));
-    // One is missing; the sender would take what lies between for partial acknowledgments (RFC 6582).
+    // One packet is missing: the sender would take acknowledgments in between for partial ones (RFC 6582).
     host.train(at(5), &[LEN; 10]);
     assert_eq!(host.acknowledge(at(4)), Some(Err(Unexpanded::Unknown)));
     host.train(at(4), &[LEN]);
     assert!(host.acknowledge(at(15)).unwrap().is_err());
-    // And as ever behind it.
+    // Behind the gap, expansion works as before.
     host.train(at(15), &[LEN; 6]);
     assert!(host.acknowledge(at(15)).unwrap().is_err());
     assert_eq!(host.acknowledge(at(21)), Some(Ok(vec![at(17), at(19), at(21)])));
@@ -130,7 +130,7 @@ fn p12_a_duplicate_stays_one_and_news_in_between_counts() {
     for _ in 0..3 {
         assert_eq!(host.acknowledge(at(2)), Some(Err(Unexpanded::Duplicate)));
     }
-    // An older one came late: what lies behind the newest is all that is expanded.
+    // An older packet came late: only the part behind the newest acknowledgment is expanded.
     assert_eq!(host.acknowledge(at(0)), Some(Err(Unexpanded::Duplicate)));
     let data = host.says(|t| t.ack(at(8)), 10);
     assert_eq!(host.expand(data), Some(Err(Unexpanded::Payload)));
@@ -148,7 +148,7 @@ fn what_was_delivered_elsewhere_is_not_guessed() {
     let mut host = Host::new(Profile::linux());
     host.train(FIRST, &[LEN; 4]);
     host.acknowledge(FIRST);
-    // A wrong or damaged number does not stop what comes behind it for ever.
+    // A wrong or damaged number does not prevent later expansions for ever.
     assert_eq!(host.acknowledge(at(1000)), Some(Ok(vec![at(2), at(1000)])));
     assert_eq!(host.acknowledge(at(4)), Some(Err(Unexpanded::First)));
     host.train(at(4), &[LEN; 4]);
@@ -163,7 +163,7 @@ fn other_connections_and_those_without_trains_are_let_alone() {
     assert_eq!(host.acknowledge(at(8)), None);
     host.train(FIRST, &[LEN]);
     assert_eq!(host.acknowledge(at(1)), None, "one packet is no train");
-    // What the host itself is sent in trains says nothing of what it sends.
+    // Trains to the host say nothing about the direction from it.
     host.port = 5000;
     let own = host.packet(&mut FIRST.clone(), 0);
     assert_eq!(host.expand(own), None);
@@ -210,7 +210,7 @@ fn what_travels_in_a_tunnel_or_in_fragments_stays_one() {
         assert_eq!(host.expand(piece), None, "{fragment:#x}");
         assert_eq!(host.acknowledge(at(8)).unwrap().unwrap().len(), 4, "it said nothing");
     }
-    // Behind padding it is the same packet; the copies have none.
+    // Padding makes no difference to the packet; its copies have none.
     let mut host = Host::new(Profile::linux());
     host.train(FIRST, &[LEN; 8]);
     host.acknowledge(FIRST);
@@ -229,12 +229,12 @@ fn what_is_cut_short_is_nothing() {
     }
 }
 
-/// What comes to a host or from it.
+/// Event at a host.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Packets of so many bytes, so far ahead of what came before.
+    /// Packets of these lengths arrive, at this distance from the ones before.
     Train(i32, Vec<u32>),
-    /// It acknowledges so much of what came, or more.
+    /// The host acknowledges this many of the bytes that arrived, or more.
     Acknowledge(u32),
 }
 
@@ -251,13 +251,13 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Against a list of the packets that were delivered: whatever comes in which order, an acknowledgment becomes
-    /// several only if everything behind the one before it was delivered in order, and then one for two packets at
-    /// most, each at the end of one, and the last as it was.
+    /// Compared with a list of the delivered packets: whatever arrives in whatever order, an acknowledgment is expanded
+    /// only if everything behind the one before it was delivered in order, and then to at most one for two packets,
+    /// each at the end of a packet, of which the last is unchanged.
     #[test]
     fn never_more_acknowledgments_than_half_the_packets(steps in vec(step(), 1..40)) {
         let mut host = Host::new(Profile::linux());
-        // Ends of the packets that follow each other without a gap, and where the first of them begins.
+        // Ends of the packets that follow each other without a gap, and the start of the first of them.
         let (mut begin, mut ends) = (FIRST, Vec::<u32>::new());
         let (mut next, mut before) = (FIRST, None);
         for step in steps {
@@ -295,7 +295,7 @@ proptest! {
                     let is_behind = |earlier: u32| number.wrapping_sub(earlier) as i32 >= 0;
                     before = match before {
                         _ if expansion.is_none() => None,
-                        // More than was delivered is no news to go by.
+                        // An acknowledgment of more than was delivered is not used.
                         _ if number.wrapping_sub(next) as i32 > 1 => None,
                         Some(before) if !is_behind(before) => Some(before),
                         _ => Some(number),

@@ -1,4 +1,5 @@
-//! Packets that come as their train foresees are judged as those that are compared law by law.
+//! Header prediction: packets that match the prediction of their train get the same verdict as packets compared law by
+//! law.
 
 use grosso::{
     Frame, Meta, Profile, Verdict,
@@ -34,7 +35,7 @@ fn link() -> Packet {
 }
 
 fn ip4(packet: Packet, number: u16) -> Packet {
-    // No single bit makes the identification of the second packet that of the first.
+    // No single bit turns the identification of the second packet into that of the first.
     packet.ipv4(|ip| ip.id(number.wrapping_add(FIRST_ID)))
 }
 
@@ -43,7 +44,7 @@ fn tcp(packet: Packet, number: u16) -> Vec<u8> {
     packet.tcp(|tcp| tcp.sequence(sequence)).payload_len(PAYLOAD).build()
 }
 
-/// What becomes of a packet behind so many of its train, and of the train.
+/// The verdict on a packet behind `before` packets of its train, and the deliveries that it causes.
 fn outcome(stack: Numbered, before: u16, packet: &[u8], meta: Meta) -> (Verdict, Vec<Close>) {
     let mut engine = Engine::new(Profile::linux());
     for number in 0..before {
@@ -54,14 +55,14 @@ fn outcome(stack: Numbered, before: u16, packet: &[u8], meta: Meta) -> (Verdict,
     (verdict, engine.delivered.iter().map(|out| out.closed).collect())
 }
 
-/// An outcome without what depends on the numbers of a packet.
+/// An outcome without the parts that depend on a packet's numbers.
 fn comparable(outcome: (Verdict, Vec<Close>)) -> (Verdict, Vec<Close>) {
     match outcome {
-        // Ahead or behind.
+        // Ahead or behind makes no difference.
         (Verdict::Refused(NoMerge::TcpSequenceBehind), closed) => {
             (Verdict::Refused(NoMerge::TcpSequenceAhead), closed)
         }
-        // What is no longer a header is called after what follows it, which has numbers too.
+        // A frame that lost a header gets the reason of what follows, which has numbers too.
         (Verdict::Passed(_), _) => (Verdict::Passed(Pass::Malformed), vec![]),
         outcome => outcome,
     }
@@ -71,7 +72,7 @@ fn trusted(buffer: Vec<u8>) -> Frame<Vec<u8>> {
     Frame { buffer, meta: TRUSTED }
 }
 
-/// Makes the checksums of all IPv4 headers right again.
+/// Corrects the checksums of all IPv4 headers.
 fn repair(packet: &mut [u8], like: &[u8]) {
     let stack = dissect(like, LinkType::Ethernet, &PORTS);
     for layer in stack.layers().iter().filter(|layer| layer.kind == Kind::Ipv4) {
@@ -103,7 +104,7 @@ fn every_bit_of_a_header_counts_as_much_foreseen_as_compared() {
     }
 }
 
-/// Among them every checksum: no sum is what is written over it, so no packet is that of a single bit.
+/// Sets two bytes at every offset, among them those of checksums, to values that no single bit makes of a right packet.
 #[test]
 fn every_word_of_zeros_or_ones_counts_as_much() {
     for (name, stack) in STACKS {
@@ -121,14 +122,14 @@ fn every_word_of_zeros_or_ones_counts_as_much() {
     }
 }
 
-/// A sum that is right, in the form that no sender writes.
+/// A right checksum, in the form that no sender writes.
 #[test]
 fn minus_zero_as_a_checksum_counts_as_much() {
     let judged = |before| {
         let mut packet = (STACKS[0].1)(before);
         let at = 34 + 16;
         let old = [packet[at], packet[at + 1]];
-        // The checksum goes to where it makes no difference: to the end of the payload.
+        // The checksum is placed where its value makes no difference: at the end of the payload.
         let end = packet.len() - 2;
         let moved = checksum(&[&packet[end..], &old[..]].concat());
         packet[end..].copy_from_slice(&(!moved).to_be_bytes());
@@ -201,7 +202,7 @@ fn a_checksum_in_place_of_a_seed_counts_as_much() {
     }
 }
 
-/// A packet whose checksum, so far behind the start of its transport header, is partial.
+/// A packet with a partial checksum at this offset from the start of its transport header.
 fn seeded(mut packet: Vec<u8>, offset: u16) -> Frame<Vec<u8>> {
     let meta = Meta { checksum: Checksum::Partial { start: 34, offset }, ..TRUSTED };
     let at = usize::from(34 + offset);
@@ -210,7 +211,7 @@ fn seeded(mut packet: Vec<u8>, offset: u16) -> Frame<Vec<u8>> {
     Frame { buffer: packet, meta }
 }
 
-/// The addresses, protocol and length that a checksum over IPv4 behind Ethernet begins with.
+/// The addresses, protocol and length of the pseudo-header of IPv4 behind Ethernet.
 fn pseudo_header(packet: &[u8]) -> Vec<u8> {
     let len = u16::try_from(packet.len() - 34).unwrap().to_be_bytes();
     [&packet[26..34], &[0, packet[23]], &len].concat()
@@ -292,7 +293,7 @@ fn what_was_foreseen_of_a_train_is_forgotten_with_it() {
         let mut engine = Engine::new(Profile::linux());
         (0..4).for_each(|number| _ = engine.push(&stack(number)));
         engine.poll_end(0);
-        // Another train of the same flow, behind a gap; what the first one waited for is behind it.
+        // Another train of the same flow, behind a gap that the first train waited for.
         assert_eq!(engine.push(&stack(9)), Verdict::Held, "{name}");
         assert!(
             matches!(engine.push(&stack(4)), Verdict::Refused(_)) || name == "ip4 udp",

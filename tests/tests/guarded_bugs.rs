@@ -1,5 +1,5 @@
-//! Bugs of others that must not be ours: `linux-offloads` section 10. Those that are a rule's test
-//! already are named in `docs/rules.md`.
+//! Bugs of other implementations that Grosso must not have: `linux-offloads` section 10. `docs/rules.md` names those
+//! that a rule's test covers already.
 
 use grosso::{
     Frame, Meta, Profile, Verdict,
@@ -21,7 +21,7 @@ use grosso_tests::{
 };
 use grosso_wire::{LinkType, Ports};
 
-/// Ethernet, IPv4 and TCP.
+/// Bytes of Ethernet, IPv4 and TCP headers.
 const HEADERS: usize = 14 + 20 + 20;
 
 /// A TCP superframe of `len` bytes in segments of `size`.
@@ -67,7 +67,7 @@ fn b10_a_hundred_stacked_headers_are_one_bounded_walk() {
     }
 }
 
-/// Every protocol number in GUE and FOU: no panic, and only what is TCP or UDP inside is joined.
+/// Every protocol number in GUE and FOU: no panic, and only inner TCP or UDP is joined.
 #[test]
 fn b12_every_protocol_in_gue_and_fou() {
     for protocol in 0..=255 {
@@ -82,7 +82,7 @@ fn b12_every_protocol_in_gue_and_fou() {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).fou(|u| u).ipv4(|ip| ip);
         let frame = packet.tcp(|tcp| tcp).payload_len(100).build();
         let mut engine = Engine::with(Profile::linux(), LinkType::Ethernet, ports, 1);
-        // At the port of one version of IP the other is found too.
+        // At the port of one version of IP, the other version is recognized too.
         let is_ip = [4, 41].contains(&protocol);
         assert_eq!(engine.push(&frame) == Verdict::Held, is_ip, "{protocol}");
     }
@@ -94,7 +94,7 @@ fn b12_tunnel_on_a_port_without_configuration_is_plain_udp() {
     let frame = packet.tcp(|tcp| tcp).payload_len(100).build();
     let mut engine = Engine::with(Profile::linux(), LinkType::Ethernet, Ports::NONE, 1);
     assert_eq!(engine.push(&frame), Verdict::Held);
-    // The next datagram of the outer flow joins whatever it carries.
+    // The next datagram of the outer flow joins, whatever it contains.
     assert_eq!(engine.push(&frame), Verdict::Joined);
 }
 
@@ -164,7 +164,7 @@ fn b20_headers_rewritten_on_the_superframe_are_right_on_every_packet() {
     assert_eq!(segment(&out), expected);
 }
 
-/// The same in a tunnel, where the outer checksum is another one (B30).
+/// The same in a tunnel, whose outer checksum is a different one (B30).
 #[test]
 fn b30_outer_headers_rewritten_on_the_superframe_are_right_on_every_packet() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v);
@@ -210,7 +210,7 @@ fn b34_malformed_superframes_are_refused() {
     assert_eq!(tcp4(0, 100).refusal(), NoCut::Whole);
 }
 
-/// Linux raises a tiny size, because its count of segments has 16 bits.
+/// Linux raises a tiny segment size, because its segment count has 16 bits.
 #[test]
 fn b35_tiny_segment_size_is_cut_as_asked() {
     let frame = tcp4(70_000, 1);
@@ -313,8 +313,7 @@ fn b72_a_flow_that_opted_out_is_joined_with_nothing() {
     assert_eq!(payload_lengths(&engine.checked(&frames)), [100, 100, 200]);
 }
 
-/// The sender of a fake TCP connection puts a datagram into each segment; PSH is all that marks
-/// their ends.
+/// The sender of a fake TCP connection puts a datagram into each segment, and only PSH marks their ends.
 #[test]
 fn b72_push_marks_every_segment_apart() {
     assert_apart(&Path::Ipv4.train(&[100; 3], |_, s| s.tcp(Tcp::psh)));

@@ -1,5 +1,4 @@
-//! Superframes that the engine made, received by a real host: its sockets read what the packets
-//! carried.
+//! Superframes of the engine, received by a real host: its sockets must read the payload of the packets.
 
 #![cfg(target_os = "linux")]
 
@@ -12,7 +11,7 @@ use grosso_tests::engine::{Engine, Out, PORTS};
 use grosso_tests::kernel::{Host, VirtioHeader, skip};
 use grosso_wire::LinkType;
 
-/// Where the host's sockets are.
+/// Port of the host's sockets.
 const PORT: u16 = 8000;
 
 #[test]
@@ -65,7 +64,7 @@ fn to_host(ip: Ipv4, id: u16) -> Ipv4 {
     ip.source(Host::PEER).destination(Host::ADDRESS).id(id)
 }
 
-/// What the engine makes of packets without a link layer, as a virtio header describes it.
+/// The engine's deliveries for packets without a link layer, each with a virtio header for it.
 fn superframes(frames: &[Vec<u8>], gso_type: u8) -> Vec<(VirtioHeader, Vec<u8>)> {
     let mut engine = Engine::with(Profile::linux(), LinkType::Raw, PORTS, 1);
     frames.iter().for_each(|frame| _ = engine.push(frame));

@@ -1,7 +1,7 @@
-//! The slow oracle of the testkit beside the running kernel, on the same random traffic.
+//! The slow oracle of the testkit compared with the running kernel, on the same random traffic.
 //!
-//! What the engine is held against must itself be held against something: these are the vectors on
-//! which the kernel and our reading of its rules have to agree, byte for byte.
+//! The oracle that judges the engine must itself be tested: on these vectors, the kernel and the oracle's rules have to
+//! agree, byte for byte.
 
 #![cfg(target_os = "linux")]
 
@@ -12,17 +12,17 @@ use grosso_testkit::random::Random;
 use grosso_testkit::stack::{Front, Network, Stack, Transport, Tunnel};
 use grosso_tests::kernel::{FRAMES_MAX, GroOptions, GroOracle, release, skip};
 
-/// How many vectors a test asks about; a vector takes well under a millisecond.
+/// Number of vectors of a test; a vector takes well under a millisecond.
 const VECTORS: u64 = 1000;
 /// The first release with the identification rule that the slow oracle follows (rule G14).
 const RELEASE_MIN: (u32, u32) = (6, 18);
 
 const NETWORKS: &[Network] =
     &[Network::Ipv4, Network::Ipv6, Network::Ipv6Options, Network::Ipv6Routing];
-/// What the kernel looks into without a device of its own, and VXLAN. GRE with checksum *and* key
-/// is left out: Linux compares the word after the base header, which is then the checksum and not
-/// the key, so that IPv4 packets of different lengths do not merge in it. In its trains Linux
-/// leaves the checksum of the first packet, too, where the slow oracle has zero.
+/// The tunnels that the kernel parses without a device of its own, and VXLAN. GRE with checksum *and* key is left out:
+/// Linux compares the word behind the base header, which is then the checksum and not the key, so that IPv4 packets of
+/// different lengths do not merge in it. In its trains Linux also leaves the checksum of the first packet, where the
+/// slow oracle has zero.
 const TUNNELS: &[Tunnel] = &[
     Tunnel::Ip,
     Tunnel::Gre,
@@ -32,11 +32,11 @@ const TUNNELS: &[Tunnel] = &[
     Tunnel::VxlanPolicy,
 ];
 
-/// Why the slow oracle keeps packets apart that the kernel may join. The urgent pointer and a
-/// checksum in its other form are its choices; a packet that belongs to no train, or not any more,
-/// ends the train of its flow there and is overtaken here (rule G75, B55); the kernel does not
-/// compare the outer UDP length of a tunnel with the packet; and another MAC address, flow label or
-/// extension header makes a packet a flow of its own to it (rules G4, G20).
+/// Reasons for which the slow oracle keeps packets apart that the kernel may join. The urgent pointer and a checksum in
+/// its other form are the oracle's choices; a packet that can be in no train, or no longer, ends the train of its flow
+/// in the oracle, but overtakes it in the kernel (rule G75, B55); the kernel does not compare the outer UDP length of a
+/// tunnel with the packet; and another MAC address, flow label or extension header makes a flow of its own in the
+/// kernel (rules G4, G20).
 const STRICTER: &[&str] = &[
     "urgent_pointer",
     "a checksum",
@@ -77,15 +77,15 @@ fn the_kernel_couples_deviating_tcp_as_the_slow_oracle_does_or_for_a_named_reaso
     assert!(agreed > VECTORS * 9 / 10, "only {agreed} of {VECTORS} vectors agree");
 }
 
-/// What only one of the two has.
+/// Packets that only one of the two has.
 struct Difference {
-    /// The slow oracle's packets that the kernel did not deliver, and why each went no further.
+    /// The slow oracle's packets that the kernel did not deliver, each with the reason why it ended.
     expected: Vec<(Vec<u8>, &'static str)>,
     /// The kernel's packets that the slow oracle did not expect.
     delivered: Vec<Vec<u8>>,
 }
 
-/// The kernel with all it can, or a line that says why it cannot be asked.
+/// The kernel's oracle with all features; `None`, after a line with the reason, if it cannot run.
 fn start() -> Option<GroOracle> {
     if release() < RELEASE_MIN {
         println!("skipped: Linux {:?} has other rules for identifications", release());
@@ -97,7 +97,7 @@ fn start() -> Option<GroOracle> {
     GroOracle::with(&options).map_err(|why| skip(&why)).ok()
 }
 
-/// Asks both about a vector.
+/// Compares the two on a vector.
 fn differ(oracle: &mut GroOracle, frames: &[Vec<u8>], seed: u64) -> Difference {
     let answer = oracle.coalesce(frames).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     let mut delivered: Vec<Vec<u8>> = answer.into_iter().map(|packet| packet.bytes).collect();
@@ -132,7 +132,7 @@ fn vector(seed: u64, transports: &[Transport], deviations_percent: usize) -> Vec
         .collect();
     Traffic::of(&stacks, seed)
         .deviations_percent(deviations_percent)
-        // A TAP refuses what is shorter than an Ethernet header (rule V1).
+        // A TAP refuses frames shorter than an Ethernet header (rule V1).
         .filter(|frame| frame.len() >= 14)
         .take(random.within(1, FRAMES_MAX))
         .collect()

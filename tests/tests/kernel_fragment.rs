@@ -1,4 +1,4 @@
-//! Fragments as Linux makes them, byte for byte: a router those of IPv4, a host those of IPv6 (rules S60 to S62).
+//! Fragmentation as in Linux, byte for byte: by a router for IPv4, by a host for IPv6 (rules S60 to S62).
 
 #![cfg(target_os = "linux")]
 
@@ -9,7 +9,7 @@ use grosso_testkit::{Packet, oracle};
 use grosso_tests::kernel::{Router, Source, seed, skip};
 use grosso_wire::LinkType;
 
-/// Packets that are sent.
+/// Number of packets sent.
 const PACKETS: u64 = 600;
 
 #[test]
@@ -80,14 +80,14 @@ fn s62_fragments_are_those_of_a_linux_host() {
     }
 }
 
-/// A packet with options or without, whole or a piece already.
+/// A packet with options or without, which may already be a fragment.
 fn packet(random: &mut Random) -> Vec<u8> {
     const OPTIONS: [&[u8]; 5] = [
         &[1],
-        // Unknown ones: one for the first fragment only, one for all.
+        // Unknown options: one for the first fragment only, one for all.
         &[0x1e, 6, 1, 2, 3, 4],
         &[0x9e, 4, 5, 6],
-        // Router alert, for all.
+        // Router alert, for all fragments.
         &[0x94, 4, 0, 0],
         &[0x1e, 2],
     ];

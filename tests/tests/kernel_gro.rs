@@ -1,6 +1,6 @@
-//! The kernel oracles themselves: cases whose outcome is known from the kernel's own tests.
+//! Tests of the kernel oracles themselves, on cases with known results from the kernel's own tests.
 //!
-//! A failure here says that the oracle is broken or the kernel is new, never that Grosso is wrong.
+//! A failure here means that the oracle is broken or the kernel is new, never that Grosso is wrong.
 
 #![cfg(target_os = "linux")]
 
@@ -45,7 +45,7 @@ fn k04_data_sml_lrg() {
     let frames = train(&[50, 100]);
     let delivered = oracle.coalesce(&frames).unwrap();
     assert_eq!(bytes(&delivered), frames);
-    // Rule G53: delivered as it came, its checksum verified.
+    // Rule G53: delivered unchanged, with its checksum verified.
     assert!(delivered.iter().all(|packet| packet.virtio.flags == VirtioHeader::DATA_VALID));
 }
 
@@ -236,7 +236,7 @@ fn t21_gre_with_checksum_and_key_compares_the_checksum_for_the_key() {
     };
     assert_eq!(ask([100, 50], |gre| gre.checksum()), 1);
     assert_eq!(ask([100, 50], |gre| gre.key(7)), 1);
-    // Equal lengths have equal GRE checksums: an IPv4 packet sums to a constant but for its length.
+    // Equal lengths have equal GRE checksums: the sum of an IPv4 packet depends only on its length.
     assert_eq!(ask([100, 100], |gre| gre.checksum().key(7)), 1);
     assert_eq!(ask([100, 50], |gre| gre.checksum().key(7)), 2);
 }
@@ -254,7 +254,7 @@ fn s10_three_tcp_segments_with_ascending_identifications() {
 #[test]
 fn s20_three_datagrams_with_ascending_identifications() {
     let Some(mut oracle) = gso() else { return };
-    // The datagrams carry pieces of the superframe's payload, which are not streams of their own.
+    // The datagrams carry parts of the superframe's payload, which are not streams of their own.
     let (superframe, start, offset) = datagram(0, 260).build_superframe();
     let expected: Vec<Vec<u8>> = superframe[UDP_HEADERS..]
         .chunks(100)
@@ -318,12 +318,12 @@ fn more_segments_than_the_output_holds_are_never_lost_in_silence() {
     }
 }
 
-/// An oracle, or a line that says why there is none.
+/// An oracle; `None`, after a line with the reason, if it cannot run.
 fn gro(options: &GroOptions) -> Option<GroOracle> {
     GroOracle::with(options).map_err(|why| skip(&why)).ok()
 }
 
-/// An oracle, or a line that says why there is none.
+/// An oracle; `None`, after a line with the reason, if it cannot run.
 fn gso() -> Option<GsoOracle> {
     GsoOracle::new().map_err(|why| skip(&why)).ok()
 }

@@ -1,5 +1,5 @@
-//! Fragments to a host with the running kernel and to the engine: a socket reads the same datagrams
-//! from both, and both report the same errors.
+//! Fragments sent to a host with the running kernel and to the engine: a socket reads the same datagrams from both, and
+//! both report the same errors.
 
 #![cfg(target_os = "linux")]
 
@@ -13,9 +13,9 @@ use grosso_tests::{
 };
 use grosso_wire::LinkType;
 
-/// Where the host's socket is.
+/// Port of the host's socket.
 const PORT: u16 = 8000;
-/// Datagrams asked about.
+/// Number of datagrams to test.
 const SETS: u64 = 3000;
 
 #[test]
@@ -32,7 +32,8 @@ fn a_socket_reads_what_the_engine_joins() {
         let len = random.within(17, longest);
         let data = datagram(version, &random.bytes(len - 8), random.one_in(2));
         let pieces = random_pieces(&mut random, version, &data);
-        // A first IPv6 fragment without data has no headers to the kernel; to the engine, no data.
+        // A first IPv6 fragment without data has no headers according to the kernel, and no data according to the
+        // engine.
         let pieces: Vec<_> =
             pieces.into_iter().filter(|piece| piece.offset > 0 || !piece.data.is_empty()).collect();
         let (kernel, engine) = both(&mut host, version, seed as u32 + 1, &pieces);
@@ -40,7 +41,8 @@ fn a_socket_reads_what_the_engine_joins() {
         if kernel == engine {
             continue;
         }
-        // Rules F10 and F13: up to 6.x a malformed fragment dies alone, later the datagram does.
+        // Rules F10 and F13: up to 6.x, the kernel drops a malformed fragment alone; later releases drop its datagram
+        // too.
         let without: Vec<_> =
             pieces.iter().filter(|piece| !is_malformed(version, piece)).cloned().collect();
         assert_ne!(without, pieces, "seed {seed} {version:?}: {pieces:?}");
@@ -65,7 +67,7 @@ fn the_kernel_reports_the_same_errors() {
         packet.payload(&vec![0; len]).build()
     };
     let frames = [
-        // Misaligned, oversize, without all headers, with two fragment headers.
+        // Misaligned, oversized, with incomplete headers, with two fragment headers.
         fragment(ip(), 1, true, 17, 21),
         fragment(ip(), 65_528 / 8, false, 17, 16),
         fragment(ip().destination_options(|o| o), 65_528 / 8, false, 17, 16),
@@ -87,7 +89,7 @@ fn the_kernel_reports_the_same_errors() {
         let kernel: Vec<_> = host
             .sent()
             .iter()
-            // ICMPv6 errors, and of them what does not depend on their checksum.
+            // ICMPv6 errors, without their checksums.
             .filter(|packet| packet[6] == 58 && packet[40] < 128)
             .map(|packet| [&packet[40..42], &packet[44..]].concat())
             .collect();
@@ -106,7 +108,7 @@ fn message(error: IcmpError, quote: &[u8]) -> Vec<u8> {
     [&[kind, code][..], &pointer.to_be_bytes(), quote].concat()
 }
 
-/// What a socket of the kernel reads, and what it would read of the engine's datagrams.
+/// Datagrams that a socket of the kernel reads, and those that it would read from the engine's output.
 fn both(
     host: &mut Host,
     version: Version,
@@ -168,7 +170,7 @@ fn to_host(version: Version, id: u32, piece: &Piece) -> Vec<u8> {
     packet.payload(data).build()
 }
 
-/// What a socket reads of a packet, said slowly: the UDP length may be less than is there, and the
+/// Payload that a socket reads from a packet, computed plainly: the UDP length may be less than the packet's, and the
 /// checksum must be right.
 fn payload(version: Version, packet: &[u8]) -> Option<Vec<u8>> {
     let (header, source, destination) = match version {

@@ -1,7 +1,7 @@
-//! The engine beside the running kernel: which packets do both make of the same superframe?
+//! The engine compared with the running kernel: the packets that both cut from the same superframe.
 //!
-//! Byte for byte the same, or different for a reason that has a name ([`Known`]).
-//! `docs/kernel-differences.md` has the table. `GROSSO_SEED=7` asks about other superframes.
+//! The packets must be the same, byte for byte, or differ for a reason that has a name ([`Known`]).
+//! `docs/kernel-differences.md` has the table. `GROSSO_SEED=7` tests other superframes.
 
 #![cfg(target_os = "linux")]
 
@@ -18,36 +18,35 @@ use grosso_testkit::random::Random;
 use grosso_tests::kernel::{GsoOracle, TunnelOffsets, VirtioHeader, dump, release, seed, skip};
 use grosso_tests::superframe::Superframe;
 
-/// How many superframes the random test asks about.
+/// Number of superframes in the random test.
 const SUPERFRAMES: u64 = 1500;
-/// Packets of a superframe, below what waits to be read from the oracle without real root.
+/// Greatest number of packets in a superframe, below the length of the oracle's read queue without real root.
 const PACKETS_MAX: usize = 400;
 /// Bytes of the greatest IP packet.
 const BYTES_MAX: usize = 65_535;
 
-/// Why the kernel and the engine make different packets of one superframe.
+/// Reason why the kernel and the engine make different packets of one superframe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Known {
-    /// The payload of a tunnelled superframe fits one packet. The kernel leaves the tunnel type on
-    /// it, and a reader that cannot take tunnels gets `EINVAL` and no packet (rule V9, B54).
+    /// The payload of a tunnelled superframe fits in one packet. The kernel leaves the tunnel type in place, and a
+    /// reader without support for tunnels gets `EINVAL` and no packet (rule V9, B54).
     TunnelWhole,
-    /// The payload fits one packet, but not together with the TCP options, which the kernel takes
-    /// for payload when it reads the virtio header. Segmentation knows better, and drops it (rules
-    /// S3, V6).
+    /// The payload fits in one packet, but not together with the TCP options, which the kernel counts as payload when
+    /// it reads the virtio header. Segmentation notices, and drops the packet (rules S3, V6).
     WholeButForOptions,
     /// A segment size below 8 is raised to 8 for TCP, from 7.2 on (rule V6, B35).
     TinySize,
 }
 
-/// How a superframe's headers are laid out.
+/// Headers in front of the transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Path {
     Ipv4,
     Ipv6,
     Ipv6Extensions,
-    /// Under way: a routing header of this type has segments left.
+    /// In transit: a routing header of this type has segments left.
     Ipv6Routed(u8),
-    /// Between mobile nodes: also the source that counts is another one.
+    /// Between mobile nodes: the pseudo-header's source differs, too.
     Ipv6Mobile,
     Vlan,
     DoubleVlan,
@@ -135,7 +134,7 @@ impl Case {
         }
     }
 
-    /// The difference that there may be, and whether the kernel's answer is what it says.
+    /// The difference that this case may show, if the kernel's answer is as that difference predicts.
     fn known(&self, cut: &io::Result<Vec<Vec<u8>>>) -> Option<Known> {
         let size = usize::from(self.size);
         let is_tunnel = matches!(self.path, Path::Vxlan { .. } | Path::Geneve { .. });
@@ -155,7 +154,7 @@ impl Case {
         }
     }
 
-    /// Asks both. Only a known difference is given back.
+    /// Compares the two. Returns a known difference, and panics on any other.
     fn compare(&self, kernel: &mut GsoOracle, context: &str) -> Option<Known> {
         let (bytes, start, offset) = self.packet.build_superframe();
         let header = self.header(start, offset);
@@ -191,7 +190,7 @@ impl Case {
         }
     }
 
-    /// The engine's packets; what it need not cut leaves whole, with a complete checksum.
+    /// The engine's packets; a superframe that it need not cut is sent whole, with a complete checksum.
     fn engine(&self) -> Vec<Vec<u8>> {
         let superframe = Superframe::new(&self.packet, self.size);
         match superframe.cut(Outgoing::default()) {
@@ -231,8 +230,7 @@ fn random_superframes_are_cut_alike() {
     println!("{SUPERFRAMES} superframes {by_path:?}, differences {counts:?}");
 }
 
-/// The sizes of the kernel's own UDP segmentation test (K36 and on) and of BIG TCP's neighbours, by
-/// hand.
+/// Sizes from the kernel's own UDP segmentation test (K36 and on) and sizes near those of BIG TCP, by hand.
 #[test]
 fn multiples_and_their_neighbours_are_cut_alike() {
     let mut kernel = match GsoOracle::new() {
@@ -261,7 +259,7 @@ fn multiples_and_their_neighbours_are_cut_alike() {
     println!("{asked} superframes");
 }
 
-/// What the running kernel can be given.
+/// The paths that the running kernel supports.
 fn paths() -> Vec<Path> {
     let mut paths =
         vec![Path::Ipv4, Path::Ipv6, Path::Ipv6Extensions, Path::Vlan, Path::DoubleVlan];
@@ -312,7 +310,7 @@ fn packet(path: Path, is_udp: bool, random: &mut Random) -> Packet {
     if is_udp { packet.udp(|udp| udp.source_port(port)) } else { packet.tcp(|t| tcp(t, random)) }
 }
 
-/// Bytes of TCP options: what the headers have behind the fixed part of the innermost.
+/// Bytes of TCP options: those behind the fixed part of the innermost header.
 fn options_bytes(packet: &Packet, is_udp: bool) -> usize {
     let (_, start, _) = packet.build_superframe();
     packet.header_len() - start - if is_udp { 8 } else { 20 }
@@ -330,7 +328,7 @@ fn network(packet: Packet, is_ipv6: bool, random: &mut Random) -> Packet {
     packet.ipv4(|ip| ip.tos(tos).ttl(ttl).id(id).df(df))
 }
 
-/// Any flags (they are replicated, rule S11), options and sequence numbers that wrap.
+/// Any flags (all packets repeat them, rule S11), options, and sequence numbers that wrap.
 fn tcp(tcp: Tcp, random: &mut Random) -> Tcp {
     let sequence = if random.one_in(4) { u32::MAX - 1000 } else { random.bits() as u32 };
     let tcp = tcp.source_port(random.bits() as u16).sequence(sequence).window(random.bits() as u16);

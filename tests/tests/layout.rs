@@ -1,4 +1,5 @@
-//! What queues work with side by side shares no cache line, nor a pair that a processor fetches together.
+//! Memory layout: data of queues that run side by side shares no cache line, nor a pair that a processor fetches
+//! together.
 
 use grosso::{Coalescer, reassemble::Reassembler};
 use grosso_io::path::Direction;

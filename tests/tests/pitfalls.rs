@@ -15,7 +15,7 @@ use grosso_tests::{
     frames::{Path, Segment, assert_apart, assert_payloads, at, payload_lengths, plain},
 };
 
-/// The first segments of so many connections.
+/// The first segments of that many connections.
 fn connections(count: u32) -> Vec<Vec<u8>> {
     let first = |index: u32| {
         let [_, high, middle, low] = index.to_be_bytes();
@@ -229,7 +229,7 @@ fn p20_flows_leave_in_the_order_of_their_first_packets() {
     assert_eq!(bytes, frames);
 }
 
-/// Every flow in one bucket, as if all hashes were equal in the bits that choose it.
+/// Every flow in one bucket, as if all hashes agreed in the bits that select it.
 #[test]
 fn p21_flows_of_one_bucket_are_never_merged() {
     let mut profile = Profile::linux();
@@ -291,8 +291,7 @@ fn p34_tiny_segments_do_not_overflow_the_count() {
     }
 }
 
-/// As Linux does, and so that cutting writes what was there: identifications step or stay, whatever
-/// DF says.
+/// Identifications increment or stay fixed, whatever DF is, as in Linux, so that segmentation restores them.
 #[test]
 fn p36_random_identifications_stay_apart_also_with_df() {
     for df in [true, false] {
@@ -324,7 +323,7 @@ fn p39_every_accurate_ecn_count_keeps_its_place() {
     }
 }
 
-/// Which flows of a flood push each other out depends on a seed that nobody outside knows.
+/// The secret seed decides which flows of a flood evict each other.
 #[test]
 fn p50_the_seed_decides_which_flows_collide() {
     let frames = connections(60);

@@ -1,7 +1,7 @@
-//! Memory of reassembly: nothing is allocated for a fragment once it is warm, and a flood takes what
-//! the limits say.
+//! Memory of reassembly: a warm reassembler allocates nothing for a fragment, and a flood takes the memory of the
+//! limits.
 //!
-//! A test binary of its own, because the allocator that counts is that of the whole program.
+//! A test binary of its own, since the counting allocator is that of the whole program.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use grosso_wire::LinkType;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Datagrams in order and not, duplicates, overlaps, and what never is complete.
+/// Datagrams in order and out of order, duplicates, overlaps, and datagrams that are never complete.
 #[test]
 fn no_fragment_is_allocated_for_once_the_reassembler_is_warm() {
     for mode in [Mode::Coalesce, Mode::KeepGeometry, Mode::Virtual] {
@@ -48,11 +48,11 @@ fn no_fragment_is_allocated_for_once_the_reassembler_is_warm() {
     }
 }
 
-/// A million datagrams that are never complete, of one source or each of a source of its own, take
-/// the memory of the limits and no more, and an honest sender's datagrams get through.
+/// A million datagrams that are never complete, from one source or each from a source of its own, take the memory of
+/// the limits and no more, and an honest sender's datagrams get through.
 #[test]
 fn b40_p32_a_flood_of_fragments_keeps_memory_constant() {
-    // The first bytes of the source: another network each time. Or the identification.
+    // The first bytes of the source address, for another network each time, or the identification.
     for (of, number_at) in [("spoofed sources", 22..26), ("one source", 58..62)] {
         for mode in [Mode::Coalesce, Mode::KeepGeometry] {
             flood(of, &number_at, mode);
@@ -63,7 +63,7 @@ fn b40_p32_a_flood_of_fragments_keeps_memory_constant() {
 fn flood(of: &str, number_at: &Range<usize>, mode: Mode) {
     let case = format!("{of} {mode:?}");
     let mut rules = Rules::new(mode);
-    // Little of much: the memory of a buffer is what its ring gave it.
+    // A buffer counts with its size in the ring, however little of it is used.
     rules.limits.buffer_bytes = 2048;
     let limits = rules.limits;
     let mut reassembler =
@@ -94,14 +94,14 @@ fn flood(of: &str, number_at: &Range<usize>, mode: Mode) {
     let (held, whole) = push(200_000..1_000_000);
     assert_eq!((allocations(), live_bytes()), before, "{case}");
     let cap = if of == "one source" { limits.source_bytes } else { limits.memory_bytes };
-    // What the honest sender has under way comes on top of the share of another.
+    // The honest sender's incomplete datagrams come in addition to the share of the other source.
     let under_way = if of == "one source" { 16_384 } else { 0 };
     assert!(held > cap * 9 / 10 && held <= cap + under_way, "{case}: {held} bytes held");
     let sent = 1_000_000 / HONEST_EVERY / honest.len() as u32;
     assert_eq!(whole, sent, "{case}: of the honest sender's datagrams");
 }
 
-/// How many fragments of the flood come for each of the honest sender.
+/// Fragments of the flood for each one of the honest sender.
 const HONEST_EVERY: u32 = 100;
 
 /// A buffer that owns its bytes without an allocation.
@@ -124,8 +124,8 @@ impl AsRef<[u8]> for Inline {
     }
 }
 
-/// The fragments of some datagrams of either version: in order, from the end, twice, overlapping,
-/// and without their first.
+/// The fragments of some datagrams of either version: in order, reversed, duplicated, overlapping, and without the
+/// first.
 fn fragments() -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for (id, version) in (0..40).flat_map(|id| Version::ALL.map(|version| (id, version))) {

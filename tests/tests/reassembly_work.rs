@@ -1,7 +1,7 @@
-//! The work of reassembly, in instructions as valgrind counts them: what nobody can make it do.
+//! The work of reassembly, in instructions counted by valgrind: bounds that no input exceeds.
 //!
-//! A fragment costs about the same in the best order and in the worst, of a short datagram and of a
-//! long one, in an empty table and in a full one (B40, P31).
+//! A fragment costs about the same in the best order and in the worst, for short and for long datagrams, in an empty
+//! table and in a full one (B40, P31).
 
 use std::hint::black_box;
 
@@ -17,12 +17,12 @@ use grosso_tests::{
 };
 use grosso_wire::LinkType;
 
-/// Fragments, in the order in which they come.
+/// Fragments in order of arrival.
 type Frames = Vec<Vec<u8>>;
-/// Frames that come before, and frames whose work counts.
+/// Frames that are pushed before, and frames whose work is counted.
 type Flood = fn() -> (Frames, Frames);
 
-/// What is measured.
+/// Floods that are measured.
 const FLOODS: &[(&str, Flood)] = &[
     ("in order, of 2 KB", || (vec![], datagrams(2048, <[Piece]>::to_vec))),
     ("in order, of 16 KB", || (vec![], datagrams(16_000, <[Piece]>::to_vec))),
@@ -38,7 +38,7 @@ const FLOODS: &[(&str, Flood)] = &[
     }),
 ];
 
-/// Which of them cost the same: the second at most so many percent more than the first.
+/// Pairs of floods that cost the same: the second costs at most this many percent more than the first.
 const ALIKE: &[(usize, usize, f64)] =
     &[(0, 1, 10.0), (2, 3, 10.0), (1, 3, 150.0), (4, 5, 10.0), (6, 7, 10.0)];
 
@@ -77,11 +77,11 @@ fn run(flood: usize) {
     measured(&mut reassembler, &counted);
 }
 
-/// What callgrind counts.
+/// The function that callgrind counts.
 #[inline(never)]
 fn measured<'a>(reassembler: &mut Reassembler<&'a [u8]>, frames: &'a [Vec<u8>]) {
     push(reassembler, frames);
-    // Not the last thing, so that the call above returns to here.
+    // Kept from being a tail call, so that the call above returns to this function.
     black_box(reassembler.held_bytes());
 }
 
@@ -91,7 +91,7 @@ fn push<'a>(reassembler: &mut Reassembler<&'a [u8]>, frames: &'a [Vec<u8>]) {
     }
 }
 
-/// Datagrams of so many bytes in fragments of 8, arranged, and all of them complete.
+/// Datagrams of `len` bytes in fragments of 8, arranged, and all of them complete.
 fn datagrams(len: usize, arrange: fn(&[Piece]) -> Vec<Piece>) -> Frames {
     let data = Version::V4.udp(&vec![0x5a; len - 8]);
     let pieces = arrange(&cut(&data, 8));
@@ -100,14 +100,14 @@ fn datagrams(len: usize, arrange: fn(&[Piece]) -> Vec<Piece>) -> Frames {
         .collect()
 }
 
-/// Every second one from the end on, then those between them: nothing continues anything.
+/// Every second one from the end on, then those in between: none continues another.
 fn worst(pieces: &[Piece]) -> Vec<Piece> {
     let mut arranged: Vec<_> = pieces.iter().step_by(2).rev().cloned().collect();
     arranged.extend(pieces.iter().skip(1).step_by(2).cloned());
     arranged
 }
 
-/// Single fragments of datagrams that nobody completes.
+/// Single fragments of datagrams that are never completed.
 fn stale(numbers: std::ops::Range<u32>, edit: fn(&mut [u8], u32)) -> Frames {
     let piece = Piece { offset: 64, more: true, data: vec![1; 8] };
     let template = Version::V6.frame(0, &piece);
@@ -119,12 +119,12 @@ fn stale(numbers: std::ops::Range<u32>, edit: fn(&mut [u8], u32)) -> Frames {
     numbers.map(numbered).collect()
 }
 
-/// Another identification each time.
+/// Sets another identification each time.
 fn one_source(frame: &mut [u8], number: u32) {
     frame[58..62].copy_from_slice(&number.to_be_bytes());
 }
 
-/// Another network each time.
+/// Sets another source network each time.
 fn spoofed(frame: &mut [u8], number: u32) {
     frame[22..26].copy_from_slice(&number.to_be_bytes());
 }

@@ -1,7 +1,7 @@
-//! The work of repairing reordering, in instructions as valgrind counts them: what nobody can make it do.
+//! The work of reordering repair, in instructions counted by valgrind: bounds that no input exceeds.
 //!
-//! A packet out of order costs a few packets in order, however tiny it is, wherever it goes among those that wait, and
-//! however many flows there are (SegmentSmack).
+//! A packet out of order costs as much as a few packets in order, however tiny it is, wherever its place among the
+//! waiting ones is, and however many flows there are (SegmentSmack).
 
 use std::hint::black_box;
 
@@ -12,10 +12,10 @@ use grosso_wire::LinkType;
 
 /// The flow and the sequence number of each packet.
 type Packets = Vec<(u32, u32)>;
-/// Packets that come before, and packets whose work counts.
+/// Packets that are pushed before, and packets whose work is counted.
 type Flood = fn() -> (Packets, Packets);
 
-/// What is measured.
+/// Floods that are measured.
 const FLOODS: &[(&str, Flood)] = &[
     ("in order", || (vec![], of_one(0..COUNT))),
     ("every other 16 packets late", || {
@@ -38,11 +38,11 @@ const FLOODS: &[(&str, Flood)] = &[
     ("of such flows, into a full table", || (flows(0..20_000), flows(20_000..20_000 + COUNT / 2))),
 ];
 
-/// Which of them is how dear: the second at most so many times the first.
+/// Pairs of floods, with the greatest ratio of the second's cost to the first's.
 const BOUNDS: &[(usize, usize, f64)] =
     &[(0, 1, 2.0), (0, 2, 2.0), (0, 3, 2.0), (0, 4, 2.0), (0, 5, 4.0), (5, 6, 1.2)];
 
-/// Packets that count in each flood.
+/// Packets that are counted in each flood.
 const COUNT: u32 = 8000;
 
 #[test]
@@ -78,15 +78,15 @@ fn run(flood: usize) {
     measured(&mut coalescer, &counted);
 }
 
-/// What callgrind counts.
+/// The function that callgrind counts.
 #[inline(never)]
 fn measured<'a>(coalescer: &mut Coalescer<&'a [u8]>, frames: &'a [Vec<u8>]) {
     push(coalescer, frames);
-    // Not the last thing, so that the call above returns to here.
+    // Kept from being a tail call, so that the call above returns to this function.
     black_box(coalescer.stats());
 }
 
-/// Pushes packets, 1 ns apart, so that no time lets any of them leave, and ends a poll behind every 64 of them.
+/// Pushes packets 1 ns apart, so that none leaves because of time, and ends a poll every 64 packets.
 fn push<'a>(coalescer: &mut Coalescer<&'a [u8]>, frames: &'a [Vec<u8>]) {
     let mut now_ns = 0;
     let mut sink = |delivery: Delivery<'_, &[u8]>| drop(delivery);
@@ -100,12 +100,12 @@ fn push<'a>(coalescer: &mut Coalescer<&'a [u8]>, frames: &'a [Vec<u8>]) {
     }
 }
 
-/// Packets of four bytes of one connection, behind its first one.
+/// Packets of four bytes of one connection, behind its first packet.
 fn of_one(places: impl IntoIterator<Item = u32>) -> Packets {
     places.into_iter().map(|place| (1, 4 * place)).collect()
 }
 
-/// Two packets of each flow, of which the second is ahead.
+/// Two packets of each flow, of which the second is ahead of sequence.
 fn flows(numbers: std::ops::Range<u32>) -> Packets {
     numbers.flat_map(|flow| [(flow, 0), (flow, 1000)]).collect()
 }

@@ -1,5 +1,4 @@
-//! `docs/rules.md` is true: the tests that it names exist, and no rule and no numbered test is
-//! missing.
+//! The truth of `docs/rules.md`: the tests that it names exist, and no rule and no numbered test is missing.
 
 use std::{
     collections::BTreeSet,
@@ -8,10 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The rules of one kind: its letter, ranges of numbers, and numbers with a letter behind them.
+/// The rules of one kind: the letter, ranges of numbers, and numbers with a suffix letter.
 type Rules = (char, &'static [RangeInclusive<u32>], &'static [&'static str]);
 
-/// All rules but those of historic LRO.
+/// All rules except those of historic LRO.
 const RULES: &[Rules] = &[
     (
         'G',
@@ -30,7 +29,7 @@ const RULES: &[Rules] = &[
     ('W', &[1..=4, 10..=10, 20..=24, 30..=32, 40..=42, 50..=52, 60..=61, 70..=70], &[]),
 ];
 
-/// The tests whose names start with the number of a rule.
+/// Test files in which names start with the number of a rule.
 const NUMBERED: &[&str] = &[
     "kernel_cases",
     "gro_rules",
@@ -47,7 +46,7 @@ const NUMBERED: &[&str] = &[
     "pitfalls.rs",
 ];
 
-/// One row: the rules that it is about, and what it says of their tests.
+/// One row: its rules, and its text about their tests.
 struct Row {
     rules: Vec<String>,
     tests: String,
@@ -102,7 +101,7 @@ fn rows() -> Vec<Row> {
     text.lines().filter_map(row).collect()
 }
 
-/// `K80-K85` as its six rules; `None` for what is no rule.
+/// `K80-K85` as its six rules; `None` if the text is no rule.
 fn expand(rules: &str) -> Option<Vec<String>> {
     let (first, last) = rules.split_once('-').unwrap_or((rules, rules));
     let kind = first.chars().next().filter(char::is_ascii_uppercase)?;
@@ -124,7 +123,7 @@ fn named(text: &str) -> Vec<String> {
 fn is_numbered(name: &str) -> bool {
     let Some((number, _)) = name.split_once('_') else { return false };
     let digits = number.get(1..).unwrap_or_default().trim_end_matches(['a', 'b']);
-    // `u16_at` reads a word.
+    // `u16_at` reads a word and is no numbered test.
     digits.len() >= 2 && digits.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with("_at")
 }
 
@@ -156,7 +155,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
     entries.flat_map(|entry| files(&entry.unwrap().path())).collect()
 }
 
-/// Where the repository starts.
+/// The root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }

@@ -38,12 +38,12 @@ static ALLOCATOR: Counting = Counting;
 const PACKETS: u64 = 10_000_000;
 /// Packets that are made in advance, and sent again and again with other ports.
 const TEMPLATES: usize = 10_000;
-/// What may be on each wire.
+/// Greatest number of frames on each wire.
 const WIRE_FRAMES: usize = 32;
 /// Nanoseconds between two packets.
 const INTERVAL_NS: u64 = 700;
-/// How much more may be in use after the warm-up than in it: buffers change places, and so sizes.
-/// Fewer than some million packets do not warm them.
+/// Growth of the memory in use after the warm-up that is tolerated: buffers change places, and so sizes. At least some
+/// million packets are needed to warm them.
 const SLACK_BYTES: i64 = 256 << 10;
 
 #[test]
@@ -81,7 +81,7 @@ fn a_consumer_that_never_looks_holds_the_source_back_and_costs_no_memory() {
     let poll = |soak: &mut Soak| {
         soak.offer(64);
         soak.there.poll(&mut soak.wire, &mut soak.superframes.0, soak.now_ns).unwrap();
-        // The time goes on, so that what is held leaves for where there is no room.
+        // Advances the time, so that held packets leave once there is room.
         soak.now_ns += 64 * INTERVAL_NS;
     };
     (0..1000).for_each(|_| poll(&mut soak));
@@ -144,7 +144,7 @@ impl Soak {
         }
     }
 
-    /// Offers so many packets, and says how many bytes were in use at most.
+    /// Offers that many packets, and returns the greatest number of bytes in use.
     fn run(&mut self, packets: u64) -> i64 {
         let end = self.offered + packets;
         let mut peak = live_bytes();
@@ -156,7 +156,7 @@ impl Soak {
         peak
     }
 
-    /// Sends the next packets, as far as there is room.
+    /// Sends the next packets as long as there is room.
     fn offer(&mut self, packets: u64) {
         for _ in 0..packets {
             let number = self.offered as usize;
@@ -172,8 +172,8 @@ impl Soak {
         }
     }
 
-    /// Moves what can be moved. The second consumer looks every third time, the first one sleeps
-    /// for a while now and then.
+    /// Moves all that can be moved. The second consumer polls every third time, the first one sleeps for a while now
+    /// and then.
     fn turn(&mut self) {
         self.turns += 1;
         self.there.poll(&mut self.wire, &mut self.superframes.0, self.now_ns).unwrap();
@@ -196,7 +196,7 @@ impl Soak {
         taken.into_iter().for_each(|buffer| sink.recycle(buffer));
     }
 
-    /// Lets everything that is under way arrive.
+    /// Lets all packets in flight arrive.
     fn drain(&mut self) {
         while self.wire.deadline().is_some() || self.there.is_waiting() {
             self.now_ns += 64 * INTERVAL_NS;
@@ -215,7 +215,7 @@ impl Soak {
     }
 }
 
-/// How many packets there were, and the sum of a hash of each, in any order.
+/// Number of packets, and the sum of their hashes, independent of order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum {
     packets: u64,
@@ -229,7 +229,7 @@ impl Sum {
     }
 }
 
-/// A hash in which every bit and its place counts.
+/// A hash that depends on every bit and its place.
 fn hash(frame: &[u8]) -> u64 {
     let step =
         |state: u64, word: u64| (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
@@ -266,16 +266,16 @@ impl<P: Port> Port for Observed<P> {
     }
 }
 
-/// A packet of which there are many flows.
+/// A packet from which those of many flows are made.
 struct Template {
     frame: Vec<u8>,
-    /// Where the innermost ports are, if it can be read so far.
+    /// Offset of the innermost ports; `None` if the packet cannot be parsed that far.
     ports: Option<usize>,
 }
 
 impl Template {
-    /// The packet of the flow of this number: what goes to one port is taken from the other, so
-    /// that every checksum stays what it is (RFC 1071).
+    /// The packet of the flow of this number: one port is increased by as much as the other is decreased, so that every
+    /// checksum stays the same (RFC 1071).
     fn write(&self, frame: &mut Vec<u8>, flow: u16) {
         frame.clear();
         frame.extend_from_slice(&self.frame);

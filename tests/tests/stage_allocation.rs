@@ -1,7 +1,7 @@
-//! Memory of the stages of a port: nothing is allocated for a frame once they are warm, whichever way it goes and
-//! whether or not there is room.
+//! Memory of a port's stages: once they are warm, nothing is allocated for a frame, in either direction and whether or
+//! not there is room.
 //!
-//! A test binary of its own, because the allocator that counts is that of the whole program.
+//! A test binary of its own, since the counting allocator is that of the whole program.
 
 use grosso::{
     Meta,
@@ -38,7 +38,7 @@ fn host(port: MemoryPort, buffers: Buffers, out: u32, back: u32) -> Host {
     Secured::new(port, SecuredOptions::new(out, back)).expect("associations that agree")
 }
 
-/// Moves frames over a wire that has not room for all fragments of one, and says how many arrived.
+/// Moves frames over a wire that lacks room for all fragments of one, and returns the number that arrived.
 fn pass(from: &mut Host, to: &mut Host, frames: &[(Vec<u8>, Meta)], now_ns: u64) -> usize {
     let mut arrived = 0;
     let mut take = |to: &mut Host| {
@@ -75,7 +75,7 @@ fn no_frame_is_allocated_for_once_the_stages_are_warm() {
         (ipv6().udp(|u| u).payload_len(100).build(), Meta::default()),
         (ipv6().tcp(|t| t).payload_len(20_000).build(), meta(4000)),
     ];
-    // The wire keeps as many buffers as it has room for frames, and all of a datagram are held at once.
+    // The wire keeps as many buffers as it has room for frames, and all those of a datagram are held at once.
     for (buffers, room) in [(Buffers::Coalesce, 16), (Buffers::KeepGeometry, 64)] {
         let (near, far) = wire(LinkType::Ethernet, Device::new(Features::NONE), room);
         let (mut near, mut far) =

@@ -1,4 +1,4 @@
-//! Queues by the hash that devices use: both directions of a flow meet, and many flows spread.
+//! Queue selection by the hash of devices: both directions of a flow get the same queue, and many flows spread.
 
 use grosso::{
     Meta,
@@ -9,7 +9,7 @@ use grosso_tests::engine::PORTS;
 use grosso_wire::{LinkType, dissect};
 use proptest::prelude::*;
 
-/// The hash as its definition has it: for every bit of the input that is set, the key from that bit on.
+/// The Toeplitz hash by its definition: the exclusive or, over every set bit of the input, of the key from that bit on.
 fn toeplitz(key: &[u8], input: &[u8]) -> u32 {
     let bit = |bytes: &[u8], at: usize| bytes[at / 8 % bytes.len()] >> (7 - at % 8) & 1;
     let window =
@@ -55,7 +55,7 @@ proptest! {
         let said = |addresses: &[u8]| toeplitz(&key, &[addresses, &ports.map(u16::to_be_bytes).concat()].concat());
         let ip4 = link().ipv4(|ip| ip.source(from).destination(to));
         let udp = ip4.udp(|udp| udp.source_port(ports[0]).destination_port(ports[1])).build();
-        // Where a port is that of a tunnel, what is inside counts, if there is any.
+        // If a port is that of a tunnel, the inner packet counts, if there is one.
         prop_assume!(dissect(&udp, LinkType::Ethernet, &PORTS).layers().len() == 3);
         prop_assert_eq!(hash(&udp), said(&[from, to].concat()));
         let ip6 = link().ipv6(|ip| ip.source(from6).destination(to6));

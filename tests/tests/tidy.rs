@@ -1,7 +1,7 @@
-//! The house style as far as a program can hold it: arrows between crates, the `unsafe` list, what the engine may not
-//! touch, the shape of files, and that documents point at what is there.
+//! The house style as far as a program can check it: arrows between crates, the `unsafe` list, the purity of the
+//! engine, the shape of files, and references of documents.
 //!
-//! Each test says what to do when it fails. `CONTRIBUTING.md` has the reasons.
+//! Each test's failure message says what to do. `CONTRIBUTING.md` has the reasons.
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 
-/// What each crate may import of the workspace: `ARCHITECTURE.md` draws these arrows.
+/// Crates of the workspace that each crate may import: `ARCHITECTURE.md` draws these arrows.
 const ARROWS: &[(&str, &[&str])] = &[
     ("grosso-checksum", &[]),
     ("grosso-wire", &["grosso-checksum"]),
@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("grosso-testkit", &[]),
 ];
 
-/// Packages that are tools of development and may import every crate.
+/// Development tools, which may import every crate.
 const DEVELOPMENT: &[&str] = &["grosso-benches", "grosso-tests"];
 
 /// The crates that may contain `unsafe`.
@@ -36,7 +36,7 @@ const UNSAFE: &[&str] = &["grosso-capi", "grosso-checksum", "grosso-sys"];
 /// The crates that build without `std` and take no clock, no randomness and no IO except as arguments.
 const SANS_IO: &[&str] = &["grosso", "grosso-checksum", "grosso-wire"];
 
-/// What would be a clock, randomness or IO in one of them.
+/// Names that would bring a clock, randomness or IO into one of them.
 const FORBIDDEN_IN_SANS_IO: &[&str] = &[
     "std::time",
     "Instant",
@@ -54,11 +54,11 @@ const FORBIDDEN_IN_SANS_IO: &[&str] = &[
     "dbg!",
 ];
 
-/// Lines of a source file. A file beyond 600 is asking to be two; beyond this it is not asked any more.
+/// Greatest number of lines of a source file. From 600 on, consider splitting it.
 const LINES_MAX: usize = 900;
-/// Columns of a line, tables, links and JSON in documents apart.
+/// Greatest number of columns of a line, except for tables, links and JSON in documents.
 const COLUMNS_MAX: usize = 120;
-/// Bytes of a file that is no text, such as a capture.
+/// Greatest size in bytes of a file that is no text, such as a capture.
 const BINARY_BYTES_MAX: u64 = 300_000;
 
 #[test]
@@ -116,7 +116,7 @@ fn the_engine_builds_without_std_and_takes_no_clock_randomness_or_io() {
     assert_none(&wrong, "take it as an argument: the caller has the clock, the seed and the port");
 }
 
-/// The lines of a source before its unit tests that name something forbidden.
+/// The lines of a source before its unit tests that contain a forbidden name.
 fn impure(path: &Path) -> Vec<String> {
     let text = read(path);
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
@@ -178,7 +178,7 @@ fn lines_end_with_what_is_seen() {
 
 #[test]
 fn nothing_is_left_for_later() {
-    // In two parts, so that this file is not what it looks for.
+    // Each word is split in two, so that this file does not contain it.
     let words = [
         concat!("TO", "DO"),
         concat!("FIX", "ME"),
@@ -208,7 +208,7 @@ fn nothing_names_a_machine_or_a_registry() {
     assert_none(&lines, "write a path relative to the tree");
 }
 
-/// Whether a path stands in a line on its own, and not as the end of a longer one.
+/// Whether a line contains a path by itself, and not as the end of a longer one.
 fn names(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -220,7 +220,7 @@ fn names(line: &str, path: &str) -> bool {
 fn what_is_no_text_is_small() {
     let wrong: Vec<String> = tree()
         .iter()
-        // What a user of the commands leaves at the top is the user's.
+        // Output of the user's own commands at the top level is the user's business.
         .filter(|path| path.parent() != Some(&root()))
         .filter(|path| fs::read_to_string(path).is_err())
         .filter(|path| fs::metadata(path).is_ok_and(|data| data.len() > BINARY_BYTES_MAX))
@@ -295,7 +295,7 @@ fn every_dependency_has_a_decision() {
     assert_none(&wrong, "write an ADR of five lines in docs/adr that names it in backquotes");
 }
 
-/// What this file wants to know of a package.
+/// Facts about a package that these tests check.
 struct Package {
     name: String,
     manifest: PathBuf,
@@ -344,7 +344,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
 }
 
-/// Every file of the tree but what programs made.
+/// Every file of the repository except those that programs generate.
 fn tree() -> Vec<PathBuf> {
     files(&root())
 }
@@ -355,7 +355,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in entries.map(|entry| entry.expect("an entry").path()) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        // The first command of README.md leaves one.
+        // The first command of README.md writes such a page.
         let is_page = name.starts_with("grosso-lab") && name.ends_with(".html");
         if path.is_dir() && !MADE.contains(&name) {
             found.extend(files(&path));
@@ -367,7 +367,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The files that are text and that people write, with their text.
+/// The text files that people write, with their text.
 fn texts() -> Vec<(PathBuf, String)> {
     let texts = tree().into_iter().filter_map(|path| {
         let text = fs::read_to_string(&path).ok()?;
@@ -389,7 +389,7 @@ fn is_rust(path: &Path) -> bool {
     path.extension() == Some("rs".as_ref())
 }
 
-/// Whether tools write the file: what versions of dependencies were taken, and their sums.
+/// Whether tools write the file: the versions of dependencies, and their checksums.
 fn is_lock(path: &Path) -> bool {
     path.extension() == Some("lock".as_ref()) || path.file_name() == Some("go.sum".as_ref())
 }

@@ -18,7 +18,7 @@ use grosso_tests::{
 };
 use grosso_wire::{LinkType, dissect};
 
-/// What a test changes of the packet at an index.
+/// A change to the packet at an index.
 type Change<T> = fn(usize, T) -> T;
 
 /// A packet of a connection inside VXLAN.
@@ -32,7 +32,7 @@ struct Tunnelled {
     checksum_bits: u16,
 }
 
-/// Nothing is changed; there is an outer checksum.
+/// No changes, with an outer checksum.
 const SAME: Tunnelled = Tunnelled {
     outer: |_, ip| ip,
     udp: |_, udp| udp,
@@ -55,26 +55,25 @@ impl Tunnelled {
         (0..count).map(frame).collect()
     }
 
-    /// What becomes of the second of two packets.
+    /// The verdict on the second of two packets.
     fn second(self) -> Verdict {
         second(&self.frames(2))
     }
 
-    /// The payload lengths of what leaves of `count` packets.
+    /// Payload lengths of the deliveries for `count` packets.
     fn leaves(self, count: usize) -> Vec<usize> {
         payload_lengths(&coalesce(&self.frames(count)))
     }
 }
 
-/// A TCP segment of 100 bytes behind these headers; `checksum_bits` of the second one's checksum
-/// are flipped.
+/// A TCP segment of 100 bytes behind these headers; `checksum_bits` are flipped in the second one's checksum.
 fn inner_tcp(packet: Packet, index: usize, checksum_bits: u16) -> Vec<u8> {
     let bits = if index == 1 { checksum_bits } else { 0 };
     let sequence = 100 + 100 * index as u32;
     packet.tcp(|tcp| tcp.sequence(sequence).checksum_xor(bits)).payload_len(100).build()
 }
 
-/// TCP segments of 100 bytes behind the headers that `headers` gives each.
+/// TCP segments of 100 bytes behind the headers that `headers` adds to each.
 fn through(count: usize, headers: impl Fn(usize, Packet) -> Packet) -> Vec<Vec<u8>> {
     let frame = |index| inner_tcp(headers(index, Packet::new().ethernet(|e| e)), index, 0);
     (0..count).map(frame).collect()
@@ -127,7 +126,7 @@ fn t02_outer_checksum_is_there_on_all_packets_or_on_none() {
         Tunnelled { udp: |index, udp| if index == 1 { udp.checksum_zero() } else { udp }, ..SAME };
     assert_eq!(mixed.second(), Verdict::Refused(NoMerge::ChecksumPresence));
     assert_eq!(mixed.leaves(3), [100, 100, 100]);
-    // It is farther out than what else differs, and has the name.
+    // It is farther out than the other difference, and so determines the reason.
     let inner = Tunnelled { inner: |index, ip| ip.ttl(9 + index as u8), ..mixed };
     assert_eq!(inner.second(), Verdict::Refused(NoMerge::ChecksumPresence));
 }
@@ -230,7 +229,7 @@ fn t05_vxlan_gpe_of_another_version_or_for_control_passes() {
     }
 }
 
-/// Packets inside Geneve, changed.
+/// Packets inside Geneve, with changes.
 fn geneve(change: impl Fn(usize, Geneve) -> Geneve) -> Vec<Vec<u8>> {
     through(2, |index, packet| {
         let packet = packet.ipv4(|ip| ip).udp(|udp| udp).geneve(|g| change(index, g));
@@ -252,7 +251,7 @@ fn t06_geneve_headers_are_compared_in_every_byte() {
     assert_eq!(second(&geneve(|i, g| g.option(0x0102, 3, &[0, 0, 0, i as u8]))), refused);
     assert_eq!(second(&geneve(|i, g| g.option(i as u16, 3, &[0; 4]))), refused);
     assert_eq!(second(&geneve(|i, g| g.reserved(i as u8))), refused);
-    // Bits among those that decide what headers follow are a difference of the headers themselves.
+    // A difference in bits that determine the following headers counts as a difference of the headers.
     for frames in [
         geneve(|i, g| g.reserved_bits(i as u8)),
         geneve(|i, g| g.critical(i == 1)),
@@ -276,7 +275,7 @@ fn t06_geneve_with_ip_inside_merges() {
     assert_merges(&through(3, |_, p| outer(p).ipv6(|ip| ip)));
 }
 
-/// Packets inside GUE, changed.
+/// Packets inside GUE, with changes.
 fn gue(change: impl Fn(usize, Gue) -> Gue) -> Vec<Vec<u8>> {
     through(2, |index, packet| {
         packet.ipv4(|ip| ip).udp(|udp| udp).gue(|g| change(index, g)).ipv4(|ip| ip)
@@ -386,7 +385,7 @@ fn t11_kind_of_tunnel_says_what_a_device_must_know() {
     assert!(feature(&gre(Gre::checksum)).contains(Features::GRE_CHECKSUM_SEGMENTATION));
 }
 
-/// Linux lets a tunnel grow until its UDP length wraps once its limit is raised (B1, B57).
+/// Once its limit is raised, Linux lets a tunnelled train grow until its UDP length wraps (B1, B57).
 #[test]
 fn t13_a_tunnel_never_grows_beyond_its_length_fields() {
     let frame = |index: u32| {
@@ -424,7 +423,7 @@ fn t20_ip_in_ip_in_ip_passes() {
     assert_eq!(second(&frames), Verdict::Passed(Pass::TunnelLevels));
 }
 
-/// Packets inside GRE, changed.
+/// Packets inside GRE, with changes.
 fn gre(change: impl Fn(usize, Gre) -> Gre) -> Vec<Vec<u8>> {
     through(2, |index, p| p.ipv4(|ip| ip).gre(|g| change(index, g)).ipv4(|ip| ip))
 }
@@ -444,7 +443,7 @@ fn t21_gre_with_other_flags_passes() {
         let verdict = second(&gre(|_, g| g.extra_flags(flags)));
         assert_eq!(verdict, Verdict::Passed(Pass::GreFlags), "{flags:#x}");
     }
-    // Routing and other versions change what follows.
+    // Routing and other versions change the bytes that follow.
     for flags in [0x4000, 0x0001] {
         assert_eq!(second(&gre(|_, g| g.extra_flags(flags))), Verdict::Passed(Pass::Protocol));
     }
@@ -467,7 +466,7 @@ fn t21_gre_flags_differ() {
 
 #[test]
 fn t21_reserved_word_behind_the_gre_checksum_is_compared() {
-    // Linux does not compare it; cutting could not give it back.
+    // Linux does not compare this field; segmentation could not restore it.
     let verdict = second(&gre(|i, g| g.checksum().reserved(i as u16)));
     assert_eq!(verdict, Verdict::Refused(NoMerge::TunnelHeader));
 }
@@ -480,7 +479,7 @@ fn t21_gre_key_makes_the_flow() {
     assert_eq!(payload_lengths(&coalesce(&interleaved)), [200, 200]);
 }
 
-/// Linux passes these; the checksum is verified and made again like any other.
+/// Linux passes these; here the checksum is verified and written anew like any other.
 #[test]
 fn t21_gre_with_checksum_inside_gue_or_fou_merges() {
     let frames =

@@ -1,8 +1,7 @@
-//! The work of taking tunnels off and putting them on, in instructions as valgrind counts them: what nobody can make it
-//! do.
+//! The work of decapsulation and encapsulation, in instructions counted by valgrind: bounds that no input exceeds.
 //!
-//! However many tunnels are stacked in a packet, no more of its headers are looked at than a dissection holds. A
-//! checksum that is left to the receiver makes no other header dearer.
+//! However many tunnels are stacked in a packet, no more of its headers are parsed than a dissection holds. A checksum
+//! that is left to the receiver makes no other header more expensive.
 
 use std::hint::black_box;
 
@@ -24,7 +23,7 @@ use grosso_wire::{LinkType, Ports, Stack, Stop, dissect, dissect_into};
 /// Adds a tunnel to a packet.
 type Level = fn(Packet) -> Packet;
 
-/// IP in IP, and VXLAN, without checksums over the payload: those cost a loop over its bytes.
+/// Kinds of tunnels: IP in IP, and VXLAN, without checksums over the payload, which would cost a loop over its bytes.
 const LEVELS: [Level; 2] = [
     |packet| packet.ipv4(|ip| ip.protocol(4)),
     |packet| {
@@ -33,11 +32,11 @@ const LEVELS: [Level; 2] = [
     },
 ];
 
-/// How many tunnels are stacked in the packets of each case: as many as are looked at, more, and very many. The last
-/// ones are the longest that a packet of 64 KB can hold.
+/// The kind of tunnel and the number of levels in each case: as many as are parsed, more, and very many. The last ones
+/// are the longest that a packet of 64 KB can hold.
 const CASES: &[(usize, usize)] = &[(0, 20), (0, 100), (0, 3000), (1, 20), (1, 100), (1, 1000)];
 
-/// Packets whose work counts in each case.
+/// Packets that are counted in each case.
 const COUNT: u64 = 200;
 
 #[test]
@@ -62,7 +61,7 @@ fn p45_a_bomb_of_tunnels_costs_what_the_headers_looked_at_cost() {
     }
 }
 
-/// What callgrind counts: a tunnel is taken off, and another put on.
+/// The function that callgrind counts: one tunnel is removed, and another added.
 #[inline(never)]
 fn measured(frame: &[u8]) {
     let mut stack = Stack::new(0);
@@ -79,14 +78,14 @@ fn measured(frame: &[u8]) {
         let put_in = encapsulator.encapsulate(&[frame], &meta, LinkType::Raw);
         black_box(put_in.is_ok());
     }
-    // Not the last thing, so that the call above returns to here.
+    // Kept from being a tail call, so that the call above returns to this function.
     black_box(encapsulator.stats());
 }
 
 /// The tunnels whose headers have room for remote checksum offload.
 const REMOTE: [&str; 2] = ["IPIP/GUE", "VXLAN"];
 
-/// Packets of a superframe, and bytes of each: so few that their sum costs hardly anything.
+/// Packets of a superframe, and bytes of each: so few that summing them costs hardly anything.
 const PACKETS: usize = 45;
 const PACKET_BYTES: u16 = 8;
 
@@ -111,8 +110,8 @@ fn c52_a_checksum_that_is_left_to_the_receiver_makes_no_other_header_dearer() {
     }
 }
 
-/// What callgrind counts: a superframe is put into a tunnel, and its packets get their headers, of which sockets make
-/// the outermost.
+/// The function that callgrind counts: a superframe is encapsulated, and its packets get their headers, the outermost
+/// of which sockets write.
 #[inline(never)]
 fn measured_superframe(mut encapsulator: Encapsulator, superframe: &[u8], meta: &Meta) {
     let (mut frame, mut header, mut packets) = (Vec::new(), [0; HEADER_BYTES_MAX], 0);
@@ -168,7 +167,7 @@ fn bomb((kind, tunnels): (usize, usize)) -> Vec<u8> {
     (0..tunnels).fold(inside, |inside, _| LEVELS[kind](Packet::new()).payload(&inside).build())
 }
 
-/// The outermost tunnel comes off, and the next one, and nothing is put around so many headers.
+/// The tunnels are removed one by one from the outside, and none is added around so many headers.
 #[test]
 fn p45_a_bomb_comes_apart_one_tunnel_at_a_time_and_takes_no_other() {
     for case in [(0, 20), (0, 3000), (1, 20), (1, 1000)] {
@@ -182,7 +181,7 @@ fn p45_a_bomb_comes_apart_one_tunnel_at_a_time_and_takes_no_other() {
         for taken in 0..case.1 {
             let stack = dissect(&frame, link, &rules.ports);
             let put_in = encapsulator.encapsulate(&[&frame], &Meta::default(), link);
-            // Five IP headers are as many as can be cut.
+            // Segmentation supports five IP headers at most.
             let left = case.1 - taken;
             let refusal = put_in.err();
             assert_eq!(refusal, (left >= 4).then_some(Refusal::TooDeep), "{left} left");

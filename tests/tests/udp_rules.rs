@@ -15,8 +15,8 @@ use grosso_tests::{
     frames::{Path, Segment, assert_apart, assert_payloads, at, payload_lengths, plain},
 };
 
-/// Asserts what becomes of the second of three datagrams once it is changed, that it leaves where
-/// it came, and that the others leave as they came too.
+/// Asserts the verdict on the second of three datagrams after a change, that it leaves in its place, and that the
+/// others leave unchanged too.
 #[track_caller]
 fn assert_second(change: impl Fn(Segment) -> Segment + Copy, verdict: Verdict) {
     for path in Path::PLAIN {

@@ -1,12 +1,12 @@
-//! ESP packets written by hand, right and wrong, as RFC 4303 section 2 draws them.
+//! ESP packets written by hand, right and wrong, in the format of RFC 4303 section 2.
 
 use aes_gcm::{Aes128Gcm, KeyInit, aead::AeadInOut};
 use grosso_testkit::Packet;
 
 use crate::association::{KEY, SPI};
 
-/// An ESP packet behind its IP header, with a key of 128 bits and an ICV of 16 bytes: the text has
-/// its trailer already, and the vector is whatever a peer likes.
+/// An ESP packet behind its IP header, with a key of 128 bits and an ICV of 16 bytes. `text` already has its trailer,
+/// and the initialization vector is arbitrary.
 pub(crate) fn esp(sequence: u32, text: &[u8]) -> Vec<u8> {
     let vector = *b"any old!";
     let nonce: [u8; 12] = [&KEY[16..20], &vector].concat().try_into().expect("12 bytes");

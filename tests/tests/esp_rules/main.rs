@@ -1,4 +1,4 @@
-//! ESP: what the RFCs say, what others wrote, and what others read.
+//! ESP against the RFCs, against published packets, and against tshark.
 
 mod association;
 mod headers;

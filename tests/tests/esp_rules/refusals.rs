@@ -1,4 +1,4 @@
-//! Every refusal by its name, and nothing that was changed on the way is taken.
+//! Every refusal by its name; packets that were changed on the way are never accepted.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn udp4() -> Vec<u8> {
     ethernet().ipv4(|ip| ip).udp(|u| u).payload(b"0123456").build()
 }
 
-/// A frame, who encrypts it, and the refusal.
+/// Frames that cannot be encrypted: the mode, the frame, its metadata, and the refusal.
 fn not_encrypted() -> Vec<(Mode, Vec<u8>, Meta, Refusal)> {
     let known = Meta::default();
     let arp = [&[0; 12][..], &[8, 6], &[1; 28]].concat();
@@ -71,7 +71,7 @@ fn not_encrypted() -> Vec<(Mode, Vec<u8>, Meta, Refusal)> {
     ]
 }
 
-/// A frame, who decrypts it, and the refusal.
+/// Frames that cannot be decrypted: the association, the frame, and the refusal.
 fn not_decrypted() -> Vec<(Recipe, Vec<u8>, Refusal)> {
     let transport = Recipe::new(Mode::Transport);
     let tunnel = Recipe::new(TUNNEL_V4);
@@ -148,13 +148,13 @@ fn every_refusal_has_a_name_and_a_counter() {
         let result = decryptor.decrypt(&mut frame, LinkType::Ethernet);
         assert_eq!(result.err(), Some(refusal), "{recipe:?} {before:02x?}");
         assert_eq!((decryptor.stats().refused(refusal), decryptor.stats().packets), (1, 0));
-        // The window moves for what is genuine, and for nothing else.
+        // The window moves for authentic packets, and for no others.
         let is_genuine = refusal > Refusal::Integrity;
         assert_eq!(decryptor.last_sequence(), is_genuine.into(), "{refusal}");
         assert!(is_genuine || frame == before, "{refusal}");
         seen.insert(refusal);
     }
-    // Those that need packets before them have tests of their own.
+    // Refusals that need earlier packets have tests of their own.
     let others =
         [Refusal::BufferTooSmall, Refusal::SequenceExhausted, Refusal::TooOld, Refusal::Replayed];
     seen.extend(others);
@@ -163,7 +163,7 @@ fn every_refusal_has_a_name_and_a_counter() {
     assert_eq!(names.len(), Refusal::COUNT);
 }
 
-/// RFC 4303 section 3.1.1: a tunnel takes fragments, transport mode does not.
+/// RFC 4303 section 3.1.1: fragments are allowed in tunnel mode, but not in transport mode.
 #[test]
 fn fragments_pass_through_a_tunnel() {
     let fragment = ethernet().ipv4(|ip| ip.more_fragments(true)).payload(&[1; 16]).build();
@@ -191,8 +191,8 @@ fn a_buffer_of_any_length_is_enough_or_refused() {
     }
 }
 
-/// One wrong bit anywhere behind the SPI: the packet is refused, its buffer stays, and the packet
-/// itself is taken afterwards.
+/// One wrong bit anywhere behind the SPI: the packet is refused, its buffer is not changed, and the right packet is
+/// still accepted afterwards.
 #[test]
 fn one_flipped_bit_anywhere_behind_the_spi_is_refused() {
     for recipe in Recipe::all() {
@@ -217,7 +217,7 @@ fn one_flipped_bit_anywhere_behind_the_spi_is_refused() {
     }
 }
 
-/// Packets cut short everywhere, with lengths that admit it and lengths that do not.
+/// Packets truncated everywhere, with length fields that match and with ones that do not.
 #[test]
 fn truncated_packets_are_refused() {
     for recipe in Recipe::all() {
@@ -238,8 +238,8 @@ fn truncated_packets_are_refused() {
     }
 }
 
-/// An association of another key, ICV, kind of numbers or encapsulation takes nothing. A tunnel's
-/// packet in transport mode is IP in IP, which is what it looks like.
+/// An association with another key, ICV, kind of sequence numbers or encapsulation accepts nothing. A packet of tunnel
+/// mode is accepted in transport mode as IP in IP, because the two look the same.
 #[test]
 fn associations_do_not_take_each_others_packets() {
     let recipes = Recipe::all().into_iter().map(|recipe| Recipe { spi: 0x1000, ..recipe });
@@ -257,8 +257,7 @@ fn associations_do_not_take_each_others_packets() {
 }
 
 proptest! {
-    /// Any bytes, and any damage to packets that were right: no panic, and nothing is delivered but
-    /// what was encrypted.
+    /// Any bytes, and any damage to right packets: no panic, and only frames that were encrypted are delivered.
     #[test]
     fn damaged_packets_never_panic(
         number in 0..72_usize,

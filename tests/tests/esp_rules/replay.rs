@@ -1,4 +1,4 @@
-//! The replay window and extended sequence numbers, beside an oracle that keeps a list.
+//! The replay window and extended sequence numbers, compared with an oracle that keeps a list.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::association::{Recipe, decrypt};
 
-/// RFC 4303 section 3.4.3 and appendix A2, said literally.
+/// RFC 4303 section 3.4.3 and appendix A2, implemented literally.
 struct Oracle {
     window: u64,
     extended: bool,
@@ -17,14 +17,14 @@ struct Oracle {
 }
 
 impl Oracle {
-    /// Everything up to `top` was accepted.
+    /// An oracle for which everything up to `top` was accepted.
     fn new(recipe: &Recipe, top: u64) -> Self {
         let window = recipe.window.into();
         let accepted = (top.saturating_sub(window)..=top).filter(|&number| number > 0).collect();
         Self { window, extended: recipe.extended, top, accepted }
     }
 
-    /// What becomes of a genuine packet with this number.
+    /// Result for an authentic packet with this number.
     fn receive(&mut self, sequence: u64) -> Result<u64, Refusal> {
         let low = sequence as u32;
         let taken_for = match self.extended {
@@ -35,7 +35,7 @@ impl Oracle {
         if taken_for == 0 {
             return Err(Refusal::SequenceZero);
         }
-        // In signed arithmetic, where the left edge may lie before the first number.
+        // Signed arithmetic, because the left edge may lie before the first number.
         let edge = i128::from(self.top) - i128::from(self.window) + 1;
         if i128::from(taken_for) < edge {
             return Err(Refusal::TooOld);
@@ -51,7 +51,7 @@ impl Oracle {
         Ok(sequence)
     }
 
-    /// Appendix A2.1: the high half that the low one belongs to, if there is one.
+    /// Appendix A2.1: the high half for this low half, if there is one.
     fn high(&self, low: u32) -> Option<u64> {
         let window = self.window as u32;
         let (top_high, top_low) = (self.top >> 32, self.top as u32);
@@ -88,7 +88,7 @@ impl Both {
 
     fn receive(&mut self, sequence: u64) {
         let wire = match sequence {
-            // A number that no sender of ours uses.
+            // A number that no encryptor of Grosso uses.
             0 => {
                 let mut wire = self.recipe.encrypted(1, &self.frame);
                 wire[38..42].fill(0);
@@ -153,7 +153,7 @@ fn the_first_packet_may_be_any_but_zero() {
     }
 }
 
-/// The numbers of 32 bits end, and those of 64 go on, with the low half at any place of the window.
+/// Sequence numbers of 32 bits end; those of 64 bits continue, with the low half wrapping at any place of the window.
 #[test]
 fn b25_the_high_half_follows_the_low_one_over_its_end() {
     let end = 1_u64 << 32;
@@ -167,7 +167,7 @@ fn b25_the_high_half_follows_the_low_one_over_its_end() {
             }
         }
     }
-    // Nothing comes behind the last number of all.
+    // No number follows the last one of 64 bits.
     let mut both = Both::new(recipe(64, true), u64::MAX - 2);
     for sequence in [u64::MAX - 1, u64::MAX, u64::MAX - 70, u64::MAX - 3, u64::MAX] {
         both.receive(sequence);
@@ -186,7 +186,7 @@ fn without_a_window_everything_genuine_is_taken() {
     assert_eq!((decryptor.last_sequence(), decryptor.stats().packets), (0, 5));
 }
 
-/// RFC 4303 section 3.4.3: a forged packet far ahead would otherwise close the window for all others.
+/// RFC 4303 section 3.4.3: a forged packet far ahead must not close the window for all others.
 #[test]
 fn a_forged_packet_does_not_move_the_window() {
     let mut both = Both::new(recipe(64, false), 0);
@@ -204,7 +204,7 @@ fn a_forged_packet_does_not_move_the_window() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Random walks, with windows around whole words, near both ends of the low half and of all.
+    /// Random walks, with windows of about whole words, near the end of the low half and of the whole number.
     #[test]
     fn the_window_is_that_of_the_oracle(
         seed in any::<u64>().no_shrink(),

@@ -1,5 +1,4 @@
-//! `decrypt(encrypt(x)) == x` for every header stack, in every mode, with every length of key and
-//! ICV.
+//! `decrypt(encrypt(x)) == x` for every header stack, in every mode, with every length of key and ICV.
 
 use grosso::{Meta, checksum::Checksum, tunnel::esp::Refusal};
 use grosso_testkit::{
@@ -13,14 +12,14 @@ use proptest::prelude::*;
 
 use crate::association::{Recipe, decrypt, encrypt_with};
 
-/// A port that no stack of the kit uses beside the one of ESP in UDP.
+/// Ports of the receiver: only ESP in UDP, whose port no stack of the kit uses.
 const PORTS: Ports = Ports { esp: 4500, ..Ports::NONE };
 
 fn link(kit: Link) -> LinkType {
     if kit == Link::Ip { LinkType::Raw } else { LinkType::Ethernet }
 }
 
-/// Encrypts, looks at what is on the wire, and decrypts.
+/// Encrypts, checks the packet on the wire, and decrypts.
 fn there_and_back(recipe: &Recipe, frame: &[u8], kit: Link) -> Result<Vec<u8>, Refusal> {
     let (mut encryptor, mut decryptor) = (recipe.encryptor(0), recipe.decryptor(0));
     let (mut wire, encrypted) = encrypt_with(&mut encryptor, frame, &Meta::default(), link(kit))?;
@@ -44,7 +43,7 @@ fn every_header_stack_comes_back_in_every_mode() {
             let frame = stack.packet(&Place::default()).payload_len(payload_len).build();
             match there_and_back(recipe, &frame, kit) {
                 Ok(back) => assert_eq!(back, frame, "{stack:?} {recipe:?}"),
-                // A label stack does not say what it carries.
+                // A label stack does not announce the protocol of its contents.
                 Err(Refusal::LinkFamily) => assert_eq!(stack.front, Front::Mpls),
                 Err(refusal) => panic!("{refusal}: {stack:?} {recipe:?}"),
             }
@@ -52,8 +51,7 @@ fn every_header_stack_comes_back_in_every_mode() {
     }
 }
 
-/// The headers that stay readable are right on the wire: to who knows no keys, it is a packet like
-/// any other.
+/// Headers in front of the encrypted text are right: without the keys, the packet is like any other.
 #[test]
 fn what_is_on_the_wire_has_right_checksums() {
     for stack in Stack::all().iter().filter(|stack| stack.link() == Link::Ethernet) {
@@ -73,7 +71,7 @@ fn what_is_on_the_wire_has_right_checksums() {
     }
 }
 
-/// Every length of text, so that every padding is there.
+/// Every length of plaintext, so that every padding occurs.
 #[test]
 fn every_length_comes_back() {
     let stack = Stack::all().remove(0);
@@ -93,14 +91,14 @@ fn padding_of_ethernet_is_left_off() {
     let bare = packet.payload(b"x").build();
     for recipe in Recipe::all() {
         assert_eq!(there_and_back(&recipe, &padded, Link::Ethernet).as_ref(), Ok(&bare));
-        // On the way back, too.
+        // Decryption, too.
         let mut wire = recipe.encrypted(1, &bare);
         wire.extend([0xee; 9]);
         assert_eq!(decrypt(&mut recipe.decryptor(0), &wire).as_ref(), Ok(&bare));
     }
 }
 
-/// A checksum that was left to a device is completed before it is hidden from it.
+/// A checksum that was left to a device is completed before encryption hides it from the device.
 #[test]
 fn partial_checksums_are_completed_before_encryption() {
     let stacks = Stack::all();
@@ -127,7 +125,7 @@ fn partial_checksums_are_completed_before_encryption() {
     }
 }
 
-/// RFC 3948 section 3.1.2: behind a translator, only the ICV can say that a checksum was right.
+/// RFC 3948 section 3.1.2: behind an address translator, only the ICV proves that a checksum was right.
 #[test]
 fn checksums_count_as_verified_only_in_transport_mode_through_udp() {
     let frame = Stack::all().remove(0).packet(&Place::default()).build();
@@ -146,8 +144,8 @@ fn checksums_count_as_verified_only_in_transport_mode_through_udp() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Hostile traffic: what is encrypted comes back whole but for padding, the rest is refused by
-    /// name, and every packet is counted once.
+    /// Hostile traffic: encrypted packets come back complete except for padding, others are refused by name, and every
+    /// packet is counted once.
     #[test]
     fn traffic_comes_back_or_is_refused_by_name(
         seed in any::<u64>().no_shrink(),

@@ -1,4 +1,4 @@
-//! S46 and B25: superframes are cut first, and nothing of one packet is used for the next.
+//! S46 and B25: superframes are cut before encryption, and no state of one packet is used for the next.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use grosso_wire::LinkType;
 
 use crate::association::{MODES, Recipe, TUNNEL_V4, TUNNEL_V6, decrypt, encrypt};
 
-/// Encrypts a superframe: the packets on the wire, and their sequence numbers.
+/// Encrypts a superframe. Returns the packets on the wire, and their sequence numbers.
 fn encrypted(
     encryptor: &mut Encryptor,
     superframe: &Superframe,
@@ -40,7 +40,7 @@ fn tcp4(len: usize) -> Superframe {
     Superframe::new(&packet.payload_len(len), 100)
 }
 
-/// Plain and tunnelled, every network, TCP and UDP.
+/// Superframes of TCP and UDP over every network, with and without a tunnel.
 fn superframes() -> Vec<Superframe> {
     let mut superframes = Vec::new();
     for network in NETWORKS {
@@ -57,8 +57,8 @@ fn superframes() -> Vec<Superframe> {
     superframes
 }
 
-/// Every packet has a number, a vector, padding and an ICV of its own, and what comes out of them
-/// are the packets of the superframe, with complete checksums.
+/// Every packet has a sequence number, an initialization vector, padding and an ICV of its own, and decryption gives
+/// the packets of the superframe, with complete checksums.
 #[test]
 fn s46_a_superframe_is_cut_before_it_is_encrypted() {
     for superframe in superframes() {
@@ -92,7 +92,7 @@ fn s46_every_packet_has_a_vector_of_its_own() {
         vectors.insert(encrypt(&mut encryptor, &single).unwrap().0[42..50].to_vec());
     }
     assert_eq!(vectors.len(), 33);
-    // Nor is one used again in the next round of the low half.
+    // None is used again in the next round of the low half, either.
     let recipe = Recipe { extended: true, ..recipe };
     let single = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).build();
     let [first, next] =
@@ -101,7 +101,7 @@ fn s46_every_packet_has_a_vector_of_its_own() {
     assert_ne!(first[4..], next[4..]);
 }
 
-/// Linux lost the high half of extended sequence numbers inside a superframe.
+/// Linux lost the high half of extended sequence numbers within a superframe.
 #[test]
 fn b25_the_high_half_steps_inside_a_superframe() {
     for mode in MODES {
@@ -120,7 +120,7 @@ fn b25_the_high_half_steps_inside_a_superframe() {
     }
 }
 
-/// Linux took protocol and mode of one packet for the next when families were mixed.
+/// Linux used protocol and mode of one packet for the next when families were mixed.
 #[test]
 fn b25_families_mix_in_both_kinds_of_tunnels() {
     for mode in [TUNNEL_V4, TUNNEL_V6] {
@@ -137,7 +137,7 @@ fn b25_families_mix_in_both_kinds_of_tunnels() {
     }
 }
 
-/// RFC 4303 section 3.3.3: the numbers never start again, and a superframe is sent whole or not.
+/// RFC 4303 section 3.3.3: sequence numbers never restart, and a superframe is sent completely or not at all.
 #[test]
 fn s46_a_superframe_that_needs_more_numbers_than_are_left_is_refused_whole() {
     for (extended, max) in [(false, u64::from(u32::MAX)), (true, u64::MAX)] {
@@ -178,7 +178,7 @@ fn s46_a_packet_that_does_not_fit_its_buffer_is_still_the_next() {
     assert_eq!(segments.write_next(&mut buffer), Ok(None));
 }
 
-/// A device that repeats headers would repeat sequence numbers.
+/// A device that repeats headers would repeat sequence numbers, too.
 #[test]
 fn s46_what_a_device_would_still_cut_is_refused() {
     let mut encryptor = Recipe::new(Mode::Transport).encryptor(0);

@@ -1,4 +1,4 @@
-//! What we encrypt, read by tshark with the keys.
+//! Decryption by tshark of packets that Grosso encrypted.
 
 use std::{fmt::Write, fs, process::Command};
 
@@ -23,7 +23,7 @@ fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// The association as tshark's table of keys has it.
+/// The association in the form of tshark's table of keys.
 fn keys(recipe: &Recipe) -> [String; 2] {
     let (spi, icv) = (recipe.spi, recipe.icv.bytes());
     let mut key = String::new();
@@ -38,7 +38,7 @@ fn keys(recipe: &Recipe) -> [String; 2] {
     })
 }
 
-/// What tshark says of these fields of each frame, `None` where it is not installed.
+/// tshark's values of these fields for each frame; `None` if tshark is not installed.
 fn read(
     name: &str,
     recipes: &[Recipe],
@@ -72,8 +72,8 @@ fn read(
     Some(lines)
 }
 
-/// Every network and transport, in every mode and with every key: tshark verifies the ICV, and finds
-/// in the text what was there before, transport checksums included.
+/// Every network and transport, in every mode and with every key: tshark verifies the ICV, and finds the original
+/// packet in the plaintext, with its transport checksum.
 #[test]
 fn tshark_decrypts_what_is_encrypted() {
     let mut recipes = Recipe::all();
@@ -107,7 +107,7 @@ fn tshark_decrypts_what_is_encrypted() {
     }
 }
 
-/// What is asked of tshark: the ICV and the numbers, the payload, and the states of checksums.
+/// Fields that tshark prints: the ICV and the numbers, the payload, and the states of checksums.
 const FIELDS: &[&str] = &[
     "esp.icv_good",
     "esp.icv_bad",
@@ -123,10 +123,10 @@ const FIELDS: &[&str] = &[
     "icmpv6.checksum.status",
 ];
 
-/// Frames, with the protocol behind the headers that stay, and the payload as tshark writes it.
+/// Frames, each with the protocol behind the headers that stay in front, and the payload as tshark prints it.
 fn plaintexts() -> Vec<(Vec<u8>, u8, String)> {
     let mut plaintexts = Vec::new();
-    // Behind a routing header a home address is encrypted with the rest, and what it means is then not plain.
+    // Behind a routing header, a home address option is encrypted with the rest, so tshark cannot apply it.
     for network in NETWORKS.iter().filter(|network| **network != Network::Ipv6Mobile) {
         let transports = [(Transport::Tcp, 6), (Transport::Udp, 17), (Transport::Icmp, 1)];
         for (transport, protocol) in transports {
@@ -149,7 +149,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The test above can fail: tshark sees one wrong bit, and another key.
+/// Proof that the test above can fail: tshark detects one wrong bit, and another key.
 #[test]
 fn tshark_tells_right_from_wrong() {
     let recipe = Recipe::new(Mode::Transport);

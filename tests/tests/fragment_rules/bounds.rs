@@ -1,4 +1,4 @@
-//! Memory, count and time.
+//! Limits on memory, number and time.
 
 use grosso::reassemble::{IcmpError, Mode, Returned, Rules, Verdict, reason::Discard};
 use grosso_testkit::Packet;
@@ -8,7 +8,7 @@ use crate::{data, push_all, rules};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The first fragment of another datagram each time, from a source of this number.
+/// The first fragment of a new datagram each time, from a source of this number.
 fn stale(source: u32, id: u16) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| {
         ip.source(source.to_be_bytes()).id(id).df(false).protocol(17).more_fragments(true)
@@ -83,7 +83,7 @@ fn f04_a_datagram_starts_anew_when_its_source_sent_too_much_in_between() {
         assert_eq!(rig.push(&Version::V4.frame(1, &pieces[1])), expected, "{between} {distance}");
         rig.finish();
     }
-    // IPv6 has identifications enough.
+    // IPv6 has enough identifications.
     let mut rig = Rig::new(rules(Mode::Coalesce));
     (0..300).for_each(|id| _ = rig.push(&Version::V6.frame(id, &pieces[0])));
     assert_eq!(rig.push(&Version::V6.frame(0, &pieces[1])), Verdict::Completed);
@@ -104,7 +104,7 @@ fn p33_f02_memory_is_that_of_the_buffers_however_little_they_carry() {
     rig.finish();
 }
 
-/// One sender that never completes anything does not silence the rest, whatever it sends.
+/// One sender that never completes a datagram does not lock out the others, whatever it sends.
 #[test]
 fn p32_a_stale_sender_does_not_silence_the_rest() {
     for mode in [Mode::Coalesce, Mode::KeepGeometry] {
@@ -124,7 +124,7 @@ fn p32_a_stale_sender_does_not_silence_the_rest() {
     }
 }
 
-/// A flood from spoofed sources, each of them new: an honest sender in it is served.
+/// An honest sender is served in a flood from spoofed sources, each of them new.
 #[test]
 fn p32_spoofed_sources_do_not_silence_an_honest_one() {
     for mode in [Mode::Coalesce, Mode::KeepGeometry] {
@@ -223,7 +223,7 @@ fn more_datagrams_than_the_limit_drop_the_one_that_waited_longest() {
     rig.finish();
 }
 
-/// The engine can end with everything in it, and nothing is lost.
+/// The engine can be finished while it holds datagrams, and nothing is lost.
 #[test]
 fn b43_everything_comes_back_at_the_end() {
     for mode in [Mode::Coalesce, Mode::KeepGeometry, Mode::Virtual] {
@@ -239,7 +239,7 @@ fn b43_everything_comes_back_at_the_end() {
         let finished = Returned::Discarded(Discard::Finished);
         let back = rig.returned.iter().filter(|(_, why)| *why == finished).count();
         assert_eq!(back, if mode == Mode::Coalesce { 0 } else { 400 });
-        // And it can go on.
+        // It can also be used again.
         push_all(&mut rig, Version::V6, 1, &cut(&data, 80));
         rig.finish();
     }
@@ -259,7 +259,7 @@ fn what_is_missing_is_told() {
     }
 }
 
-/// However fragments are ordered, each costs about as many steps: here, as many pages as it needs.
+/// In every order, fragments cost about the same number of steps: here, as many pages as needed.
 #[test]
 fn b40_p31_the_worst_order_takes_no_more_memory_than_the_best() {
     let data = data(Version::V4, 16_000, 40);

@@ -6,7 +6,7 @@ use grosso_tests::fragments::{Piece, Version, cut};
 
 use crate::{data, overlap, rules, whole};
 
-/// Random datagrams, cut as `ip_defrag` cuts them, arranged by `arrange`: exactly they come out.
+/// Asserts that random datagrams, cut like those of `ip_defrag` and arranged by `arrange`, come out exactly.
 fn assert_exact(seed: u64, arrange: impl Fn(Vec<Piece>, &mut Random) -> Vec<Piece>) {
     let mut random = Random::new(seed);
     for round in 0..60 {
@@ -16,7 +16,7 @@ fn assert_exact(seed: u64, arrange: impl Fn(Vec<Piece>, &mut Random) -> Vec<Piec
         let size = random.within(1, data.len().div_ceil(8)) * 8;
         let pieces = arrange(cut(&data, size), &mut random);
         for rules in modes() {
-            // What fits one packet is no fragment in IPv4, and an atomic one in IPv6.
+            // A payload that fits in one packet is no fragment in IPv4, and an atomic one in IPv6.
             let expected = match size < data.len() {
                 true => vec![version.whole(1, &data)],
                 false => vec![],
@@ -26,7 +26,7 @@ fn assert_exact(seed: u64, arrange: impl Fn(Vec<Piece>, &mut Random) -> Vec<Piec
     }
 }
 
-/// Both modes that make datagrams, with both policies of the kernel's comparison (K84).
+/// Both modes that reassemble datagrams, with both policies of the kernel's comparison (K84).
 fn modes() -> [Rules; 3] {
     [rules(Mode::Coalesce), rules(Mode::KeepGeometry), overlap(Overlap::Linux)]
 }
@@ -59,7 +59,7 @@ fn k82_odd_then_even_with_duplicates() {
             let times = if random.percent(1) || pieces.len() < 4 { 2 } else { 1 };
             arranged.extend(std::iter::repeat_n(piece, times));
         }
-        // The last to come must come once: what comes behind it starts another datagram.
+        // The last fragment must come only once: a repetition would start another datagram.
         arranged.dedup_by(|a, b| a == b && *a == odd_then_even(&pieces)[pieces.len() - 1]);
         arranged
     });
@@ -75,7 +75,7 @@ fn k83_one_overlap_kills_the_datagram() {
         let mut pieces = odd_then_even(&cut(&data, size));
         let odd = pieces.len() / 2;
         let at = random.within(odd.max(1), pieces.len() - 2);
-        // It covers the second half of one and the first half of the next.
+        // The copy covers the second half of one fragment and the first half of the next.
         let start = pieces[at].offset as usize + size / 16 * 8;
         let overlapping = Piece::of(&data, start, (start + size).min(data.len() - 1) / 8 * 8);
         pieces.insert(at + 1, overlapping);
@@ -85,7 +85,7 @@ fn k83_one_overlap_kills_the_datagram() {
     }
 }
 
-/// Connection tracking of IPv6 may deliver what overlaps; here the policy is the caller's.
+/// The kernel's IPv6 connection tracking may deliver overlapping fragments; here the caller chooses the policy.
 #[test]
 fn k84_permissive_policies_deliver_what_overlaps() {
     let data = data(Version::V6, 4000, 84);

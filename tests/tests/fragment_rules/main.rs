@@ -1,5 +1,5 @@
-//! IP reassembly, rule by rule: the F rules of `linux-offloads`, the kernel's cases, the bugs and the
-//! pitfalls of others, and a byte map that knows no cleverness.
+//! IP reassembly, rule by rule: the F rules of `linux-offloads`, the kernel's cases, the bugs and pitfalls of others,
+//! and comparison with a plain byte map.
 
 mod bounds;
 mod kernel_cases;
@@ -20,24 +20,24 @@ fn rules(mode: Mode) -> Rules {
     Rules::new(mode)
 }
 
-/// The default rules with another policy, in the mode that has them all.
+/// The default rules with another policy, in the mode that supports all policies.
 fn overlap(overlap: Overlap) -> Rules {
     let mut rules = Rules::new(Mode::Coalesce);
     rules.overlap = overlap;
     rules
 }
 
-/// The data of a UDP datagram of so many bytes in all, with a right checksum.
+/// The data of a UDP datagram with this total length and a right checksum.
 fn data(version: Version, len: usize, seed: u64) -> Vec<u8> {
     version.udp(&Random::new(seed).bytes(len - 8))
 }
 
-/// Pushes pieces of one datagram and gives the verdicts.
+/// Pushes fragments of one datagram and returns the verdicts.
 fn push_all(rig: &mut Rig, version: Version, id: u32, pieces: &[Piece]) -> Vec<Verdict> {
     pieces.iter().map(|piece| rig.push(&version.frame(id, piece))).collect()
 }
 
-/// What a run of these pieces gives: whole frames.
+/// Whole frames that a run of these fragments delivers.
 fn whole(rules: Rules, version: Version, pieces: &[Piece]) -> Vec<Vec<u8>> {
     let mut rig = Rig::new(rules);
     push_all(&mut rig, version, 1, pieces);

@@ -18,7 +18,7 @@ fn link() -> Packet {
     Packet::new().ethernet(|e| e)
 }
 
-/// A rig that a frame was pushed to, and what became of it.
+/// A rig after a push of this frame, and the verdict.
 fn pushed(frame: &[u8]) -> (Rig, Verdict) {
     let mut rig = Rig::new(rules(Mode::Coalesce));
     let verdict = rig.push(frame);
@@ -49,7 +49,7 @@ fn f10_misaligned_ipv4_is_rounded_down_as_linux_does_or_refused() {
     assert!(rig.problems.is_empty());
 }
 
-/// A sum that a device gave counts what is cut off.
+/// A device's sum also covers the bytes that are cut off.
 #[test]
 fn f10_the_sum_of_a_fragment_that_is_rounded_down_is_not_believed() {
     let data = data(Version::V4, 48, 11);
@@ -90,7 +90,7 @@ fn f11_no_data_kills_the_datagram() {
             rig.finish();
         }
     }
-    // What is left of it after rounding down counts.
+    // The rest after rounding down counts.
     let tiny = Piece { offset: 8, more: true, data: vec![1; 7] };
     let mut rig = Rig::new(overlap(Overlap::Linux));
     let verdict = rig.push(&Version::V4.frame(1, &tiny));
@@ -109,7 +109,7 @@ fn f13_b46_beyond_65535_kills_the_datagram() {
     assert!(rig.problems.is_empty());
 }
 
-/// All offsets near the end, with all lengths: either all of it fits an IP packet, or nothing comes.
+/// All offsets near the end, with all lengths: either the whole fragment fits in an IP packet, or nothing is delivered.
 #[test]
 fn p28_every_offset_and_length_near_the_limit() {
     for version in Version::ALL {
@@ -124,7 +124,7 @@ fn p28_every_offset_and_length_near_the_limit() {
             assert_eq!(whole, expected, "{version:?} {end}");
         }
     }
-    // With options the first header may be what makes it too long.
+    // With options, it may be the first header that makes the packet too long.
     let frame = |piece: &Piece, options: &[u8]| {
         let (offset, more) = ((piece.offset / 8) as u16, piece.more);
         let packet = link().ipv4(|ip| {
@@ -149,7 +149,7 @@ fn f30_atomic_fragments_are_handed_up_beside_a_datagram_of_the_same_key() {
     let data = data(Version::V6, 64, 30);
     let pieces = cut(&data, 32);
     for mode in [Mode::Coalesce, Mode::KeepGeometry] {
-        // One that is whole at once takes no place.
+        // A datagram that is whole at once takes no place.
         let mut rules = rules(mode);
         rules.limits.datagrams = 1;
         let mut rig = Rig::new(rules);
@@ -157,7 +157,7 @@ fn f30_atomic_fragments_are_handed_up_beside_a_datagram_of_the_same_key() {
         let packet = |link: Packet| link.udp(|u| u).payload_len(9);
         let atomic = packet(link().ipv6(|ip| ip).fragment(|f| f.id(1))).pad_to(90).build();
         assert_eq!(rig.push(&atomic), Verdict::Completed);
-        // Headers in front of it and behind it stay, and so does what is not to be touched.
+        // Headers in front of it and behind it stay, and so do fields that must not be changed.
         let around = |link: Packet| packet(link.destination_options(|d| d).fragment(|f| f.id(1)));
         let deep = around(link().ipv6(|ip| ip).ipv6(|ip| ip).hop_by_hop(|h| h)).build();
         assert_eq!(rig.push(&deep), Verdict::Completed);
@@ -191,7 +191,7 @@ fn f31_p29_a_first_fragment_has_all_headers() {
         packet.payload(&vec![0; len]).build()
     };
     let plain = || link().ipv6(|ip| ip);
-    // TCP, UDP and ICMPv6 with less than their headers; 8 bytes are the least that is aligned.
+    // TCP, UDP and ICMPv6 with incomplete headers; 8 bytes are the least aligned length.
     for (next, least) in [(6, 24), (17, 8), (58, 8), (132, 8)] {
         for len in (8..=32).step_by(8) {
             let (_, verdict) = pushed(&first(plain(), next, len));
@@ -202,7 +202,7 @@ fn f31_p29_a_first_fragment_has_all_headers() {
     }
     let rig = assert_problem(&first(plain(), 6, 16), Discard::HeaderChain, 3, 0);
     assert_eq!(rig.held_datagrams(), 0);
-    // Destination options that reach beyond the fragment, and those that end it.
+    // Destination options that extend beyond the fragment, and ones that end with it.
     let options = |units: u8, next: u8, len: usize| {
         let packet = plain().fragment(|f| f.more(true).next_header(60));
         let mut data = vec![0; len];
@@ -218,7 +218,7 @@ fn f31_p29_a_first_fragment_has_all_headers() {
     ] {
         assert_eq!(pushed(&frame).1 == Verdict::Held, held);
     }
-    // A later fragment needs none.
+    // A later fragment needs no headers.
     let later = plain().fragment(|f| f.offset(1).more(true).next_header(6)).payload(&[0; 8]);
     assert_eq!(pushed(&later.build()).1, Verdict::Held);
 }
@@ -300,7 +300,7 @@ fn b44_extension_headers_in_front_of_the_fragment_header() {
                 });
                 rig.push(&packet.payload(&piece.data).build());
             }
-            // The test kit writes the same headers around a UDP header that it is given.
+            // The test kit writes the same headers around the UDP header that it is given.
             let expected = around(link().ipv6(|ip| ip));
             let expected = expected.udp(|udp| udp).payload(&data[8..]).build();
             assert_eq!(rig.take_whole(), [expected], "{count} {mode:?}");
@@ -365,8 +365,7 @@ fn every_buffer_of_a_discarded_datagram_comes_back_with_the_reason() {
     rig.finish();
 }
 
-/// Frames whose every byte was changed in every way that one bit can: nothing panics, nothing is
-/// lost, limits hold.
+/// Frames with every bit of every byte flipped: nothing panics, nothing is lost, limits hold.
 #[test]
 fn damaged_fragments_are_survived() {
     let mut random = Random::new(5);

@@ -1,4 +1,4 @@
-//! Where fragments go: together, beside each other, or on.
+//! The modes for fragments: copied together, kept in their buffers, or forwarded.
 
 use grosso::{
     Frame, Meta,
@@ -25,14 +25,14 @@ fn f24_b41_coalescing_gives_every_buffer_back_at_once() {
     for (number, piece) in pieces.iter().enumerate() {
         rig.push(&Version::V4.frame(1, piece));
         assert_eq!(rig.returned[number], (number, Returned::Gathered));
-        // A page for 4096 bytes, with 200 beside them, and the datagram itself.
+        // A page for 4096 bytes, of which it uses 200 itself, and the datagram.
         let pages = (512 + piece.end() as usize).div_ceil(4096);
         assert!(rig.held_bytes() <= pages * 4400 + 600, "{} bytes", rig.held_bytes());
     }
     assert_eq!(rig.take_whole(), [Version::V4.whole(1, &data)]);
 }
 
-/// Whatever the order, what was pushed can be sent again, byte for byte and in the order of the data.
+/// In any order, the pushed fragments can be sent again, byte for byte and in the order of the data.
 #[test]
 fn p38_keeping_geometry_gives_the_fragments_back_as_they_came() {
     let mut random = Random::new(38);
@@ -42,7 +42,7 @@ fn p38_keeping_geometry_gives_the_fragments_back_as_they_came() {
         let mut pieces = Vec::new();
         let mut start = 0;
         while start < data.len() {
-            // A first piece with its headers, and one that is not all.
+            // A first fragment with all of its headers, and one that is not complete.
             let end = start + random.within(1, (data.len() / 16).max(2)) * 8;
             let end = if start == 0 { end.max(8).min(data.len() / 2 / 8 * 8) } else { end };
             pieces.push(Piece::of(&data, start, end.min(data.len())));
@@ -82,7 +82,7 @@ fn fragments_of_the_virtual_mode_leave_when_their_ports_are_known() {
         let verdicts: Vec<_> = [3, 1, 0, 2, 4].iter().map(|&at| rig.push(&frames[at])).collect();
         let (held, forwarded) = (Verdict::Held, Verdict::Forwarded);
         assert_eq!(verdicts, [held, held, forwarded, forwarded, Verdict::Completed]);
-        // Those that waited leave in the order of their data, the first in front.
+        // Waiting fragments leave in the order of their data, the first in front.
         let numbers: Vec<_> = rig.forwarded.iter().map(|(number, ..)| *number).collect();
         assert_eq!(numbers, [2, 1, 0, 3, 4]);
         let sent: Vec<_> = rig.forwarded.iter().map(|(_, bytes, _)| bytes.clone()).collect();
@@ -103,7 +103,7 @@ fn the_virtual_mode_still_tells_duplicates_from_overlaps() {
     let pieces = cut(&data, 24);
     let mut other = pieces[1].clone();
     other.data[3] ^= 1;
-    // Before and behind the first, which lets the others go.
+    // Before and behind the first fragment, which releases the others.
     for order in [[1, 0], [0, 1]] {
         let mut rig = Rig::new(rules(Mode::Virtual));
         let known = order.map(|at: usize| pieces[at].clone());
@@ -132,7 +132,7 @@ fn bytes_are_mixed_only_where_they_are_copied() {
     assert_eq!(reassembler(Mode::KeepGeometry, Overlap::Linux), Ok(()));
 }
 
-/// Tunnels may carry the same addresses: what was taken out of different ones has nothing in common.
+/// Tunnels may carry the same addresses: fragments from different tunnels are unrelated.
 #[test]
 fn fragments_of_different_networks_are_never_joined() {
     for version in Version::ALL {

@@ -1,4 +1,4 @@
-//! Places and orders: overlaps, duplicates, and what a byte map makes of the same fragments.
+//! Places and orders: overlaps, duplicates, and comparison with a byte map.
 
 use grosso::reassemble::{Mode, Overlap, Verdict, reason::Discard};
 use grosso_testkit::random::Random;
@@ -17,7 +17,7 @@ fn p27_f14_all_interval_relations_with_equal_and_with_other_bytes() {
                 let (first, mut second) =
                     (Piece::of(&data, 160, 240), Piece::of(&data, start, end));
                 if !same {
-                    // The last byte is shared by all relations but four.
+                    // All relations except four share the last byte.
                     second.data.iter_mut().for_each(|byte| *byte ^= 1);
                 }
                 let mut rig = Rig::new(rules(mode));
@@ -66,7 +66,7 @@ fn p26_the_bytes_of_a_later_fragment_never_replace_earlier_ones() {
         let linux = whole(overlap(Overlap::Linux), Version::V4, &pieces);
         assert!(linux.iter().all(|whole| *whole == Version::V4.whole(1, &data)));
     }
-    // Teardrop: a second fragment that ends before it starts beyond the first.
+    // Teardrop: a second fragment that starts inside the first and ends before the first does.
     let teardrop = [Piece::of(&data, 0, 40), Piece::of(&data[..32], 24, 32)];
     let mut rig = Rig::new(rules(Mode::Coalesce));
     let verdicts = push_all(&mut rig, Version::V4, 1, &teardrop);
@@ -120,7 +120,7 @@ fn f12_ends_that_contradict_each_other_kill() {
     let data = data(Version::V6, 64, 12);
     let last = |start: usize, end: usize| Piece::of(&data[..end], start, end);
     for pieces in [
-        // A last one that ends before another, a second end, and one behind the end.
+        // A last fragment that ends before another, a second end, and a fragment behind the end.
         [Piece::of(&data, 32, 56), last(8, 16)],
         [last(32, 48), last(32, 40)],
         [last(32, 48), last(48, 64)],
@@ -190,7 +190,7 @@ fn for_each_order(items: &mut Vec<usize>, fixed: usize, act: &mut impl FnMut(&[u
     }
 }
 
-/// Random fragments of one key, right and lying, beside the byte map.
+/// Random fragments of one key, right and wrong, compared with the byte map.
 #[test]
 fn random_fragments_fare_as_the_byte_map_says() {
     let mut completed = 0;

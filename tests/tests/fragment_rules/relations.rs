@@ -1,12 +1,12 @@
-//! Two fragments in each of the thirteen relations of intervals, with equal and with other bytes, in
-//! either order, under every policy, beside the byte map.
+//! Two fragments in each of the thirteen relations of intervals, with equal and with different bytes, in either order,
+//! under every policy, compared with the byte map.
 
 use grosso::reassemble::{Mode, Overlap, Verdict, reason::Discard};
 use grosso_tests::fragments::{Fate, Oracle, Piece, Rig, Version};
 
 use crate::{data, overlap};
 
-/// The thirteen relations of two intervals (Allen 1983), as places of the second beside 160..240.
+/// The thirteen relations of two intervals (Allen 1983), as places of the second one if the first is 160..240.
 pub(crate) const RELATIONS: [(&str, usize, usize); 13] = [
     ("before", 40, 120),
     ("meets", 80, 160),
@@ -23,8 +23,8 @@ pub(crate) const RELATIONS: [(&str, usize, usize); 13] = [
     ("after", 280, 360),
 ];
 
-/// What comes of the two, and then of what fills each hole that they leave. The end is where the data
-/// end, or where the farther of the two does: then that one is a last fragment.
+/// Pushes the two, and then fragments that fill all holes. The data end at 400, or at the end of the farther one of the
+/// two, which is then a last fragment.
 #[test]
 fn p27_f14_all_interval_relations_under_every_policy() {
     let (mut cases, mut completed) = (0, 0);
@@ -60,7 +60,7 @@ fn p27_f14_all_interval_relations_under_every_policy() {
     assert!(completed > cases / 2, "only {completed} of {cases} gave a datagram");
 }
 
-/// The default policy says of each relation what RFC 5722 section 4 and P27 ask, word for word.
+/// The default policy gives in each relation exactly the result of RFC 5722 section 4 and P27.
 #[test]
 fn p27_only_the_same_fragment_again_is_harmless() {
     for version in Version::ALL {
@@ -84,7 +84,7 @@ fn p27_only_the_same_fragment_again_is_harmless() {
     }
 }
 
-/// Every policy in every mode that makes datagrams and knows it.
+/// Every policy, in every mode that reassembles datagrams and supports it.
 const POLICIES: [(Overlap, Mode); 6] = [
     (Overlap::Drop, Mode::Coalesce),
     (Overlap::Drop, Mode::KeepGeometry),
@@ -94,7 +94,7 @@ const POLICIES: [(Overlap, Mode); 6] = [
     (Overlap::Last, Mode::Coalesce),
 ];
 
-/// The fragments of what neither 160..240 nor the other covers.
+/// Fragments of the data that neither 160..240 nor the other one covers.
 fn fillers(data: &[u8], (start, end): (usize, usize)) -> Vec<Piece> {
     let mut places = [0, 160, 240, start, end, data.len()].map(|place| place.min(data.len()));
     places.sort_unstable();
@@ -104,7 +104,7 @@ fn fillers(data: &[u8], (start, end): (usize, usize)) -> Vec<Piece> {
     holes.map(|pair| Piece::of(data, pair[0], pair[1])).collect()
 }
 
-/// Asserts the fate of each fragment, and gives how many datagrams there were.
+/// Asserts the fate of each fragment, and returns the number of datagrams.
 fn fares_as_the_byte_map_says(
     version: Version,
     pieces: &[Piece],

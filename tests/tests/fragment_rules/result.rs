@@ -1,4 +1,4 @@
-//! What a whole datagram looks like.
+//! Form and metadata of a whole datagram.
 
 use grosso::{
     Meta,
@@ -68,7 +68,7 @@ fn p30_f01_another_address_identification_or_network_is_another_datagram() {
         assert_eq!(rig.push(frame), Verdict::Held);
         assert_eq!(rig.held_datagrams(), count + 1);
     }
-    // So does a tag that the device took out; TTL, TOS and MAC addresses do not.
+    // A tag that the device took out also separates datagrams; TTL, TOS and MAC addresses do not.
     let tag = Some(VlanTag { protocol: 0x8100, tci: 9 });
     rig.push_frame(&frames[0], Meta { vlan: tag, ..Meta::default() });
     rig.push_frame(&frames[4], Meta { vlan: tag, ..Meta::default() });
@@ -155,7 +155,7 @@ fn p35_f21_congestion_marks_survive_in_all_sixteen_combinations() {
     }
 }
 
-/// Sets the ECN bits, beside a DSCP.
+/// Sets the ECN bits; the DSCP is not zero.
 fn mark(version: Version, frame: &mut [u8], code_point: u8) {
     match version {
         Version::V4 => {
@@ -217,7 +217,7 @@ fn f23_sums_are_added_and_different_states_say_nothing() {
     }
 }
 
-/// A device sums what lies behind the packet as well.
+/// A device also sums the bytes behind the packet.
 #[test]
 fn f23_padding_is_taken_off_the_sum() {
     let data = data(Version::V4, 33, 24);
@@ -271,7 +271,7 @@ fn the_transport_checksum_is_verified_when_asked() {
     }
 }
 
-/// Fragments inside whatever the dissector sees around them; the headers around are made anew.
+/// Fragments inside all headers that the dissector supports; the outer headers are written anew.
 #[test]
 fn fragments_inside_vlan_pppoe_and_tunnels_become_a_datagram_there() {
     type Around = fn(Packet) -> Packet;
@@ -306,7 +306,8 @@ fn fragments_inside_vlan_pppoe_and_tunnels_become_a_datagram_there() {
     }
 }
 
-/// A fragment of a tunnel's packet: the outermost is joined first, the caller pushes what comes.
+/// A fragment of a tunnel's packet: the outermost datagram is reassembled first, and the caller pushes the result
+/// again.
 #[test]
 fn fragments_in_fragments_are_joined_from_outside() {
     let inner_data = data(Version::V4, 600, 27);

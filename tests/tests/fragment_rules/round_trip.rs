@@ -1,4 +1,5 @@
-//! What was cut is joined, and what was joined is cut as it came.
+//! Round trips: fragments are reassembled to the original packet, and a reassembled packet is cut into the original
+//! fragments.
 
 use core::num::NonZeroU16;
 
@@ -17,7 +18,7 @@ use grosso_testkit::{
 use grosso_tests::fragments::Rig;
 use grosso_wire::LinkType;
 
-/// The fragments of a packet, or none where it cannot have any.
+/// The fragments of a packet; empty if it cannot be fragmented.
 fn fragments(frame: &[u8], meta: &Meta, options: &FragmentOptions) -> Vec<Vec<u8>> {
     let slices = [frame];
     let Ok(mut plan) = Fragments::of_packet(&slices, meta, LinkType::Ethernet, options) else {
@@ -31,7 +32,7 @@ fn fragments(frame: &[u8], meta: &Meta, options: &FragmentOptions) -> Vec<Vec<u8
     fragments
 }
 
-/// Packets with every kind of headers, in any order of their fragments: the very packet comes out.
+/// Packets with every kind of header, with their fragments in any order: the same packet comes out.
 #[test]
 fn joining_the_fragments_of_a_packet_gives_the_packet() {
     let mut joined = 0;
@@ -59,8 +60,8 @@ fn joining_the_fragments_of_a_packet_gives_the_packet() {
     assert!(joined > 1500, "only {joined} had fragments");
 }
 
-/// The least MTU of IPv4 and what is near it, with every length of options, so that fragments are as short and as many
-/// as they can be: what is cut is joined, or is not cut.
+/// The least MTU of IPv4 and values near it, with every length of options, so that fragments are as short and as
+/// numerous as possible: a packet that can be fragmented is reassembled.
 #[test]
 fn whatever_mtu_fragments_were_made_for_they_are_joined() {
     let (mut joined, mut refused) = (0, 0);
@@ -71,7 +72,7 @@ fn whatever_mtu_fragments_were_made_for_they_are_joined() {
         let packet = if is_v6 {
             let packet = ip.ipv6(|ip| ip);
             let packet = if random.one_in(2) { packet.destination_options(|d| d) } else { packet };
-            // An authentication header, which has no view, and what it announces.
+            // An authentication header, which has no view, and the header that it announces.
             if random.one_in(4) {
                 packet.destination_options(|d| d.next_header(51))
             } else {
@@ -103,7 +104,7 @@ fn whatever_mtu_fragments_were_made_for_they_are_joined() {
         }
         for mode in [Mode::Coalesce, Mode::KeepGeometry] {
             let mut rules = Rules::new(mode);
-            // Only memory may end this: a buffer of its own for every 8 bytes.
+            // Memory is the only limit: every 8 bytes have a buffer of their own.
             (rules.limits.memory_bytes, rules.limits.source_bytes) = (16 << 20, 16 << 20);
             let mut rig = Rig::new(rules);
             pieces.iter().for_each(|piece| _ = rig.push(piece));
@@ -115,7 +116,7 @@ fn whatever_mtu_fragments_were_made_for_they_are_joined() {
     assert!(joined > 300 && refused > 10, "{joined} joined, {refused} not cut");
 }
 
-/// The largest fragment that came is enough to make the same fragments again (P38).
+/// The length of the largest fragment that arrived is enough to make the same fragments again (P38).
 #[test]
 fn a_forwarded_datagram_is_cut_again_as_it_came() {
     let mut cut = 0;
@@ -140,8 +141,8 @@ fn a_forwarded_datagram_is_cut_again_as_it_came() {
     assert!(cut > 200, "only {cut} had fragments");
 }
 
-/// IPv4 with options, and IPv6 with extension headers in every order, that fragments have in front of
-/// them or carry.
+/// IPv4 with options, and IPv6 with extension headers in every order, which are in front of the fragments or inside
+/// them.
 #[test]
 fn options_and_extension_headers_in_every_order_come_back() {
     let mut packets = vec![];
@@ -149,7 +150,7 @@ fn options_and_extension_headers_in_every_order_come_back() {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.options(options).df(false).id(9));
         packets.push(packet.udp(|u| u).payload_len(4000).build());
     }
-    // Up to three extension headers, each kind as often as may be.
+    // Up to three extension headers, each kind any number of times.
     for code in 0..4_usize.pow(3) {
         let mut packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip);
         for place in 0..3 {
@@ -175,12 +176,12 @@ fn options_and_extension_headers_in_every_order_come_back() {
             rig.finish();
         }
     }
-    // Hop-by-hop options stand first or the packet is malformed; all others have fragments.
+    // Hop-by-hop options must come first, or the packet is malformed; all others are fragmented.
     assert!(joined > 40, "only {joined} had fragments");
 }
 
-/// A partial checksum is completed before anything is cut, a sum is added up again, and what a device
-/// verified of each fragment is verified of the whole.
+/// A partial checksum is completed before fragmentation, sums are added up again, and verification of every fragment by
+/// a device counts for the whole.
 #[test]
 fn checksum_states_survive_both_ways() {
     let mut joined = 0;

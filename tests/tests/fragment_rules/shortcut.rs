@@ -1,5 +1,5 @@
-//! A fragment fares the same whether the one before was of its datagram or of another: then its
-//! headers are read from the start, its datagram is looked up and it is judged.
+//! The shortcut for consecutive fragments of a datagram: a fragment gets the same verdict if the one before it was of
+//! another datagram, in which case its headers are parsed from the start and its datagram is looked up.
 
 use grosso::{
     Meta,
@@ -12,7 +12,7 @@ use grosso_tests::fragments::{Piece, Rig, Version, random_pieces};
 
 use crate::data;
 
-/// Fragments right and lying, of one key and a few others, with what devices tell of them.
+/// Fragments, right and wrong, of one key and a few others, with metadata from devices.
 fn frames(random: &mut Random) -> Vec<(Vec<u8>, Meta)> {
     let version = *random.choose(&Version::ALL);
     let len = random.within(200, 3000);
@@ -33,7 +33,7 @@ fn frames(random: &mut Random) -> Vec<(Vec<u8>, Meta)> {
         let id = if odd && random.one_in(40) { 2 } else { 1 };
         frames.push(described(version.behind(link(Packet::new()), id, piece), random, odd));
         if odd && random.one_in(30) {
-            // The same once more, or its place said again with other bytes.
+            // The same fragment once more, or other bytes for its place.
             let data = if random.one_in(2) { piece.data.clone() } else { random.bytes(8) };
             let again = Piece { data, ..pieces[random.below(at + 1)].clone() };
             frames.push(described(version.behind(link(Packet::new()), 1, &again), random, odd));
@@ -42,7 +42,7 @@ fn frames(random: &mut Random) -> Vec<(Vec<u8>, Meta)> {
     frames
 }
 
-/// A frame, one in ten damaged in its headers, and what a device tells of it.
+/// A frame with metadata from a device; one in ten has damaged headers.
 fn described(mut frame: Vec<u8>, random: &mut Random, odd: bool) -> (Vec<u8>, Meta) {
     if !odd {
         return (frame, Meta::default());

@@ -1,4 +1,4 @@
-//! G1 to G8: the table, the link layer, and what may be in a train at all.
+//! G1 to G8: the table, the link layer, and the packets that may be in a train at all.
 
 use grosso::{
     Frame, Meta, Profile, Verdict,
@@ -20,7 +20,7 @@ fn g01_contexts_share_nothing() {
     }
 }
 
-/// Interleaved connections of two segments: all the first segments, then all the second ones.
+/// Interleaved connections of two segments: all first segments, then all second ones.
 fn interleaved(flows: u16) -> Vec<Vec<u8>> {
     let train = |flow| {
         Path::Ipv4.train(&[100, 100], move |_, s| s.tcp(move |tcp| tcp.source_port(1500 + flow)))
@@ -79,8 +79,8 @@ fn g04_ethernet_addresses_differ() {
     assert_apart(&Path::Ipv6.train(&[100; 3], destination));
 }
 
-/// Addresses are no part of the flow (a difference from Linux): nothing overtakes when a path
-/// changes its router.
+/// Ethernet addresses are no part of the flow (a difference from Linux): nothing overtakes when a path changes its
+/// router.
 #[test]
 fn g04_interleaved_ethernet_addresses_keep_the_order() {
     let frames = Path::Ipv4.train(&[100; 4], |index, s| {
@@ -120,7 +120,7 @@ fn g05_ethertypes_without_a_handler_pass() {
     assert_eq!(engine.checked(std::slice::from_ref(&arp))[0].bytes, arp);
 }
 
-/// Linux has no handler for MPLS, whose label makes the flow here.
+/// Linux has no GRO handler for MPLS; here the label is part of the flow.
 #[test]
 fn g05_mpls_merges() {
     let labelled = |label| {
@@ -166,7 +166,7 @@ fn g05a_pppoe_of_another_version_code_or_length_passes() {
     }
 }
 
-/// What becomes of the second of two frames.
+/// The verdict on the second of two frames.
 fn second(frames: &[Vec<u8>]) -> Verdict {
     let mut engine = Engine::new(Profile::linux());
     engine.push(&frames[0]);
@@ -193,14 +193,13 @@ fn g06_vlan_identifier_is_part_of_the_flow() {
     assert_payloads(&interleaved, &[200, 200]);
 }
 
-/// The priority is compared and is no part of the flow (a difference from Linux): one connection
-/// keeps its order.
+/// The priority is compared but is no part of the flow (a difference from Linux): one connection keeps its order.
 #[test]
 fn g06_interleaved_vlan_priorities_keep_the_order() {
     assert_apart(&tagged([(7, 0), (7, 1), (7, 0), (7, 1)]));
 }
 
-/// Fifteen headers may follow the link layer; Linux enters 14.
+/// Fifteen headers may follow the link layer; Linux supports 14.
 #[test]
 fn g07_a_sixteenth_header_passes() {
     let stacked = |count: usize| {
@@ -213,7 +212,7 @@ fn g07_a_sixteenth_header_passes() {
     assert_eq!(second(&stacked(100)), Verdict::Passed(Pass::TooDeep));
 }
 
-/// Two superframes of two segments each, one behind the other, pushed with these descriptions.
+/// Two superframes of two segments each, in sequence, pushed with this metadata.
 fn superframes(
     packet: impl Fn(u32) -> Packet,
     change: impl Fn(&mut Gso) + Copy,
@@ -258,7 +257,7 @@ fn g08_udp_superframes_pass() {
     assert_eq!(superframes(udp, |_| ()).0, [Verdict::Passed(Pass::Superframe); 2]);
 }
 
-/// CWR on the first segment only is no law of a train of superframes.
+/// A train of superframes cannot be described if CWR is on the first segment only.
 #[test]
 fn g08_superframes_with_cwr_on_the_first_segment_pass() {
     let cwr = |before| {

@@ -13,8 +13,8 @@ use grosso_tests::{
     frames::{Path, Segment, assert_apart, assert_payloads, at, payload_lengths, plain},
 };
 
-/// Asserts what becomes of the second of three segments once it is changed, that it leaves where it
-/// came, and that the third does not join the first.
+/// Asserts the verdict on the second of three segments after a change, that it leaves in its place, and that the third
+/// does not join the first.
 #[track_caller]
 fn assert_second(path: Path, change: impl Fn(Segment) -> Segment, verdict: Verdict) {
     let frames = path.train(&[100; 3], at(1, change));
@@ -43,7 +43,7 @@ fn g10_frame_shorter_than_an_ipv4_header_passes() {
 fn g10_options_pass() {
     let passed = Verdict::Passed(Pass::Ipv4Options);
     assert_second(Path::Ipv4, |s| s.ipv4(|ip| ip.options(&[1])), passed);
-    // The same options on every packet too.
+    // The same options on every packet.
     assert_apart(&Path::Ipv4.train(&[100; 3], |_, s| s.ipv4(|ip| ip.options(&[1; 4]))));
 }
 
@@ -136,7 +136,7 @@ fn g13_ttl_tos_or_df_differs() {
     }
 }
 
-/// Asserts what leaves of segments whose IPv4 headers have these identifications.
+/// Asserts the payload lengths delivered for segments with these IPv4 identifications.
 #[track_caller]
 fn assert_ids(df: bool, ids: &[u16], expected: &[usize]) {
     let edit = |index: usize, s: Segment| {
@@ -179,8 +179,7 @@ fn g14_each_level_has_a_mode_of_its_own() {
     }
 }
 
-/// DF does not make the identification meaningless, as it did before 6.18 (G14a): a random one
-/// could not be given back.
+/// DF does not make the identification irrelevant, as it did before 6.18 (G14a): a random one could not be restored.
 #[test]
 fn g14a_random_outer_identifications_with_df_stay_apart() {
     let ids = [0x1234, 0x8765, 0x0042];
@@ -200,8 +199,8 @@ fn g15_the_first_header_survives() {
     unchanged(26..50); // Addresses, TCP up to the checksum.
 }
 
-/// The flow label is compared and is no part of the flow, where Linux would make two aggregates: a
-/// sender may change it in the middle of a connection, and the connection must keep its order.
+/// The flow label is compared but is no part of the flow, whereas Linux would make two aggregates: a sender may change
+/// it within a connection, and the connection must keep its order.
 #[test]
 fn g20_interleaved_flow_labels_keep_the_order() {
     let frames = Path::Ipv6

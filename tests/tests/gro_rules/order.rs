@@ -1,4 +1,4 @@
-//! G75 to G77: what leaves before what, and superframes among packets.
+//! G75 to G77: the order of deliveries, and superframes among packets.
 
 use grosso::{
     Frame, Meta, Profile, Verdict,
@@ -15,7 +15,7 @@ use grosso_tests::{
 /// A change that makes a packet ineligible, by name.
 type Ineligible = (&'static str, fn(Segment) -> Segment);
 
-/// Every kind of TCP packet that can be in no train, or never in one that is held.
+/// Every kind of TCP packet that can be in no train, or never joins a held one.
 const TCP: &[Ineligible] = &[
     ("wrong checksum", |s| s.tcp(|tcp| tcp.checksum_xor(1))),
     ("data offset below five", |s| s.tcp(|tcp| tcp.data_offset_raw(4))),
@@ -32,8 +32,7 @@ const TCP: &[Ineligible] = &[
     ("padding", |s| s.frame(|packet| packet.trailer(&[0; 4]))),
 ];
 
-/// The same for IPv4 alone. (A header that is shorter than itself has no addresses that anybody
-/// would read.)
+/// The same for IPv4 alone. (If the header length is too short, the addresses are not read.)
 const IPV4: &[Ineligible] = &[
     ("header checksum", |s| s.ipv4(|ip| ip.checksum_xor(1))),
     ("options", |s| s.ipv4(|ip| ip.options(&[1, 1, 1, 1]))),
@@ -68,12 +67,12 @@ const UDP: &[Ineligible] = &[
     ("ttl", |s| s.ttl(99)),
 ];
 
-/// The wire packets of a poll, in the order in which they leave.
+/// The wire packets of a poll, in the order of delivery.
 fn leaving(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     coalesce(frames).iter().flat_map(segment).collect()
 }
 
-/// Asserts that five packets leave in the order in which they came, whichever of them is changed.
+/// Asserts that five packets keep their order, whichever of them is changed.
 fn assert_order(
     kinds: &[&[Ineligible]],
     train: impl Fn(&dyn Fn(usize, Segment) -> Segment) -> Vec<Vec<u8>>,
@@ -86,7 +85,7 @@ fn assert_order(
     }
 }
 
-/// Linux lets packets overtake that it delivers before it looks for their flow; here none does.
+/// Packets that Linux delivers before it looks for their flow can overtake there; here none does.
 #[test]
 fn g75_nothing_of_a_tcp_connection_overtakes() {
     assert_order(&[TCP, IPV4], |edit| Path::Ipv4.train(&[100; 5], edit));
@@ -121,7 +120,7 @@ fn g75_a_barrier_is_named() {
     assert_eq!(delivered[0].closed, Close::Barrier);
 }
 
-/// A fragment may be of any connection between its addresses, and of no other.
+/// A fragment may belong to any connection between its addresses, and to no other.
 #[test]
 fn g75_fragments_are_barriers_between_their_addresses_only() {
     let connection = |host: u8| {
@@ -133,8 +132,7 @@ fn g75_fragments_are_barriers_between_their_addresses_only() {
     assert_eq!(payload_lengths(&coalesce(&frames)).len(), 4);
 }
 
-/// A device may give the packets of one connection different hashes, or none to the one that it
-/// could not read.
+/// A device may give the packets of one connection different hashes, or none to a packet that it could not parse.
 #[test]
 fn g75_order_holds_when_the_device_hash_of_a_connection_changes() {
     let frames = Path::Ipv4.train(&[100; 3], at(2, |s| s.tcp(Tcp::psh)));
@@ -155,8 +153,8 @@ fn g76_across_flows_a_finished_train_leaves_first() {
     assert_eq!(payload_lengths(&delivered), [200, 100]);
 }
 
-/// A frame of `len` bytes of payload behind `before` bytes: a superframe of segments of 100 when it
-/// is longer.
+/// A frame of `len` bytes of payload at offset `before`: if it is longer than 100 bytes, a superframe with segments of
+/// 100.
 fn unit(before: u32, len: usize) -> Frame<Vec<u8>> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id((before / 100) as u16));
     let packet = packet.tcp(|tcp| tcp.sequence(before)).payload_len(len);
@@ -168,7 +166,7 @@ fn unit(before: u32, len: usize) -> Frame<Vec<u8>> {
     Frame { buffer: bytes, meta }
 }
 
-/// What becomes of superframes and packets of these payload lengths, one behind the other.
+/// Verdicts and deliveries for superframes and packets of these payload lengths, in sequence.
 fn units(lengths: &[usize]) -> (Vec<Verdict>, Vec<Out>) {
     let mut engine = Engine::new(Profile::linux());
     let mut before = 0;
@@ -197,8 +195,8 @@ fn g77_packets_join_superframes() {
     assert_eq!(segment(&delivered[0]), wire);
 }
 
-/// What becomes of a superframe of two packets behind another one; each has a first identification,
-/// fixed or stepping.
+/// The verdict on a superframe of two packets behind another one; each has a first identification, and identifications
+/// that are fixed or increment.
 fn with_identifications(units: [(u16, bool); 2]) -> Verdict {
     let mut engine = Engine::new(Profile::linux());
     for (index, (id, is_fixed)) in (0..).zip(units) {
@@ -240,8 +238,7 @@ fn g77_superframe_with_a_short_tail_starts_no_train() {
     assert_eq!(delivered[0].meta.gso.unwrap().segments, 3);
 }
 
-/// Where the members had partial checksums, complete packets stay apart: cutting could not give
-/// both back.
+/// Complete packets do not join superframes whose members had partial checksums: segmentation could not restore both.
 #[test]
 fn g77_complete_packets_do_not_join_superframes_of_partial_ones() {
     let mut superframe = unit(0, 200);

@@ -1,4 +1,4 @@
-//! Every reason that the engine can name is the reason for something.
+//! Every reason that the engine can give has an example.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ fn known(packet: &Packet) -> Pushed {
     Frame::new(packet.build())
 }
 
-/// One TCP segment over IPv4, changed.
+/// One TCP segment over IPv4, with a change.
 fn ipv4(change: impl Fn(Segment) -> Segment) -> Pushed {
     Frame::new(Path::Ipv4.train(&[100], |_, s| change(s)).remove(0))
 }
@@ -51,7 +51,7 @@ fn geneve(change: impl FnOnce(Geneve) -> Geneve) -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).geneve(change).ethernet(|e| e)
 }
 
-/// IPv4 and TCP with payload, inside what is there.
+/// IPv4 and TCP with payload, behind the headers of `packet`.
 fn inner(packet: Packet) -> Pushed {
     known(&packet.ipv4(|ip| ip).tcp(|t| t).payload_len(100))
 }
@@ -79,7 +79,7 @@ fn superframe(sequence: u32, id: u16, size: u16) -> Pushed {
     Frame { buffer: bytes, meta }
 }
 
-/// A frame that passes for each reason.
+/// A frame for each reason to pass.
 fn passing() -> Vec<(Pass, Pushed)> {
     let ethernet = || Packet::new().ethernet(|e| e);
     let udp = |change: fn(Segment) -> Segment, len: usize| {
@@ -140,7 +140,7 @@ fn passing() -> Vec<(Pass, Pushed)> {
     ]
 }
 
-/// Why the second packet of a flow passes whose first was alone.
+/// The reason why the second packet of a flow passes after the first stayed alone.
 fn bypassed() -> Pass {
     let mut profile = Profile::linux();
     profile.bypass = Some(Bypass { probe_bytes: 1, joined_min: 1, skip_bytes: 100 });
@@ -152,7 +152,7 @@ fn bypassed() -> Pass {
     }
 }
 
-/// Frames of a flow whose reordering is repaired, for each reason; the last one passes.
+/// Frames of a flow under reordering repair, for each reason; the last frame passes.
 fn repairing() -> [(Pass, Vec<Vec<u8>>); 2] {
     let again = |sequence| at(1, move |s: Segment| s.tcp(move |t| t.sequence(sequence)));
     [(Pass::TcpLate, 100), (Pass::TcpOverlap, 101)]
@@ -191,7 +191,7 @@ fn every_reason_to_pass_is_produced() {
     assert_eq!(produced, BTreeSet::from_iter(Pass::ALL.iter().copied()));
 }
 
-/// Two frames of one flow for each reason: the second does not join the first.
+/// Two frames of one flow for each reason why the second does not join the first.
 fn refusing() -> Vec<(NoMerge, [Pushed; 2])> {
     let second = |change: fn(Segment) -> Segment| {
         let frames = Path::Ipv4.train(&[100, 100], at(1, change));
@@ -282,7 +282,7 @@ fn refusing() -> Vec<(NoMerge, [Pushed; 2])> {
     ]
 }
 
-/// Two flows with one hash cannot be made from outside.
+/// Reasons without an example: tests cannot make two flows with the same hash.
 const ONLY_WITH_A_HASH_COLLISION: [NoMerge; 1] = [NoMerge::OtherFlow];
 
 #[test]
@@ -306,7 +306,7 @@ fn every_reason_not_to_merge_is_produced() {
     assert_eq!(produced, BTreeSet::from_iter(NoMerge::ALL.iter().copied()));
 }
 
-/// What leaves of these packets under a profile, at the time of each packet's index.
+/// Deliveries for these packets under a profile, each pushed at the time of its index.
 fn poll(frames: &[Vec<u8>], change: impl Fn(&mut Profile)) -> Vec<Out> {
     let mut profile = Profile::linux();
     change(&mut profile);
@@ -322,8 +322,7 @@ fn poll(frames: &[Vec<u8>], change: impl Fn(&mut Profile)) -> Vec<Out> {
     engine.delivered
 }
 
-/// More header stacks than the engine remembers: every length of TCP options behind up to six VLAN
-/// tags.
+/// More header stacks than the engine remembers: every length of TCP options behind up to six VLAN tags.
 fn header_stacks() -> Vec<Vec<u8>> {
     let stack = |tags: usize, words: usize| {
         Path::Ipv4.train(&[100], move |_, s| {

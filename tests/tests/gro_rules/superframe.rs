@@ -1,4 +1,4 @@
-//! G50 to G66: what a superframe looks like, and how large it may be.
+//! G50 to G66: fields and size limits of a superframe.
 
 use grosso::{
     Profile, Verdict,
@@ -75,7 +75,7 @@ fn g53_a_packet_alone_is_unmodified_and_verified() {
     assert_eq!(out.meta.gso, None);
 }
 
-/// The harness cuts what every test coalesces and compares; here it is said in so many words.
+/// All tests of this kind cut the result and compare; this one does so explicitly.
 #[test]
 fn g54_cutting_gives_the_packets_back() {
     for path in Path::ALL {
@@ -180,8 +180,7 @@ fn g64_limit_on_segments_of_a_profile() {
     assert_eq!(payload_lengths(&coalesce_with(profile, &frames)), [300, 300, 100]);
 }
 
-/// Where Linux overflows into a chain, the pool of parts has a limit; a full one acts like a
-/// mismatch.
+/// At the point where Linux continues in a second list, the pool of parts is limited; a full pool acts like a mismatch.
 #[test]
 fn g65_full_pool_of_parts_closes_the_train() {
     let mut profile = Profile::linux();

@@ -12,8 +12,8 @@ use grosso_tests::{
     superframe::Superframe,
 };
 
-/// Asserts what becomes of the second of three segments once it is changed, that it leaves where it
-/// came, and that the third does not join the first.
+/// Asserts the verdict on the second of three segments after a change, that it leaves in its place, and that the third
+/// does not join the first.
 #[track_caller]
 fn assert_second(change: impl Fn(Tcp) -> Tcp + Copy + 'static, verdict: Verdict) {
     for path in Path::PLAIN {
@@ -33,7 +33,7 @@ fn assert_all_merge(change: impl Fn(Tcp) -> Tcp + Copy + 'static) {
     }
 }
 
-/// What leaves of segments of 100 bytes whose flags beside ACK are these.
+/// Asserts the payload lengths delivered for segments of 100 bytes with these flags beside ACK.
 #[track_caller]
 fn assert_flags(flags: &[u16], expected: &[usize]) {
     for path in Path::PLAIN {
@@ -80,8 +80,7 @@ fn g31_ports_make_the_flow() {
     }
 }
 
-/// Every bit of the word with data offset, flags and window but FIN, PSH, SYN, RST and URG, which
-/// have rules of their own.
+/// Every bit of the word with data offset and flags except FIN, PSH, SYN, RST and URG, which have rules of their own.
 #[test]
 fn g32_reserved_bits_and_flags_differ() {
     for bits in [0x800, 0x400, 0x200, Tcp::AE, Tcp::CWR, Tcp::ECE] {
@@ -157,8 +156,7 @@ fn g32_a_longer_segment_starts_the_next_train() {
     }
 }
 
-/// What becomes of a superframe of two segments of `size` bytes behind one of two segments of 100
-/// bytes.
+/// The verdict on a superframe of two segments of `size` bytes behind one of two segments of 100 bytes.
 fn superframe_behind(size: u16) -> Verdict {
     let superframe = |sequence: u32, id: u16, size: u16| {
         let packet = grosso_testkit::Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id));
@@ -193,7 +191,7 @@ fn g32_sequence_number_is_not_the_next() {
     }
 }
 
-/// Linux does not compare the urgent pointer when URG is clear; cutting could not give it back.
+/// Linux ignores the urgent pointer if URG is clear; segmentation could not restore it.
 #[test]
 fn g33_urgent_pointer_must_be_equal() {
     let refused = Verdict::Refused(NoMerge::TcpUrgentPointer);

@@ -1,4 +1,4 @@
-//! G70 to G74: when trains leave.
+//! G70 to G74: the times at which trains leave.
 
 use grosso::{Frame, Profile, coalesce::reason::Close};
 use grosso_tests::{
@@ -6,17 +6,17 @@ use grosso_tests::{
     frames::{Path, plain},
 };
 
-/// A profile that holds trains across polls for so long.
+/// A profile that holds trains across polls for up to this time.
 fn holding(hold_ns: u64) -> Profile {
     let mut profile = Profile::linux();
     profile.limits.hold_ns = hold_ns;
     profile
 }
 
-/// Ethernet, IPv4 and TCP.
+/// Bytes of Ethernet, IPv4 and TCP headers.
 const HEADERS: usize = 54;
 
-/// The first segments of so many connections, by source port.
+/// The first segments of that many connections, by source port.
 fn connections(count: u16) -> Vec<Vec<u8>> {
     let first =
         |port| Path::Ipv4.train(&[100], move |_, s| s.tcp(move |tcp| tcp.source_port(port)));

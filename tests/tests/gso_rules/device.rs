@@ -1,4 +1,4 @@
-//! S1, S2 and S48: what a device must know to take a superframe, and what is done when it does not.
+//! S1, S2 and S48: features that a device needs to take a superframe, and the work of software without them.
 
 use grosso::{
     Meta,
@@ -88,7 +88,7 @@ fn s02_limits_of_the_device_mean_software() {
     let software = Work::Segment(Outgoing::PARTIAL_CHECKSUMS);
     let mut device = Device::new(Features::ALL);
     assert_eq!(work(&device, &frame), Work::Nothing);
-    // The link layer does not count.
+    // The link-layer header does not count.
     device.gso_max_size = frame.bytes.len() as u32 - 14;
     assert_eq!(work(&device, &frame), software);
     device.gso_max_size += 1;

@@ -1,4 +1,4 @@
-//! S60 to S62: fragments of packets that are no superframes.
+//! S60 to S62: fragmentation of packets that are no superframes.
 
 use core::num::NonZeroU16;
 
@@ -18,7 +18,7 @@ fn fragment(
     meta: &Meta,
     options: &FragmentOptions,
 ) -> Result<Vec<Vec<u8>>, NoFragments> {
-    // The headers are in the first slice; the rest lies anywhere.
+    // The headers are in the first slice; the rest may be anywhere.
     let (head, rest) = packet.split_at(packet.len().min(200));
     let (one, other) = rest.split_at(rest.len() / 3);
     let slices = [head, one, other];
@@ -49,10 +49,10 @@ fn words(fragments: &[Vec<u8>]) -> Vec<u16> {
 #[test]
 fn s60_data_come_in_units_of_8_and_the_last_fragment_takes_what_fits() {
     let packet = udp4(1000 - 8, |ip| ip);
-    // 20 + 507 bytes: 504 are a multiple of 8, and 496 are left.
+    // 20 + 507 bytes: 504 is a multiple of 8, and 496 remain.
     let fragments = of_mtu(&packet, 527).unwrap();
     assert_eq!(words(&fragments), [0x2000, 63]);
-    // 20 + 503 bytes: 496 in all but the last, which has 503 at most.
+    // 20 + 503 bytes: 496 in all fragments but the last, which has at most 503.
     let fragments = of_mtu(&packet, 523).unwrap();
     assert_eq!(fragments.iter().map(|f| f.len() - 34).collect::<Vec<_>>(), [496, 496, 8]);
     let fragments = of_mtu(&udp4(999 - 8, |ip| ip), 523).unwrap();
@@ -105,9 +105,9 @@ fn s60_a_wrong_header_checksum_is_not_made_right() {
         let packet = udp4(100, |ip| ip.checksum_xor(checksum));
         assert_eq!(of_mtu(&packet, 68), Err(NoFragments::Ipv4Checksum));
     }
-    // Zero is left to a device, which makes it for each fragment.
+    // Zero is left to a device, which computes the checksum for each fragment.
     assert_eq!(of_mtu(&udp4(100, |ip| ip.checksum_zero()), 68), of_mtu(&udp4(100, |ip| ip), 68));
-    // What is inside is copied, right or wrong.
+    // The payload is copied, whether its checksum is right or wrong.
     let wrong = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(false)).udp(|u| u.checksum_xor(1));
     let wrong = wrong.payload_len(100).build();
     let data: Vec<u8> = of_mtu(&wrong, 68).unwrap().iter().flat_map(|f| f[34..].to_vec()).collect();
@@ -154,7 +154,7 @@ fn s61_df_refuses_unless_it_may_be_ignored_or_the_packet_came_in_fragments() {
         edit(&mut options);
         fragment(&packet, &Meta::default(), &options)
     };
-    // DF stays: it says the same of the fragments.
+    // DF stays: it also holds for the fragments.
     assert_eq!(words(&with(|o| o.ignore_dont_fragment = true).unwrap()), [0x6000, 0x4000 | 185]);
     let joined = with(|o| o.largest = NonZeroU16::new(1000)).unwrap();
     assert_eq!(joined.iter().map(|f| f.len() - 14).max(), Some(996));
@@ -185,7 +185,7 @@ fn s62_ipv6_fragments_never_need_to_be_shorter_than_1280_bytes() {
 fn s62_what_routers_read_stands_before_the_fragment_header_and_nothing_else_does() {
     let fixed = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
     let hop = || fixed().hop_by_hop(|h| h);
-    // Where the fragment header lies, behind Ethernet and 40 bytes.
+    // Place of the fragment header, behind Ethernet and 40 bytes.
     let cases = [
         (fixed(), 0),
         (hop(), 8),
@@ -238,7 +238,7 @@ fn s62_fragments_and_superframes_and_other_frames_are_refused_by_name() {
 }
 
 proptest! {
-    /// Whatever the bytes are: no panic, and what is made are fragments within the MTU.
+    /// Asserts for any bytes that nothing panics, and that the output is fragments within the MTU.
     #[test]
     fn s60_hostile_frames_never_panic(
         seed in proptest::collection::vec(any::<u8>(), 0..200),

@@ -1,4 +1,4 @@
-//! S47 and C40: packets whose checksums, or whose headers, the device finishes.
+//! S47 and C40: packets whose checksums or headers the device completes.
 
 use grosso::{
     Meta,
@@ -11,16 +11,16 @@ use grosso_testkit::{
 };
 use grosso_tests::superframe::Superframe;
 
-/// A packet and what is known about it.
+/// A packet and its metadata.
 type Known = (Vec<u8>, Meta);
 
-/// TCP behind these headers, so many bytes in segments of 100.
+/// Packets cut from `len` bytes of TCP payload behind these headers, in segments of 100.
 fn cut(headers: &Packet, len: usize, outgoing: Outgoing) -> Vec<Known> {
     let packet = headers.clone().tcp(|tcp| tcp).payload_len(len);
     Superframe::new(&packet, 100).cut(outgoing).unwrap()
 }
 
-/// The headers in front of TCP that are tried.
+/// The headers in front of TCP to test.
 fn headers() -> Vec<Packet> {
     let ethernet = || Packet::new().ethernet(|e| e);
     let vxlan = || ethernet().ipv4(|ip| ip).udp(|udp| udp).vxlan(|v| v).ethernet(|e| e);
@@ -34,7 +34,7 @@ fn headers() -> Vec<Packet> {
     ]
 }
 
-/// What a device makes of a partial checksum.
+/// The packet after a device has completed its partial checksum.
 fn completed((mut packet, meta): Known) -> Vec<u8> {
     let Checksum::Partial { start, offset } = meta.checksum else { panic!("no partial checksum") };
     complete(&mut packet, start, offset).unwrap();
@@ -85,8 +85,7 @@ fn s47_one_whole_segment_and_a_remainder_are_plain_packets() {
     }
 }
 
-/// Every length in front of the payload speaks of one segment, because the device repeats the
-/// headers as they are.
+/// Every length in front of the payload is that of one segment, because the device repeats the headers unchanged.
 #[test]
 fn s47_lengths_are_those_of_one_segment() {
     for headers in headers() {
@@ -105,8 +104,7 @@ fn s47_lengths_are_those_of_one_segment() {
     }
 }
 
-/// The device finds in the repeated headers all that the software had: cutting the packet once more
-/// gives the same.
+/// The repeated headers contain everything that the software had: cutting the packet again gives the same result.
 #[test]
 fn s47_a_device_that_repeats_the_headers_makes_the_same_packets() {
     for headers in headers() {

@@ -8,7 +8,7 @@ use grosso_testkit::{
 };
 use grosso_tests::superframe::Superframe;
 
-/// The superframe of 250 bytes in segments of 100 behind these headers.
+/// A superframe of 250 bytes in segments of 100 behind these headers.
 fn superframe(headers: Packet) -> Superframe {
     Superframe::new(&headers.tcp(|tcp| tcp).payload_len(250), 100)
 }
@@ -23,7 +23,7 @@ fn vxlan(udp: impl Fn(Udp) -> Udp) -> Packet {
     outer().udp(udp).vxlan(|v| v.vni(42)).ethernet(|e| e).ipv4(|ip| ip.id(9))
 }
 
-/// One field of every header of that name, packet by packet.
+/// Values of one field in every header of that name, packet by packet.
 fn fields(packets: &[Vec<u8>], layer: &str, field: &str) -> Vec<Vec<u64>> {
     let values = |packet: &Vec<u8>| {
         let parsed = parse(packet, Link::Ethernet, Lengths::Declared);
@@ -74,11 +74,10 @@ fn s40_every_udp_tunnel_is_cut() {
     }
 }
 
-/// An outer checksum that is computed as zero says 0xffff, because zero would mean that there is
-/// none.
+/// An outer checksum that is computed as zero is written as 0xffff, because zero would mean that there is none.
 #[test]
 fn s40_outer_checksum_of_zero_says_ffff() {
-    // The last two bytes of the inner source MAC are covered by the outer checksum alone.
+    // Only the outer checksum covers the last two bytes of the inner source MAC.
     let frame = |word: [u8; 2]| {
         let packet = outer().udp(|udp| udp).vxlan(|v| v);
         let packet = packet.ethernet(|e| e.source([2, 0, 0, 0, word[0], word[1]])).ipv4(|ip| ip);
@@ -90,7 +89,7 @@ fn s40_outer_checksum_of_zero_says_ffff() {
     assert_right(&packets);
 }
 
-/// Linux takes the outer level's mode for the inner one (B50).
+/// Linux applies the outer level's mode to the inner one (B50).
 #[test]
 fn s41_each_level_has_its_own_identification_mode() {
     let outer_ids = [[700, 701, 702], [700, 700, 700]];
@@ -110,7 +109,7 @@ fn s41_each_level_has_its_own_identification_mode() {
     }
 }
 
-/// The 16-bit UDP length of an oversize superframe has wrapped; the bytes count.
+/// The 16-bit UDP length of an oversized superframe has wrapped; the actual bytes count.
 #[test]
 fn s42_oversize_tunnel_is_cut_by_its_real_length() {
     let packet = vxlan(|udp| udp.len_raw(15414)).tcp(|tcp| tcp).payload_len(80_000);
@@ -153,8 +152,8 @@ fn s44_ip_in_ip_rewrites_both_levels() {
     assert_right(&packets);
 }
 
-/// Remote checksum offload: the inner checksum of every packet is the seed for its own length, and
-/// the outer checksum covers that.
+/// Remote checksum offload: the inner checksum of every packet is the pseudo-header sum for its own length, and the
+/// outer checksum covers it.
 #[test]
 fn s45_remote_checksum_offload_leaves_seeds() {
     let vxlan = outer().udp(|udp| udp).vxlan(|v| v.remote_checksum()).ethernet(|e| e);

@@ -1,17 +1,17 @@
-//! Nothing is held beyond its time, whatever comes or does not come.
+//! Bounds on the holding time, whether or not more packets come.
 
 use grosso::coalesce::{Hold, reason::Close};
 
 use crate::{HOLD_NS, HOLDS, SHORT_PATH_NS, World, holding};
 
-/// A timer that each packet arms again would hold a trickle for ever. What the controller does not expect in time is
-/// not waited for at all.
+/// A timer that each packet restarts would hold a slow flow for ever. The controller does not hold a train at all if it
+/// does not expect the next packet in time.
 #[test]
 fn p22_a_trickle_is_released_at_the_time_of_its_first_packet() {
     for (hold, part_of_hold, expected) in [
         (Hold::Fixed, 9, vec![2; 10]),
         (Hold::Fixed, 3, vec![4; 5]),
-        // The first says nothing of how fast the rest comes.
+        // The first packet says nothing about the rate of the others.
         (Hold::Controlled, 9, vec![1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1]),
         (Hold::Controlled, 3, vec![1, 4, 4, 4, 4, 3]),
     ] {
@@ -29,14 +29,14 @@ fn p22_a_trickle_is_released_at_the_time_of_its_first_packet() {
     }
 }
 
-/// A receiver that is always behind: one poll of 64 packets follows another, no timer ever rings, and the packets of
-/// each train follow in every poll.
+/// A receiver that is always behind: one poll of 64 packets follows another, no timer ever expires, and every poll
+/// continues each train.
 #[test]
 fn p23_polls_without_end_hold_nothing_beyond_the_poll_in_which_its_time_is_over() {
     const POLL_NS: u64 = 6_000;
     for hold in HOLDS {
         let mut profile = holding(hold, HOLD_NS);
-        // Nothing but time ends a train.
+        // Only time ends a train.
         profile.limits.size_bytes = 524_280;
         let mut world = World::new(profile);
         for poll in 0..200 {
@@ -57,7 +57,7 @@ fn p23_polls_without_end_hold_nothing_beyond_the_poll_in_which_its_time_is_over(
 fn p24_the_oldest_flow_leaves_first_in_either_way_to_hold() {
     for hold in HOLDS {
         let mut world = World::new(holding(hold, HOLD_NS));
-        // Flows that are fast enough to be held, from the second packet on.
+        // Flows that are fast enough to be held from the second packet on.
         for packet in 0..6 {
             for flow in 0..50 {
                 world.arrive(flow, u64::from(packet * 50 + flow) * 10);
@@ -73,7 +73,7 @@ fn p24_the_oldest_flow_leaves_first_in_either_way_to_hold() {
     }
 }
 
-/// At the end of one poll too, when several flows are not expected in time.
+/// Order at the end of one poll, when several flows are not expected in time.
 #[test]
 fn p24_flows_that_are_not_waited_for_leave_oldest_first() {
     let mut world = World::new(holding(Hold::Controlled, HOLD_NS));
@@ -87,7 +87,7 @@ fn p24_flows_that_are_not_waited_for_leave_oldest_first() {
     assert!(firsts.is_sorted(), "{firsts:?}");
 }
 
-/// Traffic stops: the timer lets everything out in time, and then there is no timer any more.
+/// Once traffic stops, the timer releases everything in time, and then no timer is left.
 #[test]
 fn p25_all_is_out_in_time_when_traffic_stops() {
     for hold in HOLDS {
@@ -105,7 +105,7 @@ fn p25_all_is_out_in_time_when_traffic_stops() {
     }
 }
 
-/// The end, or a change of the configuration, which is the end of one coalescer and the start of the next.
+/// Finishing the engine, which also happens on a change of configuration: one coalescer ends and the next starts.
 #[test]
 fn p25_the_end_drains_whatever_is_held_however_long_it_may_be() {
     for hold in HOLDS {

@@ -1,4 +1,4 @@
-//! What the controller holds, and for how long.
+//! Decisions of the hold controller: the trains it holds, and for how long.
 
 use grosso::{
     Profile,
@@ -23,7 +23,7 @@ fn an_idle_flow_pays_nothing() {
         assert_eq!(world.session.held.len(), 0);
     }
     assert_eq!(world.residences(), [0; 50]);
-    // Nor does the first packet of any flow.
+    // The first packet of any flow is not held either.
     for flow in 2..50 {
         world.arrive(flow, 60_000_000);
         assert_eq!(world.session.held.len(), 0);
@@ -46,7 +46,7 @@ fn a_packet_that_is_due_after_the_deadline_is_not_waited_for() {
 fn a_steady_flow_fills_its_trains() {
     let mut world = controlled(100_000);
     (0..1 + 44 * 20).for_each(|packet| world.arrive(1, packet * PACKET_NS));
-    // Nothing is known of the path, so that the first rounds of a millisecond are taken for slow start.
+    // The path is unknown, so the first rounds of a millisecond count as slow start.
     assert!(world.trains()[..10].iter().all(|&packets| packets <= 2 * u32::from(SEGMENTS_MIN)));
 
     let mut world = controlled(100_000);
@@ -60,7 +60,7 @@ fn a_steady_flow_fills_its_trains() {
     world.assert_settled();
 }
 
-/// LAN class for time: on an unknown path a train may be held for the most that is configured.
+/// The LAN class of time: on an unknown path a train may be held for the configured maximum.
 #[test]
 fn the_round_trip_bounds_the_time() {
     for (round_trip_ns, bound_ns) in [
@@ -68,7 +68,7 @@ fn the_round_trip_bounds_the_time() {
         (Some(LONG_PATH_NS), HOLD_NS),
         (Some(100_000_000), HOLD_NS),
         (Some(160_000), 10_000),
-        // Never so short that not even two packets meet.
+        // Never so short that two packets cannot meet.
         (Some(8_000), HOLD_NS_MIN),
         (Some(0), HOLD_NS_MIN),
     ] {
@@ -89,7 +89,7 @@ fn the_round_trip_bounds_the_time() {
     }
 }
 
-/// And so does the time in which a superframe fills: 64 KiB of full packets every 123 ns.
+/// The time in which a superframe fills is a bound too: 64 KiB of full packets every 123 ns.
 #[test]
 fn a_fast_flow_is_held_no_longer_than_a_superframe_takes() {
     let mut world = controlled(HOLD_NS);
@@ -121,11 +121,11 @@ fn a_round_trip_is_that_of_its_flow_only() {
     };
     assert_eq!(longest(1), Some(0));
     assert!(longest(2) > Some(HOLD_NS / 2));
-    // What is no flow at all is survived.
+    // A frame without a flow is survived.
     world.session.learn_round_trip(&[0; 3], 16_000);
 }
 
-/// Rounds of 10 ms with so many packets each, back to back at 10 Gb/s; the trains of each.
+/// The trains of rounds of 10 ms with these numbers of packets, each round back to back at 10 Gb/s.
 fn rounds(packets: &[u64]) -> Vec<Vec<u32>> {
     const ROUND_NS: u64 = 10_000_000;
     let mut world = controlled(100_000);
@@ -146,14 +146,14 @@ fn longest(trains: &[u32]) -> u32 {
     trains.iter().copied().max().unwrap_or(0)
 }
 
-/// On a long path there are sixteen acknowledgments a round trip, if each train brings one.
+/// On a long path, a round trip has sixteen acknowledgments if each train causes one.
 #[test]
 fn a_long_path_keeps_sixteen_trains_a_round_trip() {
     let trains = rounds(&[320, 320, 320, 320]);
     let last = trains.last().expect("four rounds");
     assert_eq!(longest(last), 320 / 16);
     assert!(last.len() >= 16, "{last:?}");
-    // 1 Gb/s and 10 ms: as many as the window has room for.
+    // 1 Gb/s and 10 ms: as many segments as the window allows.
     assert_eq!(longest(&rounds(&[860, 860, 860])[2]), SEGMENTS_MAX.into());
     // Ten packets are in flight.
     assert_eq!(longest(&rounds(&[10, 10, 10])[2]), SEGMENTS_MIN.into());
@@ -163,7 +163,7 @@ fn a_long_path_keeps_sixteen_trains_a_round_trip() {
 fn slow_start_keeps_trains_half_as_long() {
     let trains = rounds(&[80, 160, 320, 640, 640, 640]);
     let longest: Vec<u32> = trains.iter().map(|trains| longest(trains)).collect();
-    // Each round is bounded by what came in the one before, and by whether that one grew.
+    // Each round is bounded by the size of the one before, and by whether that one grew.
     assert_eq!(longest, [2, 2, 5, 10, 20, 40]);
 }
 
@@ -186,7 +186,7 @@ fn what_ends_a_train_ends_it_at_once() {
     }
 }
 
-/// Without a limit in time nothing is held across polls, whoever would decide it.
+/// With a maximum of zero, nothing is held across polls in either mode.
 #[test]
 fn no_time_to_hold_is_no_hold() {
     let mut world = controlled(0);
@@ -195,14 +195,14 @@ fn no_time_to_hold_is_no_hold() {
     assert_eq!(world.session.deadline(), None);
 }
 
-/// Random arrivals of many flows with any round trip: nothing stays beyond its bound.
+/// Random arrivals of many flows with any round-trip time: nothing stays beyond its bound.
 #[test]
 fn nothing_is_ever_held_beyond_its_bound() {
     for seed in 0..40 {
         let mut random = Random::new(seed);
         let hold_ns = *random.choose(&[1, 1_999, 2_000, 20_000, 500_000]);
         let mut world = controlled(hold_ns);
-        // The bound of each flow; of half of them the round trip is known from the start.
+        // The bound of each flow; half of the flows have a known round-trip time from the start.
         let mut bounds = Vec::new();
         for flow in 0..20 {
             world.arrive(flow, 0);
@@ -238,7 +238,7 @@ fn nothing_is_ever_held_beyond_its_bound() {
     }
 }
 
-/// More flows than are remembered: those that are not have their trains end with the poll.
+/// More flows than are remembered: trains of forgotten flows end with the poll.
 #[test]
 fn a_flood_of_flows_is_held_by_the_same_rules() {
     let mut profile = holding(Hold::Controlled, HOLD_NS);

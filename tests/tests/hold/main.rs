@@ -1,4 +1,4 @@
-//! How long trains are held, for a fixed time and by the controller (P22 to P25), and what is not held at all (P48).
+//! Holding of trains, for a fixed time and by the controller (P22 to P25), and flows that are not held at all (P48).
 
 mod bounds;
 mod bypass;
@@ -20,13 +20,13 @@ const MSS: usize = 1448;
 /// The longest hold of these tests.
 const HOLD_NS: u64 = 20_000;
 
-/// A round trip that is just not long: the sender's clock bounds no train.
+/// The longest round-trip time of a short path: acknowledgment clocking does not bound trains there.
 const SHORT_PATH_NS: u64 = LONG_PATH_NS - 1;
 
-/// Both ways to hold.
+/// Both modes of holding.
 const HOLDS: [Hold; 2] = [Hold::Fixed, Hold::Controlled];
 
-/// A profile that holds trains for so long at most.
+/// A profile that holds trains for at most this time.
 fn holding(hold: Hold, hold_ns: u64) -> Profile {
     let mut profile = Profile::linux();
     profile.hold = hold;
@@ -34,7 +34,7 @@ fn holding(hold: Hold, hold_ns: u64) -> Profile {
     profile
 }
 
-/// A coalescer with a virtual clock, and timers that ring when they should.
+/// A coalescer with a virtual clock, and timers that expire at their deadlines.
 struct World {
     session: Session,
     /// Packets sent so far, by flow.
@@ -46,7 +46,7 @@ impl World {
         Self { session: Session::new(profile, LinkType::Ethernet, 1), sent: Vec::new() }
     }
 
-    /// Time passes, and the timer rings at every deadline.
+    /// Advances the time, and expires the timer at every deadline.
     fn pass_until(&mut self, now_ns: u64) {
         while let Some(deadline) = self.session.deadline().filter(|&deadline| deadline <= now_ns) {
             self.session.now_ns = self.session.now_ns.max(deadline);
@@ -55,7 +55,7 @@ impl World {
         self.session.now_ns = now_ns;
     }
 
-    /// The next full packet of a flow comes, in the poll that goes on.
+    /// Pushes the next full packet of a flow, within the current poll.
     fn push(&mut self, flow: u16) {
         self.push_with(flow, MSS, |tcp| tcp);
     }
@@ -67,14 +67,14 @@ impl World {
         self.session.push(&packet, Meta { checksum, ..Meta::default() });
     }
 
-    /// The next packet of a flow comes at that time, in a poll of its own.
+    /// Pushes the next packet of a flow at that time, in a poll of its own.
     fn arrive(&mut self, flow: u16, at_ns: u64) {
         self.pass_until(at_ns);
         self.push(flow);
         self.session.poll_end();
     }
 
-    /// The flow's path is found to be so long, there and back, in nanoseconds.
+    /// Gives the engine a measured round-trip time of the flow's path, in nanoseconds.
     fn learn_round_trip(&mut self, flow: u16, round_trip_ns: u64) {
         self.session.learn_round_trip(&packet(flow, 0, MSS, |tcp| tcp), round_trip_ns);
     }
@@ -88,7 +88,7 @@ impl World {
         self.sent[flow] - 1
     }
 
-    /// How long each packet was inside at most, in the order in which trains left.
+    /// The longest residence time in each train, in the order in which trains left.
     fn residences(&self) -> Vec<u64> {
         let since = |number: &usize| self.session.pushed[*number].at_ns;
         let left = self.session.left.iter();
@@ -104,14 +104,14 @@ impl World {
         self.session.left.iter().map(|left| left.closed).collect()
     }
 
-    /// Everything came out as it went in, in order.
+    /// Asserts that all packets came out unchanged and in order.
     fn assert_settled(&self) {
         self.session.assert_settled();
         self.session.assert_reversible();
     }
 }
 
-/// A packet of a flow, the one behind so many full ones.
+/// A packet of a flow behind `number` full ones.
 fn packet(flow: u16, number: u32, len: usize, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
     let sequence = number.wrapping_mul(MSS as u32);
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(number as u16));

@@ -1,9 +1,9 @@
-//! How long trains get when many connections share a wire.
+//! Length of trains if many connections share a wire.
 //!
-//! A full packet takes 1.23 us at 10 Gb/s, so 20 us have room for 16 of them and 44 take 54 us, whoever sent them: a
-//! train of 15 within 20 us, and one of 40 at all, are there only where a sender's packets come together. They do: TCP
-//! hands its device superframes of up to 44 packets, which leave one behind the other. So each connection here sends
-//! bursts of 44 packets back to back, in an order that is left to chance, and the receiver polls now and then.
+//! A full packet takes 1.23 us at 10 Gb/s, so 20 us have room for 16 packets, and 44 packets take 54 us, whoever sent
+//! them: a train of 15 within 20 us, and one of 40 at all, are possible only if a sender's packets come together. They
+//! do: TCP hands its device superframes of up to 44 packets, which leave back to back. So each connection here sends
+//! bursts of 44 packets back to back, in random order, and the receiver polls at intervals.
 
 use grosso::{
     Profile,
@@ -13,13 +13,13 @@ use grosso_testkit::random::Random;
 
 use crate::{HOLD_NS, HOLDS, SHORT_PATH_NS, World, holding};
 
-/// A wire and who reads from it.
+/// A wire and its receiver.
 #[derive(Clone, Copy)]
 struct Wire {
     /// Hundredths of nanoseconds that a full packet takes.
     packet_ns_x100: u64,
     flows: u16,
-    /// How often the receiver polls.
+    /// Interval of the receiver's polls.
     poll_ns: u64,
 }
 
@@ -30,7 +30,7 @@ const FORTY_GIGABIT: u64 = 30_750;
 const BURST: u64 = 44;
 
 impl Wire {
-    /// Packets a train, and the longest that one was held, over so many bursts.
+    /// Mean packets a train, and the longest time that a train was held, over that many bursts.
     fn carry(self, profile: Profile, bursts: u64) -> (f64, u64) {
         let mut world = World::new(profile);
         let mut random = Random::new(1);
@@ -41,7 +41,7 @@ impl Wire {
             world.learn_round_trip(flow, SHORT_PATH_NS);
         }
         for burst in 0..bursts + u64::from(self.flows) {
-            // The first burst of each tells how fast its bursts are.
+            // The first burst of each connection reveals the rate within its bursts.
             let flow = match u16::try_from(burst) {
                 Ok(first) if first < self.flows => first,
                 _ => random.below(self.flows.into()) as u16,
@@ -69,7 +69,7 @@ impl Wire {
     }
 }
 
-/// 200 connections: 16 packets and those of the poll in which the time is over.
+/// 200 connections: 16 packets, plus those of the poll in which the time expires.
 #[test]
 fn trains_of_two_hundred_connections_have_fifteen_packets_within_20_us() {
     let wire = Wire { packet_ns_x100: TEN_GIGABIT, flows: 200, poll_ns: 10_000 };
@@ -80,7 +80,7 @@ fn trains_of_two_hundred_connections_have_fifteen_packets_within_20_us() {
     }
 }
 
-/// A whole burst is there within 14 us at 40 Gb/s, and within 54 us at 10 Gb/s.
+/// A whole burst arrives within 14 us at 40 Gb/s, and within 54 us at 10 Gb/s.
 #[test]
 fn trains_of_one_to_64_connections_have_forty_packets() {
     for (packet_ns_x100, hold_ns) in [(FORTY_GIGABIT, HOLD_NS), (TEN_GIGABIT, 100_000)] {
@@ -95,8 +95,8 @@ fn trains_of_one_to_64_connections_have_forty_packets() {
     }
 }
 
-/// Sorting a poll's packets by flow, as FreeBSD does, joins what came in one poll; a hold joins as much, and more where
-/// bursts end up in two.
+/// Sorting a poll's packets by flow, as FreeBSD does, joins packets within one poll; holding joins as many, and more if
+/// a burst is split between two polls.
 #[test]
 fn holding_is_never_worse_than_a_sorted_batch() {
     let mut sorted = holding(Hold::Fixed, 0);

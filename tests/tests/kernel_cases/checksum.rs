@@ -1,4 +1,4 @@
-//! K105: `csum.c`. (K100 to K104 are arithmetic alone and stand with `grosso-checksum`.)
+//! K105: `csum.c`. (K100 to K104 are arithmetic only and are tested in `grosso-checksum`.)
 
 use grosso::{Verdict, checksum::Checksum, checksum::complete, coalesce::reason::Pass};
 use grosso_testkit::{
@@ -12,7 +12,7 @@ use grosso_tests::{
     superframe::Superframe,
 };
 
-/// What becomes of one frame, and how it leaves.
+/// The verdict on one frame, and its delivery.
 fn received(frame: &[u8]) -> (Verdict, Out) {
     let mut engine = Engine::new(grosso::Profile::linux());
     let verdict = engine.push(frame);
@@ -37,7 +37,7 @@ fn k105_received_good_checksums_are_verified() {
     }
 }
 
-/// Dropping is the stack's answer; the engine's is that nobody claims the packet to be verified.
+/// The kernel drops such packets; the engine does not mark them as verified.
 #[test]
 fn k105_received_bad_checksums_stay_unverified() {
     let wrong = |_, s: Segment| s.tcp(|tcp| tcp.checksum_xor(1)).udp(|udp| udp.checksum_xor(1));
@@ -47,8 +47,7 @@ fn k105_received_bad_checksums_stay_unverified() {
     }
 }
 
-/// Two datagrams whose checksums are computed as zero: the first two bytes of each payload are the
-/// checksum that the rest has.
+/// Two datagrams with a computed checksum of zero: the first two bytes of each payload are the checksum of the rest.
 fn sums_to_zero() -> Packet {
     let datagram = |payload: &[u8]| {
         Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(1)).udp(|udp| udp).payload(payload)

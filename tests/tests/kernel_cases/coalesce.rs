@@ -1,4 +1,4 @@
-//! K1 to K36 of `gro.c`, over the stacks that it runs on, and K60 to K68 of the UDP scripts.
+//! K1 to K36 of `gro.c`, over the header stacks on which it runs, and K60 to K68 of the UDP scripts.
 
 use grosso::{Profile, coalesce::reason::Close, stats::CoalesceStats};
 use grosso_testkit::{
@@ -12,10 +12,10 @@ use grosso_tests::{
     frames::{Path, Segment, assert_apart, assert_payloads, at, payload_lengths, plain},
 };
 
-/// A change of each packet by its index; `None` leaves a packet as it is.
+/// A change of each packet by its index.
 type Change<'a> = &'a dyn Fn(usize, Segment) -> Segment;
 
-/// Asserts what leaves over every one of `paths`.
+/// Asserts the payload lengths delivered over every one of `paths`.
 #[track_caller]
 fn case(paths: &[Path], lengths: &[usize], change: Change<'_>, expected: &[usize]) {
     for path in paths {
@@ -230,12 +230,12 @@ fn k30_ip_v6ext_diff() {
     case(&Path::OVER_IPV6, &[100, 100], &change, &[100, 100]);
 }
 
-/// Bytes of payload for a path MTU of 4096, and the most that one packet may carry.
+/// Payload bytes for a path MTU of 4096, and the greatest payload of a superframe.
 fn large(path: Path) -> (usize, usize) {
     (4096 - path.ip_and_tcp_len(), 65535 - path.ip_and_tcp_len())
 }
 
-/// Full segments, one of `last` bytes, and one more of them a whole segment later.
+/// Full segments, one of `last` bytes, and one more of `last` bytes a full segment later.
 fn large_train(path: Path, last: usize) -> Vec<Vec<u8>> {
     let (mss, max) = large(path);
     let full = max / mss;

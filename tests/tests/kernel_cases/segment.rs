@@ -12,11 +12,10 @@ use grosso_tests::{
 };
 use grosso_wire::LinkType;
 
-/// Ethernet, IPv4 and TCP.
+/// Bytes of Ethernet, IPv4 and TCP headers.
 const HEADERS: usize = 14 + 20 + 20;
 
-/// Where the bytes of the superframe lie: the linear part behind the headers, and the pieces behind
-/// it.
+/// Layout of the superframe in memory: the linear part behind the headers, and the pieces that follow.
 struct Geometry {
     linear: usize,
     pieces: &'static [usize],
@@ -29,7 +28,7 @@ impl Geometry {
         Superframe::new(&packet, 1000)
     }
 
-    /// Cuts it piece by piece, with this description.
+    /// Cuts it slice by slice, with this metadata.
     fn cut(&self, meta: &Meta, outgoing: Outgoing) -> Result<Vec<usize>, NoCut> {
         let bytes = self.superframe().bytes;
         let (linear, mut rest) = bytes.split_at(HEADERS + self.linear);
@@ -42,7 +41,7 @@ impl Geometry {
         let packets = cut(&slices, meta, LinkType::Ethernet, outgoing)?;
         let packets: Vec<_> = packets.into_iter().map(|(bytes, _)| bytes).collect();
         if outgoing == Outgoing::default() && meta.gso.is_some_and(|gso| gso.size().is_some()) {
-            // Where the bytes lie changes nothing.
+            // The layout makes no difference.
             assert_eq!(packets, self.superframe().packets());
         }
         Ok(lengths_behind(HEADERS, &packets))

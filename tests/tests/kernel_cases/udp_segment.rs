@@ -1,8 +1,7 @@
-//! K40 to K56: `udpgso.c` and `uso.py`, as far as they speak of cutting.
+//! K40 to K56: the segmentation cases of `udpgso.c` and `uso.py`.
 //!
-//! What the socket refuses (EMSGSIZE beyond the path MTU, EINVAL beyond 128 datagrams) is the
-//! answer of a socket, which the engine is not: it says [`NoCut::Whole`] to what is sent plain, and
-//! cuts everything else.
+//! Errors of the socket (EMSGSIZE beyond the path MTU, EINVAL beyond 128 datagrams) have no counterpart in the engine:
+//! it answers [`NoCut::Whole`] for a send that is one plain datagram, and cuts everything else.
 
 use grosso::segment::{NoCut, Outgoing};
 use grosso_testkit::{
@@ -12,11 +11,11 @@ use grosso_testkit::{
 };
 use grosso_tests::superframe::{Superframe, lengths_behind};
 
-/// Ethernet, IPv4 and UDP.
+/// Bytes of Ethernet, IPv4 and UDP headers.
 const HEADERS_V4: usize = 14 + 20 + 8;
-/// Ethernet, IPv6 and UDP.
+/// Bytes of Ethernet, IPv6 and UDP headers.
 const HEADERS_V6: usize = 14 + 40 + 8;
-/// The most that a datagram of one Ethernet MTU carries.
+/// The greatest payload of a datagram for an Ethernet MTU.
 const MSS_V4: usize = 1472;
 /// The same for IPv6.
 const MSS_V6: usize = 1452;
@@ -47,7 +46,7 @@ fn assert_whole(v4: (usize, usize), v6: (usize, usize)) {
     assert_eq!(sent_v6(v6.0, v6.1).refusal(), NoCut::Whole);
 }
 
-/// A frame whose sender asked for no segmentation.
+/// Asserts that a frame whose sender asked for no segmentation is not cut.
 #[track_caller]
 fn assert_no_superframe(len: usize) {
     for mut frame in [sent_v4(len, 1), sent_v6(len, 1)] {
@@ -152,7 +151,7 @@ fn k55_hop_by_hop_header() {
     assert_eq!(lengths_behind(HEADERS_V6 + 8, &frame.packets()), [1, 1]);
 }
 
-/// The lengths that a UDP header declares, of each packet.
+/// The lengths that the UDP header of each packet declares.
 fn declared(header_len: usize, packets: &[(Vec<u8>, grosso::Meta)]) -> Vec<(usize, usize)> {
     let length = |packet: &[u8]| {
         usize::from(u16::from_be_bytes([packet[header_len - 4], packet[header_len - 3]]))
@@ -176,8 +175,7 @@ fn k56_uso_with_checksums_left_to_the_device() {
     }
 }
 
-/// The device repeats the header, so it must speak of one segment, also when there is no remainder
-/// (B5).
+/// The device repeats the header, so its length must be that of one segment, even without a remainder (B5).
 #[test]
 fn k56_uso_partial() {
     for (header_len, send) in

@@ -1,4 +1,4 @@
-//! The kernel and the engine, asked about the same frames.
+//! The kernel and the engine, with their deliveries for the same frames.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use grosso_wire::LinkType;
 
 use crate::known::flow;
 
-/// What is said of a superframe beside its bytes, as a virtio header says it.
+/// Metadata of a superframe, in the terms of a virtio header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Offload {
     pub(crate) gso_type: u8,
@@ -25,26 +25,26 @@ pub(crate) struct Offload {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Item {
     pub(crate) bytes: Vec<u8>,
-    /// None for a packet as it came.
+    /// `None` for a packet that is unchanged.
     pub(crate) offload: Option<Offload>,
 }
 
-/// What one of the two delivered, in its order.
+/// Deliveries of one of the two, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) items: Vec<Item>,
-    /// The packets that left alone, and whether their checksums are said to be right.
+    /// The packets that left alone, each with whether its checksums are marked as verified.
     pub(crate) verified: BTreeMap<Vec<u8>, bool>,
-    /// How many superframes had something else than zero in the checksum of a GRE header.
+    /// Number of superframes whose GRE checksum is not zero.
     pub(crate) gre_words: usize,
 }
 
-/// Where the two differ.
+/// Differences between the two.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Difference {
     pub(crate) kernel: Vec<Item>,
     pub(crate) engine: Vec<Item>,
-    /// The flows that have the same frames in another order.
+    /// The flows whose frames are the same, but in another order.
     pub(crate) reordered: Vec<String>,
 }
 
@@ -61,13 +61,13 @@ pub(crate) struct Both {
 }
 
 impl Both {
-    /// What the kernel delivers.
+    /// Deliveries of the kernel.
     pub(crate) fn kernel(&mut self, frames: &[Vec<u8>]) -> Answer {
         let delivered = self.kernel.coalesce(frames).unwrap_or_else(|error| panic!("{error}"));
         delivered.into_iter().fold(Answer::default(), Answer::with_delivered)
     }
 
-    /// What the engine delivers, [checked](grosso_tests::engine::Engine::checked).
+    /// Deliveries of the engine, [checked](grosso_tests::engine::Engine::checked).
     pub(crate) fn engine(&self, frames: &[Vec<u8>]) -> Answer {
         let mut engine = Engine::with(self.profile.clone(), LinkType::Ethernet, PORTS, ENGINE_SEED);
         frames.iter().for_each(|frame| _ = engine.push(frame));
@@ -119,7 +119,7 @@ impl Answer {
     }
 }
 
-/// What only one of the two has, and what both have in another order.
+/// The frames that only one of the two has, and the flows whose order differs.
 pub(crate) fn difference(kernel: &Answer, engine: &Answer) -> Difference {
     let mut only_engine = engine.items.clone();
     let mut only_kernel = kernel.items.clone();
@@ -141,7 +141,7 @@ pub(crate) fn difference(kernel: &Answer, engine: &Answer) -> Difference {
     Difference { kernel: only_kernel, engine: only_engine, reordered }
 }
 
-/// What a virtio header would say of the engine's superframe.
+/// Metadata of the engine's superframe in the terms of a virtio header.
 fn offload_of(bytes: &[u8], meta: &Meta) -> Offload {
     let Checksum::Partial { start, offset } = meta.checksum else {
         panic!("a superframe has a partial checksum: {meta:?}");
@@ -157,8 +157,8 @@ fn offload_of(bytes: &[u8], meta: &Meta) -> Offload {
     Offload { gso_type, gso_size, checksum_start: start, checksum_offset: offset }
 }
 
-/// Zeroes the checksums of a superframe's GRE headers, which Linux leaves as the first packet had
-/// them and nobody reads: cutting writes them anew (rule S43).
+/// Zeroes the checksums of a superframe's GRE headers, in which Linux leaves the first packet's: they are not read,
+/// since segmentation writes them anew (rule S43).
 fn clear_gre_words(bytes: &mut [u8]) -> bool {
     let mut cleared = false;
     for layer in parse(bytes, Link::Ethernet, Lengths::Whole).layers {
@@ -170,5 +170,5 @@ fn clear_gre_words(bytes: &mut [u8]) -> bool {
     cleared
 }
 
-/// What keys the engine's flow hash: any number that has many bits.
+/// Seed of the engine's flow hash: any number with many bits set.
 const ENGINE_SEED: u64 = 0x9e37_79b9_7f4a_7c15;

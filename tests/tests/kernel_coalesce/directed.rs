@@ -1,4 +1,4 @@
-//! Vectors made by hand: each known difference shows, and the limits are the same.
+//! Vectors made by hand: each known difference shows, and the limits are equal.
 
 use std::collections::BTreeSet;
 
@@ -126,7 +126,7 @@ fn g63_raised_limits_make_the_same_packets_but_for_the_jumbo_header() {
     }
 }
 
-/// A vector in which a difference shows with this kernel, and no other.
+/// A vector in which a difference shows with this kernel, and no other does.
 fn example(known: Known) -> Option<Vec<Vec<u8>>> {
     let vxlan = |udp_len: Option<u16>, remote: bool, index: u16| {
         let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index));
@@ -174,8 +174,8 @@ fn example(known: Known) -> Option<Vec<Vec<u8>>> {
                 packet.tcp(|tcp| tcp.sequence(100 + index * 100)).payload_len(100).build()
             })
             .collect(),
-        // The other label is a ninth flow to Linux, where it ends the train of the first, the
-        // latest, to the engine.
+        // The packet with the other label is a ninth flow to Linux, which evicts a train for it; to the engine it
+        // belongs to flow 0, the latest, and ends its train.
         Known::Eviction => {
             let first = (1..8).chain([0]).map(|flow| labelled(flow, 0, 0));
             let second = (1..8).map(|flow| labelled(flow, 1, 0));
@@ -201,8 +201,7 @@ fn behind(packet: Packet, index: u16, len: usize) -> Vec<u8> {
     packet.tcp(|tcp| tcp.sequence(100 + u32::from(index) * 100)).payload_len(len).build()
 }
 
-/// The second segment, with a payload for which its checksum is zero, and says so in the other
-/// form.
+/// The second segment, with a payload for which its checksum is zero, written in the other form of zero.
 fn other_form() -> Vec<u8> {
     let build = |word: u16, checksum: Option<u16>| {
         let mut payload = [0; 100];
@@ -222,7 +221,7 @@ fn other_form() -> Vec<u8> {
     frame
 }
 
-/// Takes the hop-by-hop header out that Linux puts into a jumbogram before 7.2 (rule G63).
+/// Removes the hop-by-hop header that Linux adds to a jumbogram before 7.2 (rule G63).
 fn remove_jumbo_header(frame: &mut Vec<u8>) {
     const NETWORK: usize = 14;
     const OPTIONS: usize = NETWORK + 40;

@@ -1,4 +1,4 @@
-//! Every difference is explained by suspects, or reported with the smallest vector that shows it.
+//! Explanation of differences: each is attributed to suspects, or reported with the smallest vector that shows it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -10,25 +10,25 @@ use grosso_tests::kernel::dump;
 use crate::both::{Answer, Both, Difference, Item, difference};
 use crate::known::{Joins, Known, Reach, Suspect, suspects};
 
-/// Compares vector by vector, and counts what it finds.
+/// Compares vector by vector, and counts the results.
 pub(crate) struct Comparison {
     pub(crate) both: Both,
     pub(crate) reach: Reach,
     pub(crate) counts: Counts,
 }
 
-/// What was found.
+/// Counters of a comparison.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) vectors: usize,
     pub(crate) frames: usize,
     pub(crate) superframes: usize,
     pub(crate) equal: usize,
-    /// Vectors in which a known difference shows, by name.
+    /// Number of vectors in which each known difference shows.
     pub(crate) known: BTreeMap<Known, usize>,
-    /// Superframes in which Linux leaves a GRE checksum that is not zero.
+    /// Superframes in which Linux leaves a GRE checksum other than zero.
     pub(crate) gre_words: usize,
-    /// Lone packets whose checksums only the kernel, or only the engine, says to be right.
+    /// Lone packets that only the kernel, or only the engine, marks as verified.
     pub(crate) verified: [usize; 2],
 }
 
@@ -37,8 +37,8 @@ impl Comparison {
     ///
     /// # Panics
     ///
-    /// When the two differ and nothing known explains it; the message has the seed and the smallest
-    /// vector that fails.
+    /// Panics if the two differ and no known difference explains it; the message has the seed and the smallest vector
+    /// that fails.
     pub(crate) fn compare(&mut self, frames: &[Vec<u8>], seed: u64) {
         let (kernel, engine) = (self.both.kernel(frames), self.both.engine(frames));
         self.counts.vectors += 1;
@@ -81,8 +81,7 @@ impl Comparison {
         if relevant.is_empty() {
             return Err(describe("nothing known explains this", &found));
         }
-        // Without the suspects there must be nothing left to explain, or less, for a reason of its
-        // own.
+        // Without the suspects, nothing may be left to explain, or less than before, with an explanation of its own.
         let without = |name: Option<Known>| -> Vec<Vec<u8>> {
             let is_out = |index| {
                 relevant.iter().any(|suspect| suspect.index == index && Some(suspect.known) != name)
@@ -107,8 +106,8 @@ impl Comparison {
         difference(&self.both.kernel(frames), &self.both.engine(frames))
     }
 
-    /// What one has joined and the other has not must be what the other makes of the same packets
-    /// alone, or have a name.
+    /// Checks superframes that only one of the two made: the other must make the same of its packets alone, or a known
+    /// difference must allow it.
     fn check_superframes(&mut self, found: &Difference, frames: &[Vec<u8>]) -> Result<(), String> {
         for item in found.engine.iter().filter(|item| item.offload.is_some()) {
             let packets = packets_of(item, frames)
@@ -119,8 +118,8 @@ impl Comparison {
             }
         }
         for item in found.kernel.iter().filter(|item| item.offload.is_some()) {
-            // Packets that are unlike those sent lost something in it, or are tunnels that it took
-            // for datagrams.
+            // If the packets are unlike those sent, the kernel lost something in the superframe, or took tunnels for
+            // plain datagrams.
             let packets = packets_of(item, frames);
             let same = |packets: &Vec<_>| self.both.engine(packets).items == [item.clone()];
             let is_same = packets.as_ref().is_some_and(same);
@@ -139,7 +138,8 @@ impl Comparison {
         suspects(packets, &self.reach).iter().any(allowed)
     }
 
-    /// Who says of a lone packet that its checksums are right, says the truth.
+    /// Asserts that packets that the engine marks as verified are right, and counts differences from the kernel's
+    /// marks.
     fn compare_verdicts(&mut self, kernel: &Answer, engine: &Answer) {
         for (frame, &verified) in &engine.verified {
             assert!(!verified || is_right(frame, Link::Ethernet), "not right: {}", hex(frame));
@@ -151,7 +151,7 @@ impl Comparison {
         }
     }
 
-    /// The smallest part of a vector that nothing explains, and what is said of it.
+    /// The smallest part of a vector that has no explanation, and the message about it.
     fn minimised(&mut self, frames: &[Vec<u8>]) -> (Vec<Vec<u8>>, String) {
         let mut smallest = frames.to_vec();
         let mut why = self.explain(frames).err().unwrap_or_else(|| "it does not show again".into());
@@ -190,9 +190,8 @@ impl Counts {
     }
 }
 
-/// The packets of a vector that a superframe stands for. It does not say how its identifications go
-/// (rule G14), so every way is tried; none fits where the kernel took a tunnel for a plain
-/// datagram.
+/// The packets of a vector that a superframe stands for. It does not tell how its identifications vary (rule G14), so
+/// every way is tried; none fits if the kernel took a tunnel for a plain datagram.
 fn packets_of(item: &Item, frames: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
     let gso_size = usize::from(item.offload?.gso_size);
     let parsed = parse(&item.bytes, Link::Ethernet, Lengths::Whole);

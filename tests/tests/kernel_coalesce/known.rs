@@ -1,4 +1,4 @@
-//! The differences that are known: each with its sentence, its rule, and how it is recognised.
+//! Known differences: each with its sentence, its rule, and the way to recognize it.
 
 use std::collections::BTreeMap;
 
@@ -7,28 +7,28 @@ use grosso_testkit::headers::VXLAN_GPE_PORT;
 use grosso_testkit::oracle::{Layer, Lengths, Link, Parsed, State, Stop, parse, verify};
 use grosso_tests::kernel::{capabilities, release};
 
-/// Why the kernel and the engine deliver different frames.
+/// Reason why the kernel and the engine deliver different frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Known {
     /// The urgent pointer differs while URG is clear.
     UrgentPointer,
-    /// A checksum verifies but is not the one that cutting would write.
+    /// A checksum verifies but is not the one that segmentation would write.
     ChecksumForm,
-    /// A packet that leaves before it is compared with the held ones of its flow.
+    /// A packet is delivered without comparison with the held ones of its flow.
     Overtaking,
-    /// The UDP header of a tunnel says another length than the packet has.
+    /// The UDP header of a tunnel declares another length than the packet has.
     TunnelLength,
-    /// A field that is a flow of its own in the one and the end of a train in the other.
+    /// A field makes a flow of its own in one of the two, and ends a train in the other.
     FlowIdentity,
     /// CWR is set.
     WindowReduced,
     /// A GRE header has checksum and key.
     GreChecksumAndKey,
-    /// A header that this kernel does not look into.
+    /// This kernel does not parse a header.
     NotLookedInto,
-    /// A checksum that the receiver completes.
+    /// The receiver completes a checksum.
     RemoteChecksum,
-    /// Extension headers have the addresses that count in a pseudo-header.
+    /// Extension headers contain the addresses of a pseudo-header.
     FinalAddress,
     /// Identifications before 6.18.
     OlderIdentification,
@@ -36,14 +36,14 @@ pub(crate) enum Known {
     Eviction,
 }
 
-/// Which of the two may join what the other keeps apart.
+/// The one of the two that may join packets that the other keeps apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joins {
     /// Only the kernel: the engine is stricter.
     Kernel,
-    /// Only the engine: the one sort of difference that could lose something.
+    /// Only the engine, which is the only kind of difference that could lose data.
     Engine,
-    /// The kernel or the engine, by the packets around it.
+    /// The kernel or the engine, depending on the packets around it.
     Either,
 }
 
@@ -81,7 +81,7 @@ impl Known {
         }
     }
 
-    /// Who joins more because of it.
+    /// The one that joins more because of it.
     pub(crate) fn joins(self) -> Joins {
         match self {
             Self::UrgentPointer | Self::ChecksumForm | Self::Overtaking | Self::TunnelLength => {
@@ -91,7 +91,7 @@ impl Known {
             Self::GreChecksumAndKey | Self::RemoteChecksum | Self::FinalAddress => Joins::Engine,
             Self::WindowReduced if release() < (6, 18) => Joins::Either,
             Self::WindowReduced => Joins::Engine,
-            // A kernel that sees a plain datagram joins it as one.
+            // A kernel that takes the packet for a plain datagram joins it as one.
             Self::NotLookedInto | Self::OlderIdentification | Self::Eviction => Joins::Either,
         }
     }
@@ -141,12 +141,12 @@ impl Known {
     }
 }
 
-/// Which headers the running kernel looks into.
+/// The headers that the running kernel parses.
 #[derive(Clone, Debug)]
 pub(crate) struct Reach(BTreeMap<&'static str, bool>);
 
 impl Reach {
-    /// Asks the kernel.
+    /// Probes the kernel.
     pub(crate) fn ask() -> Result<Self, String> {
         let report = capabilities()?;
         Ok(Self(report.into_iter().map(|found| (found.headers, found.merges)).collect()))
@@ -168,7 +168,7 @@ impl Reach {
         match (outer.name, inner.name) {
             (_, "mpls") => self.has("mpls ipv4"),
             (_, "pppoe") => self.has("pppoe ipv4"),
-            // Nobody made a device for these.
+            // No device was made for these.
             ("udp", "geneve" | "gue" | "ipv4" | "ipv6") => false,
             ("udp", "vxlan" | "vxlan-gpe") => {
                 outer.number("destination_port") != u64::from(VXLAN_GPE_PORT)
@@ -185,7 +185,7 @@ impl Reach {
     }
 }
 
-/// A frame of a vector that may make the two differ, and in which flows.
+/// A frame of a vector that may cause a difference, and the flows that it may affect.
 #[derive(Clone, Debug)]
 pub(crate) struct Suspect {
     pub(crate) index: usize,
@@ -195,7 +195,7 @@ pub(crate) struct Suspect {
 }
 
 impl Suspect {
-    /// Whether it may touch the flow to which this frame belongs.
+    /// Whether it may affect the flow of this frame.
     pub(crate) fn touches(&self, frame: &[u8]) -> bool {
         match self.known {
             Known::Eviction => true,
@@ -230,7 +230,7 @@ pub(crate) fn suspects(frames: &[Vec<u8>], reach: &Reach) -> Vec<Suspect> {
     suspects
 }
 
-/// What of one frame alone, whatever is around it, makes the two differ.
+/// Known differences that one frame may cause by itself, whatever is around it.
 fn alone(frame: &[u8], parsed: &Parsed, reach: &Reach) -> Vec<Known> {
     let verdicts = verify(frame, Link::Ethernet);
     let is_other_form = |verdict: &grosso_testkit::oracle::Verdict| {
@@ -262,7 +262,7 @@ fn alone(frame: &[u8], parsed: &Parsed, reach: &Reach) -> Vec<Known> {
     conditions.into_iter().filter_map(|(known, holds)| holds.then_some(known)).collect()
 }
 
-/// Whether any header is summed with other addresses than those of the IP header around it.
+/// Whether any pseudo-header has other addresses than those of the IP header around it.
 fn has_final_address(parsed: &Parsed) -> bool {
     (0..parsed.layers.len()).any(|index| {
         let shown =
@@ -273,7 +273,7 @@ fn has_final_address(parsed: &Parsed) -> bool {
     })
 }
 
-/// Whether Linux lets the packet go before it looks at the held ones of its flow (rule G75).
+/// Whether Linux delivers the packet without comparison with the held ones of its flow (rule G75).
 fn is_never_compared(frame: &[u8], parsed: &Parsed) -> bool {
     let Some(last) = parsed.last() else { return true };
     let is_wrong = |layer: &Layer| match layer.name {
@@ -284,13 +284,13 @@ fn is_never_compared(frame: &[u8], parsed: &Parsed) -> bool {
         "geneve" => layer.number("bits") & 0x80 != 0,
         _ => false,
     };
-    // Aggregation of datagrams is not begun for these (rule U10).
+    // Linux does not start a train with these datagrams (rule U10).
     let is_odd_datagram = last.name == "udp"
         && (last.number("checksum") == 0
             || parsed.payload(frame).is_empty()
             || last.declared_end != frame.len());
-    // The outer checksum is not verified when an outer length is wrong or the reserved bit is set, and without it a
-    // tunnel is not looked into.
+    // Linux does not verify the outer checksum if an outer length is wrong or the reserved bit is set, and without that
+    // it does not parse the tunnel.
     let lies =
         |layer: &Layer| layer.declared_end != frame.len() || layer.number("fragment") & 0x8000 != 0;
     let tunnel = parsed.layers.iter().position(|layer| layer.name == "udp");
@@ -319,8 +319,7 @@ fn exact_flow(frame: &[u8]) -> Option<(String, Vec<u8>)> {
     Some((flow_of_parsed(&parsed)?.to_string(), identity(&parsed)))
 }
 
-/// What more than the addresses and ports Linux wants equal in one flow (rules G4, G6, G20, T2, T5,
-/// T21).
+/// Fields beside addresses and ports that must be equal in one flow of Linux (rules G4, G6, G20, T2, T5, T21).
 fn identity(parsed: &Parsed) -> Vec<u8> {
     let mut identity = Vec::new();
     for layer in &parsed.layers {
@@ -348,7 +347,7 @@ fn identity(parsed: &Parsed) -> Vec<u8> {
     identity
 }
 
-/// For each flow the identity that most of its frames have.
+/// The identity that most frames of each flow have.
 fn common_identities(frames: &[Vec<u8>]) -> BTreeMap<String, Vec<u8>> {
     let mut counts: BTreeMap<String, BTreeMap<Vec<u8>, usize>> = BTreeMap::new();
     for (flow, identity) in frames.iter().filter_map(|frame| exact_flow(frame)) {
@@ -370,5 +369,5 @@ fn pair_of(parsed: &Parsed) -> Option<Vec<u8>> {
     Some([network.bytes("source"), network.bytes("destination")].concat())
 }
 
-/// How many flows without a hash of the device Linux holds (rule G2).
+/// Number of flows without a device hash that Linux holds (rule G2).
 const FLOWS_OF_A_BUCKET: usize = 8;

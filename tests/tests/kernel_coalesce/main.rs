@@ -1,12 +1,11 @@
-//! The engine beside the running kernel: what do both deliver for the same frames?
+//! The engine compared with the running kernel: their deliveries for the same frames.
 //!
-//! Frames, headers and bytes of superframes, what is said of them beside their bytes, and the order
-//! within each flow must be the same, or differ for a reason that has a name ([`known::Known`]). A
-//! reason is believed only if the vector without the packets that it names has no difference any
-//! more, and a superframe that only one of the two makes only if the other makes the same of its
-//! packets alone, or the reason says who is stricter.
+//! The frames, the bytes and metadata of superframes, and the order within each flow must be the same, or differ for a
+//! reason that has a name ([`known::Known`]). A reason is accepted only if the vector without the packets that it names
+//! shows no difference. A superframe that only one of the two makes is accepted only if the other makes the same of its
+//! packets alone, or if the reason says which one is stricter.
 //!
-//! `docs/kernel-differences.md` has the table. `GROSSO_SEED=7` asks about other traffic.
+//! `docs/kernel-differences.md` has the table. `GROSSO_SEED=7` tests other traffic.
 
 #![cfg(target_os = "linux")]
 
@@ -28,19 +27,17 @@ use crate::both::Both;
 use crate::explain::{Comparison, Counts};
 use crate::known::Reach;
 
-/// How many vectors a test asks about; a vector takes a millisecond, and one with a difference some
-/// more.
+/// Number of vectors of a test; a vector takes a millisecond, and one with a difference some more.
 const VECTORS: u64 = 600;
-/// A TAP refuses what is shorter than an Ethernet header (rule V1), and the kernel drops a VLAN tag
-/// that is cut.
+/// A TAP refuses frames shorter than an Ethernet header (rule V1), and the kernel drops a truncated VLAN tag.
 const FRAME_BYTES_MIN: usize = 18;
 
 const NETWORKS: &[Network] =
     &[Network::Ipv4, Network::Ipv6, Network::Ipv6Options, Network::Ipv6Routing];
-/// Those whose addresses are not the ones that count.
+/// The networks whose pseudo-header does not have the addresses of the IP header.
 const UNDER_WAY: &[Network] =
     &[Network::Ipv6Routed(Route { kind: 4, left: 2 }), Network::Ipv6Mobile];
-/// What the kernel looks into without a device of its own, and VXLAN.
+/// The tunnels that the kernel parses without a device of its own, and VXLAN.
 const TUNNELS: &[Tunnel] = &[
     Tunnel::Ip,
     Tunnel::Gre,
@@ -72,7 +69,7 @@ fn any_headers() {
     compare(4, true, |seed| vector(Traffic::new(seed), seed));
 }
 
-/// Asks both about vectors of `traffic`, and prints what was found.
+/// Compares the two on vectors of `traffic`, and prints the results.
 fn compare(fixed_seed: u64, udp: bool, traffic: impl Fn(u64) -> Vec<Vec<u8>>) -> Counts {
     let Some(mut comparison) = start(udp, None) else { return Counts::default() };
     let first = seed(fixed_seed << 32);
@@ -84,7 +81,7 @@ fn compare(fixed_seed: u64, udp: bool, traffic: impl Fn(u64) -> Vec<Vec<u8>>) ->
     comparison.counts
 }
 
-/// Tells the seed of the vector at which the engine or a check of it panics.
+/// Prints the seed of a vector if the engine, or a check of it, panics.
 struct Told(u64);
 
 impl Drop for Told {
@@ -95,7 +92,7 @@ impl Drop for Told {
     }
 }
 
-/// The two with the same settings, or a line that says why the kernel cannot be asked.
+/// The two with the same settings; `None`, after a line with the reason, if the kernel's oracle cannot run.
 fn start(udp: bool, batching: Option<Batching>) -> Option<Comparison> {
     let features = if udp { vec!["rx-udp-gro-forwarding"] } else { Vec::new() };
     let vxlan_port = Some(VXLAN_PORT);
@@ -112,8 +109,7 @@ fn start(udp: bool, batching: Option<Batching>) -> Option<Comparison> {
     started.map_err(|why| skip(&why)).ok()
 }
 
-/// Up to one poll of frames of one to six flows whose headers the kernel looks into, half of them
-/// in a tunnel.
+/// Up to one poll of frames of one to six flows whose headers the kernel parses, half of them in a tunnel.
 fn within_reach(seed: u64, deviations_percent: usize) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let stacks: Vec<Stack> = (0..random.within(1, 6))

@@ -1,4 +1,4 @@
-//! FreeBSD's tcp_lro: its decisions in their order.
+//! FreeBSD's tcp_lro: its decisions in order.
 
 use grosso::coalesce::reason::NoMerge;
 
@@ -19,13 +19,13 @@ fn freebsd_joins_acknowledgments_that_say_something_new() {
     }
 }
 
-/// What one decision makes of a connection's data with something between.
+/// A decision, shown on a connection's data with one packet in between.
 struct Decision {
-    /// The place in the order of tcp_lro.c, as the notes of rule L number it.
+    /// The decision's place in tcp_lro.c, as numbered in the notes of rule L.
     place: &'static str,
     /// The third of five packets.
     third: Vec<u8>,
-    /// What leaves, in packets.
+    /// Packets in each delivered frame.
     expected: &'static [u32],
 }
 
@@ -112,7 +112,7 @@ fn freebsd_a_timestamp_that_goes_back_becomes_the_head() {
 
 #[test]
 fn freebsd_has_limits_of_count_and_bytes() {
-    // hn(4) without queues: 25 packets of 1500 bytes; lro_ackcnt_lim counts data too.
+    // hn(4) without queues: 25 packets of 1500 bytes; lro_ackcnt_lim counts data packets too.
     let mut profile = Profile::freebsd();
     profile.limits.size_bytes = 25 * 1500 + 1;
     assert_eq!(packets(&poll(profile.clone(), &data(50)).0), [25, 25]);

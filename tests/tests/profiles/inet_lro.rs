@@ -55,7 +55,7 @@ fn l04_statistics_count_as_inet_lro_did() {
     }
     engine.poll_end(0);
     let lro = engine.stats().lro();
-    // Three packets of the first session, one of each other; the acknowledgment is in none.
+    // Three packets of the first session, one of each other session; the acknowledgment is in none.
     assert_eq!((lro.aggregated, lro.flushed, lro.no_descriptor), (5, 3, 1));
 }
 

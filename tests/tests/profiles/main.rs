@@ -1,4 +1,5 @@
-//! The profiles of other receive offloads: what they join, what they leave alone, and what is lost in their trains.
+//! The profiles of other receive offloads: the packets they join, those they leave alone, and the information lost in
+//! their trains.
 
 mod any;
 mod freebsd;
@@ -45,10 +46,10 @@ fn data(count: usize) -> Vec<Vec<u8>> {
     (0..count).map(|i| packet(i * MSS, MSS, |tcp| tcp)).collect()
 }
 
-/// What a profile makes of one poll, checked: each buffer comes back, packets are conserved, and the headers of what
-/// leaves are right once a device has completed them.
+/// Deliveries and verdicts of a profile for one poll, after checks: each buffer comes back, packets are conserved, and
+/// the headers of deliveries are right once a device has completed them.
 fn poll(mut profile: Profile, frames: &[Vec<u8>]) -> (Vec<Out>, Vec<Verdict>) {
-    // What became of a packet is said at once.
+    // Without batching, the verdict on a packet is known at once.
     profile.batch = Batch::AsItCame;
     let mut engine = Engine::new(profile);
     let verdicts = frames.iter().map(|frame| engine.push(frame)).collect();
@@ -81,7 +82,7 @@ fn lossy() -> impl Iterator<Item = Profile> {
     Profile::all().into_iter().filter(|profile| !profile.rules.is_invertible())
 }
 
-/// Those of hosts and NICs, in which the last acknowledgment stays.
+/// The profiles of hosts and NICs whose trains keep the last acknowledgment.
 fn receivers() -> impl Iterator<Item = Profile> {
     lossy().filter(|profile| profile.rules.acknowledgment == Vary::Latest)
 }

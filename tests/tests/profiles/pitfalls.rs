@@ -1,4 +1,4 @@
-//! What was lost or overtaken elsewhere, tried on every profile.
+//! Losses and reorderings of other implementations, tested on every profile.
 
 use grosso::coalesce::reason::NoMerge;
 
@@ -116,7 +116,7 @@ fn p07_odd_payloads_sum_right_in_every_profile() {
                 at += len;
                 packet(at - len, len, |tcp| tcp)
             });
-            // `poll` sums the superframe from scratch.
+            // `poll` computes the superframe's checksum from scratch.
             let (delivered, _) = poll(profile.clone(), &frames);
             assert_eq!(packets(&delivered), [3], "{}", profile.name);
         }

@@ -1,4 +1,4 @@
-//! The six points of the review of inet_lro in 2007, at inet_lro as it became and as it was sent.
+//! The six points of the 2007 review of inet_lro, tested on its first and its final version.
 
 use grosso::{Coalescer, Delivery, Frame, Meta};
 use grosso_testkit::oracle::sum;
@@ -10,7 +10,7 @@ fn both() -> [Profile; 2] {
     [Profile::inet_lro(), Profile::inet_lro_2007(9000)]
 }
 
-/// A frame with the sum of all behind its link header, as a device leaves it that sums what it receives.
+/// A frame with the sum of everything behind its link header, as a device delivers it that sums received frames.
 fn summed(buffer: &[u8], link_len: usize) -> Frame<Vec<u8>> {
     let checksum = Checksum::Complete { sum: sum(&buffer[link_len..]) };
     Frame { buffer: buffer.to_vec(), meta: Meta { checksum, ..Meta::default() } }

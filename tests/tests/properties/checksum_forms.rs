@@ -1,5 +1,5 @@
-//! Zero has two forms in the sums of RFC 1071. A packet with the form that cutting would not write
-//! leaves as it came, whatever is known about its checksums.
+//! The two forms of zero in the sums of RFC 1071: a packet with the form that segmentation would not write is delivered
+//! unchanged, whatever the state of its checksums.
 
 use grosso::{Meta, Profile, checksum::Checksum};
 use grosso_testkit::{
@@ -19,7 +19,7 @@ fn all_ones_in_tcp_come_back() {
             packet.payload(payload).build()
         };
         let mut payload = stream(sequence, 100);
-        // Adding what is missing to the last word makes the checksum zero.
+        // Adding the difference to the last word makes the checksum zero.
         let missing = expected(&tcp(&payload), "tcp");
         let word = u16::from_be_bytes([payload[98], payload[99]]);
         payload[98..].copy_from_slice(&add(word, missing).to_be_bytes());
@@ -35,7 +35,7 @@ fn all_ones_in_gre_come_back() {
         let sequence = 100 + u32::from(number) * 100;
         packet.ipv4(|ip| ip.id(number)).tcp(|t| t.sequence(sequence)).payload_len(100).build()
     };
-    // Whatever is inside sums to the same, so that one key makes the checksum of all of them zero.
+    // All payloads have the same sum, so one key makes the checksums of all packets zero.
     let key = u32::from(expected(&build(0, 0), "gre"));
     assert_both_forms_come_back(|number| build(number, key), "gre", 14 + 20 + 4);
 }
@@ -47,12 +47,12 @@ fn all_ones_in_ipv4_come_back() {
         let packet = link().ipv4(|ip| ip.id(id)).tcp(|t| t.sequence(sequence));
         packet.payload_len(100).build()
     };
-    // An identification that stays, so that it can be the one that makes the checksum zero.
+    // A fixed identification, chosen so that the checksum is zero.
     let id = expected(&build(0, 0), "ipv4");
     assert_both_forms_come_back(|number| build(id, number), "ipv4", 14 + 10);
 }
 
-/// A train whose checksums of one header are all zero, and the same with all ones in their place.
+/// Tests a train whose checksums of one header are all zero, and the same with all ones instead.
 fn assert_both_forms_come_back(train: impl Fn(u16) -> Vec<u8>, name: &str, at: usize) {
     let states = [Checksum::None, Checksum::Unnecessary { levels: 0 }];
     let more = (1..4).map(|levels| Checksum::Unnecessary { levels });
@@ -65,7 +65,7 @@ fn assert_both_forms_come_back(train: impl Fn(u16) -> Vec<u8>, name: &str, at: u
                 frame[at..at + 2].copy_from_slice(&form);
                 let verdicts = verify(&frame, Link::Ethernet);
                 assert!(verdicts.iter().all(|verdict| verdict.state == State::Right));
-                // None stands for the sum of everything behind the link header.
+                // The sum of everything behind the link header.
                 let complete = Checksum::Complete { sum: oracle::sum(&frame[14..]) };
                 let meta = Meta { checksum: state.unwrap_or(complete), ..Meta::default() };
                 session.push(&frame, meta);
@@ -79,7 +79,7 @@ fn assert_both_forms_come_back(train: impl Fn(u16) -> Vec<u8>, name: &str, at: u
     }
 }
 
-/// What a sender writes into the checksum of the outermost header of this name.
+/// The value that a sender writes into the checksum of the outermost header of this name.
 fn expected(frame: &[u8], name: &str) -> u16 {
     let verdicts = verify(frame, Link::Ethernet);
     verdicts.iter().find(|verdict| verdict.name == name).expect("the header").expected

@@ -1,12 +1,12 @@
-//! Flows that share a hash, a bucket or the whole table are never merged (P21), and what is held
-//! stays within its limits whatever is sent (P50).
+//! Flows that share a hash, a bucket or the whole table are never merged (P21), and held packets stay within their
+//! limits for any input (P50).
 
 use grosso::{Meta, Profile, coalesce::BucketChoice};
 use grosso_testkit::{Packet, flows::flow_of, oracle::Link, random::Random};
 use grosso_tests::session::Session;
 use grosso_wire::LinkType;
 
-/// One bucket and more flows than it has ways: every lookup meets strangers.
+/// One bucket and more flows than it has ways: every lookup meets other flows.
 #[test]
 fn p21_flows_in_one_bucket_never_merge() {
     for choice in [BucketChoice::Seeded, BucketChoice::Device] {
@@ -40,7 +40,7 @@ fn what_is_joined_can_be_cut_however_deep_it_is() {
     }
 }
 
-/// The same with GRE keys, which may be missing in the hash.
+/// The same with GRE keys, which the hash may not cover.
 #[test]
 fn p21_flows_of_different_gre_keys_never_merge() {
     for seed in 0..50 {
@@ -131,7 +131,7 @@ fn assert_unmixed(session: &Session) {
     for left in &session.left {
         let flow = |number: &usize| {
             let bytes = &session.pushed[*number].bytes;
-            // Addresses of the link are no part of the flow and yet must not be mixed.
+            // Link-layer addresses are no part of the flow but must not be mixed either.
             (flow_of(bytes, Link::Ethernet).expect("a flow"), bytes[..12].to_vec())
         };
         let first = flow(&left.numbers[0]);
@@ -154,7 +154,7 @@ fn interleaved(flows: u16, seed: u64, build: impl Fn(u16, u16) -> Vec<u8>) -> Ve
     frames
 }
 
-/// Every flow sends the same sequence numbers, so that nothing but its ports keeps it apart.
+/// Every flow sends the same sequence numbers, so only its ports distinguish it.
 fn plain(flow: u16, number: u16) -> Vec<u8> {
     let packet = link().ipv4(|ip| ip.id(number));
     let tcp = packet.tcp(|t| t.source_port(2000 + flow).sequence(100 + u32::from(number) * 50));

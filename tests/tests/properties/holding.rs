@@ -1,5 +1,4 @@
-//! Time: nothing is held longer than allowed, the deadline says when, and the oldest leaves first
-//! (P19, P22, P24).
+//! Time: nothing is held longer than allowed, the deadline is right, and the oldest train leaves first (P19, P22, P24).
 
 use grosso::{
     Meta, Profile,
@@ -44,8 +43,7 @@ proptest! {
         }
     }
 
-    /// Without a deadline nobody waits: what the end of a poll, the time or the end leaves comes in
-    /// the order in which its trains began.
+    /// Whether a poll ends, time passes or the engine is finished: trains leave in the order in which they began.
     #[test]
     fn the_oldest_train_leaves_first(
         seed in any::<u64>().no_shrink(),
@@ -72,7 +70,7 @@ proptest! {
         session.assert_settled();
     }
 
-    /// A clock that stands still, jumps, or ends.
+    /// A clock that stands still, jumps, or reaches its end.
     #[test]
     fn any_clock_is_survived(seed in any::<u64>().no_shrink(), count in 1..100_usize) {
         let mut random = Random::new(seed);
@@ -118,7 +116,7 @@ fn joining_does_not_prolong() {
     assert_eq!((session.left[0].closed, session.deadline()), (Close::HoldTime, None));
 }
 
-/// Time passes up to `now_ns`, and the timer rings whenever the deadline says so.
+/// Advances the time to `now_ns`, and expires the timer at every deadline.
 fn expire_until(session: &mut Session, now_ns: u64) {
     while let Some(deadline) = session.deadline().filter(|deadline| *deadline <= now_ns) {
         let before = session.left.len();
@@ -130,7 +128,7 @@ fn expire_until(session: &mut Session, now_ns: u64) {
     session.now_ns = now_ns;
 }
 
-/// The deadline is that of the oldest packet inside, or earlier if the controller says so.
+/// Asserts that the deadline is that of the oldest packet held, or an earlier one of the controller's.
 fn assert_deadline(session: &Session, hold: Hold, hold_ns: u64) {
     let oldest = session.held.iter().map(|number| session.pushed[*number].at_ns).min();
     let latest = oldest.map(|at_ns| at_ns + hold_ns);

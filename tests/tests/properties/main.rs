@@ -1,6 +1,6 @@
-//! What holds of the engine whatever comes: laws, order, conservation, bounds of memory and time.
+//! Invariants of the engine for any input: laws, order, conservation, bounds of memory and time.
 //!
-//! Every case is made from a seed that a failure prints; how many frames it has is what shrinks.
+//! Every case is made from a seed that a failure prints; only the number of frames shrinks.
 
 mod bits;
 mod checksum_forms;
@@ -14,7 +14,7 @@ mod trains;
 
 use proptest::test_runner::Config;
 
-/// So many cases; times `GROSSO_CASES_FACTOR` where that is set, for whoever has more time.
+/// A configuration for that many cases, multiplied by `GROSSO_CASES_FACTOR` if that is set.
 fn cases(count: u32) -> Config {
     let factor = std::env::var("GROSSO_CASES_FACTOR").ok().and_then(|factor| factor.parse().ok());
     Config::with_cases(count * factor.unwrap_or(1))

@@ -1,4 +1,4 @@
-//! The trains of the engine are those of the slow literal merger, packet for packet.
+//! Equality of the engine's trains with those of the slow literal merger, packet for packet.
 
 use grosso::{Meta, Profile, coalesce::reason::Close};
 use grosso_testkit::{
@@ -51,9 +51,9 @@ proptest! {
     }
 }
 
-/// Whether both know what the frame is. What the engine cannot read, such as a frame that ends inside
-/// its TCP options, ends every train that it might be of, which the oracle does not; and it is told
-/// that the port of FOU means IPv4, where the oracle looks.
+/// Whether both parse the frame alike. A frame that the engine cannot parse, such as one that ends inside its TCP
+/// options, ends every train that it might belong to, which it does not in the oracle; and the engine is configured
+/// with IPv4 for the port of FOU, whereas the oracle looks at the packet.
 fn is_readable_to_both(frame: &[u8]) -> bool {
     if dissect(frame, LinkType::Ethernet, &PORTS).stop != grosso_wire::Stop::Payload {
         return false;

@@ -1,5 +1,4 @@
-//! Order within a flow: no packet overtakes another of its addresses and ports, whatever either is
-//! (rule G75).
+//! Order within a flow: no packet overtakes another with the same addresses and ports, whatever the two are (rule G75).
 
 use grosso::{Meta, Profile};
 use grosso_testkit::{
@@ -10,10 +9,10 @@ use grosso_testkit::{
 use grosso_tests::session::Session;
 use grosso_wire::LinkType;
 
-/// What is in front of the innermost IP header.
+/// Headers in front of the innermost IP header.
 type Outer = fn(u16) -> Packet;
 
-/// Packets of the tests lie in each of these; the argument counts the packets.
+/// The outer headers under which all tests run; the argument numbers the packets.
 const OUTERS: &[(&str, Outer)] = &[
     ("nothing", |_| link()),
     ("vlan", |_| link().vlan(|v| v.id(7))),
@@ -41,7 +40,7 @@ struct Turn {
     v6: bool,
 }
 
-/// A packet that is not of the train, in these outer headers.
+/// A packet that does not belong to the train, behind these outer headers.
 type Odd = fn(Packet, Turn) -> Packet;
 
 /// Odd packets of TCP with both IP versions.
@@ -93,14 +92,14 @@ const TCP_ODDS: &[(&str, Odd)] = &[
     }),
     ("authentication header", |p, t| {
         let inside = Packet::new().tcp(|h| h.sequence(t.sequence)).payload_len(LEN).build();
-        // Next header TCP, 4 + 2 words, reserved, SPI, sequence, 12 bytes of check value.
+        // Next header TCP, 4 + 2 words, reserved, SPI, sequence number, 12 bytes of ICV.
         let header = [&[6, 4, 0, 0][..], &[0, 0, 0, 7], &[0, 0, 0, 9], &[0xee; 12]].concat();
         ip_with(p, t, |ip| ip.protocol(51), |ip| ip.next_header(51))
             .payload(&[header, inside].concat())
     }),
 ];
 
-/// Odd packets that only IPv4 has.
+/// Odd packets that exist only in IPv4.
 const IPV4_ODDS: &[(&str, Odd)] = &[
     ("options", |p, t| v4(p, t, |ip| ip.options(&[7, 7, 4, 0, 0, 0, 0, 0]))),
     ("no-operation options", |p, t| v4(p, t, |ip| ip.options(&[1, 1, 1, 1]))),
@@ -113,7 +112,7 @@ const IPV4_ODDS: &[(&str, Odd)] = &[
     ("other identification", |p, t| v4(p, t, |ip| ip.id(t.number + 99))),
 ];
 
-/// Odd packets that only IPv6 has.
+/// Odd packets that exist only in IPv6.
 const IPV6_ODDS: &[(&str, Odd)] = &[
     ("atomic fragment", |p, t| tcp(ip(p, t).fragment(|f| f), t, |h| h).payload_len(LEN)),
     ("first fragment", |p, t| tcp(ip(p, t).fragment(|f| f.more(true)), t, |h| h).payload_len(LEN)),
@@ -154,7 +153,7 @@ const UDP_ODDS: &[(&str, Odd)] = &[
     ("shorter", |p, t| udp(ip(p, t), |h| h).payload_len(LEN - 60)),
 ];
 
-/// Odd packets between the outer addresses of a tunnel, whose flow inside may be the train's.
+/// Odd packets between the outer addresses of a tunnel, whose inner flow may be the train's.
 const TUNNEL_ODDS: &[(&str, Odd)] = &[
     ("cut at the inner IP header", |p, _| p.payload(&[0x45])),
     ("nothing inside", |p, _| p),
@@ -176,7 +175,7 @@ fn no_odd_tcp_packet_overtakes_or_is_overtaken() {
             assert_in_order(name, *odd, train, v6, OUTERS);
         }
         for (name, odd) in TUNNEL_ODDS {
-            // Without a tunnel header they say nothing about a flow, or are no IP.
+            // Without a tunnel header they identify no flow, or are not IP.
             assert_in_order(name, *odd, train, v6, &OUTERS[TUNNELS_FROM..]);
         }
     }
@@ -192,7 +191,7 @@ fn no_odd_udp_packet_overtakes_or_is_overtaken() {
     }
 }
 
-/// A tunnel header that differs from that of the train, around a packet of the train's flow.
+/// A tunnel header that differs from the train's, around a packet of the train's flow.
 #[test]
 fn no_odd_tunnel_header_overtakes_or_is_overtaken() {
     let inside = |packet, t: Turn| tcp(ip(packet, t), t, |h| h).payload_len(LEN);
@@ -234,7 +233,7 @@ fn no_odd_tunnel_header_overtakes_or_is_overtaken() {
     }
 }
 
-/// A fragment of the outer packet, and other things that hide what is inside.
+/// A fragment of the outer packet, and other packets whose contents are hidden.
 #[test]
 fn no_odd_outer_header_overtakes_or_is_overtaken() {
     type Change = fn(Ipv4) -> Ipv4;
@@ -262,7 +261,7 @@ fn no_odd_outer_header_overtakes_or_is_overtaken() {
     }
 }
 
-/// A frame of the flow that ends after any of its bytes behind the addresses.
+/// A frame of the flow, truncated at every place behind the addresses.
 #[test]
 fn no_cut_frame_overtakes_or_is_overtaken() {
     for (name, outer_of) in OUTERS {
@@ -303,14 +302,14 @@ fn assert_in_order(
     }
 }
 
-/// A train with one odd packet, after which the sequence goes on as if it had been a segment.
+/// A train with one odd packet, behind which the sequence continues as if it had been a segment.
 fn sequence(position: u16, mut packet: impl FnMut(u16, bool, u32) -> Vec<u8>) -> Vec<Vec<u8>> {
     (0..=TRAIN)
         .map(|number| packet(number, number == position, 100 + u32::from(number) * LEN as u32))
         .collect()
 }
 
-/// Everything that leaves is in the order in which it came.
+/// Asserts that all packets leave in the order in which they came.
 fn assert_kept(frames: &[Vec<u8>], name: &str) {
     let mut profile = Profile::linux();
     profile.tunnels_max = 2;
@@ -362,7 +361,7 @@ fn ip_with(
     if turn.v6 { packet.ipv6(ipv6) } else { packet.ipv4(|ip| ipv4(ip.id(turn.number).df(true))) }
 }
 
-/// A TCP segment over IPv4 with a change.
+/// A TCP segment over IPv4, with a change.
 fn v4(packet: Packet, turn: Turn, change: impl FnOnce(Ipv4) -> Ipv4) -> Packet {
     tcp(ip_with(packet, turn, change, |ip| ip), turn, |h| h).payload_len(LEN)
 }

@@ -30,8 +30,8 @@ proptest! {
         session.assert_reversible();
     }
 
-    /// Every train of up to two tunnels joins into one superframe where the limits of Linux allow
-    /// it, and that superframe is cut into the same train.
+    /// Every train in up to two tunnels becomes one superframe if the limits of Linux allow it, and that superframe is
+    /// cut into the same train.
     #[test]
     fn a_train_within_the_limits_is_one_superframe(
         seed in any::<u64>().no_shrink(),
@@ -50,8 +50,8 @@ proptest! {
         session.assert_reversible();
     }
 
-    /// Superframes of a device or of an earlier stage join further, and are cut into the packets that
-    /// they stand for (rule G77).
+    /// Superframes of a device or of an earlier stage are joined further, and are cut into the packets that they stand
+    /// for (rule G77).
     #[test]
     fn superframes_join_further(seed in any::<u64>().no_shrink(), count in 1..200_usize) {
         let frames: Vec<_> = Traffic::new(seed).deviations_percent(3).take(count).collect();
@@ -73,7 +73,7 @@ proptest! {
     }
 }
 
-/// Not left to chance: every stack of the kit with at most one tunnel, and every pair of tunnels.
+/// Exhaustive instead of random: every stack of the kit with at most one tunnel, and every pair of tunnels.
 #[test]
 fn every_stack_comes_back() {
     let mut stacks = Stack::all();
@@ -97,7 +97,7 @@ fn every_stack_comes_back() {
     }
 }
 
-/// Pushes frames with random knowledge about them, polls and holds.
+/// Pushes frames with random metadata, polls and holds.
 fn run(frames: &[Vec<u8>], link: LinkType, kit: Link, seed: u64) -> Session {
     let mut profiles = Random::new(seed ^ 1);
     let mut session = Session::new(random_profile(&mut profiles), link, profiles.bits());

@@ -1,4 +1,4 @@
-//! Every way to cut a superframe gives the same packets on the wire.
+//! Equality of the packets on the wire over every way to cut a superframe.
 
 use grosso::{
     Meta,
@@ -20,8 +20,8 @@ use crate::trains::readable_train;
 proptest! {
     #![proptest_config(crate::cases(400))]
 
-    /// Directly, as the oracle does; with partial checksums completed afterwards; with what a device
-    /// repeats cut afterwards.
+    /// Directly, as in the oracle; with partial checksums that are completed afterwards; with repeated headers that a
+    /// device cuts afterwards.
     #[test]
     fn partial_work_and_the_rest_of_it_are_the_whole_work(
         seed in any::<u64>().no_shrink(),
@@ -39,7 +39,7 @@ proptest! {
         prop_assert_eq!(normal(&repeated), normal(&train));
     }
 
-    /// Wherever the payload is torn into slices, empty ones included.
+    /// Payload split anywhere into slices, some of them empty.
     #[test]
     fn scattered_payload_is_cut_like_contiguous_payload(
         seed in any::<u64>().no_shrink(),
@@ -71,7 +71,7 @@ proptest! {
         }
     }
 
-    /// Slices that are the payloads of the packets need no size (K98).
+    /// Slices that are the payloads of the packets need no segment size (K98).
     #[test]
     fn k98_slices_of_any_length_are_packets(seed in any::<u64>().no_shrink(), count in 2..12_usize) {
         let train = readable_train(seed, count).frames;
@@ -103,7 +103,7 @@ proptest! {
     }
 }
 
-/// Every size of a segment that is special, with every length of payload around it (B18).
+/// Every special segment size, with every payload length around it (B18).
 #[test]
 fn b18_every_size_and_length_cuts_into_as_many_packets_as_arithmetic_says() {
     let sizes =
@@ -119,7 +119,7 @@ fn b18_every_size_and_length_cuts_into_as_many_packets_as_arithmetic_says() {
     }
 }
 
-/// Every size of a segment for one payload.
+/// Every segment size for one payload.
 #[test]
 fn b18_every_size_cuts_one_payload() {
     for size in 1..=u16::MAX {
@@ -192,7 +192,7 @@ fn superframe(train: &[Vec<u8>]) -> (Vec<u8>, Meta, Description) {
     (bytes, Meta { checksum, gso, ..Meta::default() }, description)
 }
 
-/// What a device puts on the wire: repeats what it was told to repeat, and completes checksums.
+/// Packets on the wire of a device: it repeats headers where it is told to, and completes checksums.
 fn wire(superframe: &[u8], meta: &Meta, outgoing: Outgoing) -> Vec<Vec<u8>> {
     let packets = cut(&[superframe], meta, LinkType::Ethernet, outgoing).expect("a superframe");
     packets.into_iter().flat_map(|(packet, meta)| finish(packet, &meta)).collect()
@@ -208,7 +208,8 @@ fn finish(mut packet: Vec<u8>, meta: &Meta) -> Vec<Vec<u8>> {
     vec![packet]
 }
 
-/// A device that completes a checksum writes all ones for zero (rule C3), which means the same.
+/// The packet with all ones in place of a zero checksum, which means the same: a device that completes a checksum
+/// writes all ones (rule C3).
 fn normal_form(packet: &[u8]) -> Vec<u8> {
     let parsed = parse(packet, Link::Ethernet, Lengths::Declared);
     let mut packet = packet.to_vec();

@@ -1,4 +1,4 @@
-//! Trains whose headers the engine is told how to read.
+//! Trains with headers for which the engine has a configuration.
 
 use grosso_testkit::{
     random::Random,
@@ -6,7 +6,7 @@ use grosso_testkit::{
     strategy::{Train, train_of},
 };
 
-/// The first train that can be read of those that this seed leads to: the port of FOU means one
+/// The first train, among those derived from this seed, that the engine can parse: the port of FOU stands for one
 /// protocol only, which is IPv4 in these tests.
 pub(crate) fn readable_train(seed: u64, count: usize) -> Train {
     let mut random = Random::new(seed);

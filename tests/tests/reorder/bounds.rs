@@ -1,4 +1,5 @@
-//! Memory and time, whoever sends: tiny segments out of order (SegmentSmack), a million flows, wasteful buffers.
+//! Bounds of memory and time for any sender: tiny segments out of order (SegmentSmack), a million flows, wasteful
+//! buffers.
 
 use grosso::{
     Coalescer, Delivery, Frame, Meta, Profile,
@@ -17,7 +18,7 @@ use crate::connection::{Connection, holes};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A frame of so many bytes of payload, of which the device verified the checksum.
+/// A frame with `len` bytes of payload, whose checksum the device verified.
 fn template(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len).build()
 }
@@ -31,7 +32,7 @@ fn of(template: &[u8], flow: u32, sequence: u32) -> Frame<Vec<u8>> {
     Frame { buffer, meta: Meta { checksum, ..Meta::default() } }
 }
 
-/// A coalescer, and how many packets it gave back.
+/// A coalescer, and the number of packets that it returned.
 struct Target {
     coalescer: Coalescer<Vec<u8>>,
     left: u64,
@@ -44,7 +45,7 @@ impl Target {
         Self { coalescer, left: 0, now_ns: 0 }
     }
 
-    /// Pushes a packet every 100 ns, and looks at the time every 64 packets.
+    /// Pushes a packet every 100 ns, and calls `expire` every 64 packets.
     fn push(&mut self, frame: Frame<Vec<u8>>) {
         let Self { coalescer, left, now_ns } = self;
         let mut sink = |delivery: Delivery<'_, Vec<u8>>| *left += u64::from(delivery.packets);
@@ -78,7 +79,7 @@ fn p31_p33_tiny_segments_out_of_order_take_no_more_memory_than_one_flow_may() {
     let limits = target.coalescer.profile().reorder;
     assert!(stats.bytes_max <= (limits.flow_bytes + 4096) as u64, "{stats:?}");
     assert!(stats.released[Release::FlowRuns.index()] > 0, "{stats:?}");
-    // A flow of runs, and the tables of the coalescer as they grow.
+    // One flow of runs, and the coalescer's tables after growth.
     assert!(peak < 1 << 20, "{peak} bytes");
     target.finish();
 }
@@ -89,7 +90,7 @@ fn p18_a_million_flows_that_all_wait_take_no_more_memory_than_the_first_thousand
     let mut target = Target::new(holes());
     let (mut warm, mut peak, start) = (0, 0, live_bytes());
     for flow in 0..1_000_000 {
-        // Something waits of each: its first packet, and then what is ahead of it.
+        // Each flow has a waiting packet: the first one passes, and then one ahead of sequence comes.
         target.push(of(&template, flow, 1));
         target.push(of(&template, flow, 1000));
         peak = peak.max(live_bytes() - start);
@@ -110,7 +111,7 @@ fn all_flows_together_wait_with_no_more_memory_than_the_queue_may() {
     profile.reorder.queue_bytes = 100_000;
     let mut target = Target::new(profile);
     for place in 0..10_000_u32 {
-        // 64 flows of which every other segment comes.
+        // 64 flows, each with every other segment missing.
         target.push(of(&template, place % 64, place / 64 * 2000));
     }
     let stats = target.coalescer.stats().reorder;
@@ -128,7 +129,7 @@ fn p33_memory_is_that_of_the_buffers_however_little_they_carry() {
     assert_eq!((flow.waiting(), flow.released(Release::FlowBytes)), (4, 0));
     flow.push(&[6]);
     assert_eq!((flow.waiting(), flow.released(Release::FlowBytes)), (0, 5));
-    // Whatever was missing is given up.
+    // Missing packets are given up.
     flow.push(&[7]);
     assert_eq!(flow.waiting(), 0);
 }
@@ -152,7 +153,7 @@ fn nothing_is_allocated_once_warm() {
     let mut profile = holes();
     profile.reorder = Reorder::holes(30_000);
     let mut coalescer = Coalescer::new(profile, LinkType::Ethernet, PORTS, 9);
-    // Flows come and go, with skew and loss, over and over: rounds of the same.
+    // Flows come and go, with skew and loss, in equal rounds.
     let mut sequence = Vec::new();
     for place in 0..20_000_u32 {
         let flow = 1 + place % 10 + 10 * (place / 2000);

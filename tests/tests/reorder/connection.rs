@@ -1,10 +1,10 @@
-//! One connection whose packets are known by their places in it.
+//! One connection whose packets are numbered by their places in it.
 
 use grosso::{Meta, Profile, Verdict, coalesce::Reorder, coalesce::reason::Release};
 use grosso_tests::{frames::Path, frames::Segment, session::Session};
 use grosso_wire::LinkType;
 
-/// How long a hole is waited for in these tests, and how long a train is held, in nanoseconds.
+/// Time to wait for a hole, and time to hold a train, in these tests, in nanoseconds.
 pub(crate) const HOLE_NS: u64 = 100_000;
 pub(crate) const HOLD_NS: u64 = 20_000;
 
@@ -16,7 +16,7 @@ pub(crate) fn holes() -> Profile {
     profile
 }
 
-/// A profile that puts in order what comes in one poll.
+/// A profile that restores the order within one poll.
 pub(crate) fn within_batch() -> Profile {
     let mut profile = Profile::linux();
     profile.reorder = Reorder::WITHIN_BATCH;
@@ -26,9 +26,9 @@ pub(crate) fn within_batch() -> Profile {
 /// A coalescer, and connections with segments of 100 bytes.
 pub(crate) struct Connection {
     pub(crate) session: Session,
-    /// What left is told since then.
+    /// Number of deliveries that [`Self::left`] has returned.
     told: usize,
-    /// Which segment each pushed frame is.
+    /// Segment number of each pushed frame.
     places: Vec<usize>,
 }
 
@@ -38,7 +38,7 @@ impl Connection {
         Self { session, told: 0, places: Vec::new() }
     }
 
-    /// A connection that goes on with segment 1, because segment 0 has left.
+    /// A connection that continues with segment 1, because segment 0 has left.
     pub(crate) fn begun(profile: Profile) -> Self {
         let mut connection = Self::new(profile);
         connection.push(&[0]);
@@ -54,7 +54,7 @@ impl Connection {
         }
     }
 
-    /// Pushes the segment of this number, changed.
+    /// Pushes the segment of this number with a change.
     pub(crate) fn push_as(
         &mut self,
         place: usize,
@@ -63,7 +63,7 @@ impl Connection {
         self.push_len(place, 100, edit)
     }
 
-    /// Pushes so many bytes from the segment of this number on, changed.
+    /// Pushes `len` bytes from the segment of this number on, with a change.
     pub(crate) fn push_len(
         &mut self,
         place: usize,
@@ -82,13 +82,13 @@ impl Connection {
         self.session.push(frame, Meta::default())
     }
 
-    /// Lets time pass, and what is due leave.
+    /// Advances the time, and expires what is due.
     pub(crate) fn pass(&mut self, ns: u64) {
         self.session.now_ns += ns;
         self.session.expire();
     }
 
-    /// The segments of each frame that left since this was asked last.
+    /// Segments of each frame that left since the last call.
     pub(crate) fn left(&mut self) -> Vec<Vec<usize>> {
         let new = &self.session.left[self.told..];
         self.told += new.len();
@@ -97,7 +97,8 @@ impl Connection {
         new.iter().map(|left| places(&left.numbers)).collect()
     }
 
-    /// Ends the run; the segments of each frame that was held still. Every packet has left once.
+    /// Ends the run. Returns the segments of each frame that was still held, after a check that every packet has left
+    /// once.
     pub(crate) fn finish(&mut self) -> Vec<Vec<usize>> {
         self.session.finish();
         self.session.assert_settled();
@@ -105,12 +106,12 @@ impl Connection {
         self.left()
     }
 
-    /// How many packets were released for a reason.
+    /// Number of packets released for a reason.
     pub(crate) fn released(&self, why: Release) -> u64 {
         self.session.stats().reorder.released[why.index()]
     }
 
-    /// How many packets wait.
+    /// Number of waiting packets.
     pub(crate) fn waiting(&self) -> u64 {
         self.session.stats().reorder.waiting()
     }

@@ -1,9 +1,9 @@
 //! Repair of reordering: `receive-profiles` section 2.2.
 //!
-//! | module | what holds |
+//! | module | property |
 //! |---|---|
 //! | [`states`] | every row of the state machine |
-//! | [`bounds`] | memory and time, whoever sends |
+//! | [`bounds`] | memory and time, for any sender |
 //! | [`properties`] | any order, any loss, any duplicate: every packet leaves once, and soon |
 //! | [`connection`] | the packets of these tests |
 

@@ -15,15 +15,15 @@ use grosso_wire::LinkType;
 
 use crate::connection::{HOLD_NS, HOLE_NS, holes, within_batch};
 
-/// How often the caller looks at the time.
+/// Interval at which the caller calls `expire`.
 const TICK_NS: u64 = 7_000;
 /// Nanoseconds between two packets of a flow.
 const GAP_NS: u64 = 1_200;
 
-/// A frame and when it comes.
+/// Time of arrival, and the frame.
 type Coming = (u64, Vec<u8>);
 
-/// Segments of 100 bytes of one flow, the first with this sequence number.
+/// Segments of 100 bytes of one flow, of which the first has this sequence number.
 fn segments(port: u16, first: u32, count: usize) -> Vec<Vec<u8>> {
     Path::Ipv4.train(&vec![100; count], move |index, s| {
         let sequence = first.wrapping_add(100 * index as u32);
@@ -32,7 +32,7 @@ fn segments(port: u16, first: u32, count: usize) -> Vec<Vec<u8>> {
     })
 }
 
-/// Something that no data may overtake, or that says nothing of the order.
+/// A packet that data must not overtake, or that has no place in the order.
 fn odd(port: u16, random: &mut Random) -> Vec<u8> {
     let edits: [fn(Tcp) -> Tcp; 5] =
         [|t| t.ack(9), Tcp::syn, Tcp::rst, |t| t.urg().sequence(7), |t| t.checksum_xor(1)];
@@ -41,10 +41,11 @@ fn odd(port: u16, random: &mut Random) -> Vec<u8> {
     Path::Ipv4.train(&[random.below(2) * 100], change).remove(0)
 }
 
-/// Pushes what comes, and looks at the time as often as a caller does. Nothing may stay longer than the bound.
+/// Pushes frames as they arrive, and calls `expire` as often as a caller does. No packet may stay longer than the
+/// bound.
 fn run(profile: Profile, mut coming: Vec<Coming>, polls: bool) -> Session {
     coming.sort_by_key(|(at_ns, _)| *at_ns);
-    // The end of a wait is seen a tick late, and the end of a train behind it.
+    // The end of a wait is noticed a tick late, and so is the end of a train behind it.
     let most_ns = profile.reorder.total_ns().max(profile.limits.hold_ns) + 2 * TICK_NS;
     let mut session = Session::new(profile, LinkType::Ethernet, 3);
     let mut ticked_ns = 0;
@@ -135,7 +136,7 @@ fn all_header_stacks_and_any_clock_are_survived() {
     }
 }
 
-/// The same packets as they were sent, and as late as `delay` says of each.
+/// The same packets in the order sent, and delayed by `delay` each.
 fn both(profile: &Profile, delay: impl Fn(usize) -> u64) -> [Session; 2] {
     let frames = segments(1, 5, 2000);
     let coming = |delay: &dyn Fn(usize) -> u64| {
@@ -177,7 +178,7 @@ fn within_a_poll_any_order_makes_the_same_trains() {
         let frames = segments(1, u32::MAX - 2500, 200);
         let outcomes = [false, true].map(|shuffles| {
             let mut session = Session::new(within_batch(), LinkType::Ethernet, 3);
-            // No more runs than are kept.
+            // No more runs than the limit.
             for poll in frames.chunks(30) {
                 let mut order: Vec<usize> = (0..poll.len()).collect();
                 if shuffles {
@@ -237,7 +238,7 @@ fn p52_an_adaptive_hole_is_not_waited_for_longer_than_the_round_trip_of_its_flow
         (adaptive, None, 100_000),
         (adaptive, Some(400_000), 50_000),
         (adaptive, Some(8_000_000), 100_000),
-        // What was asked for at least.
+        // The configured minimum.
         (adaptive, Some(8_000), 10_000),
         (adaptive, Some(0), 10_000),
         (fixed, Some(400_000), 100_000),
@@ -252,7 +253,7 @@ fn p52_an_adaptive_hole_is_not_waited_for_longer_than_the_round_trip_of_its_flow
         for flow in 0..2 {
             session.push(&frames[6 * flow], Meta::default());
             session.poll_end();
-            // It is told of the first flow alone.
+            // Only the first flow's round-trip time is known.
             if let Some((round_trip_ns, packet)) = told {
                 session.learn_round_trip(packet, round_trip_ns);
             }
@@ -281,7 +282,7 @@ fn p52_an_adaptive_hole_takes_twice_what_holes_took_lately() {
     push(&mut session, 0);
     session.poll_end();
     let mut waits = Vec::new();
-    // Every hole takes 40 us, then 4 us, then 80 us to fill.
+    // Every hole takes 40 us, then 4 us, then 80 us to be filled.
     for (round, place) in (1..301).step_by(2).enumerate() {
         let took_ns = [40_000, 4_000, 80_000][round / 50];
         push(&mut session, place + 1);

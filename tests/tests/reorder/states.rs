@@ -15,7 +15,7 @@ use crate::connection::{Connection, HOLD_NS, HOLE_NS, holes, within_batch};
 /// A change of a packet.
 type Edit = fn(Segment) -> Segment;
 
-/// What no packet that waits may be behind: its name, its payload bytes, and what is odd about it.
+/// Packets that no waiting packet may be behind: the name, the payload bytes, and the oddity of each.
 const BARRIERS: &[(&str, usize, Edit)] = &[
     ("pure acknowledgment", 0, |s| s.tcp(|tcp| tcp.ack(200))),
     ("SYN", 100, |s| s.tcp(Tcp::syn)),
@@ -44,7 +44,7 @@ fn none_and_anything_else_leaves_at_once_and_is_not_remembered() {
         let mut flow = Connection::new(holes());
         flow.push_len(3, *len, change);
         assert_eq!(flow.left(), [[3]], "{name}");
-        // A flow that went on behind it would not wait.
+        // A flow that continued behind it would not wait.
         flow.push(&[4]);
         assert_eq!(flow.waiting(), 1, "{name}");
     }
@@ -176,7 +176,7 @@ fn late_data_is_no_progress() {
 #[test]
 fn a_flow_whose_packets_are_all_late_has_gone_back_and_begins_anew() {
     let mut flow = Connection::begun(within_batch());
-    // A number far ahead, by mistake or in malice.
+    // A number far ahead, by mistake or with malice.
     flow.push(&[500]);
     flow.session.poll_end();
     assert_eq!(flow.left(), [[500]]);
@@ -190,7 +190,7 @@ fn a_flow_whose_packets_are_all_late_has_gone_back_and_begins_anew() {
 
 #[test]
 fn p26_overlapping_data_is_never_trimmed_nor_merged() {
-    // What waits are segments 3 and 4; the flow goes on with 1.
+    // Segments 3 and 4 wait; the flow continues with 1.
     let overlaps: &[(usize, usize, &str)] = &[
         (0, 101, "what has left, partially"),
         (1, 201, "the gap and the start of a run"),
@@ -207,7 +207,7 @@ fn p26_overlapping_data_is_never_trimmed_nor_merged() {
         assert_eq!(verdict, Verdict::Passed(Pass::TcpOverlap), "{name}");
         assert_eq!(flow.left(), [vec![3, 4], vec![place]], "{name}");
         assert_eq!(flow.released(Release::Overlap), 2);
-        // The flow goes on behind whatever ends last.
+        // The flow continues behind the last end.
         let next = (place * 100 + len).max(500) / 100;
         if len.is_multiple_of(100) {
             flow.push(&[next]);
@@ -321,14 +321,14 @@ fn active_and_the_hole_stays_everything_leaves_at_once() {
     assert_eq!(flow.left(), [vec![2, 3], vec![5]]);
     assert_eq!(flow.released(Release::HoleTime), 3);
     assert_eq!(flow.session.left.last().unwrap().closed, Close::HoldTime);
-    // The flow goes on behind it.
+    // The flow continues behind it.
     flow.push(&[6]);
     assert_eq!(flow.waiting(), 0);
 }
 
 #[test]
 fn what_fills_a_hole_in_time_may_be_seen_one_full_poll_late() {
-    // Whoever moves the packets sleeps until long after the hole's time, while they come.
+    // The thread that moves the packets sleeps until long after the hole's deadline, while packets arrive.
     let after_sleep = |filled_in_time: bool| {
         let mut flow = Connection::begun(holes());
         flow.push(&[2]);
@@ -374,7 +374,7 @@ fn the_time_of_a_hole_starts_when_it_appears_however_long_the_flow_was_idle() {
 fn any_and_the_oldest_has_waited_twice_as_long_everything_leaves_however_many_holes_filled() {
     let mut flow = Connection::begun(holes());
     let start = flow.session.now_ns;
-    // A hole fills every 60 us, and another appears: the clock of holes starts anew each time.
+    // A hole is filled every 60 us, and another appears: the timer of holes restarts each time.
     flow.push(&[2, 4, 6, 8, 10, 12]);
     for place in [1, 3, 5] {
         flow.pass(HOLE_NS * 6 / 10);
@@ -387,7 +387,7 @@ fn any_and_the_oldest_has_waited_twice_as_long_everything_leaves_however_many_ho
 
 #[test]
 fn recovery_ends_when_what_was_given_up_has_come() {
-    // Two flows of which one can be remembered: the one in recovery is spared. Of its segments 1 and 3 are missing.
+    // Only two flows are remembered: the one in recovery is spared. Its segments 1 and 3 are missing.
     let acknowledgment: (usize, usize, Edit) = (9, 0, |s| s.tcp(|tcp| tcp.ack(200)));
     let segment = |place| (place, 100, (|s| s) as Edit);
     let cases = [
@@ -395,14 +395,14 @@ fn recovery_ends_when_what_was_given_up_has_come() {
         (vec![segment(0)], true),
         (vec![segment(1)], true),
         (vec![segment(1), segment(3)], false),
-        // What no packet that waits may be behind ends the wait for what is missing as well.
+        // A packet that no waiting packet may be behind also ends the wait for missing ones.
         (vec![acknowledgment], false),
     ];
     for (comes, is_spared) in cases {
         let mut profile = holes();
         profile.reorder.flows = 2;
         let mut flows = Connection::new(profile);
-        // Later than an idle flow is remembered, counted from nothing.
+        // A start time later than the time for which an idle flow is remembered.
         flows.session.now_ns = 1_000_000_000;
         flows.push(&[0]);
         flows.pass(HOLD_NS);
@@ -411,15 +411,15 @@ fn recovery_ends_when_what_was_given_up_has_come() {
         for (place, len, change) in &comes {
             flows.push_len(*place, *len, *change);
         }
-        // Another flow that is idle, seen later.
+        // Another idle flow, seen later.
         flows.session.now_ns += 1;
         flows.push_as(0, |s| s.tcp(|tcp| tcp.source_port(2)));
         flows.pass(HOLD_NS);
-        // A third one takes a place.
+        // A third flow takes one of the places.
         flows.push_as(0, |s| s.tcp(|tcp| tcp.source_port(3)));
         flows.pass(HOLD_NS);
         flows.left();
-        // Who is still remembered goes on; who is not begins anew, and waits.
+        // A flow that is still remembered continues; another begins anew, and waits.
         flows.push(&[5]);
         let came: Vec<_> = comes.iter().map(|(place, ..)| place).collect();
         assert_eq!(flows.waiting(), u64::from(!is_spared), "came: {came:?}");
@@ -428,13 +428,13 @@ fn recovery_ends_when_what_was_given_up_has_come() {
 
 #[test]
 fn p52_what_was_given_up_says_how_long_holes_take_and_other_late_packets_do_not() {
-    // What comes so long behind the packet that is ahead, and how long the next hole is waited for.
+    // Packet that arrives that long after the packet ahead, and the wait for the next hole that results.
     for (place, took_ns, hole_ns) in [
-        // What was missing: half of what it took longer than the 10 us before.
+        // The missing one: the estimate grows by half of the excess over the 10 us before.
         (3, 40_000, 2 * (10_000 + 15_000)),
-        // What had come before.
+        // One that came before.
         (0, 40_000, 20_000),
-        // What was sent again, because no path takes so long.
+        // A retransmission, because no path takes so long.
         (3, HOLE_NS + 1, 20_000),
     ] {
         let mut profile = holes();
@@ -443,7 +443,7 @@ fn p52_what_was_given_up_says_how_long_holes_take_and_other_late_packets_do_not(
         flow.push(&[2]);
         flow.pass(10_000);
         flow.push(&[1, 4]);
-        // Twice what the first hole took.
+        // Twice the time of the first hole.
         flow.pass(20_000);
         assert_eq!(flow.released(Release::HoleTime), 1);
         flow.pass(took_ns - 20_000);
@@ -514,7 +514,7 @@ fn a_full_table_forgets_the_idle_then_those_that_wait_then_those_in_recovery() {
     assert_eq!(flows.released(Release::Evicted), 1, "the second waits longest");
     flows.push_as(0, of(6));
     assert_eq!(flows.released(Release::Evicted), 2, "then the fourth");
-    // The first is still known: it goes on.
+    // The first flow is still known: it continues.
     flows.push_as(3, of(1));
     assert_eq!(flows.waiting(), 2);
     flows.finish();

@@ -1,4 +1,4 @@
-//! The kernel's own cases K110 to K119 (`psock_snd`, `tun.c`), as far as they are about ports.
+//! The kernel's own cases K110 to K119 (`psock_snd`, `tun.c`), as far as they concern ports.
 
 use std::io;
 
@@ -18,14 +18,14 @@ use grosso_wire::LinkType;
 
 use super::{Case, ethernet, isolated, packet_socket, read_all, tap, udp4, vxlan};
 
-/// A TAP whose reader takes nothing but whole packets, behind the short header.
+/// A TAP with the short header, whose reader takes only packets that are not superframes.
 fn plain_tap(control: &Control) -> io::Result<Tun> {
     let tap = tap(control, "tap0")?;
     tap.set_header_bytes(VirtioHeader::BYTES as u8)?;
     Ok(tap)
 }
 
-/// The frames that come out of a TAP with the short header, without it.
+/// The frames that come out of a TAP, without their short headers.
 fn frames(tap: &Tun) -> io::Result<Vec<Vec<u8>>> {
     let packets = read_all(tap)?;
     Ok(packets.into_iter().map(|packet| packet[VirtioHeader::BYTES..].to_vec()).collect())
@@ -35,7 +35,7 @@ fn with_header(header: VirtioHeader, frame: &[u8]) -> Vec<u8> {
     [&header.to_bytes()[..VirtioHeader::BYTES], frame].concat()
 }
 
-/// A datagram in a frame whose link-layer header has `len` bytes behind it.
+/// A datagram in a frame with `len` bytes behind its link-layer header.
 fn datagram(len: usize) -> Vec<u8> {
     udp4().payload_len(len - 28).build()
 }
@@ -143,7 +143,7 @@ fn k114_superframes_of_one_byte_more_than_a_segment_up_to_what_ip_can_say() {
     });
 }
 
-/// What this project cuts a superframe into.
+/// The packets into which Grosso cuts a superframe.
 fn cut(case: &Case) -> Vec<Vec<u8>> {
     let meta = case.understood().unwrap();
     let outgoing = grosso::segment::Outgoing::default();
@@ -153,7 +153,7 @@ fn cut(case: &Case) -> Vec<Vec<u8>> {
 
 #[test]
 fn k115_queues_are_attached_detached_closed_and_deleted_in_every_order() {
-    /// What is done to a device with two queues.
+    /// Operations on a device with two queues.
     #[derive(Clone, Copy, Debug)]
     enum Act {
         Detach,
@@ -175,7 +175,7 @@ fn k115_queues_are_attached_detached_closed_and_deleted_in_every_order() {
             let mut is_there = true;
             for act in order {
                 match (act, queues.last()) {
-                    // Doing a thing twice is refused, and so is everything on what is gone.
+                    // Repeating an operation is refused, and so is every operation on a deleted device.
                     (Act::Detach, Some(queue)) => drop(queue.set_attached(false)),
                     (Act::Attach, Some(queue)) => drop(queue.set_attached(true)),
                     (Act::Close, _) => drop(queues.pop()),
@@ -199,7 +199,7 @@ fn k115_queues_are_attached_detached_closed_and_deleted_in_every_order() {
     });
 }
 
-/// Two TAPs with a bridge between them, whose readers take all superframes; nothing where there is no form for tunnels.
+/// Two TAPs with a bridge between them, whose readers take all superframes; `None` if there is no form for tunnels.
 fn bridged(control: &Control) -> io::Result<Option<[Tun; 2]>> {
     if release() < (6, 17) {
         println!("skipped: tunnel superframes wants Linux 6.17");
@@ -214,7 +214,7 @@ fn bridged(control: &Control) -> io::Result<Option<[Tun; 2]>> {
         let tunnels = Offloads::UDP_TUNNEL | Offloads::UDP_TUNNEL_CHECKSUM;
         tap.set_offloads(Offloads::CHECKSUM | tcp | tunnels)?;
     }
-    // It would learn where frames come from, and send none back there.
+    // The bridge would learn the source of frames, and forward none back to it.
     write_attribute(taps[0].name(), "brport/learning", "0")?;
     control.set_up(&bridge, true)?;
     Ok(Some(taps))
@@ -222,7 +222,7 @@ fn bridged(control: &Control) -> io::Result<Option<[Tun; 2]>> {
 
 const NESTINGS: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
 
-/// What arrives at the other TAP: the header with its tunnel, and the frame.
+/// Packets that arrive at the other TAP: the header with its tunnel fields, and the frame.
 fn arrived(tap: &Tun) -> io::Result<Vec<Case>> {
     let parse = |packet: Vec<u8>| {
         let (header, frame) = packet.split_at(VirtioHeader::TUNNEL_BYTES);
@@ -266,13 +266,13 @@ fn k117_superframes_in_a_tunnel_arrive_whole_and_stand_for_as_many_packets() {
             {
                 let case = vxlan(outer, inner, payload_len, size);
                 assert_eq!(cut(&case).len(), packets);
-                // To a reader that takes them: untouched, and understood as the same.
+                // To a reader that takes superframes: unchanged, and with the same meaning.
                 from.write(&case.bytes())?;
                 let [there] = arrived(&to)?.try_into().unwrap();
                 assert_eq!(there.frame, case.frame);
                 assert_eq!(there.understood().unwrap(), case.understood().unwrap());
                 assert_eq!(there.header.tunnel, case.header.tunnel);
-                // To one that takes none: cut, as it is cut here.
+                // To a reader that takes none: cut into the same packets as here.
                 to.set_offloads(Offloads::NONE)?;
                 from.write(&case.bytes())?;
                 let there: Vec<_> = arrived(&to)?.into_iter().map(|case| case.frame).collect();
@@ -292,7 +292,7 @@ fn k118_the_greatest_superframe_in_a_tunnel_passes_and_a_greater_one_does_not() 
         let Some([from, to]) = bridged(control)? else { return Ok(()) };
         to.set_offloads(Offloads::NONE)?;
         for (outer, inner) in NESTINGS {
-            // As much as the outermost length can say: IPv6 does not count its own header.
+            // The greatest outermost length: that of IPv6 does not count its own header.
             let headers = vxlan(outer, inner, 2000, 1000).frame.len() - 2000;
             let room = 65_535 + 14 - headers + if outer { 40 } else { 0 };
             let case = vxlan(outer, inner, room, 1400);
@@ -300,7 +300,7 @@ fn k118_the_greatest_superframe_in_a_tunnel_passes_and_a_greater_one_does_not() 
             let there = arrived(&to)?.into_iter();
             let there: Vec<_> = there.map(|case| case.frame).collect();
             assert!(there == cut(&case), "{outer} {inner}: {} packets", there.len());
-            // One byte more is taken and never seen again.
+            // One more byte is accepted, but the packet never arrives.
             let more = vxlan(outer, inner, room + 1, 1400);
             from.write(&more.bytes())?;
             assert!(arrived(&to)?.is_empty(), "{outer} {inner}");

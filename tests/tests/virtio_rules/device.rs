@@ -1,4 +1,4 @@
-//! Section 6.4: what can be asked of a TUN or TAP device.
+//! Section 6.4: the operations of a TUN or TAP device.
 
 use std::io::{self, IoSlice};
 
@@ -96,7 +96,7 @@ fn v32_napi_takes_what_is_written_and_fragments_have_a_limit() {
         let observer = observer(&tap)?;
         let frame = tcp4().payload_len(1000).build();
         let header = [0; VirtioHeader::BYTES];
-        // The virtio header is read off first; `count` is the linear part and up to 17 fragments.
+        // The virtio header is read first; `count` is the linear part and up to 17 fragments.
         let vectors = |count: usize| {
             let mut parts = vec![IoSlice::new(&header)];
             let (linear, rest) = frame.split_at(frame.len() - (count - 1));

@@ -1,9 +1,10 @@
 //! Rules V1 to V33 and cases K110 to K119: virtio headers, TUN, TAP and packet sockets.
 //!
-//! The running kernel is asked with headers that are built by hand, and beside it what `grosso_io::vnet` makes of the
-//! same bytes.
+//! The running kernel gets headers that are built by hand, and its answers are compared with the results of
+//! `grosso_io::vnet` for the same bytes.
 //!
-//! The tests want root, or a user namespace of their own (`unshare -Urm`); without, they say `skipped:` and why.
+//! The tests need root, or a user namespace of their own (`unshare -Urm`); without, they print `skipped:` and the
+//! reason.
 
 #![cfg(target_os = "linux")]
 
@@ -30,7 +31,7 @@ use grosso_wire::{
     virtio::{Form, Header, Order},
 };
 
-/// Runs a test in a silent network of its own.
+/// Runs a test in a network namespace of its own, in which the kernel sends nothing.
 fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
     let work = || {
         let prepare = || {
@@ -69,7 +70,7 @@ fn packet_socket() -> PacketSocketBuilder {
     PacketSocket::builder().virtio_header(true).ignore_outgoing(true)
 }
 
-/// What a packet socket shows, frame by frame.
+/// Frames that a packet socket receives, with their virtio headers.
 fn shown(socket: &PacketSocket) -> io::Result<Vec<(VirtioHeader, Vec<u8>)>> {
     let mut buffer = vec![0; 1 << 17];
     let mut frames = Vec::new();
@@ -80,7 +81,7 @@ fn shown(socket: &PacketSocket) -> io::Result<Vec<(VirtioHeader, Vec<u8>)>> {
     Ok(frames)
 }
 
-/// What comes out of a TAP, virtio headers included.
+/// Packets that come out of a TAP, virtio headers included.
 fn read_all(tap: &Tun) -> io::Result<Vec<Vec<u8>>> {
     let mut buffer = vec![0xa5; 1 << 17];
     let mut packets = Vec::new();
@@ -94,7 +95,7 @@ fn read_all(tap: &Tun) -> io::Result<Vec<Vec<u8>>> {
     }
 }
 
-/// Whether the kernel took something; anything but `EINVAL` is a failure.
+/// Whether the kernel accepted a write; any error but `EINVAL` is a failure.
 #[track_caller]
 fn taken(result: io::Result<usize>) -> bool {
     match result {
@@ -112,7 +113,7 @@ struct Case {
 }
 
 impl Case {
-    /// A superframe that is cut every `size` bytes, with the header that it should have.
+    /// A superframe that is cut every `size` bytes, with the right header.
     fn superframe(packet: Packet, size: u16) -> Self {
         let (frame, start, offset) = packet.build_superframe();
         let ipv6 = frame[12] == 0x86;
@@ -133,7 +134,7 @@ impl Case {
         Self { header, frame }
     }
 
-    /// The same with another header.
+    /// The same case with a changed header.
     fn with(&self, change: impl FnOnce(&mut VirtioHeader)) -> Self {
         let mut case = self.clone();
         change(&mut case.header);
@@ -144,13 +145,13 @@ impl Case {
         [&self.header.to_bytes()[..], &self.frame].concat()
     }
 
-    /// Whether a TAP takes it.
+    /// Whether a TAP accepts it.
     #[track_caller]
     fn kernel_takes(&self, tap: &Tun) -> bool {
         taken(tap.write(&self.bytes()))
     }
 
-    /// What this project makes of the same bytes.
+    /// The metadata that Grosso reads from the same bytes.
     fn understood(&self) -> Result<Meta, VnetError> {
         let bytes = self.bytes();
         let (header, frame) = Header::parse(&bytes, Form::Tunnel, Order::NATIVE).unwrap();
@@ -158,7 +159,7 @@ impl Case {
         understand(&header, frame, LinkType::Ethernet, &stack, Form::Tunnel)
     }
 
-    /// Asserts that both refuse it, and why this project does.
+    /// Asserts that both refuse it, and the reason that Grosso gives.
     #[track_caller]
     fn both_refuse(&self, tap: &Tun, why: VnetError) {
         assert!(!self.kernel_takes(tap), "the kernel takes {self:?}");
@@ -178,7 +179,7 @@ fn tcp6() -> Packet {
     ethernet().ipv6(|ip| ip).tcp(|t| t)
 }
 
-/// To a port that nobody answers.
+/// A datagram to a port that nobody answers.
 fn udp4() -> Packet {
     ethernet().ipv4(|ip| ip).udp(|u| u.destination_port(53_999))
 }
@@ -187,7 +188,7 @@ fn udp6() -> Packet {
     ethernet().ipv6(|ip| ip).udp(|u| u.destination_port(53_999))
 }
 
-/// A VXLAN superframe, IPv4 or IPv6 outside and inside, with the places of its headers.
+/// A VXLAN superframe, with outer and inner IPv4 or IPv6, and with the offsets of its headers.
 fn vxlan(outer_ipv6: bool, inner_ipv6: bool, payload_len: usize, size: u16) -> Case {
     let network = |packet: Packet, ipv6: bool| {
         if ipv6 { packet.ipv6(|ip| ip) } else { packet.ipv4(|ip| ip) }

@@ -1,4 +1,4 @@
-//! Section 6.3: what is read.
+//! Section 6.3: reading of headers.
 
 use grosso_sys::tun::Offloads;
 use grosso_tests::kernel::VirtioHeader;
@@ -6,7 +6,7 @@ use grosso_wire::virtio::{Form, Header, Order};
 
 use super::{Case, isolated, packet_socket, read_all, tap, tcp4, tcp6, udp4};
 
-/// Everything that a reader can take without a tunnel.
+/// Every offload without a tunnel that a reader can take.
 fn plain_offloads() -> Offloads {
     let tcp = Offloads::TCP_IPV4 | Offloads::TCP_IPV6 | Offloads::TCP_ECN;
     Offloads::CHECKSUM | tcp | Offloads::UDP
@@ -32,7 +32,7 @@ fn v20_b38_what_is_read_is_what_was_sent_and_every_byte_of_every_form_is_written
                 let (header, frame) = packet.split_at(form.into());
                 let read = VirtioHeader::parse(header.first_chunk().unwrap());
                 assert_eq!(frame, case.frame);
-                // The length of the headers is that of the kernel's linear part: a hint.
+                // The header length is that of the kernel's linear part: only a hint.
                 assert!(usize::from(read.header_length) >= 54.min(frame.len()));
                 assert_eq!(read, VirtioHeader { header_length: read.header_length, ..case.header });
                 assert!(header[10..].iter().all(|byte| *byte == 0), "{form}: {header:x?}");
@@ -76,7 +76,8 @@ fn v21_packet_sockets_have_no_form_for_tunnels() {
             let refused = packet_socket().virtio_header_bytes(bytes).bind(tap.name()).err();
             assert_eq!(refused.is_some(), bytes != 0, "{bytes}: {refused:?}");
         }
-        // A superframe in a tunnel is shown as what is inside; where the checksum starts tells that (rule T12).
+        // A tunnelled superframe appears as its inner one; only the start of the checksum reveals the tunnel (rule
+        // T12).
         let observer = packet_socket().bind(tap.name())?;
         let case = super::vxlan(false, false, 3000, 1000);
         if !case.kernel_takes(&tap) {
@@ -108,7 +109,7 @@ fn v33_packets_of_af_xdp_ask_for_nothing_and_are_whole() {
                 return Ok(());
             }
         };
-        // No metadata is written for the driver, so nothing of it can be read twice (B36).
+        // No metadata is written for the driver, so none can be read twice (B36).
         assert_eq!(port.device().features, grosso::features::Features::NONE);
         Ok(())
     });

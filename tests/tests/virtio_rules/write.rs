@@ -1,4 +1,4 @@
-//! Section 6.2: what may be written, and what is refused.
+//! Section 6.2: the headers that may be written, and those that are refused.
 
 use grosso::{checksum::Checksum, meta::Gso};
 use grosso_io::vnet::VnetError;
@@ -29,10 +29,10 @@ fn v01_b33_frames_shorter_than_their_headers_are_refused() {
         for len in 0..24 {
             assert!(!taken(tap.write(&vec![0; len])), "{len} bytes are no header");
         }
-        // The length of the headers is believed by the kernel, and by nobody here (rule V20).
+        // The kernel believes the header length; Grosso does not (rule V20).
         for case in superframes() {
             let len = case.frame.len() as u16;
-            // It is raised to the end of the checksum, so that small lengths do not matter.
+            // The kernel raises it to the end of the checksum, so small lengths do not matter.
             for (header_length, takes) in
                 [(0, true), (1, true), (14, true), (len, true), (len + 1, false)]
             {
@@ -57,7 +57,7 @@ fn v02_types_and_sizes_that_do_not_exist_are_refused() {
                 let exists = matches!(gso_type & 0x1f, 0 | 1 | 3 | 4 | 5) && gso_type & 0x60 == 0;
                 let takes = case.kernel_takes(&tap);
                 assert!(!takes || exists, "the kernel takes the type {gso_type:#x}");
-                // What is understood here is taken there, and nothing but the type of the headers is.
+                // Grosso accepts only types that match the frame's headers, and the kernel accepts all of these.
                 let is_own = gso_type == own
                     || gso_type == own | VirtioHeader::ECN && own != VirtioHeader::UDP_SEGMENTS
                     || gso_type == 3 && own == VirtioHeader::UDP_SEGMENTS
@@ -92,7 +92,7 @@ fn v03_b32_checksums_outside_the_frame_or_inside_its_first_headers_are_refused()
             }
         }
         for (case, least) in superframes().into_iter().zip([20, 40, 20, 20]) {
-            // A TAP counts these bytes from the Ethernet header on, and so takes places inside the IP header.
+            // A TAP counts these bytes from the Ethernet header on, and so accepts places inside the IP header.
             let place = |start| case.with(|h| h.checksum_start = start);
             assert!(!place(least - 1).kernel_takes(&tap));
             assert!(place(least).kernel_takes(&tap) || least == 40 || case.header.gso_type == 5);
@@ -138,7 +138,7 @@ fn v05_b37_a_type_that_is_not_that_of_the_headers_is_refused_here_though_a_tap_t
         let tap = tap(control, "tap0")?;
         for case in superframes() {
             let own = case.header.gso_type;
-            // Without a checksum to complete nothing tells the kernel where to look.
+            // Without a checksum to complete, the kernel does not know where to look.
             for gso_type in [1, 3, 4, 5] {
                 let case = case.with(|h| (h.flags, h.gso_type) = (0, gso_type));
                 let fits = gso_type == own || gso_type == 3 && own == VirtioHeader::UDP_SEGMENTS;
@@ -160,7 +160,7 @@ fn v06_one_segment_is_a_plain_packet_to_the_kernel_and_to_us() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
         let observer = observer(&tap)?;
-        // The kernel takes TCP options for payload, so that it is to be asked without.
+        // The kernel counts TCP options as payload, so it is tested without them.
         let tcp4 = super::ethernet().ipv4(|ip| ip).tcp(|t| t);
         for packet in [tcp4, tcp6(), udp4(), udp6()] {
             for (payload_len, superframe) in [(999, false), (1000, false), (1001, true)] {
@@ -250,7 +250,7 @@ fn v08_places_of_a_tunnel_are_compared_with_its_headers_here_and_only_ordered_th
                 .both_refuse(&tap, VnetError::TunnelPlaces);
             case.with(|h| h.tunnel.inner_network = h.tunnel.outer_transport + 7)
                 .both_refuse(&tap, VnetError::TunnelPlaces);
-            // The kernel believes the bit and the place of the outer header.
+            // The kernel believes the bit and the offset of the outer header.
             for lie in
                 [case.with(|h| h.gso_type ^= other), case.with(|h| h.tunnel.inner_network -= 2)]
             {
@@ -288,13 +288,13 @@ fn v09_a_tunnel_type_on_one_packet_breaks_readers_and_is_never_written() {
     let plain = case.with(|h| (h.flags, h.gso_type, h.gso_size) = (written.header.flags, 0, 0));
     let packets = kernel.segment(&plain.header, &plain.frame).unwrap();
     assert_eq!(packets.len(), 1, "it arrives");
-    // The kernel itself leaves the type in place, and the reader has an error for a packet.
+    // The kernel itself leaves the type in place, and the reader gets an error instead of a packet.
     let result = kernel.segment(&case.header, &case.frame);
     println!("a tunnel type on one packet: {:?}", result.as_ref().map(Vec::len));
     assert!(result.is_ok_and(|packets| packets.len() == 1) || kernel_keeps_the_type());
 }
 
-/// The defect is in every kernel that has the form.
+/// Whether the kernel has the defect, which is in all that have the form.
 fn kernel_keeps_the_type() -> bool {
     grosso_tests::kernel::release() >= (6, 17)
 }
@@ -323,7 +323,7 @@ fn whatever_a_tap_refuses_is_refused_here() {
     });
 }
 
-/// Changes one thing of a header or of its frame. The length of the headers stays: it is not believed here.
+/// Changes one field of a header or one bit of its frame. The header length, which Grosso does not use, is set to zero.
 fn mutate(case: &mut Case, random: &mut Random) {
     let near = |value: u16, random: &mut Random| match random.below(3) {
         0 => random.bits() as u16,
