@@ -117,6 +117,5 @@ impl<'a> Step for Receiver<'a> {
     }
 }
 
-/// Distance of prefetching, in packets: with a distance of one, a packet that takes less time than memory does would
-/// wait.
+/// Distance of prefetching, in packets. One is too short if coalescing a packet takes less time than fetching one.
 const AHEAD: usize = 2;

@@ -220,8 +220,8 @@ fn no_packet_is_allocated_for_when_putting_into_tunnels_and_taking_out() {
     }
 }
 
-/// Tunnels with the longest header, with remote checksum offload, with GRE and all options of a superframe, and without
-/// any.
+/// Tunnels with the longest header, with remote checksum offload, with every GRE option that a superframe allows, and
+/// with no header but IP.
 fn tunnels_of_every_kind() -> Vec<(Endpoint, Network)> {
     let [v4, v6] = [[Ipv4Addr::LOCALHOST.into(); 2], [Ipv6Addr::LOCALHOST.into(); 2]];
     let offload = RemoteChecksumUse { transmit: true, receive: true, complete: false };

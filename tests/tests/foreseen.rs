@@ -293,7 +293,7 @@ fn what_was_foreseen_of_a_train_is_forgotten_with_it() {
         let mut engine = Engine::new(Profile::linux());
         (0..4).for_each(|number| _ = engine.push(&stack(number)));
         engine.poll_end(0);
-        // Another train of the same flow, behind a gap that the first train waited for.
+        // Another train of the flow begins behind a gap; the packet that the first train expected lies before it.
         assert_eq!(engine.push(&stack(9)), Verdict::Held, "{name}");
         assert!(
             matches!(engine.push(&stack(4)), Verdict::Refused(_)) || name == "ip4 udp",

@@ -1,9 +1,8 @@
-//! Packets without end: memory stays what it is, and every packet comes out.
+//! A soak test: memory does not grow, and every packet comes out.
 //!
-//! Traffic of many flows and all header stacks goes over a bad wire, is coalesced and held, cut
-//! again, and compared, byte for byte, with what came off the wire. Both consumers stall now and
-//! then. `GROSSO_SOAK_PACKETS` says for how many packets; an hour's worth wants the release
-//! profile:
+//! Traffic of many flows and all header stacks passes an impaired wire, is coalesced, held and cut again, and then
+//! compared, byte for byte, with the packets that came off the wire. Both consumers stall now and then.
+//! `GROSSO_SOAK_PACKETS` sets the number of packets; a run of an hour needs the release profile:
 //!
 //! ```text
 //! GROSSO_SOAK_PACKETS=1000000000 cargo test --release -p grosso-tests --test soak -- --nocapture
@@ -42,8 +41,8 @@ const TEMPLATES: usize = 10_000;
 const WIRE_FRAMES: usize = 32;
 /// Nanoseconds between two packets.
 const INTERVAL_NS: u64 = 700;
-/// Growth of the memory in use after the warm-up that is tolerated: buffers change places, and so sizes. At least some
-/// million packets are needed to warm them.
+/// Tolerated growth of the memory in use after the warm-up: buffers change places, and so sizes. The warm-up takes some
+/// million packets.
 const SLACK_BYTES: i64 = 256 << 10;
 
 #[test]

@@ -6,7 +6,7 @@ use clap::{Parser, builder::PossibleValuesParser};
 
 use crate::contender::Peer;
 
-/// Grosso beside what you would otherwise pick: the same packets, one core, rounds in turn.
+/// Compare Grosso with its alternatives: the same packets, one core, rounds in turn.
 ///
 /// A row is a kind of work on a workload. All peers that are installed take part; for each of the others the report
 /// says how to get it.
@@ -19,13 +19,13 @@ pub(crate) struct Arguments {
     /// Only rows whose name contains this: coalesce-verified, hot/tcp4_1, checksum
     #[arg(long, value_name = "ROW")]
     pub(crate) only: Option<String>,
-    /// Leave a peer out; may be given again
+    /// Leave out a peer; may be repeated
     #[arg(long, value_name = "PEER", value_parser = PossibleValuesParser::new(Peer::OTHERS.map(Peer::name)))]
     pub(crate) without: Vec<String>,
-    /// Name the rows and who does them, and measure nothing
+    /// List the rows and their contenders, and measure nothing
     #[arg(long)]
     pub(crate) list: bool,
-    /// Write everything that was measured, as JSON; with - to standard output instead of the tables
+    /// Write all measurements as JSON; with - to standard output instead of the tables
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Write a page with the tables and bars

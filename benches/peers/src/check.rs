@@ -116,7 +116,7 @@ fn agrees(field: &str, expected: &Layer, layer: &Layer, found: &[u8]) -> bool {
     }
 }
 
-/// Whether an IPv4 datagram says that it is no fragment and must never be one.
+/// Whether an IPv4 datagram is no fragment and must never be fragmented: an atomic one (RFC 6864 section 4).
 fn is_atomic(layer: &Layer) -> bool {
     layer.number("fragment") & 0x7fff == 0x4000
 }

@@ -26,7 +26,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// A contender of this program. One that cannot be started says so at its first round.
+    /// A contender of this program. One that cannot be started fails at its first round.
     pub(crate) fn contender<'a>(&self, about: About, work: &str, workload: &Workload) -> Boxed<'a> {
         let child = self.start(work, workload);
         let output = self.folder.join("output");

@@ -1,4 +1,4 @@
-//! Grosso beside what its users would otherwise pick: the same packets, one core, rounds in turn.
+//! Grosso compared with its alternatives: the same packets, one core, rounds in turn.
 //!
 //! | module | job |
 //! |---|---|

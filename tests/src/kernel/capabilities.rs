@@ -22,8 +22,7 @@ pub struct Capability {
 ///
 /// # Errors
 ///
-/// A sentence that says what the system refused. Without VXLAN devices, VXLAN is reported as not
-/// merged.
+/// A sentence that names the system's refusal. Without VXLAN devices, VXLAN is reported as not merged.
 pub fn capabilities() -> Result<Vec<Capability>, String> {
     let vxlan = GroOptions { vxlan_port: Some(VXLAN_PORT), ..GroOptions::default() };
     let mut oracle = GroOracle::with(&vxlan).or_else(|_| GroOracle::new())?;

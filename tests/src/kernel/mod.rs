@@ -1,4 +1,4 @@
-//! The running kernel as an oracle: what would Linux do with these frames?
+//! The running kernel as an oracle: the treatment of given frames by Linux.
 //!
 //! [`GroOracle`] passes a vector of frames to the kernel's receive coalescing and returns its deliveries; [`GsoOracle`]
 //! passes it a superframe and returns the packets on the wire. Both live in network namespaces of their own, touch

@@ -25,7 +25,7 @@ fn f24_b41_coalescing_gives_every_buffer_back_at_once() {
     for (number, piece) in pieces.iter().enumerate() {
         rig.push(&Version::V4.frame(1, piece));
         assert_eq!(rig.returned[number], (number, Returned::Gathered));
-        // A page for 4096 bytes, of which it uses 200 itself, and the datagram.
+        // A page of 4096 bytes takes at most 4400 with its bookkeeping, and the datagram itself 600.
         let pages = (512 + piece.end() as usize).div_ceil(4096);
         assert!(rig.held_bytes() <= pages * 4400 + 600, "{} bytes", rig.held_bytes());
     }
@@ -42,7 +42,7 @@ fn p38_keeping_geometry_gives_the_fragments_back_as_they_came() {
         let mut pieces = Vec::new();
         let mut start = 0;
         while start < data.len() {
-            // A first fragment with all of its headers, and one that is not complete.
+            // The first fragment contains its headers, and is not the whole datagram.
             let end = start + random.within(1, (data.len() / 16).max(2)) * 8;
             let end = if start == 0 { end.max(8).min(data.len() / 2 / 8 * 8) } else { end };
             pieces.push(Piece::of(&data, start, end.min(data.len())));

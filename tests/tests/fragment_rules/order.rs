@@ -17,7 +17,7 @@ fn p27_f14_all_interval_relations_with_equal_and_with_other_bytes() {
                 let (first, mut second) =
                     (Piece::of(&data, 160, 240), Piece::of(&data, start, end));
                 if !same {
-                    // All relations except four share the last byte.
+                    // Every byte of the second fragment differs.
                     second.data.iter_mut().for_each(|byte| *byte ^= 1);
                 }
                 let mut rig = Rig::new(rules(mode));

@@ -81,7 +81,7 @@ impl Comparison {
         if relevant.is_empty() {
             return Err(describe("nothing known explains this", &found));
         }
-        // Without the suspects, nothing may be left to explain, or less than before, with an explanation of its own.
+        // Without the suspects, nothing may be left to explain, unless the rest has an explanation of its own.
         let without = |name: Option<Known>| -> Vec<Vec<u8>> {
             let is_out = |index| {
                 relevant.iter().any(|suspect| suspect.index == index && Some(suspect.known) != name)

@@ -159,7 +159,7 @@ impl Sender {
         self.send();
     }
 
-    /// Greatest number of bytes in flight that the congestion window allows.
+    /// Bytes in flight, which are all that the congestion window allows.
     #[must_use]
     pub fn flight(&self) -> u64 {
         u64::from(self.next.wrapping_sub(self.unacknowledged))

@@ -97,7 +97,7 @@ const ROUND_TRIPS_US: [u64; 5] = [100, 1_000, 10_000, 50_000, 100_000];
 /// Least number of round trips for which a stream is measured, some of them in slow start.
 const ROUNDS_MIN: u32 = 20;
 
-/// Delay from which a stream wants more bytes in flight than the usual buffers hold.
+/// Delay from which a stream needs more bytes in flight than the usual buffers hold.
 const LONG: Duration = Duration::from_millis(10);
 const LONG_BUFFER_BYTES: usize = 4 << 20;
 
