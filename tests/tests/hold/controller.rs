@@ -60,7 +60,7 @@ fn a_steady_flow_fills_its_trains() {
     world.assert_settled();
 }
 
-/// The LAN class of time: on an unknown path a train may be held for the configured maximum.
+/// Bounds of the holding time by round-trip time; on an unknown path the bound is the configured maximum.
 #[test]
 fn the_round_trip_bounds_the_time() {
     for (round_trip_ns, bound_ns) in [

@@ -126,7 +126,7 @@ fn g63_raised_limits_make_the_same_packets_but_for_the_jumbo_header() {
     }
 }
 
-/// A vector in which a difference shows with this kernel, and no other does.
+/// A vector that shows this difference, and no other, with the running kernel; `None` if the kernel does not have it.
 fn example(known: Known) -> Option<Vec<Vec<u8>>> {
     let vxlan = |udp_len: Option<u16>, remote: bool, index: u16| {
         let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index));

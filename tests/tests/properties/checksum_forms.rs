@@ -35,7 +35,7 @@ fn all_ones_in_gre_come_back() {
         let sequence = 100 + u32::from(number) * 100;
         packet.ipv4(|ip| ip.id(number)).tcp(|t| t.sequence(sequence)).payload_len(100).build()
     };
-    // All payloads have the same sum, so one key makes the checksums of all packets zero.
+    // All inner packets have the same sum, so one key makes the checksums of all packets zero.
     let key = u32::from(expected(&build(0, 0), "gre"));
     assert_both_forms_come_back(|number| build(number, key), "gre", 14 + 20 + 4);
 }
