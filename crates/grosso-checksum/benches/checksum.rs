@@ -1,4 +1,4 @@
-//! Bytes a second of each backend, and of the public entries, which choose.
+//! Bytes per second of each backend, and of the public entries, which select one.
 
 use std::hint::black_box;
 use std::time::Duration;

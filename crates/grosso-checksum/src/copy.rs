@@ -7,7 +7,7 @@ use crate::sum::Sum;
 ///
 /// # Panics
 ///
-/// When the two lengths differ, before anything is written.
+/// Panics if the lengths differ, before anything is written.
 #[inline]
 pub fn copy(source: &[u8], destination: &mut [u8]) -> Sum {
     check_lengths(source, destination);
@@ -18,12 +18,12 @@ pub fn copy(source: &[u8], destination: &mut [u8]) -> Sum {
     })
 }
 
-/// [`copy`] by the loop of one backend at every length, for tests and benches. A backend that this
-/// machine lacks is replaced by the portable one.
+/// [`copy`] with the loop of one backend at every length, for tests and benches. A backend that
+/// this machine lacks is replaced by the portable one.
 ///
 /// # Panics
 ///
-/// When the two lengths differ.
+/// Panics if the lengths differ.
 #[doc(hidden)]
 pub fn copy_with(backend: Backend, source: &[u8], destination: &mut [u8]) -> Sum {
     check_lengths(source, destination);

@@ -1,8 +1,8 @@
 //! The Internet checksum of RFC 1071: sum, fold, update, combine, and copy with sum.
 //!
-//! A [`Sum`] is a checksum under construction. Sums of neighbouring blocks combine without another
-//! look at the bytes, so the checksum of a train of packets is arithmetic on the sums of its
-//! packets, and payload is read at most once.
+//! A [`Sum`] is a checksum under construction. Sums of adjacent blocks combine without reading the
+//! bytes again, so the checksum of a train of packets is arithmetic on the sums of its packets, and
+//! payload is read at most once.
 //!
 //! | module | job |
 //! |---|---|
@@ -11,11 +11,11 @@
 //! | `update` | [`update()`], [`update_u32`], [`incremented`]: a field changed, RFC 1624; [`nonzero`]: RFC 768 |
 //! | `copy` | [`copy()`]: copy and sum in one pass |
 //! | `prefetch` | [`prefetch()`]: bytes that will be summed soon |
-//! | `backend` | the loops over many bytes, one for each kind of machine, and the choice made once |
+//! | `backend` | the loops over many bytes, one for each kind of machine, selected once |
 //!
 //! The crate needs neither `std` nor `alloc`, takes no input but its arguments, and gives the same
-//! results on every machine. [`observe`] lets somebody measure what it costs, for nothing while
-//! nobody does. Nothing here panics except [`copy()`] on slices of different lengths.
+//! results on every machine. [`observe`] measures its cost, and is free when not used. Nothing here
+//! panics except [`copy()`] on slices of different lengths.
 //!
 //! ```
 //! use grosso_checksum::{Sum, pseudo_v4, update};

@@ -4,7 +4,7 @@ use core::{fmt, ops};
 
 use crate::backend::{self, Backend, SHORT_BYTES};
 
-/// A one's-complement sum of 16-bit words, not folded yet: a checksum under construction.
+/// A ones' complement sum of 16-bit words, not yet folded: a checksum under construction.
 ///
 /// # The two zeros
 ///
@@ -16,9 +16,9 @@ use crate::backend::{self, Backend, SHORT_BYTES};
 ///
 /// # Representation
 ///
-/// An end-around-carry accumulator of 64 bits. The words are little-endian, whatever the machine:
-/// RFC 1071 section 2(B) shows that byte order only swaps the result, and doing it this way loads
-/// words without a swap where speed was asked for. [`Sum::fold`] swaps once.
+/// An end-around-carry accumulator of 64 bits. The words are little-endian on every machine: RFC
+/// 1071 section 2(B) shows that byte order only swaps the result, and so the common machines load
+/// words without a swap. [`Sum::fold`] swaps once.
 #[derive(Clone, Copy, Default)]
 pub struct Sum(u64);
 
@@ -31,7 +31,7 @@ impl Sum {
     #[inline]
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
-        // A header is summed where it stands: choosing a loop would cost more than the sum.
+        // A header is summed inline: selecting a loop would cost more than the sum.
         if bytes.len() <= SHORT_BYTES {
             Self(backend::short(bytes))
         } else {
@@ -52,7 +52,7 @@ impl Sum {
         total
     }
 
-    /// The sum of one word, given as the number it stands for: a length, a port, a protocol.
+    /// The sum of one word, given as a number in host order: a length, a port, a protocol.
     #[inline]
     #[must_use]
     pub const fn from_word(word: u16) -> Self {
@@ -71,7 +71,7 @@ impl Sum {
         Self(accumulator)
     }
 
-    /// The sum of both: of two blocks of which the first has an even length, or of a block and a
+    /// The sum of both operands: of two blocks, the first of even length, or of a block and a
     /// pseudo-header. See [`Sum::append`] for blocks of any length.
     #[inline]
     #[must_use]
@@ -79,8 +79,8 @@ impl Sum {
         Self(end_around_add(self.0, other.0))
     }
 
-    /// This sum as it counts when its block starts at an odd offset: byte-swapped (RFC 1071
-    /// section 2(B), rule C10).
+    /// This sum for a block that starts at an odd offset: byte-swapped (RFC 1071 section 2(B), rule
+    /// C10).
     #[inline]
     #[must_use]
     pub const fn at_odd_offset(self) -> Self {
@@ -89,29 +89,30 @@ impl Sum {
         Self(self.0.rotate_left(8))
     }
 
-    /// The sum of a block of `len` bytes, of which this is the sum, and the block that follows it.
+    /// The sum of two adjacent blocks: this one, of `len` bytes, and the one after it, with the sum
+    /// `other`.
     #[inline]
     #[must_use]
     pub const fn append(self, len: usize, other: Self) -> Self {
         if len % 2 == 1 { self.add(other.at_odd_offset()) } else { self.add(other) }
     }
 
-    /// This sum without the words of `other`: what is left of a verified sum when a header is
-    /// taken off (rule C22). The header must start at an even offset, or `other` be taken
-    /// [at an odd one](Sum::at_odd_offset).
+    /// This sum without the words of `other`: the rest of a verified sum when a header is removed
+    /// (rule C22). The header must start at an even offset; otherwise pass `other` [at an odd
+    /// one](Sum::at_odd_offset).
     ///
     /// The result is never `+0`: a difference of zero is `-0`, even if the words left are zeros.
     #[inline]
     #[must_use]
     pub const fn subtract(self, other: Self) -> Self {
         let difference = end_around_add(self.0, !other.0);
-        // It can be zero only for zero minus an accumulator of all ones, and must not depend on
-        // which of the accumulators that fold to -0 was subtracted.
+        // It can be zero only for zero minus an accumulator of all ones. The result must not depend
+        // on which of the accumulators that fold to -0 was subtracted.
         Self(if difference == 0 { u64::MAX } else { difference })
     }
 
-    /// The 16-bit sum as a number, not complemented. `0x0000` only if every word was zero;
-    /// [`Sum::subtract`] never leaves that.
+    /// The folded 16-bit sum as a number, not complemented. `0x0000` only if every word was zero,
+    /// and never after [`Sum::subtract`].
     #[inline]
     #[must_use]
     pub const fn fold(self) -> u16 {
@@ -121,7 +122,7 @@ impl Sum {
         ((half.wrapping_add(half.rotate_left(16)) >> 16) as u16).swap_bytes()
     }
 
-    /// What goes into a checksum field: the complement of the folded sum. For UDP pass it through
+    /// The value of a checksum field: the complement of the folded sum. For UDP pass it through
     /// [`nonzero`](crate::nonzero).
     #[inline]
     #[must_use]
@@ -129,11 +130,10 @@ impl Sum {
         !self.fold()
     }
 
-    /// Whether this, the sum over data and its checksum field, says that the data are intact: it
-    /// folds to `0xffff`.
+    /// Whether this sum over data and its checksum field verifies the data: it folds to `0xffff`.
     ///
-    /// Nothing but zeros is not valid: the checksum of zeros would be `0xffff`. With a
-    /// pseudo-header the question does not arise, as its protocol is not zero.
+    /// All-zero data are not valid, because the checksum of zeros would be `0xffff`. With a
+    /// pseudo-header this cannot occur, because its protocol is not zero.
     #[inline]
     #[must_use]
     pub const fn is_valid(self) -> bool {
@@ -181,7 +181,7 @@ impl ops::Sub for Sum {
     }
 }
 
-/// [`Sum::of`] by the loop of one backend at every length, for tests and benches. A backend that
+/// [`Sum::of`] with the loop of one backend at every length, for tests and benches. A backend that
 /// this machine lacks is replaced by the portable one.
 #[doc(hidden)]
 #[must_use]

@@ -1,14 +1,14 @@
-//! A checksum field after the data under it changed.
+//! Incremental update of a checksum field (RFC 1624).
 
-/// The checksum after a word of the data went from `old` to `new`: RFC 1624 equation 3,
-/// `HC' = ~(~HC + ~m + m')`.
+/// The checksum after a word of the data changed from `old` to `new`: RFC 1624 equation 3, `HC' =
+/// ~(~HC + ~m + m')`.
 ///
-/// The word must start at an even offset from where the checksum starts. The result is that of
-/// summing again, with one exception: when the data (pseudo-header included) become or stay
-/// nothing but zeros it is `0x0000`, where summing again gives `0xffff`; no IP header and no
-/// segment with a pseudo-header is like that.
+/// The word must start at an even offset from the start of the checksum. The result equals that of
+/// summing again, with one exception: if all data (pseudo-header included) become or stay zero, the
+/// result is `0x0000`, where summing again gives `0xffff`. No IP header and no segment with a
+/// pseudo-header is all zeros.
 ///
-/// A UDP field of zero means that there is no checksum and must not be updated; any other goes
+/// A UDP field of zero means that there is no checksum, and must not be updated; any other goes
 /// through [`nonzero`] afterwards (rule C10).
 #[inline]
 #[must_use]
@@ -16,12 +16,14 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(!checksum as u32 + !old as u32 + new as u32)
 }
 
-/// [`update`] for a word that went to the next greater one, as the identification of an IPv4 header does from packet to
-/// packet. It must not have been `0xffff`: from there to zero the checksum stays as it is.
+/// [`update`] for a word incremented by one, such as the identification of an IPv4 header from
+/// packet to packet. The word must not have been `0xffff`: its step to zero leaves the checksum
+/// unchanged.
 #[inline]
 #[must_use]
 pub const fn incremented(checksum: u16) -> u16 {
-    // The sum grows by one, so its complement shrinks by one; below zero lies not -0 but the number before it.
+    // The sum grows by one, so its complement shrinks by one. Below 0x0000 comes 0xfffe, because
+    // 0xffff is the other zero.
     if checksum == 0 { 0xfffe } else { checksum - 1 }
 }
 
@@ -34,16 +36,16 @@ pub const fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
     !fold(!checksum as u32 + removed + added)
 }
 
-/// What a UDP field carries for `checksum`: `0xffff` instead of zero, which would mean that none
-/// was computed (RFC 768, RFC 8200 section 8.1).
+/// The value of a UDP field for `checksum`: `0xffff` instead of zero, which would mean that no
+/// checksum was computed (RFC 768, RFC 8200 section 8.1).
 #[inline]
 #[must_use]
 pub const fn nonzero(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }
 
-/// Fold a sum of at most 65537 words: the first addition leaves at most 0x1fffe, so the second
-/// has no carry.
+/// Fold a sum of at most 65537 words: the first addition leaves at most 0x1fffe, so the second has
+/// no carry.
 const fn fold(sum: u32) -> u16 {
     let once = (sum >> 16) + (sum & 0xffff);
     ((once >> 16) + (once & 0xffff)) as u16

@@ -1,4 +1,4 @@
-//! Sums combine as the bytes under them do.
+//! Sums combine as the bytes that they cover do.
 
 mod common;
 
@@ -7,7 +7,7 @@ use grosso_checksum::{Sum, incremented, nonzero, update, update_u32};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Words at and beside every place where a carry or a sign may go wrong.
+/// Words at and next to every value at which a carry or a sign may go wrong.
 const EDGES: [u16; 9] = [0x0000, 0x0001, 0x00ff, 0x5555, 0x7fff, 0x8000, 0xff00, 0xfffe, 0xffff];
 
 #[test]
@@ -58,7 +58,7 @@ fn a_sum_prints_as_its_fold() {
     assert_eq!(format!("{:?}", Sum::from_u32(0xffff_0001)), "Sum(0x0001)");
 }
 
-/// RFC 1624 section 4, where equation 2 and RFC 1141 give 0xffff.
+/// RFC 1624 section 4, for which equation 2 and RFC 1141 give 0xffff.
 #[test]
 fn rfc_1624_example_gives_zero() {
     assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
@@ -69,7 +69,7 @@ fn update_is_summing_again_at_every_position() {
     for offset in (0..60).step_by(2) {
         for checksum in EDGES {
             for old in EDGES {
-                // Another word brings the checksum about.
+                // Another word makes the sum reach this checksum.
                 let mut before = noise(60, 5);
                 before[offset..offset + 2].copy_from_slice(&old.to_be_bytes());
                 let balance = (offset + 2) % 60;
@@ -77,7 +77,7 @@ fn update_is_summing_again_at_every_position() {
                 let word = u32::from(!checksum) + 0xffff - u32::from(!rfc_1071(&before));
                 let word = (word % 0xffff) as u16;
                 before[balance..balance + 2].copy_from_slice(&word.to_be_bytes());
-                // Only zeros have a checksum of 0xffff.
+                // Only all-zero data have a checksum of 0xffff.
                 let checksum = if checksum == 0xffff { 0 } else { checksum };
                 assert_eq!(rfc_1071(&before), checksum);
                 for new in EDGES {
@@ -100,7 +100,7 @@ fn one_more_is_an_update_by_one_for_every_checksum() {
                 "{checksum:#x} {old:#x}"
             );
         }
-        // What the identification of an IPv4 header does behind 0xffff.
+        // The identification of an IPv4 header after 0xffff.
         assert_eq!(update(checksum, 0xffff, 0), checksum);
     }
 }

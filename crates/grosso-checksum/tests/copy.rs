@@ -1,4 +1,4 @@
-//! Copying gives the bytes, their sum, and touches nothing else.
+//! Copying yields the bytes and their sum, and touches nothing else.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{noise, rfc_1071};
 use grosso_checksum::{Backend, Sum, copy, copy_with};
 use proptest::prelude::*;
 
-/// Room on both sides of a destination, to see what is written there: more than one vector.
+/// Margin on both sides of a destination, to detect writes outside it: more than one vector.
 const MARGIN: usize = 96;
 
 /// The name of a function like [`copy`], and the function.

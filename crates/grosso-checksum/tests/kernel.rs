@@ -95,7 +95,7 @@ fn k104_header_of_5_to_14_words(of: fn(&[u8]) -> Sum) {
     }
 }
 
-/// The header that Wikipedia works through ("Internet checksum").
+/// The header of Wikipedia's worked example ("Internet checksum").
 #[test]
 fn k104_published_ipv4_header() {
     let header = [
@@ -138,7 +138,7 @@ fn k104_pseudo_header_of_ipv6() {
     }
 }
 
-/// A length beyond 16 bits counts as the two words that it is.
+/// A length of more than 16 bits counts as its two words.
 #[test]
 fn k104_pseudo_header_of_a_superframe() {
     let (source, destination) = ([10, 0, 0, 1], [10, 0, 0, 2]);

@@ -1,4 +1,4 @@
-//! What an observer sees. A test binary of its own, because an observer sees all threads.
+//! Observation of checksums. In its own test binary, because an observer sees all threads.
 
 use std::sync::{
     Mutex,
@@ -31,7 +31,7 @@ fn an_observer_sees_every_long_block_and_changes_no_sum() {
     assert_eq!(target[..1448], block[..1448]);
     assert_eq!(backend(), chosen);
     let _ = Sum::of(&block[..100]);
-    // A header is no long block.
+    // A header is not a long block.
     let _ = Sum::of(&block[..40]);
     assert_eq!(*SEEN.lock().unwrap(), [5000, 1448, 1448, 100]);
 

@@ -73,7 +73,7 @@ fn beyond_the_range_of_32_bit_accumulators(of: fn(&[u8]) -> Sum) {
     assert_eq!(of(&bytes).checksum(), rfc_1071(&bytes));
 }
 
-/// Words of which any two leave the range of 64 bits, with a word that tells a lost carry.
+/// Words of which any two exceed 64 bits, with a word that reveals a lost carry.
 fn carries_out_of_64_bits(of: fn(&[u8]) -> Sum) {
     for word in [u64::MAX, u64::MAX - 1, 1 << 63, 0xffff_ffff, 0xffff_ffff << 32] {
         for count in 1..200 {
@@ -83,7 +83,7 @@ fn carries_out_of_64_bits(of: fn(&[u8]) -> Sum) {
     }
 }
 
-/// What the oracle itself is worth: values that others published.
+/// Published values, against which the oracle itself is checked.
 #[test]
 fn published_values() {
     // RFC 1071 section 3.

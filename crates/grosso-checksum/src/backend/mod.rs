@@ -1,10 +1,10 @@
-//! The loops over many bytes, one for each kind of machine, and the choice between them.
+//! Loops over many bytes, one for each kind of machine, and the selection among them.
 //!
 //! Every function here returns a sum of little-endian words as 64 bits with end-around carry, zero
 //! only if every byte is zero.
 //!
-//! Targets without vector registers, as kernels are, have the portable loop alone: x86-64 without
-//! SSE2 and AArch64 without NEON.
+//! Targets without vector registers, as for kernel code, have only the portable loop: x86-64
+//! without SSE2 and AArch64 without NEON.
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod avx2;
@@ -25,11 +25,11 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::sum::end_around_add;
 
-/// The loop that sums long blocks.
+/// Loop that sums long blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {
-    /// Safe code, for every machine.
+    /// Safe code for every machine.
     Portable,
     /// 256-bit vectors of x86-64.
     Avx2,
@@ -47,19 +47,19 @@ impl Backend {
     }
 
     pub(crate) fn sum(self, bytes: &[u8]) -> u64 {
-        // SAFETY: what `or_portable` returns was detected.
+        // SAFETY: `or_portable` returns only backends that were detected.
         unsafe { self.or_portable().sum_detected(bytes) }
     }
 
-    /// The caller has compared the lengths.
+    /// Copies and sums. The caller has compared the lengths.
     pub(crate) fn copy(self, source: &[u8], destination: &mut [u8]) -> u64 {
-        // SAFETY: what `or_portable` returns was detected.
+        // SAFETY: `or_portable` returns only backends that were detected.
         unsafe { self.or_portable().copy_detected(source, destination) }
     }
 
     /// # Safety
     ///
-    /// This machine must have been found to have this backend.
+    /// This machine must have been detected to support the backend.
     #[inline]
     unsafe fn sum_detected(self, bytes: &[u8]) -> u64 {
         if bytes.len() > SPAN_BYTES {
@@ -68,12 +68,12 @@ impl Backend {
         match self {
             #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
             Self::Avx2 => {
-                // SAFETY: the caller says that the features were detected.
+                // SAFETY: the caller guarantees that the features were detected.
                 unsafe { avx2::sum(bytes) }
             }
             #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
             Self::Avx512 => {
-                // SAFETY: the caller says that the features were detected.
+                // SAFETY: the caller guarantees that the features were detected.
                 unsafe { avx512::sum(bytes) }
             }
             #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
@@ -82,11 +82,11 @@ impl Backend {
         }
     }
 
-    /// The caller has compared the lengths.
+    /// Copies and sums. The caller has compared the lengths.
     ///
     /// # Safety
     ///
-    /// This machine must have been found to have this backend.
+    /// This machine must have been detected to support the backend.
     #[inline]
     unsafe fn copy_detected(self, source: &[u8], destination: &mut [u8]) -> u64 {
         if source.len() > SPAN_BYTES {
@@ -98,12 +98,12 @@ impl Backend {
         match self {
             #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
             Self::Avx2 => {
-                // SAFETY: the caller says that the features were detected.
+                // SAFETY: the caller guarantees that the features were detected.
                 unsafe { avx2::copy(source, destination) }
             }
             #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
             Self::Avx512 => {
-                // SAFETY: the caller says that the features were detected.
+                // SAFETY: the caller guarantees that the features were detected.
                 unsafe { avx512::copy(source, destination) }
             }
             #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
@@ -117,7 +117,8 @@ impl Backend {
         if self.is_available() { self } else { Self::Portable }
     }
 
-    /// A machine that has one backend has all the narrower ones of its target.
+    /// Whether this machine supports the backend. A machine with one backend has all narrower ones
+    /// of its target.
     #[inline]
     fn is_available(self) -> bool {
         self as u8 <= backend() as u8
@@ -136,7 +137,7 @@ impl fmt::Display for Backend {
 }
 
 /// The backend that [`Sum::of`](crate::Sum::of) and [`copy`](crate::copy()) use for long blocks on
-/// this machine. It is chosen once.
+/// this machine. It is selected once.
 #[inline]
 #[must_use]
 pub fn backend() -> Backend {
@@ -146,7 +147,7 @@ pub fn backend() -> Backend {
 /// Sum a block that is not short.
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
     match chosen() {
-        // SAFETY: only what was detected is ever chosen.
+        // SAFETY: only a detected backend is ever selected.
         Some(backend) => unsafe { backend.sum_detected(bytes) },
         None => sum_unchosen(bytes),
     }
@@ -155,7 +156,7 @@ pub(crate) fn sum(bytes: &[u8]) -> u64 {
 /// Copy and sum a block that is not short. The caller has compared the lengths.
 pub(crate) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
     match chosen() {
-        // SAFETY: only what was detected is ever chosen.
+        // SAFETY: only a detected backend is ever selected.
         Some(backend) => unsafe { backend.copy_detected(source, destination) },
         None => copy_unchosen(source, destination),
     }
@@ -175,13 +176,13 @@ fn copy_unchosen(source: &[u8], destination: &mut [u8]) -> u64 {
     sum
 }
 
-/// The sum of a block by the sums of its spans. The length of a span must be even.
+/// The sum of a block as the sum of its spans. The length of a span must be even.
 #[cold]
 fn in_spans(bytes: &[u8], span_bytes: usize, sum: impl FnMut(&[u8]) -> u64) -> u64 {
     bytes.chunks(span_bytes).map(sum).fold(0, end_around_add)
 }
 
-/// What is used without another question; `None` before the first choice, and while somebody observes.
+/// The selected backend; `None` before the first selection, and while an observer is set.
 #[inline]
 fn chosen() -> Option<Backend> {
     numbered(CHOSEN.load(Ordering::Relaxed))
@@ -198,7 +199,8 @@ const fn numbered(discriminant: u8) -> Option<Backend> {
     }
 }
 
-/// Threads that meet here store the same values. Detection is remembered, because a virtual machine pays for each.
+/// Selects a backend. Concurrent callers store the same values. The result of detection is stored,
+/// because `cpuid` is expensive in a virtual machine.
 #[cold]
 fn choose() -> Backend {
     let detected = numbered(DETECTED.load(Ordering::Relaxed)).unwrap_or_else(detect);
@@ -221,7 +223,7 @@ fn detect() -> Backend {
     }
 }
 
-/// The discriminants of what was chosen, and of what was detected, or [`NOT_CHOSEN`].
+/// The discriminants of the selected and of the detected backend, or [`NOT_CHOSEN`].
 static CHOSEN: AtomicU8 = AtomicU8::new(NOT_CHOSEN);
 static DETECTED: AtomicU8 = AtomicU8::new(NOT_CHOSEN);
 const NOT_CHOSEN: u8 = u8::MAX;
@@ -231,8 +233,8 @@ const OF_THIS_TARGET: [Backend; 3] = [Backend::Portable, Backend::Avx2, Backend:
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
 const OF_THIS_TARGET: [Backend; 2] = [Backend::Portable, Backend::Neon];
 
-/// The most bytes that a loop is given at once. The accumulators of a loop hold the sums of its
-/// 2^27 words, of less than 2^33 each when halves are added, with four bits to spare.
+/// Greatest number of bytes passed to a loop at once. Its accumulators hold the sums of 2^27 words,
+/// less than 2^33 each when halves are added, with four bits to spare.
 const SPAN_BYTES: usize = 1 << 30;
 
 #[cfg(test)]
@@ -246,7 +248,7 @@ mod tests {
             let block = &bytes[..len];
             for span_bytes in [2, 8, 10, 64, 202, 204] {
                 let sum = in_spans(block, span_bytes, portable::sum);
-                // Multiples of the modulus apart, both zero or neither.
+                // Equal modulo 65535, and both zero or neither.
                 assert_eq!(sum % 0xffff, portable::sum(block) % 0xffff, "{len} in {span_bytes}");
                 assert_eq!(sum == 0, portable::sum(block) == 0);
             }

@@ -1,6 +1,6 @@
 //! 128-bit vectors of AArch64.
 //!
-//! Every AArch64 target with vector registers has NEON, so that nothing need be detected: compiled
-//! for one, the portable loop is the NEON loop. Its name here says so.
+//! Every AArch64 target with vector registers has NEON, so nothing has to be detected: the portable
+//! loop, compiled for such a target, is the NEON loop.
 
 pub(super) use super::portable::{copy, sum};

@@ -1,27 +1,27 @@
-//! Somebody who wants to know what checksums cost.
+//! Observation of checksums, to measure their cost.
 //!
-//! While there is nobody, no instruction is spent on the question: an observer takes the place of
-//! the choice of a backend, which every long block asks for anyway.
+//! Without an observer it costs no instruction: an observer replaces the selected backend, which
+//! every long block loads anyway.
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{CHOSEN, NOT_CHOSEN};
 
-/// Is called for each block that is not short, with its bytes and the work to do on it, which it
-/// must call once: the time that passes meanwhile is that of the checksum.
+/// Function called for each block that is not short, with its length in bytes and the work to do on
+/// it. It must call the work once; the time of that call is the cost of the checksum.
 pub type Observer = fn(bytes: usize, work: &mut dyn FnMut());
 
-/// Lets somebody see each sum, and each copy with sum, of a block of more than 64 bytes, in every
-/// thread of the program, or nobody any more.
+/// Sets the observer of each sum, and each copy with sum, of a block of more than 64 bytes, in
+/// every thread of the program. `None` removes it.
 ///
-/// What is under way in other threads may still go unseen, or be seen once more.
+/// Calls in progress in other threads during the change may be missed, or still be observed.
 pub fn observe(observer: Option<Observer>) {
     let pointer = observer.map_or(core::ptr::null_mut(), |observer| observer as *mut ());
     OBSERVER.store(pointer, Ordering::SeqCst);
     CHOSEN.store(NOT_CHOSEN, Ordering::SeqCst);
 }
 
-/// Does the work before the eyes of the observer, if there is one.
+/// Runs the work through the observer, if there is one.
 pub(super) fn tell(bytes: usize, work: &mut dyn FnMut()) {
     match observer() {
         Some(observer) => observer(bytes, work),
@@ -29,13 +29,14 @@ pub(super) fn tell(bytes: usize, work: &mut dyn FnMut()) {
     }
 }
 
-/// Makes a choice that keeps all blocks from the observer, unless there is one.
+/// Runs `choose`, which selects a backend for all blocks and so bypasses observation, unless there
+/// is an observer.
 pub(super) fn unless_observed(choose: impl FnOnce()) {
     if observer().is_some() {
         return;
     }
     choose();
-    // Somebody may have come between the question and the choice.
+    // An observer may have been set between the check and the selection.
     if observer().is_some() {
         CHOSEN.store(NOT_CHOSEN, Ordering::SeqCst);
     }
@@ -46,7 +47,7 @@ fn observer() -> Option<Observer> {
     if pointer.is_null() {
         return None;
     }
-    // SAFETY: a pointer that is not null was made of an `Observer` by `observe`, the only writer.
+    // SAFETY: a non-null pointer was made from an `Observer` by `observe`, the only writer.
     Some(unsafe { core::mem::transmute::<*mut (), Observer>(pointer) })
 }
 

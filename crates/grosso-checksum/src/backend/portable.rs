@@ -1,12 +1,12 @@
-//! Safe loops, compiled for whatever every machine of the target has.
+//! Safe loops, compiled for the base instruction set of the target.
 
 use crate::sum::end_around_add;
 
-/// How many bytes are summed where they stand, without choosing a backend: the longest IPv4 or TCP
-/// header, and what one step of the widest loop takes.
+/// Greatest length in bytes that is summed inline, without selecting a backend: the longest IPv4 or
+/// TCP header, and one step of the widest loop.
 pub(crate) const SHORT_BYTES: usize = 64;
 
-/// Sum at most [`SHORT_BYTES`]: no call and no loop, but a step for each bit of the length.
+/// Sum at most [`SHORT_BYTES`] without a call or a loop, in one step for each bit of the length.
 #[inline(always)]
 pub(crate) fn short(bytes: &[u8]) -> u64 {
     let mut rest = bytes;
@@ -18,11 +18,11 @@ pub(crate) fn short(bytes: &[u8]) -> u64 {
     if !rest.is_empty() {
         total += u128::from(last_word(bytes, rest));
     }
-    // Nothing as short has carries that fill more than the upper half.
+    // A sum of so few words carries no further than into the low bits of the upper half.
     end_around_add(total as u64, (total >> 64) as u64)
 }
 
-/// Adds the words of the next `SIZE` bytes, if there are so many.
+/// Adds the words of the next `SIZE` bytes, if `rest` has that many.
 #[inline(always)]
 fn take<const SIZE: usize>(rest: &mut &[u8], total: &mut u128) {
     if let Some((block, behind)) = rest.split_first_chunk::<SIZE>() {
@@ -33,7 +33,7 @@ fn take<const SIZE: usize>(rest: &mut &[u8], total: &mut u128) {
     }
 }
 
-/// Copy and sum a few bytes. The caller has compared the lengths.
+/// Copy and sum at most [`SHORT_BYTES`]. The caller has compared the lengths.
 #[inline(always)]
 pub(crate) fn short_copy(source: &[u8], destination: &mut [u8]) -> u64 {
     // Overlapping stores of fixed sizes, where `copy_from_slice` would be a call.
@@ -70,8 +70,8 @@ pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
     copy_body(source, destination)
 }
 
-/// Sum many bytes. The compiler makes vectors of the loop, as wide as those of the function that
-/// this is inlined into, and several chains of additions.
+/// Sum many bytes. The compiler vectorises the loop to the width of the function that it is inlined
+/// into, with several chains of additions.
 ///
 /// Each 64-bit word goes whole into `whole`, which wraps, and its upper half into `upper`, which
 /// does not. The sum of the lower halves follows at the end: one shift and two additions a word,
@@ -90,9 +90,9 @@ pub(super) fn sum_body(bytes: &[u8]) -> u64 {
     end_around_add(lower + upper, short(rest))
 }
 
-/// Copy and sum, a piece at a time: the sum finds the piece in the nearest cache. One loop for both
-/// would come to the same, as LLVM makes a call of `memcpy` of its stores. The caller has compared
-/// the lengths.
+/// Copy and sum, a piece at a time, so that the sum reads the piece from the nearest cache. One
+/// loop for both would be no better, because LLVM turns its stores into a call of `memcpy`. The
+/// caller has compared the lengths.
 #[inline(always)]
 pub(super) fn copy_body(source: &[u8], destination: &mut [u8]) -> u64 {
     let mut total = 0;
@@ -103,13 +103,13 @@ pub(super) fn copy_body(source: &[u8], destination: &mut [u8]) -> u64 {
     total
 }
 
-/// The bytes of `rest`, which are the last ones of `bytes` and fewer than eight, as one word or a
-/// sum of words.
+/// The sum of `rest`, which is the last fewer than eight bytes of `bytes`, as one word or a sum of
+/// words.
 #[inline(always)]
 fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
     if let Some(last) = bytes.last_chunk() {
-        // Load the last eight bytes and shift out those that were counted already. In two steps,
-        // since a shift by 64, for nothing left, does not exist.
+        // Load the last eight bytes and shift out those that were counted already. Two shifts,
+        // because a shift by 64 (nothing left) is not defined.
         return u64::from_le_bytes(*last) >> 1 >> (63 - 8 * rest.len());
     }
     let mut rest = rest;
@@ -125,6 +125,6 @@ fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
     total + rest.first().map_or(0, |&byte| u64::from(byte))
 }
 
-/// How much is copied before it is summed: even, so that no sum starts at an odd offset, and with
-/// its copy a fraction of the 32 KiB that the smallest of today's first caches hold.
+/// Bytes copied at a time before they are summed: even, so that no sum starts at an odd offset, and
+/// together with the copy a fraction of the 32 KiB of the smallest first-level caches in use.
 const PIECE_BYTES: usize = 8 << 10;

@@ -1,11 +1,11 @@
-//! What an x86-64 processor and its operating system offer, without the standard library.
+//! Detection of the vector extensions that the processor has and the operating system enables,
+//! without the standard library.
 
 use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 
 use super::Backend;
 
-/// The widest backend that the processor has, and for which the operating system saves the
-/// registers.
+/// The widest backend that the processor has and whose registers the operating system saves.
 pub(super) fn detect() -> Backend {
     if __cpuid(0).eax < FEATURES_LEAF {
         return Backend::Portable;
@@ -14,7 +14,7 @@ pub(super) fn detect() -> Backend {
     if basic & OSXSAVE == 0 || basic & AVX == 0 {
         return Backend::Portable;
     }
-    // SAFETY: OSXSAVE says that the instruction exists and that the operating system enabled it.
+    // SAFETY: OSXSAVE means that the instruction exists and that the operating system enabled it.
     let saved = unsafe { _xgetbv(0) };
     let extended = __cpuid_count(FEATURES_LEAF, 0).ebx;
     if saved & SAVED_YMM != SAVED_YMM || extended & AVX2 == 0 {
