@@ -1,4 +1,5 @@
-//! Numbers of the kernel's user interface that `libc` or the headers of stable distributions lack.
+//! Constants of the kernel's user interface that `libc` or the headers of stable distributions
+//! lack.
 //!
 //! Each is named as the kernel names it, so that it can be found in `include/uapi`.
 
@@ -23,7 +24,7 @@ pub(crate) const IFF_TUN: u16 = 0x0001;
 pub(crate) const IFF_TAP: u16 = 0x0002;
 pub(crate) const IFF_NAPI: u16 = 0x0010;
 pub(crate) const IFF_NAPI_FRAGS: u16 = 0x0020;
-/// The answer of `TUNGETIFF` only: the queue is detached.
+/// Only in the result of `TUNGETIFF`: the queue is detached.
 pub(crate) const IFF_DETACH_QUEUE: u16 = 0x0400;
 pub(crate) const IFF_ATTACH_QUEUE: u16 = 0x0200;
 pub(crate) const IFF_MULTI_QUEUE: u16 = 0x0100;
@@ -40,7 +41,7 @@ pub(crate) const TUN_F_UDP_TUNNEL_GSO: u32 = 0x080;
 /// Since Linux 6.17, with the 24-byte header.
 pub(crate) const TUN_F_UDP_TUNNEL_GSO_CSUM: u32 = 0x100;
 
-// linux/sockios.h. These predate the encoded form and are plain numbers on every architecture.
+// linux/sockios.h. These predate the encoded form and have the same numbers on every architecture.
 pub(crate) const SIOCGIFFLAGS: Opcode = 0x8913;
 pub(crate) const SIOCSIFFLAGS: Opcode = 0x8914;
 pub(crate) const SIOCSIFADDR: Opcode = 0x8916;
@@ -88,13 +89,13 @@ pub(crate) const PACKET_FANOUT: c_int = 18;
 pub(crate) const PACKET_QDISC_BYPASS: c_int = 20;
 /// Since Linux 4.20.
 pub(crate) const PACKET_IGNORE_OUTGOING: c_int = 23;
-/// Since Linux 6.6: the header's bytes are the argument.
+/// Since Linux 6.6: the argument is the length of the header.
 pub(crate) const PACKET_VNET_HDR_SZ: c_int = 24;
 pub(crate) const TPACKET_V2: c_int = 1;
 pub(crate) const PACKET_FANOUT_HASH: u16 = 0;
 pub(crate) const PACKET_FANOUT_CPU: u16 = 2;
 pub(crate) const PACKET_FANOUT_QM: u16 = 5;
-/// Since Linux 4.16: the kernel chooses a number that is not in use.
+/// Since Linux 4.16: the kernel chooses an unused number.
 pub(crate) const PACKET_FANOUT_FLAG_UNIQUEID: u16 = 0x2000;
 pub(crate) const PACKET_FANOUT_FLAG_DEFRAG: u16 = 0x8000;
 pub(crate) const TP_STATUS_KERNEL: u32 = 0;
@@ -160,13 +161,13 @@ pub(crate) struct PacketMembership {
 
 /// Bytes of `struct tpacket2_hdr` of linux/if_packet.h.
 pub(crate) const PACKET_RING_HEADER_BYTES: usize = 32;
-/// Its field `tp_len`.
+/// The field `tp_len`.
 pub(crate) const PACKET_RING_LENGTH: Range<usize> = 4..8;
 
-/// Where the field `sll_pkttype` of the `struct sockaddr_ll` lies that follows it.
+/// The field `sll_pkttype` of the `struct sockaddr_ll` that follows it.
 pub(crate) const PACKET_RING_KIND: Range<usize> = 42..43;
 
-/// What `struct tpacket2_hdr` says.
+/// Fields of `struct tpacket2_hdr`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketRingHeader {
     pub(crate) status: u32,
@@ -199,7 +200,7 @@ impl PacketRingHeader {
         }
     }
 
-    /// Where the packet's bytes lie in the slot, as far as they were taken.
+    /// Range of the packet's captured bytes in the slot.
     pub(crate) fn range(&self) -> Range<usize> {
         let start = usize::from(self.mac);
         start..start.saturating_add(self.snap_length as usize)
@@ -208,7 +209,7 @@ impl PacketRingHeader {
 
 // linux/if_xdp.h.
 pub(crate) const XDP_RING_NEED_WAKEUP: u32 = 1 << 0;
-/// Since Linux 6.6: the packet goes on in the next descriptor.
+/// Since Linux 6.6: the packet continues in the next descriptor.
 pub(crate) const XDP_PKT_CONTD: u32 = 1 << 0;
 
 // linux/bpf.h, linux/if_link.h.
@@ -292,7 +293,7 @@ pub(crate) const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 pub(crate) const NLA_F_NESTED: u16 = 1 << 15;
 pub(crate) const ETHTOOL_GENL_VERSION: u8 = 1;
 pub(crate) const ETHTOOL_MSG_COALESCE_GET: u8 = 19;
-/// The header is the first attribute of every message of the family.
+/// The first attribute of every message of the family is its header.
 pub(crate) const ETHTOOL_A_HEADER: u16 = 1;
 pub(crate) const ETHTOOL_A_HEADER_DEV_NAME: u16 = 2;
 /// The others follow in the order of `struct ethtool_coalesce`.

@@ -1,18 +1,18 @@
-//! Somebody who wants to know how long a thread is in the system calls by which frames come, go and are waited for.
+//! Observation of the system calls that receive, send and wait, to measure their cost.
 
 use core::cell::Cell;
 
-/// Is called for each of them with the system call, which it must make once.
+/// Function called for each of these system calls, which it must make once by calling `call`.
 pub type CallObserver = fn(call: &mut dyn FnMut());
 
-/// Lets somebody see each system call of the calling thread by which a device, a packet socket, an AF_XDP socket or a
-/// [`DatagramSocket`](crate::datagram::DatagramSocket) sends or receives, or by which it
-/// [waits](crate::wait::wait_for); or nobody any more.
+/// Sets the observer of the calling thread's system calls by which a TUN device, a packet socket,
+/// an AF_XDP socket or a [`DatagramSocket`](crate::datagram::DatagramSocket) sends or receives, or
+/// which [wait](crate::wait::wait_for). `None` removes it.
 pub fn observe(observer: Option<CallObserver>) {
     OBSERVER.set(observer);
 }
 
-/// Makes a system call before the eyes of the observer, if there is one.
+/// Makes a system call through the observer, if there is one.
 pub(crate) fn seen<T>(mut call: impl FnMut() -> T) -> T {
     let Some(observer) = OBSERVER.get() else { return call() };
     let mut result = None;

@@ -1,37 +1,39 @@
-//! What an error of a device means for who uses it.
+//! Classes of errors on the packet path, by the action that they call for.
 
 use core::fmt;
 use std::io;
 
-/// The meaning of an error code on the path of packets: what to do next depends on it.
+/// Meaning of an error code on the packet path, which determines the next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// No packet waits, or there is no room: wait and try again (`EAGAIN`, `ENOBUFS`, `EINTR`,
+    /// No packet waits, or there is no room: wait and repeat (`EAGAIN`, `ENOBUFS`, `EINTR`,
     /// `EBUSY`).
     Later,
-    /// The kernel refused this packet for what it says about itself, such as its virtio header:
-    /// drop it, and ask for less (`EINVAL`, `EPROTO`).
+    /// The kernel refused this packet for its metadata, such as its virtio header: drop it, and use
+    /// fewer features (`EINVAL`, `EPROTO`).
     Malformed,
     /// This packet is too long or has too many parts (`EMSGSIZE`, `E2BIG`).
     TooLong,
     /// The interface is down: wait until it is up (`EIO` of a TUN device, `ENETDOWN`).
     Down,
-    /// There is no way to the other host now (`ENETUNREACH`, `EHOSTUNREACH`, `EADDRNOTAVAIL`).
+    /// The other host is currently unreachable (`ENETUNREACH`, `EHOSTUNREACH`, `EADDRNOTAVAIL`).
     Unreachable,
     /// The device is gone (`ENODEV`, `ENXIO`, `EBADFD`).
     Gone,
     /// The caller lacks a privilege (`EPERM`, `EACCES`).
     Forbidden,
-    /// The kernel or the device cannot do it (`EOPNOTSUPP`, `ENOPROTOOPT`, `ENOTTY`, `ENOSYS`).
+    /// The kernel or the device does not support it (`EOPNOTSUPP`, `ENOPROTOOPT`, `ENOTTY`,
+    /// `ENOSYS`).
     Unsupported,
-    /// Memory or another limit of the system is used up (`ENOMEM`, `ENOSPC`, `EMFILE`, `ENFILE`).
+    /// Memory or another resource of the system is exhausted (`ENOMEM`, `ENOSPC`, `EMFILE`,
+    /// `ENFILE`).
     Exhausted,
     /// Anything else.
     Other,
 }
 
 impl Fault {
-    /// The meaning of an error that came from this crate.
+    /// The meaning of an error returned by this crate.
     pub fn of(error: &io::Error) -> Self {
         let Some(code) = error.raw_os_error() else {
             return match error.kind() {

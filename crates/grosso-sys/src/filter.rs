@@ -1,9 +1,9 @@
-//! Programs of the classic packet filter, by which a socket says which packets it takes.
+//! Programs of the classic packet filter, which select the packets of a socket.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Has a socket take what the program says.
+/// Attaches a filter program to a socket.
 pub(crate) fn attach(socket: &impl AsFd, program: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: program.len() as u16,

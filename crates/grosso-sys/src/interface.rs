@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with
 use crate::abi;
 use crate::mapping::Mapping;
 
-/// Bytes of the kernel's name field, its terminating zero included (`IFNAMSIZ`).
+/// Length of the kernel's name field in bytes, including its terminating zero (`IFNAMSIZ`).
 const NAME_BYTES: usize = 16;
 
 /// The name of a network interface: 1 to 15 bytes, no zero, slash or white space.
@@ -53,7 +53,7 @@ impl InterfaceName {
         core::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
     }
 
-    /// The name the kernel wrote into a request, which it may have chosen itself (`tap%d`).
+    /// The name that the kernel wrote into a request, which may be its own choice (`tap%d`).
     pub(crate) fn from_kernel(bytes: [u8; NAME_BYTES]) -> io::Result<Self> {
         let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES);
         let text = core::str::from_utf8(&bytes[..length]).map_err(io::Error::other)?;
@@ -73,8 +73,8 @@ impl fmt::Display for InterfaceName {
     }
 }
 
-/// A socket through which the interfaces of one network namespace are set: the one its creator's
-/// thread was in.
+/// A socket for configuring the interfaces of one network namespace: that of the thread that
+/// created it.
 #[derive(Debug)]
 pub struct Control {
     socket: OwnedFd,
@@ -105,7 +105,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// `EPERM` without `CAP_NET_ADMIN` in the namespace, `ENODEV`, or the device's own.
+    /// `EPERM` without `CAP_NET_ADMIN` in the namespace, `ENODEV`, or an error of the device.
     pub fn set_up(&self, name: &InterfaceName, up: bool) -> io::Result<()> {
         let mut request = InterfaceRequest::new(name);
         self.call::<{ abi::SIOCGIFFLAGS }>(&mut request)?;
@@ -129,14 +129,13 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the device cannot have it; otherwise as [`Control::set_up`].
+    /// `EINVAL` if the device does not support it; otherwise as [`Control::set_up`].
     pub fn set_mtu(&self, name: &InterfaceName, bytes: u16) -> io::Result<()> {
         let mut request = InterfaceRequest::new(name).with(&i32::from(bytes).to_ne_bytes());
         self.call::<{ abi::SIOCSIFMTU }>(&mut request)
     }
 
-    /// Sets how many packets the device queues for transmission; for a TAP, how many wait to be
-    /// read.
+    /// Sets the number of packets that the device queues for transmission; for a TAP, to be read.
     ///
     /// # Errors
     ///
@@ -179,9 +178,9 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// `ENOPKG` if the kernel has no bridges; otherwise as [`Control::set_up`].
+    /// `ENOPKG` if the kernel lacks bridges; otherwise as [`Control::set_up`].
     pub fn add_bridge(&self, name: &InterfaceName) -> io::Result<()> {
-        // The argument is the name alone, of which a request is a longer form.
+        // The argument is the name alone, which is the start of the request.
         self.call::<{ abi::SIOCBRADDBR }>(&mut InterfaceRequest::new(name))
     }
 
@@ -196,26 +195,26 @@ impl Control {
         self.call::<{ abi::SIOCBRADDIF }>(&mut request)
     }
 
-    /// Hands a buffer to the driver through `SIOCETHTOOL`.
+    /// Passes a buffer to the driver through `SIOCETHTOOL`.
     ///
     /// # Safety
     ///
-    /// `buffer` must be as long as the `ethtool` command in its first word lets the kernel read and
-    /// write.
+    /// `buffer` must be at least as long as the kernel reads and writes for the `ethtool` command
+    /// in its first word.
     pub(crate) unsafe fn ethtool(
         &self,
         name: &InterfaceName,
         buffer: &mut [u32],
     ) -> io::Result<()> {
         let address = buffer.as_mut_ptr().expose_provenance();
-        // SAFETY: the caller vouches for the length of the buffer.
+        // SAFETY: the caller guarantees the length of the buffer.
         unsafe { self.ethtool_at(name, address) }
     }
 
-    /// As [`Control::ethtool`], with memory that is guarded instead of long enough.
+    /// As [`Control::ethtool`], with guarded memory instead of a known length.
     pub(crate) fn ethtool_guarded(&self, name: &InterfaceName, buffer: &Guarded) -> io::Result<()> {
-        // SAFETY: the kernel reads and writes from the start of the buffer on, and behind the
-        // buffer it fails. `Guarded` lends no reference that could see the bytes change.
+        // SAFETY: the kernel reads and writes from the start of the buffer on, and fails after its
+        // end. `Guarded` lends no reference that could observe the change.
         unsafe { self.ethtool_at(name, buffer.address()) }
     }
 
@@ -228,7 +227,7 @@ impl Control {
         )
     }
 
-    /// One ioctl of those in `abi` that take a `struct ifreq`, which is all that this module names.
+    /// Calls one of the ioctls in `abi` that take a `struct ifreq`; this module uses no others.
     fn call<const OPCODE: Opcode>(&self, request: &mut InterfaceRequest) -> io::Result<()> {
         request.call::<OPCODE>(&self.socket)
     }
@@ -236,21 +235,21 @@ impl Control {
 
 /// Writes an attribute of an interface in sysfs, below `/sys/class/net/<name>/`.
 ///
-/// The sysfs that is mounted must be that of the interface's namespace: see [`crate::namespace`].
+/// The mounted sysfs must be that of the interface's namespace: see [`crate::namespace`].
 ///
 /// # Errors
 ///
-/// Not found if the kernel lacks the attribute, `EPERM` if it wants a privilege in the initial
+/// Not found if the kernel lacks the attribute, `EPERM` if it requires a privilege in the initial
 /// namespace.
 pub fn write_attribute(name: &InterfaceName, attribute: &str, value: &str) -> io::Result<()> {
     fs::write(format!("/sys/class/net/{name}/{attribute}"), value)
 }
 
-/// Memory for an answer whose length the kernel chooses: behind it the kernel cannot write.
+/// Memory for a result whose length the kernel chooses. The kernel cannot write past its end.
 pub(crate) struct Guarded(Mapping);
 
 impl Guarded {
-    /// Room for the words, and then at least so many bytes.
+    /// Memory that holds these words and at least `bytes` more bytes.
     pub(crate) fn new(words: &[u32], bytes: usize) -> io::Result<Self> {
         let mapping = Mapping::guarded(size_of_val(words) + bytes)?;
         for (i, word) in words.iter().enumerate() {
@@ -259,7 +258,7 @@ impl Guarded {
         Ok(Self(mapping))
     }
 
-    /// A copy of what the kernel wrote.
+    /// A copy of the bytes that the kernel wrote.
     pub(crate) fn bytes(&self, range: Range<usize>) -> Vec<u8> {
         // SAFETY: the kernel writes only during a call, which has ended, and nobody else has the
         // mapping.
@@ -288,13 +287,13 @@ impl InterfaceRequest {
         Self { name: name.bytes, value: RequestValue([0; 24]) }
     }
 
-    /// The same request with a value, of which at most 24 bytes exist.
+    /// The same request with a value of at most 24 bytes.
     pub(crate) fn with(mut self, value: &[u8]) -> Self {
         self.value.0[..value.len()].copy_from_slice(value);
         self
     }
 
-    /// The answer to an opcode that only writes.
+    /// The result of an opcode that only writes.
     pub(crate) fn read<const OPCODE: Opcode>(file: impl AsFd) -> io::Result<Self> {
         let mut request = Self { name: [0; NAME_BYTES], value: RequestValue([0; 24]) };
         request.call::<OPCODE>(file)?;
@@ -312,8 +311,8 @@ impl InterfaceRequest {
     }
 
     pub(crate) fn call<const OPCODE: Opcode>(&mut self, file: impl AsFd) -> io::Result<()> {
-        // SAFETY: every opcode of `abi` given here reads and writes a `struct ifreq` or a prefix of
-        // it, and `self` is as long and as aligned as the longest.
+        // SAFETY: every opcode of `abi` used here reads and writes a `struct ifreq` or a prefix of
+        // it, and `self` has the length and alignment of the longest.
         let updater = unsafe { Updater::<OPCODE, Self>::new(self) };
         // SAFETY: as above; the borrow of `self` lasts until the call returns.
         unsafe { ioctl(file, updater) }?;

@@ -1,30 +1,30 @@
 //! Linux system calls for Grosso, thin and typed. This crate knows no packet formats.
 //!
-//! Every call is one the ports (`grosso-io`), the lab and the kernel oracles of the tests need, and
-//! that the standard library has not. Errors are [`std::io::Error`] with the kernel's own code;
+//! Every call is one that the ports (`grosso-io`), the lab or the kernel oracles of the tests need
+//! and the standard library lacks. Errors are [`std::io::Error`] with the kernel's own code;
 //! nothing is retried, cached or logged here.
 //!
-//! | module | what it wraps |
+//! | module | contents |
 //! |---|---|
 //! | [`tun`] | TUN and TAP devices: making, adopting, queues, offloads, one packet a read or write |
 //! | [`packet`] | packet sockets: virtio header, VLAN tag, batches, mapped rings, fanout, a filter for IP |
-//! | [`xdp`] | AF_XDP sockets with frames that are owned, and the program that feeds them |
-//! | [`passed`] | descriptors that another program left open for this one |
-//! | [`datagram`] | UDP and raw IP sockets whose datagrams travel together; the MTU of paths |
-//! | [`fault`] | what an error means on the path of packets |
-//! | [`calls`] | who wants to see the system calls of the path of packets |
-//! | [`wait`] | sleeping until a descriptor is ready, a time has come, or a thread says so |
+//! | [`xdp`] | AF_XDP sockets with owned frames, and the program that redirects packets to them |
+//! | [`passed`] | descriptors that another program passed to this one |
+//! | [`datagram`] | UDP and raw IP sockets that send and receive in batches; path MTUs |
+//! | [`fault`] | classes of errors on the packet path |
+//! | [`calls`] | observation of the system calls of the packet path |
+//! | [`wait`] | waiting for a descriptor, a time or another thread |
 //! | [`interface`] | names, up, MTU, addresses, bridges, device attributes in sysfs |
 //! | [`ethtool`] | device features by the names `ethtool -k` prints, coalescing, rings, channels |
 //! | [`netlink`] | links, veth pairs across networks, addresses, routes, neighbours |
 //! | [`namespace`] | private user, network and mount namespaces |
-//! | [`stream`] | what a reader of TCP waits for |
+//! | [`stream`] | receive low-water mark of TCP sockets |
 //! | [`process`] | processes that end with the one that started them |
 //! | [`scheduling`] | CPU affinity, real-time priority, CPU time, finding a kernel thread |
 //!
-//! Two kinds of buffer lie in memory that is shared with the kernel: [`packet::RingFrame`] and
-//! [`xdp::Frame`]. Each is the only owner of its bytes, is a plain `AsRef<[u8]>` that may be held,
-//! sent to another thread and outlive its socket, and goes back when it is dropped.
+//! Two kinds of buffer lie in memory shared with the kernel: [`packet::RingFrame`] and
+//! [`xdp::Frame`]. Each is the only owner of its bytes. It is a plain `AsRef<[u8]>` that may be
+//! held, be sent to another thread and outlive its socket, and it returns its memory when dropped.
 //!
 //! Constants newer than the C headers of stable distributions are in the private module `abi`, each
 //! with its origin.

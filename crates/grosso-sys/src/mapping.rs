@@ -1,7 +1,7 @@
-//! Memory that is shared with the kernel.
+//! Memory shared with the kernel.
 //!
-//! A [`Mapping`] hands out references only within its bounds. Who may read or write which bytes,
-//! and when, is the protocol of the ring that lies in it; the modules that own a ring prove it.
+//! A [`Mapping`] lends references only within its bounds. Permission to read or write its bytes
+//! follows from the protocol of the ring that it holds; the modules that own a ring prove it.
 
 use core::ops::Range;
 use core::ptr::{self, NonNull};
@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 
-/// Bytes of a guard: a page of the machine with the greatest.
+/// Length of a guard in bytes: a page of the machine with the largest pages.
 const GUARD_BYTES: usize = 64 << 10;
 
 /// A mapped range of memory, page-aligned, unmapped when it is dropped.
@@ -19,18 +19,18 @@ const GUARD_BYTES: usize = 64 << 10;
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
-    /// Bytes behind them that are mapped and cannot be used.
+    /// Bytes after these that are mapped and inaccessible.
     guard_bytes: usize,
 }
 
-// SAFETY: the memory belongs to no thread; concurrent access is bounded by the contracts of `atomic`
-// and `slice`.
+// SAFETY: the memory belongs to no thread; concurrent access is bounded by the contracts of
+// `atomic` and `slice`.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps what a descriptor offers at an offset.
+    /// Maps memory of a descriptor at an offset.
     ///
     /// # Errors
     ///
@@ -38,13 +38,13 @@ impl Mapping {
     pub(crate) fn of_file(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: no address is asked for, so nothing that is mapped is replaced.
+        // SAFETY: no address is requested, so no existing mapping is replaced.
         let start = unsafe { mmap(ptr::null_mut(), bytes, access, flags, file, offset) }?;
         Self::new(start.cast(), bytes)
     }
 
-    /// Maps fresh zeroed memory, which a forked child shares rather than copies: the kernel may
-    /// have pinned it.
+    /// Maps new zeroed memory, which a forked child shares rather than copies, because the kernel
+    /// may have pinned it.
     ///
     /// # Errors
     ///
@@ -52,13 +52,13 @@ impl Mapping {
     pub(crate) fn anonymous(bytes: usize) -> io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: no address is asked for, so nothing that is mapped is replaced.
+        // SAFETY: no address is requested, so no existing mapping is replaced.
         let start = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, flags) }?;
         Self::new(start.cast(), bytes)
     }
 
-    /// Maps fresh zeroed memory, at least so many bytes, behind which nothing may be written: the
-    /// kernel's attempt fails with `EFAULT`. For answers whose length the kernel chooses.
+    /// Maps new zeroed memory of at least `bytes` bytes, after which nothing can be written: the
+    /// kernel's attempt fails with `EFAULT`. For results whose length the kernel chooses.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Mapping {
         let usable = bytes.next_multiple_of(GUARD_BYTES);
         let mut mapping = Self::anonymous(usable + GUARD_BYTES)?;
         let guard = mapping.pointer(usable..usable + GUARD_BYTES);
-        // SAFETY: the guard is the end of this mapping, into which there is no reference yet.
+        // SAFETY: the guard is the end of this mapping, to which there is no reference yet.
         unsafe { mprotect(guard.cast(), GUARD_BYTES, MprotectFlags::empty()) }?;
         (mapping.bytes, mapping.guard_bytes) = (usable, GUARD_BYTES);
         Ok(mapping)
@@ -78,7 +78,7 @@ impl Mapping {
         Ok(Self { start, bytes, guard_bytes: 0 })
     }
 
-    /// Where the mapping starts, as a number for the kernel.
+    /// Start of the mapping, as a number for the kernel.
     pub(crate) fn address(&self) -> u64 {
         self.start.as_ptr().expose_provenance() as u64
     }
@@ -91,16 +91,16 @@ impl Mapping {
     ///
     /// # Panics
     ///
-    /// If the offset is outside the mapping or no multiple of four.
+    /// Panics if the offset is outside the mapping or not a multiple of four.
     pub(crate) fn atomic(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4), "misaligned word at {offset}");
         let word = self.pointer(offset..offset + 4);
-        // SAFETY: the word is inside the mapping, aligned as the mapping is page-aligned, and alive
-        // as long as the borrow. That nobody reads or writes it otherwise is asked of `slice`.
+        // SAFETY: the word is inside the mapping, aligned because the mapping is page-aligned, and
+        // alive as long as the borrow. The contract of `slice` excludes any other access to it.
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
-    /// Bytes that nobody writes for the time being.
+    /// Bytes that nobody writes during the borrow.
     ///
     /// # Safety
     ///
@@ -108,15 +108,15 @@ impl Mapping {
     ///
     /// # Panics
     ///
-    /// If the range is not inside the mapping.
+    /// Panics if the range is not inside the mapping.
     pub(crate) unsafe fn slice(&self, range: Range<usize>) -> &[u8] {
         let (start, bytes) = (self.pointer(range.clone()), range.len());
-        // SAFETY: the range is inside the mapping, whose bytes are initialised by the kernel, and
-        // the caller vouches that it is not written.
+        // SAFETY: the range is inside the mapping, whose bytes the kernel has initialised, and the
+        // caller guarantees that it is not written.
         unsafe { core::slice::from_raw_parts(start, bytes) }
     }
 
-    /// Bytes that belong to the caller alone for the time being.
+    /// Bytes that belong to the caller alone during the borrow.
     ///
     /// # Safety
     ///
@@ -124,11 +124,11 @@ impl Mapping {
     ///
     /// # Panics
     ///
-    /// If the range is not inside the mapping.
+    /// Panics if the range is not inside the mapping.
     #[expect(clippy::mut_from_ref, reason = "several owners hold disjoint parts of one mapping")]
     pub(crate) unsafe fn slice_mut(&self, range: Range<usize>) -> &mut [u8] {
         let (start, bytes) = (self.pointer(range.clone()), range.len());
-        // SAFETY: the range is inside the mapping, and the caller vouches that it is its own.
+        // SAFETY: the range is inside the mapping, and the caller guarantees that it is its own.
         unsafe { core::slice::from_raw_parts_mut(start, bytes) }
     }
 
@@ -142,7 +142,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is what was mapped, and every reference into it borrowed `self`.
+        // SAFETY: the range is the mapped one, and every reference into it borrowed `self`.
         let result = unsafe { munmap(self.start.as_ptr().cast(), self.bytes + self.guard_bytes) };
         debug_assert!(result.is_ok(), "{result:?}");
     }

@@ -1,25 +1,26 @@
-//! Descriptors that another program left open for this one, such as a service manager or a program that may make
-//! devices where this one may not.
+//! Descriptors that another program passed to this one, such as a service manager or a program with
+//! the privilege to create devices.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// A duplicate of the descriptor with this number, which stays open. It is not passed on to other programs.
+/// A duplicate of the descriptor with this number, which stays open. The duplicate closes on exec.
 ///
 /// # Errors
 ///
-/// `EBADF` if no descriptor has the number.
+/// `EBADF` if the number is not an open descriptor.
 pub fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes numbers and no memory; whatever descriptor the number means is only duplicated.
+    // SAFETY: the call takes numbers and no memory; the descriptor, of whatever type, is only
+    // duplicated.
     let duplicate = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, STANDARD_STREAMS) };
     if duplicate < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made the descriptor, and nobody else knows of it.
+    // SAFETY: the kernel has just created the descriptor, and nobody else knows of it.
     Ok(unsafe { OwnedFd::from_raw_fd(duplicate) })
 }
 
-/// The numbers below are those of the standard streams, which a duplicate must not become.
+/// Numbers below this are the standard streams, which a duplicate must not replace.
 const STANDARD_STREAMS: RawFd = 3;
 
 #[cfg(test)]

@@ -8,23 +8,23 @@ use rustix::{
     thread::{UnshareFlags, unshare_unsafe},
 };
 
-/// Lets the next process that this one starts be the first of a process namespace: when it ends,
-/// however it ends, the kernel ends all that descend from it.
+/// Makes the next process started by this one the first of a new process namespace: when it ends,
+/// for whatever reason, the kernel kills all its descendants.
 ///
 /// # Errors
 ///
 /// `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, see
 /// [`crate::namespace::isolate_process_user`].
 pub fn isolate_children() -> io::Result<()> {
-    // SAFETY: descriptors stay shared, since `FILES` is not among the flags.
+    // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
     Ok(unsafe { unshare_unsafe(UnshareFlags::NEWPID) }?)
 }
 
-/// Has a command killed when the thread that starts it ends.
+/// Makes the kernel kill a command when the thread that started it ends.
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
     let bind = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
-    // SAFETY: `bind` makes one system call and touches nothing that another thread could have left
-    // half done.
+    // SAFETY: `bind` makes one system call and touches no state that another thread could have left
+    // inconsistent.
     unsafe { command.pre_exec(bind) }
 }
 
@@ -34,14 +34,14 @@ pub fn is_first() -> bool {
     std::process::id() == 1
 }
 
-/// Gives the process a mount namespace whose `/proc` shows the processes of its own namespace. To be
-/// called before it has a second thread.
+/// Gives the process a mount namespace whose `/proc` shows the processes of its own namespace. Call
+/// it before a second thread starts.
 ///
 /// # Errors
 ///
-/// `EPERM` without `CAP_SYS_ADMIN`, or where parts of `/proc` are hidden from containers.
+/// `EPERM` without `CAP_SYS_ADMIN`, or if parts of `/proc` are hidden from containers.
 pub fn show_in_proc() -> io::Result<()> {
-    // SAFETY: descriptors stay shared, since `FILES` is not among the flags.
+    // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;

@@ -1,4 +1,4 @@
-//! Where and before whom a thread runs, and for how long it did.
+//! CPU affinity, real-time priority and CPU time of threads.
 
 use core::time::Duration;
 use std::fs;
@@ -8,7 +8,7 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The processors the calling thread may run on, in ascending order.
+/// The processors on which the calling thread may run, in ascending order.
 ///
 /// # Errors
 ///
@@ -22,8 +22,8 @@ pub fn allowed_processors() -> io::Result<Vec<usize>> {
 ///
 /// # Errors
 ///
-/// `EINVAL` if the processor is not there, `EPERM` for another user's thread, `ESRCH` if the thread
-/// is gone.
+/// `EINVAL` if the processor does not exist, `EPERM` for another user's thread, `ESRCH` if the
+/// thread is gone.
 pub fn pin(thread: Option<Pid>, processor: usize) -> io::Result<()> {
     if processor >= CpuSet::MAX_CPU {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -33,7 +33,8 @@ pub fn pin(thread: Option<Pid>, processor: usize) -> io::Result<()> {
     Ok(sched_setaffinity(thread, &set)?)
 }
 
-/// Lets a thread, or the calling one, run before every ordinary one until it sleeps (`SCHED_FIFO`).
+/// Gives a thread, or the calling one, precedence over all ordinary threads until it sleeps
+/// (`SCHED_FIFO`).
 ///
 /// `priority` is from 1 to 99; of two such threads on a processor the greater runs first.
 ///
@@ -45,7 +46,7 @@ pub fn set_realtime(thread: Option<Pid>, priority: u8) -> io::Result<()> {
     let identifier = thread.map_or(0, |thread| thread.as_raw_nonzero().get());
     let parameter = libc::sched_param { sched_priority: i32::from(priority) };
     // SAFETY: the kernel reads one `struct sched_param`, which begins with the priority in every C
-    // library. The raw call is used because musl's wrapper only says that the call is not
+    // library. The raw call is used because musl's wrapper only returns that the call is not
     // implemented.
     let result = unsafe {
         libc::syscall(
@@ -58,11 +59,12 @@ pub fn set_realtime(thread: Option<Pid>, priority: u8) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The kernel threads whose names begin with a text, as far as this process sees them, with their names.
+/// The kernel threads whose names begin with `prefix`, as far as visible to this process, with
+/// their names.
 ///
 /// # Errors
 ///
-/// If `/proc` cannot be read.
+/// The system's error if `/proc` cannot be read.
 pub fn kernel_threads(prefix: &str) -> io::Result<Vec<(Pid, String)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -82,34 +84,34 @@ pub fn kernel_threads(prefix: &str) -> io::Result<Vec<(Pid, String)>> {
     Ok(found)
 }
 
-/// What the scheduler has accounted to a thread.
+/// CPU time of a thread as accounted by the scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
-    /// How long it ran.
+    /// Time that it ran.
     pub running: Duration,
-    /// How long it could have run but another did.
+    /// Time that it was runnable but another thread ran.
     pub waiting: Duration,
-    /// How many times it began to run.
+    /// Number of times that it was scheduled.
     pub slices: u64,
 }
 
-/// How long the calling thread has run, to the nanosecond.
+/// CPU time of the calling thread, with a resolution of a nanosecond.
 pub fn own_cpu_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-/// The calling thread's number, by which others find it.
+/// The calling thread's identifier.
 pub fn own_thread() -> Pid {
     rustix::thread::gettid()
 }
 
-/// What the scheduler has accounted to a thread of any process, such as a kernel thread.
+/// CPU time of a thread of any process, such as a kernel thread.
 ///
 /// # Errors
 ///
-/// Not found if the thread is gone or the kernel keeps no such accounts (`CONFIG_SCHED_INFO`).
+/// Not found if the thread is gone or the kernel does not account it (`CONFIG_SCHED_INFO`).
 pub fn cpu_time(thread: Pid) -> io::Result<CpuTime> {
-    // A thread is found below `/proc` by its number though it is not listed there.
+    // `/proc` has a directory for every thread, though it lists only processes.
     let path = format!("/proc/{}/schedstat", thread.as_raw_nonzero());
     let text = fs::read_to_string(path)?;
     let mut numbers = text.split_ascii_whitespace().map(str::parse);

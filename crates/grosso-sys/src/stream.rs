@@ -1,4 +1,4 @@
-//! TCP sockets: what the standard library does not ask of them.
+//! Options of TCP sockets that the standard library lacks.
 
 use core::ffi::c_int;
 use std::{
@@ -6,8 +6,8 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// Lets a reader wait until so many bytes are there (`SO_RCVLOWAT`). The kernel then acknowledges every second segment
-/// as long as fewer wait, and not only what was read.
+/// Makes a reader wait until this many bytes have arrived (`SO_RCVLOWAT`). While fewer wait, the
+/// kernel acknowledges every second segment, instead of only what has been read.
 ///
 /// # Errors
 /// Those of `setsockopt(2)`.

@@ -1,11 +1,11 @@
 //! TUN and TAP devices: a network interface whose wire is a file descriptor.
 //!
 //! One read or write is one packet. With the virtio header ([`TunBuilder::virtio_header`]) each
-//! packet has in front of it the header of `docs/rules.md` section 6.1: 10 bytes unless
-//! [`Tun::set_header_bytes`] said otherwise.
+//! packet is preceded by the header of `docs/rules.md` section 6.1: 10 bytes unless changed by
+//! [`Tun::set_header_bytes`].
 //!
 //! Offloads, carrier, persistence and the length of the header belong to the device, not to the
-//! queue, and survive on a device that persists: who opens one sets them all.
+//! queue, and survive on a persistent device: set all of them after opening one.
 
 use core::ops::{BitOr, Sub};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -18,32 +18,33 @@ use crate::abi;
 use crate::calls::seen;
 use crate::interface::{InterfaceName, InterfaceRequest};
 
-/// What the reader of a TUN or TAP device can take (`TUNSETOFFLOAD`, rule V30). Writes are not
-/// limited by it.
+/// Offloads that the reader of a TUN or TAP device accepts (`TUNSETOFFLOAD`, rule V30). They do not
+/// limit writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads(u32);
 
 impl Offloads {
-    /// Nothing: the kernel completes checksums and segments before a packet is read.
+    /// None: the kernel completes checksums and segments superframes before a packet is read.
     pub const NONE: Self = Self(0);
-    /// Packets whose checksum is still to be completed. Every other offload needs it.
+    /// Packets with a partial checksum. Every other offload requires it.
     pub const CHECKSUM: Self = Self(abi::TUN_F_CSUM);
     /// TCP superframes over IPv4.
     pub const TCP_IPV4: Self = Self(abi::TUN_F_TSO4);
     /// TCP superframes over IPv6.
     pub const TCP_IPV6: Self = Self(abi::TUN_F_TSO6);
-    /// TCP superframes with the CWR flag on the first segment. Needs one of the two TCP offloads.
+    /// TCP superframes with the CWR flag on the first segment. Requires one of the two TCP
+    /// offloads.
     pub const TCP_ECN: Self = Self(abi::TUN_F_TSO_ECN);
-    /// UDP superframes over IPv4 and IPv6; the kernel takes only both together (Linux 6.2).
+    /// UDP superframes over IPv4 and IPv6; the kernel accepts only both together (Linux 6.2).
     pub const UDP: Self = Self(abi::TUN_F_USO4_USO6);
     /// Superframes inside UDP tunnels (Linux 6.17, with the 24-byte header).
     pub const UDP_TUNNEL: Self = Self(abi::TUN_F_UDP_TUNNEL_GSO);
-    /// Superframes inside UDP tunnels whose outer checksum is set. Needs [`Offloads::UDP_TUNNEL`].
+    /// Superframes inside UDP tunnels with outer checksums. Requires [`Offloads::UDP_TUNNEL`].
     pub const UDP_TUNNEL_CHECKSUM: Self = Self(abi::TUN_F_UDP_TUNNEL_GSO_CSUM);
 }
 
 impl Offloads {
-    /// Whether all of the other are in this.
+    /// Whether all offloads of `other` are in this set.
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -65,7 +66,7 @@ impl Sub for Offloads {
     }
 }
 
-/// What packets of a device are.
+/// Layer of a device's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
     /// Ethernet frames: a TAP device.
@@ -74,16 +75,16 @@ pub enum Layer {
     Ip,
 }
 
-/// What the kernel can do for TUN and TAP devices (`TUNGETFEATURES`).
+/// Features of the kernel's TUN and TAP devices (`TUNGETFEATURES`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features(u32);
 
 impl Features {
-    /// Asks the running kernel, without making a device.
+    /// Queries the running kernel, without creating a device.
     ///
     /// # Errors
     ///
-    /// Not found if the kernel has no TUN/TAP, `EACCES` if the file may not be opened.
+    /// Not found if the kernel lacks TUN/TAP, `EACCES` if the file may not be opened.
     pub fn of_kernel() -> io::Result<Self> {
         let file = open("/dev/net/tun", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         // SAFETY: the opcode writes one 32-bit number.
@@ -92,17 +93,17 @@ impl Features {
         Ok(Self(unsafe { ioctl(&file, getter) }?))
     }
 
-    /// Virtio headers can be asked for.
+    /// Whether virtio headers are supported.
     pub fn virtio_header(self) -> bool {
         self.has(abi::IFF_VNET_HDR)
     }
 
-    /// A device can have several queues.
+    /// Whether a device can have several queues.
     pub fn multi_queue(self) -> bool {
         self.has(abi::IFF_MULTI_QUEUE)
     }
 
-    /// Written packets can pass NAPI.
+    /// Whether written packets can pass through NAPI.
     pub fn napi(self) -> bool {
         self.has(abi::IFF_NAPI)
     }
@@ -112,8 +113,8 @@ impl Features {
     }
 }
 
-/// How a TUN or TAP device is opened. Without `CAP_NET_ADMIN` only an existing device of one's own
-/// can be attached.
+/// Options for opening a TUN or TAP device. Without `CAP_NET_ADMIN` only an existing device owned
+/// by the caller can be attached.
 #[derive(Clone, Debug)]
 pub struct TunBuilder {
     name: InterfaceName,
@@ -122,12 +123,12 @@ pub struct TunBuilder {
 }
 
 impl TunBuilder {
-    /// A TAP device: packets are Ethernet frames. `%d` in the name lets the kernel choose a number.
+    /// A TAP device: packets are Ethernet frames. For `%d` in the name the kernel inserts a number.
     pub fn tap(name: InterfaceName) -> Self {
         Self { name, flags: abi::IFF_TAP | abi::IFF_NO_PI, nonblocking: false }
     }
 
-    /// A TUN device: packets are IP packets. `%d` in the name lets the kernel choose a number.
+    /// A TUN device: packets are IP packets. For `%d` in the name the kernel inserts a number.
     pub fn tun(name: InterfaceName) -> Self {
         Self { name, flags: abi::IFF_TUN | abi::IFF_NO_PI, nonblocking: false }
     }
@@ -137,18 +138,18 @@ impl TunBuilder {
         self.flag(abi::IFF_VNET_HDR, on)
     }
 
-    /// Lets written packets pass NAPI and with it the kernel's GRO (`IFF_NAPI`, rule V32).
+    /// Passes written packets through NAPI and so through the kernel's GRO (`IFF_NAPI`, rule V32).
     pub fn napi(self, on: bool) -> Self {
         self.flag(abi::IFF_NAPI, on)
     }
 
-    /// Lets written vectors become page fragments (`IFF_NAPI_FRAGS`, TAP with NAPI only, rule V32).
+    /// Turns written vectors into page fragments (`IFF_NAPI_FRAGS`, TAP with NAPI only, rule V32).
     pub fn napi_fragments(self, on: bool) -> Self {
         self.flag(abi::IFF_NAPI_FRAGS, on)
     }
 
-    /// Lets several descriptors be queues of the one device (`IFF_MULTI_QUEUE`); each queue opens
-    /// with the same flags.
+    /// Allows several descriptors to be queues of one device (`IFF_MULTI_QUEUE`); each queue must
+    /// be opened with the same flags.
     pub fn multi_queue(self, on: bool) -> Self {
         self.flag(abi::IFF_MULTI_QUEUE, on)
     }
@@ -163,7 +164,7 @@ impl TunBuilder {
     ///
     /// # Errors
     ///
-    /// Not found if the kernel has no TUN/TAP, `EPERM` without the privilege, `EBUSY` if the device
+    /// Not found if the kernel lacks TUN/TAP, `EPERM` without the privilege, `EBUSY` if the device
     /// is attached and not multi-queue, `EINVAL` if it exists with other flags.
     pub fn open(self) -> io::Result<Tun> {
         let mut access = OFlags::RDWR | OFlags::CLOEXEC;
@@ -180,7 +181,8 @@ impl TunBuilder {
     }
 }
 
-/// One open queue of a TUN or TAP device. The device vanishes with its last queue.
+/// One open queue of a TUN or TAP device. A device that is not persistent vanishes with its last
+/// queue.
 #[derive(Debug)]
 pub struct Tun {
     file: OwnedFd,
@@ -189,16 +191,17 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Takes over an open queue that another program made, such as one passed by a service manager.
-    /// It need not be in the calling thread's network namespace.
+    /// Takes over an open queue that another program created, such as one passed by a service
+    /// manager. It may belong to another network namespace than the calling thread's.
     ///
-    /// It must have been made with `IFF_NO_PI`. If it was not, four bytes precede each packet, and
-    /// the kernel does not tell: `TUNGETIFF` says `IFF_NO_PI` of every device (seen on 6.18).
+    /// It must have been created with `IFF_NO_PI`. Otherwise four bytes precede each packet, and
+    /// the kernel does not report it: `TUNGETIFF` returns `IFF_NO_PI` for every device (seen on
+    /// 6.18).
     ///
     /// # Errors
     ///
     /// `ENOTTY` if the descriptor is not of `/dev/net/tun`, `EBADFD` if it has no device (yet, or
-    /// any more).
+    /// no longer).
     pub fn adopt(file: OwnedFd) -> io::Result<Self> {
         let request = InterfaceRequest::read::<{ abi::TUNGETIFF }>(&file)?;
         let (name, flags) = (InterfaceName::from_kernel(request.name)?, request.flags());
@@ -217,20 +220,20 @@ impl Tun {
         Ok(fcntl_setfl(&self.file, flags)?)
     }
 
-    /// Attaches this queue to the device or detaches it. A detached queue gets no packets; it can
-    /// still write.
+    /// Attaches this queue to the device or detaches it. A detached queue receives no packets; it
+    /// can still write.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the device is not multi-queue or already so.
+    /// `EINVAL` if the device is not multi-queue, or the queue is in that state already.
     pub fn set_attached(&self, attached: bool) -> io::Result<()> {
         let flag = if attached { abi::IFF_ATTACH_QUEUE } else { abi::IFF_DETACH_QUEUE };
         let mut request = InterfaceRequest::new(&self.name).with(&flag.to_ne_bytes());
         request.call::<{ abi::TUNSETQUEUE }>(&self.file)
     }
 
-    /// Limits the bytes of packets, the kernel's bookkeeping included, that this queue has written
-    /// and the kernel still holds. At the limit a write would block.
+    /// Limits the packets that this queue has written and the kernel still holds, in bytes
+    /// including the kernel's bookkeeping. At the limit a write would block.
     ///
     /// # Errors
     ///
@@ -239,7 +242,7 @@ impl Tun {
         self.set_number::<{ abi::TUNSETSNDBUF }>(i32::try_from(bytes).unwrap_or(i32::MAX))
     }
 
-    /// Says whether the wire is plugged in (Linux 5.0).
+    /// Sets whether the device has carrier (Linux 5.0).
     ///
     /// # Errors
     ///
@@ -248,7 +251,7 @@ impl Tun {
         self.set_number::<{ abi::TUNSETCARRIER }>(i32::from(on))
     }
 
-    /// Says whether the device outlives its last queue.
+    /// Sets whether the device outlives its last queue.
     ///
     /// # Errors
     ///
@@ -257,8 +260,8 @@ impl Tun {
         self.set_value::<{ abi::TUNSETPERSIST }>(usize::from(on))
     }
 
-    /// Sets the bytes of the virtio header: 10, 12, 20 or 24 are the known forms, and others of 10
-    /// and more are accepted (rule V31).
+    /// Sets the length of the virtio header in bytes: 10, 12, 20 and 24 are the known forms, and
+    /// other lengths from 10 on are accepted (rule V31).
     ///
     /// # Errors
     ///
@@ -267,26 +270,26 @@ impl Tun {
         self.set_number::<{ abi::TUNSETVNETHDRSZ }>(i32::from(bytes))
     }
 
-    /// Says what this reader can take.
+    /// Sets the offloads that this reader accepts.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the kernel does not know an offload or one that it needs is missing (rule V30).
+    /// `EINVAL` if the kernel lacks an offload, or a required one is missing (rule V30).
     pub fn set_offloads(&self, offloads: Offloads) -> io::Result<()> {
         self.set_value::<{ abi::TUNSETOFFLOAD }>(offloads.0 as usize)
     }
 
-    /// Reads one packet, its virtio header first; what does not fit is lost.
+    /// Reads one packet, its virtio header first; bytes that do not fit into the buffer are lost.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::WouldBlock`] if nonblocking and empty, `EINVAL` for a packet the header
-    /// cannot express (V20), `EBADFD` if the device is gone.
+    /// [`io::ErrorKind::WouldBlock`] if nonblocking and no packet waits, `EINVAL` for a packet that
+    /// the header cannot express (V20), `EBADFD` if the device is gone.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(seen(|| rustix::io::read(&self.file, &mut *buffer))?)
     }
 
-    /// Reads one packet into parts, filled in their order; what does not fit is lost.
+    /// Reads one packet into parts, filled in order; bytes that do not fit are lost.
     ///
     /// # Errors
     ///
@@ -299,9 +302,9 @@ impl Tun {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a header the kernel refuses (rules V1 to V8), `EIO` while the interface is
-    /// down, `EBADFD` if the device is gone, [`io::ErrorKind::WouldBlock`] at
-    /// the limit of [`Tun::set_send_buffer_bytes`]. [`crate::fault::Fault`] tells them apart.
+    /// `EINVAL` for a header that the kernel refuses (rules V1 to V8), `EIO` while the interface is
+    /// down, `EBADFD` if the device is gone, [`io::ErrorKind::WouldBlock`] at the limit of
+    /// [`Tun::set_send_buffer_bytes`]. [`crate::fault::Fault`] distinguishes them.
     pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
         Ok(seen(|| rustix::io::write(&self.file, packet))?)
     }
@@ -320,17 +323,17 @@ impl Tun {
         &self.name
     }
 
-    /// What the device's packets are.
+    /// Layer of the device's packets.
     pub fn layer(&self) -> Layer {
         if self.flags & abi::IFF_TAP != 0 { Layer::Ethernet } else { Layer::Ip }
     }
 
-    /// Whether the device was made for several queues.
+    /// Whether the device was created for several queues.
     pub fn multi_queue(&self) -> bool {
         self.flags & abi::IFF_MULTI_QUEUE != 0
     }
 
-    /// Bytes of the virtio header before each packet; 0 if there is none.
+    /// Length of the virtio header before each packet in bytes; 0 without one.
     ///
     /// # Errors
     ///
@@ -346,7 +349,7 @@ impl Tun {
         usize::try_from(bytes).map_err(io::Error::other)
     }
 
-    /// One ioctl of those in `abi` that read an `int` through a pointer.
+    /// Calls one of the ioctls in `abi` that read an `int` through a pointer.
     fn set_number<const OPCODE: Opcode>(&self, number: i32) -> io::Result<()> {
         // SAFETY: the opcode reads one `int` through the pointer that `Setter` makes of its value.
         let setter = unsafe { Setter::<OPCODE, i32>::new(number) };
@@ -355,7 +358,7 @@ impl Tun {
         Ok(())
     }
 
-    /// One ioctl of those in `abi` that take a number by value.
+    /// Calls one of the ioctls in `abi` that take a number by value.
     fn set_value<const OPCODE: Opcode>(&self, value: usize) -> io::Result<()> {
         // SAFETY: the opcode takes its argument by value and no pointer.
         let setter = unsafe { IntegerSetter::<OPCODE>::new_usize(value) };

@@ -1,7 +1,7 @@
 //! Waiting for descriptors, for a time, and for another thread.
 //!
-//! A data path sleeps in [`wait_for`] until a port is ready, what is held must leave, or another
-//! thread raises its [`Event`]. Who waits for many descriptors has a [`Waiter`].
+//! A data path sleeps in [`wait_for`] until a port is ready, a held packet must leave, or another
+//! thread raises its [`Event`]. A [`Waiter`] is for many descriptors.
 
 use core::mem::MaybeUninit;
 use core::num::NonZeroU64;
@@ -16,23 +16,23 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::calls::seen;
 
-/// The most events one [`Waiter::wait`] tells; others are told by the next.
+/// Greatest number of events returned by one [`Waiter::wait`]; the next call returns the others.
 const EVENTS_MAX: usize = 64;
 
-/// What of a descriptor is waited for.
+/// Readiness of a descriptor to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest(epoll::EventFlags);
 
 impl Interest {
-    /// That it can be read.
+    /// Readable.
     pub const READ: Self = Self(epoll::EventFlags::IN);
-    /// That it can be written.
+    /// Writable.
     pub const WRITE: Self = Self(epoll::EventFlags::OUT);
     /// Both.
     pub const BOTH: Self = Self(epoll::EventFlags::IN.union(epoll::EventFlags::OUT));
 
-    /// Tells only that something new came, once, and not that something is still there. For a
-    /// [`crate::packet::ReceiveRing`] of which frames are held.
+    /// Reports each arrival once, instead of reporting readiness while it lasts. For a
+    /// [`crate::packet::ReceiveRing`] whose frames are held.
     pub const fn edge_triggered(self) -> Self {
         Self(self.0.union(epoll::EventFlags::ET))
     }
@@ -41,13 +41,13 @@ impl Interest {
 /// A descriptor that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// What it was added with.
+    /// The number with which the descriptor was added.
     pub token: u64,
-    /// It can be read.
+    /// Whether it can be read.
     pub readable: bool,
-    /// It can be written.
+    /// Whether it can be written.
     pub writable: bool,
-    /// It has an error, or its other end is gone: use it and see.
+    /// Whether it has an error, or its other end is gone: the next call on it returns the error.
     pub failed: bool,
 }
 
@@ -67,8 +67,8 @@ impl Waiter {
         Ok(Self { file: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
-    /// Adds a descriptor, with the number by which [`Ready`] calls it. It leaves the set when it is
-    /// closed.
+    /// Adds a descriptor, with the number that [`Ready`] reports for it. Closing it removes it from
+    /// the set.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Waiter {
         Ok(epoll::add(&self.file, source, epoll::EventData::new_u64(token), interest.0)?)
     }
 
-    /// Changes what of a descriptor is waited for.
+    /// Changes the readiness to wait for at a descriptor.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl Waiter {
         Ok(epoll::modify(&self.file, source, epoll::EventData::new_u64(token), interest.0)?)
     }
 
-    /// Takes a descriptor out of the set.
+    /// Removes a descriptor from the set.
     ///
     /// # Errors
     ///
@@ -95,8 +95,8 @@ impl Waiter {
         Ok(epoll::delete(&self.file, source)?)
     }
 
-    /// Waits until a descriptor is ready, and tells which are, in place of what was in `ready`. No
-    /// time means for ever. A signal ends the wait early.
+    /// Waits until a descriptor is ready, and replaces the contents of `ready` by the ready ones.
+    /// `None` waits without limit. A signal ends the wait early.
     ///
     /// # Errors
     ///
@@ -129,11 +129,12 @@ impl AsFd for Waiter {
     }
 }
 
-/// Waits until one of some descriptors is ready, and says which is, the first of several; none when
-/// a time has passed instead. No time means for ever. A signal ends the wait early.
+/// Waits until one of several descriptors is ready, and returns its index, the first of several;
+/// `None` when the time has passed. `at_most` of `None` waits without limit. A signal ends the wait
+/// early.
 ///
-/// The kernel looks after the descriptors only while the thread waits, so what happens to them
-/// while it works costs nobody anything. With a [`Waiter`] each packet that arrives does.
+/// The descriptors are registered with the kernel only while the thread waits, so packets that
+/// arrive while it works cost no wake-up. With a [`Waiter`] each of them does.
 ///
 /// # Errors
 ///
@@ -157,17 +158,17 @@ pub fn wait_for<'a>(
     }
 }
 
-/// Has every later wait of the calling thread end when its time is over, and not up to 50 us later,
-/// by which the kernel otherwise spares the machine a wake-up.
+/// Makes every later wait of the calling thread end on time. By default the kernel delays the end
+/// by up to 50 us to save wake-ups.
 ///
 /// # Errors
 ///
-/// Those of `prctl(2)`, which has none for this.
+/// Those of `prctl(2)`, which documents none for this operation.
 pub fn wait_exactly() -> io::Result<()> {
     Ok(set_current_timer_slack(NonZeroU64::new(1))?)
 }
 
-/// A descriptor that is readable from when a thread raises it until another takes it.
+/// A descriptor that is readable from the time that a thread raises it until another takes it.
 #[derive(Debug)]
 pub struct Event {
     file: OwnedFd,
@@ -183,14 +184,14 @@ impl Event {
         Ok(Self { file: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
 
-    /// Raises the event; more than once is as good as once. A signal handler may do it.
+    /// Raises the event; raising it again has no effect. Safe in a signal handler.
     ///
     /// # Errors
     ///
     /// Those of `write(2)`.
     pub fn raise(&self) -> io::Result<()> {
         match rustix::io::write(&self.file, &1_u64.to_ne_bytes()) {
-            // The counter is at its limit: it is raised.
+            // The counter is at its limit, so the event is raised.
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -212,7 +213,7 @@ impl AsFd for Event {
     }
 }
 
-/// The time by a clock that nobody sets; it starts at some point before the machine did.
+/// The time of the monotonic clock, which starts at an arbitrary point.
 pub fn monotonic() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::try_from(now).unwrap_or_default()

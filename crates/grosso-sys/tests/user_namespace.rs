@@ -1,5 +1,5 @@
-//! What only a process of one thread can do. The test harness starts threads, so this program is
-//! its own: it starts itself once for each case.
+//! Operations that only a single-threaded process can do. The test harness starts threads, so this
+//! program has its own `main`, and starts itself once for each case.
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
@@ -26,7 +26,7 @@ mod linux {
     };
     use grosso_sys::tun::TunBuilder;
 
-    /// Names the case in the environment.
+    /// Environment variable with the name of the case.
     pub(super) const CASE: &str = "GROSSO_TEST_CASE";
 
     pub(super) fn run(case: &str) {
@@ -63,7 +63,7 @@ mod linux {
         }
     }
 
-    /// The limit is of the user namespace, so one's own can be set to nothing.
+    /// The limit belongs to the user namespace, so a private one can be set to zero.
     fn finds_out_the_limit() {
         fs::write("/proc/sys/user/max_user_namespaces", "0").unwrap();
         let refusal = user_namespace_refusal().unwrap();

@@ -1,8 +1,8 @@
-//! The address of a datagram, as the kernel writes it.
+//! The address of a datagram in the kernel's format.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// `struct sockaddr_in` or `struct sockaddr_in6`: family, port, and what the family has.
+/// `struct sockaddr_in` or `struct sockaddr_in6`: family, port, and the fields of the family.
 #[repr(C, align(4))]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Address {
@@ -12,12 +12,12 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Room for one that the kernel writes.
+    /// Space for an address that the kernel writes.
     pub(super) const EMPTY: Self = Self { family: 0, port: [0; 2], rest: [0; 24] };
-    /// Bytes of that room.
+    /// Length of that space in bytes.
     pub(super) const CAPACITY: usize = size_of::<Self>();
 
-    /// The bytes that the kernel reads.
+    /// Number of bytes that the kernel reads.
     pub(super) fn len(&self) -> usize {
         match i32::from(self.family) {
             libc::AF_INET => size_of::<libc::sockaddr_in>(),
@@ -25,7 +25,8 @@ impl Address {
         }
     }
 
-    /// What the kernel wrote; `None` for another family, or for less than the whole.
+    /// Parses an address of `written` bytes from the kernel; `None` for another family, or if it is
+    /// incomplete.
     pub(super) fn parse(&self, written: usize) -> Option<SocketAddr> {
         if written < self.len() {
             return None;
@@ -58,7 +59,7 @@ impl From<SocketAddr> for Address {
     }
 }
 
-/// Bytes of `sin6_flowinfo`, which is in front of the address.
+/// Length of `sin6_flowinfo`, which precedes the address, in bytes.
 const FLOW_BYTES: usize = 4;
 
 #[cfg(test)]

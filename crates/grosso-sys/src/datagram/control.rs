@@ -1,8 +1,9 @@
-//! Control messages: what is said of a datagram beside its bytes.
+//! Control messages: the properties of a datagram besides its bytes.
 
 use core::ffi::{c_int, c_void};
 
-/// Room for the control messages of one call. They start with a length and want its alignment.
+/// Space for the control messages of one call. Each starts with a length field, whose alignment the
+/// space has.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Control {
@@ -18,7 +19,7 @@ impl Control {
         Self { bytes: [0; Self::CAPACITY], len: 0 }
     }
 
-    /// Adds a message; there is room for four of them.
+    /// Adds a message; there is space for four.
     pub(super) fn push<const BYTES: usize>(
         &mut self,
         level: c_int,
@@ -28,19 +29,19 @@ impl Control {
         let Some(room) = self.bytes.get_mut(self.len..self.len + HEADER_BYTES + ALIGNMENT) else {
             return;
         };
-        // SAFETY: all fields of a `cmsghdr` are numbers, for which zero is a value.
+        // SAFETY: all fields of a `cmsghdr` are numbers, for which zero is a valid value.
         let mut header: libc::cmsghdr = unsafe { core::mem::zeroed() };
         header.cmsg_len = (HEADER_BYTES + BYTES) as _;
         header.cmsg_level = level;
         header.cmsg_type = kind;
-        // SAFETY: the room is longer than a header and aligned as one, for `Control` is and every
-        // message is a multiple of its alignment.
+        // SAFETY: `room` is longer than a header and aligned for it, because `Control` is, and the
+        // length of every message is a multiple of that alignment.
         unsafe { room.as_mut_ptr().cast::<libc::cmsghdr>().write(header) };
         room[HEADER_BYTES..HEADER_BYTES + BYTES].copy_from_slice(&data);
         self.len += HEADER_BYTES + BYTES.next_multiple_of(ALIGNMENT);
     }
 
-    /// The bytes of the messages that were added.
+    /// Length of the messages added, in bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -49,16 +50,16 @@ impl Control {
         self.bytes.as_mut_ptr().cast()
     }
 
-    /// What the kernel wrote.
+    /// The messages written by the kernel.
     pub(super) fn received(&self, written: usize) -> &[u8] {
         self.bytes.get(..written).unwrap_or_default()
     }
 }
 
-/// Hands out the level, kind and data of each control message that the kernel wrote.
+/// Calls `each` with level, type and data of each control message written by the kernel.
 pub(super) fn each_message(mut written: &[u8], mut each: impl FnMut(c_int, c_int, &[u8])) {
     while written.len() >= HEADER_BYTES {
-        // SAFETY: there are as many bytes as a header has, and all of its fields are numbers.
+        // SAFETY: `written` has at least the length of a header, all of whose fields are numbers.
         let header = unsafe { written.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
         let len = header.cmsg_len;
         let Some(data) = written.get(HEADER_BYTES..len) else { return };
@@ -67,7 +68,7 @@ pub(super) fn each_message(mut written: &[u8], mut each: impl FnMut(c_int, c_int
     }
 }
 
-/// The number that a message holds: of one byte, as TOS is, or of four.
+/// The number in a message: of one byte, as for TOS, or of four.
 pub(super) fn number(data: &[u8]) -> Option<c_int> {
     match data {
         [byte] => Some(c_int::from(*byte)),
@@ -75,7 +76,7 @@ pub(super) fn number(data: &[u8]) -> Option<c_int> {
     }
 }
 
-/// Bytes of the header, which is a multiple of what messages are aligned to.
+/// Length of the header in bytes, a multiple of the alignment of messages.
 const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
 const ALIGNMENT: usize = size_of::<usize>();
 

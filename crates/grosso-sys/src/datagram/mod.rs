@@ -1,8 +1,8 @@
-//! UDP and raw IP sockets whose datagrams travel together: one call for a batch, and of UDP one send
-//! for many datagrams (`UDP_SEGMENT`) and one receive for many (`UDP_GRO`).
+//! UDP and raw IP sockets that send and receive in batches: one call for several messages and, for
+//! UDP, one message for several datagrams (`UDP_SEGMENT`, `UDP_GRO`).
 //!
-//! [`DatagramSocket`] does all of it. The functions here do the latter for any socket that is there
-//! already.
+//! [`DatagramSocket`] does all of this. The functions here set up the latter for an existing
+//! socket.
 
 use core::ffi::c_int;
 use std::io;
@@ -19,35 +19,35 @@ pub use socket::{BATCH_MAX, Datagram, DatagramSocket, DatagramSocketBuilder, Pro
 
 use control::{Control, each_message};
 
-/// What one receive gave.
+/// Result of one receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagrams {
-    /// Bytes in the buffer, of all datagrams together.
+    /// Length of all datagrams in the buffer together, in bytes.
     pub length: usize,
-    /// Bytes of each datagram but the last; none if it was one alone.
+    /// Length of each datagram but the last; `None` for a single datagram.
     pub segment_bytes: Option<u16>,
 }
 
-/// Lets the kernel cut what the socket sends into datagrams of so many bytes, the last being what
-/// is left; 0 sends every buffer as one datagram again (Linux 4.18).
+/// Makes the kernel segment messages of the socket into datagrams of this length in bytes, the last
+/// of which carries the rest; 0 sends every message as one datagram again (Linux 4.18).
 ///
 /// # Errors
 ///
-/// `ENOPROTOOPT` if the kernel has no such thing.
+/// `ENOPROTOOPT` if the kernel lacks the option.
 pub fn set_segment_bytes(socket: &impl AsFd, bytes: u16) -> io::Result<()> {
     set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, c_int::from(bytes))
 }
 
-/// Lets the socket receive several datagrams of a flow at once (Linux 5.0).
+/// Sets whether the socket receives several datagrams of a flow as one message (Linux 5.0).
 ///
 /// # Errors
 ///
-/// `ENOPROTOOPT` if the kernel has no such thing.
+/// `ENOPROTOOPT` if the kernel lacks the option.
 pub fn set_coalescing(socket: &impl AsFd, on: bool) -> io::Result<()> {
     set(socket, libc::SOL_UDP, libc::UDP_GRO, c_int::from(on))
 }
 
-/// Receives what waits, as the socket blocks.
+/// Receives a message. Blocks if the socket does.
 ///
 /// # Errors
 ///
@@ -55,14 +55,14 @@ pub fn set_coalescing(socket: &impl AsFd, on: bool) -> io::Result<()> {
 pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<Datagrams> {
     let mut control = Control::empty();
     let mut parts = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: all fields of a `msghdr` are numbers and pointers, for which zero is a value.
+    // SAFETY: all fields of a `msghdr` are numbers and pointers, for which zero is a valid value.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
     message.msg_iov = &raw mut parts;
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr();
     message.msg_controllen = Control::CAPACITY as _;
     let file = socket.as_fd().as_raw_fd();
-    // SAFETY: the message names one buffer and one control buffer, both borrowed until the call
+    // SAFETY: the message refers to one buffer and one control buffer, both borrowed until the call
     // returns.
     let length = unsafe { libc::recvmsg(file, &raw mut message, 0) };
     let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
@@ -75,7 +75,7 @@ pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<Datagrams> {
     Ok(Datagrams { length, segment_bytes })
 }
 
-/// Sets an option that is a number.
+/// Sets an option with a numeric value.
 fn set(socket: &impl AsFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
     let file = socket.as_fd().as_raw_fd();
     let length = size_of::<c_int>() as libc::socklen_t;
@@ -85,7 +85,7 @@ fn set(socket: &impl AsFd, level: c_int, option: c_int, value: c_int) -> io::Res
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads an option that is one number or several, as far as the kernel tells them.
+/// Reads an option of one number or several; numbers that the kernel lacks are 0.
 fn read<const COUNT: usize>(
     socket: &impl AsFd,
     level: c_int,

@@ -1,4 +1,4 @@
-//! What fits on the way to another host, as the kernel knows it.
+//! The path MTU to another host, as known to the kernel.
 
 use core::net::{IpAddr, SocketAddr};
 use std::io;
@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, connect_unspe
 use super::address::Address;
 use super::read;
 
-/// Asks for the MTU of paths, in the network namespace of the thread that made it.
+/// Queries of path MTUs, in the network namespace of the thread that created it.
 #[derive(Debug)]
 pub struct PathMtu {
     file: OwnedFd,
@@ -17,7 +17,7 @@ pub struct PathMtu {
 }
 
 impl PathMtu {
-    /// For paths of this family.
+    /// A socket for paths of this address family.
     ///
     /// # Errors
     ///
@@ -28,12 +28,12 @@ impl PathMtu {
         Ok(Self { file, is_ipv4 })
     }
 
-    /// The longest packet, in bytes from its IP header on, that gets to a host: the MTU of the
-    /// route, or what was learned of the path since (`IP_MTU`). Nothing is sent.
+    /// The longest packet that reaches a host, in bytes from its IP header on: the MTU of the
+    /// route, or a lower one learned for the path since (`IP_MTU`). Sends nothing.
     ///
     /// # Errors
     ///
-    /// `ENETUNREACH` and the like if there is no route.
+    /// `ENETUNREACH` and similar if there is no route.
     pub fn to(&self, remote: IpAddr) -> io::Result<usize> {
         self.connect(remote)?;
         let (level, option) = match self.is_ipv4 {
@@ -44,7 +44,7 @@ impl PathMtu {
         usize::try_from(mtu).map_err(io::Error::other)
     }
 
-    /// The address that this host has on the way to another.
+    /// The source address of this host towards another.
     ///
     /// # Errors
     ///
@@ -64,15 +64,15 @@ impl PathMtu {
         address.map(|address| address.ip()).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
 
-    /// Any port does: a datagram socket is connected without a packet. It would keep the address
-    /// that it had on the way to another host.
+    /// Connects the socket, which for a datagram socket sends no packet, so any port will do.
+    /// Disconnects it first, because it would keep the source address for the previous host.
     fn connect(&self, remote: IpAddr) -> io::Result<()> {
         connect_unspec(&self.file)?;
         Ok(connect(&self.file, &SocketAddr::new(remote, DISCARD))?)
     }
 }
 
-/// The port of a service that takes everything (RFC 863).
+/// The port of the discard service (RFC 863).
 const DISCARD: u16 = 9;
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ mod tests {
         let mtu = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
         for host in ["127.0.0.1", "127.0.0.9"] {
             let (paths, host): (_, IpAddr) = (PathMtu::new(true).unwrap(), host.parse().unwrap());
-            // No IPv4 packet is longer.
+            // IPv4 packets are no longer than that.
             assert_eq!(paths.to(host).unwrap(), mtu.trim().parse::<usize>().unwrap().min(65535));
             assert_eq!(paths.source(host).unwrap(), "127.0.0.1".parse::<IpAddr>().unwrap());
         }

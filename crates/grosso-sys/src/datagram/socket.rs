@@ -1,4 +1,4 @@
-//! A socket for a tunnel: UDP, or raw IP with headers of one's own.
+//! A socket for a tunnel: UDP, or raw IP.
 
 use core::ffi::c_int;
 use core::net::SocketAddr;
@@ -15,21 +15,21 @@ use super::{filter, read, set};
 use crate::calls::seen;
 use crate::filter::attach;
 
-/// Most messages of one call; of more only so many are tried.
+/// Greatest number of messages of one call; further ones are not tried.
 pub const BATCH_MAX: usize = 64;
 
-/// What is in front of what a socket sends and receives.
+/// Protocol of a socket, which determines the headers in its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Nothing: the kernel makes and takes off UDP and IP headers.
+    /// UDP. Messages have no headers: the kernel adds and removes those of UDP and IP.
     Udp,
-    /// Over IPv4 nothing of what is sent, as with UDP; over IPv6 its headers, of which each is sent as
-    /// it is. What is received are packets of this IP protocol, over IPv4 with their header, over IPv6
-    /// from behind their headers on.
+    /// Raw packets of this IP protocol. Sent messages have no IPv4 header, as with UDP, but full
+    /// IPv6 headers, which are sent unchanged. Received messages have their IPv4 header, but start
+    /// after the IPv6 headers.
     Raw(u8),
 }
 
-/// How a socket is opened. It never blocks.
+/// Options for opening a socket. The socket never blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramSocketBuilder {
     protocol: Protocol,
@@ -45,7 +45,8 @@ pub struct DatagramSocketBuilder {
 }
 
 impl DatagramSocketBuilder {
-    /// A socket at this address; of raw IP the port is 0. Port 0 of UDP lets the kernel choose one.
+    /// A socket bound to this address; the port is 0 for raw IP. Port 0 for UDP lets the kernel
+    /// choose one.
     #[must_use]
     pub const fn new(protocol: Protocol, local: SocketAddr) -> Self {
         Self {
@@ -62,60 +63,60 @@ impl DatagramSocketBuilder {
         }
     }
 
-    /// Whether other sockets may have the same address and port, among which the kernel then spreads
-    /// flows (`SO_REUSEPORT`).
+    /// Whether other sockets may have the same address and port, over which the kernel then
+    /// distributes flows (`SO_REUSEPORT`).
     #[must_use]
     pub const fn shared(mut self, on: bool) -> Self {
         self.shared = on;
         self
     }
 
-    /// Whether UDP is sent with a checksum, as it is by default (`SO_NO_CHECK`,
-    /// `UDP_NO_CHECK6_TX`).
+    /// Whether sent UDP datagrams have a checksum, the default (`SO_NO_CHECK`, `UDP_NO_CHECK6_TX`).
     #[must_use]
     pub const fn sends_checksum(mut self, on: bool) -> Self {
         self.sends_checksum = on;
         self
     }
 
-    /// Whether UDP over IPv6 is received without a checksum (`UDP_NO_CHECK6_RX`). Over IPv4 it is.
+    /// Whether UDP datagrams without a checksum are received over IPv6 (`UDP_NO_CHECK6_RX`). Over
+    /// IPv4 they always are.
     #[must_use]
     pub const fn takes_no_checksum(mut self, on: bool) -> Self {
         self.takes_no_checksum = on;
         self
     }
 
-    /// Whether UDP is received with a checksum alone (`SO_ATTACH_FILTER`): then the kernel has verified all
-    /// that the socket delivers.
+    /// Whether only UDP datagrams with a checksum are received (`SO_ATTACH_FILTER`), so that the
+    /// kernel has verified all that the socket delivers.
     #[must_use]
     pub const fn wants_checksum(mut self, on: bool) -> Self {
         self.wants_checksum = on;
         self
     }
 
-    /// Whether nothing is received. Of raw IP the kernel still takes packets of the protocol for
-    /// somebody's, and tells nobody that it does not know it.
+    /// Whether nothing is received. For raw IP the open socket still keeps the kernel from
+    /// answering that the protocol is unreachable.
     #[must_use]
     pub const fn send_only(mut self, on: bool) -> Self {
         self.send_only = on;
         self
     }
 
-    /// Whether several datagrams of a flow are received as one (`UDP_GRO`).
+    /// Whether several datagrams of a flow are received as one message (`UDP_GRO`).
     #[must_use]
     pub const fn coalescing(mut self, on: bool) -> Self {
         self.coalescing = on;
         self
     }
 
-    /// The TTL or hop limit of what says nothing else; that of the system by default.
+    /// The TTL or hop limit of messages without their own; by default the system's.
     #[must_use]
     pub const fn hop_limit(mut self, hop_limit: u8) -> Self {
         self.hop_limit = Some(hop_limit);
         self
     }
 
-    /// Room for so many bytes each way, past the system's limit where that is permitted.
+    /// Size of the send and of the receive buffer in bytes, above the system's limit if permitted.
     #[must_use]
     pub const fn buffer_bytes(mut self, bytes: usize) -> Self {
         self.buffer_bytes = Some(bytes);
@@ -126,8 +127,8 @@ impl DatagramSocketBuilder {
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE` and `EADDRNOTAVAIL` about the address, `EPERM` for raw IP without
-    /// `CAP_NET_RAW`, and `ENOPROTOOPT` if the kernel lacks what was asked for.
+    /// `EADDRINUSE` and `EADDRNOTAVAIL` for the address, `EPERM` for raw IP without `CAP_NET_RAW`,
+    /// and `ENOPROTOOPT` if the kernel lacks a requested option.
     pub fn open(self) -> io::Result<DatagramSocket> {
         let family = if self.local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -139,21 +140,22 @@ impl DatagramSocketBuilder {
                 socket_with(family, SocketType::RAW, flags, protocol)?
             }
         };
-        // A raw socket has its protocol as its port already, and is of one family.
+        // A raw socket has its protocol as its port already, and has one family.
         if !self.local.is_ipv4() && self.protocol == Protocol::Udp {
             sockopt::set_ipv6_v6only(&file, true)?;
         }
         if self.shared {
             sockopt::set_socket_reuseport(&file, true)?;
         }
-        // Nothing of another sort slips in before the socket is bound.
+        // All options are set before the socket is bound, so that it never receives with others.
         self.prepare(&file)?;
         bind(&file, &self.local)?;
         let bound = SocketAddr::try_from(rustix::net::getsockname(&file)?)?;
         DatagramSocket::new(file, self.protocol, bound)
     }
 
-    /// Takes over a socket that another program bound, which must be of the protocol; its address is its own.
+    /// Takes over a socket that another program bound. Its protocol must match; its address is
+    /// kept.
     ///
     /// # Errors
     ///
@@ -233,43 +235,44 @@ pub struct DatagramSocket {
     protocol: Protocol,
     local: SocketAddr,
     hop_limit: u8,
-    /// What the kernel was told last; `None` before.
+    /// The last value set in the kernel; `None` if never set.
     dont_fragment: Option<bool>,
-    /// What a call says of each message.
+    /// Addresses and control messages of the messages of one call.
     addresses: Vec<Address>,
     controls: Vec<Control>,
 }
 
-/// What to send with one message.
+/// A message to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// Its bytes: of UDP and of raw IPv4 what is behind the header, of raw IPv6 a packet.
+    /// Its bytes: for UDP and raw IPv4 the payload after the headers, for raw IPv6 the whole
+    /// packet.
     pub parts: &'a [IoSlice<'a>],
-    /// Where to; of raw IP the port is 0.
+    /// The destination; the port is 0 for raw IP.
     pub destination: SocketAddr,
-    /// TOS or traffic class. Raw IPv6 has it in its header.
+    /// TOS or traffic class. For raw IPv6 the header has it instead.
     pub traffic_class: u8,
-    /// TTL or hop limit, not 0. Raw IPv6 has it in its header.
+    /// TTL or hop limit, not 0. For raw IPv6 the header has it instead.
     pub hop_limit: u8,
-    /// The bytes of each datagram that the kernel is to cut it into, the last being what is left
-    /// (`UDP_SEGMENT`, Linux 4.18); `None` to send it as one.
+    /// Length of each datagram but the last, into which the kernel segments the message
+    /// (`UDP_SEGMENT`, Linux 4.18); `None` to send a single datagram.
     pub segment_bytes: Option<u16>,
 }
 
-/// What one message gave.
+/// Properties of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Bytes in its buffers.
+    /// Number of bytes written to its buffers.
     pub length: usize,
-    /// Whether there were more than the buffers have room for.
+    /// Whether the message was longer than its buffers.
     pub truncated: bool,
-    /// Who sent it.
+    /// The source address.
     pub source: SocketAddr,
     /// TOS or traffic class.
     pub traffic_class: u8,
-    /// TTL or hop limit as it arrived.
+    /// TTL or hop limit on arrival.
     pub hop_limit: u8,
-    /// Bytes of each datagram but the last, of several that were received as one.
+    /// Length of each datagram but the last; `None` for a single datagram.
     pub segment_bytes: Option<u16>,
 }
 
@@ -292,8 +295,9 @@ impl DatagramSocket {
         Ok(socket)
     }
 
-    /// Whether what is sent forbids fragments, as it does at first. Then what is longer than the
-    /// path's MTU is refused (`IP_MTU_DISCOVER`); over IPv6 the kernel makes fragments otherwise.
+    /// Whether sent packets forbid fragmentation, the initial state. If so, packets longer than the
+    /// path MTU are refused (`IP_MTU_DISCOVER`); if not, they may be fragmented, over IPv6 by the
+    /// kernel itself.
     ///
     /// # Errors
     ///
@@ -313,14 +317,14 @@ impl DatagramSocket {
         Ok(())
     }
 
-    /// Sends messages with one system call, and says how many were sent; of more than [`BATCH_MAX`] only the first are
-    /// tried. Fewer than were given are sent when one is refused or the buffer is full: go on with
-    /// the next, whose error is then told.
+    /// Sends messages with one system call, and returns the number sent; at most the first
+    /// [`BATCH_MAX`] are tried. Fewer are sent if one is refused or the buffer is full: call again
+    /// with the next one to get its error.
     ///
     /// # Errors
     ///
-    /// About the first message, when none was sent: would-block if the buffer is full, `EMSGSIZE`
-    /// above the MTU of the path, `EIO` and `EINVAL` for segments that the kernel does not cut.
+    /// The error of the first message, if none was sent: would-block if the buffer is full,
+    /// `EMSGSIZE` above the path MTU, `EIO` and `EINVAL` for segments that the kernel cannot make.
     pub fn send_batch(&mut self, datagrams: &[Datagram<'_>]) -> io::Result<usize> {
         let count = datagrams.len().min(BATCH_MAX);
         let datagrams = &datagrams[..count];
@@ -329,7 +333,8 @@ impl DatagramSocket {
         let mut controls = core::mem::take(&mut self.controls);
         controls.clear();
         controls.extend(datagrams.iter().map(|datagram| self.control(datagram)));
-        // SAFETY: all fields of a `mmsghdr` are numbers and pointers, for which zero is a value.
+        // SAFETY: all fields of a `mmsghdr` are numbers and pointers, for which zero is a valid
+        // value.
         let mut messages: [libc::mmsghdr; BATCH_MAX] = unsafe { core::mem::zeroed() };
         let said = self.addresses.iter_mut().zip(&mut controls);
         for ((message, datagram), (address, control)) in
@@ -338,7 +343,7 @@ impl DatagramSocket {
             let header = &mut message.msg_hdr;
             header.msg_namelen = address.len() as libc::socklen_t;
             header.msg_name = core::ptr::from_mut(address).cast();
-            // The kernel only reads through these; an `IoSlice` is laid out as an `iovec`.
+            // The kernel only reads through these; an `IoSlice` has the layout of an `iovec`.
             header.msg_iov = datagram.parts.as_ptr().cast_mut().cast();
             header.msg_iovlen = datagram.parts.len() as _;
             if control.len() > 0 {
@@ -348,8 +353,8 @@ impl DatagramSocket {
         }
         let sent = seen(|| {
             let (file, messages) = (self.file.as_raw_fd(), messages.as_mut_ptr());
-            // SAFETY: the first `count` messages name parts, addresses and control buffers that are
-            // borrowed or owned until the call returns.
+            // SAFETY: the first `count` messages refer to parts, addresses and control buffers that
+            // are borrowed or owned until the call returns.
             let result = unsafe { libc::sendmmsg(file, messages, count as libc::c_uint, 0) };
             usize::try_from(result).map_err(|_| io::Error::last_os_error())
         });
@@ -357,9 +362,9 @@ impl DatagramSocket {
         sent
     }
 
-    /// Receives messages with one system call, each into its buffers, and says how many; none if none
-    /// waits. What is known of them replaces what was in `received`. Of more than [`BATCH_MAX`]
-    /// buffers only the first are filled.
+    /// Receives messages with one system call, each into its buffers, and returns their number; 0
+    /// if none waits. Their properties replace the contents of `received`. At most the first
+    /// [`BATCH_MAX`] buffers are filled.
     ///
     /// # Errors
     ///
@@ -374,14 +379,15 @@ impl DatagramSocket {
         self.addresses.clear();
         self.addresses.resize(count, Address::EMPTY);
         self.controls.resize(count.max(self.controls.len()), Control::empty());
-        // SAFETY: all fields of a `mmsghdr` are numbers and pointers, for which zero is a value.
+        // SAFETY: all fields of a `mmsghdr` are numbers and pointers, for which zero is a valid
+        // value.
         let mut messages: [libc::mmsghdr; BATCH_MAX] = unsafe { core::mem::zeroed() };
         let said = self.addresses.iter_mut().zip(&mut self.controls);
         for ((message, parts), (address, control)) in messages.iter_mut().zip(buffers).zip(said) {
             let header = &mut message.msg_hdr;
             header.msg_name = core::ptr::from_mut(address).cast();
             header.msg_namelen = Address::CAPACITY as libc::socklen_t;
-            // An `IoSliceMut` is laid out as an `iovec`.
+            // An `IoSliceMut` has the layout of an `iovec`.
             header.msg_iov = parts.as_mut_ptr().cast();
             header.msg_iovlen = parts.len() as _;
             header.msg_control = control.as_mut_ptr();
@@ -390,8 +396,8 @@ impl DatagramSocket {
         let result = seen(|| {
             let (file, messages) = (self.file.as_raw_fd(), messages.as_mut_ptr());
             let (count, forever) = (count as libc::c_uint, core::ptr::null_mut());
-            // SAFETY: the first `count` messages name buffers, addresses and control buffers that are
-            // borrowed exclusively or owned until the call returns.
+            // SAFETY: the first `count` messages refer to buffers, addresses and control buffers
+            // that are borrowed exclusively or owned until the call returns.
             let filled = unsafe { libc::recvmmsg(file, messages, count, 0, forever) };
             usize::try_from(filled).map_err(|_| io::Error::last_os_error())
         });
@@ -406,14 +412,14 @@ impl DatagramSocket {
         Ok(count)
     }
 
-    /// The address that it is at.
+    /// The address of the socket.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// How many datagrams the kernel dropped that were for the socket, since it was opened: for want
-    /// of room, for a checksum that was wrong, or for what the socket does not take (`SO_MEMINFO`,
+    /// Number of datagrams for the socket that the kernel has dropped since it was opened: for want
+    /// of buffer space, for a wrong checksum, or because a filter rejected them (`SO_MEMINFO`,
     /// Linux 4.12).
     ///
     /// # Errors
@@ -425,7 +431,7 @@ impl DatagramSocket {
         Ok(numbers[MEMORY_DROPS].cast_unsigned())
     }
 
-    /// Takes the error the kernel left on the socket.
+    /// Takes the pending error of the socket.
     ///
     /// # Errors
     ///
@@ -434,7 +440,7 @@ impl DatagramSocket {
         Ok(sockopt::socket_error(&self.file)?.err().map(io::Error::from))
     }
 
-    /// What is said beside the bytes, where it is not what the socket says of itself.
+    /// Control messages for the properties that differ from the socket's defaults.
     fn control(&self, datagram: &Datagram<'_>) -> Control {
         let mut control = Control::empty();
         let is_ipv4 = self.local.is_ipv4();
@@ -464,7 +470,7 @@ impl DatagramSocket {
         let mut received = Received {
             length: message.msg_len as usize,
             truncated: header.msg_flags & libc::MSG_TRUNC != 0,
-            // The kernel tells who sent a datagram, always.
+            // The kernel always reports the source of a datagram.
             source: source.unwrap_or(self.local),
             traffic_class: 0,
             hop_limit: 0,
@@ -495,12 +501,12 @@ impl AsFd for DatagramSocket {
     }
 }
 
-/// Where a family has its options and control messages.
+/// Level of the options and control messages of an address family.
 const fn level(is_ipv4: bool) -> c_int {
     if is_ipv4 { libc::IPPROTO_IP } else { libc::IPPROTO_IPV6 }
 }
 
-/// linux/sock_diag.h: the numbers of `SO_MEMINFO`, and which is that of drops.
+/// linux/sock_diag.h: the count of numbers in `SO_MEMINFO`, and the index of the drops.
 const MEMORY_NUMBERS: usize = 9;
 const MEMORY_DROPS: usize = 8;
 

@@ -1,4 +1,4 @@
-//! What a driver can be told beside its features: interrupt coalescing, rings, channels.
+//! Driver settings besides features: interrupt coalescing, rings, channels.
 
 use std::io;
 
@@ -33,26 +33,26 @@ const COALESCE_NAMES: [&str; 22] = [
     "sample-interval",
 ];
 
-/// The parameters that the ioctl cannot tell, in the order in which netlink adds them.
+/// The parameters that the ioctl lacks, in the order in which netlink adds them.
 const COALESCE_NAMES_SINCE: [&str; 2] = ["cqe-mode-tx", "cqe-mode-rx"];
 
-/// Words of `struct ethtool_drvinfo`: the command, five texts of 32 bytes, twelve reserved bytes,
-/// five counts.
+/// Length of `struct ethtool_drvinfo` in words: the command, five texts of 32 bytes, twelve
+/// reserved bytes, five counts.
 const DRIVER_WORDS: usize = 1 + 5 * 8 + 3 + 5;
 
-/// Interrupt coalescing: how long and for how many packets a device waits before it interrupts.
-/// Parameters have the names of `ethtool -C`; times are in microseconds.
+/// Interrupt coalescing: the time and the number of packets for which a device delays its
+/// interrupt. Parameters have the names of `ethtool -C`; times are in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coalesce([u32; COALESCE_NAMES.len()]);
 
 impl Coalesce {
-    /// Sets a parameter, and says whether there is one of that name.
+    /// Sets a parameter, and returns whether one of that name exists.
     pub fn set(&mut self, parameter: &str, value: u32) -> bool {
         let position = COALESCE_NAMES.iter().position(|name| *name == parameter);
         position.map(|position| self.0[position] = value).is_some()
     }
 
-    /// A parameter, if there is one of that name.
+    /// A parameter, if one of that name exists.
     pub fn value(&self, parameter: &str) -> Option<u32> {
         self.iter().find(|(name, _)| *name == parameter).map(|(_, value)| value)
     }
@@ -63,37 +63,37 @@ impl Coalesce {
     }
 }
 
-/// How many descriptors a device's rings have, and can have.
+/// Numbers of descriptors in a device's rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rings {
-    /// The most for receiving.
+    /// Greatest number for receiving.
     pub receive_max: u32,
-    /// The most for transmitting.
+    /// Greatest number for transmitting.
     pub transmit_max: u32,
-    /// For receiving.
+    /// Number for receiving.
     pub receive: u32,
-    /// For transmitting.
+    /// Number for transmitting.
     pub transmit: u32,
 }
 
-/// How many queues a device uses, and can use. A combined one receives and transmits.
+/// Numbers of queues of a device. A combined queue receives and transmits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Channels {
-    /// The most for receiving only.
+    /// Greatest number for receiving only.
     pub receive_max: u32,
-    /// The most for transmitting only.
+    /// Greatest number for transmitting only.
     pub transmit_max: u32,
-    /// The most for both.
+    /// Greatest number for both.
     pub combined_max: u32,
-    /// For receiving only.
+    /// Number for receiving only.
     pub receive: u32,
-    /// For transmitting only.
+    /// Number for transmitting only.
     pub transmit: u32,
-    /// For both.
+    /// Number for both.
     pub combined: u32,
 }
 
-/// Who drives a device (`ethtool -i`).
+/// Driver of a device (`ethtool -i`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Driver {
     /// The driver's name, such as `veth`.
@@ -102,7 +102,7 @@ pub struct Driver {
     pub version: String,
     /// The version of the device's firmware.
     pub firmware: String,
-    /// Where the device is, such as `0000:00:03.0`.
+    /// Location of the device on its bus, such as `0000:00:03.0`.
     pub bus: String,
 }
 
@@ -110,7 +110,7 @@ pub struct Driver {
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if the driver has none, `ENODEV`.
+/// `EOPNOTSUPP` if the driver does not support it, `ENODEV`.
 pub fn coalesce(control: &Control, name: &InterfaceName) -> io::Result<Coalesce> {
     let mut command = [0; 1 + COALESCE_NAMES.len()];
     command[0] = abi::ETHTOOL_GCOALESCE;
@@ -118,12 +118,13 @@ pub fn coalesce(control: &Control, name: &InterfaceName) -> io::Result<Coalesce>
     Ok(Coalesce(values))
 }
 
-/// The parameters of interrupt coalescing that a driver has, by the names of `ethtool -C`, with
-/// their values: what [`coalesce`] cannot tell from zero is left out here. Switches are 0 or 1.
+/// The parameters of interrupt coalescing that a driver supports, under the names of `ethtool -C`,
+/// with their values. [`coalesce`] reports an unsupported one as zero, which is left out here.
+/// Switches are 0 or 1.
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if the driver has none, `ENODEV`, `ENOENT` before Linux 5.6.
+/// `EOPNOTSUPP` if the driver does not support it, `ENODEV`, `ENOENT` before Linux 5.6.
 pub fn coalesce_parameters(name: &InterfaceName) -> io::Result<Vec<(&'static str, u32)>> {
     let answer = ask_ethtool(name, abi::ETHTOOL_MSG_COALESCE_GET)?;
     let parameter = |(kind, value): (u16, Vec<u8>)| {
@@ -138,12 +139,12 @@ pub fn coalesce_parameters(name: &InterfaceName) -> io::Result<Vec<(&'static str
     Ok(answer.into_iter().filter_map(parameter).collect())
 }
 
-/// Sets interrupt coalescing of a device: read it, change it, set it.
+/// Sets interrupt coalescing of a device: read the parameters, change them, set them.
 ///
 /// # Errors
 ///
 /// `EOPNOTSUPP` if the driver lacks one of the parameters that are not zero, `EINVAL` or `ERANGE`
-/// for a value it cannot have, `EPERM` without `CAP_NET_ADMIN` in the namespace.
+/// for a value out of range, `EPERM` without `CAP_NET_ADMIN` in the namespace.
 pub fn set_coalesce(
     control: &Control,
     name: &InterfaceName,
@@ -159,18 +160,18 @@ pub fn set_coalesce(
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if the driver does not tell, `ENODEV`.
+/// `EOPNOTSUPP` if the driver does not report them, `ENODEV`.
 pub fn rings(control: &Control, name: &InterfaceName) -> io::Result<Rings> {
     let [_, receive_max, _, _, transmit_max, receive, _, _, transmit] =
         exchange(control, name, [abi::ETHTOOL_GRINGPARAM, 0, 0, 0, 0, 0, 0, 0, 0])?;
     Ok(Rings { receive_max, transmit_max, receive, transmit })
 }
 
-/// Sets how many descriptors the rings of a device have; the greatest figures are ignored.
+/// Sets the number of descriptors of a device's rings; the greatest numbers are ignored.
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if they are fixed, `EINVAL` above the most, `EPERM`.
+/// `EOPNOTSUPP` if they are fixed, `EINVAL` above the greatest, `EPERM`.
 pub fn set_rings(control: &Control, name: &InterfaceName, rings: &Rings) -> io::Result<()> {
     let mut command = exchange(control, name, [abi::ETHTOOL_GRINGPARAM, 0, 0, 0, 0, 0, 0, 0, 0])?;
     command[0] = abi::ETHTOOL_SRINGPARAM;
@@ -182,18 +183,18 @@ pub fn set_rings(control: &Control, name: &InterfaceName, rings: &Rings) -> io::
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if the driver does not tell, `ENODEV`.
+/// `EOPNOTSUPP` if the driver does not report them, `ENODEV`.
 pub fn channels(control: &Control, name: &InterfaceName) -> io::Result<Channels> {
     let [_, receive_max, transmit_max, _, combined_max, receive, transmit, _, combined] =
         exchange(control, name, [abi::ETHTOOL_GCHANNELS, 0, 0, 0, 0, 0, 0, 0, 0])?;
     Ok(Channels { receive_max, transmit_max, combined_max, receive, transmit, combined })
 }
 
-/// Sets how many channels a device uses; the greatest figures are ignored.
+/// Sets the number of channels of a device; the greatest numbers are ignored.
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if they are fixed, `EINVAL` above the most, `EPERM`.
+/// `EOPNOTSUPP` if they are fixed, `EINVAL` above the greatest, `EPERM`.
 pub fn set_channels(
     control: &Control,
     name: &InterfaceName,
@@ -205,11 +206,11 @@ pub fn set_channels(
     exchange(control, name, command).map(|_| ())
 }
 
-/// Who drives a device.
+/// Driver of a device.
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if nobody tells, `ENODEV`.
+/// `EOPNOTSUPP` if neither driver nor bus reports it, `ENODEV`.
 pub fn driver(control: &Control, name: &InterfaceName) -> io::Result<Driver> {
     let mut command = [0; DRIVER_WORDS];
     command[0] = abi::ETHTOOL_GDRVINFO;
@@ -221,7 +222,7 @@ pub fn driver(control: &Control, name: &InterfaceName) -> io::Result<Driver> {
     Ok(Driver { name: field(0), version: field(1), firmware: field(2), bus: field(3) })
 }
 
-/// One of the commands of this file, each of which has a structure of words and nothing behind it.
+/// Executes a command of this file, each of which has a structure of words and nothing after it.
 fn exchange<const WORDS: usize>(
     control: &Control,
     name: &InterfaceName,

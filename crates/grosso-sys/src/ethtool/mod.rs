@@ -1,5 +1,5 @@
-//! What `ethtool` shows and sets of a device: features by the names of its long form, such as
-//! `rx-gro-list`; interrupt coalescing, rings, channels and the driver.
+//! Device settings of `ethtool`: features, under the names of its long form such as `rx-gro-list`,
+//! interrupt coalescing, rings, channels and the driver.
 
 use std::io;
 
@@ -24,20 +24,21 @@ const WORDS_PER_BLOCK: usize = 4;
 pub struct Feature {
     /// Its name.
     pub name: String,
-    /// It is on.
+    /// Whether it is on.
     pub active: bool,
-    /// It was asked to be on; that it is not is due to another that it needs.
+    /// Whether it was requested to be on. If it is requested and not active, a feature that it
+    /// depends on is off.
     pub requested: bool,
-    /// It cannot be changed: `[fixed]`.
+    /// Whether it cannot be changed: `[fixed]`.
     pub fixed: bool,
 }
 
-/// What became of a wish to change features.
+/// Result of a request to change features.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeatureChanges {
-    /// Features that are not what they were, also those that merely depend on another.
+    /// Features that changed, including those that only depend on another.
     pub changed: Vec<Feature>,
-    /// Features that are not as wished.
+    /// Features that are not as requested.
     pub refused: Vec<Feature>,
 }
 
@@ -57,11 +58,11 @@ pub fn features(control: &Control, name: &InterfaceName) -> io::Result<Vec<Featu
     Ok(features.filter(|feature| !feature.name.is_empty()).collect())
 }
 
-/// Turns features on and off, all at once, and tells what changed.
+/// Turns features on and off in one request, and returns the changes.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::NotFound`] if the kernel has no feature of a name; then nothing has changed.
+/// [`io::ErrorKind::NotFound`] if the kernel lacks one of the features; nothing has changed then.
 /// `EPERM` without `CAP_NET_ADMIN` in the namespace.
 pub fn set_features(
     control: &Control,
@@ -80,7 +81,7 @@ pub fn set_features(
         command[word + 1] = command[word + 1] & !bit | if *on { bit } else { 0 };
     }
     let before = features(control, name)?;
-    // SAFETY: the kernel reads two words for each of the announced blocks and writes no more than
+    // SAFETY: the kernel reads two words for each of the stated blocks and writes no more than
     // that.
     unsafe { control.ethtool(name, &mut command) }?;
     let after = features(control, name)?;
@@ -99,13 +100,12 @@ pub fn set_features(
     })
 }
 
-/// Turns a feature of a device on or off, and makes sure that the device followed.
+/// Turns a feature of a device on or off, and checks that the device followed.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::NotFound`] if the kernel has no feature of that name,
-/// [`io::ErrorKind::Unsupported`] if the device did not follow, `EPERM` without `CAP_NET_ADMIN` in
-/// the namespace.
+/// [`io::ErrorKind::NotFound`] if the kernel lacks the feature, [`io::ErrorKind::Unsupported`] if
+/// the device did not follow, `EPERM` without `CAP_NET_ADMIN` in the namespace.
 pub fn set_feature(
     control: &Control,
     name: &InterfaceName,
@@ -124,8 +124,8 @@ pub fn set_feature(
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::NotFound`] if the kernel has no feature of that name, `ENODEV` if there is no
-/// such device.
+/// [`io::ErrorKind::NotFound`] if the kernel lacks the feature, `ENODEV` if there is no such
+/// device.
 pub fn feature_is_on(control: &Control, name: &InterfaceName, feature: &str) -> io::Result<bool> {
     let names = feature_names(control, name)?;
     let position = position(&names, feature)?;
@@ -133,7 +133,7 @@ pub fn feature_is_on(control: &Control, name: &InterfaceName, feature: &str) -> 
     Ok(active & (1 << (position % 32)) != 0)
 }
 
-/// The names of all features the kernel knows, in the order of their bits; unused bits have empty
+/// The names of all features of the kernel, in the order of their bits; unused bits have empty
 /// names.
 ///
 /// # Errors
@@ -143,7 +143,7 @@ pub fn feature_names(control: &Control, name: &InterfaceName) -> io::Result<Vec<
     strings::names(control, name, abi::ETH_SS_FEATURES)
 }
 
-/// For each 32 features: which are available, requested, active, and never change.
+/// For each block of 32 features: bits that are available, requested, active, and never change.
 fn feature_words(
     control: &Control,
     name: &InterfaceName,
@@ -153,7 +153,7 @@ fn feature_words(
     let mut answer = vec![0; 2 + WORDS_PER_BLOCK * blocks];
     answer[0] = abi::ETHTOOL_GFEATURES;
     answer[1] = blocks as u32;
-    // SAFETY: the kernel writes at most four words for each of the announced blocks.
+    // SAFETY: the kernel writes at most four words for each of the stated blocks.
     unsafe { control.ethtool(name, &mut answer) }?;
     Ok(answer[2..].as_chunks().0.to_vec())
 }

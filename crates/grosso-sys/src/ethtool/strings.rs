@@ -1,23 +1,23 @@
-//! Sets of names that a device has for its features and counters, and the counters.
+//! String sets of a device, which name its features and counters, and the counters themselves.
 //!
-//! The kernel answers with as many names or counters as there are when it is asked, however many
-//! there were when their number was asked for. So the answer goes into guarded memory.
+//! The kernel returns as many names or counters as exist at the time of that call, even if their
+//! number has changed since it was queried. The result therefore goes into guarded memory.
 
 use std::io;
 
 use crate::abi;
 use crate::interface::{Control, Guarded, InterfaceName};
 
-/// Most names or counters believed; Linux 6.18 has 64 features, and great devices some thousand
-/// counters.
+/// Greatest number of names or counters accepted. Linux 6.18 has 64 features, and large devices
+/// have a few thousand counters.
 const NAMES_MAX: usize = 1 << 16;
 
-/// The driver's own counters, by its own names (`ethtool -S`); none if it has none.
+/// The driver's own counters, under the driver's names (`ethtool -S`); empty if it has none.
 ///
 /// # Errors
 ///
 /// `ENODEV` if there is no such device; [`io::ErrorKind::Interrupted`] if their number changed
-/// meanwhile: ask again.
+/// meanwhile: repeat the call.
 pub fn statistics(control: &Control, name: &InterfaceName) -> io::Result<Vec<(String, u64)>> {
     let names = names(control, name, abi::ETH_SS_STATS)?;
     if names.is_empty() {
@@ -33,7 +33,7 @@ pub fn statistics(control: &Control, name: &InterfaceName) -> io::Result<Vec<(St
     Ok(names.into_iter().zip(counters.iter().map(|bytes| u64::from_ne_bytes(*bytes))).collect())
 }
 
-/// The names of a set, in order; an unused place has an empty name.
+/// The names of a string set, in order; an unused position has an empty name.
 pub(super) fn names(control: &Control, name: &InterfaceName, set: u32) -> io::Result<Vec<String>> {
     let count = count(control, name, set)?;
     if count == 0 {
@@ -48,16 +48,16 @@ pub(super) fn names(control: &Control, name: &InterfaceName, set: u32) -> io::Re
     Ok(bytes.chunks_exact(abi::ETH_GSTRING_LEN).map(text).collect())
 }
 
-/// How many names a set has.
+/// Number of names in a string set.
 fn count(control: &Control, name: &InterfaceName, set: u32) -> io::Result<usize> {
-    // Command, reserved, a 64-bit mask of string sets, then the length of each set asked for.
+    // Command, reserved, a 64-bit mask of string sets, then the length of each set in the mask.
     let mut info = [abi::ETHTOOL_GSSET_INFO, 0, 0, 0, 0];
     let mask = (1_u64 << set).to_ne_bytes();
     info[2] = u32::from_ne_bytes([mask[0], mask[1], mask[2], mask[3]]);
     info[3] = u32::from_ne_bytes([mask[4], mask[5], mask[6], mask[7]]);
     // SAFETY: one bit is set in the mask, so the kernel writes one length after it.
     unsafe { control.ethtool(name, &mut info) }?;
-    // The kernel clears the bit of a set that the device has not.
+    // The kernel clears the bit of a set that the device lacks.
     let count = if info[2] == 0 && info[3] == 0 { 0 } else { info[4] as usize };
     if count > NAMES_MAX {
         return Err(io::Error::other(format!("{count} names are more than believed")));
@@ -65,7 +65,7 @@ fn count(control: &Control, name: &InterfaceName, set: u32) -> io::Result<usize>
     Ok(count)
 }
 
-/// Checks that the count the kernel wrote is the one it told before.
+/// Checks that the count written by the kernel equals the one it reported before.
 fn unchanged(answer: &Guarded, at: usize, count: usize) -> io::Result<()> {
     if answer.bytes(at..at + 4) == (count as u32).to_ne_bytes() {
         return Ok(());
@@ -73,7 +73,7 @@ fn unchanged(answer: &Guarded, at: usize, count: usize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Interrupted, "the device changed meanwhile"))
 }
 
-/// A text in a field, up to its first zero.
+/// The text of a fixed-length field, up to its first zero.
 pub(super) fn text(bytes: &[u8]) -> String {
     let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..length]).into_owned()

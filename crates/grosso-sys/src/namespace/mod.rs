@@ -1,13 +1,13 @@
-//! Private namespaces for a thread or a process: a network of one's own, without and with root.
+//! Private namespaces for a thread or a process: a private network, with or without root.
 //!
-//! A network namespace belongs to a *thread*; descriptors opened in it stay usable from every
-//! other. [`NetworkNamespace`] is a descriptor of one without a name: it lives as long as a
-//! descriptor, a thread or a process is in it, and leaves nothing behind after a crash.
+//! A network namespace belongs to a *thread*; descriptors opened in it remain usable in every other
+//! thread. [`NetworkNamespace`] is a descriptor of a namespace without a name, which lives as long
+//! as a descriptor, a thread or a process refers to it, and leaves nothing behind after a crash.
 //!
-//! Its devices' attributes are seen only through a sysfs mounted in it, so
+//! The attributes of its devices are visible only through a sysfs mounted in it, so
 //! [`isolate_thread_network`] and [`show_network_in_sysfs`] mount one, visible to the calling
-//! thread alone. `/proc/net` is the network of the process's first thread: read
-//! `/proc/thread-self/net`.
+//! thread alone. `/proc/net` shows the namespace of the process's first thread: read
+//! `/proc/thread-self/net` instead.
 
 use std::fs::File;
 use std::io;
@@ -23,15 +23,15 @@ mod user;
 
 pub use user::{UserNamespaceRefusal, isolate_process_user, user_namespace_refusal};
 
-/// A network namespace, by a descriptor.
+/// A network namespace, referred to by a descriptor.
 #[derive(Debug)]
 pub struct NetworkNamespace {
     file: OwnedFd,
 }
 
 impl NetworkNamespace {
-    /// Makes a fresh network with nothing but a loopback device that is down. The calling thread
-    /// stays where it is.
+    /// Creates a network namespace with only a loopback device, which is down. The calling thread
+    /// stays in its own.
     ///
     /// # Errors
     ///
@@ -39,22 +39,22 @@ impl NetworkNamespace {
     /// [`isolate_process_user`]. `ENOSPC` at the limit `user.max_net_namespaces`.
     pub fn new() -> io::Result<Self> {
         on_a_thread(|| {
-            // SAFETY: descriptors stay shared, since `FILES` is not among the flags.
+            // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
             Self::current()
         })?
     }
 
-    /// The network of the calling thread.
+    /// The network namespace of the calling thread.
     ///
     /// # Errors
     ///
-    /// Not found where `/proc` is not mounted.
+    /// Not found if `/proc` is not mounted.
     pub fn current() -> io::Result<Self> {
         Ok(Self { file: File::open("/proc/thread-self/ns/net")?.into() })
     }
 
-    /// The network of a process.
+    /// The network namespace of a process.
     ///
     /// # Errors
     ///
@@ -63,17 +63,17 @@ impl NetworkNamespace {
         Ok(Self { file: File::open(format!("/proc/{process}/ns/net"))?.into() })
     }
 
-    /// Moves the calling thread into the network, for good.
+    /// Moves the calling thread into the namespace, permanently.
     ///
     /// # Errors
     ///
-    /// `EPERM` without `CAP_SYS_ADMIN` in it, `EINVAL` if the descriptor is of something else.
+    /// `EPERM` without `CAP_SYS_ADMIN` in it, `EINVAL` if the descriptor is of another type.
     pub fn enter(&self) -> io::Result<()> {
         Ok(move_into_link_name_space(self.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 
-    /// Does something in the network, on a thread of its own, and gives back its result. What it
-    /// opens there stays usable here.
+    /// Runs `work` in the namespace, on a new thread, and returns its result. Descriptors opened
+    /// there remain usable here.
     ///
     /// # Errors
     ///
@@ -81,25 +81,25 @@ impl NetworkNamespace {
     ///
     /// # Panics
     ///
-    /// If `work` panics.
+    /// Propagates a panic of `work`.
     pub fn run<Output: Send>(&self, work: impl FnOnce() -> Output + Send) -> io::Result<Output> {
         on_a_thread(|| self.enter().map(|()| work()))?
     }
 
-    /// Lets a command run in the network once it is started.
+    /// Makes a command run in the namespace when it is started.
     pub fn host<'a>(&self, command: &'a mut Command) -> io::Result<&'a mut Command> {
         let file = self.file.try_clone()?;
         let enter = move || {
-            // The wrapper of `setns(2)` may be called between fork and exec: it takes no lock and
-            // allocates nothing.
+            // The wrapper of `setns(2)` may be called between fork and exec, because it takes no
+            // lock and allocates nothing.
             Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
         };
-        // SAFETY: `enter` makes one system call and touches nothing that another thread could have
-        // left half done.
+        // SAFETY: `enter` makes one system call and touches no state that another thread could have
+        // left inconsistent.
         Ok(unsafe { command.pre_exec(enter) })
     }
 
-    /// Whether two descriptors are of the same network.
+    /// Whether both refer to the same namespace.
     ///
     /// # Errors
     ///
@@ -122,27 +122,28 @@ impl AsRawFd for NetworkNamespace {
     }
 }
 
-/// Gives the calling thread a fresh network namespace and a mount namespace whose `/sys` shows it.
+/// Gives the calling thread a new network namespace and a mount namespace whose `/sys` shows it.
 ///
-/// The thread keeps both until it ends, so it should be one that was started for the purpose.
+/// The thread keeps both until it ends, so call it on a thread started for the purpose.
 ///
 /// # Errors
 ///
 /// `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, see
 /// [`isolate_process_user`].
 pub fn isolate_thread_network() -> io::Result<()> {
-    // SAFETY: descriptors stay shared, since `FILES` is not among the flags.
+    // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
     show_network_in_sysfs()
 }
 
-/// Gives the calling thread a mount namespace whose `/sys` shows the network the thread is in.
+/// Gives the calling thread a mount namespace whose `/sys` shows the network namespace of the
+/// thread.
 ///
 /// # Errors
 ///
 /// `EPERM` without `CAP_SYS_ADMIN`, or if the network belongs to another user namespace.
 pub fn show_network_in_sysfs() -> io::Result<()> {
-    // SAFETY: descriptors stay shared, since `FILES` is not among the flags.
+    // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::FS) }?;
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -150,7 +151,7 @@ pub fn show_network_in_sysfs() -> io::Result<()> {
     Ok(())
 }
 
-/// Runs on a thread of its own, whose namespaces end with it.
+/// Runs `work` on a new thread, whose namespaces end with it.
 fn on_a_thread<Output: Send>(work: impl FnOnce() -> Output + Send) -> io::Result<Output> {
     thread::scope(|scope| {
         let running = thread::Builder::new().spawn_scoped(scope, work)?;

@@ -1,4 +1,4 @@
-//! User namespaces: root in a world of one's own, without root.
+//! User namespaces: root privileges over private namespaces, for an unprivileged process.
 
 use core::fmt;
 use std::fs;
@@ -8,16 +8,16 @@ use std::process::Command;
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Makes the process root in a user namespace of its own, where it may isolate networks.
+/// Makes the process root in a new user namespace, in which it may create network namespaces.
 ///
 /// # Errors
 ///
-/// `EINVAL` if the process has more than one thread, `EPERM`, `EACCES` or `ENOSPC` if the system
-/// allows no user namespaces: [`user_namespace_refusal`] says why.
+/// `EINVAL` if the process has more than one thread; `EPERM`, `EACCES` or `ENOSPC` if the system
+/// allows no user namespaces: [`user_namespace_refusal`] returns the reason.
 pub fn isolate_process_user() -> io::Result<()> {
     let user = rustix::process::geteuid().as_raw();
     let group = rustix::process::getegid().as_raw();
-    // SAFETY: descriptors stay shared, since `FILES` is not among the flags.
+    // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
     fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
     // Without this an unprivileged process may not map its group (user_namespaces(7)).
@@ -25,7 +25,7 @@ pub fn isolate_process_user() -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("0 {group} 1"))
 }
 
-/// Why an unprivileged process gets no user namespace with a network in it.
+/// Reason that an unprivileged process cannot have a user namespace with a network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserNamespaceRefusal {
     /// The kernel was built without user namespaces.
@@ -34,7 +34,7 @@ pub enum UserNamespaceRefusal {
     LimitIsZero,
     /// `kernel.unprivileged_userns_clone` is 0 (Debian's and older distributions' switch).
     Switch,
-    /// AppArmor takes the privileges away (`kernel.apparmor_restrict_unprivileged_userns`, Ubuntu
+    /// AppArmor removes the privileges (`kernel.apparmor_restrict_unprivileged_userns`, Ubuntu
     /// 23.10 and later).
     AppArmor,
     /// None of the known switches: a container's seccomp filter, SELinux, or a change of root.
@@ -54,7 +54,7 @@ impl fmt::Display for UserNamespaceRefusal {
 }
 
 impl UserNamespaceRefusal {
-    /// The command that, run by an administrator, lifts the refusal, where there is one.
+    /// The command with which an administrator lifts the refusal, if there is one.
     pub fn remedy(self) -> Option<&'static str> {
         match self {
             Self::LimitIsZero => Some("sysctl -w user.max_user_namespaces=10000"),
@@ -65,18 +65,18 @@ impl UserNamespaceRefusal {
     }
 }
 
-/// Tries whether a process like this one gets a user namespace with a network in it, in a child
-/// that ends at once; none means that it does.
+/// Tests whether a process like this one can have a user namespace with a network namespace, in a
+/// child process that ends at once; `None` means that it can.
 ///
 /// # Errors
 ///
-/// If no child could be started for another reason.
+/// The system's error, if no child could be started for another reason.
 pub fn user_namespace_refusal() -> io::Result<Option<UserNamespaceRefusal>> {
     let mut child = Command::new("/proc/self/exe");
     let user = rustix::process::geteuid().as_raw();
     let map = format!("0 {user} 1");
     let attempt = move || {
-        // SAFETY: descriptors stay shared, since `FILES` is not among the flags.
+        // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
         unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
         // AppArmor refuses here, or grants a namespace without privileges and refuses below.
         let file = rustix::fs::open(
@@ -87,7 +87,7 @@ pub fn user_namespace_refusal() -> io::Result<Option<UserNamespaceRefusal>> {
         rustix::io::write(&file, map.as_bytes())?;
         // SAFETY: as above.
         unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
-        // The program is never started: this code says that all went well.
+        // The program is never started: this error code reports success.
         Err(io::Error::from_raw_os_error(libc::ECANCELED))
     };
     // SAFETY: `attempt` makes system calls on memory that was prepared before the fork; it takes no
@@ -108,7 +108,7 @@ pub fn user_namespace_refusal() -> io::Result<Option<UserNamespaceRefusal>> {
     }
 }
 
-/// The first known switch that is set against user namespaces.
+/// The first known setting that forbids user namespaces.
 fn reason() -> UserNamespaceRefusal {
     let is =
         |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|text| text.trim() == value);

@@ -10,8 +10,8 @@ use super::message::Request;
 use crate::abi;
 
 impl Netlink {
-    /// Gives a link an address, and the network a route to the others of its prefix. An IPv6
-    /// address can be used at once: nobody is asked whether it is taken (`nodad`).
+    /// Adds an address to a link, with a route to its prefix. An IPv6 address is usable at once,
+    /// without duplicate address detection (`nodad`).
     ///
     /// # Errors
     ///
@@ -29,13 +29,13 @@ impl Netlink {
         self.execute(request)
     }
 
-    /// Routes a prefix out of a link, to a gateway or, without one, to each destination directly. A
-    /// prefix of no bits is the default route.
+    /// Adds a route for a prefix through a link, to a gateway or, without one, directly to each
+    /// destination. A prefix of no bits is the default route.
     ///
     /// # Errors
     ///
     /// `EEXIST`, `ENETUNREACH` or `EHOSTUNREACH` if the gateway is not reached through the link,
-    /// `EINVAL` for a destination with bits behind its prefix or a gateway of the other family,
+    /// `EINVAL` for a destination with bits after its prefix or a gateway of the other family,
     /// `ENETDOWN` while the link is down, `EPERM` without `CAP_NET_ADMIN`.
     pub fn add_route(
         &self,
@@ -70,7 +70,7 @@ impl Netlink {
         self.execute(request)
     }
 
-    /// Says for good which Ethernet address a neighbour has, so that nobody is asked.
+    /// Sets the Ethernet address of a neighbour permanently, so that it is not resolved.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Generic netlink, as far as `ethtool` needs it: what its old ioctls cannot tell.
+//! Generic netlink, as far as `ethtool` needs it for settings that its ioctls lack.
 
 use std::io;
 
@@ -8,12 +8,12 @@ use super::message::{Attributes, Request};
 use super::{Netlink, abi};
 use crate::interface::InterfaceName;
 
-/// Asks the ethtool family something about a device, and gives the attributes of the answer, each
-/// with its kind.
+/// Sends a request about a device to the ethtool family, and returns the attributes of the reply,
+/// each with its type.
 ///
 /// # Errors
 ///
-/// `ENOENT` before Linux 5.6, `EOPNOTSUPP` if the driver cannot tell, `ENODEV`.
+/// `ENOENT` before Linux 5.6, `EOPNOTSUPP` if the driver does not report it, `ENODEV`.
 pub(crate) fn ask_ethtool(name: &InterfaceName, command: u8) -> io::Result<Vec<(u16, Vec<u8>)>> {
     let socket = Netlink::of(Some(netlink::GENERIC))?;
     let family = family(&socket, "ethtool")?;
@@ -32,8 +32,8 @@ pub(crate) fn ask_ethtool(name: &InterfaceName, command: u8) -> io::Result<Vec<(
     Ok(answer)
 }
 
-/// Whether the kernel has a family of generic netlink, such as `fou`. Asking for one makes the kernel
-/// look for a module of it.
+/// Whether the kernel has a family of generic netlink, such as `fou`. The query makes the kernel
+/// try to load a module for it.
 ///
 /// # Errors
 ///
@@ -46,7 +46,7 @@ pub fn has_generic_family(name: &str) -> io::Result<bool> {
     }
 }
 
-/// The number of a family, which the kernel chooses at boot.
+/// The number of a family, which the kernel assigns at boot.
 fn family(socket: &Netlink, name: &str) -> io::Result<u16> {
     let fixed = [abi::CTRL_CMD_GETFAMILY, abi::CTRL_VERSION, 0, 0];
     let mut request = Request::new(abi::GENL_ID_CTRL, &fixed).flags(abi::NLM_F_ACK);
@@ -60,5 +60,5 @@ fn family(socket: &Netlink, name: &str) -> io::Result<u16> {
     found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))
 }
 
-/// Bytes of `struct genlmsghdr`.
+/// Length of `struct genlmsghdr` in bytes.
 const GENERIC_BYTES: usize = 4;

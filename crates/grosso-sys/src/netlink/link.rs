@@ -9,21 +9,21 @@ use super::message::{Attributes, Request, number, text};
 use crate::abi;
 use crate::interface::InterfaceName;
 
-/// Bytes of `struct ifinfomsg`.
+/// Length of `struct ifinfomsg` in bytes.
 const LINK_BYTES: usize = 16;
 
-/// What is to be changed of a link, or how it is to be made. What is not named stays as it is.
+/// Properties to set on a new or existing link. Properties that are not set stay unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkChange<'a> {
     up: Option<bool>,
     namespace: Option<BorrowedFd<'a>>,
     address: Option<[u8; 6]>,
     queues: Option<u32>,
-    /// Attributes that are a number, in the order in which the kernel should see them.
+    /// Attributes with a numeric value, in the order in which the kernel must see them.
     numbers: [Option<u32>; NUMBERS.len()],
 }
 
-/// The attributes of [`LinkChange`] that are one number.
+/// The attributes of [`LinkChange`] with a numeric value.
 const NUMBERS: [u16; 7] = [
     abi::IFLA_MTU,
     abi::IFLA_TXQLEN,
@@ -37,7 +37,7 @@ const NUMBERS: [u16; 7] = [
 ];
 
 impl<'a> LinkChange<'a> {
-    /// Nothing yet.
+    /// No change.
     pub fn new() -> Self {
         Self::default()
     }
@@ -61,7 +61,7 @@ impl<'a> LinkChange<'a> {
         self
     }
 
-    /// Sets how many transmit and receive queues a new link has.
+    /// Sets the number of transmit and of receive queues of a new link.
     pub fn queues(mut self, queues: u32) -> Self {
         self.queues = Some(queues);
         self
@@ -72,34 +72,34 @@ impl<'a> LinkChange<'a> {
         self.number(abi::IFLA_MTU, bytes)
     }
 
-    /// Sets how many packets wait for transmission; for a TAP, how many wait to be read.
+    /// Sets the number of packets that may wait for transmission; for a TAP, to be read.
     pub fn transmit_queue_length(self, packets: u32) -> Self {
         self.number(abi::IFLA_TXQLEN, packets)
     }
 
-    /// Sets the longest superframe in bytes that is handed to the device, for IPv6 and, up to
+    /// Sets the greatest length in bytes of a superframe passed to the device, for IPv6 and, up to
     /// 65536, for IPv4.
     pub fn gso_max_size(self, bytes: u32) -> Self {
         self.number(abi::IFLA_GSO_MAX_SIZE, bytes)
     }
 
-    /// Sets how many segments a superframe that is handed to the device has at most.
+    /// Sets the greatest number of segments of a superframe passed to the device.
     pub fn gso_max_segments(self, segments: u32) -> Self {
         self.number(abi::IFLA_GSO_MAX_SEGS, segments)
     }
 
-    /// Sets the longest IPv4 superframe in bytes that is handed to the device (Linux 6.3).
+    /// Sets the greatest length in bytes of an IPv4 superframe passed to the device (Linux 6.3).
     pub fn gso_ipv4_max_size(self, bytes: u32) -> Self {
         self.number(abi::IFLA_GSO_IPV4_MAX_SIZE, bytes)
     }
 
-    /// Sets the longest superframe in bytes that GRO builds, for IPv6 and, up to 65536, for IPv4
-    /// (rule G60, Linux 5.19).
+    /// Sets the greatest length in bytes of a superframe that GRO builds, for IPv6 and, up to
+    /// 65536, for IPv4 (rule G60, Linux 5.19).
     pub fn gro_max_size(self, bytes: u32) -> Self {
         self.number(abi::IFLA_GRO_MAX_SIZE, bytes)
     }
 
-    /// Sets the longest IPv4 superframe in bytes that GRO builds (Linux 6.3).
+    /// Sets the greatest length in bytes of an IPv4 superframe that GRO builds (Linux 6.3).
     pub fn gro_ipv4_max_size(self, bytes: u32) -> Self {
         self.number(abi::IFLA_GRO_IPV4_MAX_SIZE, bytes)
     }
@@ -144,60 +144,61 @@ impl<'a> LinkChange<'a> {
     }
 }
 
-/// Between whom a VXLAN device is, see [`Netlink::add_vxlan_between`].
+/// Ends of a VXLAN device, see [`Netlink::add_vxlan_between`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VxlanEnds {
     /// The network identifier, of 24 bits.
     pub identifier: u32,
-    /// The address that is sent from.
+    /// The source address of sent packets.
     pub local: Ipv4Addr,
-    /// The address that is sent to.
+    /// The destination address of sent packets.
     pub remote: Ipv4Addr,
-    /// The UDP port that both receive at.
+    /// The UDP port at which both ends receive.
     pub port: u16,
 }
 
-/// A network interface as the kernel describes it. Of what a kernel does not tell there is none.
+/// A network interface as the kernel describes it. Attributes that the kernel lacks are `None`.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Its index in its network namespace.
+    /// The index in its network namespace.
     pub index: u32,
     /// Its name.
     pub name: InterfaceName,
-    /// What made it, such as `veth` or `tun`; none for loopback and most hardware.
+    /// Type of the link, such as `veth` or `tun`; `None` for loopback and most hardware.
     pub kind: Option<String>,
-    /// What its packets start with, as ARP numbers it (`ARPHRD_*`): 1 is Ethernet, 772 loopback,
-    /// 65534 nothing before the IP header.
+    /// Type of the link-layer header as an ARP hardware type (`ARPHRD_*`): 1 is Ethernet, 772
+    /// loopback, 65534 none before the IP header.
     pub hardware_type: u16,
-    /// Whether it is meant to work.
+    /// Whether it is administratively up.
     pub up: bool,
-    /// Whether it has carrier, so that it does work if it is up.
+    /// Whether it has carrier, so that it is operational if it is up.
     pub carrier: bool,
     /// The Ethernet address.
     pub hardware_address: Option<[u8; 6]>,
-    /// Bytes of the longest packet, without the link-layer header.
+    /// Greatest length of a packet in bytes, without the link-layer header.
     pub mtu: u32,
-    /// Packets that may wait for transmission.
+    /// Number of packets that may wait for transmission.
     pub transmit_queue_length: u32,
-    /// Queues for transmission.
+    /// Number of transmit queues.
     pub transmit_queues: u32,
-    /// Queues for receiving.
+    /// Number of receive queues.
     pub receive_queues: u32,
-    /// Bytes of the longest superframe the device is handed (IPv6, and IPv4 before Linux 6.3).
+    /// Greatest length in bytes of a superframe passed to the device (IPv6, and IPv4 before Linux
+    /// 6.3).
     pub gso_max_size: Option<u32>,
-    /// Segments of the longest superframe the device is handed.
+    /// Greatest number of segments of a superframe passed to the device.
     pub gso_max_segments: Option<u32>,
-    /// Bytes of the longest IPv4 superframe the device is handed.
+    /// Greatest length in bytes of an IPv4 superframe passed to the device.
     pub gso_ipv4_max_size: Option<u32>,
-    /// Bytes of the longest superframe that GRO builds (IPv6, and IPv4 before Linux 6.3).
+    /// Greatest length in bytes of a superframe that GRO builds (IPv6, and IPv4 before Linux 6.3).
     pub gro_max_size: Option<u32>,
-    /// Bytes of the longest IPv4 superframe that GRO builds.
+    /// Greatest length in bytes of an IPv4 superframe that GRO builds.
     pub gro_ipv4_max_size: Option<u32>,
-    /// What passed.
+    /// Counters of the link.
     pub statistics: LinkStatistics,
 }
 
-/// What passed through a link since it was made (`struct rtnl_link_stats64`).
+/// Counters of a link since it was created (`struct rtnl_link_stats64`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are those of `ip -s link`")]
 pub struct LinkStatistics {
@@ -212,14 +213,14 @@ pub struct LinkStatistics {
 }
 
 impl Netlink {
-    /// Creates a pair of virtual Ethernet devices, each with its name and how it is to be. With
-    /// [`LinkChange::namespace`] each comes into being where it belongs. Only the first can be up
-    /// from the start; the other is brought up from within its network.
+    /// Creates a pair of virtual Ethernet devices, each with its name and properties. With
+    /// [`LinkChange::namespace`] each is created in its own namespace. Only the first can be up
+    /// from the start; bring the other up from within its namespace.
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` if the second is to be up: the kernel makes it before it has its peer. `EEXIST`
-    /// if a name is taken, `EOPNOTSUPP` if the kernel has no veth, `EPERM` without
+    /// `ENOTCONN` if the second is to be up, because the kernel creates it before it has its peer.
+    /// `EEXIST` if a name is taken, `EOPNOTSUPP` if the kernel lacks veth, `EPERM` without
     /// `CAP_NET_ADMIN` in each namespace.
     pub fn add_veth(
         &self,
@@ -240,12 +241,12 @@ impl Netlink {
         self.execute(request)
     }
 
-    /// Creates a VXLAN device that takes every network identifier, over IPv4 and IPv6, on a UDP
-    /// port once it is up (`external`, as `ip link` says).
+    /// Creates a VXLAN device that accepts every network identifier, over IPv4 and IPv6, on a UDP
+    /// port once it is up (`external` in `ip link`).
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if the kernel has no VXLAN, `EEXIST`, `EPERM` without `CAP_NET_ADMIN`.
+    /// `EOPNOTSUPP` if the kernel lacks VXLAN, `EEXIST`, `EPERM` without `CAP_NET_ADMIN`.
     pub fn add_vxlan(&self, name: &InterfaceName, port: u16) -> io::Result<()> {
         let mut request = creation(name, &LinkChange::new());
         request.nested(abi::IFLA_LINKINFO, |info| {
@@ -258,9 +259,9 @@ impl Netlink {
         self.execute(request)
     }
 
-    /// Creates a VXLAN device between two addresses, which sends and takes one network identifier.
-    /// Its socket is in this socket's network, and stays there wherever [`LinkChange::namespace`]
-    /// moves the device. Outer checksums are made.
+    /// Creates a VXLAN device between two addresses, which sends and accepts one network
+    /// identifier. Its socket is created in the namespace of this netlink socket, and stays there
+    /// wherever [`LinkChange::namespace`] moves the device. Sent packets have outer checksums.
     ///
     /// # Errors
     ///
@@ -284,32 +285,33 @@ impl Netlink {
         self.execute(request)
     }
 
-    /// Creates a link of a kind of which nothing needs to be said, such as `ipip` or `dummy`. The
-    /// kernel looks for a module of a kind that it does not know.
+    /// Creates a link of a type that needs no further properties, such as `ipip` or `dummy`. The
+    /// kernel tries to load a module for a type that it does not know.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if the kernel has no such kind, `EINVAL` if something needs to be said,
-    /// `EEXIST`, `EPERM` without `CAP_NET_ADMIN`.
+    /// `EOPNOTSUPP` if the kernel lacks the type, `EINVAL` if the type needs properties, `EEXIST`,
+    /// `EPERM` without `CAP_NET_ADMIN`.
     pub fn add_link(&self, name: &InterfaceName, kind: &str) -> io::Result<()> {
         let mut request = creation(name, &LinkChange::new());
         request.nested(abi::IFLA_LINKINFO, |info| info.text(abi::IFLA_INFO_KIND, kind));
         self.execute(request)
     }
 
-    /// Changes a link, all at once; a change of namespace comes first.
+    /// Applies all changes to a link in one request; a change of namespace takes effect first.
     ///
     /// # Errors
     ///
-    /// `ENODEV`, `EINVAL` for a value the device cannot have, `EPERM` without `CAP_NET_ADMIN`.
+    /// `ENODEV`, `EINVAL` for a value that the device does not support, `EPERM` without
+    /// `CAP_NET_ADMIN`.
     pub fn change_link(&self, index: u32, change: LinkChange<'_>) -> io::Result<()> {
         let mut request = Request::new(abi::RTM_NEWLINK, &change.fixed(index));
         change.attributes(&mut request);
         self.execute(request)
     }
 
-    /// Sets the greatest length in bytes that GRO builds on an interface, for IPv6 and for IPv4
-    /// (rule G60).
+    /// Sets the greatest length in bytes of superframes that GRO builds on an interface, for IPv6
+    /// and for IPv4 (rule G60).
     ///
     /// # Errors
     ///
@@ -319,7 +321,7 @@ impl Netlink {
         self.change_link(index, LinkChange::new().gro_max_size(ipv6).gro_ipv4_max_size(ipv4))
     }
 
-    /// Deletes a link; of a veth pair, both.
+    /// Deletes a link. Deleting one of a veth pair deletes both.
     ///
     /// # Errors
     ///
@@ -328,8 +330,8 @@ impl Netlink {
         self.execute(Request::new(abi::RTM_DELLINK, &LinkChange::new().fixed(index)))
     }
 
-    /// All links of the network, in the order of their indices. A link whose name is not of the
-    /// form of [`InterfaceName`] is left out, because nothing here could name it.
+    /// All links of the namespace, in the order of their indices. A link whose name is not a valid
+    /// [`InterfaceName`] is left out, because no function here could take the name.
     ///
     /// # Errors
     ///
@@ -346,7 +348,7 @@ impl Netlink {
         Ok(links)
     }
 
-    /// One link by its name.
+    /// The link with this name.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// A request of a kind with its fixed part, whose length is a multiple of four.
+    /// A request of a type with its fixed part, whose length is a multiple of four.
     pub(super) fn new(kind: u16, fixed: &[u8]) -> Self {
         let mut bytes = vec![0; HEADER_BYTES];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -23,7 +23,7 @@ impl Request {
         Self { bytes }.flags(abi::NLM_F_REQUEST)
     }
 
-    /// Adds to the flags of the header.
+    /// Adds flags to those of the header.
     pub(super) fn flags(mut self, flags: u16) -> Self {
         let flags = flags | u16::from_ne_bytes([self.bytes[6], self.bytes[7]]);
         self.bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
@@ -38,7 +38,7 @@ impl Request {
         self.attribute(kind, &value.to_ne_bytes());
     }
 
-    /// An attribute that is text with a zero at its end.
+    /// Adds an attribute of zero-terminated text.
     pub(super) fn text(&mut self, kind: u16, value: &str) {
         self.nested(kind, |request| {
             request.bytes.extend_from_slice(value.as_bytes());
@@ -56,7 +56,7 @@ impl Request {
         self.bytes.resize(self.bytes.len().next_multiple_of(ATTRIBUTE_BYTES), 0);
     }
 
-    /// Bytes without a header of their own, inside a nested attribute.
+    /// Adds bytes without a header, within a nested attribute.
     pub(super) fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -69,7 +69,7 @@ impl Request {
     }
 }
 
-/// A message of an answer.
+/// A message of a reply.
 pub(super) struct Message<'a> {
     pub(super) kind: u16,
     pub(super) sequence: u32,
@@ -87,7 +87,7 @@ impl Message<'_> {
     }
 }
 
-/// The messages of an answer; what is cut short ends it.
+/// Iterator over the messages of a reply; it ends at a truncated one.
 pub(super) struct Messages<'a> {
     rest: &'a [u8],
 }
@@ -112,7 +112,7 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// The attributes in a part of a message, kind and value; what is cut short ends them.
+/// Iterator over the attributes of a message, as type and value; it ends at a truncated one.
 pub(super) struct Attributes<'a> {
     rest: &'a [u8],
 }
@@ -129,7 +129,7 @@ impl<'a> Iterator for Attributes<'a> {
     fn next(&mut self) -> Option<(u16, &'a [u8])> {
         let header: &[u8; ATTRIBUTE_BYTES] = self.rest.first_chunk()?;
         let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
-        // The two upper bits say that the value is nested or big-endian.
+        // The two upper bits mark the value as nested or big-endian.
         let kind = u16::from_ne_bytes([header[2], header[3]]) & 0x3fff;
         let value = self.rest.get(ATTRIBUTE_BYTES..length)?;
         self.rest = self.rest.get(length.next_multiple_of(4)..).unwrap_or_default();

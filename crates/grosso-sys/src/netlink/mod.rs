@@ -1,7 +1,7 @@
-//! Links, addresses, routes and neighbours through rtnetlink: one request, one answer.
+//! Links, addresses, routes and neighbours through rtnetlink: one request, one reply.
 //!
-//! The requests are few and their layout is fixed for ever, so they are written here rather than
-//! taken from a crate of the whole protocol.
+//! The requests are few and their layout never changes, so they are written here rather than taken
+//! from a crate for the whole protocol.
 //!
 //! ```no_run
 //! use std::os::fd::AsFd;
@@ -46,15 +46,15 @@ pub(crate) use generic::ask_ethtool;
 pub use generic::has_generic_family;
 pub use link::{Link, LinkChange, LinkStatistics, VxlanEnds};
 
-/// The longest part of an answer; the kernel's own are at most half of it.
+/// Greatest length of a part of a reply; the kernel's own parts are at most half as long.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// An rtnetlink socket of one network namespace: the one its creator's thread was in. Requests of
-/// several threads wait for each other.
+/// An rtnetlink socket of one network namespace: that of the thread that created it. Requests of
+/// several threads are serialised.
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,
-    /// The number of the last request, which its answer repeats.
+    /// The number of the last request, which its reply repeats.
     sequence: Mutex<u32>,
 }
 
@@ -65,7 +65,7 @@ impl Netlink {
     ///
     /// Those of `socket(2)`.
     pub fn new() -> io::Result<Self> {
-        // No protocol is 0, which is `NETLINK_ROUTE`.
+        // The default protocol is 0, which is `NETLINK_ROUTE`.
         Self::of(None)
     }
 
@@ -80,10 +80,10 @@ impl Netlink {
         self.exchange(request.flags(abi::NLM_F_ACK), |_, _| ())
     }
 
-    /// Sends a request and shows what the kernel answers, kind and payload, until it says that this
-    /// is all.
+    /// Sends a request and passes type and payload of each message of the reply to `see`, up to its
+    /// end.
     fn exchange(&self, request: Request, mut see: impl FnMut(u16, &[u8])) -> io::Result<()> {
-        // The number guards nothing that a panic could leave half done.
+        // A panic cannot leave the number inconsistent.
         let mut sequence = self.sequence.lock().unwrap_or_else(PoisonError::into_inner);
         *sequence = sequence.wrapping_add(1);
         send(&self.socket, &request.finish(*sequence), SendFlags::empty())?;
@@ -96,7 +96,7 @@ impl Netlink {
             let Some(part) = answer.get(..length) else {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "an answer too long"));
             };
-            // What was left over from a request that failed half-way has another number.
+            // Messages left from a request that failed half-way have another number.
             for message in Messages::new(part).filter(|m| m.sequence == *sequence) {
                 match message.kind {
                     abi::NLMSG_ERROR => return message.acknowledgement(),

@@ -1,15 +1,15 @@
-//! Several sockets that share the packets of one interface (`PACKET_FANOUT`).
+//! Fanout: several sockets that share the packets of one interface (`PACKET_FANOUT`).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::abi;
 
-/// By what a packet finds its socket.
+/// Rule that selects the socket of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanoutRule {
     /// The flow: packets of one flow go to one socket, in both directions. Fragments of a datagram
-    /// go astray unless [`Fanout::defragment`] joins them first.
+    /// may go to different sockets unless [`Fanout::defragment`] reassembles them first.
     FlowHash,
     /// The processor on which the packet arrived.
     Processor,
@@ -17,8 +17,8 @@ pub enum FanoutRule {
     Queue,
 }
 
-/// A group of sockets that share the packets of one interface. All of them must be opened with the
-/// same rule, flags and interface.
+/// A group of sockets that share the packets of one interface. All of them must have the same rule,
+/// flags and interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fanout {
     rule: FanoutRule,
@@ -27,25 +27,25 @@ pub struct Fanout {
 }
 
 impl Fanout {
-    /// A new group, to which the kernel gives a number: see
+    /// A new group, whose number the kernel assigns: see
     /// [`PacketSocket::fanout_group`](super::PacketSocket::fanout_group) (Linux 4.16).
     pub fn new(rule: FanoutRule) -> Self {
         Self { rule, group: None, defragment: false }
     }
 
-    /// The group of a number, which is of the network namespace.
+    /// The group with this number, in the network namespace.
     pub fn join(mut self, group: u16) -> Self {
         self.group = Some(group);
         self
     }
 
-    /// Lets the kernel join IPv4 fragments before it chooses a socket.
+    /// Makes the kernel reassemble IPv4 fragments before it selects a socket.
     pub fn defragment(mut self, on: bool) -> Self {
         self.defragment = on;
         self
     }
 
-    /// The group in the lower half, rule and flags in the upper.
+    /// The group in the lower half, rule and flags in the upper half.
     pub(super) fn argument(self) -> u32 {
         let mut kind = match self.rule {
             FanoutRule::FlowHash => abi::PACKET_FANOUT_HASH,
@@ -65,7 +65,7 @@ impl Fanout {
 pub(super) fn group(file: &OwnedFd) -> io::Result<Option<u16>> {
     let mut value = 0_u32;
     let mut length = size_of::<u32>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most the four bytes that are announced.
+    // SAFETY: the kernel writes at most the stated four bytes.
     let result = unsafe {
         libc::getsockopt(
             file.as_raw_fd(),
@@ -78,7 +78,7 @@ pub(super) fn group(file: &OwnedFd) -> io::Result<Option<u16>> {
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    // The kernel answers zero for a socket that is in no group, which a group with number zero and
-    // the rule zero looks like too; the kernel never chooses that number.
+    // The kernel returns zero for a socket in no group. A group with number zero and rule zero
+    // would look the same, but the kernel never assigns that number.
     Ok((value != 0).then_some((value & 0xffff) as u16))
 }

@@ -1,4 +1,4 @@
-//! Which IP packets a packet socket takes: a program of the classic packet filter.
+//! Filter for the IP packets of a packet socket: a program of the classic packet filter.
 
 use core::net::IpAddr;
 use std::io;
@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use crate::abi;
 use crate::filter::{DROP, JUMP_IF_EQUAL, LOAD_BYTE, LOAD_WORD, RETURN, TAKE, attach, instruction};
 
-/// Packets of some IP protocols from one host, or any, to an address of this one.
+/// Packets of some IP protocols, from one host or any, to an address of this host.
 ///
-/// Over IPv6 the protocol may be behind destination options or in a fragment, which the filter does
-/// not look into: then the addresses alone decide.
+/// In IPv6 the protocol may be behind destination options or in a fragment. The filter does not
+/// parse these: there only the addresses decide.
 #[derive(Clone, Debug)]
 pub struct IpFilter {
     protocols: Vec<u8>,
@@ -19,14 +19,15 @@ pub struct IpFilter {
 }
 
 impl IpFilter {
-    /// Packets of these protocols to an address, of which the first [`PROTOCOLS_MAX`] count.
+    /// Packets of these protocols to an address; at most the first [`PROTOCOLS_MAX`] protocols
+    /// count.
     #[must_use]
     pub fn new(protocols: &[u8], local: IpAddr) -> Self {
         let protocols = protocols.iter().copied().take(PROTOCOLS_MAX).collect();
         Self { protocols, local, remote: None }
     }
 
-    /// Packets from this host alone, which has an address of the same family.
+    /// Accepts packets only from this host, whose address has the same family.
     #[must_use]
     pub fn from(mut self, remote: IpAddr) -> Self {
         self.remote = Some(remote);
@@ -60,14 +61,14 @@ impl IpFilter {
     }
 }
 
-/// Whether what lies at a place is one of these values.
+/// Test whether the value at an offset is one of a list.
 struct Test {
     load: u16,
     at: u32,
     values: Vec<u32>,
 }
 
-/// That an address lies at a place.
+/// Tests whether the address at an offset is this one.
 fn words(address: IpAddr, at: u32) -> Vec<Test> {
     let bytes = match address {
         IpAddr::V4(address) => address.octets().to_vec(),
@@ -81,14 +82,15 @@ fn words(address: IpAddr, at: u32) -> Vec<Test> {
     words.map(test).collect()
 }
 
-/// Takes what passes all tests.
+/// Compiles a program that accepts packets which pass all tests.
 fn compile(tests: &[Test]) -> Vec<libc::sock_filter> {
     let len: usize = tests.iter().map(|test| 1 + test.values.len()).sum();
     let mut program = Vec::with_capacity(len + 2);
     for test in tests {
         program.push(instruction(test.load, 0, 0, test.at));
         for (left, value) in (0..test.values.len()).rev().zip(&test.values) {
-            // Over the values that are left to the next test, and after the last of them to the end.
+            // A match jumps over the remaining values to the next test; a mismatch of the last
+            // value jumps to the end.
             let to_end = if left == 0 { len - program.len() } else { 0 };
             program.push(instruction(JUMP_IF_EQUAL, left as u8, to_end as u8, *value));
         }
@@ -98,9 +100,10 @@ fn compile(tests: &[Test]) -> Vec<libc::sock_filter> {
     program
 }
 
-/// Most IP protocols of one filter: the jumps of a longer program would not fit in their bytes.
+/// Greatest number of IP protocols of one filter: the jumps of a longer program would not fit into
+/// their bytes.
 pub const PROTOCOLS_MAX: usize = 16;
-/// linux/filter.h: `SKF_NET_OFF`, from where offsets count from the network header on.
+/// linux/filter.h: `SKF_NET_OFF`, the base of offsets from the network header.
 const NETWORK: u32 = 0x10_0000_u32.wrapping_neg();
 /// linux/filter.h: `SKF_AD_OFF + SKF_AD_PKTTYPE`, and linux/if_packet.h: `PACKET_HOST`.
 const PACKET_KIND: u32 = 0x1000_u32.wrapping_neg() + 4;

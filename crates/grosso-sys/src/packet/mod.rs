@@ -1,7 +1,7 @@
 //! Packet sockets (`AF_PACKET`, `SOCK_RAW`) bound to one interface, or to IP packets of all.
 //!
-//! [`PacketSocket`] receives and sends packet by packet. [`ReceiveRing`] and [`TransmitRing`] do it
-//! in mapped memory; each has a socket of its own.
+//! [`PacketSocket`] receives and sends packet by packet. [`ReceiveRing`] and [`TransmitRing`] do so
+//! in mapped memory; each has its own socket.
 
 use core::ffi::{c_int, c_void};
 use core::time::Duration;
@@ -30,16 +30,16 @@ pub use receive_ring::{ReceiveRing, RingFrame};
 pub use ring::RingLayout;
 pub use transmit_ring::TransmitRing;
 
-/// Bytes for the control messages of one packet; the one that is asked for needs 36.
+/// Space in bytes for the control messages of one packet; the one requested needs 36.
 const CONTROL_BYTES: usize = 64;
 
-/// What packet sockets of all interfaces are bound to.
+/// Interface index of sockets for all interfaces.
 const ANY_INTERFACE: u32 = 0;
 
-/// The most packets one [`PacketSocket::send_batch`] hands over.
+/// Greatest number of packets of one [`PacketSocket::send_batch`].
 const BATCH_MAX: usize = 64;
 
-/// How a packet socket is opened.
+/// Options for opening a packet socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketSocketBuilder {
     virtio_bytes: u8,
@@ -60,56 +60,58 @@ impl PacketSocketBuilder {
         self.virtio_header_bytes(if on { 10 } else { 0 })
     }
 
-    /// Puts a virtio header of so many bytes before each packet, in both directions: 0 for none,
-    /// 10, or 12 (`PACKET_VNET_HDR_SZ`, Linux 6.6). Others are refused when the socket is bound:
+    /// Puts a virtio header of this length in bytes before each packet, in both directions: 0 for
+    /// none, 10, or 12 (`PACKET_VNET_HDR_SZ`, Linux 6.6). Other lengths are refused by `bind`:
     /// there is no tunnel form (rule V21).
     pub fn virtio_header_bytes(mut self, bytes: u8) -> Self {
         self.virtio_bytes = bytes;
         self
     }
 
-    /// Leaves out packets the host sends (`PACKET_IGNORE_OUTGOING`, Linux 4.20).
+    /// Ignores packets that the host sends (`PACKET_IGNORE_OUTGOING`, Linux 4.20).
     pub fn ignore_outgoing(mut self, on: bool) -> Self {
         self.ignore_outgoing = on;
         self
     }
 
-    /// Sends straight to the driver, past the queueing discipline (`PACKET_QDISC_BYPASS`). The
-    /// driver then refuses what it has no room for.
+    /// Sends directly to the driver, bypassing the queueing discipline (`PACKET_QDISC_BYPASS`). The
+    /// driver then refuses packets for which it has no room.
     pub fn qdisc_bypass(mut self, on: bool) -> Self {
         self.qdisc_bypass = on;
         self
     }
 
-    /// Receives nothing, and costs the interface's receive path nothing.
+    /// Receives nothing, and adds no cost to the interface's receive path.
     pub fn transmit_only(mut self, on: bool) -> Self {
         self.transmit_only = on;
         self
     }
 
-    /// Lets the interface receive packets for other hosts too, as long as the socket is open (`PACKET_MR_PROMISC`).
+    /// Makes the interface receive packets for other hosts too, while the socket is open
+    /// (`PACKET_MR_PROMISC`).
     pub fn promiscuous(mut self, on: bool) -> Self {
         self.promiscuous = on;
         self
     }
 
-    /// Keeps whole what is longer than a slot of a [`ReceiveRing`], beside it, for
+    /// Keeps packets longer than a slot of a [`ReceiveRing`] whole in the socket's queue, for
     /// [`ReceiveRing::receive_long`] (`PACKET_COPY_THRESH`).
     pub fn keep_long(mut self, on: bool) -> Self {
         self.keep_long = on;
         self
     }
 
-    /// Bytes of packets, the kernel's bookkeeping included, that wait to be received before packets
-    /// are dropped. Of a [`ReceiveRing`] it is for what is longer than its slots.
+    /// Size of the receive buffer in bytes, including the kernel's bookkeeping, beyond which
+    /// packets are dropped. In a [`ReceiveRing`] it holds packets longer than a slot.
     ///
-    /// The system's limit is overridden where the caller may, and silently obeyed where not.
+    /// The system's limit is exceeded if the caller is permitted to, and silently applied
+    /// otherwise.
     pub fn receive_buffer_bytes(mut self, bytes: usize) -> Self {
         self.receive_buffer_bytes = Some(bytes);
         self
     }
 
-    /// Bytes of packets, the kernel's bookkeeping included, that wait to be sent before a send
+    /// Size of the send buffer in bytes, including the kernel's bookkeeping, beyond which a send
     /// would block. Limits as for [`PacketSocketBuilder::receive_buffer_bytes`].
     pub fn send_buffer_bytes(mut self, bytes: usize) -> Self {
         self.send_buffer_bytes = Some(bytes);
@@ -122,13 +124,13 @@ impl PacketSocketBuilder {
         self
     }
 
-    /// Opens the socket in the calling thread's network namespace; it receives every protocol from
-    /// now on.
+    /// Opens the socket in the calling thread's network namespace. It receives all protocols from
+    /// then on.
     ///
     /// # Errors
     ///
     /// `EPERM` without `CAP_NET_RAW` in the namespace, `ENODEV`, `ENETDOWN`, `EINVAL` for another
-    /// length of the virtio header or a fanout group of another kind.
+    /// length of the virtio header or a fanout group with other settings.
     pub fn bind(self, interface: &InterfaceName) -> io::Result<PacketSocket> {
         let socket = self.open()?;
         self.attach(&socket, interface)?;
@@ -139,22 +141,23 @@ impl PacketSocketBuilder {
     ///
     /// # Errors
     ///
-    /// As [`PacketSocketBuilder::bind`]; `ENOMEM`; [`io::ErrorKind::InvalidInput`] for a layout
-    /// that is none.
+    /// As [`PacketSocketBuilder::bind`]; `ENOMEM`; [`io::ErrorKind::InvalidInput`] for an invalid
+    /// layout.
     pub fn bind_receive_ring(
         self,
         interface: &InterfaceName,
         layout: RingLayout,
     ) -> io::Result<ReceiveRing> {
-        // The ring comes first: packets received before it would wait where nobody looks.
+        // The ring comes first: packets received before it would wait in the socket's queue, which
+        // is not read.
         let ring = ReceiveRing::new(self.open()?, layout)?;
         self.attach(ring.socket(), interface)?;
         Ok(ring)
     }
 
-    /// Opens a socket that receives IP packets of any interface into a mapped ring: those that the
-    /// filter lets pass and that are for this host. It sees each as it arrives, before a firewall and
-    /// before fragments are joined.
+    /// Opens a socket that receives IP packets for this host, of any interface, into a mapped ring,
+    /// if they pass the filter. It sees packets as they arrive, before a firewall and before
+    /// reassembly.
     ///
     /// # Errors
     ///
@@ -185,8 +188,8 @@ impl PacketSocketBuilder {
         Ok(ring)
     }
 
-    /// A socket with its options. Protocol 0 receives nothing, so no packet of another interface
-    /// slips in before the socket is bound.
+    /// Creates a socket with its options. Protocol 0 receives nothing, so no packet of another
+    /// interface is received before the socket is bound.
     fn open(self) -> io::Result<PacketSocket> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let file = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
@@ -238,7 +241,7 @@ impl PacketSocketBuilder {
             };
             set_option(&socket.file, abi::PACKET_ADD_MEMBERSHIP, &membership)?;
         }
-        // The kernel takes only a socket that receives into a group.
+        // The kernel accepts only a receiving socket into a group.
         match self.fanout {
             Some(fanout) => set_option(&socket.file, abi::PACKET_FANOUT, &fanout.argument()),
             None => Ok(()),
@@ -253,27 +256,27 @@ pub struct PacketSocket {
     virtio_bytes: u8,
 }
 
-/// What is known about a received packet beside its bytes.
+/// Properties of a received packet besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Bytes in the buffer, the virtio header included.
     pub length: usize,
     /// Whether the packet was longer than the buffer.
     pub truncated: bool,
-    /// The outermost VLAN tag. The kernel takes it out of the bytes before a packet socket sees
+    /// The outermost VLAN tag. The kernel removes it from the bytes before a packet socket receives
     /// them.
     pub vlan: Option<VlanTag>,
-    /// What the kernel knows about the packet's checksum.
+    /// State of the packet's checksum.
     pub status: Status,
 }
 
-/// What the kernel says about a received packet (`TP_STATUS_*`).
+/// Status of a received packet (`TP_STATUS_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status(u32);
 
 impl Status {
-    /// The packet's checksum is still to be completed: its field holds the sum of the
-    /// pseudo-header. It comes from a host whose checksum offload is on.
+    /// The packet's checksum is partial: its field holds the pseudo-header sum, as from a host with
+    /// checksum offload.
     pub fn checksum_not_ready(self) -> bool {
         self.0 & abi::TP_STATUS_CSUMNOTREADY != 0
     }
@@ -283,12 +286,12 @@ impl Status {
         self.0 & abi::TP_STATUS_CSUM_VALID != 0
     }
 
-    /// The slot is too short for the packet, which is kept whole beside the ring.
+    /// The slot is too short for the packet, which is kept whole in the socket's queue.
     pub fn kept(self) -> bool {
         self.0 & abi::TP_STATUS_COPY != 0
     }
 
-    /// Packets were dropped for want of room since the statistics were last taken.
+    /// Packets have been dropped for want of room since the statistics were last taken.
     pub fn losing(self) -> bool {
         self.0 & abi::TP_STATUS_LOSING != 0
     }
@@ -303,7 +306,7 @@ impl Status {
     }
 }
 
-/// Where a packet was going (`sll_pkttype`).
+/// Destination type of a packet (`sll_pkttype`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketKind {
     /// To this host.
@@ -314,18 +317,18 @@ pub enum PacketKind {
     Multicast,
     /// To another host; the interface is promiscuous.
     OtherHost,
-    /// Out: this host sent it.
+    /// Outgoing: sent by this host.
     Outgoing,
-    /// Something that later kernels know.
+    /// A type of later kernels.
     Other,
 }
 
-/// What a packet socket counted since it was last asked.
+/// Counters of a packet socket since the last query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Packets that were for the socket, the dropped ones included.
+    /// Packets for the socket, including dropped ones.
     pub packets: u32,
-    /// Packets that were dropped for want of room.
+    /// Packets dropped for want of room.
     pub drops: u32,
 }
 
@@ -339,24 +342,24 @@ pub struct VlanTag {
 }
 
 impl PacketSocket {
-    /// Whether this process may have packet sockets in the calling thread's network namespace, by
-    /// opening one of no interface, which receives nothing.
+    /// Checks whether this process may open packet sockets in the calling thread's network
+    /// namespace, by opening one without an interface, which receives nothing.
     ///
     /// # Errors
     ///
-    /// `EPERM` without `CAP_NET_RAW` in the namespace, `EAFNOSUPPORT` if the kernel has none.
+    /// `EPERM` without `CAP_NET_RAW` in the namespace, `EAFNOSUPPORT` if the kernel lacks them.
     pub fn may_open() -> io::Result<()> {
         let flags = SocketFlags::CLOEXEC;
         socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
         Ok(())
     }
 
-    /// Says how a socket is to be opened.
+    /// Options for opening a socket.
     pub fn builder() -> PacketSocketBuilder {
         PacketSocketBuilder::default()
     }
 
-    /// Receives one packet, its virtio header first; nothing if none waits.
+    /// Receives one packet, its virtio header first; `None` if none waits.
     ///
     /// # Errors
     ///
@@ -365,14 +368,15 @@ impl PacketSocket {
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let mut control = ControlBuffer([0; CONTROL_BYTES]);
         let mut parts = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-        // SAFETY: all fields of a `msghdr` are numbers and pointers, for which zero is a value.
+        // SAFETY: all fields of a `msghdr` are numbers and pointers, for which zero is a valid
+        // value.
         let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
         message.msg_iov = &raw mut parts;
         message.msg_iovlen = 1;
         message.msg_control = (&raw mut control).cast();
         message.msg_controllen = CONTROL_BYTES as _;
-        // SAFETY: the message names one buffer and one control buffer, both borrowed until the call
-        // returns.
+        // SAFETY: the message refers to one buffer and one control buffer, both borrowed until the
+        // call returns.
         let length = unsafe { libc::recvmsg(self.file.as_raw_fd(), &raw mut message, 0) };
         let Ok(length) = usize::try_from(length) else {
             let error = io::Error::last_os_error();
@@ -403,31 +407,33 @@ impl PacketSocket {
         Ok(seen(|| sendmsg(&self.file, parts, &mut control, SendFlags::empty()))?)
     }
 
-    /// Sends packets, each from its parts, with one system call, and says how many were sent. Of
-    /// more than 64 only the first 64 are tried. Fewer than were given are sent when one is refused
-    /// or the buffer is full: go on with the next, whose error is then told.
+    /// Sends packets, each from its parts, with one system call, and returns the number sent. At
+    /// most the first 64 are tried. Fewer are sent if one is refused or the buffer is full: call
+    /// again with the next one to get its error.
     ///
     /// # Errors
     ///
-    /// As [`PacketSocket::send`], about the first packet; then none was sent.
+    /// As [`PacketSocket::send`], for the first packet; none was sent then.
     pub fn send_batch(&self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {
-        // SAFETY: all fields of a `mmsghdr` are numbers and pointers, for which zero is a value.
+        // SAFETY: all fields of a `mmsghdr` are numbers and pointers, for which zero is a valid
+        // value.
         let mut messages: [libc::mmsghdr; BATCH_MAX] = unsafe { core::mem::zeroed() };
         let count = packets.len().min(BATCH_MAX);
         for (message, parts) in messages.iter_mut().zip(packets) {
-            // The kernel only reads through these; an `IoSlice` is laid out as an `iovec`.
+            // The kernel only reads through these; an `IoSlice` has the layout of an `iovec`.
             message.msg_hdr.msg_iov = parts.as_ptr().cast_mut().cast();
             message.msg_hdr.msg_iovlen = parts.len() as _;
         }
         seen(|| {
             let (file, messages) = (self.file.as_raw_fd(), messages.as_mut_ptr());
-            // SAFETY: the first `count` messages name parts that are borrowed until the call returns.
+            // SAFETY: the first `count` messages refer to parts that are borrowed until the call
+            // returns.
             let sent = unsafe { libc::sendmmsg(file, messages, count as libc::c_uint, 0) };
             usize::try_from(sent).map_err(|_| io::Error::last_os_error())
         })
     }
 
-    /// Waits until a packet can be received, and says whether one can. An interrupted wait ends
+    /// Waits until a packet can be received, and returns whether one can. An interrupted wait ends
     /// early.
     ///
     /// # Errors
@@ -437,7 +443,7 @@ impl PacketSocket {
         self.wait_for(PollFlags::IN, at_most)
     }
 
-    /// How many packets were dropped for want of buffer since the last call of this or
+    /// Number of packets dropped for want of buffer since the last call of this function or of
     /// [`PacketSocket::take_statistics`].
     ///
     /// # Errors
@@ -447,7 +453,7 @@ impl PacketSocket {
         Ok(self.take_statistics()?.drops)
     }
 
-    /// Packets seen and packets dropped for want of buffer since the last call.
+    /// Packets received, and packets dropped for want of buffer, since the last call.
     ///
     /// # Errors
     ///
@@ -471,8 +477,7 @@ impl PacketSocket {
         Ok(Statistics { packets: statistics.packets, drops: statistics.drops })
     }
 
-    /// Takes the error the kernel left on the socket, such as `ENETDOWN` after the interface went
-    /// down.
+    /// Takes the pending error of the socket, such as `ENETDOWN` after the interface went down.
     ///
     /// # Errors
     ///
@@ -481,7 +486,7 @@ impl PacketSocket {
         Ok(sockopt::socket_error(&self.file)?.err().map(io::Error::from))
     }
 
-    /// The number of the socket's fanout group, with which others join it; none if it is in none.
+    /// The number of the socket's fanout group, with which others join it; `None` if it is in none.
     ///
     /// # Errors
     ///
@@ -506,11 +511,11 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// Control messages start with a length and want its alignment.
+/// Each control message starts with a length field, whose alignment the buffer has.
 #[repr(C, align(8))]
 struct ControlBuffer([u8; CONTROL_BYTES]);
 
-/// `struct sockaddr_ll` for binding: one interface, and every protocol or none.
+/// `struct sockaddr_ll` for binding: one interface, or all, and every protocol or none.
 struct LinkAddress(libc::sockaddr_ll);
 
 impl LinkAddress {
@@ -527,8 +532,8 @@ impl LinkAddress {
     }
 }
 
-// SAFETY: the closure is given a pointer to a whole `struct sockaddr_ll`, which lives until it
-// returns.
+// SAFETY: the closure receives a pointer to a complete `struct sockaddr_ll`, which lives until the
+// closure returns.
 unsafe impl SocketAddrArg for LinkAddress {
     unsafe fn with_sockaddr<R>(
         &self,
@@ -541,7 +546,7 @@ unsafe impl SocketAddrArg for LinkAddress {
 
 /// Sets an option of packet sockets. `Value` is an `int` or a structure of words without padding.
 fn set_option<Value: Copy>(file: &OwnedFd, option: c_int, value: &Value) -> io::Result<()> {
-    // SAFETY: the kernel reads as many bytes as announced, all of which the borrow covers.
+    // SAFETY: the kernel reads the stated number of bytes, all of which the borrow covers.
     let result = unsafe {
         libc::setsockopt(
             file.as_raw_fd(),
@@ -554,7 +559,7 @@ fn set_option<Value: Copy>(file: &OwnedFd, option: c_int, value: &Value) -> io::
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What the auxiliary data says, which is the only control message that is asked for.
+/// Status and VLAN tag from the auxiliary data, which is the only control message requested.
 fn auxiliary_data(message: &libc::msghdr) -> (Status, Option<VlanTag>) {
     let nothing = (Status::default(), None);
     // SAFETY: the kernel filled the control buffer and its length; the buffer outlives the message.
@@ -562,8 +567,7 @@ fn auxiliary_data(message: &libc::msghdr) -> (Status, Option<VlanTag>) {
     if header.is_null() {
         return nothing;
     }
-    // SAFETY: a header that is not null lies whole inside the control buffer, which is aligned for
-    // it.
+    // SAFETY: a non-null header lies completely inside the control buffer, which is aligned for it.
     let described = unsafe { header.read() };
     let is_auxiliary =
         described.cmsg_level == abi::SOL_PACKET && described.cmsg_type == abi::PACKET_AUXDATA;

@@ -1,4 +1,4 @@
-//! Packets received in mapped memory (`TPACKET_V2`): no system call and no copy a packet.
+//! Packets received in mapped memory (`TPACKET_V2`), without a system call or a copy per packet.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -11,14 +11,15 @@ use super::ring::{Direction, RingLayout, RingMemory};
 use super::{PacketKind, PacketSocket, Received, Statistics, Status, VlanTag};
 use crate::abi;
 
-/// A slot that this program has taken and not given back. The kernel takes every value but
-/// `TP_STATUS_KERNEL`, which is zero, for a slot that is not its own.
+/// Status of a slot that this program has taken and not returned. The kernel treats every value but
+/// `TP_STATUS_KERNEL`, which is zero, as not its own.
 const TAKEN: u32 = 1 << 27;
 
 /// A packet socket whose packets arrive in a mapped ring.
 ///
-/// While the newest packet is held, `poll` calls the socket readable although no other waits: do not
-/// wait for more while packets are held, or wait with an edge-triggered [`crate::wait::Waiter`].
+/// While the newest packet is held, `poll` reports the socket as readable even if no other packet
+/// waits. Do not wait while packets are held, or wait with an edge-triggered
+/// [`crate::wait::Waiter`].
 #[derive(Debug)]
 pub struct ReceiveRing {
     socket: PacketSocket,
@@ -46,17 +47,17 @@ impl ReceiveRing {
         self.socket.fanout_group()
     }
 
-    /// The next packet in the order of arrival; nothing if none waits, or if the next slot is still
-    /// held since the last time around.
+    /// The next packet in the order of arrival; `None` if none waits, or if the next slot is still
+    /// held from the previous round.
     pub fn receive(&mut self) -> Option<RingFrame> {
-        // A kernel that keeps its word fills every slot well; the bound is for one that does not.
+        // A correct kernel fills every slot validly; the bound is for one that does not.
         for _ in 0..self.memory.layout().slots {
             let slot = self.next;
             if self.memory.status(slot).load(Ordering::Acquire) & abi::TP_STATUS_USER == 0 {
                 return None;
             }
             self.next = self.memory.after(slot, 1);
-            // SAFETY: the kernel gave the slot away, and nobody takes it between the two lines.
+            // SAFETY: the kernel released the slot, and nobody else takes it.
             let header = unsafe { self.memory.header(slot) };
             let frame = RingFrame {
                 range: header.range(),
@@ -74,8 +75,8 @@ impl ReceiveRing {
         None
     }
 
-    /// The packet that is kept whole beside the ring, its virtio header first: call it once for each
-    /// frame whose status says [`Status::kept`], in their order.
+    /// Receives a packet that the kernel kept whole in the socket's queue, its virtio header first.
+    /// Call it once for each frame whose status is [`Status::kept`], in their order.
     ///
     /// # Errors
     ///
@@ -84,8 +85,7 @@ impl ReceiveRing {
         self.socket.receive(buffer)
     }
 
-    /// Waits until the kernel says that packets arrived, and says whether it did. An interrupted
-    /// wait ends early.
+    /// Waits until packets arrive, and returns whether any did. An interrupted wait ends early.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl ReceiveRing {
         self.socket.wait(at_most)
     }
 
-    /// Packets seen and packets dropped for want of a free slot since the last call.
+    /// Packets received, and packets dropped for want of a free slot, since the last call.
     ///
     /// # Errors
     ///
@@ -103,8 +103,7 @@ impl ReceiveRing {
         self.socket.take_statistics()
     }
 
-    /// Takes the error the kernel left on the socket, such as `ENETDOWN` after the interface went
-    /// down.
+    /// Takes the pending error of the socket, such as `ENETDOWN` after the interface went down.
     ///
     /// # Errors
     ///
@@ -113,12 +112,12 @@ impl ReceiveRing {
         self.socket.take_error()
     }
 
-    /// Slots whose header pointed outside of them; they were given back unseen.
+    /// Number of slots whose header pointed outside of them; they were returned unread.
     pub fn malformed(&self) -> u64 {
         self.malformed
     }
 
-    /// Slots of the ring, and their size.
+    /// Number and size of the slots.
     pub fn layout(&self) -> RingLayout {
         self.memory.layout()
     }
@@ -130,8 +129,8 @@ impl AsFd for ReceiveRing {
     }
 }
 
-/// A received packet in its slot of the ring, which goes back to the kernel when this is dropped,
-/// in whatever order. Frames that are held for too long stop the ring.
+/// A received packet in its slot of the ring. Dropping it returns the slot to the kernel, in any
+/// order. Frames held for too long stop the ring.
 #[derive(Debug)]
 pub struct RingFrame {
     memory: Arc<RingMemory>,
@@ -142,19 +141,19 @@ pub struct RingFrame {
 }
 
 impl RingFrame {
-    /// The virtio header of the packet; empty if the socket was opened without.
+    /// The virtio header of the packet; empty if the socket was opened without one.
     pub fn virtio_header(&self) -> &[u8] {
         let range = self.range.start - self.virtio_bytes..self.range.start;
-        // SAFETY: this frame owns its slot until it is dropped, and writes need `&mut self`.
+        // SAFETY: this frame owns its slot until it is dropped, and writing requires `&mut self`.
         unsafe { self.memory.bytes(self.slot, range) }
     }
 
-    /// Where the packet's network header lies in its bytes.
+    /// Offset of the network header in the packet's bytes.
     pub fn network_offset(&self) -> usize {
         usize::from(self.header.net.saturating_sub(self.header.mac))
     }
 
-    /// Bytes of the packet as it was, of which the slot may have been too short to hold all.
+    /// Length of the packet in bytes, of which the slot may hold only a part.
     pub fn original_bytes(&self) -> usize {
         self.header.length as usize
     }
@@ -164,17 +163,17 @@ impl RingFrame {
         self.range.len() < self.original_bytes()
     }
 
-    /// What the kernel knows about the packet's checksum, and whether it is losing packets.
+    /// State of the packet's checksum, and whether packets are being lost.
     pub fn status(&self) -> Status {
         Status(self.header.status)
     }
 
-    /// The outermost VLAN tag, which the kernel took out of the bytes.
+    /// The outermost VLAN tag, which the kernel removed from the bytes.
     pub fn vlan(&self) -> Option<VlanTag> {
         self.status().tag(self.header.vlan_tpid, self.header.vlan_tci)
     }
 
-    /// Where the packet was going.
+    /// Destination type of the packet.
     pub fn kind(&self) -> PacketKind {
         // SAFETY: this frame owns its slot until it is dropped, and nothing writes this part of it.
         match unsafe { self.memory.bytes(self.slot, abi::PACKET_RING_KIND) } {
@@ -187,7 +186,7 @@ impl RingFrame {
         }
     }
 
-    /// When the packet arrived, since 1970.
+    /// Time of arrival, since 1970.
     pub fn timestamp(&self) -> Duration {
         let nanoseconds = self.header.nanoseconds.min(999_999_999);
         Duration::new(u64::from(self.header.seconds), nanoseconds)
@@ -202,14 +201,14 @@ impl RingFrame {
 /// The bytes of the packet, from its link-layer header on.
 impl AsRef<[u8]> for RingFrame {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: this frame owns its slot until it is dropped, and writes need `&mut self`.
+        // SAFETY: this frame owns its slot until it is dropped, and writing requires `&mut self`.
         unsafe { self.memory.bytes(self.slot, self.range.clone()) }
     }
 }
 
 impl AsMut<[u8]> for RingFrame {
     fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: this frame owns its slot until it is dropped, and is borrowed whole.
+        // SAFETY: this frame owns its slot until it is dropped, and is borrowed mutably.
         unsafe { self.memory.bytes_mut(self.slot, self.range.clone()) }
     }
 }

@@ -1,5 +1,5 @@
-//! What the two mapped rings of a packet socket have in common: slots of one size, each with a
-//! header in front (`TPACKET_V2`) whose first word says who owns the slot.
+//! Parts shared by the two mapped rings of a packet socket: slots of one size, each preceded by a
+//! header (`TPACKET_V2`) whose first word states the owner of the slot.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -9,19 +9,19 @@ use super::{PacketSocket, set_option};
 use crate::abi;
 use crate::mapping::Mapping;
 
-/// The least memory the kernel takes for a block of slots; on machines with greater pages the ring
-/// must be made of slots of at least a page.
+/// Least memory in bytes that the kernel accepts for a block of slots. On machines with larger
+/// pages the slots must be at least a page.
 const BLOCK_BYTES_MIN: usize = 4096;
-/// The most memory of one ring: more is a mistake in the figures, not a wish.
+/// Greatest memory of one ring in bytes: a greater one is a mistake in the configuration.
 const RING_BYTES_MAX: usize = 1 << 30;
 
-/// How many slots a ring has, and of what size.
+/// Number and size of the slots of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingLayout {
-    /// Bytes of a slot: a power of two from 256. About 100 of them are the kernel's; a packet that
-    /// is longer than the rest is truncated on receive and refused on transmit.
+    /// Length of a slot in bytes: a power of two from 256. About 100 bytes are the kernel's; a
+    /// packet longer than the rest is truncated on receive and refused on transmit.
     pub slot_bytes: usize,
-    /// Slots of the ring: a power of two.
+    /// Number of slots: a power of two.
     pub slots: usize,
 }
 
@@ -45,7 +45,7 @@ impl RingLayout {
     }
 }
 
-/// Which of a socket's two rings is meant.
+/// Direction of one of a socket's two rings.
 #[derive(Clone, Copy)]
 pub(super) enum Direction {
     Receive,
@@ -60,7 +60,7 @@ pub(super) struct RingMemory {
 }
 
 impl RingMemory {
-    /// Gives a socket a ring and maps it.
+    /// Creates a ring for a socket and maps it.
     pub(super) fn attach(
         socket: &PacketSocket,
         layout: RingLayout,
@@ -86,7 +86,7 @@ impl RingMemory {
         Ok(Self { mapping, layout })
     }
 
-    /// The word that says who owns a slot.
+    /// The word that states the owner of a slot.
     pub(super) fn status(&self, slot: usize) -> &AtomicU32 {
         self.mapping.atomic(self.start(slot))
     }
@@ -98,7 +98,7 @@ impl RingMemory {
     /// The caller must own the slot.
     pub(super) unsafe fn header(&self, slot: usize) -> abi::PacketRingHeader {
         let start = self.start(slot);
-        // SAFETY: the caller owns the slot, of which this is the beginning.
+        // SAFETY: the caller owns the slot, and this is its beginning.
         let bytes = unsafe { self.mapping.slice(start..start + abi::PACKET_RING_HEADER_BYTES) };
         abi::PacketRingHeader::parse(bytes)
     }
@@ -114,7 +114,7 @@ impl RingMemory {
         unsafe { self.mapping.slice(range) }
     }
 
-    /// Bytes of a slot, to be written.
+    /// Bytes of a slot, for writing.
     ///
     /// # Safety
     ///
@@ -126,7 +126,8 @@ impl RingMemory {
         unsafe { self.mapping.slice_mut(range) }
     }
 
-    /// Gives a slot away: what was done to it before is seen by who sees the new status.
+    /// Releases a slot: whoever reads the new status also sees everything written to the slot
+    /// before.
     pub(super) fn release(&self, slot: usize, status: u32) {
         self.status(slot).store(status, Ordering::Release);
     }

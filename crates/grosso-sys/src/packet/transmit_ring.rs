@@ -10,23 +10,23 @@ use super::ring::{Direction, RingLayout, RingMemory};
 use crate::abi;
 use crate::calls::seen;
 
-/// Where the bytes of a packet start in a slot to be sent.
+/// Offset of a packet's bytes in a transmit slot.
 const DATA_START: usize = abi::PACKET_RING_HEADER_BYTES;
 
-/// Where a virtio header says how it is to be cut; the length of the headers follows.
+/// Offset of the GSO type in a virtio header; the length of the headers follows.
 const GSO_TYPE: usize = 1;
-/// `VIRTIO_NET_HDR_GSO_NONE`: not at all.
+/// `VIRTIO_NET_HDR_GSO_NONE`: no segmentation.
 const GSO_NONE: u8 = 0;
 
 /// A packet socket that sends from a mapped ring and receives nothing.
 ///
 /// [`PacketSocket::send_batch`] lets other threads run after each packet, and a receiver on this
-/// host runs as soon as it has one. This sends the whole batch first.
+/// host runs as soon as it has one. This ring sends the whole batch first.
 #[derive(Debug)]
 pub struct TransmitRing {
     socket: PacketSocket,
     memory: RingMemory,
-    /// The slot that the kernel looks at next.
+    /// The slot that the kernel will read next.
     next: usize,
 }
 
@@ -40,16 +40,16 @@ impl TransmitRing {
         &self.socket
     }
 
-    /// Sends packets, each from its parts and its virtio header first if the socket has one, with
-    /// one system call, and says how many were sent. Fewer than were given are sent when the ring
-    /// is full, one is too long for a slot, or the kernel refuses one or has no room: go on with
-    /// the next, whose error is then told.
+    /// Sends packets, each from its parts, its virtio header first if the socket has one, with one
+    /// system call, and returns the number sent. Fewer are sent if the ring is full, one is too
+    /// long for a slot, or the kernel refuses one or has no room: call again with the next one to
+    /// get its error.
     ///
     /// # Errors
     ///
-    /// About the first packet; then none was sent. Would-block if no slot is free, `EMSGSIZE` above
-    /// [`TransmitRing::packet_bytes_max`] or the MTU, `EINVAL` for a refused virtio header,
-    /// `ENETDOWN`, `ENXIO` if the interface is gone.
+    /// The error of the first packet; none was sent then. Would-block if no slot is free,
+    /// `EMSGSIZE` above [`TransmitRing::packet_bytes_max`] or the MTU, `EINVAL` for a refused
+    /// virtio header, `ENETDOWN`, `ENXIO` if the interface is gone.
     pub fn send_batch(&mut self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {
         let mut written = 0;
         let mut refusal = None;
@@ -70,7 +70,7 @@ impl TransmitRing {
         }
     }
 
-    /// Waits until a slot is free, and says whether one is. An interrupted wait ends early.
+    /// Waits until a slot is free, and returns whether one is. An interrupted wait ends early.
     ///
     /// # Errors
     ///
@@ -79,28 +79,28 @@ impl TransmitRing {
         self.socket.wait_for(rustix::event::PollFlags::OUT, at_most)
     }
 
-    /// The most bytes that a slot holds, the virtio header included.
+    /// Greatest number of bytes that a slot holds, including the virtio header.
     pub fn packet_bytes_max(&self) -> usize {
         self.memory.layout().slot_bytes - DATA_START
     }
 
-    /// Slots of the ring, and their size.
+    /// Number and size of the slots.
     pub fn layout(&self) -> RingLayout {
         self.memory.layout()
     }
 
-    /// Copies a packet into a slot and offers it to the kernel, which takes it when it is kicked.
+    /// Copies a packet into a slot and offers it to the kernel, which reads it in the next `kick`.
     fn write(&self, slot: usize, parts: &[IoSlice<'_>]) -> io::Result<()> {
         let bytes =
             parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.len())).unwrap_or(!0);
         if bytes > self.packet_bytes_max() {
             return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
         }
-        // The driver may have the bytes of the last time around still.
+        // The driver may still use the bytes of the previous round.
         if self.memory.status(slot).load(Ordering::Acquire) != abi::TP_STATUS_AVAILABLE {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        // SAFETY: an available slot is this ring's alone until it is released.
+        // SAFETY: an available slot belongs to this ring alone until it is released.
         let length = unsafe { self.memory.bytes_mut(slot, abi::PACKET_RING_LENGTH) };
         length.copy_from_slice(&(bytes as u32).to_ne_bytes());
         // SAFETY: as above; the borrow of the length is over.
@@ -115,15 +115,16 @@ impl TransmitRing {
         Ok(())
     }
 
-    /// Says in the virtio header of a packet that all of it is header, which the kernel copies. What
-    /// follows the header it takes where it lies, and a driver of this host (veth, bridge) has to
-    /// copy that page by page: for one packet that is more work. A superframe's header says what is
-    /// header indeed.
+    /// Sets the header length of a single packet to its full length, because the kernel copies the
+    /// headers. The kernel would reference the bytes after the headers in place, and a driver on
+    /// this host (veth, bridge) would have to copy those page by page, which costs more for one
+    /// packet. The header length of a superframe stays true.
     fn ask_for_a_copy(&self, slot: usize, bytes: usize) {
         let header = usize::from(self.socket.virtio_bytes);
         let Some(packet) = bytes.checked_sub(header).filter(|_| header > 0) else { return };
         let start = DATA_START + GSO_TYPE;
-        // SAFETY: the only caller has found the slot to be this ring's alone, and released it not.
+        // SAFETY: the only caller has found the slot to belong to this ring alone, and has not
+        // released it.
         let fields = unsafe { self.memory.bytes_mut(slot, start..start + 3) };
         if let ([GSO_NONE, header_bytes @ ..], Ok(packet)) = (fields, u16::try_from(packet)) {
             header_bytes.copy_from_slice(&packet.to_ne_bytes());
@@ -132,8 +133,8 @@ impl TransmitRing {
 
     fn kick(&self) -> io::Result<()> {
         seen(|| {
-            // SAFETY: neither bytes nor an address are handed over: the packets are in the ring, and
-            // the socket is bound.
+            // SAFETY: neither bytes nor an address are passed: the packets are in the ring, and the
+            // socket is bound.
             let result = unsafe {
                 libc::sendto(
                     self.socket.file.as_raw_fd(),
@@ -148,8 +149,8 @@ impl TransmitRing {
         })
     }
 
-    /// Counts the slots that the kernel took and takes back the others. It will look at the first
-    /// of these again, so the next packet is written there.
+    /// Counts the slots that the kernel has taken and reclaims the others. The kernel will read the
+    /// first of these next, so the next packet is written there.
     fn reap(&mut self, written: usize) -> usize {
         let offered = abi::TP_STATUS_SEND_REQUEST | abi::TP_STATUS_WRONG_FORMAT;
         let is_taken = |distance: &usize| {
@@ -159,7 +160,7 @@ impl TransmitRing {
         let taken = (0..written).take_while(is_taken).count();
         for distance in taken..written {
             let slot = self.memory.after(self.next, distance);
-            // The kernel touches offered slots only while it is kicked.
+            // The kernel touches offered slots only during a `kick`.
             self.memory.release(slot, abi::TP_STATUS_AVAILABLE);
         }
         self.next = self.memory.after(self.next, taken);

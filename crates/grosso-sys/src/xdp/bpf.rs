@@ -1,7 +1,8 @@
-//! The one program AF_XDP needs, by raw `bpf(2)`: hand each packet to the socket of its queue.
+//! The one program that AF_XDP needs, by raw `bpf(2)`: it redirects each packet to the socket of
+//! its queue.
 //!
-//! Five instructions in six places want neither a compiler nor an object file. The descriptor of the link keeps
-//! the program attached; when it closes, even by a crash, the interface is as it was.
+//! Five instructions in six slots need neither a compiler nor an object file. The descriptor of the
+//! link keeps the program attached; when it closes, even by a crash, the program is detached.
 
 use core::ffi::c_long;
 use std::io;
@@ -10,22 +11,22 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use super::XdpSocket;
 use crate::abi;
 
-/// Sockets a program can have, one a queue.
+/// Greatest number of sockets of a program, one per queue.
 pub const QUEUES_MAX: u32 = 64;
 
-/// Where in the receive path a program runs.
+/// Point of the receive path at which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachMode {
-    /// In the driver, before the kernel makes a packet of its own out of the frame. A veth then
-    /// lets its peer segment superframes, so that only frames of the MTU's size arrive.
+    /// In the driver, before the kernel allocates a packet buffer. A veth makes its peer segment
+    /// superframes then, so that only frames of the MTU's size arrive.
     Native,
-    /// After the kernel received the packet, on every device; superframes of a peer with TCP
-    /// offload arrive whole and are dropped for want of room.
+    /// After the kernel received the packet, on every device. Superframes of a peer with TCP
+    /// offload arrive whole, and are dropped because they do not fit into a chunk.
     Generic,
 }
 
-/// An attached program that hands packets to AF_XDP sockets. Packets of a queue without a socket
-/// pass to the kernel's stack.
+/// An attached program that redirects packets to AF_XDP sockets. Packets of a queue without a
+/// socket pass to the kernel's stack.
 #[derive(Debug)]
 pub struct Redirect {
     sockets: OwnedFd,
@@ -44,8 +45,8 @@ impl Redirect {
     /// kernels before 5.9.
     pub fn attach(index: u32, mode: AttachMode) -> io::Result<Self> {
         let sockets = socket_map()?;
-        // A program that has not said that it takes packets in several pieces is refused on a veth
-        // with a great MTU; a kernel before 5.18 knows no such pieces.
+        // A program not marked as able to handle multi-buffer packets is refused on a veth with a
+        // large MTU; a kernel before 5.18 does not know the mark.
         let program = match load(&sockets, abi::BPF_F_XDP_HAS_FRAGS) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => load(&sockets, 0),
             result => result,
@@ -60,17 +61,17 @@ impl Redirect {
             attach_type: abi::BPF_XDP,
             flags,
         };
-        // SAFETY: the request names no memory.
+        // SAFETY: the request holds no address.
         let link = unsafe { bpf_descriptor(abi::BPF_LINK_CREATE, &request) }?;
         Ok(Self { sockets, _link: link, mode })
     }
 
-    /// Hands the packets of a queue to a socket, which must be bound to that queue. They go to the
-    /// stack again when the socket closes.
+    /// Redirects the packets of a queue to a socket, which must be bound to that queue. They pass
+    /// to the stack again when the socket closes.
     ///
     /// # Errors
     ///
-    /// `E2BIG` for a queue that is not below [`QUEUES_MAX`].
+    /// `E2BIG` for a queue of [`QUEUES_MAX`] or more.
     pub fn set_socket(&self, queue: u32, socket: &XdpSocket) -> io::Result<()> {
         let value = socket.file.as_raw_fd().cast_unsigned();
         let request = MapUpdate {
@@ -80,12 +81,13 @@ impl Redirect {
             value: (&raw const value).expose_provenance() as u64,
             flags: 0,
         };
-        // SAFETY: the map's keys and values are of four bytes, as are those that are named.
+        // SAFETY: keys and values of the map have four bytes, as have the two variables whose
+        // addresses are in the request.
         unsafe { bpf(abi::BPF_MAP_UPDATE_ELEM, &request) }?;
         Ok(())
     }
 
-    /// Where the program runs.
+    /// Point of the receive path at which the program runs.
     pub fn mode(&self) -> AttachMode {
         self.mode
     }
@@ -100,7 +102,7 @@ fn socket_map() -> io::Result<OwnedFd> {
         entries: QUEUES_MAX,
         flags: 0,
     };
-    // SAFETY: the request names no memory.
+    // SAFETY: the request holds no address.
     unsafe { bpf_descriptor(abi::BPF_MAP_CREATE, &request) }
 }
 
@@ -118,13 +120,13 @@ fn load(sockets: &OwnedFd, flags: u32) -> io::Result<OwnedFd> {
         kernel_version: 0,
         flags,
     };
-    // SAFETY: the request names as many instructions as there are, and a terminated text; both live
+    // SAFETY: the request holds the number of instructions and a zero-terminated text; both live
     // until the call returns.
     unsafe { bpf_descriptor(abi::BPF_PROG_LOAD, &request) }
 }
 
 /// `return bpf_redirect_map(sockets, context->rx_queue_index, XDP_PASS)`. The load of a 64-bit
-/// constant takes two places.
+/// constant takes two slots.
 fn redirect_program(sockets: i32) -> [[u8; 8]; 6] {
     [
         // r2 = *(u32 *)(r1 + 16), the queue in `struct xdp_md`.
@@ -193,16 +195,16 @@ fn descriptor(file: &OwnedFd) -> u32 {
     file.as_raw_fd().cast_unsigned()
 }
 
-/// A `bpf(2)` command that answers with a descriptor, which closes on exec.
+/// A `bpf(2)` command that returns a descriptor, which closes on exec.
 ///
 /// # Safety
 ///
-/// As [`bpf`]; the command must answer with a fresh descriptor.
+/// As for [`bpf`]; the command must return a new descriptor.
 unsafe fn bpf_descriptor<Request>(command: i32, request: &Request) -> io::Result<OwnedFd> {
-    // SAFETY: the caller vouches for the request.
+    // SAFETY: the caller guarantees the request.
     let file = unsafe { bpf(command, request) }?;
     let file = i32::try_from(file).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just made the descriptor for this caller.
+    // SAFETY: the kernel has just created the descriptor for this caller.
     Ok(unsafe { OwnedFd::from_raw_fd(file) })
 }
 
@@ -212,7 +214,7 @@ unsafe fn bpf_descriptor<Request>(command: i32, request: &Request) -> io::Result
 /// must be of memory that the command may read or write.
 unsafe fn bpf<Request>(command: i32, request: &Request) -> io::Result<c_long> {
     let bytes = size_of::<Request>();
-    // SAFETY: the kernel reads as many bytes as announced; the caller vouches for the rest.
+    // SAFETY: the kernel reads as many bytes as stated; the caller guarantees the rest.
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, command, core::ptr::from_ref(request), bytes) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }

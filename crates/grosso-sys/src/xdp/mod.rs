@@ -1,8 +1,8 @@
-//! AF_XDP sockets: packets in chunks of memory that is shared with the kernel.
+//! AF_XDP sockets: packets in chunks of memory shared with the kernel.
 //!
-//! Two traps. A sender with checksum offload leaves partial checksums in its packets, and AF_XDP
-//! has no way to say so. And a packet is lost that is longer than a chunk, unless the socket takes
-//! packets in several pieces ([`XdpOptions::multi_buffer`]).
+//! Two pitfalls. A sender with checksum offload leaves partial checksums in its packets, and AF_XDP
+//! cannot mark them. A packet longer than a chunk is lost, unless the socket accepts packets in
+//! several buffers ([`XdpOptions::multi_buffer`]).
 //!
 //! ```no_run
 //! use grosso_sys::xdp::{AttachMode, Redirect, XdpOptions, XdpSocket};
@@ -45,44 +45,45 @@ pub use umem::{Frame, TooLong};
 use ring::{Consumer, Producer};
 use umem::Region;
 
-/// Bytes of an address in the fill and completion rings.
+/// Length of an address in the fill and completion rings, in bytes.
 const ADDRESS_BYTES: usize = 8;
-/// Bytes of `struct xdp_desc` in the receive and transmit rings.
+/// Length of `struct xdp_desc` in the receive and transmit rings, in bytes.
 const DESCRIPTOR_BYTES: usize = 16;
 
-/// Who moves the bytes of a packet between the device and the chunks.
+/// Transfer of packets between the device and the chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyMode {
-    /// The device if its driver can, else the kernel.
+    /// Zero copy if the driver supports it, else copying.
     #[default]
     Automatic,
-    /// The kernel, by copying.
+    /// The kernel copies packets.
     Copy,
-    /// The device, or the socket is refused.
+    /// The device reads and writes the chunks; binding fails if the driver cannot.
     ZeroCopy,
 }
 
-/// How an AF_XDP socket is made.
+/// Options of an AF_XDP socket.
 #[derive(Clone, Copy, Debug)]
 pub struct XdpOptions {
-    /// Bytes of a chunk: 2048 or 4096. The first 256 are the kernel's on receive.
+    /// Length of a chunk in bytes: 2048 or 4096. On receive, the first 256 bytes are the kernel's.
     pub chunk_bytes: u32,
-    /// Chunks of the socket. Their memory counts against `RLIMIT_MEMLOCK` of who lacks
-    /// `CAP_IPC_LOCK`.
+    /// Number of chunks of the socket. Without `CAP_IPC_LOCK` their memory counts against
+    /// `RLIMIT_MEMLOCK`.
     pub chunks: u32,
-    /// Chunks that are never given to the kernel for receiving, so that there is something to send
-    /// from.
+    /// Number of chunks that are never given to the kernel for receiving, so that some are
+    /// available for sending.
     pub transmit_chunks: u32,
     /// Slots of each of the four rings: a power of two.
     pub ring_slots: u32,
-    /// Who moves the bytes.
+    /// Transfer of packets.
     pub copy: CopyMode,
-    /// Takes and sends packets in several pieces (`XDP_USE_SG`, Linux 6.6).
+    /// Receives and sends packets in several buffers (`XDP_USE_SG`, Linux 6.6).
     pub multi_buffer: bool,
 }
 
 impl Default for XdpOptions {
-    /// Packets of up to 3840 bytes, 8192 of them in 32 MiB, of which 2048 are kept for sending.
+    /// Packets of up to 3840 bytes, in 8192 chunks of 32 MiB together, of which 2048 are reserved
+    /// for sending.
     fn default() -> Self {
         Self {
             chunk_bytes: 4096,
@@ -95,21 +96,21 @@ impl Default for XdpOptions {
     }
 }
 
-/// What an AF_XDP socket counted since it was made. What a kernel does not count is 0.
+/// Counters of an AF_XDP socket since it was created. Counters that the kernel lacks are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpStatistics {
     /// Packets dropped because they were too long for a chunk, or for another reason.
     pub receive_dropped: u64,
     /// Packets dropped because the receive ring was full.
     pub receive_ring_full: u64,
-    /// Packets dropped because the kernel had no chunk to put them in.
+    /// Packets dropped because the kernel had no chunk for them.
     pub fill_ring_empty: u64,
     /// Addresses for receiving that the kernel refused.
     pub receive_invalid: u64,
     /// Descriptors for sending that the kernel refused.
     pub transmit_invalid: u64,
-    /// Addresses from the kernel that were not its own to tell, or left their chunk: always 0
-    /// unless the kernel errs.
+    /// Addresses from the kernel of chunks that it did not own, or that left their chunk: always 0
+    /// unless the kernel has a bug.
     pub implausible: u64,
 }
 
@@ -122,21 +123,21 @@ pub struct XdpSocket {
     completion: Consumer,
     receive: Consumer,
     transmit: Producer,
-    /// Which chunks are with the kernel: the proof in `umem` rests on it.
+    /// Chunks owned by the kernel: the proof in `umem` rests on it.
     with_kernel: Vec<bool>,
     transmit_chunks: usize,
     implausible: u64,
 }
 
 impl XdpSocket {
-    /// Makes a socket with memory of its own, in the calling thread's network namespace. It
-    /// receives when a program hands it packets: see [`Redirect`].
+    /// Creates a socket with its own memory, in the calling thread's network namespace. It receives
+    /// once a program redirects packets to it: see [`Redirect`].
     ///
     /// # Errors
     ///
-    /// `ENOBUFS` over `RLIMIT_MEMLOCK`, `EOPNOTSUPP` if zero copy is wanted and the driver has
-    /// none, `EINVAL` for options that make no sense or a queue the device has not, `EBUSY` if the
-    /// queue has a socket, `EAFNOSUPPORT` if the kernel has no AF_XDP.
+    /// `ENOBUFS` over `RLIMIT_MEMLOCK`, `EOPNOTSUPP` if zero copy is requested and the driver lacks
+    /// it, `EINVAL` for invalid options or a queue that the device lacks, `EBUSY` if the queue has
+    /// a socket, `EAFNOSUPPORT` if the kernel lacks AF_XDP.
     pub fn bind(index: u32, queue: u32, options: &XdpOptions) -> io::Result<Self> {
         if !options.ring_slots.is_power_of_two() || !matches!(options.chunk_bytes, 2048 | 4096) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -173,8 +174,8 @@ impl XdpSocket {
         Ok(socket)
     }
 
-    /// Appends at most so many received frames, and says how many. A packet is the frames up to the
-    /// first that does not continue. Never waits: poll the descriptor.
+    /// Appends at most `at_most` received frames, and returns their number. A packet consists of
+    /// the frames up to the first that does not continue. Never waits: poll the descriptor.
     ///
     /// # Errors
     ///
@@ -202,21 +203,21 @@ impl XdpSocket {
         Ok(frames.len() - before)
     }
 
-    /// A free frame to be filled and sent; none if all are in use, when those that were sent are
-    /// still with the kernel.
+    /// A free frame to fill and send; `None` if all chunks are in use, including those of sent
+    /// packets that the kernel still owns.
     pub fn allocate(&mut self) -> Option<Frame> {
         self.reap();
         self.region.allocate()
     }
 
-    /// Sends frames from the front of a list, whole packets only, and says how many; the rest stay
-    /// in the list and can be sent when the kernel has room.
+    /// Sends frames from the front of `frames`, whole packets only, and returns their number. The
+    /// rest stay in the list and can be sent once the kernel has room.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::InvalidInput`] if a frame is of another socket: copy it into one of
-    /// [`XdpSocket::allocate`]; then none was sent. `ENETDOWN`, `ENXIO` from the kernel; the frames
-    /// it did not read are sent by the next [`XdpSocket::flush`].
+    /// [`io::ErrorKind::InvalidInput`] if a frame belongs to another socket (copy it into one of
+    /// [`XdpSocket::allocate`]); none was sent then. `ENETDOWN`, `ENXIO` from the kernel; the
+    /// frames that it did not read are sent by the next [`XdpSocket::flush`].
     pub fn transmit(&mut self, frames: &mut Vec<Frame>) -> io::Result<usize> {
         if !frames.iter().all(|frame| frame.is_of(&self.region)) {
             let why = "a frame of another socket's memory";
@@ -238,8 +239,7 @@ impl XdpSocket {
         Ok(count)
     }
 
-    /// Makes the kernel read what it has not read of the frames that were sent, and says how many
-    /// it left.
+    /// Makes the kernel read the frames sent, and returns the number that it has left unread.
     ///
     /// # Errors
     ///
@@ -250,7 +250,7 @@ impl XdpSocket {
             let result = self.wake_transmit();
             let left = self.transmit.pending();
             match result {
-                // The kernel sends a few at a time: go on while it gets further.
+                // The kernel sends a few at a time: repeat while it makes progress.
                 Ok(()) | Err(libc::EAGAIN) if left < pending => pending = left,
                 Ok(()) | Err(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => break,
                 Err(code) => return Err(io::Error::from_raw_os_error(code)),
@@ -260,7 +260,7 @@ impl XdpSocket {
         Ok(self.transmit.pending() as usize)
     }
 
-    /// What the kernel counted.
+    /// Counters of the kernel.
     ///
     /// # Errors
     ///
@@ -277,7 +277,7 @@ impl XdpSocket {
         })
     }
 
-    /// Whether the device moves the bytes itself.
+    /// Whether the socket uses zero copy.
     ///
     /// # Errors
     ///
@@ -286,17 +286,17 @@ impl XdpSocket {
         Ok(sockopt::xdp_options(&self.file)?.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
     }
 
-    /// Chunks that are neither in frames nor with the kernel.
+    /// Number of chunks that are neither in frames nor with the kernel.
     pub fn free_chunks(&self) -> usize {
         self.region.free().len()
     }
 
-    /// Bytes of a chunk.
+    /// Length of a chunk in bytes.
     pub fn chunk_bytes(&self) -> usize {
         self.region.chunk_bytes()
     }
 
-    /// Gives free chunks to the kernel to receive into, but for those that are kept for sending.
+    /// Gives free chunks to the kernel for receiving, except for those reserved for sending.
     fn refill(&mut self) {
         let mut free = self.region.free();
         let spare = free.len().saturating_sub(self.transmit_chunks);
@@ -308,7 +308,7 @@ impl XdpSocket {
         self.fill.publish();
     }
 
-    /// Frees the chunks of packets that were sent.
+    /// Frees the chunks of packets that have been sent.
     fn reap(&mut self) {
         for _ in 0..self.completion.available() {
             let address = u64::from_ne_bytes(self.completion.read());
@@ -319,7 +319,7 @@ impl XdpSocket {
         self.completion.publish();
     }
 
-    /// Takes the chunk of an address from the kernel, if it is the kernel's.
+    /// Takes the chunk of an address back from the kernel, if the kernel owns it.
     fn take_back(&mut self, address: u64) -> Option<u32> {
         let chunk = self.region.locate(address).map(|(chunk, _)| chunk);
         let mark = chunk.and_then(|chunk| self.with_kernel.get_mut(chunk as usize));
@@ -332,7 +332,7 @@ impl XdpSocket {
 
     fn wake_receive(&self) -> io::Result<()> {
         let woken = seen(|| {
-            // SAFETY: no buffer and no address are handed over.
+            // SAFETY: no buffer and no address are passed.
             let result = unsafe {
                 libc::recvfrom(
                     self.file.as_raw_fd(),
@@ -353,7 +353,7 @@ impl XdpSocket {
 
     fn wake_transmit(&self) -> Result<(), i32> {
         seen(|| {
-            // SAFETY: neither bytes nor an address are handed over: the packets are in the ring.
+            // SAFETY: neither bytes nor an address are passed: the packets are in the ring.
             let result = unsafe {
                 libc::sendto(
                     self.file.as_raw_fd(),

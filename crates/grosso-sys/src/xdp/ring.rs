@@ -1,6 +1,7 @@
-//! The four rings of an AF_XDP socket: one writes and one reads, in memory shared with the kernel.
+//! The four rings of an AF_XDP socket, each with one writer and one reader, in memory shared with
+//! the kernel.
 //!
-//! Indices run freely through 32 bits and wrap; only their differences mean something.
+//! Indices increase through 32 bits and wrap; only their differences are meaningful.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -12,7 +13,7 @@ use rustix::net::xdp::XdpRingOffset;
 use crate::abi;
 use crate::mapping::Mapping;
 
-/// One ring, seen from this program's end.
+/// One ring, from this program's side.
 #[derive(Debug)]
 struct Ring {
     mapping: Mapping,
@@ -22,9 +23,9 @@ struct Ring {
     entries: usize,
     entry_bytes: usize,
     slots: u32,
-    /// The index this end has come to; the other end knows it after it is published.
+    /// The index of this side; the kernel sees it once it is published.
     mine: u32,
-    /// The index of the other end when last looked at.
+    /// The index of the kernel when last read.
     theirs: u32,
 }
 
@@ -63,7 +64,7 @@ impl Ring {
     }
 }
 
-/// A ring into which this program writes.
+/// A ring that this program writes.
 #[derive(Debug)]
 pub(super) struct Producer {
     ring: Ring,
@@ -80,14 +81,14 @@ impl Producer {
         Ok(Self { ring: Ring::map(file, page_offset, offsets, slots, entry_bytes)? })
     }
 
-    /// Entries that can be written now.
+    /// Number of entries that can be written now.
     pub(super) fn room(&mut self) -> u32 {
         let ring = &mut self.ring;
         ring.theirs = ring.mapping.atomic(ring.consumer).load(Ordering::Acquire);
         ring.slots.saturating_sub(ring.mine.wrapping_sub(ring.theirs))
     }
 
-    /// Entries that the kernel has not read.
+    /// Number of entries that the kernel has not read.
     pub(super) fn pending(&mut self) -> u32 {
         self.ring.slots - self.room()
     }
@@ -96,25 +97,25 @@ impl Producer {
     /// [`Producer::publish`].
     pub(super) fn write(&mut self, entry: &[u8]) {
         let range = self.ring.entry(self.ring.mine);
-        // SAFETY: the entry is behind the published index, where the kernel does not look, and this
+        // SAFETY: the entry is after the published index, where the kernel does not read, and this
         // ring has one owner.
         let target = unsafe { self.ring.mapping.slice_mut(range) };
         target.copy_from_slice(entry);
         self.ring.mine = self.ring.mine.wrapping_add(1);
     }
 
-    /// Shows the kernel what was written.
+    /// Makes written entries visible to the kernel.
     pub(super) fn publish(&self) {
         self.ring.mapping.atomic(self.ring.producer).store(self.ring.mine, Ordering::Release);
     }
 
-    /// Whether the kernel asks to be called, or cannot say.
+    /// Whether the kernel has to be woken by a system call, or does not report whether it has.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.ring.flags.is_none() || self.ring.needs_wakeup()
     }
 }
 
-/// A ring from which this program reads.
+/// A ring that this program reads.
 #[derive(Debug)]
 pub(super) struct Consumer {
     ring: Ring,
@@ -131,15 +132,14 @@ impl Consumer {
         Ok(Self { ring: Ring::map(file, page_offset, offsets, slots, entry_bytes)? })
     }
 
-    /// Entries that can be read now.
+    /// Number of entries that can be read now.
     pub(super) fn available(&mut self) -> u32 {
         let ring = &mut self.ring;
         ring.theirs = ring.mapping.atomic(ring.producer).load(Ordering::Acquire);
         ring.theirs.wrapping_sub(ring.mine).min(ring.slots)
     }
 
-    /// Reads the next of the entries that are available. The kernel may overwrite it after
-    /// [`Consumer::publish`].
+    /// Reads the next available entry. The kernel may overwrite it after [`Consumer::publish`].
     pub(super) fn read<const BYTES: usize>(&mut self) -> [u8; BYTES] {
         let range = self.ring.entry(self.ring.mine);
         // SAFETY: the entry is between the two indices, where the kernel does not write.
@@ -150,7 +150,7 @@ impl Consumer {
         entry
     }
 
-    /// Gives the kernel back the room of what was read.
+    /// Returns the slots of the entries read to the kernel.
     pub(super) fn publish(&self) {
         self.ring.mapping.atomic(self.ring.consumer).store(self.ring.mine, Ordering::Release);
     }
@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// A ring of four entries of eight bytes whose indices are about to wrap, seen from both ends.
+    /// Both ends of a ring of four entries of eight bytes whose indices are about to wrap.
     fn both_ends() -> (Producer, Consumer) {
         let path = std::env::temp_dir().join(format!("grosso-sys-ring-{}", std::process::id()));
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);

@@ -1,16 +1,16 @@
-//! The memory of packets that AF_XDP shares with the kernel, in chunks of one size.
+//! The packet memory that AF_XDP shares with the kernel, in chunks of one size.
 //!
-//! **One owner a chunk.** A chunk is always in exactly one of three hands: in the list of free
-//! chunks, in a [`Frame`], or with the kernel. It changes hands only here and in the socket:
+//! **One owner per chunk.** A chunk is always in exactly one of three places: in the list of free
+//! chunks, in a [`Frame`], or with the kernel. It changes owner only here and in the socket:
 //!
 //! * from free to a frame: [`Region::allocate`], which takes it off the list;
 //! * from a frame to free: when the frame is dropped;
-//! * from free or a frame to the kernel: the socket takes the chunk's number out, marks it as the
-//!   kernel's, and writes it into a ring;
-//! * from the kernel: the socket takes only a chunk that is marked, and unmarks it. A number that
-//!   the kernel tells twice, or that was never its own, is counted and ignored.
+//! * from free or a frame to the kernel: the socket takes the number of the chunk, marks the chunk
+//! as the kernel's, and writes it into a ring;
+//! * from the kernel: the socket takes back only a marked chunk, and clears the mark. A number that
+//! the kernel returns twice, or that it never had, is counted and ignored.
 //!
-//! So a frame may lend its bytes: nobody else has the number of its chunk.
+//! A frame may therefore lend its bytes: nobody else has the number of its chunk.
 
 use core::ops::Range;
 use std::io::{self, IoSlice};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::mapping::Mapping;
 
-/// In place of the number of a chunk that went to the kernel.
+/// Placeholder for the number of a chunk that went to the kernel.
 const GONE: u32 = u32::MAX;
 
 /// The chunks of one socket.
@@ -46,15 +46,16 @@ impl Region {
         Some(Frame { region: Arc::clone(self), chunk, start: 0, length: 0, continues: false })
     }
 
-    /// The numbers of the free chunks. Who takes one off the list owns the chunk; only an owner may
-    /// put one on it.
+    /// The numbers of the free chunks. Taking a number off the list takes ownership of the chunk;
+    /// only the owner may put it back.
     pub(super) fn free(&self) -> MutexGuard<'_, Vec<u32>> {
-        // The list is never half changed: `push` cannot allocate, as it has room for all chunks.
+        // The list is never half changed: `push` cannot allocate, because it has room for all
+        // chunks.
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A frame of a chunk that the caller owns, at an address of the region; the chunk goes back to
-    /// the free ones if the range leaves it.
+    /// A frame in a chunk that the caller owns, at an address of the region. If the range leaves
+    /// the chunk, the chunk is freed.
     pub(super) fn frame(
         self: &Arc<Self>,
         address: u64,
@@ -67,7 +68,7 @@ impl Region {
         Some(frame)
     }
 
-    /// The chunk of an address, and where in the chunk it is.
+    /// The chunk of an address, and the offset in that chunk.
     pub(super) fn locate(&self, address: u64) -> Option<(u32, usize)> {
         let address = usize::try_from(address).ok()?;
         let chunk = u32::try_from(address / self.chunk_bytes).ok()?;
@@ -91,8 +92,8 @@ impl Region {
     }
 }
 
-/// A packet, or a piece of one, in a chunk of shared memory that belongs to the holder alone. When
-/// it is dropped the chunk can be filled by the kernel again.
+/// A packet, or a part of one, in a chunk of shared memory that the frame alone owns. Dropping the
+/// frame frees the chunk, and the kernel may fill it again.
 #[derive(Debug)]
 pub struct Frame {
     region: Arc<Region>,
@@ -102,10 +103,10 @@ pub struct Frame {
     continues: bool,
 }
 
-/// A range that is not inside a chunk, or bytes that have no room in one.
+/// A range that leaves its chunk, or bytes that do not fit into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong {
-    /// The bytes of a chunk.
+    /// Length of a chunk in bytes.
     pub chunk_bytes: usize,
 }
 
@@ -118,11 +119,11 @@ impl core::fmt::Display for TooLong {
 impl std::error::Error for TooLong {}
 
 impl Frame {
-    /// Fills the frame with bytes from parts, from the start of the chunk.
+    /// Fills the frame with the bytes of `parts`, from the start of the chunk.
     ///
     /// # Errors
     ///
-    /// [`TooLong`]; then nothing has changed.
+    /// [`TooLong`]; the frame is unchanged then.
     pub fn fill(&mut self, parts: &[IoSlice<'_>]) -> Result<(), TooLong> {
         let sum = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.len()));
         self.set_range(0, sum.unwrap_or(usize::MAX))?;
@@ -135,12 +136,12 @@ impl Frame {
         Ok(())
     }
 
-    /// Moves the borders of the frame inside its chunk: headers can be taken away, or put before
-    /// what is there. Bytes that come in are what was left there.
+    /// Moves the bounds of the frame within its chunk, to remove headers or make room for them.
+    /// Bytes that come into the range have unspecified contents.
     ///
     /// # Errors
     ///
-    /// [`TooLong`] if the range leaves the chunk; then nothing has changed.
+    /// [`TooLong`] if the range leaves the chunk; the frame is unchanged then.
     pub fn set_range(&mut self, start: usize, length: usize) -> Result<(), TooLong> {
         let chunk_bytes = self.region.chunk_bytes;
         if start.checked_add(length).is_none_or(|end| end > chunk_bytes) {
@@ -151,22 +152,23 @@ impl Frame {
         Ok(())
     }
 
-    /// Says whether the packet goes on in the next frame.
+    /// Sets whether the packet continues in the next frame.
     pub fn set_continues(&mut self, continues: bool) {
         self.continues = continues;
     }
 
-    /// Whether the packet goes on in the next frame.
+    /// Whether the packet continues in the next frame.
     pub fn continues(&self) -> bool {
         self.continues
     }
 
-    /// Where in its chunk the frame starts: so many bytes can be put before it.
+    /// Offset of the frame in its chunk: this many bytes can be put before it.
     pub fn headroom(&self) -> usize {
         self.start as usize
     }
 
-    /// Takes the chunk away, for the kernel, with its address and length.
+    /// Gives up the chunk, for the kernel, and returns its number, its address and the length of
+    /// the frame.
     pub(super) fn give_away(mut self) -> (u32, u64, u32) {
         let chunk = core::mem::replace(&mut self.chunk, GONE);
         (chunk, self.region.address_of(chunk) + u64::from(self.start), self.length)
@@ -184,7 +186,7 @@ impl Frame {
 
 impl AsRef<[u8]> for Frame {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the range is in the chunk that this frame alone owns, and writes need `&mut
+        // SAFETY: the range is in the chunk that this frame alone owns, and writing requires `&mut
         // self`.
         unsafe { self.region.mapping.slice(self.range()) }
     }
@@ -192,7 +194,8 @@ impl AsRef<[u8]> for Frame {
 
 impl AsMut<[u8]> for Frame {
     fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the range is in the chunk that this frame alone owns, and it is borrowed whole.
+        // SAFETY: the range is in the chunk that this frame alone owns, and the frame is borrowed
+        // mutably.
         unsafe { self.region.mapping.slice_mut(self.range()) }
     }
 }

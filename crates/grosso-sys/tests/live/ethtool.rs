@@ -1,4 +1,4 @@
-//! What a device lets be set, told by reading it back.
+//! Settings of a device, verified by reading them back.
 
 use std::io;
 

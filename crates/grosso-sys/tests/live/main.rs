@@ -1,5 +1,5 @@
-//! The calls against the running kernel, each test in a network of its own. They want root, or a
-//! user namespace of their own (`unshare -Urm`); without, they say `skipped:` and why.
+//! The calls against the running kernel, each test in its own network namespace. They need root, or
+//! a user namespace (`unshare -Urm`); without, they print `skipped:` and the reason.
 
 #![cfg(target_os = "linux")]
 
@@ -21,7 +21,7 @@ use grosso_sys::namespace::isolate_thread_network;
 use grosso_sys::packet::{PacketSocket, VlanTag};
 use grosso_sys::tun::{Offloads, Tun, TunBuilder};
 
-/// Long enough for what the kernel does at once.
+/// Long enough for anything that the kernel does at once.
 const SOON: Duration = Duration::from_secs(1);
 /// Ethernet and IPv4 of 40 bytes with protocol 253 (RFC 3692), from 10.0.0.2 to 10.0.0.1.
 const FRAME: [u8; 54] = {
@@ -219,7 +219,7 @@ fn sysfs_shows_the_network_of_the_thread() {
     assert!(!std::fs::exists("/sys/class/net/tap0").unwrap());
 }
 
-/// Runs a test on a thread with a silent network of its own.
+/// Runs a test on a thread with its own silent network.
 fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
     thread::scope(|scope| {
         let run = || {
@@ -235,13 +235,13 @@ fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
     });
 }
 
-/// Says that a test is skipped and why; fails where the environment says that nothing may be.
+/// Reports that a test is skipped and why; fails if the environment forbids skipping.
 fn skip(why: &str) {
     println!("skipped: {why}");
     assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
 }
 
-/// A TCP superframe of IPv4 with so many bytes of payload in segments of 100, and its virtio
+/// A TCP superframe over IPv4 with this length of payload in segments of 100 bytes, and its virtio
 /// header.
 fn superframe(payload_bytes: u16) -> (Vec<u8>, Vec<u8>) {
     // Protocol 6, data offset 5, partial checksum.

@@ -1,4 +1,4 @@
-//! Networks of threads and of programs, and user namespaces.
+//! Network namespaces of threads and of programs, and user namespaces.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -64,7 +64,7 @@ fn the_network_of_a_process_is_that_of_its_first_thread() {
 fn why_there_is_no_user_namespace_is_told_with_the_remedy() {
     match user_namespace_refusal().unwrap() {
         None => {
-            // What was found must agree with the program that makes them.
+            // The result must agree with the program that creates them.
             let tried = Command::new("unshare").args(["-Urn", "true"]).status();
             assert!(tried.map_or(true, |status| status.success()));
         }

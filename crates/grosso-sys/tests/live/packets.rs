@@ -1,4 +1,4 @@
-//! Packet sockets: rings, batches, fanout, and what is known about a packet.
+//! Packet sockets: rings, batches, fanout, and the metadata of packets.
 
 use std::io::{self, IoSlice};
 use std::time::{Duration, SystemTime};
@@ -16,7 +16,7 @@ use super::{FRAME, SOON, assert_invalid, isolated, superframe, tap, with_header}
 
 /// Room for four superframes.
 const FOUR: RingLayout = RingLayout { slot_bytes: 128 << 10, slots: 4 };
-/// Slots as small as they come.
+/// The smallest slots.
 const SMALL: RingLayout = RingLayout { slot_bytes: 256, slots: 16 };
 
 #[test]
@@ -87,7 +87,7 @@ fn frames_of_the_ring_say_where_they_were_going() {
     });
 }
 
-/// An IPv6 packet without payload, on Ethernet: what is next, and the last bytes of both addresses.
+/// An IPv6 packet without payload, on Ethernet: next header, and the last bytes of both addresses.
 fn ipv6(next: u8, source: u8, destination: u8) -> Vec<u8> {
     let mut frame = [&FRAME[..12], &[0x86, 0xdd, 0x60], &[0; 39]].concat();
     (frame[20], frame[21], frame[37], frame[53]) = (next, 8, source, destination);
@@ -168,7 +168,7 @@ fn a_held_slot_is_neither_handed_out_again_nor_overwritten() {
         let mark = |ring: &mut ReceiveRing| ring.receive().map(|frame| frame.as_ref()[53]);
         (1..=4).try_for_each(write)?;
         let held = ring.receive().expect("the first frame");
-        // Three are given back at once, out of order with the first, which stays.
+        // Three are returned at once, out of order with the first, which stays held.
         assert_eq!(
             [mark(&mut ring), mark(&mut ring), mark(&mut ring)],
             [Some(2), Some(3), Some(4)]
@@ -274,7 +274,7 @@ fn a_ring_sends_batch_after_batch_in_order() {
             .qdisc_bypass(true)
             .bind_transmit_ring(tap.name(), SMALL)?;
         let mut buffer = [0; 512];
-        // More than once around, so that slots are used again.
+        // More than one round, so that slots are reused.
         for round in 0..5_u8 {
             let marks: Vec<[u8; 1]> = (0..10).map(|i| [round * 10 + i]).collect();
             let packets: Vec<_> = marks.iter().map(|mark| parts(&[0; 10], mark)).collect();
@@ -286,7 +286,7 @@ fn a_ring_sends_batch_after_batch_in_order() {
             }
         }
         assert_eq!(ring.send_batch(&[])?, 0);
-        // No more than there are slots.
+        // At most as many as there are slots.
         let mark = [7];
         let packet = parts(&[0; 10], &mark);
         assert_eq!(ring.send_batch(&[&packet[..]; 20])?, 16);
@@ -305,7 +305,7 @@ fn a_ring_sends_up_to_the_refused_packet_and_goes_on_with_the_next() {
         let packets: Vec<_> = marks
             .iter()
             .map(|mark| match mark {
-                // A GSO type that is none: rule V2.
+                // An invalid GSO type: rule V2.
                 [0 | 3 | 4 | 7] => parts(&[0, 99, 0, 0, 1, 0, 0, 0, 0, 0], mark),
                 _ => parts(&[0; 10], mark),
             })
@@ -321,7 +321,7 @@ fn a_ring_sends_up_to_the_refused_packet_and_goes_on_with_the_next() {
         let sent: Vec<u8> =
             std::iter::from_fn(|| tap.read(&mut buffer).ok().map(|n| buffer[n - 1])).collect();
         assert_eq!(sent, [1, 2, 5, 6]);
-        // The ring is as good as new.
+        // The ring still works.
         assert_eq!(ring.send_batch(&[packets[1]; 16])?, 16);
         assert_eq!(std::iter::from_fn(|| tap.read(&mut buffer).ok()).count(), 16);
         Ok(())
@@ -367,7 +367,7 @@ fn a_superframe_leaves_through_the_ring() {
     });
 }
 
-/// A frame in three parts behind its virtio header, with a mark at its end.
+/// A frame in three parts after its virtio header, with a mark at its end.
 fn parts<'a>(header: &'a [u8], mark: &'a [u8; 1]) -> [IoSlice<'a>; 4] {
     [header, &FRAME[..20], &FRAME[20..53], mark].map(IoSlice::new)
 }

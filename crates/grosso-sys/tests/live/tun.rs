@@ -1,4 +1,4 @@
-//! TUN and TAP devices: adoption, queues, offloads, and errors that can be told apart.
+//! TUN and TAP devices: adoption, queues, offloads, and distinguishable errors.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsFd;

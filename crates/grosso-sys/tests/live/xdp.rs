@@ -11,7 +11,7 @@ use grosso_sys::xdp::{AttachMode, CopyMode, Frame, Redirect, XdpOptions, XdpSock
 
 use super::{FRAME, SOON, isolated, skip};
 
-/// Few chunks and small rings, so that a test goes around them.
+/// Few chunks and small rings, so that a test wraps around them.
 const SMALL: XdpOptions = XdpOptions {
     chunk_bytes: 2048,
     chunks: 64,
@@ -39,7 +39,7 @@ fn packets_come_and_go_in_both_modes_for_longer_than_the_rings() {
                     assert_eq!(frame.as_ref(), marked(round, i as u8));
                     assert!(frame.headroom() >= 256 && !frame.continues());
                 }
-                // Back they go, with another mark, from the chunks in which they came.
+                // They are sent back with another mark, from the chunks in which they arrived.
                 frames.iter_mut().for_each(|frame| frame.as_mut()[52] = 0x99);
                 assert_eq!(socket.transmit(&mut frames)?, 10);
                 assert_eq!((frames.len(), socket.flush()?), (0, 0));
@@ -66,7 +66,8 @@ fn no_chunk_is_lost_or_doubled_when_frames_are_held() {
         let Some(program) = attach(index, AttachMode::Native)? else { return Ok(()) };
         let mut socket = XdpSocket::bind(index, 0, &SMALL)?;
         program.set_socket(0, &socket)?;
-        // 32 chunks are with the kernel, 16 are kept for sending, 16 more follow on receive.
+        // 32 chunks are with the kernel, 16 are reserved for sending, and 16 more follow on
+        // receive.
         assert_eq!(socket.free_chunks(), 32);
         let mut held: Vec<Frame> = Vec::new();
         for i in 0..100 {
@@ -198,7 +199,7 @@ fn a_waiting_socket_is_woken() {
     });
 }
 
-/// A silent pair with queues; one end by its index, the other as a packet socket.
+/// A silent veth pair with queues; one end as its index, the other as a packet socket.
 fn with_pair(
     mtu: u32,
     queues: u32,
@@ -230,7 +231,7 @@ fn marked(round: u8, i: u8) -> [u8; 54] {
     frame
 }
 
-/// Receives so many frames, waiting for the softirq where the kernel puts it off.
+/// Receives `count` frames, waiting for the softirq if the kernel defers it.
 fn receive(socket: &mut XdpSocket, frames: &mut Vec<Frame>, count: usize) -> io::Result<()> {
     let waiter = Waiter::new()?;
     waiter.add(&*socket, 0, Interest::READ)?;
