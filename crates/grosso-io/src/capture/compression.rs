@@ -1,7 +1,7 @@
 //! Decompression on the fly: plain, gzip and zstd input look the same to the reader.
 //!
-//! The kind is told by the first bytes, never by the file name. Both compressions may be joined
-//! from several members or frames, as parallel compressors write them.
+//! The first bytes decide the kind, never the file name. gzip input may have several members and
+//! Zstandard input several frames, as parallel compressors write them.
 
 use std::io::{self, BufReader, Read};
 
@@ -10,10 +10,10 @@ use flate2::bufread::MultiGzDecoder;
 use super::error::CaptureError;
 use super::zstd::ZstdReader;
 
-/// How a capture is compressed.
+/// Compression of a capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None,
     /// gzip, of one or more members.
     Gzip,
@@ -22,10 +22,10 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// What the first bytes of a file say.
+    /// Detects the compression by the magic number at the start of a file.
     ///
     /// # Errors
-    /// `UnsupportedFormat` for the compressions that are recognised and not supported.
+    /// `UnsupportedFormat` for compressions that are recognised but not supported.
     fn detect(bytes: &[u8]) -> Result<Self, CaptureError> {
         let unsupported = |what: &str| Err(CaptureError::UnsupportedFormat { what: what.into() });
         match bytes {
@@ -50,7 +50,7 @@ impl Compression {
     }
 }
 
-/// A reader of what a source holds when it is decompressed.
+/// Reader of the decompressed bytes of a source.
 #[derive(Debug)]
 pub(crate) enum Decompressor<R> {
     Plain(Source<R>),
@@ -59,10 +59,10 @@ pub(crate) enum Decompressor<R> {
 }
 
 impl<R: Read> Decompressor<R> {
-    /// Looks at the first bytes of `reader`, which errors call `path`.
+    /// Detects the compression of `reader`. Errors name the file as `path`.
     ///
     /// # Errors
-    /// When reading fails, or the compression is not supported.
+    /// `Io` when reading fails, `UnsupportedFormat` when the compression is not supported.
     pub(crate) fn new(reader: R, path: &str) -> Result<Self, CaptureError> {
         let mut source = Source::new(reader);
         source.fill_prefix().map_err(|source| CaptureError::Io { path: path.into(), source })?;
@@ -102,17 +102,17 @@ impl<R: Read> Read for Decompressor<R> {
     }
 }
 
-/// The file itself: counts its bytes, and remembers whether an error was the system's.
+/// The file itself. Counts the bytes read, and records whether an error came from the system.
 #[derive(Debug)]
 pub(crate) struct Source<R> {
     pub(crate) reader: R,
-    /// The first bytes, read to tell the compression and handed out again.
+    /// The first bytes, read to detect the compression and then handed out again.
     prefix: [u8; PREFIX_BYTES],
     prefix_len: usize,
     prefix_taken: usize,
     /// Bytes read from the file so far.
     pub(crate) bytes: u64,
-    /// Whether the file itself failed, as opposed to the decompression of what it holds.
+    /// Whether reading the file itself failed, as opposed to decompressing its contents.
     pub(crate) failed: bool,
 }
 
@@ -157,7 +157,8 @@ impl<R: Read> Read for Source<R> {
                     self.bytes += read as u64;
                     return Ok(read);
                 }
-                // Decompressors may not come back to where they were interrupted.
+                // A decompressor may be unable to resume after an interrupted read, so the read is
+                // repeated here.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     self.failed = true;
@@ -168,10 +169,10 @@ impl<R: Read> Read for Source<R> {
     }
 }
 
-/// As many bytes as the longest magic number.
+/// Length of the longest magic number, in bytes.
 const PREFIX_BYTES: usize = 5;
 
-/// How much compressed data is read at a time: enough that system calls do not matter.
+/// Bytes of compressed data read at a time: enough that system calls do not matter.
 const COMPRESSED_BUFFER_BYTES: usize = 128 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What captures say about packets, in the engine's words, and back.
+//! Conversion between the metadata of captures and the engine's.
 
 use core::num::NonZeroU16;
 
@@ -14,10 +14,10 @@ use super::metadata::{
 };
 
 impl ChecksumState {
-    /// The engine's word for it, for a packet with these headers.
+    /// The engine's checksum state for a packet with these headers.
     ///
-    /// Flags alone say that a checksum is partial, not which: it is the one of the innermost
-    /// transport header, as in every superframe of Linux.
+    /// Flags alone say that a checksum is partial, but not which one. It is taken to be that of the
+    /// innermost transport header, as in every superframe of Linux.
     #[must_use]
     pub fn to_engine(self, stack: &Stack) -> Checksum {
         match self {
@@ -44,10 +44,11 @@ fn innermost(stack: &Stack) -> Checksum {
 }
 
 impl Segmentation {
-    /// How the engine cuts such a superframe; `None` when the capture does not say where.
+    /// The engine's description of the segmentation; `None` when the capture does not say where to
+    /// cut.
     ///
-    /// Parts are of unequal size, so they are no description that the engine can hold: whoever cuts
-    /// hands it the parts as slices.
+    /// Parts of unequal size do not fit into the engine's description: the caller of the segmenter
+    /// passes such parts as slices.
     #[must_use]
     pub fn to_engine(&self) -> Option<Gso> {
         let cut = match &self.cut {
@@ -68,8 +69,8 @@ impl Segmentation {
 }
 
 impl Offload {
-    /// What the engine says about a frame, for the capture that it is written to. It names no ports of
-    /// tunnels.
+    /// The metadata of a frame in the engine, for the capture that it is written to. Ports of
+    /// tunnels are left empty.
     #[must_use]
     pub fn of_engine(meta: &Meta, transport: SegmentTransport, arrivals_ns: Vec<u32>) -> Self {
         let gso = meta.gso.map(|gso| Segmentation {
@@ -102,7 +103,7 @@ impl Offload {
         }
     }
 
-    /// What the capture says about a packet with these headers, in the engine's words.
+    /// The engine's metadata for a packet with these headers, except its timestamp.
     #[must_use]
     pub fn to_engine(&self, stack: &Stack) -> Meta {
         Meta {
@@ -114,7 +115,7 @@ impl Offload {
         }
     }
 
-    /// The engine's word for a VLAN tag beside the packet.
+    /// A VLAN tag that the device removed from the packet, as the engine's type.
     #[must_use]
     pub fn vlan(&self) -> Option<meta::VlanTag> {
         self.vlan.map(|tag| meta::VlanTag { protocol: tag.protocol, tci: tag.tci })

@@ -1,4 +1,5 @@
-//! What a reader hands out: packets, and the blocks between them. Both borrow the reader's buffer.
+//! Entries that a reader hands out: packets, and the blocks between them. Both borrow the reader's
+//! buffer.
 
 use core::ops::Range;
 
@@ -8,7 +9,7 @@ use super::metadata::PacketMeta;
 use super::options::Options;
 use super::order::ByteOrder;
 
-/// The next thing in a capture.
+/// One entry of a capture.
 #[derive(Clone, Copy, Debug)]
 pub enum Entry<'a> {
     /// A packet.
@@ -22,16 +23,16 @@ pub enum Entry<'a> {
 pub struct Packet<'a> {
     /// The bytes captured, from the link layer on.
     pub data: &'a [u8],
-    /// Length of the packet on its link. Larger than `data` when the capture cut it; may be
-    /// smaller in files that lie.
+    /// Length of the packet on its link, in bytes. Larger than `data` when the snapshot length cut
+    /// the packet; smaller only in files with wrong lengths.
     pub original_len: u32,
     /// Nanoseconds since the epoch, rounded down; `None` where the format holds no time.
     pub timestamp_ns: Option<u64>,
-    /// The number of its interface within its section.
+    /// The number of the packet's interface within its section.
     pub interface: u32,
-    /// That interface.
+    /// The description of that interface.
     pub description: &'a Interface,
-    /// Its place in the file; the first packet is 1.
+    /// Position of the packet in the file, counted from 1.
     pub number: u64,
     pub(crate) options: Options<'a>,
     pub(crate) raw: &'a [u8],
@@ -39,13 +40,13 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Its pcapng options; none in classic pcap.
+    /// The packet's pcapng options; none in classic pcap.
     #[must_use]
     pub const fn options(&self) -> Options<'a> {
         self.options
     }
 
-    /// What the capture says about the packet beside its bytes.
+    /// Metadata that the capture holds for the packet: time, interface, flags and offload state.
     ///
     /// Damaged options and unknown versions of the offload option count as absent.
     #[must_use]
@@ -53,13 +54,13 @@ impl<'a> Packet<'a> {
         PacketMeta::of_packet(self)
     }
 
-    /// What is wrong with the packet, which is usable nevertheless.
+    /// Damage in the packet's options, which leaves the packet itself usable.
     #[must_use]
     pub fn warning(&self) -> Option<Damage> {
         self.options.damage()
     }
 
-    /// Whether bytes are missing that were on the link.
+    /// Whether the capture holds fewer bytes than the link carried.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.original_len as usize > self.data.len()
@@ -88,13 +89,14 @@ pub struct Block<'a> {
     pub raw: &'a [u8],
     /// The byte order of its section.
     pub order: ByteOrder,
-    /// What an interface description block says.
+    /// The interface that this block describes; `None` unless it is an interface description.
     pub interface: Option<Interface>,
 }
 
 impl<'a> Block<'a> {
     /// The options of a section header, an interface description, interface statistics, names or
-    /// secrets: names, comments, counters. Other blocks have none that could be found.
+    /// secrets: names, comments, counters. For other blocks there are none, because their layout is
+    /// not known.
     #[must_use]
     pub fn options(&self) -> Options<'a> {
         super::pcapng::block_options(self.kind, self.order, self.raw)
@@ -108,28 +110,29 @@ impl<'a> Block<'a> {
 
     /// Whether a tool that changes packets may copy this block.
     ///
-    /// Only custom blocks marked so may not (draft-ietf-opsawg-pcapng section 4.8).
+    /// Only custom blocks that are marked as not copyable may not (draft-ietf-opsawg-pcapng section
+    /// 4.8).
     #[must_use]
     pub const fn is_copyable(&self) -> bool {
         self.kind != super::pcapng::CUSTOM_BLOCK_NO_COPY
     }
 }
 
-/// What a decoder found at the front of the bytes that it was shown.
+/// Result of decoding the start of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The record is not complete: it needs so many bytes.
+    /// The record is not complete; more bytes are needed.
     Need(Need),
-    /// A complete record of so many bytes.
+    /// A complete record of `bytes` bytes.
     Record { bytes: usize, layout: Layout },
 }
 
-/// What is missing of an incomplete record.
+/// Bytes that an incomplete record still lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
-    /// How many bytes the decoder wants to see, counted from the start of the record.
+    /// Bytes that the decoder needs, counted from the start of the record.
     pub(crate) bytes: usize,
-    /// How many of them precede what `part` names.
+    /// Bytes of these that precede `part`.
     pub(crate) before: usize,
     pub(crate) part: Part,
 }
@@ -143,7 +146,7 @@ pub(crate) enum Part {
     Block(u32),
 }
 
-/// Where the parts of a complete record lie, counted from its start.
+/// Layout of a complete record; ranges count from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     Packet(PacketLayout),

@@ -1,14 +1,14 @@
-//! Everything that can be wrong with a capture, each with its own name and sentence.
+//! Errors of captures, each with its own name and sentence.
 
 use std::io;
 
 use super::format::{INTERFACES_MAX, RECORD_BYTES_MAX};
 
-/// Why a capture could not be read or written.
+/// Reason that a capture could not be read or written.
 ///
-/// Only the variants of the environment name the file in their text: the caller prefixes the
-/// others with the name the user typed, as in `send.pcap: ends inside packet 56 (...)`. See
-/// [`CaptureError::names_file`].
+/// Only the variants for errors of the environment name the file in their text. The caller prefixes
+/// the others with the name that the user typed, as in `send.pcap: ends inside packet 56 (...)`.
+/// See [`CaptureError::names_file`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -27,21 +27,21 @@ pub enum CaptureError {
     /// The file ends inside a record. Every record before it has been handed out.
     #[error("ends inside {place} (needs {needs} bytes, {there} there, offset {offset})")]
     Truncated {
-        /// What the file ends in.
+        /// The part of the file that is incomplete.
         place: Place,
-        /// How many bytes it should have.
+        /// Full length of that part, in bytes.
         needs: u64,
-        /// How many of them are in the file.
+        /// Bytes of that part in the file.
         there: u64,
-        /// Where the record begins, in bytes of the uncompressed file.
+        /// Offset of the record, in bytes of the uncompressed file.
         offset: u64,
     },
-    /// Compressed data ends early, yet between two records. Every record has been handed out.
+    /// Compressed data ends early, but between two records. Every record has been handed out.
     #[error("the {compression} data ends early (offset {offset} when decompressed)")]
     CompressedTruncated {
         /// The name of the compression.
         compression: &'static str,
-        /// How many bytes could be decompressed.
+        /// Bytes decompressed before the end.
         offset: u64,
     },
     /// Compressed data cannot be decompressed any further.
@@ -49,9 +49,9 @@ pub enum CaptureError {
     CompressedDamaged {
         /// The name of the compression.
         compression: &'static str,
-        /// What the decompressor says.
+        /// Message of the decompressor.
         detail: String,
-        /// How many bytes could be decompressed.
+        /// Bytes decompressed before the damage.
         offset: u64,
     },
     /// A record contradicts itself. Every record before it has been handed out.
@@ -59,13 +59,13 @@ pub enum CaptureError {
     Damaged {
         /// The contradiction.
         what: Damage,
-        /// Where the record begins, in bytes of the uncompressed file.
+        /// Offset of the record, in bytes of the uncompressed file.
         offset: u64,
     },
-    /// What was asked to be written does not fit into the output format.
+    /// An entry does not fit into the output format.
     #[error("cannot be written: {what}")]
     Unwritable {
-        /// What does not fit.
+        /// The limit of the output format.
         what: Misfit,
     },
     /// The operating system refused to open or read.
@@ -73,7 +73,7 @@ pub enum CaptureError {
     Io {
         /// The file.
         path: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The operating system refused to write.
@@ -81,12 +81,12 @@ pub enum CaptureError {
     Write {
         /// The file.
         path: String,
-        /// How many packets had been given to the writer; the last of them may not be in the file.
+        /// Packets given to the writer so far; the last of them may be missing in the file.
         packets: u64,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The reader of the pipe that is written to has gone. Not worth a message.
+    /// The reader of the output pipe has gone. Not worth a message.
     #[error("{path}: the reader closed the pipe")]
     BrokenPipe {
         /// The file.
@@ -108,26 +108,26 @@ impl CaptureError {
         matches!(self, Self::Io { .. } | Self::Write { .. } | Self::BrokenPipe { .. })
     }
 
-    /// Whether the input is at fault (damaged or not supported), and not the environment.
+    /// Whether the error lies in the input (damaged or not supported) and not in the environment.
     #[must_use]
     pub const fn is_input(&self) -> bool {
         !self.names_file() && !matches!(self, Self::Unwritable { .. })
     }
 
-    /// Whether the input ends too early, and what there is of it is sound.
+    /// Whether the input ends too early, while everything before the end is sound.
     #[must_use]
     pub const fn is_truncation(&self) -> bool {
         matches!(self, Self::Truncated { .. } | Self::CompressedTruncated { .. })
     }
 
-    /// Whether the reader of our output has gone, which ends a pipeline quietly.
+    /// Whether the reader of the output has gone, which ends a pipeline without a message.
     #[must_use]
     pub const fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::BrokenPipe { .. })
     }
 }
 
-/// What a file ended in the middle of.
+/// Part of a file that is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Place {
     /// The header of a pcap file.
@@ -147,11 +147,11 @@ pub enum Place {
     Block(u32),
 }
 
-/// How a record contradicts itself.
+/// Contradiction within a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// A record longer than anything believable.
+    /// A record longer than [`RECORD_BYTES_MAX`].
     #[error("a record of {bytes} bytes, more than {RECORD_BYTES_MAX}")]
     RecordTooLong {
         /// Its length field.
@@ -179,12 +179,12 @@ pub enum Damage {
         /// The length field after the body.
         trailing: u32,
     },
-    /// A packet that says to be longer than the block that holds it.
+    /// A packet whose captured length exceeds the block that holds it.
     #[error("a packet of {captured} bytes in a block with room for {room}")]
     PacketPastBlock {
         /// The captured length.
         captured: u32,
-        /// The bytes there are.
+        /// Bytes of the block that remain for the packet.
         room: u32,
     },
     /// A packet of an interface that the section has not declared.
@@ -192,16 +192,16 @@ pub enum Damage {
     UnknownInterface {
         /// The interface the packet names.
         interface: u32,
-        /// How many there are.
+        /// Number of interfaces declared.
         declared: u32,
     },
-    /// A section that declares more interfaces than anything believable.
+    /// A section that declares more than [`INTERFACES_MAX`] interfaces.
     #[error("more than {INTERFACES_MAX} interfaces in one section")]
     TooManyInterfaces,
     /// A section header without the byte-order magic.
     #[error("a section header whose byte order reads {magic:#010x}")]
     SectionMagic {
-        /// What stands in its place.
+        /// The four bytes in its place, as a big-endian number.
         magic: u32,
     },
     /// A section or file of a version that this code does not know.
@@ -212,25 +212,25 @@ pub enum Damage {
         /// Minor version.
         minor: u16,
     },
-    /// An option that says to be longer than the block that holds it. The packet stays usable.
+    /// An option whose length exceeds the block that holds it. The packet stays usable.
     #[error("option {code} of {length} bytes where {room} are left in the block")]
     OptionPastBlock {
         /// The option's code.
         code: u16,
         /// Its length field.
         length: u16,
-        /// The bytes there are.
+        /// Bytes of the block that remain.
         room: usize,
     },
-    /// Bytes after the last option that are too few for another.
+    /// Bytes after the last option that are too few for another option.
     #[error("{bytes} stray bytes after the options")]
     OptionStray {
-        /// How many.
+        /// Number of stray bytes.
         bytes: usize,
     },
 }
 
-/// What does not fit into the output format.
+/// Limit of the output format that an entry exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misfit {
@@ -245,13 +245,13 @@ pub enum Misfit {
     /// Classic pcap has 32 bits of seconds.
     #[error("pcap ends in 2106, and this packet is {seconds} seconds after 1970; use pcapng")]
     TimestampTooLate {
-        /// The packet's time.
+        /// The packet's time, in seconds since the epoch.
         seconds: u64,
     },
-    /// A packet that no reader would believe.
+    /// A packet longer than readers accept.
     #[error("a packet of {bytes} bytes, more than {RECORD_BYTES_MAX}")]
     PacketTooLong {
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
     },
     /// A packet of an interface that was not declared to the writer.
@@ -259,10 +259,10 @@ pub enum Misfit {
     UnknownInterface {
         /// The interface the packet names.
         interface: u32,
-        /// How many there are.
+        /// Number of interfaces declared.
         declared: u32,
     },
-    /// More interfaces than a reader would believe.
+    /// More interfaces than readers accept.
     #[error("more than {INTERFACES_MAX} interfaces in one section")]
     TooManyInterfaces,
     /// A link type that needs more than 16 bits.
@@ -274,7 +274,7 @@ pub enum Misfit {
     /// More metadata than fits into one option of 65,535 bytes.
     #[error("offload metadata of {bytes} bytes, more than one option holds")]
     OptionTooLong {
-        /// The length of the option.
+        /// Length of the option in bytes.
         bytes: usize,
     },
 }
@@ -283,7 +283,7 @@ fn starts(starts_with: &str) -> String {
     if starts_with.is_empty() { "empty".into() } else { format!("starts \"{starts_with}\"") }
 }
 
-/// How many bytes of a file that is no capture are shown.
+/// Bytes shown of a file that is not a capture.
 const STARTS_WITH_BYTES: usize = 16;
 
 #[cfg(test)]

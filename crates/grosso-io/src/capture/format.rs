@@ -1,4 +1,4 @@
-//! What a capture is before its first packet: format, time resolution, interface.
+//! Properties of a capture as a whole: format, time resolution, interface.
 
 use super::error::CaptureError;
 use super::order::ByteOrder;
@@ -6,16 +6,16 @@ use super::order::ByteOrder;
 /// The first four bytes of a pcapng file, the same in both byte orders.
 pub(crate) const SECTION_HEADER_TYPE: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
-/// The most bytes of one record that are believed and buffered: 16 MiB.
+/// Greatest length of a record that is accepted and buffered: 16 MiB.
 ///
-/// The largest packets known are BIG TCP superframes of 512 KiB; secrets and name blocks stay far
-/// below 16 MiB. A length beyond it is damage, so that a lying length costs bounded memory.
+/// The largest known packets are BIG TCP superframes of 512 KiB; secrets and name blocks stay far
+/// below 16 MiB. A greater length counts as damage, so that a wrong length costs bounded memory.
 pub const RECORD_BYTES_MAX: usize = 16 << 20;
 
-/// The most interfaces one section may declare. Each costs a few dozen bytes of memory.
+/// Greatest number of interfaces in one section. Each costs a few dozen bytes of memory.
 pub const INTERFACES_MAX: usize = 1 << 16;
 
-/// The snapshot length that captures of superframes are written with, in bytes, as tcpdump does.
+/// Snapshot length in bytes of captures of superframes, the same as tcpdump's default.
 pub const SNAPLEN_DEFAULT: u32 = 262_144;
 
 /// Link type of Ethernet in the tcpdump.org registry.
@@ -39,7 +39,7 @@ impl core::fmt::Display for Format {
     }
 }
 
-/// What the first four bytes of a file say.
+/// The format that the first four bytes of a file declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Magic {
     Pcap { order: ByteOrder, resolution: Resolution },
@@ -47,10 +47,12 @@ pub(crate) enum Magic {
 }
 
 impl Magic {
-    /// Recognises a capture by its first bytes, of which there should be at least sixteen.
+    /// Recognises a capture by its first bytes; the caller passes at least sixteen where the file
+    /// has them.
     ///
     /// # Errors
-    /// `NotACapture`, or `UnsupportedFormat` for the relatives of pcap that have other records.
+    /// `NotACapture`, or `UnsupportedFormat` for the relatives of pcap with a different record
+    /// layout.
     pub(crate) fn detect(bytes: &[u8]) -> Result<Self, CaptureError> {
         let Some(&magic) = bytes.first_chunk::<4>() else {
             return Err(CaptureError::not_a_capture(bytes));
@@ -146,14 +148,14 @@ impl Resolution {
     }
 }
 
-/// One interface of a capture: what its packets have in common.
+/// Properties that all packets of one interface of a capture share.
 ///
 /// A classic pcap file has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// The link-layer type, as the tcpdump.org registry numbers it. 16 bits in both formats.
     pub link_type: u32,
-    /// The most bytes of a packet that were captured; 0 means no limit.
+    /// Greatest number of bytes captured of a packet; 0 means no limit.
     pub snaplen: u32,
     /// The unit of timestamps.
     pub resolution: Resolution,

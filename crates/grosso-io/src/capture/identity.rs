@@ -1,14 +1,14 @@
-//! Whether two names are one file, so that no capture is overwritten while it is read.
+//! Identity of files, so that no capture is overwritten while it is read.
 
 use std::io;
 use std::path::Path;
 
 /// Whether both paths lead to the same file, through links of either kind.
 ///
-/// A path that does not exist is the same as no other.
+/// A path that does not exist is not the same file as any other.
 ///
 /// # Errors
-/// When the system refuses to say, for other reasons than that a path does not exist.
+/// The system's error if a file cannot be examined, unless the file does not exist.
 pub fn same_file(one: impl AsRef<Path>, other: impl AsRef<Path>) -> io::Result<bool> {
     match (identity(one.as_ref()), identity(other.as_ref())) {
         (Ok(one), Ok(other)) => Ok(one == other),

@@ -1,26 +1,27 @@
-//! What a capture says about a packet beside its bytes: time, flags, and the state of offloads.
+//! Metadata of a packet in a capture: time, flags, and the state of offloads.
 //!
-//! pcapng has standard flags for the two offload facts that every capture should hold (checksum
-//! not ready, segmentation to come). The rest lives in one custom option, whose bytes
-//! `docs/pcapng-option.md` describes and [`super::offload_option`] encodes.
+//! pcapng has standard flags for the two offload facts that every capture should hold (checksum not
+//! ready, segmentation pending). The rest is in one custom option: `docs/pcapng-option.md`
+//! describes its bytes and [`super::offload_option`] encodes them.
 
 use super::entry::Packet;
 use super::offload_option;
 use super::options::code;
 use super::tunnel_port::TunnelPort;
 
-/// What is known about one packet beside its bytes.
+/// Metadata of one packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PacketMeta {
     /// Nanoseconds since the epoch; `None` where the capture holds no time.
     pub timestamp_ns: Option<u64>,
-    /// The number of its interface within its section.
+    /// The number of the packet's interface within its section.
     pub interface: u32,
-    /// Length on the link. A writer takes the captured length when this is smaller.
+    /// Length on the link in bytes. A writer writes the captured length when this is smaller.
     pub original_len: u32,
-    /// The `epb_flags` word as it stands. When `offload` is there, it rules over bits 9 to 11.
+    /// The `epb_flags` word as it stands. `offload`, when present, takes precedence for bits 9 to
+    /// 11.
     pub flags: Option<u32>,
-    /// The state of offloads; `None` when the capture says nothing about them.
+    /// The state of offloads; `None` when the capture does not record it.
     pub offload: Option<Offload>,
 }
 
@@ -46,14 +47,14 @@ impl PacketMeta {
                 _ => {}
             }
         }
-        // The option says more than the flags, so it wins where both are there.
+        // The option is more precise than the flags, so it takes precedence.
         if meta.offload.is_none() {
             meta.offload = meta.flags.and_then(Offload::from_flags);
         }
         meta
     }
 
-    /// The `epb_flags` word to write: the given one with bits 9 to 11 as `offload` says.
+    /// The `epb_flags` word to write: `flags` with bits 9 to 11 derived from `offload`.
     #[must_use]
     pub fn flags_to_write(&self) -> Option<u32> {
         let Some(offload) = &self.offload else { return self.flags };
@@ -76,35 +77,35 @@ pub mod flag {
     pub const OUTBOUND: u32 = 2;
     /// Bit 9: the checksum is still to be computed (partial).
     pub const CHECKSUM_NOT_READY: u32 = 1 << 9;
-    /// Bit 10: somebody verified the checksum.
+    /// Bit 10: the checksum has been verified.
     pub const CHECKSUM_VALID: u32 = 1 << 10;
     /// Bit 11: the packet is a TCP superframe that is still to be segmented.
     pub const TCP_SEGMENTATION: u32 = 1 << 11;
-    /// The three of them.
+    /// Bits 9 to 11.
     pub const OFFLOADS: u32 = CHECKSUM_NOT_READY | CHECKSUM_VALID | TCP_SEGMENTATION;
 }
 
-/// The state of offloads of one packet: all that `virtio_net_hdr` and a receive descriptor tell.
+/// The offload state of one packet: all that `virtio_net_hdr` and a receive descriptor hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
-    /// What is known about the checksums.
+    /// State of the checksums.
     pub checksum: ChecksumState,
-    /// How to cut the packet, when it is a superframe.
+    /// Segmentation of a superframe; `None` for a single packet.
     pub gso: Option<Segmentation>,
-    /// A VLAN tag that the device took out of the packet.
+    /// A VLAN tag that the device removed from the packet.
     pub vlan: Option<VlanTag>,
     /// The receive hash that the device computed.
     pub hash: Option<u32>,
-    /// When each packet of the superframe but the first arrived, in nanoseconds after the packet
-    /// before it. Empty when that is not known.
+    /// Arrival time of each packet of the superframe but the first, in nanoseconds after the packet
+    /// before it. Empty when unknown.
     pub arrivals_ns: Vec<u32>,
-    /// The tunnels around the packet that do not lie on their assigned UDP ports, outermost first:
+    /// The tunnels around the packet on UDP ports other than their assigned ones, outermost first:
     /// see [`Offload::ports`].
     pub tunnel_ports: Vec<TunnelPort>,
 }
 
 impl Offload {
-    /// What flags alone say; `None` when bits 9 to 11 are all clear.
+    /// The offload state that the flags alone express; `None` when bits 9 to 11 are all clear.
     #[must_use]
     pub fn from_flags(flags: u32) -> Option<Self> {
         if flags & flag::OFFLOADS == 0 {
@@ -136,75 +137,76 @@ impl Offload {
     }
 }
 
-/// What is known about the checksums of a packet.
+/// State of a packet's checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumState {
-    /// Nothing.
+    /// Nothing is known.
     #[default]
     None,
-    /// The first `levels` + 1 checksums, from the outermost on, are verified.
+    /// The first `levels` + 1 checksums, counted from the outermost, are verified.
     Unnecessary {
         /// Verified checksums beyond the first.
         levels: u8,
     },
-    /// The sum of everything from the first network header on.
+    /// The ones' complement sum from the first network header to the end of the packet.
     Complete {
-        /// That sum, folded and not complemented.
+        /// That sum, folded to 16 bits and not complemented.
         sum: u16,
     },
-    /// One checksum field holds only the sum of the pseudo-header.
+    /// One checksum field holds only the pseudo-header sum.
     Partial {
-        /// Where; `None` when only the flags say so, and the headers have to tell.
+        /// Location of the field; `None` when only the flags are known and the headers have to be
+        /// parsed.
         place: Option<PartialPlace>,
     },
 }
 
-/// Where a partial checksum lies.
+/// Location of a partial checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialPlace {
-    /// From where to sum, in bytes from the start of the packet.
+    /// Start of the summed bytes, in bytes from the start of the packet.
     pub start: u16,
-    /// Where the checksum lies, in bytes from `start`.
+    /// Offset of the checksum field, in bytes from `start`.
     pub offset: u16,
 }
 
-/// How a superframe is cut into packets.
+/// Segmentation of a superframe into packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segmentation {
-    /// Where the payload is cut.
+    /// Segment boundaries in the payload.
     pub cut: Cut,
-    /// What the packets carry.
+    /// Transport protocol of the packets.
     pub transport: SegmentTransport,
-    /// How many packets it stands for; 0 when that is not known.
+    /// Number of packets in the superframe; 0 when unknown.
     pub segments: u16,
-    /// IP levels whose identification is the same on every packet; level `n` is bit `n`.
+    /// IP levels whose identification is the same in every packet; level `n` is bit `n`.
     pub fixed_ids: u8,
-    /// CWR stands on every packet and not only on the first (AccECN).
+    /// CWR is set in every packet and not only in the first (AccECN).
     pub cwr_on_all: bool,
-    /// The packets had partial checksums when they were joined.
+    /// The packets had partial checksums when they were merged.
     pub partial_members: bool,
-    /// The description came from a source that cannot be trusted, such as a guest.
+    /// The description came from an untrusted source, such as a guest.
     pub untrusted: bool,
 }
 
-/// Where the payload of a superframe is cut.
+/// Segment boundaries in the payload of a superframe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Cut {
-    /// Not known: only the flags say that it is a superframe.
+    /// Unknown: only the flags mark the packet as a superframe.
     #[default]
     Unknown,
-    /// Every so many bytes; the last packet carries the rest.
+    /// Segments of this many bytes; the last one carries the rest.
     Every(u16),
-    /// Into parts of these many bytes.
+    /// Segments of these lengths in bytes.
     Parts(Vec<u32>),
-    /// Into IP fragments whose data is at most so many bytes.
+    /// IP fragments with at most this many bytes of data.
     Fragments(u16),
 }
 
-/// What the packets of a superframe carry.
+/// Transport protocol of the packets of a superframe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SegmentTransport {
-    /// Not said.
+    /// Not recorded.
     #[default]
     Unknown,
     /// TCP segments.
@@ -213,12 +215,12 @@ pub enum SegmentTransport {
     Udp,
 }
 
-/// A VLAN tag beside the packet.
+/// A VLAN tag that is not in the packet's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlanTag {
-    /// The tag protocol: 0x8100 or 0x88a8.
+    /// The tag protocol identifier: 0x8100 or 0x88a8.
     pub protocol: u16,
-    /// Priority, drop eligibility and identifier.
+    /// Tag control information: priority, drop eligibility and VLAN identifier.
     pub tci: u16,
 }
 

@@ -4,18 +4,18 @@
 //! |---|---|
 //! | `reader`, `writer` | files to entries and back; the only modules that do IO |
 //! | `pcap`, `pcapng` | the two formats as state machines over bytes |
-//! | `compression`, `zstd` | gzip and zstd input, told by the first bytes |
+//! | `compression`, `zstd` | gzip and zstd input, detected by the first bytes |
 //! | `entry` | packets and blocks, borrowed from the reader's buffer |
 //! | `options` | options of pcapng blocks |
-//! | `metadata`, `offload_option` | what is known about a packet beside its bytes |
-//! | `tunnel_port` | the UDP ports that mean a tunnel in a packet |
-//! | `engine` | the same in the engine's words |
+//! | `metadata`, `offload_option` | metadata of packets |
+//! | `tunnel_port` | UDP ports of the tunnels in a packet |
+//! | `engine` | conversion of metadata to and from the engine's types |
 //! | `port` | a capture as a [`crate::Port`] |
 //! | `format`, `order` | formats, interfaces, units of time, byte order |
 //! | `identity` | whether two paths are one file |
-//! | `error` | every way a capture can be wrong, by name |
+//! | `error` | every error of a capture, by name |
 //!
-//! # What a copy keeps
+//! # Contents of a copy
 //!
 //! | from, to | kept |
 //! |---|---|
@@ -27,10 +27,11 @@
 //! A packet that is written with new bytes keeps its options when they are handed to
 //! [`CaptureWriter::write_packet_with`], except those that would become untrue.
 //!
-//! # What is wrong with a capture
+//! # Damaged captures
 //!
-//! Every complete record before the damage is handed out; then the damage is an error with its
-//! place, once. Lengths are believed up to [`RECORD_BYTES_MAX`], so that memory stays bounded.
+//! Every complete record before the damage is handed out; then the damage is returned once, as an
+//! error with its offset. Lengths are accepted up to [`RECORD_BYTES_MAX`], so that memory stays
+//! bounded.
 
 mod compression;
 mod engine;

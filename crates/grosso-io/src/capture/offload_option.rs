@@ -1,8 +1,8 @@
 //! The bytes of Grosso's custom option: offload metadata inside pcapng.
 //!
-//! `docs/pcapng-option.md` is the specification. All numbers are big-endian whatever the section
-//! is, because tools that rewrite a section in another byte order cannot translate a value that
-//! they do not know. Only the enterprise number before it is in the section's order.
+//! `docs/pcapng-option.md` is the specification. All numbers are big-endian whatever the byte order
+//! of the section, because tools that rewrite a section in another byte order cannot translate a
+//! value that they do not know. Only the enterprise number before it is in the section's order.
 
 use super::error::Misfit;
 use super::metadata::{
@@ -11,21 +11,21 @@ use super::metadata::{
 use super::order::ByteOrder;
 use super::tunnel_port::{TUNNEL_PORTS_MAX, TunnelPort};
 
-/// The enterprise number the option is filed under: that of RFC 5612, for documentation.
+/// The enterprise number of the option: that of RFC 5612, for documentation.
 ///
-/// Grosso has none of its own. Anybody may use this one, so the magic behind it decides.
+/// Grosso has none of its own. Anybody may use this one, so the magic after it decides.
 pub const ENTERPRISE_NUMBER: u32 = 32_473;
 
-/// What stands behind the enterprise number; its last byte is the version.
+/// Magic after the enterprise number; its last byte is the version.
 pub const MAGIC: [u8; 8] = *b"GROSSO\0\x01";
 
-/// Whether the value of a custom binary option is one of ours, of whatever version.
+/// Whether the value of a custom binary option is Grosso's, of any version.
 pub(crate) fn is_ours(order: ByteOrder, value: &[u8]) -> bool {
     let Some((number, rest)) = value.split_first_chunk::<4>() else { return false };
     order.u32_from(*number) == ENTERPRISE_NUMBER && rest.starts_with(&MAGIC[..7])
 }
 
-/// Reads the value of a custom binary option; `None` when it is not ours or not of our version.
+/// Reads the value of a custom binary option; `None` unless it is Grosso's, of this version.
 pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
     let (number, rest) = value.split_first_chunk::<4>()?;
     if order.u32_from(*number) != ENTERPRISE_NUMBER {
@@ -52,7 +52,7 @@ pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
             list::ARRIVALS => offload.arrivals_ns = numbers(entries),
             list::PARTS => parts = numbers(entries),
             list::TUNNEL_PORTS => offload.tunnel_ports = tunnel_ports(entries),
-            // A later minor change may add lists; they say nothing to us.
+            // Lists that a later minor version may add are ignored.
             _ => {}
         }
     }
@@ -82,7 +82,7 @@ pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
 /// Appends the value of the custom binary option.
 ///
 /// # Errors
-/// When the lists make the value longer than one option holds (65,535 bytes).
+/// `OptionTooLong` when the lists make the value longer than one option holds (65,535 bytes).
 pub(crate) fn encode(out: &mut Vec<u8>, order: ByteOrder, offload: &Offload) -> Result<(), Misfit> {
     let mut fixed = [0; FIXED_BYTES];
     let (checksum, levels, start, offset) = encode_checksum(offload.checksum);
@@ -178,7 +178,7 @@ const fn bit(is_set: bool, bit: u8) -> u8 {
     if is_set { bit } else { 0 }
 }
 
-/// The lists behind the fixed part; a list that is cut short ends them.
+/// Iterator over the lists after the fixed part; it ends at a list that is cut short.
 struct Lists<'a>(&'a [u8]);
 
 impl<'a> Iterator for Lists<'a> {
@@ -198,7 +198,7 @@ fn numbers(entries: &[u8]) -> Vec<u32> {
     chunks.iter().map(|chunk| u32::from_be_bytes(*chunk)).collect()
 }
 
-/// The entries that say something known, as many as there may be.
+/// The entries with a known tunnel, at most [`TUNNEL_PORTS_MAX`].
 fn tunnel_ports(entries: &[u8]) -> Vec<TunnelPort> {
     let known = numbers(entries).into_iter().filter_map(TunnelPort::from_entry);
     known.take(TUNNEL_PORTS_MAX).collect()
@@ -224,7 +224,7 @@ const fn list_bytes(entries: &[u32]) -> usize {
 const FIXED_BYTES: usize = 32;
 const LIST_HEADER_BYTES: usize = 4;
 
-/// Which of the optional fields are there.
+/// Bits of the optional fields that are present.
 mod present {
     pub(super) const GSO: u8 = 1;
     pub(super) const VLAN: u8 = 2;
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(refused, Err(Misfit::OptionTooLong { bytes: 65_536 }));
     }
 
-    /// What the manual says of list 3, byte for byte.
+    /// List 3 as in the manual, byte for byte.
     const TUNNELS: [u8; 20] = [
         0x03, 0x00, 0x00, 0x04, // list 3 with four entries
         0x01, 0x00, 0x21, 0x18, // VXLAN on 8472
@@ -353,7 +353,7 @@ mod tests {
             let cut_short = decode(ByteOrder::Little, &bytes[..length]).unwrap();
             assert_eq!(cut_short, Offload::default(), "{length} bytes");
         }
-        // A protocol of FOU that is none; another list behind it counts.
+        // A FOU entry without a valid protocol is ignored; the list after it counts.
         bytes[plain + 17] = 0;
         bytes.extend_from_slice(&[0x01, 0, 0, 1, 0, 0, 0, 9]);
         let decoded = decode(ByteOrder::Little, &bytes).unwrap();

@@ -37,7 +37,7 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// The options encoded in `bytes`, whose last option may be an end marker.
+    /// The options encoded in `bytes`, with or without an end marker.
     #[must_use]
     pub const fn new(bytes: &'a [u8], order: ByteOrder) -> Self {
         Self { bytes, order }
@@ -49,15 +49,15 @@ impl<'a> Options<'a> {
         self.bytes
     }
 
-    /// The byte order they are encoded in.
+    /// The byte order of the encoded options.
     #[must_use]
     pub const fn order(&self) -> ByteOrder {
         self.order
     }
 
-    /// The options up to the end marker, in the order they stand.
+    /// The options up to the end marker, in file order.
     ///
-    /// After damage, which is an item of its own, the iteration ends.
+    /// Damage is returned as an item of its own, and ends the iteration.
     #[must_use]
     pub const fn iter(&self) -> Iter<'a> {
         Iter { rest: self.bytes, order: self.order }
@@ -89,7 +89,7 @@ impl<'a> IntoIterator for &Options<'a> {
 /// One option of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockOption<'a> {
-    /// What the value means, given the type of the block.
+    /// Meaning of the value, given the type of the block.
     pub code: u16,
     /// The value without padding.
     pub value: &'a [u8],
@@ -123,9 +123,9 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// Appends one option; the caller has checked that the value fits into 65,535 bytes.
+/// Appends one option. `value` must fit into 65,535 bytes.
 ///
-/// A longer value is cut at that length, which only text can meet (comments).
+/// A longer value is cut at that length. Only text (comments) can be that long.
 pub fn push_option(out: &mut Vec<u8>, order: ByteOrder, code: u16, value: &[u8]) {
     let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
     let value = &value[..usize::from(length)];
@@ -140,7 +140,7 @@ pub fn push_end(out: &mut Vec<u8>, order: ByteOrder) {
     push_option(out, order, code::END, &[]);
 }
 
-/// How many bytes bring `length` to a multiple of four.
+/// Bytes that bring `length` to a multiple of four.
 #[inline]
 pub(crate) const fn padding(length: usize) -> usize {
     length.wrapping_neg() % 4

@@ -1,8 +1,8 @@
 //! Byte order of a file or of one section of a file.
 
-/// In which order a capture stores the bytes of its numbers.
+/// Byte order of the numbers in a capture.
 ///
-/// Both capture formats are written in the order of the machine that took them; readers adapt.
+/// Capture tools write both formats in the byte order of their machine; readers adapt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
     /// Least significant byte first.
@@ -75,13 +75,13 @@ impl ByteOrder {
         }
     }
 
-    /// The 16-bit number at a constant place of a header whose size the caller has checked.
+    /// The 16-bit number at a constant offset of a header whose size the caller has checked.
     #[inline]
     pub(crate) fn u16_at<const N: usize>(self, header: &[u8; N], at: usize) -> u16 {
         self.u16_from([header[at], header[at + 1]])
     }
 
-    /// The 32-bit number at a constant place of a header whose size the caller has checked.
+    /// The 32-bit number at a constant offset of a header whose size the caller has checked.
     #[inline]
     pub(crate) fn u32_at<const N: usize>(self, header: &[u8; N], at: usize) -> u32 {
         self.u32_from([header[at], header[at + 1], header[at + 2], header[at + 3]])

@@ -1,7 +1,7 @@
 //! Classic pcap as a state machine over bytes: no IO, no copy.
 //!
-//! A file is a header of 24 bytes and records of a header of 16 bytes and a packet. The magic
-//! number tells byte order and time unit. See draft-ietf-opsawg-pcap.
+//! A file is a header of 24 bytes, then records: a header of 16 bytes and a packet each. The magic
+//! number determines byte order and time unit. See draft-ietf-opsawg-pcap.
 
 use super::entry::{Layout, Need, PacketLayout, Part, Span, Step};
 use super::error::{CaptureError, Damage};
@@ -14,7 +14,7 @@ pub(crate) const FILE_HEADER_BYTES: usize = 24;
 /// Length of the header of each record.
 pub(crate) const RECORD_HEADER_BYTES: usize = 16;
 
-/// The header of a pcap file. It keeps the bytes it came from, so that a copy has the same.
+/// The header of a pcap file. It keeps its original bytes, so that a copy has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileHeader {
     pub(crate) order: ByteOrder,
@@ -70,7 +70,7 @@ impl FileHeader {
         Self { order, interface, raw }
     }
 
-    /// The header with a snapshot length of at least so many bytes; 0 is none at all.
+    /// Raises the snapshot length to at least `bytes`; 0 means no limit and stays.
     pub(crate) fn with_snaplen_min(mut self, bytes: u32) -> Self {
         if (1..bytes).contains(&self.interface.snaplen) {
             self.interface.snaplen = bytes;
@@ -96,7 +96,7 @@ impl FileHeader {
         header
     }
 
-    /// How many of the file's fractions a second has.
+    /// Nanoseconds in one unit of the file's fractions of a second.
     pub(crate) fn nanoseconds_per_fraction(&self) -> u32 {
         if self.interface.resolution == Resolution::NANOSECONDS { 1 } else { 1000 }
     }
@@ -121,7 +121,7 @@ pub(crate) fn step(header: &FileHeader, bytes: &[u8]) -> Result<Step, Damage> {
     }
     let seconds = u64::from(order.u32_at(record, 0));
     let fraction = u64::from(order.u32_at(record, 4));
-    // A fraction of a second or more carries over; libpcap shows it as it stands.
+    // A fraction of a second or more carries over; libpcap shows it unchanged.
     let timestamp_ns =
         seconds * 1_000_000_000 + fraction * u64::from(header.nanoseconds_per_fraction());
     let layout = PacketLayout {
@@ -138,5 +138,5 @@ pub(crate) fn step(header: &FileHeader, bytes: &[u8]) -> Result<Step, Damage> {
 const VERSION: (u16, u16) = (2, 4);
 /// The part of the network field that is the link type.
 const LINK_TYPE_MASK: u32 = 0xffff;
-/// The bit of the network field that says the length of the frame check sequence is there.
+/// Bit of the network field that marks the length of the frame check sequence as present.
 const FCS_PRESENT: u32 = 0x0400_0000;

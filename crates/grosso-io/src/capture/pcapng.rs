@@ -1,8 +1,8 @@
 //! pcapng as a state machine over bytes: no IO, no copy.
 //!
 //! A file is a list of blocks: type, length, body, length again. A section header block sets the
-//! byte order and forgets the interfaces of the section before it. Everything that is no packet
-//! is handed on as it stands. See draft-ietf-opsawg-pcapng.
+//! byte order and discards the interfaces of the section before it. Every block without a packet is
+//! handed on as it stands. See draft-ietf-opsawg-pcapng.
 
 use super::entry::{Layout, Need, PacketLayout, Part, Span, Step};
 use super::error::Damage;
@@ -14,11 +14,11 @@ use super::order::ByteOrder;
 pub(crate) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 /// Block type of an interface description.
 pub(crate) const INTERFACE_DESCRIPTION: u32 = 1;
-/// Block type of the packets of the format's first drafts.
+/// Block type of packets in the first drafts of the format.
 pub(crate) const OBSOLETE_PACKET: u32 = 2;
 /// Block type of a packet of interface 0 without time and options.
 pub(crate) const SIMPLE_PACKET: u32 = 3;
-/// Block type of names of addresses.
+/// Block type of name resolution records.
 pub(crate) const NAME_RESOLUTION: u32 = 4;
 /// Block type of keys for encrypted packets.
 pub(crate) const DECRYPTION_SECRETS: u32 = 10;
@@ -36,7 +36,7 @@ pub(crate) const ENHANCED_PACKET_BYTES: usize = 28;
 /// Length of the length field that ends every block.
 pub(crate) const TRAILER_BYTES: usize = 4;
 
-/// What must be remembered between blocks.
+/// State of the decoder between blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Decoder {
     pub(crate) order: ByteOrder,
@@ -164,8 +164,8 @@ impl Decoder {
     }
 }
 
-/// Appends a block whose options are damaged, with those of them that stand before the damage. What comes behind it
-/// cannot be told from its bytes.
+/// Appends a block with damaged options, keeping the options before the damage. The bytes after the
+/// damage cannot be parsed.
 pub(crate) fn push_sound(out: &mut Vec<u8>, block: &[u8], options: &Options<'_>) {
     let (start, order) = (out.len(), options.order());
     let head = block.len().saturating_sub(TRAILER_BYTES + options.as_bytes().len());
@@ -179,7 +179,7 @@ pub(crate) fn push_sound(out: &mut Vec<u8>, block: &[u8], options: &Options<'_>)
     out.extend_from_slice(&length);
 }
 
-/// The options of a block that holds no packet; none of blocks whose layout is not known.
+/// The options of a block that holds no packet; empty for blocks of unknown layout.
 pub(crate) fn block_options(kind: u32, order: ByteOrder, block: &[u8]) -> Options<'_> {
     let end = block.len().saturating_sub(TRAILER_BYTES);
     let start = match kind {
@@ -193,7 +193,7 @@ pub(crate) fn block_options(kind: u32, order: ByteOrder, block: &[u8]) -> Option
     Options::new(block.get(start..end).unwrap_or(&[]), order)
 }
 
-/// Where the records of a name resolution block end.
+/// End of the records of a name resolution block, in bytes from its start.
 fn names_end(order: ByteOrder, block: &[u8]) -> Option<usize> {
     let mut at = NAMES_BYTES;
     loop {
@@ -206,7 +206,7 @@ fn names_end(order: ByteOrder, block: &[u8]) -> Option<usize> {
     }
 }
 
-/// Where the secrets of a decryption secrets block end.
+/// End of the secrets of a decryption secrets block, in bytes from its start.
 fn secrets_end(order: ByteOrder, block: &[u8]) -> Option<usize> {
     let length = order.u32_from(*block.get(12..)?.first_chunk::<4>()?) as usize;
     SECRETS_BYTES.checked_add(length)?.checked_add(padding(length))
@@ -329,7 +329,7 @@ fn parse_interface(order: ByteOrder, block: &[u8]) -> Result<Interface, Damage> 
     })
 }
 
-/// The fixed fields of a block, if it is long enough to have them and a trailer.
+/// The fixed fields of a block, followed by at least a trailer.
 #[inline]
 fn fixed<const N: usize>(kind: u32, block: &[u8]) -> Result<&[u8; N], Damage> {
     let body = block.split_last_chunk::<TRAILER_BYTES>().map_or(&[][..], |(body, _)| body);
@@ -337,7 +337,7 @@ fn fixed<const N: usize>(kind: u32, block: &[u8]) -> Result<&[u8; N], Damage> {
     body.first_chunk::<N>().ok_or(Damage::BlockTooShort { kind, bytes })
 }
 
-/// Where packet and options lie in a block whose fixed fields end at `start`.
+/// Ranges of packet and options in a block whose fixed fields end at `start`.
 #[inline]
 fn packet_spans(start: usize, captured: u32, block: &[u8]) -> Result<(Span, Span), Damage> {
     let end = block.len() - TRAILER_BYTES;

@@ -1,4 +1,4 @@
-//! A capture as a port: frames come from one file and go to another.
+//! A capture as a port: frames are read from one file and written to another.
 
 use std::io::{Read, Write};
 
@@ -14,11 +14,11 @@ use super::{
 };
 use crate::port::{Port, PortError, Transmitted};
 
-/// Frames from a capture, and to another one.
+/// Port that reads frames from one capture and writes to another.
 ///
-/// It takes superframes and partial checksums, because pcapng can say what they are. Blocks that
-/// are no packets, and packets of another link type than the first, are left out: a port has
-/// frames of one kind.
+/// It accepts superframes and partial checksums, because pcapng can describe them. It skips blocks
+/// without a packet, and packets of any other link type than its own, because all frames of a port
+/// have one link type.
 #[derive(Debug)]
 pub struct CapturePort<R, W: Write> {
     reader: Option<CaptureReader<R>>,
@@ -31,8 +31,8 @@ pub struct CapturePort<R, W: Write> {
 }
 
 impl<R: Read, W: Write> CapturePort<R, W> {
-    /// A port that reads the packets of `link` in one capture, and writes to another; either may be
-    /// missing.
+    /// A port that reads the packets of link type `link` from one capture, and writes to another.
+    /// Either may be missing.
     #[must_use]
     pub fn new(
         reader: Option<CaptureReader<R>>,
@@ -44,10 +44,10 @@ impl<R: Read, W: Write> CapturePort<R, W> {
         Self { reader, writer, link, ports, stack, spare, scratch }
     }
 
-    /// Ends the capture that is written, and gives what it was written to; `None` without one.
+    /// Completes the capture that is written, and returns its sink; `None` without one.
     ///
     /// # Errors
-    /// When the last of it cannot be written.
+    /// The writer's error if the rest of the capture cannot be written.
     pub fn finish(self) -> Result<Option<W>, CaptureError> {
         self.writer.map(CaptureWriter::finish).transpose()
     }
@@ -130,7 +130,7 @@ impl<R: Read, W: Write> Port for CapturePort<R, W> {
     }
 }
 
-/// What a capture says about a frame of which the engine knows `meta`.
+/// Metadata for a capture of a frame with the engine's metadata `meta`.
 pub(crate) fn describe(
     frame: &[u8],
     meta: &Meta,
@@ -155,7 +155,7 @@ pub(crate) fn describe(
     }
 }
 
-/// Most buffers that wait for another packet.
+/// Greatest number of buffers kept for reuse.
 const SPARE_MAX: usize = 4096;
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ pub(crate) const STANDARD_STREAM: &str = "-";
 
 /// Reads a capture entry by entry, without a copy and without an allocation per packet.
 ///
-/// Entries borrow the reader's buffer, so each has to be done with before the next is asked for.
-/// After an error, and after the end, there are no more entries.
+/// Entries borrow the reader's buffer, so each must be dropped before the next is read. After an
+/// error, and after the end, there are no more entries.
 #[derive(Debug)]
 pub struct CaptureReader<R> {
     source: Decompressor<R>,
@@ -47,9 +47,9 @@ impl CaptureReader<Input> {
         }
     }
 
-    /// Bytes of the file, compressed if it is compressed; `None` for what is no regular file.
+    /// Length of the file in bytes, before decompression; `None` unless it is a regular file.
     ///
-    /// Beside [`file_bytes`](Self::file_bytes) this makes a progress bar.
+    /// Together with [`file_bytes`](Self::file_bytes) it drives a progress bar.
     #[must_use]
     pub fn file_len(&self) -> Option<u64> {
         let Source::File(file) = &self.source.source().reader.0 else { return None };
@@ -59,7 +59,7 @@ impl CaptureReader<Input> {
 }
 
 impl<R: Read> CaptureReader<R> {
-    /// Reads as far as it takes to know the format.
+    /// Reads up to the end of the file header, which determines the format.
     ///
     /// # Errors
     /// `NotACapture`, `UnsupportedFormat`, `Truncated` inside the file header, or a failure to
@@ -84,8 +84,8 @@ impl<R: Read> CaptureReader<R> {
     /// The next packet or block; `None` at the end of the file.
     ///
     /// # Errors
-    /// `Truncated`, `Damaged`, the two of compressed data, or a failure to read. Everything
-    /// before it has been handed out by then.
+    /// `Truncated`, `Damaged`, `CompressedTruncated`, `CompressedDamaged`, or a failure to read.
+    /// All entries before the error have been handed out.
     #[expect(clippy::should_implement_trait, reason = "entries borrow the reader")]
     #[inline]
     pub fn next(&mut self) -> Result<Option<Entry<'_>>, CaptureError> {
@@ -114,13 +114,13 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// How the file is compressed.
+    /// Compression of the file.
     #[must_use]
     pub const fn compression(&self) -> Compression {
         self.source.compression()
     }
 
-    /// The byte order of the file, or of the section that was read last.
+    /// The byte order of the file, or of the latest section read.
     #[must_use]
     pub const fn order(&self) -> ByteOrder {
         match &self.decoder {
@@ -144,25 +144,25 @@ impl<R: Read> CaptureReader<R> {
         self.packets
     }
 
-    /// Where the next record begins, in bytes of the uncompressed file.
+    /// Offset of the next record, in bytes of the uncompressed file.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.buffer.offset
     }
 
-    /// Bytes of the file read so far, compressed if it is compressed: for a progress bar.
+    /// Bytes of the file read so far, before decompression: for a progress bar.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.source.source().bytes
     }
 
-    /// Bytes of memory that hold records now.
+    /// Size of the record buffer in bytes.
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {
         self.buffer.bytes.len()
     }
 
-    /// The header of a classic pcap file as it stands.
+    /// The header of a classic pcap file as it stands; `None` for pcapng.
     pub(crate) fn pcap_header(&self) -> Option<&FileHeader> {
         match &self.decoder {
             Decoder::Pcap(header) => Some(header),
@@ -174,7 +174,7 @@ impl<R: Read> CaptureReader<R> {
         let more = self.fill(FILE_HEADER_BYTES);
         let bytes = self.buffer.unread();
         match Magic::detect(bytes) {
-            // What could not be decompressed cannot be told from what is no capture.
+            // A failure to read or decompress takes precedence: too few bytes may hide the format.
             Err(error) => return Err(more.err().unwrap_or(error)),
             Ok(Magic::Pcapng) => return Ok(()),
             Ok(Magic::Pcap { .. }) => {}
@@ -223,12 +223,12 @@ impl<R: Read> CaptureReader<R> {
         let more = self.fill(need.bytes);
         let there = self.buffer.unread().len();
         if there >= need.bytes {
-            // An error behind it will come again when the buffer is empty.
+            // An error after these bytes will return when the buffer is empty.
             return Ok(true);
         }
         match more {
             Ok(()) if there == 0 => Ok(false),
-            // A cut inside a record says more than that the compressed data is cut.
+            // A cut inside a record is more precise than a cut in the compressed data.
             Err(CaptureError::CompressedTruncated { .. }) | Ok(()) if there > 0 => {
                 Err(self.truncated(need, there))
             }
@@ -342,7 +342,7 @@ struct Buffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// Where `start` lies in the file.
+    /// Offset of `start` in the uncompressed file.
     offset: u64,
 }
 
@@ -351,18 +351,18 @@ impl Buffer {
         Self { bytes: vec![0; BUFFER_BYTES], start: 0, end: 0, offset: 0 }
     }
 
-    /// Makes sure that `bytes` bytes from the first unread one on fit, and moves that to the front.
+    /// Moves the unread bytes to the front, and grows the buffer until `bytes` bytes fit.
     fn make_room(&mut self, bytes: usize) {
         self.bytes.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
         if bytes > self.bytes.len() {
-            // Decoders refuse longer records, so this is the most that one capture costs.
+            // Decoders refuse longer records, so memory stays bounded.
             self.bytes.resize(bytes.next_power_of_two().min(RECORD_BYTES_MAX), 0);
         }
     }
 
-    /// Takes `bytes` bytes off the front and says where they were.
+    /// Consumes `bytes` bytes and returns their position in the buffer.
     #[inline]
     fn consume(&mut self, bytes: usize) -> usize {
         let start = self.start;
@@ -381,5 +381,5 @@ impl Buffer {
     }
 }
 
-/// How much is read at a time: 1 MiB, enough that system calls do not matter.
+/// Bytes read at a time: 1 MiB, enough that system calls do not matter.
 const BUFFER_BYTES: usize = 1 << 20;

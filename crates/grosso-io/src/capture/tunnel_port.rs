@@ -1,7 +1,8 @@
-//! The UDP ports that mean a tunnel in one packet of a capture.
+//! UDP ports of the tunnels in one packet of a capture.
 //!
-//! A UDP port says what its datagrams carry only to those who agree on it. Where a tunnel lies on another port than the
-//! assigned one, the capture says so with the packet, and the packet can be read wherever the capture goes.
+//! A UDP port identifies a tunnel only by convention. For a tunnel on another port than the
+//! assigned one, the capture records the port with the packet, so that the packet can be parsed by
+//! any later reader.
 
 use core::{fmt, ops::Range};
 
@@ -9,7 +10,7 @@ use grosso_wire::{Kind, Ports, Stack, udp};
 
 use super::metadata::Offload;
 
-/// A UDP port that means a tunnel.
+/// A UDP port and the tunnel that uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TunnelPort {
     /// VXLAN (RFC 7348).
@@ -20,26 +21,27 @@ pub enum TunnelPort {
     Geneve(u16),
     /// Generic UDP encapsulation, of both variants.
     Gue(u16),
-    /// Foo over UDP: the port, and the IP protocol that its payload is.
+    /// Foo over UDP: the port, and the IP protocol of its payload.
     Fou(u16, u8),
     /// ESP in UDP (RFC 3948).
     Esp(u16),
 }
 
 impl TunnelPort {
-    /// The tunnel that lies on a UDP port by these ports; `None` when the port means none.
+    /// The tunnel on a UDP port according to `ports`; `None` when no tunnel uses it.
     #[must_use]
     pub fn on(port: u16, ports: &Ports) -> Option<Self> {
         all(ports).into_iter().flatten().find(|tunnel| tunnel.port() == port)
     }
 
-    /// Those of these ports that nobody assigned, which one therefore has to be told.
+    /// The tunnels of `ports` on other ports than the assigned ones, which a reader has to be told.
     pub fn unassigned(ports: &Ports) -> impl Iterator<Item = Self> + use<> {
         all(ports).into_iter().flatten().filter(|tunnel| !tunnel.is_assigned())
     }
 
-    /// The tunnels on unassigned ports that a packet was sent to or comes from, outermost first: one
-    /// for each UDP header of such a port. `stack` holds its headers by these ports.
+    /// The tunnels on unassigned ports around a packet, outermost first: one for each UDP header
+    /// with such a source or destination port. `stack` holds the packet's headers, dissected with
+    /// `ports`.
     #[must_use]
     pub fn of_packet(packet: &[u8], stack: &Stack, ports: &Ports) -> Vec<Self> {
         let told: Vec<_> = Self::unassigned(ports).collect();
@@ -58,11 +60,11 @@ impl TunnelPort {
         found.collect()
     }
 
-    /// The ports by which the headers of a packet in these tunnels are found, outermost first: `base`,
-    /// and over it those of the tunnels.
+    /// The ports for dissecting a packet inside these tunnels (outermost first): those of the
+    /// tunnels, and `base` for all others.
     ///
-    /// A tunnel with two ports, or a port with two tunnels, counts as it stands first, until that
-    /// tunnel is taken off.
+    /// If a tunnel type has two ports, or a port two tunnel types, the outermost entry counts until
+    /// that tunnel is removed.
     #[must_use]
     pub fn over(tunnels: &[Self], base: &Ports) -> Ports {
         let mut ports = *base;
@@ -74,7 +76,8 @@ impl TunnelPort {
         ports
     }
 
-    /// Takes note that a packet in `tunnels` was put into this one, if it needs to be told.
+    /// Records that a packet in `tunnels` was encapsulated in this tunnel, if a reader has to be
+    /// told.
     pub fn enter(self, tunnels: &mut Vec<Self>) {
         if !self.is_assigned() || tunnels.iter().any(|inside| inside.excludes(self)) {
             tunnels.insert(0, self);
@@ -82,7 +85,7 @@ impl TunnelPort {
         }
     }
 
-    /// Takes note that a packet in `tunnels` was taken out of this one.
+    /// Records that a packet in `tunnels` was decapsulated from this tunnel.
     pub fn leave(self, tunnels: &mut Vec<Self>) {
         let is_it = |other: &Self| other.is_same_tunnel(self) && other.port() == self.port();
         if let Some(at) = tunnels.iter().position(is_it) {
@@ -103,7 +106,7 @@ impl TunnelPort {
         }
     }
 
-    /// The tunnel's name, for people.
+    /// The tunnel's name in messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -116,20 +119,20 @@ impl TunnelPort {
         }
     }
 
-    /// Whether the tunnel lies where everybody looks for it.
+    /// Whether the tunnel uses its assigned port.
     #[must_use]
     pub fn is_assigned(self) -> bool {
         Self::on(self.port(), &Ports::ASSIGNED) == Some(self)
     }
 
-    /// Whether both are the same tunnel, whatever their ports.
+    /// Whether both are the same tunnel type, whatever their ports.
     #[must_use]
     pub fn is_same_tunnel(self, other: Self) -> bool {
         core::mem::discriminant(&self) == core::mem::discriminant(&other)
     }
 
-    /// Makes it one of these ports. Whatever else lay on the port does not any more, for a port means
-    /// one thing.
+    /// Sets this port in `ports`. Any other tunnel type on the same port is cleared, because a port
+    /// means one type.
     pub fn set(self, ports: &mut Ports) {
         let port = self.port();
         let Ports { vxlan, vxlan_gpe, geneve, gue, esp, fou } = ports;
@@ -149,12 +152,12 @@ impl TunnelPort {
         }
     }
 
-    /// Whether only one of both can be looked for.
+    /// Whether a dissector can look for only one of the two.
     fn excludes(self, other: Self) -> bool {
         self.is_same_tunnel(other) || self.port() == other.port()
     }
 
-    /// The entry of the option's list.
+    /// The entry in the option's list.
     pub(super) fn to_entry(self) -> u32 {
         let (kind, protocol) = match self {
             Self::Vxlan(_) => (kind::VXLAN, 0),
@@ -168,7 +171,7 @@ impl TunnelPort {
         u32::from_be_bytes([kind, protocol, high, low])
     }
 
-    /// What an entry of the list says; `None` when that is nothing known.
+    /// The tunnel of an entry; `None` when its type is unknown or its port 0.
     pub(super) fn from_entry(entry: u32) -> Option<Self> {
         let [kind, protocol, high, low] = entry.to_be_bytes();
         let port = u16::from_be_bytes([high, low]);
@@ -187,7 +190,7 @@ impl TunnelPort {
     }
 }
 
-/// As `--port` takes it: `vxlan=8472`, `fou=5555/4`.
+/// The syntax of `--port`: `vxlan=8472`, `fou=5555/4`.
 impl fmt::Display for TunnelPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -202,15 +205,15 @@ impl fmt::Display for TunnelPort {
 }
 
 impl Offload {
-    /// The ports by which the headers of this packet are found: `base`, and over it those that the
-    /// capture recorded with the packet.
+    /// The ports for dissecting this packet: those that the capture recorded with it, and `base`
+    /// for all others.
     #[must_use]
     pub fn ports(&self, base: &Ports) -> Ports {
         TunnelPort::over(&self.tunnel_ports, base)
     }
 }
 
-/// The tunnels of these ports, in the order in which a port is looked up.
+/// The tunnels of these ports, in the order of lookup.
 fn all(ports: &Ports) -> [Option<TunnelPort>; 6] {
     let Ports { vxlan, vxlan_gpe, geneve, gue, esp, fou } = *ports;
     let is_port = |tunnel: &TunnelPort| tunnel.port() > 0;
@@ -225,10 +228,10 @@ fn all(ports: &Ports) -> [Option<TunnelPort>; 6] {
     .map(|tunnel| tunnel.filter(is_port))
 }
 
-/// Most tunnels that are recorded with one packet: more headers than that are not found in one.
+/// Greatest number of tunnels recorded with one packet. No dissected packet has more headers.
 pub const TUNNEL_PORTS_MAX: usize = 16;
 
-/// Tunnels in the entries of the list.
+/// Tunnel types in the entries of the list.
 mod kind {
     pub(super) const VXLAN: u8 = 1;
     pub(super) const VXLAN_GPE: u8 = 2;

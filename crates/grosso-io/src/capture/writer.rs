@@ -1,4 +1,4 @@
-//! Writing a capture: packets that changed, and everything else as it came.
+//! Writing a capture: changed packets, and everything else as it was read.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -15,7 +15,7 @@ use super::pcap::{FileHeader, RECORD_HEADER_BYTES};
 use super::pcapng::{self, ENHANCED_PACKET_BYTES, EnhancedPacket, TRAILER_BYTES};
 use super::reader::{CaptureReader, STANDARD_STREAM};
 
-/// How a capture is to be written.
+/// Options of a capture writer.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
     /// The format.
@@ -26,11 +26,11 @@ pub struct WriterOptions {
     pub interface: Interface,
     /// The program to name in a section header that is not copied from an input.
     pub application: String,
-    /// Comments for the first section header: where this capture comes from. Classic pcap has no
-    /// place for them.
+    /// Comments for the first section header, such as the origin of this capture. Classic pcap has
+    /// no place for them.
     pub comments: Vec<String>,
-    /// Raises the snapshot length in the header of a classic pcap to so many bytes: other readers
-    /// cut what is longer. The header may be that of a capture of shorter packets.
+    /// Least snapshot length in the header of a classic pcap, in bytes: readers cut longer packets.
+    /// A header copied from another capture may state a shorter one.
     pub snaplen_min: u32,
     header: Option<FileHeader>,
 }
@@ -50,7 +50,8 @@ impl WriterOptions {
         }
     }
 
-    /// Options for a capture in the format, byte order and time unit of the one that is read.
+    /// Options for a capture in the format, byte order and time unit of the capture that `reader`
+    /// reads.
     #[must_use]
     pub fn like<R: Read>(reader: &CaptureReader<R>) -> Self {
         let mut options = Self { order: reader.order(), ..Self::new(reader.format()) };
@@ -64,8 +65,8 @@ impl WriterOptions {
 
 /// Writes a capture entry by entry, in constant memory.
 ///
-/// Pass on what a reader hands out with [`copy`](Self::copy), section headers and interfaces
-/// included, and what has changed with [`write_packet`](Self::write_packet). A capture is complete
+/// Pass unchanged entries of a reader to [`copy`](Self::copy), section headers and interfaces
+/// included, and changed packets to [`write_packet`](Self::write_packet). A capture is complete
 /// after [`finish`](Self::finish).
 #[derive(Debug)]
 #[must_use = "a capture is complete after `finish`"]
@@ -74,7 +75,7 @@ pub struct CaptureWriter<W: Write> {
     path: String,
     options: WriterOptions,
     state: State,
-    /// The interfaces of the current section, or those that a pcapng input declared.
+    /// The interfaces of the current section, or those declared by a pcapng input.
     interfaces: Vec<Interface>,
     packets: u64,
     damaged_options: u64,
@@ -94,7 +95,7 @@ impl CaptureWriter<Output> {
     /// An existing file is overwritten: see [`same_file`](super::same_file).
     ///
     /// # Errors
-    /// When the file cannot be created.
+    /// `Io` if the file cannot be created.
     pub fn create(path: impl AsRef<Path>, options: WriterOptions) -> Result<Self, CaptureError> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -128,13 +129,13 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    /// Declares an interface and says its number in the current section.
+    /// Declares an interface and returns its number in the current section.
     ///
-    /// Classic pcap has one interface: it takes that of the first packet.
+    /// Classic pcap has one interface, that of the first packet.
     ///
     /// # Errors
-    /// When the link type needs more than 16 bits, when there are too many interfaces, and when
-    /// writing fails.
+    /// `Unwritable` when the link type needs more than 16 bits or there are too many interfaces,
+    /// and failures to write.
     pub fn add_interface(&mut self, interface: &Interface) -> Result<u32, CaptureError> {
         let link_type = interface.link_type;
         if u16::try_from(link_type).is_err() {
@@ -153,7 +154,7 @@ impl<W: Write> CaptureWriter<W> {
         Ok(interface_number(self.interfaces.len() - 1))
     }
 
-    /// Writes an entry of a reader as it stands, as far as the output format can hold it.
+    /// Writes an entry of a reader unchanged, as far as the output format can hold it.
     ///
     /// # Errors
     /// `Unwritable` when a packet does not fit into the output format, and failures to write.
@@ -178,11 +179,11 @@ impl<W: Write> CaptureWriter<W> {
         self.write(meta, data, None)
     }
 
-    /// Writes a packet that was made from another, with the options of that other.
+    /// Writes a packet made from another packet, with the options of that other.
     ///
-    /// Options that would become untrue are left out: hashes, what says that it must not be
+    /// Options that would become untrue are left out: hashes, custom options marked as not to be
     /// copied, and flags and offload states, which `meta` replaces. When the section has another
-    /// byte order than `options`, only comments remain.
+    /// byte order than `options`, only comments are kept.
     ///
     /// # Errors
     /// As [`write_packet`](Self::write_packet).
@@ -195,10 +196,10 @@ impl<W: Write> CaptureWriter<W> {
         self.write(meta, data, Some(options))
     }
 
-    /// Writes the header of the file now, and not with the first entry.
+    /// Writes the header of the file now instead of with the first entry.
     ///
     /// # Errors
-    /// When writing fails.
+    /// Failures to write.
     pub fn begin(&mut self) -> Result<(), CaptureError> {
         match self.options.format {
             Format::Pcap => {
@@ -209,10 +210,10 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    /// Hands everything to the operating system.
+    /// Flushes all buffered bytes to the sink.
     ///
     /// # Errors
-    /// When writing fails.
+    /// Failures to write.
     pub fn flush(&mut self) -> Result<(), CaptureError> {
         self.sink.flush().map_err(|source| self.write_error(source))
     }
@@ -220,7 +221,7 @@ impl<W: Write> CaptureWriter<W> {
     /// Completes the capture. A capture without any entry gets its header now.
     ///
     /// # Errors
-    /// When writing fails.
+    /// Failures to write.
     pub fn finish(mut self) -> Result<W, CaptureError> {
         self.begin()?;
         self.flush()?;
@@ -234,8 +235,8 @@ impl<W: Write> CaptureWriter<W> {
         self.packets
     }
 
-    /// Packets and other blocks of a pcapng output whose options were damaged: those that stand before
-    /// the damage were written, and the rest left out, because no reader could go on behind it.
+    /// Number of packets and other blocks of a pcapng output with damaged options. The options
+    /// before the damage were written; the rest was left out, because no reader could parse it.
     #[must_use]
     pub const fn damaged_options(&self) -> u64 {
         self.damaged_options
@@ -255,7 +256,7 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    /// The interface with this number; number 0 declares itself if need be.
+    /// The interface with this number. Number 0 is declared on first use.
     #[inline]
     fn declared_interface(&mut self, interface: u32) -> Result<Interface, CaptureError> {
         if let Some(found) = self.interfaces.get(interface as usize) {
@@ -301,7 +302,7 @@ impl<W: Write> CaptureWriter<W> {
         Ok(())
     }
 
-    /// Writes a block as it stands, as far as its options are sound.
+    /// Writes a block unchanged, or up to the damage in its options.
     #[inline]
     fn write_block(&mut self, raw: &[u8], options: &Options<'_>) -> Result<(), CaptureError> {
         if options.damage().is_none() {
@@ -313,8 +314,9 @@ impl<W: Write> CaptureWriter<W> {
         self.write_scratch()
     }
 
-    /// The number of a packet's interface in this section: its own if that is the same interface
-    /// here, as it is when a whole capture is copied, or that of an equal one, or a new one.
+    /// The number of a packet's interface in this section: the same number if it names the same
+    /// interface here (as when a whole capture is copied), else that of an equal interface, else a
+    /// new one.
     #[inline]
     fn number_of(&mut self, packet: &Packet<'_>) -> Result<u32, CaptureError> {
         if self.interfaces.get(packet.interface as usize) == Some(packet.description) {
@@ -336,9 +338,9 @@ impl<W: Write> CaptureWriter<W> {
         Ok(())
     }
 
-    /// A section header keeps its options and gets our comments behind them.
+    /// Copies a section header with its options, followed by the writer's comments.
     ///
-    /// Its length becomes "unknown" (-1): it was that of the section before it was changed.
+    /// Its length becomes "unknown" (-1), because the section's length may change.
     fn copy_section_header(&mut self, block: &Block<'_>) -> Result<(), CaptureError> {
         let order = block.order;
         let options = pcapng::block_options(block.kind, order, block.raw);
@@ -453,7 +455,7 @@ impl<W: Write> CaptureWriter<W> {
         Ok(header)
     }
 
-    /// Writes a section header of our own if there is none yet.
+    /// Writes a section header of the writer's own if there is none yet.
     #[inline]
     fn begin_section(&mut self) -> Result<ByteOrder, CaptureError> {
         match self.state {
@@ -462,7 +464,7 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    /// Makes sure that what comes next may be in `order`, with a new section if it must be.
+    /// Begins a new section unless the current one has byte order `order`.
     #[inline]
     fn begin_section_in(&mut self, order: ByteOrder) -> Result<(), CaptureError> {
         match self.state {
@@ -528,7 +530,7 @@ enum Destination {
     Standard(io::Stdout),
 }
 
-/// The options of a packet that stay true when its bytes change.
+/// Appends the options of a packet that stay true when its bytes change.
 fn push_kept(out: &mut Vec<u8>, order: ByteOrder, options: &Options<'_>) {
     for option in options.iter().flatten() {
         let is_stale = match option.code {
@@ -537,7 +539,8 @@ fn push_kept(out: &mut Vec<u8>, order: ByteOrder, options: &Options<'_>) {
             code::CUSTOM_BINARY => offload_option::is_ours(options.order(), option.value),
             _ => false,
         };
-        // The values of most options cannot be translated without knowing what they mean.
+        // The values of most options cannot be translated to another byte order without knowing
+        // them.
         let is_foreign = options.order() != order && option.code != code::COMMENT;
         if !is_stale && !is_foreign {
             push_option(out, order, option.code, option.value);
@@ -545,7 +548,7 @@ fn push_kept(out: &mut Vec<u8>, order: ByteOrder, options: &Options<'_>) {
     }
 }
 
-/// The options that `meta` stands for.
+/// Appends the options that encode `meta`.
 fn push_meta(out: &mut Vec<u8>, order: ByteOrder, meta: &PacketMeta) -> Result<(), Misfit> {
     if let Some(flags) = meta.flags_to_write() {
         push_option(out, order, code::PACKET_FLAGS, &order.u32_bytes(flags));
@@ -560,13 +563,13 @@ fn push_meta(out: &mut Vec<u8>, order: ByteOrder, meta: &PacketMeta) -> Result<(
 
 fn push_comments(out: &mut Vec<u8>, order: ByteOrder, comments: &[String]) {
     for comment in comments {
-        // Cut between two characters where an option ends, so that readers see valid UTF-8.
+        // Cut at a character boundary, so that readers see valid UTF-8.
         let end = comment.floor_char_boundary(usize::from(u16::MAX));
         push_option(out, order, code::COMMENT, &comment.as_bytes()[..end]);
     }
 }
 
-/// The length of a packet, if a record with so many bytes `around` it is believable.
+/// The length of a packet, if a record with `around` more bytes stays within the limit.
 #[inline]
 fn packet_length(data: &[u8], around: usize) -> Result<u32, CaptureError> {
     let bytes = data.len();
@@ -589,5 +592,5 @@ fn name_error(path: String, packets: u64, source: io::Error) -> CaptureError {
 
 const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
-/// How much is written at a time.
+/// Size of the write buffer in bytes.
 const BUFFER_BYTES: usize = 256 << 10;

@@ -1,4 +1,4 @@
-//! Zstandard frames, one after the other, as one stream of bytes.
+//! A sequence of Zstandard frames as one stream of bytes.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
@@ -6,10 +6,10 @@ use std::io::{self, BufRead, Read};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// Decompresses every frame of a source and skips what is to be skipped (RFC 8878 section 3.1).
+/// Decompresses every frame of a source and skips skippable frames (RFC 8878 section 3.1).
 ///
-/// Memory is bounded by the window that a frame asks for: at most 128 MiB, as in zstd itself;
-/// compressors use 8 MiB or less unless told to.
+/// Memory is bounded by the window that a frame declares: at most 128 MiB, as in zstd itself.
+/// Compressors use 8 MiB or less by default.
 pub(crate) struct ZstdReader<R> {
     source: R,
     decoder: FrameDecoder,
@@ -20,7 +20,7 @@ pub(crate) struct ZstdReader<R> {
 enum State {
     BetweenFrames,
     InFrame,
-    /// The source ended inside a frame: what was decoded of it is still to be handed out.
+    /// The source ended inside a frame; its decoded bytes have yet to be handed out.
     EndedInFrame,
 }
 
@@ -58,7 +58,7 @@ impl<R: BufRead> ZstdReader<R> {
         if skipped < bytes { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
-    /// Decodes until there is something to hand out or the frame is over.
+    /// Decodes until there are bytes to hand out or the frame ends.
     fn decode(&mut self) -> io::Result<()> {
         while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
             let one_block = BlockDecodingStrategy::UptoBlocks(1);
@@ -67,7 +67,7 @@ impl<R: BufRead> ZstdReader<R> {
                 if error.kind() != io::ErrorKind::UnexpectedEof {
                     return Err(error);
                 }
-                // The decoder keeps back a window of what it has decoded until the frame ends.
+                // The decoder withholds a window of decoded bytes until the frame ends.
                 // An empty last block ends it, so that no complete packet is lost.
                 self.decoder
                     .decode_blocks(END_OF_FRAME, BlockDecodingStrategy::All)
@@ -92,7 +92,7 @@ impl<R: BufRead> ZstdReader<R> {
         }
     }
 
-    /// The decoder's error, or `UnexpectedEof` when it failed because the source is at its end.
+    /// The decoder's error, or `UnexpectedEof` when it failed at the end of the source.
     fn error(&mut self, error: FrameDecoderError) -> io::Error {
         match self.source.fill_buf() {
             Ok([]) => io::ErrorKind::UnexpectedEof.into(),
@@ -127,5 +127,5 @@ impl<R> fmt::Debug for ZstdReader<R> {
     }
 }
 
-/// An empty raw block marked as the last, and a content checksum that nobody looks at.
+/// An empty raw block marked as the last, and a content checksum that is not checked.
 const END_OF_FRAME: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
