@@ -1,4 +1,4 @@
-//! The skeleton of every capture command: read, pass on, write, and say what was wrong.
+//! The skeleton of every capture command: read, pass on, write, and report damage.
 //!
 //! `cargo run --release -p grosso-io --example capture_copy IN OUT`, where `-` is a pipe.
 
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is before the damage is written; the damage is told afterwards.
+/// Writes every entry before the damage, then returns the damage.
 fn copy(input: &Path, output: &Path) -> Result<(), CaptureError> {
     let mut reader = CaptureReader::open(input)?;
     let mut writer = CaptureWriter::create(output, WriterOptions::like(&reader))?;

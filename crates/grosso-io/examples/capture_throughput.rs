@@ -1,4 +1,4 @@
-//! How fast captures are read, copied and written on this machine.
+//! Throughput of reading, copying and writing captures on this machine.
 //!
 //! `cargo run --release -p grosso-io --example capture_throughput [MEGABYTES]` writes temporary
 //! files of that size (512 by default), and reads them back from the page cache.
@@ -11,7 +11,7 @@ use grosso_io::capture::{
     CaptureError, CaptureReader, CaptureWriter, Entry, Format, PacketMeta, WriterOptions,
 };
 
-/// The best of so many runs is shown: the others met something else on the machine.
+/// Number of runs, of which the best is shown: the others were disturbed by other load.
 const RUNS: usize = 3;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,4 +1,4 @@
-//! What a direction of a data path counts, and what a frame is on the wire.
+//! Counters of a direction of a data path, and sizes of frames on the wire.
 
 use grosso::{
     Meta,
@@ -8,10 +8,10 @@ use grosso::{
 };
 use grosso_wire::{Kind, Stack};
 
-/// What one direction of a data path did.
+/// Counters of one direction of a data path.
 ///
-/// Frames are what ports hand over; packets are what the wire has of them: a superframe is one frame, and as many
-/// packets as it stands for, each with its headers.
+/// A frame is what a port hands over in one buffer; a packet is what the wire carries. A superframe
+/// counts as one frame, and as many packets as it stands for, each with its headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DirectionStats {
@@ -19,50 +19,52 @@ pub struct DirectionStats {
     pub rx_frames: u64,
     /// Bytes received.
     pub rx_bytes: u64,
-    /// What was received, as the wire has it.
+    /// Packets and bytes on the wire of the frames received.
     pub rx_wire: WireSize,
-    /// Frames received by what their port said about their checksums, in the order of [`Said::ALL`].
+    /// Frames received, by the checksum state that their port reported, in the order of
+    /// [`Said::ALL`].
     pub rx_checksums: [u64; Said::ALL.len()],
     /// Frames transmitted.
     pub tx_frames: u64,
     /// Bytes transmitted.
     pub tx_bytes: u64,
-    /// What was transmitted, as the wire has it.
+    /// Packets and bytes on the wire of the frames transmitted.
     pub tx_wire: WireSize,
-    /// Frames to transmit whose checksum was still partial: here or in the port somebody has to sum them.
+    /// Frames to transmit with a partial checksum, which this path, the port or its device
+    /// completes.
     pub tx_partial: u64,
-    /// Frames to transmit whose checksums were complete.
+    /// Frames to transmit with complete checksums.
     pub tx_complete: u64,
-    /// Superframes made, by the protocols in the order of [`Protocol::ALL`].
+    /// Superframes made, by protocol in the order of [`Protocol::ALL`].
     pub joined: [Superframes; Protocol::ALL.len()],
-    /// Superframes cut because the port did not take them.
+    /// Superframes segmented because the port did not take them.
     pub cut: u64,
-    /// Bytes of those superframes.
+    /// Bytes of these superframes.
     pub cut_bytes: u64,
-    /// The packets that they became.
+    /// Packets that these superframes were segmented into.
     pub cut_wire: WireSize,
     /// Partial checksums completed because the port did not take them.
     pub completed: u64,
-    /// Superframes that could not be cut, and were transmitted as they are.
+    /// Superframes that could not be segmented and were transmitted unchanged.
     pub uncut: u64,
-    /// Acknowledgments in the place of each of which several were transmitted.
+    /// Acknowledgments that were replaced by several.
     pub acknowledgments_expanded: u64,
-    /// How many those were, the last of each its own.
+    /// Acknowledgments transmitted in their place, the original as the last included.
     pub acknowledgments_expanded_into: u64,
-    /// Acknowledgments of trains that stayed one, by reason.
+    /// Acknowledgments of trains that were not expanded, by reason.
     pub acknowledgments_unexpanded: [u64; Unexpanded::COUNT],
-    /// Times that the port had no room.
+    /// Times that the port had no room for a frame.
     pub no_room: u64,
 }
 
-/// Superframes, and what the wire has of them.
+/// Number and size of superframes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Superframes {
-    /// How many.
+    /// Number of superframes.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of the superframes, each with one set of headers.
     pub bytes: u64,
-    /// What went into them, or what becomes of them.
+    /// The packets that they stand for.
     pub wire: WireSize,
 }
 
@@ -74,27 +76,27 @@ impl Superframes {
     }
 }
 
-/// Packets as the wire has them.
+/// Number and size of packets on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WireSize {
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
-    /// Their bytes, headers of each included.
+    /// Bytes of the packets, including the headers of each.
     pub bytes: u64,
 }
 
 impl WireSize {
-    /// One packet of so many bytes.
+    /// One packet of `len` bytes.
     pub(crate) fn packet(len: usize) -> Self {
         Self { packets: 1, bytes: len as u64 }
     }
 
-    /// A frame of so many bytes, whose headers are known when it is a superframe.
+    /// The packets of a frame of `len` bytes; `stack` is read only if it is a superframe.
     pub(crate) fn of(len: usize, meta: &Meta, stack: &Stack) -> Self {
         meta.gso.map_or_else(|| Self::packet(len), |gso| Self::superframe(len, &gso, stack))
     }
 
-    /// So many packets that share headers of `headers` bytes in a superframe of `len` bytes.
+    /// `packets` packets that share headers of `headers` bytes in a superframe of `len` bytes.
     pub(crate) fn shared(len: usize, headers: usize, packets: u64) -> Self {
         let packets = packets.max(1);
         Self { packets, bytes: len as u64 + (packets - 1) * headers as u64 }
@@ -108,7 +110,7 @@ impl WireSize {
     fn superframe(len: usize, gso: &Gso, stack: &Stack) -> Self {
         let last = stack.last().unwrap_or_default();
         let headers = match gso.cut {
-            // The transport header is in the first fragment alone (rule S30).
+            // Only the first fragment carries the transport header (rule S30).
             Cut::Fragments(_) => usize::from(last.offset),
             Cut::Every(_) | Cut::Parts => last.end(),
         };
@@ -124,19 +126,21 @@ impl WireSize {
     }
 }
 
-/// What a port said about the checksums of a received frame, in the words of the kernel's counters.
+/// Checksum state that a port reported for a received frame, named after the kernel's `CHECKSUM_*`
+/// states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// It gave the sum of the whole packet.
+    /// The port gave the sum of the whole packet.
     Complete,
-    /// It verified them, or the sender is so near that there is nothing to verify: a partial checksum.
+    /// The port verified the checksums, or the checksum is partial: its sender is local, and there
+    /// is nothing to verify.
     Unnecessary,
-    /// Nothing.
+    /// Not verified.
     None,
 }
 
 impl Said {
-    /// Everything that can be said.
+    /// All states.
     pub const ALL: &'static [Self] = &[Self::Complete, Self::Unnecessary, Self::None];
 
     pub(crate) fn of(checksum: Checksum) -> Self {
@@ -148,7 +152,7 @@ impl Said {
     }
 }
 
-/// The innermost protocols of a superframe.
+/// Innermost protocols of a superframe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// TCP in IPv4.
@@ -162,10 +166,10 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All of them.
+    /// All protocols.
     pub const ALL: &'static [Self] = &[Self::Tcp4, Self::Tcp6, Self::Udp4, Self::Udp6];
 
-    /// The short name under which they are counted.
+    /// The short name of its counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -176,7 +180,7 @@ impl Protocol {
         }
     }
 
-    /// Those of a superframe whose innermost header is TCP or UDP, as that of each is.
+    /// The protocols of a superframe whose innermost header is TCP or UDP.
     pub(crate) fn of(stack: &Stack) -> Self {
         let mut inwards = stack.layers().iter().rev();
         let is_tcp = stack.last().is_some_and(|layer| layer.kind == Kind::Tcp);

@@ -1,8 +1,8 @@
-//! A port behind a bad wire: delay, jitter, rate, loss, reordering, duplication and corruption,
-//! from a seed.
+//! A port behind an impaired wire: delay, jitter, rate, loss, reordering, duplication and
+//! corruption, drawn from a seed.
 //!
-//! Many kernels lack netem, and a test that fails must fail again: the same seed and the same
-//! frames at the same times give the same wire.
+//! Many kernels lack netem, and a failed test must be repeatable: the same seed and the same frames
+//! at the same times give the same impairments.
 
 use std::{
     collections::{BinaryHeap, VecDeque},
@@ -22,29 +22,30 @@ use crate::{
     port::{Port, PortCounter, PortError},
 };
 
-/// What a wire does to the frames that are received through it.
+/// Impairments of the frames received through a wire.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Impairment {
-    /// How long each frame takes.
+    /// Delay of each frame.
     pub delay: Duration,
-    /// By how much that may vary, to either side, evenly.
+    /// Greatest deviation from the delay in either direction, uniformly distributed.
     pub jitter: Duration,
-    /// How much longer every other frame takes, as over the longer of two paths.
+    /// Additional delay of every other frame, as over the longer of two paths.
     pub skew: Duration,
-    /// Bits a second; `None` is as many as come.
+    /// Rate in bits per second; `None` is unlimited.
     pub rate_bits: Option<u64>,
-    /// The share of frames lost.
+    /// Share of frames lost, 0 to 1.
     pub loss: f64,
-    /// The share of frames that skip the delay, and so overtake those before them.
+    /// Share of frames that skip the delay and so overtake earlier frames, 0 to 1.
     pub reorder: f64,
-    /// The share of frames that come twice.
+    /// Share of frames that arrive twice, 0 to 1.
     pub duplicate: f64,
-    /// The share of frames in which one bit is flipped: in one packet of a superframe, which is cut for it.
+    /// Share of frames in which one bit is flipped, 0 to 1. A superframe is segmented, and the bit
+    /// is flipped in one of its packets.
     pub corrupt: f64,
-    /// Most frames on the wire; more are lost, as from a full queue.
+    /// Greatest number of frames on the wire; further ones are lost, as from a full queue.
     pub limit_frames: usize,
-    /// Where the dice start.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
@@ -65,7 +66,7 @@ impl Default for Impairment {
     }
 }
 
-/// A description of an impairment that cannot be understood.
+/// A description of an impairment that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "impairment: {what} in \"{text}\"; an example: delay 5ms jitter 1ms loss 0.1% reorder 0.5% seed 7"
@@ -125,15 +126,15 @@ fn share(text: &str) -> Option<f64> {
     (0.0..=1.0).contains(&share).then_some(share)
 }
 
-/// What became of the frames on a wire.
+/// Counters of the frames on a wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImpairStats {
-    /// Lost by chance; so is a superframe that was to be corrupted and cannot be cut.
+    /// Lost by chance, including superframes selected for corruption that could not be segmented.
     pub lost: u64,
-    /// Lost because the wire was full.
+    /// Lost because the wire held its limit of frames.
     pub overflowed: u64,
-    /// Sent ahead of those before them.
+    /// Sent ahead of earlier frames.
     pub reordered: u64,
     /// Sent twice.
     pub duplicated: u64,
@@ -142,7 +143,7 @@ pub struct ImpairStats {
 }
 
 impl ImpairStats {
-    /// Every counter with what it is.
+    /// Every counter with its description.
     #[must_use]
     pub fn counters(&self) -> [(PortCounter, u64); 5] {
         let counter = |name, is_loss, sentence| PortCounter { name, is_loss, sentence };
@@ -165,29 +166,29 @@ impl ImpairStats {
     }
 }
 
-/// A port whose received frames come over an impaired wire.
+/// A port that receives its frames over an impaired wire.
 #[derive(Debug)]
 pub struct Impair<P: Port> {
     port: P,
     impairment: Impairment,
     dice: fastrand::Rng,
     wire: BinaryHeap<OnWire<P::Buffer>>,
-    /// Frames put on the wire so far: ties in time go in this order.
+    /// Frames put on the wire so far: frames with equal arrival times leave in this order.
     count: u64,
     /// Whether the next frame takes the longer path.
     is_on_longer: bool,
-    /// When the wire is free for the next frame.
+    /// Time at which the wire is free for the next frame, in nanoseconds.
     free_ns: u64,
     arrived: VecDeque<Frame<P::Buffer>>,
-    /// The port may have more: it gave as many as it was asked for.
+    /// Whether the port may have more frames, because it gave as many as requested.
     more: bool,
     stats: ImpairStats,
 }
 
-/// A buffer of the port behind, or a changed or doubled one of the wire's own.
+/// A buffer of the wrapped port, or a copy for a changed or duplicated frame.
 #[derive(Debug)]
 pub enum ImpairBuffer<B> {
-    /// As it was received.
+    /// The buffer as received.
     Original(B),
     /// A copy.
     Copy(Vec<u8>),
@@ -202,7 +203,7 @@ impl<B: AsRef<[u8]>> AsRef<[u8]> for ImpairBuffer<B> {
     }
 }
 
-/// A frame that arrives at a time.
+/// A frame with its arrival time.
 #[derive(Debug)]
 struct OnWire<B> {
     arrival_ns: u64,
@@ -225,14 +226,15 @@ impl<B> PartialOrd for OnWire<B> {
 }
 
 impl<B> Ord for OnWire<B> {
-    /// The earliest arrival is the greatest, because a heap gives its greatest first.
+    /// Orders the earliest arrival as the greatest, because a heap returns its greatest element
+    /// first.
     fn cmp(&self, other: &Self) -> core::cmp::Ordering {
         (other.arrival_ns, other.order).cmp(&(self.arrival_ns, self.order))
     }
 }
 
 impl<P: Port> Impair<P> {
-    /// Puts a wire in front of a port.
+    /// Puts a port behind a wire.
     #[must_use]
     pub fn new(port: P, impairment: Impairment) -> Self {
         Self {
@@ -249,7 +251,7 @@ impl<P: Port> Impair<P> {
         }
     }
 
-    /// What became of the frames so far.
+    /// Counters of the frames so far.
     #[must_use]
     pub fn stats(&self) -> &ImpairStats {
         &self.stats
@@ -261,13 +263,13 @@ impl<P: Port> Impair<P> {
         &self.port
     }
 
-    /// As [`Self::inner`], to ask what wants it changed.
+    /// The port behind the wire, for requests that need `&mut`.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.port
     }
 
-    /// Decides the fate of a frame that enters the wire. The dice are thrown the same number of
-    /// times for every frame, so that one share does not change what another one meets.
+    /// Decides the fate of a frame that enters the wire. Every frame draws the same number of
+    /// random numbers, so that changing one share does not change the outcome of the others.
     fn enter(&mut self, frame: Frame<P::Buffer>, now_ns: u64) {
         let mut happens = |share: f64| self.dice.f64() < share;
         let lost = happens(self.impairment.loss);
@@ -310,7 +312,7 @@ impl<P: Port> Impair<P> {
             if i == hit && !buffer.is_empty() {
                 let place = (bit / 8) as u32 as usize % buffer.len();
                 buffer[place] ^= 1 << (bit % 8);
-                // Nobody vouches for what is in it now.
+                // The port's verdict no longer applies to the changed bytes.
                 meta.checksum = Checksum::None;
             }
             self.put(arrival_ns, Frame { buffer: ImpairBuffer::Copy(buffer), meta });
@@ -342,11 +344,12 @@ impl<P: Port> Impair<P> {
     }
 }
 
-/// The packets that a device would send for a frame, with complete checksums; none when it cannot be
-/// cut.
+/// The packets that a device would send for a frame, with complete checksums; empty when the frame
+/// cannot be segmented.
 ///
-/// Whoever flips a bit of a superframe or of a packet with a partial checksum, as `sch_netem.c` knows,
-/// does so before the sum is made, and a later step makes a right checksum for wrong bytes.
+/// A bit flipped in a superframe, or in a packet with a partial checksum, would be flipped before
+/// the checksum is computed, and a later step would compute a correct checksum over wrong bytes
+/// (`sch_netem.c` segments and completes for the same reason).
 fn on_the_wire(frame: &[u8], meta: &Meta, link: LinkType) -> Vec<Frame<Vec<u8>>> {
     if meta.gso.is_none() {
         let mut packet = Frame { buffer: frame.to_vec(), meta: *meta };
@@ -407,7 +410,8 @@ impl<P: Port> Port for Impair<P> {
         self.stats.counters().into_iter().for_each(|(counter, value)| each(counter, value));
     }
 
-    /// At once where the port may have more: who waits for its descriptor would not be told again.
+    /// 0 (at once) while the port may have more frames, because its descriptor may not become
+    /// readable again for them.
     fn deadline(&self) -> Option<u64> {
         if self.more { Some(0) } else { self.wire.peek().map(|next| next.arrival_ns) }
     }
@@ -439,7 +443,7 @@ mod tests {
         port::{Port, Transmitted},
     };
 
-    /// Sends numbered frames, one a microsecond, and gives what arrives: when, and what.
+    /// Sends numbered frames, one a microsecond, and returns the arrivals with their times.
     fn pass(impairment: Impairment, count: u32) -> (Vec<(u64, Vec<u8>)>, Impair<MemoryPort>) {
         let (mut far, near) = wire(LinkType::Ethernet, Device::new(Features::NONE), 100_000);
         let mut near = Impair::new(near, impairment);
@@ -519,7 +523,7 @@ mod tests {
     fn delay_and_rate_add_up() {
         let (arrived, _) = pass("delay 10us".parse().unwrap(), 10);
         assert!(arrived.iter().enumerate().all(|(i, (at, _))| *at == (i as u64 + 10) * 1000));
-        // 100 bytes at 100 Mb/s take 8 us each, so the tenth leaves 80 us after the first came.
+        // 100 bytes at 100 Mb/s take 8 us each, so the tenth leaves 80 us after the first arrived.
         let (arrived, _) = pass("rate 100M".parse().unwrap(), 10);
         assert_eq!(arrived.last().map(|(at, _)| *at), Some(80_000));
     }
@@ -539,7 +543,7 @@ mod tests {
         assert_eq!((arrived.len(), wire.stats().overflowed), (0, 15));
     }
 
-    /// Wrong bytes with a right checksum would be the one fault that nobody notices.
+    /// Wrong bytes with a correct checksum would be the one fault that no receiver detects.
     #[test]
     fn what_is_corrupted_before_its_checksum_is_made_arrives_with_a_wrong_one() {
         let tcp = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(5000);

@@ -1,21 +1,21 @@
-//! Ports for the Grosso engine: where packets come from and go to.
+//! Ports for the Grosso engine: sources and sinks of packets.
 //!
 //! | module | port |
 //! |---|---|
-//! | [`port`] | what every port can do: receive, transmit, say its features |
+//! | [`port`] | the trait of every port: receive, transmit, report features |
 //! | [`memory`] | the two ends of a wire in memory |
-//! | [`impair`] | any port behind a bad wire, from a seed |
-//! | [`record`] | any port, and a capture of what passes |
-//! | [`stage`] | any port with its fragments joined and made, and with ESP |
+//! | [`impair`] | any port behind an impaired wire, repeatable from a seed |
+//! | [`record`] | any port, with a capture of the frames that pass |
+//! | [`stage`] | any port with fragmentation and reassembly, with ESP, or with a tunnel |
 //! | [`path`] | the data path that joins two ports |
-//! | [`vnet`] | what is known about a frame, as a virtio header says it |
+//! | [`vnet`] | frame metadata in the form of a virtio-net header |
 //! | `live` | TUN, TAP, packet sockets and AF_XDP (Linux) |
 //! | `runner` | a data path on a thread of its own (Linux) |
 //! | [`capture`] | capture files: pcap and pcapng, plain or compressed, with offload metadata |
 //!
 //! # Example
 //!
-//! A superframe is written with what is known about it, and read back with the same knowledge.
+//! A superframe is written with its metadata, and read back with the same metadata.
 //!
 //! ```
 //! use grosso_io::capture::{

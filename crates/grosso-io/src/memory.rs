@@ -1,4 +1,5 @@
-//! Ports in memory: two ends of one wire, for tests and for programs that have the packets already.
+//! Ports in memory: the two ends of a wire, for tests and for programs that already hold the
+//! packets.
 
 use std::{
     cell::RefCell,
@@ -14,7 +15,7 @@ use crate::port::{Port, PortError, Transmitted};
 /// One end of a wire in memory.
 ///
 /// Each direction holds a bounded number of frames; when it is full, the sender keeps its frame.
-/// Buffers that come back are used again, so that a wire allocates nothing once it is warm.
+/// Returned buffers are reused, so a wire allocates nothing once it is warm.
 #[derive(Debug)]
 pub struct MemoryPort {
     link: LinkType,
@@ -24,7 +25,7 @@ pub struct MemoryPort {
     taken: VecDeque<Frame<Vec<u8>>>,
 }
 
-/// The frames on their way in one direction, and the buffers that wait for more.
+/// The frames in transit in one direction, and spare buffers.
 #[derive(Debug)]
 struct Direction {
     frames: VecDeque<Frame<Vec<u8>>>,
@@ -34,8 +35,8 @@ struct Direction {
 
 /// The two ends of a wire that holds at most `frames_max` frames in each direction.
 ///
-/// `device` says what the ends take; with [`grosso::features::Features::NONE`] they are plain
-/// wires.
+/// `device` gives the features of both ends; with [`grosso::features::Features::NONE`] they take
+/// plain packets only.
 #[must_use]
 pub fn wire(link: LinkType, device: Device, frames_max: usize) -> (MemoryPort, MemoryPort) {
     let direction = || {
@@ -73,7 +74,7 @@ impl Port for MemoryPort {
         let mut incoming = self.incoming.borrow_mut();
         let count = incoming.frames.len().min(max);
         self.taken.extend(incoming.frames.drain(..count));
-        // The receiver may send while it takes frames, so nothing is borrowed meanwhile.
+        // The receiver may send from within `each`, so the borrow ends first.
         drop(incoming);
         while let Some(frame) = self.taken.pop_front() {
             each(frame);

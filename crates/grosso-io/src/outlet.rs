@@ -1,5 +1,5 @@
-//! The last step of a data path: what must be done to a frame for the port that takes it, and what
-//! happens when the port has no room.
+//! Egress of a data path: the work that a frame needs for the port that takes it, and the queue for
+//! a port without room.
 
 use std::collections::VecDeque;
 
@@ -17,24 +17,25 @@ use crate::{
     port::{Port, PortError, Transmitted},
 };
 
-/// The way out of a direction, to one port.
+/// Egress of a direction to one port.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     link: LinkType,
-    /// What is made use of at most.
+    /// Features used at most.
     wanted: Device,
-    /// What is made use of now: a port may learn that its device takes less than it said.
+    /// Features used now: a port may find out that its device supports fewer than it reported.
     device: Device,
     ports: Ports,
     stack: Stack,
-    /// Empty lists that keep their memory: of a superframe, of a packet cut from one, and of the packet's payload.
+    /// Empty vectors kept for their capacity: slices of a superframe, of a packet cut from it, and
+    /// of that packet's payload.
     slices: Vec<&'static [u8]>,
     packet: Vec<&'static [u8]>,
     payload: Vec<&'static [u8]>,
-    /// Frames that the port had no room for, oldest first. Nothing is received while any waits, so
-    /// it holds at most what one poll, its expansions and the held trains make.
+    /// Frames that the port had no room for, oldest first. Nothing is received while any wait, so
+    /// the queue holds at most the output of one poll, its expansions and the held trains.
     pub(crate) backlog: VecDeque<Waiting>,
-    /// Buffers for the backlog, and one to change frames in.
+    /// Buffers for the backlog, and one for changing frames.
     spare: Vec<Vec<u8>>,
     scratch: Vec<u8>,
     pub(crate) stats: DirectionStats,
@@ -66,7 +67,7 @@ impl Outlet {
         }
     }
 
-    /// Sends what waits; whether nothing waits any more.
+    /// Sends waiting frames; returns whether none is left.
     pub(crate) fn drain(&mut self, to: &mut impl Port) -> Result<bool, PortError> {
         self.device.features = self.wanted.features & to.device().features;
         while let Some(Waiting { frame, meta, .. }) = self.backlog.front() {
@@ -83,7 +84,7 @@ impl Outlet {
         Ok(true)
     }
 
-    /// Counts a frame that was received for a coalescer.
+    /// Counts a frame received for a coalescer.
     pub(crate) fn count_received(&mut self, frame: &[u8], meta: &Meta) {
         if meta.gso.is_some() {
             dissect_into(frame, self.link, &self.ports, &mut self.stack);
@@ -91,7 +92,7 @@ impl Outlet {
         self.count_dissected(frame, meta);
     }
 
-    /// Counts a frame that was received and sends it at once; its headers are looked at once for both.
+    /// Counts a received frame and sends it at once, dissecting its headers only once.
     pub(crate) fn forward(
         &mut self,
         frame: &[u8],
@@ -109,7 +110,7 @@ impl Outlet {
         self.stats.rx_checksums[Said::of(meta.checksum) as usize] += 1;
     }
 
-    /// Sends what a coalescer delivers, and keeps its buffers for their port.
+    /// Sends a delivery of the coalescer, and collects its buffers for their port.
     pub(crate) fn deliver<B: AsRef<[u8]>>(
         &mut self,
         delivery: Delivery<'_, B>,
@@ -121,7 +122,7 @@ impl Outlet {
         let sent = self.send(&slices, &delivery.meta, to);
         self.slices = reused(slices);
         if delivery.is_joined() {
-            // A superframe's headers were looked at to send it.
+            // The headers of a superframe were dissected when it was sent.
             let packets = u64::from(delivery.packets);
             let wire = WireSize::shared(delivery.len, delivery.header().len(), packets);
             self.stats.joined[Protocol::of(&self.stack) as usize].count(delivery.len, wire);
@@ -130,7 +131,8 @@ impl Outlet {
         sent
     }
 
-    /// Counts what became of an acknowledgment of trains, and hands its expansion on.
+    /// Counts the result for an acknowledgment of trains, and returns its expansion if there is
+    /// one.
     pub(crate) fn count_expansion<'a>(
         &mut self,
         expansion: Result<Expansion<'a>, Unexpanded>,
@@ -145,7 +147,7 @@ impl Outlet {
         expansion.ok()
     }
 
-    /// Sends what goes before an acknowledgment in its expansion, back to back: its copies.
+    /// Sends the acknowledgments that precede the original in its expansion, back to back.
     pub(crate) fn send_copies(
         &mut self,
         expansion: &Expansion<'_>,
@@ -154,7 +156,7 @@ impl Outlet {
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.resize(expansion.len(), 0);
         let sent = (0..expansion.count() - 1).try_for_each(|index| {
-            // It has room for each.
+            // `copy` has room for each.
             let _ = expansion.write(index, &mut copy);
             self.send(&[&copy], expansion.meta(), to)
         });
@@ -163,7 +165,7 @@ impl Outlet {
         sent
     }
 
-    /// Does to a frame what the port calls for, and sends it.
+    /// Does the work that the port requires for a frame, and sends it.
     pub(crate) fn send(
         &mut self,
         slices: &[&[u8]],
@@ -181,7 +183,7 @@ impl Outlet {
         }
     }
 
-    /// Sends a frame whose headers were looked at.
+    /// Sends a frame whose headers have been dissected if they are needed.
     fn dispatch(
         &mut self,
         slices: &[&[u8]],
@@ -244,7 +246,7 @@ impl Outlet {
         self.stats.cut_bytes += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.resize(segments.packet_len_max(), 0);
-        // A payload that has to be summed is copied in the same pass; another is left where it is.
+        // A payload that has to be summed is copied in the same pass; otherwise it stays in place.
         let result = match outgoing.partial_checksums {
             true => self.scatter(&mut segments, &mut scratch, to),
             false => self.copy(&mut segments, &mut scratch, to),
@@ -292,7 +294,7 @@ impl Outlet {
         result
     }
 
-    /// Transmits a frame as it is; if it is a superframe, its headers were dissected last.
+    /// Transmits a frame unchanged. If it is a superframe, `stack` holds its headers.
     fn transmit_whole(
         &mut self,
         slices: &[&[u8]],
@@ -304,7 +306,7 @@ impl Outlet {
         self.transmit(slices, meta, wire, to)
     }
 
-    /// Hands a finished frame to the port, or lets it wait behind those that wait already.
+    /// Hands a finished frame to the port, or queues it behind the frames that wait.
     fn transmit(
         &mut self,
         slices: &[&[u8]],
@@ -332,18 +334,20 @@ impl Outlet {
     }
 }
 
-/// Whether there is anything that a device may be unable to do itself.
+/// Whether the metadata asks for work that a device may be unable to do.
 fn may_need_work(meta: &Meta) -> bool {
     meta.gso.is_some() || matches!(meta.checksum, Checksum::Partial { .. })
 }
 
-/// An empty list in the memory of another, whose elements lived elsewhere: collecting in place allocates nothing.
+/// An empty vector in the allocation of another, whose elements have another lifetime: collecting
+/// in place allocates nothing.
 pub(crate) fn reused<'a>(mut list: Vec<&[u8]>) -> Vec<&'a [u8]> {
     list.clear();
     list.into_iter().map(|_| &[][..]).collect()
 }
 
-/// A port that batches may have room as soon as it has sent its batch.
+/// Transmits, and flushes once if there is no room: a port that batches may have room after sending
+/// its batch.
 fn transmit_or_flush(
     to: &mut impl Port,
     slices: &[&[u8]],

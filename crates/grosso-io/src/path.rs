@@ -1,8 +1,8 @@
-//! The data path: two ports joined, with exactly the work that their features call for.
+//! The data path: two ports joined, with exactly the work that their features require.
 //!
-//! Towards a port that takes superframes packets are coalesced; towards one that does not
-//! superframes are cut and checksums completed, at the last moment; what both can take passes
-//! untouched.
+//! Towards a port that takes superframes, packets are coalesced. Towards one that does not,
+//! superframes are segmented and checksums completed, at the last moment. Frames that both ports
+//! can handle pass unchanged.
 
 use grosso::{
     Coalescer, Delivery, Frame, Profile, Sink,
@@ -19,27 +19,28 @@ use crate::{
     port::{Port, PortError, Transmitted},
 };
 
-/// How a data path works; each direction has one of its own.
+/// Options of one direction of a data path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PathOptions {
     /// Whether to coalesce towards a port that takes superframes.
     pub coalesce: bool,
-    /// What is coalesced, and how long it is held.
+    /// Rules and bounds of coalescing.
     pub profile: Profile,
-    /// The UDP ports that mean a tunnel.
+    /// The UDP ports of tunnels.
     pub ports: Ports,
-    /// Whether each acknowledgment of trains that the other direction delivered becomes those that the host would have
-    /// sent for their packets: for a direction that comes from who ends TCP.
+    /// Whether each acknowledgment of trains that the other direction delivered is expanded into
+    /// those that the host would have sent for their packets: for a direction from a host that
+    /// terminates TCP.
     pub expand_acknowledgments: bool,
-    /// Most frames taken in one poll: the budget of NAPI.
+    /// Greatest number of frames received in one poll, as NAPI's budget.
     pub budget_frames: usize,
-    /// Keys the flow hash; should be random.
+    /// Key of the flow hash; should be random.
     pub seed: u64,
 }
 
 impl PathOptions {
-    /// Coalescing by the `linux` profile, 64 frames a poll.
+    /// Coalescing with the `linux` profile, 64 frames a poll.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -53,7 +54,7 @@ impl PathOptions {
     }
 }
 
-/// One direction: from a port whose buffers are `B`, to another.
+/// One direction: from a port with buffers of type `B` to another port.
 #[derive(Debug)]
 pub struct Direction<B> {
     options: PathOptions,
@@ -61,19 +62,20 @@ pub struct Direction<B> {
     device: Device,
     coalescer: Option<Coalescer<B>>,
     batch: Vec<Frame<B>>,
-    /// Buffers that go back to the port that they came from.
+    /// Buffers to return to the port that they came from.
     done: Vec<B>,
     outlet: Outlet,
-    /// What measures round trips, while this direction moves frames.
+    /// Measurement of round trips, shared by both directions; present while this one moves frames.
     round_trips: Option<Box<RoundTrips>>,
-    /// What knows the trains that were delivered, while this direction moves frames.
+    /// Record of the trains delivered, shared by both directions; present while this one moves
+    /// frames.
     expander: Option<Box<Expander>>,
-    /// The port took frames that it could not send yet.
+    /// Whether the port took frames that it could not send yet.
     is_blocked: bool,
 }
 
 impl<B: AsRef<[u8]>> Direction<B> {
-    /// A direction for frames of `link` to a port that is `device`.
+    /// A direction for frames of `link` to a port with the features of `device`.
     #[must_use]
     pub fn new(options: PathOptions, link: LinkType, device: Device) -> Self {
         let takes_superframes = device.features.contains(Features::TCP_SEGMENTATION)
@@ -97,11 +99,11 @@ impl<B: AsRef<[u8]>> Direction<B> {
         }
     }
 
-    /// Moves one batch, and says how many frames were received. Nothing is received while the port
-    /// beyond has no room for what is waiting already.
+    /// Moves one batch and returns the number of frames received. Nothing is received while the
+    /// outgoing port has no room for frames that already wait.
     ///
     /// # Errors
-    /// When a port is broken.
+    /// The error of a port that is broken.
     pub fn poll<F: Port<Buffer = B>>(
         &mut self,
         from: &mut F,
@@ -143,44 +145,45 @@ impl<B: AsRef<[u8]>> Direction<B> {
         Ok(received)
     }
 
-    /// Whether it is worth knowing how long round trips take.
+    /// Whether the coalescer uses measured round-trip times.
     #[must_use]
     pub fn wants_round_trips(&self) -> bool {
         self.coalescer.as_ref().is_some_and(|coalescer| coalescer.profile().wants_round_trips())
     }
 
-    /// Lets it observe the frames that it moves, until [`Self::take_round_trips`]: the other direction is to observe
-    /// its own with the same.
+    /// Lets this direction observe the frames that it moves, until [`Self::take_round_trips`]. The
+    /// other direction must observe its frames with the same value.
     pub fn put_round_trips(&mut self, round_trips: Option<Box<RoundTrips>>) {
         self.round_trips = round_trips;
     }
 
-    /// Takes back what observes.
+    /// Takes back the measurement of round trips.
     pub fn take_round_trips(&mut self) -> Option<Box<RoundTrips>> {
         self.round_trips.take()
     }
 
-    /// Whether it needs to know which trains the other direction delivered: it expands their acknowledgments.
+    /// Whether this direction expands acknowledgments, and so needs the trains that the other one
+    /// delivered.
     #[must_use]
     pub fn wants_expander(&self) -> bool {
         self.options.expand_acknowledgments
     }
 
-    /// Lets it note the trains that it delivers, and expand acknowledgments if it is to, until
-    /// [`Self::take_expander`]: both directions are to do so with the same.
+    /// Lets this direction record the trains that it delivers and, if configured, expand
+    /// acknowledgments, until [`Self::take_expander`]. Both directions must use the same value.
     pub fn put_expander(&mut self, expander: Option<Box<Expander>>) {
         self.expander = expander;
     }
 
-    /// Takes back what knows the trains.
+    /// Takes back the record of trains.
     pub fn take_expander(&mut self) -> Option<Box<Expander>> {
         self.expander.take()
     }
 
-    /// Sends what waits for room, as far as there is some, without receiving more.
+    /// Sends waiting frames as far as the port has room, without receiving more.
     ///
     /// # Errors
-    /// When a port is broken.
+    /// The error of a port that is broken.
     pub fn drain<F: Port<Buffer = B>>(
         &mut self,
         from: &mut F,
@@ -190,10 +193,10 @@ impl<B: AsRef<[u8]>> Direction<B> {
         self.hand_back(from, to)
     }
 
-    /// Delivers the trains whose time is over.
+    /// Delivers the trains whose hold time has expired.
     ///
     /// # Errors
-    /// When a port is broken.
+    /// The error of a port that is broken.
     pub fn expire<F: Port<Buffer = B>>(
         &mut self,
         from: &mut F,
@@ -207,7 +210,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
     /// Delivers everything held.
     ///
     /// # Errors
-    /// When a port is broken.
+    /// The error of a port that is broken.
     pub fn finish<F: Port<Buffer = B>>(
         &mut self,
         from: &mut F,
@@ -217,43 +220,44 @@ impl<B: AsRef<[u8]>> Direction<B> {
         self.hand_back(from, to)
     }
 
-    /// When a held train must leave, in the caller's nanoseconds; `None` when nothing is held.
+    /// Time at which a held train must leave, in the caller's nanoseconds; `None` when nothing is
+    /// held.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.coalescer.as_ref()?.deadline()
     }
 
-    /// Whether frames wait for room.
+    /// Whether frames wait for room in the outgoing port.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.is_blocked || !self.outlet.backlog.is_empty()
     }
 
-    /// Whether nothing is received, because frames wait that were received before.
+    /// Whether receiving is suspended, because frames received before still wait.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
         !self.outlet.backlog.is_empty()
     }
 
-    /// What it did.
+    /// Counters of this direction.
     #[must_use]
     pub fn stats(&self) -> &DirectionStats {
         &self.outlet.stats
     }
 
-    /// What its coalescer did; `None` when the port beyond takes no superframes.
+    /// Counters of the coalescer; `None` when the outgoing port takes no superframes.
     #[must_use]
     pub fn coalesce_stats(&self) -> Option<&CoalesceStats> {
         self.coalescer.as_ref().map(Coalescer::stats)
     }
 
-    /// What frames start with, and what the port beyond takes.
+    /// The link type of the frames, and the features of the outgoing port.
     #[must_use]
     pub fn towards(&self) -> (LinkType, Device) {
         (self.link, self.device)
     }
 
-    /// Tells the coalescer how long round trips take, where they are measured.
+    /// Passes a measured round-trip time to the coalescer.
     fn learn_round_trip(&mut self, frame: &Frame<B>, now_ns: u64) {
         let Self { round_trips: Some(seen), coalescer, link, options, .. } = self else { return };
         let packet = frame.buffer.as_ref();
@@ -263,7 +267,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
         }
     }
 
-    /// Sends the acknowledgments that go before a frame, if it is one that stands for several.
+    /// Sends the acknowledgments that precede `frame`, if it is to be expanded.
     fn expand(&mut self, frame: &Frame<B>, to: &mut impl Port) -> Result<(), PortError> {
         let Self { expander: Some(expander), outlet, options, .. } = self else { return Ok(()) };
         if !options.expand_acknowledgments {
@@ -271,7 +275,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
         }
         let expansion = expander.expand(frame).and_then(|result| outlet.count_expansion(result));
         let Some(expansion) = expansion else { return Ok(()) };
-        // They overtake nothing of their connection that is held.
+        // Held packets of the same connection leave first, so that no packet is overtaken.
         let packet = frame.buffer.as_ref();
         self.with_coalescer(to, |coalescer, sink| {
             coalescer.make_way(packet, frame.meta.hash, sink);
@@ -298,13 +302,13 @@ impl<B: AsRef<[u8]>> Direction<B> {
         to: &mut impl Port,
     ) -> Result<(), PortError> {
         self.done.drain(..).for_each(|buffer| from.recycle(buffer));
-        // Whatever the port could not send yet is still its own, and goes with the next flush.
+        // Frames that the port could not send yet remain in the port until the next flush.
         self.is_blocked = to.flush()? == Transmitted::NoRoom;
         Ok(())
     }
 }
 
-/// Sends what a coalescer delivers, and keeps what fails until somebody can be told.
+/// Sends the coalescer's deliveries, and keeps an error until it can be returned.
 struct Sending<'a, B, P> {
     outlet: &'a mut Outlet,
     to: &'a mut P,

@@ -1,28 +1,29 @@
-//! What a place for packets to come from and go to can do.
+//! The trait of sources and sinks of packets.
 
 use grosso::{Frame, Meta, features::Device};
 use grosso_wire::LinkType;
 
-/// A place where packets come from and go to: a device, a capture, or memory.
+/// A source and sink of packets: a device, a capture, or memory.
 ///
-/// A port hands out frames in buffers of its own kind and wants every buffer back. It takes frames
-/// as slices, headers first, so that a superframe needs no copy before the port itself makes one.
+/// A port hands out frames in buffers of its own type, and every buffer is to be returned with
+/// [`Port::recycle`]. It takes frames as slices, headers first, so that a superframe is copied at
+/// most once, by the port itself.
 pub trait Port {
-    /// What the bytes of received frames lie in.
+    /// Buffer that holds the bytes of a received frame.
     type Buffer: AsRef<[u8]>;
 
-    /// What frames start with.
+    /// Link type: the first header of every frame.
     fn link(&self) -> LinkType;
 
-    /// What the port can take: superframes, partial checksums, and how large.
+    /// Features of the port: superframes, partial checksums, and the size limits.
     fn device(&self) -> Device;
 
-    /// Hands out at most `max` frames that are there, in order, and says how many: without waiting,
-    /// so zero means none for now or, where [`Port::is_finished`], none ever. `now_ns` is the time
-    /// of the caller's clock.
+    /// Hands out the frames that have arrived, at most `max`, in order, and returns their number.
+    /// Never waits: 0 means none for now or, once [`Port::is_finished`], none ever. `now_ns` is the
+    /// time of the caller's clock in nanoseconds.
     ///
     /// # Errors
-    /// When the port is broken. Frames handed out before stay good.
+    /// The port is broken. Frames handed out before stay valid.
     fn receive(
         &mut self,
         now_ns: u64,
@@ -30,90 +31,92 @@ pub trait Port {
         each: &mut dyn FnMut(Frame<Self::Buffer>),
     ) -> Result<usize, PortError>;
 
-    /// Takes a buffer back that it handed out.
+    /// Takes back a buffer that the port handed out.
     fn recycle(&mut self, buffer: Self::Buffer);
 
-    /// Takes the frame that `slices` make together, or says that there is no room for it now; then
-    /// nothing of it was taken. A frame is on its way at the latest after [`Port::flush`].
+    /// Takes the frame that `slices` form together, or takes nothing and returns
+    /// [`Transmitted::NoRoom`]. A frame taken is sent by the next [`Port::flush`] at the latest.
     ///
     /// # Errors
-    /// When the port is broken, or can never take this frame.
+    /// The port is broken, or can never take this frame.
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError>;
 
-    /// Sends what was taken and not sent yet. [`Transmitted::NoRoom`] means that some of it is
-    /// still waiting.
+    /// Sends frames taken but not sent yet. [`Transmitted::NoRoom`] means that some of them still
+    /// wait.
     ///
     /// # Errors
-    /// When the port is broken.
+    /// The port is broken.
     fn flush(&mut self) -> Result<Transmitted, PortError>;
 
-    /// When the port has something to do of itself, in nanoseconds of the caller's clock: a frame
-    /// that it delays.
+    /// Time at which the port has work of its own, in nanoseconds of the caller's clock, such as a
+    /// delayed frame that arrives.
     fn deadline(&self) -> Option<u64> {
         None
     }
 
-    /// What to wait on for frames to come; `None` where there is nothing to wait for, as in memory.
+    /// Descriptor that becomes readable when frames arrive; `None` for ports without one, such as
+    /// memory.
     #[cfg(unix)]
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
     }
 
-    /// What to wait on for room after [`Transmitted::NoRoom`]: what frames come from, unless they go elsewhere.
+    /// Descriptor that becomes writable when there is room after [`Transmitted::NoRoom`]: the one
+    /// for receiving, unless the port sends through another.
     #[cfg(unix)]
     fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         self.descriptor()
     }
 
-    /// The longest packet that gets to the other end, in bytes from its IP header on; `None` where the port does not
-    /// know of any path. It may change.
+    /// The longest packet that reaches the other end, in bytes from its IP header on; `None` if the
+    /// port knows no path. It may change.
     fn path_mtu(&self) -> Option<usize> {
         None
     }
 
-    /// Says what the port counted of itself since it was made: what was lost, and what is worth knowing.
+    /// Reports the port's own counters since it was opened: losses, and other events.
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         let _ = each;
     }
 
-    /// Whether no frame will ever come again.
+    /// Whether no further frame will ever arrive.
     fn is_finished(&self) -> bool {
         false
     }
 }
 
-/// Something that a port counts.
+/// A counter of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortCounter {
-    /// The short name: lower case, words joined by hyphens. Of one port no two are the same.
+    /// The short name: lower case, words joined by hyphens. Unique within a port.
     pub name: &'static str,
-    /// Whether each time a frame was lost.
+    /// Whether it counts lost frames.
     pub is_loss: bool,
-    /// What it is, as a sentence.
+    /// Description, as a sentence.
     pub sentence: &'static str,
 }
 
-/// Whether a port took a frame.
+/// Result of offering a frame to a port.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmitted {
-    /// It did.
+    /// The port took the frame.
     Taken,
-    /// It has no room now; the same frame may be offered again later.
+    /// The port has no room now; the same frame may be offered again later.
     NoRoom,
 }
 
-/// Why a port cannot go on.
+/// Error that makes a port unusable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
-    /// The capture behind the port.
+    /// Error of the capture behind the port.
     #[error(transparent)]
     Capture(#[from] crate::capture::CaptureError),
-    /// The other side of the port is gone.
+    /// The other end of the port is gone.
     #[error("the other side of the port is gone")]
     Closed,
-    /// The port was asked to receive and only sends, or the other way round.
+    /// The port was asked to receive but only sends, or the reverse.
     #[error("the port does not {0}")]
     OneWay(&'static str),
     /// The device behind the port was removed, or this queue of it was detached.
@@ -122,32 +125,33 @@ pub enum PortError {
         /// Its name.
         name: String,
     },
-    /// The device behind the port refuses to work.
+    /// The device behind the port reports an error.
     #[error("{name}: cannot {action}: {source}")]
     Device {
         /// Its name.
         name: String,
-        /// What was asked of it.
+        /// The operation that failed.
         action: &'static str,
-        /// What the kernel says.
+        /// Error of the kernel.
         source: std::io::Error,
     },
-    /// The frame is longer than the port can ever take.
+    /// The frame is longer than the port's limit.
     #[error("a frame of {len} bytes is longer than the {max} that the port takes")]
     TooLong {
-        /// Bytes of the frame.
+        /// Length of the frame in bytes.
         len: usize,
-        /// Most bytes that the port takes.
+        /// The port's limit in bytes.
         max: usize,
     },
 }
 
-/// For the `impl Port` of a port around another: these methods are what the other one does.
+/// Implements methods of [`Port`] for a port that wraps another, by calling the same
+/// method of the other.
 ///
-/// The other one is a field (`port:`), or what a macro finds that is called as `with!(self, port => port.link())`
-/// (`with!:`). `descriptors` stands for both of them. What is not named here, such as what a port around another is
-/// there for, is written out; what is neither has the meaning of [`Port`] itself, which of a port around another is
-/// rarely right.
+/// The wrapped port is a field (`port:`), or is found by a macro that is called as `with!(self,
+/// port => port.link())` (`with!:`). `descriptors` stands for both descriptor methods. Methods that
+/// the wrapper changes are written out beside the macro. A method that is neither listed nor
+/// written out falls back to the default of the trait, which is rarely right for a wrapper.
 ///
 /// ```
 /// use grosso::Meta;

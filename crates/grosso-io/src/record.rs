@@ -1,7 +1,7 @@
-//! A port that writes what passes to a capture, on the side.
+//! A port that also writes the frames that pass to a capture.
 //!
-//! Frames are copied into memory with a limit, and a thread of its own writes them: a slow or
-//! broken file costs packets of the recording, which are counted, and never one of the traffic.
+//! Frames are copied into memory up to a limit, and a separate thread writes them. A slow or broken
+//! file loses packets of the recording, which are counted, and never packets of the traffic.
 //!
 //! ```
 //! use grosso::{Meta, features::{Device, Features}};
@@ -41,26 +41,27 @@ use crate::{
     port::{Port, PortError, Transmitted},
 };
 
-/// What is recorded, and how much of it at most.
+/// Selection and limits of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordOptions {
     /// Whether received frames are recorded.
     pub received: bool,
-    /// Whether frames that the port took are recorded. It may still drop them by name.
+    /// Whether frames that the port took are recorded. The port may still drop them and count the
+    /// drop.
     pub transmitted: bool,
-    /// Most bytes of frames in the capture; what the format adds is not counted.
+    /// Greatest number of bytes of frames in the capture, without the overhead of the format.
     pub frame_bytes_max: u64,
-    /// Most bytes that wait to be written; as many again may be with the thread that writes.
+    /// Greatest number of bytes that wait to be written; the writing thread may hold as many again.
     pub waiting_bytes_max: usize,
-    /// What makes nanoseconds since the epoch of those of the caller's clock.
+    /// Nanoseconds to add to the caller's clock to get nanoseconds since the epoch.
     pub epoch_ns: u64,
-    /// The UDP ports that mean a tunnel.
+    /// The UDP ports of tunnels.
     pub ports: Ports,
 }
 
 impl Default for RecordOptions {
-    /// Both directions, at most 1 GiB of frames, of which 8 MiB wait.
+    /// Both directions, at most 1 GiB of frames and 8 MiB waiting.
     fn default() -> Self {
         Self {
             received: true,
@@ -73,45 +74,46 @@ impl Default for RecordOptions {
     }
 }
 
-/// What became of the frames that were to be recorded: each is counted once, at the latest when
-/// the recording is finished.
+/// Counters of the frames to be recorded. Each frame is counted once, at the latest when the
+/// recording is finished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordStats {
     /// Handed to the operating system.
     pub written: u64,
-    /// Left out, because too much was waiting to be written.
+    /// Left out because too many bytes were waiting to be written.
     pub overflowed: u64,
-    /// Left out, because the capture was as long as it may be.
+    /// Left out because the capture had reached its limit.
     pub beyond_limit: u64,
-    /// Left out, because the capture could not be written; the last of those before may be in it.
+    /// Left out because the capture could not be written; the last frames counted as written may be
+    /// missing.
     pub failed: u64,
 }
 
-/// A port of which a capture is made.
+/// A port whose frames are recorded.
 ///
-/// Frames that are received carry the time of their metadata, or that at which they were asked
-/// for; frames that are sent carry that of the last [`Port::receive`].
+/// Received frames carry the timestamp of their metadata, or else the time of the call that
+/// received them; transmitted frames carry the time of the last [`Port::receive`].
 #[derive(Debug)]
 pub struct Record<P> {
     port: P,
     recorder: Recorder,
 }
 
-/// A view of a recording that stays when its port has gone to another thread.
+/// A view of a recording that remains after its port has moved to another thread.
 #[derive(Clone, Debug)]
 pub struct Recording {
     shared: Arc<Shared>,
 }
 
 impl Recording {
-    /// What became of the frames so far.
+    /// Counters of the frames so far.
     #[must_use]
     pub fn stats(&self) -> RecordStats {
         self.shared.state().stats
     }
 
-    /// Why the recording ended early; says it once.
+    /// The error that ended the recording early; returned once.
     #[must_use]
     pub fn take_failure(&self) -> Option<CaptureError> {
         self.shared.state().failure.take()
@@ -119,11 +121,11 @@ impl Recording {
 }
 
 impl<P: Port> Record<P> {
-    /// Starts to write what passes a port, as an interface of the capture that has the port's link
+    /// Starts to record the frames of a port, as an interface of the capture with the port's link
     /// type.
     ///
     /// # Errors
-    /// When the capture has too many interfaces, or there can be no further thread.
+    /// The capture has too many interfaces, or no further thread can be started.
     pub fn start<W: Write + Send + 'static>(
         port: P,
         mut writer: CaptureWriter<W>,
@@ -160,9 +162,9 @@ impl<P: Port> Record<P> {
         Recording { shared: Arc::clone(&self.recorder.shared) }
     }
 
-    /// Ends the recording, waits until what passed is written, and gives the port back.
+    /// Ends the recording, waits until all frames are written, and returns the port.
     ///
-    /// Without it the rest is written as well, if the program lasts that long.
+    /// Without this call the remaining frames are written too, if the process runs long enough.
     pub fn finish(mut self) -> (P, Recording) {
         let recording = self.recording();
         self.recorder.end();
@@ -207,18 +209,18 @@ impl<P: Port> Port for Record<P> {
     }
 }
 
-/// The side of the port.
+/// The port's side of the recording.
 #[derive(Debug)]
 struct Recorder {
     shared: Arc<Shared>,
     options: RecordOptions,
-    /// The caller's clock, as it last said.
+    /// Time of the caller's clock at the last receive, in nanoseconds.
     now_ns: u64,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Recorder {
-    /// Lets a frame be written, if there is room for it.
+    /// Queues a frame for writing, if there is room.
     fn note(&self, way: Way, slices: &[&[u8]], meta: &Meta) {
         let len = slices.iter().map(|slice| slice.len()).sum();
         let at_ns = match way {
@@ -258,7 +260,7 @@ impl Drop for Recorder {
     }
 }
 
-/// What the port and the thread that writes share. It is locked for no longer than a copy takes.
+/// State shared by the port and the writing thread. Locked no longer than one copy takes.
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
@@ -273,7 +275,7 @@ struct State {
     failure: Option<CaptureError>,
 }
 
-/// Why nothing more is taken.
+/// Reason that no further frames are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Asked,
@@ -286,7 +288,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for frames and takes them all, against an empty batch; says whether there are any.
+    /// Waits for frames, swaps them with an empty batch, and returns whether there are any.
     fn take(&self, batch: &mut Batch) -> bool {
         let mut state = self.state();
         while state.waiting.frames.is_empty() && state.end.is_none() {
@@ -296,7 +298,7 @@ impl Shared {
         !batch.frames.is_empty()
     }
 
-    /// Ends the recording: what waits is counted as lost for the same reason.
+    /// Ends the recording; waiting frames are counted as lost for the same reason.
     fn stop(&self, end: End, lost: usize) {
         let mut state = self.state();
         let lost = (lost + state.waiting.frames.len()) as u64;
@@ -310,14 +312,14 @@ impl Shared {
     }
 }
 
-/// Frames on their way to the thread that writes, one behind the other.
+/// Frames for the writing thread, their bytes stored back to back.
 #[derive(Debug, Default)]
 struct Batch {
     bytes: Vec<u8>,
     frames: Vec<Noted>,
 }
 
-/// A frame whose bytes lie beside it.
+/// A frame whose bytes are stored separately.
 #[derive(Clone, Copy, Debug)]
 struct Noted {
     len: usize,
@@ -325,7 +327,7 @@ struct Noted {
     meta: Meta,
 }
 
-/// Which way a frame went; the numbers are those of pcapng's flags.
+/// Direction of a frame, with the values of pcapng's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Way {
@@ -334,7 +336,7 @@ enum Way {
 }
 
 impl Batch {
-    /// What it takes in memory with one more frame of `len` bytes.
+    /// Memory of the batch with one more frame of `len` bytes.
     fn size_with(&self, len: usize) -> usize {
         self.bytes.len() + len + (self.frames.len() + 1) * size_of::<Noted>()
     }
@@ -350,7 +352,7 @@ impl Batch {
     }
 }
 
-/// The side of the thread that writes.
+/// The writing thread's side of the recording.
 struct Target {
     interface: u32,
     link: LinkType,
@@ -382,7 +384,7 @@ impl Target {
         }
     }
 
-    /// How many of these frames the capture may still hold.
+    /// Number of these frames, from the first on, that the capture may still hold.
     fn fitting(&mut self, frames: &[Noted]) -> usize {
         let left = &mut self.frame_bytes_left;
         let fits = |noted: &&Noted| {
@@ -392,7 +394,7 @@ impl Target {
         frames.iter().take_while(fits).count()
     }
 
-    /// Writes the first frames of a batch, as far as the operating system.
+    /// Writes the first `count` frames of a batch and flushes them to the operating system.
     fn write<W: Write>(
         &self,
         writer: &mut CaptureWriter<W>,

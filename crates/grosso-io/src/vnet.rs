@@ -1,7 +1,8 @@
-//! What is known about a frame, as a virtio header says it (`virtio_net_hdr`), and back.
+//! Conversion between a frame's metadata and `virtio_net_hdr`.
 //!
-//! Written headers are those that a kernel accepts (rules V1 to V9). Headers that are read come from a kernel, or from
-//! a guest that nobody trusts: each is compared with the frame before a number of it is believed, and refused by name.
+//! Written headers are those that a kernel accepts (rules V1 to V9). Headers that are read come
+//! from a kernel or from an untrusted guest: every field is checked against the frame before use,
+//! and each contradiction has a named error.
 
 use core::num::NonZeroU16;
 
@@ -23,7 +24,7 @@ use grosso_wire::{
 /// Declares the refusals with their short names and sentences.
 macro_rules! refusals {
     ($($(#[doc = $sentence:literal])+ $variant:ident = $name:literal;)+) => {
-        /// Why a frame and a virtio header do not go together.
+        /// Contradiction between a frame and a virtio header.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum VnetError {
@@ -34,13 +35,13 @@ macro_rules! refusals {
             /// Every refusal.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The short name under which it is counted.
+            /// The short name of its counter.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// What it is, for a person.
+            /// Description for the user.
             #[must_use]
             pub const fn sentence(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($sentence),+).trim_ascii(),)+ }
@@ -50,39 +51,41 @@ macro_rules! refusals {
 }
 
 refusals! {
-    /// There is no whole virtio header, or no whole link-layer header behind it (rule V1, B33).
+    /// The virtio header or the link-layer header is incomplete (rule V1, B33).
     Short = "vnet-short";
     /// The checksum lies outside the frame (rule V3, B32).
     ChecksumOutside = "vnet-checksum-outside";
     /// The checksum starts before the end of the first IP header (rule V3, B32).
     ChecksumInHeaders = "vnet-checksum-in-headers";
-    /// The checksum is not that of the transport header which is to be cut (rule V4).
+    /// The checksum is not that of the transport header to be segmented (rule V4).
     ChecksumPlace = "vnet-checksum-place";
-    /// The checksum must be partial and is not (rules V4, V8).
+    /// The checksum must be partial, but is not (rules V4, V8).
     ChecksumMissing = "vnet-checksum-missing";
-    /// The type of segmentation is none that exists (rule V2).
+    /// The type of segmentation does not exist (rule V2).
     UnknownType = "vnet-unknown-type";
-    /// The type of segmentation is not what the headers of the frame are (rule V5, B37).
+    /// The type of segmentation does not match the headers of the frame (rule V5, B37).
     TypeMismatch = "vnet-type-mismatch";
-    /// A superframe with segments of no bytes (rule V2).
+    /// A superframe with a segment size of 0 bytes (rule V2).
     SizeZero = "vnet-size-zero";
-    /// The segment size 65535, by which Linux means a list of parts (rule V2, B19).
+    /// The segment size 65535, which Linux reserves for a list of parts (rule V2, B19).
     SizeReserved = "vnet-size-reserved";
     /// The ECN bit on something that is not TCP (rule V4).
     EcnWithoutTcp = "vnet-ecn-without-tcp";
-    /// More segments than may be (rule V4: 128 datagrams; B35).
+    /// More segments than allowed (rule V4: 128 datagrams; B35).
     TooManySegments = "vnet-too-many-segments";
     /// A tunnel over IPv4 and IPv6 at once (rule V8).
     TunnelTwice = "vnet-tunnel-twice";
-    /// A tunnel in a form of the header that has no room for its places.
+    /// A tunnel in a form of the header without fields for its offsets.
     TunnelForm = "vnet-tunnel-form";
-    /// A tunnel around nothing that is cut, or around a datagram to be fragmented (rule V8).
+    /// A tunnel around a packet that is not segmented, or around a datagram to be fragmented (rule
+    /// V8).
     TunnelInner = "vnet-tunnel-inner";
-    /// The places of the tunnel's headers are not those in the frame (rule V8).
+    /// The offsets of the tunnel's headers do not match the frame (rule V8).
     TunnelPlaces = "vnet-tunnel-places";
-    /// The tunnel's outer checksum is to be computed and its field holds no seed (rule V8).
+    /// The tunnel's outer checksum is to be computed, but its field holds no pseudo-header sum
+    /// (rule V8).
     TunnelSeedMissing = "vnet-tunnel-seed-missing";
-    /// What is known about the frame cannot be said by a virtio header (rule V20).
+    /// The metadata of the frame cannot be expressed in a virtio header (rule V20).
     Inexpressible = "vnet-inexpressible";
 }
 
@@ -112,28 +115,29 @@ impl core::fmt::Display for VnetError {
 
 impl core::error::Error for VnetError {}
 
-/// What goes before a frame, and what must be changed in it.
+/// A virtio header for a frame, and the change that it requires in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Described {
-    /// The header. Its places count the VLAN tag that is still beside the frame as put into it.
+    /// The header. Its offsets include a VLAN tag that has yet to be inserted into the frame.
     pub header: Header,
-    /// Where the frame has a complete checksum, and the seed that must be in its place.
+    /// Offset of a complete checksum, and the pseudo-header sum that must replace it.
     pub seed: Option<(usize, [u8; 2])>,
 }
 
-/// Bytes of a VLAN tag.
+/// Length of a VLAN tag in bytes.
 pub const TAG_LEN: u16 = 4;
-/// The most datagrams of one superframe (rule V4).
+/// Greatest number of datagrams of one superframe (rule V4).
 const DATAGRAMS_MAX: usize = 128;
 
-/// Says what is known about a frame, for a kernel to read.
+/// Encodes the metadata of a frame for a kernel.
 ///
-/// `head` holds at least the headers of the frame, `len` is the length of the whole of it, `stack` what was dissected
-/// of `head`. A verified checksum becomes a partial one, since `VIRTIO_NET_HDR_F_DATA_VALID` is ignored on write (rule
-/// V6): only so is the kernel spared a second look at the payload.
+/// `head` holds at least the headers of the frame, `len` is the length of the whole frame, and
+/// `stack` is the dissection of `head`. A verified checksum becomes a partial one, because the
+/// kernel ignores `VIRTIO_NET_HDR_F_DATA_VALID` on write (rule V6) and would otherwise sum the
+/// payload again.
 ///
 /// # Errors
-/// When the kernel would refuse the frame.
+/// The reason for which the kernel would refuse the frame.
 pub fn describe(
     head: &[u8],
     len: usize,
@@ -144,7 +148,7 @@ pub fn describe(
     let mut described = Described { header: Header::default(), seed: None };
     let header = &mut described.header;
     header.buffers = 1;
-    // The kernel keeps so many bytes together; zero would mean all of them.
+    // The kernel keeps this many bytes contiguous; zero would mean all of them.
     header.header_length = u16::try_from(stack.header_len().min(len)).unwrap_or(0);
     match meta.checksum {
         Checksum::Partial { start, offset } => {
@@ -189,7 +193,7 @@ fn describe_gso(
     };
     let payload = len.saturating_sub(covered_from);
     if payload <= usize::from(size.get()) {
-        // One packet: a type would stay on it and make some readers fail (rule V9).
+        // One packet: a GSO type would stay on it and make some readers fail (rule V9).
         return Ok(());
     }
     let kind = segmentation(stack, &transport, gso.cut).ok_or(VnetError::TypeMismatch)?;
@@ -209,7 +213,8 @@ fn describe_gso(
     describe_tunnel(header, head, stack, form)
 }
 
-/// The places of a UDP tunnel around what is cut (rule V8). Other tunnels cannot be said.
+/// Encodes the offsets of a UDP tunnel around a superframe (rule V8). Other tunnels cannot be
+/// expressed.
 fn describe_tunnel(
     header: &mut Header,
     head: &[u8],
@@ -236,7 +241,7 @@ fn describe_tunnel(
     Ok(())
 }
 
-/// Counts a VLAN tag that will be put into the frame.
+/// Adds the length of a VLAN tag that will be inserted into the frame to all offsets.
 fn shift(header: &mut Header) -> Result<(), VnetError> {
     let moved = |place: u16| place.checked_add(TAG_LEN).ok_or(VnetError::ChecksumOutside);
     header.header_length = moved(header.header_length)?;
@@ -250,10 +255,11 @@ fn shift(header: &mut Header) -> Result<(), VnetError> {
     Ok(())
 }
 
-/// The place and the seed of the innermost checksum, when it and all around it are verified and nothing else says that
-/// somebody completes it.
+/// The checksum start, the checksum offset and the pseudo-header sum of the innermost checksum.
+/// `None` unless it and all checksums around it are verified, and if its field already holds the
+/// pseudo-header sum for another step to complete.
 fn verified_seed(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u8; 2])> {
-    // Padding would be summed with the rest, and not every routing header says which address counts.
+    // Padding would be summed too, and not every routing header determines the final address.
     if stack.extent != Extent::Exact || has(stack, Kind::Ipv6Extension) {
         return None;
     }
@@ -269,13 +275,14 @@ fn verified_seed(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u
         return None;
     }
     let seed = seed(head, stack, &transport)?;
-    // It is a seed already: a tunnel's receiver completes it (remote checksum offload).
+    // The field already holds the pseudo-header sum: a tunnel's receiver completes it (remote
+    // checksum offload).
     (seed != found).then_some((transport.offset, offset, seed.to_be_bytes()))
 }
 
-/// Where the partial checksum of a frame must be whose innermost checksum field holds the sum of its pseudo-header, as
-/// a sender with checksum offload leaves it: for ports that have no way to say so. `None` when it does not, or when it
-/// is a complete one: that of one packet in 65536 is the same number.
+/// Detects a partial checksum that the port cannot report: the innermost checksum field holds the
+/// pseudo-header sum, as a sender with checksum offload leaves it. `None` when it does not, or when
+/// the field is also a valid complete checksum, which coincides for one packet in 65536.
 #[must_use]
 pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
     let transport = transport(stack)?;
@@ -287,7 +294,7 @@ pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
     is_partial.then_some(Checksum::Partial { start: transport.offset, offset })
 }
 
-/// The sum of the pseudo-header of the innermost transport header, whose payload ends with the frame.
+/// The pseudo-header sum for the innermost transport header, whose payload ends with the frame.
 fn seed(frame: &[u8], stack: &Stack, transport: &Layer) -> Option<u16> {
     let ip = ip_layers(stack).last()?;
     let protocol = if transport.kind == Kind::Tcp { 6 } else { 17 };
@@ -295,11 +302,11 @@ fn seed(frame: &[u8], stack: &Stack, transport: &Layer) -> Option<u16> {
     Some(Ends::of(frame, ip).pseudo(frame, protocol, length as usize).fold())
 }
 
-/// What a virtio header says about the frame behind it. The length of the headers that it gives is not believed (rule
-/// V20).
+/// Decodes the metadata that a virtio header gives for the frame after it. The header length that
+/// it states is ignored (rule V20).
 ///
 /// # Errors
-/// When header and frame contradict each other.
+/// The contradiction between header and frame.
 pub fn understand(
     header: &Header,
     frame: &[u8],
@@ -348,8 +355,8 @@ fn understand_gso(
     if segmentation(stack, &transport, cut) != Some(kind) {
         return Err(VnetError::TypeMismatch);
     }
-    // A packet socket shows a superframe in a tunnel as one without; only the place of its checksum says that the inner
-    // headers are meant (rule T12).
+    // A packet socket shows a superframe in a tunnel like one without a tunnel; only the checksum
+    // start shows that the inner headers are meant (rule T12).
     let is_nested = ip_layers(stack).count() != 1;
     if header.has(FLAG_NEEDS_CHECKSUM) {
         check_place(header, &transport)?;
@@ -360,7 +367,7 @@ fn understand_gso(
     let payload = frame.len().saturating_sub(from);
     check_gso(kind, size, payload)?;
     if payload <= usize::from(size.get()) {
-        // The kernel takes it for a plain packet (rule V6).
+        // The kernel treats it as a plain packet (rule V6).
         return Ok(None);
     }
     let segments = payload.div_ceil(usize::from(size.get()));
@@ -369,15 +376,15 @@ fn understand_gso(
         cut,
         segments,
         fixed_ids: IpLevels::NONE,
-        // The other way cannot be said (rule V20).
+        // The header cannot express CWR on every segment (rule V20).
         cwr: Cwr::First,
         partial_members: false,
-        // Rules G8 and V7: its source could have said anything.
+        // Rules G8 and V7: the source of the header may be untrusted.
         untrusted: true,
     }))
 }
 
-/// Rule V8, and what the kernel does not look at: that the headers are where the places say.
+/// Rule V8, and what the kernel does not check: that the headers are at the stated offsets.
 fn check_tunnel(header: &Header, frame: &[u8], stack: &Stack, form: Form) -> Result<(), VnetError> {
     if form < Form::Tunnel {
         return Err(VnetError::TunnelForm);
@@ -403,14 +410,14 @@ fn check_tunnel(header: &Header, frame: &[u8], stack: &Stack, form: Form) -> Res
     Ok(())
 }
 
-/// The one UDP tunnel around a transport header.
+/// The only UDP tunnel around a transport header.
 struct Tunnel {
     outer: Layer,
     inner: Layer,
     bit: u8,
 }
 
-/// The UDP tunnel of a frame with two IP headers; an error when there is more than that.
+/// The UDP tunnel of a frame with two IP headers; an error when there are more.
 fn tunnel(stack: &Stack) -> Option<Result<Tunnel, VnetError>> {
     let transport = transport(stack)?;
     let is_outer = |layer: &&Layer| layer.kind == Kind::Udp && layer.offset < transport.offset;
@@ -424,7 +431,7 @@ fn tunnel(stack: &Stack) -> Option<Result<Tunnel, VnetError>> {
     Some(if ordered { Ok(Tunnel { outer, inner, bit }) } else { Err(VnetError::Inexpressible) })
 }
 
-/// The type of segmentation that these headers have (rules V4, V5).
+/// The GSO type that matches these headers (rules V4, V5).
 fn segmentation(stack: &Stack, transport: &Layer, cut: Cut) -> Option<u8> {
     let ip = ip_layers(stack).last()?;
     match (transport.kind, ip.kind, cut) {
@@ -461,7 +468,7 @@ fn check_place(header: &Header, transport: &Layer) -> Result<(), VnetError> {
     if found == expected { Ok(()) } else { Err(VnetError::ChecksumPlace) }
 }
 
-/// Where a transport checksum may start at the earliest, by the headers that are there.
+/// Least offset at which a transport checksum may start, given the headers present.
 fn minimum_start(stack: &Stack) -> usize {
     let first = ip_layers(stack).next();
     first.map_or(IPV4_LEN, |ip| {
@@ -475,7 +482,7 @@ fn transport(stack: &Stack) -> Option<Layer> {
     (stack.stop == Stop::Payload).then_some(last)
 }
 
-/// Where the checksum of a transport header is, from its start and from that of the frame.
+/// Offset of the checksum of a transport header, from that header and from the start of the frame.
 fn checksum_field(transport: &Layer) -> (u16, usize) {
     let field = match transport.kind {
         Kind::Tcp => tcp::field::CHECKSUM,
@@ -489,7 +496,7 @@ fn has_cwr(head: &[u8], transport: &Layer) -> bool {
     transport.kind == Kind::Tcp && u16_at(head, field).is_some_and(|flags| flags & tcp::CWR != 0)
 }
 
-/// Whether a header around the transport header has a checksum of its own.
+/// Whether a header around the transport header has a non-zero checksum of its own.
 fn has_checksum(head: &[u8], layer: &Layer) -> bool {
     let start = usize::from(layer.offset);
     match layer.kind {
@@ -512,11 +519,11 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
 }
 
-/// Bytes of an Ethernet header.
+/// Length of an Ethernet header in bytes.
 const ETHERNET_LEN: usize = 14;
-/// Bytes of an IPv4 header without options.
+/// Length of an IPv4 header without options in bytes.
 const IPV4_LEN: usize = 20;
-/// Bytes of the fixed IPv6 header.
+/// Length of the fixed IPv6 header in bytes.
 const IPV6_LEN: usize = 40;
 
 #[cfg(test)]

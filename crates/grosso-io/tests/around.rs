@@ -1,4 +1,4 @@
-//! Ports around a port say what that says of itself, unless it is theirs to say.
+//! Ports around a port forward its answers, except those that are their own.
 
 #![cfg(unix)]
 
@@ -22,7 +22,7 @@ use grosso_io::{
 };
 use grosso_wire::LinkType;
 
-/// A port that has something to say wherever it is asked.
+/// A port with a distinct answer for every query.
 struct Talkative {
     from: io::PipeReader,
     to: io::PipeWriter,
@@ -93,7 +93,7 @@ impl Port for Talkative {
     }
 }
 
-/// A port that is nothing but another.
+/// A port that only wraps another.
 struct Bare(Vec<Talkative>);
 
 macro_rules! of_bare {
@@ -117,7 +117,7 @@ impl Port for Bare {
     delegate_port!(of_shared!: link, device, deadline, descriptors, path_mtu, is_finished);
 }
 
-/// Asks a port around a [`Talkative`] for everything; `deadline` is what it says itself.
+/// Queries a port around a [`Talkative`] for everything; `deadline` is the wrapper's own.
 fn ask<P: Port>(name: &str, around: impl FnOnce(Talkative) -> P, deadline: Option<u64>) {
     let inside = Talkative::new();
     let descriptors = [inside.from.as_raw_fd(), inside.to.as_raw_fd()];
@@ -141,7 +141,7 @@ fn ask<P: Port>(name: &str, around: impl FnOnce(Talkative) -> P, deadline: Optio
 fn what_the_port_inside_says_is_said_outside() {
     ask("itself", |port| port, Some(5));
     ask("bare", |port| Bare(vec![port]), Some(5));
-    // What is on the wire has a time of its own.
+    // Frames on the wire have a time of their own.
     ask("impair", |port| Impair::new(port, Impairment::default()), None);
     let writer = || CaptureWriter::new(io::sink(), WriterOptions::new(Format::Pcapng));
     let record = |port| Record::start(port, writer(), &RecordOptions::default()).unwrap();

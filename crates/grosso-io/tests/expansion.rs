@@ -1,4 +1,5 @@
-//! Acknowledgments of trains on the data path: those that a host would have sent for the packets go in their place.
+//! Expansion of acknowledgments of trains on the data path: those that a host would have sent for
+//! the packets replace them.
 
 use grosso::{
     Frame, Meta,
@@ -49,7 +50,7 @@ fn take(port: &mut MemoryPort) -> Vec<(Vec<u8>, Meta)> {
     frames
 }
 
-/// The packets that each acknowledges.
+/// The acknowledgment numbers of the frames, in packets.
 fn acknowledged(frames: &[(Vec<u8>, Meta)]) -> Vec<u32> {
     frames.iter().map(|(frame, _)| number(frame) / LEN).collect()
 }
@@ -58,7 +59,7 @@ fn number(frame: &[u8]) -> u32 {
     u32::from_be_bytes(frame[42..46].try_into().unwrap())
 }
 
-/// A port that is finished once nothing comes any more.
+/// A port that is finished once no more frames arrive.
 struct Ending(MemoryPort);
 
 impl Port for Ending {
@@ -124,7 +125,7 @@ impl Bench {
         Self { server, outside, inside, host, to_host, to_wire }
     }
 
-    /// A poll each way, as a path's thread takes them.
+    /// One poll in each direction, as in a path's thread.
     fn turn(&mut self) {
         let Self { outside, inside, to_host, to_wire, .. } = self;
         to_host.poll(outside, inside, 0).unwrap();
@@ -133,7 +134,8 @@ impl Bench {
         to_host.put_expander(to_wire.take_expander());
     }
 
-    /// So many packets become one train, and the host acknowledges what was before them, then all of them.
+    /// Makes `packets` packets one train; the host acknowledges first the packets before it, then
+    /// all.
     fn stretch(&mut self, packets: u32) {
         (0..packets).for_each(|i| send(&mut self.server, &data(i), Meta::default()));
         self.turn();
@@ -189,7 +191,7 @@ fn what_finds_no_room_waits_and_keeps_its_order() {
 
 #[test]
 fn copies_do_not_overtake_what_is_held_of_their_connection() {
-    // The wire takes superframes as well, so that what the host sends is held until its poll ends.
+    // The wire takes superframes too, so the host's packets are held until its poll ends.
     let mut bench = Bench::new(Features::ALL, 1000, true);
     bench.stretch(8);
     bench.turn();

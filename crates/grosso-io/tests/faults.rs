@@ -1,5 +1,5 @@
-//! A bad wire in memory: what comes off it damaged is never joined with what is whole, and never
-//! said to be good.
+//! An impaired wire in memory: damaged packets are never merged with sound ones, and never reported
+//! as verified.
 
 use std::collections::HashSet;
 
@@ -45,8 +45,8 @@ fn packets(count: u32) -> Vec<Vec<u8>> {
     (0..count).map(packet).collect()
 }
 
-/// What a data path makes of packets behind a bad wire, and how many of them came off it with a
-/// wrong checksum.
+/// Deliveries of a data path behind an impaired wire, and the number of packets with a wrong
+/// checksum that it received.
 struct Outcome {
     frames: Vec<(Vec<u8>, Meta)>,
     damaged: usize,
@@ -56,7 +56,7 @@ struct Outcome {
 fn through(impairment: &str, packets: &[Vec<u8>]) -> Outcome {
     let (mut source, near) = wire(LinkType::Ethernet, Device::new(Features::NONE), 64);
     let mut near = Impair::new(near, impairment.parse().unwrap());
-    // A wire between the bad one and the path shows what came off it.
+    // A second wire between the impaired one and the path records the packets received.
     let (mut shown, mut outside) = wire(LinkType::Ethernet, Device::new(Features::NONE), 10_000);
     let (mut inside, mut target) = wire(LinkType::Ethernet, Device::new(Features::ALL), 10_000);
     let mut options = PathOptions::new(1);
@@ -136,7 +136,7 @@ fn damaged_packets_are_never_joined_with_whole_ones_and_never_said_to_be_good() 
         let passed = |reason: Pass| outcome.stats.passed[reason as usize];
         let told = passed(Pass::Checksum) + passed(Pass::Ipv4Checksum);
         assert_eq!(damaged > 0, fault.contains("corrupt"));
-        // The rest does not add up in other ways: lengths, versions, options.
+        // The rest is invalid in other ways: lengths, versions, options.
         assert!(told as usize >= damaged * 4 / 5, "{fault}: {told} of {damaged} by their sums");
     }
 }

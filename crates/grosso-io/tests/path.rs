@@ -1,4 +1,5 @@
-//! The data path between ports in memory: exactly the work that the features call for, and nothing lost on the way.
+//! The data path between ports in memory: exactly the work that the features require, and no packet
+//! lost.
 
 use grosso::{
     Meta,
@@ -48,7 +49,7 @@ impl Bench {
             .unwrap();
     }
 
-    /// Polls until nothing moves any more.
+    /// Polls until no more frames move.
     fn run(&mut self) {
         while self.poll() > 0 || self.direction.is_waiting() {
             self.take();
@@ -119,7 +120,7 @@ fn superframes_count_as_the_packets_of_the_wire_on_every_way() {
     assert_eq!(stats.joined.iter().map(|made| made.frames).sum::<u64>(), 1);
     assert_eq!((stats.rx_checksums[Said::None as usize], stats.tx_partial), (40, 1));
 
-    // Cut for a plain wire that has room for few of them, and passed on whole.
+    // Segmented for a plain wire that has room for few packets, or passed on whole.
     for (features, frames_max, sent) in [(Features::NONE, 3, 40), (tcp_offloads(), 1000, 1)] {
         let mut path = Bench::new(features, frames_max);
         path.offer(&superframe, meta);
@@ -173,7 +174,7 @@ fn a_consumer_without_room_holds_the_sender_back_and_nothing_is_lost_or_doubled(
         packets.iter().for_each(|packet| bench.offer(packet, Meta::default()));
         let mut longest = 0;
         while bench.poll() > 0 || bench.direction.is_waiting() {
-            // The consumer stalls: polling again takes in nothing more.
+            // The consumer stalls: another poll receives nothing.
             assert!(!bench.direction.is_waiting() || bench.poll() == 0);
             bench.take();
             longest = longest.max(bench.received.len());
@@ -207,7 +208,7 @@ fn buffers_of_dropped_acknowledgments_go_back_to_their_port() {
     assert_eq!(outside.recycled, 20);
 }
 
-/// A port that counts the buffers that come back.
+/// A port that counts the buffers returned to it.
 struct Recycling {
     port: MemoryPort,
     recycled: usize,

@@ -1,4 +1,5 @@
-//! A data path on its thread, between ports in memory: when it sleeps, and what it learns of the connections that pass.
+//! A data path on its thread, between ports in memory: its sleeps, and the measurement of round
+//! trips.
 #![cfg(unix)]
 
 use std::cell::{Cell, RefCell};
@@ -20,7 +21,7 @@ use grosso_wire::LinkType;
 /// Payload bytes of a packet.
 const LEN: usize = 1000;
 
-/// The next packets of so many flows, in turn.
+/// The next packets of `flows` flows, in turn.
 fn frames(flows: u16, each: u32) -> impl Iterator<Item = Vec<u8>> {
     let frame = move |number: u32, flow: u16| {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(number as u16));
@@ -34,7 +35,7 @@ fn send(port: &mut MemoryPort, frame: &[u8]) {
     assert_eq!(port.transmit(&[frame], &Meta::default()).unwrap(), Transmitted::Taken);
 }
 
-/// A port that stays open until so many frames came out of the other end of the path.
+/// A port that stays open until the other end of the path has delivered a number of frames.
 struct Lingering {
     port: MemoryPort,
     target: RefCell<MemoryPort>,
@@ -43,7 +44,7 @@ struct Lingering {
 }
 
 impl Lingering {
-    /// How many frames were delivered so far.
+    /// Number of frames delivered so far.
     fn delivered(&self) -> usize {
         let mut target = self.target.borrow_mut();
         let more = target.receive(0, usize::MAX, &mut drop).unwrap();
@@ -89,8 +90,8 @@ impl Port for Lingering {
     }
 }
 
-/// Runs frames through a path that holds their trains, and leaves it open until so many frames are delivered; how often
-/// it slept, and the frames that it delivered.
+/// Runs frames through a path that holds their trains, and leaves it open until a number of frames
+/// has been delivered. Returns the number of sleeps and the frames delivered.
 fn run(
     hold: Hold,
     hold_ns: u64,
@@ -114,7 +115,8 @@ fn run(
     (end.snapshot.sleeps, end.left.delivered())
 }
 
-/// While each poll brings frames nobody sleeps, and so no timer is armed: the end of each poll looks at the deadlines.
+/// While each poll brings frames the thread does not sleep, so no timer is armed: the end of each
+/// poll checks the deadlines.
 #[test]
 fn no_timer_is_armed_while_polls_come_back_to_back() {
     for hold in [Hold::Fixed, Hold::Controlled] {
@@ -132,7 +134,7 @@ fn a_path_knows_how_long_ago_a_frame_came_from_each_port() {
         let (far, right) = wire(LinkType::Ethernet, plain, 100);
         let (mut sender, other) = if from_left { (near, far) } else { (far, near) };
         frames(1, 1).for_each(|frame| send(&mut sender, &frame));
-        // The path ends when there is nothing more to come from there.
+        // The path ends when no more frames can arrive from there.
         drop(sender);
         let end = DataPath::new(left, right, RunOptions::new(1)).unwrap().run();
         end.result.unwrap();
@@ -142,8 +144,8 @@ fn a_path_knows_how_long_ago_a_frame_came_from_each_port() {
     }
 }
 
-/// A hundred held trains have one timer: that of the earliest, which lets out all whose time is over with it. Where the
-/// machine stands still meanwhile there is none.
+/// A hundred held trains share one timer: that of the earliest, whose expiry releases all that are
+/// due. If the machine stalls meanwhile there is none.
 #[test]
 fn one_timer_serves_all_held_trains() {
     let (sleeps, delivered) = run(Hold::Fixed, 500_000, frames(100, 20), 100);
@@ -151,7 +153,8 @@ fn one_timer_serves_all_held_trains() {
     assert!(sleeps < 50, "{sleeps}");
 }
 
-/// What one direction asks and the other answers bounds how long the answers are held.
+/// Round trips measured from requests of one direction and replies of the other bound the hold time
+/// of the replies.
 #[test]
 fn both_directions_tell_how_long_a_round_trip_takes() {
     const ROUND_TRIP_NS: u64 = 160_000;
@@ -184,7 +187,7 @@ fn both_directions_tell_how_long_a_round_trip_takes() {
             send(&mut server, &packet(true, answer, LEN));
             to_client.poll(&mut outside, &mut inside, ROUND_TRIP_NS + index * 5_000).unwrap();
         }
-        // The second answer is held: a third would come as soon.
+        // The second reply is held: a third would arrive as soon.
         assert_eq!(to_client.deadline(), Some(ROUND_TRIP_NS + 5_000 + held_ns), "{is_told}");
     }
 }

@@ -1,4 +1,5 @@
-//! Any live port, chosen at run time: a path between two kinds is one type and not one for each pair of kinds.
+//! Any live port, chosen at run time: a path between two kinds has one type, rather than one type
+//! for each pair of kinds.
 
 use std::{io, os::fd::RawFd};
 
@@ -19,44 +20,44 @@ use crate::{
     port::{Port, PortError},
 };
 
-/// Which port to open, and how.
+/// Kind, name and options of a port to open.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Opening {
-    /// A TUN or TAP device of this name, which is made or attached to.
+    /// A TUN or TAP device of this name, created or attached to.
     Tun {
-        /// Its name; `%d` in it lets the kernel choose a number.
+        /// Its name; for `%d` the kernel inserts a number.
         name: String,
         /// A TAP device for Ethernet, a TUN device for IP.
         layer: Layer,
-        /// How the port works. Whether the device has several queues follows from their number.
+        /// Options of the port. `multi_queue` is set from the number of queues.
         options: TapOptions,
     },
-    /// A queue of a TUN or TAP device that another program opened and left to this one.
+    /// A queue of a TUN or TAP device that another program opened and passed on.
     Passed {
         /// The number of the descriptor, which stays open.
         number: RawFd,
-        /// How the port works.
+        /// Options of the port.
         options: TapOptions,
     },
     /// An interface, through packet sockets.
     Packet {
         /// Its name.
         name: String,
-        /// How the port works. Several queues share the frames by their flows.
+        /// Options of the port. Several queues share the frames by flow hash.
         options: PacketOptions,
     },
     /// Queues of an interface, through AF_XDP sockets.
     Xdp {
         /// Its name.
         name: String,
-        /// How the port works, and which is its first queue.
+        /// Options of the port, including its first queue.
         options: XdpPortOptions,
     },
 }
 
 impl Opening {
-    /// Opens so many queues of the device in the calling thread's network namespace.
+    /// Opens `queues` queues of the device in the calling thread's network namespace.
     ///
     /// # Errors
     /// Those of the ports; [`io::ErrorKind::InvalidInput`] for more than one queue of a passed descriptor.
@@ -81,7 +82,7 @@ impl Opening {
     }
 }
 
-/// One queue of a device by way of any of the live ports.
+/// One queue of a device, through any of the live ports.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LivePort {
@@ -93,7 +94,7 @@ pub enum LivePort {
     Xdp(XdpPort),
 }
 
-/// What a frame of a [`LivePort`] lies in.
+/// Buffer of a frame of a [`LivePort`].
 #[derive(Debug)]
 pub enum PortBuffer {
     /// Memory of this process.
@@ -115,7 +116,7 @@ impl AsRef<[u8]> for PortBuffer {
     }
 }
 
-/// Does the same to whichever port it is.
+/// Evaluates an expression for the port of any kind.
 macro_rules! with {
     ($self:expr, $port:ident => $result:expr) => {
         match $self {
@@ -133,7 +134,7 @@ impl LivePort {
         with!(self, port => port.name())
     }
 
-    /// What it counted, frames that the kernel had no room for included.
+    /// Counters of this port, including frames dropped by the kernel for want of room.
     ///
     /// # Errors
     /// Those of `getsockopt(2)`.
@@ -175,7 +176,7 @@ impl Port for LivePort {
     fn recycle(&mut self, buffer: PortBuffer) {
         match (self, buffer) {
             (Self::Tun(port), PortBuffer::Own(buffer)) => port.recycle(buffer),
-            // Slots and chunks find back by themselves.
+            // Slots and chunks return to their rings when dropped.
             (_, buffer) => drop(buffer),
         }
     }
@@ -189,7 +190,7 @@ fn open_tun(
 ) -> io::Result<Vec<LivePort>> {
     options.multi_queue = queues > 1;
     let first = match TapPort::open(name, layer, &options) {
-        // A device that was made for several queues takes only who says so, even if it is one.
+        // A device created for several queues accepts only multi-queue callers, even for one queue.
         Err(error) if queues == 1 && Fault::of(&error) == Fault::Malformed => {
             options.multi_queue = true;
             TapPort::open(name, layer, &options).map_err(|_| error)

@@ -1,6 +1,6 @@
-//! What a received frame lies in, and the store of those that are not in use.
+//! Buffers of received frames, and the store of spare ones.
 
-/// A frame in a buffer that has room for the longest.
+/// A frame in a buffer with room for the longest frame.
 #[derive(Debug)]
 pub struct LiveBuffer {
     bytes: Vec<u8>,
@@ -14,14 +14,14 @@ impl AsRef<[u8]> for LiveBuffer {
     }
 }
 
-/// Buffers of one size that wait to be filled.
+/// Spare buffers of one size.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     spare: Vec<Vec<u8>>,
     bytes: usize,
 }
 
-/// Most buffers that are kept; more than a poll and many trains hold is a burst that is over.
+/// Greatest number of spare buffers. More than this is left over only from a burst.
 const SPARE_MAX: usize = 1024;
 
 impl Buffers {
@@ -29,7 +29,7 @@ impl Buffers {
         Self { spare: Vec::new(), bytes }
     }
 
-    /// A buffer to fill, as long as any.
+    /// A buffer to fill, of at least the configured size.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_else(|| vec![0; self.bytes])
     }
@@ -45,7 +45,7 @@ impl Buffers {
     }
 }
 
-/// The part of a filled buffer that is a frame.
+/// Marks the bytes of a filled buffer that are the frame.
 pub(crate) fn filled(bytes: Vec<u8>, start: usize, end: usize) -> LiveBuffer {
     LiveBuffer { bytes, start, end }
 }

@@ -6,12 +6,13 @@
 //! | [`PacketPort`] | an interface, through packet sockets and a mapped ring |
 //! | [`XdpPort`] | an interface, through an AF_XDP socket |
 //! | [`UdpPort`] | another host, through UDP sockets: the outer packets of a tunnel |
-//! | [`IpPort`] | another host, through sockets of an IP protocol: the same of a tunnel without UDP |
+//! | [`IpPort`] | another host, through raw IP sockets: the outer packets of a tunnel without UDP |
 //! | [`LivePort`] | any of these, chosen at run time, with one queue or several |
 //!
-//! What a port takes is probed when it is opened, and again by use: a superframe that the kernel refuses is sent as the
-//! packets it stands for, and when those are taken the port says from then on that it takes fewer kinds (B31). What
-//! cannot be sent or understood is dropped by name: [`LiveStats`].
+//! The features of a port are probed when it is opened, and again in use: a superframe that the
+//! kernel refuses is sent as the packets that it stands for, and if those are accepted, the port
+//! reports fewer features from then on (B31). Frames that cannot be sent or parsed are dropped and
+//! counted by reason: [`LiveStats`].
 
 mod any;
 mod buffer;
@@ -42,7 +43,7 @@ use grosso_sys::fault::Fault;
 
 use crate::port::PortError;
 
-/// The error of a port whose device is gone or broken.
+/// The error of a port whose device is gone or fails.
 fn broken(name: &str, action: &'static str, source: io::Error) -> PortError {
     match Fault::of(&source) {
         Fault::Gone => PortError::Gone { name: name.to_owned() },

@@ -1,5 +1,5 @@
-//! The way out to a device: virtio headers, a queue of what the kernel has no room for, and what happens when the
-//! kernel refuses a frame.
+//! Egress to a device: virtio headers, a queue of frames for which the kernel has no room, and the
+//! handling of refused frames.
 
 use std::{
     collections::VecDeque,
@@ -25,19 +25,20 @@ use crate::{
     vnet::{VnetError, describe},
 };
 
-/// Where frames go, each with its virtio header in front.
+/// Sink of frames, each preceded by its virtio header.
 pub(crate) trait Wire {
     /// Sends one frame from its parts.
     fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<()>;
 
-    /// Sends frames from the front of the queue and says how many; an error is about the first.
+    /// Sends frames from the front of the queue and returns their number; an error concerns the
+    /// first.
     fn send_some(&mut self, frames: &VecDeque<Queued>) -> io::Result<usize> {
         let Some(first) = frames.front() else { return Ok(0) };
         self.send(&[IoSlice::new(&first.bytes)]).map(|()| 1)
     }
 }
 
-/// A frame that waits, and what is known about it.
+/// A queued frame with its metadata.
 #[derive(Debug)]
 pub(crate) struct Queued {
     /// The virtio header and the frame.
@@ -45,30 +46,30 @@ pub(crate) struct Queued {
     meta: Meta,
 }
 
-/// What is done to frames on their way to a device.
+/// Preparation and queue of frames for a device.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     link: LinkType,
     ports: Ports,
     form: Option<Form>,
     features: Features,
-    /// What will be given up when the packets of a refused superframe are taken.
+    /// Features to give up when the packets of a refused superframe are accepted.
     suspect: Features,
     queue: VecDeque<Queued>,
     spare: Vec<Vec<u8>>,
     stack: Stack,
-    /// The virtio header, and the beginning of the frame as far as it is changed.
+    /// The virtio header, and the changed part at the start of the frame.
     head: Vec<u8>,
-    /// An empty list that keeps its memory.
+    /// An empty vector kept for its capacity.
     parts: Vec<IoSlice<'static>>,
     pub(crate) stats: LiveStats,
 }
 
-/// A frame whose beginning lies in [`Outgoing::head`].
+/// A frame whose first bytes are in [`Outgoing::head`].
 struct Prepared {
-    /// Bytes of the first slice that lie there.
+    /// Bytes of the first slice that are in `head`.
     copied: usize,
-    /// What is known about the frame as it is sent.
+    /// The metadata of the frame as sent.
     meta: Meta,
 }
 
@@ -94,7 +95,7 @@ impl Outgoing {
         }
     }
 
-    /// Sends a frame now, without a copy.
+    /// Sends a frame immediately, without a copy.
     pub(crate) fn transmit(
         &mut self,
         slices: &[&[u8]],
@@ -129,8 +130,8 @@ impl Outgoing {
         Ok(Transmitted::Taken)
     }
 
-    /// Takes a frame, by copy, to be sent by [`Outgoing::flush`]; one that a virtio header cannot describe is dropped
-    /// by name, a superframe only when it cannot be cut either.
+    /// Queues a copy of a frame for [`Outgoing::flush`]. A frame that a virtio header cannot
+    /// describe is dropped with a counter; a superframe only if it cannot be segmented either.
     pub(crate) fn enqueue(&mut self, slices: &[&[u8]], meta: &Meta) {
         match self.prepare(slices, meta) {
             Ok(prepared) => self.enqueue_prepared(slices, prepared),
@@ -146,7 +147,8 @@ impl Outgoing {
         }
     }
 
-    /// Sends what waits. What the kernel refuses is cut, or dropped by name, and does not stop what is behind it.
+    /// Sends queued frames. A superframe that the kernel refuses is segmented; another frame is
+    /// dropped with a counter. Neither stops the frames after it.
     pub(crate) fn flush(&mut self, wire: &mut impl Wire) -> io::Result<Transmitted> {
         while !self.queue.is_empty() {
             match wire.send_some(&self.queue) {
@@ -164,22 +166,22 @@ impl Outgoing {
         Ok(Transmitted::Taken)
     }
 
-    /// Frames that wait.
+    /// Number of queued frames.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Bytes of the next frame that waits, its virtio header included.
+    /// Length of the first queued frame in bytes, its virtio header included.
     pub(crate) fn next_len(&self) -> usize {
         self.queue.front().map_or(0, |frame| frame.bytes.len())
     }
 
-    /// What the device takes, as far as it is known by now.
+    /// The device's features, as far as known by now.
     pub(crate) fn features(&self) -> Features {
         self.features
     }
 
-    /// What the kernel said about the first frame of the queue.
+    /// Handles the kernel's error for the first frame of the queue.
     fn refused(&mut self, error: io::Error) -> io::Result<()> {
         let event = match Fault::of(&error) {
             Fault::Malformed | Fault::Forbidden | Fault::Unsupported => LiveEvent::TransmitRefused,
@@ -204,7 +206,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// The one feature that a refused superframe needs and the device may lack: the rarest.
+    /// The rarest feature that a refused superframe needs, which the device most likely lacks.
     fn suspect_of(&mut self, frame: &[u8], meta: &Meta) -> Features {
         let Some(gso) = meta.gso else { return Features::NONE };
         dissect_into(frame, self.link, &self.ports, &mut self.stack);
@@ -213,7 +215,8 @@ impl Outgoing {
         rarest.unwrap_or(Features::NONE)
     }
 
-    /// The packets of a refused superframe were taken: it was the kind of the frame that the kernel cannot take.
+    /// Gives up the suspected feature: the packets of a refused superframe were accepted, so its
+    /// kind was the reason.
     fn give_up_suspect(&mut self) {
         let suspect = core::mem::take(&mut self.suspect);
         if self.features & suspect != Features::NONE {
@@ -222,7 +225,7 @@ impl Outgoing {
         }
     }
 
-    /// The packets of a superframe; none when it cannot be cut.
+    /// The packets of a superframe; empty if it cannot be segmented.
     fn cut(&mut self, slices: &[&[u8]], meta: &Meta) -> Vec<Queued> {
         let takes_partial = self.features.contains(Features::CHECKSUM_GENERIC);
         let outgoing = if takes_partial {
@@ -261,8 +264,8 @@ impl Outgoing {
         Queued { bytes, meta: prepared.meta }
     }
 
-    /// Writes the virtio header, and the beginning of the frame as far as it is changed: a verified checksum becomes a
-    /// seed, and a VLAN tag goes into the frame.
+    /// Writes the virtio header, and the changed part at the start of the frame: a verified
+    /// checksum is replaced by the pseudo-header sum, and a VLAN tag is inserted.
     fn prepare(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Prepared, VnetError> {
         let first = slices.first().copied().unwrap_or_default();
         let mut meta = *meta;
@@ -314,13 +317,14 @@ impl Outgoing {
     }
 }
 
-/// An empty list in the memory of another, whose elements lived elsewhere: collecting in place allocates nothing.
+/// An empty vector in the allocation of another, whose elements have another lifetime: collecting
+/// in place allocates nothing.
 pub(super) fn reused<'a>(mut list: Vec<IoSlice<'_>>) -> Vec<IoSlice<'a>> {
     list.clear();
     list.into_iter().map(|_| IoSlice::new(&[])).collect()
 }
 
-/// What is given up first when a superframe is refused.
+/// Features in the order in which they are given up.
 const BY_RARITY: [Features; 5] = [
     Features::UDP_TUNNEL_SEGMENTATION,
     Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION,
@@ -329,9 +333,9 @@ const BY_RARITY: [Features; 5] = [
     Features::TCP_SEGMENTATION,
 ];
 
-/// Bytes before the tag or type of an Ethernet frame.
+/// Length in bytes of an Ethernet frame's addresses, which precede tag or type.
 const ADDRESSES_LEN: usize = 12;
-/// Slices that one vectored write takes (`UIO_MAXIOV` is 1024), the headers apart.
+/// Greatest number of slices of one vectored write, without the headers (`UIO_MAXIOV` is 1024).
 const PARTS_MAX: usize = 1000;
 
 #[cfg(test)]

@@ -32,27 +32,28 @@ use crate::{
     vnet::{VnetError, understand, unflagged_partial},
 };
 
-/// How a port on an interface works.
+/// Options of a packet port.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PacketOptions {
-    /// Whether frames have virtio headers; without, nothing but packets with complete checksums is sent.
+    /// Whether frames have virtio headers; without them only packets with complete checksums are
+    /// sent.
     pub virtio_header: bool,
-    /// What may be handed to the interface's driver, as far as packet sockets can say it.
+    /// Features of frames handed to the interface's driver, limited to those of packet sockets.
     pub transmit: Features,
-    /// Slots of the receive ring. Frames longer than a slot are dropped: [`RingLayout::PACKETS`] is for an interface
-    /// whose senders have their offloads off.
+    /// Slots of the receive ring. Frames longer than a slot are dropped: use
+    /// [`RingLayout::PACKETS`] only for an interface whose senders have their offloads off.
     pub layout: RingLayout,
-    /// Whether to send batches of packets from a mapped ring, as far as the kernel has one, during which no other
-    /// thread runs; otherwise by `sendmmsg(2)`.
+    /// Whether to send batches from a mapped ring, if the kernel has one, without other threads
+    /// running meanwhile; otherwise by `sendmmsg(2)`.
     pub transmit_ring: bool,
-    /// Whether to send straight to the driver, past the queueing discipline.
+    /// Whether to send directly to the driver, bypassing the queueing discipline.
     pub qdisc_bypass: bool,
-    /// Whether the interface is to receive frames for other hosts too, as a bridge must.
+    /// Whether the interface also receives frames for other hosts, as a bridge must.
     pub promiscuous: bool,
-    /// How to share the interface's frames with other ports.
+    /// Distribution of the interface's frames over several ports.
     pub fanout: Option<Fanout>,
-    /// The UDP ports that mean a tunnel.
+    /// The UDP ports of tunnels.
     pub ports: Ports,
 }
 
@@ -76,7 +77,7 @@ impl Default for PacketOptions {
 #[derive(Debug)]
 pub struct PacketPort {
     name: InterfaceName,
-    /// Asks about the interface in the network namespace in which the port was opened.
+    /// Queries the interface in the network namespace in which the port was opened.
     control: Control,
     ring: ReceiveRing,
     transmitter: Transmitter,
@@ -85,14 +86,14 @@ pub struct PacketPort {
     form: Option<Form>,
     stack: Stack,
     malformed: u64,
-    /// When to look whether an interface that is down is still there.
+    /// Time of the next check whether an interface that is down still exists, in nanoseconds.
     look_ns: Option<u64>,
     outgoing: Outgoing,
 }
 
 impl PacketPort {
-    /// Opens an Ethernet interface of the calling thread's network namespace, which must be up to receive anything.
-    /// Frames for other hosts are received as far as the interface lets them pass.
+    /// Opens an Ethernet interface of the calling thread's network namespace. It must be up to
+    /// receive anything. Frames for other hosts are received as far as the interface accepts them.
     ///
     /// # Errors
     /// Those of [`grosso_sys::packet::PacketSocketBuilder::bind`].
@@ -129,7 +130,7 @@ impl PacketPort {
         self.name.as_str()
     }
 
-    /// The number of the group in which it shares the interface's frames; `None` when it shares them with nobody.
+    /// The number of the fanout group that shares the interface's frames; `None` without fanout.
     ///
     /// # Errors
     /// Those of `getsockopt(2)`.
@@ -137,7 +138,7 @@ impl PacketPort {
         self.ring.fanout_group()
     }
 
-    /// What it counted, frames that the kernel had no room for included.
+    /// Counters of this port, including frames dropped by the kernel for want of room.
     ///
     /// # Errors
     /// Those of `getsockopt(2)`.
@@ -151,7 +152,7 @@ impl PacketPort {
         Ok(*stats)
     }
 
-    /// What is known about a received frame.
+    /// Metadata of a received frame.
     fn understand(&mut self, frame: &RingFrame) -> Result<Meta, VnetError> {
         let bytes = frame.as_ref();
         let mut meta = match self.form {
@@ -169,7 +170,8 @@ impl PacketPort {
         Ok(meta)
     }
 
-    /// What the slot says without a virtio header: that a checksum is partial, but not which one.
+    /// Checksum state of the slot, for sockets without virtio headers: partial says not which
+    /// checksum.
     fn status(&mut self, frame: &RingFrame) -> Meta {
         let status = frame.status();
         let checksum = if status.checksum_not_ready() {
@@ -183,7 +185,8 @@ impl PacketPort {
         Meta { checksum, ..Meta::default() }
     }
 
-    /// Why nothing comes: the interface may be down, of which the socket is told once, or gone, which is the end.
+    /// Checks why no frames arrive: the interface may be down, which the socket reports once, or
+    /// removed, which is an error.
     fn check(&mut self, now_ns: u64) -> Result<(), PortError> {
         let error = self.ring.take_error();
         match error.map_err(|error| broken(self.name(), "receive", error))? {
@@ -193,7 +196,7 @@ impl PacketPort {
             None if self.look_ns.is_none_or(|look_ns| now_ns < look_ns) => return Ok(()),
             _ => {}
         }
-        // An interface goes down before it is removed, and of that the socket is not told.
+        // An interface goes down before it is removed, and the socket does not report the removal.
         self.look_ns = Some(now_ns.saturating_add(LOOK_AGAIN_NS));
         match self.control.index(&self.name) {
             Ok(_) => Ok(()),
@@ -242,7 +245,7 @@ impl Port for PacketPort {
         Ok(received)
     }
 
-    /// The slot goes back to the kernel.
+    /// Dropping a frame returns its slot to the kernel.
     fn recycle(&mut self, buffer: RingFrame) {
         drop(buffer);
     }
@@ -268,7 +271,7 @@ impl Port for PacketPort {
     }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
-        // A socket that cannot be asked is found broken when it is received from.
+        // A socket that cannot be queried will fail in the next receive.
         let stats = self.stats().unwrap_or(self.outgoing.stats);
         stats.counters().for_each(|(counter, value)| each(counter, value));
     }
@@ -282,7 +285,7 @@ impl Port for PacketPort {
     }
 }
 
-/// What a packet socket can say about a frame; there is no form of its header for tunnels (rule V21).
+/// Features that a packet socket can express; its header has no form for tunnels (rule V21).
 fn possible(form: Option<Form>) -> Features {
     if form.is_none() {
         return Features::SCATTER_GATHER;
@@ -296,5 +299,5 @@ fn possible(form: Option<Form>) -> Features {
         | Features::GSO_ROBUST
 }
 
-/// How long an interface that is down is not looked after.
+/// Interval between checks of an interface that is down, in nanoseconds.
 const LOOK_AGAIN_NS: u64 = 100_000_000;

@@ -1,11 +1,11 @@
-//! What a live port counts, by name.
+//! Counters of live ports, by name.
 
 use crate::{port::PortCounter, vnet::VnetError};
 
 /// Declares the events with their short names.
 macro_rules! events {
     ($($(#[doc = $sentence:literal])+ $variant:ident = $name:literal;)+) => {
-        /// Something that befell frames of a live port.
+        /// An event of frames at a live port.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum LiveEvent {
@@ -16,13 +16,13 @@ macro_rules! events {
             /// Every event.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The short name under which it is counted.
+            /// The short name of its counter.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// What it is, for a person.
+            /// Description for the user.
             #[must_use]
             pub const fn sentence(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($sentence),+).trim_ascii(),)+ }
@@ -38,13 +38,13 @@ events! {
     ReceiveInexpressible = "rx-inexpressible";
     /// The kernel dropped a frame for which the receive ring had no room.
     ReceiveRingFull = "rx-ring-full";
-    /// The kernel filled a slot of the ring with nonsense.
+    /// The kernel filled a slot of the ring with invalid values.
     ReceiveMalformed = "rx-malformed";
     /// A superframe was refused, and sent as the packets that it stands for (B31).
     TransmitCutAgain = "tx-cut-again";
     /// A feature was given up because the kernel refused superframes that need it (B31).
     TransmitNarrowed = "tx-narrowed";
-    /// A frame was refused for what it is, and dropped.
+    /// A frame was refused because of its contents, and dropped.
     TransmitRefused = "tx-refused";
     /// A frame was longer than the device takes, and was dropped.
     TransmitTooLong = "tx-too-long";
@@ -55,14 +55,14 @@ events! {
 }
 
 impl LiveEvent {
-    /// Whether a frame was lost by it: not when it was sent in pieces instead.
+    /// Whether the event means a lost frame.
     #[must_use]
     pub const fn is_loss(self) -> bool {
         !matches!(self, Self::TransmitCutAgain | Self::TransmitNarrowed)
     }
 }
 
-/// What a live port counted.
+/// Counters of a live port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveStats {
     events: [u64; LiveEvent::ALL.len()],
@@ -70,13 +70,13 @@ pub struct LiveStats {
 }
 
 impl LiveStats {
-    /// How often an event happened.
+    /// Number of times that an event occurred.
     #[must_use]
     pub fn events(&self, event: LiveEvent) -> u64 {
         self.events[event as usize]
     }
 
-    /// How many frames were dropped because of their virtio header.
+    /// Number of frames dropped because of this error of their virtio header.
     #[must_use]
     pub fn refused(&self, error: VnetError) -> u64 {
         self.refused[error as usize]
@@ -88,7 +88,7 @@ impl LiveStats {
         events.chain(VnetError::ALL.iter().map(|error| (error.name(), self.refused(*error))))
     }
 
-    /// Every counter with what it is.
+    /// Every counter with its description.
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> + '_ {
         let events = LiveEvent::ALL.iter().map(|event| {
             let (name, sentence) = (event.name(), event.sentence());

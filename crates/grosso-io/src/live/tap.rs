@@ -1,4 +1,4 @@
-//! TUN and TAP devices: the network stack of this host on the other side of a file descriptor.
+//! TUN and TAP devices: the network stack of this host behind a file descriptor.
 
 use std::{
     collections::VecDeque,
@@ -31,28 +31,30 @@ use crate::{
     vnet::{VnetError, understand},
 };
 
-/// How a TUN or TAP port works.
+/// Options of a TUN or TAP port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TapOptions {
-    /// The longest virtio header to ask for; a kernel that does not know it gets the next shorter.
+    /// The longest virtio header to request; a kernel without it gets the next shorter one.
     pub header: Form,
-    /// What may be sent into the device, as far as the kernel takes it.
+    /// Features of frames written to the device, limited to those of the kernel.
     pub transmit: Features,
-    /// What the stack may hand out, as `ethtool -K` of the device says, as far as the kernel can.
+    /// Features of frames that the stack hands out, as set by `ethtool -K` on the device, limited
+    /// to those of the kernel.
     pub receive: Features,
     /// Whether other queues of the same device will be opened.
     pub multi_queue: bool,
-    /// Whether the device is to outlive its last queue; `None` leaves that as it is, and a new device does not.
+    /// Whether the device outlives its last queue. `None` leaves that unchanged; a new device does
+    /// not.
     pub persistent: Option<bool>,
-    /// The UDP ports that mean a tunnel.
+    /// The UDP ports of tunnels.
     pub ports: Ports,
-    /// The longest frame that is received, in bytes.
+    /// Greatest length of a received frame in bytes.
     pub frame_bytes_max: usize,
 }
 
 impl Default for TapOptions {
-    /// Everything that the kernel can, with the 12-byte header, which all kernels know.
+    /// All features of the kernel, with the 12-byte header, which all kernels support.
     fn default() -> Self {
         Self {
             header: Form::Buffers,
@@ -81,8 +83,9 @@ pub struct TapPort {
 }
 
 impl TapPort {
-    /// Makes or attaches to a device of this name in the calling thread's network namespace: a TAP device for
-    /// [`Layer::Ethernet`], a TUN device for [`Layer::Ip`]. `%d` in the name lets the kernel choose a number.
+    /// Creates a device of this name, or attaches to it, in the calling thread's network namespace:
+    /// a TAP device for [`Layer::Ethernet`], a TUN device for [`Layer::Ip`]. For `%d` in the name
+    /// the kernel inserts a number.
     ///
     /// # Errors
     /// Those of [`TunBuilder::open`].
@@ -96,8 +99,8 @@ impl TapPort {
         Self::new(builder.nonblocking(true).open()?, options)
     }
 
-    /// Takes over an open queue, such as one passed in by a service manager. Offloads and the length of the header are
-    /// the device's, and are set as the options say.
+    /// Takes over an open queue, such as one passed by a service manager. Offloads and the length
+    /// of the header belong to the device, and are set to those of the options.
     ///
     /// # Errors
     /// Those of [`Tun::adopt`].
@@ -144,19 +147,19 @@ impl TapPort {
         self.tun.name().as_str()
     }
 
-    /// The form of the virtio header that was agreed on; `None` on a device that was made without.
+    /// The form of the virtio header in use; `None` for a device created without one.
     #[must_use]
     pub fn form(&self) -> Option<Form> {
         self.form
     }
 
-    /// What the stack hands out, as `ethtool -k` of the device would say.
+    /// Features of frames that the stack hands out, as `ethtool -k` on the device reports them.
     #[must_use]
     pub fn receive_features(&self) -> Features {
         self.receive
     }
 
-    /// What it counted.
+    /// Counters of this port.
     #[must_use]
     pub fn stats(&self) -> &LiveStats {
         &self.outgoing.stats
@@ -228,7 +231,7 @@ impl Port for TapPort {
                     self.buffers.put_back(bytes);
                     match Fault::of(&error) {
                         Fault::Later => break,
-                        // The packet is gone; it cannot be said (rule V20).
+                        // The packet is lost, because the header cannot express it (rule V20).
                         Fault::Malformed => {
                             received += 1;
                             self.outgoing.stats.count(LiveEvent::ReceiveInexpressible, 1);
@@ -279,7 +282,7 @@ impl Wire for TunWire<'_> {
     }
 }
 
-/// Sets the longest form that the kernel takes and that is not longer than the wanted one.
+/// Sets the longest form that the kernel accepts, up to the wanted one.
 fn choose_form(tun: &Tun, wanted: Form) -> io::Result<Option<Form>> {
     if tun.header_bytes()? == 0 {
         return Ok(None);
@@ -294,7 +297,7 @@ fn choose_form(tun: &Tun, wanted: Form) -> io::Result<Option<Form>> {
     Err(refusal.unwrap_or_else(|| io::ErrorKind::Unsupported.into()))
 }
 
-/// The most that the kernel takes of what a reader can say that it takes (rule V30).
+/// The offloads that the kernel accepts from a reader (rule V30).
 fn probe(tun: &Tun, form: Form) -> io::Result<Offloads> {
     let mut kernel = Offloads::NONE;
     let tunnels = [Offloads::UDP_TUNNEL, Offloads::UDP_TUNNEL_CHECKSUM];
@@ -316,7 +319,8 @@ fn probe(tun: &Tun, form: Form) -> io::Result<Offloads> {
     Ok(kernel)
 }
 
-/// What may be written: not what the reader asked for (rule V30), but what a kernel knows that knows its offloads.
+/// Features for writing: not those that the reader enabled (rule V30), but those of any kernel with
+/// these offloads.
 fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
     if form.is_none() {
         return Features::SCATTER_GATHER;
@@ -326,9 +330,9 @@ fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
         | Features::TCP_SEGMENTATION
         | Features::TCP_ECN_SEGMENTATION
         | Features::TCP6_SEGMENTATION
-        // The stack that receives the frame has no use for identifications of packets that are not fragmented.
+        // The receiving stack ignores the identification of packets that are not fragmented.
         | Features::TCP_MANGLEID_SEGMENTATION
-        // The kernel looks at what it is given (rule V7).
+        // The kernel checks superframes from this source (rule V7).
         | Features::GSO_ROBUST;
     for (offload, feature) in [
         (Offloads::UDP, Features::UDP_SEGMENTATION),
@@ -342,7 +346,7 @@ fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
     features
 }
 
-/// What the stack is asked to hand out, of what the kernel can and what is wanted.
+/// Features and offloads to request from the stack: those that are wanted and that the kernel has.
 fn receive_offloads(kernel: Offloads, wanted: Features) -> (Features, Offloads) {
     let wanted = (wanted | Features::SCATTER_GATHER).active();
     let mut receive = Features::NONE;
@@ -356,7 +360,7 @@ fn receive_offloads(kernel: Offloads, wanted: Features) -> (Features, Offloads) 
         (Offloads::UDP_TUNNEL, Features::UDP_TUNNEL_SEGMENTATION),
         (Offloads::UDP_TUNNEL_CHECKSUM, Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION),
     ] {
-        // Each needs what stands before it (rule V30), and is left out with it.
+        // Each offload needs those before it (rule V30), and is left out with them.
         let needed = match feature {
             Features::CHECKSUM_GENERIC => Features::NONE,
             Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION => Features::UDP_TUNNEL_SEGMENTATION,

@@ -1,5 +1,5 @@
-//! The way out of an interface: packets by the batch through a mapped ring, what is longer than the MTU through a
-//! socket.
+//! Egress of an interface: packets in batches through a mapped ring, frames longer than the MTU
+//! through a socket.
 
 use std::{
     collections::VecDeque,
@@ -15,12 +15,12 @@ use grosso_sys::{
 
 use super::outgoing::{Queued, Wire};
 
-/// Sends frames in their order, whichever way each goes.
+/// Sends frames in order, each through ring or socket.
 #[derive(Debug)]
 pub(super) struct Transmitter {
     ring: Option<TransmitRing>,
-    /// The longest frame for the ring, its virtio header included: the kernel does not hold the ring's frames against
-    /// the MTU as it does those of the socket.
+    /// The longest frame for the ring in bytes, its virtio header included. The kernel does not
+    /// check frames of the ring against the MTU, as it does those of the socket.
     ring_bytes_max: usize,
     socket: PacketSocket,
 }
@@ -37,7 +37,7 @@ impl Transmitter {
         let slot_bytes = slot_bytes.clamp(SLOT_BYTES_MIN, SLOT_BYTES_MAX).next_power_of_two();
         let layout = RingLayout { slot_bytes, slots: BATCH };
         let ring = match wants_ring.then(|| builder.bind_transmit_ring(name, layout)) {
-            // A kernel without such rings or the memory for one.
+            // A kernel without transmit rings, or without the memory for one.
             Some(Err(error))
                 if matches!(
                     Fault::of(&error),
@@ -53,7 +53,7 @@ impl Transmitter {
         Ok(Self { ring, ring_bytes_max: bytes_max.min(longest), socket })
     }
 
-    /// What to wait for when there is no room for a frame of so many bytes.
+    /// Descriptor that becomes writable when there is room for a frame of `frame_len` bytes.
     pub(super) fn blocked(&self, frame_len: usize) -> BorrowedFd<'_> {
         match &self.ring {
             Some(ring) if frame_len <= self.ring_bytes_max => ring.as_fd(),
@@ -88,13 +88,14 @@ impl Wire for Transmitter {
     }
 }
 
-/// Frames of one batch: as many as one call sends.
+/// Frames of one batch: the number that one call sends.
 pub(super) const BATCH: usize = 64;
-/// The virtio and Ethernet headers, which the MTU leaves out.
+/// Length of the virtio and Ethernet headers, which the MTU leaves out.
 const HEADERS_BYTES: usize = 10 + 14;
-/// More than what the kernel keeps of a slot.
+/// More than the kernel reserves in a slot, in bytes.
 const SLOT_HEADER_BYTES: usize = 64;
-/// The shortest slots: for Ethernet's usual MTU.
+/// The shortest slot in bytes, for Ethernet's usual MTU.
 const SLOT_BYTES_MIN: usize = 2048;
-/// The longest: for jumbo frames. What is longer carries its own cost.
+/// The longest slot in bytes, for jumbo frames. For longer frames the cost of a system call matters
+/// less.
 const SLOT_BYTES_MAX: usize = 16 << 10;

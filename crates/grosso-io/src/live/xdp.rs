@@ -1,4 +1,4 @@
-//! An interface through an AF_XDP socket: packets of the wire's size, in memory that is shared with the kernel.
+//! An interface through an AF_XDP socket: packets of wire size, in memory shared with the kernel.
 
 use std::{
     io,
@@ -26,19 +26,20 @@ use crate::{
     vnet::{VnetError, unflagged_partial},
 };
 
-/// How an AF_XDP port works.
+/// Options of an AF_XDP port.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct XdpPortOptions {
     /// The queue of the interface.
     pub queue: u32,
-    /// The socket. Packets in several pieces are not taken.
+    /// Options of the socket. Packets in several buffers are not supported.
     pub socket: XdpOptions,
-    /// Takes a packet whose checksum field holds the sum of its pseudo-header for one whose checksum is partial. A
-    /// sender on the same host with checksum offload sends such packets, and AF_XDP cannot say so. Off the host nobody
-    /// vouches for them, so this is to be left off there.
+    /// Treats a packet whose checksum field holds its pseudo-header sum as one with a partial
+    /// checksum. A sender on the same host with checksum offload sends such packets, and AF_XDP
+    /// cannot mark them. Packets from other hosts must not be trusted in this way, so leave it off
+    /// on an external interface.
     pub assume_partial: bool,
-    /// The UDP ports that mean a tunnel.
+    /// The UDP ports of tunnels.
     pub ports: Ports,
 }
 
@@ -55,7 +56,7 @@ pub struct XdpPort {
     name: InterfaceName,
     control: Control,
     socket: XdpSocket,
-    /// Shared by the queues of the interface, which can have one program.
+    /// Shared by the queues of the interface, which can have only one program.
     program: Arc<Redirect>,
     assume_partial: bool,
     ports: Ports,
@@ -66,8 +67,8 @@ pub struct XdpPort {
 }
 
 impl XdpPort {
-    /// Opens a queue of an interface in the calling thread's network namespace: in native mode if the driver has it,
-    /// else in generic mode.
+    /// Opens a queue of an interface in the calling thread's network namespace: in native mode if
+    /// the driver supports it, else in generic mode.
     ///
     /// # Errors
     /// Those of [`Redirect::attach`] and [`XdpSocket::bind`].
@@ -76,7 +77,7 @@ impl XdpPort {
         Self::bind(Arc::new(program), name, options)
     }
 
-    /// Opens so many queues of an interface from the one of the options on.
+    /// Opens `queues` consecutive queues of an interface, from `options.queue` on.
     ///
     /// # Errors
     /// As [`XdpPort::open`].
@@ -120,19 +121,19 @@ impl XdpPort {
         self.name.as_str()
     }
 
-    /// Where in the receive path the packets are taken.
+    /// Point of the receive path at which packets are taken.
     #[must_use]
     pub fn mode(&self) -> AttachMode {
         self.program.mode()
     }
 
-    /// What it counted.
+    /// Counters of this port.
     #[must_use]
     pub fn stats(&self) -> &LiveStats {
         &self.stats
     }
 
-    /// What the kernel counted.
+    /// Counters of the kernel.
     ///
     /// # Errors
     /// Those of `getsockopt(2)`.
@@ -149,7 +150,7 @@ impl XdpPort {
         Meta { checksum, ..Meta::default() }
     }
 
-    /// An error of the socket: an interface that is down may come up again.
+    /// Maps an error of the socket. An interface that is down may come up again, which is no error.
     fn failed(&self, action: &'static str, error: io::Error) -> Result<(), PortError> {
         let is_there = self.control.index(&self.name).is_ok();
         match Fault::of(&error) {
@@ -167,7 +168,7 @@ impl Port for XdpPort {
         LinkType::Ethernet
     }
 
-    /// Nothing but whole packets: no driver takes more by way of AF_XDP without its own metadata.
+    /// No features: no driver accepts offloads through AF_XDP without metadata of its own.
     fn device(&self) -> Device {
         Device::new(Features::NONE)
     }
@@ -194,7 +195,7 @@ impl Port for XdpPort {
         Ok(count)
     }
 
-    /// The chunk can be filled again.
+    /// Dropping a frame returns its chunk.
     fn recycle(&mut self, buffer: xdp::Frame) {
         drop(buffer);
     }
@@ -224,7 +225,7 @@ impl Port for XdpPort {
         }
         self.waiting.push(frame);
         if self.waiting.len() >= BATCH {
-            // What there is no room for waits; chunks are what limits it.
+            // Frames without room wait; the number of chunks bounds them.
             let _ = self.flush()?;
         }
         Ok(Transmitted::Taken)
@@ -237,7 +238,7 @@ impl Port for XdpPort {
         };
         if let Err(error) = result {
             self.failed("send", error)?;
-            // Nothing goes out while the interface is down.
+            // No frame is sent while the interface is down.
             self.stats.count(LiveEvent::TransmitDown, self.waiting.len() as u64);
             self.waiting.clear();
         }
@@ -246,7 +247,7 @@ impl Port for XdpPort {
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         self.stats.counters().for_each(|(counter, value)| each(counter, value));
-        // A socket that cannot be asked is found broken when it is received from.
+        // A socket that cannot be queried will fail in the next receive.
         let kernel = self.kernel_stats().unwrap_or_default();
         kernel_counters(&kernel).into_iter().for_each(|(counter, value)| each(counter, value));
     }
@@ -269,7 +270,7 @@ fn attach(name: &str) -> io::Result<(Redirect, InterfaceName)> {
     Ok((program, name))
 }
 
-/// What the kernel counts for an AF_XDP socket, with what it is.
+/// Counters of the kernel for an AF_XDP socket, with their descriptions.
 #[must_use]
 pub fn kernel_counters(kernel: &XdpStatistics) -> [(PortCounter, u64); 6] {
     let counter = |name, is_loss, sentence| PortCounter { name, is_loss, sentence };
@@ -291,7 +292,7 @@ pub fn kernel_counters(kernel: &XdpStatistics) -> [(PortCounter, u64); 6] {
     ]
 }
 
-/// Frames that are handed to the kernel together.
+/// Number of frames handed to the kernel in one call.
 const BATCH: usize = 64;
-/// Bytes before the tag or type of an Ethernet frame.
+/// Length in bytes of an Ethernet frame's addresses, which precede tag or type.
 const ADDRESSES_LEN: usize = 12;

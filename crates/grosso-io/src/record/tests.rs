@@ -1,4 +1,4 @@
-//! What a recording holds, and what it costs the traffic: nothing.
+//! Contents of a recording, and its cost to the traffic: none.
 
 use std::{
     io::{self, Write},
@@ -24,7 +24,7 @@ use crate::{
     port::{Port, Transmitted},
 };
 
-/// A file that the test still holds when the recording has it.
+/// A file that the test can still read while the recording owns it.
 #[derive(Clone, Default)]
 struct SharedFile(Arc<Mutex<Vec<u8>>>);
 
@@ -77,7 +77,7 @@ fn superframe() -> (Vec<u8>, Meta) {
     (frame, meta)
 }
 
-/// Takes everything that has come, at a time.
+/// Receives all frames that have arrived, at a time.
 fn receive(port: &mut impl Port, now_ns: u64) -> Vec<(Vec<u8>, Meta)> {
     let mut frames = Vec::new();
     port.receive(now_ns, usize::MAX, &mut |frame| {
@@ -87,7 +87,7 @@ fn receive(port: &mut impl Port, now_ns: u64) -> Vec<(Vec<u8>, Meta)> {
     frames
 }
 
-/// What a capture says passed.
+/// Frames and metadata of a capture.
 fn read_back(capture: &[u8]) -> Vec<(Vec<u8>, Meta)> {
     let reader = CaptureReader::new(capture).unwrap();
     let mut port: CapturePort<_, Vec<u8>> =
@@ -124,7 +124,7 @@ fn what_passed_is_what_reads_back_with_times_and_ways_and_all_that_is_known() {
     assert_eq!(far.transmit(&[&segment(1)], &stamped).unwrap(), Transmitted::Taken);
     assert_eq!(far.transmit(&[&frame], &meta).unwrap(), Transmitted::Taken);
     assert_eq!(receive(&mut port, 5), [(segment(1), stamped), (frame.clone(), meta)]);
-    // A superframe comes in slices, and its time is that of the caller's last look.
+    // A superframe comes in slices, and gets the time of the caller's last receive.
     let (head, rest) = frame.split_at(90);
     let (middle, end) = rest.split_at(1000);
     assert_eq!(port.transmit(&[head, middle, end], &meta).unwrap(), Transmitted::Taken);
@@ -143,7 +143,7 @@ fn what_passed_is_what_reads_back_with_times_and_ways_and_all_that_is_known() {
     assert_eq!(ways(&file.bytes()), [flag::INBOUND, flag::INBOUND, flag::OUTBOUND]);
 }
 
-/// A reader without those ports finds the tunnel nevertheless.
+/// A reader without these ports still finds the tunnel.
 #[test]
 fn tunnels_on_ports_of_their_own_are_recorded() {
     let (mut far, near) = plain();
@@ -169,7 +169,7 @@ fn tunnels_on_ports_of_their_own_are_recorded() {
     assert_eq!(said[1], (segment(1), None));
     let offload = said[0].1.clone().unwrap();
     assert_eq!(offload.tunnel_ports, [TunnelPort::Vxlan(8472)]);
-    // The checksum of the innermost header, of which the flags alone say that it is partial.
+    // The checksum of the innermost header; the flags alone say only that it is partial.
     let stack = dissect(&partial, LinkType::Ethernet, &offload.ports(&Ports::ASSIGNED));
     let innermost = ChecksumState::Partial { place: None }.to_engine(&stack);
     let (start, offset) = (start as u16, offset as u16);
@@ -189,7 +189,7 @@ fn one_way_alone_can_be_recorded() {
         port.finish();
         let mut expected = Vec::new();
         expected.extend(received.then(|| (segment(1), at(Meta::default(), 7))));
-        // Without its own direction the clock is the caller's all the same.
+        // Even if received frames are not recorded, the clock is the caller's.
         expected.extend(transmitted.then(|| (segment(2), at(Meta::default(), 7))));
         assert_eq!(read_back(&file.bytes()), expected);
     }
@@ -211,7 +211,7 @@ fn a_frame_that_the_port_has_no_room_for_is_recorded_when_it_is_taken() {
     assert_eq!(recorded, [segment(1), segment(2)]);
 }
 
-/// A disk with room for so many bytes, which says that it was asked and waits for an answer.
+/// A disk with room for a number of bytes, which reports each request and waits for an answer.
 struct SmallDisk {
     room: usize,
     asked: mpsc::Sender<()>,
@@ -220,7 +220,7 @@ struct SmallDisk {
 
 impl Write for SmallDisk {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The test may have stopped to listen and to answer.
+        // The test may have stopped listening and answering.
         let _ = self.asked.send(());
         let _ = self.answer.recv();
         match self.room.checked_sub(bytes.len()) {
@@ -268,7 +268,7 @@ fn a_full_disk_ends_the_recording_is_said_once_and_no_frame_is_lost() {
     }
 }
 
-/// A file that accepts nothing until it is told to.
+/// A file that accepts nothing until told to.
 struct Stalled(mpsc::Receiver<()>, SharedFile);
 
 impl Write for Stalled {
@@ -296,7 +296,7 @@ fn a_stalled_file_delays_no_frame_and_holds_no_more_than_the_limit() {
         assert_eq!(port.transmit(&[&segment(i)], &Meta::default()).unwrap(), Transmitted::Taken);
     }
     assert_eq!(receive(&mut far, 0).len(), 1000, "they pass while the file stalls");
-    // One batch may be with the thread, one waits.
+    // One batch may be with the thread, and one waits.
     let overflowed = port.recording().stats().overflowed;
     assert!((800..=900).contains(&overflowed), "{overflowed}");
     assert!(port.recorder.shared.state().waiting.bytes.len() <= options.waiting_bytes_max);

@@ -1,8 +1,9 @@
-//! The queues of a data path: a thread each, and nothing shared but their end.
+//! The queues of a data path: one thread each, which share nothing but the end of the run.
 //!
-//! The kernel chooses the queue of a frame: a packet socket's fanout and a NIC's receive side scaling by the hash of
-//! the flow; a TUN or TAP device sends a flow out by the queue on which it was last written to, so that both directions
-//! of a flow use the same queue once the first frame of it was written.
+//! The kernel selects the queue of a frame: a packet socket's fanout and a NIC's receive side
+//! scaling use the hash of the flow. A TUN or TAP device sends a flow out by the queue on which it
+//! was last written to, so both directions of a flow use the same queue once the first frame of it
+//! was written.
 
 use std::{
     io, panic,
@@ -15,33 +16,33 @@ use grosso_sys::scheduling::{allowed_processors, pin};
 use super::{DataPath, Handle, Snapshot};
 use crate::port::{Port, PortError};
 
-/// Most queues of a data path: as many as an AF_XDP program knows sockets.
+/// Greatest number of queues of a data path: the size of the AF_XDP program's socket map.
 pub const QUEUES_MAX: usize = 64;
 
-/// Data paths that run side by side, one thread each. The first that ends, ends all.
+/// Data paths that run side by side, one thread each. When one ends, all end.
 #[derive(Debug)]
 pub struct Group {
     common: Arc<Common>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What the threads of a group have in common: they look at it when they end.
+/// State shared by the threads of a group; they access it only when they end.
 #[derive(Debug)]
 struct Common {
     handles: Vec<Handle>,
-    /// Why the first broken path is broken.
+    /// Error of the first path that broke.
     broken: Mutex<Option<PortError>>,
 }
 
 impl Group {
-    /// Starts a thread for each path, called by the first 11 characters of `name` and the number of the queue, which is
-    /// as much as the kernel keeps. The first path's thread is bound to
-    /// the first of the processors, and so on, again from the first when there are fewer; to none when there are none.
-    /// `ended` is called once all paths have ended of themselves or were stopped.
+    /// Starts a thread for each path. Its name is the first 11 characters of `name` and the number
+    /// of the queue, because the kernel keeps no more. Path `n` is pinned to `processors[n %
+    /// processors.len()]`; with no processors, threads are not pinned. `ended` is called once all
+    /// paths have ended, by themselves or by [`Group::stop`].
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for no paths or more than [`QUEUES_MAX`], and for a processor that the caller
-    /// may not run on; when a thread cannot be started.
+    /// [`io::ErrorKind::InvalidInput`] for no paths or more than [`QUEUES_MAX`], and for a
+    /// processor on which the caller may not run; the system's error if a thread cannot be started.
     pub fn start<L, R>(
         name: &str,
         paths: Vec<DataPath<L, R>>,
@@ -77,21 +78,22 @@ impl Group {
         Ok(group)
     }
 
-    /// Lets the paths deliver what they hold and end.
+    /// Makes the paths deliver their held packets and end.
     pub fn stop(&self) {
         self.common.stop();
     }
 
-    /// The ways to talk to the paths, in the order of their queues.
+    /// Handles of the paths, in the order of their queues.
     #[must_use]
     pub fn handles(&self) -> &[Handle] {
         &self.common.handles
     }
 
-    /// Waits until all paths have ended, and says what each did, and why the first broken one is broken.
+    /// Waits until all paths have ended. Returns the error of the first one that broke, and a
+    /// snapshot of each.
     ///
     /// # Panics
-    /// When the thread of a path panicked: it is that panic.
+    /// Propagates the panic of a path's thread.
     pub fn join(mut self) -> (Result<(), PortError>, Vec<Snapshot>) {
         self.wait();
         let broken = self.common.broken.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -99,7 +101,7 @@ impl Group {
         (broken.map_or(Ok(()), Err), snapshots)
     }
 
-    /// Both at once.
+    /// Stops the paths and waits for them: [`Group::stop`], then [`Group::join`].
     ///
     /// # Panics
     /// As [`Group::join`].
@@ -121,7 +123,7 @@ impl Common {
     }
 }
 
-/// One thread of a group. However it ends, by a panic too, it ends the others.
+/// One thread of a group. When it ends, even by a panic, it ends the others.
 struct Queue {
     common: Arc<Common>,
 }
@@ -150,7 +152,7 @@ impl Drop for Queue {
     }
 }
 
-/// Does something when the last of its owners is gone.
+/// Calls a function when dropped, so when the last owner of a shared value is gone.
 struct AtEnd<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> Drop for AtEnd<F> {

@@ -1,7 +1,8 @@
-//! A data path on a thread: two ports, a direction each way, and nothing else.
+//! A data path on a thread: two ports and a direction each way.
 //!
-//! The thread sleeps until a port has frames or room, a held train must leave, or somebody asks. Nothing is shared with
-//! other threads but the requests of [`Handle`], which cost the thread one load a turn.
+//! The thread sleeps until a port has frames or room, a held train must leave, or a request
+//! arrives. It shares nothing with other threads but the requests of [`Handle`], which cost it one
+//! load a turn.
 //!
 //! ```no_run
 //! use grosso_io::{
@@ -49,7 +50,7 @@ use crate::{
     port::{Port, PortCounter, PortError},
 };
 
-/// How a data path runs.
+/// Options of a running data path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunOptions {
@@ -57,14 +58,15 @@ pub struct RunOptions {
     pub left_to_right: PathOptions,
     /// From the right port to the left one.
     pub right_to_left: PathOptions,
-    /// How long to look for frames without sleeping, after the last one: a wake-up costs time too.
+    /// Time to poll for frames without sleeping after the last one, because a wake-up has a cost
+    /// too.
     pub busy_poll: Duration,
-    /// How long to wait at the end for room for what is held; what has none by then is lost.
+    /// Time to wait at the end for room for held packets; packets without room by then are lost.
     pub drain: Duration,
 }
 
 impl RunOptions {
-    /// Both directions as [`PathOptions::new`] has them, no busy polling, a second for the end.
+    /// Both directions with [`PathOptions::new`], no busy polling, and one second to drain.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -76,7 +78,7 @@ impl RunOptions {
     }
 }
 
-/// What a data path did so far.
+/// Counters of a data path at one point in time.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -84,48 +86,48 @@ pub struct Snapshot {
     pub left_to_right: DirectionStats,
     /// From the right port to the left one.
     pub right_to_left: DirectionStats,
-    /// What was coalesced towards the right port; `None` when it takes no superframes.
+    /// Coalescing towards the right port; `None` when that port takes no superframes.
     pub coalesced_to_right: Option<CoalesceStats>,
-    /// What was coalesced towards the left port; `None` when it takes no superframes.
+    /// Coalescing towards the left port; `None` when that port takes no superframes.
     pub coalesced_to_left: Option<CoalesceStats>,
-    /// What the left port counted of itself.
+    /// Counters of the left port itself.
     pub left: Vec<(PortCounter, u64)>,
-    /// What the right port counted of itself.
+    /// Counters of the right port itself.
     pub right: Vec<(PortCounter, u64)>,
-    /// How long ago a frame came from the left port last, in nanoseconds; `None` before the first.
+    /// Nanoseconds since the last frame from the left port; `None` before the first.
     pub left_idle_ns: Option<u64>,
-    /// How long ago a frame came from the right port last, in nanoseconds; `None` before the first.
+    /// Nanoseconds since the last frame from the right port; `None` before the first.
     pub right_idle_ns: Option<u64>,
-    /// How often the thread slept.
+    /// Number of times that the thread slept.
     pub sleeps: u64,
 }
 
-/// How a data path ended.
+/// Result of a data path that ended.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct End<L, R> {
-    /// Nothing when it was stopped or a port was finished, else why a port is broken.
+    /// `Ok` when the path was stopped or a port was finished, else the error of a broken port.
     pub result: Result<(), PortError>,
     /// The left port.
     pub left: L,
     /// The right port.
     pub right: R,
-    /// What the path did.
+    /// Final counters of the path.
     pub snapshot: Snapshot,
 }
 
-/// The way to talk to a data path from other threads.
+/// Control of a data path from other threads.
 #[derive(Clone, Debug)]
 pub struct Handle {
     shared: Arc<Shared>,
 }
 
-/// What a data path and whoever talks to it have in common. Aligned so that no other thread writes to the cache lines
-/// that its thread looks at in every turn.
+/// State shared by a data path and its handles. Aligned so that no other thread writes to the cache
+/// lines that the path's thread reads in every turn.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shared {
-    /// Something was asked: the thread looks at the rest only then.
+    /// Whether there is a request: the thread reads the rest only then.
     asked: AtomicBool,
     stopped: AtomicBool,
     /// Wakes the thread.
@@ -136,14 +138,14 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Requests {
     waiting: Vec<mpsc::Sender<Snapshot>>,
-    /// What the path did in the end.
+    /// Final counters of the path.
     last: Option<Snapshot>,
-    /// Nobody will answer any more.
+    /// Whether the path has ended, so that requests will not be answered.
     is_over: bool,
 }
 
-/// The path's side of the requests. Who waits for an answer is not left waiting when the path is dropped without having
-/// run, or its thread panics.
+/// The path's side of the requests. Dropping it releases callers that wait for an answer, even if
+/// the path never ran or its thread panics.
 #[derive(Debug)]
 struct Answering(Arc<Shared>);
 
@@ -164,14 +166,14 @@ impl Drop for Answering {
 }
 
 impl Handle {
-    /// Lets the path deliver what it holds and end.
+    /// Makes the path deliver its held packets and end.
     pub fn stop(&self) {
         self.shared.stopped.store(true, Ordering::Release);
         self.shared.wake();
     }
 
-    /// What the path did so far, as its thread says itself; in the end what it did. `None` when the path is gone
-    /// without having come to its end.
+    /// Current counters, taken by the path's own thread; final counters after the path has ended.
+    /// `None` when the path was dropped before it came to its end.
     #[must_use]
     pub fn snapshot(&self) -> Option<Snapshot> {
         let (sender, receiver) = mpsc::channel();
@@ -193,7 +195,8 @@ impl Handle {
 impl Shared {
     fn wake(&self) {
         self.asked.store(true, Ordering::Release);
-        // It can only fail for want of the descriptor, which lives as long as this.
+        // Raising the event can fail only if its descriptor is closed, and that lives as long as
+        // `self`.
         let _ = self.event.raise();
     }
 
@@ -209,7 +212,7 @@ pub struct DataPath<L: Port, R: Port> {
     right: R,
     to_right: Direction<L::Buffer>,
     to_left: Direction<R::Buffer>,
-    /// When a frame came last, from the left port and from the right one.
+    /// Time of the last frame from the left port and from the right port, in nanoseconds.
     received_ns: [Option<u64>; 2],
     sleeper: Sleeper,
     options: RunOptions,
@@ -220,7 +223,8 @@ impl<L: Port, R: Port> DataPath<L, R> {
     /// Joins two ports.
     ///
     /// # Errors
-    /// When their frames do not start with the same kind of header, or the kernel has no descriptors left to wait with.
+    /// [`io::ErrorKind::InvalidInput`] when the link types of the ports differ; the system's error
+    /// if the kernel has no descriptor left to wait with.
     pub fn new(left: L, right: R, options: RunOptions) -> io::Result<Self> {
         if left.link() != right.link() {
             let why = format!("{} and {} frames do not mix", left.link(), right.link());
@@ -255,16 +259,16 @@ impl<L: Port, R: Port> DataPath<L, R> {
         })
     }
 
-    /// The way to stop and to ask the path once it runs.
+    /// A handle to query and stop the path while it runs.
     #[must_use]
     pub fn handle(&self) -> Handle {
         Handle { shared: Arc::clone(&self.shared.0) }
     }
 
-    /// Moves frames until it is stopped or a port is finished or broken; then delivers what is held, as far as there is
-    /// room.
+    /// Moves frames until the path is stopped or a port is finished or broken, then delivers the
+    /// held packets as far as there is room.
     pub fn run(mut self) -> End<L, R> {
-        // Without it, a train is held a little longer.
+        // If this fails, timers are coarser and a train is held a little longer.
         let _ = wait_exactly();
         let mut result = self.work();
         let drained = self.finish();
@@ -272,7 +276,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
         let snapshot = self.snapshot();
         let mut requests = self.shared.requests();
         for sender in requests.waiting.drain(..) {
-            // Who asked may have gone.
+            // The requester may have gone.
             let _ = sender.send(snapshot.clone());
         }
         requests.last = Some(snapshot.clone());
@@ -306,7 +310,8 @@ impl<L: Port, R: Port> DataPath<L, R> {
         }
     }
 
-    /// Moves a batch each way and delivers what was held for long enough, and says how many frames came.
+    /// Moves a batch each way, delivers trains whose hold time has expired, and returns the number
+    /// of frames received.
     fn turn(&mut self, now_ns: u64) -> Result<usize, PortError> {
         let Self { left, right, to_right, to_left, .. } = self;
         let there = to_right.poll(left, right, now_ns)?;
@@ -323,21 +328,22 @@ impl<L: Port, R: Port> DataPath<L, R> {
         Ok(there + back)
     }
 
-    /// The next point in time at which something is to be done.
+    /// Time of the next work that is due, in nanoseconds.
     fn deadline(&self) -> Option<u64> {
         let directions = [self.to_right.deadline(), self.to_left.deadline()];
-        // A port that is not asked meanwhile, because the other has no room, would never be done with it.
+        // A stalled direction does not poll its source, so that port's deadline would stay due and
+        // keep the thread awake.
         let left = self.left.deadline().filter(|_| !self.to_right.is_stalled());
         let right = self.right.deadline().filter(|_| !self.to_left.is_stalled());
         let ports = [left, right];
         directions.into_iter().chain(ports).flatten().min()
     }
 
-    /// Sleeps until there is something to do.
+    /// Sleeps until there is work.
     ///
-    /// While a train is held, nothing wakes the thread for each frame that comes from its port, as a NIC that moderates
-    /// its interrupts does not: they wait together in the kernel until the train's time is over. Frames that could not
-    /// be sent on anyway wait there too.
+    /// While a train is held, frames from its port do not wake the thread: as behind a NIC with
+    /// interrupt moderation, they wait in the kernel until the hold time expires. The same holds
+    /// for frames that could not be sent on anyway.
     fn sleep(&mut self, deadline: Option<u64>) -> Result<(), PortError> {
         let to_right = (self.to_right.deadline().is_some(), self.to_right.is_waiting());
         let to_left = (self.to_left.deadline().is_some(), self.to_left.is_waiting());
@@ -354,25 +360,25 @@ impl<L: Port, R: Port> DataPath<L, R> {
         })
     }
 
-    /// Answers who asked, and says whether the path was stopped.
+    /// Answers requests, and returns whether the path was stopped.
     fn answer(&mut self) -> bool {
         self.shared.asked.store(false, Ordering::Release);
         let waiting = core::mem::take(&mut self.shared.requests().waiting);
         if !waiting.is_empty() {
             let snapshot = self.snapshot();
             for sender in waiting {
-                // Who asked may have gone.
+                // The requester may have gone.
                 let _ = sender.send(snapshot.clone());
             }
         }
         self.shared.stopped.load(Ordering::Acquire)
     }
 
-    /// Delivers everything that is held, and waits for room for it.
+    /// Delivers all held packets, waiting for room in the ports.
     fn finish(&mut self) -> Result<(), PortError> {
         let end_ns = now_ns().saturating_add(nanoseconds(self.options.drain));
         let Self { left, right, to_right, to_left, .. } = self;
-        // One side may be broken: the other still gets what is for it.
+        // If one side is broken, the other still gets its packets.
         let there = to_right.finish(left, right);
         let back = to_left.finish(right, left);
         let mut result = there.and(back);
@@ -424,8 +430,8 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// How long frames wait at most while a train is held that may be held for longer: at 10 Gb/s 86 packets of 1500 bytes,
-/// for which a ring of 256 slots has room.
+/// Greatest time that frames wait while a train is held for longer, in nanoseconds: 86 packets of
+/// 1500 bytes at 10 Gb/s, for which a ring of 256 slots has room.
 const MODERATION_NS_MAX: u64 = 100_000;
-/// How long to leave a port alone that has nothing to wait for.
+/// Interval in nanoseconds for polling a port that has no descriptor to wait on.
 const ROOM_AGAIN_NS: u64 = 1_000_000;

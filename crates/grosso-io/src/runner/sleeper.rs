@@ -1,4 +1,4 @@
-//! Where the thread of a data path sleeps.
+//! Sleeping of the thread of a data path.
 
 use std::{
     io,
@@ -11,27 +11,27 @@ use grosso_sys::wait::{Event, Interest, wait_for};
 use super::{ROOM_AGAIN_NS, now_ns};
 use crate::port::Port;
 
-/// What is waited for at a port.
+/// Events to wait for at a port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wants {
-    /// Frames.
+    /// Arrival of frames.
     pub(super) frames: bool,
     /// Room for frames that wait.
     pub(super) room: bool,
 }
 
-/// Where the thread sleeps.
+/// Waits for events of the ports.
 ///
-/// It is known to the ports only while it sleeps: a frame that comes while it works costs the kernel no look at who
-/// waits for it.
+/// Descriptors are registered only during a sleep, so a frame that arrives while the thread works
+/// costs the kernel no wake-up.
 #[derive(Debug, Default)]
 pub(super) struct Sleeper {
-    /// How often it slept.
+    /// Number of sleeps.
     pub(super) sleeps: u64,
 }
 
 impl Sleeper {
-    /// Sleeps until a port has what is wanted of it, somebody asks, or the deadline has come.
+    /// Sleeps until a port has a wanted event, a request arrives, or the deadline is reached.
     pub(super) fn sleep(
         &mut self,
         (left, left_wants): (&impl Port, Wants),
@@ -54,7 +54,8 @@ impl Sleeper {
     }
 }
 
-/// Adds what tells that a port has what is wanted of it; whether there is something for all of that.
+/// Adds the descriptors for the wanted events of a port; returns whether every wanted event has
+/// one.
 fn watch<'a>(
     port: &'a impl Port,
     wants: Wants,

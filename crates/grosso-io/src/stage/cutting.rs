@@ -1,4 +1,4 @@
-//! The half of fragmentation that sends.
+//! The transmitting half of fragmentation.
 
 use core::{num::NonZeroU16, ops::Range};
 
@@ -15,7 +15,7 @@ use grosso_wire::{
 use super::{identification::Identifications, outbox::Outbox};
 use crate::port::{Port, PortCounter, PortError, Transmitted};
 
-/// Packets to send, and fragments of those that are too long.
+/// Transmission of packets, with fragmentation of those that are too long.
 #[derive(Debug)]
 pub(super) struct Cutting {
     link: LinkType,
@@ -25,36 +25,37 @@ pub(super) struct Cutting {
     identifications: Identifications,
     stack: Stack,
     outbox: Outbox,
-    /// A fragment on its way.
+    /// The current fragment.
     scratch: Vec<u8>,
-    /// The packet that it is of, where that came in a superframe.
+    /// The packet of the fragment, if it came in a superframe.
     packet: Vec<u8>,
-    /// The same, where it had to be changed.
+    /// The packet of the fragment, if it had to be changed.
     changed: Vec<u8>,
     pub(super) stats: CuttingStats,
 }
 
-/// What was made into fragments, and what could not be.
+/// Counters of fragmentation, and of packets that could not be fragmented.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CuttingStats {
-    /// Packets made into fragments.
+    /// Packets fragmented.
     pub cut: u64,
     /// Fragments made.
     pub fragments: u64,
-    /// Superframes cut because their packets are longer than the MTU.
+    /// Superframes segmented because their packets are longer than the MTU.
     pub superframes: u64,
     refused: [u64; REFUSALS.len()],
 }
 
 impl CuttingStats {
-    /// Packets dropped because they are longer than the MTU and cannot be cut, or must not be.
+    /// Number of packets longer than the MTU that were dropped because they have DF or cannot be
+    /// fragmented.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.iter().sum()
     }
 
-    /// Every counter with what it is.
+    /// Every counter with its description.
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
         let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
         let totals = [
@@ -93,7 +94,7 @@ impl Cutting {
         }
     }
 
-    /// Sends a frame, in fragments where it must be. What was taken and has no room waits here, and
+    /// Sends a frame, in fragments if it is too long. Packets without room are queued here, and
     /// meanwhile nothing more is taken.
     pub(super) fn transmit(
         &mut self,
@@ -116,13 +117,13 @@ impl Cutting {
         Ok(Transmitted::Taken)
     }
 
-    /// Sends what waits; [`Transmitted::NoRoom`] while anything does.
+    /// Sends queued packets; [`Transmitted::NoRoom`] while any are left.
     pub(super) fn flush(&mut self, to: &mut impl Port) -> Result<Transmitted, PortError> {
         self.outbox.flush(to)
     }
 
-    /// Whether each packet of a frame fits the MTU: sizes that are told without a look at its
-    /// headers first, for those are of nearly all frames.
+    /// Whether each packet of a frame fits the MTU. The length alone decides for nearly all frames,
+    /// so it is checked before the headers.
     fn fits(&mut self, slices: &[&[u8]], meta: &Meta) -> bool {
         let len: usize = slices.iter().map(|slice| slice.len()).sum();
         let link_len = match self.link {
@@ -138,7 +139,7 @@ impl Cutting {
         gso.size().is_some_and(|size| header_len + usize::from(size) <= self.mtu.into())
     }
 
-    /// Walks over the headers of a frame, and says where the outermost IP header starts.
+    /// Dissects the headers of a frame, and returns the offset of the outermost IP header.
     fn dissect(&mut self, slices: &[&[u8]]) -> Option<usize> {
         let head = slices.first().copied().unwrap_or_default();
         dissect_into(head, self.link, &self.ports, &mut self.stack);
@@ -147,14 +148,14 @@ impl Cutting {
         Some(ip.offset.into())
     }
 
-    /// Makes fragments of a packet, or refuses it; `false` when it can go as it is.
+    /// Fragments a packet, or refuses it; `false` if it can be sent whole.
     fn cut(
         &mut self,
         slices: &[&[u8]],
         meta: &Meta,
         to: &mut impl Port,
     ) -> Result<bool, PortError> {
-        // What is no IP packet has no MTU here; whether it is too long, the port knows.
+        // A frame without an IP packet has no MTU here; the port enforces its own limit.
         let Some(start) = self.dissect(slices) else { return Ok(false) };
         let head = slices.first().copied().unwrap_or_default();
         let identification = self.identification(head.get(start..).unwrap_or_default());
@@ -170,8 +171,8 @@ impl Cutting {
         Ok(true)
     }
 
-    /// Makes fragments of an IPv4 packet that forbids it. Packets with DF may share an
-    /// identification (RFC 6864 section 4.1) and fragments may not, so it gets another one.
+    /// Fragments an IPv4 packet with DF. Packets with DF may share an identification (RFC 6864
+    /// section 4.1), but fragments may not, so the packet gets a new one.
     fn cut_anyway(
         &mut self,
         slices: &[&[u8]],
@@ -191,7 +192,7 @@ impl Cutting {
                 (ipv4::field::IDENTIFICATION, identification),
                 (ipv4::field::FRAGMENT, fragment & !ipv4::DONT_FRAGMENT),
             ];
-            // What was wrong stays wrong, and zero is left to a device.
+            // A wrong checksum stays wrong, and zero is left to a device.
             let follow = |checksum, (field, new): &(Range<usize>, u16)| {
                 if found == 0 { 0 } else { update(checksum, word(field.clone()), *new) }
             };
@@ -213,8 +214,8 @@ impl Cutting {
         sent
     }
 
-    /// Makes fragments of a UDP superframe that stands for one datagram (rule S30), of at most
-    /// `size` bytes of data.
+    /// Fragments a UDP superframe that stands for one datagram (rule S30), with at most `size`
+    /// bytes of data per fragment.
     fn cut_datagram(
         &mut self,
         slices: &[&[u8]],
@@ -229,7 +230,7 @@ impl Cutting {
         let head = slices.first().copied().unwrap_or_default();
         let identification = self.identification(head.get(start..).unwrap_or_default());
         let transport = self.stack.layers().last().map_or(start, |layer| layer.offset.into());
-        // A fragment header comes behind the headers of IPv6.
+        // The fragment header follows the IPv6 headers.
         let headers = transport - start + ipv6_fragment::HEADER_LEN;
         let room = self.mtu.saturating_sub(u16::try_from(headers).unwrap_or(u16::MAX));
         let size = NonZeroU16::new(room).map_or(size, |room| room.min(size));
@@ -242,7 +243,7 @@ impl Cutting {
         Ok(())
     }
 
-    /// Cuts a superframe into its packets, and makes fragments of those.
+    /// Segments a superframe into its packets, and fragments those.
     fn cut_superframe(
         &mut self,
         slices: &[&[u8]],
@@ -269,7 +270,7 @@ impl Cutting {
         result
     }
 
-    /// Sends all fragments of one packet, or lets those wait for which there is no room.
+    /// Sends all fragments of one packet, queueing those without room.
     fn send(&mut self, mut plan: Fragments<'_>, to: &mut impl Port) -> Result<(), PortError> {
         self.stats.cut += 1;
         self.scratch.resize(plan.packet_len_max(), 0);
@@ -294,7 +295,7 @@ impl Cutting {
     }
 }
 
-/// The place of a reason in [`REFUSALS`].
+/// The index of a reason in [`REFUSALS`].
 const fn place(reason: NoFragments) -> usize {
     match reason {
         NoFragments::DontFragment { .. } => 0,
@@ -311,7 +312,7 @@ const fn place(reason: NoFragments) -> usize {
 
 const SUPERFRAME: usize = 8;
 
-/// Why a packet that is longer than the MTU was dropped, with the names under which it is counted.
+/// Reasons for which a packet longer than the MTU is dropped: counter name and description.
 const REFUSALS: [(&str, &str); 9] = [
     ("frag-dont-fragment", "A packet longer than the MTU forbids fragments (DF)."),
     ("frag-mtu-too-small", "The MTU leaves no room for data behind the headers of a packet."),

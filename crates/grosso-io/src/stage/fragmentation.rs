@@ -1,4 +1,4 @@
-//! Fragments joined and made, as a port.
+//! Fragmentation and reassembly as a port.
 
 use std::io;
 
@@ -19,28 +19,28 @@ use crate::{
     port::{Port, PortCounter, PortError, Transmitted},
 };
 
-/// How fragments are joined and made.
+/// Options of fragmentation and reassembly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FragmentationOptions {
-    /// Most bytes of a packet to send, from its IP header on, as `ip link` counts; `None` sends any
-    /// length whole.
+    /// Greatest length of a transmitted packet in bytes, from its IP header on, as in `ip link`;
+    /// `None` sends packets of any length whole.
     pub mtu: Option<u16>,
-    /// Whether IPv4 packets that forbid fragments are made into some all the same. They get another
-    /// identification, and their fragments do not forbid it any more.
+    /// Whether IPv4 packets with DF are fragmented all the same. They get a new identification, and
+    /// their fragments have DF clear.
     pub ignore_df: bool,
-    /// How fragments are joined; `None` lets them pass. With [`Mode::KeepGeometry`] the port's
-    /// buffers are held until the datagram is whole, which then is delivered in one piece; with
-    /// [`Mode::Coalesce`] each goes back to the port as soon as its receive call is over.
+    /// Rules of reassembly; `None` lets fragments pass. With [`Mode::KeepGeometry`] the port's
+    /// buffers are held until the datagram is complete, which is then delivered in one piece; with
+    /// [`Mode::Coalesce`] each buffer returns to the port after the call that received it.
     pub rules: Option<Rules>,
-    /// The UDP ports that mean a tunnel.
+    /// The UDP ports of tunnels.
     pub ports: Ports,
-    /// Keys hashes and identifications; should be random.
+    /// Key of hashes and identifications; should be random.
     pub seed: u64,
 }
 
 impl FragmentationOptions {
-    /// Fragments are joined by [`Mode::Coalesce`], and none are made.
+    /// Reassembly with [`Mode::Coalesce`], and no fragmentation.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -53,16 +53,16 @@ impl FragmentationOptions {
     }
 }
 
-/// A port that joins the fragments that it receives and makes fragments of what it sends.
+/// A port that reassembles received fragments and fragments transmitted packets.
 ///
-/// A packet longer than the MTU that cannot be made into fragments, or forbids it, is dropped and
-/// counted by reason, as a router drops it; the ICMP error of RFC 1812 section 4.3.3.3 is not sent,
-/// for the stage has no address to send it from. Who sends IPv4 with DF over it needs an MTU that
-/// fits, or [`ignore_df`](FragmentationOptions::ignore_df). Frames without an IP header pass,
-/// whatever their length. A superframe passes as long as each of its packets fits, else it is cut.
+/// A packet longer than the MTU that has DF or cannot be fragmented is dropped and counted by
+/// reason, as in a router. The ICMP error of RFC 1812 section 4.3.3.3 is not sent, because the
+/// stage has no address to send it from. Senders of IPv4 with DF need an MTU that fits, or
+/// [`ignore_df`](FragmentationOptions::ignore_df). Frames without an IP header pass at any length.
+/// A superframe passes if each of its packets fits, and is segmented otherwise.
 ///
-/// Once the port behind has no room in the middle of a packet, the rest of its fragments waits here
-/// and nothing more is taken until they are gone: no fragment is lost or sent twice.
+/// If the port behind runs out of room within a packet, the remaining fragments are queued here and
+/// nothing more is taken until they are sent: no fragment is lost or sent twice.
 #[derive(Debug)]
 pub struct Fragmentation<P: Port> {
     port: P,
@@ -70,30 +70,30 @@ pub struct Fragmentation<P: Port> {
     cutting: Option<Cutting>,
 }
 
-/// What became of fragments and of what was longer than the MTU.
+/// Counters of reassembly and of fragmentation.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct FragmentationStats {
-    /// What was joined.
+    /// Reassembly.
     pub joined: ReassembleStats,
-    /// What was cut.
+    /// Fragmentation.
     pub cut: CuttingStats,
 }
 
 impl FragmentationStats {
-    /// Every counter with what it is; the names of SNMP where it has them, for IPv4 and IPv6
-    /// together.
+    /// Every counter with its description. Names are those of SNMP where it has them, for IPv4 and
+    /// IPv6 together.
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
         counters_of_joining(&self.joined).chain(self.cut.counters())
     }
 }
 
 impl<P: Port> Fragmentation<P> {
-    /// Puts the stage in front of a port.
+    /// Wraps a port in the stage.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] when the rules contradict themselves, or the MTU is below the
-    /// 68 bytes of RFC 791.
+    /// [`io::ErrorKind::InvalidInput`] when the rules contradict themselves, or the MTU is below
+    /// the 68 bytes of RFC 791.
     pub fn new(port: P, options: &FragmentationOptions) -> io::Result<Self> {
         let FragmentationOptions { mtu, ignore_df, ref rules, ports, seed } = *options;
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
@@ -120,17 +120,17 @@ impl<P: Port> Fragmentation<P> {
         &self.port
     }
 
-    /// The port behind, to be changed.
+    /// The port behind, for requests that need `&mut`.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.port
     }
 
-    /// Takes the port out of the stage, and drops what the stage holds.
+    /// Unwraps the port, and drops all held fragments.
     pub fn into_inner(self) -> P {
         self.port
     }
 
-    /// What was done so far.
+    /// Counters so far.
     #[must_use]
     pub fn stats(&self) -> FragmentationStats {
         FragmentationStats {
@@ -139,26 +139,26 @@ impl<P: Port> Fragmentation<P> {
         }
     }
 
-    /// What was joined so far; `None` where fragments pass.
+    /// Counters of reassembly; `None` if fragments pass.
     #[must_use]
     pub fn reassemble_stats(&self) -> Option<&ReassembleStats> {
         self.joining.as_ref().map(|joining| joining.reassembler.stats())
     }
 
-    /// Memory that incomplete datagrams take now, in bytes.
+    /// Memory held by incomplete datagrams, in bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.joining.as_ref().map_or(0, |joining| joining.reassembler.held_bytes())
     }
 
-    /// Incomplete datagrams now.
+    /// Number of incomplete datagrams.
     #[must_use]
     pub fn held_datagrams(&self) -> usize {
         self.joining.as_ref().map_or(0, |joining| joining.reassembler.held_datagrams())
     }
 
-    /// Fragments of incomplete datagrams now; with [`Mode::KeepGeometry`] each holds a buffer of the
-    /// port.
+    /// Number of fragments of incomplete datagrams; with [`Mode::KeepGeometry`] each holds a buffer
+    /// of the port.
     #[must_use]
     pub fn held_fragments(&self) -> usize {
         self.joining.as_ref().map_or(0, |joining| joining.reassembler.held_fragments())

@@ -1,10 +1,10 @@
-//! Identifications of fragments: no two of a pair of addresses soon, and none that an outsider can
-//! guess.
+//! Identifications of fragments: not repeated soon for a pair of addresses, and unpredictable for
+//! outsiders.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Identifications by the hash-based algorithm of RFC 7739 section 5.3: a counter that some pairs of
-/// addresses share, from a start that each has of its own.
+/// Identifications by the hash-based algorithm of RFC 7739 section 5.3: a counter shared by some
+/// pairs of addresses, plus an offset of each pair.
 #[derive(Debug)]
 pub(super) struct Identifications {
     secret: u64,
@@ -16,7 +16,7 @@ impl Identifications {
         Self { secret, counters: vec![0; COUNTERS].into_boxed_slice() }
     }
 
-    /// The next one for this source and destination.
+    /// The next identification for this source and destination address.
     pub(super) fn next(&mut self, addresses: &[u8]) -> u32 {
         let mut hasher = DefaultHasher::new();
         (self.secret, addresses).hash(&mut hasher);
@@ -28,7 +28,7 @@ impl Identifications {
     }
 }
 
-/// How many counters there are: as many as Linux has at least (`ip_idents`), 8 KiB.
+/// Number of counters: at least as many as in Linux (`ip_idents`), 8 KiB.
 const COUNTERS: usize = 2048;
 
 #[cfg(test)]

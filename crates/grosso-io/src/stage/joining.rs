@@ -1,4 +1,4 @@
-//! The half of fragmentation that receives.
+//! The receiving half of fragmentation: reassembly.
 
 use std::{collections::VecDeque, sync::LazyLock};
 
@@ -11,17 +11,17 @@ use grosso::{
 use super::{Made, Spare, StageBuffer};
 use crate::port::{Port, PortCounter, PortError};
 
-/// Fragments received and datagrams given.
+/// Reassembly of the fragments that a port receives.
 #[derive(Debug)]
 pub(super) struct Joining<B> {
     pub(super) reassembler: Reassembler<B>,
     pub(super) spare: Spare,
-    /// Buffers that go back to the port as soon as it is asked no more.
+    /// Buffers to return to the port after its current call.
     returned: Vec<B>,
-    /// What was more than was asked for: only [`Virtual`](grosso::reassemble::Mode::Virtual) lets
-    /// one fragment free others.
+    /// Frames beyond the number requested: only [`Virtual`](grosso::reassemble::Mode::Virtual) lets
+    /// one fragment release others.
     ready: VecDeque<Frame<StageBuffer<B>>>,
-    /// The port may have more: it gave as many as it was asked for.
+    /// Whether the port may have more frames, because it gave as many as requested.
     more: bool,
 }
 
@@ -31,7 +31,7 @@ impl<B: AsRef<[u8]>> Joining<B> {
         Self { reassembler, spare: Spare::default(), returned, ready, more: false }
     }
 
-    /// Receives at most `max` frames that are whole, and lets go what is too old.
+    /// Receives at most `max` complete frames, and expires old incomplete datagrams.
     pub(super) fn receive(
         &mut self,
         port: &mut impl Port<Buffer = B>,
@@ -70,7 +70,7 @@ impl<B: AsRef<[u8]>> Joining<B> {
                 give(Frame { buffer: StageBuffer::Made(Made { bytes, frame }), meta });
             }
             Outcome::Returned { frame, .. } => returned.push(frame.buffer),
-            // Who has no address of its own has nobody to send an ICMP error as.
+            // Without an address of its own the stage cannot send an ICMP error.
             _ => {}
         };
         reassembler.expire(now_ns, &mut sink);
@@ -82,8 +82,8 @@ impl<B: AsRef<[u8]>> Joining<B> {
         Ok(given)
     }
 
-    /// When there is something to do although nothing comes: at once where the port may have more,
-    /// for who waits for its descriptor would not be told again.
+    /// Time of the next expiry in nanoseconds; 0 (at once) while frames are ready or the port may
+    /// have more, because its descriptor may not become readable again for them.
     pub(super) fn deadline(&self) -> Option<u64> {
         if self.more || !self.ready.is_empty() { Some(0) } else { self.reassembler.deadline() }
     }
@@ -93,7 +93,7 @@ impl<B: AsRef<[u8]>> Joining<B> {
     }
 }
 
-/// The counters of a reassembler: those of SNMP, and each reason for which fragments were lost.
+/// The counters of a reassembler: those of SNMP, and lost fragments by reason.
 pub(super) fn counters_of_joining(
     stats: &ReassembleStats,
 ) -> impl Iterator<Item = (PortCounter, u64)> {
@@ -111,7 +111,7 @@ pub(super) fn counters_of_joining(
     events.into_iter().chain(lost)
 }
 
-/// The counter of fragments lost for each reason.
+/// The counters of lost fragments, by reason.
 static DISCARDS: LazyLock<Vec<PortCounter>> = LazyLock::new(|| {
     let counter = |reason: &Discard| PortCounter {
         name: format!("reasm-{}", reason.name()).leak(),

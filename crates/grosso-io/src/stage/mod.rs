@@ -1,20 +1,20 @@
-//! Work on a port's own packets: fragments, ESP and tunnels, as ports around a port.
+//! Stages around a port: fragmentation, ESP and tunnels, each as a port itself.
 //!
-//! A stage is symmetric. [`Fragmentation`] joins what the port behind it receives and cuts what it
-//! sends; [`Secured`] decrypts and encrypts. ESP in transport mode protects whole datagrams, so on
-//! the wire there are fragments of an ESP packet (RFC 4303 section 3.1.1) and the order is
-//! `Secured<Fragmentation<P>>`.
+//! A stage works in both directions. [`Fragmentation`] reassembles received fragments and fragments
+//! transmitted packets; [`Secured`] decrypts and encrypts. ESP in transport mode protects whole
+//! datagrams, so the wire carries fragments of an ESP packet (RFC 4303 section 3.1.1), and the
+//! order is `Secured<Fragmentation<P>>`.
 //!
 //! | module | job |
 //! |---|---|
-//! | `fragmentation` | fragments joined and made, as a port |
+//! | `fragmentation` | fragmentation and reassembly, as a port |
 //! | `joining`, `cutting` | its two halves |
-//! | `identification` | identifications of fragments that nobody guesses |
+//! | `identification` | unpredictable identifications of fragments |
 //! | `secured` | ESP, as a port |
-//! | `sequence` | sequence numbers that outlive the program |
+//! | `sequence` | sequence numbers that persist between runs |
 //! | `tunnelled` | a tunnel, as a port |
 //! | `stages` | any of the stages, chosen at run time |
-//! | `outbox` | frames made of one that wait for room |
+//! | `outbox` | queue of the frames made of one frame |
 
 mod cutting;
 mod fragmentation;
@@ -43,19 +43,19 @@ pub use self::{
 /// A buffer of the port behind a stage, or one of the stage's own.
 #[derive(Debug)]
 pub enum StageBuffer<B> {
-    /// As it was received.
+    /// The buffer as received.
     Original(B),
-    /// A part of what was received.
+    /// A part of the buffer as received.
     Part(B, Range<usize>),
-    /// What the stage made of what was received.
+    /// A frame that the stage made from the received one.
     Made(Made),
 }
 
-/// A frame that a stage made, in memory that it uses again.
+/// A frame made by a stage, in reusable memory.
 #[derive(Debug)]
 pub struct Made {
     bytes: Vec<u8>,
-    /// Where in it the frame lies.
+    /// Range of the frame in `bytes`.
     frame: Range<usize>,
 }
 
@@ -69,14 +69,14 @@ impl<B: AsRef<[u8]>> AsRef<[u8]> for StageBuffer<B> {
     }
 }
 
-/// Memory of frames that were made, for more of them.
+/// Spare memory for frames.
 #[derive(Debug, Default)]
 struct Spare {
     buffers: Vec<Vec<u8>>,
 }
 
 impl Spare {
-    /// An empty buffer, of one that came back if there is any.
+    /// An empty buffer, reused if there is a spare one.
     fn take(&mut self) -> Vec<u8> {
         self.buffers.pop().unwrap_or_default()
     }
@@ -89,6 +89,6 @@ impl Spare {
     }
 }
 
-/// Most buffers that a stage keeps for later: as many as a path takes in one poll, so that 64 KB
-/// datagrams need no more than 4 MiB.
+/// Greatest number of spare buffers of a stage: as many as a path receives in one poll, so that 64
+/// KiB datagrams need at most 4 MiB.
 const SPARE_BUFFERS_MAX: usize = 64;

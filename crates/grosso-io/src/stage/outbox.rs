@@ -1,4 +1,4 @@
-//! Frames that were made of one frame, on their way to a port that may have no room for them all.
+//! Queue of the frames made of one frame, for a port that may not have room for all.
 
 use std::collections::VecDeque;
 
@@ -6,19 +6,19 @@ use grosso::Meta;
 
 use crate::port::{Port, PortError, Transmitted};
 
-/// Frames that wait for room, one behind the other.
+/// Frames that wait for room, stored back to back.
 ///
-/// A stage takes no frame while any waits, so there are never more than are made of one.
+/// A stage takes no frame while any wait, so the queue is bounded by the frames made of one.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     bytes: Vec<u8>,
-    /// Where the oldest frame starts.
+    /// Start of the oldest frame in `bytes`.
     start: usize,
     frames: VecDeque<(usize, Meta)>,
 }
 
 impl Outbox {
-    /// Hands a frame to the port, or lets it wait behind those that wait already.
+    /// Hands a frame to the port, or queues it behind those that wait.
     pub(super) fn send(
         &mut self,
         frame: &[u8],
@@ -33,7 +33,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Hands over what waits, as far as there is room.
+    /// Hands over waiting frames, as far as the port has room.
     pub(super) fn drain(&mut self, to: &mut impl Port) -> Result<Transmitted, PortError> {
         while let Some((len, meta)) = self.frames.front() {
             let frame = self.bytes.get(self.start..self.start + len).unwrap_or_default();
@@ -48,8 +48,8 @@ impl Outbox {
         Ok(Transmitted::Taken)
     }
 
-    /// Hands over what waits and lets the port send all that it took. A port that batches may have
-    /// room as soon as it has sent its batch.
+    /// Hands over waiting frames and flushes the port. A port that batches may have room after
+    /// sending its batch, so the queue is drained again then.
     pub(super) fn flush(&mut self, to: &mut impl Port) -> Result<Transmitted, PortError> {
         if self.drain(to)? == Transmitted::NoRoom {
             let _ = to.flush()?;

@@ -21,56 +21,57 @@ use crate::{
     port::{Port, PortCounter, PortError, Transmitted},
 };
 
-/// What is taken that is not encrypted, in the words of `ip xfrm policy`.
+/// Treatment of unencrypted frames, with the terms of `ip xfrm policy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
-    /// Nothing: what comes in the clear is dropped, and so is what cannot be encrypted.
+    /// Frames received in the clear are dropped, and so are frames that cannot be encrypted.
     #[default]
     Required,
-    /// What comes in the clear is taken as well, and frames that carry no IP packet pass both ways.
-    /// An IP packet that cannot be encrypted is dropped all the same.
+    /// Frames received in the clear are accepted as well, and frames without an IP packet pass both
+    /// ways. An IP packet that cannot be encrypted is still dropped.
     Use,
 }
 
-/// How packets are encrypted and decrypted.
+/// Options of a stage of ESP.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SecuredOptions {
-    /// What is sent.
+    /// Association for transmitted packets.
     pub outbound: SecurityAssociation,
-    /// What is received.
+    /// Association for received packets.
     pub inbound: SecurityAssociation,
-    /// Where sequence numbers are kept; `None` is for keys that are used by this stage and never
-    /// again, for it starts with the first number.
+    /// File that stores the sequence numbers. `None` starts with the first number, so it is only
+    /// for keys that no other stage has used or will use.
     pub sequences: Option<SequenceFile>,
-    /// What is taken that is not encrypted.
+    /// Treatment of unencrypted frames.
     pub level: Level,
-    /// The UDP ports that mean a tunnel, in what is encrypted.
+    /// The UDP ports of tunnels inside encrypted packets.
     pub ports: Ports,
 }
 
 impl SecuredOptions {
-    /// Associations whose keys are new, and nothing in the clear.
+    /// Options for associations with new keys, accepting nothing in the clear.
     #[must_use]
     pub const fn new(outbound: SecurityAssociation, inbound: SecurityAssociation) -> Self {
         Self { outbound, inbound, sequences: None, level: Level::Required, ports: Ports::ASSIGNED }
     }
 }
 
-/// A port that encrypts what it sends, and decrypts what it receives.
+/// A port that encrypts transmitted packets and decrypts received ones.
 ///
-/// ARP and IPv6 neighbour discovery pass in the clear both ways, or no host would be found; every
-/// other frame is subject to the [`Level`]. What fails as ESP of the association is dropped and
-/// counted by reason, whatever the level.
+/// ARP and IPv6 neighbour discovery pass in the clear both ways, because hosts could not be found
+/// without them; every other frame is subject to the [`Level`]. Packets that fail as ESP of the
+/// association are dropped and counted by reason, whatever the level.
 ///
-/// Superframes are taken and cut here, each packet being encrypted alone (rule S46); those that
-/// stand for one datagram (UFO) are encrypted whole. Each packet grows by
-/// [`overhead_max`](Self::overhead_max) bytes at most: hosts beyond want an MTU that much below that
-/// of the port behind, or [`Fragmentation`](super::Fragmentation) between. What is received is
-/// copied once, for a port's buffers cannot be written; fragments have to be joined before.
+/// The port takes superframes and segments them, encrypting each packet separately (rule S46); a
+/// superframe that stands for one datagram (UFO) is encrypted whole. Each packet grows by at most
+/// [`overhead_max`](Self::overhead_max) bytes: give the hosts an MTU smaller by that than the MTU
+/// of the port behind, or put a [`Fragmentation`](super::Fragmentation) stage between. Received
+/// packets are copied once, because the buffers of a port are read-only. Fragments have to be
+/// reassembled first.
 ///
-/// A packet that was encrypted has its sequence number, so what the port behind has no room for waits
-/// here as it is, and nothing more is taken until it is gone.
+/// An encrypted packet has used up its sequence number. Packets for which the port behind has no
+/// room are therefore queued here, and nothing more is taken until they are sent.
 #[derive(Debug)]
 pub struct Secured<P: Port> {
     port: P,
@@ -82,38 +83,38 @@ pub struct Secured<P: Port> {
     inbound_port: Option<u16>,
     outbox: Outbox,
     spare: Spare,
-    /// Buffers that go back to the port as soon as it is asked no more.
+    /// Buffers to return to the port after its current call.
     returned: Vec<P::Buffer>,
-    /// A frame in one piece, and a packet encrypted.
+    /// A frame copied into one slice, and an encrypted packet.
     packet: Vec<u8>,
     scratch: Vec<u8>,
     stack: Stack,
-    /// The port may have more: it gave as many as it was asked for.
+    /// Whether the port may have more frames, because it gave as many as requested.
     more: bool,
     stats: SecuredStats,
 }
 
-/// What passed a stage of ESP, and what did not.
+/// Counters of a stage of ESP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SecuredStats {
-    /// What was encrypted.
+    /// Encrypted packets.
     pub encrypted: EspStats,
-    /// What was decrypted.
+    /// Decrypted packets.
     pub decrypted: EspStats,
     /// Frames sent in the clear.
     pub sent_clear: u64,
-    /// Frames received in the clear and taken.
+    /// Frames received in the clear and accepted.
     pub received_clear: u64,
-    /// Frames not sent, because the file of sequence numbers cannot be written.
+    /// Frames not sent because the file of sequence numbers could not be written.
     pub unreserved: u64,
     /// Frames not sent, by reason.
     pub out_dropped: Drops,
-    /// Frames not taken, by reason.
+    /// Frames received and dropped, by reason.
     pub in_dropped: Drops,
 }
 
-/// Frames dropped, by reason.
+/// Number of frames dropped, by reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drops([u64; Refusal::COUNT]);
 
@@ -124,13 +125,13 @@ impl Default for Drops {
 }
 
 impl Drops {
-    /// Frames dropped for this reason.
+    /// Number of frames dropped for this reason.
     #[must_use]
     pub const fn of(&self, reason: Refusal) -> u64 {
         self.0[reason.index()]
     }
 
-    /// Frames dropped.
+    /// Number of frames dropped.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
@@ -142,7 +143,7 @@ impl Drops {
 }
 
 impl SecuredStats {
-    /// Every counter with what it is.
+    /// Every counter with its description.
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
         let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
         let events = [
@@ -165,7 +166,7 @@ impl SecuredStats {
     }
 }
 
-/// The counters of frames dropped on their way out, and on their way in, each with its reason.
+/// The counters of frames dropped when sending and when receiving, each with its reason.
 static DROPS: LazyLock<[Vec<(PortCounter, Refusal)>; 2]> = LazyLock::new(|| {
     let way = |prefix: &str, what: &str, happens: fn(Refusal) -> bool| {
         let counter = |reason: Refusal| PortCounter {
@@ -176,7 +177,7 @@ static DROPS: LazyLock<[Vec<(PortCounter, Refusal)>; 2]> = LazyLock::new(|| {
         let reasons = Refusal::ALL.iter().copied().filter(|reason| happens(*reason));
         reasons.map(|reason| (counter(reason), reason)).collect()
     };
-    // The list names what befalls both ways first, then what befalls packets to encrypt.
+    // The list names reasons of both directions first, then those of packets to encrypt.
     let out = |reason: Refusal| reason <= Refusal::SequenceExhausted;
     [
         way("esp-out", "Not encrypted and dropped", out),
@@ -188,10 +189,10 @@ static DROPS: LazyLock<[Vec<(PortCounter, Refusal)>; 2]> = LazyLock::new(|| {
 });
 
 impl<P: Port> Secured<P> {
-    /// Puts the stage in front of a port.
+    /// Wraps a port in the stage.
     ///
     /// # Errors
-    /// When an association contradicts itself.
+    /// An association that contradicts itself.
     pub fn new(port: P, options: SecuredOptions) -> Result<Self, NoAssociation> {
         let SecuredOptions { outbound, inbound, sequences, level, ports } = options;
         Ok(Self {
@@ -219,35 +220,37 @@ impl<P: Port> Secured<P> {
         &self.port
     }
 
-    /// The port behind, to be changed.
+    /// The port behind, for requests that need `&mut`.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.port
     }
 
-    /// Takes the port out of the stage, and drops what the stage holds.
+    /// Unwraps the port, and drops all queued packets.
     pub fn into_inner(self) -> P {
         self.port
     }
 
-    /// Most bytes by which a packet grows.
+    /// Greatest number of bytes by which a packet grows.
     #[must_use]
     pub fn overhead_max(&self) -> usize {
         self.pair.encryptor.overhead_max()
     }
 
-    /// What was done so far.
+    /// Counters so far.
     #[must_use]
     pub fn stats(&self) -> SecuredStats {
         let (encrypted, decrypted) = (*self.pair.encryptor.stats(), *self.pair.decryptor.stats());
         SecuredStats { encrypted, decrypted, ..self.stats }
     }
 
-    /// Sends a frame as it is, but with its checksum: the port behind may not make any.
+    /// Sends a frame unchanged, except that its checksum is completed, which the port behind may
+    /// not do.
     fn send_clear(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         let sent = match meta.checksum {
             Checksum::Partial { start, offset } => {
                 let packet = gathered(&mut self.packet, slices);
-                // Where it cannot be completed there is none, and the receiver finds it wrong.
+                // A checksum that cannot be completed stays as it is, and the receiver finds it
+                // wrong.
                 let _ = checksum::complete(packet, start, offset);
                 let meta = Meta { checksum: Checksum::None, ..*meta };
                 self.port.transmit(&[packet], &meta)?
@@ -312,7 +315,7 @@ impl<P: Port> Secured<P> {
                 Ok(None) => return Ok(()),
                 Err(reason) => {
                     stats.out_dropped.count(reason);
-                    // A buffer that is too small would stay so.
+                    // A buffer that is too small for one packet is too small for the rest.
                     if reason == Refusal::BufferTooSmall {
                         return Ok(());
                     }
@@ -331,8 +334,8 @@ impl<P: Port> Port for Secured<P> {
         self.link
     }
 
-    /// Takes superframes of all kinds and partial checksums, whatever the port behind does: no device
-    /// can do it for what is encrypted.
+    /// Superframes of all kinds and partial checksums, whatever the port behind takes: no device
+    /// can process encrypted packets.
     fn device(&self) -> Device {
         Device::new(Features::ALL.without(Features::GSO_PARTIAL))
     }
@@ -410,12 +413,13 @@ impl<P: Port> Port for Secured<P> {
         self.outbox.flush(&mut self.port)
     }
 
-    /// At once where the port may have more: who waits for its descriptor would not be told again.
+    /// 0 (at once) while the port may have more frames, because its descriptor may not become
+    /// readable again for them.
     fn deadline(&self) -> Option<u64> {
         if self.more { Some(0) } else { self.port.deadline() }
     }
 
-    /// What encryption leaves of the port's, whatever the packet's padding.
+    /// The path MTU of the port less the greatest overhead, whatever the packet's padding.
     fn path_mtu(&self) -> Option<usize> {
         self.port.path_mtu()?.checked_sub(self.overhead_max())
     }
@@ -427,7 +431,7 @@ impl<P: Port> Port for Secured<P> {
 }
 
 impl<P: Port> Secured<P> {
-    /// Whether a frame to send is not to be encrypted.
+    /// Whether a frame is sent in the clear.
     fn goes_in_the_clear(&mut self, head: &[u8]) -> bool {
         is_found_in_the_clear(head, self.link, &mut self.stack)
             || self.level == Level::Use && !has_ip(&self.stack)
@@ -454,7 +458,8 @@ impl Pair {
         Ok(Self { encryptor, decryptor: Decryptor::resume(inbound, received)?, sequences })
     }
 
-    /// Whether as many sequence numbers may be used: those of which the file says that they were.
+    /// Whether `packets` sequence numbers may be used. Numbers may be used once the file records
+    /// them as used.
     fn reserve(&mut self, packets: u32) -> bool {
         let Some(file) = &mut self.sequences else { return true };
         let last = self.encryptor.last_sequence().saturating_add(packets.into());
@@ -466,7 +471,8 @@ impl Pair {
     }
 }
 
-/// What was reserved and not used is free again, and what was received stays known.
+/// Writes the true numbers, which frees reserved numbers that were not used, and records those
+/// received.
 impl Drop for Pair {
     fn drop(&mut self) {
         let numbers = Numbers {
@@ -474,13 +480,13 @@ impl Drop for Pair {
             received: self.decryptor.last_sequence(),
         };
         if let Some(file) = &mut self.sequences {
-            // Where it fails, the file says that more were used.
+            // If this fails, the file records more numbers as used than were.
             let _ = file.write(numbers);
         }
     }
 }
 
-/// Decrypts a packet into a buffer of the stage's own.
+/// Decrypts a packet in a buffer of the stage.
 fn open<B>(
     bytes: &[u8],
     meta: &Meta,
@@ -492,7 +498,7 @@ fn open<B>(
     copy.extend_from_slice(bytes);
     match decryptor.decrypt(&mut copy, link) {
         Ok(opened) => {
-            // The device's hash is that of the packet around.
+            // The hash that the device computed is that of the outer packet.
             let meta = Meta { checksum: opened.checksum, hash: None, ..*meta };
             let made = Made { bytes: copy, frame: opened.frame };
             Ok(Frame { buffer: StageBuffer::Made(made), meta })
@@ -504,8 +510,8 @@ fn open<B>(
     }
 }
 
-/// Whether a frame is ARP or IPv6 neighbour discovery, by which hosts are found on a link: without
-/// them no packet could be sent at all, and IPsec has no association for them.
+/// Whether a frame is ARP or IPv6 neighbour discovery, which find hosts on a link: without them no
+/// packet could be sent at all, and IPsec has no association for them.
 fn is_found_in_the_clear(frame: &[u8], link: LinkType, stack: &mut Stack) -> bool {
     dissect_into(frame, link, &Ports::NONE, stack);
     let word = |at: usize| frame.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
@@ -514,7 +520,7 @@ fn is_found_in_the_clear(frame: &[u8], link: LinkType, stack: &mut Stack) -> boo
             let is_outermost = stack.layers().iter().filter(|layer| is_ip(layer.kind)).count() == 1;
             let message = frame.get(usize::from(icmp.offset)).copied().unwrap_or_default();
             let hops = usize::from(ip.offset) + ipv6::field::HOP_LIMIT.start;
-            // Nobody but a neighbour can send it (RFC 4861 section 6.1).
+            // Only a neighbour can send such a packet (RFC 4861 section 6.1).
             is_outermost && NEIGHBOUR_DISCOVERY.contains(&message) && frame.get(hops) == Some(&255)
         }
         [.., last] if matches!(last.kind, Kind::Ethernet | Kind::Vlan | Kind::Sll) => {
@@ -532,7 +538,7 @@ fn is_ip(kind: Kind) -> bool {
     matches!(kind, Kind::Ipv4 | Kind::Ipv6)
 }
 
-/// A frame in one piece.
+/// Copies a frame into one slice.
 fn gathered<'a>(packet: &'a mut Vec<u8>, slices: &[&[u8]]) -> &'a mut [u8] {
     packet.clear();
     slices.iter().for_each(|slice| packet.extend_from_slice(slice));

@@ -1,9 +1,9 @@
-//! Sequence numbers that outlive the program.
+//! Sequence numbers that persist between runs.
 //!
-//! With AES-GCM a sequence number that is used twice with one key gives away both texts and the key
-//! of the integrity check (RFC 4106 section 2.1), and a peer takes nothing below the numbers that it
-//! has seen. So the numbers of a key that lives in a file are kept in a file too: before any is
-//! used, it is on the disk that it was.
+//! With AES-GCM, a sequence number used twice with one key reveals both plaintexts and the key of
+//! the integrity check (RFC 4106 section 2.1), and a peer rejects numbers below those that it has
+//! seen. The numbers of a key that is stored in a file are therefore stored too: a number is
+//! recorded as used on disk before it is used.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file with the sequence numbers of a pair of associations, which nobody else may use meanwhile.
+/// A file with the sequence numbers of a pair of associations, locked against other processes.
 #[derive(Debug)]
 pub struct SequenceFile {
     file: File,
@@ -19,21 +19,22 @@ pub struct SequenceFile {
     numbers: Numbers,
 }
 
-/// Sequence numbers, all 64 bits of them.
+/// Sequence numbers, in full 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
-    /// All up to this one count as used.
+    /// Numbers up to this one count as used.
     pub sent: u64,
-    /// All up to this one count as received.
+    /// Numbers up to this one count as received.
     pub received: u64,
 }
 
 impl SequenceFile {
-    /// Opens the file, or makes it with nothing used.
+    /// Opens the file, or creates it with no numbers used.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] when another program has it open, [`io::ErrorKind::InvalidData`]
-    /// when it is something else, and those of the file system.
+    /// [`io::ErrorKind::WouldBlock`] when another program has it open,
+    /// [`io::ErrorKind::InvalidData`] when its contents are anything else, and those of the file
+    /// system.
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -55,7 +56,7 @@ impl SequenceFile {
             })?,
         };
         let mut opened = Self { file, path: path.to_owned(), numbers };
-        // What cannot be written is better known before the first packet.
+        // A file that cannot be written is better detected before the first packet.
         opened.write(numbers)?;
         if cfg!(unix) && text.is_empty() {
             sync_folder_of(path)?;
@@ -63,13 +64,14 @@ impl SequenceFile {
         Ok(opened)
     }
 
-    /// Writes the numbers, and waits until they are on the disk.
+    /// Writes the numbers, and waits until they are on disk.
     ///
     /// # Errors
     /// Those of the file system.
     pub fn write(&mut self, numbers: Numbers) -> io::Result<()> {
         let Numbers { sent, received } = numbers;
-        // Always as long, and shorter than a sector: it is there as a whole or not at all.
+        // The length is constant and less than a sector, so a write takes effect as a whole or not
+        // at all.
         let text = format!("{FIRST_LINE}\nout {sent:020}\nin {received:020}\n");
         self.file.rewind()?;
         self.file.write_all(text.as_bytes())?;
@@ -79,20 +81,21 @@ impl SequenceFile {
         Ok(())
     }
 
-    /// What the file says.
+    /// The numbers in the file.
     #[must_use]
     pub fn numbers(&self) -> Numbers {
         self.numbers
     }
 
-    /// Where it is.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Waits until the name of a new file is on the disk as well: without it the numbers would be lost.
+/// Waits until the directory entry of a new file is on disk too, without which the numbers would be
+/// lost.
 fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
@@ -106,8 +109,8 @@ fn parse(text: &str) -> Option<Numbers> {
     (first == FIRST_LINE).then_some(numbers)
 }
 
-/// How many sequence numbers are said to be used at a time, ahead of their use: at a million packets a
-/// second the file is written once a second, and of 32-bit numbers a crash costs a 4096th.
+/// Sequence numbers reserved at a time, ahead of their use: at a million packets a second the file
+/// is written once a second, and a crash costs one 4096th of the 32-bit numbers.
 pub(super) const RESERVED_AT_ONCE: u64 = 1 << 20;
 
 const FIRST_LINE: &str = "grosso-esp-sequences/1";

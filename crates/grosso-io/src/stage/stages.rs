@@ -10,15 +10,15 @@ use crate::{
     port::{Port, PortError},
 };
 
-/// A port with fragmentation, and with ESP around it where there is any.
+/// A port with fragmentation, and optionally with ESP around it.
 pub enum Stages<P: Port> {
     /// Without ESP.
     Clear(Box<Fragmentation<P>>),
-    /// With it.
+    /// With ESP.
     Secured(Box<Secured<Fragmentation<P>>>),
 }
 
-/// Does the same with a port, whichever it is.
+/// Evaluates an expression for either kind of port.
 macro_rules! of_either {
     ($stages:expr, $port:ident => $act:expr) => {
         match $stages {
@@ -29,10 +29,10 @@ macro_rules! of_either {
 }
 
 impl<P: Port> Stages<P> {
-    /// Puts the stages in front of a port.
+    /// Wraps a port in the stages.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] when what is asked for contradicts itself.
+    /// [`io::ErrorKind::InvalidInput`] when the options contradict themselves.
     pub fn new(
         port: P,
         fragments: &FragmentationOptions,
@@ -82,7 +82,7 @@ impl<P: Port> Port for Stages<P> {
             (Self::Clear(port), StageBuffer::Original(buffer) | StageBuffer::Part(buffer, _)) => {
                 port.recycle(buffer);
             }
-            // It is of another port.
+            // The buffer belongs to another port.
             (Self::Clear(_), StageBuffer::Made(_)) => {}
         }
     }

@@ -10,7 +10,7 @@ use grosso_wire::{LinkType, Ports, dissect, virtio::*};
 
 use super::{Described, VnetError, describe, understand, unflagged_partial};
 
-/// A frame and what is known about it.
+/// A frame and its metadata.
 struct Case {
     frame: Vec<u8>,
     meta: Meta,
@@ -32,13 +32,13 @@ impl Case {
         self.describe(Form::Tunnel).unwrap().header
     }
 
-    /// What a reader makes of the frame with another header.
+    /// The metadata that a reader gets for the frame with another header.
     fn read(&self, header: Header, form: Form) -> Result<Meta, VnetError> {
         let stack = dissect(&self.frame, LinkType::Ethernet, &Ports::ASSIGNED);
         understand(&header, &self.frame, LinkType::Ethernet, &stack, form)
     }
 
-    /// The refusal of the frame with its header changed.
+    /// Checks that the frame is refused if its header is changed.
     #[track_caller]
     fn refuses(&self, change: impl FnOnce(&mut Header), why: VnetError) {
         let mut header = self.header();
@@ -175,7 +175,7 @@ fn v09_a_superframe_of_one_packet_has_no_type() {
         assert_eq!(header.flags, FLAG_NEEDS_CHECKSUM);
         assert_eq!(case.read(header, Form::Short).unwrap().gso, None);
     }
-    // A reader takes it for a plain packet (rule V6).
+    // A reader treats it as a plain packet (rule V6).
     let case = Case::superframe(tcp4().payload_len(1000), 1000);
     let header = Header { gso_type: GSO_TCP_IPV4, gso_size: 1000, ..case.header() };
     assert_eq!(case.read(header, Form::Short).unwrap().gso, None);
@@ -351,7 +351,7 @@ fn every_refusal_has_a_name_of_its_own() {
 }
 
 proptest::proptest! {
-    /// Whatever a guest writes into its header, and whatever frame it puts behind it.
+    /// Any header from a guest, before any frame.
     #[test]
     fn hostile_headers_are_refused_or_hold_together(
         bytes: [u8; 24],
@@ -379,7 +379,7 @@ proptest::proptest! {
             if let Some(gso) = meta.gso {
                 assert!(gso.untrusted && gso.segments > 1);
             }
-            // What was understood can be said again, where the form can say it.
+            // Decoded metadata can be encoded again, if the form can express it.
             let _ = describe(&frame, frame.len(), &stack, &meta, form);
         }
     }

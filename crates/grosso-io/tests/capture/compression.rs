@@ -1,4 +1,4 @@
-//! Compressed input: members and frames joined, cut and damaged.
+//! Compressed input: concatenated, truncated and damaged members and frames.
 
 use std::io::Write;
 
@@ -20,7 +20,7 @@ pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
     compress_to_vec(bytes, CompressionLevel::Fastest)
 }
 
-/// A capture larger than any buffer on the way, of data that does not compress to nothing.
+/// A capture larger than any buffer involved, with data that does not compress to nothing.
 fn large() -> Vec<u8> {
     let mut file = File::pcap(ByteOrder::Little, 0xa1b2_3c4d, 1);
     let mut state = 1_u32;
@@ -59,7 +59,7 @@ fn joined_members_and_frames_are_one_capture() {
     let (front, back) = file.split_at(1_234_567);
     let expected = packets(&file);
     assert_eq!(packets(&[gzip(front), gzip(back)].concat()), expected);
-    // A skippable frame may stand anywhere, first included (RFC 8878 section 3.1.2).
+    // A skippable frame may be anywhere, including the start (RFC 8878 section 3.1.2).
     let skippable = b"\x53\x2a\x4d\x18\x05\0\0\0hello";
     let joined = [&skippable[..], &zstd(front), skippable, &zstd(back), skippable].concat();
     assert_eq!(packets(&joined), expected);

@@ -1,4 +1,4 @@
-//! Bad input: every way a file can end or lie, with the sentence a user sees.
+//! Bad input: every way in which a file can end or be wrong, with the sentence shown to the user.
 
 use std::io::{self, Read, Write};
 
@@ -177,7 +177,7 @@ fn interfaces_are_bounded() {
     assert!(error.unwrap().to_string().contains("more than 65536 interfaces"));
 }
 
-/// A reader that gives one byte at a time and is interrupted before each.
+/// A reader that returns one byte at a time and is interrupted before each.
 struct Drip<'a> {
     bytes: &'a [u8],
     interrupted: bool,
@@ -250,7 +250,7 @@ fn errors_of_a_writer_say_what_happened() {
     assert!(full.to_string().ends_with("(after packet 1)"), "{full}");
 }
 
-/// What stands before the damage is written again, and the rest is counted.
+/// Options before the damage are written again, and the damage is counted.
 #[test]
 fn damaged_options_are_written_as_far_as_they_are_sound() {
     for order in [ByteOrder::Little, ByteOrder::Big] {
@@ -305,7 +305,7 @@ fn damaged_options_are_written_as_far_as_they_are_sound() {
     }
 }
 
-/// Reads everything and looks at everything, within the memory that is promised.
+/// Reads and examines everything, within the memory limit.
 fn survive(bytes: &[u8]) {
     let Ok(mut reader) = CaptureReader::new(bytes) else { return };
     let mut entries = 0;

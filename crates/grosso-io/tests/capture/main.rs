@@ -1,4 +1,4 @@
-//! Captures from the outside: round trips, damage, compression, and other people's tools.
+//! Captures from outside: round trips, damage, compression, and other tools.
 
 mod build;
 mod compression;

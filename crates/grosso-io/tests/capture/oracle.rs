@@ -1,4 +1,4 @@
-//! Other people's readers and tools see what we see, and keep what we wrote.
+//! Other readers and tools agree with Grosso's reader, and preserve what its writer wrote.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ use grosso_io::capture::{
 
 use crate::packets::{Seen, packets};
 
-/// Packets of a pcap file as the crate `pcap-file` reads them.
+/// Packets of a pcap file, read by the crate `pcap-file`.
 fn pcap_of_oracle(bytes: &[u8]) -> Vec<Seen> {
     let mut reader = PcapReader::with_capacity(bytes, 1 << 20).expect("a pcap file");
     let link_type = u32::from(reader.header().datalink);
@@ -33,7 +33,7 @@ fn pcap_of_oracle(bytes: &[u8]) -> Vec<Seen> {
     packets
 }
 
-/// Packets of a pcapng file as the crate `pcap-file` reads them.
+/// Packets of a pcapng file, read by the crate `pcap-file`.
 fn pcapng_of_oracle(bytes: &[u8]) -> Vec<Seen> {
     let mut reader = PcapNgReader::with_capacity(bytes, 1 << 20).expect("a pcapng file");
     let mut packets = Vec::new();
@@ -163,7 +163,7 @@ fn annotated(order: ByteOrder) -> (Vec<u8>, Vec<PacketMeta>) {
         })
         .collect();
     for meta in &metas {
-        // The third length is odd, so that padding is there.
+        // The third length is odd, so there is padding.
         writer.write_packet(meta, &[0x42; 61]).unwrap();
     }
     (writer.finish().unwrap(), metas)

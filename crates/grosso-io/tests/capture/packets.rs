@@ -1,4 +1,4 @@
-//! Reading: what the fields say, in every format, order and unit.
+//! Reading: the fields of packets, in every format, byte order and unit.
 
 use grosso_io::capture::{
     ByteOrder, CaptureReader, ChecksumState, Compression, Cut, Entry, Format, SegmentTransport,
@@ -6,7 +6,7 @@ use grosso_io::capture::{
 
 use crate::build::{File, everything};
 
-/// One packet as the tests look at it.
+/// One packet, with the fields that the tests compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) timestamp_ns: Option<u64>,

@@ -1,4 +1,4 @@
-//! What goes in comes out: verbatim where nothing changed, true where something did.
+//! Round trips: unchanged entries are copied verbatim, changed packets keep their metadata.
 
 use grosso_io::capture::options::{Options, push_option};
 use grosso_io::capture::{
@@ -33,7 +33,8 @@ fn pcapng_copy_is_byte_identical() {
 fn pcap_copy_is_byte_identical() {
     for order in [ByteOrder::Little, ByteOrder::Big] {
         for magic in [0xa1b2_c3d4, 0xa1b2_3c4d] {
-            // Fields that Grosso does not understand stay too: time zone, fraction past a second.
+            // Fields that Grosso does not interpret are kept too: time zone, a fraction of more
+            // than a second.
             let mut file = File::new(order);
             file.u32(magic).u16(2).u16(4).u32(3600).u32(6).u32(96).u32(0x2400_0001);
             file.record(1, 2_000_000_000, b"data", 1).record(2, 0, b"", 7);

@@ -1,4 +1,4 @@
-//! Kernel TCP over bad wires, and what the kernel counts of what came damaged.
+//! Kernel TCP over impaired wires, and the kernel's counters of damaged packets.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use crate::{
 
 const BYTES: usize = 2 << 20;
 
-/// A counter of the kernel's about a network, by the names of its line and column (`snmp`, `netstat`).
+/// The kernel's counters of a network, by the names of line and column (`snmp`, `netstat`).
 fn counters(namespace: &NetworkNamespace, file: &str) -> BTreeMap<String, u64> {
     let path = format!("/proc/thread-self/net/{file}");
     let text = namespace.run(|| fs::read_to_string(path)).unwrap().unwrap();
@@ -40,8 +40,8 @@ fn counters(namespace: &NetworkNamespace, file: &str) -> BTreeMap<String, u64> {
     columns.collect()
 }
 
-/// Streams over both kinds of network from a wire that is bad towards the second host, whose hosts
-/// have their offloads on or off.
+/// Sends streams over both kinds of network, from a wire that is impaired towards the second host;
+/// the hosts have their offloads on or off.
 fn streams_over(fault: &str, offloads: bool) -> Option<(ImpairStats, CoalesceStats, World)> {
     let world = World::new()?;
     world.set_offloads(offloads);
@@ -51,7 +51,7 @@ fn streams_over(fault: &str, offloads: bool) -> Option<(ImpairStats, CoalesceSta
         packet.transmit = Features::NONE;
     }
     let wire = Impair::new(world.packet_port(&packet), fault.parse().unwrap());
-    // The way back is as bad, with other dice: the second host's superframes are hit whole.
+    // The way back is impaired too, from another seed: it damages the second host's superframes.
     let back = format!("{fault} seed 99").parse().unwrap();
     let tap = Impair::new(world.tap_port(&TapOptions::default()), back);
     let path = start(wire, tap, RunOptions::new(1));
@@ -91,8 +91,8 @@ fn what_is_damaged_arrives_as_damaged_and_the_receiver_says_so() {
     let passed = |reason: Pass| coalesced.passed[reason as usize];
     let errors = counted["TcpInCsumErrors"];
     let (damaged, told) = (stats.corrupted, passed(Pass::Checksum));
-    // What has a wrong address as well is refused before its sum is looked at, and the engine has no
-    // look at the sums of pure acknowledgments.
+    // A packet with a damaged address too is refused before its sum is checked, and the engine does
+    // not check the sums of pure acknowledgments.
     assert!(errors <= damaged && told <= damaged, "{errors} counted, {told} told, {damaged}");
     assert!(errors >= damaged / 2 && told > 0, "{errors} counted, {told} told, {damaged} damaged");
     assert!(coalesced.superframe_packets > 0, "whole ones were joined: {coalesced:?}");
@@ -106,11 +106,11 @@ fn a_host_whose_tap_nobody_reads_loses_by_its_own_count_and_the_rest_is_read_lat
         let read = || fs::read_to_string("/proc/thread-self/net/dev");
         let text = world.b.run(read).unwrap().unwrap();
         let line = text.lines().find(|line| line.trim_start().starts_with("b0:")).unwrap();
-        // Eight columns of what was received, then bytes, packets, errors and drops.
+        // Eight columns of received packets, then bytes, packets, errors and drops.
         line.split_whitespace().nth(12).unwrap().parse::<u64>().unwrap()
     };
     let sender = world.b.run(|| UdpSocket::bind((B[0], 0))).unwrap().unwrap();
-    // Nobody answers the question for this address: the neighbour is told by hand.
+    // Nobody resolves this address, so the neighbour is set by hand.
     let target = SocketAddr::new(A[0], 9);
     let answer = || {
         let netlink = Netlink::new()?;

@@ -1,4 +1,5 @@
-//! Kernel TCP through tunnels of every format between two ends of ours, over the wire of two kernels.
+//! Kernel TCP through tunnels of every format between two Grosso ends, over the wire between two
+//! kernels.
 
 use std::net::IpAddr;
 
@@ -37,7 +38,7 @@ impl Format {
         Self { name, header, carrier }
     }
 
-    /// Everything that is in IP directly.
+    /// The formats directly in IP.
     fn in_ip() -> Vec<Self> {
         let plain = Header::Gre { key: None, checksum: false, sequence: false, ethernet: false };
         vec![
@@ -49,7 +50,7 @@ impl Format {
         ]
     }
 
-    /// Everything that UDP carries, each with what makes it most.
+    /// The formats in UDP, each with as many options as it has.
     fn in_udp() -> Vec<Self> {
         let vxlan =
             |policy, generic_protocol| Header::Vxlan { identifier: 7, policy, generic_protocol };
@@ -64,7 +65,7 @@ impl Format {
             Self::new("gre in fou", gre(false, true, false), Carrier::Udp(udp(false))),
             Self::new("gre in gue", gre(false, true, false), Carrier::Gue(udp(false))),
             Self::new("numbered gretap in gue", gre(true, true, true), Carrier::Gue(udp(false))),
-            // A checksum of GRE would cover what is left to be made inside.
+            // A checksum of GRE would cover the inner checksum that is left to the receiver.
             Self::new("gretap in gue, remcsum", gre(true, false, false), Carrier::Gue(udp(true))),
             Self::new("vxlan gbp", vxlan(Some(9), false), Carrier::Udp(udp(true))),
             Self::new("vxlan gpe", vxlan(None, true), Carrier::Udp(udp(false))),
@@ -81,7 +82,8 @@ impl Format {
         endpoint
     }
 
-    /// Whether packets have numbers: such are cut before (rule S43), and the kernel joins none (rule T21).
+    /// Whether packets have sequence numbers: superframes are segmented first then (rule S43), and
+    /// the kernel merges none (rule T21).
     fn is_numbered(&self) -> bool {
         matches!(self.header, Header::Gre { sequence: true, .. })
     }
@@ -149,7 +151,8 @@ fn between(world: &World, ends: [&Endpoint; 2]) -> [Running<TapPort, Tunnelled<I
     })
 }
 
-/// Lets the kernel join packets that come one by one, over a longer time; whether it may be told so.
+/// Makes the kernel merge packets that arrive one by one, over a longer time; returns whether it
+/// accepts the setting.
 fn kernel_joins(host: &NetworkNamespace) -> bool {
     let tell = || {
         show_network_in_sysfs()?;
@@ -185,7 +188,7 @@ fn streams_pass_as_superframes_in_every_format_directly_in_ip() {
                     false => assert!(packets > 2 * number("tunnel-out-frames"), "{name:?}"),
                 }
             }
-            // The kernel joins on the wire's far end alone; on the other we do.
+            // The kernel merges only at the wire's far end; at the other end Grosso does.
             let [reads, read] =
                 ["socket-rx-messages", "socket-rx-datagrams"].map(|name| count(&far, name));
             if kernel_joins {

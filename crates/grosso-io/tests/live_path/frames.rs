@@ -1,4 +1,4 @@
-//! Single frames and what is known about them, through the kernel and back.
+//! Single frames and their metadata, through the kernel and back.
 
 use grosso::{
     Frame, Meta,
@@ -21,7 +21,7 @@ use grosso_wire::virtio::{
 
 use crate::world::{World, name, until};
 
-/// A protocol that nobody answers.
+/// A UDP port at which nobody answers.
 const QUIET: u16 = 53_999;
 
 /// The two sides of one TAP device: its descriptor, and a packet socket on the interface.
@@ -35,21 +35,22 @@ fn sides(world: &World, form: Form) -> (TapPort, PacketPort) {
     (tap, packet)
 }
 
-/// Sends a frame into one port and gives what comes out of the other of its length or from its source.
+/// Sends a frame into one port, and returns the frames of its length or its source that the other
+/// receives.
 fn pass(
     from: &mut impl Port,
     to: &mut impl Port,
     frame: &[u8],
     meta: &Meta,
 ) -> Vec<(Vec<u8>, Meta)> {
-    // Of superframes the headers are apart, as a coalescer delivers them.
+    // The headers of superframes are a separate slice, as a coalescer delivers them.
     let split = if meta.gso.is_some() { 120 } else { frame.len() };
     let (head, rest) = frame.split_at(split);
     assert_eq!(from.transmit(&[head, rest], meta).unwrap(), Transmitted::Taken);
     assert_eq!(from.flush().unwrap(), Transmitted::Taken);
     let mut frames = Vec::new();
     until(|| {
-        // The kernel's own chatter has other addresses.
+        // The kernel's own packets have other addresses.
         let mut each = |received: Frame<_>| {
             let bytes = AsRef::<[u8]>::as_ref(&received.buffer).to_vec();
             if bytes.get(..12) == frame.get(..12) {
@@ -85,7 +86,7 @@ fn superframe(packet: Packet) -> (Vec<u8>, Meta) {
     (frame, Meta { checksum, gso: Gso::every(1200), ..Meta::default() })
 }
 
-/// What is known about a superframe once it came from somebody else.
+/// The metadata of a superframe received from an untrusted source.
 fn foreign(meta: Meta, segments: u16) -> Meta {
     let gso = meta.gso.map(|gso| Gso { segments, untrusted: true, ..gso });
     Meta { gso, ..meta }
@@ -116,7 +117,7 @@ fn packets_superframes_and_refused_frames_leave_in_their_order() {
         let open = || PacketPort::open("b0", &options);
         let mut packet = world.b.run(open).unwrap().unwrap();
         let plain = |len| (udp4().payload_len(len).build(), Meta::default());
-        // More than a batch; the superframe is longer than a slot, 1800 bytes are more than the MTU.
+        // More than one batch; the superframe is longer than a slot, and 1800 bytes exceed the MTU.
         let mut frames: Vec<_> = (0..70).map(plain).collect();
         frames.insert(7, superframe(tcp4()));
         frames.insert(30, plain(1800));
@@ -131,7 +132,7 @@ fn packets_superframes_and_refused_frames_leave_in_their_order() {
         until(|| {
             let mut each = |frame: Frame<_>| {
                 let bytes: &[u8] = AsRef::as_ref(&frame.buffer);
-                // The kernel's own chatter has other addresses.
+                // The kernel's own packets have other addresses.
                 if bytes.get(..12) == frames[0].0.get(..12) {
                     arrived.push(bytes.to_vec());
                 }
@@ -166,7 +167,7 @@ fn v08_superframes_in_tunnels_pass_in_the_longest_form_and_are_cut_where_there_i
     let Some(world) = World::new() else { return };
     let (mut tap, mut packet) = sides(&world, Form::Tunnel);
     let (frame, meta) = superframe(vxlan());
-    // Rule T12: the packet socket has no form for it, but says where the checksum starts.
+    // Rule T12: the packet socket's header has no form for it, but gives the checksum start.
     let there = pass(&mut tap, &mut packet, &frame, &meta);
     assert_eq!(there, [(frame.clone(), foreign(meta, 5))]);
     let back = pass(&mut packet, &mut tap, &frame, &meta);
@@ -184,13 +185,13 @@ fn k110_a_tag_beside_the_frame_is_beside_it_again() {
     let tagged = Meta { vlan, ..meta };
     let there = pass(&mut tap, &mut packet, &frame, &tagged);
     assert_eq!(there, [(frame.clone(), foreign(tagged, 5))]);
-    // Rule V20: a TAP reader finds the tag in the frame, and the checksum behind it.
+    // Rule V20: a TAP reader finds the tag in the frame, and the checksum start after it.
     let (bytes, read) = pass(&mut packet, &mut tap, &frame, &tagged).remove(0);
     assert_eq!(bytes, [&frame[..12], &[0x81, 0, 0x20, 7], &frame[12..]].concat());
     assert_eq!(read.checksum, Checksum::Partial { start: 38, offset: 16 });
 }
 
-/// Writes a frame with a header that was changed, and says whether the kernel took it.
+/// Writes a frame with a changed header, and returns whether the kernel accepts it.
 fn kernel_takes(world: &World, case: &(Vec<u8>, Meta), change: fn(&mut Header)) -> bool {
     let write = || {
         let name = InterfaceName::new("v%d")?;
@@ -232,7 +233,7 @@ fn v01_to_v08_the_kernel_refuses_what_is_refused_here() {
         assert!(!takes(case, |h| h.gso_type |= 0x08));
         assert!(!takes(case, |h| h.checksum_start = 30_000));
         assert!(!takes(case, |h| h.header_length = 6_000));
-        // Rule V6: the length of the headers is a hint, and unknown flags are nobody's.
+        // Rule V6: the length of the headers is a hint, and unknown flags are ignored.
         assert!(takes(case, |h| h.header_length = 0));
         assert!(takes(case, |h| h.flags |= 0x80));
     }
@@ -285,7 +286,7 @@ fn v30_what_a_tap_hands_out_is_what_it_was_asked_for() {
         let port = port.unwrap().unwrap();
         assert_eq!(port.receive_features(), expected, "{wanted:?}");
         assert!(!port.device().features.contains(tunnels));
-        // The kernel says the same.
+        // The kernel reports the same.
         let is_on = |feature: &str| {
             let ask = || {
                 let control = Control::new()?;

@@ -1,7 +1,8 @@
-//! The live ports against the running kernel: TCP and UDP sockets of two hosts, each a network namespace of its own,
-//! with a data path between them where the NIC and its driver would be.
+//! The live ports against the running kernel: TCP and UDP sockets of two hosts, each in its own
+//! network namespace, with a data path between them in place of the NIC and its driver.
 //!
-//! The tests want root, or a user namespace of their own (`unshare -Urm`); without, they say `skipped:` and why.
+//! The tests need root, or a user namespace (`unshare -Urm`); without, they print `skipped:` and
+//! the reason.
 
 #![cfg(target_os = "linux")]
 

@@ -26,7 +26,8 @@ fn streams(world: &World) {
     }
 }
 
-/// A wire whose hosts have their offloads off: frames of the MTU's size, and the engine cuts what it sends.
+/// A wire whose hosts have their offloads off: frames are of the MTU's size, and the engine
+/// segments what it sends.
 fn plain_wire() -> PacketOptions {
     let mut options = PacketOptions::default();
     options.layout = RingLayout::PACKETS;
@@ -73,7 +74,7 @@ fn packets_are_coalesced_towards_the_stack_and_superframes_cut_towards_the_wire(
     }
 }
 
-/// Segments that the kernel of the thread's network threw away because their checksum was wrong.
+/// TCP segments that the kernel of the thread's network dropped for a wrong checksum.
 fn checksum_errors() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
     let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));
@@ -84,7 +85,7 @@ fn checksum_errors() -> u64 {
 
 #[test]
 fn stretch_acknowledgments_of_a_kernel_are_expanded_and_a_kernel_takes_them_all() {
-    // Checksums that the host left open are summed here, or by the port.
+    // Partial checksums of the host are completed here, or by the port.
     for transmit in [Features::NONE, Features::CHECKSUM_GENERIC] {
         let Some(world) = World::new() else { return };
         world.set_offloads(false);
@@ -132,7 +133,7 @@ fn without_coalescing_and_without_headers_streams_pass_as_they_are() {
 #[test]
 fn partial_checksums_are_told_by_the_ring_where_there_is_no_virtio_header() {
     let Some(world) = World::new() else { return };
-    // Checksums are left open, but no superframes are made: their size would be lost.
+    // Checksums are partial, but no superframes are made, because their size would be lost.
     world.set_offloads(true);
     world.set_offload("tx-tcp-segmentation", false);
     world.set_offload("tx-tcp6-segmentation", false);

@@ -41,7 +41,7 @@ fn wire(options: PacketOptions) -> Opening {
     Opening::Packet { name: "e0".to_owned(), options }
 }
 
-/// So many queues between the wire and the second host's device.
+/// Paths of `count` queues between the wire and the second host's device.
 fn queues(world: &World, count: usize) -> Vec<DataPath<LivePort, LivePort>> {
     queues_from(world, &wire(PacketOptions::default()), count)
 }
@@ -99,13 +99,13 @@ fn eight_flows_over_two_queues_are_whole_and_in_order() {
 #[test]
 fn flows_are_spread_over_two_queues_of_af_xdp_and_are_whole() {
     let Some(world) = World::with_queues(2) else { return };
-    // AF_XDP cannot tell that a checksum is partial.
+    // AF_XDP cannot mark a checksum as partial.
     world.set_offloads(false);
     let wire = Opening::Xdp { name: "e0".to_owned(), options: XdpPortOptions::default() };
     let group = Group::start("test", queues_from(&world, &wire, 2), &[], || ()).unwrap();
     let before = snapshots(&group);
     let is_spread = || carried(&before, &snapshots(&group)).iter().all(|[there, _]| *there > BYTES);
-    // That 64 connections all fall to the same of two queues happens once in 2^63 times.
+    // All of 64 connections fall to the same of two queues once in 2^63 times.
     for turn in 0..64 {
         let family = turn % 2;
         exchange((&world.a, A[family]), (&world.b, B[family]), BYTES as usize);
@@ -117,7 +117,7 @@ fn flows_are_spread_over_two_queues_of_af_xdp_and_are_whole() {
     group.stop_and_join().0.unwrap();
 }
 
-/// Bytes of a stream that no handshake and no neighbour discovery is as long as.
+/// Length of a stream in bytes: longer than any handshake and neighbour discovery.
 const BYTES: u64 = 1 << 20;
 
 #[test]
@@ -129,7 +129,7 @@ fn both_directions_of_a_flow_use_the_queue_on_which_it_was_written() {
         let ends = [(&world.a, A[turn / 2 % 2]), (&world.b, B[turn / 2 % 2])];
         if turn.is_multiple_of(2) { ends } else { [ends[1], ends[0]] }
     };
-    // That 64 flows all fall to the same of two queues happens once in 2^63 times.
+    // All of 64 flows fall to the same of two queues once in 2^63 times.
     for turn in 0..64 {
         let before = snapshots(&group);
         let [from, to] = hosts(turn);
@@ -138,7 +138,8 @@ fn both_directions_of_a_flow_use_the_queue_on_which_it_was_written() {
         let busy = carried.iter().position(|[there, _]| *there > 1 << 20).unwrap();
         let idle = 1 - busy;
         assert!(carried[busy][1] > 1 << 20, "{carried:?}");
-        // The first frame of a connection that the device's side opens, and neighbour discovery, may go elsewhere.
+        // The first frame of a connection opened from the device's side, and neighbour discovery,
+        // may take another queue.
         assert!(carried[idle].iter().all(|bytes| *bytes < 4096), "{carried:?}");
         used[busy] = true;
         if turn >= 4 && used == [true; 2] {
@@ -157,7 +158,7 @@ fn the_first_queue_that_breaks_ends_all_with_its_error() {
     let count = move || {
         count.fetch_add(1, Ordering::Relaxed);
     };
-    // The other queue's devices stay, so that it would run on by itself.
+    // The other queue's devices stay, so it would continue by itself.
     let [left, right] = ["x0", "x1"].map(|device| {
         let (layer, options) = (Layer::Ethernet, TapOptions::default());
         let opening = Opening::Tun { name: device.to_owned(), layer, options };
@@ -220,7 +221,8 @@ fn a_device_that_persists_is_attached_to_again() {
         };
         drop(open(Some(true)).unwrap());
         let made = index().unwrap();
-        // A device of several queues takes one as well; one of a single queue no others.
+        // A device with several queues also accepts one; a device with a single queue accepts no
+        // more.
         let one = world.b.run(|| tap(TapOptions::default()).open(1)).unwrap().unwrap();
         assert_eq!(index().unwrap(), made, "it is the same device");
         drop(one);
@@ -251,7 +253,7 @@ fn a_passed_descriptor_is_one_queue_of_its_device() {
     path.stop();
 }
 
-/// A port that has no room until it is told otherwise.
+/// A port without room until it is told otherwise.
 struct Stalled {
     has_room: Arc<AtomicBool>,
 }
@@ -307,7 +309,7 @@ fn a_consumer_that_stalls_stops_the_reading_and_the_ring_drops_by_name() {
     let before = taken();
     send(5000);
     let after = taken();
-    // One poll may wait for room; nothing else is read, so that nothing else is kept.
+    // One poll's frames may wait for room; no further frames are read, so none are queued.
     assert!(before.rx_frames <= 16 && after.rx_frames == before.rx_frames, "{after:?}");
     has_room.store(true, Ordering::Relaxed);
     until(|| taken().tx_frames == taken().rx_frames && taken().rx_frames >= 64);
@@ -316,7 +318,7 @@ fn a_consumer_that_stalls_stops_the_reading_and_the_ring_drops_by_name() {
         end.left.stats().unwrap().events(LiveEvent::ReceiveRingFull),
         end.snapshot.left_to_right.tx_frames,
     );
-    // What other protocols of the hosts say on the wire is counted as well.
+    // Packets of other protocols of the hosts are counted too.
     assert!(dropped >= 4000 && dropped + passed >= 5001, "{dropped} dropped, {passed} passed");
 }
 

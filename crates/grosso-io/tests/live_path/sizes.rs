@@ -1,4 +1,4 @@
-//! Superframes as long as an IP packet can be, into the stack of this host.
+//! Superframes up to the longest IP packet, sent into the stack of this host.
 
 use grosso::{
     Meta,
@@ -19,12 +19,12 @@ use grosso_wire::{
 
 use crate::world::{World, name, until};
 
-/// Bytes of headers from IP on.
+/// Length of the headers from IP on, in bytes.
 const HEADERS: [usize; 2] = [20 + 20, 40 + 20];
-/// What TCP over Ethernet sends most, and a divisor of many lengths near 64 KB.
+/// The segment size most used by TCP over Ethernet, which divides many lengths near 64 KB.
 const MSS_ELSE: usize = 1364;
 
-/// The packet of one connection whose payload starts there.
+/// The packet of a connection whose payload starts at `index`.
 fn packet(is_ipv6: bool, index: usize, mss: usize) -> Packet {
     let link = Packet::new().ethernet(|e| e);
     let packet = match is_ipv6 {
@@ -34,13 +34,13 @@ fn packet(is_ipv6: bool, index: usize, mss: usize) -> Packet {
     packet.tcp(|tcp| tcp.sequence((index * mss) as u32))
 }
 
-/// The segment size that fills so much payload with whole packets, if one does that hosts use.
+/// A segment size used by hosts that divides the payload without rest, if there is one.
 fn dividing(payload: usize) -> usize {
     (536..=9000).rev().find(|&mss| payload.is_multiple_of(mss)).unwrap_or(MSS_ELSE)
 }
 
-/// What the kernel selftest calls `large_max` and more: every length from 65500 to the last that IP can say. The stack
-/// gets one frame each, with the bytes that one superframe of these packets has.
+/// Every length from 65500 (`large_max` of the kernel selftest) to the greatest of an IP packet.
+/// The stack receives one frame each, with the bytes of the superframe of these packets.
 #[test]
 fn s02_superframes_of_every_length_up_to_the_longest_reach_the_stack_whole() {
     let Some(world) = World::new() else { return };
@@ -57,7 +57,7 @@ fn s02_superframes_of_every_length_up_to_the_longest_reach_the_stack_whole() {
     let mut buffer = vec![0; 70_000];
     for (total, is_ipv6) in (65_500..=65_535).flat_map(|total| [(total, false), (total, true)]) {
         let payload = total - HEADERS[usize::from(is_ipv6)];
-        // With the MTU of 4096 of the selftest, where it ends with a shorter packet.
+        // At the selftest's MTU of 4096, where it ends with a shorter packet.
         let selftest = 4096 - HEADERS[usize::from(is_ipv6)];
         for mss in [dividing(payload), selftest] {
             let context = format!("{total} bytes, MSS {mss}, IPv6 {is_ipv6}");
@@ -78,7 +78,7 @@ fn s02_superframes_of_every_length_up_to_the_longest_reach_the_stack_whole() {
                 while let Some(received) = socket.receive(&mut buffer).unwrap() {
                     let bytes = &buffer[..received.length];
                     let (header, frame) = Header::parse(bytes, Form::Short, Order::NATIVE).unwrap();
-                    // The kernel's own chatter has other addresses.
+                    // The kernel's own packets have other addresses.
                     if frame.get(..12) == expected.get(..12) {
                         arrived.push((header, frame.to_vec()));
                     }

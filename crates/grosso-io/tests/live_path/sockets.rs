@@ -1,4 +1,4 @@
-//! What the sockets of the hosts send each other.
+//! Streams and datagrams between the sockets of the hosts.
 
 use std::{
     io::{Read, Write},
@@ -10,10 +10,11 @@ use std::{
 
 use grosso_sys::namespace::NetworkNamespace;
 
-/// So long without a byte means that none will come: the test fails instead of hanging.
+/// Time without a byte after which none is expected: the test fails instead of hanging.
 pub(crate) const STALLED: Duration = Duration::from_secs(6);
 
-/// Sends a stream of so many bytes from one host to the other, and one back, at once, and compares every byte.
+/// Sends a stream of this length from one host to the other, and one back, at once, and compares
+/// every byte.
 pub(crate) fn exchange(
     from: (&NetworkNamespace, IpAddr),
     to: (&NetworkNamespace, IpAddr),
@@ -59,11 +60,11 @@ fn receive(mut stream: &TcpStream, seed: u64, bytes: usize) {
     assert_eq!(stream.read(&mut chunk).unwrap(), 0, "nothing is added");
 }
 
-/// Bytes that are made and compared at once.
+/// Bytes generated and compared at once.
 const CHUNK: usize = 1 << 16;
 
-/// Sends datagrams through a socket that leaves their cutting to the kernel (`UDP_SEGMENT`), and compares each; whether
-/// it could be done here.
+/// Sends datagrams through a socket whose kernel segments them (`UDP_SEGMENT`), and compares each;
+/// returns whether this kernel can.
 pub(crate) fn datagrams(
     from: (&NetworkNamespace, IpAddr),
     to: (&NetworkNamespace, IpAddr),
@@ -83,13 +84,13 @@ pub(crate) fn datagrams(
     let mut buffer = [0; 2000];
     for i in 0..DATAGRAMS {
         let (len, sender) = socket.recv_from(&mut buffer).unwrap();
-        // The last of each call is shorter.
+        // The last datagram of each call is shorter.
         let expected = if i % 40 == 39 { 700 } else { 1200 };
         assert_eq!(len, expected, "datagram {i}");
         assert_eq!(usize::from(buffer[0]), i % 251, "datagram {i}");
         assert!(buffer[..len].iter().all(|byte| *byte == buffer[0]), "datagram {i} is mixed up");
         if i % 40 == 39 {
-            // No more are under way than a receive buffer has room for.
+            // The receive buffer has room for all datagrams under way.
             socket.send_to(b"next", sender).unwrap();
         }
     }
@@ -97,7 +98,7 @@ pub(crate) fn datagrams(
     true
 }
 
-/// Datagrams that are sent, 40 a call.
+/// Number of datagrams sent, 40 a call.
 const DATAGRAMS: usize = 400;
 
 /// Each datagram is filled with its number.

@@ -1,4 +1,4 @@
-//! Ends of tunnels of ours on the hosts: where their sockets are, and what leads into them.
+//! Grosso's ends of tunnels on the hosts: their sockets, and the devices that lead into them.
 
 use std::io;
 
@@ -18,10 +18,11 @@ use crate::{
 };
 
 impl World {
-    /// The same, with addresses at the engine's end of the wire, which is a host of its own as far as IP goes.
+    /// As `new`, with addresses at the engine's end of the wire, which is a host of its own for IP.
     ///
-    /// What is sent over the wire has its checksums made, as over a wire between hosts: this one would leave those
-    /// inside a tunnel to the next device, which a socket is not told. The engine's kernel joins what it receives.
+    /// Checksums of packets sent over the wire are completed, as between hosts: this wire would
+    /// leave those inside a tunnel to the next device, which a socket cannot report. The engine's
+    /// kernel merges received packets.
     pub(crate) fn with_addresses() -> Option<Self> {
         let world = Self::new()?;
         let set = |wire: &str, feature: &str, on: bool| {
@@ -49,14 +50,14 @@ pub(crate) fn over_udp(host: &NetworkNamespace, endpoint: &Endpoint) -> Tunnelle
     tunnelled(port, endpoint, checksum)
 }
 
-/// The end of a tunnel on sockets of an IP protocol of a host.
+/// The end of a tunnel on raw IP sockets of a host.
 pub(crate) fn over_ip(host: &NetworkNamespace, endpoint: &Endpoint) -> Tunnelled<IpPort> {
     let options = IpOptions::of(endpoint).unwrap();
     let port = host.run(|| IpPort::open(&options)).unwrap().unwrap();
     tunnelled(port, endpoint, OuterChecksum::InFrame)
 }
 
-/// The end of a tunnel in front of a port.
+/// The end of a tunnel over a port.
 pub(crate) fn tunnelled<P: Port>(
     port: P,
     endpoint: &Endpoint,
@@ -67,8 +68,8 @@ pub(crate) fn tunnelled<P: Port>(
     Tunnelled::new(port, options).unwrap()
 }
 
-/// The device of a host that leads into a tunnel over a wire of 1500 bytes; its addresses are those of the first host
-/// inside, or of the second.
+/// The device of a host that leads into a tunnel over a wire of 1500 bytes; its addresses are the
+/// inner ones of the first host, or of the second.
 pub(crate) fn device(host: &NetworkNamespace, endpoint: &Endpoint, side: usize) -> TapPort {
     let layer = match endpoint.carries_ethernet() {
         true => grosso_sys::tun::Layer::Ethernet,
@@ -84,14 +85,14 @@ pub(crate) fn device(host: &NetworkNamespace, endpoint: &Endpoint, side: usize) 
     host.run(open).unwrap().unwrap()
 }
 
-/// What a counter of a path's right port says.
+/// The value of a counter of a path's right port.
 pub(crate) fn count(snapshot: &Snapshot, name: &str) -> u64 {
     let found = snapshot.right.iter().find(|(counter, _)| counter.name == name);
     found.unwrap_or_else(|| panic!("no counter {name}")).1
 }
 
-/// Nothing was lost by name at either port, but what a socket had no room for: how much that is depends on who else
-/// wants the processor.
+/// Checks that neither port lost packets, except for want of room in a socket, which depends on the
+/// load of the processor.
 pub(crate) fn assert_nothing_lost(snapshot: &Snapshot) {
     let counters = snapshot.left.iter().chain(&snapshot.right);
     let is_loss = |(counter, count): &&(PortCounter, u64)| {
@@ -101,7 +102,7 @@ pub(crate) fn assert_nothing_lost(snapshot: &Snapshot) {
     assert!(lost.is_empty(), "{lost:?}");
 }
 
-/// Checksums that the kernel of a host found wrong, around tunnels and inside, by who counted them.
+/// Checksums that the kernel of a host found wrong, in outer and inner headers, by counter.
 pub(crate) fn checksum_errors(host: &NetworkNamespace) -> Vec<(String, u64)> {
     let read = || {
         let four = std::fs::read_to_string("/proc/thread-self/net/snmp")?;

@@ -33,7 +33,7 @@ pub(crate) const INSIDE: [[IpAddr; 2]; 2] = [
     ],
 ];
 
-/// A VXLAN device of a host with more words of `ip link`, and its addresses.
+/// Adds a VXLAN device to a host, with further arguments of `ip link`, and its addresses.
 pub(crate) fn add_vxlan(
     host: &NetworkNamespace,
     (local, remote): (IpAddr, IpAddr),
@@ -50,7 +50,7 @@ pub(crate) fn add_vxlan(
     host.run(|| set_up("vx0", inside))?
 }
 
-/// Streams inside a tunnel over either kind of network; what the path did.
+/// Sends streams inside a tunnel over either kind of network, and returns the path's counters.
 fn tunnelled(outer: usize, checksum: bool, options: [&TapOptions; 2]) -> Option<Snapshot> {
     let world = World::new()?;
     let (outside_a, outside_b) = (A.map(next_network), B.map(next_network));

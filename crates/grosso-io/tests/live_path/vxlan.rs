@@ -1,4 +1,4 @@
-//! Kernel TCP inside VXLAN whose one end is the kernel's own device, and whose other is ours.
+//! Kernel TCP inside VXLAN with the kernel's own device at one end, and Grosso at the other.
 //!
 //! ```text
 //!  host a                      engine                  host b
@@ -23,19 +23,20 @@ use crate::{
 /// Bytes of each stream.
 const BYTES: usize = 4 << 20;
 
-/// How packets travel in the tunnel.
+/// Options of the tunnel's packets.
 #[derive(Clone, Copy, Debug)]
 struct Case {
-    /// Over IPv4, or IPv6.
+    /// 0 for an outer IPv4 header, 1 for IPv6.
     outer: usize,
     /// Whether the UDP header has a checksum.
     checksum: bool,
-    /// Whether checksums inside are left to the other end.
+    /// Whether inner checksums are left to the other end.
     offload: bool,
 }
 
 impl Case {
-    /// All that can be: checksums inside are not left to the other end where there is none outside (rule C52).
+    /// All valid cases: inner checksums are not left to the other end without an outer one (rule
+    /// C52).
     fn all() -> impl Iterator<Item = Self> {
         let ways = [(false, false), (true, false), (true, true)];
         [0, 1].into_iter().flat_map(move |outer| {
@@ -43,7 +44,7 @@ impl Case {
         })
     }
 
-    /// Our end.
+    /// Grosso's end.
     fn endpoint(self) -> Endpoint {
         let header = Header::Vxlan { identifier: 7, policy: None, generic_protocol: false };
         let udp = Udp {
@@ -60,7 +61,7 @@ impl Case {
         Endpoint::new(B[self.outer], A[self.outer], header, Carrier::Udp(udp))
     }
 
-    /// What the kernel's end is told beside addresses.
+    /// Arguments of `ip link` for the kernel's end besides the addresses.
     fn words(self) -> Vec<&'static str> {
         let mut words = match self.checksum {
             true => vec!["udpcsum"],
@@ -73,11 +74,12 @@ impl Case {
     }
 }
 
-/// Streams both ways through a tunnel between the kernel's end and ours; what our path did.
+/// Sends streams both ways through a tunnel between the kernel's end and Grosso's, and returns the
+/// counters of Grosso's path.
 fn beside_the_kernel(world: &World, case: Case, bytes: usize) -> Option<Snapshot> {
     let endpoint = case.endpoint();
-    // Whoever is sent something has a socket already: the kernel takes what is for nobody and has no checksum for
-    // damaged.
+    // A socket exists before anything is sent to it, because the kernel counts a packet for no
+    // socket without a checksum as damaged.
     let right = over_udp(&world.engine, &endpoint);
     let there = (A[case.outer], B[case.outer]);
     if let Err(error) = add_vxlan(&world.a, there, INSIDE[0], &case.words()) {
@@ -108,7 +110,7 @@ fn streams_between_the_kernel_and_us_are_superframes_both_ways() {
             assert!(joined.bytes > BYTES as u64 / 2, "superframes came out: {case:?} {joined:?}");
             assert!(joined.wire.packets > 4 * joined.frames, "{case:?} {joined:?}");
         }
-        // Datagrams without a checksum are neither cut nor joined by the kernel.
+        // The kernel neither segments nor merges datagrams without a checksum.
         let (sends, reads) = (number("socket-tx-messages"), number("socket-rx-messages"));
         let (sent, read) = (number("socket-tx-datagrams"), number("socket-rx-datagrams"));
         assert_eq!(sent, packets);
@@ -140,10 +142,11 @@ fn w32_tshark_finds_no_wrong_checksum_around_or_inside() {
             let all = sent("vxlan && tcp");
             assert!(all > 500, "{case:?}: {all} segments from {address}");
             if case.checksum {
-                // Of the two of each packet it names the outer first.
+                // Of the two of each packet tshark lists the outer first.
                 assert_eq!(sent("vxlan && tcp && udp.checksum.status == Good"), all, "{case:?}");
             }
-            // What is left to the other end is no checksum yet; tshark does not know that VXLAN says so.
+            // A checksum left to the other end is not complete; tshark does not know that the VXLAN
+            // header marks it.
             let wrong = sent("vxlan && tcp.checksum.status == Bad");
             assert_eq!(wrong > 0, case.offload, "{case:?}: {wrong} of {all} from {address}");
         }
@@ -166,7 +169,7 @@ pub(crate) fn capture(world: &World, file: &Path) -> Option<Child> {
     Some(tcpdump)
 }
 
-/// How many packets of a capture are so.
+/// Number of packets of a capture that match a filter.
 pub(crate) fn tshark(file: &Path, filter: &str) -> usize {
     let mut command = Command::new("tshark");
     command.args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]);

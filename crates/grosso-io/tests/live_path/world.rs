@@ -56,7 +56,7 @@ const HELLO: [u8; 60] = {
     frame
 };
 
-/// Asks until it is so: how long that takes is the scheduler's affair.
+/// Repeats a query until it returns true; the time that takes depends on the scheduler.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..20_000 {
         if is_so() {
@@ -67,7 +67,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     panic!("it never was");
 }
 
-/// Says that a test is skipped and why; fails where the environment says that nothing may be.
+/// Reports that a test is skipped and why; fails if the environment forbids skipping.
 pub(crate) fn skip(why: &str) {
     println!("skipped: {why}");
     assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
@@ -79,12 +79,12 @@ pub(crate) fn name(name: &str) -> InterfaceName {
 }
 
 impl World {
-    /// The hosts and the wire to the first; nothing where the caller may not make them.
+    /// The hosts and the wire to the first; `None` if the caller may not create them.
     pub(crate) fn new() -> Option<Self> {
         Self::with_queues(1)
     }
 
-    /// The same with so many queues at both ends of the wire.
+    /// As `new`, with `queues` queues at both ends of the wire.
     pub(crate) fn with_queues(queues: u32) -> Option<Self> {
         let namespaces = (|| -> io::Result<_> {
             Ok([NetworkNamespace::new()?, NetworkNamespace::new()?, NetworkNamespace::new()?])
@@ -108,7 +108,8 @@ impl World {
 
     fn wire(&self, queues: u32) -> io::Result<()> {
         for namespace in [&self.a, &self.engine, &self.b] {
-            // Neighbour discovery and multicast of the kernel's own would be frames that no test sent.
+            // Neighbour discovery and multicast of the kernel's own would add frames that no test
+            // sent.
             namespace.run(|| {
                 std::fs::write("/proc/sys/net/ipv6/conf/default/router_solicitations", "0")
             })??;
@@ -123,7 +124,8 @@ impl World {
         self.engine.run(|| Control::new()?.set_up(&name("e0"), true))?
     }
 
-    /// Sends both ways until something arrives: what is sent before the kernel has noticed the carrier is lost.
+    /// Sends both ways until a frame arrives, because frames sent before the kernel has noticed the
+    /// carrier are lost.
     fn wait_for_carrier(&self) -> io::Result<()> {
         let bind =
             |interface: &str| PacketSocket::builder().ignore_outgoing(true).bind(&name(interface));
@@ -144,7 +146,7 @@ impl World {
         }
     }
 
-    /// Turns one of them on or off.
+    /// Turns one of these offloads on or off.
     pub(crate) fn set_offload(&self, feature: &str, on: bool) {
         let set = || set_feature(&Control::new()?, &name("a0"), feature, on);
         self.a.run(set).unwrap().unwrap();
@@ -158,7 +160,7 @@ impl World {
         self.engine.run(|| XdpPort::open("e0", options)).unwrap()
     }
 
-    /// The first host by a TUN device instead of the wire.
+    /// The first host's port on a TUN device instead of the wire.
     pub(crate) fn tun_ports(&self, options: &TapOptions) -> [TapPort; 2] {
         let open = |addresses| {
             let port = TapPort::open("tun0", Layer::Ip, options)?;
@@ -181,7 +183,7 @@ impl World {
     }
 }
 
-/// The same host in the network beside.
+/// The same host in the neighbouring network.
 pub(crate) fn next_network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(address) => IpAddr::V4((u32::from(address) + 0x100).into()),
@@ -213,7 +215,7 @@ where
 }
 
 impl<L, R> Running<L, R> {
-    /// Stops the path, which must not have been broken.
+    /// Stops the path, and checks that it did not break.
     pub(crate) fn stop(self) -> End<L, R> {
         self.handle.stop();
         let end = self.wait();
@@ -221,7 +223,7 @@ impl<L, R> Running<L, R> {
         end
     }
 
-    /// Waits until the path ends of itself.
+    /// Waits until the path ends by itself.
     pub(crate) fn wait(self) -> End<L, R> {
         self.thread.join().unwrap()
     }

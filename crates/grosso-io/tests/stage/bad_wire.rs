@@ -1,4 +1,4 @@
-//! A bad wire: nothing is delivered that was not sent, nothing twice, and the counters agree.
+//! An impaired wire: nothing is delivered that was not sent, nothing twice, and the counters agree.
 
 use std::collections::HashSet;
 
@@ -59,7 +59,7 @@ fn counters_conserve_what_a_bad_wire_leaves() {
     assert_eq!(opened, joined.datagrams + passed);
     assert_eq!(stats.decrypted.packets, received.len() as u64);
 
-    // What never will be whole goes when its time is over, although nothing comes.
+    // Incomplete datagrams expire although no frame arrives.
     assert!(far.inner().held_fragments() > 0);
     let mut now_ns = 1_000_000_000;
     while let Some(deadline) = far.deadline() {

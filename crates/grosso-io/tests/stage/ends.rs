@@ -1,4 +1,4 @@
-//! Two hosts with the same stages, and a wire between.
+//! Two hosts with the same stages, and a wire between them.
 
 use grosso::{
     Frame, Meta,
@@ -14,7 +14,7 @@ use grosso_wire::LinkType;
 
 pub(crate) type Host = Secured<Fragmentation<MemoryPort>>;
 
-/// The two ends of a plain Ethernet of so many frames.
+/// The two ends of a plain Ethernet that holds at most `frames_max` frames.
 pub(crate) fn ethernet(frames_max: usize) -> (MemoryPort, MemoryPort) {
     wire(LinkType::Ethernet, Device::new(Features::NONE), frames_max)
 }
@@ -24,7 +24,7 @@ pub(crate) fn association(spi: u32, mode: Mode) -> SecurityAssociation {
     SecurityAssociation::new(spi, mode, KeyMaterial::aes_gcm(&key).unwrap())
 }
 
-/// Fragments of at most so many bytes, joined again.
+/// Fragmentation to `mtu` bytes, and reassembly.
 pub(crate) fn fragments(mtu: u16) -> FragmentationOptions {
     let mut options = FragmentationOptions::new(7);
     options.mtu = Some(mtu);
@@ -47,7 +47,7 @@ pub(crate) fn send(port: &mut impl Port, frame: &[u8]) -> Transmitted {
     port.transmit(&[frame], &Meta::default()).unwrap()
 }
 
-/// Everything that a port has.
+/// All frames that a port has.
 pub(crate) fn receive<P: Port>(port: &mut P, now_ns: u64) -> Vec<(Vec<u8>, Meta)> {
     let mut frames = Vec::new();
     loop {
@@ -75,16 +75,16 @@ pub(crate) fn counter(port: &mut impl Port, name: &str) -> u64 {
     found.unwrap_or_else(|| panic!("no counter {name}"))
 }
 
-/// A port that has no room every now and then, and counts what of its own is with others.
+/// A port that runs out of room now and then, and counts its buffers held by others.
 #[derive(Debug)]
 pub(crate) struct Reluctant<P> {
     pub(crate) port: P,
     dice: fastrand::Rng,
-    /// The share of frames for which there is no room at first.
+    /// Share of frames refused at first for want of room.
     refusing: f64,
-    /// Buffers handed out and not yet back.
+    /// Buffers handed out and not returned yet.
     pub(crate) outside: usize,
-    /// Every frame that was taken.
+    /// Every frame taken.
     pub(crate) sent: Vec<Vec<u8>>,
 }
 
@@ -128,7 +128,7 @@ impl<P: Port> Port for Reluctant<P> {
     }
 }
 
-/// Sends a frame as a path does: again until there is room, and to the last byte.
+/// Sends a frame as a path does: repeatedly until there is room, and flushed.
 pub(crate) fn insist(port: &mut impl Port, frame: &[u8], meta: &Meta) {
     while port.transmit(&[frame], meta).unwrap() == Transmitted::NoRoom {}
     while port.flush().unwrap() == Transmitted::NoRoom {}

@@ -1,4 +1,4 @@
-//! Every packet kind of the kit comes back as it was, also when there is no room every now and then.
+//! Every packet kind of the kit comes back unchanged, even if ports run out of room now and then.
 
 use grosso::{
     Meta,
@@ -21,14 +21,16 @@ fn link(stack: &Stack) -> LinkType {
     if stack.link() == Link::Ip { LinkType::Raw } else { LinkType::Ethernet }
 }
 
-/// Fragments of what forbids them too, or hardly any packet of the kit would be cut.
+/// Fragments packets with DF too, because otherwise hardly any packet of the kit would be
+/// fragmented.
 fn options() -> FragmentationOptions {
     let mut options = fragments(1280);
     options.ignore_df = true;
     options
 }
 
-/// A frame without what cutting an IPv4 packet with DF changes: DF, identification, header checksum.
+/// A frame without the fields that fragmenting an IPv4 packet with DF changes: DF, identification,
+/// header checksum.
 fn comparable(frame: &[u8], link: LinkType) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let stack = dissect(&frame, link, &Ports::NONE);

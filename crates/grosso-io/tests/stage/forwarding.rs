@@ -25,7 +25,7 @@ use crate::{
 };
 
 const LOCAL: [u8; 4] = [192, 0, 2, 1];
-/// The other ends: that of the endpoint, and two more, of which the last has a router of its own.
+/// The other ends: the endpoint's own, and two more, the last of which has its own next router.
 const REMOTES: [[u8; 4]; 3] = [[192, 0, 2, 2], [192, 0, 2, 3], [198, 51, 100, 4]];
 const NEXT: [u8; 6] = [6; 6];
 
@@ -56,20 +56,20 @@ fn tunnel(forwarding: Forwarding) -> (Tunnelled<MemoryPort>, MemoryPort) {
     (Tunnelled::new(near, options(forwarding)).unwrap(), far)
 }
 
-/// A frame between devices of these numbers.
+/// A frame between the devices with these addresses.
 fn frame(destination: [u8; 6], source: u8) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e.destination(destination).source(address(source)));
     packet.ipv4(|ip| ip).udp(|udp| udp).payload_len(50).build()
 }
 
-/// The frame as it arrives from another end.
+/// The frame as received from another end.
 fn arriving(from: [u8; 4], frame: &[u8]) -> Vec<u8> {
     let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip.source(from).destination(LOCAL));
     let outer = outer.udp(|udp| udp.destination_port(4789)).vxlan(|v| v.vni(7));
     outer.payload(frame).build()
 }
 
-/// To which other ends frames went, and through which router.
+/// The other ends and next routers of the frames sent.
 fn went(far: &mut MemoryPort) -> Vec<([u8; 4], [u8; 6])> {
     let ends = |(frame, _): (Vec<u8>, Meta)| {
         assert!(oracle::is_right(&frame, Link::Ethernet));
@@ -100,7 +100,7 @@ fn a_frame_goes_to_where_its_destination_was_seen_and_to_all_before() {
     assert_eq!(went(&mut far), all());
     assert_eq!(counter(&mut near, "tunnel-out-flooded"), 2);
     assert_eq!(counter(&mut near, "tunnel-out-frames"), 3 + 3 + 3);
-    // What was learned is too old five minutes later.
+    // Learned addresses have expired five minutes later.
     receive(&mut near, 301_000_000_000);
     assert_eq!(send(&mut near, &there), Transmitted::Taken);
     assert_eq!(went(&mut far), all());
@@ -139,7 +139,7 @@ fn who_is_none_of_the_ends_or_is_elsewhere_is_dropped_by_name() {
     }
     assert_eq!(send(&mut far, &arriving(REMOTES[1], &frame(address(1), 9))), Transmitted::Taken);
     assert_eq!(receive(&mut near, 1).len(), 1);
-    // Nothing was learned of any of them.
+    // No address was learned from any of them.
     assert_eq!(send(&mut near, &frame(address(8), 1)), Transmitted::Taken);
     assert_eq!(went(&mut far), all());
 }

@@ -1,4 +1,4 @@
-//! Fragments as a stage.
+//! Fragmentation and reassembly as a stage.
 
 use core::num::NonZeroU16;
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ fn udp6() -> Packet {
     Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|u| u)
 }
 
-/// What is on the wire behind a stage that sent.
+/// The frames that a stage sent.
 fn on_the_wire(mut far: impl Port) -> Vec<Vec<u8>> {
     receive(&mut far, 0).into_iter().map(|(frame, _)| frame).collect()
 }
@@ -72,7 +72,7 @@ fn s49_superframes_whose_packets_fit_the_mtu_pass_and_frames_without_ip() {
     assert_eq!(receive(&mut far, 0), [(other, Meta::default()), (train.clone(), meta(1440))]);
     assert_eq!(near.stats().cut.superframes, 0);
 
-    // One byte more does not fit: the train is cut, and each of its packets.
+    // One byte more does not fit: the train is segmented, and each of its packets fragmented.
     assert_eq!(near.transmit(&[&train], &meta(1441)).unwrap(), Transmitted::Taken);
     assert_eq!((near.stats().cut.superframes, near.stats().cut.cut), (1, 4));
     assert!(
@@ -168,11 +168,12 @@ fn fragments_pass_where_they_are_not_to_be_joined_and_never_more_than_were_asked
         insist(&mut source, &frame, &Meta::default());
         let (mut near, far) = ethernet(64);
         let mut far = Fragmentation::new(far, &options).unwrap();
-        // The first one, which alone tells the flow, comes last and frees the others.
+        // The first fragment, which alone identifies the flow, arrives last and releases the
+        // others.
         let pieces = on_the_wire(wire);
         pieces.iter().rev().for_each(|piece| insist(&mut near, piece, &Meta::default()));
         let mut given = Vec::new();
-        // However few are asked for, no more come at once.
+        // At most the requested number is handed out at once.
         while given.len() < 6 {
             let mut count = 0;
             let said = far.receive(0, 2, &mut |frame| {

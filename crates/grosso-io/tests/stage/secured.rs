@@ -52,7 +52,8 @@ fn pair(refusing: f64) -> (Secured<Reluctant<MemoryPort>>, MemoryPort) {
     (Secured::new(Reluctant::new(near, refusing), options).unwrap(), far)
 }
 
-/// A host that takes what the near end of a pair sends, with these rules for what is not encrypted.
+/// A host that receives packets from the near end of a pair, with this level for unencrypted
+/// frames.
 fn peer(port: MemoryPort, level: Level) -> Secured<MemoryPort> {
     let [out, back] = [0x102, 0x101].map(|spi| association(spi, Mode::Transport));
     let mut options = SecuredOptions::new(out, back);

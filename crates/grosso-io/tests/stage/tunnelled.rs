@@ -37,7 +37,7 @@ fn options(endpoint: Endpoint) -> TunnelledOptions {
     TunnelledOptions::new(endpoint, 0x5eed)
 }
 
-/// Both ends of a tunnel, over a wire of this link between devices with these features.
+/// Both ends of a tunnel, over a wire with this link type between devices with these features.
 fn ends(
     endpoint: &Endpoint,
     link: LinkType,
@@ -54,7 +54,7 @@ fn ends(
     (end(left, endpoint.clone(), [1, 2]), end(right, other_end(endpoint), [2, 1]))
 }
 
-/// A packet that a tunnel carries: of TCP, with so much payload.
+/// A TCP packet that a tunnel carries, with this length of payload.
 fn packet(link: LinkType, is_ipv4: bool, payload: usize) -> Vec<u8> {
     let packet = match link {
         LinkType::Ethernet => Packet::new().ethernet(|e| e),
@@ -64,7 +64,7 @@ fn packet(link: LinkType, is_ipv4: bool, payload: usize) -> Vec<u8> {
     packet.tcp(|tcp| tcp).payload_len(payload).build()
 }
 
-/// A frame with its checksums complete, as its packets would be on a wire; one that is whole already gives itself.
+/// The packets of a frame on the wire, with complete checksums; a frame without GSO is one packet.
 fn on_the_wire(frame: &[u8], meta: &Meta, link: LinkType) -> Vec<Vec<u8>> {
     let Some(_) = meta.gso else {
         let mut frame = frame.to_vec();
@@ -82,7 +82,7 @@ fn on_the_wire(frame: &[u8], meta: &Meta, link: LinkType) -> Vec<Vec<u8>> {
     packets
 }
 
-/// What is known of a frame whose checksum its sender left to others.
+/// Metadata of a frame with a partial checksum, whose field is set to the pseudo-header sum.
 fn seeded(frame: &mut [u8], link: LinkType, gso: Option<Gso>) -> Meta {
     let front = if link == LinkType::Ethernet { 14 } else { 0 };
     let ip = if frame[front] >> 4 == 4 { 20 } else { 40 };
@@ -123,7 +123,7 @@ fn packets_and_superframes_come_out_of_every_tunnel_as_they_went_in() {
                         for (frame, meta) in
                             [(&one, Meta::default()), (&partial, partial_meta), (&many, meta)]
                         {
-                            // The headers, and the payload in pieces.
+                            // The headers, and the payload in several slices.
                             let slices = [&frame[..100], &frame[100..333], &frame[333..]];
                             let sent = near.transmit(&slices, &meta).unwrap();
                             assert_eq!(sent, Transmitted::Taken, "{}", context());
@@ -156,7 +156,7 @@ fn packets_and_superframes_come_out_of_every_tunnel_as_they_went_in() {
 fn what_a_wire_gets_is_right_for_who_reads_it_literally() {
     for family in [0, 1] {
         for (name, endpoint) in formats(outside(family)) {
-            // The oracle knows the assigned ports, and checksums that are there.
+            // The oracle knows only the assigned ports, and complete checksums.
             let is_known = !name.contains("fou") && !name.contains("remcsum");
             let (near, mut far) = wire(LinkType::Ethernet, Device::new(Features::NONE), 256);
             let mut given = options(endpoint);
@@ -177,7 +177,7 @@ fn what_a_wire_gets_is_right_for_who_reads_it_literally() {
     }
 }
 
-/// A tunnel of VXLAN and the wire behind it.
+/// A VXLAN tunnel and the wire behind it.
 fn vxlan(change: impl FnOnce(&mut TunnelledOptions)) -> (Tunnelled<MemoryPort>, MemoryPort) {
     let (near, far) = wire(LinkType::Raw, Device::new(Features::NONE), 256);
     let [local, remote] = outside(0);
@@ -187,7 +187,7 @@ fn vxlan(change: impl FnOnce(&mut TunnelledOptions)) -> (Tunnelled<MemoryPort>, 
     (Tunnelled::new(near, options).unwrap(), far)
 }
 
-/// A packet of the tunnel's from its other end, and changes of it.
+/// A packet from the other end of the tunnel, with changes.
 fn arriving(change: impl Fn(Packet) -> Packet) -> Vec<u8> {
     let outer = Packet::new().ipv4(|ip| ip.source([192, 0, 2, 2]).destination([192, 0, 2, 1]));
     let outer = change(outer.udp(|udp| udp.destination_port(4789)));
@@ -280,7 +280,7 @@ fn s49_who_sends_what_the_tunnel_cannot_carry_is_told_so_and_not_too_often() {
     assert!(oracle::is_right(message, Link::Ethernet));
     assert_eq!((message[23], message[34], message[35]), (1, 3, 4), "fragmentation needed");
     assert_eq!(u16::from_be_bytes([message[40], message[41]]), 1400);
-    // A superframe is as long as its packets.
+    // A superframe is as long as its packets together.
     let meta = Meta { gso: Gso::every(1361), ..Meta::default() };
     assert_eq!(near.transmit(&[&long(9000)], &meta).unwrap(), Transmitted::Taken);
     assert_eq!(receive(&mut near, 1).len(), 1);
@@ -289,7 +289,7 @@ fn s49_who_sends_what_the_tunnel_cannot_carry_is_told_so_and_not_too_often() {
     }
     assert!(receive(&mut far, 1).is_empty());
     assert_eq!(receive(&mut near, 1).len(), ICMP_BURST as usize - 2);
-    // A millisecond allows one more.
+    // One more is allowed after a millisecond.
     assert!(receive(&mut near, 1_000_000).is_empty());
     assert_eq!(send(&mut near, &long(1361)), Transmitted::Taken);
     assert_eq!(send(&mut near, &long(1361)), Transmitted::Taken);

@@ -1,4 +1,4 @@
-//! Sockets of an IP protocol as a port: of tunnels that are in IP directly.
+//! Raw sockets of IP protocols as a port: for tunnels directly in IP.
 
 mod receiving;
 
@@ -27,28 +27,28 @@ use super::{
 };
 use crate::port::{Port, PortCounter, PortError, Transmitted};
 
-/// How a port on sockets of an IP protocol works.
+/// Options of a port on raw IP sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IpOptions {
-    /// The address of this host that packets are received at and sent from.
+    /// The address of this host for sending and receiving.
     pub local: IpAddr,
-    /// Whose packets are expected, of the same family: the paths to them are asked for their MTU, of
-    /// which the least counts. Where it is one, packets of others are not read.
+    /// Addresses of the other ends, of the same family. The path MTU is the least of those to these
+    /// addresses. If there is exactly one, packets from other addresses are not received.
     pub remotes: Vec<IpAddr>,
     /// The IP protocols of packets, at most [`grosso_sys::packet::PROTOCOLS_MAX`].
     pub protocols: Vec<u8>,
     /// The TTL or hop limit that most frames have.
     pub hop_limit: u8,
-    /// Room for so many bytes in each socket, as far as it is permitted: of that which receives, for
-    /// what is longer than a slot.
+    /// Size of each socket's buffer in bytes, as far as permitted; for the receiving socket, the
+    /// room for packets longer than a slot.
     pub buffer_bytes: usize,
-    /// Slots for what is received.
+    /// Slots of the receive ring.
     pub layout: RingLayout,
 }
 
 impl IpOptions {
-    /// For packets of these IP protocols at this address.
+    /// Options for packets of these IP protocols at this address.
     #[must_use]
     pub fn new(local: IpAddr, protocols: Vec<u8>) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl IpOptions {
         }
     }
 
-    /// For the outer frames of a tunnel; `None` when it is in UDP.
+    /// Options for the outer frames of a tunnel; `None` for a tunnel in UDP.
     #[must_use]
     pub fn of(endpoint: &Endpoint) -> Option<Self> {
         let protocols = match (&endpoint.carrier, &endpoint.header) {
@@ -73,22 +73,23 @@ impl IpOptions {
     }
 }
 
-/// A port on sockets of an IP protocol: one packet socket to receive, and a raw one of each protocol
-/// to send. It needs `CAP_NET_RAW`.
+/// A port on raw IP sockets: one packet socket to receive, and one raw socket per protocol to send.
+/// It needs `CAP_NET_RAW`.
 ///
-/// Its frames are of [`LinkType::Raw`] and start with the outer IP header. What is received is as it
-/// arrived, of any interface. Of what is sent over IPv4 the kernel makes the header, of which
-/// destination, protocol, traffic class, TTL and DF count; over IPv6 headers are sent as they are.
+/// Its frames are of [`LinkType::Raw`] and start with the outer IP header. Received packets come as
+/// they arrived, from any interface. For transmitted IPv4 packets the kernel builds the header, of
+/// which destination, protocol, traffic class, TTL and DF are taken from the frame; IPv6 headers
+/// are sent unchanged.
 ///
-/// What the kernel joined on arrival (GRO) comes as the superframe it is: a raw socket would have it
-/// too, but could not tell where it is to be cut. A packet socket sees what a firewall of this host
-/// drops behind it, and fragments: [`Fragmentation`](crate::stage::Fragmentation) joins them. The raw
-/// sockets receive nothing, but as long as they are open the kernel does not tell the other end that
-/// this host does not know the protocol.
+/// Packets that the kernel merged on arrival (GRO) are received as superframes; a raw socket would
+/// receive them too, but without the segment size. A packet socket also sees packets that a
+/// firewall of this host drops later, and fragments, which
+/// [`Fragmentation`](crate::stage::Fragmentation) reassembles. The raw sockets receive nothing, but
+/// while they are open the kernel does not answer that the protocol is unreachable.
 ///
-/// It takes superframes with any headers inside, and partial checksums. The kernel cuts none of these
-/// for raw sockets, so their packets go as a batch: headers and checksums are made here, the payload
-/// stays where it is until the kernel copies it.
+/// The port takes superframes with any inner headers, and partial checksums. The kernel segments no
+/// superframe for raw sockets, so its packets are sent as a batch: headers and checksums are
+/// computed here, and the payload stays in place until the kernel copies it.
 #[derive(Debug)]
 pub struct IpPort {
     name: String,
@@ -99,7 +100,7 @@ pub struct IpPort {
     stats: SocketStats,
 }
 
-/// The way out of one protocol.
+/// Egress of one protocol.
 #[derive(Debug)]
 struct Lane {
     protocol: u8,
@@ -117,7 +118,7 @@ impl IpPort {
         Self::with_fanout(options, None)
     }
 
-    /// Opens so many ports at the same address, each with its share of the flows.
+    /// Opens `queues` ports at the same address, each with its share of the flows.
     ///
     /// # Errors
     /// As [`IpPort::open`].
@@ -125,7 +126,8 @@ impl IpPort {
         if queues <= 1 {
             return Ok(vec![Self::open(options)?]);
         }
-        // Fragments of one packet are to come to one port; of IPv6 the kernel joins none before.
+        // Fragments of one packet must reach one port; the kernel reassembles those of IPv4 before
+        // the fanout, but not those of IPv6.
         let fanout = Fanout::new(FanoutRule::FlowHash).defragment(options.local.is_ipv4());
         let first = Self::with_fanout(options, Some(fanout))?;
         let fanout = first.receiving.fanout_group()?.map(|group| fanout.join(group));
@@ -138,7 +140,8 @@ impl IpPort {
 
     fn with_fanout(options: &IpOptions, fanout: Option<Fanout>) -> io::Result<Self> {
         let is_ipv4 = options.local.is_ipv4();
-        // What arrives from now on finds somebody who knows the protocol.
+        // The raw sockets are opened first, so that the kernel does not report the protocol as
+        // unreachable.
         let lanes = options.protocols.iter().map(|protocol| Lane::open(*protocol, options));
         let lanes = lanes.collect::<io::Result<Vec<_>>>()?;
         Ok(Self {
@@ -151,26 +154,26 @@ impl IpPort {
         })
     }
 
-    /// What it is, for people: `ip 192.0.2.1`.
+    /// The port's name in messages: `ip 192.0.2.1`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The address that packets are received at and sent from.
+    /// The address for sending and receiving.
     #[must_use]
     pub fn local(&self) -> IpAddr {
         self.local
     }
 
-    /// What it counted.
+    /// Counters of this port.
     #[must_use]
     pub fn stats(&mut self) -> &SocketStats {
         self.receiving.count_drops(&mut self.stats);
         &self.stats
     }
 
-    /// Asks the path again where more was too long for it than before.
+    /// Queries the path MTU again if a packet has been too long since `before`.
     fn look_if_too_long(&mut self, before: u64) {
         if self.stats.events(SocketEvent::TransmitTooLong) > before {
             self.paths.look_now();
@@ -267,8 +270,8 @@ impl Port for IpPort {
     }
 }
 
-/// The way out of a packet's protocol; over IPv6 any will do for one that none is of, such as that of destination
-/// options.
+/// The egress of a packet's protocol. For IPv6 any one will do if none has the protocol, such as
+/// that of destination options.
 fn lane<'a>(lanes: &'a mut [Lane], outer: &Outer) -> Option<&'a mut Lane> {
     let of_protocol = lanes.iter().position(|lane| lane.protocol == outer.protocol);
     let any = outer.destination.is_ipv6().then_some(0);

@@ -1,4 +1,4 @@
-//! Packets out of a packet socket: from their IP header on, and with what the kernel knows of them.
+//! Receiving from a packet socket: packets from their IP header on, with the kernel's metadata.
 
 use std::{
     io,
@@ -21,13 +21,13 @@ use crate::{
     vnet::{VnetError, understand},
 };
 
-/// What a received packet lies in.
+/// Buffer of a received packet.
 #[derive(Debug)]
 pub struct IpBuffer(Place);
 
 #[derive(Debug)]
 enum Place {
-    /// A slot of the socket's ring, and how many bytes of it are the link's header.
+    /// A slot of the socket's ring, and the length of the link header in it.
     Slot(RingFrame, usize),
     /// Memory of this process.
     Own(LiveBuffer),
@@ -42,7 +42,7 @@ impl AsRef<[u8]> for IpBuffer {
     }
 }
 
-/// The ring, what does not fit in its slots, and what was counted of both.
+/// The receive ring, the buffers for packets longer than a slot, and the counters of both.
 #[derive(Debug)]
 pub(super) struct Receiving {
     ring: ReceiveRing,
@@ -70,7 +70,7 @@ impl Receiving {
         self.ring.fanout_group()
     }
 
-    /// Hands out at most `max` frames, and says how many slots it looked at.
+    /// Hands out at most `max` frames, and returns the number of slots read.
     pub(super) fn receive(
         &mut self,
         max: usize,
@@ -96,7 +96,7 @@ impl Receiving {
         Ok(received)
     }
 
-    /// The slot goes back to the kernel.
+    /// Returns a slot to the kernel, or a buffer to the spare ones.
     pub(super) fn recycle(&mut self, buffer: IpBuffer) {
         match buffer.0 {
             Place::Slot(frame, _) => drop(frame),
@@ -104,9 +104,9 @@ impl Receiving {
         }
     }
 
-    /// Counts what the kernel had no room for, and slots that made no sense.
+    /// Counts packets that the kernel dropped for want of room, and slots with invalid values.
     pub(super) fn count_drops(&mut self, stats: &mut SocketStats) {
-        // A socket that cannot be asked is found broken when it is received from.
+        // A socket that cannot be queried will fail in the next receive.
         let drops = self.ring.take_statistics().map_or(0, |statistics| statistics.drops);
         stats.count(SocketEvent::ReceiveDropped, drops.into());
         let malformed = self.ring.malformed();
@@ -114,7 +114,7 @@ impl Receiving {
         self.malformed = malformed;
     }
 
-    /// The packet of a slot; `None` when it was dropped.
+    /// The packet of a slot; `None` if it was dropped.
     fn take(&mut self, frame: RingFrame, stats: &mut SocketStats) -> Option<Frame<IpBuffer>> {
         let start = frame.network_offset();
         if !frame.truncated() {
@@ -126,12 +126,13 @@ impl Receiving {
         if frame.status().kept() {
             return self.take_long(start, stats);
         }
-        // The kernel had no room for it beside the ring.
+        // The kernel had no room for it in the socket's queue.
         stats.count(SocketEvent::ReceiveTruncated, 1);
         None
     }
 
-    /// The packet that is next beside the ring, behind so many bytes of its link's header.
+    /// Reads the next packet from the socket's queue, which holds packets longer than a slot. Its
+    /// IP header follows `start` bytes of link header.
     fn take_long(&mut self, start: usize, stats: &mut SocketStats) -> Option<Frame<IpBuffer>> {
         let mut bytes = self.long.take();
         let whole = self.ring.receive_long(&mut bytes);
@@ -155,14 +156,14 @@ impl Receiving {
     }
 }
 
-/// What is known, unless it contradicts itself, which is counted.
+/// Unwraps the metadata of a packet, or counts the contradiction.
 fn count(meta: Result<Meta, VnetError>, stats: &mut SocketStats) -> Option<Meta> {
     stats.count(SocketEvent::ReceiveContradictory, meta.is_err().into());
     meta.ok()
 }
 
-/// What is known about a packet that starts so many bytes behind what its virtio header counts from. A VLAN tag in
-/// front says nothing to it.
+/// Decodes the metadata of a packet whose IP header is `start` bytes after the origin of the virtio
+/// header's offsets. A VLAN tag before the packet does not matter to it.
 fn understand_at(
     start: usize,
     header: &[u8],
@@ -187,7 +188,8 @@ impl AsFd for Receiving {
     }
 }
 
-/// Bytes of the virtio header in front of what is read beside the ring.
+/// Length of the virtio header before a packet read from the socket's queue, in bytes.
 const VIRTIO_LEN: usize = Form::Short.len();
-/// Room for that, the headers of any link, and the longest packet of IP that has no jumbo length.
+/// Buffer size for a virtio header, the link header, and the longest IP packet without a jumbo
+/// length.
 const LONG_BYTES: usize = VIRTIO_LEN + 256 + (64 << 10) + 40;

@@ -1,4 +1,4 @@
-//! The way out against a kernel that is made up, because the real one refuses too little (B31).
+//! The egress against a fake kernel, because the real one refuses too little (B31).
 
 use grosso::{
     Meta,
@@ -10,7 +10,7 @@ use grosso_wire::virtio::{GSO_NONE, GSO_TCP_IPV4, HEADER_LEN, Header};
 
 use super::*;
 
-/// A kernel that refuses what it is told to, and takes so many frames at once.
+/// A kernel that refuses what it is told to, and takes a limited number of frames at once.
 #[derive(Default)]
 struct Fake {
     taken: Vec<Vec<u8>>,
@@ -18,7 +18,7 @@ struct Fake {
     refuses: Option<Refusal>,
 }
 
-/// Which headers are refused, and with which error.
+/// Headers to refuse, and the error for them.
 type Refusal = (fn(&Header) -> bool, i32);
 
 impl Fake {
@@ -125,7 +125,7 @@ fn b31_the_packets_of_a_refused_superframe_keep_their_place_in_the_queue() {
     outgoing.enqueue(&[&frame], &meta);
     outgoing.enqueue(&[&behind], &Meta::default());
     let expected = [&[before][..], &packets, &[behind]].concat();
-    // Room for one frame at a time: the kernel takes part of what was cut, and goes on there.
+    // Room for one frame at a time: the kernel takes part of the segments, and continues there.
     for sent in 1..=expected.len() {
         fake.room = 1;
         let flushed = outgoing.flush(&mut fake).unwrap();
@@ -205,7 +205,7 @@ fn b31_a_tagged_superframe_is_cut_with_its_tag() {
 
 #[test]
 fn a_superframe_that_no_header_can_say_is_cut() {
-    // More datagrams than the kernel takes at once (rule V4).
+    // More datagrams than the kernel accepts at once (rule V4).
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(200 * 10);
     let (frame, start, offset) = packet.build_superframe();
     let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };

@@ -1,4 +1,4 @@
-//! What ports on sockets of a tunnel share: those of UDP, and those of an IP protocol.
+//! Parts shared by ports on the sockets of a tunnel, whether in UDP or directly in IP.
 
 mod outer;
 mod path;
@@ -12,5 +12,5 @@ pub(super) use self::{
     sending::Sending,
 };
 
-/// Messages that wait for a socket before they are sent: as many as one call sends.
+/// Messages queued for a socket before they are sent: the number that one call sends.
 pub(super) const QUEUE_MAX: usize = grosso_sys::datagram::BATCH_MAX;

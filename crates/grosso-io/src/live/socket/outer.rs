@@ -1,37 +1,37 @@
-//! The headers in front of a datagram that a socket makes and takes off: IP and UDP, or IP alone.
+//! Outer headers that a socket builds and removes: IP and UDP, or IP alone.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use grosso_checksum::Sum;
 use grosso_wire::{ipv4, ipv6, udp};
 
-/// Which headers a socket makes.
+/// Headers that a socket builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::live) enum Made {
     /// IP and UDP.
     Udp,
-    /// The header of IPv4; of IPv6 none, for it has more of them than a socket can be told.
+    /// The IPv4 header; for IPv6 none, because extension headers cannot be passed to a socket.
     Ip,
 }
 
-/// What the headers of a frame say that a socket has to be told.
+/// Fields of a frame's outer headers that are passed to a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::live) struct Outer {
     pub(in crate::live) made: Made,
-    /// Of UDP; 0 of IP.
+    /// Source port of UDP; 0 without UDP.
     pub(in crate::live) source_port: u16,
     pub(in crate::live) destination: SocketAddr,
     pub(in crate::live) protocol: u8,
     pub(in crate::live) traffic_class: u8,
     pub(in crate::live) hop_limit: u8,
     pub(in crate::live) dont_fragment: bool,
-    /// Bytes of the headers that the socket makes.
+    /// Length of the headers that the socket builds, in bytes.
     pub(in crate::live) len: usize,
 }
 
 impl Outer {
-    /// Those at the front of a frame; `None` where a socket could not make them: another protocol, a
-    /// fragment, options or extension headers.
+    /// Parses the headers at the start of a frame; `None` if a socket cannot build them: another
+    /// protocol, a fragment, options or extension headers.
     pub(in crate::live) fn parse(frame: &[u8], made: Made) -> Option<Self> {
         let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
         let ip = match frame.first()? {
@@ -83,13 +83,13 @@ impl Outer {
         (frame.len() >= outer.len).then_some(outer)
     }
 
-    /// Bytes that the headers of a received datagram take.
+    /// Length of the headers of a received datagram, in bytes.
     pub(in crate::live) const fn len_over(is_ipv4: bool) -> usize {
         udp::HEADER_LEN + if is_ipv4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN }
     }
 }
 
-/// What is known of a datagram that was received.
+/// Addresses and header fields of a received datagram.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::live) struct Arrived {
     pub(in crate::live) source: SocketAddr,
@@ -99,9 +99,9 @@ pub(in crate::live) struct Arrived {
 }
 
 impl Arrived {
-    /// Writes the headers of a datagram of `payload` bytes into `header`, which is as long as
-    /// [`Outer::len_over`] says. The checksum of UDP is left out, for the kernel does not show it;
-    /// what was whole on arrival forbids fragments and has no identification (RFC 6864 section
+    /// Writes the headers of a datagram of `payload` bytes into `header`, whose length is
+    /// [`Outer::len_over`]. The UDP checksum is zero, because the kernel does not report it. The
+    /// packet was whole on arrival, so DF is set and the identification is zero (RFC 6864 section
     /// 4.1).
     pub(in crate::live) fn write(&self, header: &mut [u8], payload: usize) {
         let udp_len = (udp::HEADER_LEN + payload) as u16;
@@ -129,7 +129,7 @@ impl Arrived {
                 ip[8..24].copy_from_slice(&source.octets());
                 ip[24..40].copy_from_slice(&destination.octets());
             }
-            // The socket is of one family, and so is all that it receives.
+            // The socket has one address family, and so have all datagrams that it receives.
             _ => return,
         }
         udp[0..2].copy_from_slice(&source.port().to_be_bytes());

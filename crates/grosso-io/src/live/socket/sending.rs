@@ -1,4 +1,5 @@
-//! Datagrams into sockets: a superframe as one message where the kernel cuts it, others by the batch.
+//! Sending datagrams: a superframe as one message if the kernel segments it, other frames in
+//! batches.
 
 use std::{
     collections::VecDeque,
@@ -25,38 +26,40 @@ use super::{
 };
 use crate::{live::outgoing::reused, port::Transmitted};
 
-/// What waits for one socket, and what messages are made of.
+/// Queue of one socket, and scratch space for building messages.
 #[derive(Debug)]
 pub(in crate::live) struct Sending {
     ports: Ports,
-    /// Whether the kernel cuts messages.
+    /// Whether the kernel segments messages.
     segments: bool,
-    /// Will be given up when the datagrams of a refused message are taken.
+    /// Whether to give up segmentation when the datagrams of a refused message are accepted.
     suspects_segments: bool,
     queue: VecDeque<Message>,
     spare: Vec<Vec<u8>>,
-    /// The first slice of a superframe, and the headers of its packets, each with room for any.
+    /// The first slice of a superframe, and the headers of its packets, [`HEADER_BYTES_MAX`] bytes
+    /// each.
     head: Vec<u8>,
     headers: Vec<u8>,
     groups: Vec<Group>,
-    /// Lists that keep their memory.
+    /// Empty vectors kept for their capacity.
     slices: Vec<&'static [u8]>,
     payload: Vec<&'static [u8]>,
     parts: Vec<IoSlice<'static>>,
-    /// Of each packet: where its payload slices end in their list, the length of its headers, and its own.
+    /// For each packet: the end of its payload slices in their list, the length of its headers, and
+    /// its own length without the outer headers.
     packets: Vec<(usize, usize, usize)>,
 }
 
-/// One message that waits, by copy.
+/// A queued message, with a copy of its bytes.
 #[derive(Debug)]
 struct Message {
     bytes: Vec<u8>,
     outer: Outer,
-    /// Bytes of each datagram but the last, of several.
+    /// Length of each datagram but the last; `None` for a single datagram.
     segment_bytes: Option<u16>,
 }
 
-/// Datagrams of a superframe that go as one message.
+/// Datagrams of a superframe that are sent as one message.
 #[derive(Clone, Debug)]
 struct Group {
     parts: Range<usize>,
@@ -93,12 +96,12 @@ impl Sending {
         }
     }
 
-    /// Messages that wait.
+    /// Number of queued messages.
     pub(in crate::live) fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Takes a frame to be sent, by [`Sending::flush`] at the latest.
+    /// Takes a frame. It is sent by the next [`Sending::flush`] at the latest.
     pub(in crate::live) fn send(
         &mut self,
         socket: &mut DatagramSocket,
@@ -122,7 +125,7 @@ impl Sending {
         Ok(Transmitted::Taken)
     }
 
-    /// Takes one packet, by copy, to be sent by [`Sending::flush`]. The checksum around it is the kernel's.
+    /// Queues a copy of one packet for [`Sending::flush`]. The kernel computes the outer checksum.
     fn enqueue(&mut self, slices: &[&[u8]], meta: &Meta, outer: Outer) {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
@@ -134,14 +137,14 @@ impl Sending {
         if let Checksum::Partial { start, offset } = meta.checksum
             && let Some(start) = usize::from(start).checked_sub(outer.len)
         {
-            // Where it cannot be completed there is none, and the receiver finds it wrong.
+            // A checksum that cannot be completed stays as it is, and the receiver finds it wrong.
             let _ = checksum::complete(&mut bytes, start as u16, offset);
         }
         self.queue.push_back(Message { bytes, outer, segment_bytes: None });
     }
 
-    /// Sends the packets of a superframe, their payload from where it lies. What is known to be no
-    /// superframe is not taken: `None`.
+    /// Sends the packets of a superframe, their payload in place. `None` for a frame that cannot be
+    /// segmented, which is not taken.
     fn send_superframe(
         &mut self,
         socket: &mut DatagramSocket,
@@ -156,13 +159,13 @@ impl Sending {
         let mut head = core::mem::take(&mut self.head);
         let mut headers = core::mem::take(&mut self.headers);
         let (first, rest) = slices.split_first().map_or((&[][..], slices), |(f, r)| (*f, r));
-        // Slices that are packets stay whole.
+        // Slices that are one packet each are copied whole.
         let is_slice = meta.gso.is_some_and(|gso| gso.cut == Cut::Parts);
         let copied = if is_slice { first.len() } else { first.len().min(HEADER_BYTES_MAX) };
         let (first, behind) = first.split_at(copied);
         head.clear();
         head.extend_from_slice(first);
-        // The kernel makes it, so nobody has to sum for it here.
+        // The kernel computes the outer UDP checksum, so it need not be summed here.
         if outer.made == Made::Udp
             && let Some(field) = head.get_mut(outer.len - udp::HEADER_LEN..outer.len)
         {
@@ -213,7 +216,7 @@ impl Sending {
         sent
     }
 
-    /// Makes messages of the packets: as long as they are equally long and the kernel takes so many.
+    /// Groups packets into messages: packets of equal length, up to the kernel's limits.
     fn group<'a>(
         &mut self,
         headers: &'a [u8],
@@ -283,7 +286,7 @@ impl Sending {
         if sent == 0 && Fault::of(&refused) == Fault::Later {
             return Ok(Transmitted::NoRoom);
         }
-        // The rest is sent, or dropped by name, from the queue.
+        // The rest is queued, and sent or dropped with a counter by `flush`.
         for group in self.groups.get(sent..).unwrap_or_default() {
             let mut bytes = self.spare.pop().unwrap_or_default();
             bytes.clear();
@@ -296,8 +299,8 @@ impl Sending {
         Ok(Transmitted::Taken)
     }
 
-    /// Sends what waits. What the kernel refuses is cut, or dropped by name, and does not stop what is
-    /// behind it.
+    /// Sends queued messages. A message that the kernel refuses is split into datagrams, or dropped
+    /// with a counter, and does not stop those after it.
     pub(in crate::live) fn flush(
         &mut self,
         socket: &mut DatagramSocket,
@@ -338,7 +341,7 @@ impl Sending {
         Ok(Transmitted::Taken)
     }
 
-    /// What the kernel said about the first message of the queue.
+    /// Handles the kernel's error for the first message of the queue.
     fn refused(&mut self, error: io::Error, stats: &mut SocketStats) -> io::Result<()> {
         let fault = Fault::of(&error);
         let event = match fault {
@@ -353,7 +356,8 @@ impl Sending {
         let Some(message) = self.queue.pop_front() else { return Ok(()) };
         let datagrams = message.datagrams();
         let Message { bytes, outer, segment_bytes } = message;
-        // `EIO` is a device without checksums, `EINVAL` a kernel that takes fewer datagrams or none (rule S22).
+        // `EIO` means a device without checksums, `EINVAL` a kernel that accepts fewer datagrams or
+        // none (rule S22).
         let is_cut = matches!(fault, Fault::Down | Fault::Malformed | Fault::Unsupported);
         match segment_bytes.filter(|_| is_cut) {
             Some(segment_bytes) => {
@@ -377,10 +381,10 @@ impl Sending {
 }
 
 impl Group {
-    /// Whether a datagram of so many bytes may follow, with which the parts end at `end`.
+    /// Whether a datagram of `len` bytes may join, if the parts then end at `end`.
     fn takes(&self, len: usize, end: usize) -> bool {
         let size = usize::from(self.segment_bytes);
-        // Only the last may be shorter.
+        // Only the last datagram may be shorter.
         let is_open = self.bytes == self.datagrams * size && len <= size;
         let is_short = self.datagrams < SEGMENTS_MAX && self.bytes + len <= MESSAGE_BYTES_MAX;
         is_open && is_short && end - self.parts.start <= PARTS_MAX
@@ -402,9 +406,9 @@ fn datagram<'a>(
     }
 }
 
-/// Datagrams of one message (`UDP_MAX_SEGMENTS` before Linux 6.9).
+/// Greatest number of datagrams of one message (`UDP_MAX_SEGMENTS` before Linux 6.9).
 const SEGMENTS_MAX: usize = 64;
-/// Bytes of one message: what an IPv4 datagram can carry.
+/// Greatest length of one message in bytes: the payload of an IPv4 datagram.
 const MESSAGE_BYTES_MAX: usize = 65535 - 20 - 8;
-/// Parts of one message (`UIO_MAXIOV` is 1024).
+/// Greatest number of parts of one message (`UIO_MAXIOV` is 1024).
 const PARTS_MAX: usize = 1000;

@@ -1,11 +1,11 @@
-//! What a port on sockets counts.
+//! Counters of a port on sockets.
 
 use crate::port::PortCounter;
 
 /// Declares the events with their short names, and whether a datagram is lost by each.
 macro_rules! events {
     ($($(#[doc = $sentence:literal])+ $variant:ident = $name:literal, $is_loss:literal;)+) => {
-        /// Something that befell datagrams of a socket port.
+        /// An event of datagrams at a socket port.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum SocketEvent {
@@ -16,7 +16,7 @@ macro_rules! events {
             /// Every event.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// What it is as a counter.
+            /// The counter of the event, with its description.
             #[must_use]
             pub const fn counter(self) -> PortCounter {
                 match self {
@@ -32,13 +32,14 @@ macro_rules! events {
 }
 
 events! {
-    /// A message was read: one datagram, or several of a flow that the kernel joined.
+    /// A message was read: one datagram, or several of a flow that the kernel merged.
     ReceiveMessage = "socket-rx-messages", false;
     /// A datagram was received.
     ReceiveDatagram = "socket-rx-datagrams", false;
-    /// The kernel dropped a datagram that was for the socket: no room, a wrong checksum, or none where one is wanted.
+    /// The kernel dropped a datagram for the socket: no room, a wrong checksum, or a missing one
+    /// where one is required.
     ReceiveDropped = "socket-rx-dropped", true;
-    /// A received datagram was not what the kernel said of it, and was dropped.
+    /// A received datagram contradicted the kernel's metadata, and was dropped.
     ReceiveContradictory = "socket-rx-contradictory", true;
     /// A received datagram was longer than its buffer, and was dropped.
     ReceiveTruncated = "socket-rx-truncated", true;
@@ -48,32 +49,34 @@ events! {
     TransmitDatagram = "socket-tx-datagrams", false;
     /// A message of several datagrams was refused, and each was sent alone.
     TransmitCutAgain = "socket-tx-cut-again", false;
-    /// Sending several datagrams as one message was given up, because the kernel or the device cannot.
+    /// Sending several datagrams as one message was given up, because the kernel or the device
+    /// cannot segment them.
     TransmitNarrowed = "socket-tx-narrowed", false;
-    /// A frame was dropped that the socket cannot make: another protocol, a fragment, or other headers around it.
+    /// A frame was dropped that the socket cannot send: another protocol, a fragment, or other
+    /// outer headers.
     TransmitInexpressible = "socket-tx-inexpressible", true;
-    /// A datagram was refused for what it is, and dropped.
+    /// A datagram was refused because of its contents, and dropped.
     TransmitRefused = "socket-tx-refused", true;
-    /// A datagram was longer than the path to the other end takes, and was dropped.
+    /// A datagram was longer than the path MTU, and was dropped.
     TransmitTooLong = "socket-tx-too-long", true;
-    /// A datagram was dropped because there was no way to the other end, or the interface was down.
+    /// A datagram was dropped because the other end was unreachable, or the interface was down.
     TransmitUnreachable = "socket-tx-unreachable", true;
     /// A datagram was dropped because the kernel had no memory for it.
     TransmitNoMemory = "socket-tx-no-memory", true;
 }
 
-/// What a socket port counted.
+/// Counters of a socket port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketStats([u64; SocketEvent::ALL.len()]);
 
 impl SocketStats {
-    /// How often an event happened.
+    /// Number of times that an event occurred.
     #[must_use]
     pub fn events(&self, event: SocketEvent) -> u64 {
         self.0[event as usize]
     }
 
-    /// Every counter with what it is.
+    /// Every counter with its description.
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> + '_ {
         SocketEvent::ALL.iter().map(|event| (event.counter(), self.events(*event)))
     }

@@ -1,4 +1,4 @@
-//! UDP sockets as a port: whose frames are what the kernel would see on the wire, from the IP header on.
+//! UDP sockets as a port. Its frames are the packets on the wire, from the IP header on.
 
 mod receiving;
 
@@ -28,43 +28,44 @@ use super::{
 };
 use crate::port::{Port, PortCounter, PortError, Transmitted};
 
-/// How a port on UDP sockets works.
+/// Options of a port on UDP sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UdpOptions {
-    /// Where datagrams are received. What is sent has this address too.
+    /// The address and port for receiving. Sent datagrams have this source address too.
     pub local: SocketAddr,
-    /// Whose datagrams are expected: the paths to them are asked for their MTU, of which the least counts.
+    /// Addresses of the other ends. The path MTU is the least of those to these addresses.
     pub remotes: Vec<IpAddr>,
-    /// The ports that datagrams are sent from, as far as [`Self::senders_max`] sockets go round: each
-    /// has the next port that is free of its share of the range. Where the range is the one port at
-    /// which datagrams are received, they are sent from there.
+    /// The source ports of sent datagrams. The range is split among up to [`Self::senders_max`]
+    /// sockets, and each socket binds the first free port of its part. If the range is just the
+    /// receiving port, datagrams are sent from the receiving socket.
     pub source_ports: RangeInclusive<u16>,
-    /// Most sockets that datagrams are sent from, 1 to [`SOURCE_PORTS_MAX`]. The order of what different ones send is
-    /// not kept.
+    /// Greatest number of sending sockets, 1 to [`SOURCE_PORTS_MAX`]. Datagrams sent by different
+    /// sockets may be reordered.
     pub senders_max: usize,
-    /// Whether datagrams are sent with a checksum, which the kernel makes.
+    /// Whether sent datagrams have a checksum, which the kernel computes.
     pub sends_checksum: bool,
-    /// Whether datagrams without one are received over IPv6. Over IPv4 they are.
+    /// Whether datagrams without a checksum are received over IPv6. Over IPv4 they always are.
     pub takes_no_checksum: bool,
-    /// Whether datagrams without one are dropped, so that the kernel has verified all that is received.
+    /// Whether datagrams without a checksum are dropped, so that the kernel has verified every
+    /// received one.
     pub wants_checksum: bool,
     /// The TTL or hop limit that most frames have.
     pub hop_limit: u8,
-    /// Whether other ports are to receive at the same address, each its share of the flows.
+    /// Whether several ports receive at the same address, each its share of the flows.
     pub shared: bool,
-    /// Room for so many bytes in each socket each way, as far as it is permitted.
+    /// Size of each socket's send and receive buffer in bytes, as far as permitted.
     pub buffer_bytes: usize,
-    /// Whether the kernel is to cut superframes (`UDP_SEGMENT`), as far as it can.
+    /// Whether the kernel segments superframes (`UDP_SEGMENT`), where it can.
     pub segmentation: bool,
-    /// Whether the kernel is to join datagrams of a flow (`UDP_GRO`).
+    /// Whether the kernel merges datagrams of a flow (`UDP_GRO`).
     pub coalescing: bool,
-    /// The UDP ports that mean a tunnel.
+    /// The UDP ports of tunnels.
     pub ports: Ports,
 }
 
 impl UdpOptions {
-    /// For frames of any kind at this address.
+    /// Options for frames of any kind at this address.
     #[must_use]
     pub fn new(local: SocketAddr) -> Self {
         Self {
@@ -84,14 +85,14 @@ impl UdpOptions {
         }
     }
 
-    /// For the outer frames of a tunnel; `None` when UDP does not carry it.
+    /// Options for the outer frames of a tunnel; `None` for a tunnel that is not in UDP.
     ///
-    /// Where the tunnel has checksums and takes remote checksum offload, datagrams without are
-    /// dropped, for nothing would protect them (rule C54).
+    /// If the tunnel has checksums and accepts remote checksum offload, datagrams without a
+    /// checksum are dropped, because nothing would protect them (rule C54).
     #[must_use]
     pub fn of(endpoint: &Endpoint) -> Option<Self> {
         let udp = endpoint.udp()?;
-        // The other end drops what is late (rule W51), of whichever flow it is.
+        // The other end drops late packets (rule W51), of whichever flow they are.
         let is_numbered = matches!(endpoint.header, Header::Gre { sequence: true, .. });
         Some(Self {
             remotes: vec![endpoint.remote],
@@ -106,33 +107,34 @@ impl UdpOptions {
     }
 }
 
-/// A port on UDP sockets: one to receive, and some to send from ports that tell flows apart.
+/// A port on UDP sockets: one to receive, and several to send from different source ports, by which
+/// the network distinguishes flows.
 ///
-/// Its frames are of [`LinkType::Raw`] and start with the outer IP header, which the kernel makes:
-/// of what is sent its destination, ports, traffic class, hop limit and DF count, and of what is
-/// received the checksum of UDP is left out, whether or not the datagram had one. The identification
-/// and the flow label are the kernel's.
+/// Its frames are of [`LinkType::Raw`] and start with the outer IP header, which the kernel builds.
+/// Of a transmitted frame's outer headers, destination, ports, traffic class, hop limit and DF are
+/// used; identification and flow label are the kernel's. The outer headers of a received frame have
+/// no UDP checksum, whether or not the datagram had one.
 ///
-/// It takes superframes with any headers inside, and partial checksums. Their packets get headers and
-/// inner checksums here, while the payload stays where it is; the kernel copies it once, cuts it into
-/// datagrams and makes the outer checksums (`UDP_SEGMENT`). Without outer checksums there is no such
-/// cutting, and the datagrams go as a batch. So they do for good once the kernel refused, which is
-/// counted.
+/// The port takes superframes with any inner headers, and partial checksums. Inner headers and
+/// checksums are computed here while the payload stays in place; the kernel copies it once,
+/// segments it into datagrams and computes the outer checksums (`UDP_SEGMENT`). Without outer
+/// checksums the kernel cannot segment, and the datagrams are sent as a batch, as they are
+/// permanently once the kernel has refused a superframe, which is counted.
 #[derive(Debug)]
 pub struct UdpPort {
     name: String,
     local: SocketAddr,
     receiver: DatagramSocket,
-    /// None where all is sent from where it is received.
+    /// Empty if datagrams are sent from the receiving socket.
     senders: Vec<DatagramSocket>,
     source_ports: RangeInclusive<u16>,
-    /// The kernel has verified the checksum of all that is received.
+    /// Whether the kernel has verified the checksum of every received datagram.
     is_verified: bool,
     receiving: Receiving,
-    /// One for each of those that send.
+    /// One for each sending socket.
     sending: Vec<Sending>,
     paths: Paths,
-    /// What the kernel had dropped when it was asked last.
+    /// The kernel's drop count when it was last queried.
     drops: u32,
     stats: SocketStats,
 }
@@ -158,7 +160,7 @@ impl UdpPort {
     fn new(receiver: DatagramSocket, options: &UdpOptions) -> io::Result<Self> {
         let local = receiver.local();
         let senders = open_senders(options, local)?;
-        // A datagram without a checksum is not cut by the kernel (rule S21).
+        // The kernel does not segment datagrams without a checksum (rule S21).
         let segments = options.segmentation && options.sends_checksum;
         let sending = || Sending::new(options.ports, segments);
         Ok(Self {
@@ -168,7 +170,8 @@ impl UdpPort {
             receiver,
             senders,
             source_ports: options.source_ports.clone(),
-            // Without a checksum nothing comes over IPv6 unless it is asked for (RFC 8200 section 8.1).
+            // Over IPv6 no datagram without a checksum is received unless requested (RFC 8200
+            // section 8.1).
             is_verified: options.wants_checksum || !local.is_ipv4() && !options.takes_no_checksum,
             receiving: Receiving::new(),
             paths: Paths::new(&options.remotes, local.is_ipv4())?,
@@ -177,36 +180,36 @@ impl UdpPort {
         })
     }
 
-    /// What it is, for people: `udp 192.0.2.1:4789`.
+    /// The port's name in messages: `udp 192.0.2.1:4789`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it receives.
+    /// The address and port for receiving.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Where the checksum of a received datagram is found: nowhere, but the kernel has verified it of all, where none
-    /// is delivered without one.
+    /// Location of the UDP checksum of received datagrams: [`OuterChecksum::VerifiedBelow`] if the
+    /// kernel delivers none without a checksum, and so has verified every one.
     #[must_use]
     pub fn outer_checksum(&self) -> OuterChecksum {
         if self.is_verified { OuterChecksum::VerifiedBelow } else { OuterChecksum::InFrame }
     }
 
-    /// The ports that it sends from.
+    /// The source ports of sent datagrams.
     pub fn source_ports(&self) -> impl Iterator<Item = u16> {
         let senders = self.senders.iter();
         let only = self.senders.is_empty().then_some(&self.receiver);
         senders.chain(only).map(|socket| socket.local().port())
     }
 
-    /// What it counted.
+    /// Counters of this port.
     #[must_use]
     pub fn stats(&mut self) -> &SocketStats {
-        // A socket that cannot be asked is found broken when it is received from.
+        // A socket that cannot be queried will fail in the next receive.
         let drops = self.receiver.drops().unwrap_or(self.drops);
         let new = drops.wrapping_sub(self.drops);
         self.drops = drops;
@@ -214,7 +217,8 @@ impl UdpPort {
         &self.stats
     }
 
-    /// Which of the sockets that send has the frame's flow: that of its share of the range.
+    /// Index of the sending socket for a frame's source port: the socket whose part of the range
+    /// contains it.
     fn lane(&self, source_port: u16) -> usize {
         let (first, last) = (*self.source_ports.start(), *self.source_ports.end());
         let width = usize::from(last.saturating_sub(first)) + 1;
@@ -304,7 +308,8 @@ impl Port for UdpPort {
         Ok(flushed)
     }
 
-    /// At once where there is more of what was read: who waits for the descriptor would not be told again.
+    /// 0 (at once) while datagrams read have yet to be handed out, because the descriptor does not
+    /// become readable again for them.
     fn deadline(&self) -> Option<u64> {
         self.receiving.has_more().then_some(0)
     }
@@ -339,7 +344,7 @@ fn receiver(options: &UdpOptions) -> DatagramSocketBuilder {
         .buffer_bytes(options.buffer_bytes)
 }
 
-/// Opens the sockets that send, each at the first port that is free of its share of the range.
+/// Opens the sending sockets, each at the first free port of its part of the range.
 fn open_senders(options: &UdpOptions, local: SocketAddr) -> io::Result<Vec<DatagramSocket>> {
     let (first, last) = (*options.source_ports.start(), *options.source_ports.end());
     if (first, last) == (local.port(), local.port()) {
@@ -370,9 +375,10 @@ fn open_senders(options: &UdpOptions, local: SocketAddr) -> io::Result<Vec<Datag
     Ok(senders)
 }
 
-/// Most sockets that datagrams are sent from: so many flows a network between can tell apart at least.
+/// Greatest number of sending sockets: at least this many flows can be distinguished by the
+/// network.
 pub const SOURCE_PORTS_MAX: usize = 16;
-/// Ports that are tried for a socket before it is given up.
+/// Number of ports tried for a socket before giving up.
 const TRIES_MAX: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Datagrams out of a socket: read by the batch, taken apart where several came as one, and given their headers back.
+//! Receiving datagrams: read in batches, split where the kernel merged several, with their headers
+//! rebuilt.
 
 use std::io::{self, IoSliceMut};
 
@@ -10,13 +11,13 @@ use crate::live::{
     socket::{Arrived, Outer, SocketEvent, SocketStats},
 };
 
-/// What was read and not handed out yet.
+/// Datagrams read but not handed out yet.
 #[derive(Debug)]
 pub(super) struct Receiving {
-    /// As many slots as messages are read at once.
+    /// Slots for the messages of one call.
     slots: Vec<u8>,
     received: Vec<Received>,
-    /// The message that is next, and how much of it was handed out.
+    /// Index of the next message, and the number of its bytes already handed out.
     message: usize,
     offset: usize,
     buffers: Buffers,
@@ -33,7 +34,7 @@ impl Receiving {
         }
     }
 
-    /// Hands out at most `max` frames, and says how many.
+    /// Hands out at most `max` frames, and returns their number.
     pub(super) fn receive(
         &mut self,
         socket: &mut DatagramSocket,
@@ -56,7 +57,7 @@ impl Receiving {
         Ok(given)
     }
 
-    /// Whether some of what was read was not handed out.
+    /// Whether datagrams read have yet to be handed out.
     pub(super) fn has_more(&self) -> bool {
         self.message < self.received.len()
     }
@@ -65,7 +66,7 @@ impl Receiving {
         self.buffers.recycle(buffer);
     }
 
-    /// Reads messages into the slots; whether there were any.
+    /// Reads messages into the slots; returns whether there were any.
     fn read(&mut self, socket: &mut DatagramSocket, stats: &mut SocketStats) -> io::Result<bool> {
         let mut slots = self.slots.chunks_exact_mut(SLOT_BYTES);
         let mut parts: [[IoSliceMut<'_>; 1]; MESSAGES_MAX] =
@@ -82,7 +83,7 @@ impl Receiving {
         Ok(count > 0)
     }
 
-    /// The datagram that is next, behind its headers.
+    /// The next datagram, after its rebuilt headers.
     fn next(&mut self, socket: &DatagramSocket) -> Option<LiveBuffer> {
         loop {
             let message = self.received.get(self.message)?;
@@ -114,9 +115,9 @@ impl Receiving {
     }
 }
 
-/// Messages that are read at once: of as many datagrams each as a superframe has, or one.
+/// Messages read in one call, each of up to a superframe of datagrams.
 const MESSAGES_MAX: usize = 16;
-/// More than any message has, which is less than 64 KiB.
+/// Size of a slot in bytes: more than any message, which is less than 64 KiB.
 const SLOT_BYTES: usize = 64 << 10;
-/// Buffers are made for datagrams of Ethernet's usual MTU, and grow.
+/// Initial size of a buffer in bytes, for datagrams of Ethernet's usual MTU; buffers grow.
 const FRAME_BYTES: usize = 2048;

@@ -10,13 +10,14 @@ use grosso_testkit::Packet;
 
 use super::*;
 
-/// Two ports on the loopback device, whose frames go from the one to the other.
+/// Two ports on the loopback device, with frames from one to the other.
 struct Ends {
     near: UdpPort,
     far: UdpPort,
 }
 
-/// What the ends are at: one port on two addresses over IPv4, two ports on the one address over IPv6.
+/// Addresses of the ends: one UDP port on two addresses over IPv4, two UDP ports on one address
+/// over IPv6.
 const PLACES: [[&str; 2]; 2] = [["127.0.0.1:0", "127.0.0.2:0"], ["[::1]:0", "[::1]:0"]];
 
 impl Ends {
@@ -30,7 +31,7 @@ impl Ends {
         Self { near, far }
     }
 
-    /// A frame from the one to the other: VXLAN, as far as the far port is taken for its.
+    /// A frame from one to the other: VXLAN, if the far port is configured for it.
     fn frame(&self, source_port: u16, payload: usize) -> Vec<u8> {
         let (near, far) = (self.near.local(), self.far.local());
         let outer = match (near.ip(), far.ip()) {
@@ -53,7 +54,7 @@ impl Ends {
         Ports { vxlan: self.far.local().port(), ..Ports::NONE }
     }
 
-    /// Everything that arrives, `count` frames at least.
+    /// All frames that arrive, at least `count`.
     fn receive(&mut self, count: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         while frames.len() < count {
@@ -73,10 +74,10 @@ impl Ends {
     }
 }
 
-/// So long without a datagram means that none will come.
+/// Time without a datagram after which none is expected.
 const STALLED: Duration = Duration::from_secs(6);
 
-/// The packets of a superframe, by the engine.
+/// The packets of a superframe, as the engine segments it.
 fn packets(frame: &[u8], meta: &Meta, ports: &Ports) -> Vec<Vec<u8>> {
     let slices = [frame];
     let cut = Segments::new(&slices, meta, LinkType::Raw, ports, Outgoing::default());
@@ -89,7 +90,8 @@ fn packets(frame: &[u8], meta: &Meta, ports: &Ports) -> Vec<Vec<u8>> {
     packets
 }
 
-/// What a frame says behind the UDP header, and before it as far as a socket keeps it.
+/// The parts of a frame that a socket preserves: addresses and fields of the outer headers, and the
+/// payload.
 fn kept(frame: &[u8]) -> (SocketAddr, u8, u8, Vec<u8>) {
     let outer = Outer::parse(frame, Made::Udp).unwrap();
     (outer.destination, outer.traffic_class, outer.hop_limit, frame[outer.len..].to_vec())
@@ -109,7 +111,7 @@ fn a_superframe_is_two_messages_and_arrives_as_its_packets() {
             let meta = Meta { gso: Gso::every(1398), ..Meta::default() };
             let expected = packets(&frame, &meta, &ports);
             assert_eq!(expected.len(), 45);
-            // In pieces that are none of the packets.
+            // In slices that do not match the packets.
             let slices = [&frame[..300], &frame[300..9000], &frame[9000..]];
             assert_eq!(ends.near.transmit(&slices, &meta).unwrap(), Transmitted::Taken);
             let received = ends.receive(45);
@@ -154,7 +156,8 @@ fn packets_go_by_the_batch_with_their_checksums_made_and_flows_keep_their_ports(
         let frame = ends.frame(40000 + i * 625, 100 + usize::from(i));
         let mut partial = frame.clone();
         let tcp = frame.len() - 120 - usize::from(i);
-        // The seed of another packet would do: whoever completes it sums what is there.
+        // The pseudo-header sum of another packet would do: completion sums whatever the field
+        // holds.
         partial[tcp + 16..tcp + 18].copy_from_slice(&[0x12, 0x34]);
         let meta = Meta {
             checksum: Checksum::Partial { start: tcp as u16, offset: 16 },
@@ -190,7 +193,7 @@ fn packets_go_by_the_batch_with_their_checksums_made_and_flows_keep_their_ports(
 #[test]
 fn a_message_that_the_kernel_does_not_cut_is_sent_as_its_datagrams_and_then_no_more_are_made() {
     let mut ends = Ends::new(0, |options| options.sends_checksum = false);
-    // As if it were not known that there is no cutting without a checksum.
+    // As if it were not known that the kernel cannot segment without a checksum.
     let ports = ends.ports();
     ends.near.sending.iter_mut().for_each(|lane| *lane = Sending::new(ports, true));
     let meta = Meta { gso: Gso::every(1000), ..Meta::default() };

@@ -1,5 +1,5 @@
-//! To which of several other ends of a tunnel a frame goes: where its destination was last seen, or is configured to
-//! be.
+//! Forwarding table of a tunnel with several other ends: Ethernet addresses, learned or configured,
+//! and the end behind which each is.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -8,35 +8,40 @@ use std::{
 
 use grosso_wire::ethernet;
 
-/// The other ends of a tunnel of Ethernet frames beside [`Endpoint::remote`](grosso::tunnel::Endpoint::remote), and who
-/// is behind which of them.
+/// The other ends of a tunnel of Ethernet frames besides
+/// [`Endpoint::remote`](grosso::tunnel::Endpoint::remote), and the Ethernet addresses behind them.
 ///
-/// A frame goes to where its destination is; where that is not known, or it is for several, to all. What came from one
-/// of them goes to none: who is behind two of them needs a bridge.
+/// A frame is sent to the end behind which its destination is; if that is unknown, or a group
+/// address, to all ends. Frames received from one end are not forwarded to another: connecting
+/// hosts behind two ends takes a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forwarding {
-    /// The other ends, at most [`REMOTES_MAX`] with the one of the endpoint.
+    /// The further ends, at most [`REMOTES_MAX`] including the endpoint's own.
     pub remotes: Vec<Remote>,
-    /// Ethernet addresses, each behind the other end with this address whatever comes from elsewhere.
+    /// Ethernet addresses with the end behind which each is. They are never relearned.
     pub configured: Vec<([u8; 6], IpAddr)>,
-    /// How long an address is taken to be where it was last seen, in nanoseconds; `None` where none is learned.
+    /// Time for which a learned address stays valid after it was last seen, in nanoseconds; `None`
+    /// disables learning.
     pub age_ns: Option<u64>,
-    /// Most addresses that are learned. What comes from others is taken, and what goes to them goes to all.
+    /// Greatest number of learned addresses. Packets from further addresses are accepted, and
+    /// frames to them are sent to all ends.
     pub addresses_max: usize,
 }
 
-/// One more other end.
+/// One further other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// Its address, of the same family as that of the endpoint.
+    /// Its IP address, of the same family as the endpoint's.
     pub address: IpAddr,
-    /// The Ethernet address of the next router to it, where that is not the one of the endpoint's link.
+    /// The Ethernet address of the next router towards it, if that differs from the one of the
+    /// endpoint's link.
     pub next: Option<[u8; 6]>,
 }
 
 impl Forwarding {
-    /// Other ends behind the same router, with addresses learned as Linux does: kept for 300 seconds.
+    /// Further ends behind the same router, with addresses learned as in Linux: valid for 300
+    /// seconds.
     #[must_use]
     pub fn new(remotes: impl IntoIterator<Item = IpAddr>) -> Self {
         let remote = |address| Remote { address, next: None };
@@ -49,45 +54,45 @@ impl Forwarding {
     }
 }
 
-/// Which addresses are behind which end.
+/// Map from Ethernet addresses to ends.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// Its hash has a random key, so that nobody can choose addresses that collide.
+    /// The hash has a random key, so that nobody can choose colliding addresses.
     places: HashMap<[u8; 6], Place>,
     configured: usize,
     age_ns: Option<u64>,
     addresses_max: usize,
     swept_ns: u64,
-    /// Addresses that were not learned, because the table was full.
+    /// Number of packets whose source was not learned because the table was full.
     pub(super) unlearned: u64,
 }
 
-/// Where an address is.
+/// The end behind which an address is.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     end: usize,
-    /// When it was last seen there; `None` for what is configured.
+    /// Time at which the address was last seen, in nanoseconds; `None` for a configured one.
     seen_ns: Option<u64>,
 }
 
-/// Where a frame goes.
+/// Destination of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     One(usize),
     All,
 }
 
-/// Why nothing may come from a source.
+/// Reason that packets from a source are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unlearnable {
-    /// It is no address of one device.
+    /// The source is not a unicast address.
     Source,
-    /// It is configured to be elsewhere.
+    /// The source is configured to be behind another end.
     Moved,
 }
 
 impl Table {
-    /// The table of these ends, in order, or what is wrong with its configuration.
+    /// The table for these ends, in order, or a message about its configuration.
     pub(super) fn new(options: &Forwarding, ends: &[IpAddr]) -> Result<Self, String> {
         let mut places = HashMap::new();
         for (address, remote) in &options.configured {
@@ -109,7 +114,7 @@ impl Table {
         })
     }
 
-    /// Where a frame goes.
+    /// The destination of a frame.
     pub(super) fn way(&self, frame: &[u8], now_ns: u64) -> Way {
         let destination = frame.get(ethernet::field::DESTINATION);
         match destination.and_then(|address| self.places.get(address)) {
@@ -118,7 +123,7 @@ impl Table {
         }
     }
 
-    /// Learns that the source of a frame is behind this end, from which it came.
+    /// Learns that the source address of a frame is behind `end`, from which it came.
     pub(super) fn learn(
         &mut self,
         frame: &[u8],
@@ -153,7 +158,8 @@ impl Table {
         }
     }
 
-    /// Forgets what is too old, at most once in [`SWEEP_NS`]: a flood of sources costs a look each.
+    /// Removes expired addresses, at most once in [`SWEEP_NS`], so that a flood of sources costs
+    /// one lookup each.
     fn sweep(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.swept_ns) < SWEEP_NS {
             return;
@@ -175,19 +181,19 @@ fn is_young(place: &Place, age_ns: Option<u64>, now_ns: u64) -> bool {
     }
 }
 
-/// Whether it is an address of one device: a source that is none is not learned, for all frames to several would go
-/// there.
+/// Whether an address is that of one device. A group address as a source is not learned, because
+/// all frames to the group would be sent to one end.
 fn is_one_device(address: &[u8; 6]) -> bool {
     address[0] & 1 == 0 && *address != [0; 6]
 }
 
-/// Most other ends of a tunnel. What is for all of them is sent as often.
+/// Greatest number of other ends of a tunnel. A frame for all of them is sent this often.
 pub const REMOTES_MAX: usize = 64;
-/// How long Linux's `vxlan` keeps what it learned.
+/// Default lifetime of addresses learned by Linux's `vxlan`.
 const AGE_NS: u64 = 300 * 1_000_000_000;
-/// Most addresses that are learned, unless told otherwise: some 128 bytes each.
+/// Default limit of learned addresses, which take some 128 bytes each.
 const ADDRESSES_MAX: usize = 4096;
-/// The least time between two looks through the whole table.
+/// Least time between two sweeps of the table, in nanoseconds.
 const SWEEP_NS: u64 = 1_000_000_000;
 
 #[cfg(test)]
@@ -253,7 +259,7 @@ mod tests {
         assert_eq!((table.places.len(), table.unlearned), (4, 196));
         assert_eq!(table.way(&frame(3, 1), 200), Way::One(1));
         assert_eq!(table.way(&frame(4, 1), 200), Way::All);
-        // The one that is still there is seen again, the others are too old.
+        // The one remaining address is seen again, the others have expired.
         assert_eq!(table.learn(&frame(1, 2), 1, AGE_NS), Ok(()));
         assert_eq!(table.learn(&frame(1, 9), 2, AGE_NS + 4), Ok(()));
         assert_eq!(table.places.len(), 2);

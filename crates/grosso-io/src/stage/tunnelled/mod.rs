@@ -1,4 +1,4 @@
-//! A tunnel, as a port: its frames are those inside.
+//! A tunnel as a port, whose frames are the inner ones.
 
 mod forwarding;
 mod peers;
@@ -36,42 +36,43 @@ use crate::{
     port::{Port, PortCounter, PortError, Transmitted},
 };
 
-/// What a tunnel is, and how its packets travel.
+/// Options of a tunnel: its ends, its addresses and its MTU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TunnelledOptions {
     /// This end of the tunnel.
     pub endpoint: Endpoint,
-    /// The link header of what is sent, for a port of Ethernet.
+    /// The link header of transmitted frames, for a port of Ethernet.
     pub link: Option<EthernetLink>,
-    /// The address of the tunnel's own device, where it carries Ethernet: frames from it that come back are dropped
-    /// (rule W30).
+    /// The address of the tunnel's own device, if the tunnel carries Ethernet: frames with this
+    /// source that come back are dropped (rule W30).
     pub address: Option<[u8; 6]>,
-    /// Where the checksum of UDP is found in what is received:
-    /// [`UdpPort::outer_checksum`](crate::live::UdpPort::outer_checksum) says it of its frames.
+    /// Location of the UDP checksum of received frames, as
+    /// [`UdpPort::outer_checksum`](crate::live::UdpPort::outer_checksum) gives it.
     pub outer_checksum: OuterChecksum,
-    /// The longest packet that the tunnel carries, in bytes from the IP header inside on; `None` for what the path to
-    /// the other end leaves of its own MTU, where the port behind knows that. The lesser of both counts.
+    /// The longest packet that the tunnel carries, in bytes from the inner IP header on. It is
+    /// further limited by the path MTU of the port behind less the tunnel's headers, if that is
+    /// known; `None` sets no other limit.
     pub mtu: Option<usize>,
-    /// The UDP ports that mean a tunnel, in what the tunnel carries.
+    /// The UDP ports of tunnels within the tunnel's packets.
     pub ports: Ports,
-    /// Decides which flow is sent from which port; should be random.
+    /// Key of the hash that selects a flow's source port; should be random.
     pub seed: u64,
-    /// More other ends, of a tunnel of Ethernet frames.
+    /// Further other ends of a tunnel of Ethernet frames.
     pub forwarding: Option<Forwarding>,
 }
 
-/// Who is on both ends of a link of Ethernet.
+/// Addresses of both ends of an Ethernet link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EthernetLink {
     /// The address of this end.
     pub source: [u8; 6],
-    /// The address of the other: the next router to the other end of the tunnel.
+    /// The address of the other end: the next router towards the other end of the tunnel.
     pub destination: [u8; 6],
 }
 
 impl TunnelledOptions {
-    /// A tunnel over a port whose frames start with the outer IP header.
+    /// Options for a tunnel over a port whose frames start with the outer IP header.
     #[must_use]
     pub const fn new(endpoint: Endpoint, seed: u64) -> Self {
         Self {
@@ -87,54 +88,57 @@ impl TunnelledOptions {
     }
 }
 
-/// A port that puts what it sends into a tunnel, and takes what it receives out of it.
+/// A port that encapsulates transmitted frames, and decapsulates received ones.
 ///
-/// Its frames are those inside: Ethernet frames or IP packets, as the [`Endpoint`] carries. The
-/// port behind has the outer ones: Ethernet with the addresses of [`TunnelledOptions::link`], or from
-/// the IP header on.
+/// Its frames are the inner ones: Ethernet frames or IP packets, whichever the [`Endpoint`]
+/// carries. The port behind carries the outer ones: Ethernet with the addresses of
+/// [`TunnelledOptions::link`], or from the IP header on.
 ///
-/// Superframes of all kinds and partial checksums are taken. A superframe stays one in the tunnel and
-/// is cut only where the port behind does not take it; its payload is not copied here. What is
-/// received is not copied either, unless a mark of congestion or a checksum has to be written into
-/// it. What does not belong to the tunnel is dropped, and counted by reason.
+/// The port takes superframes of all kinds and partial checksums. A superframe stays whole in the
+/// tunnel and is segmented only if the port behind does not take it; its payload is not copied
+/// here. Received frames are not copied either, unless an ECN mark or a checksum has to be written
+/// into the packet. Frames of other tunnels are dropped and counted by reason.
 ///
-/// Who sends a packet that the tunnel cannot carry, and forbids fragments, is told so by ICMP (rule
-/// S49), as often as [`ICMP_PER_SECOND`] and [`ICMP_BURST`] allow.
+/// The sender of a packet with DF that is too long for the tunnel is informed by ICMP (rule S49),
+/// within the limits of [`ICMP_PER_SECOND`] and [`ICMP_BURST`].
 ///
 /// A tunnel of Ethernet frames may have several other ends ([`TunnelledOptions::forwarding`]).
 ///
-/// What the port behind has no room for waits here, and nothing more is taken until it is gone.
+/// Packets for which the port behind has no room are queued here, and nothing more is taken until
+/// they are sent.
 #[derive(Debug)]
 pub struct Tunnelled<P: Port> {
     port: P,
-    /// What frames inside start with.
+    /// Link type of the inner frames.
     link: LinkType,
     ports: Ports,
     peers: Peers,
     taking: Taking<P::Buffer>,
     outlet: Outlet,
-    /// The MTU that was asked for, and the one that counts.
+    /// The configured MTU, and the effective one.
     mtu_wanted: Option<usize>,
     mtu: Option<usize>,
     replies: Replies,
-    /// The headers of a frame to send, a packet cut before, and a list that keeps its memory.
+    /// The headers of a frame to send, a packet segmented before encapsulation, and an empty vector
+    /// kept for its capacity.
     head: Vec<u8>,
     packet: Vec<u8>,
     slices: Vec<&'static [u8]>,
-    /// The port may have more: it gave as many as it was asked for.
+    /// Whether the port may have more frames, because it gave as many as requested.
     more: bool,
-    /// Superframes that the encapsulator refused and that were cut then, by reason.
+    /// Superframes that the encapsulator refused and that were then segmented, by reason.
     cut_before: [u64; Refusal::COUNT],
-    /// Frames that went to every other end.
+    /// Frames sent to every other end.
     flooded: u64,
 }
 
 impl<P: Port> Tunnelled<P> {
-    /// Puts the tunnel in front of a port.
+    /// Wraps a port in the tunnel.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] when the parts of the endpoint contradict each other, or the port's frames are
-    /// neither IP packets nor those of an Ethernet whose addresses are given, or there cannot be so many other ends.
+    /// [`io::ErrorKind::InvalidInput`] when the parts of the endpoint contradict each other, when
+    /// the port's frames are neither IP packets nor Ethernet with given addresses, or when there
+    /// are too many other ends.
     pub fn new(port: P, options: TunnelledOptions) -> io::Result<Self> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         let peers = Peers::new(&options, port.link()).map_err(invalid)?;
@@ -169,12 +173,12 @@ impl<P: Port> Tunnelled<P> {
         &self.port
     }
 
-    /// The port behind, to be changed.
+    /// The port behind, for requests that need `&mut`.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.port
     }
 
-    /// Takes the port out of the tunnel, and drops what waits for room.
+    /// Unwraps the port, and drops all queued packets.
     pub fn into_inner(self) -> P {
         self.port
     }
@@ -185,7 +189,7 @@ impl<P: Port> Tunnelled<P> {
         self.peers.endpoint()
     }
 
-    /// What was done so far.
+    /// Counters so far.
     #[must_use]
     pub fn stats(&self) -> TunnelledStats {
         let mut put_in = EncapsulateStats::default();
@@ -204,7 +208,7 @@ impl<P: Port> Tunnelled<P> {
         }
     }
 
-    /// What the tunnel carries, in bytes from the IP header inside on; `None` where it is not known.
+    /// The tunnel's MTU in bytes from the inner IP header on; `None` if it is not known.
     #[must_use]
     pub fn mtu(&self) -> Option<usize> {
         self.mtu
@@ -219,7 +223,8 @@ impl<P: Port> Tunnelled<P> {
         }
     }
 
-    /// Whether a packet is longer than the tunnel carries and was dropped, its sender being told.
+    /// Whether a packet is too long for the tunnel, and so is dropped. Its sender is informed
+    /// within the rate limit.
     fn is_too_long(&mut self, slices: &[&[u8]], meta: &Meta) -> bool {
         let Some(mtu) = self.mtu else { return false };
         let len: usize = slices.iter().map(|slice| slice.len()).sum();
@@ -229,14 +234,14 @@ impl<P: Port> Tunnelled<P> {
         let link = self.link;
         let write = |message: &mut Vec<u8>| fit(slices, meta, link, mtu, message);
         match self.replies.write(write) {
-            // The port behind knows better, where it may be fragmented on its way.
+            // The port behind decides, because the outer packet may be fragmented.
             Fit::Fits | Fit::MayBeFragmented => false,
             Fit::Told | Fit::Untold => true,
         }
     }
 
-    /// Puts a frame into the tunnel to the other end of this number and sends it, or lets it wait for room. What the
-    /// tunnel cannot carry is dropped by name.
+    /// Encapsulates a frame for the other end with number `to`, and sends or queues it. Frames that
+    /// the tunnel cannot carry are dropped and counted by reason.
     fn put_in(&mut self, to: usize, slices: &[&[u8]], meta: &Meta) -> Result<(), PortError> {
         let Some(peer) = self.peers.peer(to) else { return Ok(()) };
         let put_in = match peer.encapsulator.encapsulate(slices, meta, self.link) {
@@ -246,12 +251,12 @@ impl<P: Port> Tunnelled<P> {
             {
                 return self.cut(to, slices, meta, reason);
             }
-            // It was counted.
+            // The encapsulator has counted it.
             Err(_) => return Ok(()),
         };
         let (first, rest) = slices.split_first().map_or((&[][..], slices), |(f, r)| (*f, r));
         let first = first.get(put_in.replaced..).unwrap_or_default();
-        // All headers are to be in one slice; slices that are packets stay whole.
+        // All headers must be in one slice; slices that are one packet each stay whole.
         let is_packet = meta.gso.is_some_and(|gso| gso.cut == Cut::Parts);
         let copied = if is_packet { first.len() } else { first.len().min(HEADER_BYTES_MAX) };
         let (copied, first) = first.split_at(copied);
@@ -277,7 +282,7 @@ impl<P: Port> Tunnelled<P> {
         sent
     }
 
-    /// Puts the packets of a superframe into the tunnel one by one.
+    /// Encapsulates the packets of a superframe one by one.
     fn cut(
         &mut self,
         to: usize,
@@ -318,8 +323,8 @@ impl<P: Port> Port for Tunnelled<P> {
         self.link
     }
 
-    /// Takes superframes of all kinds and partial checksums, for what the port behind does not take is cut and
-    /// completed with the tunnel around it.
+    /// Superframes of all kinds and partial checksums: the egress segments and completes what the
+    /// port behind does not take, outer headers included.
     fn device(&self) -> Device {
         Device::new(Features::ALL.without(Features::GSO_PARTIAL))
     }
@@ -377,14 +382,15 @@ impl<P: Port> Port for Tunnelled<P> {
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        // A port that batches may have room as soon as it has sent its batch, and the way out tries that itself.
+        // A port that batches may have room after sending its batch; draining flushes the port for
+        // that.
         let is_empty = self.outlet.drain(&mut self.port)?;
         let flushed = self.port.flush()?;
         Ok(if is_empty { flushed } else { Transmitted::NoRoom })
     }
 
-    /// At once where there is a message for a sender, or the port may have more: who waits for its descriptor would not
-    /// be told again.
+    /// 0 (at once) while a message to a sender is queued or the port may have more frames, because
+    /// its descriptor may not become readable again for them.
     fn deadline(&self) -> Option<u64> {
         let has_more = self.more || !self.replies.is_empty();
         if has_more { Some(0) } else { self.port.deadline() }

@@ -1,4 +1,4 @@
-//! The other ends of a tunnel: what is sent to each, and what is kept of it.
+//! The other ends of a tunnel, and the state of each.
 
 use std::net::IpAddr;
 
@@ -12,12 +12,12 @@ use super::{
     forwarding::{Forwarding, REMOTES_MAX, Table, Unlearnable, Way},
 };
 
-/// All other ends, of which most tunnels have one.
+/// All other ends. Most tunnels have one.
 #[derive(Debug)]
 pub(super) struct Peers {
-    /// That of the endpoint is the first.
+    /// The endpoint's own other end is the first.
     peers: Vec<Peer>,
-    /// Who is behind which of them, where there are several.
+    /// Forwarding table of Ethernet addresses; `None` for a single other end.
     table: Option<Table>,
     now_ns: u64,
 }
@@ -27,12 +27,13 @@ pub(super) struct Peers {
 pub(super) struct Peer {
     pub(super) encapsulator: Encapsulator,
     expected: Expected,
-    /// What is in front of the outer IP header.
+    /// Link header before the outer IP header.
     pub(super) front: Vec<u8>,
 }
 
 impl Peers {
-    /// The other ends that these options name, over a port of this link; or what is wrong with them.
+    /// The other ends of these options, over a port with this link type; or a message about an
+    /// invalid option.
     pub(super) fn new(options: &TunnelledOptions, link: LinkType) -> Result<Self, String> {
         let endpoint = &options.endpoint;
         let mut peers = vec![Peer::new(options, link, endpoint.remote, None)?];
@@ -46,24 +47,24 @@ impl Peers {
         Ok(Self { peers, table: Some(Table::new(forwarding, &ends)?), now_ns: 0 })
     }
 
-    /// Says what time it is, in nanoseconds.
+    /// Sets the current time, in nanoseconds.
     pub(super) fn set_now(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }
 
-    /// Says what the tunnel carries, in bytes of IP.
+    /// Sets the tunnel's MTU, in bytes from the inner IP header on.
     pub(super) fn set_mtu(&mut self, mtu: usize) {
         self.peers.iter_mut().for_each(|peer| peer.encapsulator.set_mtu(mtu));
     }
 
-    /// The end that is sent to, by its number.
+    /// The other end with this number.
     pub(super) fn peer(&mut self, number: usize) -> Option<&mut Peer> {
         self.peers.get_mut(number)
     }
 
-    /// This end of the tunnel, as the endpoint's own other end sees it.
+    /// This end of the tunnel, with the endpoint's own other end.
     pub(super) fn endpoint(&self) -> &Endpoint {
-        // There is one at least.
+        // There is at least one other end.
         self.peers[0].encapsulator.endpoint()
     }
 
@@ -71,7 +72,7 @@ impl Peers {
         self.peers.iter()
     }
 
-    /// The numbers of the ends that a frame goes to.
+    /// The numbers of the ends to which a frame is sent.
     pub(super) fn ways(&self, slices: &[&[u8]]) -> core::ops::Range<usize> {
         let frame = slices.first().copied().unwrap_or_default();
         match self.table.as_ref().map(|table| table.way(frame, self.now_ns)) {
@@ -80,17 +81,18 @@ impl Peers {
         }
     }
 
-    /// Whether a packet came through this tunnel: from which of its other ends, by its number.
+    /// Checks that a packet came through this tunnel, and returns the number of the end that sent
+    /// it.
     pub(super) fn admit(&mut self, plan: &Decapsulation) -> Result<usize, Foreign> {
         let is_from = |peer: &Peer| peer.encapsulator.endpoint().remote == plan.path.source;
-        // What came from none of them is foreign to each.
+        // A packet from none of the ends is foreign to each of them.
         let number = self.peers.iter().position(is_from).unwrap_or(0);
         let Peer { encapsulator, expected, .. } = &mut self.peers[number];
         encapsulator.endpoint().admit(plan, expected)?;
         Ok(number)
     }
 
-    /// Learns that the sender of a packet is behind this end.
+    /// Learns that the source address of a packet is behind this end.
     pub(super) fn learn(&mut self, packet: &[u8], number: usize) -> Result<(), Unlearnable> {
         match &mut self.table {
             Some(table) => table.learn(packet, number, self.now_ns),
@@ -98,7 +100,7 @@ impl Peers {
         }
     }
 
-    /// Addresses that were not learned.
+    /// Number of packets whose source was not learned.
     pub(super) fn unlearned(&self) -> u64 {
         self.table.as_ref().map_or(0, |table| table.unlearned)
     }
@@ -120,7 +122,7 @@ impl Peer {
     }
 }
 
-/// What comes in front of the outer IP header over a port of this link.
+/// The link header before the outer IP header, for a port with this link type.
 fn front(
     port: LinkType,
     link: Option<EthernetLink>,

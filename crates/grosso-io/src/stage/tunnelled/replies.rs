@@ -1,4 +1,4 @@
-//! What the senders of packets that are too long are told, as often as is good.
+//! ICMP messages to the senders of packets that are too long, with a rate limit.
 
 use std::collections::VecDeque;
 
@@ -6,12 +6,12 @@ use grosso::tunnel::path_mtu::Fit;
 
 use crate::stage::{Made, Spare};
 
-/// Messages on their way to senders.
+/// Queue of messages to senders.
 #[derive(Debug)]
 pub(super) struct Replies {
     waiting: VecDeque<Made>,
     spare: Spare,
-    /// How many may be sent now, and since when there were no more.
+    /// Messages that may be sent now, and the time of the last refill: a token bucket.
     allowed: u32,
     refilled_ns: u64,
     pub(super) told: u64,
@@ -32,7 +32,7 @@ impl Default for Replies {
 }
 
 impl Replies {
-    /// Lets a message be written, which is sent if there were not too many of them.
+    /// Calls `write` to build a message, and queues it unless the rate limit is reached.
     pub(super) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Fit) -> Fit {
         let mut bytes = self.spare.take();
         let outcome = write(&mut bytes);
@@ -49,7 +49,7 @@ impl Replies {
         outcome
     }
 
-    /// Allows as many more as the time that has passed is worth.
+    /// Refills the token bucket for the time that has passed.
     pub(super) fn refill(&mut self, now_ns: u64) {
         let passed_ns = now_ns.saturating_sub(self.refilled_ns);
         let more = passed_ns / (NS_PER_SECOND / u64::from(ICMP_PER_SECOND));
@@ -60,7 +60,7 @@ impl Replies {
         }
     }
 
-    /// The message that is next.
+    /// The next message.
     pub(super) fn take(&mut self) -> Option<Made> {
         self.waiting.pop_front()
     }
@@ -70,10 +70,11 @@ impl Replies {
     }
 }
 
-/// Most ICMP messages that a tunnel sends in a second: the default of Linux's `icmp_msgs_per_sec` (RFC 1812 section
-/// 4.3.2.8).
+/// Greatest number of ICMP messages that a tunnel sends per second: the default of Linux's
+/// `icmp_msgs_per_sec` (RFC 1812 section 4.3.2.8).
 pub const ICMP_PER_SECOND: u32 = 1000;
-/// Most that it sends at once, and that wait: the default of Linux's `icmp_msgs_burst`.
+/// Greatest number of ICMP messages sent at once or queued: the default of Linux's
+/// `icmp_msgs_burst`.
 pub const ICMP_BURST: u32 = 50;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;

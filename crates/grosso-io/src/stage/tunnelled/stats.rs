@@ -1,4 +1,4 @@
-//! What a tunnel counts.
+//! Counters of a tunnel.
 
 use std::sync::LazyLock;
 
@@ -10,30 +10,30 @@ use grosso::tunnel::{
 
 use crate::port::PortCounter;
 
-/// What went through a tunnel, and what did not.
+/// Counters of the packets through a tunnel, and of those dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TunnelledStats {
-    /// What was put into it.
+    /// Encapsulated frames and packets, and refusals by reason.
     pub put_in: EncapsulateStats,
-    /// What was taken out of it, and what could not be.
+    /// Decapsulated packets, and refusals by reason.
     pub taken_out: DecapsulateStats,
-    /// Packets that came through another tunnel, by reason.
+    /// Packets of another tunnel, by reason.
     pub foreign: [u64; Foreign::COUNT],
-    /// Packets with the own Ethernet address as their source (rule W30).
+    /// Packets with the tunnel device's own Ethernet address as their source (rule W30).
     pub own_address: u64,
-    /// Superframes that were cut before they were put in, because the headers around them could not speak for all of
+    /// Superframes segmented before encapsulation, because outer headers cannot describe all of
     /// their packets.
     pub cut_before: u64,
-    /// Packets that the tunnel could not carry and whose sender was told so.
+    /// Packets too long for the tunnel whose sender was informed by ICMP.
     pub told: u64,
-    /// Packets that the tunnel could not carry, and of which nobody was told.
+    /// Packets too long for the tunnel whose sender was not informed.
     pub untold: u64,
-    /// Frames that went to every other end, where there are several.
+    /// Frames sent to every other end of a tunnel with several.
     pub flooded: u64,
-    /// Packets whose source was not learned, because the table was full.
+    /// Packets whose source was not learned because the table was full.
     pub unlearned: u64,
-    /// Packets whose source is no address of one device, where sources are learned.
+    /// Packets whose source is not a unicast Ethernet address, in a tunnel that learns addresses.
     pub no_device: u64,
     /// Packets whose source is configured to be behind another end.
     pub moved: u64,
@@ -58,13 +58,13 @@ impl Default for TunnelledStats {
 }
 
 impl TunnelledStats {
-    /// Packets that came through another tunnel, for this reason.
+    /// Number of packets of another tunnel, for this reason.
     #[must_use]
     pub const fn foreign(&self, reason: Foreign) -> u64 {
         self.foreign[reason.index()]
     }
 
-    /// Every counter with what it is.
+    /// Every counter with its description.
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
         let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
         let loss = |name, sentence| PortCounter { name, is_loss: true, sentence };
@@ -130,7 +130,7 @@ impl TunnelledStats {
     }
 }
 
-/// Adds what was put in to one other end.
+/// Adds the counters of the encapsulator of one other end.
 pub(super) fn add(total: &mut EncapsulateStats, more: &EncapsulateStats) {
     total.frames += more.frames;
     total.packets += more.packets;
@@ -142,7 +142,7 @@ pub(super) fn add(total: &mut EncapsulateStats, more: &EncapsulateStats) {
     }
 }
 
-/// The counters of what was dropped, each with its reason.
+/// The counters of dropped packets, each with its reason.
 struct Drops {
     put_in: Vec<(PortCounter, encapsulate::Refusal)>,
     taken_out: Vec<(PortCounter, decapsulate::Refusal)>,

@@ -1,4 +1,4 @@
-//! The half of a tunnel that receives.
+//! The receiving half of a tunnel.
 
 use grosso::{
     Frame, Meta,
@@ -12,21 +12,21 @@ use grosso_wire::{LinkType, Stack, dissect_into, ethernet};
 use super::{TunnelledOptions, TunnelledStats, forwarding::Unlearnable, peers::Peers};
 use crate::stage::{Made, Spare, StageBuffer};
 
-/// Packets taken out of the frames of a port.
+/// Decapsulation of the frames of a port.
 #[derive(Debug)]
 pub(super) struct Taking<B> {
-    /// What frames start with.
+    /// Link type of the outer frames.
     link: LinkType,
     rules: Rules,
     address: Option<[u8; 6]>,
     stack: Stack,
     pub(super) spare: Spare,
-    /// Buffers that go back to the port as soon as it is asked no more.
+    /// Buffers to return to the port after its current call.
     pub(super) returned: Vec<B>,
     pub(super) stats: TunnelledStats,
 }
 
-/// Why a frame that was received is dropped.
+/// Reason that a received frame is dropped.
 enum Dropped {
     Refused(Refusal),
     Foreign(Foreign),
@@ -50,7 +50,8 @@ impl<B: AsRef<[u8]>> Taking<B> {
         }
     }
 
-    /// The packet in a frame, in the frame's buffer unless it has to be changed; `None` when it was dropped.
+    /// Decapsulates a frame, within its buffer unless the packet has to be changed; `None` if it
+    /// was dropped.
     pub(super) fn take(
         &mut self,
         frame: Frame<B>,
@@ -84,7 +85,7 @@ impl<B: AsRef<[u8]>> Taking<B> {
         None
     }
 
-    /// How the packet in a frame is taken out, if it came through this tunnel.
+    /// Plans the decapsulation of a frame, if it came through this tunnel.
     fn plan(
         &mut self,
         frame: &[u8],
