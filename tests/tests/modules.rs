@@ -1,0 +1,372 @@
+//! The shape of each crate: imports between modules form no circle, and a name means one type.
+//!
+//! A folder is a level: of its modules, files and folders alike, each may import what lies below it, and what imports
+//! it must not be among that. What a module and its own folder say to each other is no business of this test.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use syn::{
+    Attribute, File, Ident, Item, ItemEnum, ItemMod, ItemStruct, ItemTrait, ItemUnion, ItemUse,
+    UseTree, Visibility,
+    visit::{self, Visit},
+};
+
+/// The levels that still have circles: crate, and folder from `src` on. A row leaves when its last circle is gone.
+const CIRCLES: &[(&str, &str)] = &[
+    ("grosso", ""),
+    ("grosso", "coalesce"),
+    ("grosso", "reassemble"),
+    ("grosso", "tunnel/encapsulate"),
+    ("grosso-checksum", ""),
+    ("grosso-cli", ""),
+    ("grosso-cli", "commands/doctor"),
+    ("grosso-cli", "evidence"),
+    ("grosso-io", ""),
+    ("grosso-io", "capture"),
+    ("grosso-lab", ""),
+    ("grosso-lab", "acks"),
+    ("grosso-lab", "cost"),
+    ("grosso-lab", "fragments"),
+    ("grosso-lab", "trial"),
+    ("grosso-lab", "tunnels"),
+    ("grosso-testkit", ""),
+];
+
+/// The crates that still have names that mean several types, and how many such names.
+const AMBIGUOUS: &[(&str, usize)] = &[
+    ("grosso", 18),
+    ("grosso-cli", 31),
+    ("grosso-io", 13),
+    ("grosso-lab", 19),
+    ("grosso-sys", 2),
+    ("grosso-testkit", 1),
+    ("grosso-wire", 4),
+];
+
+#[test]
+fn imports_form_no_circle() {
+    let mut wrong = Vec::new();
+    let mut found = BTreeSet::new();
+    for (name, modules) in crates() {
+        for (level, imports) in levels(&modules) {
+            let circles = circles(&imports);
+            if !circles.is_empty() {
+                found.insert((name.clone(), level.join("/")));
+            }
+            for circle in circles {
+                let within =
+                    |(from, to): &&(String, String)| circle.contains(from) && circle.contains(to);
+                let arrows = imports.iter().filter(|(arrow, _)| within(arrow));
+                let arrows = arrows.map(|((from, to), by)| format!("{from} -> {to} ({by})"));
+                let arrows = arrows.collect::<Vec<_>>().join(", ");
+                wrong.push((
+                    name.clone(),
+                    level.join("/"),
+                    format!("{name}/src/{}: {arrows}", level.join("/")),
+                ));
+            }
+        }
+    }
+    let listed = |name: &str, level: &str| CIRCLES.contains(&(name, level));
+    let new: Vec<_> = wrong
+        .iter()
+        .filter(|(name, level, _)| !listed(name, level))
+        .map(|(.., text)| text)
+        .collect();
+    assert!(new.is_empty(), "move what both sides need below both:\n  {}\n", join(&new));
+    let gone =
+        |(name, level): &&(&str, &str)| !found.contains(&((*name).to_owned(), (*level).to_owned()));
+    let gone: Vec<_> = CIRCLES.iter().filter(gone).map(|row| format!("{row:?}")).collect();
+    assert!(
+        gone.is_empty(),
+        "these are mended, so take them off the list:\n  {}\n",
+        gone.join("\n  ")
+    );
+}
+
+#[test]
+fn a_name_means_one_type_in_a_crate() {
+    for (name, modules) in crates() {
+        let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for module in &modules {
+            for defined in &module.types {
+                places.entry(defined.clone()).or_default().push(shown(&module.path));
+            }
+        }
+        places.retain(|_, places| places.len() > 1);
+        let listed = AMBIGUOUS.iter().find(|(of, _)| *of == name).map_or(0, |&(_, names)| names);
+        let rows: Vec<_> =
+            places.iter().map(|(name, places)| format!("{name}: {}", places.join(", "))).collect();
+        assert!(
+            rows.len() <= listed,
+            "{name}: give each type a name of its own:\n  {}\n",
+            join(&rows)
+        );
+        assert!(rows.len() >= listed, "{name}: {} are left, so the list may say so", rows.len());
+    }
+}
+
+/// A tree in which two modules import each other through a third, by every kind of path.
+#[test]
+fn a_circle_is_found_through_paths_and_what_is_exported_again() {
+    let source = "
+        mod a { use super::b::Bee; pub struct Ay; }
+        mod b { pub use self::inner::Bee; mod inner { pub struct Bee(crate::c::Sea); } }
+        mod c { pub struct Sea; fn of() -> crate::Ay { crate::Ay } }
+        mod d { use crate::{a, c}; #[cfg(test)] mod tests { use crate::e::Never; } }
+        mod e { use crate::d::Dee; }
+        pub use a::Ay;
+    ";
+    let mut modules = Vec::new();
+    add(Vec::new(), syn::parse_str(source).expect("Rust"), &mut modules);
+    let levels = levels(&modules);
+    let found = circles(&levels[&Vec::new()]);
+    assert_eq!(found, [BTreeSet::from(["a", "b", "c"].map(str::to_owned))]);
+}
+
+/// A module: a file, or a part of one.
+struct Module {
+    /// Its names from the root of its crate on.
+    path: Vec<String>,
+    /// Every path in it, as it stands there.
+    paths: BTreeSet<Vec<String>>,
+    /// The last names of what it exports again, and their paths.
+    exported: BTreeMap<String, Vec<String>>,
+    /// The types and traits that it defines.
+    types: Vec<String>,
+}
+
+/// The modules of every crate of the product.
+fn crates() -> Vec<(String, Vec<Module>)> {
+    let folder =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").join("crates");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("the crates") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let mut modules = Vec::new();
+        for root in ["lib.rs", "main.rs"] {
+            let file = path.join("src").join(root);
+            if file.is_file() {
+                read(&file, &path.join("src"), Vec::new(), &mut modules);
+            }
+        }
+        assert!(!modules.is_empty(), "{name} has sources");
+        found.push((name, modules));
+    }
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    found
+}
+
+/// Reads a file and those of the modules that it declares, which lie in `folder`.
+fn read(file: &Path, folder: &Path, path: Vec<String>, modules: &mut Vec<Module>) {
+    let text =
+        fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let parsed =
+        syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    for item in &parsed.items {
+        let Item::Mod(ItemMod { attrs, ident, content: None, .. }) = item else { continue };
+        if is_for_tests(attrs) {
+            continue;
+        }
+        let name = ident.to_string();
+        let places: [PathBuf; 2] =
+            [folder.join(format!("{name}.rs")), folder.join(&name).join("mod.rs")];
+        let place = places.iter().find(|place| place.is_file());
+        let place = place.unwrap_or_else(|| panic!("{}: mod {name}", file.display()));
+        read(place, &folder.join(&name), [path.as_slice(), &[name]].concat(), modules);
+    }
+    add(path, parsed, modules);
+}
+
+/// Adds a module and those inside of it.
+fn add(path: Vec<String>, file: File, modules: &mut Vec<Module>) {
+    let mut rest = Vec::new();
+    for item in file.items {
+        match item {
+            Item::Mod(ItemMod { attrs, ident, content: Some((_, items)), .. })
+                if !is_for_tests(&attrs) =>
+            {
+                let inside = File { shebang: None, attrs: Vec::new(), items };
+                add([path.as_slice(), &[ident.to_string()]].concat(), inside, modules);
+            }
+            item => rest.push(item),
+        }
+    }
+    let mut module =
+        Module { path, paths: BTreeSet::new(), exported: BTreeMap::new(), types: Vec::new() };
+    rest.iter().for_each(|item| module.visit_item(item));
+    modules.push(module);
+}
+
+fn is_for_tests(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg")
+            && attribute
+                .meta
+                .require_list()
+                .is_ok_and(|list| list.tokens.to_string().contains("test"))
+    })
+}
+
+impl<'ast> Visit<'ast> for Module {
+    fn visit_item(&mut self, item: &'ast Item) {
+        let attributes = match item {
+            Item::Fn(item) => &item.attrs,
+            Item::Impl(item) => &item.attrs,
+            Item::Mod(item) => &item.attrs,
+            Item::Use(item) => &item.attrs,
+            _ => return visit::visit_item(self, item),
+        };
+        if !is_for_tests(attributes) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        let is_exported = !matches!(item.vis, Visibility::Inherited);
+        for (name, path) in names(&item.tree) {
+            if is_exported {
+                self.exported.insert(name, path.clone());
+            }
+            self.paths.insert(path);
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        self.paths.insert(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        visit::visit_path(self, path);
+    }
+
+    fn visit_item_struct(&mut self, item: &'ast ItemStruct) {
+        self.types.push(item.ident.to_string());
+        visit::visit_item_struct(self, item);
+    }
+
+    fn visit_item_enum(&mut self, item: &'ast ItemEnum) {
+        self.types.push(item.ident.to_string());
+        visit::visit_item_enum(self, item);
+    }
+
+    fn visit_item_union(&mut self, item: &'ast ItemUnion) {
+        self.types.push(item.ident.to_string());
+        visit::visit_item_union(self, item);
+    }
+
+    fn visit_item_trait(&mut self, item: &'ast ItemTrait) {
+        self.types.push(item.ident.to_string());
+        visit::visit_item_trait(self, item);
+    }
+}
+
+/// The names that a `use` brings, each with its path.
+fn names(tree: &UseTree) -> Vec<(String, Vec<String>)> {
+    let alone = |ident: &Ident| vec![ident.to_string()];
+    match tree {
+        UseTree::Path(path) => {
+            let inside = names(&path.tree).into_iter();
+            inside.map(|(name, rest)| (name, [alone(&path.ident), rest].concat())).collect()
+        }
+        UseTree::Name(name) => vec![(name.ident.to_string(), alone(&name.ident))],
+        UseTree::Rename(rename) => vec![(rename.rename.to_string(), alone(&rename.ident))],
+        UseTree::Glob(_) => vec![("*".into(), Vec::new())],
+        UseTree::Group(group) => group.items.iter().flat_map(names).collect(),
+    }
+}
+
+/// The modules of one level that import each other, each pair with one module that does.
+type Imports = BTreeMap<(String, String), String>;
+
+/// The imports between neighbours, by the folder that they share.
+fn levels(modules: &[Module]) -> BTreeMap<Vec<String>, Imports> {
+    let known: BTreeMap<_, _> =
+        modules.iter().map(|module| (module.path.clone(), module)).collect();
+    let mut levels: BTreeMap<Vec<String>, Imports> = BTreeMap::new();
+    for module in modules {
+        for path in &module.paths {
+            let Some(target) =
+                absolute(path, &module.path, &known).and_then(|path| defining(path, &known))
+            else {
+                continue;
+            };
+            let shared =
+                module.path.iter().zip(&target).take_while(|(one, other)| one == other).count();
+            if let (Some(from), Some(to)) = (module.path.get(shared), target.get(shared)) {
+                let level = levels.entry(module.path[..shared].to_vec()).or_default();
+                level.entry((from.clone(), to.clone())).or_insert_with(|| shown(&module.path));
+            }
+        }
+    }
+    levels
+}
+
+/// A path from the root of the crate on; nothing if it leads out of the crate or to a local name.
+fn absolute(
+    path: &[String],
+    from: &[String],
+    known: &BTreeMap<Vec<String>, &Module>,
+) -> Option<Vec<String>> {
+    let (first, rest) = path.split_first()?;
+    match first.as_str() {
+        "crate" => Some(rest.to_vec()),
+        "self" => Some([from, rest].concat()),
+        "super" => {
+            let ups = path.iter().take_while(|name| *name == "super").count();
+            Some([from.get(..from.len().checked_sub(ups)?)?, &path[ups..]].concat())
+        }
+        _ => Some([from, path].concat()).filter(|whole| known.contains_key(&whole[..=from.len()])),
+    }
+}
+
+/// The module that defines what a path leads to, through whatever exports it again.
+fn defining(mut path: Vec<String>, known: &BTreeMap<Vec<String>, &Module>) -> Option<Vec<String>> {
+    for _ in 0..EXPORTS_MAX {
+        let len = (0..=path.len()).take_while(|&len| known.contains_key(&path[..len])).last()?;
+        let (module, rest) = path.split_at(len);
+        let again = rest.first().and_then(|name| known[module].exported.get(name));
+        match again.and_then(|again| absolute(again, module, known)) {
+            Some(next) => path = [next, rest[1..].to_vec()].concat(),
+            None => return Some(module.to_vec()),
+        }
+    }
+    None
+}
+
+/// The largest sets of modules each of which imports every other, at last.
+fn circles(imports: &Imports) -> Vec<BTreeSet<String>> {
+    let reached = |from: &String| {
+        let mut found = BTreeSet::new();
+        let mut rest = vec![from];
+        while let Some(name) = rest.pop() {
+            let next = imports.keys().filter(|(of, _)| of == name).map(|(_, to)| to);
+            rest.extend(next.filter(|to| found.insert((*to).clone())));
+        }
+        found
+    };
+    let names: BTreeSet<&String> = imports.keys().map(|(from, _)| from).collect();
+    let reach: BTreeMap<&String, BTreeSet<String>> =
+        names.iter().map(|name| (*name, reached(name))).collect();
+    let in_circle = names.iter().filter(|name| reach[*name].contains(**name));
+    let circle = |name: &&&String| {
+        let others = reach[**name]
+            .iter()
+            .filter(|other| reach.get(other).is_some_and(|back| back.contains(**name)));
+        others.cloned().collect::<BTreeSet<String>>()
+    };
+    in_circle.map(|name| circle(&name)).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn shown(path: &[String]) -> String {
+    if path.is_empty() { "the root".into() } else { path.join("::") }
+}
+
+fn join<T: AsRef<str>>(rows: &[T]) -> String {
+    rows.iter().map(AsRef::as_ref).collect::<Vec<_>>().join("\n  ")
+}
+
+/// Times that one name may be exported again.
+const EXPORTS_MAX: usize = 8;
