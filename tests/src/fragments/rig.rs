@@ -42,7 +42,7 @@ pub struct Whole {
     pub fragments: u16,
     /// Length of the longest fragment.
     pub fragment_bytes_max: u16,
-    /// Whether that fragment had DF set.
+    /// Whether the longest fragment had DF set, so that fragments of that length must not be cut.
     pub dont_fragment: bool,
     /// The fragments, if their geometry is kept, with the numbers of their buffers.
     pub frames: Vec<(usize, Vec<u8>, Meta)>,
