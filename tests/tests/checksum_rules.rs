@@ -147,6 +147,7 @@ fn c20_a_complete_checksum_that_is_its_seed_is_complete() {
 }
 
 /// An absent checksum is not among those that a device verified (rule C20).
+// Rules: C20
 #[test]
 fn c01_absent_outer_checksum_counts_for_no_level() {
     let absent = |inner| vxlan_with(Udp::checksum_zero, inner);
@@ -176,6 +177,7 @@ fn c21_carried_sum_decides() {
 }
 
 /// The bytes in front of a checksum are subtracted from the device's sum.
+// Rules: B64
 #[test]
 fn c22_carried_sum_serves_every_level() {
     let ethernet = || Packet::new().ethernet(|e| e);
@@ -256,6 +258,7 @@ fn c20_partial_checksum_of_another_header_passes() {
     }
 }
 
+// Rules: B32
 #[test]
 fn c03_completing_stays_inside_the_packet() {
     let (frame, start, offset) = partial(100);
@@ -378,6 +381,7 @@ fn c51_remote_checksum_offload_in_gue() {
     assert_eq!(payload_lengths(&coalesce(&frames)), [200]);
 }
 
+// Rules: B52
 #[test]
 fn c54_remote_checksum_offload_needs_a_verified_outer_checksum() {
     let passed = Verdict::Passed;
@@ -387,6 +391,7 @@ fn c54_remote_checksum_offload_needs_a_verified_outer_checksum() {
     assert_eq!(verdict(&frames[0], Checksum::None), passed(Pass::Checksum));
 }
 
+// Rules: B13, P41
 #[test]
 fn c55_remote_checksum_offload_that_points_elsewhere_passes() {
     let passed = Verdict::Passed(Pass::RemoteChecksum);
@@ -401,6 +406,7 @@ fn c55_remote_checksum_offload_that_points_elsewhere_passes() {
 }
 
 /// The option would extend beyond the header (B13, P40).
+// Rules: B13, P40
 #[test]
 fn c55_remote_checksum_offload_beyond_its_header_passes() {
     let frames = remote_gue(|gue| gue.flags(1).options(&[0x80, 0, 0, 0]));
@@ -417,6 +423,7 @@ fn c53_remote_checksum_offload_without_a_seed_passes() {
 }
 
 /// Linux completes the inner checksum and leaves the flag set, so that the receiver corrupts the packet (B51).
+// Rules: S45, B51
 #[test]
 fn c57_remote_checksum_offload_survives_joining_and_cutting() {
     for frames in [remote(|u| u, Vxlan::remote_checksum, true), remote_gue(Gue::remote_checksum)] {

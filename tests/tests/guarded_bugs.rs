@@ -52,6 +52,7 @@ fn b06_vlan_and_tunnel_around_udp_merge() {
     assert_eq!(payload_lengths(&coalesce(&frames)), [300]);
 }
 
+// Rules: P45
 #[test]
 fn b10_a_hundred_stacked_headers_are_one_bounded_walk() {
     let stacked = |add: fn(Packet) -> Packet| {
@@ -152,6 +153,7 @@ fn b18_every_segment_size_by_every_kind_of_length() {
 }
 
 /// Rewrites the source address and port of a superframe and leaves every checksum alone.
+// Rules: K67
 #[test]
 fn b20_headers_rewritten_on_the_superframe_are_right_on_every_packet() {
     let frames = Path::Ipv4.train(&[100; 3], plain);
@@ -185,6 +187,7 @@ fn b26_absent_outer_checksum_stays_absent_when_a_port_is_rewritten() {
     assert!(frame.packets().iter().all(|packet| packet[40..42] == [0, 0]));
 }
 
+// Rules: S30
 #[test]
 fn b23_fragmentation_is_asked_for_by_name() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(3000);
@@ -200,6 +203,7 @@ fn b28_wrong_checksum_is_never_called_verified() {
     assert_eq!((&delivered[0].bytes, delivered[0].meta.checksum), (&wrong[0], Checksum::None));
 }
 
+// Rules: S3a
 #[test]
 fn b34_malformed_superframes_are_refused() {
     for words in 0..5 {

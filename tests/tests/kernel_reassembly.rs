@@ -18,6 +18,7 @@ const PORT: u16 = 8000;
 /// Number of datagrams to test.
 const SETS: u64 = 3000;
 
+// Rules: F15
 #[test]
 fn a_socket_reads_what_the_engine_joins() {
     let mut host = match Host::with_ipv6() {
@@ -55,6 +56,7 @@ fn a_socket_reads_what_the_engine_joins() {
     assert!(delivered > SETS as usize / 3);
 }
 
+// Rules: F31
 #[test]
 fn the_kernel_reports_the_same_errors() {
     let mut host = match Host::with_ipv6() {

@@ -61,6 +61,7 @@ fn p03_no_padding_gets_into_a_superframe() {
     }
 }
 
+// Rules: B33
 #[test]
 fn p04_frames_of_every_length_are_no_panic() {
     for path in Path::ALL {
@@ -110,6 +111,7 @@ fn p07_odd_segments_sum_right() {
     }
 }
 
+// Rules: P35
 #[test]
 fn p08_congestion_mark_on_any_packet_stays_visible() {
     for path in Path::PLAIN {
@@ -194,6 +196,7 @@ fn p17_hostile_lengths_are_no_panic() {
     }
 }
 
+// Rules: L10
 #[test]
 fn p18_many_flows_are_held_in_a_bounded_table() {
     let mut profile = Profile::linux();

@@ -138,6 +138,7 @@ fn t03_outer_source_port_makes_the_flow() {
     assert_eq!(alternating.second(), Verdict::Held);
 }
 
+// Rules: P47
 #[test]
 fn t04_network_headers_of_both_levels_are_compared() {
     let refused = Verdict::Refused;
@@ -174,12 +175,14 @@ fn t04_identifications_have_a_mode_for_each_level() {
     }
 }
 
+// Rules: P47
 #[test]
 fn t04_outer_ids_at_random_stay_apart() {
     let random = Tunnelled { outer: |index, ip| ip.id([9, 700, 33][index]), ..SAME };
     assert_eq!(random.leaves(3), [100; 3]);
 }
 
+// Rules: P44
 #[test]
 fn t05_vxlan_words_are_compared() {
     let changes: [Change<Vxlan>; 3] = [
@@ -208,6 +211,7 @@ fn t05_vxlan_with_a_group_policy_merges() {
     assert_eq!(Tunnelled { vxlan: |_, v| v.gbp(77), ..SAME }.leaves(3), [300]);
 }
 
+// Rules: B11
 #[test]
 fn t05_vxlan_gpe_decodes_the_next_protocol() {
     let outer = |p: Packet| p.ipv4(|ip| ip).udp(|udp| udp).vxlan(Vxlan::gpe);
@@ -386,6 +390,7 @@ fn t11_kind_of_tunnel_says_what_a_device_must_know() {
 }
 
 /// Once its limit is raised, Linux lets a tunnelled train grow until its UDP length wraps (B1, B57).
+// Rules: B1, B57
 #[test]
 fn t13_a_tunnel_never_grows_beyond_its_length_fields() {
     let frame = |index: u32| {

@@ -54,6 +54,7 @@ fn u03_default_profile_joins_udp() {
     }
 }
 
+// Rules: U1, B62
 #[test]
 fn u10_no_checksum_passes() {
     assert_second(|s| s.udp(Udp::checksum_zero), Verdict::Passed(Pass::ChecksumNone));
@@ -103,6 +104,7 @@ fn u11_datagrams_with_and_without_checksum_do_not_mix() {
     assert_apart(&mixed(1));
 }
 
+// Rules: B68
 #[test]
 fn u12_lengths_are_compared_with_the_first() {
     for path in Path::PLAIN {
@@ -115,6 +117,7 @@ fn u12_lengths_are_compared_with_the_first() {
     }
 }
 
+// Rules: G64
 #[test]
 fn u13_at_most_64() {
     let leaves =
@@ -134,6 +137,7 @@ fn u13_the_sixty_fourth_delivers_at_once() {
     assert_eq!(engine.delivered[0].closed, Close::SegmentLimit);
 }
 
+// Rules: B4
 #[test]
 fn u14_network_headers_differ() {
     let refused = Verdict::Refused;

@@ -23,6 +23,7 @@ fn kernel_fold(sum: Sum, start: u32) -> u16 {
     (Sum::from_u32(start.swap_bytes()) + sum).checksum().swap_bytes()
 }
 
+// Rules: K100
 fn k100_every_offset_and_length(of: fn(&[u8]) -> Sum) {
     let start: u32 = 0x2847_aab5;
     let bytes = noise(OFFSETS + LENGTHS, 100);
@@ -40,6 +41,7 @@ fn k100_every_offset_and_length(of: fn(&[u8]) -> Sum) {
     }
 }
 
+// Rules: K101
 fn k101_all_ones_with_start_value_of_ones(of: fn(&[u8]) -> Sum) {
     let bytes = [0xff; OFFSETS + LENGTHS];
     for offset in 0..OFFSETS {
@@ -51,6 +53,7 @@ fn k101_all_ones_with_start_value_of_ones(of: fn(&[u8]) -> Sum) {
     }
 }
 
+// Rules: K102
 fn k102_all_ones_without_start_value(of: fn(&[u8]) -> Sum) {
     let bytes = [0xff; OFFSETS + LENGTHS];
     for offset in 0..OFFSETS {
@@ -66,6 +69,7 @@ fn k102_all_ones_without_start_value(of: fn(&[u8]) -> Sum) {
     }
 }
 
+// Rules: K103
 fn k103_largest_start_value_without_carry(of: fn(&[u8]) -> Sum) {
     let bytes = [0x04; OFFSETS + LENGTHS];
     for len in 0..LENGTHS {
@@ -81,6 +85,7 @@ fn k103_largest_start_value_without_carry(of: fn(&[u8]) -> Sum) {
     }
 }
 
+// Rules: K104
 fn k104_header_of_5_to_14_words(of: fn(&[u8]) -> Sum) {
     for words in 5..=14 {
         for seed in 0..200 {

@@ -174,6 +174,7 @@ fn ten_connections() -> Vec<Vec<u8>> {
     first.chain(others).chain([marked]).collect()
 }
 
+// Rules: L4
 #[test]
 fn l04_coalesce_shows_what_the_original_counts() {
     let bench = Bench::new();

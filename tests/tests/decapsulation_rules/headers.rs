@@ -51,6 +51,7 @@ fn refused(packet: &Packet, refusal: Refusal) {
     assert_eq!(take(&packet.build()).unwrap_err(), refusal);
 }
 
+// Rules: W60
 #[test]
 fn tunnels_have_the_names_of_ip_link() {
     taken(&inside(ipv4()), Tunnel::Ipip);
@@ -261,6 +262,7 @@ fn fragments_wait_for_the_whole() {
     taken(&inner, Tunnel::Gre);
 }
 
+// Rules: W70
 #[test]
 fn what_is_no_tunnel_is_called_so() {
     refused(&ipv4().tcp(|t| t), Refusal::NoTunnel);

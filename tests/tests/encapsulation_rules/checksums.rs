@@ -117,6 +117,7 @@ fn c50_c52_vxlan_says_where_a_partial_checksum_is() {
     assert_eq!(encapsulator.stats().remote_checksums, 2);
 }
 
+// Rules: W23
 #[test]
 fn c51_c52_gue_says_where_a_partial_checksum_is() {
     let packet = Packet::new().ipv4(|ip| ip).udp(|u| u).payload_len(100);

@@ -8,6 +8,7 @@ use crate::{
 };
 
 /// The same bytes are sent whatever the metadata says about the inner checksum, and whatever the length.
+// Rules: W23, W32
 #[test]
 fn every_format_is_what_the_kit_writes_and_comes_off_at_the_other_end() {
     let mut seen = 0;

@@ -167,6 +167,7 @@ fn f02_what_does_not_fit_alone_is_discarded() {
     }
 }
 
+// Rules: B71
 #[test]
 fn a_datagram_of_too_many_fragments_is_killed() {
     let data = data(Version::V4, 4096, 6);

@@ -35,6 +35,7 @@ fn assert_problem(frame: &[u8], reason: Discard, code: u8, pointer: u32) -> Rig 
     rig
 }
 
+// Rules: P29
 #[test]
 fn f10_misaligned_ipv4_is_rounded_down_as_linux_does_or_refused() {
     let data = data(Version::V4, 48, 10);
@@ -77,6 +78,7 @@ fn f10_b46_misaligned_ipv6_kills_the_datagram_with_a_pointer_to_its_length() {
     }
 }
 
+// Rules: P29
 #[test]
 fn f11_no_data_kills_the_datagram() {
     for version in Version::ALL {
@@ -110,6 +112,7 @@ fn f13_b46_beyond_65535_kills_the_datagram() {
 }
 
 /// All offsets near the end, with all lengths: either the whole fragment fits in an IP packet, or nothing is delivered.
+// Rules: F13
 #[test]
 fn p28_every_offset_and_length_near_the_limit() {
     for version in Version::ALL {
@@ -282,6 +285,7 @@ fn b42_f25_a_description_of_how_to_cut_a_fragment_is_dropped() {
     }
 }
 
+// Rules: F22
 #[test]
 fn b44_extension_headers_in_front_of_the_fragment_header() {
     let data = data(Version::V6, 100, 44);

@@ -53,6 +53,7 @@ fn p27_f14_all_interval_relations_with_equal_and_with_other_bytes() {
     }
 }
 
+// Rules: B70
 #[test]
 fn p26_the_bytes_of_a_later_fragment_never_replace_earlier_ones() {
     let data = data(Version::V4, 96, 26);
@@ -160,6 +161,7 @@ fn a_fragment_that_is_two_others_together_is_no_duplicate() {
 }
 
 /// Every order of up to seven fragments, with an odd length at the end.
+// Rules: F16
 #[test]
 fn every_order_of_up_to_seven_fragments_gives_the_datagram() {
     for version in Version::ALL {
@@ -191,6 +193,7 @@ fn for_each_order(items: &mut Vec<usize>, fixed: usize, act: &mut impl FnMut(&[u
 }
 
 /// Random fragments of one key, right and wrong, compared with the byte map.
+// Rules: F16
 #[test]
 fn random_fragments_fare_as_the_byte_map_says() {
     let mut completed = 0;

@@ -66,6 +66,7 @@ fn g03_nine_interleaved_flows_thrash_one_bucket() {
     assert_eq!(delivered.iter().filter(|out| out.closed == Close::BucketFull).count(), 10);
 }
 
+// Rules: B56
 #[test]
 fn g03_the_default_table_is_not_thrashed() {
     assert_payloads(&interleaved(500), &[200; 500]);
@@ -242,6 +243,7 @@ fn g08_trusted_tcp_superframes_merge() {
     assert_eq!(delivered[0].packets, 4);
 }
 
+// Rules: B8
 #[test]
 fn g08_superframes_that_cannot_be_trusted_or_described_pass() {
     let passed = [Verdict::Passed(Pass::Superframe); 2];

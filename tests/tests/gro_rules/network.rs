@@ -124,6 +124,7 @@ fn g12_protocol_makes_the_flow() {
     assert_payloads(&frames, &[200, 200]);
 }
 
+// Rules: G32
 #[test]
 fn g13_ttl_tos_or_df_differs() {
     let refused = Verdict::Refused;

@@ -86,6 +86,7 @@ fn assert_order(
 }
 
 /// Packets that Linux delivers before it looks for their flow can overtake there; here none does.
+// Rules: B7, B55, P16
 #[test]
 fn g75_nothing_of_a_tcp_connection_overtakes() {
     assert_order(&[TCP, IPV4], |edit| Path::Ipv4.train(&[100; 5], edit));
@@ -95,6 +96,7 @@ fn g75_nothing_of_a_tcp_connection_overtakes() {
     assert_order(&[TCP, IPV4], |edit| Path::PppoeIpv4.train(&[100; 5], edit));
 }
 
+// Rules: B55
 #[test]
 fn g75_nothing_of_a_udp_flow_overtakes() {
     assert_order(&[UDP, IPV4], |edit| Path::Ipv4.datagrams(&[100; 5], edit));
@@ -249,6 +251,7 @@ fn g77_complete_packets_do_not_join_superframes_of_partial_ones() {
     assert_eq!(verdict, Verdict::Refused(NoMerge::ChecksumState));
 }
 
+// Rules: B14
 #[test]
 fn g77_geometry_that_is_not_that_of_the_bytes_passes() {
     for segments in [0, 1, 2, 4, u16::MAX] {

@@ -106,6 +106,7 @@ fn g60_ip_packet_has_at_most_65535_bytes() {
     }
 }
 
+// Rules: G32
 #[test]
 fn g60_refusal_is_named() {
     let frames = Path::Ipv4.train(&[1448; 46], plain);
@@ -145,6 +146,7 @@ fn g61_beyond_65535_only_tcp_in_no_tunnel_grows() {
     }
 }
 
+// Rules: G50
 #[test]
 fn g62_ipv4_superframe_beyond_65535_has_length_zero() {
     let delivered = coalesce_with(limited(150_000), &Path::Ipv4.train(&[1448; 103], plain));

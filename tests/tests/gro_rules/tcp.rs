@@ -204,6 +204,7 @@ fn g33_segments_without_ack_merge() {
     assert_all_merge(Tcp::no_ack);
 }
 
+// Rules: G32
 #[test]
 fn g34_ece_or_ae_on_every_segment_merges_and_on_one_does_not() {
     for flag in [Tcp::ECE, Tcp::AE] {
@@ -300,6 +301,7 @@ fn g38_pure_acknowledgments_are_neither_held_nor_merged() {
     assert_payloads(&Path::Ipv4.train(&[100, 0, 100], plain), &[100, 0, 100]);
 }
 
+// Rules: G36
 #[test]
 fn g39_shorter_segment_closes() {
     assert_payloads(&Path::Ipv4.train(&[100, 50], plain), &[150]);

@@ -52,6 +52,7 @@ fn g71_a_hold_time_keeps_trains_across_polls() {
     assert_eq!(engine.delivered[0].closed, Close::HoldTime);
 }
 
+// Rules: P23
 #[test]
 fn g71_only_trains_held_long_enough_leave() {
     let mut engine = Engine::new(holding(100));
@@ -63,6 +64,7 @@ fn g71_only_trains_held_long_enough_leave() {
     assert_eq!(engine.deadline(), Some(220));
 }
 
+// Rules: P25
 #[test]
 fn g71_the_end_of_everything_delivers_what_is_held() {
     let mut engine = Engine::new(holding(u64::MAX));

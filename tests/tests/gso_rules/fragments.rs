@@ -81,6 +81,7 @@ fn s60_options_without_the_copied_bit_are_in_the_first_fragment_only() {
     assert!(fragments.iter().all(|f| oracle::sum(&f[14..46]) == 0xffff));
 }
 
+// Rules: B45
 #[test]
 fn s60_an_mtu_without_room_for_a_unit_is_refused() {
     let packet = udp4(100, |ip| ip);
@@ -220,6 +221,7 @@ fn s62_headers_that_do_not_fit_the_first_fragment_are_refused() {
     assert!(of_mtu(&whole, 48 + 128).is_ok());
 }
 
+// Rules: B24
 #[test]
 fn s62_fragments_and_superframes_and_other_frames_are_refused_by_name() {
     let piece = Packet::new().ethernet(|e| e).ipv6(|ip| ip).fragment(|f| f).udp(|udp| udp);

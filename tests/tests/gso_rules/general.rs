@@ -51,6 +51,7 @@ fn s03_partial_checksum_elsewhere_is_refused() {
     }
 }
 
+// Rules: S3a
 #[test]
 fn s03_headers_that_do_not_fit_are_refused() {
     let frame = tcp4(200, |ip| ip, |tcp| tcp);
@@ -110,6 +111,7 @@ fn s03_fragments_are_refused() {
     assert_eq!(frame.refusal(), NoCut::Fragments);
 }
 
+// Rules: B10
 #[test]
 fn s04_sixth_ip_header_is_refused() {
     let nested = |levels: usize| {
@@ -141,6 +143,7 @@ fn jumbo(len: usize) -> Superframe {
     Superframe::new(&packet, 1440)
 }
 
+// Rules: G63
 #[test]
 fn s05_jumbo_header_is_taken_out() {
     let cut = jumbo(100_000).cut(Outgoing::default()).unwrap();
@@ -320,6 +323,7 @@ fn s23_last_datagram_may_be_full() {
     assert!(packets.iter().all(|packet| is_right(packet, Link::Ethernet)));
 }
 
+// Rules: B19
 #[test]
 fn s02_segment_size_of_65535_is_a_size_like_any_other() {
     let frame = tcp4(150_000, |ip| ip, |tcp| tcp);

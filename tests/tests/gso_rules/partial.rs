@@ -41,6 +41,7 @@ fn completed((mut packet, meta): Known) -> Vec<u8> {
     packet
 }
 
+// Rules: C40
 #[test]
 fn s14_checksums_left_partial_become_the_right_ones() {
     for headers in headers() {
@@ -86,6 +87,7 @@ fn s47_one_whole_segment_and_a_remainder_are_plain_packets() {
 }
 
 /// Every length in front of the payload is that of one segment, because the device repeats the headers unchanged.
+// Rules: B5
 #[test]
 fn s47_lengths_are_those_of_one_segment() {
     for headers in headers() {

@@ -90,6 +90,7 @@ fn s40_outer_checksum_of_zero_says_ffff() {
 }
 
 /// Linux applies the outer level's mode to the inner one (B50).
+// Rules: B50
 #[test]
 fn s41_each_level_has_its_own_identification_mode() {
     let outer_ids = [[700, 701, 702], [700, 700, 700]];

@@ -78,6 +78,7 @@ fn k93_frags_pure() {
     assert_segments(0, &[1000, 1000, 2], &[1000, 1000, 2]);
 }
 
+// Rules: S47
 #[test]
 fn k94_gso_partial() {
     let geometry = Geometry { linear: 1000, pieces: &[1000, 3] };
@@ -100,6 +101,7 @@ fn k97_frag_list_non_uniform() {
     assert_segments(1000, &[1000, 1, 1000, 2], &[1000, 1000, 1000, 3]);
 }
 
+// Rules: S24
 #[test]
 fn k98_gso_by_frags() {
     for geometry in [

@@ -93,6 +93,7 @@ fn k46_one_mss_and_one_byte() {
     assert_eq!(lengths_behind(HEADERS_V6, &sent_v6(1453, MSS_V6).packets()), [1452, 1]);
 }
 
+// Rules: S23
 #[test]
 fn k47_two_mss() {
     assert_eq!(lengths_behind(HEADERS_V4, &sent_v4(2944, MSS_V4).packets()), [1472, 1472]);
@@ -176,6 +177,7 @@ fn k56_uso_with_checksums_left_to_the_device() {
 }
 
 /// The device repeats the header, so its length must be that of one segment, even without a remainder (B5).
+// Rules: S47, B5
 #[test]
 fn k56_uso_partial() {
     for (header_len, send) in

@@ -4,6 +4,7 @@ use grosso::coalesce::reason::NoMerge;
 
 use super::*;
 
+// Rules: L15
 #[test]
 fn p02_a_limit_of_packets_from_the_receiver_s_mtu_cuts_mixed_trains_at_seven() {
     let frames = data(86);

@@ -79,6 +79,7 @@ fn p13_push_ends_a_unit_or_is_on_it() {
     }
 }
 
+// Rules: L13
 #[test]
 fn p14_timestamps_never_go_back_and_which_stays_is_the_profile_s() {
     let stamped = |stamps: &[(u32, u32)]| -> Vec<Vec<u8>> {

@@ -16,6 +16,7 @@ fn summed(buffer: &[u8], link_len: usize) -> Frame<Vec<u8>> {
     Frame { buffer: buffer.to_vec(), meta: Meta { checksum, ..Meta::default() } }
 }
 
+// Rules: P6
 #[test]
 fn review_1_a_refused_frame_keeps_its_sum_and_no_train_is_made_of_wrong_ones() {
     for profile in both() {
@@ -40,6 +41,7 @@ fn review_1_a_refused_frame_keeps_its_sum_and_no_train_is_made_of_wrong_ones() {
     }
 }
 
+// Rules: P5
 #[test]
 fn review_2_tags_in_the_frame_shift_no_header_and_are_in_no_sum() {
     for profile in both() {
@@ -64,6 +66,7 @@ fn review_2_tags_in_the_frame_shift_no_header_and_are_in_no_sum() {
     }
 }
 
+// Rules: P3
 #[test]
 fn review_3_no_padding_gets_into_a_superframe() {
     for profile in both() {
@@ -87,6 +90,7 @@ fn review_3_no_padding_gets_into_a_superframe() {
     }
 }
 
+// Rules: P4
 #[test]
 fn review_4_frames_of_every_length_come_out_as_they_came() {
     let whole = packet(0, 100, |tcp| tcp.timestamps(1, 2));
@@ -118,6 +122,7 @@ fn review_5_the_way_of_delivery_is_the_caller_s_at_every_call() {
 }
 
 /// A receiver whose MTU is 9000, and senders of 1500 and 9000 on one connection's path.
+// Rules: P2
 #[test]
 fn review_6_a_count_from_the_mtu_loses_where_senders_have_a_smaller_one() {
     let most = |profile: Profile, frames: &[Vec<u8>]| {

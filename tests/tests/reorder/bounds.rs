@@ -84,6 +84,7 @@ fn p31_p33_tiny_segments_out_of_order_take_no_more_memory_than_one_flow_may() {
     target.finish();
 }
 
+// Rules: L10
 #[test]
 fn p18_a_million_flows_that_all_wait_take_no_more_memory_than_the_first_thousands() {
     let template = template(10);

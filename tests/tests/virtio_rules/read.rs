@@ -17,6 +17,7 @@ fn short(case: &Case) -> Vec<u8> {
     [&case.header.to_bytes()[..VirtioHeader::BYTES], &case.frame].concat()
 }
 
+// Rules: B61
 #[test]
 fn v20_b38_what_is_read_is_what_was_sent_and_every_byte_of_every_form_is_written() {
     isolated(|control| {
@@ -94,6 +95,7 @@ fn v21_packet_sockets_have_no_form_for_tunnels() {
     });
 }
 
+// Rules: B36
 #[test]
 fn v33_packets_of_af_xdp_ask_for_nothing_and_are_whole() {
     use grosso_io::{

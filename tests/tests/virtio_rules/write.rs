@@ -11,6 +11,7 @@ fn superframes() -> [Case; 4] {
     [tcp4(), tcp6(), udp4(), udp6()].map(|packet| Case::superframe(packet.payload_len(3000), 1000))
 }
 
+// Rules: P51
 #[test]
 fn v01_b33_frames_shorter_than_their_headers_are_refused() {
     isolated(|control| {
@@ -45,6 +46,7 @@ fn v01_b33_frames_shorter_than_their_headers_are_refused() {
     });
 }
 
+// Rules: B37
 #[test]
 fn v02_types_and_sizes_that_do_not_exist_are_refused() {
     isolated(|control| {
@@ -72,6 +74,7 @@ fn v02_types_and_sizes_that_do_not_exist_are_refused() {
     });
 }
 
+// Rules: P51
 #[test]
 fn v03_b32_checksums_outside_the_frame_or_inside_its_first_headers_are_refused() {
     isolated(|control| {
@@ -261,6 +264,7 @@ fn v08_places_of_a_tunnel_are_compared_with_its_headers_here_and_only_ordered_th
     });
 }
 
+// Rules: B54
 #[test]
 fn v09_a_tunnel_type_on_one_packet_breaks_readers_and_is_never_written() {
     let mut kernel = match GsoOracle::new() {
@@ -299,6 +303,7 @@ fn kernel_keeps_the_type() -> bool {
     grosso_tests::kernel::release() >= (6, 17)
 }
 
+// Rules: P51
 #[test]
 fn whatever_a_tap_refuses_is_refused_here() {
     isolated(|control| {

@@ -105,6 +105,7 @@ fn udp(offload: bool) -> Udp {
     }
 }
 
+// Rules: W51
 #[test]
 fn streams_pass_as_superframes_in_every_format_in_udp() {
     for format in Format::in_udp() {

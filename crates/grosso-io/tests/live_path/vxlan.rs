@@ -98,6 +98,7 @@ fn beside_the_kernel(world: &World, case: Case, bytes: usize) -> Option<Snapshot
     Some(snapshot)
 }
 
+// Rules: C52, W32
 #[test]
 fn streams_between_the_kernel_and_us_are_superframes_both_ways() {
     for case in Case::all() {

@@ -573,6 +573,7 @@ mod tests {
         assert_eq!(checksums(&payload)[3], 0xffff);
     }
 
+    // Rules: S14
     #[test]
     fn what_was_partial_before_it_joined_is_completed_where_nobody_else_does() {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(250);

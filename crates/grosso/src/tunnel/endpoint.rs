@@ -473,6 +473,7 @@ mod tests {
         assert_eq!(refused(VXLAN, portless, same), Some(Contradiction::Port));
     }
 
+    // Rules: B52
     #[test]
     fn c52_remote_checksum_offload_has_a_place_and_a_checksum_around_it() {
         let refused = |header, carrier| Endpoint::new(V4, V4, header, carrier).check().err();

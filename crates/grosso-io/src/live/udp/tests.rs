@@ -129,6 +129,7 @@ fn a_superframe_is_two_messages_and_arrives_as_its_packets() {
     }
 }
 
+// Rules: S14
 #[test]
 fn packets_that_were_partial_when_they_joined_leave_with_their_checksums_made() {
     let mut ends = Ends::new(0, |_| {});

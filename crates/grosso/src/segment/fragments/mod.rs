@@ -290,6 +290,7 @@ mod tests {
         Ok(fragments)
     }
 
+    // Rules: B53
     #[test]
     fn s30_s31_ipv4_fragments_share_one_identification_and_one_checksum() {
         let datagram = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(77).df(true)).udp(|u| u);
@@ -322,6 +323,7 @@ mod tests {
         assert_eq!(data, whole[62..]);
     }
 
+    // Rules: B53
     #[test]
     fn s32_a_size_that_is_no_multiple_of_8_is_rounded_down() {
         let whole =
