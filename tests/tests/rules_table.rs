@@ -1,161 +1,341 @@
-//! The truth of `docs/rules.md`: the tests that it names exist, and no rule and no numbered test is missing.
+//! `docs/rules.md` is generated from the text of the rules, which is in `docs/rules/`, and from the tests that hold the
+//! engine to them: the name of a test starts with the number of its rule, and a comment directly above it names further
+//! ones. `CONTRIBUTING.md` has the forms.
 
 use std::{
     collections::BTreeSet,
-    fs,
-    ops::RangeInclusive,
+    env, fs,
     path::{Path, PathBuf},
 };
 
-/// The rules of one kind: the letter, ranges of numbers, and numbers with a suffix letter.
-type Rules = (char, &'static [RangeInclusive<u32>], &'static [&'static str]);
+/// The generated page.
+const PAGE: &str = "docs/rules.md";
+/// The text of the rules: its files, in the order of their names, make the page.
+const TEXT: &str = "docs/rules";
 
-/// All rules except those of historic LRO.
-const RULES: &[Rules] = &[
-    (
-        'G',
-        &[1..=8, 10..=15, 20..=23, 30..=40, 50..=54, 60..=66, 70..=77],
-        &["5a", "14a", "34a", "34b"],
-    ),
-    ('U', &[1..=4, 10..=17], &[]),
-    ('T', &[1..=13, 20..=22], &[]),
-    ('S', &[1..=7, 10..=14, 20..=24, 30..=32, 40..=49, 60..=62], &["3a"]),
-    ('C', &[1..=3, 10..=11, 20..=22, 30..=30, 40..=40, 50..=57], &[]),
-    ('F', &[1..=5, 10..=16, 20..=25, 30..=32, 40..=40], &[]),
-    ('V', &[1..=9, 20..=21, 30..=33], &[]),
-    ('K', &[1..=36, 40..=56, 60..=69, 80..=85, 90..=98, 100..=105, 110..=119, 130..=137], &[]),
-    ('B', &[1..=38, 40..=46, 50..=57, 60..=72], &[]),
-    ('P', &[1..=52], &[]),
-    ('W', &[1..=4, 10..=10, 20..=24, 30..=32, 40..=42, 50..=52, 60..=61, 70..=70], &[]),
-];
+/// The folders that have tests, in the order in which a row names them.
+const TESTED: &[&str] = &["tests/tests", "crates"];
+/// The command, whose tests have numbers of other lists in their names: only their comments count.
+const NUMBERED_OTHERWISE: &str = "crates/grosso-cli";
+/// Tests that hold something other than the engine to a rule, and its name in the rows.
+const OTHERS: &[(&str, &str)] =
+    &[("tests/tests/kernel_gro.rs", "Linux"), ("crates/grosso-testkit", "test kit")];
 
-/// Test files in which names start with the number of a rule.
-const NUMBERED: &[&str] = &[
-    "kernel_cases",
-    "gro_rules",
-    "udp_rules.rs",
-    "tunnel_rules.rs",
-    "gso_rules",
-    "fragment_rules",
-    "checksum_rules.rs",
-    "virtio_rules",
-    "esp_rules",
-    "decapsulation_rules",
-    "encapsulation_rules",
-    "guarded_bugs.rs",
-    "pitfalls.rs",
-];
+/// The start of the comment that names further rules; `G32, K4` follows.
+const COMMENT: &str = "// Rules: ";
 
-/// One row: its rules, and its text about their tests.
-struct Row {
-    rules: Vec<String>,
-    tests: String,
-}
+/// The advice when the page is not what it should be.
+const ANEW: &str =
+    "write it anew: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-tests --test rules_table";
+/// The first lines of the page.
+const GENERATED: &str =
+    "<!-- Generated from docs/rules/ and the tests: see CONTRIBUTING.md. Do not edit. -->\n\n";
+/// The head of each table of rules.
+const TABLE: &str = "\
+| rule | what it says | tests, or why there is none |
+|---|---|---|
+";
 
 #[test]
-fn rules_table_names_existing_tests() {
-    let existing = functions(&sources());
-    for row in rows() {
-        for name in named(&row.tests) {
-            assert!(existing.contains(&name), "{:?}: there is no test `{name}`", row.rules);
-        }
+fn the_page_is_what_the_rules_and_the_tests_say() {
+    let path = root().join(PAGE);
+    let right = page(&parts(), &tests());
+    if env::var_os("GROSSO_WRITE_DOCUMENTS").is_some() {
+        fs::write(&path, &right).unwrap();
     }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    let alike = written.lines().zip(right.lines()).take_while(|(is, should)| is == should).count();
+    let [is, should] = [&written, &right].map(|text| text.lines().nth(alike).unwrap_or_default());
+    let line = alike + 1;
+    assert!(written == right, "{ANEW}\n{PAGE}:{line} is\n  {is}\nand should be\n  {should}\n");
 }
 
 #[test]
-fn rules_table_has_every_rule_once() {
+fn every_rule_is_written_once() {
     let mut found = BTreeSet::new();
-    for row in rows() {
-        for rule in row.rules {
-            assert!(found.insert(rule.clone()), "{rule} twice");
-        }
-        assert!(!row.tests.trim().is_empty());
-    }
-    for (kind, ranges, lettered) in RULES {
-        let numbers = ranges.iter().cloned().flatten().map(|number| number.to_string());
-        for number in numbers.chain(lettered.iter().map(ToString::to_string)) {
-            let rule = format!("{kind}{number}");
-            assert!(found.contains(&rule), "{rule} is missing");
-        }
-    }
+    let rules = rows().into_iter().flat_map(|row| row.rules);
+    let twice: Vec<_> = rules.filter(|rule| !found.insert(rule.clone())).collect();
+    assert_none(&twice, "write each rule once, in one file of docs/rules");
 }
 
 #[test]
-fn rules_table_names_every_numbered_test() {
-    let folder = root().join("tests/tests");
-    let files: Vec<_> = NUMBERED.iter().flat_map(|name| files(&folder.join(name))).collect();
-    let table: BTreeSet<_> = rows().iter().flat_map(|row| named(&row.tests)).collect();
-    for name in functions(&files).into_iter().filter(|name| is_numbered(name)) {
-        assert!(table.contains(&name), "`{name}` is not in docs/rules.md");
+fn a_rule_without_tests_says_why() {
+    let tests = tests();
+    let is_tested = |row: &Row| tests.iter().any(|test| test.other.is_none() && test.shows(row));
+    let silent = rows().into_iter().filter(|row| row.note.is_empty() && !is_tested(row));
+    let silent: Vec<_> = silent.map(|row| row.label).collect();
+    assert_none(&silent, "name a test by the rule, or say below the rule why there is none");
+}
+
+#[test]
+fn every_rule_that_a_test_names_is_written() {
+    let rules = rules();
+    let tests = tests();
+    let unknown = tests.iter().flat_map(|test| {
+        test.rules.difference(&rules).map(|rule| format!("{}: {rule}", test.name))
+    });
+    let unknown: Vec<_> = unknown.collect();
+    assert_none(&unknown, "write the rule into docs/rules, or name another in the test");
+}
+
+#[test]
+fn every_rule_that_is_cited_is_written() {
+    let rules = rules();
+    let mut unknown = Vec::new();
+    for file in ["crates", "docs", "tests"].iter().flat_map(|folder| files(folder)) {
+        let Ok(text) = fs::read_to_string(root().join(&file)) else { continue };
+        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        let words: Vec<_> = words.collect();
+        let pairs =
+            words.windows(2).filter(|pair| matches!(pair[0], "rule" | "rules" | "Rule" | "Rules"));
+        let cited = pairs.map(|pair| pair[1]).filter(|word| is_rule(word));
+        let wrong = cited.filter(|rule| !rules.contains(*rule));
+        unknown.extend(wrong.map(|rule| format!("{file}: {rule}")));
     }
+    assert_none(&unknown, "cite rules that are in docs/rules");
 }
 
-/// The rows of all tables whose first column is a rule or a range of rules.
-fn rows() -> Vec<Row> {
-    let text = fs::read_to_string(root().join("docs/rules.md")).unwrap();
-    let row = |line: &str| {
-        let mut columns = line.strip_prefix("| ")?.strip_suffix(" |")?.splitn(3, " | ");
-        let (rules, _, tests) = (columns.next()?, columns.next()?, columns.next()?);
-        Some(Row { rules: expand(rules)?, tests: tests.to_owned() })
-    };
-    text.lines().filter_map(row).collect()
+#[test]
+fn no_text_names_a_test() {
+    let tests = tests();
+    let names: BTreeSet<_> = tests.iter().map(|test| format!("`{}`", test.name)).collect();
+    let quotes =
+        |row: &Row| names.iter().any(|name| row.says.contains(name) || row.note.contains(name));
+    let named: Vec<_> = rows().into_iter().filter(quotes).map(|row| row.label).collect();
+    assert_none(&named, "leave tests out of docs/rules: they name their rules themselves");
 }
 
-/// `K80-K85` as its six rules; `None` if the text is no rule.
-fn expand(rules: &str) -> Option<Vec<String>> {
-    let (first, last) = rules.split_once('-').unwrap_or((rules, rules));
-    let kind = first.chars().next().filter(char::is_ascii_uppercase)?;
-    let number = |rule: &str| rule.strip_prefix(kind)?.parse::<u32>().ok();
-    match (number(first), number(last)) {
-        (Some(first), Some(last)) => Some((first..=last).map(|n| format!("{kind}{n}")).collect()),
-        _ if first.chars().nth(1)?.is_ascii_digit() => Some(vec![first.to_owned()]),
-        _ => None,
+/// A piece of the page.
+enum Part {
+    /// A line that stays as it is.
+    Line(String),
+    /// Rules that follow each other: a table.
+    Rows(Vec<Row>),
+}
+
+/// The text of a rule, or of several that the engine does not tell apart.
+struct Row {
+    /// The rules as they are written, `K134-K135`.
+    label: String,
+    rules: Vec<String>,
+    says: String,
+    /// Difference from Linux, or reason why there is no test; may be empty.
+    note: String,
+}
+
+impl Row {
+    /// The row that a line of `docs/rules/` starts.
+    fn starting(line: &str) -> Option<Self> {
+        let (label, says) = line.strip_prefix("* **")?.split_once("** ")?;
+        let rules = expand(label)?;
+        Some(Self { label: label.to_owned(), rules, says: says.to_owned(), note: String::new() })
     }
-}
 
-/// The test names in backticks.
-fn named(text: &str) -> Vec<String> {
-    let quoted = text.split('`').skip(1).step_by(2);
-    quoted.filter(|word| is_numbered(word)).map(str::to_owned).collect()
-}
-
-/// Whether a name starts with a letter, at least two digits, perhaps a letter, and an underscore.
-fn is_numbered(name: &str) -> bool {
-    let Some((number, _)) = name.split_once('_') else { return false };
-    let digits = number.get(1..).unwrap_or_default().trim_end_matches(['a', 'b']);
-    // `u16_at` reads a word and is no numbered test.
-    digits.len() >= 2 && digits.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with("_at")
-}
-
-/// The names of all functions in these files.
-fn functions(files: &[PathBuf]) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for file in files {
-        let text = fs::read_to_string(file).unwrap();
-        for line in text.lines().filter_map(|line| line.trim_start().strip_prefix("fn ")) {
-            let end = line.find(['(', '<']).unwrap_or(line.len());
-            names.insert(line[..end].to_owned());
+    /// Adds a further line, which starts the note or carries on where the line before it ended.
+    fn carry_on(&mut self, line: &str) {
+        let note = line.strip_prefix("* ");
+        if note.is_some() || !self.note.is_empty() {
+            self.note = format!("{} {}", self.note, note.unwrap_or(line)).trim_start().to_owned();
+        } else {
+            self.says = format!("{} {line}", self.says);
         }
     }
-    names
-}
 
-/// All Rust files of the tests and of the crates.
-fn sources() -> Vec<PathBuf> {
-    ["tests/tests", "crates"].iter().flat_map(|folder| files(&root().join(folder))).collect()
-}
-
-/// The Rust files in a folder, at any depth, or the file itself.
-fn files(path: &Path) -> Vec<PathBuf> {
-    if path.is_file() {
-        let is_rust = path.extension().is_some_and(|extension| extension == "rs");
-        return if is_rust { vec![path.to_owned()] } else { Vec::new() };
+    /// The line of the page.
+    fn line(&self, tests: &[Test]) -> String {
+        let engine = (None, String::new());
+        let others = OTHERS.iter().map(|&(_, other)| (Some(other), format!("*{other}:* ")));
+        let groups = [engine].into_iter().chain(others).filter_map(|(other, word)| {
+            let shown = tests.iter().filter(|test| test.other == other && test.shows(self));
+            // Tests of several files may have one name.
+            let mut found = BTreeSet::new();
+            let names = shown.map(|test| format!("`{}`", test.name));
+            let names: Vec<_> = names.filter(|name| found.insert(name.clone())).collect();
+            (!names.is_empty()).then(|| word + &names.join(" "))
+        });
+        let note = (!self.note.is_empty()).then(|| self.note.clone());
+        let cell: Vec<_> = note.into_iter().chain(groups).collect();
+        format!("| {} | {} | {} |\n", self.label, self.says, cell.join(" "))
     }
-    let entries = fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    entries.flat_map(|entry| files(&entry.unwrap().path())).collect()
+}
+
+/// A test that shows rules.
+struct Test {
+    name: String,
+    rules: BTreeSet<String>,
+    /// Name of the thing that it holds to them, where that is not the engine.
+    other: Option<&'static str>,
+}
+
+impl Test {
+    fn shows(&self, row: &Row) -> bool {
+        row.rules.iter().any(|rule| self.rules.contains(rule))
+    }
+}
+
+fn page(parts: &[Part], tests: &[Test]) -> String {
+    let parts = parts.iter().map(|part| match part {
+        Part::Line(line) => format!("{line}\n"),
+        Part::Rows(rows) => {
+            let lines: String = rows.iter().map(|row| row.line(tests)).collect();
+            format!("{TABLE}{lines}")
+        }
+    });
+    // The page is one folder further up than its text.
+    format!("{GENERATED}{}", parts.collect::<String>().replace("](../", "]("))
+}
+
+/// The text in `docs/rules/`, in pieces.
+fn parts() -> Vec<Part> {
+    let mut parts = Vec::new();
+    for file in files(TEXT) {
+        if !parts.is_empty() {
+            parts.push(Part::Line(String::new()));
+        }
+        for line in read(&file).lines() {
+            match (Row::starting(line), parts.last_mut()) {
+                (Some(row), Some(Part::Rows(rows))) => rows.push(row),
+                (Some(row), _) => parts.push(Part::Rows(vec![row])),
+                (None, Some(Part::Rows(rows))) if line.starts_with(' ') => {
+                    rows.last_mut().expect("a row").carry_on(line.trim_start());
+                }
+                (None, _) => {
+                    assert!(!line.starts_with("* "), "{file}: a rule is `* **G1** text`: {line}");
+                    parts.push(Part::Line(line.to_owned()));
+                }
+            }
+        }
+    }
+    parts
+}
+
+fn rows() -> Vec<Row> {
+    let rows = parts().into_iter().filter_map(|part| match part {
+        Part::Line(_) => None,
+        Part::Rows(rows) => Some(rows),
+    });
+    rows.flatten().collect()
+}
+
+/// All rules that are written.
+fn rules() -> BTreeSet<String> {
+    rows().into_iter().flat_map(|row| row.rules).collect()
+}
+
+/// All tests that show rules, in the order of their folders, files and names.
+fn tests() -> Vec<Test> {
+    let files = TESTED.iter().flat_map(|folder| files(folder));
+    let sources = files.filter(|file| file.ends_with(".rs"));
+    let tests = sources.map(|file| {
+        let mut tests = tests_of(&file, &read(&file));
+        tests.sort_by(|a, b| a.name.cmp(&b.name));
+        tests
+    });
+    tests.flatten().collect()
+}
+
+/// The tests of a file that show rules. A function that a macro makes a test of has no `#[test]`: its comment counts.
+fn tests_of(file: &str, text: &str) -> Vec<Test> {
+    let other = OTHERS.iter().find(|(place, _)| file.starts_with(place)).map(|(_, other)| *other);
+    let mut tests = Vec::new();
+    let (mut is_test, mut said) = (false, BTreeSet::new());
+    for (number, line) in text.lines().map(str::trim_start).enumerate() {
+        if let Some(rules) = line.strip_prefix(COMMENT) {
+            said.extend(rules.split(", ").map(str::to_owned));
+        } else if let Some(rest) = line.strip_prefix("fn ") {
+            let name = rest.split(['(', '<']).next().unwrap_or_default();
+            let mut rules = std::mem::take(&mut said);
+            if is_test && !file.starts_with(NUMBERED_OTHERWISE) {
+                rules.extend(named(name));
+            }
+            if !rules.is_empty() {
+                tests.push(Test { name: name.to_owned(), rules, other });
+            }
+            is_test = false;
+        } else {
+            let is_odd =
+                line.starts_with("//") && line.trim_start_matches(['/', ' ']).starts_with("Rules:");
+            let is_apart = !said.is_empty() && !line.starts_with("#[");
+            let place = format!("{file}:{}", number + 1);
+            assert!(!is_odd && !is_apart, "{place}: `{COMMENT}` stands directly above a test");
+            is_test |= line == "#[test]";
+        }
+    }
+    tests
+}
+
+/// The rules that the name of a test starts with: `g05a_b07_...` and `k01_to_k04_...`.
+fn named(test: &str) -> Vec<String> {
+    let mut rules: Vec<String> = Vec::new();
+    let mut words = test.split('_');
+    while let Some(word) = words.next() {
+        match (numbered(word), rules.last()) {
+            (Some(rule), _) => rules.push(rule),
+            (None, Some(first)) if word == "to" => {
+                let Some(last) = words.next().and_then(numbered) else { break };
+                rules.extend(expand(&format!("{first}-{last}")).unwrap_or_default());
+            }
+            _ => break,
+        }
+    }
+    rules
+}
+
+/// `g05a` as `G5a`. Two digits at least, because `v4` and `v6` are versions of IP.
+fn numbered(word: &str) -> Option<String> {
+    let digits = word.get(1..)?.trim_end_matches(['a', 'b']);
+    let number: u32 = digits.parse().ok().filter(|_| digits.len() >= 2)?;
+    let rule = format!("{}{number}{}", word[..1].to_ascii_uppercase(), &word[1 + digits.len()..]);
+    is_rule(&rule).then_some(rule)
+}
+
+/// `L4, K80-K85` as its seven rules; `None` for what is no rule.
+fn expand(label: &str) -> Option<Vec<String>> {
+    let mut rules = Vec::new();
+    for range in label.split(", ") {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let kind = range.chars().next()?;
+        let number = |rule: &str| rule.strip_prefix(kind)?.parse::<u32>().ok();
+        match (number(first), number(last)) {
+            (Some(first), Some(last)) if first <= last => {
+                rules.extend((first..=last).map(|n| format!("{kind}{n}")))
+            }
+            _ if is_rule(range) => rules.push(range.to_owned()),
+            _ => return None,
+        }
+    }
+    rules.iter().all(|rule| is_rule(rule)).then_some(rules)
+}
+
+/// Whether a word is a capital letter, a number, and perhaps one of the letters that part a rule in two.
+fn is_rule(word: &str) -> bool {
+    let number = word.strip_prefix(|letter: char| letter.is_ascii_uppercase()).unwrap_or_default();
+    let digits = number.strip_suffix(['a', 'b']).unwrap_or(number);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The files in a folder of the repository, at any depth, in the order of their names.
+fn files(folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(root().join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}"));
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut paths: Vec<_> = names.map(|name| format!("{folder}/{name}")).collect();
+    paths.sort();
+    let found = paths
+        .into_iter()
+        .map(|path| if root().join(&path).is_dir() { files(&path) } else { vec![path] });
+    found.flatten().collect()
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
 /// The root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+#[track_caller]
+fn assert_none(wrong: &[String], advice: &str) {
+    assert!(wrong.is_empty(), "{advice}:\n  {}\n", wrong.join("\n  "));
 }
