@@ -6,9 +6,9 @@
 //! * from free to a frame: [`Region::allocate`], which takes it off the list;
 //! * from a frame to free: when the frame is dropped;
 //! * from free or a frame to the kernel: the socket takes the number of the chunk, marks the chunk
-//! as the kernel's, and writes it into a ring;
+//!   as the kernel's, and writes it into a ring;
 //! * from the kernel: the socket takes back only a marked chunk, and clears the mark. A number that
-//! the kernel returns twice, or that it never had, is counted and ignored.
+//!   the kernel returns twice, or that it never had, is counted and ignored.
 //!
 //! A frame may therefore lend its bytes: nobody else has the number of its chunk.
 
