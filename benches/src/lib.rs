@@ -25,6 +25,11 @@ mod sender;
 mod step;
 mod terminator;
 
+use grosso::{
+    Profile,
+    coalesce::{Acknowledgments, Batch, Bypass, Hold, Reorder},
+};
+
 #[cfg(feature = "criterion")]
 pub use bench::{Bench, configuration, group};
 pub use cutter::Cutter;
@@ -50,6 +55,32 @@ pub const COALESCED: &[&str] = &[
     "gre_tcp4",
     "gue_rco_tcp4",
 ];
+
+/// The workloads that are coalesced by every profile but the default.
+pub const PROFILED: &[&str] = &["tcp4_1", "tcp4_64burst", "tcp4_acks"];
+
+/// The profiles other than the default: those that are built in, and the default with one stage more.
+#[must_use]
+pub fn profiles() -> Vec<Profile> {
+    let with = |name: &'static str, edit: fn(&mut Profile)| {
+        let mut profile = Profile::linux();
+        profile.name = name.into();
+        edit(&mut profile);
+        profile
+    };
+    let staged = [
+        with("batch", |profile| profile.batch = Batch::ByFlow { packets: 64 }),
+        with("bypass", |profile| profile.bypass = Some(Bypass::default())),
+        with("hold", |profile| {
+            profile.hold = Hold::Controlled;
+            profile.limits.hold_ns = 100_000;
+        }),
+        with("reorder", |profile| profile.reorder = Reorder::WITHIN_BATCH),
+        with("thin", |profile| profile.rules.acknowledgments = Acknowledgments::Thin),
+        with("vector", |profile| profile.rules.acknowledgments = Acknowledgments::Vector),
+    ];
+    Profile::all().into_iter().skip(1).chain(staged).collect()
+}
 
 /// The workloads that are cut.
 pub const SEGMENTED: &[&str] = &["gso_tcp4", "gso_udp4", "gso_vxlan", "gso_gre"];

@@ -57,9 +57,15 @@ impl<'a> Receiver<'a> {
     /// A receiver with the profile `linux`, at the first poll of the workload.
     #[must_use]
     pub fn new(workload: &'a Workload, trust: Trust) -> Self {
+        Self::with_profile(workload, Profile::linux(), trust)
+    }
+
+    /// The same with another profile.
+    #[must_use]
+    pub fn with_profile(workload: &'a Workload, profile: Profile, trust: Trust) -> Self {
         let meta = Meta { checksum: trust.checksum(), ..Meta::default() };
         let (link, ports) = (LinkType::Ethernet, Ports::ASSIGNED);
-        let coalescer = Coalescer::new(Profile::linux(), link, ports, SEED);
+        let coalescer = Coalescer::new(profile, link, ports, SEED);
         Self { frames: &workload.frames, coalescer, meta, next: 0, ahead: 0, delivered_bytes: 0 }
     }
 

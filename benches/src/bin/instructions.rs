@@ -14,8 +14,8 @@ use std::{
 };
 
 use grosso_benches::{
-    COALESCED, CUT, Cutter, Ends, JOINED, Join, Joiner, Receiver, SEED, SEGMENTED, Scatterer,
-    Sender, TERMINATED, Terminator, Trust,
+    COALESCED, CUT, Cutter, Ends, JOINED, Join, Joiner, PROFILED, Receiver, SEED, SEGMENTED,
+    Scatterer, Sender, TERMINATED, Terminator, Trust, profiles,
 };
 use grosso_testkit::workloads::workload;
 
@@ -49,6 +49,9 @@ fn names() -> impl Iterator<Item = String> {
     let coalesce = COALESCED
         .iter()
         .flat_map(|name| Trust::ALL.map(|trust| format!("coalesce/{}/{name}", trust.name())));
+    let profiled = profiles().into_iter().flat_map(|profile| {
+        PROFILED.iter().map(move |name| format!("profile/{}/{name}", profile.name))
+    });
     let segment = SEGMENTED.iter().map(|name| format!("segment/{name}"));
     let scatter = SEGMENTED.iter().map(|name| format!("scatter/{name}"));
     let cut = CUT.iter().map(|name| format!("fragments/cut/{name}"));
@@ -58,7 +61,7 @@ fn names() -> impl Iterator<Item = String> {
     let ends = TERMINATED
         .iter()
         .flat_map(|name| Ends::ALL.map(|ends| format!("tunnel/{}/{name}", ends.name())));
-    coalesce.chain(segment).chain(scatter).chain(cut).chain(join).chain(ends)
+    coalesce.chain(profiled).chain(segment).chain(scatter).chain(cut).chain(join).chain(ends)
 }
 
 /// Under valgrind: does the work of that name twice, the second time measured, and prints the number of packets.
@@ -69,6 +72,13 @@ fn run(name: &str) -> Result<(), String> {
         ["coalesce", trust] => {
             let trust = Trust::ALL.into_iter().find(|known| known.name() == trust);
             let mut receiver = Receiver::new(&workload, trust.ok_or("no such trust")?);
+            receiver.trace();
+            measured(&mut || receiver.trace())
+        }
+        ["profile", profile] => {
+            let profile = profiles().into_iter().find(|known| known.name == profile);
+            let profile = profile.ok_or("no such profile")?;
+            let mut receiver = Receiver::with_profile(&workload, profile, Trust::Trusted);
             receiver.trace();
             measured(&mut || receiver.trace())
         }
