@@ -192,11 +192,13 @@ impl<'a> Extension<'a> {
         let is_home = |option: &Place| {
             (option.kind, option.len) == (OPTION_HOME_ADDRESS, OPTION_FIXED + HOME_ADDRESS_LEN)
         };
-        let option = self.options().find(is_home)?;
+        let end = self.start + self.bytes.len();
+        let option =
+            self.options().find(is_home).filter(|option| option.start + option.len <= end)?;
         Some((option.start + OPTION_FIXED) as u16)
     }
 
-    /// The options as far as they are whole.
+    /// The options, of which the last may be cut off: that it is decides too.
     fn options(&self) -> impl Iterator<Item = Place> + use<'a> {
         let (start, bytes) = (self.start, self.bytes);
         let mut at = HEADER_LEN;
@@ -208,7 +210,7 @@ impl<'a> Extension<'a> {
             };
             let place = Place { kind, start: start + at, len };
             at += len;
-            Some(place).filter(|_| at <= bytes.len())
+            Some(place)
         })
     }
 }
