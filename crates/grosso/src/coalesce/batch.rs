@@ -13,9 +13,11 @@ use crate::{
     coalesce::{
         Coalescer, Sink, Verdict,
         barrier::{Barrier, barrier},
+        policy::{Laws, Profiled},
     },
     flow::Keys,
     frame::Frame,
+    meta::Meta,
 };
 
 /// In which order the packets of a poll are joined.
@@ -142,17 +144,28 @@ impl<B> Collected<B> {
 }
 
 impl<B: AsRef<[u8]>> Coalescer<B> {
-    /// Takes one packet by a profile that is more than the laws, perhaps later.
+    /// Takes one packet by a profile other than the default, perhaps later.
     #[inline(never)]
     pub(super) fn push_arranged(
+        &mut self,
+        buffer: B,
+        meta: &Meta,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        match self.collected {
+            Some(_) => self.collect(Frame { buffer, meta: *meta }, now_ns, sink),
+            None => self.push_now::<Profiled>(buffer, meta, now_ns, sink),
+        }
+    }
+
+    /// Takes one packet into the batch.
+    fn collect(
         &mut self,
         frame: Frame<B>,
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        if self.collected.is_none() {
-            return self.push_one(frame, now_ns, sink);
-        }
         let packet = frame.buffer.as_ref();
         let flow = match self.shapes.find(packet).and_then(|place| self.shapes.get(place)) {
             Some(known) => Some(self.hasher.flow(packet, &known.keys)),
@@ -192,17 +205,18 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         }
     }
 
-    /// Takes one packet now.
+    /// Takes one packet of the batch.
+    #[inline(never)]
     fn push_one(
         &mut self,
         frame: Frame<B>,
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        if self.is_ruled {
-            self.push_ruled(frame, now_ns, sink)
-        } else {
-            self.push_by_laws(frame.buffer, &frame.meta, now_ns, sink)
+        let Frame { buffer, meta } = frame;
+        match self.is_staged {
+            true => self.push_now::<Profiled>(buffer, &meta, now_ns, sink),
+            false => self.push_now::<Laws>(buffer, &meta, now_ns, sink),
         }
     }
 }

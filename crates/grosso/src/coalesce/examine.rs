@@ -7,10 +7,11 @@ use grosso_wire::{Extent, Kind, Ports, Stack, Stop, geneve, gre, ipv4, tcp, udp}
 use crate::{
     bytes::u16_at,
     checksum::Checksum,
-    coalesce::{profile::Profile, reason::Pass},
+    coalesce::{Options, policy::Policy, profile::Profile, reason::Pass, shapes::Known},
     meta::{Cwr, IpLevels, Meta},
     segment::IP_LEVELS_MAX,
     template::{
+        compare::TIMESTAMP_LAYOUT,
         render::pseudo_of,
         shape::{Covering, Shape},
     },
@@ -135,10 +136,57 @@ pub(crate) fn lengths_agree(packet: &[u8], shape: &Shape, meta: &Meta) -> bool {
     })
 }
 
-/// Examines a packet with known headers whose lengths agree with the frame. Whether one without
-/// payload can be in a train is for the caller to say.
+/// Examines a packet with known headers whose lengths agree with the frame, by the rules of a policy.
 #[inline(always)]
-pub(crate) fn examine(
+pub(super) fn examine<P: Policy>(
+    packet: &[u8],
+    known: &Known,
+    meta: &Meta,
+) -> Result<Candidate, Pass> {
+    if let Some(reason) = known.refusal {
+        return Err(reason);
+    }
+    let (shape, rules) = (&known.shape, P::rules(known));
+    let candidate = examine_alone(packet, shape, meta, rules.acknowledgments.join_trains())?;
+    if candidate.flags & rules.flags_alone != 0 {
+        return Err(Pass::TcpFlags);
+    }
+    if rules.congestion_alone && congestion_experienced(packet, shape) {
+        return Err(Pass::Congestion);
+    }
+    if rules.options == Options::TimestampOnly && !has_timestamp_only(packet, shape) {
+        return Err(Pass::TcpOptions);
+    }
+    // It says where to cut it, which a train that does not would take away.
+    match meta.gso {
+        Some(_) if !P::is_invertible(known) => Err(Pass::Superframe),
+        _ => Ok(candidate),
+    }
+}
+
+/// Whether the innermost IP header says that the packet met congestion.
+fn congestion_experienced(packet: &[u8], shape: &Shape) -> bool {
+    traffic_class(packet, shape) & CONGESTION_EXPERIENCED == CONGESTION_EXPERIENCED
+}
+
+/// Whether a packet of TCP has no options, or two NOPs and a timestamp.
+fn has_timestamp_only(packet: &[u8], shape: &Shape) -> bool {
+    let options = packet.get(shape.transport + tcp::HEADER_LEN..shape.header_len);
+    let options = options.unwrap_or_default();
+    let is_timestamp =
+        options.len() == TIMESTAMP_LAYOUT.len() + 8 && options.starts_with(&TIMESTAMP_LAYOUT);
+    options.is_empty() || is_timestamp
+}
+
+/// TOS or traffic class of the innermost IP header.
+pub(super) fn traffic_class(packet: &[u8], shape: &Shape) -> u8 {
+    let word = u16_at(packet, shape.ip.offset as usize);
+    if shape.ip.kind == Kind::Ipv6 { (word >> 4) as u8 } else { word as u8 }
+}
+
+/// Examines a packet by what every policy asks. Whether one without payload can be in a train is for the caller to say.
+#[inline(always)]
+pub(super) fn examine_alone(
     packet: &[u8],
     shape: &Shape,
     meta: &Meta,
@@ -346,3 +394,6 @@ fn is_seed(packet: &[u8], covering: &Covering) -> bool {
 pub const HEADER_BYTES_MAX: usize = 512;
 
 const RESERVED_BIT: u16 = 0x8000;
+
+/// ECN (RFC 3168 section 5).
+const CONGESTION_EXPERIENCED: u8 = 3;

@@ -3,17 +3,18 @@
 use alloc::vec::Vec;
 use core::iter;
 
-use grosso_wire::{Kind, tcp};
+use grosso_wire::tcp;
 
 use crate::{
     acknowledge::{Fate, Ineligible, RECORDS_MAX, Record, Records, Stamp, Summary, Thinner},
-    bytes::u16_at,
     coalesce::{
-        Acknowledgments, Arrival, Candidate, Close, Coalescer, Delivery, NoMerge, Part, Pass, Sink,
-        Vector, Verdict, examine, shapes::Known, train::Train, verified,
+        Acknowledgments, Coalescer, Delivery, Sink, Vector,
+        examine::{Candidate, examine_alone, traffic_class},
+        reason::{Close, NoMerge, Pass},
+        shapes::Known,
+        train::{Arrival, Train},
+        verified,
     },
-    flow::Found,
-    frame::Frame,
     meta::Meta,
     template::shape::Shape,
 };
@@ -28,105 +29,37 @@ pub(super) struct Noted {
 }
 
 impl<B: AsRef<[u8]>> Coalescer<B> {
-    /// Takes one packet without payload, in a profile where those of a flow wait for each other.
-    pub(super) fn gather(
-        &mut self,
-        frame: Frame<B>,
-        known: usize,
-        found: Found,
-        now_ns: u64,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        let Some(shape) = self.shapes.get(known) else {
-            return self.pass(frame, Pass::Protocol, sink);
-        };
-        let packet = frame.buffer.as_ref();
-        let flow = self.hasher.flow(packet, &shape.keys);
-        let takes_all = self.profile.rules.acknowledgments.thinning().is_some();
-        let examined = examine_acknowledgment(packet, shape, &frame.meta, now_ns, takes_all);
-        let (candidate, record) = match examined {
-            Ok(examined) => examined,
-            Err(reason) => {
-                if let Found::Slot(slot) = found {
-                    self.close(slot, Close::Barrier, sink);
-                }
-                return self.pass(frame, reason, sink);
-            }
-        };
-        let arrival = Arrival { frame, candidate, known, flow, now_ns };
-        match found {
-            Found::Slot(slot) => self.offer_acknowledgment(slot, arrival, record, sink),
-            Found::Free(_) | Found::Full(_) => self.start_vector(arrival, record, sink),
-        }
-    }
-
-    /// Offers an acknowledgment to the vector of its flow, or starts one behind the train that is there.
-    fn offer_acknowledgment(
-        &mut self,
-        slot: u32,
-        arrival: Arrival<B>,
-        record: Record,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        if let Err(refusal) = self.joins_vector(slot, &arrival) {
-            self.stats.refused[refusal.index()] += 1;
-            self.close(slot, Close::NoMerge, sink);
-            self.start_vector(arrival, record, sink);
-            return Verdict::Refused(refusal);
-        }
-        let Some(train) = self.trains.train_mut(slot) else {
-            return self.pass(arrival.frame, Pass::Protocol, sink);
-        };
-        let Arrival { frame, .. } = arrival;
-        let whole = 0..frame.buffer.as_ref().len();
-        if let Err(part) = self.pool.push(&mut train.rest, Part::new(frame.buffer, whole)) {
-            let frame = Frame { buffer: part.buffer, ..frame };
-            self.close(slot, Close::PartsFull, sink);
-            return self.start_vector(Arrival { frame, ..arrival }, record, sink);
-        }
-        train.packets += 1;
-        self.noted.push(slot, record);
-        Verdict::Joined
-    }
-
-    /// Whether an acknowledgment joins what is held of its flow.
-    fn joins_vector(&self, slot: u32, arrival: &Arrival<B>) -> Result<(), NoMerge> {
-        let (Some(train), Some(own)) = (self.trains.train(slot), self.shapes.get(arrival.known))
-        else {
-            return Err(NoMerge::HeaderStack);
-        };
-        let Some(known) = self.shapes.get(train.known) else { return Err(NoMerge::HeaderStack) };
-        let (first, packet) = (train.first.buffer.as_ref(), arrival.frame.buffer.as_ref());
-        let is_full =
-            usize::from(train.packets) >= RECORDS_MAX || train.packets >= known.bounds.packets_max;
-        // Options may differ, and what is in front of TCP may not: one place says where it is.
-        let stacks_agree = known.shape.transport == own.shape.transport
-            && known.shape.covers.len() == own.shape.covers.len();
-        let checks = [
-            (self.noted.is_vector(train), NoMerge::TcpAcknowledgmentAlone),
-            (stacks_agree, NoMerge::HeaderStack),
-            (known.keys.are_alike(first, &own.keys, packet), NoMerge::OtherFlow),
-            (train.meta.vlan == arrival.frame.meta.vlan, NoMerge::VlanTag),
-            (train.partial == arrival.candidate.partial, NoMerge::ChecksumState),
-            (!is_full, NoMerge::SegmentLimit),
-        ];
-        checks.iter().find(|(holds, _)| !holds).map_or(Ok(()), |&(_, refusal)| Err(refusal))
-    }
-
-    fn start_vector(
-        &mut self,
-        arrival: Arrival<B>,
-        record: Record,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        let verdict = self.start(arrival, None, sink);
-        if verdict == Verdict::Held
-            && let Some(slot) = self.previous
-        {
+    /// Notes a train that just started: how long it may be held, and what its first packet acknowledged.
+    #[cold]
+    pub(super) fn note_started(&mut self, slot: u32, now_ns: u64) {
+        self.control(slot);
+        let Some(train) = self.trains.train(slot) else { return };
+        let known = &self.shapes[train.known];
+        let record = || record_of(train.first.buffer.as_ref(), &known.shape, &train.meta, now_ns);
+        if self.noted.is_vector(train) {
             self.noted.start(slot);
-            self.noted.push(slot, record);
+            self.noted.push(slot, record());
+        } else if !known.is_invertible {
+            self.noted.summarize(slot, &record(), !train.is_empty(), true);
         }
-        verdict
+    }
+
+    /// Notes that a packet joined a train as its last part; gives the reason why nothing may follow it.
+    #[inline]
+    pub(super) fn note_joined(&mut self, slot: u32, meta: &Meta, now_ns: u64) -> Option<Close> {
+        let train = self.trains.train(slot)?;
+        let known = &self.shapes[train.known];
+        let part = self.pool.last(&train.rest)?;
+        let record = || record_of(part.buffer.as_ref(), &known.shape, meta, now_ns);
+        if self.noted.is_vector(train) {
+            self.noted.push(slot, record());
+            return None;
+        }
+        if !known.is_invertible {
+            self.noted.summarize(slot, &record(), !part.range().is_empty(), false);
+        }
+        let controller = self.controller.as_ref().filter(|_| known.shape.is_tcp)?;
+        controller.is_full(train).then_some(Close::AcknowledgmentClock)
     }
 
     /// Lets the controller forget a train that leaves; whether it is of acknowledgments that waited.
@@ -147,7 +80,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         closed: Close,
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
-        let Some(known) = self.shapes.get(train.known) else { return };
+        let known = &self.shapes[train.known];
         let meta = verified(&known.shape, train.partial, train.meta);
         let transport = known.shape.transport;
         let Self { pool, noted, stats, .. } = self;
@@ -184,6 +117,35 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 }
 
+impl<B: AsRef<[u8]>> Train<B> {
+    /// Whether an acknowledgment without data waits with those of this train, or anything with a train of them. The
+    /// headers of the train are known, and those of the packet.
+    pub(super) fn gathers(
+        &self,
+        arrival: &Arrival<B>,
+        known: &Known,
+        own: &Known,
+    ) -> Result<(), NoMerge> {
+        let Arrival { frame, candidate, .. } = arrival;
+        let (first, packet) = (self.first.buffer.as_ref(), frame.buffer.as_ref());
+        let is_full =
+            usize::from(self.packets) >= RECORDS_MAX || self.packets >= known.bounds.packets_max;
+        // Options may differ, and what is in front of TCP may not: one place says where it is.
+        let stacks_agree = known.shape.transport == own.shape.transport
+            && known.shape.covers.len() == own.shape.covers.len();
+        let are_empty = self.is_empty() && candidate.payload_len == 0;
+        let checks = [
+            (are_empty, NoMerge::TcpAcknowledgmentAlone),
+            (stacks_agree, NoMerge::HeaderStack),
+            (known.keys.are_alike(first, &own.keys, packet), NoMerge::OtherFlow),
+            (self.meta.vlan == frame.meta.vlan, NoMerge::VlanTag),
+            (self.partial == candidate.partial, NoMerge::ChecksumState),
+            (!is_full, NoMerge::SegmentLimit),
+        ];
+        checks.iter().find(|(holds, _)| !holds).map_or(Ok(()), |&(_, refusal)| Err(refusal))
+    }
+}
+
 impl Noted {
     pub(super) fn new(acknowledgments: Acknowledgments) -> Self {
         let thinner = acknowledgments.thinning().map(Thinner::new).unwrap_or_default();
@@ -191,8 +153,8 @@ impl Noted {
     }
 
     /// Whether a train is of acknowledgments that wait as they are: no other has no payload.
-    pub(super) fn is_vector<B>(&self, train: &Train<B>) -> bool {
-        self.gathers && train.payload_len == 0
+    pub(super) fn is_vector<B: AsRef<[u8]>>(&self, train: &Train<B>) -> bool {
+        self.gathers && train.is_empty()
     }
 
     /// What the packets of a lossy train acknowledged.
@@ -202,13 +164,7 @@ impl Noted {
     }
 
     /// Counts a packet into the summary of its train, which it may be the first of.
-    pub(super) fn summarize(
-        &mut self,
-        slot: u32,
-        record: &Record,
-        has_payload: bool,
-        starts: bool,
-    ) {
+    fn summarize(&mut self, slot: u32, record: &Record, has_payload: bool, starts: bool) {
         let place = slot as usize;
         if self.summaries.len() <= place {
             self.summaries.resize(place + 1, Summary::default());
@@ -238,37 +194,34 @@ impl Noted {
     }
 }
 
-/// A packet without payload alone, and what it says. One that is to be thinned may have any options.
-fn examine_acknowledgment(
+/// Examines a packet without payload that is to wait for others as it is. One that is to be thinned may have any
+/// options.
+pub(super) fn examine_acknowledgment(
     packet: &[u8],
     known: &Known,
     meta: &Meta,
-    now_ns: u64,
-    takes_all: bool,
-) -> Result<(Candidate, Record), Pass> {
+) -> Result<Candidate, Pass> {
     if let Some(reason) = known.refusal {
         return Err(reason);
     }
-    let candidate = examine(packet, &known.shape, meta, true)?;
+    let candidate = examine_alone(packet, &known.shape, meta, true)?;
     if candidate.flags & tcp::FIN as u8 != 0 || candidate.flags & tcp::ACK as u8 == 0 {
         return Err(Pass::TcpFlags);
     }
-    if takes_all {
-        return Ok((candidate, record_of(packet, &known.shape, meta, now_ns)));
+    if known.rules.acknowledgments.thinning().is_some() {
+        return Ok(candidate);
     }
-    let (arrived_ns, stamp) = arrival_of(meta, now_ns);
     let class = traffic_class(packet, &known.shape);
-    let record = Record::read(packet, known.shape.transport, class, arrived_ns, stamp);
-    let record = record.map_err(|reason| match reason {
-        Ineligible::Options => Pass::TcpOptions,
-        Ineligible::Flags => Pass::TcpFlags,
-        Ineligible::Cut | Ineligible::Payload => Pass::Malformed,
-    })?;
-    Ok((candidate, record))
+    match Record::read(packet, known.shape.transport, class, 0, Stamp::Pushed) {
+        Ok(_) => Ok(candidate),
+        Err(Ineligible::Options) => Err(Pass::TcpOptions),
+        Err(Ineligible::Flags) => Err(Pass::TcpFlags),
+        Err(Ineligible::Cut | Ineligible::Payload) => Err(Pass::Malformed),
+    }
 }
 
 /// What a packet says to the sender, whatever else it holds.
-pub(super) fn record_of(packet: &[u8], shape: &Shape, meta: &Meta, now_ns: u64) -> Record {
+fn record_of(packet: &[u8], shape: &Shape, meta: &Meta, now_ns: u64) -> Record {
     let (arrived_ns, stamp) = arrival_of(meta, now_ns);
     let tcp = packet.get(shape.transport..).unwrap_or_default();
     Record::of(tcp, traffic_class(packet, shape), arrived_ns, stamp)
@@ -279,10 +232,4 @@ fn arrival_of(meta: &Meta, now_ns: u64) -> (u64, Stamp) {
         Some(arrived_ns) => (arrived_ns, Stamp::Device),
         None => (now_ns, Stamp::Pushed),
     }
-}
-
-/// TOS or traffic class of the innermost IP header.
-pub(super) fn traffic_class(packet: &[u8], shape: &Shape) -> u8 {
-    let word = u16_at(packet, shape.ip.offset as usize);
-    if shape.ip.kind == Kind::Ipv6 { (word >> 4) as u8 } else { word as u8 }
 }

@@ -10,15 +10,16 @@ mod batch;
 mod bypass;
 mod delivery;
 mod examine;
-mod forecast;
 mod gather;
 mod hold;
 pub(crate) mod memory;
+mod merge;
+mod policy;
 mod pool;
+mod prediction;
 pub mod profile;
 pub mod reason;
 mod reorder;
-mod ruled;
 mod rules;
 mod shapes;
 mod train;
@@ -46,20 +47,18 @@ use crate::{
         batch::Collected,
         bypass::Bypasser,
         delivery::Closing,
-        examine::{
-            Candidate, ends_in_transport, examine, lengths_agree, refusal_of_headers,
-            refusal_of_stack,
-        },
-        forecast::Forecasts,
+        examine::{ends_in_transport, lengths_agree, refusal_of_headers, refusal_of_stack},
         gather::Noted,
         hold::Controller,
+        policy::{Laws, Tiers},
         pool::{List, Pool},
+        prediction::Predictions,
         reason::{Close, NoMerge, Pass, Release},
         reorder::{Resequencer, Whose},
         shapes::Shapes,
-        train::{Arrival, Bounds, Train, Trains, ending},
+        train::{Bounds, Train, Trains},
     },
-    flow::{FlowHasher, Found, Keys, Place, Table},
+    flow::{FlowHasher, Found, Keys, Table},
     frame::Frame,
     meta::{Cut, Cwr, Gso, Meta},
     stats::CoalesceStats,
@@ -88,14 +87,6 @@ pub enum Verdict {
     Waits,
 }
 
-/// Whose packet an unparsed one may be.
-struct Guess {
-    /// The place of the headers by which it was looked up.
-    known: Option<usize>,
-    flow: u64,
-    found: Found,
-}
-
 /// A train as it is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -121,10 +112,12 @@ pub struct Held {
 #[repr(align(128))]
 pub struct Coalescer<B> {
     profile: Profile,
-    /// Whether the profile is more than the laws and limits.
-    is_arranged: bool,
-    /// Whether the profile asks for more of one packet than the laws.
-    is_ruled: bool,
+    /// Whether the packets are those of the default: by the exact laws, and as they come.
+    is_default: bool,
+    /// Whether they are taken by the policy [`Profiled`].
+    is_staged: bool,
+    /// The tiers that may answer.
+    tiers: Tiers,
     /// What decides how long trains are held, if the profile has no fixed time.
     controller: Option<Controller>,
     bypasser: Option<Bypasser>,
@@ -134,7 +127,7 @@ pub struct Coalescer<B> {
     shapes: Shapes,
     table: Table,
     trains: Trains<B>,
-    forecasts: Forecasts,
+    predictions: Predictions,
     pool: Pool<B>,
     /// What waits for the end of its batch.
     collected: Option<Box<Collected<B>>>,
@@ -160,14 +153,28 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// that nobody can choose packets that share a bucket (P50).
     #[must_use]
     pub fn new(profile: Profile, link: LinkType, ports: Ports, seed: u64) -> Self {
-        let is_ruled = profile.is_more_than_laws();
+        let tiers = Tiers::of(&profile);
+        Self::with_tiers(profile, tiers, link, ports, seed)
+    }
+
+    /// As [`Self::new`], but every packet is dissected and asked law by law, by the rules as a value: what tests hold
+    /// the usual path against.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_tiers(profile: Profile, link: LinkType, ports: Ports, seed: u64) -> Self {
+        Self::with_tiers(profile, Tiers::NONE, link, ports, seed)
+    }
+
+    fn with_tiers(profile: Profile, tiers: Tiers, link: LinkType, ports: Ports, seed: u64) -> Self {
+        let is_staged = profile.is_more_than_laws() || tiers != Tiers::ALL;
         let collected = match profile.batch {
             Batch::AsItCame => None,
             Batch::ByFlow { packets } => Some(Box::new(Collected::new(packets))),
         };
         Self {
-            is_arranged: is_ruled || collected.is_some(),
-            is_ruled,
+            is_default: !is_staged && collected.is_none(),
+            is_staged,
+            tiers,
             collected,
             controller: Controller::of(&profile),
             bypasser: profile.bypass.map(Bypasser::new),
@@ -179,7 +186,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             shapes: Shapes::default(),
             table: Table::new(profile.table),
             trains: Trains::new(profile.limits.flows),
-            forecasts: Forecasts::default(),
+            predictions: Predictions::default(),
             pool: Pool::new(profile.limits.parts),
             stats: CoalesceStats::default(),
             noted: Noted::new(profile.rules.acknowledgments),
@@ -213,81 +220,11 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let Frame { buffer, ref meta } = frame;
-        let packet = buffer.as_ref();
-        self.stats.count_in(packet.len(), packets_of(meta));
-        if let Some(slot) = self.recent
-            && !self.is_arranged
-            && self.is_foreseen(slot, packet, meta)
-        {
-            return self.join_foreseen(slot, buffer, meta, now_ns, sink);
+        self.stats.count_in(buffer.as_ref().len(), packets_of(meta));
+        if self.is_default {
+            return self.push_now::<Laws>(buffer, meta, now_ns, sink);
         }
-        self.push_unforeseen(buffer, meta, now_ns, sink)
-    }
-
-    /// Takes one packet that is not the next one of the burst that goes on.
-    #[inline(never)]
-    fn push_unforeseen(
-        &mut self,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        if self.is_arranged {
-            return self.push_arranged(Frame { buffer, meta: *meta }, now_ns, sink);
-        }
-        self.push_by_laws(buffer, meta, now_ns, sink)
-    }
-
-    /// Takes one packet by the laws alone.
-    #[inline(always)]
-    fn push_by_laws(
-        &mut self,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        let packet = buffer.as_ref();
-        let guess = self.guess(packet, meta.hash);
-        if let Found::Slot(slot) = guess.found {
-            if self.is_foreseen(slot, packet, meta) {
-                self.follow(slot);
-                return self.join_foreseen(slot, buffer, meta, now_ns, sink);
-            }
-            // A packet whose headers agree with a train's has the train's headers: nothing is parsed.
-            if let Some(train) = self.trains.train(slot)
-                && let Some(known) = self.shapes.get(train.known)
-                && packet.len() >= known.shape.header_len
-                && known.equality.agrees(train.first.buffer.as_ref(), packet)
-                && lengths_agree(packet, &known.shape, meta)
-                && let Ok(candidate) = examine(packet, &known.shape, meta, false)
-            {
-                let (known, flow) = (train.known, train.flow);
-                let frame = Frame { buffer, meta: *meta };
-                self.follow(slot);
-                return self.offer(
-                    slot,
-                    Arrival { frame, candidate, known, flow, now_ns },
-                    true,
-                    sink,
-                );
-            }
-        }
-        match self.known(packet, meta, sink) {
-            Ok(place) => {
-                let guess = Some(guess).filter(|guess| guess.known == Some(place));
-                self.push_known(buffer, meta, place, guess, now_ns, sink)
-            }
-            Err(reason) => self.pass_unknown(Frame { buffer, meta: *meta }, reason, sink),
-        }
-    }
-
-    /// Remembers whose packet the latest is.
-    #[inline(always)]
-    fn follow(&mut self, slot: u32) {
-        self.recent = (self.previous == Some(slot)).then_some(slot);
-        self.previous = Some(slot);
+        self.push_arranged(buffer, meta, now_ns, sink)
     }
 
     /// Takes one packet that must be joined with nothing, such as one of a flow that opted out, and
@@ -381,34 +318,18 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         &self.profile
     }
 
-    /// Whose packet this is, if it is of the burst of one flow that goes on, or has the headers of
-    /// the packet before it.
-    #[inline(always)]
-    fn guess(&self, packet: &[u8], device_hash: Option<u32>) -> Guess {
-        if let Some(slot) = self.recent {
-            return Guess { known: None, flow: 0, found: Found::Slot(slot) };
-        }
-        let latest = self.shapes.latest();
-        match self.shapes.get(latest) {
-            Some(known) => {
-                let flow = self.hasher.flow(packet, &known.keys);
-                Guess { known: Some(latest), flow, found: self.table.find(flow, device_hash) }
-            }
-            None => Guess { known: None, flow: 0, found: Found::Full(0) },
-        }
-    }
-
     /// The place of a packet's headers among the known ones, or why it is in no train.
     #[inline(always)]
     fn known(
         &mut self,
         packet: &[u8],
         meta: &Meta,
+        tiers: Tiers,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Result<usize, Pass> {
-        if let Some(place) = self.shapes.find(packet)
-            && let Some(known) = self.shapes.get(place)
-            && lengths_agree(packet, &known.shape, meta)
+        if tiers.masks
+            && let Some(place) = self.shapes.find(packet)
+            && lengths_agree(packet, &self.shapes[place].shape, meta)
         {
             return Ok(place);
         }
@@ -436,6 +357,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             return Err(Pass::HeaderTooLong);
         }
         if let Some(place) = self.shapes.search(packet) {
+            debug_assert!(self.shapes[place].is_of(stack, packet), "structure tells headers");
             return Ok(place);
         }
         if self.shapes.is_full() {
@@ -449,195 +371,6 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let bounds = bounds(&shape, &self.profile.limits);
         let rules = &self.profile.rules;
         Ok(self.shapes.remember(stack, shape, packet, rules, bounds, refusal))
-    }
-
-    /// Finds the train of a packet whose headers are known, and offers it to that train or starts
-    /// one.
-    #[inline(always)]
-    fn push_known(
-        &mut self,
-        buffer: B,
-        meta: &Meta,
-        place: usize,
-        guess: Option<Guess>,
-        now_ns: u64,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        let Some(known) = self.shapes.get(place) else {
-            return self.pass(Frame { buffer, meta: *meta }, Pass::Protocol, sink);
-        };
-        let packet = buffer.as_ref();
-        let (flow, found) = match guess {
-            Some(guess) => (guess.flow, guess.found),
-            None => {
-                let flow = self.hasher.flow(packet, &known.keys);
-                (flow, self.table.find(flow, meta.hash))
-            }
-        };
-        let examined = match known.refusal {
-            None => examine(packet, &known.shape, meta, false),
-            Some(reason) => Err(reason),
-        };
-        let candidate = match examined {
-            Ok(candidate) => candidate,
-            Err(reason) => {
-                if let Found::Slot(slot) = found {
-                    self.close(slot, Close::Barrier, sink);
-                }
-                return self.pass(Frame { buffer, meta: *meta }, reason, sink);
-            }
-        };
-        let free = match found {
-            Found::Slot(slot) => {
-                let frame = Frame { buffer, meta: *meta };
-                let arrival = Arrival { frame, candidate, known: place, flow, now_ns };
-                return self.offer(slot, arrival, false, sink);
-            }
-            Found::Free(free) => Some(free).filter(|_| !self.trains.is_full()),
-            Found::Full(_) => None,
-        };
-        if let Some(reason) = ends_alone(&candidate) {
-            let meta = verified(&known.shape, candidate.partial, *meta);
-            return self.pass_here(buffer, meta, reason, sink);
-        }
-        let frame = Frame { buffer, meta: *meta };
-        self.start(Arrival { frame, candidate, known: place, flow, now_ns }, free, sink)
-    }
-
-    /// Offers a packet to the train of its flow. `agrees` says that their headers were compared.
-    #[inline]
-    fn offer(
-        &mut self,
-        slot: u32,
-        arrival: Arrival<B>,
-        agrees: bool,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        let Some((train, known)) = self.trains.train_mut(slot).and_then(|train| {
-            let known = self.shapes.get(train.known)?;
-            Some((train, known))
-        }) else {
-            return self.pass(arrival.frame, Pass::Protocol, sink);
-        };
-        let agrees = if agrees { Ok(()) } else { train.agrees(&arrival, known) };
-        let fixed_ids = match agrees.and_then(|()| train.admits(&arrival, known)) {
-            Ok(fixed_ids) => fixed_ids,
-            Err(refusal) => {
-                self.stats.refused[refusal.index()] += 1;
-                self.close(slot, Close::NoMerge, sink);
-                self.hold(arrival, sink);
-                return Verdict::Refused(refusal);
-            }
-        };
-        let Arrival { frame, candidate, .. } = arrival;
-        let header_len = known.shape.header_len;
-        let part = Part::new(frame.buffer, header_len..header_len + candidate.payload_len);
-        if let Err(part) = self.pool.push(&mut train.rest, part) {
-            let frame = Frame { buffer: part.buffer, ..frame };
-            self.close(slot, Close::PartsFull, sink);
-            return self.hold(Arrival { frame, ..arrival }, sink);
-        }
-        if let Some(reason) = train.join(&candidate, fixed_ids, known) {
-            self.close(slot, reason, sink);
-        } else if !self.is_ruled {
-            match self.pool.last(&train.rest).filter(|_| candidate.packets == 1) {
-                Some(last) => self.forecasts.foresee(slot, train, known, last.buffer.as_ref()),
-                None => self.forecasts.forget(slot),
-            }
-        }
-        Verdict::Joined
-    }
-
-    /// Starts a train with a packet that its flow's train refused, unless nothing may follow it (rule G37).
-    fn hold(&mut self, arrival: Arrival<B>, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
-        if let Some(reason) = ends_alone(&arrival.candidate) {
-            let meta = self.verified(arrival.known, &arrival.candidate, arrival.frame.meta);
-            return self.pass(Frame { meta, ..arrival.frame }, reason, sink);
-        }
-        self.start(arrival, None, sink)
-    }
-
-    /// Starts a train with a packet.
-    #[inline(always)]
-    fn start(
-        &mut self,
-        arrival: Arrival<B>,
-        free: Option<Place>,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        let Arrival { frame, known, flow, .. } = &arrival;
-        let entry = match free {
-            Some(_) => free,
-            None => self.room_for(*flow, frame.meta.hash, sink),
-        };
-        let (Some(entry), Some(known)) = (entry, self.shapes.get(*known)) else {
-            return self.pass(arrival.frame, Pass::Protocol, sink);
-        };
-        let pair = self.hasher.pair(frame.buffer.as_ref(), &known.keys);
-        let flow = *flow;
-        let slot = self.trains.insert(Train::start(arrival, entry, pair));
-        self.table.insert(entry, flow, slot);
-        if self.is_ruled {
-            self.control(slot);
-        }
-        self.recent = None;
-        self.previous = Some(slot);
-        Verdict::Held
-    }
-
-    /// A free place in the flow table, made by closing the oldest train that is in the way (rule
-    /// G3).
-    #[cold]
-    fn room_for(
-        &mut self,
-        flow: u64,
-        device_hash: Option<u32>,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Option<Place> {
-        if self.trains.is_full()
-            && let Some((oldest, _)) = self.trains.oldest()
-        {
-            self.close(oldest, Close::TableFull, sink);
-        }
-        match self.table.find(flow, device_hash) {
-            Found::Free(place) => Some(place),
-            Found::Full(bucket) => {
-                let oldest = self.trains.oldest_of(&self.table.slots(bucket))?;
-                let place = self.trains.train(oldest)?.place;
-                self.close(oldest, Close::BucketFull, sink);
-                Some(place)
-            }
-            Found::Slot(slot) => {
-                let place = self.trains.train(slot)?.place;
-                self.close(slot, Close::NoMerge, sink);
-                Some(place)
-            }
-        }
-    }
-
-    /// Lets a packet through as it came.
-    #[inline]
-    fn pass(
-        &mut self,
-        frame: Frame<B>,
-        reason: Pass,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        self.pass_here(frame.buffer, frame.meta, reason, sink)
-    }
-
-    /// The same where it happens for most packets of a kind.
-    #[inline(always)]
-    fn pass_here(
-        &mut self,
-        buffer: B,
-        meta: Meta,
-        reason: Pass,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        self.stats.passed[reason.index()] += 1;
-        self.deliver_single(buffer, meta, packets_of(&meta), Close::Never, sink);
-        Verdict::Passed(reason)
     }
 
     /// Ends a poll after which all that came until `seen_ns` has been seen.
@@ -679,16 +412,13 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     fn close(&mut self, slot: u32, reason: Close, sink: &mut (impl Sink<B> + ?Sized)) {
         let Some(train) = self.trains.remove(slot) else { return };
         self.table.remove(train.place);
-        self.forecasts.forget(slot);
+        self.predictions.forget(slot);
         self.stats.closed[reason.index()] += 1;
-        if self.is_ruled && self.forget(slot, &train) {
+        if self.is_staged && self.forget(slot, &train) {
             return self.deliver_gathered(slot, train, reason, sink);
         }
         if train.rest == List::EMPTY {
-            let meta = match self.shapes.get(train.known) {
-                Some(known) => verified(&known.shape, train.partial, train.meta),
-                None => train.meta,
-            };
+            let meta = verified(&self.shapes[train.known].shape, train.partial, train.meta);
             let packets = u32::from(train.packets);
             self.deliver_single(train.first.buffer, meta, packets, reason, sink);
         } else {
@@ -720,13 +450,13 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         closed: Close,
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
-        let Some(known) = self.shapes.get(train.known) else { return };
+        let known = &self.shapes[train.known];
         let shape = &known.shape;
         let first = train.first.buffer.as_ref();
         let template_header = first.get(..shape.header_len).unwrap_or_default();
         let header = &mut self.header[..template_header.len()];
         header.copy_from_slice(template_header);
-        if self.is_ruled
+        if self.is_staged
             && let Some(last) = self.pool.last(&train.rest)
         {
             known.take_latest(last.buffer.as_ref(), header);
@@ -758,7 +488,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             ..train.meta
         };
         let len = shape.header_len + train.payload_len;
-        let is_summed = self.is_ruled && !known.is_invertible;
+        let is_summed = self.is_staged && !known.is_invertible;
         let summary = if is_summed { self.noted.summary(slot) } else { None };
         let packets = u32::from(train.packets);
         self.stats.count_out(len, packets, true);
@@ -766,23 +496,6 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let first = Part::new(train.first.buffer, payload);
         let closing = Closing { summary, meta, packets, len, closed };
         sink.deliver(Delivery::train(header, first, train.rest, &mut self.pool, closing));
-    }
-
-    fn verified(&self, place: usize, candidate: &Candidate, meta: Meta) -> Meta {
-        match self.shapes.get(place) {
-            Some(known) => verified(&known.shape, candidate.partial, meta),
-            None => meta,
-        }
-    }
-}
-
-/// Why a packet may be in no train that it would start (rule G37).
-#[inline]
-fn ends_alone(candidate: &Candidate) -> Option<Pass> {
-    match ending(candidate.flags) {
-        Some(Close::Finish) => Some(Pass::TcpFinish),
-        Some(_) => Some(Pass::TcpPush),
-        None => candidate.short_tail.then_some(Pass::Superframe),
     }
 }
 

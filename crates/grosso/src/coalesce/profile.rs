@@ -298,7 +298,7 @@ impl Profile {
         self.hold == Hold::Controlled || self.reorder.is_adaptive()
     }
 
-    /// Whether it asks for more of one packet than the laws: each then takes the longer way.
+    /// Whether it asks for more of one packet than the exact laws do.
     pub(super) fn is_more_than_laws(&self) -> bool {
         let repairs = self.reorder.level != Level::Off;
         let is_fixed = self.hold == Hold::Fixed && self.bypass.is_none();

@@ -116,7 +116,18 @@ pub enum Acknowledgments {
     ThinAggressive,
 }
 
+impl Vary {
+    const fn is_equal(self) -> bool {
+        matches!(self, Self::Equal)
+    }
+}
+
 impl Acknowledgments {
+    /// Whether some of them join trains.
+    pub(crate) const fn join_trains(self) -> bool {
+        matches!(self, Self::WindowUpdates | Self::Join)
+    }
+
     /// Whether those of a flow wait for each other as they are.
     pub(crate) const fn are_gathered(self) -> bool {
         matches!(self, Self::Vector | Self::Thin | Self::ThinAggressive)
@@ -166,29 +177,50 @@ impl Rules {
     /// Whether every train can be cut into the packets that went in. If not, only who ends TCP may have it: what it
     /// would forward are other packets.
     #[must_use]
-    pub fn is_invertible(&self) -> bool {
-        let Self { fixed_identification, options, flags_alone, congestion_alone, refused, .. } =
-            *self;
-        let mut acknowledgments = self.acknowledgments;
-        if !acknowledgments.are_gathered() {
-            acknowledgments = Self::INVERTIBLE.acknowledgments;
-        }
-        // What is left out of trains changes no packet, and neither does what is dropped.
-        let left_out = Self {
-            fixed_identification,
-            options,
-            flags_alone,
-            congestion_alone,
-            refused,
+    pub const fn is_invertible(&self) -> bool {
+        let Self {
+            differentiated_services,
+            flow_label,
+            time_to_live,
+            dont_fragment,
+            identification,
+            acknowledgment,
+            window,
+            timestamp_value: _,
+            timestamp_echo: _,
+            sizes,
+            push,
             acknowledgments,
-            ..Self::INVERTIBLE
-        };
-        *self == left_out
+            // What is left out of trains changes no packet, and neither does what is dropped.
+            fixed_identification: _,
+            options: _,
+            flags_alone: _,
+            congestion_alone: _,
+            refused: _,
+        } = *self;
+        differentiated_services.is_equal()
+            && flow_label.is_equal()
+            && time_to_live.is_equal()
+            && dont_fragment.is_equal()
+            && identification.is_equal()
+            && acknowledgment.is_equal()
+            && window.is_equal()
+            && !self.varies_timestamps()
+            && matches!(sizes, Sizes::EqualButLast)
+            && matches!(push, Push::Ends)
+            && !acknowledgments.join_trains()
     }
 
     /// Whether the timestamp option is looked into.
-    pub(crate) fn varies_timestamps(&self) -> bool {
-        self.timestamp_value != Vary::Equal || self.timestamp_echo != Vary::Equal
+    pub(crate) const fn varies_timestamps(&self) -> bool {
+        !self.timestamp_value.is_equal() || !self.timestamp_echo.is_equal()
+    }
+
+    /// Whether a packet is compared with the last one of its train too: some field may grow, and none may shrink.
+    pub(crate) const fn compares_with_last(&self) -> bool {
+        !self.acknowledgment.is_equal()
+            || self.varies_timestamps()
+            || self.acknowledgments.join_trains()
     }
 
     /// What the field may do whose law names this refusal.

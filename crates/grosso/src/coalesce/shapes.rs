@@ -5,10 +5,10 @@
 //! dissected has the same headers.
 
 use alloc::{boxed::Box, vec::Vec};
-use core::ops::Range;
+use core::ops::{Index, Range};
 
 use arrayvec::ArrayVec;
-use grosso_wire::{Ends, Kind, LAYERS_MAX, Layer, Stack, ipv4};
+use grosso_wire::{Ends, Kind, LAYERS_MAX, Layer, Stack, ipv4, tcp};
 
 use crate::{
     coalesce::{
@@ -18,7 +18,7 @@ use crate::{
     },
     flow::Keys,
     template::{
-        compare::{Mask, TUNNEL_BYTES, timestamps},
+        compare::{Mask, TIMESTAMP_LAYOUT, TUNNEL_BYTES, difference, obeys_equality, timestamps},
         laws::{self, Law},
         shape::Shape,
     },
@@ -33,7 +33,7 @@ pub(crate) struct Known {
     /// The bits that are equal along a train.
     pub(crate) equality: Mask,
     /// The bits that stay along a train but for its last packet: all but numbers and checksums.
-    pub(crate) foreseen: Mask,
+    pub(crate) predicted: Mask,
     /// The bits that decide what headers there are.
     structure: Mask,
     /// The headers of a packet that has them, and zeros where they are shorter than those of a tunnel.
@@ -121,6 +121,16 @@ impl Shapes {
     }
 }
 
+impl Index<usize> for Shapes {
+    type Output = Known;
+
+    /// The headers of a place that was found or remembered, which stays until nothing refers to any.
+    #[inline(always)]
+    fn index(&self, place: usize) -> &Known {
+        &self.known[place]
+    }
+}
+
 impl Known {
     #[cold]
     fn new(
@@ -137,7 +147,12 @@ impl Known {
         let mut example = header.to_vec();
         example.resize(header.len().max(TUNNEL_BYTES), 0);
         let timestamps = timestamps(stack, header).filter(|_| rules.varies_timestamps());
-        let foreseen = foreseen(&shape);
+        let predicted = predicted(&shape);
+        let equality = Mask::equality(stack, header, rules);
+        let options = shape.transport + tcp::HEADER_LEN..shape.header_len;
+        let may_vary = rules.varies_timestamps() && options.len() == TIMESTAMP_LAYOUT.len() + 8;
+        let structure = structure(stack, header, may_vary.then_some(options.start));
+        debug_assert!(equality.includes(&structure), "who agrees with a train has its headers");
         Self {
             latest: latest(stack, header, rules, timestamps.as_ref()),
             rules: *rules,
@@ -146,13 +161,31 @@ impl Known {
             stack: *stack,
             shape,
             keys: Keys::of(stack.layers(), header),
-            equality: Mask::equality(stack, header, rules),
-            foreseen,
-            structure: structure(stack, header),
+            equality,
+            predicted,
+            structure,
             example: example.into(),
             bounds,
             refusal,
         }
+    }
+
+    /// Whether two packets with these headers obey the laws of equality, asked one by one.
+    pub(crate) fn obeys_equality(&self, first: &[u8], other: &[u8]) -> bool {
+        obeys_equality(&self.stack, first, other, &self.rules, self.timestamps.map(usize::from))
+    }
+
+    /// What to call the outermost difference between two packets with these headers that do not agree.
+    pub(crate) fn difference(&self, first: &[u8], other: &[u8]) -> NoMerge {
+        difference(&self.equality, &self.stack, first, other, &self.rules)
+    }
+
+    /// Whether these are the headers of a packet that was dissected, and their checksums cover the same.
+    pub(crate) fn is_of(&self, stack: &Stack, packet: &[u8]) -> bool {
+        let shape = Shape::new(stack, packet);
+        let (own, its) = (self.shape.covers.iter(), shape.covers.iter());
+        let covers = own.map(|cover| (cover.at, cover.ends));
+        self.stack.layers() == stack.layers() && covers.eq(its.map(|cover| (cover.at, cover.ends)))
     }
 
     /// Puts into a superframe's header what it has from its last packet.
@@ -172,7 +205,7 @@ impl Known {
 }
 
 /// Every bit but those of sequence numbers, identifications and checksums.
-fn foreseen(shape: &Shape) -> Mask {
+fn predicted(shape: &Shape) -> Mask {
     let mut mask = Mask::every(shape.header_len);
     let mut remove = |start: u16, field: Range<usize>| {
         field.for_each(|at| mask.remove(usize::from(start) + at));
@@ -219,14 +252,17 @@ fn latest(
 }
 
 /// The bits that the dissector looks at, apart from lengths, and those that say where the addresses of pseudo-headers
-/// lie.
-fn structure(stack: &Stack, header: &[u8]) -> Mask {
+/// lie. Where timestamps may vary, options as long as theirs are known by their layout, because others do not.
+fn structure(stack: &Stack, header: &[u8], options: Option<usize>) -> Mask {
     let mut mask = Mask::nothing(stack.header_len());
     for layer in stack.layers() {
         for (at, bits) in structure_bits(layer) {
             mask.add(layer.offset as usize + at, bits);
         }
         Ends::deciding(header, layer, |at| mask.add(at, 0xff));
+    }
+    if let Some(start) = options {
+        (start..start + TIMESTAMP_LAYOUT.len()).for_each(|at| mask.add(at, 0xff));
     }
     mask
 }

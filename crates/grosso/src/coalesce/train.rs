@@ -7,7 +7,9 @@ use grosso_wire::{ipv4, tcp};
 use crate::{
     bytes::{u16_at, u32_at},
     coalesce::{
+        Acknowledgments, FixedIdentification, Push, Rules, Sizes, Vary,
         examine::Candidate,
+        policy::Policy,
         pool::{List, Part},
         reason::{Close, NoMerge},
         shapes::Known,
@@ -15,10 +17,7 @@ use crate::{
     flow::Place,
     frame::Frame,
     meta::{IpLevels, Meta},
-    template::{
-        compare::{ON_LAST_ONLY, difference},
-        shape::Shape,
-    },
+    template::{compare::ON_LAST_ONLY, shape::Shape},
 };
 
 /// A train: its first packet, which is the template, and what the laws need to know of the rest.
@@ -97,38 +96,61 @@ impl<B: AsRef<[u8]>> Train<B> {
         }
     }
 
+    /// Whether its packets have no payload.
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.payload_len == 0
+    }
+
     /// How many trains were held before it.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether a packet obeys the laws of equality beside this train's first.
+    /// Whether a packet obeys the laws of equality beside this train's first. Without masks each law is asked.
     #[inline]
-    pub(crate) fn agrees(&self, arrival: &Arrival<B>, known: &Known) -> Result<(), NoMerge> {
+    pub(super) fn agrees(
+        &self,
+        arrival: &Arrival<B>,
+        known: &Known,
+        has_masks: bool,
+    ) -> Result<(), NoMerge> {
         let (first, packet) = (self.first.buffer.as_ref(), arrival.frame.buffer.as_ref());
         if arrival.known != self.known {
             return Err(NoMerge::HeaderStack);
         }
-        let agrees = known.equality.agrees(first, packet);
-        if agrees {
-            Ok(())
-        } else {
-            Err(difference(&known.equality, &known.stack, first, packet, &known.rules))
-        }
+        let agrees = match has_masks {
+            true => known.equality.agrees(first, packet),
+            false => known.obeys_equality(first, packet),
+        };
+        if agrees { Ok(()) } else { Err(known.difference(first, packet)) }
     }
 
     /// Whether a packet that agrees obeys the other laws too; gives the IP levels whose
     /// identification is fixed.
     #[inline]
-    pub(crate) fn admits(&self, arrival: &Arrival<B>, known: &Known) -> Result<IpLevels, NoMerge> {
+    pub(super) fn admits<P: Policy>(
+        &self,
+        arrival: &Arrival<B>,
+        known: &Known,
+    ) -> Result<IpLevels, NoMerge> {
         let Arrival { frame, candidate, .. } = arrival;
         let (first, packet) = (self.first.buffer.as_ref(), frame.buffer.as_ref());
-        let shape = &known.shape;
+        let (shape, rules) = (&known.shape, P::rules(known));
         if let Some(at) = shape.sequence {
             self.admits_sequence(first, packet, at as usize)?;
         }
-        let fixed_ids = self.admits_identifications(shape, first, packet, candidate)?;
-        self.admits_size(candidate)?;
+        let mut fixed_ids = self.fixed_ids;
+        if rules.identification == Vary::Equal {
+            fixed_ids = self.admits_identifications(shape, first, packet, candidate)?;
+            let needs_df = rules.fixed_identification == FixedIdentification::DontFragment;
+            if needs_df && !all_forbid_fragments(first, shape, fixed_ids) {
+                return Err(NoMerge::Identification);
+            }
+        }
+        if rules.sizes == Sizes::EqualButLast {
+            self.admits_size(candidate)?;
+        }
         self.admits_more(candidate, known.bounds)?;
         self.admits_metadata(arrival, shape)?;
         Ok(fixed_ids)
@@ -167,19 +189,21 @@ impl<B: AsRef<[u8]>> Train<B> {
 
     /// Counts a packet in that was admitted; gives the reason why nothing may follow it.
     #[inline]
-    pub(crate) fn join(
+    pub(super) fn join<P: Policy>(
         &mut self,
         candidate: &Candidate,
         fixed_ids: IpLevels,
         known: &Known,
     ) -> Option<Close> {
+        let rules = P::rules(known);
         self.fixed_ids = fixed_ids;
         self.packets += candidate.packets;
         self.payload_len += candidate.payload_len;
-        self.ending_flags = candidate.flags & ON_LAST_ONLY;
-        let is_short = candidate.size < self.size || candidate.short_tail;
+        self.ending_flags |= candidate.flags & ON_LAST_ONLY;
+        let is_short = rules.sizes == Sizes::EqualButLast
+            && (candidate.size < self.size || candidate.short_tail);
         let is_full = !known.shape.is_tcp && self.packets >= known.bounds.packets_max;
-        ending(candidate.flags)
+        ending(candidate.flags, rules)
             .or_else(|| is_short.then_some(Close::ShortSegment))
             .or_else(|| is_full.then_some(Close::SegmentLimit))
     }
@@ -384,13 +408,58 @@ impl<B: AsRef<[u8]>> Trains<B> {
 }
 
 /// Which flags of a packet end the train that it joins, and as what (rule G36).
-#[inline]
-pub(crate) fn ending(flags: u8) -> Option<Close> {
+#[inline(always)]
+pub(super) fn ending(flags: u8, rules: &Rules) -> Option<Close> {
     const FIN: u8 = tcp::FIN as u8;
     match flags & ON_LAST_ONLY {
         0 => None,
         flags if flags & FIN != 0 => Some(Close::Finish),
-        _ => Some(Close::Push),
+        _ => (rules.push == Push::Ends).then_some(Close::Push),
+    }
+}
+
+/// Whether the IPv4 headers of these levels forbid fragments.
+fn all_forbid_fragments(packet: &[u8], shape: &Shape, levels: IpLevels) -> bool {
+    let mut fixed = shape.identifications.iter().filter(|ip| levels.contains(ip.level as usize));
+    fixed.all(|ip| {
+        let word = u16_at(packet, ip.header as usize + ipv4::field::FRAGMENT.start);
+        word & ipv4::DONT_FRAGMENT != 0
+    })
+}
+
+/// A packet of TCP beside the last one of its train: what may grow must not shrink.
+pub(super) fn beside_last(
+    last: &[u8],
+    packet: &[u8],
+    candidate: &Candidate,
+    known: &Known,
+) -> Result<(), NoMerge> {
+    let tcp_at = known.shape.transport;
+    let since = |at: usize| u32_at(packet, at).wrapping_sub(u32_at(last, at)) as i32;
+    let acknowledged = since(tcp_at + tcp::field::ACKNOWLEDGMENT.start);
+    if acknowledged < 0 {
+        return Err(NoMerge::TcpAcknowledgment);
+    }
+    if candidate.payload_len == 0 {
+        let window = tcp_at + tcp::field::WINDOW.start;
+        let is_update = u16_at(packet, window) != u16_at(last, window);
+        let joins = match known.rules.acknowledgments {
+            // Those that wait as they are come another way.
+            Acknowledgments::Alone
+            | Acknowledgments::Vector
+            | Acknowledgments::Thin
+            | Acknowledgments::ThinAggressive => false,
+            Acknowledgments::WindowUpdates => acknowledged == 0 && is_update,
+            Acknowledgments::Join => acknowledged > 0 || is_update,
+        };
+        if !joins {
+            return Err(NoMerge::TcpAcknowledgmentAlone);
+        }
+    }
+    match known.timestamps {
+        // In serial arithmetic (RFC 7323 section 5.2).
+        Some(at) if since(at.into()) < 0 => Err(NoMerge::TcpTimestamp),
+        _ => Ok(()),
     }
 }
 

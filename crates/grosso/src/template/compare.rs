@@ -106,6 +106,11 @@ impl Mask {
         mask
     }
 
+    /// Whether it has every bit of another one.
+    pub(crate) fn includes(&self, other: &Self) -> bool {
+        self.len >= other.len && self.bits.iter().zip(other.bits).all(|(own, its)| its & !own == 0)
+    }
+
     /// Makes it every bit of `len` bytes.
     pub(crate) fn fill(&mut self, len: usize) {
         let len = len.min(HEADER_BYTES_MAX);
@@ -192,6 +197,35 @@ fn agree_in<const BYTES: usize>(mask: &[u8], first: &[u8], other: &[u8]) -> Opti
 #[inline(always)]
 fn differing_in(mask: &Block, first: &Block, other: &Block) -> u128 {
     (u128::from_ne_bytes(*first) ^ u128::from_ne_bytes(*other)) & u128::from_ne_bytes(*mask)
+}
+
+/// Whether two packets with these headers obey every law of equality, asked field by field: what the mask of
+/// [`Mask::equality`] tells at once. The bytes of timestamps that vary are not looked at.
+#[cold]
+pub(crate) fn obeys_equality(
+    stack: &Stack,
+    first: &[u8],
+    other: &[u8],
+    rules: &Rules,
+    timestamps: Option<usize>,
+) -> bool {
+    stack.layers().iter().all(|layer| {
+        let range = layer.offset as usize..layer.end();
+        let (Some(first), Some(other)) = (first.get(range.clone()), other.get(range)) else {
+            return false;
+        };
+        let fields = laws::of(layer.kind, first);
+        let in_fixed_part = fields.iter().all(|field| {
+            let (first, other) = (first.get(field.bytes.clone()), other.get(field.bytes.clone()));
+            first.zip(other).is_some_and(|(first, other)| !differs(field.law, rules, first, other))
+        });
+        let fixed = fields.last().map_or(0, |field| field.bytes.end);
+        let end = match timestamps {
+            Some(at) if layer.kind == Kind::Tcp => at - layer.offset as usize,
+            _ => first.len(),
+        };
+        in_fixed_part && first.get(fixed..end) == other.get(fixed..end)
+    })
 }
 
 /// What to call the outermost difference between the headers of two packets that do not agree.

@@ -24,7 +24,7 @@ use crate::{
         reason::Close,
         train::{Train, Trains},
     },
-    flow::Keys,
+    flow::{Found, Keys},
 };
 
 pub use self::{
@@ -71,7 +71,7 @@ impl Controller {
     }
 
     /// Counts a packet in that may be in a train: its flow, and its payload in bytes.
-    pub(super) fn count(&mut self, flow: u64, payload_len: usize, now_ns: u64) {
+    fn count(&mut self, flow: u64, payload_len: usize, now_ns: u64) {
         let pace = self.flows.entry(flow, now_ns, || Pace::starting(now_ns));
         pace.arrive(now_ns, payload_len, &self.common);
     }
@@ -83,7 +83,7 @@ impl Controller {
     }
 
     /// Notes that a train got a packet.
-    pub(super) fn touch(&mut self, slot: u32) {
+    fn touch(&mut self, slot: u32) {
         let at = slot as usize;
         if at >= self.is_touched.len() {
             self.is_touched.resize(at + 1, false);
@@ -167,6 +167,18 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[must_use]
     pub fn flows_without_round_trip(&self) -> usize {
         self.controller.as_ref().map_or(0, |controller| controller.blind())
+    }
+
+    /// Counts a packet in that may be in a train, with what was found of its flow.
+    pub(super) fn pace(&mut self, flow: u64, payload_len: usize, found: Found, now_ns: u64) {
+        if payload_len > 0
+            && let Some(controller) = &mut self.controller
+        {
+            controller.count(flow, payload_len, now_ns);
+            if let Found::Slot(slot) = found {
+                controller.touch(slot);
+            }
+        }
     }
 
     /// Decides how long a train that just started may be held.

@@ -9,7 +9,7 @@ mod entry;
 mod repair;
 mod resequencer;
 
-pub(super) use repair::Whose;
+pub(super) use repair::{NotNext, Whose};
 pub(super) use resequencer::Resequencer;
 
 /// How reordering is repaired, and the bounds of it.

@@ -5,12 +5,16 @@ use grosso_wire::tcp;
 use crate::{
     bytes::u32_at,
     coalesce::{
-        Arrival, Close, Coalescer, Pass, Sink, Verdict,
-        reason::Release,
+        Coalescer, Sink, Verdict,
+        merge::Located,
+        policy::Profiled,
+        reason::{Close, Pass, Release},
         reorder::{
             Level, Resequencer,
             entry::{Span, Standing},
         },
+        train::Arrival,
+        verified,
     },
     flow::Found,
     frame::Frame,
@@ -26,6 +30,17 @@ pub(in crate::coalesce) enum Whose {
     /// All flows.
     All,
 }
+
+/// A packet that its flow goes on with.
+#[derive(Debug)]
+pub(in crate::coalesce) struct Next {
+    entry: u32,
+    span: Span,
+}
+
+/// A flow does not go on with a packet, as far as can be told without asking for all that waits.
+#[derive(Debug)]
+pub(in crate::coalesce) struct NotNext;
 
 impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Takes a packet of TCP that may be in a train, and lets it leave in the sequence of its flow.
@@ -69,6 +84,48 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
                 self.pass_verified(arrival, Pass::TcpOverlap, sink)
             }
         }
+    }
+
+    /// Whether a flow goes on with a packet of its train; none where its reordering is not repaired.
+    pub(in crate::coalesce) fn resequenced_next(
+        &mut self,
+        packet: &[u8],
+        known: usize,
+        flow: u64,
+        now_ns: u64,
+    ) -> Result<Option<Next>, NotNext> {
+        let Some(resequencer) = &mut self.resequencer else { return Ok(None) };
+        let shape = &self.shapes[known].shape;
+        let Some(at) = shape.sequence else { return Ok(None) };
+        let start = u32_at(packet, at.into());
+        let len = (packet.len() - shape.header_len) as u32;
+        // It leaves at once, so that nobody asks whether it was pushed.
+        let span = Span { start, len, is_pushed: false, now_ns };
+        resequencer.tick(now_ns);
+        let entry = resequencer.visit_next(flow, &span).ok_or(NotNext)?;
+        Ok(Some(Next { entry, span }))
+    }
+
+    /// Goes on behind a packet that left.
+    pub(in crate::coalesce) fn advance(&mut self, next: Next, sink: &mut (impl Sink<B> + ?Sized)) {
+        let Next { entry, span } = next;
+        self.decide(Release::Filled, sink, |resequencer| resequencer.advance(entry, &span));
+    }
+
+    /// What a packet of a flow leaves behind, once everything has left that waited of it.
+    pub(in crate::coalesce) fn found_behind_waiting(
+        &mut self,
+        located: &Located,
+        frame: &Frame<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Found {
+        if self.resequencer.is_none() {
+            return located.found;
+        }
+        let flags = self.shapes[located.known].shape.flags;
+        let flags = flags.and_then(|at| frame.buffer.as_ref().get(at as usize));
+        self.let_go_before(located.flow, flags.copied().unwrap_or_default(), sink);
+        self.table.find(located.flow, frame.meta.hash)
     }
 
     /// Lets everything leave that waits of some flows.
@@ -148,10 +205,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             self.let_go(entry, Release::Evicted, sink);
             self.decide(Release::Evicted, sink, |resequencer| resequencer.remove(entry));
         }
-        let Some(known) = self.shapes.get(arrival.known) else {
-            return self.admit_found(arrival, sink);
-        };
-        let pair = self.hasher.pair(arrival.frame.buffer.as_ref(), &known.keys);
+        let keys = &self.shapes[arrival.known].keys;
+        let pair = self.hasher.pair(arrival.frame.buffer.as_ref(), keys);
         self.stats.reorder.waited += u64::from(arrival.candidate.packets);
         let flow = arrival.flow;
         self.decide(Release::Begun, sink, |resequencer| resequencer.begin(arrival, pair, span));
@@ -191,8 +246,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     ) -> Verdict {
         if let Found::Slot(slot) = self.table.find(arrival.flow, None)
             && let Some(train) = self.trains.train(slot)
-            && let Some(known) = self.shapes.get(train.known)
-            && let Some(at) = known.shape.sequence
+            && let Some(at) = self.shapes[train.known].shape.sequence
         {
             let start = u32_at(train.first.buffer.as_ref(), at.into());
             if span.end().wrapping_sub(start) as i32 > 0 {
@@ -265,7 +319,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Takes a packet whose turn it is into the train of its flow.
     fn admit_found(&mut self, arrival: Arrival<B>, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
         let found = self.table.find(arrival.flow, arrival.frame.meta.hash);
-        self.admit(found, arrival, sink)
+        self.admit::<Profiled>(found, arrival, false, sink)
     }
 
     /// Closes the train of a flow.
@@ -281,12 +335,13 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         reason: Pass,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let meta = self.verified(arrival.known, &arrival.candidate, arrival.frame.meta);
-        self.pass(Frame { meta, ..arrival.frame }, reason, sink)
+        let Arrival { frame, candidate, known, .. } = arrival;
+        let meta = verified(&self.shapes[known].shape, candidate.partial, frame.meta);
+        self.pass(Frame { meta, ..frame }, reason, sink)
     }
 
     fn span(&self, arrival: &Arrival<B>) -> Option<Span> {
-        let at = self.shapes.get(arrival.known)?.shape.sequence?;
+        let at = self.shapes[arrival.known].shape.sequence?;
         let Arrival { frame, candidate, now_ns, .. } = arrival;
         Some(Span {
             start: u32_at(frame.buffer.as_ref(), at.into()),

@@ -96,6 +96,20 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         Some(entry)
     }
 
+    /// The flow of this hash, of which a packet came, if it goes on with that at once: what [`Self::visit`] and
+    /// [`Self::standing`] say of most packets.
+    pub(super) fn visit_next(&mut self, flow: u64, span: &Span) -> Option<u32> {
+        let entry = self.find(flow)?;
+        let known = self.entries.get_mut(entry)?;
+        let is_recent = self.now_ns.saturating_sub(known.seen_ns) < self.reorder.idle_ns;
+        if !is_recent || known.standing(span) != Standing::Next {
+            return None;
+        }
+        known.seen_ns = self.now_ns;
+        self.settle(entry);
+        Some(entry)
+    }
+
     /// Learns how long a round trip of a flow takes, if it is remembered.
     pub(in crate::coalesce) fn learn_round_trip(&mut self, flow: u64, round_trip_ns: u64) {
         let entry = self.find(flow);

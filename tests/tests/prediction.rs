@@ -84,7 +84,7 @@ fn repair(packet: &mut [u8], like: &[u8]) {
 }
 
 #[test]
-fn every_bit_of_a_header_counts_as_much_foreseen_as_compared() {
+fn every_bit_of_a_header_counts_as_much_predicted_as_compared() {
     for (name, stack) in STACKS {
         let header_len = dissect(&stack(1), LinkType::Ethernet, &PORTS).header_len();
         for bit in 0..header_len * 8 {
@@ -246,7 +246,7 @@ fn numbers_wrap_within_a_train() {
 }
 
 #[test]
-fn a_train_has_the_limits_that_it_has_without_foresight() {
+fn a_train_has_the_limits_that_it_has_without_prediction() {
     let profile = |edit: fn(&mut Profile)| {
         let mut profile = Profile::linux();
         edit(&mut profile);
@@ -288,7 +288,7 @@ fn the_last_of_datagrams_delivers_them_at_once() {
 }
 
 #[test]
-fn what_was_foreseen_of_a_train_is_forgotten_with_it() {
+fn what_was_predicted_of_a_train_is_forgotten_with_it() {
     for (name, stack) in STACKS {
         let mut engine = Engine::new(Profile::linux());
         (0..4).for_each(|number| _ = engine.push(&stack(number)));

@@ -1,4 +1,4 @@
-//! The headers that the next packet of a train will have, byte for byte.
+//! Header prediction: the headers that the next packet of a train will have, byte for byte.
 //!
 //! Once the laws of a train are settled, which takes two packets, they say of every further one what
 //! its headers are: the sequence number goes on, identifications step or stay, the checksums of IPv4
@@ -16,27 +16,31 @@ use crate::{
     bytes::{u16_at, u32_at},
     checksum::Checksum,
     coalesce::{
-        Coalescer, Part, Pass, Sink, Verdict,
-        examine::verify,
+        Coalescer, Part, Rules, Sink, Vary, Verdict,
+        examine::{examine, verify},
+        merge::Located,
+        policy::{Policy, Profiled},
         reason::Close,
+        reorder::NotNext,
         shapes::{Known, Shapes},
-        train::{Train, Trains},
+        train::{Arrival, Train, Trains},
     },
+    flow::Found,
     frame::Frame,
     meta::{Meta, VlanTag},
     template::{render::pseudo_of, shape::Shape},
 };
 
-/// What is foreseen of each held train, by its slot.
+/// What is predicted of each held train, by its slot.
 #[derive(Debug, Default)]
-pub(crate) struct Forecasts {
-    slots: Vec<Forecast>,
+pub(crate) struct Predictions {
+    slots: Vec<Prediction>,
 }
 
 /// The next packet of one train.
 #[derive(Clone, Debug)]
-struct Forecast {
-    /// Bytes of the packet, with its headers; zero where nothing is foreseen.
+struct Prediction {
+    /// Bytes of the packet, with its headers; zero where nothing is predicted.
     len: usize,
     /// How many such packets the train takes.
     room: u16,
@@ -98,13 +102,13 @@ struct Single {
 impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Whether a packet is the one that comes next in a train, and may join it at once.
     #[inline(always)]
-    pub(super) fn is_foreseen(&self, slot: u32, packet: &[u8], meta: &Meta) -> bool {
-        self.forecasts.agrees(slot, packet, meta, &self.shapes, &self.trains)
+    pub(super) fn is_predicted(&self, slot: u32, packet: &[u8], meta: &Meta) -> bool {
+        self.predictions.agrees(slot, packet, meta, &self.shapes, &self.trains)
     }
 
     /// Takes the packet that comes next in a train.
     #[inline(always)]
-    pub(super) fn join_foreseen(
+    pub(super) fn take_predicted<P: Policy>(
         &mut self,
         slot: u32,
         buffer: B,
@@ -112,26 +116,104 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let (Some(train), Some(next)) = (self.trains.train_mut(slot), self.forecasts.next(slot))
+        if P::IS_STAGED && (self.resequencer.is_some() || self.controller.is_some()) {
+            let frame = Frame { buffer, meta: *meta };
+            return self.take_predicted_in_stages(slot, frame, now_ns, sink);
+        }
+        self.join_predicted::<P>(slot, buffer, meta, now_ns, sink)
+    }
+
+    /// The same where stages see it too.
+    #[inline(never)]
+    fn take_predicted_in_stages(
+        &mut self,
+        slot: u32,
+        frame: Frame<B>,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let Frame { buffer, meta } = frame;
+        let Some(train) = self.trains.train(slot) else {
+            return self.pass_lost(Frame { buffer, meta }, sink);
+        };
+        let (known, flow) = (train.known, train.flow);
+        let next = match self.resequenced_next(buffer.as_ref(), known, flow, now_ns) {
+            Ok(next) => next,
+            Err(NotNext) => {
+                let located = Located { known, flow, found: Found::Slot(slot), agrees: true };
+                return self.take_located::<Profiled>(buffer, &meta, located, now_ns, sink);
+            }
+        };
+        let payload_len = buffer.as_ref().len() - self.shapes[known].shape.header_len;
+        self.pace(flow, payload_len, Found::Slot(slot), now_ns);
+        let verdict = self.join_predicted::<Profiled>(slot, buffer, &meta, now_ns, sink);
+        if let Some(next) = next {
+            self.advance(next, sink);
+        }
+        verdict
+    }
+
+    /// Joins the packet that comes next in a train.
+    #[inline(always)]
+    fn join_predicted<P: Policy>(
+        &mut self,
+        slot: u32,
+        buffer: B,
+        meta: &Meta,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let (Some(train), Some(next)) = (self.trains.train_mut(slot), self.predictions.next(slot))
         else {
-            return self.pass(Frame { buffer, meta: *meta }, Pass::Protocol, sink);
+            return self.pass_lost(Frame { buffer, meta: *meta }, sink);
         };
         let payload = usize::from(next.header_len)..next.len;
         let payload_len = payload.len();
         if let Err(part) = self.pool.push(&mut train.rest, Part::new(buffer, payload)) {
-            let place = train.known;
+            let (known, flow) = (train.known, train.flow);
             self.close(slot, Close::PartsFull, sink);
-            return self.push_known(part.buffer, meta, place, None, now_ns, sink);
+            return self.hold_unexamined::<P>(part.buffer, meta, known, flow, now_ns, sink);
         }
         train.packets += 1;
         train.payload_len += payload_len;
         next.room -= 1;
         next.step(payload_len);
+        if P::IS_STAGED
+            && (!P::is_invertible(&self.shapes[next.known]) || self.controller.is_some())
+            && let Some(reason) = self.note_joined(slot, meta, now_ns)
+        {
+            self.close(slot, reason, sink);
+        }
         Verdict::Joined
+    }
+
+    /// Holds a packet that was predicted, where the train that it would have joined had to leave.
+    #[cold]
+    #[inline(never)]
+    fn hold_unexamined<P: Policy>(
+        &mut self,
+        buffer: B,
+        meta: &Meta,
+        known: usize,
+        flow: u64,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let frame = Frame { buffer, meta: *meta };
+        match examine::<P>(frame.buffer.as_ref(), &self.shapes[known], meta) {
+            Ok(candidate) => {
+                let arrival = Arrival { frame, candidate, known, flow, now_ns };
+                self.hold_behind::<P>(arrival, sink)
+            }
+            Err(reason) => {
+                debug_assert!(false, "what was predicted is in a train: {reason}");
+                self.pass(frame, reason, sink)
+            }
+        }
     }
 }
 
-impl Forecasts {
+impl Predictions {
     /// Whether a packet is the next one in the train of this slot, which has room for it.
     #[inline(always)]
     fn agrees<B: AsRef<[u8]>>(
@@ -151,7 +233,7 @@ impl Forecasts {
             return false;
         }
         let Some(known) = shapes.get(next.known) else { return false };
-        if !known.foreseen.agrees(&next.header, packet) || !next.numbers_agree(packet) {
+        if !known.predicted.agrees(&next.header, packet) || !next.numbers_agree(packet) {
             return false;
         }
         match (&meta.checksum, &next.single) {
@@ -170,22 +252,30 @@ impl Forecasts {
     }
 
     #[inline(always)]
-    fn next(&mut self, slot: u32) -> Option<&mut Forecast> {
+    fn next(&mut self, slot: u32) -> Option<&mut Prediction> {
         self.slots.get_mut(slot as usize)
     }
 
-    /// Foresees what comes behind `last`, which joined the train of this slot as one packet.
+    /// Predicts what comes behind `last`, which joined the train of this slot as one packet.
     #[inline]
-    pub(crate) fn foresee<B>(&mut self, slot: u32, train: &Train<B>, known: &Known, last: &[u8]) {
+    pub(crate) fn predict<B: AsRef<[u8]>>(
+        &mut self,
+        slot: u32,
+        train: &Train<B>,
+        known: &Known,
+        rules: &Rules,
+        last: &[u8],
+    ) {
         let Known { shape, bounds, .. } = known;
         let size = usize::from(train.size);
-        let is_whole = last.len() == shape.header_len + size;
+        // A second packet without payload that says the same is never joined.
+        let is_whole = size > 0 && last.len() == shape.header_len + size;
         let header = last.get(..shape.header_len).filter(|_| is_whole);
         let Some(header) = header.filter(|header| header.len() <= HEADER_BYTES_MAX) else {
             return self.forget(slot);
         };
         if self.slots.len() <= slot as usize {
-            self.slots.resize_with(slot as usize + 1, Forecast::default);
+            self.slots.resize_with(slot as usize + 1, Prediction::default);
         }
         let bytes_left = bounds.payload_max.saturating_sub(train.payload_len);
         let packets_left = bounds.packets_max.saturating_sub(train.packets);
@@ -195,17 +285,22 @@ impl Forecasts {
         next.header[..header.len()].copy_from_slice(header);
         next.header_len = header.len() as u16;
         next.len = last.len();
-        next.room = packets_left.min(u16::try_from(bytes_left / size.max(1)).unwrap_or(u16::MAX));
+        next.room = packets_left.min(u16::try_from(bytes_left / size).unwrap_or(u16::MAX));
         next.known = train.known;
         next.vlan = train.meta.vlan;
         next.sequence = shape.sequence.map(|at| Sequence { at, value: u32_at(header, at.into()) });
         let numbers = shape.identifications.iter().map(|ip| {
             let start = usize::from(ip.header);
+            let at = start + ipv4::field::IDENTIFICATION.start;
+            let value = u16_at(header, at);
             Identification {
                 header: ip.header,
-                value: u16_at(header, start + ipv4::field::IDENTIFICATION.start),
+                value,
                 checksum: u16_at(header, start + ipv4::field::CHECKSUM.start),
-                steps: !train.fixed_ids.contains(ip.level.into()),
+                steps: match rules.identification {
+                    Vary::Equal => !train.fixed_ids.contains(ip.level.into()),
+                    Vary::First | Vary::Latest => value != u16_at(train.first.buffer.as_ref(), at),
+                },
             }
         });
         next.identifications.clear();
@@ -217,7 +312,7 @@ impl Forecasts {
         next.step(size);
     }
 
-    /// Foresees nothing any more.
+    /// Predicts nothing any more.
     #[inline]
     pub(crate) fn forget(&mut self, slot: u32) {
         if let Some(next) = self.slots.get_mut(slot as usize) {
@@ -226,7 +321,7 @@ impl Forecasts {
     }
 }
 
-impl Forecast {
+impl Prediction {
     /// Whether a packet has the numbers that change from packet to packet.
     #[inline(always)]
     fn numbers_agree(&self, packet: &[u8]) -> bool {
@@ -300,7 +395,7 @@ impl Single {
     }
 }
 
-impl Default for Forecast {
+impl Default for Prediction {
     fn default() -> Self {
         Self {
             len: 0,
@@ -318,6 +413,6 @@ impl Default for Forecast {
     }
 }
 
-/// Most bytes of headers that are foreseen: those of TCP with timestamps in VXLAN over IPv6. Nothing
-/// is foreseen of trains with longer ones.
+/// Most bytes of headers that are predicted: those of TCP with timestamps in VXLAN over IPv6. Nothing
+/// is predicted of trains with longer ones.
 const HEADER_BYTES_MAX: usize = 160;

@@ -1,0 +1,507 @@
+//! The merge path: from a packet to the train that it joins, starts or must not overtake.
+//!
+//! Written once, and compiled for each [`Policy`]. Three tiers find out whose packet it is, the cheapest first: a
+//! [prediction](super::prediction) of its headers, a masked comparison with the train of a guessed flow, and its
+//! headers themselves, looked up or dissected. Behind them every packet takes the same steps.
+
+use crate::{
+    coalesce::{
+        Coalescer, Sink, Verdict,
+        examine::{Candidate, examine, lengths_agree},
+        gather::examine_acknowledgment,
+        packets_of,
+        policy::Policy,
+        pool::Part,
+        reason::{Close, NoMerge, Pass},
+        rules::{Acknowledgments, Refused},
+        shapes::Known,
+        train::{Arrival, Train, beside_last, ending},
+        verified,
+    },
+    flow::{Found, Place},
+    frame::Frame,
+    meta::Meta,
+};
+
+/// Whose packet an unparsed one may be.
+struct Guess {
+    /// The place of the headers by which it was looked up.
+    known: Option<usize>,
+    flow: u64,
+    found: Found,
+}
+
+/// A packet's headers, its flow, and what the table has of that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Located {
+    /// The place of its headers among the known ones.
+    pub(super) known: usize,
+    /// The hash of its flow.
+    pub(super) flow: u64,
+    pub(super) found: Found,
+    /// Whether it is known to obey the laws of equality in the train that was found.
+    pub(super) agrees: bool,
+}
+
+impl<B: AsRef<[u8]>> Coalescer<B> {
+    /// Takes one packet.
+    #[inline(always)]
+    pub(super) fn push_now<P: Policy>(
+        &mut self,
+        buffer: B,
+        meta: &Meta,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        if let Some(slot) = self.recent
+            && P::tiers(self.tiers).prediction
+            && self.is_predicted(slot, buffer.as_ref(), meta)
+        {
+            return self.take_predicted::<P>(slot, buffer, meta, now_ns, sink);
+        }
+        self.take::<P>(buffer, meta, now_ns, sink)
+    }
+
+    /// Takes one packet that is not the next one of the burst that goes on, by the first tier that knows whose it is.
+    #[inline(never)]
+    fn take<P: Policy>(
+        &mut self,
+        buffer: B,
+        meta: &Meta,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let packet = buffer.as_ref();
+        let tiers = P::tiers(self.tiers);
+        let guess = if tiers.masks { self.guess(packet, meta.hash) } else { Guess::NONE };
+        if let Found::Slot(slot) = guess.found {
+            // The train of a burst that goes on was asked before.
+            let is_new = guess.known.is_some();
+            if tiers.prediction && is_new && self.is_predicted(slot, packet, meta) {
+                self.follow(slot);
+                return self.take_predicted::<P>(slot, buffer, meta, now_ns, sink);
+            }
+            if let Some(located) = self.agreeing(slot, packet, meta) {
+                self.follow(slot);
+                return self.take_located::<P>(buffer, meta, located, now_ns, sink);
+            }
+        }
+        match self.known(packet, meta, tiers, sink) {
+            Ok(known) => {
+                let located = self.locate(packet, meta, known, &guess);
+                self.take_located::<P>(buffer, meta, located, now_ns, sink)
+            }
+            Err(reason) => self.pass_unknown(Frame { buffer, meta: *meta }, reason, sink),
+        }
+    }
+
+    /// Remembers whose packet the latest is.
+    #[inline(always)]
+    fn follow(&mut self, slot: u32) {
+        self.recent = (self.previous == Some(slot)).then_some(slot);
+        self.previous = Some(slot);
+    }
+
+    /// Whose packet this is, if it is of the burst of one flow that goes on, or has the headers of
+    /// the packet before it.
+    #[inline(always)]
+    fn guess(&self, packet: &[u8], device_hash: Option<u32>) -> Guess {
+        if let Some(slot) = self.recent {
+            return Guess { known: None, flow: 0, found: Found::Slot(slot) };
+        }
+        let latest = self.shapes.latest();
+        match self.shapes.get(latest) {
+            Some(known) => {
+                let flow = self.hasher.flow(packet, &known.keys);
+                Guess { known: Some(latest), flow, found: self.table.find(flow, device_hash) }
+            }
+            None => Guess::NONE,
+        }
+    }
+
+    /// Where a packet is whose headers agree with those of a train, and so are the train's: nothing is parsed.
+    #[inline(always)]
+    fn agreeing(&self, slot: u32, packet: &[u8], meta: &Meta) -> Option<Located> {
+        let train = self.trains.train(slot)?;
+        let known = &self.shapes[train.known];
+        let agrees = packet.len() >= known.shape.header_len
+            && known.equality.agrees(train.first.buffer.as_ref(), packet)
+            && lengths_agree(packet, &known.shape, meta);
+        let (known, flow) = (train.known, train.flow);
+        agrees.then_some(Located { known, flow, found: Found::Slot(slot), agrees })
+    }
+
+    /// Looks up the flow of a packet with these headers, unless it was guessed by them.
+    #[inline(always)]
+    fn locate(&self, packet: &[u8], meta: &Meta, known: usize, guess: &Guess) -> Located {
+        if guess.known == Some(known) {
+            return Located { known, flow: guess.flow, found: guess.found, agrees: false };
+        }
+        let flow = self.hasher.flow(packet, &self.shapes[known].keys);
+        Located { known, flow, found: self.table.find(flow, meta.hash), agrees: false }
+    }
+
+    /// Takes a packet whose headers and flow are known: through the stages that its profile asks for, examined alone,
+    /// and to the train of its flow.
+    #[inline(always)]
+    pub(super) fn take_located<P: Policy>(
+        &mut self,
+        buffer: B,
+        meta: &Meta,
+        located: Located,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        if P::IS_STAGED {
+            return self.take_in_stages::<P>(Frame { buffer, meta: *meta }, located, now_ns, sink);
+        }
+        let Located { known, flow, found, agrees } = located;
+        match examine::<P>(buffer.as_ref(), &self.shapes[known], meta) {
+            Ok(candidate) => {
+                let frame = Frame { buffer, meta: *meta };
+                let arrival = Arrival { frame, candidate, known, flow, now_ns };
+                self.admit::<P>(found, arrival, agrees, sink)
+            }
+            Err(reason) => self.pass_behind(found, Frame { buffer, meta: *meta }, reason, sink),
+        }
+    }
+
+    /// The same where stages see the packet too.
+    #[inline(never)]
+    fn take_in_stages<P: Policy>(
+        &mut self,
+        frame: Frame<B>,
+        located: Located,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let Located { known: at, flow, found, agrees } = located;
+        let (packet, meta) = (frame.buffer.as_ref(), frame.meta);
+        let known = &self.shapes[at];
+        let (len, payload_len) = (packet.len(), packet.len() - known.shape.header_len);
+        let (may_join, is_tcp) = (known.refusal.is_none(), known.shape.is_tcp);
+        let is_gathered = payload_len == 0 && known.rules.acknowledgments.are_gathered();
+        if may_join && self.bypasser.as_mut().is_some_and(|bypasser| bypasser.passes(flow, len)) {
+            let found = self.found_behind_waiting(&located, &frame, sink);
+            return self.pass_behind(found, frame, Pass::Bypass, sink);
+        }
+        if may_join {
+            self.pace(flow, payload_len, found, now_ns);
+        }
+        let known = &self.shapes[at];
+        let packet = frame.buffer.as_ref();
+        let examined = match is_gathered {
+            true => examine_acknowledgment(packet, known, &meta),
+            false => examine::<P>(packet, known, &meta),
+        };
+        let verdict = match examined {
+            Err(reason) => {
+                let found = self.found_behind_waiting(&located, &frame, sink);
+                self.pass_behind(found, frame, reason, sink)
+            }
+            Ok(candidate) => {
+                let is_resequenced = is_tcp && !is_gathered && self.resequencer.is_some();
+                let found = match is_gathered {
+                    true => self.found_behind_waiting(&located, &frame, sink),
+                    false => found,
+                };
+                let arrival = Arrival { frame, candidate, known: at, flow, now_ns };
+                match is_resequenced {
+                    true => self.resequence(arrival, sink),
+                    false => self.admit::<P>(found, arrival, agrees, sink),
+                }
+            }
+        };
+        if may_join
+            && verdict != Verdict::Waits
+            && let Some(bypasser) = &mut self.bypasser
+        {
+            bypasser.learn(flow, &meta, len, verdict, now_ns);
+        }
+        verdict
+    }
+
+    /// Takes an examined packet into the train of its flow, or starts one.
+    #[inline(always)]
+    pub(super) fn admit<P: Policy>(
+        &mut self,
+        found: Found,
+        arrival: Arrival<B>,
+        agrees: bool,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let free = match found {
+            Found::Slot(slot) => return self.offer::<P>(slot, arrival, agrees, sink),
+            Found::Free(free) => Some(free).filter(|_| !self.trains.is_full()),
+            Found::Full(_) => None,
+        };
+        self.hold::<P>(arrival, free, sink)
+    }
+
+    /// Offers a packet to the train of its flow. `agrees` says that their headers were compared.
+    #[inline]
+    fn offer<P: Policy>(
+        &mut self,
+        slot: u32,
+        arrival: Arrival<B>,
+        agrees: bool,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let tiers = P::tiers(self.tiers);
+        let Some(train) = self.trains.train_mut(slot) else {
+            return self.pass_lost(arrival.frame, sink);
+        };
+        let known = &self.shapes[train.known];
+        let rules = P::rules(known);
+        let is_gathered =
+            rules.acknowledgments.are_gathered() && arrival.candidate.payload_len == 0;
+        let admitted = if is_gathered || rules.acknowledgments.are_gathered() && train.is_empty() {
+            let own = &self.shapes[arrival.known];
+            train.gathers(&arrival, known, own).map(|()| train.fixed_ids)
+        } else {
+            let agrees = if agrees { Ok(()) } else { train.agrees(&arrival, known, tiers.masks) };
+            let last = rules.compares_with_last().then(|| self.pool.last(&train.rest));
+            agrees.and_then(|()| {
+                if let Some(last) = last {
+                    let last = last.unwrap_or(&train.first).buffer.as_ref();
+                    beside_last(last, arrival.frame.buffer.as_ref(), &arrival.candidate, known)?;
+                }
+                train.admits::<P>(&arrival, known)
+            })
+        };
+        let fixed_ids = match admitted {
+            Ok(fixed_ids) => fixed_ids,
+            Err(refusal) => {
+                let leaves = leaves_alone(refusal, &arrival.candidate, is_gathered, rules.refused);
+                return self.refuse::<P>(slot, arrival, refusal, leaves, sink);
+            }
+        };
+        let Arrival { frame, candidate, .. } = arrival;
+        let header_len = known.shape.header_len;
+        let part = match is_gathered {
+            true => 0..frame.buffer.as_ref().len(),
+            false => header_len..header_len + candidate.payload_len,
+        };
+        let part = Part::new(frame.buffer, part);
+        if let Err(part) = self.pool.push(&mut train.rest, part) {
+            let frame = Frame { buffer: part.buffer, ..frame };
+            self.close(slot, Close::PartsFull, sink);
+            return self.hold_behind::<P>(Arrival { frame, ..arrival }, sink);
+        }
+        let mut ends = None;
+        if is_gathered {
+            train.packets += 1;
+        } else {
+            ends = train.join::<P>(&candidate, fixed_ids, known);
+            if ends.is_none() && tiers.prediction {
+                match self.pool.last(&train.rest).filter(|_| candidate.packets == 1) {
+                    Some(last) => {
+                        self.predictions.predict(slot, train, known, rules, last.buffer.as_ref());
+                    }
+                    None => self.predictions.forget(slot),
+                }
+            }
+        }
+        if P::IS_STAGED {
+            let clock = self.note_joined(slot, &frame.meta, arrival.now_ns);
+            ends = ends.or(clock);
+        }
+        if let Some(reason) = ends {
+            self.close(slot, reason, sink);
+        }
+        Verdict::Joined
+    }
+
+    /// Closes the train that refused a packet, which starts the next or leaves behind it.
+    #[inline(never)]
+    fn refuse<P: Policy>(
+        &mut self,
+        slot: u32,
+        arrival: Arrival<B>,
+        refusal: NoMerge,
+        leaves_alone: bool,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        self.stats.refused[refusal.index()] += 1;
+        self.close(slot, Close::NoMerge, sink);
+        if leaves_alone {
+            let Arrival { frame, candidate, known, .. } = arrival;
+            let meta = verified(&self.shapes[known].shape, candidate.partial, frame.meta);
+            let packets = u32::from(candidate.packets);
+            self.deliver_single(frame.buffer, meta, packets, Close::Never, sink);
+        } else {
+            self.hold_behind::<P>(arrival, sink);
+        }
+        Verdict::Refused(refusal)
+    }
+
+    /// Starts a train with a packet behind one that had to leave.
+    #[inline(never)]
+    pub(super) fn hold_behind<P: Policy>(
+        &mut self,
+        arrival: Arrival<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        self.hold::<P>(arrival, None, sink)
+    }
+
+    /// Starts a train with a packet, unless nothing may follow it (rule G37).
+    #[inline(always)]
+    fn hold<P: Policy>(
+        &mut self,
+        arrival: Arrival<B>,
+        free: Option<Place>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let known = &self.shapes[arrival.known];
+        if let Some(reason) = ends_alone::<P>(known, &arrival.candidate) {
+            let Arrival { frame, candidate, .. } = arrival;
+            let meta = verified(&known.shape, candidate.partial, frame.meta);
+            return self.pass_here(frame.buffer, meta, reason, sink);
+        }
+        self.start::<P>(arrival, free, sink)
+    }
+
+    /// Starts a train with a packet.
+    #[inline(always)]
+    fn start<P: Policy>(
+        &mut self,
+        arrival: Arrival<B>,
+        free: Option<Place>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let Arrival { frame, known, flow, now_ns, .. } = &arrival;
+        let (flow, now_ns) = (*flow, *now_ns);
+        let place = match free {
+            Some(place) => place,
+            None => self.room_for(flow, frame.meta.hash, sink),
+        };
+        let pair = self.hasher.pair(frame.buffer.as_ref(), &self.shapes[*known].keys);
+        let slot = self.trains.insert(Train::start(arrival, place, pair));
+        self.table.insert(place, flow, slot);
+        if P::IS_STAGED {
+            self.note_started(slot, now_ns);
+        }
+        self.recent = None;
+        self.previous = Some(slot);
+        Verdict::Held
+    }
+
+    /// A free place in the flow table, made by closing the oldest train that is in the way (rule
+    /// G3).
+    #[cold]
+    fn room_for(
+        &mut self,
+        flow: u64,
+        device_hash: Option<u32>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Place {
+        if self.trains.is_full()
+            && let Some((oldest, _)) = self.trains.oldest()
+        {
+            self.close(oldest, Close::TableFull, sink);
+        }
+        let (oldest, reason) = match self.table.find(flow, device_hash) {
+            Found::Free(place) => return place,
+            Found::Full(bucket) => {
+                (self.trains.oldest_of(&self.table.slots(bucket)), Close::BucketFull)
+            }
+            Found::Slot(slot) => (Some(slot), Close::NoMerge),
+        };
+        let train = oldest.and_then(|slot| Some((slot, self.trains.train(slot)?.place)));
+        debug_assert!(train.is_some(), "a flow in the table has a train");
+        let (slot, place) = train.unwrap_or_default();
+        self.close(slot, reason, sink);
+        place
+    }
+
+    /// Lets a packet through behind the train of its flow.
+    #[inline(always)]
+    fn pass_behind(
+        &mut self,
+        found: Found,
+        frame: Frame<B>,
+        reason: Pass,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        if let Found::Slot(slot) = found {
+            self.close(slot, Close::Barrier, sink);
+        }
+        self.pass(frame, reason, sink)
+    }
+
+    /// Lets a packet through as it came.
+    #[inline]
+    pub(super) fn pass(
+        &mut self,
+        frame: Frame<B>,
+        reason: Pass,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        self.pass_here(frame.buffer, frame.meta, reason, sink)
+    }
+
+    /// The same where it happens for most packets of a kind.
+    #[inline(always)]
+    fn pass_here(
+        &mut self,
+        buffer: B,
+        meta: Meta,
+        reason: Pass,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        self.stats.passed[reason.index()] += 1;
+        self.deliver_single(buffer, meta, packets_of(&meta), Close::Never, sink);
+        Verdict::Passed(reason)
+    }
+
+    /// Lets a packet through whose train is not where it was found, which cannot be.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn pass_lost(
+        &mut self,
+        frame: Frame<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        debug_assert!(false, "a flow in the table has a train");
+        self.pass(frame, Pass::Protocol, sink)
+    }
+}
+
+impl Guess {
+    const NONE: Self = Self { known: None, flow: 0, found: Found::Full(0) };
+}
+
+/// Why a packet may be in no train that it would start (rule G37).
+#[inline(always)]
+fn ends_alone<P: Policy>(known: &Known, candidate: &Candidate) -> Option<Pass> {
+    let rules = P::rules(known);
+    if candidate.payload_len == 0 && rules.acknowledgments.are_gathered() {
+        return None;
+    }
+    match ending(candidate.flags, rules) {
+        Some(Close::Finish) => Some(Pass::TcpFinish),
+        Some(_) => Some(Pass::TcpPush),
+        // A window update folds into data, and starts nothing.
+        None if rules.acknowledgments == Acknowledgments::WindowUpdates
+            && candidate.payload_len == 0 =>
+        {
+            Some(Pass::Empty)
+        }
+        None => candidate.short_tail.then_some(Pass::Superframe),
+    }
+}
+
+/// Whether a packet that was refused leaves behind the train rather than start the next.
+#[inline(always)]
+fn leaves_alone(
+    refusal: NoMerge,
+    candidate: &Candidate,
+    is_gathered: bool,
+    refused: Refused,
+) -> bool {
+    let is_duplicate = refusal == NoMerge::TcpAcknowledgmentAlone && candidate.payload_len == 0;
+    // Who flushes at a limit starts anew with the next packet (rule L15).
+    let is_limit = matches!(refusal, NoMerge::SizeLimit | NoMerge::SegmentLimit);
+    !is_gathered && (is_duplicate || refused == Refused::Leaves && !is_limit)
+}
