@@ -146,7 +146,7 @@ impl<B> Collected<B> {
 impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Takes one packet by a profile other than the default, perhaps later.
     #[inline(never)]
-    pub(super) fn push_arranged(
+    pub(super) fn push_profiled(
         &mut self,
         buffer: B,
         meta: &Meta,

@@ -224,7 +224,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         if self.is_default {
             return self.push_now::<Laws>(buffer, meta, now_ns, sink);
         }
-        self.push_arranged(buffer, meta, now_ns, sink)
+        self.push_profiled(buffer, meta, now_ns, sink)
     }
 
     /// Takes one packet that must be joined with nothing, such as one of a flow that opted out, and

@@ -175,7 +175,7 @@ impl Decryptor {
     }
 
     /// Where the encrypted text lies.
-    fn text(&self, located: &Located) -> Result<Range<usize>, Refusal> {
+    fn text(&self, located: &EspHeaders) -> Result<Range<usize>, Refusal> {
         let start = located.esp_at + ESP_BYTES;
         let end = located.network.end.checked_sub(self.icv_bytes).ok_or(Refusal::Truncated)?;
         let len = end.checked_sub(start).ok_or(Refusal::Truncated)?;
@@ -191,7 +191,7 @@ impl Decryptor {
     fn unseal(
         &self,
         frame: &mut [u8],
-        located: &Located,
+        located: &EspHeaders,
         text: Range<usize>,
         sequence: u64,
     ) -> Result<(), Refusal> {
@@ -211,14 +211,14 @@ impl Decryptor {
 
 /// Where ESP lies in a frame.
 #[derive(Clone, Copy, Debug)]
-struct Located {
+struct EspHeaders {
     network: Network,
     split: Split,
     esp_at: usize,
     spi: u32,
 }
 
-impl Located {
+impl EspHeaders {
     const fn in_udp(&self) -> bool {
         self.esp_at != self.split.at
     }
@@ -268,7 +268,7 @@ impl Located {
 }
 
 /// Finds ESP behind the outermost IP header, directly or in UDP to `port`.
-fn locate(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<Located, Refusal> {
+fn locate(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<EspHeaders, Refusal> {
     let network = Network::find(frame, link)?;
     let split = network.split(frame, Side::Decrypting)?;
     let payload = &frame[split.at..network.end];
@@ -282,7 +282,7 @@ fn locate(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<Located, Re
         return Err(Refusal::Truncated);
     }
     let (header, _) = esp::Header::parse(esp).map_err(|_| Refusal::Malformed)?;
-    Ok(Located { network, split, esp_at, spi: header.spi.get() })
+    Ok(EspHeaders { network, split, esp_at, spi: header.spi.get() })
 }
 
 /// What is in UDP. Its checksum is not looked at: the ICV is the better one, and translators are
