@@ -21,7 +21,6 @@ const CIRCLES: &[(&str, &str)] = &[
     ("grosso", "coalesce"),
     ("grosso", "reassemble"),
     ("grosso", "tunnel/encapsulate"),
-    ("grosso-checksum", ""),
     ("grosso-cli", ""),
     ("grosso-cli", "commands/doctor"),
     ("grosso-cli", "evidence"),

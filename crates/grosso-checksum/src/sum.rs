@@ -2,7 +2,7 @@
 
 use core::{fmt, ops};
 
-use crate::backend::{self, Backend, SHORT_BYTES};
+use crate::backend::{self, Backend, SHORT_BYTES, end_around_add};
 
 /// A ones' complement sum of 16-bit words, not yet folded: a checksum under construction.
 ///
@@ -187,12 +187,4 @@ impl ops::Sub for Sum {
 #[must_use]
 pub fn of_with(backend: Backend, bytes: &[u8]) -> Sum {
     Sum(backend.sum(bytes))
-}
-
-/// Addition modulo 2^64 - 1 that gives zero only for two zeros.
-#[inline]
-pub(crate) const fn end_around_add(left: u64, right: u64) -> u64 {
-    let (total, carry) = left.overflowing_add(right);
-    // After a carry the total is at most 2^64 - 2.
-    total + carry as u64
 }

@@ -18,12 +18,10 @@ mod portable;
 mod x86;
 
 pub use observer::{Observer, observe};
-pub(crate) use portable::{SHORT_BYTES, short, short_copy};
+pub(crate) use portable::{SHORT_BYTES, end_around_add, short, short_copy};
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
-
-use crate::sum::end_around_add;
 
 /// Loop that sums long blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,10 +1,16 @@
 //! Safe loops, compiled for the base instruction set of the target.
 
-use crate::sum::end_around_add;
-
 /// Greatest length in bytes that is summed inline, without selecting a backend: the longest IPv4 or
 /// TCP header, and one step of the widest loop.
 pub(crate) const SHORT_BYTES: usize = 64;
+
+/// Addition modulo 2^64 - 1 that gives zero only for two zeros.
+#[inline]
+pub(crate) const fn end_around_add(left: u64, right: u64) -> u64 {
+    let (total, carry) = left.overflowing_add(right);
+    // After a carry the total is at most 2^64 - 2.
+    total + carry as u64
+}
 
 /// Sum at most [`SHORT_BYTES`] without a call or a loop, in one step for each bit of the length.
 #[inline(always)]
