@@ -10,7 +10,10 @@ use grosso::{
     tunnel::decapsulate::{Decapsulation, RemoteChecksumMode, Rules},
 };
 use grosso_fuzz::{Decisions, stack};
-use grosso_testkit::{headers::FOU_PORT, oracle::Link, stack::Place};
+use grosso_testkit::{
+    oracle::{FOU_PORT, Link},
+    stack::Place,
+};
 use grosso_wire::{LinkType, dissect};
 use libfuzzer_sys::fuzz_target;
 

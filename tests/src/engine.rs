@@ -9,8 +9,7 @@ use grosso::{
 };
 use grosso_testkit::{
     flows::{assert_conserved, assert_order_within_flows},
-    headers::FOU_PORT,
-    oracle::{Link, join},
+    oracle::{FOU_PORT, Link, join},
 };
 use grosso_wire::{LinkType, Ports};
 

@@ -11,8 +11,8 @@ use grosso::{
     stats::CoalesceStats,
 };
 use grosso_testkit::{
-    flows::{assert_conserved, assert_order_within_flows, flow_of},
-    oracle::{self, Lengths, Link, State, parse, pseudo_header},
+    flows::{assert_conserved, assert_order_within_flows},
+    oracle::{self, Lengths, Link, State, flow_of, parse, pseudo_header},
     random::Random,
 };
 use grosso_wire::LinkType;

@@ -6,8 +6,7 @@
 #![cfg(target_os = "linux")]
 
 use grosso_testkit::Traffic;
-use grosso_testkit::headers::VXLAN_PORT;
-use grosso_testkit::oracle::{Link, Rules, join, trains};
+use grosso_testkit::oracle::{Link, Rules, VXLAN_PORT, join, trains};
 use grosso_testkit::random::Random;
 use grosso_testkit::stack::{Front, Network, Stack, Transport, Tunnel};
 use grosso_tests::kernel::{FRAMES_MAX, GroOptions, GroOracle, release, skip};

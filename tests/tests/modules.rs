@@ -32,7 +32,6 @@ const CIRCLES: &[(&str, &str)] = &[
     ("grosso-lab", "fragments"),
     ("grosso-lab", "trial"),
     ("grosso-lab", "tunnels"),
-    ("grosso-testkit", ""),
 ];
 
 /// The crates that still have names that mean several types, and how many such names.
@@ -42,7 +41,6 @@ const AMBIGUOUS: &[(&str, usize)] = &[
     ("grosso-io", 13),
     ("grosso-lab", 19),
     ("grosso-sys", 2),
-    ("grosso-testkit", 1),
     ("grosso-wire", 4),
 ];
 

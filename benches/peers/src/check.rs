@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use grosso_testkit::{
-    flows::{Flow, flow_of_parsed},
-    oracle::{Layer, Lengths, Link, Parsed, parse, segment, sum},
+    oracle::{Flow, Layer, Lengths, Link, Parsed, flow_of_parsed, parse, segment, sum},
     workloads::Workload,
 };
 

@@ -8,9 +8,8 @@ use common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of, frames, has,
 use grosso_io::capture::Format;
 use grosso_testkit::{
     Packet,
-    flows::flow_of,
     headers::Tcp,
-    oracle::{self, Lengths, Link},
+    oracle::{self, Lengths, Link, flow_of},
     stack::{Front, Network, Place, Stack, Transport, Tunnel},
 };
 

@@ -5,8 +5,8 @@
 //! |---|---|
 //! | [`Packet`] and [`headers`] | any frame, right or wrong on purpose, header by header |
 //! | [`esp_vectors`] | published encrypted packets |
-//! | [`flows`] | the flow of a frame, and invariants between input and output |
-//! | [`oracle`] | expected results, computed slowly and literally |
+//! | [`flows`] | invariants between input and output |
+//! | [`oracle`] | expected results and the flow of a frame, computed slowly and literally |
 //! | [`stack`] | header stacks, nested |
 //! | [`Traffic`] | seeded flows with deviations |
 //! | [`strategy`] | the same for `proptest` |

@@ -3,9 +3,10 @@
 use core::mem::swap;
 
 use crate::headers::{
-    Addresses, Around, Esp, Ethernet, Extension, FOU_PORT, Fragment, GUE_PORT, Geneve, Gre, Gue,
-    Header, Icmp, Ipv4, Ipv6, Mpls, Pppoe, Sctp, Tcp, Udp, Vlan, Vxlan,
+    Addresses, Around, Esp, Ethernet, Extension, Fragment, Geneve, Gre, Gue, Header, Icmp, Ipv4,
+    Ipv6, Mpls, Pppoe, Sctp, Tcp, Udp, Vlan, Vxlan,
 };
+use crate::oracle::{FOU_PORT, GUE_PORT};
 use crate::random::mix;
 
 /// A packet under construction: headers, payload, and the changes that the link made to its end.
@@ -114,7 +115,7 @@ impl Packet {
 
     /// Changes the innermost TCP header, if there is one.
     pub fn edit_tcp(mut self, edit: impl FnOnce(Tcp) -> Tcp) -> Self {
-        if let Some(tcp) = crate::stack::tcp_of(&mut self) {
+        if let Some(tcp) = self.tcp_mut() {
             *tcp = edit(tcp.clone());
         }
         self
@@ -276,6 +277,14 @@ impl Packet {
     fn transport(&self) -> usize {
         let place = self.headers.iter().rposition(|header| header.checksum_offset().is_some());
         place.expect("a partial checksum needs a TCP or UDP header")
+    }
+
+    /// The innermost TCP header, if there is one.
+    pub(crate) fn tcp_mut(&mut self) -> Option<&mut Tcp> {
+        self.headers.iter_mut().rev().find_map(|header| match header {
+            Header::Tcp(tcp) => Some(tcp),
+            _ => None,
+        })
     }
 
     fn links(&self) -> u8 {

@@ -1,7 +1,7 @@
 //! Header stacks: every link, tunnel, network and transport of the kit, nested.
 
 use crate::Packet;
-use crate::headers::{Header, Ipv4, Tcp};
+use crate::headers::{Ipv4, Tcp};
 use crate::oracle::Link;
 use crate::random::Random;
 
@@ -369,12 +369,4 @@ fn transport(packet: Packet, transport: Transport, place: &Place) -> Packet {
         Transport::Sctp => packet.sctp(|s| s.source_port(port)),
         Transport::Esp => packet.esp(|e| e.spi(u32::from(port)).sequence(place.sequence)),
     }
-}
-
-/// The place of the innermost TCP header among a packet's headers.
-pub(crate) fn tcp_of(packet: &mut Packet) -> Option<&mut Tcp> {
-    packet.headers.iter_mut().rev().find_map(|header| match header {
-        Header::Tcp(tcp) => Some(tcp),
-        _ => None,
-    })
 }

@@ -19,14 +19,14 @@ pub struct Seeded<T> {
 
 /// A train: packets of one flow that obey all laws.
 #[derive(Clone)]
-pub struct Train {
+pub struct GeneratedTrain {
     /// Their headers.
     pub stack: Stack,
     /// The packets in order; the last may be shorter, or have PSH.
     pub frames: Vec<Vec<u8>>,
 }
 
-impl std::fmt::Debug for Train {
+impl std::fmt::Debug for GeneratedTrain {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let lens: Vec<usize> = self.frames.iter().map(Vec::len).collect();
         write!(formatter, "{:?}, frames of {lens:?} bytes", self.stack)
@@ -42,7 +42,7 @@ pub fn stack() -> impl Strategy<Value = Seeded<Stack>> {
 }
 
 /// A train of 1 to 20 packets (fewer if the size forbids it) over any stack that couples.
-pub fn train() -> impl Strategy<Value = Seeded<Train>> {
+pub fn train() -> impl Strategy<Value = Seeded<GeneratedTrain>> {
     (seed(), 1..=20_usize).prop_map(|(seed, count)| Seeded { seed, value: train_of(seed, count) })
 }
 
@@ -53,7 +53,7 @@ pub fn traffic(frames_max: usize) -> impl Strategy<Value = Seeded<Vec<Vec<u8>>>>
 }
 
 /// The train of at most `count` packets of this seed.
-pub fn train_of(seed: u64, count: usize) -> Train {
+pub fn train_of(seed: u64, count: usize) -> GeneratedTrain {
     let mut random = Random::new(seed);
     let stack = loop {
         let stack = Stack::random(&mut random, Link::Ethernet);
@@ -67,7 +67,7 @@ pub fn train_of(seed: u64, count: usize) -> Train {
     let mut frames: Vec<Vec<u8>> = (1..count).map(|_| sender.next(&mut random).build()).collect();
     let last = if random.percent(50) { sender.last(&mut random) } else { sender.next(&mut random) };
     frames.push(last.build());
-    Train { stack, frames }
+    GeneratedTrain { stack, frames }
 }
 
 /// Most payload bytes of a train: 65535 less generous room for headers.

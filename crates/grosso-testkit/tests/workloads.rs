@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use grosso_testkit::flows::flow_of;
-use grosso_testkit::oracle::{Lengths, Link, Rules, is_right, parse, segment, sum, trains};
+use grosso_testkit::oracle::{
+    Lengths, Link, Rules, flow_of, is_right, parse, segment, sum, trains,
+};
 use grosso_testkit::workloads::{PACKETS, POLL, WORKLOADS, Workload, workload};
 
 /// The data of a datagram's fragments by offset.

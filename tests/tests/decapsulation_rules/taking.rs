@@ -7,7 +7,7 @@ use grosso::{
         decapsulate::{Decapsulation, Refusal, RemoteChecksumMode, Rules},
     },
 };
-use grosso_testkit::headers::FOU_PORT;
+use grosso_testkit::oracle::FOU_PORT;
 use grosso_wire::{LinkType, Ports, dissect};
 
 /// Rules of a receiver that accepts every correct packet.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use grosso_testkit::flows::{flow_of, flow_of_parsed};
-use grosso_testkit::headers::VXLAN_GPE_PORT;
-use grosso_testkit::oracle::{Layer, Lengths, Link, Parsed, State, Stop, parse, verify};
+use grosso_testkit::oracle::{
+    Layer, Lengths, Link, Parsed, State, Stop, VXLAN_GPE_PORT, flow_of, flow_of_parsed, parse,
+    verify,
+};
 use grosso_tests::kernel::{capabilities, release};
 
 /// Reason why the kernel and the engine deliver different frames.

@@ -2,7 +2,11 @@
 //! limits for any input (P50).
 
 use grosso::{Meta, Profile, coalesce::BucketChoice};
-use grosso_testkit::{Packet, flows::flow_of, oracle::Link, random::Random};
+use grosso_testkit::{
+    Packet,
+    oracle::{Link, flow_of},
+    random::Random,
+};
 use grosso_tests::session::Session;
 use grosso_wire::LinkType;
 

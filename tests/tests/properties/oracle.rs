@@ -3,9 +3,7 @@
 use grosso::{Meta, Profile, coalesce::reason::Close};
 use grosso_testkit::{
     Traffic,
-    flows::flow_of,
-    headers::FOU_PORT,
-    oracle::{Layer, Lengths, Link, Rules, Stop, parse, trains},
+    oracle::{FOU_PORT, Layer, Lengths, Link, Rules, Stop, flow_of, parse, trains},
 };
 use grosso_tests::{engine::PORTS, session::Session};
 use grosso_wire::{LinkType, dissect};

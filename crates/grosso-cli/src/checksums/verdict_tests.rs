@@ -10,7 +10,7 @@ use super::*;
 use crate::checksums::{complete, fix};
 
 fn stack_of(packet: &[u8]) -> Stack {
-    let ports = Ports { fou: Some((grosso_testkit::headers::FOU_PORT, 4)), ..Ports::ASSIGNED };
+    let ports = Ports { fou: Some((oracle::FOU_PORT, 4)), ..Ports::ASSIGNED };
     dissect(packet, LinkType::Ethernet, &ports)
 }
 

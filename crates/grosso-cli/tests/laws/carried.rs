@@ -2,9 +2,8 @@
 
 use core::ops::{AddAssign, Range};
 
-use grosso_testkit::{
-    headers::FOU_PORT,
-    oracle::{self, Layer, Lengths, Link, Parsed, State, Stop, Verdict, parse, verify},
+use grosso_testkit::oracle::{
+    self, FOU_PORT, Layer, Lengths, Link, Parsed, State, Stop, Verdict, parse, verify,
 };
 
 use crate::captures::Captured;

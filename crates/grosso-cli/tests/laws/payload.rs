@@ -4,7 +4,7 @@
 //! are duplicate fragments; `reassemble` counts them.
 
 use grosso_io::capture::Format;
-use grosso_testkit::{Packet, Traffic, headers::GUE_PORT, random::Random};
+use grosso_testkit::{Packet, Traffic, oracle::GUE_PORT, random::Random};
 use proptest::prelude::*;
 use serde_json::Value;
 

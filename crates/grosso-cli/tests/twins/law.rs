@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use grosso_io::capture::Format;
 use grosso_testkit::{
-    flows::{flow_of, hex},
-    oracle::{self, Lengths, Link, Parsed},
+    flows::hex,
+    oracle::{self, Lengths, Link, Parsed, flow_of},
 };
 use serde_json::Value;
 

@@ -15,19 +15,6 @@ pub use tunnel::{Geneve, Gre, Gue, Vxlan};
 
 use crate::oracle;
 
-/// The UDP port of VXLAN (RFC 7348).
-pub const VXLAN_PORT: u16 = 4789;
-/// The UDP port of VXLAN-GPE.
-pub const VXLAN_GPE_PORT: u16 = 4790;
-/// The UDP port of Geneve (RFC 8926).
-pub const GENEVE_PORT: u16 = 6081;
-/// The UDP port of GUE, both versions.
-pub const GUE_PORT: u16 = 6080;
-/// The UDP port that carries IP directly (FOU) in this kit; FOU has no port of its own.
-pub const FOU_PORT: u16 = 5555;
-/// The UDP port of ESP in UDP (RFC 3948).
-pub const ESP_PORT: u16 = 4500;
-
 /// Defines builder methods that set the field of their name.
 macro_rules! setters {
     ($($(#[$meta:meta])* $name:ident: $kind:ty;)*) => {

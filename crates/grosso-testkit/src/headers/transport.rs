@@ -1,9 +1,7 @@
 //! Transport headers: TCP, UDP, ICMP, SCTP, ESP.
 
-use super::{
-    Around, Checksum, ESP_PORT, FOU_PORT, GENEVE_PORT, GUE_PORT, Header, VXLAN_GPE_PORT,
-    VXLAN_PORT, checksum_setters, setters,
-};
+use super::{Around, Checksum, Header, checksum_setters, setters};
+use crate::oracle::{self, ESP_PORT, FOU_PORT, GENEVE_PORT, GUE_PORT, VXLAN_GPE_PORT, VXLAN_PORT};
 
 /// TCP (RFC 9293). By default port 1500 to 8000, sequence and acknowledgment 100, ACK set, window
 /// 65535.
@@ -278,8 +276,8 @@ impl Icmp {
         let mut bytes = vec![kind, self.code, 0, 0];
         bytes.extend(self.rest);
         let seed = v6.map_or(0, |addresses| addresses.seed(58, 8 + around.inner.len()));
-        let sum = crate::oracle::sum(&[&bytes[..], around.inner].concat());
-        let checksum = self.checksum.field(!crate::oracle::add(seed, sum));
+        let sum = oracle::sum(&[&bytes[..], around.inner].concat());
+        let checksum = self.checksum.field(!oracle::add(seed, sum));
         bytes[2..4].copy_from_slice(&checksum.to_be_bytes());
         bytes
     }

@@ -233,7 +233,7 @@ impl Geneve {
 }
 
 /// GUE version 0 (rule W20). Version 1 has no header: put IP directly behind a UDP header to
-/// [`GUE_PORT`](super::GUE_PORT).
+/// [`GUE_PORT`](oracle::GUE_PORT).
 #[derive(Clone, Debug)]
 pub struct Gue {
     pub(crate) version: u8,

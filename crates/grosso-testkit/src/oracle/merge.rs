@@ -7,10 +7,10 @@
 
 use std::collections::BTreeMap;
 
+use super::flow::{Flow, flow_of_parsed};
 use super::parse::{Layer, Lengths, Link, Parsed, Stop, parse};
 use super::segment::{Description, fit, pseudo_sum, put};
 use super::verify::{State, verify};
-use crate::flows::{Flow, flow_of_parsed};
 
 /// Limits on the packets that may be coalesced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,19 @@
 use std::collections::BTreeMap;
 
 use super::sum::pseudo_header;
-use crate::headers::{ESP_PORT, FOU_PORT, GENEVE_PORT, GUE_PORT, VXLAN_GPE_PORT, VXLAN_PORT};
+
+/// The UDP port of VXLAN (RFC 7348).
+pub const VXLAN_PORT: u16 = 4789;
+/// The UDP port of VXLAN-GPE.
+pub const VXLAN_GPE_PORT: u16 = 4790;
+/// The UDP port of Geneve (RFC 8926).
+pub const GENEVE_PORT: u16 = 6081;
+/// The UDP port of GUE, both versions.
+pub const GUE_PORT: u16 = 6080;
+/// The UDP port that carries IP directly (FOU) in this kit; FOU has no port of its own.
+pub const FOU_PORT: u16 = 5555;
+/// The UDP port of ESP in UDP (RFC 3948).
+pub const ESP_PORT: u16 = 4500;
 
 /// The first header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

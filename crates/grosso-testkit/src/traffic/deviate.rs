@@ -6,7 +6,6 @@ use crate::headers::{
     Vlan, Vxlan,
 };
 use crate::random::Random;
-use crate::stack::tcp_of;
 
 use super::Sender;
 
@@ -114,7 +113,7 @@ fn changed(deviation: Deviation, sender: &mut Sender, random: &mut Random) -> Ve
         Deviation::Field => field(&mut packet, random),
         Deviation::Checksum => checksum(&mut packet, random),
         Deviation::Flag if is_tcp => {
-            if let Some(tcp) = tcp_of(&mut packet) {
+            if let Some(tcp) = packet.tcp_mut() {
                 tcp.flags ^= 1 << random.below(12);
             }
         }

@@ -166,7 +166,7 @@ impl Sender {
     pub(crate) fn last(&mut self, random: &mut Random) -> Packet {
         let len = random.within(1, self.segment);
         let mut packet = self.send(len);
-        if let Some(tcp) = crate::stack::tcp_of(&mut packet) {
+        if let Some(tcp) = packet.tcp_mut() {
             tcp.flags |= crate::headers::Tcp::PSH;
         }
         packet

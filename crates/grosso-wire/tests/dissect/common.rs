@@ -1,6 +1,6 @@
 //! What the tests of the dissector share.
 
-use grosso_testkit::headers::FOU_PORT;
+use grosso_testkit::oracle::FOU_PORT;
 use grosso_testkit::oracle::Link;
 use grosso_testkit::stack::{Front, Network, Place, Stack as Made, TUNNELS, Transport, Tunnel};
 use grosso_wire::{Extent, LinkType, Ports, Stack, dissect};

@@ -1,7 +1,7 @@
 //! Why the walk ends, rule by rule.
 
 use grosso_testkit::Packet;
-use grosso_testkit::headers::{ESP_PORT, FOU_PORT, GENEVE_PORT, GUE_PORT, VXLAN_PORT};
+use grosso_testkit::oracle::{ESP_PORT, FOU_PORT, GENEVE_PORT, GUE_PORT, VXLAN_PORT};
 use grosso_wire::{Extent, LAYERS_MAX, LinkType, Ports, Stop};
 
 use crate::common::check;
