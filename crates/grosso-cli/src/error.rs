@@ -3,7 +3,7 @@
 use core::num::NonZeroU32;
 use std::process::ExitCode;
 
-use grosso_io::capture::{CaptureError, Place};
+use grosso_io::capture::{CaptureError, FilePart};
 use serde::Serialize;
 
 use crate::name::harmless;
@@ -146,7 +146,7 @@ impl Failure {
         match error {
             CaptureError::Truncated { place, offset, .. } => {
                 self.offset = Some(*offset);
-                if let Place::Packet(number) | Place::PacketHeader(number) = place {
+                if let FilePart::Packet(number) | FilePart::PacketHeader(number) = place {
                     self.packet = Some(*number);
                 }
             }
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn truncation_says_where_and_is_the_input_s_fault() {
         let error = CaptureError::Truncated {
-            place: Place::Packet(56),
+            place: FilePart::Packet(56),
             needs: 65226,
             there: 5758,
             offset: 594_242,

@@ -20,14 +20,14 @@ use crate::port::{Port, PortError, Transmitted};
 pub struct MemoryPort {
     link: LinkType,
     device: Device,
-    incoming: Rc<RefCell<Direction>>,
-    outgoing: Weak<RefCell<Direction>>,
+    incoming: Rc<RefCell<Transit>>,
+    outgoing: Weak<RefCell<Transit>>,
     taken: VecDeque<Frame<Vec<u8>>>,
 }
 
 /// The frames in transit in one direction, and spare buffers.
 #[derive(Debug)]
-struct Direction {
+struct Transit {
     frames: VecDeque<Frame<Vec<u8>>>,
     spare: Vec<Vec<u8>>,
     limit: usize,
@@ -41,10 +41,10 @@ struct Direction {
 pub fn wire(link: LinkType, device: Device, frames_max: usize) -> (MemoryPort, MemoryPort) {
     let direction = || {
         let (frames, spare) = (VecDeque::with_capacity(frames_max), Vec::new());
-        Rc::new(RefCell::new(Direction { frames, spare, limit: frames_max }))
+        Rc::new(RefCell::new(Transit { frames, spare, limit: frames_max }))
     };
     let (left, right) = (direction(), direction());
-    let end = |incoming: &Rc<RefCell<Direction>>, outgoing: &Rc<RefCell<Direction>>| MemoryPort {
+    let end = |incoming: &Rc<RefCell<Transit>>, outgoing: &Rc<RefCell<Transit>>| MemoryPort {
         link,
         device,
         incoming: Rc::clone(incoming),

@@ -125,7 +125,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
             match coalescer {
                 Some(coalescer) => {
                     outlet.count_received(frame.buffer.as_ref(), &frame.meta);
-                    let mut sending = Sending { outlet, to, done, expander, failed: None };
+                    let mut sending = PortSink { outlet, to, done, expander, failed: None };
                     coalescer.push(frame, now_ns, &mut sending);
                     sending.failed.map_or(Ok(()), Err)?;
                 }
@@ -286,12 +286,12 @@ impl<B: AsRef<[u8]>> Direction<B> {
     fn with_coalescer<P: Port>(
         &mut self,
         to: &mut P,
-        act: impl FnOnce(&mut Coalescer<B>, &mut Sending<'_, B, P>),
+        act: impl FnOnce(&mut Coalescer<B>, &mut PortSink<'_, B, P>),
     ) -> Result<(), PortError> {
         let Self { coalescer: Some(coalescer), outlet, done, expander, .. } = self else {
             return Ok(());
         };
-        let mut sending = Sending { outlet, to, done, expander, failed: None };
+        let mut sending = PortSink { outlet, to, done, expander, failed: None };
         act(coalescer, &mut sending);
         sending.failed.map_or(Ok(()), Err)
     }
@@ -309,7 +309,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
 }
 
 /// Sends the coalescer's deliveries, and keeps an error until it can be returned.
-struct Sending<'a, B, P> {
+struct PortSink<'a, B, P> {
     outlet: &'a mut Outlet,
     to: &'a mut P,
     done: &'a mut Vec<B>,
@@ -317,7 +317,7 @@ struct Sending<'a, B, P> {
     failed: Option<PortError>,
 }
 
-impl<B: AsRef<[u8]>, P: Port> Sink<B> for Sending<'_, B, P> {
+impl<B: AsRef<[u8]>, P: Port> Sink<B> for PortSink<'_, B, P> {
     fn deliver(&mut self, delivery: Delivery<'_, B>) {
         let Self { outlet, to, done, expander, failed } = self;
         if let Some(expander) = expander {

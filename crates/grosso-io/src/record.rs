@@ -103,7 +103,7 @@ pub struct Record<P> {
 /// A view of a recording that remains after its port has moved to another thread.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRecording>,
 }
 
 impl Recording {
@@ -138,7 +138,7 @@ impl<P: Port> Record<P> {
             ports: options.ports,
             frame_bytes_left: options.frame_bytes_max,
         };
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedRecording::default());
         let work = {
             let shared = Arc::clone(&shared);
             move || target.write_all(writer, &shared)
@@ -195,7 +195,7 @@ impl<P: Port> Port for Record<P> {
             return port.receive(now_ns, max, each);
         }
         port.receive(now_ns, max, &mut |frame| {
-            recorder.note(Way::Received, &[frame.buffer.as_ref()], &frame.meta);
+            recorder.note(FrameDirection::Received, &[frame.buffer.as_ref()], &frame.meta);
             each(frame);
         })
     }
@@ -203,7 +203,7 @@ impl<P: Port> Port for Record<P> {
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         let transmitted = self.port.transmit(slices, meta)?;
         if self.recorder.options.transmitted && transmitted == Transmitted::Taken {
-            self.recorder.note(Way::Transmitted, slices, meta);
+            self.recorder.note(FrameDirection::Transmitted, slices, meta);
         }
         Ok(transmitted)
     }
@@ -212,7 +212,7 @@ impl<P: Port> Port for Record<P> {
 /// The port's side of the recording.
 #[derive(Debug)]
 struct Recorder {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRecording>,
     options: RecordOptions,
     /// Time of the caller's clock at the last receive, in nanoseconds.
     now_ns: u64,
@@ -221,19 +221,19 @@ struct Recorder {
 
 impl Recorder {
     /// Queues a frame for writing, if there is room.
-    fn note(&self, way: Way, slices: &[&[u8]], meta: &Meta) {
+    fn note(&self, direction: FrameDirection, slices: &[&[u8]], meta: &Meta) {
         let len = slices.iter().map(|slice| slice.len()).sum();
-        let at_ns = match way {
-            Way::Received => meta.timestamp_ns.unwrap_or(self.now_ns),
-            Way::Transmitted => self.now_ns,
+        let at_ns = match direction {
+            FrameDirection::Received => meta.timestamp_ns.unwrap_or(self.now_ns),
+            FrameDirection::Transmitted => self.now_ns,
         };
         let timestamp_ns = Some(at_ns.saturating_add(self.options.epoch_ns));
-        let noted = Noted { len, way, meta: Meta { timestamp_ns, ..*meta } };
+        let noted = Noted { len, direction, meta: Meta { timestamp_ns, ..*meta } };
         let mut state = self.shared.state();
         match state.end {
-            Some(End::Failed) => state.stats.failed += 1,
-            Some(End::Full) => state.stats.beyond_limit += 1,
-            Some(End::Asked) => {}
+            Some(RecordingEnd::Failed) => state.stats.failed += 1,
+            Some(RecordingEnd::Full) => state.stats.beyond_limit += 1,
+            Some(RecordingEnd::Asked) => {}
             None if state.waiting.size_with(len) > self.options.waiting_bytes_max => {
                 state.stats.overflowed += 1;
             }
@@ -249,7 +249,7 @@ impl Recorder {
     }
 
     fn end(&self) {
-        self.shared.state().end.get_or_insert(End::Asked);
+        self.shared.state().end.get_or_insert(RecordingEnd::Asked);
         self.shared.changed.notify_one();
     }
 }
@@ -262,29 +262,29 @@ impl Drop for Recorder {
 
 /// State shared by the port and the writing thread. Locked no longer than one copy takes.
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedRecording {
+    state: Mutex<RecordingState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RecordingState {
     waiting: Batch,
-    end: Option<End>,
+    end: Option<RecordingEnd>,
     stats: RecordStats,
     failure: Option<CaptureError>,
 }
 
 /// Reason that no further frames are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum RecordingEnd {
     Asked,
     Full,
     Failed,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SharedRecording {
+    fn state(&self) -> MutexGuard<'_, RecordingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -299,15 +299,15 @@ impl Shared {
     }
 
     /// Ends the recording; waiting frames are counted as lost for the same reason.
-    fn stop(&self, end: End, lost: usize) {
+    fn stop(&self, end: RecordingEnd, lost: usize) {
         let mut state = self.state();
         let lost = (lost + state.waiting.frames.len()) as u64;
         state.waiting = Batch::default();
         state.end = Some(end);
         match end {
-            End::Failed => state.stats.failed += lost,
-            End::Full => state.stats.beyond_limit += lost,
-            End::Asked => {}
+            RecordingEnd::Failed => state.stats.failed += lost,
+            RecordingEnd::Full => state.stats.beyond_limit += lost,
+            RecordingEnd::Asked => {}
         }
     }
 }
@@ -323,14 +323,14 @@ struct Batch {
 #[derive(Clone, Copy, Debug)]
 struct Noted {
     len: usize,
-    way: Way,
+    direction: FrameDirection,
     meta: Meta,
 }
 
 /// Direction of a frame, with the values of pcapng's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-enum Way {
+enum FrameDirection {
     Received = flag::INBOUND,
     Transmitted = flag::OUTBOUND,
 }
@@ -361,7 +361,7 @@ struct Target {
 }
 
 impl Target {
-    fn write_all<W: Write>(mut self, mut writer: CaptureWriter<W>, shared: &Shared) {
+    fn write_all<W: Write>(mut self, mut writer: CaptureWriter<W>, shared: &SharedRecording) {
         let (mut batch, mut stack) = (Batch::default(), Stack::new(0));
         while shared.take(&mut batch) {
             let fitting = self.fitting(&batch.frames);
@@ -370,12 +370,12 @@ impl Target {
             match result {
                 Err(error) => {
                     shared.state().failure = Some(error);
-                    return shared.stop(End::Failed, batch.frames.len());
+                    return shared.stop(RecordingEnd::Failed, batch.frames.len());
                 }
                 Ok(()) => shared.state().stats.written += fitting as u64,
             }
             if left_out > 0 {
-                shared.stop(End::Full, left_out);
+                shared.stop(RecordingEnd::Full, left_out);
             }
             batch.clear();
         }
@@ -408,7 +408,7 @@ impl Target {
             rest = behind;
             let mut said = describe(frame, &noted.meta, self.link, &self.ports, stack);
             said.interface = self.interface;
-            said.flags = Some(noted.way as u32);
+            said.flags = Some(noted.direction as u32);
             writer.write_packet(&said, frame)?;
         }
         writer.flush()

@@ -9,7 +9,7 @@ use std::time::Duration;
 use grosso_sys::ethtool;
 use grosso_sys::interface::{Control, InterfaceName, write_attribute};
 use grosso_sys::netlink::Netlink;
-use grosso_sys::packet::{PacketSocket, Received};
+use grosso_sys::packet::{PacketSocket, ReceivedPacket};
 use grosso_sys::scheduling;
 use grosso_sys::tun::{Tun, TunBuilder};
 
@@ -345,7 +345,7 @@ fn with_plain_header(frame: &[u8]) -> Vec<u8> {
     packet
 }
 
-fn delivered(buffer: &[u8], received: &Received) -> Delivered {
+fn delivered(buffer: &[u8], received: &ReceivedPacket) -> Delivered {
     let (header, frame) = buffer[..received.length]
         .split_first_chunk()
         .expect("a packet socket puts a virtio header first");

@@ -53,9 +53,9 @@ impl Compression {
 /// Reader of the decompressed bytes of a source.
 #[derive(Debug)]
 pub(crate) enum Decompressor<R> {
-    Plain(Source<R>),
-    Gzip(Box<MultiGzDecoder<BufReader<Source<R>>>>),
-    Zstd(Box<ZstdReader<BufReader<Source<R>>>>),
+    Plain(CountingReader<R>),
+    Gzip(Box<MultiGzDecoder<BufReader<CountingReader<R>>>>),
+    Zstd(Box<ZstdReader<BufReader<CountingReader<R>>>>),
 }
 
 impl<R: Read> Decompressor<R> {
@@ -64,7 +64,7 @@ impl<R: Read> Decompressor<R> {
     /// # Errors
     /// `Io` when reading fails, `UnsupportedFormat` when the compression is not supported.
     pub(crate) fn new(reader: R, path: &str) -> Result<Self, CaptureError> {
-        let mut source = Source::new(reader);
+        let mut source = CountingReader::new(reader);
         source.fill_prefix().map_err(|source| CaptureError::Io { path: path.into(), source })?;
         let compression = Compression::detect(source.prefix())?;
         let buffered = |source| BufReader::with_capacity(COMPRESSED_BUFFER_BYTES, source);
@@ -83,7 +83,7 @@ impl<R: Read> Decompressor<R> {
         }
     }
 
-    pub(crate) fn source(&self) -> &Source<R> {
+    pub(crate) fn source(&self) -> &CountingReader<R> {
         match self {
             Self::Plain(source) => source,
             Self::Gzip(reader) => reader.get_ref().get_ref(),
@@ -104,7 +104,7 @@ impl<R: Read> Read for Decompressor<R> {
 
 /// The file itself. Counts the bytes read, and records whether an error came from the system.
 #[derive(Debug)]
-pub(crate) struct Source<R> {
+pub(crate) struct CountingReader<R> {
     pub(crate) reader: R,
     /// The first bytes, read to detect the compression and then handed out again.
     prefix: [u8; PREFIX_BYTES],
@@ -116,7 +116,7 @@ pub(crate) struct Source<R> {
     pub(crate) failed: bool,
 }
 
-impl<R: Read> Source<R> {
+impl<R: Read> CountingReader<R> {
     fn new(reader: R) -> Self {
         let prefix = [0; PREFIX_BYTES];
         Self { reader, prefix, prefix_len: 0, prefix_taken: 0, bytes: 0, failed: false }
@@ -142,7 +142,7 @@ impl<R: Read> Source<R> {
     }
 }
 
-impl<R: Read> Read for Source<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.prefix_taken < self.prefix_len {
             let rest = &self.prefix[self.prefix_taken..self.prefix_len];

@@ -28,7 +28,7 @@ pub enum CaptureError {
     #[error("ends inside {place} (needs {needs} bytes, {there} there, offset {offset})")]
     Truncated {
         /// The part of the file that is incomplete.
-        place: Place,
+        place: FilePart,
         /// Full length of that part, in bytes.
         needs: u64,
         /// Bytes of that part in the file.
@@ -129,7 +129,7 @@ impl CaptureError {
 
 /// Part of a file that is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Place {
+pub enum FilePart {
     /// The header of a pcap file.
     #[error("the file header")]
     FileHeader,
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn texts_are_those_of_the_manual() {
         let truncated = CaptureError::Truncated {
-            place: Place::Packet(56),
+            place: FilePart::Packet(56),
             needs: 65226,
             there: 5758,
             offset: 594_242,

@@ -53,7 +53,7 @@ mod zstd;
 
 pub use compression::Compression;
 pub use entry::{Block, Entry, Packet};
-pub use error::{CaptureError, Damage, Misfit, Place};
+pub use error::{CaptureError, Damage, FilePart, Misfit};
 pub use format::{
     Format, INTERFACES_MAX, Interface, LINK_TYPE_ETHERNET, RECORD_BYTES_MAX, Resolution,
     SNAPLEN_DEFAULT,

@@ -38,12 +38,12 @@ pub(crate) const TRAILER_BYTES: usize = 4;
 
 /// State of the decoder between blocks.
 #[derive(Clone, Debug)]
-pub(crate) struct Decoder {
+pub(crate) struct PcapngDecoder {
     pub(crate) order: ByteOrder,
     pub(crate) interfaces: Vec<Interface>,
 }
 
-impl Decoder {
+impl PcapngDecoder {
     pub(crate) fn new() -> Self {
         Self { order: ByteOrder::NATIVE, interfaces: Vec::new() }
     }

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use super::compression::{Compression, Decompressor};
 use super::entry::{Block, Entry, Layout, Need, Packet, Part, Step};
-use super::error::{CaptureError, Place};
+use super::error::{CaptureError, FilePart};
 use super::format::{Format, Interface, Magic, RECORD_BYTES_MAX};
 use super::options::Options;
 use super::order::ByteOrder;
 use super::pcap::{self, FILE_HEADER_BYTES, FileHeader};
-use super::pcapng;
+use super::pcapng::PcapngDecoder;
 
 /// The name that stands for standard input on the command line.
 pub(crate) const STANDARD_STREAM: &str = "-";
@@ -72,7 +72,7 @@ impl<R: Read> CaptureReader<R> {
         let mut reader = Self {
             source: Decompressor::new(reader, &path)?,
             path,
-            decoder: Decoder::Pcapng(pcapng::Decoder::new()),
+            decoder: Decoder::Pcapng(PcapngDecoder::new()),
             buffer: Buffer::new(),
             packets: 0,
             finished: false,
@@ -184,7 +184,7 @@ impl<R: Read> CaptureReader<R> {
             more?;
             let needs = FILE_HEADER_BYTES as u64;
             return Err(CaptureError::Truncated {
-                place: Place::FileHeader,
+                place: FilePart::FileHeader,
                 needs,
                 there,
                 offset: 0,
@@ -240,10 +240,10 @@ impl<R: Read> CaptureReader<R> {
     fn truncated(&self, need: Need, there: usize) -> CaptureError {
         let number = self.packets + 1;
         let place = match need.part {
-            Part::PacketHeader => Place::PacketHeader(number),
-            Part::Packet => Place::Packet(number),
-            Part::BlockHeader => Place::BlockHeader,
-            Part::Block(kind) => Place::Block(kind),
+            Part::PacketHeader => FilePart::PacketHeader(number),
+            Part::Packet => FilePart::Packet(number),
+            Part::BlockHeader => FilePart::BlockHeader,
+            Part::Block(kind) => FilePart::Block(kind),
         };
         CaptureError::Truncated {
             place,
@@ -333,7 +333,7 @@ enum Source {
 #[derive(Debug)]
 enum Decoder {
     Pcap(Box<FileHeader>),
-    Pcapng(pcapng::Decoder),
+    Pcapng(PcapngDecoder),
 }
 
 /// A window over the uncompressed file.

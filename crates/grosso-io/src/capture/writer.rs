@@ -74,7 +74,7 @@ pub struct CaptureWriter<W: Write> {
     sink: BufWriter<W>,
     path: String,
     options: WriterOptions,
-    state: State,
+    state: WriterState,
     /// The interfaces of the current section, or those declared by a pcapng input.
     interfaces: Vec<Interface>,
     packets: u64,
@@ -83,7 +83,7 @@ pub struct CaptureWriter<W: Write> {
 }
 
 #[derive(Debug)]
-enum State {
+enum WriterState {
     Unstarted,
     Pcap(Box<FileHeader>),
     Pcapng(ByteOrder),
@@ -121,7 +121,7 @@ impl<W: Write> CaptureWriter<W> {
             sink: BufWriter::with_capacity(BUFFER_BYTES, sink),
             path,
             options,
-            state: State::Unstarted,
+            state: WriterState::Unstarted,
             interfaces: Vec::new(),
             packets: 0,
             damaged_options: 0,
@@ -344,7 +344,7 @@ impl<W: Write> CaptureWriter<W> {
     fn copy_section_header(&mut self, block: &Block<'_>) -> Result<(), CaptureError> {
         let order = block.order;
         let options = pcapng::block_options(block.kind, order, block.raw);
-        let is_first = matches!(self.state, State::Unstarted);
+        let is_first = matches!(self.state, WriterState::Unstarted);
         let comments = if is_first { core::mem::take(&mut self.options.comments) } else { vec![] };
         let mut encoded = Vec::new();
         let is_damaged = options.damage().is_some();
@@ -365,7 +365,7 @@ impl<W: Write> CaptureWriter<W> {
         pcapng::push_section(&mut self.scratch, order, version, &encoded);
         self.write_scratch()?;
         self.interfaces.clear();
-        self.state = State::Pcapng(order);
+        self.state = WriterState::Pcapng(order);
         Ok(())
     }
 
@@ -444,14 +444,14 @@ impl<W: Write> CaptureWriter<W> {
 
     /// Writes the pcap file header if it is not there yet.
     fn begin_pcap(&mut self, interface: &Interface) -> Result<FileHeader, CaptureError> {
-        if let State::Pcap(header) = &self.state {
+        if let WriterState::Pcap(header) = &self.state {
             return Ok(**header);
         }
         let copied = self.options.header;
         let header = copied.unwrap_or_else(|| FileHeader::new(interface, self.options.order));
         let header = header.with_snaplen_min(self.options.snaplen_min);
         self.write_all(&[&header.raw])?;
-        self.state = State::Pcap(Box::new(header));
+        self.state = WriterState::Pcap(Box::new(header));
         Ok(header)
     }
 
@@ -459,7 +459,7 @@ impl<W: Write> CaptureWriter<W> {
     #[inline]
     fn begin_section(&mut self) -> Result<ByteOrder, CaptureError> {
         match self.state {
-            State::Pcapng(order) => Ok(order),
+            WriterState::Pcapng(order) => Ok(order),
             _ => self.begin_own_section(self.options.order),
         }
     }
@@ -468,7 +468,7 @@ impl<W: Write> CaptureWriter<W> {
     #[inline]
     fn begin_section_in(&mut self, order: ByteOrder) -> Result<(), CaptureError> {
         match self.state {
-            State::Pcapng(current) if current == order => Ok(()),
+            WriterState::Pcapng(current) if current == order => Ok(()),
             _ => self.begin_own_section(order).map(drop),
         }
     }
@@ -483,7 +483,7 @@ impl<W: Write> CaptureWriter<W> {
         pcapng::push_section(&mut self.scratch, order, (1, 0), &options);
         self.write_scratch()?;
         self.interfaces.clear();
-        self.state = State::Pcapng(order);
+        self.state = WriterState::Pcapng(order);
         Ok(order)
     }
 

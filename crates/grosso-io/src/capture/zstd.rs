@@ -13,11 +13,11 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 pub(crate) struct ZstdReader<R> {
     source: R,
     decoder: FrameDecoder,
-    state: State,
+    state: FrameState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum FrameState {
     BetweenFrames,
     InFrame,
     /// The source ended inside a frame; its decoded bytes have yet to be handed out.
@@ -26,7 +26,7 @@ enum State {
 
 impl<R: BufRead> ZstdReader<R> {
     pub(crate) fn new(source: R) -> Self {
-        Self { source, decoder: FrameDecoder::new(), state: State::BetweenFrames }
+        Self { source, decoder: FrameDecoder::new(), state: FrameState::BetweenFrames }
     }
 
     pub(crate) fn source(&self) -> &R {
@@ -41,7 +41,7 @@ impl<R: BufRead> ZstdReader<R> {
             }
             match self.decoder.reset(&mut self.source) {
                 Ok(()) => {
-                    self.state = State::InFrame;
+                    self.state = FrameState::InFrame;
                     return Ok(true);
                 }
                 Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
@@ -72,7 +72,7 @@ impl<R: BufRead> ZstdReader<R> {
                 self.decoder
                     .decode_blocks(END_OF_FRAME, BlockDecodingStrategy::All)
                     .map_err(io::Error::other)?;
-                self.state = State::EndedInFrame;
+                self.state = FrameState::EndedInFrame;
             }
         }
         Ok(())
@@ -80,8 +80,8 @@ impl<R: BufRead> ZstdReader<R> {
 
     fn end_frame(&mut self) -> io::Result<()> {
         let ended = self.state;
-        self.state = State::BetweenFrames;
-        if ended == State::EndedInFrame {
+        self.state = FrameState::BetweenFrames;
+        if ended == FrameState::EndedInFrame {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         match self.decoder.get_checksum_from_data() {
@@ -108,7 +108,7 @@ impl<R: BufRead> Read for ZstdReader<R> {
             return Ok(0);
         }
         loop {
-            if self.state == State::BetweenFrames && !self.begin_frame()? {
+            if self.state == FrameState::BetweenFrames && !self.begin_frame()? {
                 return Ok(0);
             }
             self.decode()?;

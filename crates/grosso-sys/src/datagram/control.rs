@@ -6,12 +6,12 @@ use core::ffi::{c_int, c_void};
 /// space has.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Control {
+pub(super) struct ControlMessages {
     bytes: [u8; Self::CAPACITY],
     len: usize,
 }
 
-impl Control {
+impl ControlMessages {
     /// Four numbers with their headers are 96 bytes.
     pub(super) const CAPACITY: usize = 128;
 
@@ -34,8 +34,8 @@ impl Control {
         header.cmsg_len = (HEADER_BYTES + BYTES) as _;
         header.cmsg_level = level;
         header.cmsg_type = kind;
-        // SAFETY: `room` is longer than a header and aligned for it, because `Control` is, and the
-        // length of every message is a multiple of that alignment.
+        // SAFETY: `room` is longer than a header and aligned for it, because `ControlMessages` is,
+        // and the length of every message is a multiple of that alignment.
         unsafe { room.as_mut_ptr().cast::<libc::cmsghdr>().write(header) };
         room[HEADER_BYTES..HEADER_BYTES + BYTES].copy_from_slice(&data);
         self.len += HEADER_BYTES + BYTES.next_multiple_of(ALIGNMENT);
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn messages_are_read_as_they_were_written_and_nothing_behind_them() {
-        let mut control = Control::empty();
+        let mut control = ControlMessages::empty();
         control.push(1, 2, 3_u16.to_ne_bytes());
         control.push(4, 5, 6_i32.to_ne_bytes());
         // SAFETY: only a length is computed.

@@ -15,9 +15,11 @@ mod path_mtu;
 mod socket;
 
 pub use path_mtu::PathMtu;
-pub use socket::{BATCH_MAX, Datagram, DatagramSocket, DatagramSocketBuilder, Protocol, Received};
+pub use socket::{
+    BATCH_MAX, Datagram, DatagramSocket, DatagramSocketBuilder, Protocol, ReceivedMessage,
+};
 
-use control::{Control, each_message};
+use control::{ControlMessages, each_message};
 
 /// Result of one receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,14 +55,14 @@ pub fn set_coalescing(socket: &impl AsFd, on: bool) -> io::Result<()> {
 ///
 /// Those of `recvmsg(2)`.
 pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<Datagrams> {
-    let mut control = Control::empty();
+    let mut control = ControlMessages::empty();
     let mut parts = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: all fields of a `msghdr` are numbers and pointers, for which zero is a valid value.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
     message.msg_iov = &raw mut parts;
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr();
-    message.msg_controllen = Control::CAPACITY as _;
+    message.msg_controllen = ControlMessages::CAPACITY as _;
     let file = socket.as_fd().as_raw_fd();
     // SAFETY: the message refers to one buffer and one control buffer, both borrowed until the call
     // returns.

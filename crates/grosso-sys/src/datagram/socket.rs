@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::net::{bind, socket_with, sockopt};
 
 use super::address::Address;
-use super::control::{Control, each_message, number};
+use super::control::{ControlMessages, each_message, number};
 use super::{filter, read, set};
 use crate::calls::seen;
 use crate::filter::attach;
@@ -239,7 +239,7 @@ pub struct DatagramSocket {
     dont_fragment: Option<bool>,
     /// Addresses and control messages of the messages of one call.
     addresses: Vec<Address>,
-    controls: Vec<Control>,
+    controls: Vec<ControlMessages>,
 }
 
 /// A message to send.
@@ -261,7 +261,7 @@ pub struct Datagram<'a> {
 
 /// Properties of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedMessage {
     /// Number of bytes written to its buffers.
     pub length: usize,
     /// Whether the message was longer than its buffers.
@@ -372,13 +372,13 @@ impl DatagramSocket {
     pub fn receive_batch(
         &mut self,
         buffers: &mut [&mut [IoSliceMut<'_>]],
-        received: &mut Vec<Received>,
+        received: &mut Vec<ReceivedMessage>,
     ) -> io::Result<usize> {
         received.clear();
         let count = buffers.len().min(BATCH_MAX);
         self.addresses.clear();
         self.addresses.resize(count, Address::EMPTY);
-        self.controls.resize(count.max(self.controls.len()), Control::empty());
+        self.controls.resize(count.max(self.controls.len()), ControlMessages::empty());
         // SAFETY: all fields of a `mmsghdr` are numbers and pointers, for which zero is a valid
         // value.
         let mut messages: [libc::mmsghdr; BATCH_MAX] = unsafe { core::mem::zeroed() };
@@ -391,7 +391,7 @@ impl DatagramSocket {
             header.msg_iov = parts.as_mut_ptr().cast();
             header.msg_iovlen = parts.len() as _;
             header.msg_control = control.as_mut_ptr();
-            header.msg_controllen = Control::CAPACITY as _;
+            header.msg_controllen = ControlMessages::CAPACITY as _;
         }
         let result = seen(|| {
             let (file, messages) = (self.file.as_raw_fd(), messages.as_mut_ptr());
@@ -441,8 +441,8 @@ impl DatagramSocket {
     }
 
     /// Control messages for the properties that differ from the socket's defaults.
-    fn control(&self, datagram: &Datagram<'_>) -> Control {
-        let mut control = Control::empty();
+    fn control(&self, datagram: &Datagram<'_>) -> ControlMessages {
+        let mut control = ControlMessages::empty();
         let is_ipv4 = self.local.is_ipv4();
         if !is_ipv4 && self.protocol != Protocol::Udp {
             return control;
@@ -464,10 +464,15 @@ impl DatagramSocket {
         control
     }
 
-    fn describe(&self, message: &libc::mmsghdr, address: &Address, control: &Control) -> Received {
+    fn describe(
+        &self,
+        message: &libc::mmsghdr,
+        address: &Address,
+        control: &ControlMessages,
+    ) -> ReceivedMessage {
         let header = &message.msg_hdr;
         let source = address.parse(header.msg_namelen as usize);
-        let mut received = Received {
+        let mut received = ReceivedMessage {
             length: message.msg_len as usize,
             truncated: header.msg_flags & libc::MSG_TRUNC != 0,
             // The kernel always reports the source of a datagram.

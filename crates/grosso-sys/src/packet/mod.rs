@@ -258,7 +258,7 @@ pub struct PacketSocket {
 
 /// Properties of a received packet besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedPacket {
     /// Bytes in the buffer, the virtio header included.
     pub length: usize,
     /// Whether the packet was longer than the buffer.
@@ -365,7 +365,7 @@ impl PacketSocket {
     ///
     /// `ENETDOWN` once after the interface went down, `EINVAL` for a packet the virtio header
     /// cannot express.
-    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<ReceivedPacket>> {
         let mut control = ControlBuffer([0; CONTROL_BYTES]);
         let mut parts = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         // SAFETY: all fields of a `msghdr` are numbers and pointers, for which zero is a valid
@@ -384,7 +384,7 @@ impl PacketSocket {
         };
         let truncated = message.msg_flags & libc::MSG_TRUNC != 0;
         let (status, vlan) = auxiliary_data(&message);
-        Ok(Some(Received { length, truncated, vlan, status }))
+        Ok(Some(ReceivedPacket { length, truncated, vlan, status }))
     }
 
     /// Sends one packet, its virtio header first if the socket has one.

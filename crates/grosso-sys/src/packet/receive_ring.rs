@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use super::ring::{Direction, RingLayout, RingMemory};
-use super::{PacketKind, PacketSocket, Received, Statistics, Status, VlanTag};
+use super::{PacketKind, PacketSocket, ReceivedPacket, Statistics, Status, VlanTag};
 use crate::abi;
 
 /// Status of a slot that this program has taken and not returned. The kernel treats every value but
@@ -81,7 +81,7 @@ impl ReceiveRing {
     /// # Errors
     ///
     /// As [`PacketSocket::receive`].
-    pub fn receive_long(&self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+    pub fn receive_long(&self, buffer: &mut [u8]) -> io::Result<Option<ReceivedPacket>> {
         self.socket.receive(buffer)
     }
 

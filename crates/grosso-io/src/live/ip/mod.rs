@@ -20,10 +20,10 @@ use grosso_sys::{
 use grosso_wire::{LinkType, Ports, ipv4};
 
 pub use self::receiving::IpBuffer;
-use self::receiving::Receiving;
+use self::receiving::IpReceiver;
 use super::{
     broken,
-    socket::{Made, Outer, Paths, Sending, SocketEvent, SocketStats},
+    socket::{BuiltHeaders, Outer, Paths, SocketEvent, SocketSender, SocketStats},
 };
 use crate::port::{Port, PortCounter, PortError, Transmitted};
 
@@ -94,7 +94,7 @@ impl IpOptions {
 pub struct IpPort {
     name: String,
     local: IpAddr,
-    receiving: Receiving,
+    receiving: IpReceiver,
     lanes: Vec<Lane>,
     paths: Paths,
     stats: SocketStats,
@@ -105,7 +105,7 @@ pub struct IpPort {
 struct Lane {
     protocol: u8,
     socket: DatagramSocket,
-    sending: Sending,
+    sending: SocketSender,
 }
 
 impl IpPort {
@@ -147,7 +147,7 @@ impl IpPort {
         Ok(Self {
             name: format!("ip {}", options.local),
             local: options.local,
-            receiving: Receiving::open(options, fanout)?,
+            receiving: IpReceiver::open(options, fanout)?,
             lanes,
             paths: Paths::new(&options.remotes, is_ipv4)?,
             stats: SocketStats::default(),
@@ -188,7 +188,11 @@ impl Lane {
             .send_only(true)
             .hop_limit(options.hop_limit)
             .buffer_bytes(options.buffer_bytes);
-        Ok(Self { protocol, socket: builder.open()?, sending: Sending::new(Ports::NONE, false) })
+        Ok(Self {
+            protocol,
+            socket: builder.open()?,
+            sending: SocketSender::new(Ports::NONE, false),
+        })
     }
 
     fn flush(&mut self, stats: &mut SocketStats) -> io::Result<Transmitted> {
@@ -224,7 +228,7 @@ impl Port for IpPort {
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         let head = slices.first().copied().unwrap_or_default();
-        let outer = Outer::parse(head, Made::Ip);
+        let outer = Outer::parse(head, BuiltHeaders::Ip);
         let is_ours = |outer: &Outer| outer.destination.is_ipv4() == self.local.is_ipv4();
         let too_long = self.stats.events(SocketEvent::TransmitTooLong);
         let Self { lanes, stats, .. } = self;

@@ -23,10 +23,10 @@ use crate::{
 
 /// Buffer of a received packet.
 #[derive(Debug)]
-pub struct IpBuffer(Place);
+pub struct IpBuffer(PacketMemory);
 
 #[derive(Debug)]
-enum Place {
+enum PacketMemory {
     /// A slot of the socket's ring, and the length of the link header in it.
     Slot(RingFrame, usize),
     /// Memory of this process.
@@ -36,22 +36,22 @@ enum Place {
 impl AsRef<[u8]> for IpBuffer {
     fn as_ref(&self) -> &[u8] {
         match &self.0 {
-            Place::Slot(frame, start) => frame.as_ref().get(*start..).unwrap_or_default(),
-            Place::Own(buffer) => buffer.as_ref(),
+            PacketMemory::Slot(frame, start) => frame.as_ref().get(*start..).unwrap_or_default(),
+            PacketMemory::Own(buffer) => buffer.as_ref(),
         }
     }
 }
 
 /// The receive ring, the buffers for packets longer than a slot, and the counters of both.
 #[derive(Debug)]
-pub(super) struct Receiving {
+pub(super) struct IpReceiver {
     ring: ReceiveRing,
     long: Buffers,
     stack: Stack,
     malformed: u64,
 }
 
-impl Receiving {
+impl IpReceiver {
     pub(super) fn open(options: &IpOptions, fanout: Option<Fanout>) -> io::Result<Self> {
         let mut filter = IpFilter::new(&options.protocols, options.local);
         if let [remote] = options.remotes[..] {
@@ -99,8 +99,8 @@ impl Receiving {
     /// Returns a slot to the kernel, or a buffer to the spare ones.
     pub(super) fn recycle(&mut self, buffer: IpBuffer) {
         match buffer.0 {
-            Place::Slot(frame, _) => drop(frame),
-            Place::Own(buffer) => self.long.recycle(buffer),
+            PacketMemory::Slot(frame, _) => drop(frame),
+            PacketMemory::Own(buffer) => self.long.recycle(buffer),
         }
     }
 
@@ -120,7 +120,7 @@ impl Receiving {
         if !frame.truncated() {
             let packet = frame.as_ref().get(start..).unwrap_or_default();
             let meta = understand_at(start, frame.virtio_header(), packet, &mut self.stack);
-            let buffer = IpBuffer(Place::Slot(frame, start));
+            let buffer = IpBuffer(PacketMemory::Slot(frame, start));
             return count(meta, stats).map(|meta| Frame { buffer, meta });
         }
         if frame.status().kept() {
@@ -151,7 +151,7 @@ impl Receiving {
             self.long.put_back(bytes);
             return None;
         };
-        let buffer = IpBuffer(Place::Own(filled(bytes, VIRTIO_LEN + start, end)));
+        let buffer = IpBuffer(PacketMemory::Own(filled(bytes, VIRTIO_LEN + start, end)));
         Some(Frame { buffer, meta })
     }
 }
@@ -182,7 +182,7 @@ fn understand_at(
     understand(&header, packet, LinkType::Raw, stack, Form::Short)
 }
 
-impl AsFd for Receiving {
+impl AsFd for IpReceiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ring.as_fd()
     }

@@ -7,9 +7,9 @@ mod stats;
 
 pub use self::stats::{SocketEvent, SocketStats};
 pub(super) use self::{
-    outer::{Arrived, Made, Outer},
+    outer::{Arrived, BuiltHeaders, Outer},
     path::Paths,
-    sending::Sending,
+    sending::SocketSender,
 };
 
 /// Messages queued for a socket before they are sent: the number that one call sends.

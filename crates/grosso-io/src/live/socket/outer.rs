@@ -7,7 +7,7 @@ use grosso_wire::{ipv4, ipv6, udp};
 
 /// Headers that a socket builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::live) enum Made {
+pub(in crate::live) enum BuiltHeaders {
     /// IP and UDP.
     Udp,
     /// The IPv4 header; for IPv6 none, because extension headers cannot be passed to a socket.
@@ -17,7 +17,7 @@ pub(in crate::live) enum Made {
 /// Fields of a frame's outer headers that are passed to a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::live) struct Outer {
-    pub(in crate::live) made: Made,
+    pub(in crate::live) built: BuiltHeaders,
     /// Source port of UDP; 0 without UDP.
     pub(in crate::live) source_port: u16,
     pub(in crate::live) destination: SocketAddr,
@@ -32,7 +32,7 @@ pub(in crate::live) struct Outer {
 impl Outer {
     /// Parses the headers at the start of a frame; `None` if a socket cannot build them: another
     /// protocol, a fragment, options or extension headers.
-    pub(in crate::live) fn parse(frame: &[u8], made: Made) -> Option<Self> {
+    pub(in crate::live) fn parse(frame: &[u8], built: BuiltHeaders) -> Option<Self> {
         let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
         let ip = match frame.first()? {
             0x45 => {
@@ -42,7 +42,7 @@ impl Outer {
                 }
                 let address = frame.get(ipv4::field::DESTINATION)?.first_chunk::<4>()?;
                 Self {
-                    made,
+                    built,
                     source_port: 0,
                     destination: SocketAddr::new(Ipv4Addr::from(*address).into(), 0),
                     protocol: *frame.get(ipv4::field::PROTOCOL.start)?,
@@ -55,22 +55,22 @@ impl Outer {
             0x60..=0x6f => {
                 let address = frame.get(ipv6::field::DESTINATION)?.first_chunk::<16>()?;
                 Self {
-                    made,
+                    built,
                     source_port: 0,
                     destination: SocketAddr::new(Ipv6Addr::from(*address).into(), 0),
                     protocol: *frame.get(ipv6::field::NEXT_HEADER.start)?,
                     traffic_class: (half(0)? >> 4) as u8,
                     hop_limit: *frame.get(ipv6::field::HOP_LIMIT.start)?,
                     dont_fragment: true,
-                    len: if made == Made::Udp { ipv6::HEADER_LEN } else { 0 },
+                    len: if built == BuiltHeaders::Udp { ipv6::HEADER_LEN } else { 0 },
                 }
             }
             _ => return None,
         };
-        let outer = match made {
-            Made::Ip => ip,
-            Made::Udp if ip.protocol != ipv4::PROTOCOL_UDP => return None,
-            Made::Udp => {
+        let outer = match built {
+            BuiltHeaders::Ip => ip,
+            BuiltHeaders::Udp if ip.protocol != ipv4::PROTOCOL_UDP => return None,
+            BuiltHeaders::Udp => {
                 let port = half(ip.len + udp::field::DESTINATION_PORT.start)?;
                 Self {
                     source_port: half(ip.len + udp::field::SOURCE_PORT.start)?,
@@ -158,7 +158,7 @@ mod tests {
             let mut frame = vec![0xee; len + 3];
             arrived.write(&mut frame[..len], 3);
             let outer = Outer {
-                made: Made::Udp,
+                built: BuiltHeaders::Udp,
                 source_port: 50000,
                 destination,
                 protocol: ipv4::PROTOCOL_UDP,
@@ -167,20 +167,21 @@ mod tests {
                 dont_fragment: true,
                 len,
             };
-            assert_eq!(Outer::parse(&frame, Made::Udp), Some(outer));
+            assert_eq!(Outer::parse(&frame, BuiltHeaders::Udp), Some(outer));
             let stack = dissect(&frame, LinkType::Raw, &Ports::NONE);
             assert_eq!(stack.end as usize, frame.len(), "{stack}");
             assert_eq!(stack.header_len(), len);
             for cut in 0..len {
-                assert_eq!(Outer::parse(&frame[..cut], Made::Udp), None, "{cut}");
+                assert_eq!(Outer::parse(&frame[..cut], BuiltHeaders::Udp), None, "{cut}");
             }
         }
     }
 
     #[test]
     fn headers_that_no_socket_makes_are_refused() {
-        let parse =
-            |frame: &[u8]| [Made::Udp, Made::Ip].map(|made| Outer::parse(frame, made).is_some());
+        let parse = |frame: &[u8]| {
+            [BuiltHeaders::Udp, BuiltHeaders::Ip].map(|built| Outer::parse(frame, built).is_some())
+        };
         let datagram = |ip: Packet| ip.udp(|udp| udp).payload(b"x").build();
         let fragment = datagram(Packet::new().ipv4(|ip| ip.more_fragments(true)));
         assert_eq!(parse(&fragment), [false, false]);
@@ -193,7 +194,7 @@ mod tests {
         let four = Packet::new().ipv4(|ip| ip.ttl(33).tos(0xb9)).gre(|gre| gre);
         let six = Packet::new().ipv6(|ip| ip.hop_limit(33).traffic_class(0xb9)).gre(|gre| gre);
         for (packet, len) in [(four, 20), (six, 0)] {
-            let outer = Outer::parse(&packet.ipv4(|ip| ip).build(), Made::Ip).unwrap();
+            let outer = Outer::parse(&packet.ipv4(|ip| ip).build(), BuiltHeaders::Ip).unwrap();
             assert_eq!((outer.len, outer.protocol), (len, ipv4::PROTOCOL_GRE));
             assert_eq!((outer.hop_limit, outer.traffic_class), (33, 0xb9));
             assert_eq!((outer.source_port, outer.destination.port()), (0, 0));

@@ -21,14 +21,14 @@ use grosso_wire::{LinkType, Ports, udp};
 
 use super::{
     QUEUE_MAX,
-    outer::{Made, Outer},
+    outer::{BuiltHeaders, Outer},
     stats::{SocketEvent, SocketStats},
 };
 use crate::{live::outgoing::reused, port::Transmitted};
 
 /// Queue of one socket, and scratch space for building messages.
 #[derive(Debug)]
-pub(in crate::live) struct Sending {
+pub(in crate::live) struct SocketSender {
     ports: Ports,
     /// Whether the kernel segments messages.
     segments: bool,
@@ -40,7 +40,7 @@ pub(in crate::live) struct Sending {
     /// each.
     head: Vec<u8>,
     headers: Vec<u8>,
-    groups: Vec<Group>,
+    groups: Vec<DatagramGroup>,
     /// Empty vectors kept for their capacity.
     slices: Vec<&'static [u8]>,
     payload: Vec<&'static [u8]>,
@@ -61,7 +61,7 @@ struct Message {
 
 /// Datagrams of a superframe that are sent as one message.
 #[derive(Clone, Debug)]
-struct Group {
+struct DatagramGroup {
     parts: Range<usize>,
     datagrams: usize,
     bytes: usize,
@@ -78,7 +78,7 @@ impl Message {
     }
 }
 
-impl Sending {
+impl SocketSender {
     pub(in crate::live) fn new(ports: Ports, segments: bool) -> Self {
         Self {
             ports,
@@ -101,7 +101,7 @@ impl Sending {
         self.queue.len()
     }
 
-    /// Takes a frame. It is sent by the next [`Sending::flush`] at the latest.
+    /// Takes a frame. It is sent by the next [`SocketSender::flush`] at the latest.
     pub(in crate::live) fn send(
         &mut self,
         socket: &mut DatagramSocket,
@@ -125,7 +125,8 @@ impl Sending {
         Ok(Transmitted::Taken)
     }
 
-    /// Queues a copy of one packet for [`Sending::flush`]. The kernel computes the outer checksum.
+    /// Queues a copy of one packet for [`SocketSender::flush`]. The kernel computes the outer
+    /// checksum.
     fn enqueue(&mut self, slices: &[&[u8]], meta: &Meta, outer: Outer) {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
@@ -166,7 +167,7 @@ impl Sending {
         head.clear();
         head.extend_from_slice(first);
         // The kernel computes the outer UDP checksum, so it need not be summed here.
-        if outer.made == Made::Udp
+        if outer.built == BuiltHeaders::Udp
             && let Some(field) = head.get_mut(outer.len - udp::HEADER_LEN..outer.len)
         {
             field[udp::field::CHECKSUM].fill(0);
@@ -244,7 +245,7 @@ impl Sending {
                 group.bytes += len;
             } else {
                 let segment_bytes = u16::try_from(*len).unwrap_or(u16::MAX);
-                self.groups.push(Group {
+                self.groups.push(DatagramGroup {
                     parts: start..end,
                     datagrams: 1,
                     bytes: *len,
@@ -380,7 +381,7 @@ impl Sending {
     }
 }
 
-impl Group {
+impl DatagramGroup {
     /// Whether a datagram of `len` bytes may join, if the parts then end at `end`.
     fn takes(&self, len: usize, end: usize) -> bool {
         let size = usize::from(self.segment_bytes);

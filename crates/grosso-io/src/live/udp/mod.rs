@@ -20,11 +20,11 @@ use grosso_sys::{
 };
 use grosso_wire::{LinkType, Ports};
 
-use self::receiving::Receiving;
+use self::receiving::UdpReceiver;
 use super::{
     broken,
     buffer::LiveBuffer,
-    socket::{Made, Outer, Paths, Sending, SocketEvent, SocketStats},
+    socket::{BuiltHeaders, Outer, Paths, SocketEvent, SocketSender, SocketStats},
 };
 use crate::port::{Port, PortCounter, PortError, Transmitted};
 
@@ -130,9 +130,9 @@ pub struct UdpPort {
     source_ports: RangeInclusive<u16>,
     /// Whether the kernel has verified the checksum of every received datagram.
     is_verified: bool,
-    receiving: Receiving,
+    receiving: UdpReceiver,
     /// One for each sending socket.
-    sending: Vec<Sending>,
+    sending: Vec<SocketSender>,
     paths: Paths,
     /// The kernel's drop count when it was last queried.
     drops: u32,
@@ -162,7 +162,7 @@ impl UdpPort {
         let senders = open_senders(options, local)?;
         // The kernel does not segment datagrams without a checksum (rule S21).
         let segments = options.segmentation && options.sends_checksum;
-        let sending = || Sending::new(options.ports, segments);
+        let sending = || SocketSender::new(options.ports, segments);
         Ok(Self {
             name: format!("udp {local}"),
             local,
@@ -173,7 +173,7 @@ impl UdpPort {
             // Over IPv6 no datagram without a checksum is received unless requested (RFC 8200
             // section 8.1).
             is_verified: options.wants_checksum || !local.is_ipv4() && !options.takes_no_checksum,
-            receiving: Receiving::new(),
+            receiving: UdpReceiver::new(),
             paths: Paths::new(&options.remotes, local.is_ipv4())?,
             drops: 0,
             stats: SocketStats::default(),
@@ -277,7 +277,7 @@ impl Port for UdpPort {
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         let head = slices.first().copied().unwrap_or_default();
-        let outer = Outer::parse(head, Made::Udp);
+        let outer = Outer::parse(head, BuiltHeaders::Udp);
         let is_ours = |outer: &Outer| outer.destination.is_ipv4() == self.local.is_ipv4();
         let Some(outer) = outer.filter(is_ours) else {
             self.stats.count(SocketEvent::TransmitInexpressible, 1);

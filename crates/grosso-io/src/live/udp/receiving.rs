@@ -4,7 +4,7 @@
 use std::io::{self, IoSliceMut};
 
 use grosso::Frame;
-use grosso_sys::datagram::{DatagramSocket, Received};
+use grosso_sys::datagram::{DatagramSocket, ReceivedMessage};
 
 use crate::live::{
     buffer::{Buffers, LiveBuffer, filled},
@@ -13,17 +13,17 @@ use crate::live::{
 
 /// Datagrams read but not handed out yet.
 #[derive(Debug)]
-pub(super) struct Receiving {
+pub(super) struct UdpReceiver {
     /// Slots for the messages of one call.
     slots: Vec<u8>,
-    received: Vec<Received>,
+    received: Vec<ReceivedMessage>,
     /// Index of the next message, and the number of its bytes already handed out.
     message: usize,
     offset: usize,
     buffers: Buffers,
 }
 
-impl Receiving {
+impl UdpReceiver {
     pub(super) fn new() -> Self {
         Self {
             slots: vec![0; MESSAGES_MAX * SLOT_BYTES],

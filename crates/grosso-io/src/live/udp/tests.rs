@@ -93,7 +93,7 @@ fn packets(frame: &[u8], meta: &Meta, ports: &Ports) -> Vec<Vec<u8>> {
 /// The parts of a frame that a socket preserves: addresses and fields of the outer headers, and the
 /// payload.
 fn kept(frame: &[u8]) -> (SocketAddr, u8, u8, Vec<u8>) {
-    let outer = Outer::parse(frame, Made::Udp).unwrap();
+    let outer = Outer::parse(frame, BuiltHeaders::Udp).unwrap();
     (outer.destination, outer.traffic_class, outer.hop_limit, frame[outer.len..].to_vec())
 }
 
@@ -106,7 +106,10 @@ fn a_superframe_is_two_messages_and_arrives_as_its_packets() {
                 options.takes_no_checksum = true;
             });
             let ports = ends.ports();
-            ends.near.sending.iter_mut().for_each(|lane| *lane = Sending::new(ports, checksum));
+            ends.near
+                .sending
+                .iter_mut()
+                .for_each(|lane| *lane = SocketSender::new(ports, checksum));
             let frame = ends.frame(50000, 62_744);
             let meta = Meta { gso: Gso::every(1398), ..Meta::default() };
             let expected = packets(&frame, &meta, &ports);
@@ -134,7 +137,7 @@ fn a_superframe_is_two_messages_and_arrives_as_its_packets() {
 fn packets_that_were_partial_when_they_joined_leave_with_their_checksums_made() {
     let mut ends = Ends::new(0, |_| {});
     let ports = ends.ports();
-    ends.near.sending.iter_mut().for_each(|lane| *lane = Sending::new(ports, true));
+    ends.near.sending.iter_mut().for_each(|lane| *lane = SocketSender::new(ports, true));
     let frame = ends.frame(50000, 2020);
     let transport = frame.len() - 2040;
     let checksum = Checksum::Partial { start: transport as u16, offset: 16 };
@@ -196,7 +199,7 @@ fn a_message_that_the_kernel_does_not_cut_is_sent_as_its_datagrams_and_then_no_m
     let mut ends = Ends::new(0, |options| options.sends_checksum = false);
     // As if it were not known that the kernel cannot segment without a checksum.
     let ports = ends.ports();
-    ends.near.sending.iter_mut().for_each(|lane| *lane = Sending::new(ports, true));
+    ends.near.sending.iter_mut().for_each(|lane| *lane = SocketSender::new(ports, true));
     let meta = Meta { gso: Gso::every(1000), ..Meta::default() };
     for round in 1..=2 {
         let frame = ends.frame(50000, 4500);

@@ -58,7 +58,7 @@ impl Forwarding {
 #[derive(Debug)]
 pub(super) struct Table {
     /// The hash has a random key, so that nobody can choose colliding addresses.
-    places: HashMap<[u8; 6], Place>,
+    entries: HashMap<[u8; 6], ForwardingEntry>,
     configured: usize,
     age_ns: Option<u64>,
     addresses_max: usize,
@@ -69,7 +69,7 @@ pub(super) struct Table {
 
 /// The end behind which an address is.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ForwardingEntry {
     end: usize,
     /// Time at which the address was last seen, in nanoseconds; `None` for a configured one.
     seen_ns: Option<u64>,
@@ -77,7 +77,7 @@ struct Place {
 
 /// Destination of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Recipients {
     One(usize),
     All,
 }
@@ -94,19 +94,19 @@ pub(super) enum Unlearnable {
 impl Table {
     /// The table for these ends, in order, or a message about its configuration.
     pub(super) fn new(options: &Forwarding, ends: &[IpAddr]) -> Result<Self, String> {
-        let mut places = HashMap::new();
+        let mut entries = HashMap::new();
         for (address, remote) in &options.configured {
             let end = ends.iter().position(|end| end == remote);
             let end =
                 end.ok_or_else(|| format!("{remote} is not among the tunnel's other ends"))?;
-            if !is_one_device(address) || places.contains_key(address) {
+            if !is_one_device(address) || entries.contains_key(address) {
                 return Err(format!("{address:02x?} is not one device, or is behind two ends"));
             }
-            places.insert(*address, Place { end, seen_ns: None });
+            entries.insert(*address, ForwardingEntry { end, seen_ns: None });
         }
         Ok(Self {
-            configured: places.len(),
-            places,
+            configured: entries.len(),
+            entries,
             age_ns: options.age_ns,
             addresses_max: options.addresses_max,
             swept_ns: 0,
@@ -115,11 +115,11 @@ impl Table {
     }
 
     /// The destination of a frame.
-    pub(super) fn way(&self, frame: &[u8], now_ns: u64) -> Way {
+    pub(super) fn recipients(&self, frame: &[u8], now_ns: u64) -> Recipients {
         let destination = frame.get(ethernet::field::DESTINATION);
-        match destination.and_then(|address| self.places.get(address)) {
-            Some(place) if self.is_young(place, now_ns) => Way::One(place.end),
-            _ => Way::All,
+        match destination.and_then(|address| self.entries.get(address)) {
+            Some(entry) if self.is_young(entry, now_ns) => Recipients::One(entry.end),
+            _ => Recipients::All,
         }
     }
 
@@ -132,24 +132,26 @@ impl Table {
     ) -> Result<(), Unlearnable> {
         let source = frame.get(ethernet::field::SOURCE).and_then(<[u8]>::first_chunk::<6>);
         let source = *source.filter(|source| is_one_device(source)).ok_or(Unlearnable::Source)?;
-        let is_full = self.places.len() - self.configured >= self.addresses_max;
-        if is_full && !self.places.contains_key(&source) {
+        let is_full = self.entries.len() - self.configured >= self.addresses_max;
+        if is_full && !self.entries.contains_key(&source) {
             self.sweep(now_ns);
         }
-        let has_room = self.places.len() - self.configured < self.addresses_max;
+        let has_room = self.entries.len() - self.configured < self.addresses_max;
         let seen_ns = self.age_ns.map(|_| now_ns);
-        match self.places.entry(source) {
-            Entry::Occupied(place) => match place.into_mut() {
-                Place { end: other, seen_ns: None } if *other != end => Err(Unlearnable::Moved),
-                Place { seen_ns: None, .. } => Ok(()),
-                place => {
-                    *place = Place { end, seen_ns };
+        match self.entries.entry(source) {
+            Entry::Occupied(entry) => match entry.into_mut() {
+                ForwardingEntry { end: other, seen_ns: None } if *other != end => {
+                    Err(Unlearnable::Moved)
+                }
+                ForwardingEntry { seen_ns: None, .. } => Ok(()),
+                entry => {
+                    *entry = ForwardingEntry { end, seen_ns };
                     Ok(())
                 }
             },
-            Entry::Vacant(place) => {
+            Entry::Vacant(entry) => {
                 if seen_ns.is_some() && has_room {
-                    place.insert(Place { end, seen_ns });
+                    entry.insert(ForwardingEntry { end, seen_ns });
                 } else {
                     self.unlearned += u64::from(seen_ns.is_some());
                 }
@@ -166,16 +168,16 @@ impl Table {
         }
         self.swept_ns = now_ns;
         let age_ns = self.age_ns;
-        self.places.retain(|_, place| is_young(place, age_ns, now_ns));
+        self.entries.retain(|_, entry| is_young(entry, age_ns, now_ns));
     }
 
-    fn is_young(&self, place: &Place, now_ns: u64) -> bool {
-        is_young(place, self.age_ns, now_ns)
+    fn is_young(&self, entry: &ForwardingEntry, now_ns: u64) -> bool {
+        is_young(entry, self.age_ns, now_ns)
     }
 }
 
-fn is_young(place: &Place, age_ns: Option<u64>, now_ns: u64) -> bool {
-    match (place.seen_ns, age_ns) {
+fn is_young(entry: &ForwardingEntry, age_ns: Option<u64>, now_ns: u64) -> bool {
+    match (entry.seen_ns, age_ns) {
         (Some(seen_ns), Some(age_ns)) => now_ns.saturating_sub(seen_ns) <= age_ns,
         _ => true,
     }
@@ -221,21 +223,21 @@ mod tests {
     #[test]
     fn an_address_is_where_it_was_last_seen_and_not_for_ever() {
         let mut table = table(|_| ());
-        assert_eq!(table.way(&frame(7, 1), 0), Way::All);
+        assert_eq!(table.recipients(&frame(7, 1), 0), Recipients::All);
         assert_eq!(table.learn(&frame(1, 7), 2, 0), Ok(()));
-        assert_eq!(table.way(&frame(7, 1), AGE_NS), Way::One(2));
-        assert_eq!(table.way(&frame(7, 1), AGE_NS + 1), Way::All);
+        assert_eq!(table.recipients(&frame(7, 1), AGE_NS), Recipients::One(2));
+        assert_eq!(table.recipients(&frame(7, 1), AGE_NS + 1), Recipients::All);
         assert_eq!(table.learn(&frame(1, 7), 1, 9), Ok(()));
-        assert_eq!(table.way(&frame(7, 1), AGE_NS + 9), Way::One(1));
+        assert_eq!(table.recipients(&frame(7, 1), AGE_NS + 9), Recipients::One(1));
     }
 
     #[test]
     fn what_is_configured_neither_moves_nor_ages() {
         let mut table = table(|options| options.configured = vec![([2, 0, 0, 0, 0, 7], ENDS[1])]);
-        assert_eq!(table.way(&frame(7, 1), u64::MAX), Way::One(1));
+        assert_eq!(table.recipients(&frame(7, 1), u64::MAX), Recipients::One(1));
         assert_eq!(table.learn(&frame(1, 7), 1, 5), Ok(()));
         assert_eq!(table.learn(&frame(1, 7), 2, 5), Err(Unlearnable::Moved));
-        assert_eq!(table.way(&frame(7, 1), u64::MAX), Way::One(1));
+        assert_eq!(table.recipients(&frame(7, 1), u64::MAX), Recipients::One(1));
     }
 
     #[test]
@@ -244,10 +246,10 @@ mod tests {
         for source in [[0; 6], [0xff; 6], [1, 0, 0x5e, 0, 0, 1]] {
             let frame = [[2, 0, 0, 0, 0, 1], source].concat();
             assert_eq!(table.learn(&frame, 1, 0), Err(Unlearnable::Source));
-            assert_eq!(table.way(&[source, source].concat(), 0), Way::All);
+            assert_eq!(table.recipients(&[source, source].concat(), 0), Recipients::All);
         }
         assert_eq!(table.learn(&[2; 11], 1, 0), Err(Unlearnable::Source));
-        assert_eq!(table.way(&[2; 5], 0), Way::All);
+        assert_eq!(table.recipients(&[2; 5], 0), Recipients::All);
     }
 
     #[test]
@@ -256,14 +258,14 @@ mod tests {
         for source in 0..200 {
             assert_eq!(table.learn(&frame(1, source), 1, u64::from(source)), Ok(()));
         }
-        assert_eq!((table.places.len(), table.unlearned), (4, 196));
-        assert_eq!(table.way(&frame(3, 1), 200), Way::One(1));
-        assert_eq!(table.way(&frame(4, 1), 200), Way::All);
+        assert_eq!((table.entries.len(), table.unlearned), (4, 196));
+        assert_eq!(table.recipients(&frame(3, 1), 200), Recipients::One(1));
+        assert_eq!(table.recipients(&frame(4, 1), 200), Recipients::All);
         // The one remaining address is seen again, the others have expired.
         assert_eq!(table.learn(&frame(1, 2), 1, AGE_NS), Ok(()));
         assert_eq!(table.learn(&frame(1, 9), 2, AGE_NS + 4), Ok(()));
-        assert_eq!(table.places.len(), 2);
-        assert_eq!(table.way(&frame(9, 1), AGE_NS + 4), Way::One(2));
+        assert_eq!(table.entries.len(), 2);
+        assert_eq!(table.recipients(&frame(9, 1), AGE_NS + 4), Recipients::One(2));
     }
 
     #[test]
@@ -273,8 +275,8 @@ mod tests {
             options.configured = vec![([2, 0, 0, 0, 0, 7], ENDS[0])];
         });
         assert_eq!(table.learn(&frame(1, 8), 1, 0), Ok(()));
-        assert_eq!(table.way(&frame(8, 1), 0), Way::All);
-        assert_eq!(table.way(&frame(7, 1), 0), Way::One(0));
+        assert_eq!(table.recipients(&frame(8, 1), 0), Recipients::All);
+        assert_eq!(table.recipients(&frame(7, 1), 0), Recipients::One(0));
         assert_eq!(table.unlearned, 0);
     }
 

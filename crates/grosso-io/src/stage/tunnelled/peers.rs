@@ -9,7 +9,7 @@ use grosso_wire::LinkType;
 
 use super::{
     EthernetLink, TunnelledOptions,
-    forwarding::{Forwarding, REMOTES_MAX, Table, Unlearnable, Way},
+    forwarding::{Forwarding, REMOTES_MAX, Recipients, Table, Unlearnable},
 };
 
 /// All other ends. Most tunnels have one.
@@ -75,9 +75,9 @@ impl Peers {
     /// The numbers of the ends to which a frame is sent.
     pub(super) fn ways(&self, slices: &[&[u8]]) -> core::ops::Range<usize> {
         let frame = slices.first().copied().unwrap_or_default();
-        match self.table.as_ref().map(|table| table.way(frame, self.now_ns)) {
-            Some(Way::One(end)) => end..end + 1,
-            Some(Way::All) | None => 0..self.peers.len(),
+        match self.table.as_ref().map(|table| table.recipients(frame, self.now_ns)) {
+            Some(Recipients::One(end)) => end..end + 1,
+            Some(Recipients::All) | None => 0..self.peers.len(),
         }
     }
 

@@ -122,7 +122,7 @@ impl TunnelledStats {
                 self.own_address,
             ),
         ];
-        let Drops { put_in: out, taken_out: refused, foreign: others } = &*DROPS;
+        let DropCounters { put_in: out, taken_out: refused, foreign: others } = &*DROPS;
         let out = out.iter().map(move |(counter, why)| (*counter, put_in.refused(*why)));
         let refused = refused.iter().map(move |(counter, why)| (*counter, taken_out.refused(*why)));
         let others = others.iter().map(move |(counter, why)| (*counter, foreign[why.index()]));
@@ -143,13 +143,13 @@ pub(super) fn add(total: &mut EncapsulateStats, more: &EncapsulateStats) {
 }
 
 /// The counters of dropped packets, each with its reason.
-struct Drops {
+struct DropCounters {
     put_in: Vec<(PortCounter, encapsulate::Refusal)>,
     taken_out: Vec<(PortCounter, decapsulate::Refusal)>,
     foreign: Vec<(PortCounter, Foreign)>,
 }
 
-static DROPS: LazyLock<Drops> = LazyLock::new(|| {
+static DROPS: LazyLock<DropCounters> = LazyLock::new(|| {
     let counter = |way: &str, what: &str, name: &str, sentence: &str| PortCounter {
         name: format!("tunnel-{way}-{name}").leak(),
         is_loss: true,
@@ -164,7 +164,11 @@ static DROPS: LazyLock<Drops> = LazyLock::new(|| {
     let foreign = Foreign::ALL.iter().map(|why| {
         (counter("in", "Not of the tunnel and dropped", why.name(), why.sentence()), *why)
     });
-    Drops { put_in: put_in.collect(), taken_out: taken_out.collect(), foreign: foreign.collect() }
+    DropCounters {
+        put_in: put_in.collect(),
+        taken_out: taken_out.collect(),
+        foreign: foreign.collect(),
+    }
 });
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ fn builder(address: &str) -> DatagramSocketBuilder {
 }
 
 /// Everything that waits, message by message.
-fn receive(socket: &mut DatagramSocket) -> Vec<(Received, Vec<u8>)> {
+fn receive(socket: &mut DatagramSocket) -> Vec<(ReceivedMessage, Vec<u8>)> {
     wait_for(&[(socket.as_fd(), Interest::READ)], Some(Duration::from_secs(6))).unwrap();
     let (mut first, mut second) = (vec![0; 20_000], vec![0; 20_000]);
     let (mut far, mut near) = ([IoSliceMut::new(&mut first)], [IoSliceMut::new(&mut second)]);
@@ -46,7 +46,7 @@ fn what_is_said_beside_the_bytes_arrives_and_one_send_is_one_receive() {
         let plain = Datagram { traffic_class: 0, hop_limit: 9, segment_bytes: None, ..cut };
         assert_eq!(near.send_batch(&[cut, plain]).unwrap(), 2);
         let received = receive(&mut far);
-        let expected = |traffic_class, hop_limit, segment_bytes| Received {
+        let expected = |traffic_class, hop_limit, segment_bytes| ReceivedMessage {
             length: 3000,
             truncated: false,
             source: near.local(),
