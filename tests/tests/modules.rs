@@ -24,8 +24,6 @@ const CIRCLES: &[(&str, &str)] = &[
     ("grosso-cli", ""),
     ("grosso-cli", "commands/doctor"),
     ("grosso-cli", "evidence"),
-    ("grosso-io", ""),
-    ("grosso-io", "capture"),
     ("grosso-lab", ""),
     ("grosso-lab", "acks"),
     ("grosso-lab", "cost"),

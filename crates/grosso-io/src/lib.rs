@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`port`] | the trait of every port: receive, transmit, report features |
 //! | [`memory`] | the two ends of a wire in memory |
+//! | [`capture_port`] | a port that reads from one capture and writes to another |
 //! | [`impair`] | any port behind an impaired wire, repeatable from a seed |
 //! | [`record`] | any port, with a capture of the frames that pass |
 //! | [`stage`] | any port with fragmentation and reassembly, with ESP, or with a tunnel |
@@ -51,6 +52,7 @@
 #![forbid(unsafe_code)]
 
 pub mod capture;
+pub mod capture_port;
 mod counts;
 pub mod impair;
 #[cfg(target_os = "linux")]

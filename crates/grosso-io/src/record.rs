@@ -36,7 +36,7 @@ use grosso::{Frame, Meta};
 use grosso_wire::{LinkType, Ports, Stack};
 
 use crate::{
-    capture::{CaptureError, CaptureWriter, Interface, describe, flag},
+    capture::{CaptureError, CaptureWriter, Interface, PacketMeta, flag},
     delegate_port,
     port::{Port, PortError, Transmitted},
 };
@@ -406,7 +406,7 @@ impl Target {
         for noted in batch.frames.iter().take(count) {
             let (frame, behind) = rest.split_at(noted.len);
             rest = behind;
-            let mut said = describe(frame, &noted.meta, self.link, &self.ports, stack);
+            let mut said = PacketMeta::of_frame(frame, &noted.meta, self.link, &self.ports, stack);
             said.interface = self.interface;
             said.flags = Some(noted.direction as u32);
             writer.write_packet(&said, frame)?;

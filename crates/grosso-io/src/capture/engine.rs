@@ -7,11 +7,40 @@ use grosso::{
     checksum::Checksum,
     meta::{self, Cwr, Gso, IpLevels},
 };
-use grosso_wire::{Kind, Stack, tcp, udp};
+use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, tcp, udp};
 
 use super::metadata::{
-    ChecksumState, Cut, Offload, PartialPlace, SegmentTransport, Segmentation, VlanTag,
+    ChecksumState, Cut, Offload, PacketMeta, PartialPlace, SegmentTransport, Segmentation, VlanTag,
 };
+use super::tunnel_port::TunnelPort;
+
+impl PacketMeta {
+    /// Metadata for a capture of a frame with the engine's metadata `meta`. `stack` is scratch
+    /// space for the frame's headers, which are dissected with `ports`.
+    pub(crate) fn of_frame(
+        frame: &[u8],
+        meta: &Meta,
+        link: LinkType,
+        ports: &Ports,
+        stack: &mut Stack,
+    ) -> Self {
+        dissect_into(frame, link, ports, stack);
+        let transport = match stack.last().map(|layer| layer.kind) {
+            Some(Kind::Tcp) => SegmentTransport::Tcp,
+            Some(Kind::Udp) => SegmentTransport::Udp,
+            _ => SegmentTransport::Unknown,
+        };
+        let mut offload = Offload::of_engine(meta, transport, Vec::new());
+        offload.tunnel_ports = TunnelPort::of_packet(frame, stack, ports);
+        let says_something = offload != Offload::default();
+        Self {
+            timestamp_ns: meta.timestamp_ns,
+            original_len: frame.len() as u32,
+            offload: says_something.then_some(offload),
+            ..Self::default()
+        }
+    }
+}
 
 impl ChecksumState {
     /// The engine's checksum state for a packet with these headers.

@@ -1,13 +1,13 @@
 //! Entries that a reader hands out: packets, and the blocks between them. Both borrow the reader's
 //! buffer.
 
-use core::ops::Range;
-
 use super::error::Damage;
 use super::format::{Format, Interface};
-use super::metadata::PacketMeta;
-use super::options::Options;
+use super::metadata::{Offload, PacketMeta};
+use super::offload_option;
+use super::options::{Options, code};
 use super::order::ByteOrder;
+use super::pcapng;
 
 /// One entry of a capture.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,30 @@ impl<'a> Packet<'a> {
     /// Damaged options and unknown versions of the offload option count as absent.
     #[must_use]
     pub fn meta(&self) -> PacketMeta {
-        PacketMeta::of_packet(self)
+        let mut meta = PacketMeta {
+            timestamp_ns: self.timestamp_ns,
+            interface: self.interface,
+            original_len: self.original_len,
+            flags: None,
+            offload: None,
+        };
+        let order = self.order();
+        for option in self.options.iter().flatten() {
+            match option.code {
+                code::PACKET_FLAGS => {
+                    meta.flags = option.value.first_chunk().map(|bytes| order.u32_from(*bytes));
+                }
+                code::CUSTOM_BINARY if meta.offload.is_none() => {
+                    meta.offload = offload_option::decode(order, option.value);
+                }
+                _ => {}
+            }
+        }
+        // The option is more precise than the flags, so it takes precedence.
+        if meta.offload.is_none() {
+            meta.offload = meta.flags.and_then(Offload::from_flags);
+        }
+        meta
     }
 
     /// Damage in the packet's options, which leaves the packet itself usable.
@@ -99,13 +122,13 @@ impl<'a> Block<'a> {
     /// not known.
     #[must_use]
     pub fn options(&self) -> Options<'a> {
-        super::pcapng::block_options(self.kind, self.order, self.raw)
+        pcapng::block_options(self.kind, self.order, self.raw)
     }
 
     /// Whether this block begins a section.
     #[must_use]
     pub const fn is_section_header(&self) -> bool {
-        self.kind == super::pcapng::SECTION_HEADER
+        self.kind == pcapng::SECTION_HEADER
     }
 
     /// Whether a tool that changes packets may copy this block.
@@ -114,63 +137,6 @@ impl<'a> Block<'a> {
     /// 4.8).
     #[must_use]
     pub const fn is_copyable(&self) -> bool {
-        self.kind != super::pcapng::CUSTOM_BLOCK_NO_COPY
-    }
-}
-
-/// Result of decoding the start of a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// The record is not complete; more bytes are needed.
-    Need(Need),
-    /// A complete record of `bytes` bytes.
-    Record { bytes: usize, layout: Layout },
-}
-
-/// Bytes that an incomplete record still lacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Need {
-    /// Bytes that the decoder needs, counted from the start of the record.
-    pub(crate) bytes: usize,
-    /// Bytes of these that precede `part`.
-    pub(crate) before: usize,
-    pub(crate) part: Part,
-}
-
-/// The part of a record that is incomplete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    PacketHeader,
-    Packet,
-    BlockHeader,
-    Block(u32),
-}
-
-/// Layout of a complete record; ranges count from its start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Layout {
-    Packet(PacketLayout),
-    Block { kind: u32, interface: Option<Interface> },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PacketLayout {
-    pub(crate) interface: u32,
-    pub(crate) timestamp_ns: Option<u64>,
-    pub(crate) original_len: u32,
-    pub(crate) data: Span,
-    pub(crate) options: Span,
-}
-
-/// A range that is `Copy`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) start: usize,
-    pub(crate) end: usize,
-}
-
-impl Span {
-    pub(crate) const fn range(self) -> Range<usize> {
-        self.start..self.end
+        self.kind != pcapng::CUSTOM_BLOCK_NO_COPY
     }
 }

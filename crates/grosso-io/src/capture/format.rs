@@ -1,11 +1,5 @@
 //! Properties of a capture as a whole: format, time resolution, interface.
 
-use super::error::CaptureError;
-use super::order::ByteOrder;
-
-/// The first four bytes of a pcapng file, the same in both byte orders.
-pub(crate) const SECTION_HEADER_TYPE: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
-
 /// Greatest length of a record that is accepted and buffered: 16 MiB.
 ///
 /// The largest known packets are BIG TCP superframes of 512 KiB; secrets and name blocks stay far
@@ -36,42 +30,6 @@ impl core::fmt::Display for Format {
             Self::Pcap => "pcap",
             Self::Pcapng => "pcapng",
         })
-    }
-}
-
-/// The format that the first four bytes of a file declare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Magic {
-    Pcap { order: ByteOrder, resolution: Resolution },
-    Pcapng,
-}
-
-impl Magic {
-    /// Recognises a capture by its first bytes; the caller passes at least sixteen where the file
-    /// has them.
-    ///
-    /// # Errors
-    /// `NotACapture`, or `UnsupportedFormat` for the relatives of pcap with a different record
-    /// layout.
-    pub(crate) fn detect(bytes: &[u8]) -> Result<Self, CaptureError> {
-        let Some(&magic) = bytes.first_chunk::<4>() else {
-            return Err(CaptureError::not_a_capture(bytes));
-        };
-        if magic == SECTION_HEADER_TYPE {
-            return Ok(Self::Pcapng);
-        }
-        for order in [ByteOrder::Little, ByteOrder::Big] {
-            let resolution = match order.u32_from(magic) {
-                0xa1b2_c3d4 => Resolution::MICROSECONDS,
-                0xa1b2_3c4d => Resolution::NANOSECONDS,
-                0xa1b2_cd34 => return Err(unsupported("modified pcap (Kuznetzov's patch)")),
-                0xa1e2_cb12 => return Err(unsupported("pcap of AIX or of a vendor's patch")),
-                0x1c00_01ac | 0x1c00_01ad => return Err(unsupported("IXIA lcap")),
-                _ => continue,
-            };
-            return Ok(Self::Pcap { order, resolution });
-        }
-        Err(CaptureError::not_a_capture(bytes))
     }
 }
 
@@ -199,10 +157,6 @@ impl Interface {
     }
 }
 
-fn unsupported(what: &str) -> CaptureError {
-    CaptureError::UnsupportedFormat { what: what.into() }
-}
-
 fn saturate(value: u128) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
@@ -256,16 +210,6 @@ mod tests {
         assert_eq!(interface.nanoseconds(5), 0);
         interface.offset_seconds = i64::MAX;
         assert_eq!(interface.nanoseconds(5), u64::MAX);
-    }
-
-    #[test]
-    fn pcap_relatives_are_refused_by_name() {
-        for magic in [0xa1b2_cd34_u32, 0x1c00_01ac] {
-            for bytes in [magic.to_le_bytes(), magic.to_be_bytes()] {
-                let refused = Magic::detect(&bytes);
-                assert!(matches!(refused, Err(CaptureError::UnsupportedFormat { .. })));
-            }
-        }
     }
 
     proptest! {

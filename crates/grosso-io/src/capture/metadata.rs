@@ -4,9 +4,8 @@
 //! ready, segmentation pending). The rest is in one custom option: `docs/pcapng-option.md`
 //! describes its bytes and [`super::offload_option`] encodes them.
 
-use super::entry::Packet;
-use super::offload_option;
-use super::options::code;
+use grosso_wire::Ports;
+
 use super::tunnel_port::TunnelPort;
 
 /// Metadata of one packet.
@@ -26,34 +25,6 @@ pub struct PacketMeta {
 }
 
 impl PacketMeta {
-    pub(crate) fn of_packet(packet: &Packet<'_>) -> Self {
-        let options = packet.options();
-        let mut meta = Self {
-            timestamp_ns: packet.timestamp_ns,
-            interface: packet.interface,
-            original_len: packet.original_len,
-            flags: None,
-            offload: None,
-        };
-        for option in options.iter().flatten() {
-            match option.code {
-                code::PACKET_FLAGS => {
-                    meta.flags =
-                        option.value.first_chunk().map(|bytes| options.order().u32_from(*bytes));
-                }
-                code::CUSTOM_BINARY if meta.offload.is_none() => {
-                    meta.offload = offload_option::decode(options.order(), option.value);
-                }
-                _ => {}
-            }
-        }
-        // The option is more precise than the flags, so it takes precedence.
-        if meta.offload.is_none() {
-            meta.offload = meta.flags.and_then(Offload::from_flags);
-        }
-        meta
-    }
-
     /// The `epb_flags` word to write: `flags` with bits 9 to 11 derived from `offload`.
     #[must_use]
     pub fn flags_to_write(&self) -> Option<u32> {
@@ -122,6 +93,13 @@ impl Offload {
         let gso = (flags & flag::TCP_SEGMENTATION != 0)
             .then(|| Segmentation { transport: SegmentTransport::Tcp, ..Segmentation::default() });
         Some(Self { checksum, gso, ..Self::default() })
+    }
+
+    /// The ports for dissecting this packet: those that the capture recorded with it, and `base`
+    /// for all others.
+    #[must_use]
+    pub fn ports(&self, base: &Ports) -> Ports {
+        TunnelPort::over(&self.tunnel_ports, base)
     }
 
     /// Bits 9 to 11 of the flags.

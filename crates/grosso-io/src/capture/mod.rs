@@ -4,13 +4,14 @@
 //! |---|---|
 //! | `reader`, `writer` | files to entries and back; the only modules that do IO |
 //! | `pcap`, `pcapng` | the two formats as state machines over bytes |
+//! | `magic` | formats, recognised by the first bytes |
 //! | `compression`, `zstd` | gzip and zstd input, detected by the first bytes |
+//! | `layout` | layout of a record in a buffer, which a format's decoder finds |
 //! | `entry` | packets and blocks, borrowed from the reader's buffer |
 //! | `options` | options of pcapng blocks |
 //! | `metadata`, `offload_option` | metadata of packets |
 //! | `tunnel_port` | UDP ports of the tunnels in a packet |
 //! | `engine` | conversion of metadata to and from the engine's types |
-//! | `port` | a capture as a [`crate::Port`] |
 //! | `format`, `order` | formats, interfaces, units of time, byte order |
 //! | `identity` | whether two paths are one file |
 //! | `error` | every error of a capture, by name |
@@ -39,13 +40,14 @@ mod entry;
 mod error;
 mod format;
 mod identity;
+mod layout;
+mod magic;
 mod metadata;
 mod offload_option;
 pub mod options;
 mod order;
 mod pcap;
 mod pcapng;
-mod port;
 mod reader;
 mod tunnel_port;
 mod writer;
@@ -65,8 +67,6 @@ pub use metadata::{
 };
 pub use offload_option::{ENTERPRISE_NUMBER, MAGIC};
 pub use order::ByteOrder;
-pub use port::CapturePort;
-pub(crate) use port::describe;
 pub use reader::{CaptureReader, Input};
 pub use tunnel_port::{TUNNEL_PORTS_MAX, TunnelPort};
 pub use writer::{CaptureWriter, Output, WriterOptions};

@@ -3,9 +3,10 @@
 //! A file is a header of 24 bytes, then records: a header of 16 bytes and a packet each. The magic
 //! number determines byte order and time unit. See draft-ietf-opsawg-pcap.
 
-use super::entry::{Layout, Need, PacketLayout, Part, Span, Step};
 use super::error::{CaptureError, Damage};
-use super::format::{Interface, Magic, RECORD_BYTES_MAX, Resolution, SNAPLEN_DEFAULT};
+use super::format::{Interface, RECORD_BYTES_MAX, Resolution, SNAPLEN_DEFAULT};
+use super::layout::{Layout, Need, PacketLayout, Part, Span, Step};
+use super::magic::Magic;
 use super::order::ByteOrder;
 
 /// Length of the file header.

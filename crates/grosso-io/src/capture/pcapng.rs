@@ -4,9 +4,9 @@
 //! byte order and discards the interfaces of the section before it. Every block without a packet is
 //! handed on as it stands. See draft-ietf-opsawg-pcapng.
 
-use super::entry::{Layout, Need, PacketLayout, Part, Span, Step};
 use super::error::Damage;
 use super::format::{INTERFACES_MAX, Interface, RECORD_BYTES_MAX, Resolution};
+use super::layout::{Layout, Need, PacketLayout, Part, Span, Step};
 use super::options::{Options, code, padding, push_end, push_option};
 use super::order::ByteOrder;
 

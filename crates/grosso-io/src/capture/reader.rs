@@ -5,9 +5,11 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use super::compression::{Compression, Decompressor};
-use super::entry::{Block, Entry, Layout, Need, Packet, Part, Step};
+use super::entry::{Block, Entry, Packet};
 use super::error::{CaptureError, FilePart};
-use super::format::{Format, Interface, Magic, RECORD_BYTES_MAX};
+use super::format::{Format, Interface, RECORD_BYTES_MAX};
+use super::layout::{Layout, Need, Part, Step};
+use super::magic::Magic;
 use super::options::Options;
 use super::order::ByteOrder;
 use super::pcap::{self, FILE_HEADER_BYTES, FileHeader};

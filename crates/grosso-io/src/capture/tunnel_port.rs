@@ -8,8 +8,6 @@ use core::{fmt, ops::Range};
 
 use grosso_wire::{Kind, Ports, Stack, udp};
 
-use super::metadata::Offload;
-
 /// A UDP port and the tunnel that uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TunnelPort {
@@ -201,15 +199,6 @@ impl fmt::Display for TunnelPort {
             Self::Fou(port, protocol) => write!(f, "fou={port}/{protocol}"),
             Self::Esp(port) => write!(f, "esp={port}"),
         }
-    }
-}
-
-impl Offload {
-    /// The ports for dissecting this packet: those that the capture recorded with it, and `base`
-    /// for all others.
-    #[must_use]
-    pub fn ports(&self, base: &Ports) -> Ports {
-        TunnelPort::over(&self.tunnel_ports, base)
     }
 }
 

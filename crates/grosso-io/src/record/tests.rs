@@ -17,9 +17,10 @@ use grosso_wire::{LinkType, Ports, dissect};
 use super::{Noted, Record, RecordOptions, RecordStats};
 use crate::{
     capture::{
-        CaptureError, CapturePort, CaptureReader, CaptureWriter, ChecksumState, Entry, Format,
-        TunnelPort, WriterOptions, flag,
+        CaptureError, CaptureReader, CaptureWriter, ChecksumState, Entry, Format, TunnelPort,
+        WriterOptions, flag,
     },
+    capture_port::CapturePort,
     memory::{MemoryPort, wire},
     port::{Port, Transmitted},
 };

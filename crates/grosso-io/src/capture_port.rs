@@ -6,13 +6,12 @@ use grosso::{
     Frame, Meta,
     features::{Device, Features},
 };
-use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into};
+use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
-use super::{
-    CaptureError, CaptureReader, CaptureWriter, Entry, Offload, PacketMeta, SegmentTransport,
-    TunnelPort,
+use crate::{
+    capture::{CaptureError, CaptureReader, CaptureWriter, Entry, PacketMeta},
+    port::{Port, PortError, Transmitted},
 };
-use crate::port::{Port, PortError, Transmitted};
 
 /// Port that reads frames from one capture and writes to another.
 ///
@@ -113,7 +112,8 @@ impl<R: Read, W: Write> Port for CapturePort<R, W> {
         let Some(writer) = &mut self.writer else { return Err(PortError::OneWay("send")) };
         self.scratch.clear();
         slices.iter().for_each(|slice| self.scratch.extend_from_slice(slice));
-        let said = describe(&self.scratch, meta, self.link, &self.ports, &mut self.stack);
+        let said =
+            PacketMeta::of_frame(&self.scratch, meta, self.link, &self.ports, &mut self.stack);
         writer.write_packet(&said, &self.scratch)?;
         Ok(Transmitted::Taken)
     }
@@ -127,31 +127,6 @@ impl<R: Read, W: Write> Port for CapturePort<R, W> {
 
     fn is_finished(&self) -> bool {
         self.reader.is_none()
-    }
-}
-
-/// Metadata for a capture of a frame with the engine's metadata `meta`.
-pub(crate) fn describe(
-    frame: &[u8],
-    meta: &Meta,
-    link: LinkType,
-    ports: &Ports,
-    stack: &mut Stack,
-) -> PacketMeta {
-    dissect_into(frame, link, ports, stack);
-    let transport = match stack.last().map(|layer| layer.kind) {
-        Some(Kind::Tcp) => SegmentTransport::Tcp,
-        Some(Kind::Udp) => SegmentTransport::Udp,
-        _ => SegmentTransport::Unknown,
-    };
-    let mut offload = Offload::of_engine(meta, transport, Vec::new());
-    offload.tunnel_ports = TunnelPort::of_packet(frame, stack, ports);
-    let says_something = offload != Offload::default();
-    PacketMeta {
-        timestamp_ns: meta.timestamp_ns,
-        original_len: frame.len() as u32,
-        offload: says_something.then_some(offload),
-        ..PacketMeta::default()
     }
 }
 

@@ -1,0 +1,62 @@
+//! Layout of a record in a buffer: the answer of a format's decoder.
+
+use core::ops::Range;
+
+use super::format::Interface;
+
+/// Result of decoding the start of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The record is not complete; more bytes are needed.
+    Need(Need),
+    /// A complete record of `bytes` bytes.
+    Record { bytes: usize, layout: Layout },
+}
+
+/// Bytes that an incomplete record still lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// Bytes that the decoder needs, counted from the start of the record.
+    pub(crate) bytes: usize,
+    /// Bytes of these that precede `part`.
+    pub(crate) before: usize,
+    pub(crate) part: Part,
+}
+
+/// The part of a record that is incomplete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    PacketHeader,
+    Packet,
+    BlockHeader,
+    Block(u32),
+}
+
+/// Layout of a complete record; ranges count from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    Packet(PacketLayout),
+    Block { kind: u32, interface: Option<Interface> },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PacketLayout {
+    pub(crate) interface: u32,
+    pub(crate) timestamp_ns: Option<u64>,
+    pub(crate) original_len: u32,
+    pub(crate) data: Span,
+    pub(crate) options: Span,
+}
+
+/// A range that is `Copy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+impl Span {
+    pub(crate) const fn range(self) -> Range<usize> {
+        self.start..self.end
+    }
+}
