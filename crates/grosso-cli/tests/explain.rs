@@ -5,9 +5,12 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::{Bench, ETHERNET, START_NS, capture};
-use grosso::coalesce::reason::{Close, NoMerge, Pass};
+use grosso::{
+    coalesce::reason::{Close, NoMerge, Pass},
+    meta::VlanTag,
+};
 use grosso_io::capture::{
-    CaptureWriter, ChecksumState, Format, Offload, PacketMeta, PartialPlace, VlanTag, WriterOptions,
+    CaptureWriter, ChecksumState, Format, Offload, PacketMeta, PartialPlace, WriterOptions,
 };
 use grosso_testkit::{
     Packet,

@@ -5,12 +5,12 @@ use core::num::NonZeroU16;
 use grosso::{
     Meta,
     checksum::Checksum,
-    meta::{self, Cwr, Gso, IpLevels},
+    meta::{self, Gso},
 };
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, tcp, udp};
 
 use super::metadata::{
-    ChecksumState, Cut, Offload, PacketMeta, PartialPlace, SegmentTransport, Segmentation, VlanTag,
+    ChecksumState, Cut, Offload, PacketMeta, PartialPlace, SegmentTransport, Segmentation,
 };
 use super::tunnel_port::TunnelPort;
 
@@ -89,8 +89,8 @@ impl Segmentation {
         Some(Gso {
             cut,
             segments: self.segments,
-            fixed_ids: IpLevels::from_bits(self.fixed_ids),
-            cwr: if self.cwr_on_all { Cwr::Every } else { Cwr::First },
+            fixed_ids: self.fixed_ids,
+            cwr: self.cwr,
             partial_members: self.partial_members,
             untrusted: self.untrusted,
         })
@@ -110,8 +110,8 @@ impl Offload {
             },
             transport,
             segments: gso.segments,
-            fixed_ids: gso.fixed_ids.bits(),
-            cwr_on_all: gso.cwr == Cwr::Every,
+            fixed_ids: gso.fixed_ids,
+            cwr: gso.cwr,
             partial_members: gso.partial_members,
             untrusted: gso.untrusted,
         });
@@ -125,7 +125,7 @@ impl Offload {
                 }
             },
             gso,
-            vlan: meta.vlan.map(|tag| VlanTag { protocol: tag.protocol, tci: tag.tci }),
+            vlan: meta.vlan,
             hash: meta.hash,
             arrivals_ns,
             tunnel_ports: Vec::new(),
@@ -138,15 +138,9 @@ impl Offload {
         Meta {
             checksum: self.checksum.to_engine(stack),
             gso: self.gso.as_ref().and_then(Segmentation::to_engine),
-            vlan: self.vlan(),
+            vlan: self.vlan,
             hash: self.hash,
             timestamp_ns: None,
         }
-    }
-
-    /// A VLAN tag that the device removed from the packet, as the engine's type.
-    #[must_use]
-    pub fn vlan(&self) -> Option<meta::VlanTag> {
-        self.vlan.map(|tag| meta::VlanTag { protocol: tag.protocol, tci: tag.tci })
     }
 }

@@ -4,6 +4,7 @@
 //! ready, segmentation pending). The rest is in one custom option: `docs/pcapng-option.md`
 //! describes its bytes and [`super::offload_option`] encodes them.
 
+use grosso::meta::{Cwr, IpLevels, VlanTag};
 use grosso_wire::Ports;
 
 use super::tunnel_port::TunnelPort;
@@ -157,10 +158,10 @@ pub struct Segmentation {
     pub transport: SegmentTransport,
     /// Number of packets in the superframe; 0 when unknown.
     pub segments: u16,
-    /// IP levels whose identification is the same in every packet; level `n` is bit `n`.
-    pub fixed_ids: u8,
-    /// CWR is set in every packet and not only in the first (AccECN).
-    pub cwr_on_all: bool,
+    /// IP levels whose identification is the same in every packet.
+    pub fixed_ids: IpLevels,
+    /// The packets in which CWR is set, if the superframe has it.
+    pub cwr: Cwr,
     /// The packets had partial checksums when they were merged.
     pub partial_members: bool,
     /// The description came from an untrusted source, such as a guest.
@@ -191,15 +192,6 @@ pub enum SegmentTransport {
     Tcp,
     /// UDP datagrams.
     Udp,
-}
-
-/// A VLAN tag that is not in the packet's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VlanTag {
-    /// The tag protocol identifier: 0x8100 or 0x88a8.
-    pub protocol: u16,
-    /// Tag control information: priority, drop eligibility and VLAN identifier.
-    pub tci: u16,
 }
 
 #[cfg(test)]

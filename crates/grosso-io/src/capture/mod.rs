@@ -62,8 +62,7 @@ pub use format::{
 };
 pub use identity::same_file;
 pub use metadata::{
-    ChecksumState, Cut, Offload, PacketMeta, PartialPlace, SegmentTransport, Segmentation, VlanTag,
-    flag,
+    ChecksumState, Cut, Offload, PacketMeta, PartialPlace, SegmentTransport, Segmentation, flag,
 };
 pub use offload_option::{ENTERPRISE_NUMBER, MAGIC};
 pub use order::ByteOrder;

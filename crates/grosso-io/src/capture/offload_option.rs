@@ -4,10 +4,10 @@
 //! of the section, because tools that rewrite a section in another byte order cannot translate a
 //! value that they do not know. Only the enterprise number before it is in the section's order.
 
+use grosso::meta::{Cwr, IpLevels, VlanTag};
+
 use super::error::Misfit;
-use super::metadata::{
-    ChecksumState, Cut, Offload, PartialPlace, SegmentTransport, Segmentation, VlanTag,
-};
+use super::metadata::{ChecksumState, Cut, Offload, PartialPlace, SegmentTransport, Segmentation};
 use super::order::ByteOrder;
 use super::tunnel_port::{TUNNEL_PORTS_MAX, TunnelPort};
 
@@ -70,8 +70,8 @@ pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
                 _ => SegmentTransport::Unknown,
             },
             segments: number(18),
-            fixed_ids: fixed[20],
-            cwr_on_all: fixed[21] & gso::CWR_ON_ALL != 0,
+            fixed_ids: IpLevels::from_bits(fixed[20]),
+            cwr: if fixed[21] & gso::CWR_ON_ALL != 0 { Cwr::Every } else { Cwr::First },
             partial_members: fixed[21] & gso::PARTIAL_MEMBERS != 0,
             untrusted: fixed[21] & gso::UNTRUSTED != 0,
         });
@@ -159,8 +159,8 @@ fn encode_gso(fixed: &mut [u8; FIXED_BYTES], gso: &Segmentation) {
     fixed[11] = kind;
     put(fixed, 16, size);
     put(fixed, 18, gso.segments);
-    fixed[20] = gso.fixed_ids;
-    fixed[21] = bit(gso.cwr_on_all, gso::CWR_ON_ALL)
+    fixed[20] = gso.fixed_ids.bits();
+    fixed[21] = bit(gso.cwr == Cwr::Every, gso::CWR_ON_ALL)
         | bit(gso.partial_members, gso::PARTIAL_MEMBERS)
         | bit(gso.untrusted, gso::UNTRUSTED);
     fixed[26] = match gso.transport {
@@ -417,8 +417,8 @@ mod tests {
                     cut,
                     transport,
                     segments,
-                    fixed_ids,
-                    cwr_on_all,
+                    fixed_ids: IpLevels::from_bits(fixed_ids),
+                    cwr: if cwr_on_all { Cwr::Every } else { Cwr::First },
                     partial_members,
                     untrusted,
                 }

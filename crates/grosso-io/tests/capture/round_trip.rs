@@ -1,10 +1,11 @@
 //! Round trips: unchanged entries are copied verbatim, changed packets keep their metadata.
 
+use grosso::meta::{Cwr, IpLevels, VlanTag};
 use grosso_io::capture::options::{Options, push_option};
 use grosso_io::capture::{
     ByteOrder, CaptureError, CaptureReader, CaptureWriter, ChecksumState, Cut, Entry, Format,
     Interface, Misfit, Offload, PacketMeta, PartialPlace, Resolution, SegmentTransport,
-    Segmentation, TunnelPort, VlanTag, WriterOptions,
+    Segmentation, TunnelPort, WriterOptions,
 };
 
 use crate::build::{File, everything};
@@ -219,8 +220,8 @@ fn offload_metadata_round_trips_and_sets_the_standard_flags() {
             cut: Cut::Every(1448),
             transport: SegmentTransport::Tcp,
             segments: 3,
-            fixed_ids: 2,
-            cwr_on_all: true,
+            fixed_ids: IpLevels::from_bits(2),
+            cwr: Cwr::Every,
             partial_members: true,
             untrusted: false,
         }),

@@ -192,7 +192,7 @@ fn with_offloads(meta: Meta, said: &PacketMeta, judgment: &Judgment, ports: Port
     };
     Meta {
         gso,
-        vlan: offload.and_then(Offload::vlan),
+        vlan: offload.and_then(|offload| offload.vlan),
         hash: offload.and_then(|offload| offload.hash),
         ..meta
     }
