@@ -24,17 +24,10 @@ const CIRCLES: &[(&str, &str)] = &[
     ("grosso-cli", ""),
     ("grosso-cli", "commands/doctor"),
     ("grosso-cli", "evidence"),
-    ("grosso-lab", ""),
-    ("grosso-lab", "acks"),
-    ("grosso-lab", "cost"),
-    ("grosso-lab", "fragments"),
-    ("grosso-lab", "trial"),
-    ("grosso-lab", "tunnels"),
 ];
 
 /// The crates that still have names that mean several types, and how many such names.
-const AMBIGUOUS: &[(&str, usize)] =
-    &[("grosso", 18), ("grosso-cli", 31), ("grosso-lab", 19), ("grosso-wire", 4)];
+const AMBIGUOUS: &[(&str, usize)] = &[("grosso", 18), ("grosso-cli", 31), ("grosso-wire", 4)];
 
 #[test]
 fn imports_form_no_circle() {

@@ -226,7 +226,7 @@ fn is_allowed(run: &Run) -> bool {
 #[test]
 fn lab_acks_tells_who_reaches_the_sender() {
     let bench = Bench::new();
-    let run = bench.run("lab acks --runs 1 --time 100ms --json");
+    let run = bench.run("lab acks --runs 1 --time 100ms --html page.html --json");
     if !is_allowed(&run) {
         return;
     }
@@ -249,6 +249,8 @@ fn lab_acks_tells_who_reaches_the_sender() {
     }
     assert_eq!(report["overtaken"]["through_it"], 0);
     assert_eq!(report["verdicts"].as_array().unwrap().len(), 10);
+    let page = String::from_utf8(bench.get("page.html")).unwrap();
+    assert!(page.contains("lab acks --runs 1"), "how to repeat it");
 }
 
 #[test]

@@ -1,236 +1,231 @@
-//! Experiments: the trials that answer a question, and their results.
+//! Experiments: the trials that answer a question, run in turn.
 
-use std::{sync::atomic::AtomicBool, time::Duration};
+use std::{io, sync::atomic::AtomicBool, time::Duration};
+
+use grosso_sys::scheduling::allowed_processors;
+use serde::Serialize;
 
 use crate::{
     hosts::Device,
-    traffic::Traffic,
-    trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure},
+    report::{Environment, Findings, Report},
+    trial::TrialError,
+    verdict::Verdict,
 };
 
-mod catalogue;
-mod consumer;
-mod latency;
-mod page;
-mod plot;
-mod reorder;
-mod report;
-mod rtt;
-mod spread;
-mod table;
-
-pub use consumer::Consumer;
-pub use latency::Latency;
-pub use report::{Compared, Environment, GroupResult, Published, Report, RowResult, Verdict};
-pub use spread::Spread;
-
-pub(crate) use table::{digits, thousands};
-
-/// Parameters of the measurement.
+/// Parameters of a measurement.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct Plan<P> {
     /// Measurements of each setting.
     pub runs: usize,
     /// Duration of each.
     pub measured: Duration,
-    /// The congestion control of TCP. One that paces, as bbr does, hides the effect of offloads.
-    pub congestion: String,
-    /// Time for which a train may be held.
-    pub hold: Duration,
-    /// Whether the sender sends from a file, without a copy of its own.
-    pub sendfile: bool,
-    /// Device through which the data path hands packets to a host.
+    /// Device through which the data paths exchange packets with a host.
     pub device: Device,
-    /// Whether packets cross the wire with complete checksums, for the receiver to verify.
-    pub full_checksums: bool,
-    /// Generator of the traffic.
-    pub tool: Tool,
-    /// Bits a second of the wire, in experiments whose wire is slower than the machine.
-    pub wire_bits: u64,
+    /// Parameters of the experiment.
+    pub parameters: P,
 }
 
-impl Default for Plan {
-    /// Three runs of a second, cubic, 100 microseconds, a gigabit, and the device that works everywhere.
+impl<P: Default> Default for Plan<P> {
+    /// Three runs of a second, and the device that works everywhere.
     fn default() -> Self {
         Self {
             runs: 3,
             measured: Duration::from_secs(1),
-            congestion: "cubic".into(),
-            hold: Duration::from_micros(100),
-            sendfile: false,
             device: Device::Veth,
-            full_checksums: false,
-            tool: Tool::BuiltIn,
-            wire_bits: 1_000_000_000,
+            parameters: P::default(),
         }
     }
 }
 
-/// Trials that belong together.
+/// Parameters of an experiment on TCP.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TcpParameters {
+    /// The congestion control of TCP.
+    pub congestion: String,
+}
+
+impl Default for TcpParameters {
+    fn default() -> Self {
+        Self { congestion: "cubic".into() }
+    }
+}
+
+/// A setting, and its runs.
 #[derive(Clone, Debug)]
-pub struct Experiment {
-    name: &'static str,
-    /// The host whose NIC Grosso is.
-    nic_of: &'static str,
-    plan: Plan,
-    groups: Vec<Group>,
-    /// Payload size of the packets for a consumer in memory, if that is measured too.
-    consumer: Option<u16>,
-    judge: Judge,
-    notes: &'static [&'static str],
+pub struct Series<S, R> {
+    /// The setting.
+    pub setting: S,
+    /// Bytes of a separate run that were compared one by one with those sent; `None` if that was not done.
+    pub verified_bytes: Option<u64>,
+    /// The runs.
+    pub runs: Vec<R>,
 }
 
-/// Judges the results: which claims hold.
-type Judge = fn(&[GroupResult], Option<&Consumer>) -> Vec<Verdict>;
-
-/// Settings that are compared with each other.
-#[derive(Clone, Debug, PartialEq)]
-struct Group {
-    title: String,
-    rows: Vec<Row>,
-    comparisons: Vec<Comparison>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-struct Row {
-    name: String,
-    setting: Setting,
-}
-
-/// Two rows to compare, by their names.
-#[derive(Clone, Debug, PartialEq)]
-struct Comparison {
-    name: &'static str,
-    over: &'static str,
-    under: &'static str,
-    published: Option<Published>,
-}
-
-impl Row {
-    fn new(name: &str, setting: &Setting, carrier: Carrier) -> Self {
-        Self { name: name.into(), setting: Setting { carrier, ..setting.clone() } }
+impl<S, R> Series<S, R> {
+    /// These runs of a setting, of which no bytes were compared.
+    pub const fn new(setting: S, runs: Vec<R>) -> Self {
+        Self { setting, verified_bytes: None, runs }
     }
 }
 
-impl Comparison {
-    const fn new(name: &'static str, over: &'static str, under: &'static str) -> Self {
-        Self { name, over, under, published: None }
-    }
-}
+/// A setting of an experiment, and its runs.
+pub type RunsOf<E> = Series<<E as Experiment>::Setting, <E as Experiment>::Run>;
 
-impl Experiment {
+/// Settings to measure, and what their runs mean.
+pub trait Experiment {
+    /// Parameters beside those of every plan.
+    type Parameters: Clone;
+    /// One setting to measure.
+    type Setting: Clone;
+    /// The measurement of a setting in one run.
+    type Run;
+    /// The figures.
+    type Findings: Findings<Parameters = Self::Parameters>;
+
+    /// The name, as in the command of `grosso`.
+    fn name(&self) -> &'static str;
+
+    /// Parameters of the measurement.
+    fn plan(&self) -> &Plan<Self::Parameters>;
+
+    /// The settings, in groups that are compared with each other.
+    fn settings(&self) -> Vec<&[Self::Setting]>;
+
     /// Number of trials.
-    #[must_use]
-    pub fn trials(&self) -> usize {
-        self.groups.iter().map(|group| group.rows.len()).sum::<usize>() * self.plan.runs
+    fn trials(&self) -> usize {
+        self.settings().into_iter().flatten().count() * self.plan().runs
     }
+
+    /// Compares every byte that a setting carries with the one sent, before it is measured. Returns their number, or
+    /// `None` if the traffic has no content to compare.
+    ///
+    /// # Errors
+    /// Those of a trial.
+    fn verify(
+        &self,
+        _setting: &Self::Setting,
+        _interrupted: &AtomicBool,
+    ) -> Result<Option<u64>, TrialError> {
+        Ok(None)
+    }
+
+    /// Whether the setting is left out if this system fails to verify it with this error.
+    fn is_optional(&self, _setting: &Self::Setting, _error: &io::Error) -> bool {
+        false
+    }
+
+    /// Adds a run to every setting of a group.
+    ///
+    /// # Errors
+    /// Those of a trial.
+    fn measure(&self, group: &mut [RunsOf<Self>], bench: &mut Bench<'_>) -> Result<(), TrialError>;
+
+    /// The figures of all runs, by group.
+    fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> Self::Findings;
+
+    /// Verdicts on the figures.
+    fn judge(&self, findings: &Self::Findings) -> Vec<Verdict>;
+
+    /// Notes on reading the figures.
+    fn notes(&self, findings: &Self::Findings) -> Vec<String>;
 
     /// Measures every setting in turn and repeats that, so that changes on the machine affect all settings alike.
     /// `done` is called with the number of trials done.
     ///
-    /// Before that, every setting carries a stream of which every byte is compared with the one sent.
-    ///
     /// # Errors
     /// Fails if a trial fails or `interrupted` is set.
-    pub fn run(
+    fn run(
         &self,
         interrupted: &AtomicBool,
         mut done: impl FnMut(usize),
-    ) -> Result<Report, TrialError> {
-        let mut verified = Vec::new();
-        for group in &self.groups {
-            let each = group.rows.iter().map(|row| verify(&row.setting, interrupted));
-            verified.push(each.collect::<Result<Vec<_>, _>>()?);
-        }
-        let mut runs: Vec<Vec<Vec<Measured>>> =
-            self.groups.iter().map(|group| vec![Vec::new(); group.rows.len()]).collect();
-        let mut trials = 0;
-        for _ in 0..self.plan.runs {
-            for (group, kept) in self.groups.iter().zip(&mut runs) {
-                for (row, kept) in group.rows.iter().zip(kept) {
-                    kept.push(measure(&row.setting, interrupted)?);
-                    trials += 1;
-                    done(trials);
+    ) -> Result<Report<Self::Findings>, TrialError> {
+        let mut groups = Vec::new();
+        for settings in self.settings() {
+            let mut group = Vec::new();
+            for setting in settings {
+                match self.verify(setting, interrupted) {
+                    Err(TrialError::Io(error)) if self.is_optional(setting, &error) => {}
+                    verified => group.push(Series {
+                        verified_bytes: verified?,
+                        ..Series::new(setting.clone(), Vec::new())
+                    }),
                 }
             }
+            groups.push(group);
         }
-        let consumer = self.consumer.map(|bytes| Consumer::measure(bytes, self.plan.runs));
-        let groups = self.groups.iter().zip(runs).zip(&verified);
-        let groups: Vec<GroupResult> = groups
-            .map(|((group, runs), verified)| GroupResult::new(group, runs, verified))
-            .collect();
+        let mut bench = Bench { interrupted, trials: 0, done: &mut done };
+        for _ in 0..self.plan().runs {
+            for group in &mut groups {
+                self.measure(group, &mut bench)?;
+            }
+        }
+        Ok(self.report(groups)?)
+    }
+
+    /// The report of all runs, by group.
+    ///
+    /// # Errors
+    /// Fails if the system does not describe itself.
+    fn report(&self, groups: Vec<Vec<RunsOf<Self>>>) -> io::Result<Report<Self::Findings>> {
+        let Plan { runs, measured, device, parameters } = self.plan();
+        let findings = self.findings(groups);
         Ok(Report {
-            experiment: self.name,
-            nic_of: self.nic_of,
-            environment: Environment::of(&self.plan)?,
-            verdicts: (self.judge)(&groups, consumer.as_ref()),
-            groups,
-            consumer,
-            notes: self.notes,
+            experiment: self.name(),
+            environment: Environment::of(*runs, *measured, *device, parameters.clone())?,
+            verdicts: self.judge(&findings),
+            notes: self.notes(&findings),
+            findings,
         })
     }
 }
 
-/// Compares every byte of a stream with the one sent. Returns the number of bytes, or `None` if the traffic has no
-/// content to compare.
-fn verify(setting: &Setting, interrupted: &AtomicBool) -> Result<Option<u64>, TrialError> {
-    let has_content =
-        matches!(setting.traffic, Traffic::TcpStream | Traffic::TcpSendfile | Traffic::TcpMaerts);
-    if !has_content || setting.tool != Tool::BuiltIn {
-        return Ok(None);
-    }
-    let extent = Extent::Bytes(VERIFIED_BYTES);
-    let setting = Setting { extent, compare: true, ..setting.clone() };
-    measure(&setting, interrupted).map(|measured| Some(measured.bytes))
+/// A place for trials, which counts them.
+pub struct Bench<'a> {
+    interrupted: &'a AtomicBool,
+    trials: usize,
+    done: &'a mut dyn FnMut(usize),
 }
 
-/// Bytes that are compared one by one: some hundred trains.
-const VERIFIED_BYTES: u64 = 8 << 20;
+impl Bench<'_> {
+    /// Does one trial.
+    ///
+    /// # Errors
+    /// Those of the trial.
+    pub fn trial<S, R>(
+        &mut self,
+        measure: impl FnOnce(&S, &AtomicBool) -> Result<R, TrialError>,
+        setting: &S,
+    ) -> Result<R, TrialError> {
+        let measured = measure(setting, self.interrupted)?;
+        self.trials += 1;
+        (self.done)(self.trials);
+        Ok(measured)
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{account::CpuSeconds, conditions::Conditions};
-
-    /// Results that were never measured: ten gigabits with coalescing, less without.
-    pub(super) fn report() -> Report {
-        let run = |bytes, segments| {
-            let cpu_seconds = CpuSeconds { sender: 0.25, path: 0.5, receiver: 0.25, kernel: 0.0 };
-            let segments_per_train = Some(segments);
-            let acknowledgements = 123_456;
-            let seconds = 1.0;
-            let mut run = Measured { seconds, bytes, cpu_seconds, ..Measured::default() };
-            (run.segments_per_train, run.acknowledgements) = (segments_per_train, acknowledgements);
-            run
-        };
-        let experiment = Experiment::headline(Plan::default()).unwrap();
-        let mut group = experiment.groups[0].clone();
-        group.title = "TCP_STREAM at MTU 1500 to 9000, one CPU for everything".into();
-        let runs = vec![
-            vec![run(1_250_000_000, 44.9); 3],
-            vec![run(312_500_000, 1.0), run(375_000_000, 1.0)],
-        ];
-        Report {
-            experiment: "lro",
-            nic_of: "receiver",
-            environment: Environment {
-                conditions: Conditions {
-                    kernel: "6.18.44-a-distribution-s-own".into(),
-                    processor: "A processor".into(),
-                    processors: 2,
-                    runs: 3,
-                    seconds: 1.5,
-                    device: Device::Veth,
-                },
-                congestion: "cubic".into(),
-                hold_us: 100.0,
-                full_checksums: false,
-                tool: Tool::BuiltIn,
-            },
-            groups: vec![GroupResult::new(&group, runs, &[Some(1), Some(1)])],
-            consumer: None,
-            verdicts: Vec::new(),
-            notes: &[],
+    /// Does one trial of each setting.
+    ///
+    /// # Errors
+    /// Those of the trials.
+    pub fn each<S, R>(
+        &mut self,
+        measure: impl Fn(&S, &AtomicBool) -> Result<R, TrialError>,
+        group: &mut [Series<S, R>],
+    ) -> Result<(), TrialError> {
+        for Series { setting, runs, .. } in group {
+            runs.push(self.trial(&measure, setting)?);
         }
+        Ok(())
     }
 }
+
+/// The processors for the sender and for everything else: the same one if there is only one.
+pub(crate) fn two_processors() -> io::Result<[usize; 2]> {
+    Ok(match allowed_processors()?[..] {
+        [.., one, other] => [one, other],
+        [one] => [one, one],
+        [] => [0, 0],
+    })
+}
+
+/// Bytes that are compared one by one before a setting is measured: some hundred trains.
+pub(crate) const VERIFIED_BYTES: u64 = 8 << 20;

@@ -21,20 +21,25 @@
 //! | [`cost`] | the cost of a packet to a data path, by part |
 //! | [`nic`] | a NIC with receive buffers of its own, possibly few |
 //! | [`network`] | the hosts for the user's own commands, behind a wire that may be impaired |
-//! | [`experiment`] | the trials that answer a question, and their table |
+//! | [`experiment`] | the trials that answer a question, in turn: what all experiments have in common |
+//! | [`report`] | their results as JSON, as a table and as a page |
+//! | [`statistics`], [`verdict`] | medians and percentiles; claims, and whether the figures support them |
+//! | [`offload`] | coalescing and superframes, on and off |
+//! | [`fragments`] | fragments inside ESP, to a NIC with few receive buffers |
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
 //!
 //! use grosso_lab::{
 //!     experiment::{Experiment, Plan},
+//!     offload::Offload,
 //!     permit,
 //! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Before the process has threads: it becomes root in a user namespace of its own.
 //! permit::enter()?;
-//! let report = Experiment::headline(Plan::default())?.run(&AtomicBool::new(false), |_| {})?;
+//! let report = Offload::headline(Plan::default())?.run(&AtomicBool::new(false), |_| {})?;
 //! print!("{}", report.table());
 //! # Ok(())
 //! # }
@@ -47,17 +52,20 @@
 pub mod account;
 pub mod acks;
 mod clocks;
-pub mod conditions;
 pub mod cost;
 pub mod experiment;
 pub mod fragments;
 pub mod hosts;
 pub mod network;
 pub mod nic;
+pub mod offload;
 mod page;
 pub mod permit;
 pub mod profiles;
+pub mod report;
 mod running;
+pub mod statistics;
 pub mod traffic;
 pub mod trial;
 pub mod tunnels;
+pub mod verdict;

@@ -18,7 +18,7 @@ use rustix::process::Pid;
 use serde::Serialize;
 
 use crate::{
-    conditions::two_processors,
+    experiment::two_processors,
     hosts::{Device, DevicePort, Family, Hosts, Layout, Mtu, RECEIVER_ADDRESSES, SENDER_ADDRESSES},
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, observe_path},

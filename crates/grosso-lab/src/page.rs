@@ -1,50 +1,8 @@
-//! Results as one self-contained page: no network, no script, light and dark.
+//! Charts of a self-contained page: no network, no script, light and dark.
 
 use core::fmt::Write;
 
-use crate::experiment::{Spread, Verdict};
-
-/// Content of a page.
-pub(crate) struct Page<'a> {
-    /// Name of the experiment, as in the command of `grosso`.
-    pub(crate) experiment: &'a str,
-    /// Its result, in a sentence.
-    pub(crate) headline: &'a str,
-    /// Explanation of the charts, as HTML.
-    pub(crate) legend: &'a str,
-    /// Claims to be shown, and whether they hold.
-    pub(crate) verdicts: &'a [Verdict],
-    /// The charts, as SVG.
-    pub(crate) charts: &'a str,
-    /// The same results as a text table.
-    pub(crate) table: &'a str,
-    /// Processor of the measurement.
-    pub(crate) processor: &'a str,
-    /// Command that repeats it.
-    pub(crate) command: &'a str,
-}
-
-impl Page<'_> {
-    /// The page as HTML.
-    pub(crate) fn html(&self) -> String {
-        let verdicts: String = self.verdicts.iter().map(item).collect();
-        format!(
-            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width\">\n\
-             <title>grosso lab {experiment}</title>\n<style>{STYLE}</style>\n\
-             <h1>{headline}</h1>\n<p>{legend}</p>\n<ul>{verdicts}</ul>\n{charts}\
-             <h2>The figures</h2>\n<pre>{table}</pre>\n\
-             <p>Measured on {processor}, by <code>{command}</code></p>\n</html>\n",
-            experiment = self.experiment,
-            headline = escape(self.headline),
-            legend = self.legend,
-            charts = self.charts,
-            table = escape(self.table),
-            processor = escape(self.processor),
-            command = escape(self.command),
-        )
-    }
-}
+use crate::statistics::Spread;
 
 /// Rows of bars in two columns.
 pub(crate) struct Chart {
@@ -161,13 +119,6 @@ pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A verdict as an item of a list.
-fn item(verdict: &Verdict) -> String {
-    let answer = if verdict.holds { "yes" } else { "no" };
-    let (claim, measured) = (escape(verdict.claim), escape(&verdict.measured));
-    format!("<li><b class=\"{answer}\">{answer}</b> {claim}: {measured}</li>\n")
-}
-
 /// Whether a page needs no other file, and every tag is closed.
 #[cfg(test)]
 pub(crate) fn is_self_contained(page: &str) -> bool {
@@ -184,7 +135,7 @@ const HEAD: usize = 30;
 const ROW: usize = 34;
 const THICK: usize = 22;
 
-const STYLE: &str = "
+pub(crate) const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --speed: #2f6fb0;
   --sender: #8a8f98; --path: #2f6fb0; --receiver: #d08a2e; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --paper: #16181c;

@@ -9,7 +9,7 @@ use grosso::{Coalescer, Delivery, Frame, Meta, Profile, checksum::Checksum};
 use grosso_wire::{LinkType, Ports};
 use serde::Serialize;
 
-use crate::experiment::thousands;
+use crate::statistics::thousands;
 
 /// Results of all profiles on the trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,13 +20,13 @@ pub struct Results {
     /// Those of them without payload.
     pub acknowledgments: usize,
     /// A row for each profile.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ProfileRow>,
 }
 
 /// Results of one profile.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Row {
+pub struct ProfileRow {
     /// The profile.
     pub profile: String,
     /// Frames delivered.
@@ -54,7 +54,7 @@ impl Results {
         Self {
             packets: trace.len(),
             acknowledgments: trace.iter().filter(|packet| packet.len() == HEADER_BYTES).count(),
-            rows: profiles.map(|profile| Row::measure(&profile, &trace)).collect(),
+            rows: profiles.map(|profile| ProfileRow::measure(&profile, &trace)).collect(),
         }
     }
 
@@ -89,7 +89,7 @@ impl Results {
     }
 }
 
-impl Row {
+impl ProfileRow {
     fn measure(profile: &Profile, trace: &[Vec<u8>]) -> Self {
         let mut seen = Seen::default();
         let mut fastest_ns = f64::INFINITY;

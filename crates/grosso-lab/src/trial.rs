@@ -18,7 +18,7 @@ use grosso_sys::scheduling::{own_thread, pin};
 use rustix::process::Pid;
 
 pub(crate) use self::observe::gone;
-use self::observe::{Path, observe, observe_beside};
+use self::observe::{ObservedPath, observe_beside};
 use crate::{
     account::CpuSeconds,
     hosts::{Device, DevicePort, Hosts, Layout},
@@ -264,6 +264,20 @@ struct Trial<'a> {
     interrupted: &'a AtomicBool,
 }
 
+/// Measures the traffic between the hosts, through a data path or the kernel alone.
+fn observe(
+    setting: &Setting,
+    hosts: &Hosts,
+    path: Option<ObservedPath<'_>>,
+    interrupted: &AtomicBool,
+) -> Result<Measured, TrialError> {
+    if setting.tool == Tool::Iperf3 {
+        return iperf3::observe(setting, hosts, path, interrupted);
+    }
+    let observed = observe_beside(setting, hosts, path, interrupted, || Ok(()));
+    observed.map(|(measured, _)| measured)
+}
+
 /// Measures the traffic through a data path that already runs, on the thread of this number.
 pub(crate) fn observe_path(
     setting: &Setting,
@@ -272,7 +286,7 @@ pub(crate) fn observe_path(
     thread: Pid,
     interrupted: &AtomicBool,
 ) -> Result<Measured, TrialError> {
-    observe(setting, hosts, Some(Path { handle, thread }), interrupted)
+    observe(setting, hosts, Some(ObservedPath { handle, thread }), interrupted)
 }
 
 /// Measures the traffic between hosts over any carrier, together with the readings of `gauge` at the start and at the
@@ -336,7 +350,7 @@ impl Trial<'_> {
             });
             let thread = announced.recv().map_err(|_| gone())?;
             let observed = thread.map_err(TrialError::from).and_then(|thread| {
-                let path = Some(Path { handle: &handle, thread });
+                let path = Some(ObservedPath { handle: &handle, thread });
                 observe(self.setting, self.hosts, path, self.interrupted)
             });
             handle.stop();

@@ -190,6 +190,8 @@ pub(crate) struct LabAcks {
     /// Device through which Grosso hands packets to a host; auto: a TAP where /dev/net/tun may be opened
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) device: LabDevice,
+    #[command(flatten)]
+    pub(crate) page: LabPage,
 }
 
 /// The options of a measurement of kernel TCP through two data paths.

@@ -3,40 +3,76 @@
 use core::fmt::Write;
 
 use super::{
-    Growth, Report, RowResult, Side,
+    AckFindings, AckRow, Growth, Handling, NicOf,
     growth::{AVOIDANCE_ROUND_TRIPS, SEGMENTS_WANTED},
     model::Counting,
 };
-use crate::experiment::{Spread, digits, thousands};
+use crate::{
+    experiment::TcpParameters,
+    page::{Bar, Chart, Column},
+    report::{Environment, Findings},
+    statistics::{Spread, digits, thousands},
+    trial::Measured,
+};
 
-impl Report {
-    /// The results as text.
-    #[must_use]
-    pub fn table(&self) -> String {
-        let mut text = self.heading();
+impl Findings for AckFindings {
+    type Parameters = TcpParameters;
+
+    const LEGEND: &'static str = LEGEND;
+
+    fn heading(&self, environment: &Environment<TcpParameters>) -> String {
+        format!(
+            "one TCP connection ({}), packets of 1500 bytes\n\
+             through {}; CPUs: {}\n\
+             {}",
+            environment.parameters.congestion,
+            environment.device,
+            environment.processors,
+            environment.spread_lines(),
+        )
+    }
+
+    fn write(&self, text: &mut String) {
         for (side, title) in SIDES {
             // Writing to a string cannot fail, here and below.
             let _ = writeln!(text, "\n{title}\n{}", HEADING.join("\n"));
-            self.rows.iter().filter(|row| row.side == side).for_each(|row| row.write(&mut text));
+            self.rows.iter().filter(|row| row.side == side).for_each(|row| row.write(text));
         }
-        self.write_overtaken(&mut text);
-        self.write_growth(&mut text);
-        text.push('\n');
-        self.verdicts.iter().for_each(|verdict| verdict.write(&mut text));
-        text + &self.notes.join("\n") + "\n"
+        self.write_overtaken(text);
+        self.write_growth(text);
     }
 
-    fn heading(&self) -> String {
-        let environment = &self.environment;
+    fn headline(&self) -> String {
+        let best = |handling| {
+            let rows = self.rows.iter().filter(|row| row.side == NicOf::Sender);
+            let rows = rows.filter(|row| row.handling == handling);
+            rows.map(|row| row.gigabits_a_second.max).fold(0.0, f64::max)
+        };
         format!(
-            "lab acks: one TCP connection ({}), packets of 1500 bytes\n\
-             through {}; CPUs: {}\n\
-             {}\n",
-            environment.congestion,
-            environment.conditions.device,
-            environment.conditions.processors,
-            environment.conditions.spread_lines(),
+            "A sender moves {} Gb/s with merged acknowledgments, {} with each of them",
+            digits(best(Handling::Merged)),
+            digits(best(Handling::Off)),
         )
+    }
+
+    fn charts(&self) -> String {
+        SIDES.iter().map(|(side, title)| self.chart(*side, title).draw()).collect()
+    }
+}
+
+impl AckFindings {
+    /// Throughput and acknowledgments of the rows of one side.
+    fn chart(&self, side: NicOf, title: &str) -> Chart {
+        let rows = || self.rows.iter().filter(move |row| row.side == side);
+        let columns = [
+            Column::new("Gb/s", rows().map(|row| row.gigabits_a_second.max)),
+            Column::new(
+                "acknowledgments a second at the sender",
+                rows().map(|row| row.acknowledgments_reached.max),
+            ),
+        ];
+        let rows = rows().map(|row| (row.name(), row.bars())).collect();
+        Chart { title: title.into(), names: 190, columns, rows }
     }
 
     fn write_overtaken(&self, text: &mut String) {
@@ -62,10 +98,28 @@ impl Report {
     }
 }
 
-impl RowResult {
+impl AckRow {
+    fn window(&self) -> String {
+        self.window_bytes.map_or_else(|| "usual".into(), |bytes| format!("{}K", bytes >> 10))
+    }
+
+    fn name(&self) -> String {
+        format!("{}, {}, {} us", self.window(), self.handling, self.hold_us)
+    }
+
+    fn bars(&self) -> [Bar; 2] {
+        let (speed, reached) = (self.gigabits_a_second, self.acknowledgments_reached);
+        let passed = |run: &Measured| run.acknowledgements_passed.unwrap_or(0) as f64;
+        let speeds = self.runs.iter().map(Measured::gigabits_a_second);
+        let counts = self.runs.iter().map(|run| passed(run) / run.seconds);
+        [
+            Bar::middle("speed", speed, speeds, digits(speed.median)),
+            Bar::middle("acks", reached, counts, thousands(reached.median)),
+        ]
+    }
+
     fn write(&self, text: &mut String) {
-        let window =
-            self.window_bytes.map_or_else(|| "usual".into(), |bytes| format!("{}K", bytes >> 10));
+        let window = self.window();
         let Spread { median, min, max } = self.gigabits_a_second;
         let spread = format!("({}-{})", digits(min), digits(max));
         let _ = writeln!(
@@ -98,12 +152,16 @@ impl Growth {
     }
 }
 
-const SIDES: [(Side, &str); 2] = [
-    (Side::Sender, "Grosso is the NIC of who sends the bytes: acknowledgments come in"),
-    (Side::Receiver, "Grosso is the NIC of who receives them: data comes in"),
+const SIDES: [(NicOf, &str); 2] = [
+    (NicOf::Sender, "Grosso is the NIC of who sends the bytes: acknowledgments come in"),
+    (NicOf::Receiver, "Grosso is the NIC of who receives them: data comes in"),
 ];
 
-/// Heading of the columns of [`RowResult::write`].
+const LEGEND: &str = "\
+Real TCP between two network namespaces of this machine. A bar is the median, a dot a run: \
+throughput, and the <b class=\"acks\">acknowledgments</b> that reach the sender of the bytes.";
+
+/// Heading of the columns of [`AckRow::write`].
 const HEADING: [&str; 2] = [
     "window handling  hold   Gb/s               ACKs/s  ACKs/s  reads  reads segm.",
     "                   us                        sent reached     /s    /GB /unit",
@@ -112,6 +170,7 @@ const HEADING: [&str; 2] = [
 #[cfg(test)]
 mod tests {
     use super::super::tests::report;
+    use crate::page::is_self_contained;
 
     #[test]
     fn table_fits_a_terminal_and_has_a_row_for_each_setting() {
@@ -121,5 +180,13 @@ mod tests {
         let words: Vec<_> = row.split_whitespace().skip(3).collect();
         assert_eq!(words, ["4.00", "(4.00-4.00)", "340k", "42.5k", "60.0k", "120k", "1.0"]);
         assert!(table.contains("of 1600 packets"), "{table}");
+    }
+
+    #[test]
+    fn page_is_self_contained_and_shows_every_run() {
+        let page = report().page("grosso lab acks --html \"a&b.html\"");
+        assert!(page.contains("4.00 Gb/s with merged acknowledgments, 8.00 with each"), "{page}");
+        assert_eq!(page.matches("<circle ").count(), 56 * 2 * 3);
+        assert!(is_self_contained(&page), "{page}");
     }
 }

@@ -1,10 +1,11 @@
 //! Verdicts: whether the figures support the experiment's claims.
 
-use super::{Growth, Handling, Overtaken, RowResult, Side, model::Counting};
-use crate::experiment::{Spread, Verdict};
+use super::{AckFindings, AckRow, Growth, Handling, NicOf, model::Counting};
+use crate::{statistics::Spread, verdict::Verdict};
 
 /// Verdicts on the figures.
-pub(super) fn judge(rows: &[RowResult], overtaken: &Overtaken, growth: &[Growth]) -> Vec<Verdict> {
+pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
+    let AckFindings { rows, overtaken, growth } = findings;
     let mut verdicts = Vec::new();
     verdicts.extend(share(
         "sender: merged acknowledgments cost throughput",
@@ -28,7 +29,7 @@ pub(super) fn judge(rows: &[RowResult], overtaken: &Overtaken, growth: &[Growth]
 }
 
 /// Throughput of a sender, relative to one whose arriving packets are not merged, over all windows and holds.
-fn share(claim: &'static str, rows: &[RowResult], handling: Handling) -> Option<Verdict> {
+fn share(claim: &'static str, rows: &[AckRow], handling: Handling) -> Option<Verdict> {
     let Spread { median, min, .. } = Spread::of(shares(rows, handling));
     let holds = (median < COSTS) == (handling == Handling::Merged);
     let measured = format!("{:.0} % of off ({:.0})", median * 100.0, min * 100.0);
@@ -36,12 +37,11 @@ fn share(claim: &'static str, rows: &[RowResult], handling: Handling) -> Option<
 }
 
 /// Shares by the best runs: other load on the machine makes runs slower, never faster.
-fn shares(rows: &[RowResult], handling: Handling) -> Vec<f64> {
-    let senders = || rows.iter().filter(|row| row.side == Side::Sender);
-    let off = |row: &RowResult| {
-        let is_off = |off: &&RowResult| {
-            off.handling == Handling::Off && off.window_bytes == row.window_bytes
-        };
+fn shares(rows: &[AckRow], handling: Handling) -> Vec<f64> {
+    let senders = || rows.iter().filter(|row| row.side == NicOf::Sender);
+    let off = |row: &AckRow| {
+        let is_off =
+            |off: &&AckRow| off.handling == Handling::Off && off.window_bytes == row.window_bytes;
         senders().find(is_off).map(|off| off.gigabits_a_second.max)
     };
     let rows = senders().filter(|row| row.handling == handling);
@@ -49,9 +49,9 @@ fn shares(rows: &[RowResult], handling: Handling) -> Vec<f64> {
 }
 
 /// The claim that fewer acknowledgments reach the sender if they are merged.
-fn starved(rows: &[RowResult]) -> Option<Verdict> {
+fn starved(rows: &[AckRow]) -> Option<Verdict> {
     let merged =
-        rows.iter().filter(|row| row.side == Side::Sender && row.handling == Handling::Merged);
+        rows.iter().filter(|row| row.side == NicOf::Sender && row.handling == Handling::Merged);
     let reached = merged
         .map(|row| row.acknowledgments_reached.median / row.acknowledgments_sent.median.max(1.0));
     let Spread { median, .. } = Spread::of(reached);
@@ -63,8 +63,8 @@ fn starved(rows: &[RowResult]) -> Option<Verdict> {
 }
 
 /// Reads of a receiver for a gigabyte, relative to one whose arriving packets are not merged.
-fn reads(rows: &[RowResult]) -> Option<Verdict> {
-    let receivers = || rows.iter().filter(|row| row.side == Side::Receiver);
+fn reads(rows: &[AckRow]) -> Option<Verdict> {
+    let receivers = || rows.iter().filter(|row| row.side == NicOf::Receiver);
     let reads = |handling| {
         Spread::of(
             receivers()
@@ -83,7 +83,7 @@ fn reads(rows: &[RowResult]) -> Option<Verdict> {
 }
 
 /// The claim that the sender gets more acknowledgments than the receiver sends if they are expanded.
-fn expanded(rows: &[RowResult]) -> Option<Verdict> {
+fn expanded(rows: &[AckRow]) -> Option<Verdict> {
     let expanded = rows.iter().filter(|row| row.handling == Handling::Expanded);
     let grown = expanded
         .map(|row| row.acknowledgments_reached.median / row.acknowledgments_sent.median.max(1.0));
@@ -134,20 +134,20 @@ const THIRD: f64 = 0.35;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Report, tests::report};
+    use super::super::tests::report;
     use super::*;
 
-    fn said(report: &Report, claim: &str) -> bool {
-        let verdicts = judge(&report.rows, &report.overtaken, &report.growth);
+    fn said(findings: &AckFindings, claim: &str) -> bool {
+        let verdicts = judge(findings);
         verdicts.iter().find(|verdict| verdict.claim.contains(claim)).unwrap().holds
     }
 
     /// The same results, but for the rows of one side and handling.
-    fn changed(side: Side, handling: Handling, change: impl Fn(&mut RowResult)) -> Report {
-        let mut report = report();
-        let rows = report.rows.iter_mut();
+    fn changed(side: NicOf, handling: Handling, change: impl Fn(&mut AckRow)) -> AckFindings {
+        let mut findings = report().findings;
+        let rows = findings.rows.iter_mut();
         rows.filter(|row| row.side == side && row.handling == handling).for_each(change);
-        report
+        findings
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn what_costs_nothing_and_what_does_are_told_apart() {
         let at = |handling, gbps| {
-            changed(Side::Sender, handling, |row| row.gigabits_a_second.max = gbps)
+            changed(NicOf::Sender, handling, |row| row.gigabits_a_second.max = gbps)
         };
         assert!(!said(&at(Handling::Merged, 7.9), "merged acknowledgments cost"));
         assert!(!said(&at(Handling::Passed, 6.0), "passed on"));
@@ -172,13 +172,13 @@ mod tests {
     #[test]
     fn reads_and_acknowledgments_are_counted() {
         let more =
-            changed(Side::Receiver, Handling::Passed, |row| row.reads_a_gigabyte.median = 3e4);
+            changed(NicOf::Receiver, Handling::Passed, |row| row.reads_a_gigabyte.median = 3e4);
         assert!(!said(&more, "reads fall"));
-        let all = changed(Side::Sender, Handling::Merged, |row| {
+        let all = changed(NicOf::Sender, Handling::Merged, |row| {
             row.acknowledgments_reached = row.acknowledgments_sent;
         });
         assert!(!said(&all, "under half"));
-        let none = changed(Side::Receiver, Handling::Expanded, |row| {
+        let none = changed(NicOf::Receiver, Handling::Expanded, |row| {
             row.acknowledgments_reached = row.acknowledgments_sent;
         });
         assert!(!said(&none, "more ACKs arrive"));
@@ -188,22 +188,22 @@ mod tests {
     fn the_model_is_asked_too() {
         // A sender's model in which merging does little harm, and one in which the count does not help.
         let slow = |is_counted, round_trips| {
-            let mut report = report();
-            let growth = report.growth.iter_mut();
+            let mut findings = report().findings;
+            let growth = findings.growth.iter_mut();
             growth
                 .filter(|growth| growth.merged > 2 && growth.is_counted == is_counted)
                 .for_each(|growth| growth.slow_start_round_trips = round_trips);
-            report
+            findings
         };
         assert!(!said(&slow(false, 14), "superframes of ACKs slow"));
         assert!(said(&slow(false, 15), "superframes of ACKs slow"));
         assert!(!said(&slow(true, 8), "with their count"));
-        let mut past = report();
+        let mut past = report().findings;
         past.overtaken.through_it = 1;
         assert!(!said(&past, "past the coalescer"));
         // Without expansion, the claim is not made.
-        let mut report = report();
-        report.rows.retain(|row| row.handling != Handling::Expanded);
-        assert_eq!(judge(&report.rows, &report.overtaken, &report.growth).len(), 9);
+        let mut findings = report().findings;
+        findings.rows.retain(|row| row.handling != Handling::Expanded);
+        assert_eq!(judge(&findings).len(), 9);
     }
 }

@@ -14,44 +14,19 @@ use std::{io, sync::atomic::AtomicBool, time::Duration};
 use serde::Serialize;
 
 use crate::{
-    conditions::two_processors,
+    experiment::{Bench, Experiment, Plan, RunsOf, TcpParameters, VERIFIED_BYTES, two_processors},
     hosts::Device,
     trial::{Extent, TrialError},
+    verdict::Verdict,
 };
 
-mod page;
-mod report;
+mod findings;
 mod table;
 mod trial;
 mod verdict;
 
-pub use report::{Environment, Path, Report, RowResult};
-pub use trial::{Calls, Measured, PartName, Parts, PathMeasured, measure};
-
-/// Parameters of the measurement.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// Measurements of each setting.
-    pub runs: usize,
-    /// Duration of each.
-    pub measured: Duration,
-    /// The congestion control of TCP.
-    pub congestion: String,
-    /// Device through which the data paths hand packets to a host.
-    pub device: Device,
-}
-
-impl Default for Plan {
-    /// Three runs of a second, cubic, and the device that works everywhere.
-    fn default() -> Self {
-        Self {
-            runs: 3,
-            measured: Duration::from_secs(1),
-            congestion: "cubic".into(),
-            device: Device::Veth,
-        }
-    }
-}
+pub use findings::{CostFindings, CostRow, PathCost};
+pub use trial::{Calls, CostRun, PartName, Parts, PathRun, measure};
 
 /// Transport at the ends of the wire, under the data paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -99,7 +74,7 @@ impl fmt::Display for Offloads {
 
 /// One setting to measure.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Setting {
+pub struct CostSetting {
     /// Transport at the ends of the wire.
     pub wire: Wire,
     /// Offloads in use.
@@ -118,76 +93,89 @@ pub struct Setting {
 
 /// The settings of the experiment.
 #[derive(Clone, Debug)]
-pub struct Experiment {
-    plan: Plan,
-    settings: Vec<Setting>,
+pub struct Cost {
+    plan: Plan<TcpParameters>,
+    settings: Vec<CostSetting>,
 }
 
-impl Experiment {
+impl Cost {
     /// An experiment with every wire, with offloads and without.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
-    pub fn new(plan: Plan) -> io::Result<Self> {
+    pub fn new(plan: Plan<TcpParameters>) -> io::Result<Self> {
         let processors = two_processors()?;
-        let setting = |(wire, offloads)| Setting {
+        let setting = |(wire, offloads)| CostSetting {
             wire,
             offloads,
             device: plan.device,
             processors,
-            congestion: plan.congestion.clone(),
+            congestion: plan.parameters.congestion.clone(),
             extent: Extent::Time { warm_up: WARM_UP, measured: plan.measured },
             compare: false,
         };
         let settings = SETTINGS.into_iter().map(setting).collect();
         Ok(Self { plan, settings })
     }
+}
 
-    /// Number of trials.
-    #[must_use]
-    pub fn trials(&self) -> usize {
-        self.settings.len() * self.plan.runs
+impl Experiment for Cost {
+    type Parameters = TcpParameters;
+    type Setting = CostSetting;
+    type Run = CostRun;
+    type Findings = CostFindings;
+
+    fn name(&self) -> &'static str {
+        "cost"
     }
 
-    /// Measures every setting in turn and repeats that, so that changes on the machine affect all settings alike.
-    /// `done` is called with the number of trials done.
-    ///
-    /// Before that, every setting carries a stream of which every byte is compared with the one sent. AF_XDP is left
-    /// out if it is not permitted or not available.
-    ///
-    /// # Errors
-    /// Fails if a trial fails or `interrupted` is set.
-    pub fn run(
+    fn plan(&self) -> &Plan<TcpParameters> {
+        &self.plan
+    }
+
+    fn settings(&self) -> Vec<&[CostSetting]> {
+        vec![&self.settings]
+    }
+
+    fn verify(
         &self,
+        setting: &CostSetting,
         interrupted: &AtomicBool,
-        mut done: impl FnMut(usize),
-    ) -> Result<Report, TrialError> {
-        let settings = self.verify(interrupted)?;
-        let mut runs = vec![Vec::new(); settings.len()];
-        let mut trials = 0;
-        for _ in 0..self.plan.runs {
-            for (setting, runs) in settings.iter().zip(&mut runs) {
-                runs.push(measure(setting, interrupted)?);
-                trials += 1;
-                done(trials);
-            }
-        }
-        Report::new(&self.plan, &settings, runs).map_err(TrialError::from)
+    ) -> Result<Option<u64>, TrialError> {
+        let extent = Extent::Bytes(VERIFIED_BYTES);
+        let setting = CostSetting { extent, compare: true, ..setting.clone() };
+        measure(&setting, interrupted).map(|run| Some(run.bytes))
     }
 
-    fn verify(&self, interrupted: &AtomicBool) -> Result<Vec<Setting>, TrialError> {
-        let mut settings = self.settings.clone();
-        for setting in core::mem::take(&mut settings) {
-            let extent = Extent::Bytes(VERIFIED_BYTES);
-            match measure(&Setting { extent, compare: true, ..setting.clone() }, interrupted) {
-                Err(TrialError::Io(error)) if setting.wire == Wire::Xdp && is_refused(&error) => {}
-                measured => {
-                    measured?;
-                    settings.push(setting);
-                }
-            }
+    /// AF_XDP is left out if it is not permitted or not available.
+    fn is_optional(&self, setting: &CostSetting, error: &io::Error) -> bool {
+        setting.wire == Wire::Xdp && is_refused(error)
+    }
+
+    fn measure(&self, group: &mut [RunsOf<Self>], bench: &mut Bench<'_>) -> Result<(), TrialError> {
+        bench.each(measure, group)
+    }
+
+    fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> CostFindings {
+        CostFindings { rows: groups.into_iter().flatten().map(CostRow::new).collect() }
+    }
+
+    fn judge(&self, findings: &CostFindings) -> Vec<Verdict> {
+        verdict::judge(&findings.rows)
+    }
+
+    fn notes(&self, findings: &CostFindings) -> Vec<String> {
+        let rows = &findings.rows;
+        let mut notes = vec![NOTE.into()];
+        if !rows.iter().any(|row| row.wire == Wire::Xdp) {
+            notes.push("AF_XDP wants root, and a kernel that has it: it is left out.".into());
         }
-        Ok(settings)
+        let again: u64 = rows.iter().map(|row| row.retransmits).sum();
+        let wrong: u64 = rows.iter().map(|row| row.checksum_errors).sum();
+        notes.push(format!(
+            "Segments sent again in all runs: {again}; with a wrong checksum: {wrong}."
+        ));
+        notes
     }
 }
 
@@ -208,20 +196,28 @@ const SETTINGS: [(Wire, Offloads); 7] = [
 ];
 /// Time before the measurement, in which the connection finds its speed.
 const WARM_UP: Duration = Duration::from_millis(200);
-/// Bytes that are compared one by one for every setting: some hundred superframes.
-const VERIFIED_BYTES: u64 = 8 << 20;
+const NOTE: &str = "\
+Path a: from its host, cut, to the wire. Path b: from the wire, joined, to its
+host. call: in the kernel; port: the port's own work; engine: all between the
+ports, with tunnels; sums: checksums of more than 64 bytes; ACKs: whatever goes
+the other way; loop: around all that; ?: what no part explains. On: superframes,
+coalescing, 64 frames a poll. By 1: one frame a poll. Off: packets everywhere.
+The kernel runs the receiver's TCP, and the way over a veth wire, in the calls.
+UDP: in a tunnel, whose sockets cut and join (UDP_SEGMENT, UDP_GRO) if it is on.
+Looking at the clocks takes time, which is left out; throughput suffers from it.";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{experiment::Series, report::Report};
 
     /// A run of a second that was never measured: 100000 packets, with one frame at the host for `packets_a_frame` of
     /// them. Path b has twice as many packets in the same time.
-    fn run(packets_a_frame: u64, part_ns: f64) -> Measured {
+    fn run(packets_a_frame: u64, part_ns: f64) -> CostRun {
         let (packets, frames) = (100_000, 100_000 / packets_a_frame);
         let parts = Parts::each(|part| part_ns * f64::from(part as u8 + 1) * packets as f64);
         let bytes = packets * 1500;
-        let path = PathMeasured {
+        let path = PathRun {
             packets,
             frames,
             total_ns: parts.total(),
@@ -229,10 +225,10 @@ mod tests {
             receive: Calls { calls: frames * 2, packets, bytes },
             send: Calls { calls: 0, packets, bytes },
         };
-        Measured {
+        CostRun {
             seconds: 1.0,
             bytes: 125_000_000,
-            paths: [path, PathMeasured { packets: packets * 2, ..path }],
+            paths: [path, PathRun { packets: packets * 2, ..path }],
             retransmits: 0,
             checksum_errors: 0,
         }
@@ -240,23 +236,25 @@ mod tests {
 
     /// Results that were never measured: with one frame a poll, and without offloads, a packet costs five times as
     /// much.
-    pub(super) fn report() -> Report {
-        let plan = Plan { device: Device::Tap, ..Plan::default() };
-        let settings = Experiment::new(plan.clone()).unwrap().settings;
-        let runs = settings.iter().map(|setting| match setting.offloads {
-            Offloads::On => [1.9, 2.0, 2.2].map(|ns| run(40, ns)).to_vec(),
-            Offloads::OneByOne | Offloads::Off => vec![run(1, 10.0); 3],
+    pub(super) fn report() -> Report<CostFindings> {
+        let experiment = Cost::new(Plan { device: Device::Tap, ..Plan::default() }).unwrap();
+        let series = experiment.settings.iter().map(|setting| {
+            let runs = match setting.offloads {
+                Offloads::On => [1.9, 2.0, 2.2].map(|ns| run(40, ns)).to_vec(),
+                Offloads::OneByOne | Offloads::Off => vec![run(1, 10.0); 3],
+            };
+            Series::new(setting.clone(), runs)
         });
-        Report::new(&plan, &settings, runs.collect()).unwrap()
+        experiment.report(vec![series.collect()]).unwrap()
     }
 
     #[test]
     fn every_wire_is_measured_with_offloads_and_without() {
-        let experiment = Experiment::new(Plan { runs: 2, ..Plan::default() }).unwrap();
+        let experiment = Cost::new(Plan { runs: 2, ..Plan::default() }).unwrap();
         assert_eq!(experiment.trials(), 14);
         for wire in [Wire::Ring, Wire::Xdp, Wire::Udp] {
             for offloads in [Offloads::On, Offloads::Off] {
-                let is_it = |one: &&Setting| (one.wire, one.offloads) == (wire, offloads);
+                let is_it = |one: &&CostSetting| (one.wire, one.offloads) == (wire, offloads);
                 assert_eq!(experiment.settings.iter().filter(is_it).count(), 1);
             }
         }
@@ -264,7 +262,7 @@ mod tests {
 
     #[test]
     fn figures_are_the_middle_of_all_runs() {
-        let report = report();
+        let report = report().findings;
         let path = &report.rows[0].paths[0];
         assert_eq!((path.total_ns.min.round(), path.total_ns.max.round()), (105.0, 121.0));
         assert_eq!(path.parts.get(PartName::Unexplained), 20.0);

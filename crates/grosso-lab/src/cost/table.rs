@@ -1,62 +1,92 @@
-//! The experiment's table for people, of at most 80 columns.
+//! The results as a table and as charts.
 
 use core::fmt::Write;
 
-use super::{Offloads, PartName, Path, Report};
-use crate::experiment::{Spread, digits, thousands};
+use super::{CostFindings, Offloads, PartName, PathCost};
+use crate::{
+    experiment::TcpParameters,
+    page::{Bar, Chart, Column},
+    report::{Environment, Findings},
+    statistics::{Spread, digits, thousands},
+};
 
-impl Report {
-    /// The results as text.
-    #[must_use]
-    pub fn table(&self) -> String {
-        let mut text = self.heading();
+impl Findings for CostFindings {
+    type Parameters = TcpParameters;
+
+    const LEGEND: &'static str = LEGEND;
+
+    fn heading(&self, environment: &Environment<TcpParameters>) -> String {
+        format!(
+            "what a packet costs the data paths of two hosts, one TCP connection\n\
+             ({}) through {}; CPUs: {}\n\
+             {}",
+            environment.parameters.congestion,
+            environment.device,
+            environment.processors,
+            environment.lines("medians"),
+        )
+    }
+
+    fn write(&self, text: &mut String) {
         // Writing to a string cannot fail, here and below.
         for (side, title) in PATHS.into_iter().enumerate() {
             let _ = writeln!(text, "\n{title}\n{}", HEADING.join("\n"));
             for row in &self.rows {
-                row.paths[side].write_parts(&row.name(), &mut text);
+                row.paths[side].write_parts(&row.name(), text);
             }
         }
         let _ = writeln!(text, "\n{}", CALLS.join("\n"));
         for row in &self.rows {
             for (path, letter) in row.paths.iter().zip(["a", "b"]) {
                 let _ = write!(text, "{:<11}{letter}", row.name());
-                path.write_calls(row.gigabits_a_second, &mut text);
+                path.write_calls(row.gigabits_a_second, text);
             }
         }
         text.push('\n');
         for row in self.rows.iter().filter(|row| row.offloads == Offloads::On) {
             for (path, letter) in row.paths.iter().zip(["a", "b"]) {
-                path.write_advice(&format!("{}, path {letter}", row.wire), &mut text);
+                path.write_advice(&format!("{}, path {letter}", row.wire), text);
             }
         }
-        text.push('\n');
-        self.verdicts.iter().for_each(|verdict| verdict.write(&mut text));
-        let again: u64 = self.rows.iter().map(|row| row.retransmits).sum();
-        let wrong: u64 = self.rows.iter().map(|row| row.checksum_errors).sum();
-        let notes = self.notes.join("\n");
-        let _ = writeln!(
-            text,
-            "{notes}\nSegments sent again in all runs: {again}; with a wrong checksum: {wrong}."
-        );
-        text
     }
 
-    fn heading(&self) -> String {
-        let environment = &self.environment;
-        format!(
-            "lab cost: what a packet costs the data paths of two hosts, one TCP connection\n\
-             ({}) through {}; CPUs: {}\n\
-             {}\n",
-            environment.congestion,
-            environment.conditions.device,
-            environment.conditions.processors,
-            environment.conditions.lines("medians"),
-        )
+    fn headline(&self) -> String {
+        let both = |offloads| {
+            let row = self.rows.iter().find(|row| row.offloads == offloads)?;
+            Some(row.paths.map(|path| path.total_ns.median))
+        };
+        match (both(Offloads::On), both(Offloads::Off)) {
+            (Some([on_a, on_b]), Some([off_a, off_b])) => format!(
+                "A packet costs {on_a:.0} + {on_b:.0} ns with offloads, {off_a:.0} + {off_b:.0} without"
+            ),
+            _ => "Nothing was measured".into(),
+        }
+    }
+
+    fn charts(&self) -> String {
+        let column = |heading, side: usize| {
+            Column::new(heading, self.rows.iter().map(|row| row.paths[side].total_ns.max))
+        };
+        let rows = self.rows.iter().map(|row| (row.name(), row.paths.map(|path| path.bar())));
+        let chart = Chart {
+            title: "Nanoseconds of a thread for a packet".into(),
+            names: 110,
+            columns: [column("path a, host to wire", 0), column("path b, wire to host", 1)],
+            rows: rows.collect(),
+        };
+        chart.draw()
     }
 }
 
-impl Path {
+impl PathCost {
+    fn bar(self) -> Bar {
+        let parts = PartName::ALL.map(|part| {
+            let (class, name) = drawn(part);
+            (class, name, self.parts.get(part))
+        });
+        Bar::parts(&parts, format!("{:.0}", self.total_ns.median))
+    }
+
     fn write_parts(&self, name: &str, text: &mut String) {
         let _ = write!(text, "{name:<11}");
         for part in PartName::ALL {
@@ -113,18 +143,40 @@ const fn said(part: PartName) -> &'static str {
     }
 }
 
+/// The CSS class and the label of a part.
+const fn drawn(part: PartName) -> (&'static str, &'static str) {
+    match part {
+        PartName::ReceiveCalls => ("sender", "receive calls"),
+        PartName::Receive => ("sender", "port that receives"),
+        PartName::Engine => ("path", "engine"),
+        PartName::Checksums => ("far", "checksums"),
+        PartName::SendCalls => ("receiver", "send calls"),
+        PartName::Send => ("pale", "port that sends"),
+        PartName::Acknowledgments => ("acks", "acknowledgments"),
+        PartName::Wait => ("rest", "wait"),
+        PartName::Loop => ("rest", "loop"),
+        PartName::Unexplained => ("rest", "unexplained"),
+    }
+}
+
+const LEGEND: &str = "\
+Real TCP between two network namespaces of this machine, through two data paths. A bar is made of \
+medians: <b class=\"sender\">receiving</b>, <b class=\"path\">the engine</b>, checksums (paler), \
+<b class=\"receiver\">calls that send</b>, the port that sends (paler), \
+<b class=\"acks\">acknowledgments</b>, <b class=\"rest\">everything else</b>.";
+
 const PATHS: [&str; 2] = [
     "Path a, from its host to the wire: nanoseconds of its thread for a packet",
     "Path b, from the wire to its host: nanoseconds of its thread for a packet",
 ];
 
-/// Heading of the columns of [`Path::write_parts`].
+/// Heading of the columns of [`PathCost::write_parts`].
 const HEADING: [&str; 2] = [
     "              receive engine  sums    send  ACKs  wait  loop     ?     all",
     "wire         call  port              call  port",
 ];
 
-/// Heading of the columns of [`Path::write_calls`].
+/// Heading of the columns of [`PathCost::write_calls`].
 const CALLS: [&str; 3] = [
     "System calls         receive                    send      packets  frame",
     "wire    path a pack- packets   bytes a pack- packets   bytes  a     ns  Gb/s",
@@ -133,7 +185,8 @@ const CALLS: [&str; 3] = [
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::report;
+    use super::super::{PartName, findings::advice, tests::report};
+    use crate::page::is_self_contained;
 
     #[test]
     fn table_fits_a_terminal_and_has_every_part_with_its_share() {
@@ -157,13 +210,23 @@ mod tests {
     #[test]
     fn every_advice_fits_a_terminal() {
         let mut report = report();
-        for part in super::PartName::ALL {
+        for part in PartName::ALL {
             for side in [0, 1] {
-                let path = &mut report.rows[0].paths[side];
-                (path.dominant, path.advice) = (part, super::super::report::advice(side, part));
+                let path = &mut report.findings.rows[0].paths[side];
+                (path.dominant, path.advice) = (part, advice(side, part));
             }
             let table = report.table();
             assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         }
+    }
+
+    #[test]
+    fn page_is_self_contained_and_shows_every_part() {
+        let page = report().page("grosso lab cost --html \"a&b.html\"");
+        let headline = "A packet costs 110 + 55 ns with offloads, 550 + 275 without</h1>";
+        assert!(page.contains(headline), "{page}");
+        assert_eq!(page.matches("<rect ").count(), 7 * 2 * 10);
+        assert!(is_self_contained(&page), "{page}");
+        assert!(page.contains("a&amp;b.html"));
     }
 }

@@ -15,7 +15,7 @@ use grosso_io::{
 use grosso_sys::{scheduling::pin, tun::Layer};
 use serde::Serialize;
 
-use super::{Offloads, Setting, Wire};
+use super::{CostSetting, Offloads, Wire};
 use crate::{
     clocks::{Clocks, Observing, Part, Side, Spent, Timed},
     hosts::{Device, DevicePort, Hosts, Inside, Layout},
@@ -28,20 +28,20 @@ use crate::{
 /// Results of one measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Measured {
+pub struct CostRun {
     /// Duration of the measurement.
     pub seconds: f64,
     /// Bytes that arrived.
     pub bytes: u64,
     /// Work of path a, from its host to the wire, and of path b, from the wire to its host.
-    pub paths: [PathMeasured; 2],
+    pub paths: [PathRun; 2],
     /// Segments retransmitted, from the connection's start to its end.
     pub retransmits: u64,
     /// Segments with a wrong checksum.
     pub checksum_errors: u64,
 }
 
-impl Measured {
+impl CostRun {
     /// Gigabits a second.
     #[must_use]
     pub fn gigabits_a_second(&self) -> f64 {
@@ -52,7 +52,7 @@ impl Measured {
 /// Packets of a data path, and the time its thread spent on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct PathMeasured {
+pub struct PathRun {
     /// Packets on the wire, in the direction of the bytes.
     pub packets: u64,
     /// Frames that carried them at the host.
@@ -155,10 +155,10 @@ impl Serialize for Parts {
 ///
 /// # Errors
 /// Fails if the hosts cannot be made, if the traffic stalls or is damaged, or if it is interrupted.
-pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
+pub fn measure(setting: &CostSetting, interrupted: &AtomicBool) -> Result<CostRun, TrialError> {
     let superframes = setting.offloads != Offloads::Off;
     let (layout, device) = (Layout::default(), setting.device);
-    let trial = Trial { setting, interrupted };
+    let trial = CostTrial { setting, interrupted };
     match setting.wire {
         Wire::Ring => {
             let (hosts, ends) =
@@ -190,19 +190,19 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
 
 /// A setting, and the flag that interrupts it.
 #[derive(Clone, Copy)]
-struct Trial<'a> {
-    setting: &'a Setting,
+struct CostTrial<'a> {
+    setting: &'a CostSetting,
     interrupted: &'a AtomicBool,
 }
 
-impl Trial<'_> {
+impl CostTrial<'_> {
     /// Measures two data paths, a's and b's, each from the wire to a host's device.
     fn run<W: Port<Buffer: Send> + Send>(
         self,
         layout: &Layout,
         hosts: &Hosts,
         ends: [(W, DevicePort); 2],
-    ) -> Result<Measured, TrialError> {
+    ) -> Result<CostRun, TrialError> {
         let timed = ends.map(|(wire, device)| (Timed::new(wire, Side::Wire), device));
         self.run_timed(layout, hosts, timed)
     }
@@ -213,13 +213,13 @@ impl Trial<'_> {
         layout: &Layout,
         hosts: &Hosts,
         ends: [(W, DevicePort); 2],
-    ) -> Result<Measured, TrialError> {
+    ) -> Result<CostRun, TrialError> {
         let _observing = Observing::start();
         let [near, far] = ends;
         let [one, other] = self.setting.processors;
         thread::scope(|scope| {
-            let a = End::start(scope, self.setting, one, near)?;
-            let b = End::start(scope, self.setting, other, far)?;
+            let a = TimedPath::start(scope, self.setting, one, near)?;
+            let b = TimedPath::start(scope, self.setting, other, far)?;
             let observed = self.observe(layout, hosts, [&a, &b]);
             a.running.end()?;
             b.running.end()?;
@@ -232,8 +232,8 @@ impl Trial<'_> {
         self,
         layout: &Layout,
         hosts: &Hosts,
-        ends: [&End<'_>; 2],
-    ) -> Result<Measured, TrialError> {
+        ends: [&TimedPath<'_>; 2],
+    ) -> Result<CostRun, TrialError> {
         let setting = self.setting;
         let traffic = trial::Setting {
             traffic: Traffic::TcpStream,
@@ -251,18 +251,18 @@ impl Trial<'_> {
         let gauge = || Ok([ends[0].take()?, ends[1].take()?]);
         let observed = observe_gauged(&traffic, hosts, self.interrupted, gauge)?;
         let (measured, [[a_before, b_before], [a_after, b_after]]) = observed;
-        let from_host = |gauged: &Gauged| gauged.snapshot.right_to_left;
-        let from_wire = |gauged: &Gauged| gauged.snapshot.left_to_right;
-        let a = Passed::between(&from_host(&a_before), &from_host(&a_after));
-        let b = Passed::between(&from_wire(&b_before), &from_wire(&b_after));
+        let from_host = |gauged: &PathReading| gauged.snapshot.right_to_left;
+        let from_wire = |gauged: &PathReading| gauged.snapshot.left_to_right;
+        let a = Traversed::between(&from_host(&a_before), &from_host(&a_after));
+        let b = Traversed::between(&from_wire(&b_before), &from_wire(&b_after));
         let (a_spent, b_spent) =
             (a_after.spent.since(&a_before.spent), b_after.spent.since(&b_before.spent));
-        Ok(Measured {
+        Ok(CostRun {
             seconds: measured.seconds,
             bytes: measured.bytes,
             paths: [
-                PathMeasured::new(&a_spent, Side::Host, &a, a.frames_in),
-                PathMeasured::new(&b_spent, Side::Wire, &b, b.frames_out),
+                PathRun::new(&a_spent, Side::Host, &a, a.frames_in),
+                PathRun::new(&b_spent, Side::Wire, &b, b.frames_out),
             ],
             retransmits: measured.retransmits,
             checksum_errors: measured.checksum_errors,
@@ -271,21 +271,21 @@ impl Trial<'_> {
 }
 
 /// A running data path, and its thread's clocks.
-struct End<'scope> {
+struct TimedPath<'scope> {
     running: Running<'scope, ()>,
     clocks: Arc<Clocks>,
 }
 
 /// Counters and clocks of a data path at one time.
-struct Gauged {
+struct PathReading {
     spent: Spent,
     snapshot: Snapshot,
 }
 
-impl<'scope> End<'scope> {
+impl<'scope> TimedPath<'scope> {
     fn start<W: Port<Buffer: Send> + Send + 'scope>(
         scope: &'scope Scope<'scope, '_>,
-        setting: &Setting,
+        setting: &CostSetting,
         processor: usize,
         (wire, device): (W, DevicePort),
     ) -> io::Result<Self> {
@@ -315,15 +315,15 @@ impl<'scope> End<'scope> {
         Ok(Self { running, clocks })
     }
 
-    fn take(&self) -> io::Result<Gauged> {
+    fn take(&self) -> io::Result<PathReading> {
         let snapshot = self.running.handle().snapshot().ok_or_else(gone)?;
-        Ok(Gauged { spent: self.clocks.spent(), snapshot })
+        Ok(PathReading { spent: self.clocks.spent(), snapshot })
     }
 }
 
 /// Packets, frames and bytes that passed one direction of a data path.
 #[derive(Clone, Copy)]
-struct Passed {
+struct Traversed {
     packets: u64,
     frames_in: u64,
     frames_out: u64,
@@ -331,7 +331,7 @@ struct Passed {
     bytes_out: u64,
 }
 
-impl Passed {
+impl Traversed {
     fn between(before: &DirectionStats, after: &DirectionStats) -> Self {
         Self {
             packets: after.tx_wire.packets - before.tx_wire.packets,
@@ -343,9 +343,9 @@ impl Passed {
     }
 }
 
-impl PathMeasured {
+impl PathRun {
     /// The measurement of packets that come from one side and go to the other.
-    fn new(spent: &Spent, from: Side, passed: &Passed, frames: u64) -> Self {
+    fn new(spent: &Spent, from: Side, passed: &Traversed, frames: u64) -> Self {
         use Part::{
             FromHost, FromWire, HostReceive, HostReceiveCall, HostSend, HostSendCall, WireReceive,
             WireReceiveCall, WireSend, WireSendCall,

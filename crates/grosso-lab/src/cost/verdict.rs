@@ -1,16 +1,16 @@
 //! Verdicts: whether the figures support the experiment's claims.
 
-use super::{Offloads, PartName, RowResult, Wire};
-use crate::experiment::Verdict;
+use super::{CostRow, Offloads, PartName, Wire};
+use crate::verdict::Verdict;
 
 /// Verdicts on the figures.
-pub(super) fn judge(rows: &[RowResult]) -> Vec<Verdict> {
+pub(super) fn judge(rows: &[CostRow]) -> Vec<Verdict> {
     [explained(rows), batching(rows), offloads(rows)].into_iter().flatten().collect()
 }
 
 /// The greatest share of a path's time that no part accounts for, among settings with many packets a turn: with one
 /// packet a turn, reading the clocks takes as long as many parts.
-fn explained(rows: &[RowResult]) -> Option<Verdict> {
+fn explained(rows: &[CostRow]) -> Option<Verdict> {
     let rows = rows.iter().filter(|row| row.offloads == Offloads::On);
     let paths = rows.flat_map(|row| &row.paths);
     let most = paths.map(|path| path.percent(PartName::Unexplained)).reduce(f64::max)?;
@@ -22,7 +22,7 @@ fn explained(rows: &[RowResult]) -> Option<Verdict> {
 }
 
 /// The gain from polls of many frames, for the path that receives packets from the wire.
-fn batching(rows: &[RowResult]) -> Option<Verdict> {
+fn batching(rows: &[CostRow]) -> Option<Verdict> {
     let total = |offloads| {
         let [_, path_b] = row(rows, Wire::Ring, offloads)?.paths;
         Some(path_b.total_ns.median)
@@ -36,8 +36,8 @@ fn batching(rows: &[RowResult]) -> Option<Verdict> {
 }
 
 /// The gain from offloads for both paths together, on the wire with the least gain.
-fn offloads(rows: &[RowResult]) -> Option<Verdict> {
-    let both = |row: &RowResult| row.paths.iter().map(|path| path.total_ns.median).sum::<f64>();
+fn offloads(rows: &[CostRow]) -> Option<Verdict> {
+    let both = |row: &CostRow| row.paths.iter().map(|path| path.total_ns.median).sum::<f64>();
     let ratios = [Wire::Ring, Wire::Xdp, Wire::Udp].into_iter().filter_map(|wire| {
         let ratio = both(row(rows, wire, Offloads::Off)?) / both(row(rows, wire, Offloads::On)?);
         Some((ratio, wire))
@@ -50,7 +50,7 @@ fn offloads(rows: &[RowResult]) -> Option<Verdict> {
     })
 }
 
-fn row(rows: &[RowResult], wire: Wire, offloads: Offloads) -> Option<&RowResult> {
+fn row(rows: &[CostRow], wire: Wire, offloads: Offloads) -> Option<&CostRow> {
     rows.iter().find(|row| (row.wire, row.offloads) == (wire, offloads))
 }
 
@@ -62,7 +62,7 @@ mod tests {
     use super::super::{Parts, tests::report};
     use super::*;
 
-    fn said(rows: &[RowResult], claim: &str) -> (bool, String) {
+    fn said(rows: &[CostRow], claim: &str) -> (bool, String) {
         let verdicts = judge(rows);
         let verdict = verdicts.iter().find(|verdict| verdict.claim.contains(claim)).unwrap();
         (verdict.holds, verdict.measured.clone())
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn what_is_unexplained_in_any_path_is_too_much() {
-        let mut rows = report().rows;
+        let mut rows = report().findings.rows;
         assert_eq!(said(&rows, "explain"), (false, "all but 18.2 %".into()));
         let with = |share: f64| {
             Parts::each(|part| if part == PartName::Unexplained { share } else { 1.0 })
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn batching_is_path_b_s_and_offloads_are_worth_what_they_are_where_least() {
-        let mut rows = report().rows;
+        let mut rows = report().findings.rows;
         assert_eq!(said(&rows, "64 frames"), (true, "5.0 times (ring)".into()));
         rows[1].paths[0].total_ns.median = 0.0;
         assert!(said(&rows, "64 frames").0, "path a reads superframes");
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_verdict_fits_its_line_and_wants_its_rows() {
-        let rows = report().rows;
+        let rows = report().findings.rows;
         assert!(judge(&rows).iter().all(|verdict| verdict.claim.len() <= 52));
         let claims: Vec<_> = judge(&rows[5..6]).iter().map(|verdict| verdict.claim).collect();
         assert_eq!(claims.len(), 1, "{claims:?}");

@@ -1,45 +1,96 @@
-//! The experiment's table for people, of at most 80 columns.
+//! The results as a table and as charts.
 
 use core::fmt::Write;
 
-use super::{GroupResult, Report, RowResult};
-use crate::experiment::{Spread, digits, thousands};
+use super::{
+    DATAGRAM_BYTES, FragmentFindings, FragmentGroup, FragmentParameters, FragmentRow, FragmentRun,
+    Receiver,
+};
+use crate::{
+    page::{Bar, Chart, Column},
+    report::{Environment, Findings},
+    statistics::{Spread, digits, thousands},
+};
 
-impl Report {
-    /// The results as text.
-    #[must_use]
-    pub fn table(&self) -> String {
-        let mut text = self.heading();
-        for group in &self.groups {
-            text.push('\n');
-            group.write(&mut text);
-        }
-        text.push('\n');
-        self.verdicts.iter().for_each(|verdict| verdict.write(&mut text));
-        text + &self.notes.join("\n") + "\n"
-    }
+impl Findings for FragmentFindings {
+    type Parameters = FragmentParameters;
 
-    fn heading(&self) -> String {
-        let environment = &self.environment;
+    const LEGEND: &'static str = LEGEND;
+
+    fn heading(&self, environment: &Environment<FragmentParameters>) -> String {
         let offered = Spread::of(self.rows().map(|row| row.offered_gbps.median));
         format!(
-            "lab fragments: datagrams of {} bytes over IPv6, in ESP, in fragments of 1500\n\
+            "datagrams of {DATAGRAM_BYTES} bytes over IPv6, in ESP, in fragments of 1500\n\
              through {}; CPUs: {}; offered {} Gb/s ({}-{})\n\
-             {}\n",
-            environment.datagram_bytes,
-            environment.conditions.device,
-            environment.conditions.processors,
+             {}",
+            environment.device,
+            environment.processors,
             digits(offered.median),
             digits(offered.min),
             digits(offered.max),
-            environment.conditions.spread_lines(),
+            environment.spread_lines(),
         )
+    }
+
+    fn write(&self, text: &mut String) {
+        for group in &self.groups {
+            text.push('\n');
+            group.write(text);
+        }
+    }
+
+    fn headline(&self) -> String {
+        let nothing = || "Nothing was measured".into();
+        let Some(group) = self.groups.first() else { return nothing() };
+        let Some(buffers) = group.rows.iter().filter_map(|row| row.buffers).min() else {
+            return nothing();
+        };
+        let goodput = |receiver| {
+            let row = group.row(receiver, Some(buffers))?;
+            Some(megabits(row.goodput_gbps.median))
+        };
+        match (goodput(Receiver::Coalesces), goodput(Receiver::Queues)) {
+            (Some(coalesced), Some(queued)) => format!(
+                "With {buffers} receive buffers, {coalesced} Mb/s of fragments coalesced and {queued} queued"
+            ),
+            _ => nothing(),
+        }
+    }
+
+    fn charts(&self) -> String {
+        self.groups.iter().map(|group| group.chart().draw()).collect()
+    }
+
+    fn remarks(&self, environment: &Environment<FragmentParameters>) -> Vec<&'static str> {
+        let FragmentParameters { rate_bits, timeout, .. } = environment.parameters;
+        let mut remarks = Vec::new();
+        if self.is_short_of_processor(rate_bits as f64 * 1e-9) {
+            remarks.push(
+                "this machine cannot carry what was offered: the comparison is of its speed too; \
+                 try a lower --rate",
+            );
+        }
+        if timeout.as_secs_f64() > environment.seconds {
+            remarks.push("the timeout is longer than a measurement: silence is cut off at its end");
+        }
+        remarks
     }
 }
 
-impl GroupResult {
+impl FragmentGroup {
+    /// Goodput and the longest silence of each row, side by side.
+    fn chart(&self) -> Chart {
+        let columns = [
+            Column::new("goodput, Mb/s", self.rows.iter().map(|row| row.goodput_gbps.max)),
+            Column::new("longest silence, ms", self.rows.iter().map(|row| row.silence_ms.max)),
+        ];
+        let name = |row: &FragmentRow| format!("{}: {}", row.buffers(), row.receiver);
+        let rows = self.rows.iter().map(|row| (name(row), row.bars())).collect();
+        Chart { title: self.title(), names: 190, columns, rows }
+    }
+
     /// Title of the group: the loss that its rows share.
-    pub(super) fn title(&self) -> String {
+    fn title(&self) -> String {
         match self.loss > 0.0 {
             true => format!("{} % of fragments lost on the wire", self.loss * 100.0),
             false => "No fragment lost on the wire".into(),
@@ -53,9 +104,19 @@ impl GroupResult {
     }
 }
 
-impl RowResult {
+impl FragmentRow {
+    fn bars(&self) -> [Bar; 2] {
+        let (goodput, silence) = (self.goodput_gbps, self.silence_ms);
+        let goodputs = self.runs.iter().map(FragmentRun::goodput_gbps);
+        let silences = self.runs.iter().map(|run| run.silence_seconds * 1e3);
+        [
+            Bar::middle("path", goodput, goodputs, megabits(goodput.median)),
+            Bar::middle("receiver", silence, silences, format!("{:.0}", silence.median)),
+        ]
+    }
+
     /// Number of buffers, in words.
-    pub(super) fn buffers(&self) -> String {
+    fn buffers(&self) -> String {
         self.buffers.map_or_else(|| "no limit".into(), |buffers| buffers.to_string())
     }
 
@@ -77,12 +138,17 @@ impl RowResult {
 }
 
 /// Megabits a second: after a collapse only a few are left.
-pub(super) fn megabits(gbps: f64) -> String {
+fn megabits(gbps: f64) -> String {
     let megabits = gbps * 1e3;
     if megabits < 99.95 { format!("{megabits:.1}") } else { format!("{megabits:.0}") }
 }
 
-/// Heading of the columns of [`RowResult::write`].
+const LEGEND: &str = "\
+Datagrams of many fragments, inside ESP, between two network namespaces of this machine. A bar is \
+the median, a dot a run: <b class=\"path\">what arrived whole</b>, and \
+<b class=\"receiver\">the longest time without a datagram</b>.";
+
+/// Heading of the columns of [`FragmentRow::write`].
 const HEADING: [&str; 2] = [
     "receive   receiver        goodput              % of  no buf   died   held silent",
     "buffers                   Mb/s               no lim      /s     /s    KiB     ms",
@@ -91,6 +157,7 @@ const HEADING: [&str; 2] = [
 #[cfg(test)]
 mod tests {
     use super::super::tests::report;
+    use crate::page::is_self_contained;
 
     #[test]
     fn table_fits_a_terminal_and_tells_the_collapse() {
@@ -106,5 +173,18 @@ mod tests {
         assert_eq!(words("32        queues"), queued);
         assert!(table.contains("0.1 % of fragments lost on the wire"), "{table}");
         assert!(table.contains("yes coalescing: few buffers cost it 10 % at most"), "{table}");
+    }
+
+    #[test]
+    fn page_is_self_contained_and_shows_every_run() {
+        let report = report();
+        let page = report.page("grosso lab fragments --html \"a&b.html\"");
+        let headline =
+            "With 32 receive buffers, 1490 Mb/s of fragments coalesced and 0.5 queued</h1>";
+        assert!(page.contains(headline), "{page}");
+        let runs: usize = report.findings.rows().map(|row| row.runs.len()).sum();
+        assert_eq!(page.matches("<circle ").count(), runs * 2);
+        assert!(is_self_contained(&page), "{page}");
+        assert!(page.contains("a&amp;b.html"));
     }
 }

@@ -23,7 +23,7 @@ use grosso_io::{
 use grosso_sys::scheduling::pin;
 use serde::Serialize;
 
-use super::{DATAGRAM_BYTES, Receiver, Setting};
+use super::{DATAGRAM_BYTES, FragmentSetting, Receiver};
 use crate::{
     account::udp6_receive_buffer_errors,
     hosts::{DevicePort, Family, Hosts, Layout, Mtu},
@@ -36,7 +36,7 @@ use crate::{
 /// Results of one measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Measured {
+pub struct FragmentRun {
     /// Duration of the measurement.
     pub seconds: f64,
     /// Datagrams that the sender's socket took.
@@ -61,7 +61,7 @@ pub struct Measured {
     pub held_bytes_max: u64,
 }
 
-impl Measured {
+impl FragmentRun {
     #[cfg(test)]
     pub(super) fn of(time: Duration, sent: u64, arrived: u64) -> Self {
         Self { seconds: time.as_secs_f64(), sent, arrived, ..Self::default() }
@@ -85,7 +85,10 @@ impl Measured {
 /// # Errors
 /// Fails if the hosts cannot be made, if a datagram arrives damaged, if the recording cannot be written, or if it is
 /// interrupted.
-pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
+pub fn measure(
+    setting: &FragmentSetting,
+    interrupted: &AtomicBool,
+) -> Result<FragmentRun, TrialError> {
     let mtu = Mtu { sender: HOST_MTU, receiver: HOST_MTU };
     let under_way_bytes = UNDER_WAY_BYTES;
     let layout =
@@ -99,25 +102,25 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
         let wire = near.wire;
         let near = match &setting.recording {
             None => {
-                start(scope, secured(wire, &cutting(), Side::A)?, near.device, sender, |_| Ok(()))?
+                start(scope, secured(wire, &cutting(), Party::A)?, near.device, sender, |_| Ok(()))?
             }
             Some(path) => {
                 let file = BufWriter::new(File::create(path)?);
                 let writer = CaptureWriter::new(file, WriterOptions::new(Format::Pcapng));
                 let wire = Record::start(wire, writer, &RecordOptions::default());
-                let left = secured(wire.map_err(PortError::from)?, &cutting(), Side::A)?;
+                let left = secured(wire.map_err(PortError::from)?, &cutting(), Party::A)?;
                 start(scope, left, near.device, sender, finish)?
             }
         };
         let mut impairment = Impairment::default();
         impairment.loss = setting.loss;
         let nic = Nic::new(Impair::new(far.wire, impairment), setting.buffers);
-        let left = secured(nic, &joining(setting), Side::B)?;
+        let left = secured(nic, &joining(setting), Party::B)?;
         let far = start(scope, left, far.device, receiver, held)?;
         let observed = observe(setting, &hosts, far.handle(), interrupted);
         near.end()?;
         let (buffers_max, held_bytes_max) = far.end()?;
-        Ok(Measured { buffers_max, held_bytes_max, ..observed? })
+        Ok(FragmentRun { buffers_max, held_bytes_max, ..observed? })
     })
 }
 
@@ -133,7 +136,7 @@ pub fn datagram(number: u64) -> io::Result<Vec<u8>> {
 
 /// One of the two hosts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum Party {
     A,
     B,
 }
@@ -141,10 +144,10 @@ enum Side {
 type Secure<P> = Secured<Fragmentation<P>>;
 
 /// Both stages of a host's data path: the wire carries fragments of ESP packets.
-fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Side) -> io::Result<Secure<P>> {
+fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Party) -> io::Result<Secure<P>> {
     let agreed = || -> Result<_, NoAssociation> {
         let [a_to_b, b_to_a] = [(SPI, &KEY_AND_SALT), (SPI_BACK, &KEY_AND_SALT_BACK)];
-        let [out, back] = if side == Side::A { [a_to_b, b_to_a] } else { [b_to_a, a_to_b] };
+        let [out, back] = if side == Party::A { [a_to_b, b_to_a] } else { [b_to_a, a_to_b] };
         Ok(SecuredOptions::new(association(out)?, association(back)?))
     };
     let agreed = agreed().map_err(io::Error::other)?;
@@ -167,7 +170,7 @@ fn cutting() -> FragmentationOptions {
 }
 
 /// Options of the receiver, which reassembles.
-fn joining(setting: &Setting) -> FragmentationOptions {
+fn joining(setting: &FragmentSetting) -> FragmentationOptions {
     let mode = match setting.receiver {
         Receiver::Coalesces => Mode::Coalesce,
         Receiver::Queues | Receiver::Evicts => Mode::KeepGeometry,
@@ -224,11 +227,11 @@ where
 
 /// Sends datagrams, and reads the counters of the receiver's path at the start and at the end of the measurement.
 fn observe(
-    setting: &Setting,
+    setting: &FragmentSetting,
     hosts: &Hosts,
     receiver: &Handle,
     interrupted: &AtomicBool,
-) -> Result<Measured, TrialError> {
+) -> Result<FragmentRun, TrialError> {
     let progress = Progress::default();
     let content = Content::new(SEED)?;
     let pace = Pace { datagram_bytes: DATAGRAM_BYTES, rate_bits: setting.rate_bits };
@@ -251,7 +254,7 @@ fn observe(
                 }
                 thread::sleep(LOOK_AGAIN.min(time));
             }
-            Reading::take(hosts, receiver)
+            FragmentReading::take(hosts, receiver)
         };
         let watched = wait(WARM_UP).and_then(|before| Ok([before, wait(setting.measured)?]));
         progress.stop.store(true, Ordering::Relaxed);
@@ -263,14 +266,14 @@ fn observe(
 }
 
 /// Counters at one moment.
-struct Reading {
+struct FragmentReading {
     time: Instant,
     path: Snapshot,
     /// Datagrams that the receiver's socket had no room for.
     socket_full: u64,
 }
 
-impl Reading {
+impl FragmentReading {
     fn take(hosts: &Hosts, receiver: &Handle) -> Result<Self, TrialError> {
         let [_, b] = hosts.networks();
         Ok(Self {
@@ -281,10 +284,10 @@ impl Reading {
     }
 
     /// The measurement between an earlier reading and this one.
-    fn since(&self, before: &Self, sent: &[Instant], arrived: &[Instant]) -> Measured {
+    fn since(&self, before: &Self, sent: &[Instant], arrived: &[Instant]) -> FragmentRun {
         let window = [before.time, self.time];
         let count = |name| counter(&self.path, name) - counter(&before.path, name);
-        Measured {
+        FragmentRun {
             seconds: (self.time - before.time).as_secs_f64(),
             sent: within(sent, window).count() as u64,
             arrived: within(arrived, window).count() as u64,
@@ -294,7 +297,7 @@ impl Reading {
             wire_full: count("rx-ring-full") + count("wire-full"),
             died: count("ip-reasm-fails"),
             socket_full: self.socket_full - before.socket_full,
-            ..Measured::default()
+            ..FragmentRun::default()
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{GroupResult, Receiver, RowResult};
-use crate::experiment::Verdict;
+use super::{FragmentGroup, Receiver};
+use crate::verdict::Verdict;
 
 /// Verdicts on the figures. `timeout` is the time after which an incomplete datagram is dropped.
-pub(super) fn judge(groups: &[GroupResult], timeout: Duration) -> Vec<Verdict> {
+pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for group in groups {
         let lossy = group.loss > 0.0;
@@ -20,7 +20,7 @@ pub(super) fn judge(groups: &[GroupResult], timeout: Duration) -> Vec<Verdict> {
 }
 
 /// The claim that with the fewest buffers queueing gets almost none of the datagrams that coalescing gets.
-fn collapse(group: &GroupResult, lossy: bool) -> Option<Verdict> {
+fn collapse(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
     let buffers = group.rows.iter().filter_map(|row| row.buffers).min()?;
     let row = |receiver| group.row(receiver, Some(buffers));
     let queued = row(Receiver::Queues)?.goodput_gbps.median;
@@ -37,7 +37,7 @@ fn collapse(group: &GroupResult, lossy: bool) -> Option<Verdict> {
 }
 
 /// The claim that coalescing needs few buffers: its goodput is that with unlimited ones.
-fn cure(group: &GroupResult, lossy: bool) -> Option<Verdict> {
+fn cure(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
     let unbounded = group.row(Receiver::Coalesces, None)?.goodput_gbps.median;
     let rows = group.rows.iter().filter(|row| row.receiver == Receiver::Coalesces);
     let shares = rows.filter(|row| row.buffers.is_some()).map(|row| row.goodput_gbps.median);
@@ -53,7 +53,7 @@ fn cure(group: &GroupResult, lossy: bool) -> Option<Verdict> {
 }
 
 /// The claim that a receiver that lost a fragment is silent until the datagram times out.
-fn silence(group: &GroupResult, timeout: Duration) -> Vec<Verdict> {
+fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
     let timeout_ms = timeout.as_secs_f64() * 1e3;
     let longest = |receiver, few: bool| {
         let rows = group.rows.iter().filter(|row| row.receiver == receiver);
@@ -91,14 +91,6 @@ fn percent(share: f64) -> String {
     if percent < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
 }
 
-impl GroupResult {
-    /// The row of a receiver with that many buffers.
-    #[must_use]
-    pub fn row(&self, receiver: Receiver, buffers: Option<usize>) -> Option<&RowResult> {
-        self.rows.iter().find(|row| row.receiver == receiver && row.buffers == buffers)
-    }
-}
-
 /// Share of the best goodput below which goodput has collapsed.
 const COLLAPSED: f64 = 0.05;
 /// Share of the best goodput at which few buffers do no harm.
@@ -109,13 +101,13 @@ const ABOUT: f64 = 0.8;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Report, tests::report};
+    use super::super::{FragmentFindings, FragmentRow, tests::report};
     use super::*;
 
     const HALF: Duration = Duration::from_millis(500);
 
     /// The figures of a claim, and whether it holds.
-    fn said(report: &Report, claim: &str) -> (bool, String) {
+    fn said(report: &FragmentFindings, claim: &str) -> (bool, String) {
         let verdicts = judge(&report.groups, HALF);
         let verdict = verdicts.iter().find(|verdict| verdict.claim.starts_with(claim)).unwrap();
         (verdict.holds, verdict.measured.clone())
@@ -125,9 +117,9 @@ mod tests {
     fn changed(
         receiver: Receiver,
         buffers: Option<usize>,
-        change: impl Fn(&mut RowResult),
-    ) -> Report {
-        let mut report = report();
+        change: impl Fn(&mut FragmentRow),
+    ) -> FragmentFindings {
+        let mut report = report().findings;
         let rows = report.groups.iter_mut().flat_map(|group| &mut group.rows);
         rows.filter(|row| row.receiver == receiver && row.buffers == buffers).for_each(change);
         report
@@ -135,7 +127,7 @@ mod tests {
 
     #[test]
     fn every_claim_holds_of_a_collapse_and_its_cure() {
-        let verdicts = judge(&report().groups, HALF);
+        let verdicts = judge(&report().findings.groups, HALF);
         assert_eq!(verdicts.len(), 7);
         assert!(verdicts.iter().all(|verdict| verdict.holds), "{verdicts:?}");
         // Together with the figures, a line has 80 columns.
@@ -148,7 +140,7 @@ mod tests {
             let report = changed(Receiver::Queues, Some(32), |row| row.goodput_gbps.median = gbps);
             said(&report, "fewest buffers: queueing")
         };
-        let coalesced = report().groups[0].rows[0].goodput_gbps.median;
+        let coalesced = report().findings.groups[0].rows[0].goodput_gbps.median;
         assert_eq!(at(coalesced * 0.051), (false, "5.1 %".into()));
         assert_eq!(at(coalesced * 0.049), (true, "4.9 %".into()));
         // Results with more buffers change nothing.
@@ -159,9 +151,9 @@ mod tests {
     #[test]
     fn any_number_of_buffers_that_slows_coalescing_is_a_harm() {
         let unbounded =
-            report().groups[1].row(Receiver::Coalesces, None).unwrap().goodput_gbps.median;
+            report().findings.groups[1].row(Receiver::Coalesces, None).unwrap().goodput_gbps.median;
         for (share, expected) in [(0.89, (false, "89 %")), (0.91, (true, "91 %"))] {
-            let change = |row: &mut RowResult| row.goodput_gbps.median = unbounded * share;
+            let change = |row: &mut FragmentRow| row.goodput_gbps.median = unbounded * share;
             let report = changed(Receiver::Coalesces, Some(1024), change);
             let (holds, measured) = said(&report, "coalescing, loss: few buffers");
             assert_eq!((holds, measured.as_str()), expected);
@@ -185,7 +177,7 @@ mod tests {
 
     #[test]
     fn without_a_row_there_is_no_verdict() {
-        let mut report = report();
+        let mut report = report().findings;
         report.groups[1].rows.retain(|row| row.receiver == Receiver::Evicts);
         let claims: Vec<_> = judge(&report.groups[1..], HALF).iter().map(|v| v.claim).collect();
         assert_eq!(claims, ["evicting, loss: never silent for long"]);

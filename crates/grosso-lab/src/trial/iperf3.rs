@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     Extent, Measured, Setting, TrialError,
-    observe::{Path, segments},
+    observe::{ObservedPath, segments},
 };
 use crate::{account::CpuSeconds, hosts::Hosts, traffic::Traffic};
 
@@ -22,7 +22,7 @@ use crate::{account::CpuSeconds, hosts::Hosts, traffic::Traffic};
 pub(super) fn observe(
     setting: &Setting,
     hosts: &Hosts,
-    path: Option<Path<'_>>,
+    path: Option<ObservedPath<'_>>,
     interrupted: &AtomicBool,
 ) -> Result<Measured, TrialError> {
     let [sender, receiver] = hosts.networks();

@@ -18,7 +18,7 @@ use grosso_io::{
 use grosso_sys::scheduling::{own_thread, pin};
 use rustix::process::Pid;
 
-use super::{Extent, Measured, SEED, Setting, Tool, TrialError, iperf3};
+use super::{Extent, Measured, SEED, Setting, TrialError};
 use crate::{
     account::{Accountant, CpuSeconds, TcpCounters, Threads},
     hosts::{Family, Hosts},
@@ -30,7 +30,7 @@ use crate::{
 
 /// A running data path.
 #[derive(Clone, Copy)]
-pub(super) struct Path<'a> {
+pub(super) struct ObservedPath<'a> {
     pub(super) handle: &'a Handle,
     pub(super) thread: Pid,
 }
@@ -53,26 +53,12 @@ struct Ended {
     latencies: Vec<Duration>,
 }
 
-/// Measures the traffic between the hosts, through a data path or the kernel alone.
-pub(super) fn observe(
-    setting: &Setting,
-    hosts: &Hosts,
-    path: Option<Path<'_>>,
-    interrupted: &AtomicBool,
-) -> Result<Measured, TrialError> {
-    if setting.tool == Tool::Iperf3 {
-        return iperf3::observe(setting, hosts, path, interrupted);
-    }
-    let observed = observe_beside(setting, hosts, path, interrupted, || Ok(()));
-    observed.map(|(measured, _)| measured)
-}
-
-/// As [`observe`], with the lab's own threads, and with readings of `gauge` at the start and at the end of the
-/// measurement.
+/// Measures the traffic of the lab's own threads between the hosts, through a data path or the kernel alone, with
+/// readings of `gauge` at the start and at the end of the measurement.
 pub(super) fn observe_beside<Gauged>(
     setting: &Setting,
     hosts: &Hosts,
-    path: Option<Path<'_>>,
+    path: Option<ObservedPath<'_>>,
     interrupted: &AtomicBool,
     gauge: impl Fn() -> io::Result<Gauged>,
 ) -> Result<(Measured, [Gauged; 2]), TrialError> {
@@ -185,7 +171,7 @@ impl Reading {
         progress: &Progress,
         accountant: &Accountant,
         hosts: &Hosts,
-        path: Option<Path<'_>>,
+        path: Option<ObservedPath<'_>>,
     ) -> io::Result<Self> {
         Ok(Self {
             time: Instant::now(),

@@ -12,62 +12,74 @@
 use core::fmt;
 use std::{io, sync::atomic::AtomicBool, time::Duration};
 
+use grosso_sys::scheduling::allowed_processors;
 use serde::Serialize;
 
 use crate::{
-    conditions::two_processors,
+    experiment::{Bench, Experiment, Plan, RunsOf, Series, VERIFIED_BYTES, two_processors},
     hosts::Device,
     traffic::Traffic,
     trial::{Extent, TrialError},
+    verdict::Verdict,
 };
 
-mod page;
+mod findings;
 mod paired;
-mod report;
+mod published;
 mod table;
 mod trial;
 mod tunnel;
 mod verdict;
 
+use self::published::PUBLISHED;
+pub use findings::{Costs, TunnelComparison, TunnelGroup, TunnelRow, TunnelRun};
 pub use paired::Paired;
-pub use report::{Compared, Costs, Environment, GroupResult, Published, Report, RowResult, Run};
-pub use trial::{Measured, Roles, Watched, WatchedPath, measure};
+pub use published::PublishedTunnel;
+pub use trial::{Roles, TunnelTrial, Watched, WatchedPath, measure};
 pub(crate) use trial::{WIRE_MTU, layout, open_end};
 pub use tunnel::Tunnel;
 
 /// Parameters of the measurement.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// Measurements of each setting.
-    pub runs: usize,
-    /// Duration of each.
-    pub measured: Duration,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TunnelParameters {
     /// TCP connections at once.
     pub streams: usize,
     /// The congestion control of TCP.
     pub congestion: String,
-    /// Device through which the data paths exchange packets with a host. Tunnels of IP packets need a TUN: with
-    /// [`Device::Veth`] they are left out.
-    pub device: Device,
 }
 
-impl Default for Plan {
-    /// Three runs of a second, [`STREAMS`], cubic, and the device that works everywhere.
+impl Default for TunnelParameters {
+    /// As many connections as have buffers for whole superframes, and cubic.
     fn default() -> Self {
-        Self {
-            runs: 3,
-            measured: Duration::from_secs(1),
-            streams: STREAMS,
-            congestion: "cubic".into(),
-            device: Device::Veth,
-        }
+        Self { streams: 16, congestion: "cubic".into() }
+    }
+}
+
+/// Figures of the experiment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TunnelFindings {
+    /// The results: Grosso's tunnels, then those they are compared with.
+    pub groups: Vec<TunnelGroup>,
+    /// Each tunnel with remote checksum offload, compared with the same without.
+    pub paired: Vec<Paired>,
+    /// Grosso's VXLAN, compared with that of others.
+    pub comparisons: Vec<TunnelComparison>,
+    /// Table R4 as it was published.
+    pub published: [PublishedTunnel; 7],
+}
+
+impl TunnelFindings {
+    /// The rows of all groups.
+    fn rows(&self) -> impl Iterator<Item = &TunnelRow> {
+        self.groups.iter().flat_map(|group| &group.rows)
     }
 }
 
 /// Carriers of packets between the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Carrier {
+pub enum TunnelCarrier {
     /// Grosso, with a tunnel end at each host.
     Grosso,
     /// The same without superframes, segmentation by the socket, or coalescing: a packet at a time.
@@ -76,7 +88,7 @@ pub enum Carrier {
     Kernel,
 }
 
-impl fmt::Display for Carrier {
+impl fmt::Display for TunnelCarrier {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Grosso => "Grosso",
@@ -88,13 +100,13 @@ impl fmt::Display for Carrier {
 
 /// One setting to measure.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Setting {
+pub struct TunnelSetting {
     /// The tunnel.
     pub tunnel: Tunnel,
     /// Whether the inner checksum is left to the other end.
     pub remote_checksum: bool,
     /// Its carrier; for the kernel, the tunnel must be VXLAN.
-    pub carrier: Carrier,
+    pub carrier: TunnelCarrier,
     /// Traffic between the hosts: [`Traffic::TcpStream`] or [`Traffic::TcpRequests`].
     pub traffic: Traffic,
     /// TCP connections at once.
@@ -115,35 +127,30 @@ pub struct Setting {
 
 /// The settings of table R4, and those that are compared with them.
 #[derive(Clone, Debug)]
-pub struct Experiment {
-    plan: Plan,
-    groups: Vec<Group>,
+pub struct Tunnels {
+    plan: Plan<TunnelParameters>,
+    /// Settings of the streams, by the titles of their groups; requests use the same.
+    groups: [Vec<TunnelSetting>; 2],
+    /// Number of processors that the lab may use.
+    processors: usize,
 }
 
-/// Settings to compare with each other.
-#[derive(Clone, Debug)]
-struct Group {
-    title: &'static str,
-    /// Settings of the streams; requests use the same.
-    settings: Vec<Setting>,
-}
-
-impl Experiment {
+impl Tunnels {
     /// An experiment with every tunnel that the device can carry, and two comparisons.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
-    pub fn new(plan: Plan) -> io::Result<Self> {
+    pub fn new(plan: Plan<TunnelParameters>) -> io::Result<Self> {
         let processors = two_processors()?;
-        let vxlan = |carrier| Setting {
+        let vxlan = |carrier| TunnelSetting {
             tunnel: Tunnel::Vxlan,
             remote_checksum: false,
             carrier,
             traffic: Traffic::TcpStream,
-            streams: plan.streams,
+            streams: plan.parameters.streams,
             device: plan.device,
             processors,
-            congestion: plan.congestion.clone(),
+            congestion: plan.parameters.congestion.clone(),
             extent: Extent::Time { warm_up: WARM_UP, measured: plan.measured },
             compare: false,
             watched: false,
@@ -152,97 +159,113 @@ impl Experiment {
         let tunnels = tunnels.filter(|tunnel| plan.device == Device::Tap || tunnel.is_ethernet());
         let settings = tunnels.flat_map(|tunnel| {
             let uses = if tunnel.has_remote_checksum() { &[true, false][..] } else { &[false] };
-            let setting =
-                |&remote_checksum| Setting { tunnel, remote_checksum, ..vxlan(Carrier::Grosso) };
+            let setting = |&remote_checksum| TunnelSetting {
+                tunnel,
+                remote_checksum,
+                ..vxlan(TunnelCarrier::Grosso)
+            };
             uses.iter().map(setting).collect::<Vec<_>>()
         });
-        let groups = vec![
-            Group { title: "Tunnels that end in userspace", settings: settings.collect() },
-            Group {
-                title: "VXLAN by others, over the same wire",
-                settings: vec![vxlan(Carrier::Kernel), vxlan(Carrier::Plain)],
-            },
-        ];
-        Ok(Self { plan, groups })
-    }
-
-    /// Number of trials: streams, streams with the clock, and requests, each several times.
-    #[must_use]
-    pub fn trials(&self) -> usize {
-        let settings = || self.groups.iter().flat_map(|group| &group.settings);
-        let watched = settings().filter(|setting| setting.carrier != Carrier::Kernel).count();
-        (settings().count() * (TURNS + 1) + watched * TURNS) * self.plan.runs
-    }
-
-    /// Measures every setting in turn and repeats that, so that changes on the machine affect all settings alike. A
-    /// tunnel with remote checksum offload and the same without alternate several times, and each goes first equally
-    /// often. `done` is called with the number of trials done.
-    ///
-    /// Before that, every setting carries streams of which every byte is compared with the one sent. The kernel's
-    /// tunnel is left out if the kernel has none.
-    ///
-    /// # Errors
-    /// Fails if a trial fails or `interrupted` is set.
-    pub fn run(
-        &self,
-        interrupted: &AtomicBool,
-        mut done: impl FnMut(usize),
-    ) -> Result<Report, TrialError> {
-        let groups = self.verify(interrupted)?;
-        let mut trials = 0;
-        let mut trial = |setting: &Setting, change: &dyn Fn(&mut Setting)| {
-            let mut setting = setting.clone();
-            change(&mut setting);
-            let measured = measure(&setting, interrupted)?;
-            trials += 1;
-            done(trials);
-            Ok::<_, TrialError>(measured)
-        };
-        let mut rows: Vec<Vec<Vec<Run>>> =
-            groups.iter().map(|group| vec![Vec::new(); group.settings.len()]).collect();
-        for _ in 0..self.plan.runs {
-            for (group, rows) in groups.iter().zip(&mut rows) {
-                let mut rows = &mut rows[..];
-                for settings in group.settings.chunk_by(Setting::is_pair) {
-                    let (these, others) = rows.split_at_mut(settings.len());
-                    let runs = measure_in_turn(settings, &mut trial)?;
-                    these.iter_mut().zip(runs).for_each(|(kept, run)| kept.push(run));
-                    rows = others;
-                }
-            }
-        }
-        Report::new(&self.plan, &groups, rows).map_err(TrialError::from)
-    }
-
-    /// Lets every setting carry streams whose bytes are compared, and leaves out the kernel's tunnel if the kernel has
-    /// none.
-    fn verify(&self, interrupted: &AtomicBool) -> Result<Vec<Group>, TrialError> {
-        let mut groups = self.groups.clone();
-        for group in &mut groups {
-            for setting in core::mem::take(&mut group.settings) {
-                let extent = Extent::Bytes(VERIFIED_BYTES);
-                match measure(&Setting { extent, compare: true, ..setting.clone() }, interrupted) {
-                    Err(TrialError::Io(error))
-                        if setting.carrier == Carrier::Kernel
-                            && error.kind() == io::ErrorKind::Unsupported => {}
-                    measured => {
-                        measured?;
-                        group.settings.push(setting);
-                    }
-                }
-            }
-        }
-        Ok(groups)
+        let groups =
+            [settings.collect(), vec![vxlan(TunnelCarrier::Kernel), vxlan(TunnelCarrier::Plain)]];
+        Ok(Self { plan, groups, processors: allowed_processors()?.len() })
     }
 }
 
-impl Setting {
-    /// Makes the setting one of several turns, with the clock or without.
-    fn take_turns(&mut self, watched: bool) {
-        self.watched = watched;
-        if let Extent::Time { measured, .. } = &mut self.extent {
+impl Experiment for Tunnels {
+    type Parameters = TunnelParameters;
+    type Setting = TunnelSetting;
+    type Run = TunnelRun;
+    type Findings = TunnelFindings;
+
+    fn name(&self) -> &'static str {
+        "tunnels"
+    }
+
+    fn plan(&self) -> &Plan<TunnelParameters> {
+        &self.plan
+    }
+
+    fn settings(&self) -> Vec<&[TunnelSetting]> {
+        self.groups.iter().map(Vec::as_slice).collect()
+    }
+
+    /// Streams, streams with the clock, and requests, each several times.
+    fn trials(&self) -> usize {
+        let settings = || self.groups.iter().flatten();
+        let watched = settings().filter(|setting| setting.carrier != TunnelCarrier::Kernel).count();
+        (settings().count() * (TURNS + 1) + watched * TURNS) * self.plan.runs
+    }
+
+    fn verify(
+        &self,
+        setting: &TunnelSetting,
+        interrupted: &AtomicBool,
+    ) -> Result<Option<u64>, TrialError> {
+        let extent = Extent::Bytes(VERIFIED_BYTES);
+        let setting = TunnelSetting { extent, compare: true, ..setting.clone() };
+        measure(&setting, interrupted).map(|trial| Some(trial.bytes))
+    }
+
+    /// The kernel's tunnel is left out if the kernel has none.
+    fn is_optional(&self, setting: &TunnelSetting, error: &io::Error) -> bool {
+        setting.carrier == TunnelCarrier::Kernel && error.kind() == io::ErrorKind::Unsupported
+    }
+
+    /// A tunnel with remote checksum offload and the same without alternate several times, and each goes first equally
+    /// often.
+    fn measure(&self, group: &mut [RunsOf<Self>], bench: &mut Bench<'_>) -> Result<(), TrialError> {
+        for pair in group.chunk_by_mut(|one, other| one.setting.is_pair(&other.setting)) {
+            measure_in_turn(pair, bench)?;
+        }
+        Ok(())
+    }
+
+    fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> TunnelFindings {
+        let group = |(title, group): (_, Vec<_>)| TunnelGroup {
+            title,
+            rows: group.into_iter().map(|one| TunnelRow::new(one, self.processors)).collect(),
+        };
+        let groups: Vec<TunnelGroup> = TITLES.into_iter().zip(groups).map(group).collect();
+        TunnelFindings {
+            paired: Paired::all(&groups),
+            comparisons: findings::compare(&groups),
+            published: PUBLISHED,
+            groups,
+        }
+    }
+
+    fn judge(&self, findings: &TunnelFindings) -> Vec<Verdict> {
+        verdict::judge(&findings.groups, &findings.paired)
+    }
+
+    fn notes(&self, findings: &TunnelFindings) -> Vec<String> {
+        let mut notes: Vec<String> = vec![NOTE.into()];
+        if self.plan.device == Device::Veth {
+            notes.push(
+                "Tunnels of IP packets want a TUN, and are left out where there is a veth.".into(),
+            );
+        }
+        if !findings.rows().any(|row| row.carrier == TunnelCarrier::Kernel) {
+            notes.push("The kernel has no VXLAN here, and is left out.".into());
+        }
+        let again: u64 = findings.rows().map(|row| row.retransmits).sum();
+        let wrong: u64 = findings.rows().map(|row| row.checksum_errors).sum();
+        notes.push(format!(
+            "Segments sent again in all runs of streams: {again}; with a wrong checksum: {wrong}."
+        ));
+        notes
+    }
+}
+
+impl TunnelSetting {
+    /// The same for one of several turns, with the clock or without.
+    fn turn(&self, watched: bool) -> Self {
+        let mut setting = Self { watched, ..self.clone() };
+        if let Extent::Time { measured, .. } = &mut setting.extent {
             *measured /= TURNS as u32;
         }
+        setting
     }
 
     /// Whether the other setting is the same except for remote checksum offload.
@@ -251,64 +274,80 @@ impl Setting {
     }
 }
 
-/// Measures each of these settings in turn: streams without the clock and with it, several times, and requests.
+/// Adds a run to each of these settings in turn: streams without the clock and with it, several times, and requests.
 fn measure_in_turn(
-    settings: &[Setting],
-    trial: &mut impl FnMut(&Setting, &dyn Fn(&mut Setting)) -> Result<Measured, TrialError>,
-) -> Result<Vec<Run>, TrialError> {
-    let mut runs = vec![Run::default(); settings.len()];
-    let mut order: Vec<usize> = (0..settings.len()).collect();
+    group: &mut [Series<TunnelSetting, TunnelRun>],
+    bench: &mut Bench<'_>,
+) -> Result<(), TrialError> {
+    let mut runs = vec![TunnelRun::default(); group.len()];
+    let mut order: Vec<usize> = (0..group.len()).collect();
     for _ in 0..TURNS {
         for &i in &order {
-            runs[i].streams.push(trial(&settings[i], &|setting| setting.take_turns(false))?);
+            runs[i].streams.push(bench.trial(measure, &group[i].setting.turn(false))?);
         }
-        for &i in order.iter().filter(|&&i| settings[i].carrier != Carrier::Kernel) {
-            let measured = trial(&settings[i], &|setting| setting.take_turns(true))?;
-            runs[i].watched.extend(measured.watched);
+        for &i in &order {
+            if group[i].setting.carrier != TunnelCarrier::Kernel {
+                let trial = bench.trial(measure, &group[i].setting.turn(true))?;
+                runs[i].watched.extend(trial.watched);
+            }
         }
         order.reverse();
     }
-    for (setting, run) in settings.iter().zip(&mut runs) {
-        run.requests = trial(setting, &|setting| setting.traffic = Traffic::TcpRequests)?;
+    for (series, mut run) in group.iter_mut().zip(runs) {
+        let setting = TunnelSetting { traffic: Traffic::TcpRequests, ..series.setting.clone() };
+        run.requests = bench.trial(measure, &setting)?;
+        series.runs.push(run);
     }
-    Ok(runs)
+    Ok(())
 }
 
-/// Default number of TCP connections: as many as have buffers for whole superframes.
-pub const STREAMS: usize = 16;
 /// Turns of streams, without the clock and with it, in one run of the experiment: together they last as long as a run.
 const TURNS: usize = 4;
 /// Time before the measurement, in which connections find their speed.
 const WARM_UP: Duration = Duration::from_millis(200);
-/// Bytes that are compared one by one for every setting: some hundred superframes.
-const VERIFIED_BYTES: u64 = 8 << 20;
+/// Titles of the groups.
+const TITLES: [&str; 2] = ["Tunnels that end in userspace", "VXLAN by others, over the same wire"];
+const NOTE: &str = "\
+TX is the sender and path a, RX path b and the receiver, of all processors. The
+kernel's work for a packet is done in whose call it is: the sender's, where the
+kernel has the tunnel. Over a veth, superframes cross whole in any tunnel.
+Plain: Grosso without superframes, UDP_SEGMENT, UDP_GRO and coalescing.
+Checksums and tunnels are timed by the clock in trials of their own, for looking
+at it takes time; that is left out. Tunnel: all that path a does outside the
+kernel to put packets in, with the headers of each, and path b to take them out,
+without checksums. TX cost is both of a together: of trials that follow each
+other, with RCO and without, how many times as much it is with it.
+With RCO nobody sums what is inside: path a leaves it to path b, which hands it
+to a kernel that takes it for made on the same machine; so does the kernel's
+VXLAN over a veth. The checksum outside is made by the kernel's sockets, over a
+veth by nobody; a NIC would do it.";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Report;
 
     /// A run of a second that was never measured, of that many megabits.
-    fn run(megabits: f64, watched: Vec<Watched>) -> Run {
+    fn run(megabits: f64, watched: Vec<Watched>) -> TunnelRun {
         let roles = Roles { sender: 0.2, path_a: 0.4, path_b: 0.6, receiver: 0.2, kernel: 0.1 };
-        let mut stream = Measured::default();
+        let mut stream = TunnelTrial::default();
         (stream.seconds, stream.bytes) = (1.0, (megabits * 125e3) as u64);
         stream.cpu = roles;
-        let mut requests = Measured { seconds: 1.0, cpu: stream.cpu, ..Measured::default() };
+        let mut requests = TunnelTrial { seconds: 1.0, cpu: stream.cpu, ..TunnelTrial::default() };
         requests.units = 50_000;
         requests.latencies = (1..=200).map(Duration::from_micros).collect();
-        Run { streams: vec![stream], watched, requests }
+        TunnelRun { streams: vec![stream], watched, requests }
     }
 
     /// Results that were never measured: remote checksum offload leaves a fifth of the cost, the kernel is twice as
     /// fast, and without offloads a fifth of the throughput is left.
-    pub(super) fn report() -> Report {
-        let plan = Plan { device: Device::Tap, ..Plan::default() };
-        let experiment = Experiment::new(plan).unwrap();
-        let rows = |setting: &Setting| {
+    pub(super) fn report() -> Report<TunnelFindings> {
+        let experiment = experiment(Device::Tap);
+        let series = |setting: &TunnelSetting| {
             let megabits = match setting.carrier {
-                Carrier::Grosso => 10_000.0,
-                Carrier::Plain => 2_000.0,
-                Carrier::Kernel => 20_000.0,
+                TunnelCarrier::Grosso => 10_000.0,
+                TunnelCarrier::Plain => 2_000.0,
+                TunnelCarrier::Kernel => 20_000.0,
             };
             let checksums_seconds = if setting.remote_checksum { 0.0025 } else { 0.03 };
             let path = |part: f64| WatchedPath {
@@ -317,18 +356,25 @@ mod tests {
                 tunnel_seconds: part * 0.02,
             };
             let watched = |gigabytes| Watched { gigabytes, paths: [path(1.0), path(0.5)] };
-            let is_ours = setting.carrier != Carrier::Kernel;
+            let is_ours = setting.carrier != TunnelCarrier::Kernel;
             let watched = |gigabytes| Vec::from_iter(is_ours.then(|| watched(gigabytes)));
             let run = |(share, gigabytes)| run(megabits * share, watched(gigabytes));
-            [(0.98, 1.25), (1.0, 9.0), (1.02, 0.1)].map(run).to_vec()
+            let runs = [(0.98, 1.25), (1.0, 9.0), (1.02, 0.1)].map(run).to_vec();
+            Series::new(setting.clone(), runs)
         };
-        let rows = experiment.groups.iter().map(|group| group.settings.iter().map(rows).collect());
-        Report::on(2, &experiment.plan, &experiment.groups, rows.collect()).unwrap()
+        let groups = experiment.groups.iter().map(|group| group.iter().map(series).collect());
+        experiment.report(groups.collect()).unwrap()
+    }
+
+    /// The experiment on a machine of two processors.
+    fn experiment(device: Device) -> Tunnels {
+        let experiment = Tunnels::new(Plan { device, runs: 2, ..Plan::default() }).unwrap();
+        Tunnels { processors: 2, ..experiment }
     }
 
     #[test]
     fn figures_are_the_middle_of_all_runs_and_what_is_missing_is_said() {
-        let report = report();
+        let Report { findings: report, notes, .. } = report();
         let row = &report.groups[0].rows[1];
         assert_eq!(row.remote_checksum, Some(false));
         // The runs with the clock carried 1.25, 9 and 0.1 GB.
@@ -341,24 +387,24 @@ mod tests {
         let said: Vec<bool> =
             report.comparisons.iter().map(|compared| compared.remote_checksum).collect();
         assert_eq!(said, [true, false, true, false]);
-        assert_eq!(report.notes.len(), 1);
+        assert_eq!(notes.len(), 2);
 
-        let plan = Plan { device: Device::Veth, ..Plan::default() };
-        let mut groups = Experiment::new(plan.clone()).unwrap().groups;
-        groups[1].settings.retain(|setting| setting.carrier != Carrier::Kernel);
-        let rows =
-            groups.iter().map(|group| vec![vec![run(1.0, Vec::new())]; group.settings.len()]);
-        let report = Report::on(2, &plan, &groups, rows.collect()).unwrap();
+        let mut experiment = experiment(Device::Veth);
+        experiment.groups[1].retain(|setting| setting.carrier != TunnelCarrier::Kernel);
+        let series =
+            |setting: &TunnelSetting| Series::new(setting.clone(), vec![run(1.0, Vec::new())]);
+        let groups = experiment.groups.iter().map(|group| group.iter().map(series).collect());
+        let Report { findings: report, notes, .. } = experiment.report(groups.collect()).unwrap();
         assert!(report.groups[0].rows.iter().all(|row| row.costs.is_none()));
-        assert!(report.notes[1].contains("TUN") && report.notes[2].contains("VXLAN"));
+        assert!(notes[1].contains("TUN") && notes[2].contains("VXLAN"));
         assert_eq!(report.comparisons.len(), 2);
     }
 
     #[test]
     fn every_tunnel_is_there_with_rco_and_without_and_a_veth_has_those_of_ethernet() {
         let rows = |device| {
-            let experiment = Experiment::new(Plan { device, runs: 2, ..Plan::default() }).unwrap();
-            let settings = experiment.groups[0].settings.iter();
+            let experiment = experiment(device);
+            let settings = experiment.groups[0].iter();
             let rows: Vec<_> =
                 settings.map(|one| (one.tunnel.to_string(), one.remote_checksum)).collect();
             (rows, experiment.trials())

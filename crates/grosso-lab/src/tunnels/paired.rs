@@ -7,8 +7,11 @@ use core::fmt::Write;
 
 use serde::Serialize;
 
-use super::{Carrier, GroupResult, Measured, RowResult, Tunnel, Watched};
-use crate::experiment::Spread;
+use super::{
+    Tunnel, TunnelCarrier, TunnelTrial, Watched,
+    findings::{TunnelGroup, TunnelRow},
+};
+use crate::statistics::Spread;
 
 /// Effect of remote checksum offload on a tunnel: over pairs of trials, the ratio of the figure with it to the figure
 /// without.
@@ -28,21 +31,25 @@ pub struct Paired {
 
 impl Paired {
     /// Every tunnel that was measured with it and without.
-    pub(super) fn all(groups: &[GroupResult]) -> Vec<Self> {
+    pub(super) fn all(groups: &[TunnelGroup]) -> Vec<Self> {
         let rows = || groups.iter().flat_map(|group| &group.rows);
         let row = |tunnel, remote_checksum| {
-            let mut rows = rows().filter(|row| row.carrier == Carrier::Grosso);
+            let mut rows = rows().filter(|row| row.carrier == TunnelCarrier::Grosso);
             rows.find(|row| row.tunnel == tunnel && row.remote_checksum == Some(remote_checksum))
         };
         let pairs = Tunnel::ALL.into_iter();
         pairs.filter_map(|tunnel| Some(Self::of(row(tunnel, true)?, row(tunnel, false)?))).collect()
     }
 
-    fn of(with: &RowResult, without: &RowResult) -> Self {
-        let speeds = |row: &RowResult| -> Vec<f64> {
-            row.runs.iter().flat_map(|run| &run.streams).map(Measured::megabits_a_second).collect()
+    fn of(with: &TunnelRow, without: &TunnelRow) -> Self {
+        let speeds = |row: &TunnelRow| -> Vec<f64> {
+            row.runs
+                .iter()
+                .flat_map(|run| &run.streams)
+                .map(TunnelTrial::megabits_a_second)
+                .collect()
         };
-        let costs = |row: &RowResult| -> Vec<f64> {
+        let costs = |row: &TunnelRow| -> Vec<f64> {
             row.runs.iter().flat_map(|run| &run.watched).map(tx_cost).collect()
         };
         let cost = ratios(costs(with), costs(without));
@@ -82,12 +89,12 @@ fn ratios(with: Vec<f64>, without: Vec<f64>) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Report, tests::report};
+    use super::super::tests::report;
     use super::*;
 
     /// The results with changed figures in one run of a tunnel.
     fn changed(remote_checksum: bool, change: impl Fn(&mut Watched)) -> Vec<Paired> {
-        let mut report: Report = report();
+        let mut report = report().findings;
         let row = report.groups[0].rows.iter_mut().find(|row| {
             (row.tunnel, row.remote_checksum) == (Tunnel::Vxlan, Some(remote_checksum))
         });
@@ -101,7 +108,7 @@ mod tests {
 
     #[test]
     fn what_slows_both_of_a_pair_changes_nothing() {
-        let paired = Paired::all(&report().groups);
+        let paired = Paired::all(&report().findings.groups);
         assert_eq!(paired.len(), 4, "Geneve has none");
         // 2.5 and 20 ms with the offload, 30 and 20 without.
         let cost = vxlan(&paired);
@@ -110,7 +117,7 @@ mod tests {
         let throughput = paired[0].throughput;
         assert_eq!((throughput.min, throughput.max), (1.0, 1.0), "runs differ, and no pair does");
         assert_eq!(paired[0].as_fast, 1.0);
-        let mut report = report();
+        let mut report = report().findings;
         report.groups[0].rows[0].runs[1].streams[0].bytes -= 1;
         assert_eq!(Paired::all(&report.groups)[0].as_fast, 2.0 / 3.0);
     }
@@ -118,7 +125,7 @@ mod tests {
     #[test]
     fn only_what_path_a_spends_counts_and_one_of_a_pair_alone_widens_the_spread() {
         let far = changed(true, |watched| watched.paths[1].tunnel_seconds = 9.0);
-        assert_eq!(vxlan(&far).max, vxlan(&Paired::all(&report().groups)).max);
+        assert_eq!(vxlan(&far).max, vxlan(&Paired::all(&report().findings.groups)).max);
         let slow = changed(true, |watched| watched.paths[0].tunnel_seconds *= 2.0);
         let spread = vxlan(&slow);
         assert!((spread.median - 0.45).abs() < 1e-9 && (spread.max - 0.85).abs() < 1e-9);

@@ -1,71 +1,97 @@
-//! The experiment's table for people, of at most 80 columns.
+//! The results as a table and as charts.
 
 use core::fmt::Write;
 
-use super::{Carrier, Compared, GroupResult, Published, Report, Roles, RowResult};
-use crate::experiment::{Latency, Spread};
+use super::{
+    PublishedTunnel, Roles, TunnelCarrier, TunnelComparison, TunnelFindings, TunnelGroup,
+    TunnelParameters, TunnelRow, TunnelTrial,
+};
+use crate::{
+    page::{Bar, Chart, Column},
+    report::{Environment, Findings},
+    statistics::{Latency, Spread},
+};
 
-impl Report {
-    /// The results as text.
-    #[must_use]
-    pub fn table(&self) -> String {
-        let mut text = self.heading();
+impl Findings for TunnelFindings {
+    type Parameters = TunnelParameters;
+
+    const LEGEND: &'static str = LEGEND;
+
+    fn heading(&self, environment: &Environment<TunnelParameters>) -> String {
+        format!(
+            "two kernels, and a tunnel at each over UDP sockets and a veth wire\n\
+             through {}; {} connections, {}; CPUs: {}\n\
+             {}",
+            environment.device,
+            environment.parameters.streams,
+            environment.parameters.congestion,
+            environment.processors,
+            environment.spread_lines(),
+        )
+    }
+
+    fn write(&self, text: &mut String) {
         for group in &self.groups {
             text.push('\n');
-            group.write(&mut text);
+            group.write(text);
         }
         // Writing to a string cannot fail, here and below.
-        let _ = writeln!(text, "\nProcessor seconds a GB of streams\n{}", COSTS.join("\n"));
-        self.rows().for_each(|row| row.write_costs(&mut text));
-        text.push('\n');
-        self.paired.iter().for_each(|paired| paired.write(&mut text));
-        self.comparisons.iter().for_each(|compared| compared.write(&mut text));
-        self.verdicts.iter().for_each(|verdict| verdict.write(&mut text));
         let _ = writeln!(text, "\n{PUBLISHED}\n{}", HEADING.join("\n"));
-        self.published.iter().for_each(|published| published.write(&mut text));
-        let _ = writeln!(text, "\n{}", self.notes.join("\n"));
-        let retransmits: u64 = self.rows().map(|row| row.retransmits).sum();
-        let checksum_errors: u64 = self.rows().map(|row| row.checksum_errors).sum();
-        let _ = writeln!(
-            text,
-            "Segments sent again in all runs of streams: {retransmits}; with a wrong checksum: \
-             {checksum_errors}."
-        );
-        text
+        self.published.iter().for_each(|published| published.write(text));
+        let _ = writeln!(text, "\nProcessor seconds a GB of streams\n{}", COSTS.join("\n"));
+        self.rows().for_each(|row| row.write_costs(text));
+        text.push('\n');
+        self.paired.iter().for_each(|paired| paired.write(text));
+        self.comparisons.iter().for_each(|compared| compared.write(text));
     }
 
-    /// The rows of all groups.
-    pub(super) fn rows(&self) -> impl Iterator<Item = &RowResult> {
-        self.groups.iter().flat_map(|group| &group.rows)
-    }
-
-    fn heading(&self) -> String {
-        let environment = &self.environment;
-        format!(
-            "lab tunnels: two kernels, and a tunnel at each over UDP sockets and a veth wire\n\
-             through {}; {} connections, {}; CPUs: {}\n\
-             {}\n",
-            environment.conditions.device,
-            environment.streams,
-            environment.congestion,
-            environment.conditions.processors,
-            environment.conditions.spread_lines(),
+    fn headline(&self) -> String {
+        let kernel = self
+            .comparisons
+            .iter()
+            .find(|compared| compared.with == TunnelCarrier::Kernel && !compared.remote_checksum);
+        kernel.map_or_else(
+            || "Tunnels that end in userspace".into(),
+            |kernel| {
+                format!(
+                    "VXLAN in userspace: {:.2} times the kernel's throughput, {:.2} times its CPU a GB",
+                    kernel.throughput, kernel.cpu_a_gigabyte
+                )
+            },
         )
+    }
+
+    fn charts(&self) -> String {
+        let columns = [
+            Column::new("TCP_STREAM, Mb/s", self.rows().map(|row| row.megabits_a_second.max)),
+            Column::new("CPU seconds a GB", self.rows().map(|row| row.roles_s_per_gb.total())),
+        ];
+        self.groups.iter().map(|group| group.chart(columns).draw()).collect()
     }
 }
 
-impl GroupResult {
+impl TunnelGroup {
+    /// Throughput and cost of each row, side by side.
+    fn chart(&self, columns: [Column; 2]) -> Chart {
+        let name = |row: &TunnelRow| match row.remote_checksum {
+            Some(_) => format!("{}, RCO {}", row.name(), on_or_off(row.remote_checksum)),
+            None => row.name(),
+        };
+        let rows = self.rows.iter().map(|row| (name(row), row.bars())).collect();
+        Chart { title: self.title.into(), names: 150, columns, rows }
+    }
+
     fn write(&self, text: &mut String) {
         let _ = writeln!(text, "{}\n{}", self.title, HEADING.join("\n"));
         self.rows.iter().for_each(|row| row.write(text));
     }
 }
 
-impl RowResult {
+impl TunnelRow {
     /// Name of the row: its tunnel, or its carrier if that is not Grosso.
-    pub(super) fn name(&self) -> String {
+    fn name(&self) -> String {
         match self.carrier {
-            Carrier::Grosso => self.tunnel.to_string(),
+            TunnelCarrier::Grosso => self.tunnel.to_string(),
             other => other.to_string(),
         }
     }
@@ -89,6 +115,24 @@ impl RowResult {
         );
     }
 
+    fn bars(&self) -> [Bar; 2] {
+        let speed = self.megabits_a_second;
+        let runs =
+            self.runs.iter().flat_map(|run| &run.streams).map(TunnelTrial::megabits_a_second);
+        let Roles { sender, path_a, path_b, receiver, kernel } = self.roles_s_per_gb;
+        let costs = [
+            ("sender", "sender", sender),
+            ("path", "path a", path_a),
+            ("far", "path b", path_b),
+            ("receiver", "receiver", receiver),
+            ("sender", "kernel threads", kernel),
+        ];
+        [
+            Bar::middle("speed", speed, runs, format!("{:.0}", speed.median)),
+            Bar::parts(&costs, format!("{:.2}", self.roles_s_per_gb.total())),
+        ]
+    }
+
     fn write_costs(&self, text: &mut String) {
         let Roles { sender, path_a, path_b, receiver, kernel } = self.roles_s_per_gb;
         let _ = write!(
@@ -110,7 +154,7 @@ impl RowResult {
     }
 }
 
-impl Compared {
+impl TunnelComparison {
     fn write(&self, text: &mut String) {
         let _ = writeln!(
             text,
@@ -124,7 +168,7 @@ impl Compared {
     }
 }
 
-impl Published {
+impl PublishedTunnel {
     fn write(&self, text: &mut String) {
         let [p90, p95, p99] = self.latency_us;
         let latency = format!("{p90}/{p95}/{p99}");
@@ -143,7 +187,7 @@ impl Published {
     }
 }
 
-pub(super) fn on_or_off(remote_checksum: Option<bool>) -> &'static str {
+fn on_or_off(remote_checksum: Option<bool>) -> &'static str {
     match remote_checksum {
         Some(true) => "on",
         Some(false) => "off",
@@ -151,13 +195,18 @@ pub(super) fn on_or_off(remote_checksum: Option<bool>) -> &'static str {
     }
 }
 
-/// Heading of the columns of [`RowResult::write`].
+const LEGEND: &str = "\
+Real TCP between two network namespaces of this machine, through a tunnel. A bar is the median, a \
+dot a run. Cost by role: <b class=\"sender\">sender</b>, <b class=\"path\">path a</b> which puts \
+packets in, path b which takes them out (paler), <b class=\"receiver\">receiver</b>.";
+
+/// Heading of the columns of [`TunnelRow::write`].
 const HEADING: [&str; 2] = [
     "tunnel   RCO   TCP_STREAM           TX    RX   TCP_RR             90/95/99 %",
     "                 Mb/s             CPU % CPU %      tps CPU %            in us",
 ];
 
-/// Heading of the columns of [`RowResult::write_costs`].
+/// Heading of the columns of [`TunnelRow::write_costs`].
 const COSTS: [&str; 2] = [
     "                    path   path                      checksums %    tunnel",
     "tunnel   RCO sender    a      b   recv kernel    all  in a  in b      a      b",
@@ -170,6 +219,7 @@ GRE/GUE: TX 6.00 % without and 0.33 % with RCO, RX 0.51 % and 1.81 %";
 #[cfg(test)]
 mod tests {
     use super::super::tests::report;
+    use crate::page::is_self_contained;
 
     #[test]
     fn table_fits_a_terminal_and_has_the_columns_of_r4() {
@@ -187,18 +237,31 @@ mod tests {
             ["on", "10000", "(9800-10200)", "30.0", "40.0", "50000", "75.0", "180/190/198"]
         );
         assert_eq!(
-            grosso[1],
+            grosso[2],
             [
                 "on", "0.160", "0.320", "0.480", "0.160", "0.080", "1.200", "0.62", "0.21",
                 "0.0160", "0.0080"
             ]
         );
-        assert_eq!(grosso[2], ["on", "35971", "9.68", "7.36", "1888420", "79.32", "94/158/295"]);
+        assert_eq!(grosso[1], ["on", "35971", "9.68", "7.36", "1888420", "79.32", "94/158/295"]);
         assert_eq!(lines("kernel")[1].len(), 7, "no clock in the kernel");
         assert!(table.contains("VXLAN, RCO on  / kernel  throughput 0.50, "), "{table}");
         assert!(
             table.contains("VXLAN, RCO off / plain   throughput 5.00, CPU a GB 0.20, "),
             "{table}"
         );
+    }
+
+    #[test]
+    fn page_is_self_contained_and_shows_every_run() {
+        let report = report();
+        let page = report.page("grosso lab tunnels --html \"a&b.html\"");
+        assert!(page.contains("VXLAN in userspace: 0.50 times the kernel's"), "{page}");
+        let runs: usize = report.findings.rows().map(|row| row.runs.len()).sum();
+        assert_eq!(page.matches("<circle ").count(), runs);
+        assert!(is_self_contained(&page), "{page}");
+        assert!(page.contains("a&amp;b.html"));
+        // The longest bar has the greatest length allowed: the kernel carries twice what Grosso does.
+        assert!(page.contains("width=\"245.1\""), "{page}");
     }
 }

@@ -16,7 +16,7 @@ use grosso_io::{
 use grosso_sys::scheduling::{cpu_time, pin};
 use serde::Serialize;
 
-use super::{Carrier, Setting, Tunnel};
+use super::{Tunnel, TunnelCarrier, TunnelSetting};
 use crate::{
     clocks::{Clocks, Observing, Part, Side, Spent, Timed},
     hosts::{DevicePort, Hosts, Inside, Layout, Mtu, UNDERLAY_ADDRESSES},
@@ -27,7 +27,7 @@ use crate::{
 /// Results of one measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Measured {
+pub struct TunnelTrial {
     /// Duration of the measurement.
     pub seconds: f64,
     /// Bytes that arrived.
@@ -48,7 +48,7 @@ pub struct Measured {
     pub watched: Option<Watched>,
 }
 
-impl Measured {
+impl TunnelTrial {
     /// Megabits a second.
     #[must_use]
     pub fn megabits_a_second(&self) -> f64 {
@@ -122,22 +122,25 @@ pub struct WatchedPath {
 ///
 /// # Errors
 /// Fails if the hosts cannot be made, if the traffic stalls or is damaged, or if it is interrupted.
-pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
+pub fn measure(
+    setting: &TunnelSetting,
+    interrupted: &AtomicBool,
+) -> Result<TunnelTrial, TrialError> {
     let layout = layout(setting.tunnel, setting.remote_checksum, setting.streams);
-    if setting.carrier == Carrier::Kernel {
+    if setting.carrier == TunnelCarrier::Kernel {
         let hosts = Hosts::kernel_vxlan(&layout, WIRE_MTU)?;
         return observe(setting, &layout, &hosts, [], interrupted);
     }
     let inside = Inside {
         device: setting.device,
         layer: setting.tunnel.layer(),
-        superframes: setting.carrier == Carrier::Grosso,
+        superframes: setting.carrier == TunnelCarrier::Grosso,
     };
     let (hosts, [near, far]) = Hosts::tunnelled(&layout, inside, WIRE_MTU)?;
     let _observing = setting.watched.then(Observing::start);
     thread::scope(|scope| {
-        let a = End::start(scope, setting, &hosts, (0, near))?;
-        let b = End::start(scope, setting, &hosts, (1, far))?;
+        let a = TunnelEnd::start(scope, setting, &hosts, (0, near))?;
+        let b = TunnelEnd::start(scope, setting, &hosts, (1, far))?;
         let observed = observe(setting, &layout, &hosts, [&a, &b], interrupted);
         a.running.end()?;
         b.running.end()?;
@@ -181,21 +184,21 @@ pub(crate) fn open_end<P: Port>(
 }
 
 /// A running end of a tunnel.
-struct End<'scope> {
+struct TunnelEnd<'scope> {
     running: Running<'scope, ()>,
     /// Clocks of the thread, if it is observed.
     clocks: Option<Arc<Clocks>>,
 }
 
-impl<'scope> End<'scope> {
+impl<'scope> TunnelEnd<'scope> {
     /// Starts the data path of host a, for 0, or of host b.
     fn start(
         scope: &'scope Scope<'scope, '_>,
-        setting: &Setting,
+        setting: &TunnelSetting,
         hosts: &Hosts,
         (side, device): (usize, DevicePort),
     ) -> io::Result<Self> {
-        let is_grosso = setting.carrier == Carrier::Grosso;
+        let is_grosso = setting.carrier == TunnelCarrier::Grosso;
         let end = (hosts, side);
         let tunnel = open_end(end, setting.tunnel, setting.remote_checksum, is_grosso, |s| s)?;
         let clocks = setting.watched.then(|| Arc::new(Clocks::default()));
@@ -220,12 +223,12 @@ impl<'scope> End<'scope> {
 
 /// Runs streams or requests, and reads the time that the ends of the tunnel spent, if they are Grosso's.
 fn observe<const ENDS: usize>(
-    setting: &Setting,
+    setting: &TunnelSetting,
     layout: &Layout,
     hosts: &Hosts,
-    ends: [&End<'_>; ENDS],
+    ends: [&TunnelEnd<'_>; ENDS],
     interrupted: &AtomicBool,
-) -> Result<Measured, TrialError> {
+) -> Result<TunnelTrial, TrialError> {
     let traffic = trial::Setting {
         traffic: setting.traffic,
         connections: setting.streams,
@@ -249,7 +252,7 @@ fn observe<const ENDS: usize>(
     let paths: Vec<WatchedPath> = paths.collect();
     let path_cpu = |side: usize| paths.get(side).map_or(0.0, |path| path.cpu_seconds);
     let gigabytes = measured.bytes as f64 * 1e-9;
-    Ok(Measured {
+    Ok(TunnelTrial {
         seconds: measured.seconds,
         bytes: measured.bytes,
         units: measured.units,

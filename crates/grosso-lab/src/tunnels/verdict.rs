@@ -1,11 +1,11 @@
 //! Verdicts: whether the figures support the experiment's claims.
 
-use super::{Carrier, GroupResult, Paired, RowResult, Tunnel};
-use crate::experiment::Verdict;
+use super::{Paired, Tunnel, TunnelCarrier, TunnelGroup, TunnelRow};
+use crate::verdict::Verdict;
 
 /// Verdicts on the figures.
-pub(super) fn judge(groups: &[GroupResult], paired: &[Paired]) -> Vec<Verdict> {
-    let rows: Vec<&RowResult> = groups.iter().flat_map(|group| &group.rows).collect();
+pub(super) fn judge(groups: &[TunnelGroup], paired: &[Paired]) -> Vec<Verdict> {
+    let rows: Vec<&TunnelRow> = groups.iter().flat_map(|group| &group.rows).collect();
     [saving(paired), throughput(paired), offloads(&rows)].into_iter().flatten().collect()
 }
 
@@ -35,13 +35,13 @@ fn throughput(paired: &[Paired]) -> Option<Verdict> {
 }
 
 /// The claim that offloads speed up a tunnel.
-fn offloads(rows: &[&RowResult]) -> Option<Verdict> {
+fn offloads(rows: &[&TunnelRow]) -> Option<Verdict> {
     let median = |carrier| {
         let mut rows = rows.iter().filter(|row| row.tunnel == Tunnel::Vxlan);
         let row = rows.find(|row| row.carrier == carrier && row.remote_checksum == Some(false))?;
         Some(row.megabits_a_second.median)
     };
-    let ratio = median(Carrier::Grosso)? / median(Carrier::Plain)?;
+    let ratio = median(TunnelCarrier::Grosso)? / median(TunnelCarrier::Plain)?;
     Some(Verdict {
         claim: "VXLAN with offloads is 3 times as fast as without",
         holds: ratio >= WORTH,
@@ -60,19 +60,19 @@ const WORTH: f64 = 3.0;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Report, tests::report};
+    use super::super::{TunnelFindings, tests::report};
     use super::*;
-    use crate::experiment::Spread;
+    use crate::statistics::Spread;
 
-    fn said(report: &Report, claim: &str) -> (bool, String) {
+    fn said(report: &TunnelFindings, claim: &str) -> (bool, String) {
         let verdicts = judge(&report.groups, &report.paired);
         let verdict = verdicts.iter().find(|verdict| verdict.claim.starts_with(claim)).unwrap();
         (verdict.holds, verdict.measured.clone())
     }
 
     /// The same results, except for the pairs of one tunnel.
-    fn changed(tunnel: Tunnel, change: impl Fn(&mut Paired)) -> Report {
-        let mut report = report();
+    fn changed(tunnel: Tunnel, change: impl Fn(&mut Paired)) -> TunnelFindings {
+        let mut report = report().findings;
         let pairs = report.paired.iter_mut();
         pairs.filter(|paired| paired.tunnel == tunnel).for_each(change);
         report
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn every_claim_holds_of_what_is_saved_everywhere() {
-        let report = report();
+        let report = report().findings;
         let verdicts = judge(&report.groups, &report.paired);
         assert_eq!(verdicts.len(), 3);
         assert!(verdicts.iter().all(|verdict| verdict.holds), "{verdicts:?}");
@@ -115,10 +115,10 @@ mod tests {
     #[test]
     fn a_tunnel_without_offloads_is_three_times_as_slow() {
         let at = |megabits: f64| {
-            let mut report = report();
+            let mut report = report().findings;
             let rows = report.groups.iter_mut().flat_map(|group| &mut group.rows);
-            let ours = |row: &&mut RowResult| {
-                row.carrier == Carrier::Grosso && row.remote_checksum == Some(false)
+            let ours = |row: &&mut TunnelRow| {
+                row.carrier == TunnelCarrier::Grosso && row.remote_checksum == Some(false)
             };
             rows.filter(ours).for_each(|row| row.megabits_a_second.median = megabits);
             said(&report, "VXLAN with offloads")
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn without_a_row_there_is_no_verdict() {
-        let mut report = report();
+        let mut report = report().findings;
         report.groups[0].rows.retain(|row| row.tunnel == Tunnel::Geneve);
         assert_eq!(judge(&report.groups, &Paired::all(&report.groups)), []);
     }

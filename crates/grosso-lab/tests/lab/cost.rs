@@ -3,7 +3,7 @@
 use std::{io, sync::atomic::AtomicBool};
 
 use grosso_lab::{
-    cost::{Measured, Offloads, PartName, Setting, Wire, measure},
+    cost::{CostRun, CostSetting, Offloads, PartName, Wire, measure},
     hosts::Device,
     trial::{Extent, TrialError},
 };
@@ -19,7 +19,7 @@ pub(super) fn run(device: Device) {
     }
     let [on, by_one] =
         [Offloads::On, Offloads::OneByOne].map(|offloads| trial(device, Wire::Ring, offloads));
-    let turns = |measured: Option<Measured>| {
+    let turns = |measured: Option<CostRun>| {
         let [_, path] = measured.expect("a packet socket").paths;
         path.send.calls as f64 / path.packets as f64
     };
@@ -27,7 +27,7 @@ pub(super) fn run(device: Device) {
 }
 
 /// Asserts the invariant of every trial: the parts add up to exactly the time of the thread.
-fn parts_add_up_to_the_thread_s_time(measured: &Measured) {
+fn parts_add_up_to_the_thread_s_time(measured: &CostRun) {
     for path in &measured.paths {
         assert!(path.packets > 1000 && path.frames > 0, "{path:?}");
         let parts = path.parts;
@@ -41,7 +41,7 @@ fn parts_add_up_to_the_thread_s_time(measured: &Measured) {
     }
 }
 
-fn packets_come_together_where_offloads_are_on(on: &Measured, off: &Measured) {
+fn packets_come_together_where_offloads_are_on(on: &CostRun, off: &CostRun) {
     for (on, off) in on.paths.iter().zip(&off.paths) {
         assert!(on.frames * 2 < on.packets, "{on:?}");
         assert_eq!(off.frames, off.packets, "{off:?}");
@@ -51,8 +51,8 @@ fn packets_come_together_where_offloads_are_on(on: &Measured, off: &Measured) {
 
 fn calls_are_counted_where_there_are_some(
     (device, wire): (Device, Wire),
-    on: &Measured,
-    off: &Measured,
+    on: &CostRun,
+    off: &CostRun,
 ) {
     let ([on_a, on_b], [off_a, off_b]) = (on.paths, off.paths);
     // Each packet is written to a TUN by itself, and many at once to a ring.
@@ -65,7 +65,7 @@ fn calls_are_counted_where_there_are_some(
     assert!(on_a.receive.bytes > on_a.receive.packets * 1000, "{on_a:?}");
 }
 
-fn checksums_cost_where_nobody_else_makes_them(wire: Wire, on: &Measured) {
+fn checksums_cost_where_nobody_else_makes_them(wire: Wire, on: &CostRun) {
     let [a, b] = on.paths.map(|path| path.parts.get(PartName::Checksums) > 0.0);
     // Over a veth, a packet socket passes partial checksums on; other wires need them computed and verified.
     let are_made = wire != Wire::Ring;
@@ -73,9 +73,9 @@ fn checksums_cost_where_nobody_else_makes_them(wire: Wire, on: &Measured) {
 }
 
 /// Measures once; `None` if this user may not have such sockets.
-fn trial(device: Device, wire: Wire, offloads: Offloads) -> Option<Measured> {
+fn trial(device: Device, wire: Wire, offloads: Offloads) -> Option<CostRun> {
     let processor = *allowed_processors().unwrap().last().unwrap();
-    let setting = Setting {
+    let setting = CostSetting {
         wire,
         offloads,
         device,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use grosso_lab::{
-    fragments::{KEY_AND_SALT, Measured, Receiver, SPI, Setting, datagram, measure},
+    fragments::{FragmentRun, FragmentSetting, KEY_AND_SALT, Receiver, SPI, datagram, measure},
     hosts::Device,
 };
 use grosso_sys::scheduling::allowed_processors;
@@ -40,7 +40,7 @@ fn who_keeps_fewer_buffers_than_a_datagram_has_fragments_gets_none(device: Devic
 
 fn a_datagram_that_lost_a_fragment_dies_when_its_time_is_over(device: Device) {
     for receiver in [Receiver::Coalesces, Receiver::Queues, Receiver::Evicts] {
-        let lossy = Setting { loss: 0.01, ..setting(device, receiver, Some(1024)) };
+        let lossy = FragmentSetting { loss: 0.01, ..setting(device, receiver, Some(1024)) };
         let measured = trial(&lossy);
         assert!(measured.lost > 0 && measured.died > 0, "{receiver}: {measured:?}");
         assert!(measured.arrived > 0, "{receiver}: {measured:?}");
@@ -53,8 +53,9 @@ fn a_datagram_that_lost_a_fragment_dies_when_its_time_is_over(device: Device) {
 
 fn who_evicts_always_has_buffers_left(device: Device) {
     let timeout = Duration::from_secs(60);
-    let lossy =
-        |receiver| trial(&Setting { loss: 0.02, timeout, ..setting(device, receiver, Some(256)) });
+    let lossy = |receiver| {
+        trial(&FragmentSetting { loss: 0.02, timeout, ..setting(device, receiver, Some(256)) })
+    };
     let evicting = lossy(Receiver::Evicts);
     assert_eq!(evicting.no_buffer, 0, "{evicting:?}");
     assert!(evicting.arrived > 0 && evicting.died > 0, "{evicting:?}");
@@ -75,8 +76,10 @@ pub(super) fn tshark_joins_and_decrypts_what_is_on_the_wire() {
     }
     let path = std::env::temp_dir().join(format!("grosso-lab-{}.pcapng", std::process::id()));
     let recording = Some(path.clone());
-    let measured =
-        trial(&Setting { recording, ..setting(Device::Veth, Receiver::Coalesces, Some(64)) });
+    let measured = trial(&FragmentSetting {
+        recording,
+        ..setting(Device::Veth, Receiver::Coalesces, Some(64))
+    });
     let malformed = tshark(&path, &["-Y", "_ws.malformed || frame.len > 1514"], &["frame.number"]);
     assert_eq!(malformed, Vec::<Vec<String>>::new(), "malformed or too long for the wire");
     let fields =
@@ -122,15 +125,15 @@ fn tshark(path: &Path, filter: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
     text.lines().map(|line| line.split(';').map(str::to_owned).collect()).collect()
 }
 
-fn trial(setting: &Setting) -> Measured {
+fn trial(setting: &FragmentSetting) -> FragmentRun {
     let measured = measure(setting, &AtomicBool::new(false)).unwrap();
     assert_eq!(measured.wire_full, 0, "{measured:?}");
     measured
 }
 
-fn setting(device: Device, receiver: Receiver, buffers: Option<usize>) -> Setting {
+fn setting(device: Device, receiver: Receiver, buffers: Option<usize>) -> FragmentSetting {
     let processor = *allowed_processors().unwrap().last().unwrap();
-    Setting {
+    FragmentSetting {
         receiver,
         buffers,
         loss: 0.0,

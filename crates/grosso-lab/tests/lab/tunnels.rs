@@ -6,7 +6,7 @@ use grosso_lab::{
     hosts::Device,
     traffic::Traffic,
     trial::{Extent, TrialError},
-    tunnels::{Carrier, Measured, Setting, Tunnel, WatchedPath, measure},
+    tunnels::{Tunnel, TunnelCarrier, TunnelSetting, TunnelTrial, WatchedPath, measure},
 };
 use grosso_sys::scheduling::allowed_processors;
 
@@ -24,7 +24,7 @@ fn every_byte_arrives_and_nobody_sums_what_is_left_to_the_other_end(
 ) {
     let watched = |remote_checksum| {
         let setting = setting(device, tunnel);
-        let measured = trial(&Setting { remote_checksum, watched: true, ..setting });
+        let measured = trial(&TunnelSetting { remote_checksum, watched: true, ..setting });
         measured.watched.unwrap().paths
     };
     let is_summed = |path: &WatchedPath| path.checksums_seconds > 0.0;
@@ -41,7 +41,7 @@ fn every_byte_arrives_and_nobody_sums_what_is_left_to_the_other_end(
 
 fn requests_are_answered_through_a_tunnel(device: Device, tunnel: Tunnel) {
     let (traffic, extent) = (Traffic::TcpRequests, Extent::Bytes(1000));
-    let measured = trial(&Setting { traffic, extent, ..setting(device, tunnel) });
+    let measured = trial(&TunnelSetting { traffic, extent, ..setting(device, tunnel) });
     assert!(measured.latencies.len() as u64 >= measured.units, "{tunnel}: {measured:?}");
     assert!(measured.units >= 1000, "{tunnel}: {measured:?}");
 }
@@ -49,16 +49,17 @@ fn requests_are_answered_through_a_tunnel(device: Device, tunnel: Tunnel) {
 fn without_offloads_every_packet_passes_by_itself(device: Device) {
     let extent = Extent::Bytes(BYTES / 8);
     let plain = |carrier| {
-        let setting = Setting { carrier, extent, ..setting(device, Tunnel::Vxlan) };
+        let setting = TunnelSetting { carrier, extent, ..setting(device, Tunnel::Vxlan) };
         let measured = trial(&setting);
         measured.cpu.total() / measured.gigabytes()
     };
-    assert!(plain(Carrier::Plain) > plain(Carrier::Grosso));
+    assert!(plain(TunnelCarrier::Plain) > plain(TunnelCarrier::Grosso));
 }
 
 /// The kernel's own VXLAN device, over the same wire.
 pub(super) fn the_kernel_s_vxlan_carries_the_same() {
-    let setting = Setting { carrier: Carrier::Kernel, ..setting(Device::Veth, Tunnel::Vxlan) };
+    let setting =
+        TunnelSetting { carrier: TunnelCarrier::Kernel, ..setting(Device::Veth, Tunnel::Vxlan) };
     match measure(&setting, &AtomicBool::new(false)) {
         Err(TrialError::Io(error)) if error.kind() == io::ErrorKind::Unsupported => {
             println!("skipped: the kernel has no VXLAN");
@@ -74,7 +75,7 @@ pub(super) fn the_kernel_s_vxlan_carries_the_same() {
     }
 }
 
-fn trial(setting: &Setting) -> Measured {
+fn trial(setting: &TunnelSetting) -> TunnelTrial {
     let measured = measure(setting, &AtomicBool::new(false));
     let measured = measured.unwrap_or_else(|error| panic!("{setting:?}: {error}"));
     assert_eq!(measured.checksum_errors, 0, "{setting:?}");
@@ -83,12 +84,12 @@ fn trial(setting: &Setting) -> Measured {
     measured
 }
 
-fn setting(device: Device, tunnel: Tunnel) -> Setting {
+fn setting(device: Device, tunnel: Tunnel) -> TunnelSetting {
     let processor = *allowed_processors().unwrap().last().unwrap();
-    Setting {
+    TunnelSetting {
         tunnel,
         remote_checksum: false,
-        carrier: Carrier::Grosso,
+        carrier: TunnelCarrier::Grosso,
         traffic: Traffic::TcpStream,
         streams: 4,
         device,

@@ -1,13 +1,13 @@
 //! The common part of all experiments: the permission check, the run, the printed report and the page.
 
-use core::sync::atomic::AtomicBool;
 use std::{
-    fs,
+    fs, io,
     path::PathBuf,
     time::{Duration, Instant},
 };
 
 use grosso_lab::{
+    experiment::{Experiment, Plan},
     hosts::Device,
     permit::{self, Refusal},
     trial::TrialError,
@@ -23,23 +23,41 @@ use crate::{
     style::Style,
 };
 
-/// Runs so many trials of so many nanoseconds, and prints the report of their results.
-pub(super) fn conduct<R: Serialize>(
-    (trials, time): (usize, u64),
+/// Runs an experiment, and prints its report. `name` is the end of the usual name of its page.
+pub(super) fn conduct<E: Experiment>(
+    experiment: io::Result<E>,
+    schema: &'static str,
+    (name, page): (&str, &LabPage),
     session: &mut Session,
-    run: impl FnOnce(&AtomicBool, &mut dyn FnMut(usize)) -> Result<R, TrialError>,
-    report: impl FnOnce(R, &mut Session) -> Result<LabReport<R>, Failure>,
 ) -> Result<Exit, Failure> {
-    session.talk.remark(&format!("lab: {trials} trials of {:?}", Duration::from_nanos(time)));
+    let experiment = experiment.map_err(|error| failed(&error.into()))?;
+    let trials = experiment.trials();
+    session.talk.remark(&format!("lab: {trials} trials of {:?}", experiment.plan().measured));
     let started = Instant::now();
     let progress = Progress::trials(trials as u64, !session.talk.quiet && !session.talk.json);
-    let ended = run(&session.interrupted, &mut |done| progress.at(done as u64));
+    let ended = experiment.run(&session.interrupted, |done| progress.at(done as u64));
     progress.finish();
-    match ended {
-        Ok(results) => report(results, session)?.print(started, session),
-        Err(TrialError::Interrupted) => Ok(Exit::Interrupted),
-        Err(error) => Err(failed(&error)),
+    let results = match ended {
+        Ok(results) => results,
+        Err(TrialError::Interrupted) => return Ok(Exit::Interrupted),
+        Err(error) => return Err(failed(&error)),
+    };
+    for remark in results.remarks() {
+        session.talk.note(remark);
     }
+    let html = write_page(name, page, |command| results.page(command), session)?;
+    LabReport::new(schema, results.table(), results).with_page(html).print(started, session)
+}
+
+/// The plan of an experiment whose trials last that many nanoseconds.
+pub(super) fn plan<P>(
+    runs: u16,
+    time: u64,
+    wanted: LabDevice,
+    parameters: P,
+) -> Result<Plan<P>, Failure> {
+    let measured = Duration::from_nanos(time);
+    Ok(Plan { runs: runs.into(), measured, device: device(wanted)?, parameters })
 }
 
 /// Lets this process make networks of its own. It must have one thread: it may have to make itself a user namespace.
@@ -60,7 +78,7 @@ pub(super) fn device(wanted: LabDevice) -> Result<Device, Failure> {
 }
 
 /// Writes the page. A failure to write it counts only if the user chose the place.
-pub(super) fn write_page(
+fn write_page(
     name: &str,
     wanted: &LabPage,
     page: impl FnOnce(&str) -> String,

@@ -11,7 +11,7 @@ use grosso_sys::scheduling::own_cpu_time;
 use grosso_wire::{LinkType, Ports};
 use serde::Serialize;
 
-use super::Spread;
+use crate::statistics::Spread;
 
 /// Gigabits delivered to a consumer in memory for each second of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

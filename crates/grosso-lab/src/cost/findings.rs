@@ -1,48 +1,25 @@
-//! Results of the experiment, as the JSON has them.
-
-use std::io;
+//! Figures of the experiment, as the JSON has them.
 
 use serde::Serialize;
 
 use super::{
-    Calls, Measured, Offloads, PartName, Parts, PathMeasured, Plan, Setting, Wire, verdict,
+    CostSetting, Offloads, Wire,
+    trial::{Calls, CostRun, PartName, Parts, PathRun},
 };
-use crate::{
-    conditions::Conditions,
-    experiment::{Spread, Verdict},
-};
+use crate::{experiment::Series, statistics::Spread};
 
-/// Results of the experiment.
+/// Figures of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Report {
-    /// The experiment's name.
-    pub experiment: &'static str,
-    /// Conditions of the measurement, needed to compare the figures with others.
-    pub environment: Environment,
+pub struct CostFindings {
     /// One for each setting.
-    pub rows: Vec<RowResult>,
-    /// Claims to be shown, and whether they hold.
-    pub verdicts: Vec<Verdict>,
-    /// Notes on reading the figures.
-    pub notes: Vec<String>,
-}
-
-/// Conditions of the measurement, needed to compare figures with others.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Environment {
-    /// Conditions that every experiment reports.
-    #[serde(flatten)]
-    pub conditions: Conditions,
-    /// The congestion control of TCP.
-    pub congestion: String,
+    pub rows: Vec<CostRow>,
 }
 
 /// The result of one setting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct RowResult {
+pub struct CostRow {
     /// Transport at the ends of the wire.
     pub wire: Wire,
     /// Offloads in use.
@@ -50,19 +27,19 @@ pub struct RowResult {
     /// Gigabits a second, with the overhead of reading clocks.
     pub gigabits_a_second: Spread,
     /// Path a, from its host to the wire, and path b, from the wire to its host.
-    pub paths: [Path; 2],
+    pub paths: [PathCost; 2],
     /// Segments retransmitted, in all runs.
     pub retransmits: u64,
     /// Segments with a wrong checksum, in all runs.
     pub checksum_errors: u64,
     /// The measurements.
-    pub runs: Vec<Measured>,
+    pub runs: Vec<CostRun>,
 }
 
 /// Time of a data path, in nanoseconds of its thread for each packet on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Path {
+pub struct PathCost {
     /// The sum of all parts.
     pub total_ns: Spread,
     /// Medians by part.
@@ -89,40 +66,16 @@ pub struct Path {
     pub advice: &'static str,
 }
 
-impl Report {
-    pub(super) fn new(
-        plan: &Plan,
-        settings: &[Setting],
-        runs: Vec<Vec<Measured>>,
-    ) -> io::Result<Self> {
-        let rows = settings.iter().zip(runs).map(|(setting, runs)| RowResult::new(setting, runs));
-        let rows: Vec<RowResult> = rows.collect();
-        let mut notes = vec![NOTE.into()];
-        if !rows.iter().any(|row| row.wire == Wire::Xdp) {
-            notes.push("AF_XDP wants root, and a kernel that has it: it is left out.".into());
-        }
-        Ok(Self {
-            experiment: "cost",
-            environment: Environment {
-                conditions: Conditions::of(plan.runs, plan.measured, plan.device)?,
-                congestion: plan.congestion.clone(),
-            },
-            verdicts: verdict::judge(&rows),
-            rows,
-            notes,
-        })
-    }
-}
-
-impl RowResult {
-    fn new(setting: &Setting, runs: Vec<Measured>) -> Self {
+impl CostRow {
+    pub(super) fn new(series: Series<CostSetting, CostRun>) -> Self {
+        let Series { setting, runs, .. } = series;
         let path = |side: usize| {
-            Path::new(side, &runs.iter().map(|run| run.paths[side]).collect::<Vec<_>>())
+            PathCost::new(side, &runs.iter().map(|run| run.paths[side]).collect::<Vec<_>>())
         };
         Self {
             wire: setting.wire,
             offloads: setting.offloads,
-            gigabits_a_second: Spread::of(runs.iter().map(Measured::gigabits_a_second)),
+            gigabits_a_second: Spread::of(runs.iter().map(CostRun::gigabits_a_second)),
             paths: [path(0), path(1)],
             retransmits: runs.iter().map(|run| run.retransmits).sum(),
             checksum_errors: runs.iter().map(|run| run.checksum_errors).sum(),
@@ -136,12 +89,11 @@ impl RowResult {
     }
 }
 
-impl Path {
-    fn new(side: usize, runs: &[PathMeasured]) -> Self {
-        let median =
-            |value: &dyn Fn(&PathMeasured) -> f64| Spread::of(runs.iter().map(value)).median;
-        let a_packet = |value: f64, run: &PathMeasured| value / run.packets.max(1) as f64;
-        let calls = |of: fn(&PathMeasured) -> Calls| {
+impl PathCost {
+    fn new(side: usize, runs: &[PathRun]) -> Self {
+        let median = |value: &dyn Fn(&PathRun) -> f64| Spread::of(runs.iter().map(value)).median;
+        let a_packet = |value: f64, run: &PathRun| value / run.packets.max(1) as f64;
+        let calls = |of: fn(&PathRun) -> Calls| {
             [
                 median(&|run| a_packet(of(run).calls as f64, run)),
                 median(&|run| a_call(of(run).packets, of(run))),
@@ -208,13 +160,3 @@ pub(super) const fn advice(side: usize, part: PartName) -> &'static str {
         (PartName::Loop | PartName::Unexplained, _) => "More frames a poll make fewer turns.",
     }
 }
-
-const NOTE: &str = "\
-Path a: from its host, cut, to the wire. Path b: from the wire, joined, to its
-host. call: in the kernel; port: the port's own work; engine: all between the
-ports, with tunnels; sums: checksums of more than 64 bytes; ACKs: whatever goes
-the other way; loop: around all that; ?: what no part explains. On: superframes,
-coalescing, 64 frames a poll. By 1: one frame a poll. Off: packets everywhere.
-The kernel runs the receiver's TCP, and the way over a veth wire, in the calls.
-UDP: in a tunnel, whose sockets cut and join (UDP_SEGMENT, UDP_GRO) if it is on.
-Looking at the clocks takes time, which is left out; throughput suffers from it.";

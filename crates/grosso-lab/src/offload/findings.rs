@@ -1,58 +1,32 @@
-//! Results of an experiment, as the JSON has them.
-
-use std::io;
+//! Figures of the experiments, as the JSON has them.
 
 use serde::Serialize;
 
-use super::{Consumer, Group, Latency, Plan, Spread};
+use super::{Consumer, Row, RowGroup};
 use crate::{
-    conditions::Conditions,
+    experiment::Series,
     hosts::{Family, Mtu},
+    statistics::{Latency, Spread},
     traffic::Traffic,
-    trial::{Measured, Tool},
+    trial::Measured,
 };
 
-/// Results of an experiment.
+/// Figures of the experiments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Report {
-    /// The experiment's name.
-    pub experiment: &'static str,
+pub struct OffloadFindings {
     /// The host whose NIC Grosso is.
     pub nic_of: &'static str,
-    /// Conditions of the measurement, needed to compare the figures with others.
-    pub environment: Environment,
     /// The results.
-    pub groups: Vec<GroupResult>,
+    pub groups: Vec<OffloadGroup>,
     /// Gain of delivery in parts for a consumer in memory, if that was measured.
     pub consumer: Option<Consumer>,
-    /// Claims to be shown, and whether they hold.
-    pub verdicts: Vec<Verdict>,
-    /// Notes on reading the figures.
-    pub notes: &'static [&'static str],
-}
-
-/// Conditions of the measurement, needed to compare figures with others.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Environment {
-    /// Conditions that every experiment reports.
-    #[serde(flatten)]
-    pub conditions: Conditions,
-    /// The congestion control of TCP.
-    pub congestion: String,
-    /// Greatest time for which a train was held, in microseconds.
-    pub hold_us: f64,
-    /// Whether packets crossed the wire with complete checksums, for the receiver to verify.
-    pub full_checksums: bool,
-    /// Generator of the traffic.
-    pub tool: Tool,
 }
 
 /// Results that are compared with each other.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct GroupResult {
+pub struct OffloadGroup {
     /// Properties that the settings share.
     pub title: String,
     /// The MTUs of the hosts.
@@ -64,7 +38,7 @@ pub struct GroupResult {
     /// The number of processors that everything ran on.
     pub processors: usize,
     /// One for each setting.
-    pub rows: Vec<RowResult>,
+    pub rows: Vec<OffloadRow>,
     /// The first comparison's ratio.
     pub ratio: f64,
     /// Comparisons between rows.
@@ -94,22 +68,10 @@ pub struct Published {
     pub source: &'static str,
 }
 
-/// A claim that an experiment was to show.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Verdict {
-    /// The claim.
-    pub claim: &'static str,
-    /// Whether the figures support it.
-    pub holds: bool,
-    /// The figures.
-    pub measured: String,
-}
-
 /// The result of one setting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct RowResult {
+pub struct OffloadRow {
     /// The property in which it differs from other rows.
     pub name: String,
     /// Connections at once.
@@ -148,24 +110,16 @@ pub struct RowResult {
     pub runs: Vec<Measured>,
 }
 
-impl Report {
-    /// Segments retransmitted in all runs.
-    #[must_use]
-    pub fn retransmits(&self) -> u64 {
-        self.rows().map(|row| row.retransmits).sum()
-    }
-
+impl OffloadFindings {
     /// The rows of all groups.
-    pub(super) fn rows(&self) -> impl Iterator<Item = &RowResult> {
+    pub(super) fn rows(&self) -> impl Iterator<Item = &OffloadRow> {
         self.groups.iter().flat_map(|group| &group.rows)
     }
 }
 
-impl GroupResult {
-    pub(super) fn new(group: &Group, runs: Vec<Vec<Measured>>, verified: &[Option<u64>]) -> Self {
-        let rows: Vec<RowResult> = (group.rows.iter().zip(runs).zip(verified))
-            .map(|((row, runs), verified)| RowResult::new(row, runs, *verified))
-            .collect();
+impl OffloadGroup {
+    pub(super) fn new(group: &RowGroup, series: Vec<Series<Row, Measured>>) -> Self {
+        let rows: Vec<OffloadRow> = series.into_iter().map(OffloadRow::new).collect();
         let value = |name: &str| {
             let row = rows.iter().find(|row| row.name == name)?;
             Some(row.requests_a_second.unwrap_or(row.gigabits_a_cpu_second).median)
@@ -191,19 +145,20 @@ impl GroupResult {
 
     /// The row of a name.
     #[must_use]
-    pub fn row(&self, name: &str) -> Option<&RowResult> {
+    pub fn row(&self, name: &str) -> Option<&OffloadRow> {
         self.rows.iter().find(|row| row.name == name)
     }
 }
 
-impl RowResult {
-    fn new(row: &super::Row, runs: Vec<Measured>, verified_bytes: Option<u64>) -> Self {
+impl OffloadRow {
+    fn new(series: Series<Row, Measured>) -> Self {
+        let Series { setting: row, verified_bytes, runs } = series;
         let over = |value: &dyn Fn(&Measured) -> f64| Spread::of(runs.iter().map(value));
         let a_gigabyte = |cpu: f64, run: &Measured| cpu / (run.bytes as f64 * 1e-9);
         let segments = runs.iter().filter_map(|run| run.segments_per_train);
         let latency = Latency::of(runs.iter().flat_map(|run| &run.latencies).copied());
         Self {
-            name: row.name.clone(),
+            name: row.name,
             connections: row.setting.connections,
             hold_us: row.setting.hold().map(|hold| hold.as_secs_f64() * 1e6),
             gigabits_a_cpu_second: over(&Measured::gigabits_a_cpu_second),
@@ -224,17 +179,5 @@ impl RowResult {
             verified_bytes,
             runs,
         }
-    }
-}
-
-impl Environment {
-    pub(super) fn of(plan: &Plan) -> io::Result<Self> {
-        Ok(Self {
-            conditions: Conditions::of(plan.runs, plan.measured, plan.device)?,
-            congestion: plan.congestion.clone(),
-            hold_us: plan.hold.as_secs_f64() * 1e6,
-            full_checksums: plan.full_checksums,
-            tool: plan.tool,
-        })
     }
 }

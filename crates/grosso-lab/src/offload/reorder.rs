@@ -6,31 +6,34 @@ use grosso::{Profile, coalesce::Reorder};
 use grosso_io::impair::Impairment;
 
 use super::{
-    Comparison, Experiment, Group, GroupResult, Plan, Row, Verdict, catalogue::processor_pairs,
+    Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, OffloadRow, Row, RowGroup,
+    catalogue::processor_pairs,
 };
 use crate::{
+    experiment::Plan,
     traffic::Traffic,
     trial::{Carrier, Setting},
+    verdict::Verdict,
 };
 
-impl Experiment {
+impl Offload {
     /// Difference of two path delays from which TCP suffers: not repaired, repaired within a poll, with held trains
     /// that continue behind the repair, and with waiting for holes to be filled.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
-    pub fn reorder(plan: Plan) -> io::Result<Self> {
+    pub fn reorder(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let processors = processor_pairs()?.into_iter().next_back().unwrap_or_default();
         let groups = SKEWS_US.map(|skew_us| {
             let mut setting = plan.setting(Traffic::TcpStream, processors);
-            setting.impairment = Some(wire(skew_us, plan.wire_bits));
+            setting.impairment = Some(wire(skew_us, plan.parameters.wire_bits));
             let rows = levels(&plan, skew_us).map(|(name, profile)| row(name, &setting, profile));
             let title = match skew_us {
-                0 => format!("In order, at {} Gb/s", plan.wire_bits as f64 / 1e9),
+                0 => format!("In order, at {} Gb/s", plan.parameters.wire_bits as f64 / 1e9),
                 _ => format!("Every other packet {skew_us} us later"),
             };
             let comparisons = vec![Comparison::new("holes / off", HOLES, OFF)];
-            Group { title, rows: rows.to_vec(), comparisons }
+            RowGroup { title, rows: rows.to_vec(), comparisons }
         });
         let (groups, notes) = (groups.to_vec(), NOTES);
         Ok(Self { name: "reorder", plan, groups, notes, judge, ..Self::receiving() })
@@ -47,8 +50,8 @@ fn wire(skew_us: u64, rate_bits: u64) -> Impairment {
 }
 
 /// The levels of repair. The wait for a hole is five times the difference of the paths.
-fn levels(plan: &Plan, skew_us: u64) -> [(&'static str, Profile); 4] {
-    let hold_ns = u64::try_from(plan.hold.as_nanos()).unwrap_or(u64::MAX);
+fn levels(plan: &Plan<OffloadParameters>, skew_us: u64) -> [(&'static str, Profile); 4] {
+    let hold_ns = u64::try_from(plan.parameters.hold.as_nanos()).unwrap_or(u64::MAX);
     let hole_ns = (5 * skew_us * 1000).max(2 * hold_ns).max(HOLE_NS_MIN);
     let profile = |hold_ns, reorder| {
         let mut profile = Profile::linux();
@@ -68,7 +71,7 @@ fn row(name: &str, setting: &Setting, profile: Profile) -> Row {
     Row::new(name, setting, Carrier::Grosso { profile, copy: true, expand: false })
 }
 
-fn judge(groups: &[GroupResult], _: Option<&super::Consumer>) -> Vec<Verdict> {
+fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     let group = |skew_us| groups.get(SKEWS_US.iter().position(|&skew| skew == skew_us)?);
     let row = |skew_us, name| group(skew_us)?.row(name);
     let (Some(straight), Some(skewed)) = (row(0, OFF), row(JUDGED_US, HOLES)) else {
@@ -87,7 +90,7 @@ fn judge(groups: &[GroupResult], _: Option<&super::Consumer>) -> Vec<Verdict> {
             measured: format!("{} against {}", skewed.retransmits, straight.retransmits),
         },
     ];
-    let trains = |row: &super::RowResult| row.segments_per_train.map(|segments| segments.median);
+    let trains = |row: &OffloadRow| row.segments_per_train.map(|segments| segments.median);
     if let Some((repaired, broken)) = trains(skewed).zip(row(JUDGED_US, OFF).and_then(trains)) {
         verdicts.push(Verdict {
             claim: "its trains are five times those of no repair",
@@ -121,11 +124,14 @@ const NOTES: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Experiment;
 
     #[test]
     fn every_level_is_measured_on_every_skew_and_waits_for_no_hole_in_vain() {
-        let plan = Plan { wire_bits: 2_500_000_000, ..Plan::default() };
-        let experiment = Experiment::reorder(plan.clone()).unwrap();
+        let parameters =
+            OffloadParameters { wire_bits: 2_500_000_000, ..OffloadParameters::default() };
+        let plan = Plan { parameters, ..Plan::default() };
+        let experiment = Offload::reorder(plan.clone()).unwrap();
         assert_eq!(experiment.trials(), SKEWS_US.len() * 4 * plan.runs);
         assert_eq!(experiment.groups[0].title, "In order, at 2.5 Gb/s");
         for (group, skew_us) in experiment.groups.iter().zip(SKEWS_US) {

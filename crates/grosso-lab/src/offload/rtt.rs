@@ -6,16 +6,20 @@ use grosso::{Profile, coalesce::Hold};
 use grosso_io::impair::Impairment;
 use grosso_sys::scheduling::allowed_processors;
 
-use super::{Comparison, Consumer, Experiment, Group, GroupResult, Plan, Row, Verdict};
-use crate::trial::{Carrier, Extent, Setting};
+use super::{Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, Row, RowGroup};
+use crate::{
+    experiment::Plan,
+    trial::{Carrier, Extent, Setting},
+    verdict::Verdict,
+};
 
-impl Experiment {
+impl Offload {
     /// A stream from its start, on paths of five lengths: nothing merged, trains held for a fixed time, and trains held
     /// for the time that the controller chooses, up to the same limit.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
-    pub fn rtt(plan: Plan) -> io::Result<Self> {
+    pub fn rtt(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let processor = allowed_processors()?.last().copied().unwrap_or(0);
         let groups = ROUND_TRIPS_US.map(|round_trip_us| {
             let mut setting = plan.setting(plan.stream(), [processor; 2]);
@@ -30,7 +34,7 @@ impl Experiment {
                 setting.layout.tcp_buffer_bytes = LONG_BUFFER_BYTES;
                 setting.layout.under_way_bytes = LONG_BUFFER_BYTES;
             }
-            Group {
+            RowGroup {
                 title: format!(
                     "A wire of {} ms, from the stream's start, one CPU",
                     delay.as_secs_f64() * 1e3
@@ -47,21 +51,21 @@ impl Experiment {
     }
 }
 
-fn rows(plan: &Plan, setting: &Setting) -> Vec<Row> {
+fn rows(plan: &Plan<OffloadParameters>, setting: &Setting) -> Vec<Row> {
     let mut profile = Profile::default();
     profile.hold = Hold::Controlled;
-    profile.limits.hold_ns = u64::try_from(plan.hold.as_nanos()).unwrap_or(u64::MAX);
+    profile.limits.hold_ns = u64::try_from(plan.parameters.hold.as_nanos()).unwrap_or(u64::MAX);
     let profile = Some(Box::new(profile));
     vec![
         Row::new(OFF, setting, Carrier::grosso(None, false)),
-        Row::new(FIXED, setting, Carrier::grosso(Some(plan.hold), false)),
+        Row::new(FIXED, setting, Carrier::grosso(Some(plan.parameters.hold), false)),
         Row::new(CONTROLLED, setting, Carrier::Grosso { profile, copy: false, expand: false }),
     ]
 }
 
-fn judge(groups: &[GroupResult], _: Option<&Consumer>) -> Vec<Verdict> {
+fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    let speed = |group: &GroupResult| {
+    let speed = |group: &OffloadGroup| {
         let [off, controlled] = [group.row(OFF)?, group.row(CONTROLLED)?];
         Some(controlled.gigabits_a_second.median / off.gigabits_a_second.median)
     };
@@ -109,19 +113,20 @@ const NOTES: &[&str] =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{account::CpuSeconds, trial::Measured};
+    use crate::{account::CpuSeconds, experiment::Series, trial::Measured};
 
     /// Verdicts if every group has these gigabytes and processor seconds, in one second: without merging, with the
     /// fixed hold, and with the controller.
     fn judged(rows: [(f64, f64); 3]) -> Vec<bool> {
-        let experiment = Experiment::rtt(Plan::default()).unwrap();
-        let result = |group: &Group| {
-            let runs = rows.map(|(gigabytes, receiver)| {
+        let experiment = Offload::rtt(Plan::default()).unwrap();
+        let result = |group: &RowGroup| {
+            let series = group.rows.iter().zip(rows).map(|(row, (gigabytes, receiver))| {
                 let bytes = (gigabytes * 1e9) as u64;
                 let cpu_seconds = CpuSeconds { receiver, ..CpuSeconds::default() };
-                vec![Measured { seconds: 1.0, bytes, cpu_seconds, ..Measured::default() }]
+                let run = Measured { seconds: 1.0, bytes, cpu_seconds, ..Measured::default() };
+                Series::new(row.clone(), vec![run])
             });
-            GroupResult::new(group, runs.to_vec(), &[None; 3])
+            OffloadGroup::new(group, series.collect())
         };
         let groups: Vec<_> = experiment.groups.iter().map(result).collect();
         judge(&groups, None).iter().map(|verdict| verdict.holds).collect()
@@ -138,7 +143,7 @@ mod tests {
     #[test]
     fn every_wire_is_measured_for_twenty_round_trips() {
         let plan = Plan { measured: Duration::from_millis(1), ..Plan::default() };
-        let experiment = Experiment::rtt(plan).unwrap();
+        let experiment = Offload::rtt(plan).unwrap();
         assert_eq!(experiment.groups.len(), 5);
         let last = &experiment.groups[4];
         assert!(last.title.starts_with("A wire of 100 ms"), "{}", last.title);

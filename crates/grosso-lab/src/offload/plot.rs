@@ -2,10 +2,10 @@
 
 use core::fmt::Write;
 
-use super::{Report, RowResult, table::digits};
-use crate::page::escape;
+use super::{OffloadFindings, OffloadRow};
+use crate::{page::escape, statistics::digits};
 
-impl Report {
+impl OffloadFindings {
     /// A chart for each figure that changes with the number of connections.
     pub(super) fn curves(&self) -> String {
         CHARTS.iter().map(|(title, value)| self.chart(title, *value)).collect()
@@ -53,7 +53,7 @@ impl Report {
     }
 }
 
-type Value = fn(&RowResult) -> Option<f64>;
+type Value = fn(&OffloadRow) -> Option<f64>;
 
 /// The figures that are drawn, each in a chart of its own.
 const CHARTS: [(&str, Value); 3] = [
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn more_connections_are_further_right_and_greater_values_higher() {
-        let mut report = report();
+        let mut report = report().findings;
         let rows = &mut report.groups[0].rows;
         (rows[0].connections, rows[1].connections) = (1, 200);
         let curves = report.curves();

@@ -4,25 +4,29 @@ use std::{io, time::Duration};
 
 use grosso_sys::scheduling::allowed_processors;
 
-use super::{Comparison, Consumer, Experiment, Group, GroupResult, Plan, Published, Row, Verdict};
+use super::{
+    Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, Published, Row, RowGroup,
+};
 use crate::{
+    experiment::Plan,
     hosts::{Family, Layout, Mtu},
     traffic::Traffic,
     trial::{Carrier, Extent, Setting},
+    verdict::Verdict,
 };
 
-impl Experiment {
+impl Offload {
     /// The gain from coalescing at an MTU of 1500: on one processor, then on two if there are two.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
-    pub fn headline(plan: Plan) -> io::Result<Self> {
+    pub fn headline(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let groups = processor_pairs()?.into_iter().map(|processors| {
             let setting = plan.setting(plan.stream(), processors);
             let published = (processors[0] == processors[1]).then_some(nic(SHORT.pages[0]));
             let compared = Comparison { published, ..ON_OFF.clone() };
             let rows = coalescing(&plan, &setting).to_vec();
-            Group { title: title(&setting), rows, comparisons: vec![compared] }
+            RowGroup { title: title(&setting), rows, comparisons: vec![compared] }
         });
         let groups = groups.collect();
         Ok(Self { name: "lro", plan, groups, ..Self::receiving() })
@@ -33,7 +37,7 @@ impl Experiment {
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
-    pub fn lro(plan: Plan) -> io::Result<Self> {
+    pub fn lro(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let mut groups = Vec::new();
         for processors in processor_pairs()? {
             for (mtu, published) in MTU_PAIRS {
@@ -52,7 +56,7 @@ impl Experiment {
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
-    pub fn gso(plan: Plan) -> io::Result<Self> {
+    pub fn gso(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let mut groups = Vec::new();
         for processors in processor_pairs()?.into_iter().take(1) {
             for traffic in [plan.stream(), Traffic::UdpSegments] {
@@ -69,7 +73,11 @@ impl Experiment {
                         ..Comparison::new("on / off", SUPERFRAMES[0].0, SUPERFRAMES[1].0)
                     };
                     let comparisons = vec![comparison];
-                    groups.push(Group { title: title(&setting), rows: rows.to_vec(), comparisons });
+                    groups.push(RowGroup {
+                        title: title(&setting),
+                        rows: rows.to_vec(),
+                        comparisons,
+                    });
                 }
             }
         }
@@ -82,7 +90,11 @@ impl Experiment {
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
-    pub fn traffic(name: &'static str, traffic: Traffic, plan: Plan) -> io::Result<Self> {
+    pub fn traffic(
+        name: &'static str,
+        traffic: Traffic,
+        plan: Plan<OffloadParameters>,
+    ) -> io::Result<Self> {
         let pairs = processor_pairs()?.into_iter();
         let pairs = pairs.take(if traffic.is_requests() { 1 } else { 2 });
         let groups = pairs.map(|processors| {
@@ -90,7 +102,7 @@ impl Experiment {
             let rows = coalescing(&plan, &setting).into_iter();
             let kernel = KERNEL.map(|(name, carrier)| Row::new(name, &setting, carrier));
             let comparisons = vec![ON_OFF, KERNEL_ON_OFF];
-            Group { title: title(&setting), rows: rows.chain(kernel).collect(), comparisons }
+            RowGroup { title: title(&setting), rows: rows.chain(kernel).collect(), comparisons }
         });
         let groups = groups.collect();
         let notes = if traffic == Traffic::TcpMaerts { MAERTS_NOTES } else { &[] };
@@ -101,7 +113,7 @@ impl Experiment {
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
-    pub fn flows(plan: Plan) -> io::Result<Self> {
+    pub fn flows(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let mut groups = Vec::new();
         for processors in processor_pairs()?.into_iter().take(1) {
             for hold_us in HOLDS_US {
@@ -115,7 +127,7 @@ impl Experiment {
                     Row::new(&format!("{connections} {name}"), &setting, carrier)
                 });
                 let title = format!("Trains held at most {hold_us} us, one CPU for everything");
-                groups.push(Group { title, rows: rows.to_vec(), comparisons: Vec::new() });
+                groups.push(RowGroup { title, rows: rows.to_vec(), comparisons: Vec::new() });
             }
         }
         Ok(Self { name: "flows", plan, groups, notes: FLOWS_NOTES, ..Self::receiving() })
@@ -135,29 +147,29 @@ impl Experiment {
     }
 }
 
-impl Plan {
+impl Plan<OffloadParameters> {
     pub(super) fn stream(&self) -> Traffic {
-        if self.sendfile { Traffic::TcpSendfile } else { Traffic::TcpStream }
+        if self.parameters.sendfile { Traffic::TcpSendfile } else { Traffic::TcpStream }
     }
 
     pub(super) fn setting(&self, traffic: Traffic, processors: [usize; 2]) -> Setting {
         Setting {
             traffic,
             connections: 1,
-            tool: self.tool,
-            layout: Layout { full_checksums: self.full_checksums, ..Layout::default() },
+            tool: self.parameters.tool,
+            layout: Layout { full_checksums: self.parameters.full_checksums, ..Layout::default() },
             carrier: Carrier::Kernel { gro: false },
             impairment: None,
             device: self.device,
             processors,
-            congestion: self.congestion.clone(),
+            congestion: self.parameters.congestion.clone(),
             extent: Extent::Time { warm_up: WARM_UP, measured: self.measured },
             compare: false,
         }
     }
 }
 
-fn lro_group(plan: &Plan, setting: &Setting, published: R1) -> Group {
+fn lro_group(plan: &Plan<OffloadParameters>, setting: &Setting, published: R1) -> RowGroup {
     let is_one = setting.processors[0] == setting.processors[1];
     let needed = setting.layout.slot_bytes();
     let sizes =
@@ -171,12 +183,12 @@ fn lro_group(plan: &Plan, setting: &Setting, published: R1) -> Group {
     let (least, first) = sizes.clone().next().map_or((needed, NONE), |page| (page.0, page.1));
     for (i, (bytes, parts, over_none)) in PAGES.iter().enumerate() {
         if sizes.clone().any(|(size, ..)| size == bytes) {
-            rows.push(row(parts, *bytes, Some(plan.hold), false));
+            rows.push(row(parts, *bytes, Some(plan.parameters.hold), false));
             let published = Some(nic(published.pages[i])).filter(|_| is_one);
             comparisons.push(Comparison { published, ..Comparison::new(over_none, parts, NONE) });
         }
     }
-    rows.push(row(COPIED, least, Some(plan.hold), true));
+    rows.push(row(COPIED, least, Some(plan.parameters.hold), true));
     rows.push(row(NONE, least, None, false));
     if is_one {
         rows.push(row(NONE_COPIED, least, None, true));
@@ -188,14 +200,14 @@ fn lro_group(plan: &Plan, setting: &Setting, published: R1) -> Group {
     comparisons.push(KERNEL_ON_OFF);
     comparisons.push(Comparison::new("parts / copied", first, COPIED));
     comparisons.push(Comparison::new("Grosso / kernel", first, KERNEL[0].0));
-    Group { title: title(setting), rows, comparisons }
+    RowGroup { title: title(setting), rows, comparisons }
 }
 
-fn judge_lro(groups: &[GroupResult], consumer: Option<&Consumer>) -> Vec<Verdict> {
+fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdict> {
     let group = |processors, mtu| {
         groups.iter().find(|group| group.processors == processors && group.mtu == mtu)
     };
-    let speed = |group: &GroupResult| group.rows[0].gigabits_a_cpu_second.median;
+    let speed = |group: &OffloadGroup| group.rows[0].gigabits_a_cpu_second.median;
     let [same, mixed, long] = MTU_PAIRS.map(|(mtu, _)| group(1, mtu));
     let mut verdicts = Vec::new();
     let mut judge = |claim, holds, measured| verdicts.push(Verdict { claim, holds, measured });
@@ -222,7 +234,7 @@ fn judge_lro(groups: &[GroupResult], consumer: Option<&Consumer>) -> Vec<Verdict
     verdicts
 }
 
-fn judge_gso(groups: &[GroupResult], _: Option<&Consumer>) -> Vec<Verdict> {
+fn judge_gso(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     let streams = |bytes| {
         groups.iter().find(move |group| {
             group.mtu.sender == bytes && group.family == Family::V4 && group.traffic.is_tcp()
@@ -278,9 +290,9 @@ pub(super) fn processor_pairs() -> io::Result<Vec<[usize; 2]>> {
     })
 }
 
-fn coalescing(plan: &Plan, setting: &Setting) -> [Row; 2] {
+fn coalescing(plan: &Plan<OffloadParameters>, setting: &Setting) -> [Row; 2] {
     let row = |name, coalesce| Row::new(name, setting, Carrier::grosso(coalesce, false));
-    [row(ON, Some(plan.hold)), row(OFF, None)]
+    [row(ON, Some(plan.parameters.hold)), row(OFF, None)]
 }
 
 const fn nic(ratio: f64) -> Published {

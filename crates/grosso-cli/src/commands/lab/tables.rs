@@ -1,0 +1,58 @@
+//! `grosso lab acks`, `cost`, `fragments` and `tunnels`: experiments with settings of their own.
+
+use std::time::Duration;
+
+use grosso_lab::{
+    acks::Acks,
+    cost::Cost,
+    experiment::TcpParameters,
+    fragments::{FragmentParameters, Fragments},
+    tunnels::{TunnelParameters, Tunnels},
+};
+
+use super::conduct::{conduct, enter, plan};
+use crate::{
+    arguments::{LabAcks, LabFragments, LabTrials, LabTunnels},
+    error::{Exit, Failure},
+    input::Session,
+};
+
+/// Table R3.
+pub(super) fn acks(options: &LabAcks, session: &mut Session) -> Result<Exit, Failure> {
+    enter()?;
+    let parameters = TcpParameters { congestion: options.congestion.clone() };
+    let plan = plan(options.runs, options.time, options.device, parameters)?;
+    conduct(Acks::new(plan), "grosso.lab-acks/1", ("acks", &options.page), session)
+}
+
+/// The cost of a packet, by part.
+pub(super) fn cost(options: &LabTrials, session: &mut Session) -> Result<Exit, Failure> {
+    enter()?;
+    let parameters = TcpParameters { congestion: options.congestion.clone() };
+    let plan = plan(options.runs, options.time, options.device, parameters)?;
+    conduct(Cost::new(plan), "grosso.lab-cost/1", ("cost", &options.page), session)
+}
+
+/// Table R2.
+pub(super) fn fragments(options: &LabFragments, session: &mut Session) -> Result<Exit, Failure> {
+    enter()?;
+    let parameters = FragmentParameters {
+        rate_bits: options.rate,
+        loss: options.loss,
+        timeout: Duration::from_nanos(options.timeout),
+    };
+    let plan = plan(options.runs, options.time, options.device, parameters)?;
+    let page = ("fragments", &options.page);
+    conduct(Fragments::new(plan), "grosso.lab-fragments/1", page, session)
+}
+
+/// Table R4.
+pub(super) fn tunnels(options: &LabTunnels, session: &mut Session) -> Result<Exit, Failure> {
+    enter()?;
+    let LabTunnels { measuring, streams } = options;
+    let parameters =
+        TunnelParameters { streams: (*streams).into(), congestion: measuring.congestion.clone() };
+    let plan = plan(measuring.runs, measuring.time, measuring.device, parameters)?;
+    let page = ("tunnels", &measuring.page);
+    conduct(Tunnels::new(plan), "grosso.lab-tunnels/2", page, session)
+}

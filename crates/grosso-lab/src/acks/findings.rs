@@ -1,0 +1,66 @@
+//! Figures of the experiment, as the JSON has them.
+
+use serde::Serialize;
+
+use super::{Case, Growth, Handling, NicOf, Overtaken};
+use crate::{experiment::Series, statistics::Spread, trial::Measured};
+
+/// Figures of the experiment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct AckFindings {
+    /// The results: Grosso at the sender, then at the receiver.
+    pub rows: Vec<AckRow>,
+    /// Packets overtaken if acknowledgments bypass the coalescer.
+    pub overtaken: Overtaken,
+    /// Results of the sender's model.
+    pub growth: Vec<Growth>,
+}
+
+/// The result of one setting.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct AckRow {
+    /// The host whose NIC Grosso was.
+    pub side: NicOf,
+    /// Its treatment of arriving packets.
+    pub handling: Handling,
+    /// Time for which it held trains, in microseconds; zero for the end of the poll.
+    pub hold_us: f64,
+    /// Greatest size of a socket's buffers in bytes; `None` for the lab's default.
+    pub window_bytes: Option<usize>,
+    /// Gigabits a second.
+    pub gigabits_a_second: Spread,
+    /// Acknowledgments a second that the receiver sent.
+    pub acknowledgments_sent: Spread,
+    /// Acknowledgments a second that reached the sender.
+    pub acknowledgments_reached: Spread,
+    /// Read calls of the receiver a second.
+    pub reads_a_second: Spread,
+    /// Read calls of the receiver for a gigabyte.
+    pub reads_a_gigabyte: Spread,
+    /// Data packets for each frame on the other side of the data path.
+    pub segments_a_unit: Spread,
+    /// The measurements.
+    pub runs: Vec<Measured>,
+}
+
+impl AckRow {
+    pub(super) fn new(Series { setting: case, runs, .. }: Series<Case, Measured>) -> Self {
+        let over = |value: &dyn Fn(&Measured) -> f64| Spread::of(runs.iter().map(value));
+        let passed = |run: &Measured| run.acknowledgements_passed.unwrap_or(0) as f64;
+        Self {
+            side: case.side,
+            handling: case.handling,
+            hold_us: case.hold.as_secs_f64() * 1e6,
+            window_bytes: case.window_bytes,
+            gigabits_a_second: over(&Measured::gigabits_a_second),
+            acknowledgments_sent: over(&|run| run.acknowledgements as f64 / run.seconds),
+            acknowledgments_reached: over(&|run| passed(run) / run.seconds),
+            reads_a_second: over(&|run| run.units as f64 / run.seconds),
+            reads_a_gigabyte: over(&|run| run.units as f64 / (run.bytes as f64 * 1e-9)),
+            segments_a_unit: over(&|run| run.segments_per_train.unwrap_or(1.0)),
+            runs,
+        }
+    }
+}

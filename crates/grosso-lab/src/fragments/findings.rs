@@ -1,0 +1,111 @@
+//! Figures of the experiment, as the JSON has them.
+
+use serde::Serialize;
+
+use super::{FragmentRun, FragmentSetting, Receiver};
+use crate::{experiment::Series, statistics::Spread};
+
+/// Figures of the experiment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct FragmentFindings {
+    /// The results: without loss, then with it.
+    pub groups: Vec<FragmentGroup>,
+}
+
+/// Results with the same loss.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct FragmentGroup {
+    /// The share of fragments lost on the wire.
+    pub loss: f64,
+    /// One for each setting.
+    pub rows: Vec<FragmentRow>,
+}
+
+/// The result of one setting.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct FragmentRow {
+    /// The receiver's treatment of fragments.
+    pub receiver: Receiver,
+    /// Receive buffers of its NIC; `None` for no limit.
+    pub buffers: Option<usize>,
+    /// Gigabits a second that were offered.
+    pub offered_gbps: Spread,
+    /// Gigabits a second of complete and correct datagrams.
+    pub goodput_gbps: Spread,
+    /// Ratio of the goodput to that of the receiver of the same group that coalesces with unlimited buffers.
+    pub share_of_unbounded: f64,
+    /// Frames a second for which the NIC had no buffer.
+    pub no_buffer_a_second: Spread,
+    /// Datagrams a second that timed out incomplete.
+    pub died_a_second: Spread,
+    /// Greatest number of the NIC's buffers in use at once, in all runs.
+    pub buffers_max: usize,
+    /// Greatest memory of incomplete datagrams, whole buffers included, in bytes, in all runs.
+    pub held_bytes_max: u64,
+    /// The longest time without a datagram, in milliseconds, which is the time that recovery takes.
+    pub silence_ms: Spread,
+    /// The measurements.
+    pub runs: Vec<FragmentRun>,
+}
+
+impl FragmentFindings {
+    /// The rows of all groups.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &FragmentRow> {
+        self.groups.iter().flat_map(|group| &group.rows)
+    }
+
+    /// Whether the machine is too slow for the rate: even the receiver that coalesces with unlimited buffers lost
+    /// datagrams none of whose fragments was lost, or frames were lost before they reached the NIC.
+    pub(super) fn is_short_of_processor(&self, rate_gbps: f64) -> bool {
+        let unhindered = self.groups.iter().filter(|group| group.loss <= 0.0);
+        let unhindered = unhindered.filter_map(|group| group.row(Receiver::Coalesces, None));
+        let mut unhindered =
+            unhindered.map(|row| row.goodput_gbps.median / row.offered_gbps.median);
+        unhindered.any(|share| share < CARRIED)
+            || self.rows().any(|row| row.offered_gbps.median < rate_gbps * CARRIED)
+            || self.rows().flat_map(|row| &row.runs).any(|run| run.wire_full > 0)
+    }
+}
+
+impl FragmentGroup {
+    pub(super) fn new(loss: f64, group: Vec<Series<FragmentSetting, FragmentRun>>) -> Self {
+        let rows = group.into_iter().map(FragmentRow::new).collect();
+        let mut result = Self { loss, rows };
+        let unbounded = result.row(Receiver::Coalesces, None).map(|row| row.goodput_gbps.median);
+        for row in &mut result.rows {
+            row.share_of_unbounded = row.goodput_gbps.median / unbounded.unwrap_or(f64::NAN);
+        }
+        result
+    }
+
+    /// The row of a receiver with that many buffers.
+    #[must_use]
+    pub fn row(&self, receiver: Receiver, buffers: Option<usize>) -> Option<&FragmentRow> {
+        self.rows.iter().find(|row| row.receiver == receiver && row.buffers == buffers)
+    }
+}
+
+impl FragmentRow {
+    fn new(Series { setting, runs, .. }: Series<FragmentSetting, FragmentRun>) -> Self {
+        let over = |value: &dyn Fn(&FragmentRun) -> f64| Spread::of(runs.iter().map(value));
+        Self {
+            receiver: setting.receiver,
+            buffers: setting.buffers,
+            offered_gbps: over(&FragmentRun::offered_gbps),
+            goodput_gbps: over(&FragmentRun::goodput_gbps),
+            share_of_unbounded: f64::NAN,
+            no_buffer_a_second: over(&|run| run.no_buffer as f64 / run.seconds),
+            died_a_second: over(&|run| run.died as f64 / run.seconds),
+            buffers_max: runs.iter().map(|run| run.buffers_max).max().unwrap_or(0),
+            held_bytes_max: runs.iter().map(|run| run.held_bytes_max).max().unwrap_or(0),
+            silence_ms: over(&|run| run.silence_seconds * 1e3),
+            runs,
+        }
+    }
+}
+
+/// Share of the offered datagrams that a fast enough machine carries.
+const CARRIED: f64 = 0.95;

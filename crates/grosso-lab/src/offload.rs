@@ -1,0 +1,218 @@
+//! Coalescing and superframes, on and off: tables R1 and R5, and other kinds of traffic and of paths.
+
+use std::{sync::atomic::AtomicBool, time::Duration};
+
+use serde::{Serialize, Serializer};
+
+use crate::{
+    experiment::{Bench, Experiment, Plan, RunsOf, VERIFIED_BYTES},
+    traffic::Traffic,
+    trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure},
+    verdict::Verdict,
+};
+
+mod catalogue;
+mod consumer;
+mod findings;
+mod plot;
+mod reorder;
+mod rtt;
+mod table;
+
+pub use consumer::Consumer;
+pub use findings::{Compared, OffloadFindings, OffloadGroup, OffloadRow, Published};
+
+/// Parameters of the measurement.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OffloadParameters {
+    /// The congestion control of TCP. One that paces, as bbr does, hides the effect of offloads.
+    pub congestion: String,
+    /// Greatest time for which a train may be held.
+    #[serde(rename = "hold_us", serialize_with = "microseconds")]
+    pub hold: Duration,
+    /// Whether the sender sends from a file, without a copy of its own.
+    #[serde(skip)]
+    pub sendfile: bool,
+    /// Whether packets cross the wire with complete checksums, for the receiver to verify.
+    pub full_checksums: bool,
+    /// Generator of the traffic.
+    pub tool: Tool,
+    /// Bits a second of the wire, in experiments whose wire is slower than the machine.
+    #[serde(skip)]
+    pub wire_bits: u64,
+}
+
+impl Default for OffloadParameters {
+    /// Cubic, 100 microseconds, and a gigabit.
+    fn default() -> Self {
+        Self {
+            congestion: "cubic".into(),
+            hold: Duration::from_micros(100),
+            sendfile: false,
+            full_checksums: false,
+            tool: Tool::BuiltIn,
+            wire_bits: 1_000_000_000,
+        }
+    }
+}
+
+fn microseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64() * 1e6)
+}
+
+/// Trials that belong together.
+#[derive(Clone, Debug)]
+pub struct Offload {
+    name: &'static str,
+    /// The host whose NIC Grosso is.
+    nic_of: &'static str,
+    plan: Plan<OffloadParameters>,
+    groups: Vec<RowGroup>,
+    /// Payload size of the packets for a consumer in memory, if that is measured too.
+    consumer: Option<u16>,
+    judge: Judge,
+    notes: &'static [&'static str],
+}
+
+/// Judges the results: which claims hold.
+type Judge = fn(&[OffloadGroup], Option<&Consumer>) -> Vec<Verdict>;
+
+/// Settings that are compared with each other.
+#[derive(Clone, Debug, PartialEq)]
+struct RowGroup {
+    title: String,
+    rows: Vec<Row>,
+    comparisons: Vec<Comparison>,
+}
+
+/// A setting, and the property in which it differs from others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    name: String,
+    setting: Setting,
+}
+
+/// Two rows to compare, by their names.
+#[derive(Clone, Debug, PartialEq)]
+struct Comparison {
+    name: &'static str,
+    over: &'static str,
+    under: &'static str,
+    published: Option<Published>,
+}
+
+impl Row {
+    fn new(name: &str, setting: &Setting, carrier: Carrier) -> Self {
+        Self { name: name.into(), setting: Setting { carrier, ..setting.clone() } }
+    }
+}
+
+impl Comparison {
+    const fn new(name: &'static str, over: &'static str, under: &'static str) -> Self {
+        Self { name, over, under, published: None }
+    }
+}
+
+impl Experiment for Offload {
+    type Parameters = OffloadParameters;
+    type Setting = Row;
+    type Run = Measured;
+    type Findings = OffloadFindings;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn plan(&self) -> &Plan<OffloadParameters> {
+        &self.plan
+    }
+
+    fn settings(&self) -> Vec<&[Row]> {
+        self.groups.iter().map(|group| &group.rows[..]).collect()
+    }
+
+    fn verify(&self, row: &Row, interrupted: &AtomicBool) -> Result<Option<u64>, TrialError> {
+        let setting = &row.setting;
+        let has_content = matches!(
+            setting.traffic,
+            Traffic::TcpStream | Traffic::TcpSendfile | Traffic::TcpMaerts
+        );
+        if !has_content || setting.tool != Tool::BuiltIn {
+            return Ok(None);
+        }
+        let extent = Extent::Bytes(VERIFIED_BYTES);
+        let setting = Setting { extent, compare: true, ..setting.clone() };
+        measure(&setting, interrupted).map(|measured| Some(measured.bytes))
+    }
+
+    fn measure(&self, group: &mut [RunsOf<Self>], bench: &mut Bench<'_>) -> Result<(), TrialError> {
+        bench.each(|row, interrupted| measure(&row.setting, interrupted), group)
+    }
+
+    fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> OffloadFindings {
+        let groups = self.groups.iter().zip(groups);
+        OffloadFindings {
+            nic_of: self.nic_of,
+            groups: groups.map(|(group, series)| OffloadGroup::new(group, series)).collect(),
+            consumer: self.consumer.map(|bytes| Consumer::measure(bytes, self.plan.runs)),
+        }
+    }
+
+    fn judge(&self, findings: &OffloadFindings) -> Vec<Verdict> {
+        (self.judge)(&findings.groups, findings.consumer.as_ref())
+    }
+
+    fn notes(&self, findings: &OffloadFindings) -> Vec<String> {
+        let rows = || findings.rows();
+        let mut notes: Vec<String> = self.notes.iter().map(|&note| note.into()).collect();
+        if rows().any(|row| row.latency.is_none()) {
+            notes.push(PATH_NOTE.into());
+        }
+        if findings.groups.iter().any(|group| !group.traffic.is_tcp()) {
+            let lost: u64 = rows().map(|row| row.lost).sum();
+            notes.push(format!("Datagrams lost in all runs: {lost}."));
+        }
+        if let Some(bytes) = rows().filter_map(|row| row.verified_bytes).min() {
+            notes.push(format!(
+                "Every setting also carried {} MB or more whose every byte was compared: right.",
+                bytes / 1_000_000
+            ));
+        }
+        let retransmits: u64 = rows().map(|row| row.retransmits).sum();
+        notes.push(format!("Retransmits in all runs: {retransmits}."));
+        notes
+    }
+}
+
+const PATH_NOTE: &str = "\
+The path's seconds are those of its thread, in which the kernel runs most of the
+receiver's TCP, and of the kernel's own threads for packets.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{account::CpuSeconds, experiment::Series, report::Report};
+
+    /// Results that were never measured: ten gigabits with coalescing, less without.
+    pub(super) fn report() -> Report<OffloadFindings> {
+        let run = |bytes, segments| {
+            let cpu_seconds = CpuSeconds { sender: 0.25, path: 0.5, receiver: 0.25, kernel: 0.0 };
+            let segments_per_train = Some(segments);
+            let acknowledgements = 123_456;
+            let seconds = 1.0;
+            let mut run = Measured { seconds, bytes, cpu_seconds, ..Measured::default() };
+            (run.segments_per_train, run.acknowledgements) = (segments_per_train, acknowledgements);
+            run
+        };
+        let mut experiment = Offload::headline(Plan::default()).unwrap();
+        experiment.groups.truncate(1);
+        experiment.groups[0].title =
+            "TCP_STREAM at MTU 1500 to 9000, one CPU for everything".into();
+        let runs =
+            [vec![run(1_250_000_000, 44.9); 3], vec![run(312_500_000, 1.0), run(375_000_000, 1.0)]];
+        let rows = experiment.groups[0].rows.iter().cloned().zip(runs);
+        let series = rows.map(|(setting, runs)| Series { setting, verified_bytes: Some(1), runs });
+        let series = series.collect();
+        experiment.report(vec![series]).unwrap()
+    }
+}

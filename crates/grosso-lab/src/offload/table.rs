@@ -1,0 +1,321 @@
+//! The results as a table and as charts.
+
+use core::fmt::Write;
+
+use super::{
+    Compared, Consumer, OffloadFindings, OffloadGroup, OffloadParameters, OffloadRow, Published,
+};
+use crate::{
+    page::{Bar, Chart, Column},
+    report::{Environment, Findings},
+    statistics::{Latency, Spread, digits, thousands},
+    trial::Tool,
+};
+
+impl Findings for OffloadFindings {
+    type Parameters = OffloadParameters;
+
+    const LEGEND: &'static str = LEGEND;
+
+    fn heading(&self, environment: &Environment<OffloadParameters>) -> String {
+        let OffloadParameters { congestion, hold, full_checksums, tool, .. } =
+            &environment.parameters;
+        let checksums = if *full_checksums { "verified by the receiver" } else { "as from a NIC" };
+        // If the holding time is what differs, the titles already show it.
+        let hold_us = hold.as_secs_f64() * 1e6;
+        let held = match self.rows().filter_map(|row| row.hold_us).all(|held| held == hold_us) {
+            true => format!("; trains held at most {hold_us} us"),
+            false => String::new(),
+        };
+        let tool = if *tool == Tool::Iperf3 { " by iperf3" } else { "" };
+        format!(
+            "two kernels, Grosso is the {}'s NIC; TCP is {congestion}{tool}\n\
+             through {}; checksums {checksums}; CPUs: {}\n\
+             {}{held}",
+            self.nic_of,
+            environment.device,
+            environment.processors,
+            environment.spread_lines(),
+        )
+    }
+
+    fn write(&self, text: &mut String) {
+        for group in &self.groups {
+            text.push('\n');
+            group.write(text);
+        }
+        if let Some(consumer) = &self.consumer {
+            consumer.write(text);
+        }
+    }
+
+    fn headline(&self) -> String {
+        let Some(group) = self.groups.first() else { return "Nothing was measured".into() };
+        let ratio = group.ratio;
+        match &group.rows[..] {
+            [few, .., many] if self.is_sweep() => format!(
+                "{} make trains of {}, {} of {} packets",
+                few.name,
+                few.segments_per_train.map_or_else(|| "-".into(), |s| digits(s.median)),
+                many.name,
+                many.segments_per_train.map_or_else(|| "-".into(), |s| digits(s.median)),
+            )
+            .replace("1 flow make", "1 flow makes"),
+            [on, ..] if on.latency.is_some() => {
+                format!("With {} a CPU answers {ratio:.2} times the requests", feature(&on.name))
+            }
+            [on, ..] => format!(
+                "With {} a CPU moves {ratio:.2} times the data: {:.1} Gb/s instead of {:.1}",
+                feature(&on.name),
+                on.gigabits_a_cpu_second.median,
+                on.gigabits_a_cpu_second.median / ratio,
+            ),
+            [] => "Nothing was measured".into(),
+        }
+    }
+
+    fn charts(&self) -> String {
+        match self.is_sweep() {
+            true => self.curves(),
+            false => self.groups.iter().map(|group| group.chart().draw()).collect(),
+        }
+    }
+
+    fn remarks(&self, environment: &Environment<OffloadParameters>) -> Vec<&'static str> {
+        let runs = || self.rows().flat_map(|row| &row.runs);
+        let mut remarks = Vec::new();
+        if self.groups.iter().any(OffloadGroup::is_disturbed) {
+            remarks.push("other programs ran on the CPU meanwhile: Gb/s per CPU allows for it");
+        }
+        if runs().any(|run| run.receiver_coalesced == Some(false)) {
+            remarks.push(
+                "the receiver's kernel coalesces nothing unless root runs the lab: each packet costs it more, \
+                 and superframes of the sender are worth less",
+            );
+        }
+        if runs().any(|run| run.retransmits > 0 && run.acknowledgements_steered == Some(false)) {
+            remarks.push(
+                "on two CPUs the sender's packets overtake each other unless root runs the lab: \
+                 it sends some again, though none was lost",
+            );
+        }
+        if environment.parameters.congestion == "bbr" {
+            remarks.push("bbr paces its packets, which hides what offload does: try cubic");
+        }
+        remarks
+    }
+}
+
+impl OffloadFindings {
+    /// Whether the rows differ in the number of connections.
+    fn is_sweep(&self) -> bool {
+        self.rows().any(|row| row.connections > 1)
+    }
+}
+
+impl OffloadGroup {
+    /// Whether other programs had a part of the processor: with one processor for the test alone, a second has a
+    /// second of processor time.
+    fn is_disturbed(&self) -> bool {
+        self.processors == 1
+            && self.rows.iter().any(|row| {
+                row.gigabits_a_second.median < row.gigabits_a_cpu_second.median * UNDISTURBED
+            })
+    }
+
+    /// Throughput and cost of each row, side by side.
+    fn chart(&self) -> Chart {
+        let [speed, cost] = match self.rows.iter().any(|row| row.latency.is_some()) {
+            true => ["requests a second", "microseconds: 50, 90, 99 % of requests"],
+            false => ["Gb/s per CPU", "CPU seconds a GB"],
+        };
+        let columns = [
+            Column::new(speed, self.rows.iter().map(|row| row.speed().max)),
+            Column::new(cost, self.rows.iter().map(|row| row.costs().iter().sum())),
+        ];
+        let rows = self.rows.iter().map(|row| (row.name.clone(), row.bars())).collect();
+        Chart { title: self.title.clone(), names: 130, columns, rows }
+    }
+
+    fn write(&self, text: &mut String) {
+        let waits = self.rows.iter().any(|row| row.latency.is_some());
+        let heading = if waits { LATENCY_HEADING } else { HEADING };
+        let _ = writeln!(text, "{}\n{}", self.title, heading.join("\n"));
+        for row in &self.rows {
+            row.write(text);
+        }
+        for Compared { name, ratio, published } in &self.comparisons {
+            let _ = write!(text, "{name:<15} {ratio:>5.2} times");
+            if let Some(Published { ratio, source }) = published {
+                let _ = write!(text, " ({source}: {ratio:.2} times)");
+            }
+            text.push('\n');
+        }
+    }
+}
+
+impl OffloadRow {
+    fn bars(&self) -> [Bar; 2] {
+        let runs = self.runs.iter().map(|run| match self.latency {
+            Some(_) => run.units as f64 / run.seconds,
+            None => run.gigabits_a_cpu_second(),
+        });
+        let (speed, costs) = (self.speed(), self.costs());
+        let parts = [0, 1, 2].map(|i| (ROLES[i], ROLES[i], costs[i]));
+        [
+            Bar::middle("speed", speed, runs, digits(speed.median)),
+            Bar::parts(&parts, digits(costs.iter().sum())),
+        ]
+    }
+
+    /// The figure in the first column.
+    fn speed(&self) -> Spread {
+        self.requests_a_second.unwrap_or(self.gigabits_a_cpu_second)
+    }
+
+    /// Processor seconds a gigabyte in the order of [`ROLES`]; for requests, the increments between percentiles of
+    /// latency.
+    fn costs(&self) -> [f64; 3] {
+        if let Some(Latency { p50_us, p90_us, p99_us, .. }) = self.latency {
+            return [p50_us, p90_us - p50_us, p99_us - p90_us];
+        }
+        let costs = [self.sender_cpu_s_per_gb, self.path_cpu_s_per_gb, self.receiver_cpu_s_per_gb];
+        costs.map(|cost| cost.median)
+    }
+
+    fn write(&self, text: &mut String) {
+        if let (Some(latency), Some(requests)) = (self.latency, self.requests_a_second) {
+            let Spread { median, min, max } = requests;
+            let spread = format!("({min:.0}-{max:.0})");
+            let _ = writeln!(
+                text,
+                "{:<15} {median:>8.0} {spread:<17} {:>8.1} {:>8.1} {:>8.1} {:>8.1}",
+                self.name, latency.p50_us, latency.p90_us, latency.p95_us, latency.p99_us,
+            );
+            return;
+        }
+        let Spread { median, min, max } = self.gigabits_a_cpu_second;
+        let spread = format!("({}-{})", digits(min), digits(max));
+        let segments =
+            self.segments_per_train.map_or_else(|| "-".into(), |segments| digits(segments.median));
+        let _ = writeln!(
+            text,
+            "{:<15} {:>5} {:<11} {:>5} {:>6.3} {:>6.3} {:>6.3} {:>5} {:>5} {:>5}",
+            self.name,
+            digits(median),
+            spread,
+            digits(self.gigabits_a_second.median),
+            self.sender_cpu_s_per_gb.median,
+            self.path_cpu_s_per_gb.median,
+            self.receiver_cpu_s_per_gb.median,
+            segments,
+            thousands(self.acknowledgements_a_second.median),
+            thousands(self.retransmits as f64),
+        );
+    }
+}
+
+impl Consumer {
+    fn write(&self, text: &mut String) {
+        let _ = writeln!(
+            text,
+            "\nTo a consumer in memory that reads headers alone, {} bytes a packet\n\
+             {:16}Gb/s per CPU",
+            self.payload_bytes, "",
+        );
+        for (name, Spread { median, min, max }) in [("parts", self.parts), ("copied", self.copied)]
+        {
+            let _ = writeln!(text, "{name:<15} {median:>5.0} ({min:.0}-{max:.0})");
+        }
+        let ratio = self.parts.median / self.copied.median;
+        let _ = writeln!(text, "{:<15} {ratio:>5.2} times", "parts / copied");
+    }
+}
+
+/// The feature that is on in a row.
+fn feature(name: &str) -> &str {
+    if name.starts_with("parts") { "coalescing" } else { name.trim_end_matches(" on") }
+}
+
+/// Users of the processor; also the CSS classes of the page's parts.
+const ROLES: [&str; 3] = ["sender", "path", "receiver"];
+const LEGEND: &str = "\
+Real TCP between two network namespaces of this machine. A bar is the median, a dot a run. \
+Cost by role: <b class=\"sender\">sender</b>, <b class=\"path\">data path</b> with the receiver's \
+kernel in it, <b class=\"receiver\">receiver</b>.";
+
+/// Heading of the columns of [`OffloadRow::write`].
+const HEADING: [&str; 2] = [
+    "                Gb/s per CPU             CPU seconds a GB     segm.  ACKs  sent",
+    "                                   Gb/s sender   path  recvr /train    /s again",
+];
+
+/// The heading for requests.
+const LATENCY_HEADING: [&str; 2] = [
+    "                requests                       microseconds for a request",
+    "                a second                       50 %     90 %     95 %     99 %",
+];
+
+/// The share of the processor below which others must have had a part of it.
+const UNDISTURBED: f64 = 0.85;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::tests::report;
+    use crate::{
+        page::is_self_contained,
+        statistics::{Latency, Spread},
+    };
+
+    #[test]
+    fn table_fits_a_terminal_and_leads_with_gigabits_a_cpu() {
+        let table = report().table();
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let line = |start| table.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
+        let on = line("coalescing on");
+        let on: Vec<String> = on.split_whitespace().map(Into::into).collect();
+        assert_eq!(
+            on[2..],
+            ["10.0", "(10.0-10.0)", "10.0", "0.200", "0.400", "0.200", "44.9", "123k", "0"]
+        );
+        assert!(line("coalescing off").contains(" 2.75 (2.50-3.00)"), "{table}");
+        assert!(line("on / off").contains("3.64 times (in 2007"), "{table}");
+    }
+
+    #[test]
+    fn requests_are_told_by_how_long_they_took() {
+        let mut report = report();
+        for row in &mut report.findings.groups[0].rows {
+            row.latency = Latency::of((1..=100).map(|i| Duration::from_micros(i * 100)));
+            row.requests_a_second = Some(Spread::of([177_700.0, 73_400.4]));
+        }
+        let table = report.table();
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let line = table.lines().find(|line| line.starts_with("coalescing on")).unwrap();
+        let words: Vec<&str> = line.split_whitespace().skip(2).collect();
+        let expected = ["125550", "(73400-177700)", "5000.0", "9000.0", "9500.0", "9900.0"];
+        assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn page_is_self_contained_and_shows_every_run() {
+        let mut report = report();
+        report.environment.parameters.congestion = "<script>".into();
+        let page = report.page("grosso lab --html \"a&b.html\"");
+        assert!(page.contains("a CPU moves 3.64 times the data: 10.0 Gb/s instead of 2.8</h1>"));
+        let runs: usize = report
+            .findings
+            .groups
+            .iter()
+            .flat_map(|group| &group.rows)
+            .map(|row| row.runs.len())
+            .sum();
+        assert_eq!(page.matches("<circle ").count(), runs);
+        assert!(is_self_contained(&page), "{page}");
+        assert!(page.contains("a&amp;b.html") && page.contains("is &lt;script&gt;"));
+        // The longest bar has the greatest length allowed.
+        assert!(page.contains("width=\"260.0\""));
+    }
+}

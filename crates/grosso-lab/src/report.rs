@@ -1,0 +1,163 @@
+//! Results of an experiment: as JSON, as a table of at most 80 columns, and as a page.
+
+use std::{fs, io, time::Duration};
+
+use grosso_sys::scheduling::allowed_processors;
+use serde::Serialize;
+
+use crate::{
+    hosts::Device,
+    page::{STYLE, escape},
+    verdict::Verdict,
+};
+
+/// The figures of an experiment, and their presentation.
+pub trait Findings: Serialize {
+    /// Parameters of the experiment beside those that all have.
+    type Parameters: Serialize;
+
+    /// Explanation of the charts, as HTML.
+    const LEGEND: &'static str;
+
+    /// Description of the measurement: the lines at the head of the table.
+    fn heading(&self, environment: &Environment<Self::Parameters>) -> String;
+
+    /// Appends the tables.
+    fn write(&self, text: &mut String);
+
+    /// The most important result, in a sentence.
+    fn headline(&self) -> String;
+
+    /// The charts, as SVG.
+    fn charts(&self) -> String;
+
+    /// Conditions under which the figures measure something else than they should.
+    fn remarks(&self, _environment: &Environment<Self::Parameters>) -> Vec<&'static str> {
+        Vec::new()
+    }
+}
+
+/// Results of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(bound = "")]
+#[non_exhaustive]
+pub struct Report<F: Findings> {
+    /// The experiment's name.
+    pub experiment: &'static str,
+    /// Conditions of the measurement, needed to compare the figures with others.
+    pub environment: Environment<F::Parameters>,
+    /// The figures.
+    #[serde(flatten)]
+    pub findings: F,
+    /// Claims to be shown, and whether they hold.
+    pub verdicts: Vec<Verdict>,
+    /// Notes on reading the figures.
+    pub notes: Vec<String>,
+}
+
+/// Conditions of a measurement, needed to compare its figures with others.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Environment<P> {
+    /// The kernel's release.
+    pub kernel: String,
+    /// The processor's name, as it reports it.
+    pub processor: String,
+    /// The processors that the lab may use.
+    pub processors: usize,
+    /// Measurements of each setting.
+    pub runs: usize,
+    /// Duration of each.
+    pub seconds: f64,
+    /// Device through which the data paths handed packets to a host.
+    pub device: Device,
+    /// Parameters of this experiment.
+    #[serde(flatten)]
+    pub parameters: P,
+}
+
+impl<F: Findings> Report<F> {
+    /// The results as text.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let heading = self.findings.heading(&self.environment);
+        let mut text = format!("lab {}: {heading}\n", self.experiment);
+        self.findings.write(&mut text);
+        text.push('\n');
+        for verdict in &self.verdicts {
+            text += &format!("{verdict}\n");
+        }
+        text + &self.notes.join("\n") + "\n"
+    }
+
+    /// The results as an HTML page. `command` is the command that repeats them.
+    #[must_use]
+    pub fn page(&self, command: &str) -> String {
+        let verdicts: String = self.verdicts.iter().map(item).collect();
+        format!(
+            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width\">\n\
+             <title>grosso lab {experiment}</title>\n<style>{STYLE}</style>\n\
+             <h1>{headline}</h1>\n<p>{legend}</p>\n<ul>{verdicts}</ul>\n{charts}\
+             <h2>The figures</h2>\n<pre>{table}</pre>\n\
+             <p>Measured on {processor}, by <code>{command}</code></p>\n</html>\n",
+            experiment = self.experiment,
+            headline = escape(&self.findings.headline()),
+            legend = F::LEGEND,
+            charts = self.findings.charts(),
+            table = escape(&self.table()),
+            processor = escape(&self.environment.processor),
+            command = escape(command),
+        )
+    }
+
+    /// Conditions under which the figures measure something else than they should.
+    #[must_use]
+    pub fn remarks(&self) -> Vec<&'static str> {
+        self.findings.remarks(&self.environment)
+    }
+}
+
+impl<P> Environment<P> {
+    /// The conditions on this machine.
+    pub(crate) fn of(
+        runs: usize,
+        measured: Duration,
+        device: Device,
+        parameters: P,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+            processor: processor_name(),
+            processors: allowed_processors()?.len(),
+            runs,
+            seconds: measured.as_secs_f64(),
+            device,
+            parameters,
+        })
+    }
+
+    /// The last lines of a heading; `what` names the statistic that the table shows.
+    pub(crate) fn lines(&self, what: &str) -> String {
+        let Self { kernel, runs, seconds, .. } = self;
+        format!("Linux {kernel}\n{what} of {runs} runs of {seconds} s")
+    }
+
+    /// The same for a table of medians with minimum and maximum.
+    pub(crate) fn spread_lines(&self) -> String {
+        self.lines("median (least-most)")
+    }
+}
+
+/// A verdict as an item of a list.
+fn item(verdict: &Verdict) -> String {
+    let answer = verdict.answer();
+    let (claim, measured) = (escape(verdict.claim), escape(&verdict.measured));
+    format!("<li><b class=\"{answer}\">{answer}</b> {claim}: {measured}</li>\n")
+}
+
+fn processor_name() -> String {
+    let about = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let named = about.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    named.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.into())
+}

@@ -1,0 +1,104 @@
+//! Statistics of repeated measurements, and numbers as tables show them.
+
+use std::time::Duration;
+
+/// Median, minimum and maximum of several measurements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Spread {
+    /// The median.
+    pub median: f64,
+    /// The minimum.
+    pub min: f64,
+    /// The maximum.
+    pub max: f64,
+}
+
+impl Spread {
+    /// The spread of at least one measurement; without any, all fields are zero.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let [Some(&min), Some(&max)] = [values.first(), values.last()] else {
+            return Self::default();
+        };
+        let middle = values.len() / 2;
+        let median = match values.len() % 2 {
+            0 => (values[middle - 1] + values[middle]) / 2.0,
+            _ => values[middle],
+        };
+        Self { median, min, max }
+    }
+}
+
+/// Percentiles of the time that requests took, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Latency {
+    /// The 50th percentile.
+    pub p50_us: f64,
+    /// The 90th percentile.
+    pub p90_us: f64,
+    /// The 95th percentile.
+    pub p95_us: f64,
+    /// The 99th percentile.
+    pub p99_us: f64,
+}
+
+impl Latency {
+    /// The percentiles of these requests; `None` if there are none.
+    #[must_use]
+    pub fn of(took: impl IntoIterator<Item = Duration>) -> Option<Self> {
+        let mut took: Vec<Duration> = took.into_iter().collect();
+        took.sort_unstable();
+        // The nearest rank: the least value that the given percentage of requests does not exceed.
+        let at = |percent: usize| {
+            let rank = (took.len() * percent).div_ceil(100).checked_sub(1)?;
+            Some(took.get(rank)?.as_secs_f64() * 1e6)
+        };
+        Some(Self { p50_us: at(50)?, p90_us: at(90)?, p95_us: at(95)?, p99_us: at(99)? })
+    }
+}
+
+/// A number of three digits.
+pub(crate) fn digits(value: f64) -> String {
+    if value < 9.995 { format!("{value:.2}") } else { format!("{value:.1}") }
+}
+
+/// A number of at most five characters.
+pub(crate) fn thousands(value: f64) -> String {
+    match value {
+        0.0..9_999.5 => format!("{value:.0}"),
+        9_999.5..99_950.0 => format!("{:.1}k", value / 1e3),
+        99_950.0..999_500.0 => format!("{:.0}k", value / 1e3),
+        _ => format!("{:.1}M", value / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn middle_is_a_measurement_or_between_two() {
+        let spread = Spread::of([3.0, 1.0, 8.0]);
+        assert_eq!((spread.median, spread.min, spread.max), (3.0, 1.0, 8.0));
+        assert_eq!(Spread::of([1.0, 2.0, 4.0, 9.0]).median, 3.0);
+        assert_eq!(Spread::of([]), Spread::default());
+    }
+
+    #[test]
+    fn percentiles_are_requests_that_were_made() {
+        let latency = Latency::of((1..=200).rev().map(Duration::from_micros)).unwrap();
+        let all = [latency.p50_us, latency.p90_us, latency.p95_us, latency.p99_us];
+        assert_eq!(all.map(f64::round), [100.0, 180.0, 190.0, 198.0]);
+        let one = Latency::of([Duration::from_micros(7)]).unwrap();
+        assert_eq!((one.p50_us.round(), one.p99_us.round()), (7.0, 7.0));
+        assert_eq!(Latency::of([]), None);
+    }
+
+    #[test]
+    fn figures_are_short() {
+        let written = [0.4, 9_999.0, 10_000.0, 99_949.0, 123_456.0, 2e6].map(thousands);
+        assert_eq!(written, ["0", "9999", "10.0k", "99.9k", "123k", "2.0M"]);
+    }
+}

@@ -1,0 +1,172 @@
+//! Figures of the experiment, as the JSON has them.
+
+use serde::Serialize;
+
+use super::{Roles, Tunnel, TunnelCarrier, TunnelSetting, TunnelTrial, Watched, WatchedPath};
+use crate::{
+    experiment::Series,
+    statistics::{Latency, Spread},
+};
+
+/// Results to compare with each other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TunnelGroup {
+    /// Title of the group.
+    pub title: &'static str,
+    /// One for each setting.
+    pub rows: Vec<TunnelRow>,
+}
+
+/// The result of one setting.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TunnelRow {
+    /// The tunnel.
+    pub tunnel: Tunnel,
+    /// Whether inner checksums were left to the other end; `None` if the headers have no room for that, or if the
+    /// kernel's tunnel was not asked for it.
+    pub remote_checksum: Option<bool>,
+    /// Carrier of the tunnel.
+    pub carrier: TunnelCarrier,
+    /// Megabits a second of all streams.
+    pub megabits_a_second: Spread,
+    /// Processor time of the sender and path a, in percent of all processors, during streams.
+    pub tx_cpu_percent: Spread,
+    /// Processor time of path b and the receiver, in percent of all processors, during streams.
+    pub rx_cpu_percent: Spread,
+    /// Processor seconds a gigabyte of all threads.
+    pub cpu_s_per_gb: Spread,
+    /// Processor seconds a gigabyte by role: medians.
+    pub roles_s_per_gb: Roles,
+    /// Requests answered a second, over all connections.
+    pub transactions_a_second: Spread,
+    /// Processor time of all threads, in percent of all processors, during requests.
+    pub requests_cpu_percent: Spread,
+    /// Latency of the requests, in all runs.
+    pub latency: Option<Latency>,
+    /// Time of checksums and tunnels, from trials with the clock: medians; `None` if the kernel did this work.
+    pub costs: Option<[Costs; 2]>,
+    /// Segments retransmitted, in all runs of streams.
+    pub retransmits: u64,
+    /// Segments with a wrong checksum, in all runs.
+    pub checksum_errors: u64,
+    /// The measurements.
+    pub runs: Vec<TunnelRun>,
+}
+
+/// One measurement of each kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TunnelRun {
+    /// Trials of streams.
+    pub streams: Vec<TunnelTrial>,
+    /// Trials of streams with the clock: its readings.
+    pub watched: Vec<Watched>,
+    /// The trial of requests.
+    pub requests: TunnelTrial,
+}
+
+/// Time of one data path during streams. In `[Costs; 2]`, the first is path a, which sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Costs {
+    /// Seconds a gigabyte in checksums of more than 64 bytes.
+    pub checksums_s_per_gb: f64,
+    /// Their share of the path's processor time without the clock, in percent.
+    pub checksums_percent: f64,
+    /// Seconds a gigabyte for encapsulation and decapsulation: all work outside the kernel on the headers of packets,
+    /// without checksums.
+    pub tunnel_s_per_gb: f64,
+}
+
+/// Grosso's VXLAN compared with another.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TunnelComparison {
+    /// Whether Grosso left the inner checksum to the other end.
+    pub remote_checksum: bool,
+    /// The other carrier.
+    pub with: TunnelCarrier,
+    /// Ratio of Grosso's throughput to the other's.
+    pub throughput: f64,
+    /// Ratio of Grosso's processor time a gigabyte to the other's.
+    pub cpu_a_gigabyte: f64,
+    /// Ratio of Grosso's requests a second to the other's.
+    pub transactions: f64,
+}
+
+impl TunnelRow {
+    pub(super) fn new(series: Series<TunnelSetting, TunnelRun>, processors: usize) -> Self {
+        let Series { setting, runs, .. } = series;
+        let streams = || runs.iter().flat_map(|run| &run.streams);
+        let stream = |value: &dyn Fn(&TunnelTrial) -> f64| Spread::of(streams().map(value));
+        let requests = |value: &dyn Fn(&TunnelTrial) -> f64| {
+            Spread::of(runs.iter().map(|run| value(&run.requests)))
+        };
+        let percent = |cpu: f64, run: &TunnelTrial| cpu / (run.seconds * processors as f64) * 100.0;
+        let has_remote_checksum =
+            setting.tunnel.has_remote_checksum() && setting.carrier != TunnelCarrier::Kernel;
+        let roles_s_per_gb =
+            Roles::each(|role| stream(&|run| role(&run.cpu) / run.gigabytes()).median);
+        let latencies = runs.iter().flat_map(|run| &run.requests.latencies).copied();
+        Self {
+            tunnel: setting.tunnel,
+            remote_checksum: has_remote_checksum.then_some(setting.remote_checksum),
+            carrier: setting.carrier,
+            megabits_a_second: stream(&TunnelTrial::megabits_a_second),
+            tx_cpu_percent: stream(&|run| percent(run.cpu.sender + run.cpu.path_a, run)),
+            rx_cpu_percent: stream(&|run| percent(run.cpu.path_b + run.cpu.receiver, run)),
+            cpu_s_per_gb: stream(&|run| run.cpu.total() / run.gigabytes()),
+            roles_s_per_gb,
+            transactions_a_second: requests(&|run| run.units as f64 / run.seconds),
+            requests_cpu_percent: requests(&|run| percent(run.cpu.total(), run)),
+            latency: Latency::of(latencies),
+            costs: costs(&runs, &roles_s_per_gb),
+            retransmits: streams().map(|run| run.retransmits).sum(),
+            checksum_errors: (streams().chain(runs.iter().map(|run| &run.requests)))
+                .map(|run| run.checksum_errors)
+                .sum(),
+            runs,
+        }
+    }
+}
+
+/// Medians of the clock's readings over all runs, and their share of the paths' time without the clock.
+fn costs(runs: &[TunnelRun], roles_s_per_gb: &Roles) -> Option<[Costs; 2]> {
+    let watched: Vec<Watched> = runs.iter().flat_map(|run| run.watched.iter().copied()).collect();
+    if watched.is_empty() {
+        return None;
+    }
+    let cost = |side: usize, path_s_per_gb: f64| {
+        let median = |value: fn(&WatchedPath) -> f64| {
+            let values = watched.iter().map(|one| value(&one.paths[side]) / one.gigabytes);
+            Spread::of(values).median
+        };
+        let checksums_s_per_gb = median(|path| path.checksums_seconds);
+        Costs {
+            checksums_s_per_gb,
+            checksums_percent: checksums_s_per_gb / path_s_per_gb * 100.0,
+            tunnel_s_per_gb: median(|path| path.tunnel_seconds),
+        }
+    };
+    Some([cost(0, roles_s_per_gb.path_a), cost(1, roles_s_per_gb.path_b)])
+}
+
+/// Comparisons of Grosso's VXLAN with each other one, with remote checksum offload and without.
+pub(super) fn compare(groups: &[TunnelGroup]) -> Vec<TunnelComparison> {
+    let rows = || groups.iter().flat_map(|group| &group.rows);
+    let is_ours =
+        |row: &&TunnelRow| (row.tunnel, row.carrier) == (Tunnel::Vxlan, TunnelCarrier::Grosso);
+    let others = rows().filter(|row| row.carrier != TunnelCarrier::Grosso);
+    let pairs = others.flat_map(|other| rows().filter(is_ours).map(move |ours| (ours, other)));
+    let ratio = |ours: Spread, other: Spread| ours.median / other.median;
+    let compared = pairs.map(|(ours, other)| TunnelComparison {
+        remote_checksum: ours.remote_checksum == Some(true),
+        with: other.carrier,
+        throughput: ratio(ours.megabits_a_second, other.megabits_a_second),
+        cpu_a_gigabyte: ratio(ours.cpu_s_per_gb, other.cpu_s_per_gb),
+        transactions: ratio(ours.transactions_a_second, other.transactions_a_second),
+    });
+    compared.collect()
+}
