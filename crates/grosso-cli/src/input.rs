@@ -18,9 +18,9 @@ use grosso_wire::LinkType;
 use crate::{
     digest::Digest,
     error::{Exit, Failure},
-    name::shown,
+    name::{Name, shown},
     progress::Progress,
-    report::Interrupted,
+    report::{InputFacts, Interrupted},
     talk::Talk,
 };
 
@@ -52,7 +52,7 @@ pub(crate) struct Input {
     /// The extent of the reading that Ctrl-C ended.
     interruption: Option<Interrupted>,
     progress: Progress,
-    record: Rc<RefCell<Record>>,
+    record: Rc<RefCell<ReadRecord>>,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -144,6 +144,18 @@ impl Input {
             self.interruption = Some(Interrupted::after(self.reader.packets(), self.share()));
         }
         Ok(ending)
+    }
+
+    /// The facts for the report, about packets that have `bytes` bytes together. Valid after reading.
+    pub(crate) fn facts(&self, bytes: u64) -> InputFacts {
+        InputFacts {
+            path: Name::of(&self.path),
+            sha256: self.sha256(),
+            format: self.format_name(),
+            packets: self.reader.packets(),
+            bytes,
+            interrupted: self.interruption(),
+        }
     }
 
     /// The extent of the reading, if Ctrl-C ended it. Valid after reading.
@@ -307,7 +319,7 @@ fn name_of(path: &Path) -> String {
 }
 
 /// Facts about the file that reading collects besides its packets.
-struct Record {
+struct ReadRecord {
     /// Present until the hash is taken.
     digest: Option<Digest>,
     sha256: Option<String>,
@@ -317,14 +329,14 @@ struct Record {
 /// A stream that is hashed while it is read, and that Ctrl-C ends.
 pub(crate) struct Source {
     stream: File,
-    record: Rc<RefCell<Record>>,
+    record: Rc<RefCell<ReadRecord>>,
     interrupted: Arc<AtomicBool>,
 }
 
 impl Source {
     pub(crate) fn new(stream: File, is_hashed: bool, session: &Session) -> Self {
         let digest = if is_hashed { Digest::start() } else { None };
-        let record = Record { digest, sha256: None, is_at_end: false };
+        let record = ReadRecord { digest, sha256: None, is_at_end: false };
         let interrupted = Arc::clone(&session.interrupted);
         Self { stream, record: Rc::new(RefCell::new(record)), interrupted }
     }

@@ -27,6 +27,15 @@ struct Line {
     late_ns: u64,
 }
 
+/// The times of packets that were split from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spacing {
+    /// All have the time of the superframe.
+    Same,
+    /// As far apart as their transmission takes on a line of so many bits a second.
+    Line(u64),
+}
+
 /// The source of the time of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timing {

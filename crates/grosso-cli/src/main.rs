@@ -5,9 +5,11 @@
 //! | `arguments`, `positions` | the grammar of the command line |
 //! | `commands` | one module per command |
 //! | `daemon` | data paths on live devices, as used by `bridge` and `run` |
-//! | `report` | the report of each command, as text and as JSON from one value |
+//! | `report` | what all reports share: a report as text and as JSON from one value, and where it is printed |
+//! | `reports` | the report of each command on captures, and those about tunnels |
 //! | `checksums` | a verdict for every checksum of a packet, and the repair of those that are not right |
 //! | `evidence` | the judgment whether a frame is a packet of the wire or a superframe, and its segment size |
+//! | `device` | interfaces that the user names, and the failures to open or change them (Linux) |
 //! | `headers` | offsets and fields of packets that several commands need |
 //! | `meta` | translation of a capture's packet metadata to the engine's, and back |
 //! | `fragments` | IP fragments in captures: those that become datagrams, and why the others do not |
@@ -22,6 +24,7 @@
 //! | `profile` | profiles as users write them |
 //! | `wrong` | errors in a text that the user wrote, with the likely correction |
 //! | `digest` | the hash of the input |
+//! | `units` | numbers for people |
 //! | `distribution` | the distribution of values, in bounded memory |
 //! | `error` | every way to fail, with its exit code |
 //! | `talk`, `style`, `progress` | output to standard error |
@@ -32,6 +35,8 @@ mod checksums;
 mod commands;
 #[cfg(target_os = "linux")]
 mod daemon;
+#[cfg(target_os = "linux")]
+mod device;
 mod digest;
 mod distribution;
 mod error;
@@ -49,12 +54,14 @@ mod positions;
 mod profile;
 mod progress;
 mod report;
+mod reports;
 mod style;
 mod suspicion;
 mod talk;
 mod transform;
 mod tunnel;
 mod twice;
+mod units;
 mod wrong;
 
 use std::process::ExitCode;

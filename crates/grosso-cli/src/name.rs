@@ -4,8 +4,6 @@ use std::{borrow::Cow, fmt::Write, path::Path};
 
 use serde::Serialize;
 
-use crate::style;
-
 /// The name of a file: unchanged in JSON, and harmless wherever it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
@@ -44,17 +42,8 @@ pub(crate) fn harmless_lines(text: &str) -> Cow<'_, str> {
     escape(text, |rest| usize::from(rest.starts_with(['\n', '\t'])))
 }
 
-/// The same for text with several lines, painted by [`style::Style`]: its colours stay.
-pub(crate) fn harmless_painted(text: &str) -> Cow<'_, str> {
-    let kept = |rest: &str| match style::painted_len(rest) {
-        0 => usize::from(rest.starts_with(['\n', '\t'])),
-        painted => painted,
-    };
-    escape(text, kept)
-}
-
 /// Escapes odd characters, except as many bytes as `kept` returns for the rest of the text from there on.
-fn escape(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
+pub(crate) fn escape(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
     if !text.contains(is_odd) {
         return Cow::Borrowed(text);
     }
@@ -91,7 +80,6 @@ fn is_odd(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::style::Style;
 
     #[test]
     fn what_controls_a_terminal_is_shown() {
@@ -101,11 +89,5 @@ mod tests {
             r"\x1b[2J\x0d\x0a\x7f\x9bm\u{202e}"
         );
         assert_eq!(harmless_lines("a\n\tb\u{1b}c"), "a\n\tb\\x1bc");
-    }
-
-    #[test]
-    fn only_our_own_colours_stay() {
-        let painted = format!("{}: {}\n", Style { color: true }.strong("a\u{1b}[5m"), "\u{1b}[2J");
-        assert_eq!(harmless_painted(&painted), "\u{1b}[1ma\\x1b[5m\u{1b}[0m: \\x1b[2J\n");
     }
 }

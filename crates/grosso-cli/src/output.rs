@@ -14,10 +14,9 @@ use grosso_io::capture::{
 };
 
 use crate::{
-    arguments::Spacing,
     error::Failure,
     input::{Input, Session},
-    line::{Lines, Timing},
+    line::{Lines, Spacing, Timing},
     name::{Name, shown},
     report::{OutputFacts, Place},
 };
@@ -158,12 +157,23 @@ impl Output {
         self.writer.damaged_options()
     }
 
+    /// The facts for the report.
+    fn facts(&self) -> OutputFacts {
+        OutputFacts {
+            path: self.path.clone(),
+            format: self.format.to_string(),
+            packets: self.packets,
+            bytes: self.bytes,
+            damaged_options: self.damaged_options(),
+        }
+    }
+
     /// Completes the capture. In pcapng its last block names the input by its hash, which is known only now, when the
     /// section header may be beyond reach at the other end of a pipe.
     ///
     /// Returns the facts about the output, and the place of the report about it.
     pub(crate) fn finish(mut self, input: &Input) -> Result<(OutputFacts, Place), Failure> {
-        let (facts, place) = (OutputFacts::of(&self), Place::beside(self.is_standard));
+        let (facts, place) = (self.facts(), Place::beside(self.is_standard));
         if let (Format::Pcapng, Some(hash)) = (self.format, input.sha256()) {
             let comment = format!("grosso: made from {}, SHA-256 {hash}", input.name);
             let raw = comment_block(&comment, input);

@@ -1,10 +1,11 @@
 //! Colour on a terminal, if wanted.
 
 use core::fmt::Display;
+use std::borrow::Cow;
 
 use clap::ValueEnum;
 
-use crate::name::harmless_lines;
+use crate::name::{escape, harmless_lines};
 
 /// The conditions under which output is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -75,8 +76,17 @@ impl Style {
     }
 }
 
+/// Text that may have several lines and tabs, made harmless but for the colours of [`Style`].
+pub(crate) fn harmless_painted(text: &str) -> Cow<'_, str> {
+    let kept = |rest: &str| match painted_len(rest) {
+        0 => usize::from(rest.starts_with(['\n', '\t'])),
+        painted => painted,
+    };
+    escape(text, kept)
+}
+
 /// The length in bytes of our own colour code at the start of a text: 0 if there is none.
-pub(crate) fn painted_len(text: &str) -> usize {
+fn painted_len(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
     let code = [STRONG, FAINT, BAD, NOTICE, GOOD, PLAIN]
         .into_iter()
@@ -91,3 +101,14 @@ const BAD: &str = "1;31";
 const NOTICE: &str = "33";
 const GOOD: &str = "32";
 const PLAIN: &str = "0";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_colours_stay() {
+        let painted = format!("{}: {}\n", Style { color: true }.strong("a\u{1b}[5m"), "\u{1b}[2J");
+        assert_eq!(harmless_painted(&painted), "\u{1b}[1ma\\x1b[5m\u{1b}[0m: \\x1b[2J\n");
+    }
+}

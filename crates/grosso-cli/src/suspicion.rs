@@ -10,7 +10,7 @@ use grosso_wire::{
     udp, vxlan,
 };
 
-use crate::{headers::u16_at, input::Session, report::units};
+use crate::{headers::u16_at, talk::Talk, units};
 
 /// The tunnels that the packets of a capture seem to be in, with the numbers of packets.
 #[derive(Debug, Default)]
@@ -39,12 +39,12 @@ impl Suspicions {
     }
 
     /// Notes each suspected tunnel, and the option that names it.
-    pub(crate) fn note(&self, session: &mut Session) {
+    pub(crate) fn note(&self, talk: &mut Talk) {
         for (tunnel, packets) in &self.0 {
             let (packets, port) = (units::count(*packets, "packet"), tunnel.port());
             let name = tunnel.name();
-            session.talk.note(format!("{packets} to UDP port {port} may be in a tunnel: {name}"));
-            session.talk.hint(&format!("--port {tunnel} looks inside"));
+            talk.note(format!("{packets} to UDP port {port} may be in a tunnel: {name}"));
+            talk.hint(&format!("--port {tunnel} looks inside"));
         }
     }
 }

@@ -4,8 +4,8 @@ use std::io::{IsTerminal, Write};
 
 use crate::{
     error::Failure,
-    name::{harmless_lines, harmless_painted},
-    style::{Style, When},
+    name::harmless_lines,
+    style::{Style, When, harmless_painted},
 };
 
 /// The manner of output to the user.

@@ -4,8 +4,7 @@ use grosso_io::capture::{Entry, Packet};
 use grosso_wire::LinkType;
 
 use crate::{
-    arguments::Files,
-    commands::reject_filter,
+    arguments::{Files, reject_filter},
     error::{Exit, Failure},
     input::{Ending, Input, Next, Session, Unparsed},
     output::Output,

@@ -10,11 +10,11 @@ use super::{
     known::{Known, Sizes},
     ports::TunnelPorts,
     values::{
-        Batch, HoldTime, Repair, Spacing, parse_batch, parse_flows, parse_hold, parse_memory,
-        parse_repair, parse_spacing, parse_time_ns,
+        Batch, HoldTime, Repair, parse_batch, parse_flows, parse_hold, parse_memory, parse_repair,
+        parse_spacing, parse_time_ns,
     },
 };
-use crate::{error::Failure, input::Session, report::units::exact_time};
+use crate::{error::Failure, input::Session, line::Spacing, name::harmless, units::exact_time};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Csum {
@@ -73,6 +73,21 @@ impl Files {
 pub(crate) struct Filter {
     #[arg(hide = true, value_name = "FILTER")]
     pub(crate) words: Vec<String>,
+}
+
+/// Refuses a packet filter after the options, which users of tcpdump expect to work.
+pub(crate) fn reject_filter(words: &[String], command: &str) -> Result<(), Failure> {
+    if words.is_empty() {
+        return Ok(());
+    }
+    let words = words.join(" ");
+    let filter = harmless(&words);
+    let message = format!("{command}: packet filters are not built in: '{filter}'");
+    let hint = format!(
+        "filter first: tcpdump -r IN -w - '{filter}' | grosso {command} -r - ... \
+         (or tshark -r IN -Y ... -w -)"
+    );
+    Err(Failure::usage("usage.filter", message).hint(hint))
 }
 
 #[derive(Args, Debug)]

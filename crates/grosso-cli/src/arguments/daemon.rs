@@ -69,7 +69,7 @@ pub(crate) struct Run {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Config {
+pub(crate) enum ConfigCommand {
     /// Check that `run` can use the file; opens no device
     Check(ConfigCheck),
 }

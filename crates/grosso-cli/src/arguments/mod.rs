@@ -114,7 +114,7 @@ pub(crate) enum Command {
     Tunnel(Tunnel),
     /// Check a file for `run`
     #[command(subcommand)]
-    Config(Config),
+    Config(ConfigCommand),
     /// Measure what offload is worth here: kernel TCP through Grosso
     #[command(after_help = LAB_HELP)]
     Lab(Lab),

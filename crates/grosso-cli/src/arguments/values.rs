@@ -9,7 +9,7 @@ use grosso::{
 use grosso_io::capture::TunnelPort;
 use grosso_wire::LinkType;
 
-use crate::report::units::exact_time;
+use crate::{line::Spacing, units::exact_time};
 
 /// The hold of trains across polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,15 +144,6 @@ impl fmt::Display for Batch {
             Self::Gap(gap_ns) => write!(f, "{gap_ns}ns"),
         }
     }
-}
-
-/// The times of packets that were split from one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spacing {
-    /// All have the time of the superframe.
-    Same,
-    /// As far apart as their transmission takes on a line of so many bits a second.
-    Line(u64),
 }
 
 /// A tunnel and its UDP port, in the form in which they are displayed.

@@ -11,21 +11,16 @@ use grosso::{
 use grosso_io::capture::{Entry, Format, Offload, PacketMeta, SegmentTransport, TunnelPort};
 use grosso_wire::tcp;
 
-use super::{
-    reject_filter,
-    replay::{Aside, Fate, Purpose, Receiver, Record, Replay, Seen, note_blind_flows},
-};
+use super::replay::{Aside, Fate, Purpose, Receiver, Record, Replay, Seen, note_blind_flows};
 use crate::{
-    arguments::Coalesce,
+    arguments::{Coalesce, reject_filter},
     error::{Exit, Failure},
     evidence::Judge,
     input::{Input, Next, Session, Unparsed},
     output::Output,
-    report::{
-        self, InputFacts, OutputFacts, Tool,
-        coalesce::{CoalesceReport, buckets, original},
-        counts, units,
-    },
+    report::{self, InputFacts, OutputFacts, Tool, counts},
+    reports::coalesce::{CoalesceReport, buckets, original},
+    units,
 };
 
 /// Runs the command.
@@ -73,7 +68,7 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
     let (facts, place) = writer.output.finish(&input)?;
     note_cut(cut_packets, beyond, session);
     let elapsed = start.elapsed();
-    let mut report = report(&replay, InputFacts::of(&input, bytes), facts);
+    let mut report = report(&replay, input.facts(bytes), facts);
     report.elapsed_s = elapsed.as_secs_f64();
     if let Some(&superframes) = report.passed.get(Pass::Superframe.name()) {
         let frames = units::count(superframes, "superframe");
@@ -82,7 +77,7 @@ pub(crate) fn run(options: &Coalesce, session: &mut Session) -> Result<Exit, Fai
     }
     note_blind_flows(replay.blind_flows, session);
     report::print(&mut report, &mut session.talk, place)?;
-    report::remark_rate(session, report.input.packets, bytes, elapsed);
+    report::remark_rate(&session.talk, report.input.packets, bytes, elapsed);
     let exit = ending.conclude(&input, session, "processed and written")?;
     unparsed.conclude(&input, "Packets pass through unchanged; ")?;
     Ok(exit)

@@ -3,22 +3,21 @@
 use grosso_io::capture::{ChecksumState, Entry, Offload, Packet, PacketMeta, flag};
 use grosso_wire::{Kind, LinkType, Stack, dissect};
 
-use super::reject_filter;
 use crate::{
-    arguments::{CsumFix, CsumVerify, Which},
+    arguments::{CsumFix, CsumVerify, Which, reject_filter},
     checksums::{self, Level, Levels, Verdict, judge},
     error::{Exit, Failure},
     evidence::{Judge, Sight},
     headers::protocol,
     input::{Input, Next, Session, Unparsed},
     output::Output,
-    report::{
-        self, InputFacts, Place, Tool,
+    report::{self, Place, Tool},
+    reports::{
         csum::{FixReport, Row, VerifyReport},
         inspect::Verdicts,
-        units,
     },
     transform::{self, Transform},
+    units,
 };
 
 /// Runs `csum verify`.
@@ -49,7 +48,7 @@ pub(crate) fn verify(options: &CsumVerify, session: &mut Session) -> Result<Exit
     let mut report = VerifyReport {
         schema: "grosso.csum/1",
         tool: Tool::THIS,
-        input: InputFacts::of(&input, found.bytes),
+        input: input.facts(found.bytes),
         checksums: found.packets,
         levels: found.every,
         rows: core::mem::take(&mut found.rows),
@@ -70,15 +69,15 @@ pub(crate) fn fix(options: &CsumFix, session: &mut Session) -> Result<Exit, Fail
     let judge = Judge::new(options.known.given()?);
     let found = Found { judge, ..Found::default() };
     let (packet, counts) = (Vec::new(), (0, 0));
-    let mut work = Work { output, only: options.only, found, packet, counts };
+    let mut work = FixWork { output, only: options.only, found, packet, counts };
     let done = transform::transform(&mut input, &mut work)?;
-    let Work { output, found, counts: (packets_fixed, checksums_fixed), .. } = work;
+    let FixWork { output, found, counts: (packets_fixed, checksums_fixed), .. } = work;
     let (facts, place) = output.finish(&input)?;
     note_cut(&found, session);
     let mut report = FixReport {
         schema: "grosso.csum/1",
         tool: Tool::THIS,
-        input: InputFacts::of(&input, done.bytes),
+        input: input.facts(done.bytes),
         output: facts,
         checksums: found.packets,
         packets_fixed,
@@ -179,7 +178,7 @@ fn place(level: &Level, levels: &Levels) -> &'static str {
     }
 }
 
-struct Work {
+struct FixWork {
     output: Output,
     only: Which,
     found: Found,
@@ -188,7 +187,7 @@ struct Work {
     counts: (u64, u64),
 }
 
-impl Transform for Work {
+impl Transform for FixWork {
     fn output(&mut self) -> &mut Output {
         &mut self.output
     }

@@ -26,9 +26,11 @@ use crate::{
     input::{Input, Session},
     meta,
     output::Output,
-    report::{self, InputFacts, Tool, encap::EncapReport, units},
+    report::{self, Tool},
+    reports::{encap::EncapReport, reassemble::Alone},
     transform::{self, Transform},
     tunnel::{self, Description},
+    units,
 };
 
 /// Runs the command.
@@ -44,19 +46,19 @@ pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failur
     let mut input = Input::open(&files.read, files.keeps_hash(session), session)?;
     let format = files.format(input.reader.format());
     let output = Output::create_for_longer(&files.write, format, &input, session)?;
-    let mut work = Work {
+    let mut work = EncapWork {
         output,
         encapsulator,
         tunnel,
         judge: Judge::new(options.known.given()?),
         tally: Tally::default(),
         packet: Vec::new(),
-        refused: report::reassemble::Alone::default(),
+        refused: Alone::default(),
     };
     let done = transform::transform(&mut input, &mut work)?;
-    let Work { output, encapsulator, refused, tally, .. } = work;
+    let EncapWork { output, encapsulator, refused, tally, .. } = work;
     let (facts, place) = output.finish(&input)?;
-    tally.note(session);
+    tally.note(&mut session.talk);
     let elapsed = start.elapsed();
     let stats = encapsulator.stats();
     if format == Format::Pcap && stats.frames > 0 {
@@ -66,7 +68,7 @@ pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failur
     let mut report = EncapReport {
         schema: "grosso.encap/1",
         tool: Tool::THIS,
-        input: InputFacts::of(&input, done.bytes),
+        input: input.facts(done.bytes),
         output: facts,
         tunnel: description.summary(),
         words: description.to_string(),
@@ -80,7 +82,7 @@ pub(crate) fn run(options: &Encap, session: &mut Session) -> Result<Exit, Failur
         warnings: Vec::new(),
     };
     report::print(&mut report, &mut session.talk, place)?;
-    report::remark_rate(session, report.input.packets, done.bytes, elapsed);
+    report::remark_rate(&session.talk, report.input.packets, done.bytes, elapsed);
     let is_refused = session.strict && (!report.refused.is_empty() || report.contradictions > 0);
     done.conclude(&input, session, is_refused)
 }
@@ -159,7 +161,7 @@ fn note(numbered: u64, not_ethernet: u64, session: &mut Session) {
     }
 }
 
-struct Work {
+struct EncapWork {
     output: Output,
     encapsulator: Encapsulator,
     /// The UDP port of the tunnel.
@@ -168,10 +170,10 @@ struct Work {
     tally: Tally,
     /// The packet with the tunnel around it.
     packet: Vec<u8>,
-    refused: report::reassemble::Alone,
+    refused: Alone,
 }
 
-impl Transform for Work {
+impl Transform for EncapWork {
     fn output(&mut self) -> &mut Output {
         &mut self.output
     }
@@ -222,7 +224,7 @@ impl Transform for Work {
     }
 }
 
-impl Work {
+impl EncapWork {
     /// The segmentation of a superframe whose segment size the user gave. Other frames stay as they are: a tunnel takes
     /// packets and superframes alike.
     fn given(&mut self, sight: &Sight<'_>) -> Option<Gso> {
@@ -254,7 +256,7 @@ fn left_to_device(packet: &[u8], stack: &Stack, gso: Option<Gso>) -> (Checksum, 
     }
 }
 
-impl Work {
+impl EncapWork {
     /// Makes `self.packet` the frame with the tunnel around its packet, and returns its metadata.
     fn wrap(
         &mut self,

@@ -23,10 +23,9 @@ use crate::{
     input::{Ending, Input, Next, Session},
     meta,
     name::Name,
-    report::{
-        self, Place, Tool,
-        explain::{Decision, Ended, ExplainReport, Held, JudgmentFacts, PacketFacts, Train},
-    },
+    report::{self, Place, Tool},
+    reports::explain::{Decision, Ended, ExplainReport, Held, JudgmentFacts, PacketFacts, Train},
+    units,
 };
 
 /// Runs the command.
@@ -60,7 +59,7 @@ pub(crate) fn run(options: &Explain, session: &mut Session) -> Result<Exit, Fail
         watcher.ports = seen.ports;
         let fate = replay.push(&seen, &mut watcher);
         if watcher.is_now {
-            found = Some(Found::new(&seen, &mut judge, fate, first_ns));
+            found = Some(FoundPacket::new(&seen, &mut judge, fate, first_ns));
             watcher.is_now = false;
             if matches!(fate, Fate::Aside(_)) {
                 return Ok(Next::Stop);
@@ -86,7 +85,7 @@ fn missing(
     if let Some(interrupted) = input.interruption() {
         return Err(Failure::interrupted(format!("{interrupted}, before packet {number}")));
     }
-    let packets = report::units::count(input.reader.packets(), "packet");
+    let packets = units::count(input.reader.packets(), "packet");
     let message = format!("{}: there is no packet {number}, only {packets}", input.name);
     Err(Failure::usage("usage.packet", message))
 }
@@ -192,7 +191,7 @@ impl Receiver for Watcher {
 }
 
 /// The target at the time of its push.
-struct Found {
+struct FoundPacket {
     facts: PacketFacts,
     data: Vec<u8>,
     link: Option<LinkType>,
@@ -200,7 +199,7 @@ struct Found {
     fate: Fate,
 }
 
-impl Found {
+impl FoundPacket {
     fn new(seen: &Seen<'_>, judge: &mut Judge, fate: Fate, first_ns: Option<u64>) -> Self {
         let Seen { packet, link, ports, .. } = *seen;
         let mut facts = PacketFacts {

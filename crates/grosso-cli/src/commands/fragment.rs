@@ -18,8 +18,10 @@ use crate::{
     input::Session,
     meta,
     output::Output,
-    report::{self, Counts, InputFacts, Tool, fragment::FragmentReport, units},
+    report::{self, Counts, Tool},
+    reports::fragment::FragmentReport,
     transform::{self, Transform},
+    units,
 };
 
 /// Runs the command.
@@ -27,17 +29,17 @@ pub(crate) fn run(options: &Fragment, session: &mut Session) -> Result<Exit, Fai
     let start = Instant::now();
     let (mut input, output) = transform::open(&options.files, "fragment", session)?;
     let judge = Judge::survey(&options.files.read, options.sizes.given(), session)?;
-    let mut work = Work::new(output, judge, options, session.strict);
+    let mut work = FragmentWork::new(output, judge, options, session.strict);
     let done = transform::transform(&mut input, &mut work)?;
-    let Work { output, cut, fragments, left, tally, .. } = work;
+    let FragmentWork { output, cut, fragments, left, tally, .. } = work;
     let (facts, place) = output.finish(&input)?;
-    tally.note(session);
+    tally.note(&mut session.talk);
     note(&left, session);
     let elapsed = start.elapsed();
     let mut report = FragmentReport {
         schema: "grosso.fragment/1",
         tool: Tool::THIS,
-        input: InputFacts::of(&input, done.bytes),
+        input: input.facts(done.bytes),
         output: facts,
         mtu: options.mtu,
         cut,
@@ -49,7 +51,7 @@ pub(crate) fn run(options: &Fragment, session: &mut Session) -> Result<Exit, Fai
         warnings: Vec::new(),
     };
     report::print(&mut report, &mut session.talk, place)?;
-    report::remark_rate(session, report.input.packets, done.bytes, elapsed);
+    report::remark_rate(&session.talk, report.input.packets, done.bytes, elapsed);
     let is_certain = report.left.is_empty() && report.guessed == 0 && report.contradictions == 0;
     let is_refused = session.strict && !is_certain;
     done.conclude(&input, session, is_refused)
@@ -70,7 +72,7 @@ fn note(left: &Counts, session: &mut Session) {
 }
 
 /// The capture during the run.
-struct Work {
+struct FragmentWork {
     output: Output,
     judge: Judge,
     tally: Tally,
@@ -84,7 +86,7 @@ struct Work {
     left: Counts,
 }
 
-impl Work {
+impl FragmentWork {
     fn new(output: Output, judge: Judge, options: &Fragment, is_strict: bool) -> Self {
         Self {
             output,
@@ -102,7 +104,7 @@ impl Work {
     }
 }
 
-impl Transform for Work {
+impl Transform for FragmentWork {
     fn output(&mut self) -> &mut Output {
         &mut self.output
     }
@@ -145,7 +147,7 @@ impl Transform for Work {
     }
 }
 
-impl Work {
+impl FragmentWork {
     /// Writes the fragments, the first with the other metadata that the capture has for the packet.
     fn write(
         &mut self,

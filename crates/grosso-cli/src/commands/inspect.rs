@@ -15,11 +15,9 @@ use crate::{
     evidence::{Given, Judge, Judgment, Nature, Side, Sight, Size, Tally, Vantages, side_said},
     headers::{Endpoints, is_ip, u16_at, u32_at},
     input::{Ending, Input, Next, Session, Unparsed},
-    report::{
-        self, InputFacts, Place, Tool,
-        inspect::{
-            Fragments, InspectInput, InspectReport, Mss, Superframes, Tunnel, Vantage, Verdicts,
-        },
+    report::{self, Place, Tool},
+    reports::inspect::{
+        Fragments, InspectInput, InspectReport, Mss, Superframes, TunnelPackets, Vantage, Verdicts,
     },
     suspicion::Suspicions,
     twice::Twice,
@@ -53,7 +51,7 @@ fn inspect(path: &Path, given: Given, session: &mut Session) -> Result<Exit, Fai
     let capture = Twice::open(path, session)?;
     let judge = Judge::survey_of(&mut capture.input(false, session)?, given)?;
     let mut input = capture.input(session.talk.json, session)?;
-    let mut facts = Facts { judge, ..Facts::default() };
+    let mut facts = CaptureFacts { judge, ..CaptureFacts::default() };
     let mut unparsed = Unparsed::default();
     let links = input.links;
     let ending = input.each(|entry| {
@@ -70,8 +68,8 @@ fn inspect(path: &Path, given: Given, session: &mut Session) -> Result<Exit, Fai
         Ending::Damaged(error) => Some(error.to_string()),
         _ => None,
     };
-    facts.tally.note(session);
-    facts.suspicions.note(session);
+    facts.tally.note(&mut session.talk);
+    facts.suspicions.note(&mut session.talk);
     let mut report = facts.report(&input, truncated);
     report::print(&mut report, &mut session.talk, Place::Standard)?;
     let exit = ending.conclude(&input, session, "processed")?;
@@ -84,7 +82,7 @@ fn inspect(path: &Path, given: Given, session: &mut Session) -> Result<Exit, Fai
 
 /// The facts gathered from a capture.
 #[derive(Default)]
-struct Facts {
+struct CaptureFacts {
     bytes: u64,
     first_ns: Option<u64>,
     last_ns: Option<u64>,
@@ -95,7 +93,7 @@ struct Facts {
     first_cut: Option<(u64, u64)>,
     judge: Judge,
     superframes: Superframes,
-    sizes: HashMap<Size, Sizes>,
+    sizes: HashMap<Size, SizeFlows>,
     undecided: u64,
     tally: Tally,
     suspicions: Suspicions,
@@ -113,13 +111,13 @@ struct Facts {
 
 /// The flows of one segment size, and the number of identifications that agree with it.
 #[derive(Default)]
-struct Sizes {
+struct SizeFlows {
     flows: HashSet<Endpoints>,
     agree: u64,
     pairs: u64,
 }
 
-impl Facts {
+impl CaptureFacts {
     /// Counts the properties that need no parsing.
     fn count(&mut self, packet: &Packet<'_>) {
         self.bytes += packet.data.len() as u64;
@@ -256,7 +254,7 @@ impl Facts {
             schema: "grosso.inspect/2",
             tool: Tool::THIS,
             input: InspectInput {
-                facts: InputFacts::of(input, self.bytes),
+                facts: input.facts(self.bytes),
                 linktype,
                 snaplen: self.snaplen,
                 first_ts_ns: self.first_ns,
@@ -268,7 +266,7 @@ impl Facts {
             superframes: self.superframes,
             checksums: self.checksums,
             fragments: self.fragments.summary(),
-            tunnels: tunnels.map(|(&kind, &packets)| Tunnel { kind, packets }).collect(),
+            tunnels: tunnels.map(|(&kind, &packets)| TunnelPackets { kind, packets }).collect(),
             verdict,
             warnings: Vec::new(),
         }
@@ -306,7 +304,7 @@ impl Facts {
 
     /// The segment sizes of flows with superframes, most flows first.
     fn mss(&self) -> Vec<Mss> {
-        let row = |(size, sizes): (&Size, &Sizes)| Mss {
+        let row = |(size, sizes): (&Size, &SizeFlows)| Mss {
             bytes: size.bytes,
             flows: sizes.flows.len() as u64,
             source: size.by,
@@ -339,7 +337,7 @@ struct FragmentSet {
 impl FragmentSets {
     fn count(&mut self, packet: &[u8], stack: &Stack) {
         self.packets += 1;
-        let Some(fragment) = Fragment::of(packet, stack) else { return };
+        let Some(fragment) = SeenFragment::of(packet, stack) else { return };
         if self.open.len() >= SETS_MAX && !self.open.contains_key(&fragment.key) {
             self.sets += 1;
             return;
@@ -364,7 +362,7 @@ impl FragmentSets {
 }
 
 /// One fragment.
-struct Fragment {
+struct SeenFragment {
     /// Addresses, identification, protocol.
     key: ([u8; 32], u32, u8),
     offset: usize,
@@ -372,7 +370,7 @@ struct Fragment {
     is_last: bool,
 }
 
-impl Fragment {
+impl SeenFragment {
     fn of(packet: &[u8], stack: &Stack) -> Option<Self> {
         let ip = stack.layers().iter().rfind(|layer| is_ip(layer))?;
         let start = ip.offset as usize;

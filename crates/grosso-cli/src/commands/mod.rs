@@ -11,8 +11,6 @@ mod decap;
 #[cfg(target_os = "linux")]
 mod dev;
 #[cfg(target_os = "linux")]
-pub(crate) mod device;
-#[cfg(target_os = "linux")]
 mod doctor;
 mod encap;
 mod explain;
@@ -48,7 +46,7 @@ use clap::{CommandFactory, FromArgMatches};
 use signal_hook::consts::SIGINT;
 
 use crate::{
-    arguments::{Arguments, Command, Config, Csum},
+    arguments::{Arguments, Command, ConfigCommand, Csum},
     error::{Exit, Failure},
     input::Session,
     name::harmless,
@@ -109,7 +107,7 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
         Command::Whatif(options) => whatif::run(options, session),
         Command::Bridge(options) => bridge::run(options, session),
         Command::Run(options) => run::run(options, session),
-        Command::Config(Config::Check(options)) => config::check(options, session),
+        Command::Config(ConfigCommand::Check(options)) => config::check(options, session),
         #[cfg(target_os = "linux")]
         Command::Tunnel(action) => tunnel::run(action, session),
         #[cfg(not(target_os = "linux"))]
@@ -190,21 +188,6 @@ fn needs_linux(command: &str) -> Failure {
     let message = format!("{command} needs Linux (this is {})", std::env::consts::OS);
     let hint = "capture commands work here: grosso inspect, wire, csum, ...";
     Failure::environment("environment.not_linux", message).hint(hint)
-}
-
-/// Refuses a packet filter after the options, which users of tcpdump expect to work.
-pub(crate) fn reject_filter(words: &[String], command: &str) -> Result<(), Failure> {
-    if words.is_empty() {
-        return Ok(());
-    }
-    let words = words.join(" ");
-    let filter = harmless(&words);
-    let message = format!("{command}: packet filters are not built in: '{filter}'");
-    let hint = format!(
-        "filter first: tcpdump -r IN -w - '{filter}' | grosso {command} -r - ... \
-         (or tshark -r IN -Y ... -w -)"
-    );
-    Err(Failure::usage("usage.filter", message).hint(hint))
 }
 
 /// An unpredictable seed, so that no capture can be made to collide (P50).

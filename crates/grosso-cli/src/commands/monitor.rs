@@ -30,7 +30,7 @@ use crate::{
         monitor::{
             rates::{Rates, table},
             screen::{clock, draw},
-            state::{Flow, Monitor, rates},
+            state::{AfterKey, MonitorState, rates},
         },
     },
     report::{self, Place, Report, Tool},
@@ -115,7 +115,7 @@ fn watch(options: &Options, first: Vec<Answer>, session: &mut Session) -> Result
         Failure::environment("environment.terminal", format!("monitor: the terminal: {error}"))
     };
     let mut screen = Screen::open().map_err(failed)?;
-    let mut monitor = Monitor::default();
+    let mut monitor = MonitorState::default();
     monitor.take(first);
     let mut next = Instant::now() + options.interval;
     loop {
@@ -138,7 +138,7 @@ fn watch(options: &Options, first: Vec<Answer>, session: &mut Session) -> Result
                 while event::poll(Duration::ZERO).map_err(failed)? {
                     if let Event::Key(key) = event::read().map_err(failed)?
                         && key.kind != KeyEventKind::Release
-                        && monitor.key(key) == Flow::Quit
+                        && monitor.key(key) == AfterKey::Quit
                     {
                         return Ok(Exit::Yes);
                     }

@@ -19,7 +19,7 @@ use crate::{
 pub(crate) fn run(options: &Profiles, session: &mut Session) -> Result<Exit, Failure> {
     match &options.command {
         None => {
-            let profiles = Profile::all().iter().map(Facts::of).collect();
+            let profiles = Profile::all().iter().map(ProfileFacts::of).collect();
             let schema = "grosso.profiles/1";
             let mut list = List { schema, tool: Tool::THIS, profiles, warnings: Vec::new() };
             report::print(&mut list, &mut session.talk, Place::Standard)?;
@@ -29,7 +29,7 @@ pub(crate) fn run(options: &Profiles, session: &mut Session) -> Result<Exit, Fai
             let mut one = One {
                 schema: "grosso.profile/1",
                 tool: Tool::THIS,
-                facts: Facts::of(&profile),
+                facts: ProfileFacts::of(&profile),
                 profile: nested(&profile),
                 file: profile::write(&profile),
                 warnings: Vec::new(),
@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Profiles, session: &mut Session) -> Result<Exit, Fai
 
 /// The facts about a profile that precede its keys.
 #[derive(Debug, Serialize)]
-struct Facts {
+struct ProfileFacts {
     name: String,
     /// Whether `segment` gives back the packets that went in.
     invertible: bool,
@@ -50,7 +50,7 @@ struct Facts {
     about: Option<&'static str>,
 }
 
-impl Facts {
+impl ProfileFacts {
     fn of(profile: &Profile) -> Self {
         Self {
             name: profile.name.to_string(),
@@ -65,7 +65,7 @@ impl Facts {
 struct List {
     schema: &'static str,
     tool: Tool,
-    profiles: Vec<Facts>,
+    profiles: Vec<ProfileFacts>,
     warnings: Vec<String>,
 }
 
@@ -73,7 +73,7 @@ impl Report for List {
     fn text(&self, style: Style) -> String {
         let head = format!("{:<14} {:<10} {}", "profile", "invertible", "what it is");
         let mut text = format!("{}\n", style.strong(&head));
-        for Facts { name, invertible, about } in &self.profiles {
+        for ProfileFacts { name, invertible, about } in &self.profiles {
             let invertible = if *invertible { "yes" } else { "no" };
             let _ = writeln!(text, "{name:<14} {invertible:<10} {}", about.unwrap_or_default());
         }
@@ -91,7 +91,7 @@ struct One {
     schema: &'static str,
     tool: Tool,
     #[serde(flatten)]
-    facts: Facts,
+    facts: ProfileFacts,
     /// Its keys as in a file.
     profile: Map<String, Value>,
     #[serde(skip)]

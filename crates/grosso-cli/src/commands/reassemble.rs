@@ -8,16 +8,17 @@ use std::{sync::atomic::Ordering, time::Instant};
 use grosso_io::capture::{Entry, Packet, PacketMeta};
 use grosso_wire::{LinkType, Ports};
 
-use super::reject_filter;
 use crate::{
-    arguments::Reassemble,
+    arguments::{Reassemble, reject_filter},
     error::{Exit, Failure},
     fragments::{self, Arrival, Joined, Lanes, Survey},
     input::{Input, Next, Session, Unparsed},
     meta,
     output::Output,
-    report::{self, InputFacts, OutputFacts, Tool, reassemble::ReassembleReport, units},
+    report::{self, InputFacts, OutputFacts, Tool},
+    reports::reassemble::ReassembleReport,
     twice::Twice,
+    units,
 };
 
 /// Runs the command.
@@ -40,7 +41,7 @@ pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, F
     }
 
     let mut input = capture.input(options.files.keeps_hash(session), session)?;
-    let mut work = Work {
+    let mut work = ReassembleWork {
         output,
         survey,
         lanes: Lanes::new(fragments::rules(&options.waiting), seed),
@@ -55,14 +56,14 @@ pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, F
         Entry::Packet(packet) if packet.number > packets => Ok(Next::Stop),
         _ => work.entry(entry, links.of_entry(entry)).map(|()| Next::Go),
     })?;
-    let Work { output, survey, unparsed, bytes, .. } = work;
+    let ReassembleWork { output, survey, unparsed, bytes, .. } = work;
     let (facts, place) = output.finish(&input)?;
     let elapsed = start.elapsed();
-    let mut report = report(survey, InputFacts::of(&input, bytes), facts, session);
+    let mut report = report(survey, input.facts(bytes), facts, session);
     report.elapsed_s = elapsed.as_secs_f64();
     let is_refused = session.strict && report.found.is_incomplete();
     report::print(&mut report, &mut session.talk, place)?;
-    report::remark_rate(session, report.input.packets, bytes, elapsed);
+    report::remark_rate(&session.talk, report.input.packets, bytes, elapsed);
     let exit = ending.conclude(&input, session, "processed and written")?;
     unparsed.conclude(&input, "Packets pass through unchanged; ")?;
     Ok(match exit {
@@ -127,7 +128,7 @@ pub(super) fn note_unlisted(unlisted: u64, session: &mut Session) {
 }
 
 /// The second reading.
-struct Work {
+struct ReassembleWork {
     output: Output,
     survey: Survey,
     lanes: Lanes,
@@ -138,7 +139,7 @@ struct Work {
     bytes: u64,
 }
 
-impl Work {
+impl ReassembleWork {
     fn entry(&mut self, entry: &Entry<'_>, link: Option<LinkType>) -> Result<(), Failure> {
         match entry {
             Entry::Packet(packet) => {

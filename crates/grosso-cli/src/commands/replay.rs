@@ -20,8 +20,7 @@ use crate::{
     arguments::{Batch, Rules},
     error::Failure,
     input::Session,
-    profile,
-    report::units,
+    profile, units,
 };
 
 /// A packet on its way through a coalescer: its bytes, and the metadata to write it again.

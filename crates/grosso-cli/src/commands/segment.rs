@@ -12,8 +12,10 @@ use crate::{
     evidence::{Evidence, Judge, Nature, Sight, Tally, UDP_SIZE_UNKNOWN},
     input::Session,
     output::Output,
-    report::{self, Counts, InputFacts, Tool, segment::SegmentReport, units},
+    report::{self, Counts, Tool},
+    reports::segment::SegmentReport,
     transform::{self, Transform},
+    units,
 };
 
 /// Runs the command.
@@ -26,7 +28,7 @@ pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Fail
     let mut cut = Cut { output, judge, cutter, tally, undescribed: 0, left };
     let done = transform::transform(&mut input, &mut cut)?;
     let (facts, place) = cut.output.finish(&input)?;
-    cut.tally.note(session);
+    cut.tally.note(&mut session.talk);
     if cut.undescribed > 0 {
         let frames = units::count(cut.undescribed, "superframe");
         session.talk.note(format!("{frames} left whole: this file records no segment size"));
@@ -36,7 +38,7 @@ pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Fail
     let mut report = SegmentReport {
         schema: "grosso.segment/1",
         tool: Tool::THIS,
-        input: InputFacts::of(&input, done.bytes),
+        input: input.facts(done.bytes),
         output: facts,
         cut: cut.cutter.cut,
         segments: cut.cutter.segments,
@@ -46,7 +48,7 @@ pub(crate) fn run(options: &Segment, session: &mut Session) -> Result<Exit, Fail
         warnings: Vec::new(),
     };
     report::print(&mut report, &mut session.talk, place)?;
-    report::remark_rate(session, report.input.packets, done.bytes, elapsed);
+    report::remark_rate(&session.talk, report.input.packets, done.bytes, elapsed);
     let left = report.undescribed + report.left.values().sum::<u64>();
     let is_refused = session.strict && left + cut.tally.contradictions() > 0;
     done.conclude(&input, session, is_refused)

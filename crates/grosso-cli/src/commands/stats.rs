@@ -131,13 +131,13 @@ fn print(
         return report::put(&prometheus::page(&devices), Place::Standard);
     }
     let before = before.filter(|_| options.delta);
-    let lines: Vec<Line<'_>> = answers
+    let lines: Vec<StatsLine<'_>> = answers
         .iter()
         .flat_map(|answer| answer.devices.iter().map(move |reading| (answer, reading)))
         .map(|(answer, reading)| {
             let earlier = before.and_then(|before| earlier(before, answer.pid, reading));
             let change = earlier.map(|(_, earlier)| reading.counters.since(&earlier.counters));
-            Line { answer, reading, change }
+            StatsLine { answer, reading, change }
         })
         .collect();
     if options.jsonl {
@@ -149,7 +149,7 @@ fn print(
     let mut report = StatsReport {
         schema: "grosso.stats_list/1",
         tool: Tool::THIS,
-        devices: lines.iter().map(Line::json).collect(),
+        devices: lines.iter().map(StatsLine::json).collect(),
         warnings: Vec::new(),
         text: lines.iter().map(|line| line.text(session.talk.verbose)).collect(),
     };
@@ -157,13 +157,13 @@ fn print(
 }
 
 /// A device, and the options for printing it.
-struct Line<'a> {
+struct StatsLine<'a> {
     answer: &'a Answer,
     reading: &'a DeviceReading,
     change: Option<Values>,
 }
 
-impl Line<'_> {
+impl StatsLine<'_> {
     fn json(&self) -> DeviceLine<'_> {
         let Answer { ts_ns, pid, .. } = self.answer;
         DeviceLine::new(*ts_ns, *pid, self.reading, self.change.as_ref())

@@ -15,19 +15,17 @@ use grosso_io::capture::Entry;
 
 use self::meter::{Kept, Meter, Shared};
 use super::{
-    quote, reject_filter,
+    quote,
     replay::{Aside, Fate, Purpose, Replay, Seen, note_blind_flows},
 };
 use crate::{
-    arguments::{HoldTime, Repair, Rules, Whatif},
+    arguments::{HoldTime, Repair, Rules, Whatif, reject_filter},
     error::{Exit, Failure},
     evidence::Judge,
     input::{Input, Next, Session, Unparsed},
     name::{Name, shown},
-    report::{
-        self, InputFacts, Place, Tool, counts,
-        whatif::{Best, NOT_KNOWN, Offered, SegmentsPerTrain, Setting, WhatifReport},
-    },
+    report::{self, Place, Tool, counts},
+    reports::whatif::{Best, NOT_KNOWN, Offered, SegmentsPerTrain, Setting, WhatifReport},
 };
 
 /// Runs the command.
@@ -85,7 +83,7 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
     let blind_flows = report.settings.iter().map(|setting| setting.blind_flows).max();
     note_blind_flows(blind_flows.unwrap_or(0), session);
     report::print(&mut report, &mut session.talk, Place::Standard)?;
-    report::remark_rate(session, report.input.packets, report.input.bytes, start.elapsed());
+    report::remark_rate(&session.talk, report.input.packets, report.input.bytes, start.elapsed());
     let exit = ending.conclude(&input, session, "processed")?;
     unparsed.conclude(&input, "")?;
     Ok(exit)
@@ -200,7 +198,7 @@ fn report(
     WhatifReport {
         schema: "grosso.whatif/1",
         tool: Tool::THIS,
-        input: InputFacts::of(input, offered.bytes),
+        input: input.facts(offered.bytes),
         offered,
         batch: options.batch.to_string(),
         settings,

@@ -15,12 +15,11 @@ use crate::{
     input::Session,
     meta,
     output::Output,
-    report::{
-        self, Counts, InputFacts, Tool, units,
-        wire::{SizeCounts, Superframes, WireReport},
-    },
+    report::{self, Counts, Tool},
+    reports::wire::{SizeCounts, SplitSuperframes, WireReport},
     suspicion::Suspicions,
     transform::{self, Transform},
+    units,
 };
 
 /// Runs the command.
@@ -29,18 +28,18 @@ pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure
     let (mut input, mut output) = transform::open(&options.files, "wire", session)?;
     output.space(options.ts);
     let judge = Judge::survey(&options.files.read, options.known.given()?, session)?;
-    let mut work = Work::new(output, judge, session.strict);
+    let mut work = WireWork::new(output, judge, session.strict);
     let done = transform::transform(&mut input, &mut work)?;
     note(&work, session);
-    let Work { output, sizes, cutter, completed, left, tally, .. } = work;
+    let WireWork { output, sizes, cutter, completed, left, tally, .. } = work;
     let (facts, place) = output.finish(&input)?;
     let elapsed = start.elapsed();
     let mut report = WireReport {
         schema: "grosso.wire/2",
         tool: Tool::THIS,
-        input: InputFacts::of(&input, done.bytes),
+        input: input.facts(done.bytes),
         output: facts,
-        superframes: Superframes {
+        superframes: SplitSuperframes {
             split: cutter.cut,
             segments: cutter.segments,
             sizes: sizes.list(),
@@ -53,15 +52,15 @@ pub(crate) fn run(options: &Wire, session: &mut Session) -> Result<Exit, Failure
         warnings: Vec::new(),
     };
     report::print(&mut report, &mut session.talk, place)?;
-    report::remark_rate(session, report.input.packets, done.bytes, elapsed);
+    report::remark_rate(&session.talk, report.input.packets, done.bytes, elapsed);
     let is_certain = report.left.is_empty() && report.guessed == 0 && report.contradictions == 0;
     let is_refused = session.strict && !is_certain;
     done.conclude(&input, session, is_refused)
 }
 
 /// Prints the notes of the manual, one for each kind of packet that the wire did not see in this form.
-fn note(work: &Work, session: &mut Session) {
-    work.suspicions.note(session);
+fn note(work: &WireWork, session: &mut Session) {
+    work.suspicions.note(&mut session.talk);
     if work.udp_left > 0 {
         let frames = units::count(work.udp_left, "UDP superframe");
         let payload = work.udp_left_bytes;
@@ -88,7 +87,7 @@ fn note(work: &Work, session: &mut Session) {
             .talk
             .note("a pipe is read once: segment sizes come from what was seen before each packet");
     }
-    work.tally.note(session);
+    work.tally.note(&mut session.talk);
     let flows = &work.judge.flows;
     if flows.overflowed > 0 {
         let (packets, known) = (flows.overflowed, flows.len());
@@ -99,7 +98,7 @@ fn note(work: &Work, session: &mut Session) {
 }
 
 /// The capture during the run.
-struct Work {
+struct WireWork {
     output: Output,
     judge: Judge,
     is_strict: bool,
@@ -118,7 +117,7 @@ struct Work {
     levels: Levels,
 }
 
-impl Work {
+impl WireWork {
     fn new(output: Output, judge: Judge, is_strict: bool) -> Self {
         Self {
             output,
@@ -140,7 +139,7 @@ impl Work {
     }
 }
 
-impl Transform for Work {
+impl Transform for WireWork {
     fn output(&mut self) -> &mut Output {
         &mut self.output
     }
@@ -199,7 +198,7 @@ impl Transform for Work {
     }
 }
 
-impl Work {
+impl WireWork {
     /// Writes a packet unchanged, although the wire did not see it in this form.
     fn leave(&mut self, reason: &'static str, entry: &Entry<'_>) -> Result<(), Failure> {
         *self.left.entry(reason).or_default() += 1;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `port` | one end of a path: its name and its options |
 //! | `config` | paths from a file |
+//! | `definition` | a tunnel with its device, from the file of its path |
 //! | `stages` | the stages of a port: fragments and ESP |
 //! | `keys` | keys of ESP, from a file or a descriptor |
 //! | `tunnel` | the end of a path that is a tunnel |
@@ -14,6 +15,7 @@
 //! | `manager` | messages to a service manager |
 
 pub(crate) mod config;
+pub(crate) mod definition;
 pub(crate) mod events;
 mod keys;
 pub(crate) mod manager;

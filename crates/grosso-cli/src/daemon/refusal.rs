@@ -7,7 +7,7 @@ use grosso_sys::{fault::Fault, interface::Control};
 
 use super::port::Device;
 use crate::{
-    commands::device::{find, privilege, refused},
+    device::{find, privilege, refused},
     error::Failure,
 };
 

@@ -15,7 +15,7 @@ use grosso_io::{
 use grosso_sys::{fault::Fault, interface::InterfaceName, netlink::Netlink};
 
 use crate::{
-    commands::device::{privilege, refused},
+    device::{privilege, refused},
     error::Failure,
     tunnel::Description,
 };

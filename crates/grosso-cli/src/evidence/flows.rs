@@ -8,8 +8,8 @@ use super::{
     MTU_DEFAULT, SEGMENT_BYTES_MIN,
     announced::{self, Path},
     identifications::Identifications,
-    judge::{Seal, Sight},
     lengths::Lengths,
+    sight::{Seal, Sight},
 };
 use crate::headers::{Endpoints, Transport, u32_at};
 

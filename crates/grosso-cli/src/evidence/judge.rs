@@ -1,136 +1,28 @@
-//! The verdict on one frame.
+//! The judge of frames, who weighs the evidence.
 
 use std::path::Path;
 
 use grosso::meta::{Cwr, Gso, IpLevels};
 use grosso_io::capture::{
-    ChecksumState, Entry, Packet, PacketMeta, PartialPlace, SegmentTransport, Segmentation,
+    ChecksumState, Entry, PacketMeta, PartialPlace, SegmentTransport, Segmentation,
 };
-use grosso_wire::{Extent, Kind, LinkType, Ports, Stack, dissect};
+use grosso_wire::{Extent, Kind, Ports, Stack, dissect};
 
-use super::{Evidence, Flows, Given, MTU_DEFAULT, Size, strides, tcp::Tcp};
+use super::{
+    Evidence, Given, MTU_DEFAULT, Size,
+    flows::Flows,
+    judgment::{Contradiction, Judgment, Nature},
+    sight::{Seal, Sight, seal},
+    strides,
+    tcp::Tcp,
+};
 use crate::{
-    checksums::{self, Claim, Levels, Verdict, Why, is_seeded},
+    checksums::{self, Claim, Levels, Verdict, is_seeded},
     error::Failure,
-    headers::{Endpoints, Transport, is_ip},
+    headers::{Transport, is_ip},
     input::{Input, Next, Session},
     meta,
 };
-
-/// A frame, parsed once.
-pub(crate) struct Sight<'a> {
-    pub(crate) packet: &'a Packet<'a>,
-    pub(crate) said: &'a PacketMeta,
-    pub(crate) stack: &'a Stack,
-    pub(crate) link: LinkType,
-    pub(crate) ports: Ports,
-    pub(crate) transport: Option<Transport>,
-    pub(crate) endpoints: Endpoints,
-}
-
-impl<'a> Sight<'a> {
-    /// Parses a frame with these ports of tunnels.
-    pub(crate) fn new(
-        packet: &'a Packet<'a>,
-        said: &'a PacketMeta,
-        stack: &'a Stack,
-        link: LinkType,
-        ports: Ports,
-    ) -> Self {
-        let transport = Transport::of(stack, packet.data.len());
-        let endpoints = transport.map(|t| t.endpoints(packet.data, stack)).unwrap_or_default();
-        Self { packet, said, stack, link, ports, transport, endpoints }
-    }
-
-    /// The segmentation that the capture recorded.
-    fn recorded(&self) -> Option<(&Segmentation, Gso)> {
-        let segmentation = self.said.offload.as_ref()?.gso.as_ref()?;
-        Some((segmentation, segmentation.to_engine()?))
-    }
-}
-
-/// The state of the innermost transport checksum of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seal {
-    /// Complete and right.
-    Valid,
-    /// Complete and wrong.
-    Wrong,
-    /// The sum of the pseudo-header.
-    Seed,
-    /// Both right and the sum of the pseudo-header, as one in 65,536 is by chance.
-    Either,
-    /// None: UDP without checksum, or no transport header.
-    Absent,
-    /// Not the sum of the pseudo-header, and not all bytes that it covers were captured.
-    Unread,
-}
-
-/// The nature of a frame, and the evidence for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Judgment {
-    pub(crate) nature: Nature,
-    /// `None` if there is nothing to decide: no TCP or UDP, or no payload.
-    pub(crate) by: Option<Evidence>,
-    /// Whether the evidence leaves room for another answer, which `--strict` does not accept.
-    pub(crate) is_guess: bool,
-    /// Weaker evidence that contradicts it.
-    pub(crate) against: Option<Contradiction>,
-}
-
-/// The nature of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Nature {
-    /// A packet of the wire.
-    Packet,
-    /// Several packets.
-    Superframe {
-        gso: Gso,
-        size: Size,
-        /// The tunnels outside of the header after which it is cut.
-        ports: Ports,
-    },
-    /// Undecided, or not to be cut, for the reason with this name.
-    Left(&'static str),
-}
-
-/// Evidence that contradicts a judgment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Contradiction {
-    pub(crate) by: Evidence,
-    /// The largest payload in bytes that it allows a packet, if it is about sizes.
-    pub(crate) bytes: Option<u16>,
-}
-
-impl Contradiction {
-    /// Whether a payload is longer than the evidence allows.
-    pub(super) fn is_exceeded(&self, payload: usize) -> bool {
-        self.bytes.is_some_and(|bytes| payload > usize::from(bytes))
-    }
-}
-
-impl Judgment {
-    const fn packet(by: Option<Evidence>) -> Self {
-        Self { nature: Nature::Packet, by, is_guess: false, against: None }
-    }
-
-    const fn left(reason: &'static str, by: Option<Evidence>) -> Self {
-        Self { nature: Nature::Left(reason), by, is_guess: false, against: None }
-    }
-
-    fn superframe(gso: Gso, size: Size, ports: Ports) -> Self {
-        let nature = Nature::Superframe { gso, size, ports };
-        Self { nature, by: Some(size.by), is_guess: size.is_guess, against: None }
-    }
-
-    /// The number of packets of the wire that the frame is, as far as that is known.
-    pub(crate) fn packets(&self, payload: usize) -> usize {
-        match self.nature {
-            Nature::Superframe { size, .. } => payload.div_ceil(usize::from(size.bytes).max(1)),
-            Nature::Packet | Nature::Left(_) => 1,
-        }
-    }
-}
 
 /// Judges the frames of a capture.
 #[derive(Debug, Default)]
@@ -437,32 +329,6 @@ fn scope(sight: &Sight<'_>, segmentation: &Segmentation, transport: &Transport) 
             (sight.packet.data.len().saturating_sub(udp.end()), Ports::NONE)
         }
         _ => inside,
-    }
-}
-
-/// The state of the innermost transport checksum of a frame.
-fn seal(sight: &Sight<'_>, levels: &mut Levels) -> Seal {
-    let Sight { packet, said, stack, .. } = sight;
-    let claim = meta::claim(said, stack);
-    let is_seeded = is_seeded(packet.data, stack);
-    checksums::judge(packet.data, packet.is_cut(), stack, claim, levels);
-    let mut transports = levels.iter().rev().filter(|level| level.layer.kind != Kind::Ipv4);
-    let Some(innermost) = transports.next() else { return Seal::Absent };
-    match (innermost.verdict, innermost.why) {
-        (Verdict::ZeroUdp, _) => Seal::Absent,
-        (Verdict::Unverifiable, _) if is_seeded => Seal::Seed,
-        (Verdict::Unverifiable, _) => Seal::Unread,
-        (Verdict::Partial, _) => Seal::Seed,
-        (Verdict::Bad, _) => Seal::Wrong,
-        // The checksum of the tunnel protects the packet (rule C54).
-        (Verdict::Valid, Why::Remote)
-            if transports.any(|around| around.verdict == Verdict::Valid) =>
-        {
-            Seal::Valid
-        }
-        (Verdict::Valid, Why::Remote) => Seal::Seed,
-        (Verdict::Valid, _) if is_seeded => Seal::Either,
-        (Verdict::Valid, _) => Seal::Valid,
     }
 }
 

@@ -7,7 +7,9 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | [`judge`] | the verdict on one frame |
+//! | [`sight`] | a frame, parsed, and the state of its transport checksum |
+//! | [`judgment`] | the verdict on one frame |
+//! | [`judge`] | the strongest evidence about a frame |
 //! | [`tcp`] | the segment size of one TCP frame |
 //! | [`flows`] | the facts of every flow and path, learned from a capture before or while it is judged |
 //! | [`identifications`] | the number of packets that a frame stood for, by the steps of the IPv4 identification |
@@ -21,7 +23,9 @@ mod announced;
 mod flows;
 mod identifications;
 mod judge;
+mod judgment;
 mod lengths;
+mod sight;
 mod strides;
 mod tally;
 mod tcp;
@@ -30,8 +34,9 @@ mod vantage;
 use serde::Serialize;
 
 pub(crate) use self::{
-    flows::Flows,
-    judge::{Judge, Judgment, Nature, Seal, Sight, UDP_SIZE_UNKNOWN},
+    judge::{Judge, UDP_SIZE_UNKNOWN},
+    judgment::{Judgment, Nature},
+    sight::{Seal, Sight},
     tally::Tally,
     vantage::{Side, Vantages, said as side_said},
 };

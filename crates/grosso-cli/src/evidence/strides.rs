@@ -5,7 +5,7 @@
 
 use grosso_wire::{Extent, Kind, Layer, dissect, ipv4, ipv6, udp};
 
-use super::judge::Sight;
+use super::sight::Sight;
 use crate::headers::{is_ip, put_u16, u16_at, u32_at};
 
 /// The bytes from one tunnel header to the next, if there are several.

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Evidence, Judgment, judge::Contradiction};
-use crate::{input::Session, report::units};
+use super::{
+    Evidence,
+    judgment::{Contradiction, Judgment},
+};
+use crate::{talk::Talk, units};
 
 /// Counts of judgments that are less than certain.
 #[derive(Debug, Default)]
@@ -30,11 +33,11 @@ impl Tally {
     }
 
     /// Notes which evidence contradicts which; the stronger counts.
-    pub(crate) fn note(&self, session: &mut Session) {
+    pub(crate) fn note(&self, talk: &mut Talk) {
         for ((by, against), &count) in &self.contradicted {
             let packets = units::count(count, "packet");
             let bytes = against.bytes.map(|bytes| format!(" ({bytes} B)")).unwrap_or_default();
-            session.talk.note(format!(
+            talk.note(format!(
                 "{packets}: {} contradicts {}{bytes}; the first counts",
                 by.noun(),
                 against.by.noun(),

@@ -1,10 +1,11 @@
 //! The segment size of one TCP frame, by the strongest evidence that there is.
 
 use super::{
-    Evidence, Flows, MTU_DEFAULT, MTU_JUMBO, SEGMENT_BYTES_MIN, Size,
-    flows::{Era, Flow},
-    judge::{Contradiction, Sight},
+    Evidence, MTU_DEFAULT, MTU_JUMBO, SEGMENT_BYTES_MIN, Size,
+    flows::{Era, Flow, Flows},
+    judgment::Contradiction,
     lengths::Opinion,
+    sight::Sight,
 };
 use crate::headers::Transport;
 

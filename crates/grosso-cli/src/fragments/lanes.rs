@@ -45,14 +45,14 @@ impl<'a> Arrival<'a> {
 pub(crate) struct Lanes {
     rules: Rules,
     seed: u64,
-    lanes: Vec<Lane>,
+    lanes: Vec<FragmentLane>,
     /// The latest time so far, in nanoseconds: the times of a capture may go back.
     now_ns: u64,
     /// The buffer that a packet is copied to.
     buffer: Vec<u8>,
 }
 
-struct Lane {
+struct FragmentLane {
     interface: u32,
     direction: u32,
     reassembler: Reassembler<Vec<u8>>,
@@ -68,7 +68,7 @@ pub(crate) trait Visitor {
 
 /// The fate of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Fate {
+pub(crate) enum LaneFate {
     /// Stays outside, because too many interfaces send at once.
     Aside,
     /// The engine took it.
@@ -86,11 +86,11 @@ impl Lanes {
     }
 
     /// Takes the next packet. Datagrams whose time is over are discarded first.
-    pub(crate) fn push(&mut self, arrival: &Arrival<'_>, visitor: &mut impl Visitor) -> Fate {
+    pub(crate) fn push(&mut self, arrival: &Arrival<'_>, visitor: &mut impl Visitor) -> LaneFate {
         self.expire(arrival.timestamp_ns, visitor);
         let now_ns = self.now_ns;
         let Some(number) = self.lane(arrival) else {
-            return Fate::Aside;
+            return LaneFate::Aside;
         };
         let meta = Meta { vlan: arrival.vlan, ..Meta::default() };
         let mut buffer = core::mem::take(&mut self.buffer);
@@ -104,7 +104,7 @@ impl Lanes {
         let mut telling = Telling::new(visitor, number);
         let verdict = reassembler.push(frame, now_ns, &mut telling);
         self.buffer = telling.buffer;
-        Fate::Engine { lane: number, identity, verdict }
+        LaneFate::Engine { lane: number, identity, verdict }
     }
 
     /// Ends the datagrams whose time is over at the time of a packet.
@@ -125,7 +125,8 @@ impl Lanes {
     /// The lane of an interface and direction; `None` when there are too many.
     fn lane(&mut self, arrival: &Arrival<'_>) -> Option<usize> {
         let Arrival { interface, direction, link, ports, .. } = *arrival;
-        let is_it = |lane: &Lane| lane.interface == interface && lane.direction == direction;
+        let is_it =
+            |lane: &FragmentLane| lane.interface == interface && lane.direction == direction;
         if let Some(number) = self.lanes.iter().position(is_it) {
             return Some(number);
         }
@@ -135,7 +136,7 @@ impl Lanes {
         let rules = self.rules.clone();
         // Buffers are copied together, so overlapping bytes can be mixed.
         let reassembler = Reassembler::new(rules, link, ports, self.seed).ok()?;
-        self.lanes.push(Lane { interface, direction, reassembler });
+        self.lanes.push(FragmentLane { interface, direction, reassembler });
         Some(self.lanes.len() - 1)
     }
 }

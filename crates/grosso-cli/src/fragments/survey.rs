@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use super::{
     Joined,
-    lanes::{Arrival, Fate, Lanes, Visitor},
+    lanes::{Arrival, LaneFate, Lanes, Visitor},
 };
-use crate::report::reassemble::{Joining, SetFacts};
+use crate::reports::reassemble::{Joining, SetFacts};
 use grosso::reassemble::{
     Datagram, Discarded, Identity, Verdict,
     reason::{Discard, Pass},
@@ -25,12 +25,12 @@ pub(crate) struct Survey {
     /// The fragments of incomplete datagrams by number.
     waiting: HashMap<(usize, Identity), Vec<u64>>,
     /// The datagrams that ended with the current packet.
-    ended: Ended,
+    ended: EndedDatagrams,
 }
 
 /// The ends of datagrams at one packet.
 #[derive(Default)]
-struct Ended {
+struct EndedDatagrams {
     /// The fragments of the datagram that was completed.
     whole: Option<Vec<u64>>,
     /// Those of datagrams that will not be complete.
@@ -47,8 +47,8 @@ impl Survey {
         joined: Option<&mut Joined>,
     ) {
         match lanes.push(arrival, &mut Surveying { survey: self, joined }) {
-            Fate::Aside => *self.found.passed.entry("capture-interfaces").or_default() += 1,
-            Fate::Engine { lane, identity, verdict } => {
+            LaneFate::Aside => *self.found.passed.entry("capture-interfaces").or_default() += 1,
+            LaneFate::Engine { lane, identity, verdict } => {
                 self.settle(number, lane, identity, verdict)
             }
         }

@@ -56,7 +56,7 @@ pub(crate) struct Grouped<'a>(pub(crate) &'a Values);
 impl Serialize for Grouped<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        let mut groups: Vec<(&str, Group<'_>)> = Vec::new();
+        let mut groups: Vec<(&str, ReasonCounts<'_>)> = Vec::new();
         for (counter, value) in COUNTERS.iter().zip(self.0.in_order()) {
             let Some((group, key)) = &counter.group else {
                 if let Some(value) = value {
@@ -65,9 +65,9 @@ impl Serialize for Grouped<'_> {
                 continue;
             };
             if groups.last().is_none_or(|(last, _)| last != group) {
-                groups.push((group, Group(Vec::new())));
+                groups.push((group, ReasonCounts(Vec::new())));
             }
-            if let (Some((_, Group(entries))), Some(value)) = (groups.last_mut(), value)
+            if let (Some((_, ReasonCounts(entries))), Some(value)) = (groups.last_mut(), value)
                 && (value > 0 || counter.is_basic())
             {
                 entries.push((key, value));
@@ -81,9 +81,9 @@ impl Serialize for Grouped<'_> {
 }
 
 /// Counters of one kind by reason.
-struct Group<'a>(Vec<(&'a str, u64)>);
+struct ReasonCounts<'a>(Vec<(&'a str, u64)>);
 
-impl Serialize for Group<'_> {
+impl Serialize for ReasonCounts<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().copied())
     }

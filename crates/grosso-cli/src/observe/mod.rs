@@ -32,7 +32,7 @@ use grosso_io::runner::Snapshot;
 
 use self::{
     control::ControlSocket,
-    server::{Bounds, Server},
+    server::{ClientBounds, Server},
 };
 
 /// The counters of one data path so far.
@@ -67,12 +67,12 @@ impl Service {
         metrics: Option<SocketAddr>,
         ask: impl Fn() -> Vec<PathReading> + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        Self::start_in(&control::folders(), Bounds::default(), metrics, ask)
+        Self::start_in(&control::folders(), ClientBounds::default(), metrics, ask)
     }
 
     fn start_in(
         folders: &[PathBuf],
-        bounds: Bounds,
+        bounds: ClientBounds,
         metrics: Option<SocketAddr>,
         ask: impl Fn() -> Vec<PathReading> + Send + Sync + 'static,
     ) -> io::Result<Self> {

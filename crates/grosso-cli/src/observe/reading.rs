@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     PathReading,
-    table::{COUNTERS, Side, place},
+    table::{COUNTERS, PathSide, place},
 };
 
 /// The counters of one device of a data path.
@@ -36,7 +36,7 @@ pub(crate) struct Values(Vec<Option<u64>>);
 
 impl Values {
     /// The values of one side of a queue.
-    fn of(side: &Side<'_>) -> Self {
+    fn of(side: &PathSide<'_>) -> Self {
         Self(COUNTERS.iter().map(|counter| counter.value(side)).collect())
     }
 
@@ -100,7 +100,7 @@ pub(crate) fn devices(paths: &[PathReading], per_queue: bool) -> Vec<DeviceReadi
     let mut devices = Vec::new();
     for path in paths {
         for (device, peer, side) in [
-            (&path.left, &path.right, left as fn(&Snapshot) -> Side<'_>),
+            (&path.left, &path.right, left as fn(&Snapshot) -> PathSide<'_>),
             (&path.right, &path.left, right),
         ] {
             let (path_name, device, peer) = (path.name.clone(), device.clone(), peer.clone());
@@ -133,8 +133,8 @@ pub(crate) fn devices(paths: &[PathReading], per_queue: bool) -> Vec<DeviceReadi
     devices
 }
 
-fn left(queue: &Snapshot) -> Side<'_> {
-    Side {
+fn left(queue: &Snapshot) -> PathSide<'_> {
+    PathSide {
         rx: &queue.left_to_right,
         tx: &queue.right_to_left,
         gro: queue.coalesced_to_right.as_ref(),
@@ -143,8 +143,8 @@ fn left(queue: &Snapshot) -> Side<'_> {
     }
 }
 
-fn right(queue: &Snapshot) -> Side<'_> {
-    Side {
+fn right(queue: &Snapshot) -> PathSide<'_> {
+    PathSide {
         rx: &queue.right_to_left,
         tx: &queue.left_to_right,
         gro: queue.coalesced_to_left.as_ref(),

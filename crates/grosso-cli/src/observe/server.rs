@@ -1,8 +1,8 @@
 //! One thread that answers, no matter how its clients behave.
 //!
-//! A client may ask once per connection. It has [`Bounds::client_time`] in total, whether it sends byte by byte or does
-//! not read; at most [`CLIENTS_MAX`] are served at a time, and one more replaces the one that has been there the
-//! longest. Data paths are asked at most once in [`Bounds::fresh`], however many clients ask.
+//! A client may ask once per connection. It has [`ClientBounds::client_time`] in total, whether it sends byte by byte
+//! or does not read; at most [`CLIENTS_MAX`] are served at a time, and one more replaces the one that has been there the
+//! longest. Data paths are asked at most once in [`ClientBounds::fresh`], however many clients ask.
 
 use std::{
     io::{self, Read, Write},
@@ -29,14 +29,14 @@ pub(crate) type AskPaths = Box<dyn Fn() -> Vec<PathReading> + Send + Sync>;
 
 /// The bounds on the cost of clients.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct ClientBounds {
     /// The longest time from a client's connection to the last byte of its answer.
     pub(crate) client_time: Duration,
     /// The time for which a reading of the data paths is used again.
     pub(crate) fresh: Duration,
 }
 
-impl Default for Bounds {
+impl Default for ClientBounds {
     fn default() -> Self {
         Self { client_time: Duration::from_secs(5), fresh: Duration::from_millis(10) }
     }
@@ -52,7 +52,7 @@ pub(crate) struct Server {
     /// The time until which no client is accepted, because there were no descriptors left.
     closed_until: Option<Instant>,
     client_time: Duration,
-    paths: Paths,
+    paths: PathsCache,
 }
 
 impl Server {
@@ -60,15 +60,15 @@ impl Server {
         control: UnixListener,
         metrics: Option<TcpListener>,
         stopped: UnixStream,
-        bounds: Bounds,
+        bounds: ClientBounds,
         ask: AskPaths,
     ) -> io::Result<Self> {
         control.set_nonblocking(true)?;
         if let Some(metrics) = &metrics {
             metrics.set_nonblocking(true)?;
         }
-        let Bounds { client_time, fresh } = bounds;
-        let paths = Paths { ask, fresh, readings: Vec::new(), asked: None, at: UNIX_EPOCH };
+        let ClientBounds { client_time, fresh } = bounds;
+        let paths = PathsCache { ask, fresh, readings: Vec::new(), asked: None, at: UNIX_EPOCH };
         let (clients, closed_until) = (Vec::new(), None);
         Ok(Self { control, metrics, stopped, clients, closed_until, client_time, paths })
     }
@@ -157,7 +157,7 @@ struct Awake {
 }
 
 /// The data paths, and their last answer.
-struct Paths {
+struct PathsCache {
     ask: AskPaths,
     fresh: Duration,
     readings: Vec<PathReading>,
@@ -165,7 +165,7 @@ struct Paths {
     at: SystemTime,
 }
 
-impl Paths {
+impl PathsCache {
     fn readings(&mut self) -> &[PathReading] {
         if self.asked.is_none_or(|asked| asked.elapsed() >= self.fresh) {
             self.readings = (self.ask)();
@@ -195,7 +195,7 @@ impl Client {
     }
 
     /// Reads the available part of the request, or sends as much of the answer as there is room for.
-    fn go_on(&mut self, paths: &mut Paths) {
+    fn go_on(&mut self, paths: &mut PathsCache) {
         let result = match self.outgoing.is_empty() {
             true => self.receive(paths).and_then(|()| self.send()),
             false => self.send(),
@@ -207,7 +207,7 @@ impl Client {
         }
     }
 
-    fn receive(&mut self, paths: &mut Paths) -> io::Result<()> {
+    fn receive(&mut self, paths: &mut PathsCache) -> io::Result<()> {
         let mut buffer = [0; 1024];
         while self.outgoing.is_empty() {
             let room = (ASK_BYTES_MAX - self.incoming.len()).min(buffer.len());
@@ -239,7 +239,7 @@ impl Client {
     }
 }
 
-fn answer_line(bytes: &[u8], is_full: bool, paths: &mut Paths) -> Option<Vec<u8>> {
+fn answer_line(bytes: &[u8], is_full: bool, paths: &mut PathsCache) -> Option<Vec<u8>> {
     let end = bytes.iter().position(|byte| *byte == b'\n');
     if end.is_none() && !is_full {
         return None;
@@ -262,7 +262,7 @@ fn answer_line(bytes: &[u8], is_full: bool, paths: &mut Paths) -> Option<Vec<u8>
     Some(answer)
 }
 
-fn answer_http(bytes: &[u8], is_full: bool, paths: &mut Paths) -> Option<Vec<u8>> {
+fn answer_http(bytes: &[u8], is_full: bool, paths: &mut PathsCache) -> Option<Vec<u8>> {
     Some(match http::wanted(bytes, is_full)? {
         Wanted::Metrics { head } => {
             http::metrics(&prometheus::page(&devices(paths.readings(), false)), head)

@@ -32,7 +32,7 @@ pub(crate) struct Counter {
     pub(crate) group: Option<(&'static str, String)>,
     /// Its series; `None` if it is the sum of others.
     pub(crate) series: Option<Series>,
-    source: Source,
+    source: CounterSource,
 }
 
 /// The place of a counter in Prometheus: a metric of one or more counters.
@@ -61,7 +61,7 @@ pub(crate) enum Label {
 
 /// The counts on one side of a data path.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Side<'a> {
+pub(crate) struct PathSide<'a> {
     /// The direction that comes from the device.
     pub(crate) rx: &'a DirectionStats,
     /// The direction that goes to it.
@@ -75,8 +75,8 @@ pub(crate) struct Side<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Source {
-    Plain(fn(&Side<'_>) -> u64),
+enum CounterSource {
+    Plain(fn(&PathSide<'_>) -> u64),
     /// The superframes that were made: those of one protocol, or all.
     Joined(fn(&Superframes) -> u64, Option<usize>),
     /// Frames for whose checksums the device reported this state.
@@ -95,7 +95,7 @@ enum Source {
 }
 
 impl Counter {
-    fn new(name: impl Into<String>, unit: &'static str, help: &str, source: Source) -> Self {
+    fn new(name: impl Into<String>, unit: &'static str, help: &str, source: CounterSource) -> Self {
         let (name, help) = (name.into(), help.to_owned());
         Self { name, unit, help, group: None, series: None, source }
     }
@@ -120,19 +120,19 @@ impl Counter {
     }
 
     /// Its value on one side of a path; `None` if nothing counts it.
-    pub(crate) fn value(&self, side: &Side<'_>) -> Option<u64> {
+    pub(crate) fn value(&self, side: &PathSide<'_>) -> Option<u64> {
         match self.source {
-            Source::Plain(read) => Some(read(side)),
-            Source::Joined(read, Some(protocol)) => Some(read(&side.rx.joined[protocol])),
-            Source::Joined(read, None) => Some(side.rx.joined.iter().map(read).sum()),
-            Source::Said(said) => Some(side.rx.rx_checksums[said as usize]),
-            Source::Received(read, index) => Some(read(side.rx, index)),
-            Source::Coalescer(read, index) => side.gro.map(|stats| read(stats, index)),
-            Source::Flush { close, refused } => side.gro.map(|stats| {
+            CounterSource::Plain(read) => Some(read(side)),
+            CounterSource::Joined(read, Some(protocol)) => Some(read(&side.rx.joined[protocol])),
+            CounterSource::Joined(read, None) => Some(side.rx.joined.iter().map(read).sum()),
+            CounterSource::Said(said) => Some(side.rx.rx_checksums[said as usize]),
+            CounterSource::Received(read, index) => Some(read(side.rx, index)),
+            CounterSource::Coalescer(read, index) => side.gro.map(|stats| read(stats, index)),
+            CounterSource::Flush { close, refused } => side.gro.map(|stats| {
                 let closed = close.map_or(0, |reason| stats.closed[reason.index()]);
                 closed + refused.map_or(0, |reason| stats.refused[reason.index()])
             }),
-            Source::Port(name) => {
+            CounterSource::Port(name) => {
                 let mut counters = side.port.iter();
                 counters.find(|(counter, _)| counter.name == name).map(|(_, value)| *value)
             }
@@ -141,7 +141,10 @@ impl Counter {
 
     /// Whether it is printed even if it is zero.
     pub(crate) fn is_basic(&self) -> bool {
-        matches!(self.source, Source::Plain(_) | Source::Joined(_, None) | Source::Said(_))
+        matches!(
+            self.source,
+            CounterSource::Plain(_) | CounterSource::Joined(_, None) | CounterSource::Said(_)
+        )
     }
 }
 
@@ -177,9 +180,9 @@ fn plain(
     name: &'static str,
     unit: &'static str,
     help: &'static str,
-    read: fn(&Side<'_>) -> u64,
+    read: fn(&PathSide<'_>) -> u64,
 ) -> Counter {
-    Counter::new(name, unit, help, Source::Plain(read)).alone()
+    Counter::new(name, unit, help, CounterSource::Plain(read)).alone()
 }
 
 fn traffic() -> Vec<Counter> {
@@ -255,11 +258,11 @@ fn measure(
     help: &'static str,
     read: fn(&Superframes) -> u64,
 ) -> Vec<Counter> {
-    let all = Counter::new(name, unit, help, Source::Joined(read, None));
+    let all = Counter::new(name, unit, help, CounterSource::Joined(read, None));
     let protocols = Protocol::ALL.iter().enumerate().map(|(index, protocol)| {
         let protocol = protocol.name();
         let help_of = format!("{} ({protocol}).", help.trim_end_matches('.'));
-        let source = Source::Joined(read, Some(index));
+        let source = CounterSource::Joined(read, Some(index));
         Counter::new(format!("{name}_{protocol}"), unit, &help_of, source)
             .of(&format!("{name}_total"), help, Label::Value("proto", protocol.to_owned()))
             .grouped(group, protocol)
@@ -299,7 +302,7 @@ fn checksums() -> Vec<Counter> {
     let help = "Frames received by the state of their checksums; bad ones are counted twice.";
     let said = |said, name: &str, sentence| {
         let counter =
-            Counter::new(format!("rx_csum_{name}"), "frames", sentence, Source::Said(said));
+            Counter::new(format!("rx_csum_{name}"), "frames", sentence, CounterSource::Said(said));
         counter.of(metric, help, Label::Value("result", name.to_owned())).grouped("rx_csum", name)
     };
     let bad = |stats: &CoalesceStats, _| {
@@ -324,7 +327,7 @@ fn checksums() -> Vec<Counter> {
             "rx_csum_bad",
             "frames",
             "Frames received whose checksum was found wrong; they pass as they are.",
-            Source::Coalescer(bad, 0),
+            CounterSource::Coalescer(bad, 0),
         )
         .of(metric, help, Label::Value("result", "bad".to_owned()))
         .grouped("rx_csum", "bad"),
@@ -332,14 +335,14 @@ fn checksums() -> Vec<Counter> {
             "tx_needs_csum",
             "frames",
             "Frames to send whose checksum was still to be summed, here or by the device.",
-            Source::Plain(|side| side.tx.tx_partial),
+            CounterSource::Plain(|side| side.tx.tx_partial),
         )
         .of("tx_csum_total", needs, need("needed")),
         Counter::new(
             "tx_csum_none",
             "frames",
             "Frames to send whose checksums were complete.",
-            Source::Plain(|side| side.tx.tx_complete),
+            CounterSource::Plain(|side| side.tx.tx_complete),
         )
         .of("tx_csum_total", needs, need("none")),
         plain(
@@ -370,7 +373,7 @@ fn flushes() -> Vec<Counter> {
         .map(|(name, sentence, close, refused)| {
             let key = key(name);
             let help = format!("Trains that left: {}", lower(sentence));
-            let source = Source::Flush { close, refused };
+            let source = CounterSource::Flush { close, refused };
             Counter::new(format!("rx_gro_flush_{key}"), "trains", &help, source)
                 .of(metric, all, Label::Value("reason", key.clone()))
                 .grouped("rx_gro_flush", key)
@@ -384,7 +387,7 @@ fn passes() -> Vec<Counter> {
     let counter = |(index, reason): (usize, &Pass)| {
         let key = key(reason.name());
         let help = format!("Frames that can be in no train: {}", lower(reason.sentence()));
-        let source = Source::Coalescer(|stats, index| stats.passed[index], index);
+        let source = CounterSource::Coalescer(|stats, index| stats.passed[index], index);
         Counter::new(format!("rx_gro_pass_{key}"), "frames", &help, source)
             .of("rx_gro_pass_total", all, Label::Value("reason", key.clone()))
             .grouped("rx_gro_pass", key)
@@ -399,7 +402,7 @@ fn releases() -> Vec<Counter> {
         let key = key(reason.name());
         let help =
             format!("Packets that waited for their order and left: {}", lower(reason.sentence()));
-        let source = Source::Coalescer(|stats, index| stats.reorder.released[index], index);
+        let source = CounterSource::Coalescer(|stats, index| stats.reorder.released[index], index);
         Counter::new(format!("rx_gro_reorder_{key}"), "packets", &help, source)
             .of("rx_gro_reorder_total", all, Label::Value("reason", key.clone()))
             .grouped("rx_gro_reorder", key)
@@ -420,7 +423,7 @@ fn segments() -> Vec<Counter> {
             None => ("inf".to_owned(), format!("more than {below} wire packets")),
         };
         below = bound.unwrap_or(below);
-        let source = Source::Coalescer(|stats, index| stats.segments[index], index);
+        let source = CounterSource::Coalescer(|stats, index| stats.segments[index], index);
         let help = format!("Frames passed on that stand for {range}.");
         let counter = Counter::new(format!("rx_gro_segs_{key}"), "frames", &help, source)
             .of("rx_gro_segments", all, Label::Bucket(bound))
@@ -428,7 +431,7 @@ fn segments() -> Vec<Counter> {
         counters.push(counter);
     }
     let help = "Wire packets of the frames passed on.";
-    let source = Source::Coalescer(|stats, _| stats.packets_out, 0);
+    let source = CounterSource::Coalescer(|stats, _| stats.packets_out, 0);
     let sum = Counter::new("rx_gro_segs_sum", "packets", help, source);
     counters.push(sum.of("rx_gro_segments", all, Label::Sum).grouped("rx_gro_segs", "sum"));
     counters
@@ -468,7 +471,7 @@ fn of_ports() -> Vec<Counter> {
 
 fn of_port(counter: &PortCounter, family: &str, unit: &'static str) -> Counter {
     let name = format!("{family}_{}", key(counter.name));
-    Counter::new(name, unit, counter.sentence, Source::Port(counter.name))
+    Counter::new(name, unit, counter.sentence, CounterSource::Port(counter.name))
 }
 
 /// A short name, in the letters that names of counters may have.

@@ -33,7 +33,7 @@ use super::{
     control::{Answers, Ask, ask_all},
     prometheus,
     reading::{DeviceReading, devices},
-    server::{Bounds, CLIENTS_MAX},
+    server::{CLIENTS_MAX, ClientBounds},
     table::{COUNTERS, Label},
     text,
 };
@@ -277,7 +277,7 @@ fn the_document_lists_every_counter() {
 }
 
 /// A service in a folder of its own, and a counter of its readings of the paths.
-fn service(bounds: Bounds, metrics: bool) -> (tempfile::TempDir, Service, Arc<AtomicUsize>) {
+fn service(bounds: ClientBounds, metrics: bool) -> (tempfile::TempDir, Service, Arc<AtomicUsize>) {
     let folder = tempfile::tempdir().unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -294,8 +294,8 @@ fn ask(service: &Service) -> Answers {
     ask_all(&[service.socket().parent().unwrap().to_owned()], &Ask::Counters { per_queue: false })
 }
 
-const FOREVER: Bounds =
-    Bounds { client_time: Duration::from_secs(3600), fresh: Duration::from_secs(3600) };
+const FOREVER: ClientBounds =
+    ClientBounds { client_time: Duration::from_secs(3600), fresh: Duration::from_secs(3600) };
 
 #[test]
 fn who_asks_is_answered_what_was_counted() {
@@ -368,7 +368,7 @@ fn nonsense_is_answered_and_does_no_harm() {
 
 #[test]
 fn clients_that_stall_are_cut_and_those_that_ask_are_answered() {
-    let bounds = Bounds { client_time: Duration::from_millis(300), ..FOREVER };
+    let bounds = ClientBounds { client_time: Duration::from_millis(300), ..FOREVER };
     let (_folder, service, _) = service(bounds, true);
     let mut slow = TcpStream::connect(service.metrics().unwrap()).unwrap();
     slow.write_all(b"GET /met").unwrap();

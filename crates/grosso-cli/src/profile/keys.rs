@@ -4,10 +4,10 @@ use grosso::{Profile, coalesce::Limits};
 use serde_json::Value;
 use toml::de::DeValue;
 
-use super::setting::{self, Setting};
+use super::setting::{self, SettingValue};
 
 /// One key.
-pub(crate) struct Key {
+pub(crate) struct ProfileKey {
     /// The table that it is in; empty for keys before all tables.
     pub(crate) table: &'static str,
     /// Its name there.
@@ -20,7 +20,7 @@ pub(crate) struct Key {
     pub(super) set: fn(&mut Profile, &DeValue<'_>) -> Option<()>,
 }
 
-impl Key {
+impl ProfileKey {
     /// Its name, preceded by that of its table.
     pub(crate) fn full_name(&self) -> String {
         if self.table.is_empty() {
@@ -42,19 +42,19 @@ pub(super) const TABLES: [&str; 4] = ["rules", "reorder", "table", "limits"];
 /// A key whose field is a word of a list, or a number in a range.
 macro_rules! key {
     ($table:literal, $name:literal, $($field:ident).+) => {
-        Key {
+        ProfileKey {
             table: $table,
             name: $name,
             choices: || choices_of(|profile| &profile.$($field).+),
             show: |profile| profile.$($field).+.show(),
             set: |profile, value| {
-                profile.$($field).+ = Setting::read(value)?;
+                profile.$($field).+ = SettingValue::read(value)?;
                 Some(())
             },
         }
     };
     ($table:literal, $name:literal, $($field:ident).+, $range:expr) => {
-        Key {
+        ProfileKey {
             table: $table,
             name: $name,
             choices: || format!("{} to {}", $range.start(), $range.end()),
@@ -68,12 +68,12 @@ macro_rules! key {
 }
 
 /// The permitted values of a field.
-fn choices_of<T: Setting>(_: fn(&Profile) -> &T) -> String {
+fn choices_of<T: SettingValue>(_: fn(&Profile) -> &T) -> String {
     T::choices()
 }
 
 /// All keys, those of one table together and in the order of [`TABLES`].
-pub(crate) const KEYS: &[Key] = &[
+pub(crate) const KEYS: &[ProfileKey] = &[
     key!("", "tcp", tcp),
     key!("", "udp", udp),
     key!("", "extension-headers", extension_headers),
@@ -94,7 +94,7 @@ pub(crate) const KEYS: &[Key] = &[
     key!("rules", "options", rules.options),
     key!("rules", "sizes", rules.sizes),
     key!("rules", "push", rules.push),
-    Key {
+    ProfileKey {
         table: "rules",
         name: "flags-alone",
         choices: setting::flag_choices,
@@ -176,7 +176,7 @@ mod tests {
         tables.dedup();
         assert_eq!(tables[0], "");
         assert_eq!(tables[1..], TABLES);
-        let names: BTreeSet<_> = KEYS.iter().map(Key::full_name).collect();
+        let names: BTreeSet<_> = KEYS.iter().map(ProfileKey::full_name).collect();
         assert_eq!(names.len(), KEYS.len());
     }
 }

@@ -18,7 +18,7 @@ use toml::{
 };
 
 pub(crate) use self::keys::KEYS;
-use self::keys::{Key, TABLES};
+use self::keys::{ProfileKey, TABLES};
 use crate::{
     error::Failure,
     name::shown,
@@ -145,7 +145,7 @@ fn set(
     name: &Spanned<Cow<'_, str>>,
     value: &Spanned<DeValue<'_>>,
 ) -> Result<(), Wrong> {
-    let Some(key) = Key::find(table, name.get_ref()) else {
+    let Some(key) = ProfileKey::find(table, name.get_ref()) else {
         let others = KEYS.iter().filter(|key| key.table == table).map(|key| key.name);
         let mut known: Vec<_> = others.collect();
         if table.is_empty() {

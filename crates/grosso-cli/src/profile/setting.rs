@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use toml::de::DeValue;
 
 /// A value that is written as a word or a number.
-pub(super) trait Setting: Sized {
+pub(super) trait SettingValue: Sized {
     /// The permitted values.
     fn choices() -> String;
 
@@ -22,7 +22,7 @@ pub(super) trait Setting: Sized {
     fn show(&self) -> Value;
 }
 
-impl Setting for bool {
+impl SettingValue for bool {
     fn choices() -> String {
         "true or false".into()
     }
@@ -39,7 +39,7 @@ impl Setting for bool {
 /// The words of an enumeration.
 macro_rules! words {
     ($type:ty { $($variant:ident: $word:literal),+ }) => {
-        impl Setting for $type {
+        impl SettingValue for $type {
             fn choices() -> String {
                 choices(&[$($word),+])
             }
@@ -78,7 +78,7 @@ words!(Level { Off: "off", Batch: "batch", Holes: "holes" });
 words!(BucketChoice { Seeded: "seeded", Device: "device" });
 words!(Hold { Fixed: "fixed", Controlled: "controlled" });
 
-impl Setting for Option<Bypass> {
+impl SettingValue for Option<Bypass> {
     fn choices() -> String {
         "false or [tried, joined at least, passed]".into()
     }
@@ -103,7 +103,7 @@ impl Setting for Option<Bypass> {
     }
 }
 
-impl Setting for Batch {
+impl SettingValue for Batch {
     fn choices() -> String {
         format!("as-it-came or {{ by-flow = {} to {} }}", BATCH.start(), BATCH.end())
     }

@@ -24,7 +24,7 @@ mod words;
 pub(crate) use self::description::Description;
 use self::words::Words;
 #[cfg(target_os = "linux")]
-pub(crate) use self::{definition::Definition, store::Place};
+pub(crate) use self::{definition::Definition, store::TunnelFiles};
 use crate::error::Failure;
 
 /// The tunnel that is described by the words from the type on, for the command `command`.

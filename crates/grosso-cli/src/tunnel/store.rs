@@ -14,12 +14,12 @@ use crate::{
 
 /// The place of one tunnel's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct TunnelFiles {
     pub(crate) name: String,
     folder: PathBuf,
 }
 
-impl Place {
+impl TunnelFiles {
     /// The place of a new tunnel.
     ///
     /// # Errors

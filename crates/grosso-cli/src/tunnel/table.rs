@@ -30,8 +30,10 @@ impl<'de> Deserialize<'de> for Description {
                 let mut said = Vec::new();
                 while let Some(key) = map.next_key_seed(KeySeed)? {
                     match key {
-                        Key::Type => kind = Some(map.next_value_seed(KindSeed)?),
-                        Key::Word(word) => said.push((word, map.next_value_seed(ValueSeed(word))?)),
+                        TableKey::Type => kind = Some(map.next_value_seed(KindSeed)?),
+                        TableKey::Word(word) => {
+                            said.push((word, map.next_value_seed(ValueSeed(word))?))
+                        }
                     }
                 }
                 let kind = kind.ok_or_else(|| A::Error::custom("tunnel: type is missing"))?;
@@ -48,7 +50,7 @@ impl<'de> Deserialize<'de> for Description {
     }
 }
 
-enum Key {
+enum TableKey {
     Type,
     Word(&'static Word),
 }
@@ -56,14 +58,14 @@ enum Key {
 struct KeySeed;
 
 impl<'de> DeserializeSeed<'de> for KeySeed {
-    type Value = Key;
+    type Value = TableKey;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Key, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<TableKey, D::Error> {
         let name = String::deserialize(deserializer)?;
         if name == "type" {
-            return Ok(Key::Type);
+            return Ok(TableKey::Type);
         }
-        Word::named(&name).map(Key::Word).ok_or_else(|| D::Error::custom(no_such_key(&name)))
+        Word::named(&name).map(TableKey::Word).ok_or_else(|| D::Error::custom(no_such_key(&name)))
     }
 }
 

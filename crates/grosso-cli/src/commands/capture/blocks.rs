@@ -5,10 +5,10 @@ use grosso_io::capture::{
     options::{code, push_end, push_option},
 };
 
-use super::source::Source;
+use super::source::CapturedInterface;
 
 /// The description of the interface: its identity, its speed, and its offloads.
-pub(super) fn description(source: &Source, interface: &Interface) -> Vec<u8> {
+pub(super) fn description(source: &CapturedInterface, interface: &Interface) -> Vec<u8> {
     let link = &source.link;
     let mut options = Vec::new();
     let mut push = |code, value: &[u8]| push_option(&mut options, ORDER, code, value);
@@ -34,7 +34,11 @@ pub(super) fn description(source: &Source, interface: &Interface) -> Vec<u8> {
 }
 
 /// The statistics of the time between two points, in nanoseconds since the epoch.
-pub(super) fn statistics(source: &Source, written: u64, [start, end]: [u64; 2]) -> Vec<u8> {
+pub(super) fn statistics(
+    source: &CapturedInterface,
+    written: u64,
+    [start, end]: [u64; 2],
+) -> Vec<u8> {
     let mut options = Vec::new();
     let halves = |value: u64| {
         [ORDER.u32_bytes((value >> 32) as u32), ORDER.u32_bytes(value as u32)].concat()

@@ -21,16 +21,18 @@ use signal_hook::consts::SIGTERM;
 
 use self::{
     frame::Recorder,
-    report::{CaptureReport, Ending},
-    source::{Source, State},
+    report::{CaptureEnd, CaptureReport},
+    source::{CapturedInterface, LinkState},
 };
-use super::device;
 use crate::{
     arguments::Capture,
+    device,
     error::{Exit, Failure},
     input::Session,
     name::{Name, shown},
-    report::{self as reports, OutputFacts, Place, Tool, units},
+    report as reports,
+    report::{OutputFacts, Place, Tool},
+    units,
 };
 
 /// Runs the command.
@@ -40,7 +42,7 @@ pub(super) fn run(options: &Capture, session: &mut Session) -> Result<Exit, Fail
     // Without a handler the signal would end the program at once, and the file would lack its last packets.
     let _ = signal_hook::flag::register(SIGTERM, Arc::clone(&terminated));
     // The interface is opened first: a capture that cannot be made leaves no empty file.
-    let source = Source::open(options)?;
+    let source = CapturedInterface::open(options)?;
     let mut capture = Running::new(options, source, session)?;
     session.talk.remark(&format!(
         "capture: {} ({}), at most {} bytes of a packet; Ctrl-C ends it",
@@ -90,7 +92,7 @@ struct Limits {
 
 /// A capture that is being made.
 struct Running {
-    source: Source,
+    source: CapturedInterface,
     recorder: Recorder,
     writer: CaptureWriter<Output>,
     /// The name in messages.
@@ -103,7 +105,11 @@ struct Running {
 }
 
 impl Running {
-    fn new(options: &Capture, source: Source, session: &Session) -> Result<Self, Failure> {
+    fn new(
+        options: &Capture,
+        source: CapturedInterface,
+        session: &Session,
+    ) -> Result<Self, Failure> {
         let is_standard = options.write.as_os_str() == "-";
         let name = if is_standard { "standard output".into() } else { shown(&options.write) };
         let mut interface = Interface::new(source.link_type.to_pcap());
@@ -144,14 +150,14 @@ impl Running {
         limits: Limits,
         session: &mut Session,
         terminated: &AtomicBool,
-    ) -> Result<Ending, Failure> {
+    ) -> Result<CaptureEnd, Failure> {
         let mut is_down = false;
         loop {
             // Asked before the last packets are taken, so that none is left behind.
             let ended = self.ended(&limits, session, terminated);
             self.drain(limits.packets)?;
             if self.writer.packets() >= limits.packets {
-                return Ok(Ending::Count);
+                return Ok(CaptureEnd::Count);
             }
             if let Some(ended) = ended {
                 return Ok(ended);
@@ -167,14 +173,14 @@ impl Running {
                 continue;
             }
             match self.source.state() {
-                State::Gone => return Ok(Ending::InterfaceGone),
-                State::Down if !is_down => {
+                LinkState::Gone => return Ok(CaptureEnd::InterfaceGone),
+                LinkState::Down if !is_down => {
                     is_down = true;
                     let name = self.source.link.name;
                     session.talk.note(format!("{name} went down; waiting for it to come up"));
                 }
-                State::Down => {}
-                State::Up => is_down = false,
+                LinkState::Down => {}
+                LinkState::Up => is_down = false,
             }
         }
     }
@@ -199,7 +205,7 @@ impl Running {
     /// Completes the file and reports its contents.
     fn finish(
         mut self,
-        ended: Ending,
+        ended: CaptureEnd,
         options: &Capture,
         session: &mut Session,
     ) -> Result<Exit, Failure> {
@@ -244,8 +250,8 @@ impl Running {
         let place = Place::beside(options.write.as_os_str() == "-");
         reports::print(&mut report, &mut session.talk, place)?;
         match ended {
-            Ending::Interrupted => Ok(Exit::Interrupted),
-            Ending::InterfaceGone => {
+            CaptureEnd::Interrupted => Ok(Exit::Interrupted),
+            CaptureEnd::InterfaceGone => {
                 let message = format!(
                     "capture: {} is gone; the {packets} packets before are in {name}",
                     source.link.name
@@ -257,14 +263,19 @@ impl Running {
     }
 
     /// The reason why the capture ends now, by the user or by its time.
-    fn ended(&self, limits: &Limits, session: &Session, terminated: &AtomicBool) -> Option<Ending> {
+    fn ended(
+        &self,
+        limits: &Limits,
+        session: &Session,
+        terminated: &AtomicBool,
+    ) -> Option<CaptureEnd> {
         if session.interrupted.load(Ordering::Relaxed) {
-            Some(Ending::Interrupted)
+            Some(CaptureEnd::Interrupted)
         } else if terminated.load(Ordering::Relaxed) {
-            Some(Ending::Terminated)
+            Some(CaptureEnd::Terminated)
         } else {
             let is_over = |duration| self.started.elapsed() >= duration;
-            limits.duration.is_some_and(is_over).then_some(Ending::Duration)
+            limits.duration.is_some_and(is_over).then_some(CaptureEnd::Duration)
         }
     }
 

@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use crate::{
-    report::{OutputFacts, Report, Tool, units},
+    report::{OutputFacts, Report, Tool},
     style::Style,
+    units,
 };
 
 /// The report on a capture.
@@ -16,7 +17,7 @@ pub(super) struct CaptureReport {
     pub(super) output: OutputFacts,
     pub(super) elapsed_ns: u64,
     /// The reason why it ended.
-    pub(super) ended: Ending,
+    pub(super) ended: CaptureEnd,
     /// Packets for which the kernel had no room.
     pub(super) drops: u64,
     #[serde(flatten)]
@@ -44,7 +45,7 @@ pub(super) struct Counts {
 /// The reason why a capture ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Ending {
+pub(super) enum CaptureEnd {
     Count,
     Duration,
     Interrupted,

@@ -16,7 +16,7 @@ use super::device;
 use crate::{arguments::Capture, error::Failure};
 
 /// An interface that is captured.
-pub(super) struct Source {
+pub(super) struct CapturedInterface {
     control: Control,
     ring: ReceiveRing,
     waiter: Waiter,
@@ -31,13 +31,13 @@ pub(super) struct Source {
 
 /// The state of an interface from which no frame comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum LinkState {
     Up,
     Down,
     Gone,
 }
 
-impl Source {
+impl CapturedInterface {
     /// Opens the interface that the user names.
     pub(super) fn open(options: &Capture) -> Result<Self, Failure> {
         let control = Control::new().map_err(|error| failed("opening a socket", &error))?;
@@ -85,19 +85,19 @@ impl Source {
 
     /// The state of the interface. The kernel tells a socket once that it went down, and nothing when it is removed;
     /// another may have its name by then.
-    pub(super) fn state(&mut self) -> State {
+    pub(super) fn state(&mut self) -> LinkState {
         // The error itself is not needed, but a pending one would make every wait end at once.
         let _ = self.ring.take_error();
         let link = Netlink::new().and_then(|netlink| netlink.link(&self.link.name));
         match (link, self.control.index(&self.link.name)) {
             (Ok(link), Ok(index)) if index == self.link.index => {
                 if link.up {
-                    State::Up
+                    LinkState::Up
                 } else {
-                    State::Down
+                    LinkState::Down
                 }
             }
-            _ => State::Gone,
+            _ => LinkState::Gone,
         }
     }
 

@@ -5,7 +5,7 @@ use grosso::reassemble::Rules;
 use crate::{
     arguments::Waiting,
     fragments::{self, Arrival, Joined, Lanes, Survey},
-    report::decap::Depth,
+    reports::decap::Depth,
 };
 
 /// A way to treat fragments.

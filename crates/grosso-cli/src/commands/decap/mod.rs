@@ -13,19 +13,21 @@ use grosso_wire::{LinkType, dissect};
 
 use self::{
     joiner::{Apart, Joiner, Learning},
-    unwrap::{Depth, Fate, Unwrapper},
+    unwrap::{DecapFate, DepthLimit, Unwrapper},
 };
 use super::cutter::{Cutter, How, Uncut};
 use crate::{
-    arguments::Decap,
+    arguments::{Decap, reject_filter},
     error::{Exit, Failure},
     evidence::{Evidence, Given, Judge, Nature, Sight, Tally},
     input::{Input, Next, Session},
     line::Timing,
     output::Output,
-    report::{self, InputFacts, Tool, decap::DecapReport, units},
+    report::{self, Tool},
+    reports::decap::DecapReport,
     transform::{self, Transform},
     twice::Twice,
+    units,
 };
 
 /// Runs the command.
@@ -38,8 +40,8 @@ fn run_once(options: &Decap, session: &mut Session) -> Result<Exit, Failure> {
     let start = Instant::now();
     let (mut input, output) = transform::open(&options.files, "decap", session)?;
     let given = options.known.given()?;
-    let unwrapper = Unwrapper::new(given.ports, Depth::One, RandomState::new());
-    let mut work = Work { output, datagrams: Datagrams::new(given), unwrapper, joiner: Apart };
+    let unwrapper = Unwrapper::new(given.ports, DepthLimit::One, RandomState::new());
+    let mut work = DecapWork { output, datagrams: Datagrams::new(given), unwrapper, joiner: Apart };
     let done = transform::transform(&mut input, &mut work)?;
     let report = finish(work, &input, &done, session, start)?;
     let is_refused = session.strict && !report.is_certain();
@@ -49,7 +51,7 @@ fn run_once(options: &Decap, session: &mut Session) -> Result<Exit, Failure> {
 /// All tunnels, and fragments in between.
 fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure> {
     let start = Instant::now();
-    super::reject_filter(&options.files.filter.words, "decap")?;
+    reject_filter(&options.files.filter.words, "decap")?;
     let capture = Twice::open(&options.files.read, session)?;
     let mut input = capture.input(false, session)?;
     let format = options.files.format(input.reader.format());
@@ -58,7 +60,7 @@ fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure
     // The second reading must number the tunnels as the first does.
     let hasher = RandomState::new();
     let given = options.known.given()?;
-    let mut unwrapper = Unwrapper::new(given.ports, Depth::All, hasher.clone());
+    let mut unwrapper = Unwrapper::new(given.ports, DepthLimit::All, hasher.clone());
     learn(&mut input, &mut learning, &mut Datagrams::new(given), &mut unwrapper)?;
     if session.interrupted.load(Ordering::Relaxed) {
         // Nothing will be written, so the findings about it are dropped.
@@ -66,9 +68,9 @@ fn run_recursive(options: &Decap, session: &mut Session) -> Result<Exit, Failure
     }
 
     let mut input = capture.input(options.files.keeps_hash(session), session)?;
-    let unwrapper = Unwrapper::new(given.ports, Depth::All, hasher);
+    let unwrapper = Unwrapper::new(given.ports, DepthLimit::All, hasher);
     let datagrams = Datagrams::new(given);
-    let mut work = Work { output, datagrams, unwrapper, joiner: learning.learned() };
+    let mut work = DecapWork { output, datagrams, unwrapper, joiner: learning.learned() };
     let done = transform::transform(&mut input, &mut work)?;
     let report = finish(work, &input, &done, session, start)?;
     let is_refused = session.strict && !report.is_certain();
@@ -106,17 +108,17 @@ fn learn(
 
 /// Completes the output and prints the report.
 fn finish(
-    work: Work<impl Joiner>,
+    work: DecapWork<impl Joiner>,
     input: &Input,
     done: &transform::Transformed,
     session: &mut Session,
     start: Instant,
 ) -> Result<DecapReport, Failure> {
-    let Work { output, datagrams, unwrapper, joiner } = work;
-    datagrams.tally.note(session);
+    let DecapWork { output, datagrams, unwrapper, joiner } = work;
+    datagrams.tally.note(&mut session.talk);
     let (facts, place) = output.finish(input)?;
     let (recursive, joined, unlisted) = joiner.found();
-    unwrapper.suspicions.note(session);
+    unwrapper.suspicions.note(&mut session.talk);
     for ((class, kind), count) in &unwrapper.critical_options {
         let packets = units::count(*count, "packet");
         session.talk.note(format!(
@@ -136,7 +138,7 @@ fn finish(
     let mut report = DecapReport {
         schema: "grosso.decap/1",
         tool: Tool::THIS,
-        input: InputFacts::of(input, done.bytes),
+        input: input.facts(done.bytes),
         output: facts,
         recursive,
         guessed: datagrams.tally.guessed,
@@ -148,7 +150,7 @@ fn finish(
         warnings: Vec::new(),
     };
     report::print(&mut report, &mut session.talk, place)?;
-    report::remark_rate(session, report.input.packets, done.bytes, elapsed);
+    report::remark_rate(&session.talk, report.input.packets, done.bytes, elapsed);
     Ok(report)
 }
 
@@ -202,14 +204,14 @@ impl Datagrams {
 }
 
 /// The capture during the run.
-struct Work<J> {
+struct DecapWork<J> {
     output: Output,
     datagrams: Datagrams,
     unwrapper: Unwrapper,
     joiner: J,
 }
 
-impl<J: Joiner> Transform for Work<J> {
+impl<J: Joiner> Transform for DecapWork<J> {
     fn output(&mut self) -> &mut Output {
         &mut self.output
     }
@@ -223,12 +225,14 @@ impl<J: Joiner> Transform for Work<J> {
         let Self { output, datagrams, unwrapper, joiner } = self;
         let shown = datagrams.each(packet, link, |datagram, said, timing| {
             match (unwrapper.unwrap(datagram, said, link, joiner), timing) {
-                (Fate::Unchanged, None) => output.copy(entry),
-                (Fate::Unchanged, Some(timing)) => {
+                (DecapFate::Unchanged, None) => output.copy(entry),
+                (DecapFate::Unchanged, Some(timing)) => {
                     output.write_part(said, datagram.data, timing, None)
                 }
-                (Fate::Waits, _) => Ok(()),
-                (Fate::Changed(meta), _) => output.write_changed(&meta, unwrapper.packet(), packet),
+                (DecapFate::Waits, _) => Ok(()),
+                (DecapFate::Changed(meta), _) => {
+                    output.write_changed(&meta, unwrapper.packet(), packet)
+                }
             }
         })?;
         shown.or_else(|reason| {

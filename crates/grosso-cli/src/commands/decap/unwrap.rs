@@ -18,7 +18,7 @@ use crate::{
     checksums::{is_seeded, seeded_around},
     fragments::Arrival,
     meta,
-    report::decap::Tally,
+    reports::decap::DecapTally,
     suspicion::Suspicions,
 };
 
@@ -27,8 +27,8 @@ pub(super) struct Unwrapper {
     rules: Rules,
     /// The ports of tunnels for packets about which the capture says nothing.
     given: Ports,
-    wanted: Depth,
-    pub(super) tally: Tally,
+    wanted: DepthLimit,
+    pub(super) tally: DecapTally,
     pub(super) suspicions: Suspicions,
     /// The Geneve options with the critical bit, by class and type, and the number of packets that had them.
     pub(super) critical_options: BTreeMap<(u16, u8), u64>,
@@ -41,14 +41,14 @@ pub(super) struct Unwrapper {
 
 /// The number of tunnels that a packet is taken out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Depth {
+pub(super) enum DepthLimit {
     One,
     /// All, up to [`TUNNELS_MAX`].
     All,
 }
 
 /// The fate of a packet of the capture.
-pub(super) enum Fate {
+pub(super) enum DecapFate {
     /// It stays as it is.
     Unchanged,
     /// It is a fragment of a datagram that a later packet completes.
@@ -58,7 +58,7 @@ pub(super) enum Fate {
 }
 
 /// The state of a packet under way.
-struct State {
+struct PacketUnderWay {
     depth: u32,
     /// The tunnels that it was in.
     network: u64,
@@ -69,7 +69,7 @@ struct State {
 }
 
 impl Unwrapper {
-    pub(super) fn new(given: Ports, wanted: Depth, hasher: RandomState) -> Self {
+    pub(super) fn new(given: Ports, wanted: DepthLimit, hasher: RandomState) -> Self {
         let mut rules = Rules::default();
         // A capture may be of any receiver, including one that is configured for these.
         rules.remote_checksum = RemoteChecksumMode::Complete;
@@ -79,7 +79,7 @@ impl Unwrapper {
             rules,
             given,
             wanted,
-            tally: Tally::default(),
+            tally: DecapTally::default(),
             suspicions: Suspicions::default(),
             critical_options: BTreeMap::new(),
             hasher,
@@ -96,7 +96,7 @@ impl Unwrapper {
         said: &PacketMeta,
         link: LinkType,
         joiner: &mut impl Joiner,
-    ) -> Fate {
+    ) -> DecapFate {
         joiner.tick(packet.timestamp_ns);
         self.buffer.clear();
         self.buffer.extend_from_slice(packet.data);
@@ -105,7 +105,7 @@ impl Unwrapper {
         self.rules.ports = meta::ports_in(&tunnels, self.given);
         dissect_into(&self.buffer, link, &self.rules.ports, &mut self.stack);
         let meta = meta::known(said, &self.stack);
-        let mut state = State { depth: 0, network: 0, meta, tunnels, is_joined: false };
+        let mut state = PacketUnderWay { depth: 0, network: 0, meta, tunnels, is_joined: false };
         loop {
             if is_fragment(&self.stack) {
                 let arrival = Arrival {
@@ -117,7 +117,7 @@ impl Unwrapper {
                 match joiner.join(state.depth as usize, packet.number, &arrival) {
                     Join::Unasked => {}
                     Join::Stays => break,
-                    Join::Waits => return Fate::Waits,
+                    Join::Waits => return DecapFate::Waits,
                     Join::Whole(datagram) => {
                         self.buffer.clear();
                         self.buffer.extend_from_slice(datagram);
@@ -131,17 +131,17 @@ impl Unwrapper {
             if !self.strip(&mut state, packet.number, link) {
                 break;
             }
-            if self.wanted == Depth::One {
+            if self.wanted == DepthLimit::One {
                 break;
             }
             dissect_into(&self.buffer[self.start..], link, &self.rules.ports, &mut self.stack);
         }
         self.tally.decapsulated += u64::from(state.depth > 0);
         if state.depth == 0 && !state.is_joined {
-            return Fate::Unchanged;
+            return DecapFate::Unchanged;
         }
         let is_new = state.is_joined && state.depth == 0;
-        Fate::Changed(if is_new {
+        DecapFate::Changed(if is_new {
             meta::of_segment(said, false)
         } else {
             meta::of_tunnelled(said, &state.meta, state.tunnels)
@@ -154,7 +154,7 @@ impl Unwrapper {
     }
 
     /// Takes the packet out of its outermost tunnel; false if it stays.
-    fn strip(&mut self, state: &mut State, number: u64, link: LinkType) -> bool {
+    fn strip(&mut self, state: &mut PacketUnderWay, number: u64, link: LinkType) -> bool {
         let plan = match self.plan(&state.meta, link) {
             Ok(plan) => plan,
             Err(Refusal::NoTunnel) => {

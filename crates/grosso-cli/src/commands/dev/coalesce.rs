@@ -4,7 +4,7 @@ use grosso_sys::ethtool;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::{Device, Object, device};
+use super::{NamedDevice, Object, device};
 use crate::{
     error::{Exit, Failure},
     input::Session,
@@ -14,15 +14,15 @@ use crate::{
 };
 
 /// `dev -c`.
-pub(super) fn show(device: &Device, session: &mut Session) -> Result<Exit, Failure> {
+pub(super) fn show(device: &NamedDevice, session: &mut Session) -> Result<Exit, Failure> {
     let parameters = parameters(device, "dev -c")?;
-    let mut report = Listing { name: device.name.to_string(), parameters };
+    let mut report = ParameterListing { name: device.name.to_string(), parameters };
     report::print(&mut report, &mut session.talk, Place::Standard)?;
     Ok(Exit::Yes)
 }
 
 /// `dev -C`.
-pub(super) fn set(device: &Device, pairs: &[(&str, &str)]) -> Result<Exit, Failure> {
+pub(super) fn set(device: &NamedDevice, pairs: &[(&str, &str)]) -> Result<Exit, Failure> {
     let has = parameters(device, "dev -C")?;
     let what = format!("setting {}", device.name);
     let refused = |error| device::refused("dev -C", &what, "cap_net_admin", &error);
@@ -42,7 +42,7 @@ pub(super) fn set(device: &Device, pairs: &[(&str, &str)]) -> Result<Exit, Failu
     Ok(Exit::Yes)
 }
 
-fn parameters(device: &Device, command: &str) -> Result<Parameters, Failure> {
+fn parameters(device: &NamedDevice, command: &str) -> Result<Parameters, Failure> {
     ethtool::coalesce_parameters(&device.name).map_err(|error| {
         let what = format!("interrupt coalescing of {}", device.name);
         device::refused(command, &what, "cap_net_admin", &error)
@@ -77,7 +77,7 @@ fn spelled(name: &str) -> &str {
     }
 }
 
-fn unknown(device: &Device, name: &str, has: &Parameters) -> Failure {
+fn unknown(device: &NamedDevice, name: &str, has: &Parameters) -> Failure {
     let is_known = NAMES.contains(&name);
     let names = has.iter().map(|(name, _)| *name);
     let hint = format!("{} has {}", device.name, names.collect::<Vec<_>>().join(", "));
@@ -94,12 +94,12 @@ fn unknown(device: &Device, name: &str, has: &Parameters) -> Failure {
 
 type Parameters = Vec<(&'static str, u32)>;
 
-struct Listing {
+struct ParameterListing {
     name: String,
     parameters: Parameters,
 }
 
-impl Listing {
+impl ParameterListing {
     fn value(&self, name: &str) -> Option<u32> {
         self.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
@@ -117,7 +117,7 @@ impl Listing {
     }
 }
 
-impl Report for Listing {
+impl Report for ParameterListing {
     fn text(&self, _: Style) -> String {
         let mut text = format!("Coalesce parameters for {}:\n", self.name);
         let adaptive = [self.switch("adaptive-rx"), self.switch("adaptive-tx")];
@@ -134,7 +134,7 @@ impl Report for Listing {
     fn warn(&mut self, _: Vec<String>) {}
 }
 
-impl Serialize for Listing {
+impl Serialize for ParameterListing {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let value = |name: &str, value: u32| match is_switch(name) || name.starts_with("cqe-mode-")
         {

@@ -6,7 +6,7 @@ use grosso_sys::ethtool::{self, Feature, FeatureChanges};
 use serde::{Serialize, Serializer};
 
 use super::{
-    Device, Object, device,
+    NamedDevice, Object, device,
     groups::{GROUPS, REMOVED, UDP_FRAGMENTATION},
 };
 use crate::{
@@ -18,8 +18,8 @@ use crate::{
 };
 
 /// `dev -k`.
-pub(super) fn show(device: &Device, session: &mut Session) -> Result<Exit, Failure> {
-    let mut report = Listing {
+pub(super) fn show(device: &NamedDevice, session: &mut Session) -> Result<Exit, Failure> {
+    let mut report = FeatureListing {
         name: device.name.to_string(),
         rows: rows(&all(device)?),
         own: own_features(device),
@@ -30,7 +30,7 @@ pub(super) fn show(device: &Device, session: &mut Session) -> Result<Exit, Failu
 
 /// `dev -K`. The answer is no if none of the requested changes was made.
 pub(super) fn set(
-    device: &Device,
+    device: &NamedDevice,
     pairs: &[(&str, &str)],
     session: &mut Session,
 ) -> Result<Exit, Failure> {
@@ -63,7 +63,7 @@ pub(super) fn set(
     Ok(Exit::No)
 }
 
-fn all(device: &Device) -> Result<Vec<Feature>, Failure> {
+fn all(device: &NamedDevice) -> Result<Vec<Feature>, Failure> {
     let features = ethtool::features(&device.control, &device.name);
     let what = format!("asking {} for its features", device.name);
     features.map_err(|error| device::refused("dev", &what, "cap_net_admin", &error))
@@ -103,32 +103,34 @@ fn meant<'a>(
 }
 
 /// The lines of `-k`: the groups with their members, then the features in no group.
-fn rows(features: &[Feature]) -> Vec<Row> {
+fn rows(features: &[Feature]) -> Vec<FeatureRow> {
     let mut rows = Vec::new();
     for group in &GROUPS {
         let members: Vec<_> = features.iter().filter(|f| group.has(&f.name)).collect();
         match members[..] {
             [] => {}
-            [only] => rows.push(Row { name: group.long.into(), ..Row::of(only) }),
+            [only] => rows.push(FeatureRow { name: group.long.into(), ..FeatureRow::of(only) }),
             _ => {
-                rows.push(Row {
+                rows.push(FeatureRow {
                     name: group.long.into(),
                     active: members.iter().any(|feature| feature.active),
                     settings: None,
                     is_member: false,
                 });
-                rows.extend(members.iter().map(|m| Row { is_member: true, ..Row::of(m) }));
+                rows.extend(
+                    members.iter().map(|m| FeatureRow { is_member: true, ..FeatureRow::of(m) }),
+                );
             }
         }
     }
     let others = features.iter().filter(|f| !GROUPS.iter().any(|group| group.has(&f.name)));
-    rows.extend(others.map(Row::of));
+    rows.extend(others.map(FeatureRow::of));
     rows
 }
 
 /// One line of `-k`.
 #[derive(Clone, Debug)]
-struct Row {
+struct FeatureRow {
     name: String,
     active: bool,
     /// Whether it is fixed, and whether it is requested; `None` for a group.
@@ -136,7 +138,7 @@ struct Row {
     is_member: bool,
 }
 
-impl Row {
+impl FeatureRow {
     fn of(feature: &Feature) -> Self {
         let settings = Some((feature.fixed, feature.requested));
         Self { name: feature.name.clone(), active: feature.active, settings, is_member: false }
@@ -157,27 +159,27 @@ impl Row {
 
 /// The state of a feature in ethtool's JSON.
 #[derive(Serialize)]
-struct State {
+struct FeatureState {
     active: bool,
     fixed: Option<bool>,
     requested: Option<bool>,
 }
 
 /// The listing of `-k`.
-struct Listing {
+struct FeatureListing {
     name: String,
-    rows: Vec<Row>,
+    rows: Vec<FeatureRow>,
     /// Properties of the device that ethtool has no name for.
-    own: Vec<Row>,
+    own: Vec<FeatureRow>,
 }
 
-impl Report for Listing {
+impl Report for FeatureListing {
     fn text(&self, style: Style) -> String {
         let mut text = format!("Features for {}:\n", self.name);
-        text.extend(self.rows.iter().map(Row::line));
+        text.extend(self.rows.iter().map(FeatureRow::line));
         if !self.own.is_empty() {
             let _ = writeln!(text, "\n{}", style.strong("Grosso features:"));
-            text.extend(self.own.iter().map(Row::line));
+            text.extend(self.own.iter().map(FeatureRow::line));
         }
         text
     }
@@ -185,9 +187,9 @@ impl Report for Listing {
     fn warn(&mut self, _: Vec<String>) {}
 }
 
-impl Serialize for Listing {
+impl Serialize for FeatureListing {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let state = |row: &Row| State {
+        let state = |row: &FeatureRow| FeatureState {
             active: row.active,
             fixed: row.settings.map(|(fixed, _)| fixed),
             requested: row.settings.map(|(_, requested)| requested),
@@ -201,14 +203,14 @@ impl Serialize for Listing {
 
 /// The properties that decide whether superframes can cross a TUN or TAP device; sysfs shows them in the flags that it
 /// was opened with (linux/if_tun.h). Other devices have none of them.
-fn own_features(device: &Device) -> Vec<Row> {
+fn own_features(device: &NamedDevice) -> Vec<FeatureRow> {
     let index = device.control.index(&device.name).ok();
     let flags = index.and_then(|index| device::attribute(&device.name, index, "tun_flags"));
     let flags = flags.and_then(|text| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok());
     let Some(flags) = flags else { return Vec::new() };
     let row = |(name, flag): (&str, u32)| {
         let active = flags & flag != 0;
-        Row { name: name.into(), active, settings: Some((true, active)), is_member: false }
+        FeatureRow { name: name.into(), active, settings: Some((true, active)), is_member: false }
     };
     [("x-virtio-net-hdr", 0x4000), ("x-multi-queue", 0x0100), ("x-napi", 0x0010)].map(row).into()
 }

@@ -8,9 +8,9 @@ mod statistics;
 use grosso_sys::interface::{Control, InterfaceName};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use super::device;
 use crate::{
     arguments::Dev,
+    device,
     error::{Exit, Failure},
     input::Session,
 };
@@ -21,7 +21,7 @@ pub(super) fn run(options: &Dev, session: &mut Session) -> Result<Exit, Failure>
         Failure::environment("environment.socket", format!("dev: no socket: {error}"))
     })?;
     let name = device::find("dev", &control, &options.device)?;
-    let device = Device { control, name };
+    let device = NamedDevice { control, name };
     if options.features {
         return features::set(&device, &pairs("-K", &options.changes)?, session);
     }
@@ -43,7 +43,7 @@ pub(super) fn run(options: &Dev, session: &mut Session) -> Result<Exit, Failure>
 }
 
 /// An existing device.
-struct Device {
+struct NamedDevice {
     control: Control,
     name: InterfaceName,
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use grosso_sys::ethtool;
 use serde::{Serialize, Serializer};
 
-use super::{Device, Object, device};
+use super::{NamedDevice, Object, device};
 use crate::{
     error::{Exit, Failure},
     input::Session,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// `dev -S`.
-pub(super) fn show(device: &Device, session: &mut Session) -> Result<Exit, Failure> {
+pub(super) fn show(device: &NamedDevice, session: &mut Session) -> Result<Exit, Failure> {
     let counters = ethtool::statistics(&device.control, &device.name).map_err(|error| {
         let what = format!("asking {} for its counters", device.name);
         device::refused("dev -S", &what, "cap_net_admin", &error)

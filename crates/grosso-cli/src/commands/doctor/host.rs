@@ -4,8 +4,8 @@ use grosso_lab::permit::{self, Refusal, Surroundings};
 use grosso_sys::packet::PacketSocket;
 use serde::Serialize;
 
-use super::report::Finding;
-use crate::commands::device::program;
+use super::finding::Finding;
+use crate::device::program;
 
 /// The machine, and the privileges of this process on it.
 #[derive(Debug, Serialize)]

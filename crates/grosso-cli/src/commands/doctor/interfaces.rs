@@ -6,7 +6,7 @@ use grosso_sys::{
     netlink::{Link, Netlink},
 };
 
-use super::{host::Host, report::Finding};
+use super::{finding::Finding, host::Host};
 
 /// A finding for each interface that is hardware, or that a hypervisor presents as such.
 pub(super) fn findings(host: &Host) -> Vec<Finding> {
@@ -49,7 +49,7 @@ const MERGING: [&str; 2] = ["rx-gro-hw", "rx-lro"];
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::doctor::report::State;
+    use crate::commands::doctor::finding::FindingState;
 
     #[test]
     fn what_merges_below_gro_is_named_with_the_command_that_ends_it() {
@@ -60,10 +60,10 @@ mod tests {
         let host = Host::look();
         let plain =
             [feature("rx-gro", true), feature("rx-gro-hw", false), feature("rx-lro", false)];
-        assert_eq!(finding(&host, "eth0", &plain).state, State::Ok);
+        assert_eq!(finding(&host, "eth0", &plain).state, FindingState::Ok);
         let merging = [feature("rx-gro-hw", true), feature("rx-lro", true)];
         let found = finding(&host, "eth0", &merging);
-        assert_eq!(found.state, State::Warn);
+        assert_eq!(found.state, FindingState::Warn);
         let said = format!("{found:?}");
         assert!(said.contains("ethtool -K eth0 rx-gro-hw off rx-lro off"), "{said}");
         let fixed = merging.map(|feature| Feature { fixed: true, ..feature });

@@ -1,6 +1,6 @@
 //! Features that the kernel is too old for.
 
-use super::report::Finding;
+use super::finding::Finding;
 
 /// The finding by the release alone, without a probe.
 pub(super) fn finding(release: &str) -> Finding {
@@ -48,18 +48,18 @@ const SINCE: [((u32, u32), &str); 8] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::doctor::report::State;
+    use crate::commands::doctor::finding::FindingState;
 
     #[test]
     fn an_old_kernel_lacks_what_came_later() {
         assert_eq!(version("6.18.44-fc-v657"), Some((6, 18)));
         assert_eq!(version("5.10-rc1"), Some((5, 10)));
         assert_eq!(version("unknown"), None);
-        assert_eq!(finding("6.18.44").state, State::Ok);
+        assert_eq!(finding("6.18.44").state, FindingState::Ok);
         let debian = finding("6.1.0-40-amd64");
-        assert_eq!(debian.state, State::Warn);
+        assert_eq!(debian.state, FindingState::Warn);
         let said = format!("{debian:?}");
         assert!(said.contains("UDP segmentation on TUN (6.2)") && !said.contains("UDP GRO"));
-        assert_eq!(finding("4.19.1").state, State::Fail);
+        assert_eq!(finding("4.19.1").state, FindingState::Fail);
     }
 }

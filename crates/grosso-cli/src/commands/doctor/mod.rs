@@ -3,6 +3,7 @@
 //! Everything is tried in a network namespace that ends with the process; the doctor only reads from the machine's own
 //! network.
 
+mod finding;
 mod host;
 mod interfaces;
 mod kernel;
@@ -13,10 +14,7 @@ mod tunnels;
 use grosso_lab::permit;
 use grosso_sys::namespace::{NetworkNamespace, user_namespace_refusal};
 
-use self::{
-    host::Host,
-    report::{Diagnosis, Finding},
-};
+use self::{finding::Finding, host::Host, report::Diagnosis};
 use crate::{
     error::{Exit, Failure},
     input::Session,

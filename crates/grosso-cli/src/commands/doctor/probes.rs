@@ -16,8 +16,8 @@ use grosso_sys::{
 };
 
 use super::{
+    finding::Finding,
     host::{self, Host},
-    report::Finding,
 };
 
 /// TUN and TAP: the metadata that the devices support, and a superframe in each direction.

@@ -9,7 +9,7 @@ use grosso_sys::{
     netlink::{Netlink, has_generic_family},
 };
 
-use super::{host::Host, report::Finding};
+use super::{finding::Finding, host::Host};
 
 /// The state of a kind of tunnel in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use super::{headers, timestamps};
 use crate::{
     commands::replay::meta_of,
     headers::{Transport, is_ip, u16_at, u32_at},
-    report::explain::{BrokenLaw, Held, Limit},
+    reports::explain::{BrokenLaw, Held, Limit},
 };
 
 /// The cause, with values.

@@ -16,7 +16,7 @@ use crate::{
     daemon,
     error::{Exit, Failure},
     input::Session,
-    tunnel::{Definition, Description, Place, describe},
+    tunnel::{Definition, Description, TunnelFiles, describe},
 };
 
 /// Makes the device, keeps the definition and starts the process.
@@ -40,13 +40,13 @@ pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Fa
             definition.mtu
         ));
     }
-    let place = Place::new(name).map_err(|error| {
+    let place = TunnelFiles::new(name).map_err(|error| {
         let message = format!("{COMMAND}: no folder for tunnels: {error}");
         let hint = "RUNTIME_DIRECTORY=DIR in the environment chooses where it is";
         Failure::environment("environment.write", message).hint(hint)
     })?;
     // It is persistent, and stays when this is closed.
-    drop(daemon::path::open(&definition.device(), 1, COMMAND)?);
+    drop(daemon::path::open(&daemon::definition::port(&definition), 1, COMMAND)?);
     let saved = place.save(&definition).map_err(|error| {
         let message = format!("{COMMAND}: {}: {error}", place.definition().display());
         Failure::environment("environment.write", message)
@@ -81,7 +81,7 @@ fn own_words(words: &[String]) -> Result<(Option<u16>, &[String]), Failure> {
 }
 
 fn refuse_taken(name: &str) -> Result<(), Failure> {
-    if Place::all().iter().any(|place| place.name == name) {
+    if TunnelFiles::all().iter().any(|place| place.name == name) {
         let message = format!("{COMMAND}: there is a tunnel {name} already");
         let hint = format!("grosso tunnel show {name}; grosso tunnel del {name} removes it");
         return Err(Failure::environment("environment.name_taken", message).hint(hint));

@@ -12,13 +12,14 @@ use grosso_sys::{
 };
 
 use self::process::Process;
-use super::device::refused;
 use crate::{
     arguments::{Tunnel, TunnelExport, TunnelName, TunnelUp, Whose},
+    daemon::definition,
+    device::refused,
     error::{Exit, Failure},
     input::Session,
     report,
-    tunnel::{Definition, Place, export},
+    tunnel::{Definition, TunnelFiles, export},
 };
 
 /// Runs one of the commands.
@@ -35,8 +36,8 @@ pub(crate) fn run(action: &Tunnel, session: &mut Session) -> Result<Exit, Failur
 
 fn up(options: &TunnelUp, session: &mut Session) -> Result<Exit, Failure> {
     let command = "tunnel up";
-    let place = Place::find(command, &options.name)?;
-    let definition = Definition::read(&place.definition())?;
+    let place = TunnelFiles::find(command, &options.name)?;
+    let definition = definition::read(&place.definition())?;
     if let Process::Running(number) = Process::of(&place) {
         session.talk.note(format!("{} is up already, in process {number}", place.name));
         return show::headline(&place, &definition, session).map(|()| Exit::Yes);
@@ -47,7 +48,7 @@ fn up(options: &TunnelUp, session: &mut Session) -> Result<Exit, Failure> {
 /// Starts the process of a tunnel, or becomes it.
 fn begin(
     command: &str,
-    place: &Place,
+    place: &TunnelFiles,
     definition: &Definition,
     foreground: bool,
     session: &mut Session,
@@ -64,7 +65,7 @@ fn begin(
 }
 
 fn down(options: &TunnelName, session: &mut Session) -> Result<Exit, Failure> {
-    let place = Place::find("tunnel down", &options.name)?;
+    let place = TunnelFiles::find("tunnel down", &options.name)?;
     if !process::stop("tunnel down", &place)? {
         session.talk.note(format!("{} was down already", place.name));
     }
@@ -73,7 +74,7 @@ fn down(options: &TunnelName, session: &mut Session) -> Result<Exit, Failure> {
 
 fn remove(options: &TunnelName, _session: &mut Session) -> Result<Exit, Failure> {
     let command = "tunnel del";
-    let place = Place::find(command, &options.name)?;
+    let place = TunnelFiles::find(command, &options.name)?;
     process::stop(command, &place)?;
     remove_device(command, &place.name)?;
     place.remove().map_err(|error| {
@@ -95,8 +96,8 @@ fn remove_device(command: &str, name: &str) -> Result<(), Failure> {
 }
 
 fn print_export(options: &TunnelExport, session: &mut Session) -> Result<Exit, Failure> {
-    let place = Place::find("tunnel export", &options.name)?;
-    let definition = Definition::read(&place.definition())?;
+    let place = TunnelFiles::find("tunnel export", &options.name)?;
+    let definition = definition::read(&place.definition())?;
     let exported = match options.whose {
         Whose::Ip => export::ip(&definition),
         Whose::Networkd => export::networkd(&definition),

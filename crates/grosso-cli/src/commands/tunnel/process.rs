@@ -16,10 +16,11 @@ use rustix::{
 
 use crate::{
     arguments::Run,
-    commands::{device::refused, run},
+    commands::run,
+    device::refused,
     error::{Exit, Failure},
     input::Session,
-    tunnel::Place,
+    tunnel::TunnelFiles,
 };
 
 /// The state of a tunnel's process.
@@ -35,7 +36,7 @@ pub(super) enum Process {
 
 impl Process {
     /// The state of the process of the tunnel at this place.
-    pub(super) fn of(place: &Place) -> Self {
+    pub(super) fn of(place: &TunnelFiles) -> Self {
         let Some(remembered) = remembered(place) else { return Self::None };
         match remembered {
             // The number may have been reused for another process since.
@@ -46,7 +47,7 @@ impl Process {
 }
 
 /// The number of a tunnel's process and its start time, as far as they can be read; `None` if there is no process.
-fn remembered(place: &Place) -> Option<Option<(i32, u64)>> {
+fn remembered(place: &TunnelFiles) -> Option<Option<(i32, u64)>> {
     let text = fs::read_to_string(place.process()).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse::<u64>);
     let (Some(Ok(number)), Some(Ok(started))) = (numbers.next(), numbers.next()) else {
@@ -81,13 +82,13 @@ fn stat(folder: &Path) -> Option<(String, u64)> {
     Some((state, fields.nth(START_TIME - STATE - 1)?.parse().ok()?))
 }
 
-fn remember(place: &Place, number: i32) -> io::Result<()> {
+fn remember(place: &TunnelFiles, number: i32) -> io::Result<()> {
     let started = start_time(number).unwrap_or(0);
     fs::write(place.process(), format!("{number} {started}\n"))
 }
 
 /// Starts the process, and waits until its path runs.
-pub(super) fn start(command: &str, place: &Place) -> Result<(), Failure> {
+pub(super) fn start(command: &str, place: &TunnelFiles) -> Result<(), Failure> {
     let failed = |path: &Path, error: &io::Error| {
         let message = format!("{command}: {}: {error}", path.display());
         Failure::environment("environment.write", message)
@@ -124,7 +125,7 @@ pub(super) fn start(command: &str, place: &Place) -> Result<(), Failure> {
     result
 }
 
-fn spawn(place: &Place, log: File) -> io::Result<Child> {
+fn spawn(place: &TunnelFiles, log: File) -> io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["run", "--quiet", "--config"]).arg(place.definition());
     command.env("NOTIFY_SOCKET", place.notice());
@@ -135,7 +136,7 @@ fn spawn(place: &Place, log: File) -> io::Result<Child> {
 
 fn wait(
     command: &str,
-    place: &Place,
+    place: &TunnelFiles,
     heard: &UnixDatagram,
     child: &mut Child,
 ) -> Result<(), Failure> {
@@ -161,7 +162,11 @@ fn wait(
 }
 
 /// Runs as the process of a tunnel until it is told to end.
-pub(super) fn stay(command: &str, place: &Place, session: &mut Session) -> Result<Exit, Failure> {
+pub(super) fn stay(
+    command: &str,
+    place: &TunnelFiles,
+    session: &mut Session,
+) -> Result<Exit, Failure> {
     remember(place, rustix::process::getpid().as_raw_nonzero().get()).map_err(|error| {
         let message = format!("{command}: {}: {error}", place.process().display());
         Failure::environment("environment.write", message)
@@ -172,7 +177,7 @@ pub(super) fn stay(command: &str, place: &Place, session: &mut Session) -> Resul
 }
 
 /// Ends the process, which delivers its held packets first. Returns whether there was one.
-pub(super) fn stop(command: &str, place: &Place) -> Result<bool, Failure> {
+pub(super) fn stop(command: &str, place: &TunnelFiles) -> Result<bool, Failure> {
     let Process::Running(number) = Process::of(place) else {
         // A process that was killed left its number behind; without it, the tunnel counts as down.
         let _ = fs::remove_file(place.process());
@@ -200,13 +205,13 @@ pub(super) fn stop(command: &str, place: &Place) -> Result<bool, Failure> {
 
 /// The error that a process reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct ReportedError {
     pub(super) what: String,
     pub(super) hint: Option<String>,
 }
 
 /// The last error of a log, which contains nothing but errors.
-pub(super) fn last_error(log: &Path) -> Option<Said> {
+pub(super) fn last_error(log: &Path) -> Option<ReportedError> {
     let text = fs::read(log).ok()?;
     let tail = text.get(text.len().saturating_sub(LOG_BYTES_MAX)..)?;
     let text = String::from_utf8_lossy(tail);
@@ -219,7 +224,7 @@ pub(super) fn last_error(log: &Path) -> Option<Said> {
         let what = line.strip_prefix("grosso: ")?;
         Some(what.strip_prefix("run: ").unwrap_or(what).to_owned())
     })?;
-    Some(Said { what, hint })
+    Some(ReportedError { what, hint })
 }
 
 /// The numbers of fields of `/proc/PID/stat` (`proc_pid_stat(5)`).
@@ -259,7 +264,7 @@ mod tests {
         let text = "grosso: run: a\nhint: b\ngrosso: run: path gue0: gue0: the device is gone\n";
         fs::write(&log, text).unwrap();
         let what = "path gue0: gue0: the device is gone".to_owned();
-        assert_eq!(last_error(&log), Some(Said { what, hint: None }));
+        assert_eq!(last_error(&log), Some(ReportedError { what, hint: None }));
         fs::write(&log, "grosso: run: a\nhint: b\n").unwrap();
         assert_eq!(last_error(&log).unwrap().hint.as_deref(), Some("b"));
     }

@@ -14,29 +14,28 @@ use super::{
 };
 use crate::{
     arguments::TunnelShow,
+    daemon::definition,
     error::{Exit, Failure},
     input::Session,
     observe::{
         control::{Answer, Ask, ask_all, folders},
         reading::DeviceReading,
     },
-    report::{
-        self,
-        tunnel::{Facts, Offload, State, Traffic, Tunnels},
-    },
-    tunnel::{Definition, Place},
+    report,
+    reports::tunnel::{Offload, Traffic, TunnelFacts, TunnelState, Tunnels},
+    tunnel::{Definition, TunnelFiles},
 };
 
 /// Shows one tunnel, or all.
 pub(super) fn run(options: &TunnelShow, session: &mut Session) -> Result<Exit, Failure> {
     let places = match &options.name {
-        Some(name) => vec![Place::find("tunnel show", name)?],
-        None => Place::all(),
+        Some(name) => vec![TunnelFiles::find("tunnel show", name)?],
+        None => TunnelFiles::all(),
     };
     let answers = ask_all(&folders(), &Ask::Counters { per_queue: false }).answers;
     let mut tunnels = Vec::new();
     for place in &places {
-        match Definition::read(&place.definition()) {
+        match definition::read(&place.definition()) {
             Ok(definition) => tunnels.push(facts(place, &definition, &answers)),
             // One damaged definition must not hide the others.
             Err(failure) if options.name.is_none() => session.talk.note(failure.message),
@@ -52,7 +51,7 @@ pub(super) fn run(options: &TunnelShow, session: &mut Session) -> Result<Exit, F
 
 /// Prints one line about a tunnel that was started.
 pub(super) fn headline(
-    place: &Place,
+    place: &TunnelFiles,
     definition: &Definition,
     session: &mut Session,
 ) -> Result<(), Failure> {
@@ -61,15 +60,15 @@ pub(super) fn headline(
     report::print(&mut tunnels, &mut session.talk, report::Place::Standard)
 }
 
-fn facts(place: &Place, definition: &Definition, answers: &[Answer]) -> Facts {
+fn facts(place: &TunnelFiles, definition: &Definition, answers: &[Answer]) -> TunnelFacts {
     let description = &definition.description;
     let process = Process::of(place);
     let (state, pid) = match process {
-        Process::None => (State::Down, None),
-        Process::Running(number) => (State::Up, Some(number)),
-        Process::Ended => (State::Ended, None),
+        Process::None => (TunnelState::Down, None),
+        Process::Running(number) => (TunnelState::Up, Some(number)),
+        Process::Ended => (TunnelState::Ended, None),
     };
-    let mut facts = Facts::new(definition, state);
+    let mut facts = TunnelFacts::new(definition, state);
     facts.pid = pid;
     facts.is_elsewhere = pid.is_some_and(is_elsewhere);
     facts.log = place.log().display().to_string();

@@ -12,11 +12,11 @@ use ratatui::{
 
 use super::{
     rates::{COLUMNS, DEVICE_COLUMNS, Rates, cells, shortened},
-    state::{History, Monitor},
+    state::{History, MonitorState},
 };
 
 /// Draws everything.
-pub(crate) fn draw(frame: &mut Frame<'_>, monitor: &Monitor, color: bool) {
+pub(crate) fn draw(frame: &mut Frame<'_>, monitor: &MonitorState, color: bool) {
     let paint = Paint { color };
     let [title, table, detail] =
         Layout::vertical([Constraint::Length(1), Constraint::Fill(1), Constraint::Max(12)])
@@ -49,7 +49,7 @@ impl Paint {
     }
 }
 
-fn draw_title(frame: &mut Frame<'_>, area: Rect, monitor: &Monitor, paint: Paint) {
+fn draw_title(frame: &mut Frame<'_>, area: Rect, monitor: &MonitorState, paint: Paint) {
     let strong = Style::new().add_modifier(Modifier::BOLD);
     let name = monitor.chosen().map_or("", |(device, _)| &device.device);
     let mut title = Line::from(vec![
@@ -71,7 +71,7 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, monitor: &Monitor, paint: Paint
     }
 }
 
-fn draw_table(frame: &mut Frame<'_>, area: Rect, monitor: &Monitor, paint: Paint) {
+fn draw_table(frame: &mut Frame<'_>, area: Rect, monitor: &MonitorState, paint: Paint) {
     let numbers: usize = COLUMNS.iter().map(|column| column.width).sum();
     let room = usize::from(area.width).saturating_sub(numbers);
     let device_columns = room.clamp(DEVICE_COLUMNS, DEVICE_COLUMNS_MAX);

@@ -9,7 +9,7 @@ use crate::observe::control::{Answer, earlier};
 
 /// The state of the whole screen.
 #[derive(Debug, Default)]
-pub(crate) struct Monitor {
+pub(crate) struct MonitorState {
     /// The devices, in the order in which they are shown.
     pub(crate) devices: Vec<Rates>,
     /// The index of the chosen device.
@@ -37,12 +37,12 @@ pub(crate) struct History {
 
 /// The effect of a key on the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flow {
+pub(crate) enum AfterKey {
     Go,
     Quit,
 }
 
-impl Monitor {
+impl MonitorState {
     /// Takes a reading: there are rates from the second one on.
     pub(crate) fn take(&mut self, answers: Vec<Answer>) {
         if self.paused {
@@ -88,15 +88,15 @@ impl Monitor {
     }
 
     /// Acts on a key.
-    pub(crate) fn key(&mut self, key: KeyEvent) -> Flow {
+    pub(crate) fn key(&mut self, key: KeyEvent) -> AfterKey {
         let last = self.devices.len().saturating_sub(1);
         match key.code {
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
-                return Flow::Quit;
+                return AfterKey::Quit;
             }
             // Any key closes the help first.
             _ if self.help => self.help = false,
-            KeyCode::Char('q') | KeyCode::Esc => return Flow::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => return AfterKey::Quit,
             KeyCode::Char('?') | KeyCode::Char('h') => self.help = true,
             KeyCode::Char(' ') => self.paused = !self.paused,
             KeyCode::Char('d') => self.deltas = !self.deltas,
@@ -113,7 +113,7 @@ impl Monitor {
             KeyCode::End => self.chosen = last,
             _ => {}
         }
-        Flow::Go
+        AfterKey::Go
     }
 
     /// The chosen device, and its history.

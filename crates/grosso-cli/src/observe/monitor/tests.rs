@@ -11,7 +11,7 @@ use ratatui::{
 use super::{
     rates::table,
     screen::draw,
-    state::{Flow, Monitor, rates},
+    state::{AfterKey, MonitorState, rates},
 };
 use crate::observe::{control::Answer, reading::DeviceReading};
 
@@ -74,17 +74,17 @@ fn answer(seconds: u64) -> Answer {
     }
 }
 
-fn monitor() -> Monitor {
-    let mut monitor = Monitor::default();
+fn monitor() -> MonitorState {
+    let mut monitor = MonitorState::default();
     (0..=3).for_each(|second| monitor.take(vec![answer(second)]));
     monitor
 }
 
-fn press(monitor: &mut Monitor, keys: &str) -> Flow {
-    keys.chars().fold(Flow::Go, |_, key| monitor.key(KeyEvent::from(KeyCode::Char(key))))
+fn press(monitor: &mut MonitorState, keys: &str) -> AfterKey {
+    keys.chars().fold(AfterKey::Go, |_, key| monitor.key(KeyEvent::from(KeyCode::Char(key))))
 }
 
-fn drawn(monitor: &Monitor, columns: u16, rows: u16) -> String {
+fn drawn(monitor: &MonitorState, columns: u16, rows: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
     terminal.draw(|frame| draw(frame, monitor, true)).unwrap();
     let buffer = terminal.backend().buffer();
@@ -131,7 +131,7 @@ fn text_says_the_same_numbers() {
 #[test]
 fn keys_do_what_the_help_says() {
     let mut monitor = monitor();
-    let names = |monitor: &Monitor| -> Vec<String> {
+    let names = |monitor: &MonitorState| -> Vec<String> {
         monitor.devices.iter().map(|device| device.device.clone()).collect()
     };
     monitor.key(KeyEvent::from(KeyCode::Down));
@@ -159,8 +159,8 @@ fn keys_do_what_the_help_says() {
     monitor.take(vec![answer(9)]);
     assert_eq!(monitor.devices, before, "it was asked too soon, and said the same again");
 
-    assert_eq!(press(&mut monitor, "?q"), Flow::Go, "q closes the help first");
-    assert_eq!(press(&mut monitor, "q"), Flow::Quit);
+    assert_eq!(press(&mut monitor, "?q"), AfterKey::Go, "q closes the help first");
+    assert_eq!(press(&mut monitor, "q"), AfterKey::Quit);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use grosso::acknowledge::{Kept, Unexpanded};
 
-use super::{Counter, Label, Source, key, lower};
+use super::{Counter, CounterSource, Label, key, lower};
 
 /// All counters of acknowledgments.
 pub(super) fn counters() -> Vec<Counter> {
@@ -13,7 +13,7 @@ pub(super) fn counters() -> Vec<Counter> {
 /// The counters of those that waited for each other in the coalescer.
 fn gathered() -> Vec<Counter> {
     let counter = |name: &str, unit, help, read| {
-        Counter::new(name, unit, help, Source::Coalescer(read, 0)).alone()
+        Counter::new(name, unit, help, CounterSource::Coalescer(read, 0)).alone()
     };
     vec![
         counter(
@@ -44,7 +44,7 @@ fn kept() -> Vec<Counter> {
         let key = key(reason.name());
         let help =
             format!("Acknowledgments kept where they are thinned: {}", lower(reason.sentence()));
-        let source = Source::Coalescer(|stats, index| stats.kept[index], index);
+        let source = CounterSource::Coalescer(|stats, index| stats.kept[index], index);
         Counter::new(format!("rx_acks_kept_{key}"), "packets", &help, source)
             .of("rx_acks_kept_total", all, Label::Value("reason", key.clone()))
             .grouped("rx_acks_kept", key)
@@ -55,7 +55,7 @@ fn kept() -> Vec<Counter> {
 /// The counters of those of trains that were replaced by several.
 fn expanded() -> Vec<Counter> {
     let counter = |name: &str, help, read| {
-        Counter::new(name, "packets", help, Source::Received(read, 0)).alone()
+        Counter::new(name, "packets", help, CounterSource::Received(read, 0)).alone()
     };
     vec![
         counter(
@@ -79,7 +79,7 @@ fn unexpanded() -> Vec<Counter> {
         let help =
             format!("Acknowledgments of trains that stayed one: {}", lower(reason.sentence()));
         let source =
-            Source::Received(|stats, index| stats.acknowledgments_unexpanded[index], index);
+            CounterSource::Received(|stats, index| stats.acknowledgments_unexpanded[index], index);
         Counter::new(format!("rx_acks_unexpanded_{key}"), "packets", &help, source)
             .of("rx_acks_unexpanded_total", all, Label::Value("reason", key.clone()))
             .grouped("rx_acks_unexpanded", key)

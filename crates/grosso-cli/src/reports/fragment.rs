@@ -2,8 +2,11 @@
 
 use serde::Serialize;
 
-use super::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, units};
-use crate::style::Style;
+use crate::{
+    report::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines},
+    style::Style,
+    units,
+};
 
 /// The report of `fragment`.
 #[derive(Debug, Serialize)]

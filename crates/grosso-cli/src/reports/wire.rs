@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, units, wrap};
 use crate::{
     evidence::{Evidence, Size},
+    report::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, wrap},
     style::Style,
+    units,
 };
 
 /// The report of `wire`.
@@ -17,7 +18,7 @@ pub(crate) struct WireReport {
     pub(crate) tool: Tool,
     pub(crate) input: InputFacts,
     pub(crate) output: OutputFacts,
-    pub(crate) superframes: Superframes,
+    pub(crate) superframes: SplitSuperframes,
     /// Packets whose checksums were completed.
     pub(crate) checksums_completed: u64,
     /// Frames whose nature is a guess, split or not.
@@ -32,7 +33,7 @@ pub(crate) struct WireReport {
 
 /// The superframes that were split.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Superframes {
+pub(crate) struct SplitSuperframes {
     pub(crate) split: u64,
     /// The packets that they were split into.
     pub(crate) segments: u64,
@@ -76,7 +77,7 @@ impl SizeCounts {
 
 impl Report for WireReport {
     fn text(&self, style: Style) -> String {
-        let Superframes { split, sizes, .. } = &self.superframes;
+        let SplitSuperframes { split, sizes, .. } = &self.superframes;
         let mss = match sizes.as_slice() {
             [] => String::new(),
             [one] => format!(" (mss {}, {})", one.bytes, one.source.name()),

@@ -2,11 +2,12 @@
 
 use serde::Serialize;
 
-use super::{COLUMNS, Interrupted, Report, Tool, wrap, wrap_at};
 use crate::{
     evidence::{Evidence, Judgment, Nature},
     name::Name,
+    report::{COLUMNS, Interrupted, Report, Tool, wrap, wrap_at},
     style::Style,
+    units,
 };
 
 /// The report of `explain`: the fate of one packet.
@@ -243,7 +244,7 @@ impl PacketFacts {
 impl ExplainReport {
     fn lookup_text(&self) -> String {
         let Some(held) = &self.lookup else { return "no train of its flow is held".into() };
-        let packets = super::units::count(held.packets, "packet");
+        let packets = units::count(held.packets, "packet");
         let size = held.gso_size.map_or(String::new(), |size| format!(", gso_size {size}"));
         format!("flow held since #{}: {packets}, {} B{size}", held.since, held.payload_bytes)
     }

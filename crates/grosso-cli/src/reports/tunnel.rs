@@ -8,13 +8,16 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Report, Tool, wrap_at};
-use crate::{style::Style, tunnel::Definition};
+use crate::{
+    report::{Report, Tool, wrap_at},
+    style::Style,
+    tunnel::Definition,
+};
 
 /// The state of a tunnel's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum State {
+pub(crate) enum TunnelState {
     /// It runs.
     Up,
     /// There is no process.
@@ -28,7 +31,7 @@ pub(crate) enum State {
 pub(crate) struct Tunnels {
     schema: &'static str,
     tool: Tool,
-    tunnels: Vec<Facts>,
+    tunnels: Vec<TunnelFacts>,
     warnings: Vec<String>,
     /// Whether the text has only one line for each tunnel.
     #[serde(skip)]
@@ -37,9 +40,9 @@ pub(crate) struct Tunnels {
 
 /// One tunnel.
 #[derive(Debug, Serialize)]
-pub(crate) struct Facts {
+pub(crate) struct TunnelFacts {
     pub(crate) name: String,
-    pub(crate) state: State,
+    pub(crate) state: TunnelState,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pid: Option<i32>,
     /// The tunnel in a few words.
@@ -112,15 +115,15 @@ pub(crate) struct Offload {
 }
 
 impl Tunnels {
-    pub(crate) fn new(tunnels: Vec<Facts>) -> Self {
+    pub(crate) fn new(tunnels: Vec<TunnelFacts>) -> Self {
         let (schema, tool) = ("grosso.tunnel/1", Tool::THIS);
         Self { schema, tool, tunnels, warnings: Vec::new(), is_brief: false }
     }
 }
 
-impl Facts {
+impl TunnelFacts {
     /// The facts about a tunnel that need no question to its process.
-    pub(crate) fn new(definition: &Definition, state: State) -> Self {
+    pub(crate) fn new(definition: &Definition, state: TunnelState) -> Self {
         let Definition { name, mtu, description } = definition;
         let endpoint = &description.endpoint;
         Self {
@@ -219,10 +222,12 @@ impl Facts {
             (false, false) => "; its device is gone",
         };
         match (self.state, self.pid) {
-            (State::Up, Some(number)) => format!("{}, process {number}{gone}", style.good("up")),
-            (State::Up, None) => format!("{}{gone}", style.good("up")),
-            (State::Down, _) => format!("{}{gone}", style.notice("down")),
-            (State::Ended, _) => format!(
+            (TunnelState::Up, Some(number)) => {
+                format!("{}, process {number}{gone}", style.good("up"))
+            }
+            (TunnelState::Up, None) => format!("{}{gone}", style.good("up")),
+            (TunnelState::Down, _) => format!("{}{gone}", style.notice("down")),
+            (TunnelState::Ended, _) => format!(
                 "{}: its process ended without being told to{gone}; grosso tunnel up {}",
                 style.bad("down"),
                 self.name
@@ -268,7 +273,7 @@ impl Facts {
 impl Report for Tunnels {
     fn text(&self, style: Style) -> String {
         if self.is_brief {
-            return self.tunnels.iter().map(Facts::headline).collect();
+            return self.tunnels.iter().map(TunnelFacts::headline).collect();
         }
         let blocks: Vec<String> = self.tunnels.iter().map(|facts| facts.block(style)).collect();
         blocks.join("\n")
@@ -310,16 +315,18 @@ mod tests {
     use super::*;
     use crate::tunnel::describe;
 
-    fn facts(line: &str, mtu: u16) -> Facts {
+    fn facts(line: &str, mtu: u16) -> TunnelFacts {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let description = describe("test", &words).unwrap();
-        let mut facts =
-            Facts::new(&Definition { name: "gue0".into(), mtu, description }, State::Up);
+        let mut facts = TunnelFacts::new(
+            &Definition { name: "gue0".into(), mtu, description },
+            TunnelState::Up,
+        );
         (facts.path_mtu, facts.pid, facts.device_is_there) = (Some(1500), Some(7), true);
         facts
     }
 
-    fn text(facts: Facts) -> String {
+    fn text(facts: TunnelFacts) -> String {
         Tunnels::new(vec![facts]).text(Style { color: false })
     }
 
@@ -398,7 +405,7 @@ mod tests {
     #[test]
     fn one_that_ended_says_how_to_bring_it_back() {
         let mut ended = facts("ip6tnl local fd00::1 remote fd00::2 encaplimit none", 1400);
-        (ended.state, ended.pid) = (State::Ended, None);
+        (ended.state, ended.pid) = (TunnelState::Ended, None);
         ended.last_error = Some("path gue0: gue0: the device is gone".into());
         assert_eq!(
             text(ended),

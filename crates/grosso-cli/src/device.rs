@@ -29,7 +29,7 @@ pub(crate) fn find(command: &str, control: &Control, name: &str) -> Result<Inter
 
 /// An attribute of an interface in sysfs, if sysfs shows this interface: a mounted sysfs may show another network
 /// namespace, with another interface of the same name.
-pub(super) fn attribute(name: &InterfaceName, index: u32, attribute: &str) -> Option<String> {
+pub(crate) fn attribute(name: &InterfaceName, index: u32, attribute: &str) -> Option<String> {
     let read = |attribute: &str| {
         let text = std::fs::read_to_string(format!("/sys/class/net/{name}/{attribute}"));
         text.ok().map(|text| text.trim().to_owned())
@@ -70,7 +70,7 @@ pub(crate) fn privilege(capability: &str) -> String {
 }
 
 /// The name of this program on another command line.
-pub(super) fn program() -> String {
+pub(crate) fn program() -> String {
     let path = std::env::current_exe();
     path.map_or_else(|_| "grosso".into(), |path| path.display().to_string())
 }

@@ -9,10 +9,13 @@ use grosso::reassemble::{
 };
 use serde::Serialize;
 
-use super::{
-    COLUMNS, Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines, units, wrap_at,
+use crate::{
+    report::{
+        COLUMNS, Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines, wrap_at,
+    },
+    style::Style,
+    units,
 };
-use crate::style::Style;
 
 /// The report of `reassemble`.
 #[derive(Debug, Serialize)]

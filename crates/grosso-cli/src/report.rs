@@ -1,19 +1,4 @@
-//! The report of each command, as text and as JSON from one value.
-
-pub(crate) mod coalesce;
-pub(crate) mod csum;
-pub(crate) mod decap;
-pub(crate) mod encap;
-pub(crate) mod explain;
-pub(crate) mod fragment;
-pub(crate) mod inspect;
-pub(crate) mod reassemble;
-pub(crate) mod segment;
-#[cfg(target_os = "linux")]
-pub(crate) mod tunnel;
-pub(crate) mod units;
-pub(crate) mod whatif;
-pub(crate) mod wire;
+//! Reports of commands, as text and as JSON from one value: their parts, and the place where they are printed.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -22,10 +7,10 @@ use serde::Serialize;
 
 use crate::{
     error::Failure,
-    input::{Input, Session},
-    name::{Name, harmless_lines, harmless_painted},
-    style::Style,
+    name::{Name, harmless_lines},
+    style::{Style, harmless_painted},
     talk::Talk,
+    units,
 };
 
 /// The report of a command.
@@ -148,20 +133,6 @@ pub(crate) struct InputFacts {
     pub(crate) interrupted: Option<Interrupted>,
 }
 
-impl InputFacts {
-    /// Facts about `input`, whose packets have `bytes` bytes together.
-    pub(crate) fn of(input: &Input, bytes: u64) -> Self {
-        Self {
-            path: Name::of(&input.path),
-            sha256: input.sha256(),
-            format: input.format_name(),
-            packets: input.reader.packets(),
-            bytes,
-            interrupted: input.interruption(),
-        }
-    }
-}
-
 /// The extent of a reading that Ctrl-C ended.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Interrupted {
@@ -195,29 +166,11 @@ pub(crate) struct OutputFacts {
     pub(crate) damaged_options: u64,
 }
 
-impl OutputFacts {
-    /// Facts about `output`.
-    pub(crate) fn of(output: &crate::output::Output) -> Self {
-        Self {
-            path: output.path.clone(),
-            format: output.format.to_string(),
-            packets: output.packets,
-            bytes: output.bytes,
-            damaged_options: output.damaged_options(),
-        }
-    }
-}
-
 /// Prints the elapsed time and the rate.
-pub(crate) fn remark_rate(
-    session: &Session,
-    packets: u64,
-    bytes: u64,
-    elapsed: core::time::Duration,
-) {
+pub(crate) fn remark_rate(talk: &Talk, packets: u64, bytes: u64, elapsed: core::time::Duration) {
     let seconds = elapsed.as_secs_f64().max(1e-9);
     let nanoseconds = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-    session.talk.remark(&format!(
+    talk.remark(&format!(
         "{packets} packets in {}: {} packets/s, {}/s",
         units::duration(nanoseconds),
         units::rate(packets as f64 / seconds),

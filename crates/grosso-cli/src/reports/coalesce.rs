@@ -7,8 +7,11 @@ use grosso::{
 };
 use serde::Serialize;
 
-use super::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines, units};
-use crate::style::Style;
+use crate::{
+    report::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines},
+    style::Style,
+    units,
+};
 
 /// The report of `coalesce`.
 #[derive(Debug, Serialize)]

@@ -2,10 +2,12 @@
 
 use serde::Serialize;
 
-use super::{InputFacts, OutputFacts, Report, Tool, inspect::Verdicts, units};
+use super::inspect::Verdicts;
 use crate::{
     checksums::{Verdict, Why},
+    report::{InputFacts, OutputFacts, Report, Tool},
     style::Style,
+    units,
 };
 
 /// The report of `csum verify`.

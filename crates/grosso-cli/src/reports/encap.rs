@@ -2,8 +2,11 @@
 
 use serde::Serialize;
 
-use super::{InputFacts, OutputFacts, Report, Tool, list_lines, reassemble::Alone};
-use crate::style::Style;
+use super::reassemble::Alone;
+use crate::{
+    report::{InputFacts, OutputFacts, Report, Tool, list_lines},
+    style::Style,
+};
 
 /// The report of `encap`.
 #[derive(Debug, Serialize)]

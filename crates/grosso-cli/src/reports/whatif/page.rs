@@ -44,7 +44,7 @@ impl WhatifReport {
         let by_hold = |value: Value| {
             let lines = Setting::groups(&self.settings).filter_map(|group| {
                 let points = (0..).zip(group).filter_map(|(i, s)| Some((f64::from(i), value(s)?)));
-                Some(Line { name: group.first()?.name(), points: points.collect() })
+                Some(PlotLine { name: group.first()?.name(), points: points.collect() })
             });
             lines.collect()
         };
@@ -79,7 +79,7 @@ fn spread(settings: &[Setting]) -> String {
         let total = setting.segments.total().max(1) as f64;
         let points = setting.segments.cumulative();
         let points = points.map(|(n, trains)| (place(n), trains as f64 * 100.0 / total)).collect();
-        Line { name: format!("hold {}", setting.hold), points }
+        PlotLine { name: format!("hold {}", setting.hold), points }
     });
     let most = settings.iter().filter_map(|s| s.segments_per_train).map(|s| s.quantiles.max).max();
     let ticks = (0..=16).map(|power| 1 << power).take_while(|n| Some(*n) <= most);
@@ -140,10 +140,10 @@ struct Chart {
     title: String,
     /// Places along the axis, and their labels.
     labels: Vec<(f64, String)>,
-    lines: Vec<Line>,
+    lines: Vec<PlotLine>,
 }
 
-struct Line {
+struct PlotLine {
     name: String,
     points: Vec<(f64, f64)>,
 }
@@ -170,7 +170,7 @@ impl Chart {
             let (x, y) = (across(*x) - 8.0, BOTTOM + 20.0);
             let _ = writeln!(text, "<text x=\"{x:.1}\" y=\"{y}\">{}</text>", escape(label));
         }
-        for (i, Line { name, points }) in self.lines.iter().enumerate() {
+        for (i, PlotLine { name, points }) in self.lines.iter().enumerate() {
             let class = format!("h{}", i % COLOURS);
             let path = points.iter().map(|(x, y)| format!("{:.1} {:.1}", across(*x), down(*y)));
             let path = path.collect::<Vec<_>>().join(" L");

@@ -6,11 +6,12 @@ use grosso::meta::Gso;
 use grosso_io::capture::Packet;
 use serde::Serialize;
 
-use super::{COLUMNS, Counts, InputFacts, Report, Tool, count_lines, units, wrap};
 use crate::{
     distribution::{Distribution, Quantiles},
     name::{Name, harmless},
+    report::{COLUMNS, Counts, InputFacts, Report, Tool, count_lines, wrap},
     style::Style,
+    units,
 };
 
 /// The report of `whatif`: the effects of profiles, levels of order and holds.

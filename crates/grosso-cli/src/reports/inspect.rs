@@ -3,8 +3,13 @@
 use grosso_wire::Kind;
 use serde::Serialize;
 
-use super::{COLUMNS, Counts, InputFacts, Report, Tool, units, wrap};
-use crate::{checksums::Verdict, evidence::Evidence, style::Style};
+use crate::{
+    checksums::Verdict,
+    evidence::Evidence,
+    report::{COLUMNS, Counts, InputFacts, Report, Tool, wrap},
+    style::Style,
+    units,
+};
 
 /// The report of `inspect`.
 #[derive(Debug, Serialize)]
@@ -15,7 +20,7 @@ pub(crate) struct InspectReport {
     pub(crate) superframes: Superframes,
     pub(crate) checksums: Verdicts,
     pub(crate) fragments: Fragments,
-    pub(crate) tunnels: Vec<Tunnel>,
+    pub(crate) tunnels: Vec<TunnelPackets>,
     pub(crate) verdict: Vantage,
     pub(crate) warnings: Vec<String>,
 }
@@ -125,7 +130,7 @@ pub(crate) struct Fragments {
 
 /// Packets inside one kind of tunnel.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Tunnel {
+pub(crate) struct TunnelPackets {
     pub(crate) kind: &'static str,
     pub(crate) packets: u64,
 }
@@ -238,7 +243,7 @@ impl InspectReport {
     /// The commands for packets in tunnels and for fragments.
     fn other_commands(&self) -> String {
         let path = &self.input.facts.path;
-        let is_in_clear = |tunnel: &Tunnel| tunnel.kind != Kind::Esp.name();
+        let is_in_clear = |tunnel: &TunnelPackets| tunnel.kind != Kind::Esp.name();
         let has_fragments = self.fragments.packets > 0;
         if self.tunnels.iter().any(is_in_clear) {
             let recursive = if has_fragments { "--recursive " } else { "" };

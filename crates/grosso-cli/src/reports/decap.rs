@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use grosso::tunnel::{Congestion, Tunnel};
 use serde::Serialize;
 
-use super::{
-    Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines,
-    reassemble::{Alone, Joining},
+use super::reassemble::{Alone, Joining};
+use crate::{
+    report::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines},
+    style::Style,
     units,
 };
-use crate::style::Style;
 
 /// The report of `decap`.
 #[derive(Debug, Serialize)]
@@ -25,7 +25,7 @@ pub(crate) struct DecapReport {
     /// Frames cut into datagrams first although other evidence disagreed.
     pub(crate) contradictions: u64,
     #[serde(flatten)]
-    pub(crate) tally: Tally,
+    pub(crate) tally: DecapTally,
     /// Fragments, by the number of tunnels that they were taken out of.
     pub(crate) joined: Vec<Depth>,
     #[serde(skip)]
@@ -36,7 +36,7 @@ pub(crate) struct DecapReport {
 
 /// The fates of packets.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Tally {
+pub(crate) struct DecapTally {
     /// Packets of the output that were taken out of one tunnel at least.
     pub(crate) decapsulated: u64,
     #[serde(serialize_with = "serialize_tunnels")]
@@ -78,7 +78,7 @@ fn serialize_tunnels<S: serde::Serializer>(
     }))
 }
 
-impl Tally {
+impl DecapTally {
     /// Notes that a packet was taken out of a tunnel; the outermost one has depth 1.
     pub(crate) fn count(&mut self, depth: u32, tunnel: Tunnel, congestion: Congestion) {
         *self.tunnels.entry((depth, tunnel)).or_default() += 1;

@@ -1,0 +1,102 @@
+//! The result of one check, in the form that people read.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::{
+    report::{COLUMNS, wrap_at},
+    style::Style,
+};
+
+/// The state of something that was checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum FindingState {
+    /// It works.
+    Ok,
+    /// Something is wrong that Grosso can do without.
+    Warn,
+    /// It does not work, and Grosso needs it.
+    Fail,
+}
+
+/// The result of one check.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Finding {
+    pub(super) state: FindingState,
+    name: String,
+    what: String,
+    /// The command, or the action, that fixes it.
+    fix: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn ok(name: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { state: FindingState::Ok, name: name.into(), what: what.into(), fix: None }
+    }
+
+    pub(super) fn warn(name: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { state: FindingState::Warn, ..Self::ok(name, what) }
+    }
+
+    pub(super) fn fail(name: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { state: FindingState::Fail, ..Self::ok(name, what) }
+    }
+
+    /// The same finding, with its fix.
+    pub(super) fn fix(self, fix: impl Into<String>) -> Self {
+        Self { fix: Some(fix.into()), ..self }
+    }
+
+    pub(super) fn text(&self, style: Style) -> String {
+        let word = match self.state {
+            FindingState::Ok => style.good("ok    "),
+            FindingState::Warn => style.notice("warn  "),
+            FindingState::Fail => style.bad("fail  "),
+        };
+        let lines = wrap_at(&self.what, COLUMNS - INDENT);
+        let mut text = String::new();
+        let mut column = INDENT;
+        for (index, line) in lines.lines().enumerate() {
+            let name = if index == 0 { self.name.as_str() } else { "" };
+            let word = if index == 0 { word.as_str() } else { "      " };
+            text += if index == 0 { "" } else { "\n" };
+            let _ = write!(text, "{word}{name:<NAME_COLUMNS$} {line}");
+            column = INDENT.max(WORD_COLUMNS + name.len() + 1) + line.len();
+        }
+        // A command stays on one line, for the clipboard.
+        if let Some(fix) = &self.fix {
+            let beside = format!("    fix: {fix}");
+            let is_short = column + beside.len() <= COLUMNS;
+            text += &if is_short { beside } else { format!("\n{:INDENT$}fix: {fix}", "") };
+        }
+        text + "\n"
+    }
+}
+
+/// Columns of the state and of the name; the text follows them.
+const WORD_COLUMNS: usize = 6;
+const NAME_COLUMNS: usize = 14;
+const INDENT: usize = WORD_COLUMNS + NAME_COLUMNS + 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fix_stands_beside_what_it_mends_or_below_in_one_piece() {
+        let style = Style { color: false };
+        let short = Finding::warn("eth0", "rx-gro-hw on").fix("ethtool -K eth0 rx-gro-hw off");
+        assert_eq!(
+            short.text(style),
+            "warn  eth0           rx-gro-hw on    fix: ethtool -K eth0 rx-gro-hw off\n"
+        );
+        let long = Finding::fail("capture", "needs ".repeat(20)).fix("x".repeat(90));
+        let text = long.text(style);
+        let (what, fix) = text.trim_end().rsplit_once('\n').unwrap();
+        assert!(what.lines().all(|line| line.len() <= COLUMNS), "{what}");
+        assert!(what.lines().skip(1).all(|line| line.starts_with("                     needs")));
+        assert_eq!(fix.trim_start(), format!("fix: {}", "x".repeat(90)));
+    }
+}

@@ -1,0 +1,86 @@
+//! A frame as the judge sees it.
+
+use grosso::meta::Gso;
+use grosso_io::capture::{Packet, PacketMeta, Segmentation};
+use grosso_wire::{Kind, LinkType, Ports, Stack};
+
+use crate::{
+    checksums::{self, Levels, Verdict, Why, is_seeded},
+    headers::{Endpoints, Transport},
+    meta,
+};
+
+/// A frame, parsed once.
+pub(crate) struct Sight<'a> {
+    pub(crate) packet: &'a Packet<'a>,
+    pub(crate) said: &'a PacketMeta,
+    pub(crate) stack: &'a Stack,
+    pub(crate) link: LinkType,
+    pub(crate) ports: Ports,
+    pub(crate) transport: Option<Transport>,
+    pub(crate) endpoints: Endpoints,
+}
+
+impl<'a> Sight<'a> {
+    /// Parses a frame with these ports of tunnels.
+    pub(crate) fn new(
+        packet: &'a Packet<'a>,
+        said: &'a PacketMeta,
+        stack: &'a Stack,
+        link: LinkType,
+        ports: Ports,
+    ) -> Self {
+        let transport = Transport::of(stack, packet.data.len());
+        let endpoints = transport.map(|t| t.endpoints(packet.data, stack)).unwrap_or_default();
+        Self { packet, said, stack, link, ports, transport, endpoints }
+    }
+
+    /// The segmentation that the capture recorded.
+    pub(super) fn recorded(&self) -> Option<(&Segmentation, Gso)> {
+        let segmentation = self.said.offload.as_ref()?.gso.as_ref()?;
+        Some((segmentation, segmentation.to_engine()?))
+    }
+}
+
+/// The state of the innermost transport checksum of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seal {
+    /// Complete and right.
+    Valid,
+    /// Complete and wrong.
+    Wrong,
+    /// The sum of the pseudo-header.
+    Seed,
+    /// Both right and the sum of the pseudo-header, as one in 65,536 is by chance.
+    Either,
+    /// None: UDP without checksum, or no transport header.
+    Absent,
+    /// Not the sum of the pseudo-header, and not all bytes that it covers were captured.
+    Unread,
+}
+
+/// The state of the innermost transport checksum of a frame.
+pub(super) fn seal(sight: &Sight<'_>, levels: &mut Levels) -> Seal {
+    let Sight { packet, said, stack, .. } = sight;
+    let claim = meta::claim(said, stack);
+    let is_seeded = is_seeded(packet.data, stack);
+    checksums::judge(packet.data, packet.is_cut(), stack, claim, levels);
+    let mut transports = levels.iter().rev().filter(|level| level.layer.kind != Kind::Ipv4);
+    let Some(innermost) = transports.next() else { return Seal::Absent };
+    match (innermost.verdict, innermost.why) {
+        (Verdict::ZeroUdp, _) => Seal::Absent,
+        (Verdict::Unverifiable, _) if is_seeded => Seal::Seed,
+        (Verdict::Unverifiable, _) => Seal::Unread,
+        (Verdict::Partial, _) => Seal::Seed,
+        (Verdict::Bad, _) => Seal::Wrong,
+        // The checksum of the tunnel protects the packet (rule C54).
+        (Verdict::Valid, Why::Remote)
+            if transports.any(|around| around.verdict == Verdict::Valid) =>
+        {
+            Seal::Valid
+        }
+        (Verdict::Valid, Why::Remote) => Seal::Seed,
+        (Verdict::Valid, _) if is_seeded => Seal::Either,
+        (Verdict::Valid, _) => Seal::Valid,
+    }
+}
