@@ -1,8 +1,8 @@
 //! One thread that answers, no matter how its clients behave.
 //!
 //! A client may ask once per connection. It has [`ClientBounds::client_time`] in total, whether it sends byte by byte
-//! or does not read; at most [`CLIENTS_MAX`] are served at a time, and one more replaces the one that has been there the
-//! longest. Data paths are asked at most once in [`ClientBounds::fresh`], however many clients ask.
+//! or does not read; at most [`CLIENTS_MAX`] are served at a time, and one more replaces the one that has been there
+//! the longest. Data paths are asked at most once in [`ClientBounds::fresh`], however many clients ask.
 
 use std::{
     io::{self, Read, Write},
