@@ -27,7 +27,7 @@ use grosso_tests::{
 };
 use grosso_wire::LinkType;
 
-/// What leaves, in order.
+/// One thing that leaves a coalescer, in order.
 #[derive(Debug, PartialEq)]
 enum Left {
     Delivery {

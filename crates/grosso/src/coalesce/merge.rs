@@ -23,7 +23,7 @@ use crate::{
     meta::Meta,
 };
 
-/// Whose packet an unparsed one may be.
+/// The flow to which an unparsed packet may belong.
 struct Guess {
     /// The place of the headers by which it was looked up.
     known: Option<usize>,
@@ -102,8 +102,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.previous = Some(slot);
     }
 
-    /// Whose packet this is, if it is of the burst of one flow that goes on, or has the headers of
-    /// the packet before it.
+    /// Guesses the flow of a packet: that of the burst that goes on, or one found by the headers of the packet before
+    /// it.
     #[inline(always)]
     fn guess(&self, packet: &[u8], device_hash: Option<u32>) -> Guess {
         if let Some(slot) = self.recent {
@@ -119,7 +119,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         }
     }
 
-    /// Where a packet is whose headers agree with those of a train, and so are the train's: nothing is parsed.
+    /// Locates a packet by a train with whose headers its own agree, so that nothing is parsed.
     #[inline(always)]
     fn agreeing(&self, slot: u32, packet: &[u8], meta: &Meta) -> Option<Located> {
         let train = self.trains.train(slot)?;
@@ -472,7 +472,7 @@ impl Guess {
     const NONE: Self = Self { known: None, flow: 0, found: Found::Full(0) };
 }
 
-/// Why a packet may be in no train that it would start (rule G37).
+/// The reason for which a packet must not start a train (rule G37).
 #[inline(always)]
 fn ends_alone<P: Policy>(known: &Known, candidate: &Candidate) -> Option<Pass> {
     let rules = P::rules(known);

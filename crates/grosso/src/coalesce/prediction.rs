@@ -31,7 +31,7 @@ use crate::{
     template::{render::pseudo_of, shape::Shape},
 };
 
-/// What is predicted of each held train, by its slot.
+/// The prediction of each held train, by its slot.
 #[derive(Debug, Default)]
 pub(crate) struct Predictions {
     slots: Vec<Prediction>,

@@ -175,7 +175,7 @@ impl Known {
         obeys_equality(&self.stack, first, other, &self.rules, self.timestamps.map(usize::from))
     }
 
-    /// What to call the outermost difference between two packets with these headers that do not agree.
+    /// Names the outermost difference between two packets with these headers that do not agree.
     pub(crate) fn difference(&self, first: &[u8], other: &[u8]) -> NoMerge {
         difference(&self.equality, &self.stack, first, other, &self.rules)
     }

@@ -112,7 +112,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.decide(Release::Filled, sink, |resequencer| resequencer.advance(entry, &span));
     }
 
-    /// What a packet of a flow leaves behind, once everything has left that waited of it.
+    /// Releases the packets of a flow that wait, and looks up its train, which they may have started.
     pub(in crate::coalesce) fn found_behind_waiting(
         &mut self,
         located: &Located,
