@@ -143,7 +143,7 @@ fn profiles() -> Vec<Profile> {
     Profile::all().into_iter().chain(staged).collect()
 }
 
-/// What is known of the frames of a workload whose checksums somebody verified, or nobody.
+/// The metadata of a frame, whose checksums a device has verified or not.
 fn meta(workload: &Workload, frame: &[u8], is_trusted: bool) -> Meta {
     let checksum =
         if is_trusted { Checksum::Unnecessary { levels: u8::MAX } } else { Checksum::None };
