@@ -6,8 +6,9 @@
 
 use grosso_checksum::{Sum, pseudo_v4, pseudo_v6};
 
+use crate::header::Kind;
 use crate::ipv6_extension::{HEADER_LEN, HOME_ADDRESS_LEN, OPTION_HOME_ADDRESS, OPTION_PAD1};
-use crate::stack::{Kind, Layer};
+use crate::stack::Layer;
 use crate::{ipv4, ipv6, ipv6_fragment};
 
 /// Where the addresses lie that count in the pseudo-headers inside one IP header.

@@ -2,59 +2,12 @@
 
 use core::fmt;
 
+use crate::header::Kind;
+
 /// Most headers that one packet is dissected into; the walk stops with [`Stop::TooDeep`] beyond it.
 ///
 /// Linux enters 15 protocol layers (rule G7); one more makes room for the link layer itself.
 pub const LAYERS_MAX: usize = 16;
-
-/// A kind of header.
-///
-/// Two bytes wide so that [`Layer`] has no padding and an empty [`Stack`] is filled by wide stores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-#[repr(u16)]
-pub enum Kind {
-    /// Ethernet II, 14 bytes.
-    #[default]
-    Ethernet,
-    /// Linux cooked capture, 16 bytes.
-    Sll,
-    /// Linux cooked capture version 2, 20 bytes.
-    Sll2,
-    /// BSD loopback, 4 bytes of address family in the capturing host's order.
-    Null,
-    /// The 4 bytes of an 802.1Q or 802.1ad tag: tag control information and the next EtherType.
-    Vlan,
-    /// A PPPoE session header with its 2-byte PPP protocol: 8 bytes.
-    Pppoe,
-    /// One MPLS label stack entry, 4 bytes.
-    Mpls,
-    /// IPv4 with its options.
-    Ipv4,
-    /// The fixed IPv6 header, 40 bytes.
-    Ipv6,
-    /// One IPv6 hop-by-hop, routing or destination options header.
-    Ipv6Extension,
-    /// An IPv6 fragment header, 8 bytes.
-    Ipv6Fragment,
-    /// TCP with its options.
-    Tcp,
-    /// UDP, 8 bytes.
-    Udp,
-    /// ICMP or ICMPv6: the 8 bytes that all messages share.
-    Icmp,
-    /// GRE with the optional fields that its flags announce.
-    Gre,
-    /// VXLAN, 8 bytes (also with group policy or remote checksum bits).
-    Vxlan,
-    /// VXLAN with the generic protocol extension, 8 bytes.
-    VxlanGpe,
-    /// Geneve with its options.
-    Geneve,
-    /// GUE variant 0 with its optional fields.
-    Gue,
-    /// ESP: SPI and sequence number, 8 bytes; what follows is encrypted.
-    Esp,
-}
 
 /// One header of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -65,40 +18,6 @@ pub struct Layer {
     pub offset: u16,
     /// How long it is in bytes, with its options.
     pub len: u16,
-}
-
-impl Kind {
-    /// The short word that [`Stack`]'s `Display` uses.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ethernet => "eth",
-            Self::Sll => "sll",
-            Self::Sll2 => "sll2",
-            Self::Null => "null",
-            Self::Vlan => "vlan",
-            Self::Pppoe => "pppoe",
-            Self::Mpls => "mpls",
-            Self::Ipv4 => "ip4",
-            Self::Ipv6 => "ip6",
-            Self::Ipv6Extension => "ext6",
-            Self::Ipv6Fragment => "frag6",
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-            Self::Icmp => "icmp",
-            Self::Gre => "gre",
-            Self::Vxlan => "vxlan",
-            Self::VxlanGpe => "gpe",
-            Self::Geneve => "geneve",
-            Self::Gue => "gue",
-            Self::Esp => "esp",
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
 }
 
 impl Layer {

@@ -13,10 +13,10 @@ use core::{
 
 use arrayvec::ArrayVec;
 use foldhash::quality::FixedState;
-use grosso_wire::{Kind, Layer, geneve, gre, ipv4, ipv6, mpls, pppoe, udp, vlan, vxlan};
+use grosso_wire::Layer;
 
 use crate::{
-    bytes::{u16_at, u64_at},
+    bytes::u64_at,
     coalesce::profile::{BucketChoice, TableShape},
 };
 
@@ -38,28 +38,19 @@ struct KeyWord {
 }
 
 impl Keys {
-    /// The identifying fields of these headers: the laws that are `Law::Key`.
+    /// The identifying fields of these headers: those whose law is `Law::Key`.
     pub(crate) fn of(layers: &[Layer], packet: &[u8]) -> Self {
         let mut keys = Self::default();
         for layer in layers {
-            match layer.kind {
-                Kind::Ipv4 => keys.addresses(layer.offset, ipv4::field::SOURCE.start, 1),
-                Kind::Ipv6 => keys.addresses(layer.offset, ipv6::field::SOURCE.start, 4),
-                // Source and destination port.
-                Kind::Tcp | Kind::Udp => {
-                    // The kind tells the transport, which the ports alone do not.
-                    let at = layer.offset + udp::field::SOURCE_PORT.start as u16;
-                    keys.push(KeyWord { at, mask: u64::MAX << 32, kind: layer.kind as u64 });
-                }
-                Kind::Vlan => keys.word(layer.offset, vlan::field::TCI.start, 0x0fff << 48),
-                Kind::Vxlan | Kind::VxlanGpe => {
-                    keys.word(layer.offset, vxlan::field::VNI.start, u64::MAX << 40);
-                }
-                Kind::Geneve => keys.word(layer.offset, geneve::field::VNI.start, u64::MAX << 40),
-                Kind::Gre => keys.gre(layer.offset, packet),
-                Kind::Mpls => keys.word(layer.offset, mpls::field::ENTRY.start, u64::MAX << 44),
-                Kind::Pppoe => keys.word(layer.offset, pppoe::field::SESSION.start, u64::MAX << 48),
-                _ => {}
+            let header = packet.get(layer.offset as usize..).unwrap_or_default();
+            let first = keys.words.len() as u8;
+            for word in layer.kind.spec().layout(header).key() {
+                // The kind tells the transport, which the ports alone do not.
+                let kind = layer.kind as u64 & !word.mask;
+                keys.push(KeyWord { at: layer.offset + word.at, mask: word.mask, kind });
+            }
+            if keys.addresses.is_empty() && layer.kind.is_ip() {
+                keys.addresses = first..keys.words.len() as u8;
             }
         }
         keys
@@ -69,29 +60,6 @@ impl Keys {
     pub(crate) fn are_alike(&self, packet: &[u8], others: &Self, other: &[u8]) -> bool {
         let alike = |(own, its): (&KeyWord, &KeyWord)| own.read(packet) == its.read(other);
         self.words.len() == others.words.len() && self.words.iter().zip(&others.words).all(alike)
-    }
-
-    /// The GRE key, behind the checksum when there is one (RFC 2890).
-    fn gre(&mut self, header: u16, packet: &[u8]) {
-        let flags = u16_at(packet, header as usize + gre::field::FLAGS.start);
-        if flags & gre::FLAG_KEY != 0 {
-            let start = if flags & gre::FLAG_CHECKSUM != 0 { 8 } else { 4 };
-            self.word(header, start, u64::MAX << 32);
-        }
-    }
-
-    fn addresses(&mut self, header: u16, start: usize, words: u8) {
-        let first = self.words.len() as u8;
-        if self.addresses.is_empty() {
-            self.addresses = first..first + words;
-        }
-        for word in 0..words {
-            self.word(header, start + usize::from(word) * 8, u64::MAX);
-        }
-    }
-
-    fn word(&mut self, header: u16, start: usize, mask: u64) {
-        self.push(KeyWord { at: header + start as u16, mask, kind: 0 });
     }
 
     /// Words beyond the room for them are left out, which only makes more packets look like one
@@ -334,13 +302,10 @@ mod tests {
     use std::vec::Vec;
 
     use grosso_testkit::Packet;
-    use grosso_wire::{LinkType, Ports, Stack, dissect};
+    use grosso_wire::{Kind, Law, LinkType, Ports, dissect};
 
     use super::{FlowHasher, Found, Keys, Table, WAYS};
-    use crate::{
-        coalesce::{BucketChoice, TableShape},
-        template::laws::{self, Law},
-    };
+    use crate::coalesce::{BucketChoice, TableShape};
 
     /// Every kind of header that has laws, in a few frames.
     fn frames() -> [Vec<u8>; 4] {
@@ -351,7 +316,7 @@ mod tests {
                 .ethernet(|e| e)
                 .pppoe(|p| p)
                 .ipv4(|ip| ip)
-                .gre(|g| g)
+                .gre(|g| g.checksum().key(7))
                 .ipv4(|ip| ip)
                 .tcp(|t| t),
             Packet::new()
@@ -366,39 +331,61 @@ mod tests {
         .map(|packet| packet.payload_len(20).build())
     }
 
-    fn flow(frame: &[u8], stack: &Stack) -> u64 {
-        FlowHasher::new(1).flow(frame, &Keys::of(stack.layers(), frame))
-    }
-
     #[test]
     fn a_flow_is_told_by_its_key_fields_and_by_nothing_else() {
         for frame in frames() {
             let stack = dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED);
             assert!(stack.layers().len() > 3, "{frame:02x?}");
-            let original = flow(&frame, &stack);
+            let (hasher, keys) = (FlowHasher::new(1), Keys::of(stack.layers(), &frame));
+            let original = hasher.flow(&frame, &keys);
             for layer in stack.layers() {
-                for field in laws::of(layer.kind, &frame[layer.offset as usize..]) {
-                    let end = (layer.offset as usize + field.bytes.end).min(layer.end());
-                    let first = layer.offset as usize + field.bytes.start;
-                    // The last bit of a field: for a VLAN tag it is in the identifier, not in the
-                    // priority.
-                    let mut changed = frame.clone();
-                    let bit = if layer.kind == grosso_wire::Kind::Mpls { 0x10 } else { 0x01 };
-                    let at =
-                        if layer.kind == grosso_wire::Kind::Mpls { first + 2 } else { end - 1 };
-                    if first >= end {
-                        continue;
+                let header = &frame[layer.offset as usize..layer.end()];
+                let layout = layer.kind.spec().layout(header);
+                let mut bits = std::vec![0_u8; header.len()];
+                for field in layout.fields {
+                    let Law::Key { bits: of_field } = field.law else { continue };
+                    for (i, at) in field.bytes.clone().enumerate() {
+                        bits[at] = of_field.checked_shr(56 - 8 * i.min(7) as u32).unwrap() as u8;
                     }
-                    changed[at] ^= bit;
-                    let is_protocol = field.law
-                        == Law::Key(crate::coalesce::reason::NoMerge::OtherFlow)
-                        && layer.kind == grosso_wire::Kind::Ipv4
-                        && field.bytes == grosso_wire::ipv4::field::PROTOCOL;
-                    let differs = flow(&changed, &stack) != original;
-                    let is_key = matches!(field.law, Law::Key(_)) && !is_protocol;
-                    assert_eq!(differs, is_key, "{:?} {:?}", layer.kind, field);
+                }
+                for (at, bits) in bits.iter().enumerate() {
+                    for bit in 0..8 {
+                        let mut changed = frame.clone();
+                        changed[layer.offset as usize + at] ^= 1 << bit;
+                        let differs = hasher.flow(&changed, &keys) != original;
+                        assert_eq!(differs, bits >> bit & 1 != 0, "{} {at} {bit}", layer.kind);
+                    }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn these_bits_identify_and_no_others() {
+        let frame = [0; 40];
+        let bits = |kind: Kind| {
+            let spec = kind.spec();
+            let words = spec.layout(&frame).key().iter();
+            words.map(|word| (word.at, word.mask)).collect::<Vec<_>>()
+        };
+        let all = u64::MAX;
+        assert_eq!(bits(Kind::Vlan), [(0, 0x0fff << 48)]);
+        assert_eq!(bits(Kind::Mpls), [(0, all << 44)]);
+        assert_eq!(bits(Kind::Pppoe), [(2, all << 48)]);
+        assert_eq!(bits(Kind::Ipv4), [(12, all)]);
+        assert_eq!(bits(Kind::Ipv6), [8, 16, 24, 32].map(|at| (at, all)));
+        assert_eq!(bits(Kind::Tcp), [(0, all << 32)]);
+        assert_eq!(bits(Kind::Udp), [(0, all << 32)]);
+        for kind in [Kind::Vxlan, Kind::VxlanGpe, Kind::Geneve] {
+            assert_eq!(bits(kind), [(4, all << 40)]);
+        }
+        for (flags, key) in [(0, None), (0x20, Some(4)), (0x80, None), (0xa0, Some(8))] {
+            let words = Kind::Gre.spec().layout(&[flags]).key();
+            let words: Vec<_> = words.iter().map(|word| (word.at, word.mask)).collect();
+            assert_eq!(words, key.map(|at| (at, all << 32)).into_iter().collect::<Vec<_>>());
+        }
+        for kind in [Kind::Ethernet, Kind::Ipv6Extension, Kind::Icmp, Kind::Gue, Kind::Esp] {
+            assert_eq!(bits(kind), []);
         }
     }
 
@@ -409,7 +396,7 @@ mod tests {
         let mut layers = stack.layers().to_vec();
         let hasher = FlowHasher::new(1);
         let as_tcp = Keys::of(&layers, &tcp);
-        layers[2].kind = grosso_wire::Kind::Udp;
+        layers[2].kind = Kind::Udp;
         let as_udp = Keys::of(&layers, &tcp);
         assert_ne!(hasher.flow(&tcp, &as_tcp), hasher.flow(&tcp, &as_udp));
         assert_eq!(hasher.pair(&tcp, &as_tcp), hasher.pair(&tcp, &as_udp));

@@ -4,6 +4,8 @@
 //! [not join](NoMerge) the train of its flow, why a train was [closed](Close), and why packets [left](Release) that
 //! waited ahead of their flow.
 
+use grosso_wire::Role;
+
 /// Declares a list of reasons: each variant with its sentence and the name that reports use.
 macro_rules! reasons {
     ($(#[$doc:meta])* $list:ident { $($(#[doc = $sentence:literal])+ $variant:ident = $name:literal,)+ }) => {
@@ -265,6 +267,35 @@ reasons! {
         Evicted = "evicted",
         /// Everything that was held had to leave.
         Finish = "finish",
+    }
+}
+
+impl NoMerge {
+    /// What a difference in a field of this role is called, in whichever header it is. Lengths and sequence numbers
+    /// have laws of their own, and what they break is found before any field is compared.
+    #[must_use]
+    pub const fn of(role: Role) -> Self {
+        match role {
+            Role::Link | Role::Tag => Self::LinkHeader,
+            Role::Form | Role::Length => Self::HeaderStack,
+            Role::TypeOfService => Self::TypeOfService,
+            Role::ClassAndLabel => Self::TrafficClassOrFlowLabel,
+            Role::Fragmentation => Self::DontFragment,
+            Role::TimeToLive => Self::TimeToLive,
+            Role::Identification => Self::Identification,
+            Role::Address | Role::Port | Role::Protocol | Role::Network | Role::Channel => {
+                Self::OtherFlow
+            }
+            Role::Tunnel => Self::TunnelHeader,
+            Role::Extension => Self::Ipv6Extension,
+            Role::Sequence => Self::TcpSequenceAhead,
+            Role::Acknowledgment => Self::TcpAcknowledgment,
+            Role::Flags => Self::TcpFlags,
+            Role::Window => Self::TcpWindow,
+            Role::UrgentPointer => Self::TcpUrgentPointer,
+            Role::Options => Self::TcpOptions,
+            Role::Checksum => Self::ChecksumPresence,
+        }
     }
 }
 

@@ -189,3 +189,83 @@ pub const GRE_WITH_CHECKSUM: &[Field] = &[
 const fn has_checksum(gre_header: &[u8]) -> bool {
     !gre_header.is_empty() && gre_header[0] & (gre::FLAG_CHECKSUM >> 8) as u8 != 0
 }
+
+#[cfg(test)]
+mod tests {
+    use grosso_testkit::stack::{Place, Stack};
+    use grosso_wire::{HeaderSpec, Kind, LinkType, Ports, dissect};
+    use std::{format, string::String, vec::Vec};
+
+    use super::{Law, of, tail_refusal};
+    use crate::coalesce::reason::NoMerge;
+
+    /// The law of each byte of a header by the tables here.
+    fn here(kind: Kind, header: &[u8]) -> Vec<String> {
+        let mut bytes = Vec::new();
+        for field in of(kind, header) {
+            let law = match field.law {
+                Law::Key(reason) if kind == Kind::Ipv4 && field.bytes.start == 9 => {
+                    format!("Equal {reason}")
+                }
+                Law::Key(reason) => format!("Key {reason}"),
+                Law::Equal(reason) => format!("Equal {reason}"),
+                Law::Flags(reason) => format!("Flags {reason}"),
+                Law::Length { skip } => format!("Length {skip}"),
+                Law::Identification => "Identification".into(),
+                Law::Sequence => "Sequence".into(),
+                Law::Checksum(cover) => format!("{cover:?}"),
+            };
+            assert_eq!(bytes.len(), field.bytes.start);
+            bytes.resize(field.bytes.end, law);
+        }
+        let tail = if kind == Kind::Gre { NoMerge::TunnelHeader } else { tail_refusal(kind) };
+        bytes.resize(header.len(), format!("Equal {}", tail));
+        bytes
+    }
+
+    /// The same by the header's specification.
+    fn there(spec: &HeaderSpec, header: &[u8]) -> Vec<String> {
+        use grosso_wire::{Cover, Law, Role};
+        let mut bytes = Vec::new();
+        for field in spec.layout(header).fields {
+            let reason = NoMerge::of(field.role);
+            let law = match field.law {
+                // The key of GRE had no field.
+                Law::Key { .. } if field.role == Role::Channel => "Equal tunnel-header".into(),
+                Law::Key { .. } => format!("Key {reason}"),
+                Law::Equal => format!("Equal {reason}"),
+                Law::Flags => format!("Flags {reason}"),
+                Law::Length { skip } => format!("Length {skip}"),
+                Law::Identification => "Identification".into(),
+                Law::Sequence => "Sequence".into(),
+                Law::Checksum(Cover::Transport { .. }) => "Transport".into(),
+                Law::Checksum(Cover::Datagram { .. }) => "Datagram".into(),
+                Law::Checksum(cover) => format!("{cover:?}"),
+            };
+            assert_eq!(bytes.len(), field.bytes.start);
+            bytes.resize(field.bytes.end, law);
+        }
+        bytes.resize(header.len(), format!("Equal {}", NoMerge::of(spec.tail.role)));
+        bytes
+    }
+
+    #[test]
+    fn the_specifications_say_the_same() {
+        let mut kinds = Vec::new();
+        for stack in Stack::all() {
+            let frame = stack.packet(&Place::default()).payload_len(20).build();
+            let found = dissect(
+                &frame,
+                LinkType::Ethernet,
+                &Ports { fou: Some((5555, 4)), ..Ports::ASSIGNED },
+            );
+            for layer in found.layers() {
+                let header = &frame[layer.offset as usize..layer.end()];
+                assert_eq!(here(layer.kind, header), there(layer.kind.spec(), header), "{found}");
+                kinds.push(layer.kind);
+            }
+        }
+        let seen = Kind::ALL.iter().filter(|kind| kinds.contains(kind)).count();
+        assert!(seen >= 15, "{seen}");
+    }
+}

@@ -19,8 +19,14 @@ use core::fmt;
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, AnnouncedByPort, Class, HeaderSpec, Kind, Layout, Layouts, Remote, Role,
+    Segmentation, Structure, Tail,
+};
+use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
 use crate::layout;
+use crate::stack::Stop;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 4;
@@ -174,9 +180,72 @@ impl fmt::Display for Header {
     }
 }
 
-const NAME: &str = crate::Kind::Gue.name();
+const NAME: &str = SPEC.name;
 
 const LENGTH_MASK: u8 = 0x1f;
+
+/// GUE in the registry.
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "gue",
+    class: Class::Tunnel,
+    announced: Announced {
+        port: Some(AnnouncedByPort { port: |ports| ports.gue, read: read_either_variant }),
+        ..Announced::NEVER
+    },
+    read,
+    layouts: Layouts::One(Layout::NONE),
+    tail: Tail { name: "content", role: Role::Tunnel },
+    structure: Structure::Whole,
+    segmentation: Segmentation::Nothing,
+    remote_checksum: Some(remote_checksum),
+};
+
+/// Rule C51: both places count from behind the whole header. Fields that reach beyond it point nowhere (rule C55).
+fn remote_checksum(header: &[u8]) -> Option<Remote> {
+    let word = |at: usize| Some(u32::from_be_bytes(*header.get(at..)?.first_chunk()?));
+    let flags = word(0)? as u16;
+    if flags & FLAG_PRIVATE == 0 || word(HEADER_LEN)? & PRIVATE_FLAG_REMOTE_CHECKSUM == 0 {
+        return None;
+    }
+    let places =
+        |places: u32| Remote { start: (places >> 16) as usize, at: places as u16 as usize };
+    Some(word(HEADER_LEN + 4).map_or(Remote::NOWHERE, places))
+}
+
+#[inline(always)]
+fn read_either_variant(walk: &mut Walk<'_, '_>) -> Step {
+    match walk.rest.first().ok_or(Stop::Cut)? >> 6 {
+        0 => read(walk),
+        // The version nibble of the IP header that takes the place of a GUE header (rule W22).
+        1 => Ok(Next::Ip),
+        _ => Err(Stop::Malformed),
+    }
+}
+
+#[inline(always)]
+fn read(walk: &mut Walk<'_, '_>) -> Step {
+    let header = walk.peek::<HEADER_LEN>()?;
+    let header_len = HEADER_LEN + (header[0] & LENGTH_MASK) as usize * 4;
+    let fields = walk.rest.get(HEADER_LEN..header_len).ok_or(Stop::Cut)?;
+    let private = match u16_at(header, 2) {
+        0 => Some(0),
+        FLAG_PRIVATE => {
+            let word = fields.first_chunk::<4>().ok_or(Stop::Malformed)?;
+            Some(u32::from_be_bytes(*word))
+        }
+        _ => None,
+    };
+    // Rule W21: remote checksum offload is the only private field, and its word must be there.
+    if private == Some(PRIVATE_FLAG_REMOTE_CHECKSUM) && fields.len() < 8 {
+        return Err(Stop::Malformed);
+    }
+    walk.push(Kind::Gue, header_len)?;
+    let control = header[0] & CONTROL != 0;
+    match private {
+        Some(0 | PRIVATE_FLAG_REMOTE_CHECKSUM) if !control => Ok(Next::Protocol(header[1])),
+        _ => Err(Stop::Unknown),
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -23,8 +23,14 @@ use core::net::Ipv4Addr;
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, Class, Cover, Field, Form, HeaderSpec, Kind, Law, Layout, Layouts, Role,
+    Segmentation, Structure, Tail, ethernet, tcp, udp, vxlan,
+};
+use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
 use crate::layout;
+use crate::stack::Stop;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 20;
@@ -309,7 +315,68 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
-const NAME: &str = crate::Kind::Ipv4.name();
+const NAME: &str = SPEC.name;
+
+/// IPv4 in the registry: the header without options (RFC 791, rules G12 to G15).
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "ip4",
+    class: Class::Network,
+    announced: Announced {
+        ethertypes: &[ethernet::ETHERTYPE_IPV4],
+        tunnel_ethertypes: &[ethernet::ETHERTYPE_IPV4],
+        protocols: &[PROTOCOL_IPV4],
+        next_protocols: &[vxlan::NEXT_IPV4],
+        ..Announced::NEVER
+    },
+    read,
+    layouts: Layouts::One(Layout::new(&[
+        Field::equal("version and length", field::VERSION_IHL, Role::Form),
+        Field::equal("tos", field::TOS, Role::TypeOfService).pinning(ECN << 56),
+        Field::new("total length", field::TOTAL_LENGTH, Role::Length, Law::Length { skip: 0 })
+            .shown(Form::Number),
+        Field::new("id", field::IDENTIFICATION, Role::Identification, Law::Identification)
+            .shown(Form::Number),
+        Field::equal("fragment word", field::FRAGMENT, Role::Fragmentation)
+            .pinning(!(DONT_FRAGMENT as u64) << 48)
+            .shown(Form::Hexadecimal),
+        Field::equal("ttl", field::TTL, Role::TimeToLive),
+        Field::equal("protocol", field::PROTOCOL, Role::Protocol),
+        Field::new("checksum", field::CHECKSUM, Role::Checksum, Law::Checksum(Cover::Header))
+            .shown(Form::Number),
+        Field::key("source", field::SOURCE, Role::Address),
+        Field::key("destination", field::DESTINATION, Role::Address),
+    ])),
+    tail: Tail { name: "options", role: Role::Link },
+    structure: Structure::Bits(&[(0, 0xff), (6, 0x3f), (7, 0xff), (9, 0xff)]),
+    segmentation: Segmentation::Ip,
+    remote_checksum: None,
+};
+
+/// The bits of ECN (RFC 3168 section 5).
+const ECN: u64 = 3;
+
+#[inline(always)]
+pub(super) fn read(walk: &mut Walk<'_, '_>) -> Step {
+    let header = walk.peek::<HEADER_LEN>()?;
+    let header_len = (header[0] & 0x0f) as usize * 4;
+    let total_len = u16_at(header, 2) as usize;
+    walk.jumbo = total_len == 0;
+    let lengths_agree = total_len >= header_len || walk.jumbo;
+    if header[0] >> 4 != 4 || header_len < HEADER_LEN || !lengths_agree {
+        return Err(Stop::Malformed);
+    }
+    walk.push(Kind::Ipv4, header_len)?;
+    walk.declare_ip(total_len.wrapping_sub(header_len));
+    // The reserved bit and DF do not make a fragment.
+    if u16_at(header, 6) & (MORE_FRAGMENTS | OFFSET_MASK) != 0 {
+        return Err(Stop::Fragment);
+    }
+    match header[9] {
+        PROTOCOL_TCP => tcp::read(walk),
+        PROTOCOL_UDP => udp::read(walk),
+        other => Ok(Next::Protocol(other)),
+    }
+}
 
 #[cfg(test)]
 mod tests {

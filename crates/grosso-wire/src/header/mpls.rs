@@ -12,6 +12,11 @@ use core::fmt;
 use zerocopy::byteorder::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, Class, Field, Form, HeaderSpec, Kind, Law, Layout, Layouts, Role, Segmentation,
+    Structure, Tail, ethernet, ipv4, vxlan,
+};
+use crate::dissect::{Next, Step, Walk};
 use crate::error::{Malformed, Reason};
 use crate::layout;
 
@@ -123,7 +128,40 @@ impl fmt::Display for Header {
     }
 }
 
-const NAME: &str = crate::Kind::Mpls.name();
+const NAME: &str = SPEC.name;
+
+/// The entry in the registry (RFC 3032). The 20 bits of the label are part of the flow.
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "mpls",
+    class: Class::Link,
+    announced: Announced {
+        ethertypes: &[ethernet::ETHERTYPE_MPLS, ethernet::ETHERTYPE_MPLS_MULTICAST],
+        tunnel_ethertypes: &[ethernet::ETHERTYPE_MPLS, ethernet::ETHERTYPE_MPLS_MULTICAST],
+        protocols: &[ipv4::PROTOCOL_MPLS],
+        next_protocols: &[vxlan::NEXT_MPLS],
+        ..Announced::NEVER
+    },
+    read,
+    layouts: Layouts::One(Layout::new(&[Field::new(
+        "label",
+        field::ENTRY,
+        Role::Link,
+        Law::Key { bits: u64::MAX << 44 },
+    )
+    .shown(Form::Hexadecimal)])),
+    tail: Tail { name: "content", role: Role::Link },
+    structure: Structure::Bits(&[(2, 0x01)]),
+    segmentation: Segmentation::Nothing,
+    remote_checksum: None,
+};
+
+#[inline(always)]
+fn read(walk: &mut Walk<'_, '_>) -> Step {
+    let entry = walk.peek::<HEADER_LEN>()?;
+    walk.push(Kind::Mpls, HEADER_LEN)?;
+    let bottom = u32::from_be_bytes(*entry) & BOTTOM_OF_STACK != 0;
+    Ok(if bottom { Next::Ip } else { Next::Header(Kind::Mpls) })
+}
 
 #[cfg(test)]
 mod tests {

@@ -13,6 +13,11 @@ use core::fmt;
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, Class, Field, Form, HeaderSpec, Kind, Law, Layout, Layouts, Role, Segmentation,
+    Structure, Tail, ethernet,
+};
+use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
 use crate::layout;
 
@@ -115,10 +120,41 @@ impl fmt::Display for Header {
     }
 }
 
-const NAME: &str = crate::Kind::Vlan.name();
+const NAME: &str = SPEC.name;
 
 const ID_MASK: u16 = 0x0fff;
 const DROP_ELIGIBLE: u16 = 0x1000;
+
+/// The tag in the registry. The 12 bits of the identifier are part of the flow, the priority is not.
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "vlan",
+    class: Class::Link,
+    announced: Announced {
+        ethertypes: &[
+            ethernet::ETHERTYPE_VLAN,
+            ethernet::ETHERTYPE_VLAN_SERVICE,
+            ethernet::ETHERTYPE_VLAN_OLD,
+        ],
+        ..Announced::NEVER
+    },
+    read,
+    layouts: Layouts::One(Layout::new(&[
+        Field::new("tag", field::TCI, Role::Tag, Law::Key { bits: (ID_MASK as u64) << 48 })
+            .shown(Form::Hexadecimal),
+        Field::equal("EtherType", field::ETHERTYPE, Role::Link).shown(Form::Hexadecimal),
+    ])),
+    tail: Tail { name: "content", role: Role::Link },
+    structure: Structure::Bits(&[(2, 0xff), (3, 0xff)]),
+    segmentation: Segmentation::Nothing,
+    remote_checksum: None,
+};
+
+#[inline(always)]
+fn read(walk: &mut Walk<'_, '_>) -> Step {
+    let header = walk.peek::<HEADER_LEN>()?;
+    walk.push(Kind::Vlan, HEADER_LEN)?;
+    Ok(Next::EtherType(u16_at(header, 2)))
+}
 
 #[cfg(test)]
 mod tests {
@@ -135,7 +171,7 @@ mod tests {
         let bytes = [&BYTES[..], b"payload"].concat();
         let (header, payload) = Header::parse(&bytes).unwrap();
         assert_eq!((header.priority(), header.drop_eligible(), header.id()), (5, true, 0x123));
-        assert_eq!(header.ethertype.get(), crate::ethernet::ETHERTYPE_IPV4);
+        assert_eq!(header.ethertype.get(), ethernet::ETHERTYPE_IPV4);
         assert_eq!(payload, b"payload");
         assert_refuses_prefixes(&BYTES, |bytes| Header::parse(bytes).map(|_| ()));
     }

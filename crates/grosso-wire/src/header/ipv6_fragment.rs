@@ -12,8 +12,13 @@ use core::fmt;
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, Class, HeaderSpec, Kind, Layout, Layouts, Role, Segmentation, Structure, Tail,
+};
+use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
 use crate::layout;
+use crate::stack::Stop;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 8;
@@ -115,7 +120,29 @@ impl fmt::Display for Header {
     }
 }
 
-const NAME: &str = crate::Kind::Ipv6Fragment.name();
+const NAME: &str = SPEC.name;
+
+/// The fragment header in the registry. IPv6 alone announces it, and no train has it.
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "frag6",
+    class: Class::Extension,
+    announced: Announced::NEVER,
+    read,
+    layouts: Layouts::One(Layout::NONE),
+    tail: Tail { name: "content", role: Role::Extension },
+    structure: Structure::Bits(&[]),
+    segmentation: Segmentation::Nothing,
+    remote_checksum: None,
+};
+
+#[inline(always)]
+fn read(walk: &mut Walk<'_, '_>) -> Step {
+    let header = walk.peek::<HEADER_LEN>()?;
+    walk.push(Kind::Ipv6Fragment, HEADER_LEN)?;
+    // An atomic fragment is a whole packet (RFC 6946); two bits are reserved.
+    let atomic = u16_at(header, 2) & (OFFSET_MASK | MORE_FRAGMENTS) == 0;
+    if atomic { Ok(Next::AfterIpv6(header[0])) } else { Err(Stop::Fragment) }
+}
 
 #[cfg(test)]
 mod tests {

@@ -26,8 +26,14 @@ use core::fmt;
 use zerocopy::byteorder::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, AnnouncedByPort, Class, Field, Form, HeaderSpec, Kind, Layout, Layouts, Remote,
+    Role, Segmentation, Structure, Tail,
+};
+use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
 use crate::layout;
+use crate::stack::Stop;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 8;
@@ -223,12 +229,77 @@ impl fmt::Display for Header {
     }
 }
 
-const NAME: &str = crate::Kind::Vxlan.name();
+const NAME: &str = SPEC.name;
 
 /// The bit of the reserved byte that says where the checksum field is.
 const REMOTE_UDP: u8 = 0x80;
 
 const REMOTE_START_MAX: u16 = 254;
+
+/// VXLAN in the registry: the network identifier is part of the flow (rule T5).
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "vxlan",
+    class: Class::Tunnel,
+    announced: Announced {
+        port: Some(AnnouncedByPort { port: |ports| ports.vxlan, read }),
+        ..Announced::NEVER
+    },
+    read,
+    layouts: Layouts::One(LAYOUT),
+    tail: Tail { name: "content", role: Role::Tunnel },
+    structure: STRUCTURE,
+    segmentation: Segmentation::Nothing,
+    remote_checksum: Some(|header| {
+        let RemoteChecksum { start, offset } = Header::parse(header).ok()?.0.remote_checksum()?;
+        let start = usize::from(start);
+        Some(Remote { start, at: start + usize::from(offset) })
+    }),
+};
+
+/// VXLAN-GPE in the registry.
+pub(super) const SPEC_GPE: HeaderSpec = HeaderSpec {
+    name: "gpe",
+    class: Class::Tunnel,
+    announced: Announced {
+        port: Some(AnnouncedByPort { port: |ports| ports.vxlan_gpe, read: read_gpe }),
+        ..Announced::NEVER
+    },
+    read: read_gpe,
+    layouts: Layouts::One(LAYOUT),
+    tail: Tail { name: "content", role: Role::Tunnel },
+    structure: STRUCTURE,
+    segmentation: Segmentation::Nothing,
+    remote_checksum: None,
+};
+
+const LAYOUT: Layout = Layout::new(&[
+    Field::equal("flags", field::FLAGS, Role::Tunnel).shown(Form::Hexadecimal),
+    Field::key("network", field::VNI, Role::Network),
+    Field::equal("reserved byte", field::RESERVED, Role::Tunnel),
+]);
+
+/// The last byte says where remote checksum offload points.
+const STRUCTURE: Structure =
+    Structure::Bits(&[(0, 0xff), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff)]);
+
+#[inline(always)]
+fn read(walk: &mut Walk<'_, '_>) -> Step {
+    walk.push(Kind::Vxlan, HEADER_LEN)?;
+    Ok(Next::Header(Kind::Ethernet))
+}
+
+#[inline(always)]
+fn read_gpe(walk: &mut Walk<'_, '_>) -> Step {
+    let header = walk.peek::<HEADER_LEN>()?;
+    walk.push(Kind::VxlanGpe, HEADER_LEN)?;
+    // Version 0, P set, O clear (rule T5); the other bits do not change what follows.
+    let flags = u32::from(u16_at(header, 0)) << 16;
+    let decided = GPE_VERSION_MASK | FLAG_NEXT_PROTOCOL | FLAG_OPERATIONS;
+    if flags & decided != FLAG_NEXT_PROTOCOL {
+        return Err(Stop::Unknown);
+    }
+    Ok(Next::NextProtocol(header[3]))
+}
 
 #[cfg(test)]
 mod tests {

@@ -12,8 +12,14 @@ use core::fmt;
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, Class, HeaderSpec, Kind, Layout, Layouts, Role, Segmentation, Structure, Tail, ipv4,
+    ipv6,
+};
+use crate::dissect::{Step, Walk};
 use crate::error::Malformed;
 use crate::layout;
+use crate::stack::Stop;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 8;
@@ -111,7 +117,26 @@ impl fmt::Display for Header {
     }
 }
 
-const NAME: &str = crate::Kind::Icmp.name();
+const NAME: &str = SPEC.name;
+
+/// ICMP in the registry; no train has it.
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "icmp",
+    class: Class::Control,
+    announced: Announced { protocols: &[ipv4::PROTOCOL_ICMP, ipv6::NEXT_ICMP], ..Announced::NEVER },
+    read,
+    layouts: Layouts::One(Layout::NONE),
+    tail: Tail { name: "content", role: Role::Link },
+    structure: Structure::Bits(&[]),
+    segmentation: Segmentation::Nothing,
+    remote_checksum: None,
+};
+
+#[inline(always)]
+fn read(walk: &mut Walk<'_, '_>) -> Step {
+    walk.push(Kind::Icmp, HEADER_LEN)?;
+    Err(Stop::Payload)
+}
 
 #[cfg(test)]
 mod tests {

@@ -18,8 +18,14 @@ use core::fmt;
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, Class, Cover, Field, Form, HeaderSpec, Kind, Law, Layout, Layouts, Role,
+    Segmentation, Structure, Tail, ipv4,
+};
+use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
 use crate::layout;
+use crate::stack::Stop;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 4;
@@ -155,7 +161,62 @@ impl fmt::Display for Header {
     }
 }
 
-const NAME: &str = crate::Kind::Gre.name();
+const NAME: &str = SPEC.name;
+
+/// GRE in the registry (RFC 2784, RFC 2890, rule T21). The key is part of the flow.
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "gre",
+    class: Class::Tunnel,
+    announced: Announced { protocols: &[ipv4::PROTOCOL_GRE], ..Announced::NEVER },
+    read,
+    layouts: Layouts::Chosen(layout_of),
+    tail: Tail { name: "content", role: Role::Tunnel },
+    structure: Structure::Bits(&[(0, 0xff), (1, 0xff), (2, 0xff), (3, 0xff)]),
+    segmentation: Segmentation::Gre,
+    remote_checksum: None,
+};
+
+/// The fields up to the key, which lies behind the checksum when there is one.
+fn layout_of(header: &[u8]) -> &'static Layout {
+    let flags = header.first().map_or(0, |high| u16::from(*high) << 8);
+    match (flags & FLAG_CHECKSUM != 0, flags & FLAG_KEY != 0) {
+        (false, false) => &PLAIN,
+        (false, true) => &KEYED,
+        (true, false) => &SUMMED,
+        (true, true) => &SUMMED_AND_KEYED,
+    }
+}
+
+const FLAGS: Field = Field::equal("flags", field::FLAGS, Role::Tunnel).shown(Form::Hexadecimal);
+const PROTOCOL: Field =
+    Field::equal("protocol", field::PROTOCOL, Role::Tunnel).shown(Form::Hexadecimal);
+const CHECKSUM: Field =
+    Field::new("checksum", field::CHECKSUM, Role::Checksum, Law::Checksum(Cover::Packet))
+        .shown(Form::Hexadecimal);
+const RESERVED: Field = Field::equal("reserved word", 6..8, Role::Tunnel).shown(Form::Hexadecimal);
+
+static PLAIN: Layout = Layout::new(&[FLAGS, PROTOCOL]);
+static KEYED: Layout = Layout::new(&[FLAGS, PROTOCOL, key_at(4)]);
+static SUMMED: Layout = Layout::new(&[FLAGS, PROTOCOL, CHECKSUM, RESERVED]);
+static SUMMED_AND_KEYED: Layout = Layout::new(&[FLAGS, PROTOCOL, CHECKSUM, RESERVED, key_at(8)]);
+
+const fn key_at(start: usize) -> Field {
+    Field::key("key", start..start + 4, Role::Channel).shown(Form::Number)
+}
+
+#[inline(always)]
+fn read(walk: &mut Walk<'_, '_>) -> Step {
+    let header = walk.peek::<HEADER_LEN>()?;
+    let flags = u16_at(header, 0);
+    // Routing (RFC 1701) and other versions change the layout, so only the base word is known.
+    if flags & (FLAG_ROUTING | VERSION_MASK) != 0 {
+        walk.push(Kind::Gre, HEADER_LEN)?;
+        return Err(Stop::Unknown);
+    }
+    let optional = flags & (FLAG_CHECKSUM | FLAG_KEY | FLAG_SEQUENCE);
+    walk.push(Kind::Gre, HEADER_LEN + 4 * optional.count_ones() as usize)?;
+    Ok(Next::Tunnelled(u16_at(header, 2)))
+}
 
 #[cfg(test)]
 mod tests {

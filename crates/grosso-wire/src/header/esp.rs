@@ -12,8 +12,14 @@ use core::fmt;
 use zerocopy::byteorder::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, AnnouncedByPort, Class, HeaderSpec, Kind, Layout, Layouts, Role, Segmentation,
+    Structure, Tail, ipv4,
+};
+use crate::dissect::{Step, Walk};
 use crate::error::{Malformed, Reason};
 use crate::layout;
+use crate::stack::Stop;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 8;
@@ -90,7 +96,35 @@ impl fmt::Display for Header {
     }
 }
 
-const NAME: &str = crate::Kind::Esp.name();
+const NAME: &str = SPEC.name;
+
+/// ESP in the registry; no train has it.
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "esp",
+    class: Class::Security,
+    announced: Announced {
+        protocols: &[ipv4::PROTOCOL_ESP],
+        port: Some(AnnouncedByPort { port: |ports| ports.esp, read: read_in_udp }),
+        ..Announced::NEVER
+    },
+    read,
+    layouts: Layouts::One(Layout::NONE),
+    tail: Tail { name: "content", role: Role::Link },
+    structure: Structure::Bits(&[]),
+    segmentation: Segmentation::Nothing,
+    remote_checksum: None,
+};
+
+#[inline(always)]
+fn read_in_udp(walk: &mut Walk<'_, '_>) -> Step {
+    if is_esp_in_udp(walk.rest) { read(walk) } else { Err(Stop::Payload) }
+}
+
+#[inline(always)]
+fn read(walk: &mut Walk<'_, '_>) -> Step {
+    walk.push(Kind::Esp, HEADER_LEN)?;
+    Err(Stop::Encrypted)
+}
 
 #[cfg(test)]
 mod tests {

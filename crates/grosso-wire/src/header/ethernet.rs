@@ -12,6 +12,11 @@ use core::fmt;
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, Class, Field, HeaderSpec, Kind, Layout, Layouts, Role, Segmentation, Structure,
+    Tail, ipv4, ipv6, vxlan,
+};
+use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::Malformed;
 use crate::layout;
 
@@ -117,7 +122,39 @@ impl fmt::Display for Address<'_> {
     }
 }
 
-const NAME: &str = crate::Kind::Ethernet.name();
+const NAME: &str = SPEC.name;
+
+/// Ethernet in the registry. The addresses are no part of the flow: a path that changes its router keeps its order.
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "eth",
+    class: Class::Link,
+    announced: Announced {
+        tunnel_ethertypes: &[ETHERTYPE_BRIDGING],
+        next_protocols: &[vxlan::NEXT_ETHERNET],
+        ..Announced::NEVER
+    },
+    read,
+    layouts: Layouts::One(Layout::new(&[
+        Field::equal("destination", field::DESTINATION, Role::Link),
+        Field::equal("source", field::SOURCE, Role::Link),
+        Field::equal("EtherType", field::ETHERTYPE, Role::Link),
+    ])),
+    tail: Tail { name: "content", role: Role::Link },
+    structure: Structure::Bits(&[(12, 0xff), (13, 0xff)]),
+    segmentation: Segmentation::Nothing,
+    remote_checksum: None,
+};
+
+#[inline(always)]
+pub(super) fn read(walk: &mut Walk<'_, '_>) -> Step {
+    let header = walk.peek::<HEADER_LEN>()?;
+    walk.push(Kind::Ethernet, HEADER_LEN)?;
+    match u16_at(header, 12) {
+        ETHERTYPE_IPV4 => ipv4::read(walk),
+        ETHERTYPE_IPV6 => ipv6::read(walk),
+        other => Ok(Next::EtherType(other)),
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -15,8 +15,13 @@ use core::fmt;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, Class, HeaderSpec, Kind, Layout, Layouts, Role, Segmentation, Structure, Tail,
+};
+use crate::dissect::{Next, Step, Walk};
 use crate::error::{Malformed, Reason};
 use crate::layout;
+use crate::stack::Stop;
 
 /// Bytes of the fixed header: the two that all have; none has fewer than 8 in all.
 pub const HEADER_LEN: usize = 2;
@@ -185,7 +190,59 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
-const NAME: &str = crate::Kind::Ipv6Extension.name();
+const NAME: &str = SPEC.name;
+
+/// Extension headers in the registry. IPv6 alone announces them.
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "ext6",
+    class: Class::Extension,
+    announced: Announced::NEVER,
+    read,
+    layouts: Layouts::One(Layout::NONE),
+    tail: Tail { name: "content", role: Role::Extension },
+    structure: Structure::Bits(&[(0, 0xff), (1, 0xff)]),
+    segmentation: Segmentation::Nothing,
+    remote_checksum: None,
+};
+
+#[inline(always)]
+fn read(walk: &mut Walk<'_, '_>) -> Step {
+    read_options(walk, false)
+}
+
+/// Reads hop-by-hop options, which may declare the length of a jumbogram.
+#[inline(always)]
+pub(crate) fn read_hop_by_hop(walk: &mut Walk<'_, '_>) -> Step {
+    read_options(walk, true)
+}
+
+#[inline(always)]
+fn read_options(walk: &mut Walk<'_, '_>, is_hop_by_hop: bool) -> Step {
+    let header = walk.peek::<8>()?;
+    let header_len = (header[1] as usize + 1) * 8;
+    let options = walk.rest.get(HEADER_LEN..header_len).ok_or(Stop::Cut)?;
+    let mut declared = None;
+    if is_hop_by_hop && walk.jumbo && walk.last() == Some(Kind::Ipv6) {
+        declared = jumbo_payload_len(options);
+        // RFC 2675 section 3: the option is for payloads that the fixed header cannot express.
+        if declared.is_some_and(|payload_len| payload_len <= 0xffff) {
+            return Err(Stop::Malformed);
+        }
+    }
+    walk.push(Kind::Ipv6Extension, header_len)?;
+    if let Some(payload_len) = declared {
+        walk.declare(payload_len as usize - header_len);
+    }
+    Ok(Next::AfterIpv6(header[0]))
+}
+
+/// The value of the jumbo payload option (RFC 2675 section 2) among hop-by-hop options.
+fn jumbo_payload_len(options: &[u8]) -> Option<u32> {
+    Options::new(options).find_map(|option| match option {
+        Ok(Ipv6Option::JumboPayload(payload_len)) => Some(payload_len),
+        _ => None,
+    })
+}
 
 #[cfg(test)]
 mod tests {

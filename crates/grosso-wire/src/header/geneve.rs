@@ -26,8 +26,14 @@ use core::fmt;
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, AnnouncedByPort, Class, Field, Form, HeaderSpec, Kind, Layout, Layouts, Role,
+    Segmentation, Structure, Tail, ethernet,
+};
+use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
 use crate::layout;
+use crate::stack::Stop;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 8;
@@ -232,10 +238,47 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
-const NAME: &str = crate::Kind::Geneve.name();
+const NAME: &str = SPEC.name;
 
 const LENGTH_MASK: u8 = 0x3f;
 const OPTION_LENGTH_MASK: u8 = 0x1f;
+
+/// Geneve in the registry: the network identifier is part of the flow (rule T6).
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "geneve",
+    class: Class::Tunnel,
+    announced: Announced {
+        port: Some(AnnouncedByPort { port: |ports| ports.geneve, read }),
+        ..Announced::NEVER
+    },
+    read,
+    layouts: Layouts::One(Layout::new(&[
+        Field::equal("version and length", field::VERSION_LENGTH, Role::Tunnel),
+        Field::equal("flags", field::FLAGS, Role::Tunnel),
+        Field::equal("protocol", field::PROTOCOL, Role::Tunnel).shown(Form::Hexadecimal),
+        Field::key("network", field::VNI, Role::Network),
+        Field::equal("reserved byte", field::RESERVED, Role::Tunnel),
+    ])),
+    tail: Tail { name: "options", role: Role::Tunnel },
+    structure: Structure::Bits(&[(0, 0xff), (1, 0xff), (2, 0xff), (3, 0xff)]),
+    segmentation: Segmentation::Nothing,
+    remote_checksum: None,
+};
+
+#[inline(always)]
+fn read(walk: &mut Walk<'_, '_>) -> Step {
+    let header = walk.peek::<HEADER_LEN>()?;
+    if header[0] >> 6 != 0 {
+        return Err(Stop::Malformed);
+    }
+    walk.push(Kind::Geneve, HEADER_LEN + (header[0] & LENGTH_MASK) as usize * 4)?;
+    match u16_at(header, 2) {
+        ethernet::ETHERTYPE_BRIDGING => Ok(Next::Header(Kind::Ethernet)),
+        ethernet::ETHERTYPE_IPV4 => Ok(Next::Header(Kind::Ipv4)),
+        ethernet::ETHERTYPE_IPV6 => Ok(Next::Header(Kind::Ipv6)),
+        _ => Err(Stop::Unknown),
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -12,8 +12,14 @@ use core::fmt;
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, Class, Cover, Field, Form, HeaderSpec, Kind, Law, Layout, Layouts, Role,
+    Segmentation, Structure, Tail, ipv4,
+};
+use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
 use crate::layout;
+use crate::stack::Stop;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 8;
@@ -102,7 +108,43 @@ impl fmt::Display for Header {
     }
 }
 
-const NAME: &str = crate::Kind::Udp.name();
+const NAME: &str = SPEC.name;
+
+/// UDP in the registry (RFC 768), as the transport of a train or around a tunnel (rules U11, T2, T3).
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "udp",
+    class: Class::Transport,
+    announced: Announced { protocols: &[ipv4::PROTOCOL_UDP], ..Announced::NEVER },
+    read,
+    layouts: Layouts::One(Layout::new(&[
+        Field::key("source port", field::SOURCE_PORT, Role::Port).shown(Form::Number),
+        Field::key("destination port", field::DESTINATION_PORT, Role::Port).shown(Form::Number),
+        Field::new("length", field::LENGTH, Role::Length, Law::Length { skip: 0 })
+            .shown(Form::Number),
+        Field::new("checksum", field::CHECKSUM, Role::Checksum, Law::Checksum(COVER))
+            .shown(Form::Hexadecimal),
+    ])),
+    tail: Tail { name: "content", role: Role::Link },
+    structure: Structure::Bits(&[(2, 0xff), (3, 0xff)]),
+    segmentation: Segmentation::Udp,
+    remote_checksum: None,
+};
+
+const COVER: Cover = Cover::Datagram { protocol: ipv4::PROTOCOL_UDP };
+
+#[inline(always)]
+pub(super) fn read(walk: &mut Walk<'_, '_>) -> Step {
+    let header = walk.peek::<HEADER_LEN>()?;
+    let length = u16_at(header, 4) as usize;
+    walk.push(Kind::Udp, HEADER_LEN)?;
+    match length.checked_sub(HEADER_LEN) {
+        Some(payload_len) => walk.declare(payload_len),
+        // RFC 2675 section 4: a UDP length of zero in a jumbogram means "to the end".
+        None if length == 0 && walk.jumbo => {}
+        None => return Err(Stop::Malformed),
+    }
+    Ok(Next::UdpPayload(u16_at(header, 2)))
+}
 
 #[cfg(test)]
 mod tests {

@@ -22,8 +22,14 @@ use core::fmt;
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, Class, Cover, Field, Form, HeaderSpec, Kind, Law, Layout, Layouts, Role,
+    Segmentation, Structure, Tail, ipv4,
+};
+use crate::dissect::{Step, Walk};
 use crate::error::{Malformed, Reason};
 use crate::layout;
+use crate::stack::Stop;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 20;
@@ -328,7 +334,7 @@ fn known(kind: u8, data: &[u8]) -> Option<TcpOption<'_>> {
     }
 }
 
-const NAME: &str = crate::Kind::Tcp.name();
+const NAME: &str = SPEC.name;
 
 const FLAGS_MASK: u16 = 0x01ff;
 
@@ -343,6 +349,43 @@ const FLAG_NAMES: [(u16, &str); 9] = [
     (CWR, "CWR"),
     (AE, "AE"),
 ];
+
+/// TCP in the registry (RFC 9293, rules G31 to G35). The urgent pointer is compared even when URG is clear, where Linux
+/// does not (rule G33): cutting could not give it back.
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "tcp",
+    class: Class::Transport,
+    announced: Announced { protocols: &[ipv4::PROTOCOL_TCP], ..Announced::NEVER },
+    read,
+    layouts: Layouts::One(Layout::new(&[
+        Field::key("source port", field::SOURCE_PORT, Role::Port).shown(Form::Number),
+        Field::key("destination port", field::DESTINATION_PORT, Role::Port).shown(Form::Number),
+        Field::new("sequence", field::SEQUENCE, Role::Sequence, Law::Sequence).shown(Form::Number),
+        Field::equal("ack", field::ACKNOWLEDGMENT, Role::Acknowledgment).shown(Form::Number),
+        Field::new("flags", field::OFFSET_FLAGS, Role::Flags, Law::Flags).shown(Form::Flags),
+        Field::equal("window", field::WINDOW, Role::Window).shown(Form::Number),
+        Field::new("checksum", field::CHECKSUM, Role::Checksum, Law::Checksum(COVER))
+            .shown(Form::Number),
+        Field::equal("urgent pointer", field::URGENT, Role::UrgentPointer).shown(Form::Number),
+    ])),
+    tail: Tail { name: "options", role: Role::Options },
+    structure: Structure::Bits(&[(12, 0xf0)]),
+    segmentation: Segmentation::Tcp,
+    remote_checksum: None,
+};
+
+const COVER: Cover = Cover::Transport { protocol: ipv4::PROTOCOL_TCP };
+
+#[inline(always)]
+pub(super) fn read(walk: &mut Walk<'_, '_>) -> Step {
+    let header = walk.peek::<HEADER_LEN>()?;
+    let header_len = (header[12] >> 4) as usize * 4;
+    if header_len < HEADER_LEN {
+        return Err(Stop::Malformed);
+    }
+    walk.push(Kind::Tcp, header_len)?;
+    Err(Stop::Payload)
+}
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,10 @@ use core::fmt;
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, Class, HeaderSpec, Kind, Layout, Layouts, Role, Segmentation, Structure, Tail,
+};
+use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::Malformed;
 use crate::ethernet::Address;
 use crate::layout;
@@ -107,7 +111,27 @@ impl fmt::Display for Header {
     }
 }
 
-const NAME: &str = crate::Kind::Sll.name();
+const NAME: &str = SPEC.name;
+
+/// The cooked capture header in the registry.
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "sll",
+    class: Class::Link,
+    announced: Announced::NEVER,
+    read,
+    layouts: Layouts::One(Layout::NONE),
+    tail: Tail { name: "content", role: Role::Link },
+    structure: Structure::Bits(&[(14, 0xff), (15, 0xff)]),
+    segmentation: Segmentation::Nothing,
+    remote_checksum: None,
+};
+
+#[inline(always)]
+fn read(walk: &mut Walk<'_, '_>) -> Step {
+    let header = walk.peek::<HEADER_LEN>()?;
+    walk.push(Kind::Sll, HEADER_LEN)?;
+    Ok(Next::EtherType(u16_at(header, 14)))
+}
 
 #[cfg(test)]
 mod tests {

@@ -11,8 +11,13 @@ use core::fmt;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, Class, HeaderSpec, Kind, Layout, Layouts, Role, Segmentation, Structure, Tail,
+};
+use crate::dissect::{Next, Step, Walk};
 use crate::error::Malformed;
 use crate::layout;
+use crate::stack::Stop;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 4;
@@ -91,7 +96,33 @@ impl fmt::Display for Header {
     }
 }
 
-const NAME: &str = crate::Kind::Null.name();
+const NAME: &str = SPEC.name;
+
+/// The loopback header in the registry.
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "null",
+    class: Class::Link,
+    announced: Announced::NEVER,
+    read,
+    layouts: Layouts::One(Layout::NONE),
+    tail: Tail { name: "content", role: Role::Link },
+    structure: Structure::Whole,
+    segmentation: Segmentation::Nothing,
+    remote_checksum: None,
+};
+
+#[inline(always)]
+fn read(walk: &mut Walk<'_, '_>) -> Step {
+    let header = Header { family: *walk.peek()? };
+    walk.push(Kind::Null, HEADER_LEN)?;
+    match header.family() {
+        FAMILY_IPV4 => Ok(Next::Header(Kind::Ipv4)),
+        FAMILY_IPV6_LINUX | FAMILY_IPV6_NETBSD | FAMILY_IPV6_FREEBSD | FAMILY_IPV6_MACOS => {
+            Ok(Next::Header(Kind::Ipv6))
+        }
+        _ => Err(Stop::Unknown),
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -14,8 +14,14 @@ use core::fmt;
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, Class, Field, HeaderSpec, Kind, Law, Layout, Layouts, Role, Segmentation, Structure,
+    Tail, ethernet,
+};
+use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
 use crate::layout;
+use crate::stack::Stop;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 8;
@@ -118,7 +124,48 @@ impl fmt::Display for Header {
     }
 }
 
-const NAME: &str = crate::Kind::Pppoe.name();
+const NAME: &str = SPEC.name;
+
+/// The session header in the registry (RFC 2516, rule G5a). The length counts from the PPP protocol on.
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "pppoe",
+    class: Class::Link,
+    announced: Announced { ethertypes: &[ethernet::ETHERTYPE_PPPOE_SESSION], ..Announced::NEVER },
+    read,
+    layouts: Layouts::One(Layout::new(&[
+        Field::equal("version and type", field::VERSION_TYPE, Role::Link),
+        Field::equal("code", field::CODE, Role::Link),
+        Field::key("session", field::SESSION, Role::Link),
+        Field::new("length", field::LENGTH, Role::Length, Law::Length { skip: UNCOUNTED }),
+        Field::equal("PPP protocol", field::PROTOCOL, Role::Link),
+    ])),
+    tail: Tail { name: "content", role: Role::Link },
+    structure: Structure::Bits(&[(0, 0xff), (1, 0xff), (6, 0xff), (7, 0xff)]),
+    segmentation: Segmentation::Nothing,
+    remote_checksum: None,
+};
+
+/// Bytes at the start of the header that its length does not count.
+const UNCOUNTED: usize = HEADER_LEN - PROTOCOL_LEN;
+
+#[inline(always)]
+fn read(walk: &mut Walk<'_, '_>) -> Step {
+    let header = walk.peek::<HEADER_LEN>()?;
+    let length = u16_at(header, 4) as usize;
+    if header[0] != VERSION_TYPE || length < PROTOCOL_LEN {
+        return Err(Stop::Malformed);
+    }
+    if header[1] != CODE_SESSION {
+        return Err(Stop::Unknown);
+    }
+    walk.push(Kind::Pppoe, HEADER_LEN)?;
+    walk.declare(length - PROTOCOL_LEN);
+    match u16_at(header, 6) {
+        PROTOCOL_IPV4 => Ok(Next::Header(Kind::Ipv4)),
+        PROTOCOL_IPV6 => Ok(Next::Header(Kind::Ipv6)),
+        _ => Err(Stop::Unknown),
+    }
+}
 
 #[cfg(test)]
 mod tests {

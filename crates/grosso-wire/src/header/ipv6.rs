@@ -19,8 +19,14 @@ use core::net::Ipv6Addr;
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{
+    Announced, Class, Field, Form, HeaderSpec, Kind, Law, Layout, Layouts, Role, Segmentation,
+    Structure, Tail, ethernet, ipv4, tcp, udp, vxlan,
+};
+use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
 use crate::layout;
+use crate::stack::Stop;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 40;
@@ -176,9 +182,65 @@ impl fmt::Display for Header {
     }
 }
 
-const NAME: &str = crate::Kind::Ipv6.name();
+const NAME: &str = SPEC.name;
 
 const FLOW_LABEL_MASK: u32 = 0x000f_ffff;
+
+/// IPv6 in the registry (RFC 8200, rules G20 to G23). The flow label is no part of the flow: a sender may change it in
+/// the middle of a connection (RFC 6438), and the order of that connection must survive it.
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "ip6",
+    class: Class::Network,
+    announced: Announced {
+        ethertypes: &[ethernet::ETHERTYPE_IPV6],
+        tunnel_ethertypes: &[ethernet::ETHERTYPE_IPV6],
+        protocols: &[ipv4::PROTOCOL_IPV6],
+        next_protocols: &[vxlan::NEXT_IPV6],
+        ..Announced::NEVER
+    },
+    read,
+    layouts: Layouts::One(Layout::new(&[
+        Field::equal("class and label", field::WORD, Role::ClassAndLabel)
+            .pinning(VERSION_AND_ECN << 32)
+            .shown(Form::Hexadecimal),
+        Field::new(
+            "payload length",
+            field::PAYLOAD_LENGTH,
+            Role::Length,
+            Law::Length { skip: HEADER_LEN },
+        )
+        .shown(Form::Number),
+        Field::equal("next header", field::NEXT_HEADER, Role::Protocol),
+        Field::equal("ttl", field::HOP_LIMIT, Role::TimeToLive),
+        Field::key("source", field::SOURCE, Role::Address),
+        Field::key("destination", field::DESTINATION, Role::Address),
+    ])),
+    tail: Tail { name: "content", role: Role::Link },
+    structure: Structure::Bits(&[(0, 0xf0), (6, 0xff)]),
+    segmentation: Segmentation::Ip,
+    remote_checksum: None,
+};
+
+/// The bits of the first word that are the version and ECN (RFC 3168 section 5).
+const VERSION_AND_ECN: u64 = 0xf030_0000;
+
+#[inline(always)]
+pub(super) fn read(walk: &mut Walk<'_, '_>) -> Step {
+    let header = walk.peek::<HEADER_LEN>()?;
+    if header[0] >> 4 != 6 {
+        return Err(Stop::Malformed);
+    }
+    let payload_len = u16_at(header, 4) as usize;
+    // Where nothing follows the header, a length of zero is a length.
+    walk.jumbo = payload_len == 0 && header[6] != NEXT_NONE;
+    walk.push(Kind::Ipv6, HEADER_LEN)?;
+    walk.declare_ip(payload_len);
+    match header[6] {
+        ipv4::PROTOCOL_TCP => tcp::read(walk),
+        ipv4::PROTOCOL_UDP => udp::read(walk),
+        other => Ok(Next::AfterIpv6(other)),
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -197,7 +259,7 @@ mod tests {
         let address = |last| [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
         let mut header = Header {
             payload_length: 3.into(),
-            next_header: crate::ipv4::PROTOCOL_UDP,
+            next_header: ipv4::PROTOCOL_UDP,
             hop_limit: 63,
             source: address(1),
             destination: address(2),

@@ -1,0 +1,525 @@
+//! A header said once: what one kind of header is, as data.
+//!
+//! Each header's file has a [`HeaderSpec`], and one line of the registry in [`crate::header`] makes it a [`Kind`]. All
+//! that depends on the kind of a header (dissection, flow keys, masks, shapes, features, names in reports) is a
+//! function of it, so that a new header is a file and a line.
+
+use core::ops::Range;
+
+use super::Kind;
+use crate::dissect::{Ports, Step, Walk};
+
+/// One kind of header.
+#[derive(Debug)]
+pub struct HeaderSpec {
+    /// The short word that [`Stack`](crate::Stack)'s `Display` and reports use.
+    pub name: &'static str,
+    /// The part that it plays in a packet.
+    pub class: Class,
+    /// The numbers by which other headers say that this one follows.
+    pub announced: Announced,
+    /// Reads it at the front of what is left: its length, and what follows.
+    pub(crate) read: Read,
+    /// Its fields.
+    pub layouts: Layouts,
+    /// What follows the fields: options, and contents without fields of their own.
+    pub tail: Tail,
+    /// The bits that decide which headers there are, lengths of payload apart.
+    pub structure: Structure,
+    /// What a device has to know of it to cut a superframe.
+    pub segmentation: Segmentation,
+    /// The checksum that it leaves to the receiver of the packet inside, when it can say that.
+    pub remote_checksum: Option<fn(&[u8]) -> Option<Remote>>,
+}
+
+/// A step of the dissector over one header.
+pub(crate) type Read = for<'a, 's, 'w> fn(&'w mut Walk<'a, 's>) -> Step;
+
+/// The part that a header plays in a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// The link layer, and what is between it and IP.
+    Link,
+    /// IP.
+    Network,
+    /// An extension header of IPv6.
+    Extension,
+    /// TCP and UDP, which end in a payload that trains can be made of.
+    Transport,
+    /// Messages about the network.
+    Control,
+    /// A header in front of something encrypted.
+    Security,
+    /// A header around a packet, inside IP or a link layer.
+    Tunnel,
+}
+
+/// The numbers by which other headers say that one follows. At most [`NUMBERS_MAX`] of each.
+#[derive(Debug)]
+pub struct Announced {
+    /// EtherTypes of a link layer.
+    pub ethertypes: &'static [u16],
+    /// EtherTypes of a tunnel header such as GRE.
+    pub tunnel_ethertypes: &'static [u16],
+    /// IP protocols.
+    pub protocols: &'static [u8],
+    /// Numbers of the registry that VXLAN-GPE and the network service header share (RFC 8300 section 11.2.5).
+    pub next_protocols: &'static [u8],
+    /// The UDP port that means it.
+    pub(crate) port: Option<AnnouncedByPort>,
+}
+
+/// A header that a UDP port means.
+#[derive(Debug)]
+pub(crate) struct AnnouncedByPort {
+    pub(crate) port: fn(&Ports) -> u16,
+    /// Reads the payload of a datagram to this port.
+    pub(crate) read: Read,
+}
+
+/// Most numbers of one kind that announce a header.
+pub const NUMBERS_MAX: usize = 4;
+
+impl Announced {
+    /// No number: another header's own fields say that it follows.
+    pub const NEVER: Self = Self {
+        ethertypes: &[],
+        tunnel_ethertypes: &[],
+        protocols: &[],
+        next_protocols: &[],
+        port: None,
+    };
+}
+
+/// The fields of a header's fixed part.
+#[derive(Debug)]
+pub enum Layouts {
+    /// The same in every such header.
+    One(Layout),
+    /// As the header's first bytes say. Bytes that are not there count as zero.
+    Chosen(fn(&[u8]) -> &'static Layout),
+}
+
+/// The fields of a header's fixed part, outermost first, and which of their bits identify a flow. Every byte belongs
+/// to one field.
+#[derive(Debug)]
+pub struct Layout {
+    /// The fields.
+    pub fields: &'static [Field],
+    key: Key,
+}
+
+impl Layout {
+    /// No field: the header is equal along a train in all its bytes.
+    pub const NONE: Self = Self::new(&[]);
+
+    /// A header of these fields.
+    #[must_use]
+    pub const fn new(fields: &'static [Field]) -> Self {
+        Self { fields, key: Key::of(fields) }
+    }
+
+    /// The bits that identify a flow.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> &[KeyWord] {
+        &self.key.words[..self.key.count.min(KEY_WORDS_MAX)]
+    }
+
+    /// Where the fixed part ends, in bytes from the start of the header.
+    #[must_use]
+    pub const fn end(&self) -> usize {
+        match self.fields.last() {
+            Some(last) => last.bytes.end,
+            None => 0,
+        }
+    }
+}
+
+/// One field of a header.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// What people call it.
+    pub name: &'static str,
+    /// Where it lies, in bytes from the start of its header.
+    pub bytes: Range<usize>,
+    /// What it means.
+    pub role: Role,
+    /// How it varies along a train.
+    pub law: Law,
+    /// The bits, the first byte's highest first, that no profile lets vary.
+    pub pinned: u64,
+    /// How people read it.
+    pub form: Form,
+}
+
+impl Field {
+    /// A field that varies by a law of its own.
+    #[must_use]
+    pub const fn new(name: &'static str, bytes: Range<usize>, role: Role, law: Law) -> Self {
+        let form = if bytes.end - bytes.start == 1 { Form::Number } else { Form::Bytes };
+        Self { name, bytes, role, law, pinned: 0, form }
+    }
+
+    /// A field that is equal along a train.
+    #[must_use]
+    pub const fn equal(name: &'static str, bytes: Range<usize>, role: Role) -> Self {
+        Self::new(name, bytes, role, Law::Equal)
+    }
+
+    /// A field of which every bit identifies a flow.
+    #[must_use]
+    pub const fn key(name: &'static str, bytes: Range<usize>, role: Role) -> Self {
+        Self::new(name, bytes, role, Law::Key { bits: u64::MAX })
+    }
+
+    /// The same with bits that no profile lets vary.
+    #[must_use]
+    pub const fn pinning(mut self, bits: u64) -> Self {
+        self.pinned = bits;
+        self
+    }
+
+    /// The same read in another form.
+    #[must_use]
+    pub const fn shown(mut self, form: Form) -> Self {
+        self.form = form;
+        self
+    }
+}
+
+/// What a field means, in every header that has such a one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A field of the link layer.
+    Link,
+    /// A tag of the link layer whose number both directions of a connection have.
+    Tag,
+    /// Version or header length.
+    Form,
+    /// Type of service or traffic class alone.
+    TypeOfService,
+    /// Traffic class and flow label in one word.
+    ClassAndLabel,
+    /// Whether the packet may be fragmented, and whether it was.
+    Fragmentation,
+    /// TTL or hop limit.
+    TimeToLive,
+    /// Which datagram fragments belong to.
+    Identification,
+    /// An address.
+    Address,
+    /// A port.
+    Port,
+    /// What follows an IP header.
+    Protocol,
+    /// The number of a virtual network, which both directions of a connection have.
+    Network,
+    /// The number of a tunnel, which may differ between the directions of a connection.
+    Channel,
+    /// Another field of a tunnel header.
+    Tunnel,
+    /// An IPv6 extension header.
+    Extension,
+    /// The place of the payload in a stream.
+    Sequence,
+    /// What the other side has received.
+    Acknowledgment,
+    /// TCP flags and header length.
+    Flags,
+    /// The receive window.
+    Window,
+    /// The urgent pointer.
+    UrgentPointer,
+    /// TCP options.
+    Options,
+    /// A length of what follows.
+    Length,
+    /// A checksum.
+    Checksum,
+}
+
+/// How a field varies along a train.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Law {
+    /// Equal; another value of these bits, the first byte's highest first, is another flow.
+    Key {
+        /// Which bits, where the field has no more than 64; all that are further behind count too.
+        bits: u64,
+    },
+    /// Equal; a different value ends the train.
+    Equal,
+    /// The bytes from `skip` bytes after the header's start to the end of the packet. A length that
+    /// does not fit is written as zero (rules G50, G63), which only IP allows.
+    Length {
+        /// Bytes at the start of the header that the length does not count.
+        skip: usize,
+    },
+    /// Steps by one a packet, or stays fixed: one mode an IP level (rule G14, RFC 6864).
+    Identification,
+    /// Advances by the payload so far (rule S10).
+    Sequence,
+    /// TCP flags: FIN and PSH are on the last packet only, CWR on the first or on all; the rest is
+    /// equal (rules G35, S11).
+    Flags,
+    /// The one's-complement sum of what [`Cover`] says.
+    Checksum(Cover),
+}
+
+/// What a checksum covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cover {
+    /// The header itself (IPv4).
+    Header,
+    /// The header and everything after it (GRE).
+    Packet,
+    /// A pseudo-header of the enclosing IP header, this header and everything after it (TCP).
+    Transport {
+        /// The protocol in the pseudo-header.
+        protocol: u8,
+    },
+    /// As [`Cover::Transport`], but zero says that there is none, and stays zero (UDP, RFC 768).
+    Datagram {
+        /// The protocol in the pseudo-header.
+        protocol: u8,
+    },
+}
+
+impl Cover {
+    /// Whether a field of zero says that there is no checksum.
+    #[must_use]
+    pub const fn zero_means_none(self) -> bool {
+        matches!(self, Self::Datagram { .. })
+    }
+
+    /// The protocol in the pseudo-header; zero when there is none.
+    #[must_use]
+    pub const fn protocol(self) -> u8 {
+        match self {
+            Self::Header | Self::Packet => 0,
+            Self::Transport { protocol } | Self::Datagram { protocol } => protocol,
+        }
+    }
+}
+
+/// How people read a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A decimal number.
+    Number,
+    /// A hexadecimal number.
+    Hexadecimal,
+    /// The nine flags of TCP in hexadecimal.
+    Flags,
+    /// Bytes in hexadecimal.
+    Bytes,
+}
+
+/// What follows the fields of a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tail {
+    /// What people call it.
+    pub name: &'static str,
+    /// What it means.
+    pub role: Role,
+}
+
+/// The bits of a header that decide which headers there are: a packet that agrees in those of all its headers has the
+/// same headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Structure {
+    /// Bytes, each with the bits that count.
+    Bits(&'static [(usize, u8)]),
+    /// Every bit.
+    Whole,
+}
+
+impl Structure {
+    /// The bytes of a header of `len` bytes, each with the bits that count.
+    pub fn bits(self, len: usize) -> impl Iterator<Item = (usize, u8)> {
+        let (bits, whole) = match self {
+            Self::Bits(bits) => (bits, 0..0),
+            Self::Whole => (&[][..], 0..len),
+        };
+        bits.iter().copied().chain(whole.map(|at| (at, 0xff)))
+    }
+}
+
+/// What a device has to know of a header to cut a superframe: the bits of Linux's `gso_type` (rule S1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Segmentation {
+    /// Nothing: it is repeated as it is.
+    Nothing,
+    /// IP, also directly inside IP.
+    Ip,
+    /// TCP.
+    Tcp,
+    /// UDP as a transport, or around a tunnel.
+    Udp,
+    /// GRE.
+    Gre,
+    /// More than any feature says.
+    Never,
+}
+
+/// The checksum that the receiver of a tunnelled packet completes, in bytes from the end of the header that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// From where to sum.
+    pub start: usize,
+    /// Where the checksum lies.
+    pub at: usize,
+}
+
+impl Remote {
+    /// A place that no transport header has.
+    pub const NOWHERE: Self = Self { start: usize::MAX, at: usize::MAX };
+}
+
+impl HeaderSpec {
+    /// The fields of this header.
+    #[inline]
+    #[must_use]
+    pub fn layout(&self, header: &[u8]) -> &Layout {
+        match &self.layouts {
+            Layouts::One(layout) => layout,
+            Layouts::Chosen(choose) => choose(header),
+        }
+    }
+
+    /// The checksum that covers more than the header, where this header has one, and what it covers. One that may be
+    /// absent is absent where it is zero.
+    #[must_use]
+    pub fn checksum(&self, header: &[u8]) -> Option<(usize, Cover)> {
+        self.layout(header).fields.iter().find_map(|field| match field.law {
+            Law::Checksum(Cover::Header) => None,
+            Law::Checksum(cover) => {
+                let bytes = header.get(field.bytes.clone())?;
+                let is_absent = cover.zero_means_none() && bytes == [0, 0];
+                (!is_absent).then_some((field.bytes.start, cover))
+            }
+            _ => None,
+        })
+    }
+
+    /// The number in the field of this role, without the bits that do not identify.
+    #[must_use]
+    pub fn identifier(&self, header: &[u8], role: Role) -> Option<u32> {
+        let field = self.layout(header).fields.iter().find(|field| field.role == role)?;
+        let Law::Key { bits } = field.law else { return None };
+        let bytes = header.get(field.bytes.clone())?;
+        let value = bytes.iter().fold(0_u64, |value, byte| value << 8 | u64::from(*byte));
+        let bits = bits >> (64 - 8 * bytes.len().min(8));
+        Some(((value & bits) >> bits.trailing_zeros()) as u32)
+    }
+}
+
+/// Up to eight bytes of a header, and which of their bits identify a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyWord {
+    /// Where they start, in bytes from the start of the header.
+    pub at: u16,
+    /// The bits, the first byte's highest first.
+    pub mask: u64,
+}
+
+/// The bits of a header that identify a flow, in as few words as there can be.
+#[derive(Clone, Copy, Debug)]
+struct Key {
+    words: [KeyWord; KEY_WORDS_MAX],
+    count: usize,
+}
+
+/// The most a header has: two IPv6 addresses.
+const KEY_WORDS_MAX: usize = 4;
+/// No field that identifies ends further from the start of its header.
+const KEY_BYTES_MAX: usize = 40;
+
+impl Key {
+    /// Compiles the fields that identify into words.
+    const fn of(fields: &[Field]) -> Self {
+        let bytes = key_bytes(fields);
+        let mut key = Self { words: [KeyWord { at: 0, mask: 0 }; KEY_WORDS_MAX], count: 0 };
+        let mut at = 0;
+        while at < KEY_BYTES_MAX {
+            if bytes[at] == 0 {
+                at += 1;
+                continue;
+            }
+            let mut mask = 0;
+            let mut byte = 0;
+            while byte < 8 {
+                mask =
+                    mask << 8 | if at + byte < KEY_BYTES_MAX { bytes[at + byte] as u64 } else { 0 };
+                byte += 1;
+            }
+            key.words[key.count] = KeyWord { at: at as u16, mask };
+            key.count += 1;
+            at += 8;
+        }
+        key
+    }
+}
+
+/// The bits that identify, of each byte of a header.
+const fn key_bytes(fields: &[Field]) -> [u8; KEY_BYTES_MAX] {
+    let mut bytes = [0; KEY_BYTES_MAX];
+    let mut i = 0;
+    while i < fields.len() {
+        if let Law::Key { bits } = fields[i].law {
+            let start = fields[i].bytes.start;
+            let mut byte = 0;
+            while start + byte < fields[i].bytes.end {
+                bytes[start + byte] = if byte < 8 { (bits >> (56 - 8 * byte)) as u8 } else { 0xff };
+                byte += 1;
+            }
+        }
+        i += 1;
+    }
+    bytes
+}
+
+/// Whether a number is one of a few. Written out, so that with numbers known to the compiler nothing but comparisons
+/// is left.
+#[inline(always)]
+pub(crate) const fn is_one_of(number: u16, numbers: &[u16]) -> bool {
+    assert!(numbers.len() <= NUMBERS_MAX);
+    let count = numbers.len();
+    count > 0 && numbers[0] == number
+        || count > 1 && numbers[1] == number
+        || count > 2 && numbers[2] == number
+        || count > 3 && numbers[3] == number
+}
+
+/// The same for numbers of one byte.
+#[inline(always)]
+pub(crate) const fn is_one_of_bytes(number: u8, numbers: &[u8]) -> bool {
+    assert!(numbers.len() <= NUMBERS_MAX);
+    let count = numbers.len();
+    count > 0 && numbers[0] == number
+        || count > 1 && numbers[1] == number
+        || count > 2 && numbers[2] == number
+        || count > 3 && numbers[3] == number
+}
+
+impl Kind {
+    /// The short word that [`Stack`](crate::Stack)'s `Display` uses.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.spec().name
+    }
+
+    /// Whether it is IP.
+    #[inline]
+    #[must_use]
+    pub const fn is_ip(self) -> bool {
+        matches!(self.class(), Class::Network)
+    }
+
+    /// Whether it is TCP or UDP.
+    #[inline]
+    #[must_use]
+    pub const fn is_transport(self) -> bool {
+        matches!(self.class(), Class::Transport)
+    }
+}
