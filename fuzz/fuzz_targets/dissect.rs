@@ -52,7 +52,7 @@ fn assert_as_the_oracle(frame: &[u8], link: LinkType, stack: &Stack) {
     let kit = if link == LinkType::Raw { Link::Ip } else { Link::Ethernet };
     let parsed = parse(frame, kit, Lengths::Declared);
     for (layer, slow) in stack.layers().iter().zip(&parsed.layers) {
-        assert!(names(layer.kind).contains(&slow.name), "{stack}: {}", slow.name);
+        assert!(is_called(layer.kind, slow.name), "{stack}: {}", slow.name);
         assert_eq!(usize::from(layer.offset), slow.offset, "{stack}");
         // In GRE with routing or of another version, only the first word has a meaning (rule W50).
         let is_readable = slow.name != "gre" || slow.number("flags") & 0x4007 == 0;
@@ -62,26 +62,16 @@ fn assert_as_the_oracle(frame: &[u8], link: LinkType, stack: &Stack) {
     }
 }
 
-/// The oracle's names for this kind of header.
-fn names(kind: Kind) -> &'static [&'static str] {
-    match kind {
-        Kind::Ethernet => &["ethernet"],
-        Kind::Sll | Kind::Sll2 | Kind::Null => &[],
-        Kind::Vlan => &["vlan"],
-        Kind::Pppoe => &["pppoe"],
-        Kind::Mpls => &["mpls"],
-        Kind::Ipv4 => &["ipv4"],
-        Kind::Ipv6 => &["ipv6"],
-        Kind::Ipv6Extension => &["hop_by_hop", "routing", "destination_options"],
-        Kind::Ipv6Fragment => &["fragment"],
-        Kind::Tcp => &["tcp"],
-        Kind::Udp => &["udp"],
-        Kind::Icmp => &["icmp", "icmp6"],
-        Kind::Gre => &["gre"],
-        Kind::Vxlan => &["vxlan"],
-        Kind::VxlanGpe => &["vxlan-gpe"],
-        Kind::Geneve => &["geneve"],
-        Kind::Gue => &["gue"],
-        Kind::Esp => &["esp"],
+/// Whether the oracle has this name for a kind of header.
+fn is_called(kind: Kind, slow: &str) -> bool {
+    match kind.name() {
+        "eth" => slow == "ethernet",
+        "ip4" => slow == "ipv4",
+        "ip6" => slow == "ipv6",
+        "ext6" => matches!(slow, "hop_by_hop" | "routing" | "destination_options"),
+        "frag6" => slow == "fragment",
+        "icmp" => matches!(slow, "icmp" | "icmp6"),
+        "gpe" => slow == "vxlan-gpe",
+        name => slow == name,
     }
 }

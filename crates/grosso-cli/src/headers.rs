@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use grosso_wire::{Extent, Kind, Layer, Stack, Stop, ipv4, ipv6, tcp, udp, vlan, vxlan};
+use grosso_wire::{Class, Extent, Kind, Layer, Role, Stack, Stop, ipv4, ipv6, tcp, udp};
 
 /// The big-endian word at `at`; zero beyond the end.
 #[inline]
@@ -43,7 +43,7 @@ impl Transport {
     /// The innermost transport header of a packet of `len` bytes; `None` if the dissector did not reach one.
     #[inline]
     pub(crate) fn of(stack: &Stack, len: usize) -> Option<Self> {
-        let layer = stack.last().filter(|layer| matches!(layer.kind, Kind::Tcp | Kind::Udp))?;
+        let layer = stack.last().filter(|layer| layer.kind.is_transport())?;
         if stack.stop != Stop::Payload {
             return None;
         }
@@ -117,13 +117,13 @@ impl Transport {
         endpoints.source.port = u16_at(packet, start + udp::field::SOURCE_PORT.start);
         endpoints.destination.port = u16_at(packet, start + udp::field::DESTINATION_PORT.start);
         for layer in stack.layers() {
-            let at = layer.offset as usize;
-            let identifier = match layer.kind {
-                Kind::Vlan => u32::from(u16_at(packet, at + vlan::field::TCI.start) & 0x0fff),
-                Kind::Vxlan | Kind::VxlanGpe | Kind::Geneve => {
-                    u32_at(packet, at + vxlan::field::VNI.start) >> 8
-                }
-                _ => continue,
+            if !matches!(layer.kind.class(), Class::Link | Class::Tunnel) {
+                continue;
+            }
+            let Some(header) = packet.get(layer.offset.into()..layer.end()) else { continue };
+            let number = |role| layer.kind.spec().identifier(header, role);
+            let Some(identifier) = number(Role::Tag).or_else(|| number(Role::Network)) else {
+                continue;
             };
             endpoints.network = endpoints.network.rotate_left(12) ^ identifier;
         }
@@ -134,7 +134,7 @@ impl Transport {
 /// Whether a layer is an IP header.
 #[inline]
 pub(crate) fn is_ip(layer: &Layer) -> bool {
-    matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6)
+    layer.kind.is_ip()
 }
 
 /// The flow of a packet: source, destination and network.
@@ -187,26 +187,26 @@ pub(crate) fn protocol(stack: &Stack) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut version = None;
     for layer in stack.layers() {
-        match layer.kind {
-            Kind::Ipv4 | Kind::Ipv6 => {
+        match layer.kind.class() {
+            Class::Network => {
                 // An IP header directly inside another is a tunnel of its own.
                 if let Some(outer) = version.replace(if layer.kind == Kind::Ipv4 { 4 } else { 6 }) {
                     words.push(format!("ip{outer}"));
                 }
             }
-            Kind::Tcp | Kind::Udp | Kind::Icmp | Kind::Esp => {
+            Class::Transport | Class::Control | Class::Security => {
                 words.push(match version.take() {
                     Some(version) => format!("{}{version}", layer.kind),
                     None => layer.kind.to_string(),
                 });
             }
-            Kind::Gre | Kind::Vxlan | Kind::VxlanGpe | Kind::Geneve | Kind::Gue => {
+            Class::Tunnel => {
                 if let Some(version) = version.take() {
                     words.push(format!("ip{version}"));
                 }
                 words.push(layer.kind.to_string());
             }
-            _ => {}
+            Class::Link | Class::Extension => {}
         }
     }
     if let Some(version) = version {

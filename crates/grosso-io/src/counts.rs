@@ -184,7 +184,7 @@ impl Protocol {
     pub(crate) fn of(stack: &Stack) -> Self {
         let mut inwards = stack.layers().iter().rev();
         let is_tcp = stack.last().is_some_and(|layer| layer.kind == Kind::Tcp);
-        let ip = inwards.find(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6));
+        let ip = inwards.find(|layer| layer.kind.is_ip());
         match (is_tcp, ip.is_some_and(|layer| layer.kind == Kind::Ipv6)) {
             (true, false) => Self::Tcp4,
             (true, true) => Self::Tcp6,

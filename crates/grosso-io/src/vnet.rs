@@ -13,7 +13,7 @@ use grosso::{
 };
 use grosso_checksum::Sum;
 use grosso_wire::{
-    Ends, Extent, Kind, Layer, LinkType, Stack, Stop, gre, tcp, udp,
+    Ends, Extent, Kind, Layer, LinkType, Stack, Stop, tcp, udp,
     virtio::{
         FLAG_DATA_VALID, FLAG_NEEDS_CHECKSUM, FLAG_UDP_TUNNEL_CHECKSUM, Form, GSO_ECN, GSO_NONE,
         GSO_TCP_IPV4, GSO_TCP_IPV6, GSO_TUNNEL_IPV4, GSO_TUNNEL_IPV6, GSO_UDP, GSO_UDP_SEGMENTS,
@@ -478,7 +478,7 @@ fn minimum_start(stack: &Stack) -> usize {
 
 /// The TCP or UDP header whose payload ends the frame.
 fn transport(stack: &Stack) -> Option<Layer> {
-    let last = stack.last().filter(|layer| matches!(layer.kind, Kind::Tcp | Kind::Udp))?;
+    let last = stack.last().filter(|layer| layer.kind.is_transport())?;
     (stack.stop == Stop::Payload).then_some(last)
 }
 
@@ -499,16 +499,12 @@ fn has_cwr(head: &[u8], transport: &Layer) -> bool {
 /// Whether a header around the transport header has a non-zero checksum of its own.
 fn has_checksum(head: &[u8], layer: &Layer) -> bool {
     let start = usize::from(layer.offset);
-    match layer.kind {
-        Kind::Udp => u16_at(head, start + udp::field::CHECKSUM.start) != Some(0),
-        Kind::Gre => u16_at(head, start + gre::field::FLAGS.start)
-            .is_none_or(|flags| flags & gre::FLAG_CHECKSUM != 0),
-        _ => false,
-    }
+    let header = head.get(start..layer.end());
+    header.is_none_or(|header| layer.kind.spec().checksum(header).is_some())
 }
 
 fn ip_layers(stack: &Stack) -> impl Iterator<Item = &Layer> {
-    stack.layers().iter().filter(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6))
+    stack.layers().iter().filter(|layer| layer.kind.is_ip())
 }
 
 fn has(stack: &Stack, kind: Kind) -> bool {

@@ -89,7 +89,7 @@ pub(crate) enum Next {
     /// What an EtherType of a tunnel header announces.
     Tunnelled(u16),
     /// What a next protocol of VXLAN-GPE announces.
-    NextProtocol(u8),
+    Numbered(u8),
     /// IPv4 or IPv6: the version nibble decides.
     Ip,
     /// An IP protocol where IPv6 extension headers have no place.
@@ -130,7 +130,7 @@ impl<'a> Walk<'a, '_> {
                 Ok(Next::Protocol(protocol)) => Self::of_protocol(protocol),
                 Ok(Next::UdpPayload(port)) => self.udp_payload(port, ports),
                 Ok(Next::Tunnelled(ethertype)) => Self::of_tunnel_ethertype(ethertype),
-                Ok(Next::NextProtocol(protocol)) => Self::of_next_protocol(protocol),
+                Ok(Next::Numbered(protocol)) => Self::of_next_protocol(protocol),
                 Ok(Next::Ip) => self.ip(),
                 Err(stop) => return stop,
             };

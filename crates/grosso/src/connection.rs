@@ -23,7 +23,7 @@ impl<'a> Ends<'a> {
     pub(crate) fn of(packet: &'a [u8], stack: &Stack) -> Option<Self> {
         let layers = stack.layers();
         let header = layers.last().filter(|layer| layer.kind == Kind::Tcp)?;
-        let ip = layers.iter().rev().find(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6))?;
+        let ip = layers.iter().rev().find(|layer| layer.kind.is_ip())?;
         let fields = match ip.kind {
             Kind::Ipv4 => [ipv4::field::SOURCE, ipv4::field::DESTINATION],
             _ => [ipv6::field::SOURCE, ipv6::field::DESTINATION],

@@ -2,7 +2,7 @@
 
 use core::ops::{BitAnd, BitOr, BitOrAssign};
 
-use grosso_wire::{Kind, Layer, Stack, tcp, udp};
+use grosso_wire::{Class, Kind, Layer, Segmentation, Stack, tcp};
 
 use crate::{
     bytes::u16_at,
@@ -139,8 +139,12 @@ impl Features {
             | Self::IPXIP6_SEGMENTATION.0
             | Self::UDP_TUNNEL_SEGMENTATION.0
             | Self::UDP_TUNNEL_CHECKSUM_SEGMENTATION.0
-            | Self::REMOTE_CHECKSUM_SEGMENTATION.0,
+            | Self::REMOTE_CHECKSUM_SEGMENTATION.0
+            | Self::UNNAMED_SEGMENTATION.0,
     );
+
+    /// Segmentation inside a header that ethtool has no word for: no device says that it can.
+    const UNNAMED_SEGMENTATION: Self = Self(1 << 31);
 }
 
 impl BitOr for Features {
@@ -209,7 +213,7 @@ impl Device {
             return if is_partial && !checksums { Work::Complete } else { Work::Nothing };
         };
         let needed = needed(frame, stack, &gso);
-        let is_ip = |layer: &&Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
+        let is_ip = |layer: &&Layer| layer.kind.is_ip();
         let network = stack.layers().iter().find(is_ip).map_or(0, |ip| usize::from(ip.offset));
         let fits = len.saturating_sub(network) < self.gso_max_size as usize
             && u32::from(gso.segments) <= self.gso_max_segs;
@@ -232,8 +236,14 @@ impl Device {
         if self.features.contains(Features::CHECKSUM_GENERIC) {
             return true;
         }
-        let mut ip = stack.layers().iter().filter(|l| matches!(l.kind, Kind::Ipv4 | Kind::Ipv6));
-        let extended = stack.layers().iter().any(|layer| layer.kind == Kind::Ipv6Extension);
+        let mut ip = stack.layers().iter().filter(|l| l.kind.is_ip());
+        let is_extension = |layer: &Layer| layer.kind.class() == Class::Extension;
+        let extended = stack.layers().iter().any(is_extension);
+        // Nor does any kind but the generic one look for IP behind a header that only a tunnel has.
+        let mut links = stack.layers().iter().take_while(|layer| !layer.kind.is_ip());
+        if links.any(|layer| layer.kind.class() == Class::Tunnel) {
+            return false;
+        }
         match (ip.next().map(|layer| layer.kind), ip.next()) {
             (Some(Kind::Ipv4), None) => self.features.contains(Features::CHECKSUM_IPV4),
             (Some(Kind::Ipv6), None) => {
@@ -253,37 +263,27 @@ pub fn needed(frame: &[u8], stack: &Stack, gso: &Gso) -> Features {
     let mut above = None;
     let header_len = stack.header_len();
     for layer in stack.layers() {
-        let start = layer.offset as usize;
-        match layer.kind {
-            Kind::Ipv4 | Kind::Ipv6 => {
-                if matches!(above, Some(Kind::Ipv4 | Kind::Ipv6 | Kind::Ipv6Extension)) {
-                    needed |= match ip {
-                        Some(Kind::Ipv4) => Features::IPXIP4_SEGMENTATION,
-                        _ => Features::IPXIP6_SEGMENTATION,
-                    };
+        let spec = layer.kind.spec();
+        let header = frame.get(layer.offset.into()..layer.end()).unwrap_or_default();
+        let has_checksum = || spec.checksum(header).is_some();
+        needed |= match spec.segmentation {
+            Segmentation::Nothing => Features::NONE,
+            Segmentation::Ip => match (above, ip.replace(layer.kind)) {
+                (Some(Class::Network | Class::Extension), Some(Kind::Ipv4)) => {
+                    Features::IPXIP4_SEGMENTATION
                 }
-                ip = Some(layer.kind);
-            }
-            Kind::Gre => {
-                let has_checksum = frame.get(start).is_some_and(|flags| flags & 0x80 != 0);
-                needed |= if has_checksum {
-                    Features::GRE_CHECKSUM_SEGMENTATION
-                } else {
-                    Features::GRE_SEGMENTATION
-                };
-            }
-            Kind::Udp if layer.end() < header_len => {
-                needed |= if u16_at(frame, start + udp::field::CHECKSUM.start) == 0 {
-                    Features::UDP_TUNNEL_SEGMENTATION
-                } else {
-                    Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION
-                };
-            }
-            Kind::Udp => needed |= Features::UDP_SEGMENTATION,
-            Kind::Tcp => needed |= tcp_needed(frame, start, ip, gso),
-            _ => {}
-        }
-        above = Some(layer.kind);
+                (Some(Class::Network | Class::Extension), _) => Features::IPXIP6_SEGMENTATION,
+                _ => Features::NONE,
+            },
+            Segmentation::Gre if has_checksum() => Features::GRE_CHECKSUM_SEGMENTATION,
+            Segmentation::Gre => Features::GRE_SEGMENTATION,
+            Segmentation::Udp if layer.end() == header_len => Features::UDP_SEGMENTATION,
+            Segmentation::Udp if has_checksum() => Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION,
+            Segmentation::Udp => Features::UDP_TUNNEL_SEGMENTATION,
+            Segmentation::Tcp => tcp_needed(frame, layer.offset.into(), ip, gso),
+            Segmentation::Never => Features::UNNAMED_SEGMENTATION,
+        };
+        above = Some(spec.class);
     }
     if crate::segment::remote_checksum(stack, frame) {
         needed |= Features::REMOTE_CHECKSUM_SEGMENTATION;

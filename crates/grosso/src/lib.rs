@@ -7,16 +7,15 @@
 //! warm.
 //!
 //! The idea: packets of one train have the same headers except for a few fields, and each of those
-//! varies by a law. The laws are stated once, in [`template::laws`]. Coalescing asks whether a
-//! packet obeys them, segmentation applies them, so cutting a superframe gives back exactly the
-//! packets that were joined.
+//! varies by a law. The laws are stated once, in each header's
+//! [`HeaderSpec`](grosso_wire::HeaderSpec). Coalescing asks whether a packet obeys them, segmentation
+//! applies them, so cutting a superframe gives back exactly the packets that were joined.
 //!
 //! | module | job |
 //! |---|---|
 //! | [`Frame`] | a packet: its bytes, and beside them what is known about it |
 //! | [`meta`] | checksum state, how to cut a superframe, VLAN tag, timestamp, hash |
 //! | [`checksum`] | the states of a checksum, and completing a partial one |
-//! | [`template`] | the laws of every header, and the two ways to use them |
 //! | [`coalesce`] | receive: join, hold, flush; profiles, limits and the names of all refusals |
 //! | [`acknowledge`] | acknowledgments without data: records, summaries, thinning, expansion |
 //! | [`reassemble`] | receive: IP fragments to datagrams |
@@ -88,7 +87,7 @@ pub mod reassemble;
 pub mod segment;
 pub mod stats;
 pub mod steering;
-pub mod template;
+mod template;
 pub mod tunnel;
 
 pub use coalesce::{Coalescer, Delivery, Profile, Sink, Verdict};

@@ -61,17 +61,15 @@ impl Steering {
 #[must_use]
 pub fn symmetric_hash(packet: &[u8], stack: &Stack) -> u32 {
     let layers = stack.layers();
-    let Some(ip) = layers.iter().rfind(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6))
-    else {
+    let Some(ip) = layers.iter().rfind(|layer| layer.kind.is_ip()) else {
         return 0;
     };
     let addresses = match ip.kind {
         Kind::Ipv4 => ipv4::field::SOURCE.start..ipv4::field::DESTINATION.end,
         _ => ipv6::field::SOURCE.start..ipv6::field::DESTINATION.end,
     };
-    let transport = layers.last().filter(|layer| {
-        matches!(layer.kind, Kind::Tcp | Kind::Udp) && stack.stop != Stop::Fragment
-    });
+    let transport =
+        layers.last().filter(|layer| layer.kind.is_transport() && stack.stop != Stop::Fragment);
     let ports = udp::field::SOURCE_PORT.start..udp::field::DESTINATION_PORT.end;
     let ports = transport.map_or(0, |layer| folded(packet, layer, ports));
     let half = u32::from(toeplitz(folded(packet, ip, addresses) ^ ports));

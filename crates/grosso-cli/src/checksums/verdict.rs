@@ -5,11 +5,11 @@
 //! although it does not match the bytes yet.
 
 use grosso_checksum::{Sum, nonzero};
-use grosso_wire::{Kind, Layer, Stack, Stop, gre, gue, ipv4, ipv6, pppoe, tcp, udp, vxlan};
+use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, pppoe, tcp, udp};
 use serde::Serialize;
 
 use super::pseudo::{declared_end, pseudo};
-use crate::headers::{is_ip, u16_at, u32_at};
+use crate::headers::{is_ip, u16_at};
 
 /// The verdict on a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -167,7 +167,7 @@ pub(crate) fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, le
 
 /// Whether the innermost transport checksum is the sum of its pseudo-header. Reads no payload.
 pub(crate) fn is_seeded(packet: &[u8], stack: &Stack) -> bool {
-    let Some(layer) = stack.last().filter(|l| matches!(l.kind, Kind::Tcp | Kind::Udp)) else {
+    let Some(layer) = stack.last().filter(|l| l.kind.is_transport()) else {
         return false;
     };
     let Some(ip) = stack.layers().iter().rfind(|layer| is_ip(layer)) else { return false };
@@ -178,7 +178,7 @@ pub(crate) fn is_seeded(packet: &[u8], stack: &Stack) -> bool {
 /// Whether the innermost transport checksum is the sum of a pseudo-header that counts all bytes of the frame,
 /// although the headers count those of the first segment (rule S47).
 pub(crate) fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
-    let innermost = stack.last().filter(|l| matches!(l.kind, Kind::Tcp | Kind::Udp));
+    let innermost = stack.last().filter(|l| l.kind.is_transport());
     let ip = stack.layers().iter().rfind(|layer| is_ip(layer));
     let (Some(layer), Some(ip)) = (innermost, ip) else { return false };
     holds_seed(packet, &layer, ip, packet.len())
@@ -188,7 +188,7 @@ pub(crate) fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
 pub(crate) fn has_gre_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
     stack.layers().iter().filter(|layer| layer.kind == Kind::Gre).any(|layer| {
         let start = layer.offset as usize;
-        has_gre_checksum(packet, start) && u16_at(packet, start + gre::field::CHECKSUM.start) == 0
+        checksum_at(packet, layer).is_some_and(|at| u16_at(packet, start + at) == 0)
     })
 }
 
@@ -274,7 +274,10 @@ fn collect(packet: &[u8], stack: &Stack, list: &mut Vec<Level>) {
             }
             Kind::Tcp => tcp::field::CHECKSUM.start,
             Kind::Icmp => ICMP_CHECKSUM,
-            Kind::Gre if has_gre_checksum(packet, start) => gre::field::CHECKSUM.start,
+            Kind::Gre => match checksum_at(packet, layer) {
+                Some(at) => at,
+                None => continue,
+            },
             _ => continue,
         };
         if stack.stop == Stop::Fragment && end_of_fragment(layer, stack) {
@@ -362,41 +365,19 @@ fn place(layer: &Layer) -> (usize, u8) {
     }
 }
 
-fn has_gre_checksum(packet: &[u8], start: usize) -> bool {
-    u16_at(packet, start + gre::field::FLAGS.start) & gre::FLAG_CHECKSUM != 0
+fn checksum_at(packet: &[u8], layer: &Layer) -> Option<usize> {
+    let header = packet.get(layer.offset.into()..layer.end())?;
+    layer.kind.spec().checksum(header).map(|(at, _)| at)
 }
 
-/// The checksum that a tunnel header leaves to the receiver: the start of its sum, and its own offset.
+/// The checksum that a header leaves to the receiver: the start of its sum, and its own offset.
 fn remote_checksum(packet: &[u8], stack: &Stack) -> Option<(usize, usize)> {
-    stack.layers().iter().find_map(|layer| match layer.kind {
-        Kind::Vxlan => remote_in_vxlan(packet, layer),
-        Kind::Gue => remote_in_gue(packet, layer),
-        _ => None,
+    stack.layers().iter().find_map(|layer| {
+        let read = layer.kind.spec().remote_checksum?;
+        let remote = read(packet.get(layer.offset.into()..layer.end())?)?;
+        let place = |from_end: usize| from_end.checked_add(layer.end());
+        Some((place(remote.start)?, place(remote.at)?))
     })
-}
-
-/// Rule C50: the start is counted in words of two bytes from the end of the VXLAN header.
-fn remote_in_vxlan(packet: &[u8], layer: &Layer) -> Option<(usize, usize)> {
-    let header = layer.offset as usize;
-    let flags = u32_at(packet, header + vxlan::field::FLAGS.start);
-    if flags & vxlan::FLAG_REMOTE_CHECKSUM == 0 {
-        return None;
-    }
-    let word = u32_at(packet, header + vxlan::field::VNI.start);
-    let start = layer.end() + (word & 0x7f) as usize * 2;
-    let field = if word & 0x80 != 0 { udp::field::CHECKSUM } else { tcp::field::CHECKSUM };
-    Some((start, start + field.start))
-}
-
-/// Rule C51: both offsets are counted from the end of the whole GUE header.
-fn remote_in_gue(packet: &[u8], layer: &Layer) -> Option<(usize, usize)> {
-    let private = layer.offset as usize + gue::HEADER_LEN;
-    let flags = u16_at(packet, layer.offset as usize + gue::field::FLAGS.start);
-    let has_option = flags & gue::FLAG_PRIVATE != 0
-        && u32_at(packet, private) & gue::PRIVATE_FLAG_REMOTE_CHECKSUM != 0
-        && private + 8 <= layer.end();
-    let place = |at| layer.end() + u16_at(packet, private + at) as usize;
-    has_option.then(|| (place(4), place(6)))
 }
 
 const ICMP_CHECKSUM: usize = 2;

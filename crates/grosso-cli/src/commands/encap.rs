@@ -276,8 +276,7 @@ impl EncapWork {
             let front = (front, Kind::Ethernet);
             return self.put(front, ethertype, frame, &meta, link);
         }
-        let is_ip = |kind| matches!(kind, Kind::Ipv4 | Kind::Ipv6);
-        let network = stack.layers().iter().position(|layer| is_ip(layer.kind)).unwrap_or(0);
+        let network = stack.layers().iter().position(|layer| layer.kind.is_ip()).unwrap_or(0);
         let last = network.checked_sub(1).and_then(|last| stack.layers().get(last));
         let Some(last) = last else {
             return self.put((&[], Kind::Ethernet), ethertype, frame, &meta, link);

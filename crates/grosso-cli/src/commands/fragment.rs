@@ -8,7 +8,7 @@ use grosso::{
     segment::{FragmentOptions, Fragments, NoFragments},
 };
 use grosso_io::capture::{ChecksumState, Entry, Packet, PacketMeta, flag};
-use grosso_wire::{Kind, LinkType, Stack, dissect};
+use grosso_wire::{LinkType, Stack, dissect};
 
 use crate::{
     arguments::Fragment,
@@ -178,7 +178,7 @@ impl FragmentWork {
 /// Bytes after the link layer, including those that were not captured.
 fn bytes_on_link(packet: &Packet<'_>, stack: &Stack) -> usize {
     let layers = stack.layers();
-    let ip = layers.iter().find(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6));
+    let ip = layers.iter().find(|layer| layer.kind.is_ip());
     let network = ip.map_or_else(|| stack.header_len(), |ip| ip.offset.into());
     packet.data.len().max(packet.original_len as usize).saturating_sub(network)
 }

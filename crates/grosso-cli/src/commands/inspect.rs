@@ -6,7 +6,7 @@ use std::{
 };
 
 use grosso_io::capture::{Entry, Packet};
-use grosso_wire::{Kind, LinkType, Stack, Stop, dissect, ipv4, ipv6};
+use grosso_wire::{Class, Kind, LinkType, Stack, Stop, dissect, ipv4, ipv6};
 
 use crate::{
     arguments::Inspect,
@@ -218,21 +218,13 @@ impl CaptureFacts {
     fn look_at_tunnels(&mut self, stack: &Stack) {
         let mut above = None;
         for layer in stack.layers() {
-            let name = match (layer.kind, above) {
-                (Kind::Gre | Kind::Vxlan | Kind::VxlanGpe | Kind::Geneve | Kind::Gue, _) => {
-                    layer.kind.name()
-                }
-                (Kind::Ipv4 | Kind::Ipv6, Some(Kind::Ipv4 | Kind::Ipv6 | Kind::Ipv6Extension)) => {
-                    "ip-in-ip"
-                }
-                (Kind::Ipv4 | Kind::Ipv6, Some(Kind::Udp)) => "ip-in-udp",
-                (Kind::Esp, _) => "esp",
-                _ => {
-                    above = Some(layer.kind);
-                    continue;
-                }
+            let class = layer.kind.class();
+            let name = match (class, above.replace(class)) {
+                (Class::Tunnel | Class::Security, _) => layer.kind.name(),
+                (Class::Network, Some(Class::Network | Class::Extension)) => "ip-in-ip",
+                (Class::Network, Some(Class::Transport)) => "ip-in-udp",
+                _ => continue,
             };
-            above = Some(layer.kind);
             *self.tunnels.entry(name).or_default() += 1;
         }
     }

@@ -8,9 +8,7 @@ use grosso::{
     segment::{FragmentOptions, Fragments, NoFragments, Outgoing, Segments},
 };
 use grosso_checksum::update;
-use grosso_wire::{
-    Kind, LinkType, Ports, Stack, dissect_into, ethernet, ipv4, ipv6, ipv6_fragment,
-};
+use grosso_wire::{LinkType, Ports, Stack, dissect_into, ethernet, ipv4, ipv6, ipv6_fragment};
 
 use super::{identification::Identifications, outbox::Outbox};
 use crate::port::{Port, PortCounter, PortError, Transmitted};
@@ -143,8 +141,7 @@ impl Cutting {
     fn dissect(&mut self, slices: &[&[u8]]) -> Option<usize> {
         let head = slices.first().copied().unwrap_or_default();
         dissect_into(head, self.link, &self.ports, &mut self.stack);
-        let is_ip = |kind| matches!(kind, Kind::Ipv4 | Kind::Ipv6);
-        let ip = self.stack.layers().iter().find(|layer| is_ip(layer.kind))?;
+        let ip = self.stack.layers().iter().find(|layer| layer.kind.is_ip())?;
         Some(ip.offset.into())
     }
 

@@ -535,7 +535,7 @@ fn has_ip(stack: &Stack) -> bool {
 }
 
 fn is_ip(kind: Kind) -> bool {
-    matches!(kind, Kind::Ipv4 | Kind::Ipv6)
+    kind.is_ip()
 }
 
 /// Copies a frame into one slice.

@@ -10,7 +10,7 @@ use core::fmt;
 use spec::AnnouncedByPort;
 pub use spec::{
     Announced, Class, Cover, Field, Form, HeaderSpec, KeyWord, Law, Layout, Layouts, NUMBERS_MAX,
-    Remote, Role, Segmentation, Structure, Tail,
+    ReadRemote, Remote, Role, Segmentation, Structure, Tail,
 };
 use spec::{is_one_of, is_one_of_bytes};
 

@@ -29,8 +29,11 @@ pub struct HeaderSpec {
     /// What a device has to know of it to cut a superframe.
     pub segmentation: Segmentation,
     /// The checksum that it leaves to the receiver of the packet inside, when it can say that.
-    pub remote_checksum: Option<fn(&[u8]) -> Option<Remote>>,
+    pub remote_checksum: Option<ReadRemote>,
 }
+
+/// Reads from a header which checksum it leaves to the receiver of the packet inside, if any.
+pub type ReadRemote = fn(&[u8]) -> Option<Remote>;
 
 /// A step of the dissector over one header.
 pub(crate) type Read = for<'a, 's, 'w> fn(&'w mut Walk<'a, 's>) -> Step;
@@ -107,6 +110,7 @@ pub struct Layout {
     /// The fields.
     pub fields: &'static [Field],
     key: Key,
+    number: Option<Number>,
 }
 
 impl Layout {
@@ -116,7 +120,7 @@ impl Layout {
     /// A header of these fields.
     #[must_use]
     pub const fn new(fields: &'static [Field]) -> Self {
-        Self { fields, key: Key::of(fields) }
+        Self { fields, key: Key::of(fields), number: Number::of(fields) }
     }
 
     /// The bits that identify a flow.
@@ -402,15 +406,45 @@ impl HeaderSpec {
         })
     }
 
-    /// The number in the field of this role, without the bits that do not identify.
+    /// The number by which the header tells networks or tunnels apart, if its role is this one.
+    #[inline]
     #[must_use]
     pub fn identifier(&self, header: &[u8], role: Role) -> Option<u32> {
-        let field = self.layout(header).fields.iter().find(|field| field.role == role)?;
-        let Law::Key { bits } = field.law else { return None };
-        let bytes = header.get(field.bytes.clone())?;
-        let value = bytes.iter().fold(0_u64, |value, byte| value << 8 | u64::from(*byte));
-        let bits = bits >> (64 - 8 * bytes.len().min(8));
-        Some(((value & bits) >> bits.trailing_zeros()) as u32)
+        let Number { role: own, at, shift, mask } = self.layout(header).number?;
+        if own != role {
+            return None;
+        }
+        let word = header.get(at..)?.first_chunk::<4>()?;
+        Some(u32::from_be_bytes(*word) >> shift & mask)
+    }
+}
+
+/// The number of a header that tells networks or tunnels apart: bits of a word of four bytes, of which every such
+/// header has as many behind the place.
+#[derive(Clone, Copy, Debug)]
+struct Number {
+    role: Role,
+    at: usize,
+    shift: u32,
+    mask: u32,
+}
+
+impl Number {
+    /// That of the first field that is one.
+    const fn of(fields: &[Field]) -> Option<Self> {
+        let mut i = 0;
+        while i < fields.len() {
+            let Field { bytes, role, law, .. } = &fields[i];
+            if let Law::Key { bits } = *law
+                && matches!(role, Role::Tag | Role::Network | Role::Channel)
+            {
+                let shift = 32 - 8 * (bytes.end - bytes.start) as u32;
+                let mask = (bits >> 32) as u32 >> shift;
+                return Some(Self { role: *role, at: bytes.start, shift, mask });
+            }
+            i += 1;
+        }
+        None
     }
 }
 

@@ -298,7 +298,7 @@ fn read_gpe(walk: &mut Walk<'_, '_>) -> Step {
     if flags & decided != FLAG_NEXT_PROTOCOL {
         return Err(Stop::Unknown);
     }
-    Ok(Next::NextProtocol(header[3]))
+    Ok(Next::Numbered(header[3]))
 }
 
 #[cfg(test)]

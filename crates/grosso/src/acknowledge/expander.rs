@@ -167,7 +167,7 @@ fn plain<'a, B: AsRef<[u8]>>(
         link.contains(&kind) || matches!(kind, Kind::Ipv4 | Kind::Ipv6 | Kind::Tcp)
     };
     let layers = stack.layers();
-    let mut ip = layers.iter().filter(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6));
+    let mut ip = layers.iter().filter(|layer| layer.kind.is_ip());
     let ipv4 = ip.next().filter(|layer| layer.kind == Kind::Ipv4).map(|layer| layer.offset.into());
     let is_fragment = ipv4.is_some_and(|at: usize| {
         let fragment = u16_at(packet, at + ipv4::field::FRAGMENT.start);

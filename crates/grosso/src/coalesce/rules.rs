@@ -1,10 +1,12 @@
 //! How the packets of one TCP train may differ beyond what cutting gives back, as data.
 //!
-//! The laws of [`crate::template::laws`] want every field equal that they do not describe, so that a superframe can
-//! be cut into the very packets that went in. The receive offloads of other systems want less: later
+//! The laws of a [header](grosso_wire::HeaderSpec) want every field equal that they do not describe, so that a
+//! superframe can be cut into the very packets that went in. The receive offloads of other systems want less: later
 //! acknowledgments, windows and timestamps overwrite earlier ones. Here that is a replaced law, field by field.
 
-use crate::{acknowledge::Thinning, coalesce::reason::NoMerge};
+use grosso_wire::Role;
+
+use crate::acknowledge::Thinning;
 
 /// What a field that the laws want equal may do instead, in a train of TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -223,16 +225,16 @@ impl Rules {
             || self.acknowledgments.join_trains()
     }
 
-    /// What the field may do whose law names this refusal.
-    pub(crate) fn vary(&self, refusal: NoMerge) -> Vary {
-        match refusal {
-            NoMerge::TypeOfService => self.differentiated_services,
-            NoMerge::TrafficClassOrFlowLabel => self.flow_label,
-            NoMerge::TimeToLive => self.time_to_live,
-            NoMerge::DontFragment => self.dont_fragment,
-            NoMerge::Identification => self.identification,
-            NoMerge::TcpAcknowledgment => self.acknowledgment,
-            NoMerge::TcpWindow => self.window,
+    /// What a field of this role may do.
+    pub(crate) fn vary(&self, role: Role) -> Vary {
+        match role {
+            Role::TypeOfService => self.differentiated_services,
+            Role::ClassAndLabel => self.flow_label,
+            Role::TimeToLive => self.time_to_live,
+            Role::Fragmentation => self.dont_fragment,
+            Role::Identification => self.identification,
+            Role::Acknowledgment => self.acknowledgment,
+            Role::Window => self.window,
             _ => Vary::Equal,
         }
     }

@@ -8,7 +8,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::ops::{Index, Range};
 
 use arrayvec::ArrayVec;
-use grosso_wire::{Ends, Kind, LAYERS_MAX, Layer, Stack, ipv4, tcp};
+use grosso_wire::{Ends, LAYERS_MAX, Law, Stack, ipv4, tcp};
 
 use crate::{
     coalesce::{
@@ -19,7 +19,6 @@ use crate::{
     flow::Keys,
     template::{
         compare::{Mask, TIMESTAMP_LAYOUT, TUNNEL_BYTES, difference, obeys_equality, timestamps},
-        laws::{self, Law},
         shape::Shape,
     },
 };
@@ -235,10 +234,10 @@ fn latest(
     };
     for layer in stack.layers() {
         let start = layer.offset as usize;
-        for field in laws::of(layer.kind, header.get(start..).unwrap_or_default()) {
+        let layout = layer.kind.spec().layout(header.get(start..).unwrap_or_default());
+        for field in layout.fields {
             let vary = match field.law {
-                Law::Equal(refusal) => rules.vary(refusal),
-                Law::Identification => rules.vary(NoMerge::Identification),
+                Law::Equal | Law::Identification => rules.vary(field.role),
                 _ => Vary::Equal,
             };
             take(vary, start + field.bytes.start, field.bytes.len());
@@ -256,7 +255,7 @@ fn latest(
 fn structure(stack: &Stack, header: &[u8], options: Option<usize>) -> Mask {
     let mut mask = Mask::nothing(stack.header_len());
     for layer in stack.layers() {
-        for (at, bits) in structure_bits(layer) {
+        for (at, bits) in layer.kind.spec().structure.bits(layer.len.into()) {
             mask.add(layer.offset as usize + at, bits);
         }
         Ends::deciding(header, layer, |at| mask.add(at, 0xff));
@@ -265,34 +264,6 @@ fn structure(stack: &Stack, header: &[u8], options: Option<usize>) -> Mask {
         (start..start + TIMESTAMP_LAYOUT.len()).for_each(|at| mask.add(at, 0xff));
     }
     mask
-}
-
-/// Those bits of one header: places in it, each with the bits that count.
-fn structure_bits(layer: &Layer) -> impl Iterator<Item = (usize, u8)> {
-    let whole: Range<usize> = match layer.kind {
-        Kind::Ethernet => 12..14,
-        Kind::Sll => 14..16,
-        Kind::Sll2 => 0..2,
-        Kind::Null => 0..4,
-        Kind::Vlan | Kind::Udp => 2..4,
-        Kind::Geneve | Kind::Gre | Kind::Vxlan | Kind::VxlanGpe => 0..4,
-        Kind::Gue => 0..layer.len as usize,
-        Kind::Ipv6Extension => 0..2,
-        Kind::Mpls | Kind::Pppoe | Kind::Ipv4 | Kind::Ipv6 | Kind::Tcp => 0..0,
-        // No train has these.
-        Kind::Ipv6Fragment | Kind::Icmp | Kind::Esp => 0..0,
-    };
-    let single: &[(usize, u8)] = match layer.kind {
-        Kind::Ipv4 => &[(0, 0xff), (6, 0x3f), (7, 0xff), (9, 0xff)],
-        Kind::Ipv6 => &[(0, 0xf0), (6, 0xff)],
-        Kind::Tcp => &[(12, 0xf0)],
-        Kind::Mpls => &[(2, 0x01)],
-        Kind::Pppoe => &[(0, 0xff), (1, 0xff), (6, 0xff), (7, 0xff)],
-        // The low byte of the second word says where remote checksum offload points.
-        Kind::Vxlan | Kind::VxlanGpe => &[(7, 0xff)],
-        _ => &[],
-    };
-    whole.map(|at| (at, 0xff)).chain(single.iter().copied())
 }
 
 /// Most header stacks remembered; about 1.3 KiB each. Reaching it ends all trains and starts

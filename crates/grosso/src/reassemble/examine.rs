@@ -318,7 +318,7 @@ fn flow(protocol: u8, transport: usize, packet: &[u8], data: &Range<u32>) -> Flo
 /// The sum of the data of a frame whose sum from the first network header on is known. Every header
 /// in between has an even length (rule C22).
 fn sum_of_data(packet: &[u8], layers: &[Layer], data: &Range<u32>, sum: u16) -> Sum {
-    let network = layers.iter().find(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6));
+    let network = layers.iter().find(|layer| layer.kind.is_ip());
     let network = network.map_or(0, |layer| layer.offset as usize);
     let (start, end) = (data.start as usize, data.end as usize);
     let before = packet.get(network..start).map_or(Sum::ZERO, Sum::of);

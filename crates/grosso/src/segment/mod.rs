@@ -396,7 +396,7 @@ struct Span {
 /// lengths say more than is there.
 fn transport(stack: &Stack) -> Result<Layer, NoCut> {
     match (stack.stop, stack.last()) {
-        (Stop::Payload, Some(layer)) if matches!(layer.kind, Kind::Tcp | Kind::Udp) => Ok(layer),
+        (Stop::Payload, Some(layer)) if layer.kind.is_transport() => Ok(layer),
         (Stop::Fragment, _) => Err(NoCut::Fragments),
         (Stop::Cut, _) => Err(NoCut::HeadersSplit),
         _ => Err(NoCut::Headers),

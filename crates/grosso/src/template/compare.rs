@@ -1,11 +1,8 @@
 //! Whether a packet obeys the laws of equality beside the first packet of a train.
 
-use grosso_wire::{Kind, Layer, Stack, tcp};
+use grosso_wire::{Cover, Field, Kind, Law, Layer, Role, Stack, tcp};
 
-use crate::{
-    coalesce::{HEADER_BYTES_MAX, Rules, Vary, reason::NoMerge},
-    template::laws::{self, Cover, Field, Law},
-};
+use crate::coalesce::{HEADER_BYTES_MAX, Rules, Vary, reason::NoMerge};
 
 /// A mask over all headers of a stack, for one comparison of raw bytes.
 #[derive(Clone, Debug)]
@@ -21,8 +18,8 @@ impl Mask {
         let mut mask = Self::every(stack.header_len());
         for layer in stack.layers() {
             let start = header.get(layer.offset as usize..).unwrap_or_default();
-            for field in laws::of(layer.kind, start) {
-                mask.set(layer, field, equal_bits(field.law, rules));
+            for field in layer.kind.spec().layout(start).fields {
+                mask.set(layer, field, equal_bits(field, rules));
             }
         }
         if let Some(timestamps) = timestamps(stack, header).filter(|_| rules.varies_timestamps()) {
@@ -128,42 +125,41 @@ impl Mask {
         }
     }
 
-    fn set(&mut self, layer: &Layer, field: &Field, bits: [u8; 3]) {
+    fn set(&mut self, layer: &Layer, field: &Field, bits: u64) {
         let start = layer.offset as usize;
         for (i, at) in field.bytes.clone().enumerate() {
             if let Some(byte) = self.bits.get_mut(start + at) {
-                *byte = bits[i.min(2)];
+                *byte = bits_of_byte(bits, i);
             }
         }
     }
 }
 
-/// Which bits of a field must be equal: those of its first byte, its second, and the others.
-fn equal_bits(law: Law, rules: &Rules) -> [u8; 3] {
-    match law {
-        Law::Equal(refusal) if rules.vary(refusal) != Vary::Equal => match refusal {
-            NoMerge::TypeOfService => [ECN, 0, 0],
-            // The version, the class and the label.
-            NoMerge::TrafficClassOrFlowLabel => [0xf0, ECN << 4, 0],
-            NoMerge::DontFragment => [!DONT_FRAGMENT, 0xff, 0xff],
-            _ => [0, 0, 0],
-        },
-        Law::Key(_) | Law::Equal(_) => [0xff, 0xff, 0xff],
-        Law::Flags(_) => [0xff, !ON_LAST_ONLY, 0xff],
-        Law::Length { .. } | Law::Identification | Law::Sequence | Law::Checksum(_) => [0, 0, 0],
+/// Which bits of a field must be equal, the first byte's highest first. The last eight stand for all further bytes.
+fn equal_bits(field: &Field, rules: &Rules) -> u64 {
+    match field.law {
+        Law::Equal if rules.vary(field.role) != Vary::Equal => field.pinned,
+        Law::Key { .. } | Law::Equal => u64::MAX,
+        Law::Flags => !(u64::from(ON_LAST_ONLY) << 48),
+        Law::Length { .. } | Law::Identification | Law::Sequence | Law::Checksum(_) => 0,
     }
 }
 
+/// Those of the byte at this place of the field.
+fn bits_of_byte(bits: u64, place: usize) -> u8 {
+    (bits >> (56 - 8 * place.min(7))) as u8
+}
+
 /// Whether two values of a field differ in bits that must be equal.
-fn differs(law: Law, rules: &Rules, first: &[u8], other: &[u8]) -> bool {
-    let bits = equal_bits(law, rules);
-    let bits = |i: usize| bits[i.min(2)];
-    first.iter().zip(other).enumerate().any(|(i, (a, b))| (a ^ b) & bits(i) != 0)
+fn differs(field: &Field, rules: &Rules, first: &[u8], other: &[u8]) -> bool {
+    let bits = equal_bits(field, rules);
+    let mut bytes = first.iter().zip(other).enumerate();
+    bytes.any(|(i, (a, b))| (a ^ b) & bits_of_byte(bits, i) != 0)
 }
 
 /// Where the timestamps lie in a frame whose TCP header has them in the usual layout.
 pub(crate) fn timestamps(stack: &Stack, header: &[u8]) -> Option<core::ops::Range<usize>> {
-    let tcp = stack.last().filter(|layer| layer.kind == Kind::Tcp)?;
+    let tcp = stack.last().filter(|layer| has_tcp_options(layer.kind))?;
     let options = tcp.offset as usize + tcp::HEADER_LEN;
     let is_usual = header.get(options..tcp.end())?.len() == TIMESTAMP_LAYOUT.len() + 8
         && header.get(options..)?.starts_with(&TIMESTAMP_LAYOUT);
@@ -214,14 +210,14 @@ pub(crate) fn obeys_equality(
         let (Some(first), Some(other)) = (first.get(range.clone()), other.get(range)) else {
             return false;
         };
-        let fields = laws::of(layer.kind, first);
-        let in_fixed_part = fields.iter().all(|field| {
+        let layout = layer.kind.spec().layout(first);
+        let in_fixed_part = layout.fields.iter().all(|field| {
             let (first, other) = (first.get(field.bytes.clone()), other.get(field.bytes.clone()));
-            first.zip(other).is_some_and(|(first, other)| !differs(field.law, rules, first, other))
+            first.zip(other).is_some_and(|(first, other)| !differs(field, rules, first, other))
         });
-        let fixed = fields.last().map_or(0, |field| field.bytes.end);
+        let fixed = layout.end();
         let end = match timestamps {
-            Some(at) if layer.kind == Kind::Tcp => at - layer.offset as usize,
+            Some(at) if has_tcp_options(layer.kind) => at - layer.offset as usize,
             _ => first.len(),
         };
         in_fixed_part && first.get(fixed..end) == other.get(fixed..end)
@@ -239,9 +235,8 @@ pub(crate) fn difference(
 ) -> NoMerge {
     let place = mask.first_difference(first, other);
     // Whether a datagram has a checksum is no bit of the mask.
-    let layers =
-        stack.layers().iter().filter(|layer| layer.end() > place || layer.kind == Kind::Udp);
-    let mut differences = layers.filter_map(|layer| {
+    let may_differ = |layer: &&Layer| layer.end() > place || layer.kind.is_transport();
+    let mut differences = stack.layers().iter().filter(may_differ).filter_map(|layer| {
         let range = layer.offset as usize..layer.end();
         let place = place.saturating_sub(range.start);
         let (first, other) = (first.get(range.clone())?, other.get(range)?);
@@ -258,33 +253,30 @@ fn header_difference(
     rules: &Rules,
     place: usize,
 ) -> Option<NoMerge> {
-    let fields = laws::of(kind, first);
-    let may_differ = |field: &&Field| {
-        field.bytes.end > place || matches!(field.law, Law::Checksum(Cover::Datagram))
-    };
-    let in_fixed_part = fields.iter().filter(may_differ).find_map(|field| {
-        let (first, other) = (first.get(field.bytes.clone())?, other.get(field.bytes.clone())?);
-        match field.law {
-            Law::Key(refusal) | Law::Equal(refusal) | Law::Flags(refusal)
-                if differs(field.law, rules, first, other) =>
-            {
-                Some(refusal)
-            }
-            Law::Checksum(Cover::Datagram) if (first == [0, 0]) != (other == [0, 0]) => {
-                Some(NoMerge::ChecksumPresence)
-            }
-            _ => None,
-        }
+    let spec = kind.spec();
+    let layout = spec.layout(first);
+    let in_fixed_part = layout.fields.iter().find(|field| {
+        let pair = first.get(field.bytes.clone()).zip(other.get(field.bytes.clone()));
+        pair.is_some_and(|(first, other)| match field.law {
+            Law::Checksum(Cover::Datagram { .. }) => (first == [0, 0]) != (other == [0, 0]),
+            _ => field.bytes.end > place && differs(field, rules, first, other),
+        })
     });
-    let fixed = fields.last().map_or(0, |field| field.bytes.end);
-    in_fixed_part.or_else(|| {
-        let (first, other) = (first.get(fixed..)?, other.get(fixed..)?);
-        if first == other {
-            return None;
-        }
-        let is_timestamp = kind == Kind::Tcp && differ_in_timestamps_only(first, other);
-        Some(if is_timestamp { NoMerge::TcpTimestamp } else { laws::tail_refusal(kind) })
-    })
+    if let Some(field) = in_fixed_part {
+        return Some(NoMerge::of(field.role));
+    }
+    let tail = first.get(layout.end()..)?;
+    let other_tail = other.get(layout.end()..)?;
+    if first.len() <= place || tail == other_tail {
+        return None;
+    }
+    let is_timestamp = has_tcp_options(kind) && differ_in_timestamps_only(tail, other_tail);
+    Some(if is_timestamp { NoMerge::TcpTimestamp } else { NoMerge::of(spec.tail.role) })
+}
+
+/// Whether TCP options follow the fixed part of a header.
+fn has_tcp_options(kind: Kind) -> bool {
+    kind.spec().tail.role == Role::Options
 }
 
 /// Whether two option areas have the usual layout NOP NOP TIMESTAMP, and so differ in nothing but
@@ -297,10 +289,6 @@ fn differ_in_timestamps_only(first: &[u8], other: &[u8]) -> bool {
 
 /// NOP, NOP, and the kind and length of the timestamp option (RFC 7323 appendix A).
 pub(crate) const TIMESTAMP_LAYOUT: [u8; 4] = [1, 1, 8, 10];
-/// The bits of ECN in TOS and traffic class (RFC 3168 section 5).
-const ECN: u8 = 3;
-/// The bit in the first byte of the IPv4 fragment word.
-const DONT_FRAGMENT: u8 = 0x40;
 
 /// TCP flags that only the last packet of a train has: FIN and PSH (rule G35).
 pub(crate) const ON_LAST_ONLY: u8 = (tcp::FIN | tcp::PSH) as u8;

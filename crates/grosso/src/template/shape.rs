@@ -1,11 +1,10 @@
 //! The laws of one header stack, worked out once for all packets that have it.
 
 use arrayvec::ArrayVec;
-use grosso_wire::{Ends, Kind, LAYERS_MAX, Layer, Stack, ipv4};
+use grosso_wire::{Class, Cover, Ends, Kind, LAYERS_MAX, Law, Layer, Stack};
 
 use crate::{
     bytes::u16_at,
-    template::laws::{self, Cover, Law},
     tunnel::{RemoteChecksum, remote_checksum},
 };
 
@@ -88,7 +87,7 @@ impl Shape {
         };
         let mut ends = Ends::of(header, &Layer::default());
         for layer in stack.layers() {
-            if matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6) {
+            if layer.kind.is_ip() {
                 shape.ip = *layer;
                 ends = Ends::of(header, layer);
             }
@@ -110,11 +109,12 @@ impl Shape {
 
     fn enter(&mut self, layer: &Layer, ends: &Ends, header: &[u8]) {
         let start = header.get(layer.offset as usize..).unwrap_or_default();
-        for field in laws::of(layer.kind, start) {
+        for field in layer.kind.spec().layout(start).fields {
             let at = layer.offset + field.bytes.start as u16;
             match field.law {
                 Law::Length { skip } => {
                     self.lengths.push(Length { at, from: layer.offset + skip as u16 });
+                    self.has_pppoe |= layer.kind.class() == Class::Link;
                 }
                 Law::Identification => self.identifications.push(Identification {
                     header: layer.offset,
@@ -123,20 +123,17 @@ impl Shape {
                 }),
                 Law::Checksum(cover) => self.enter_checksum(layer, ends, at, cover),
                 Law::Sequence => self.sequence = Some(at),
-                Law::Flags(_) => self.flags = Some(at + 1),
-                Law::Key(_) | Law::Equal(_) => {}
+                Law::Flags => self.flags = Some(at + 1),
+                Law::Key { .. } | Law::Equal => {}
             }
         }
-        match layer.kind {
-            Kind::Ipv4 | Kind::Ipv6 => {
-                if self.ip_levels == 0 {
-                    self.network = layer.offset as usize;
-                }
-                self.ip_levels += 1;
+        if layer.kind.is_ip() {
+            if self.ip_levels == 0 {
+                self.network = layer.offset as usize;
             }
-            Kind::Pppoe => self.has_pppoe = true,
-            _ => self.enter_remote_checksum(remote_checksum(layer, header)),
+            self.ip_levels += 1;
         }
+        self.enter_remote_checksum(remote_checksum(layer, header));
     }
 
     /// Two headers that both ask for it cannot both be obeyed.
@@ -148,13 +145,11 @@ impl Shape {
     }
 
     fn enter_checksum(&mut self, layer: &Layer, ends: &Ends, at: u16, cover: Cover) {
-        let (protocol, zero_means_none) = match cover {
-            // Written together with the identification, and needed by nothing else.
-            Cover::Header => return,
-            Cover::Packet => (0, false),
-            Cover::Transport => (ipv4::PROTOCOL_TCP, false),
-            Cover::Datagram => (ipv4::PROTOCOL_UDP, true),
-        };
+        // Written together with the identification, and needed by nothing else.
+        if cover == Cover::Header {
+            return;
+        }
+        let (protocol, zero_means_none) = (cover.protocol(), cover.zero_means_none());
         let start = layer.offset;
         self.covers.push(Covering { start, at, ends: *ends, protocol, zero_means_none });
     }

@@ -84,7 +84,7 @@ pub(super) fn is_below_minimum(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu
 /// on; without one, of what is behind the link layer.
 fn longest(stack: &Stack, slices: &[&[u8]], len: usize, meta: &Meta) -> (Option<Layer>, usize) {
     let layers = stack.layers();
-    let is_link = |layer: &&Layer| !matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
+    let is_link = |layer: &&Layer| !layer.kind.is_ip();
     let links = layers.iter().take_while(is_link).count();
     let Some(ip) = layers.get(links).copied() else {
         let behind = layers.last().map_or(0, Layer::end);

@@ -233,7 +233,7 @@ fn is_fragment(stack: &Stack) -> bool {
 }
 
 fn is_ip(kind: Kind) -> bool {
-    matches!(kind, Kind::Ipv4 | Kind::Ipv6)
+    kind.is_ip()
 }
 
 fn is_extension(kind: Kind) -> bool {

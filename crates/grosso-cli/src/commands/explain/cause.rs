@@ -7,9 +7,10 @@ use grosso::{
         Batch, HEADER_BYTES_MAX,
         reason::{Close, NoMerge, Pass},
     },
-    template::laws::{self, Cover, Law},
 };
-use grosso_wire::{Kind, LAYERS_MAX, LinkType, Ports, Stack, dissect, tcp};
+use grosso_wire::{
+    Cover, Field, Form, LAYERS_MAX, Law, LinkType, Ports, Role, Stack, dissect, tcp,
+};
 
 use super::{headers, timestamps};
 use crate::{
@@ -116,8 +117,9 @@ impl Pair<'_> {
         self.last_stack.layers().iter().find_map(|layer| {
             let range = layer.offset as usize..layer.end();
             let (held, came) = (self.last.get(range.clone())?, self.now.get(range)?);
-            let fields = laws::of(layer.kind, held);
-            let broken = |name: String, law, held: String, came: String| {
+            let spec = layer.kind.spec();
+            let layout = spec.layout(held);
+            let broken = |name: &str, law, held: String, came: String| {
                 let law = match reason {
                     NoMerge::TcpAcknowledgment | NoMerge::TcpTimestamp
                         if !profile.rules.is_invertible() =>
@@ -126,29 +128,27 @@ impl Pair<'_> {
                     }
                     _ => law,
                 };
-                Some(BrokenLaw { header: layer.kind.to_string(), field: name, law, held, came })
+                Some(BrokenLaw {
+                    header: layer.kind.to_string(),
+                    field: name.into(),
+                    law,
+                    held,
+                    came,
+                })
             };
-            let in_fixed_part = fields.iter().find_map(|field| {
+            let in_fixed_part = layout.fields.iter().find_map(|field| {
                 let (x, y) = (held.get(field.bytes.clone())?, came.get(field.bytes.clone())?);
-                let words = words_of(field.law, reason, x, y)?;
-                let at = field.bytes.start;
-                broken(
-                    field_name(layer.kind, at),
-                    words,
-                    value(layer.kind, at, x),
-                    value(layer.kind, at, y),
-                )
+                let words = words_of(field, reason, x, y)?;
+                broken(field.name, words, value(field.form, x), value(field.form, y))
             });
-            let fixed = fields.last().map_or(0, |field| field.bytes.end);
             in_fixed_part.or_else(|| {
-                let (x, y) = (held.get(fixed..)?, came.get(fixed..)?);
-                let is_it = laws::tail_refusal(layer.kind) == reason
-                    || (layer.kind == Kind::Tcp && reason == NoMerge::TcpTimestamp);
-                let name = if layer.kind == Kind::Tcp { "options" } else { "content" };
+                let (x, y) = (held.get(layout.end()..)?, came.get(layout.end()..)?);
+                let is_it = NoMerge::of(spec.tail.role) == reason
+                    || (spec.tail.role == Role::Options && reason == NoMerge::TcpTimestamp);
                 if x == y || !is_it {
                     return None;
                 }
-                broken(name.into(), "stays the same, byte for byte", bytes(x), bytes(y))
+                broken(spec.tail.name, "stays the same, byte for byte", bytes(x), bytes(y))
             })
         })
     }
@@ -281,11 +281,12 @@ fn remedy(remedies: &[String]) -> Option<String> {
 }
 
 /// The law in words, if these two values of a field break it and the refusal has this name.
-fn words_of(law: Law, reason: NoMerge, held: &[u8], came: &[u8]) -> Option<&'static str> {
-    match law {
-        Law::Key(refusal) if refusal == reason && held != came => Some("is part of the flow"),
-        Law::Equal(refusal) if refusal == reason && held != came => Some("stays the same"),
-        Law::Flags(refusal) if refusal == reason && flags(held) != flags(came) => {
+fn words_of(field: &Field, reason: NoMerge, held: &[u8], came: &[u8]) -> Option<&'static str> {
+    let is_named = NoMerge::of(field.role) == reason;
+    match field.law {
+        Law::Key { .. } if is_named && held != came => Some("is part of the flow"),
+        Law::Equal if is_named && held != came => Some("stays the same"),
+        Law::Flags if is_named && flags(held) != flags(came) => {
             Some("stay the same, but for FIN and PSH")
         }
         Law::Identification if reason == NoMerge::Identification => {
@@ -297,7 +298,7 @@ fn words_of(law: Law, reason: NoMerge, held: &[u8], came: &[u8]) -> Option<&'sta
         {
             Some("advances by the payload")
         }
-        Law::Checksum(Cover::Datagram)
+        Law::Checksum(Cover::Datagram { .. })
             if reason == NoMerge::ChecksumPresence
                 && (u16_at(held, 0) == 0) != (u16_at(came, 0) == 0) =>
         {
@@ -312,48 +313,14 @@ fn flags(word: &[u8]) -> u16 {
     u16_at(word, 0) & 0x0fff & !(tcp::FIN | tcp::PSH)
 }
 
-/// The common name of a field.
-fn field_name(kind: Kind, at: usize) -> String {
-    let name = match (kind, at) {
-        (Kind::Ethernet, 0) => "destination",
-        (Kind::Ethernet, 6) => "source",
-        (Kind::Ethernet, 12) | (Kind::Vlan, 2) => "EtherType",
-        (Kind::Vlan, 0) => "tag",
-        (Kind::Mpls, _) => "label",
-        (Kind::Pppoe, 2) => "session",
-        (Kind::Ipv4, 1) => "tos",
-        (Kind::Ipv4, 4) => "id",
-        (Kind::Ipv4, 6) => "fragment word",
-        (Kind::Ipv4, 8) | (Kind::Ipv6, 7) => "ttl",
-        (Kind::Ipv6, 0) => "class and label",
-        (Kind::Tcp, 4) => "sequence",
-        (Kind::Tcp, 8) => "ack",
-        (Kind::Tcp, 12) => "flags",
-        (Kind::Tcp, 14) => "window",
-        (Kind::Tcp, 18) => "urgent pointer",
-        (Kind::Udp, 6) => "checksum",
-        (Kind::Tcp | Kind::Udp, 0) => "source port",
-        (Kind::Tcp | Kind::Udp, 2) => "destination port",
-        (Kind::Vxlan | Kind::VxlanGpe | Kind::Geneve, 4) => "network",
-        (Kind::Ipv4, 12) | (Kind::Ipv6, 8) => "source",
-        (Kind::Ipv4, 16) | (Kind::Ipv6, 24) => "destination",
-        _ => return format!("byte {at}"),
-    };
-    name.into()
-}
-
 /// The value of a field as people read it.
-fn value(kind: Kind, at: usize, field: &[u8]) -> String {
-    match (kind, at, field) {
-        (Kind::Tcp, 12, _) => format!("{:#05x}", u16_at(field, 0) & 0x01ff),
-        (Kind::Ipv4, 6, _) | (Kind::Udp, 6, _) | (Kind::Vlan, ..) => {
-            format!("{:#06x}", u16_at(field, 0))
-        }
-        (Kind::Ipv6, 0, _) | (Kind::Mpls, ..) => format!("{:#010x}", u32_at(field, 0)),
-        (_, _, [byte]) => byte.to_string(),
-        (Kind::Tcp | Kind::Udp | Kind::Ipv4, _, [_, _]) => u16_at(field, 0).to_string(),
-        (Kind::Tcp, _, [_, _, _, _]) => u32_at(field, 0).to_string(),
-        _ => bytes(field),
+fn value(form: Form, field: &[u8]) -> String {
+    let number = field.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    match form {
+        Form::Number => number.to_string(),
+        Form::Hexadecimal => format!("{number:#0width$x}", width = 2 + 2 * field.len()),
+        Form::Flags => format!("{:#05x}", number & 0x01ff),
+        Form::Bytes => bytes(field),
     }
 }
 

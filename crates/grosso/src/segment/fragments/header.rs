@@ -34,7 +34,7 @@ impl Header {
         identification: u32,
     ) -> Result<Self, NoFragments> {
         let mut layers = stack.layers().iter();
-        let ip = layers.find(|layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6));
+        let ip = layers.find(|layer| layer.kind.is_ip());
         let is_cut = stack.stop == Stop::Cut;
         let ip = ip.ok_or(if is_cut { NoFragments::HeadersSplit } else { NoFragments::NotIp })?;
         // All headers of an IPv6 packet must be seen: its first fragment has to have them (RFC 7112).

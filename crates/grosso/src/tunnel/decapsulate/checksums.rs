@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 use grosso_checksum::Sum;
-use grosso_wire::{Ends, Kind, Layer, gre, ipv4, udp};
+use grosso_wire::{Ends, Kind, Layer, ipv4, udp};
 
 use super::{OuterChecksum, headers::Outer, reason::Refusal};
 use crate::{
@@ -121,10 +121,9 @@ fn covers(
         }
     }
     if let Some(gre) = &outer.gre {
-        let flags = u16_at(frame, usize::from(gre.offset) + gre::field::FLAGS.start);
-        if flags & gre::FLAG_CHECKSUM != 0 {
-            let covering = cover(gre, gre::field::CHECKSUM.start, 0);
-            covers.push((covering, Refusal::GreChecksum));
+        let header = frame.get(gre.offset.into()..gre.end()).unwrap_or_default();
+        if let Some((at, cover_of)) = gre.kind.spec().checksum(header) {
+            covers.push((cover(gre, at, cover_of.protocol()), Refusal::GreChecksum));
         }
     }
     covers

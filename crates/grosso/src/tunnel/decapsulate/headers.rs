@@ -3,7 +3,8 @@
 use core::{net::IpAddr, ops::Range};
 
 use grosso_wire::{
-    Kind, Layer, Ports, Stack, Stop, geneve, geneve::GeneveOption, gre, gue, ipv4, ipv6, udp, vxlan,
+    Kind, Layer, Ports, Role, Stack, Stop, geneve, geneve::GeneveOption, gre, gue, ipv4, ipv6, udp,
+    vxlan,
 };
 
 use super::{Details, Path, Rules, reason::Refusal};
@@ -39,7 +40,7 @@ impl Outer {
         is_superframe: bool,
     ) -> Result<Self, Refusal> {
         let layers = stack.layers();
-        let is_ip = |layer: &Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
+        let is_ip = |layer: &Layer| layer.kind.is_ip();
         let links = layers.iter().position(is_ip).ok_or(Refusal::NoTunnel)?;
         let ip = layers[links];
         let is_extension =
@@ -51,9 +52,9 @@ impl Outer {
             Self { tunnel, ip, links, inner: walk.next, end: 0, udp, gre, remote_checksum };
         let inner = layers.get(outer.inner).ok_or_else(|| walk.refusal_inside())?;
         outer.end = outer.end(frame, is_superframe)?;
-        let is_packet = matches!(inner.kind, Kind::Ethernet | Kind::Ipv4 | Kind::Ipv6 | Kind::Mpls);
-        // A transport header directly in GUE or FOU is no packet of its own.
-        if !is_packet {
+        // A transport header directly in GUE or FOU is no packet of its own: no link layer could carry it.
+        let is_on_links = !inner.kind.spec().announced.ethertypes.is_empty();
+        if inner.kind != Kind::Ethernet && !is_on_links {
             return Err(Refusal::Protocol);
         }
         if usize::from(inner.offset) > outer.end {
@@ -124,17 +125,9 @@ impl Outer {
 
 /// What a tunnel header calls its tunnel.
 fn identifier(frame: &[u8], layer: &Layer) -> Option<u32> {
-    let start = usize::from(layer.offset);
-    match layer.kind {
-        Kind::Vxlan | Kind::VxlanGpe => Some(u32_at(frame, start + vxlan::field::VNI.start) >> 8),
-        Kind::Geneve => Some(u32_at(frame, start + geneve::field::VNI.start) >> 8),
-        Kind::Gre => {
-            let flags = u16_at(frame, start + gre::field::FLAGS.start);
-            let checksum = if flags & gre::FLAG_CHECKSUM != 0 { 4 } else { 0 };
-            (flags & gre::FLAG_KEY != 0).then(|| u32_at(frame, start + gre::HEADER_LEN + checksum))
-        }
-        _ => None,
-    }
+    let (spec, header) = (layer.kind.spec(), frame.get(layer.offset.into()..layer.end())?);
+    let number = |role| spec.identifier(header, role);
+    number(Role::Network).or_else(|| number(Role::Channel))
 }
 
 /// Where an IP packet ends, as it says itself; `None` for a superframe that does not.

@@ -35,7 +35,7 @@ mod reason;
 use core::{net::IpAddr, ops::Range};
 
 use grosso_checksum::Sum;
-use grosso_wire::{Extent, Kind, Layer, LinkType, Ports, Stack, Stop, ethernet};
+use grosso_wire::{Class, Extent, Kind, Layer, LinkType, Ports, Stack, Stop, ethernet};
 
 pub use reason::{DecapsulateStats, Refusal};
 
@@ -417,6 +417,12 @@ impl Inside {
         let first = inside.first().ok_or(Refusal::Protocol)?;
         let is_tag = |layer: &&Layer| matches!(layer.kind, Kind::Ethernet | Kind::Vlan);
         let network = inside.iter().find(|layer| !is_tag(layer)).filter(|layer| is_ip(layer));
+        // MPLS, and a tunnel that needs no IP around it.
+        let is_label = |layer: &Layer| {
+            let spec = layer.kind.spec();
+            let is_on_links = !spec.announced.ethertypes.is_empty();
+            layer.kind == Kind::Mpls || spec.class == Class::Tunnel && is_on_links
+        };
         // Where there is nothing to name it, only IP can be told.
         let has_names = !matches!(link, LinkType::Raw | LinkType::Null);
         let shown = if has_names {
@@ -424,7 +430,7 @@ impl Inside {
         } else {
             inside
                 .iter()
-                .take_while(|layer| is_tag(layer) || layer.kind == Kind::Mpls || is_ip(layer))
+                .take_while(|layer| is_tag(layer) || is_label(layer) || is_ip(layer))
                 .find(|layer| is_ip(layer))
                 .ok_or(Refusal::LinkFamily)?
         };
@@ -442,9 +448,12 @@ impl Inside {
                 let at = usize::from(shown.offset) + ethernet::field::ETHERTYPE.start;
                 (shown.end(), Some(ethertype_of(u16_at(frame, at))), outer.end)
             }
-            Kind::Ipv4 => (shown.offset.into(), Some(ethernet::ETHERTYPE_IPV4), ip_end),
-            Kind::Ipv6 => (shown.offset.into(), Some(ethernet::ETHERTYPE_IPV6), ip_end),
-            _ => (shown.offset.into(), Some(ethernet::ETHERTYPE_MPLS), outer.end),
+            kind => {
+                let ethertype =
+                    kind.spec().announced.ethertypes.first().ok_or(Refusal::Protocol)?;
+                let end = if kind.is_ip() { ip_end } else { outer.end };
+                (shown.offset.into(), Some(*ethertype), end)
+            }
         };
         Ok(Self { start, end, ethertype, network })
     }
@@ -514,7 +523,7 @@ const fn version_ethertype(kind: Kind) -> u16 {
 }
 
 fn is_ip(layer: &Layer) -> bool {
-    matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6)
+    layer.kind.is_ip()
 }
 
 fn is_ip_type(ethertype: u16) -> bool {

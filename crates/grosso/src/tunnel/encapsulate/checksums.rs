@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 use grosso_checksum::{Sum, nonzero};
-use grosso_wire::{Kind, Stack, Stop, gre, udp};
+use grosso_wire::{Stack, Stop, gre, udp};
 
 use super::{inside::Inside, write::Written};
 use crate::{
@@ -29,12 +29,9 @@ impl Remote {
         let (last, around) = stack.layers().split_last()?;
         let is_transport = stack.stop == Stop::Payload && last.offset == start;
         let has_checksum = around.iter().any(|layer| {
-            let at = usize::from(layer.offset);
-            match layer.kind {
-                Kind::Udp => u16_at(head, at + udp::field::CHECKSUM.start) != 0,
-                Kind::Gre => u16_at(head, at + gre::field::FLAGS.start) & gre::FLAG_CHECKSUM != 0,
-                _ => remote_checksum(layer, head).is_some(),
-            }
+            let header = head.get(layer.offset.into()..layer.end()).unwrap_or_default();
+            let own = layer.kind.spec().checksum(header);
+            own.is_some() || remote_checksum(layer, head).is_some()
         });
         // The receiver counts from the start of the packet, with the tag that is written into it.
         let start = usize::from(start) - inside.start + inside.tagged_len();

@@ -193,7 +193,7 @@ fn packets(len: usize, slices: &[&[u8]], stack: &Stack, gso: &Gso) -> u32 {
 }
 
 fn is_ip(layer: &Layer) -> bool {
-    matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6)
+    layer.kind.is_ip()
 }
 
 /// Bytes of the two addresses of Ethernet.

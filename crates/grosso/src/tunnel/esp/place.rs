@@ -59,7 +59,7 @@ impl Network {
     #[inline]
     pub(super) fn find(frame: &[u8], link: LinkType) -> Result<Self, Refusal> {
         let stack = dissect(frame, link, &Ports::NONE);
-        let is_ip = |layer: &Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
+        let is_ip = |layer: &Layer| layer.kind.is_ip();
         let Some(index) = stack.layers().iter().position(is_ip) else {
             return Err(match stack.stop {
                 Stop::Cut => Refusal::Short,

@@ -1,0 +1,240 @@
+//! Places that name kinds of headers, outside the registry.
+//!
+//! What depends on the kind of a header is read from its specification (`HeaderSpec`), so that a new header is a file
+//! and a line. The places below ask for more than a specification says, each for the reason that stands with it. The
+//! two versions of IP, TCP and UDP are apart: everything here is about them.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use grosso_wire::Kind;
+
+/// Source files, the kinds that each names, and why.
+const PLACES: &[(&str, &[&str], &str)] = &[
+    (
+        "grosso/src/acknowledge/expander.rs",
+        &["Ethernet", "Null", "Sll", "Sll2", "Vlan"],
+        "link layers behind which a lone acknowledgment is known to be all of the frame",
+    ),
+    ("grosso/src/coalesce/barrier.rs", &["Icmp"], "an ICMP message belongs to no flow of its own"),
+    (
+        "grosso/src/coalesce/examine.rs",
+        &["Geneve", "Gre", "Ipv6Extension", "Ipv6Fragment"],
+        "packets that no train takes, each with a reason of its own in public",
+    ),
+    (
+        "grosso/src/reassemble/examine.rs",
+        &["Ipv6Fragment"],
+        "the header that makes a packet a fragment",
+    ),
+    (
+        "grosso/src/reassemble/recent.rs",
+        &["Ethernet", "Vlan"],
+        "the plain link layers of the shortest way, which answers sooner and never otherwise",
+    ),
+    (
+        "grosso/src/segment/fragments/header.rs",
+        &["Ipv6Extension", "Ipv6Fragment", "Pppoe"],
+        "extension headers that are repeated in every fragment, and the length of a PPPoE session",
+    ),
+    ("grosso/src/segment/jumbo.rs", &["Ipv6Extension"], "the jumbo payload option"),
+    (
+        "grosso/src/segment/mod.rs",
+        &["Gre", "Ipv6Fragment"],
+        "superframes that cannot be cut, each with a reason of its own in public",
+    ),
+    ("grosso/src/tunnel/belonging.rs", &["Ethernet"], "whether a tunnel carries frames or packets"),
+    (
+        "grosso/src/tunnel/decapsulate/headers.rs",
+        &[
+            "Esp",
+            "Ethernet",
+            "Geneve",
+            "Gre",
+            "Gue",
+            "Ipv6Extension",
+            "Ipv6Fragment",
+            "Mpls",
+            "Vxlan",
+            "VxlanGpe",
+        ],
+        "what an end accepts is the rules of that tunnel's receiver, each with a refusal of its own",
+    ),
+    (
+        "grosso/src/tunnel/decapsulate/mod.rs",
+        &["Ethernet", "Mpls", "Pppoe", "Vlan"],
+        "the link layer in front of what is taken out",
+    ),
+    (
+        "grosso/src/tunnel/encapsulate/inside.rs",
+        &["Ethernet", "Ipv6Extension", "Null", "Sll", "Sll2", "Vlan"],
+        "the link layer in front of what is put in, and the encapsulation limit option",
+    ),
+    (
+        "grosso/src/tunnel/encapsulate/write.rs",
+        &["Ethernet"],
+        "the number by which the written tunnel announces what it carries",
+    ),
+    ("grosso/src/tunnel/esp/place.rs", &["Ipv6Fragment"], "fragments, which ESP refuses"),
+    (
+        "grosso/src/tunnel/kind.rs",
+        &["Gre", "Mpls"],
+        "the public names of tunnels by the words of ip link",
+    ),
+    (
+        "grosso/src/tunnel/link.rs",
+        &["Ethernet", "Pppoe", "Sll", "Sll2", "Vlan"],
+        "where a link layer names what it carries, when that is replaced",
+    ),
+    (
+        "grosso/src/tunnel/path_mtu.rs",
+        &["Ethernet", "Icmp", "Ipv6Extension", "Vlan"],
+        "the frame of an answer, and ICMP errors, which no answer is sent to",
+    ),
+    (
+        "grosso-cli/src/checksums/verdict.rs",
+        &["Gre", "Icmp", "Pppoe"],
+        "judges checksums that lie, ICMP's among them, which no train needs",
+    ),
+    (
+        "grosso-cli/src/commands/decap/unwrap.rs",
+        &["Ipv6Extension", "Ipv6Fragment"],
+        "fragments around a tunnel, which are joined first",
+    ),
+    (
+        "grosso-cli/src/commands/encap.rs",
+        &["Ethernet", "Sll", "Sll2", "Vlan"],
+        "the link layer of the capture that is written",
+    ),
+    (
+        "grosso-cli/src/commands/inspect.rs",
+        &["Ipv6Fragment"],
+        "datagrams counted by their fragments",
+    ),
+    ("grosso-cli/src/evidence/announced.rs", &["Icmp"], "an MTU that an ICMP message announces"),
+    ("grosso-cli/src/evidence/strides.rs", &["Esp"], "encrypted payload repeats no headers"),
+    ("grosso-cli/src/evidence/vantage.rs", &["Sll", "Sll2"], "a cooked capture says the direction"),
+    ("grosso-cli/src/headers.rs", &["Ipv6Extension"], "the jumbo payload option"),
+    ("grosso-cli/src/report/inspect.rs", &["Esp"], "encrypted packets are no tunnel to take off"),
+    (
+        "grosso-cli/src/suspicion.rs",
+        &["Ethernet", "Vlan"],
+        "what a guessed header may stand behind",
+    ),
+    (
+        "grosso-io/src/stage/secured.rs",
+        &["Ethernet", "Icmp", "Sll", "Vlan"],
+        "neighbour discovery, which ESP leaves in the clear",
+    ),
+    (
+        "grosso-io/src/vnet.rs",
+        &["Ipv6Extension"],
+        "routing headers, whose last address a device ignores",
+    ),
+    (
+        "grosso-wire/src/dissect.rs",
+        &["Ethernet", "Ipv6Extension", "Ipv6Fragment", "Null", "Sll", "Sll2"],
+        "the first header of each link type, and the numbers that IPv6 alone gives to its extensions",
+    ),
+    ("grosso-wire/src/stack.rs", &["Ethernet"], "what fills the free places of a stack"),
+];
+
+/// Kinds that everything tells apart.
+const COMMON: &[Kind] = &[Kind::Ipv4, Kind::Ipv6, Kind::Tcp, Kind::Udp];
+
+/// Folders that do not name kinds of headers: the registry, the oracles, and the words of `ip link`, which has kinds
+/// of its own.
+const APART: &[&str] = &["grosso-wire/src/header/", "grosso-testkit/", "grosso-cli/src/tunnel/"];
+
+#[test]
+fn only_the_listed_places_name_kinds_of_headers() {
+    let found = places();
+    let listed: BTreeMap<&str, Vec<&str>> =
+        PLACES.iter().map(|(file, kinds, _)| (*file, kinds.to_vec())).collect();
+    for (file, kinds) in &found {
+        let expected = listed.get(file.as_str()).cloned().unwrap_or_default();
+        assert_eq!(
+            *kinds, expected,
+            "{file} names other kinds of headers than PLACES says: read the HeaderSpec instead, or say why not"
+        );
+    }
+    for (file, _, reason) in PLACES {
+        assert!(found.contains_key(*file), "{file} names none any more: take it off the list");
+        assert!(reason.split(' ').count() > 3, "{file}: say why");
+    }
+}
+
+/// The registry is a macro, behind which `cargo fmt` does not see the files of the headers.
+#[test]
+fn the_files_of_the_headers_are_formatted() {
+    let files = sources(&root().join("crates/grosso-wire/src/header"));
+    assert!(files.len() > Kind::ALL.len() / 2, "{files:?}");
+    let rustfmt = Command::new("rustfmt")
+        .args(["--check", "--edition", "2024", "--config-path"])
+        .arg(root().join("rustfmt.toml"))
+        .args(&files)
+        .output()
+        .expect("rustfmt runs");
+    let difference = String::from_utf8_lossy(&rustfmt.stdout);
+    assert!(rustfmt.status.success(), "rustfmt crates/grosso-wire/src/header/*.rs\n{difference}");
+}
+
+/// The kinds that each source file names outside of its tests, but for the common ones.
+fn places() -> BTreeMap<String, Vec<String>> {
+    let crates = root().join("crates");
+    let mut places = BTreeMap::new();
+    for path in sources(&crates) {
+        let file = path.strip_prefix(&crates).expect("a crate's file").display().to_string();
+        let is_test = ["tests.rs", "testing.rs"].iter().any(|end| file.ends_with(end));
+        if is_test || !file.contains("/src/") || APART.iter().any(|apart| file.starts_with(apart)) {
+            continue;
+        }
+        let kinds = kinds_in(&fs::read_to_string(&path).expect("text"));
+        if !kinds.is_empty() {
+            places.insert(file, kinds);
+        }
+    }
+    places
+}
+
+fn kinds_in(text: &str) -> Vec<String> {
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let code: Vec<&str> =
+        code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code = code.join("\n");
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let names = |kind: &&Kind| {
+        let name = format!("Kind::{kind:?}");
+        code.match_indices(&name).any(|(at, _)| {
+            let before = code[..at].chars().next_back().is_some_and(is_word);
+            !before && !code[at + name.len()..].chars().next().is_some_and(is_word)
+        })
+    };
+    let kinds = Kind::ALL.iter().filter(|kind| !COMMON.contains(kind)).filter(names);
+    let mut kinds: Vec<String> = kinds.map(|kind| format!("{kind:?}")).collect();
+    kinds.sort();
+    kinds
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
+}
+
+/// The Rust files of a folder and of those in it.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension() == Some("rs".as_ref()) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
