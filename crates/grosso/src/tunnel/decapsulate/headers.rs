@@ -3,8 +3,8 @@
 use core::{net::IpAddr, ops::Range};
 
 use grosso_wire::{
-    Kind, Layer, Ports, Role, Stack, Stop, geneve, geneve::GeneveOption, gre, gue, ipv4, ipv6, udp,
-    vxlan,
+    Class, Kind, Layer, Ports, Role, Stack, Stop, geneve, geneve::GeneveOption, gre, gue, ipv4,
+    ipv6, udp, vxlan,
 };
 
 use super::{Details, Path, Rules, reason::Refusal};
@@ -125,6 +125,9 @@ impl Outer {
 
 /// What a tunnel header calls its tunnel.
 fn identifier(frame: &[u8], layer: &Layer) -> Option<u32> {
+    if layer.kind.class() != Class::Tunnel {
+        return None;
+    }
     let (spec, header) = (layer.kind.spec(), frame.get(layer.offset.into()..layer.end())?);
     let number = |role| spec.identifier(header, role);
     number(Role::Network).or_else(|| number(Role::Channel))
