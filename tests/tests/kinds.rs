@@ -119,7 +119,7 @@ const PLACES: &[(&str, &[&str], &str)] = &[
     ("grosso-cli/src/evidence/strides.rs", &["Esp"], "encrypted payload repeats no headers"),
     ("grosso-cli/src/evidence/vantage.rs", &["Sll", "Sll2"], "a cooked capture says the direction"),
     ("grosso-cli/src/headers.rs", &["Ipv6Extension"], "the jumbo payload option"),
-    ("grosso-cli/src/report/inspect.rs", &["Esp"], "encrypted packets are no tunnel to take off"),
+    ("grosso-cli/src/reports/inspect.rs", &["Esp"], "encrypted packets are no tunnel to take off"),
     (
         "grosso-cli/src/suspicion.rs",
         &["Ethernet", "Vlan"],
