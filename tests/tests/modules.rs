@@ -21,7 +21,6 @@ const CIRCLES: &[(&str, &str)] = &[
     ("grosso", "coalesce"),
     ("grosso", "reassemble"),
     ("grosso", "tunnel/encapsulate"),
-    ("grosso-wire", ""),
 ];
 
 /// The crates that still have names that mean several types, and how many such names.

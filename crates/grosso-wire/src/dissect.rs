@@ -5,32 +5,13 @@
 //! Lengths that headers declare narrow the bytes that later headers may use: a TCP header must lie
 //! inside the IP payload that announces it, not merely inside the frame.
 
-use crate::header::{Kind, esp, geneve, gue, ipv4, ipv6, ipv6_extension, vxlan};
+use crate::header::{esp, geneve, gue, ipv4, ipv6, ipv6_extension, vxlan};
+use crate::kind::Kind;
 use crate::link_type::LinkType;
-use crate::stack::{Extent, LAYERS_MAX, Layer, Stack, Stop};
-
-/// The UDP destination ports that mean a tunnel. Port 0 disables an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ports {
-    /// VXLAN (RFC 7348), 4789.
-    pub vxlan: u16,
-    /// VXLAN with the generic protocol extension, 4790.
-    pub vxlan_gpe: u16,
-    /// Geneve (RFC 8926), 6081.
-    pub geneve: u16,
-    /// Generic UDP encapsulation, 6080.
-    pub gue: u16,
-    /// ESP in UDP (RFC 3948), 4500.
-    pub esp: u16,
-    /// Foo over UDP: a port and the IP protocol that its payload is (rules W10, W24). At that of
-    /// one version of IP the other is found too.
-    pub fou: Option<(u16, u8)>,
-}
+use crate::stack::{Extent, Stack, Stop};
+use crate::walk::{Next, Ports, Step, Walk};
 
 impl Ports {
-    /// No UDP port means a tunnel: every UDP header ends the walk.
-    pub const NONE: Self = Self { vxlan: 0, vxlan_gpe: 0, geneve: 0, gue: 0, esp: 0, fou: None };
-
     /// The ports that IANA assigned; no FOU, which has none.
     pub const ASSIGNED: Self = Self {
         vxlan: vxlan::PORT,
@@ -80,45 +61,7 @@ pub fn dissect_into(frame: &[u8], link: LinkType, ports: &Ports, stack: &mut Sta
     stack.end = u32::try_from(end).unwrap_or(u32::MAX);
 }
 
-/// The header that the walk meets next.
-#[derive(Clone, Copy)]
-pub(crate) enum Next {
-    Header(Kind),
-    /// What an EtherType of a link layer announces.
-    EtherType(u16),
-    /// What an EtherType of a tunnel header announces.
-    Tunnelled(u16),
-    /// What a next protocol of VXLAN-GPE announces.
-    Numbered(u8),
-    /// IPv4 or IPv6: the version nibble decides.
-    Ip,
-    /// An IP protocol where IPv6 extension headers have no place.
-    Protocol(u8),
-    /// What an IPv6 next-header field announces.
-    AfterIpv6(u8),
-    /// The payload of a UDP datagram to this port.
-    UdpPayload(u16),
-}
-
-/// A step of the walk: the next header, or the reason to stop.
-pub(crate) type Step = Result<Next, Stop>;
-
-pub(crate) struct Walk<'a, 's> {
-    layers: &'s mut [Layer; LAYERS_MAX],
-    /// How many headers were found: here and not in the stack, so that it stays in a register.
-    count: usize,
-    /// The bytes from the next header to the nearest end: the frame's or a declared one.
-    pub(crate) rest: &'a [u8],
-    /// Where `rest` starts in the frame.
-    offset: usize,
-    /// Where the innermost declared payload ends; beyond the frame when it was cut.
-    end: usize,
-    extent: Extent,
-    /// The innermost IP header declares no length.
-    pub(crate) jumbo: bool,
-}
-
-impl<'a> Walk<'a, '_> {
+impl Walk<'_, '_> {
     #[inline(always)]
     fn run(&mut self, link: LinkType, ports: &Ports) -> Stop {
         let mut step = self.link(link);
@@ -182,58 +125,4 @@ impl<'a> Walk<'a, '_> {
             _ => Err(Stop::Payload),
         }
     }
-
-    /// The kind of the header that was appended last.
-    #[inline(always)]
-    pub(crate) fn last(&self) -> Option<Kind> {
-        let last = self.count.checked_sub(1).and_then(|last| self.layers.get(last));
-        last.map(|layer| layer.kind)
-    }
-
-    /// Appends a header of `len` bytes and steps over it, unless it is cut.
-    #[inline(always)]
-    pub(crate) fn push(&mut self, kind: Kind, len: usize) -> Result<(), Stop> {
-        self.rest = self.rest.get(len..).ok_or(Stop::Cut)?;
-        // The longest header has 2048 bytes and LAYERS_MAX of them come before this one at most, so
-        // both numbers fit in 16 bits.
-        let layer = Layer { kind, offset: self.offset as u16, len: len as u16 };
-        *self.layers.get_mut(self.count).ok_or(Stop::TooDeep)? = layer;
-        self.count += 1;
-        self.offset += len;
-        Ok(())
-    }
-
-    /// Takes the payload length that an IP header declares, unless it declares none.
-    #[inline(always)]
-    pub(crate) fn declare_ip(&mut self, len: usize) {
-        if self.jumbo {
-            self.extent = self.extent.combine(Extent::Jumbo);
-        } else {
-            self.declare(len);
-        }
-    }
-
-    /// Takes a declared length, counted from the end of the header that declares it.
-    #[inline(always)]
-    pub(crate) fn declare(&mut self, len: usize) {
-        let end = self.offset.saturating_add(len);
-        if end == self.end {
-            return;
-        }
-        let extent = if end > self.end { Extent::Short } else { Extent::Padded };
-        self.extent = self.extent.combine(extent);
-        self.end = end;
-        self.rest = self.rest.get(..len).unwrap_or(self.rest);
-    }
-
-    /// The next `N` bytes.
-    #[inline(always)]
-    pub(crate) fn peek<const N: usize>(&self) -> Result<&'a [u8; N], Stop> {
-        self.rest.first_chunk().ok_or(Stop::Cut)
-    }
-}
-
-#[inline]
-pub(crate) fn u16_at<const N: usize>(bytes: &[u8; N], offset: usize) -> u16 {
-    u16::from_be_bytes([bytes[offset], bytes[offset + 1]])
 }

@@ -6,8 +6,8 @@
 
 use grosso_checksum::{Sum, pseudo_v4, pseudo_v6};
 
-use crate::header::Kind;
 use crate::ipv6_extension::{HEADER_LEN, HOME_ADDRESS_LEN, OPTION_HOME_ADDRESS, OPTION_PAD1};
+use crate::kind::Kind;
 use crate::stack::Layer;
 use crate::{ipv4, ipv6, ipv6_fragment};
 

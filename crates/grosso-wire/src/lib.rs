@@ -66,17 +66,22 @@ mod dissect;
 mod ends;
 mod error;
 pub mod header;
+mod kind;
 mod layout;
 mod link_type;
+mod registry;
 mod stack;
 #[cfg(test)]
 mod testing;
 pub mod virtio;
+mod walk;
 
-pub use dissect::{Ports, dissect, dissect_into};
+pub use dissect::{dissect, dissect_into};
 pub use ends::Ends;
 pub use error::{Malformed, Reason};
 pub use header::*;
+pub use kind::Kind;
 pub use link_type::LinkType;
 pub use stack::{Extent, LAYERS_MAX, Layer, Stack, Stop};
+pub use walk::Ports;
 pub use zerocopy;

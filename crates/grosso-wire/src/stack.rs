@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::header::Kind;
+use crate::kind::Kind;
 
 /// Most headers that one packet is dissected into; the walk stops with [`Stop::TooDeep`] beyond it.
 ///

@@ -13,13 +13,14 @@ use zerocopy::byteorder::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, AnnouncedByPort, Class, HeaderSpec, Kind, Layout, Layouts, Role, Segmentation,
-    Structure, Tail, ipv4,
+    Announced, AnnouncedByPort, Class, HeaderSpec, Layout, Layouts, Role, Segmentation, Structure,
+    Tail, ipv4,
 };
-use crate::dissect::{Step, Walk};
 use crate::error::{Malformed, Reason};
+use crate::kind::Kind;
 use crate::layout;
 use crate::stack::Stop;
+use crate::walk::{Step, Walk};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 8;

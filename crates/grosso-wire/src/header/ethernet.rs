@@ -13,12 +13,13 @@ use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, Class, Field, HeaderSpec, Kind, Layout, Layouts, Role, Segmentation, Structure,
-    Tail, ipv4, ipv6, vxlan,
+    Announced, Class, Field, HeaderSpec, Layout, Layouts, Role, Segmentation, Structure, Tail,
+    ipv4, ipv6, vxlan,
 };
-use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::Malformed;
+use crate::kind::Kind;
 use crate::layout;
+use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 14;

@@ -27,13 +27,14 @@ use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, AnnouncedByPort, Class, Field, Form, HeaderSpec, Kind, Layout, Layouts, Role,
+    Announced, AnnouncedByPort, Class, Field, HeaderSpec, Layout, Layouts, Notation, Role,
     Segmentation, Structure, Tail, ethernet,
 };
-use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
+use crate::kind::Kind;
 use crate::layout;
 use crate::stack::Stop;
+use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 8;
@@ -255,7 +256,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     layouts: Layouts::One(Layout::new(&[
         Field::equal("version and length", field::VERSION_LENGTH, Role::Tunnel),
         Field::equal("flags", field::FLAGS, Role::Tunnel),
-        Field::equal("protocol", field::PROTOCOL, Role::Tunnel).shown(Form::Hexadecimal),
+        Field::equal("protocol", field::PROTOCOL, Role::Tunnel).shown(Notation::Hexadecimal),
         Field::key("network", field::VNI, Role::Network),
         Field::equal("reserved byte", field::RESERVED, Role::Tunnel),
     ])),

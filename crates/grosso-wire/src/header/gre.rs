@@ -19,13 +19,14 @@ use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, Class, Cover, Field, Form, HeaderSpec, Kind, Law, Layout, Layouts, Role,
-    Segmentation, Structure, Tail, ipv4,
+    Announced, Class, Cover, Field, HeaderSpec, Law, Layout, Layouts, Notation, Role, Segmentation,
+    Structure, Tail, ipv4,
 };
-use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
+use crate::kind::Kind;
 use crate::layout;
 use crate::stack::Stop;
+use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 4;
@@ -187,13 +188,14 @@ fn layout_of(header: &[u8]) -> &'static Layout {
     }
 }
 
-const FLAGS: Field = Field::equal("flags", field::FLAGS, Role::Tunnel).shown(Form::Hexadecimal);
+const FLAGS: Field = Field::equal("flags", field::FLAGS, Role::Tunnel).shown(Notation::Hexadecimal);
 const PROTOCOL: Field =
-    Field::equal("protocol", field::PROTOCOL, Role::Tunnel).shown(Form::Hexadecimal);
+    Field::equal("protocol", field::PROTOCOL, Role::Tunnel).shown(Notation::Hexadecimal);
 const CHECKSUM: Field =
     Field::new("checksum", field::CHECKSUM, Role::Checksum, Law::Checksum(Cover::Packet))
-        .shown(Form::Hexadecimal);
-const RESERVED: Field = Field::equal("reserved word", 6..8, Role::Tunnel).shown(Form::Hexadecimal);
+        .shown(Notation::Hexadecimal);
+const RESERVED: Field =
+    Field::equal("reserved word", 6..8, Role::Tunnel).shown(Notation::Hexadecimal);
 
 static PLAIN: Layout = Layout::new(&[FLAGS, PROTOCOL]);
 static KEYED: Layout = Layout::new(&[FLAGS, PROTOCOL, key_at(4)]);
@@ -201,7 +203,7 @@ static SUMMED: Layout = Layout::new(&[FLAGS, PROTOCOL, CHECKSUM, RESERVED]);
 static SUMMED_AND_KEYED: Layout = Layout::new(&[FLAGS, PROTOCOL, CHECKSUM, RESERVED, key_at(8)]);
 
 const fn key_at(start: usize) -> Field {
-    Field::key("key", start..start + 4, Role::Channel).shown(Form::Number)
+    Field::key("key", start..start + 4, Role::Channel).shown(Notation::Number)
 }
 
 #[inline(always)]

@@ -20,13 +20,14 @@ use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, AnnouncedByPort, Class, HeaderSpec, Kind, Layout, Layouts, Remote, Role,
-    Segmentation, Structure, Tail,
+    Announced, AnnouncedByPort, Class, HeaderSpec, Layout, Layouts, Remote, Role, Segmentation,
+    Structure, Tail,
 };
-use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
+use crate::kind::Kind;
 use crate::layout;
 use crate::stack::Stop;
+use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 4;

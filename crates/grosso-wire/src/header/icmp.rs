@@ -13,13 +13,13 @@ use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, Class, HeaderSpec, Kind, Layout, Layouts, Role, Segmentation, Structure, Tail, ipv4,
-    ipv6,
+    Announced, Class, HeaderSpec, Layout, Layouts, Role, Segmentation, Structure, Tail, ipv4, ipv6,
 };
-use crate::dissect::{Step, Walk};
 use crate::error::Malformed;
+use crate::kind::Kind;
 use crate::layout;
 use crate::stack::Stop;
+use crate::walk::{Step, Walk};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 8;

@@ -24,13 +24,14 @@ use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, Class, Cover, Field, Form, HeaderSpec, Kind, Law, Layout, Layouts, Role,
-    Segmentation, Structure, Tail, ethernet, tcp, udp, vxlan,
+    Announced, Class, Cover, Field, HeaderSpec, Law, Layout, Layouts, Notation, Role, Segmentation,
+    Structure, Tail, ethernet, tcp, udp, vxlan,
 };
-use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
+use crate::kind::Kind;
 use crate::layout;
 use crate::stack::Stop;
+use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 20;
@@ -333,16 +334,16 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
         Field::equal("version and length", field::VERSION_IHL, Role::Form),
         Field::equal("tos", field::TOS, Role::TypeOfService).pinning(ECN << 56),
         Field::new("total length", field::TOTAL_LENGTH, Role::Length, Law::Length { skip: 0 })
-            .shown(Form::Number),
+            .shown(Notation::Number),
         Field::new("id", field::IDENTIFICATION, Role::Identification, Law::Identification)
-            .shown(Form::Number),
+            .shown(Notation::Number),
         Field::equal("fragment word", field::FRAGMENT, Role::Fragmentation)
             .pinning(!(DONT_FRAGMENT as u64) << 48)
-            .shown(Form::Hexadecimal),
+            .shown(Notation::Hexadecimal),
         Field::equal("ttl", field::TTL, Role::TimeToLive),
         Field::equal("protocol", field::PROTOCOL, Role::Protocol),
         Field::new("checksum", field::CHECKSUM, Role::Checksum, Law::Checksum(Cover::Header))
-            .shown(Form::Number),
+            .shown(Notation::Number),
         Field::key("source", field::SOURCE, Role::Address),
         Field::key("destination", field::DESTINATION, Role::Address),
     ])),

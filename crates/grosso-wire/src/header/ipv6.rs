@@ -20,13 +20,14 @@ use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, Class, Field, Form, HeaderSpec, Kind, Law, Layout, Layouts, Role, Segmentation,
+    Announced, Class, Field, HeaderSpec, Law, Layout, Layouts, Notation, Role, Segmentation,
     Structure, Tail, ethernet, ipv4, tcp, udp, vxlan,
 };
-use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
+use crate::kind::Kind;
 use crate::layout;
 use crate::stack::Stop;
+use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 40;
@@ -202,14 +203,14 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     layouts: Layouts::One(Layout::new(&[
         Field::equal("class and label", field::WORD, Role::ClassAndLabel)
             .pinning(VERSION_AND_ECN << 32)
-            .shown(Form::Hexadecimal),
+            .shown(Notation::Hexadecimal),
         Field::new(
             "payload length",
             field::PAYLOAD_LENGTH,
             Role::Length,
             Law::Length { skip: HEADER_LEN },
         )
-        .shown(Form::Number),
+        .shown(Notation::Number),
         Field::equal("next header", field::NEXT_HEADER, Role::Protocol),
         Field::equal("ttl", field::HOP_LIMIT, Role::TimeToLive),
         Field::key("source", field::SOURCE, Role::Address),

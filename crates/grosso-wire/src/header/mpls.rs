@@ -13,12 +13,13 @@ use zerocopy::byteorder::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, Class, Field, Form, HeaderSpec, Kind, Law, Layout, Layouts, Role, Segmentation,
+    Announced, Class, Field, HeaderSpec, Law, Layout, Layouts, Notation, Role, Segmentation,
     Structure, Tail, ethernet, ipv4, vxlan,
 };
-use crate::dissect::{Next, Step, Walk};
 use crate::error::{Malformed, Reason};
+use crate::kind::Kind;
 use crate::layout;
+use crate::walk::{Next, Step, Walk};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 4;
@@ -148,7 +149,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
         Role::Link,
         Law::Key { bits: u64::MAX << 44 },
     )
-    .shown(Form::Hexadecimal)])),
+    .shown(Notation::Hexadecimal)])),
     tail: Tail { name: "content", role: Role::Link },
     structure: Structure::Bits(&[(2, 0x01)]),
     segmentation: Segmentation::Nothing,

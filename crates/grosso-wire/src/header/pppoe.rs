@@ -15,13 +15,14 @@ use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, Class, Field, HeaderSpec, Kind, Law, Layout, Layouts, Role, Segmentation, Structure,
-    Tail, ethernet,
+    Announced, Class, Field, HeaderSpec, Law, Layout, Layouts, Role, Segmentation, Structure, Tail,
+    ethernet,
 };
-use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
+use crate::kind::Kind;
 use crate::layout;
 use crate::stack::Stop;
+use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 8;

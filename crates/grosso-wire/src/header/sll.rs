@@ -12,13 +12,12 @@ use core::fmt;
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{
-    Announced, Class, HeaderSpec, Kind, Layout, Layouts, Role, Segmentation, Structure, Tail,
-};
-use crate::dissect::{Next, Step, Walk, u16_at};
+use super::{Announced, Class, HeaderSpec, Layout, Layouts, Role, Segmentation, Structure, Tail};
 use crate::error::Malformed;
 use crate::ethernet::Address;
+use crate::kind::Kind;
 use crate::layout;
+use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 16;

@@ -1,13 +1,13 @@
 //! A header said once: what one kind of header is, as data.
 //!
-//! Each header's file has a [`HeaderSpec`], and one line of the registry in [`crate::header`] makes it a [`Kind`]. All
+//! Each header's file has a [`HeaderSpec`], and one line of the registry makes it a [`Kind`]. All
 //! that depends on the kind of a header (dissection, flow keys, masks, shapes, features, names in reports) is a
 //! function of it, so that a new header is a file and a line.
 
 use core::ops::Range;
 
-use super::Kind;
-use crate::dissect::{Ports, Step, Walk};
+use crate::kind::Kind;
+use crate::walk::{Ports, Step, Walk};
 
 /// One kind of header.
 #[derive(Debug)]
@@ -154,15 +154,16 @@ pub struct Field {
     /// The bits, the first byte's highest first, that no profile lets vary.
     pub pinned: u64,
     /// How people read it.
-    pub form: Form,
+    pub notation: Notation,
 }
 
 impl Field {
     /// A field that varies by a law of its own.
     #[must_use]
     pub const fn new(name: &'static str, bytes: Range<usize>, role: Role, law: Law) -> Self {
-        let form = if bytes.end - bytes.start == 1 { Form::Number } else { Form::Bytes };
-        Self { name, bytes, role, law, pinned: 0, form }
+        let notation =
+            if bytes.end - bytes.start == 1 { Notation::Number } else { Notation::Bytes };
+        Self { name, bytes, role, law, pinned: 0, notation }
     }
 
     /// A field that is equal along a train.
@@ -186,8 +187,8 @@ impl Field {
 
     /// The same read in another form.
     #[must_use]
-    pub const fn shown(mut self, form: Form) -> Self {
-        self.form = form;
+    pub const fn shown(mut self, notation: Notation) -> Self {
+        self.notation = notation;
         self
     }
 }
@@ -308,7 +309,7 @@ impl Cover {
 
 /// How people read a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum Notation {
     /// A decimal number.
     Number,
     /// A hexadecimal number.

@@ -23,13 +23,14 @@ use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, Class, Cover, Field, Form, HeaderSpec, Kind, Law, Layout, Layouts, Role,
-    Segmentation, Structure, Tail, ipv4,
+    Announced, Class, Cover, Field, HeaderSpec, Law, Layout, Layouts, Notation, Role, Segmentation,
+    Structure, Tail, ipv4,
 };
-use crate::dissect::{Step, Walk};
 use crate::error::{Malformed, Reason};
+use crate::kind::Kind;
 use crate::layout;
 use crate::stack::Stop;
+use crate::walk::{Step, Walk};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 20;
@@ -358,15 +359,16 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     announced: Announced { protocols: &[ipv4::PROTOCOL_TCP], ..Announced::NEVER },
     read,
     layouts: Layouts::One(Layout::new(&[
-        Field::key("source port", field::SOURCE_PORT, Role::Port).shown(Form::Number),
-        Field::key("destination port", field::DESTINATION_PORT, Role::Port).shown(Form::Number),
-        Field::new("sequence", field::SEQUENCE, Role::Sequence, Law::Sequence).shown(Form::Number),
-        Field::equal("ack", field::ACKNOWLEDGMENT, Role::Acknowledgment).shown(Form::Number),
-        Field::new("flags", field::OFFSET_FLAGS, Role::Flags, Law::Flags).shown(Form::Flags),
-        Field::equal("window", field::WINDOW, Role::Window).shown(Form::Number),
+        Field::key("source port", field::SOURCE_PORT, Role::Port).shown(Notation::Number),
+        Field::key("destination port", field::DESTINATION_PORT, Role::Port).shown(Notation::Number),
+        Field::new("sequence", field::SEQUENCE, Role::Sequence, Law::Sequence)
+            .shown(Notation::Number),
+        Field::equal("ack", field::ACKNOWLEDGMENT, Role::Acknowledgment).shown(Notation::Number),
+        Field::new("flags", field::OFFSET_FLAGS, Role::Flags, Law::Flags).shown(Notation::Flags),
+        Field::equal("window", field::WINDOW, Role::Window).shown(Notation::Number),
         Field::new("checksum", field::CHECKSUM, Role::Checksum, Law::Checksum(COVER))
-            .shown(Form::Number),
-        Field::equal("urgent pointer", field::URGENT, Role::UrgentPointer).shown(Form::Number),
+            .shown(Notation::Number),
+        Field::equal("urgent pointer", field::URGENT, Role::UrgentPointer).shown(Notation::Number),
     ])),
     tail: Tail { name: "options", role: Role::Options },
     structure: Structure::Bits(&[(12, 0xf0)]),

@@ -13,13 +13,14 @@ use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, Class, Cover, Field, Form, HeaderSpec, Kind, Law, Layout, Layouts, Role,
-    Segmentation, Structure, Tail, ipv4,
+    Announced, Class, Cover, Field, HeaderSpec, Law, Layout, Layouts, Notation, Role, Segmentation,
+    Structure, Tail, ipv4,
 };
-use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
+use crate::kind::Kind;
 use crate::layout;
 use crate::stack::Stop;
+use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 8;
@@ -117,12 +118,12 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     announced: Announced { protocols: &[ipv4::PROTOCOL_UDP], ..Announced::NEVER },
     read,
     layouts: Layouts::One(Layout::new(&[
-        Field::key("source port", field::SOURCE_PORT, Role::Port).shown(Form::Number),
-        Field::key("destination port", field::DESTINATION_PORT, Role::Port).shown(Form::Number),
+        Field::key("source port", field::SOURCE_PORT, Role::Port).shown(Notation::Number),
+        Field::key("destination port", field::DESTINATION_PORT, Role::Port).shown(Notation::Number),
         Field::new("length", field::LENGTH, Role::Length, Law::Length { skip: 0 })
-            .shown(Form::Number),
+            .shown(Notation::Number),
         Field::new("checksum", field::CHECKSUM, Role::Checksum, Law::Checksum(COVER))
-            .shown(Form::Hexadecimal),
+            .shown(Notation::Hexadecimal),
     ])),
     tail: Tail { name: "content", role: Role::Link },
     structure: Structure::Bits(&[(2, 0xff), (3, 0xff)]),

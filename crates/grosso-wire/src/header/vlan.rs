@@ -14,12 +14,13 @@ use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, Class, Field, Form, HeaderSpec, Kind, Law, Layout, Layouts, Role, Segmentation,
+    Announced, Class, Field, HeaderSpec, Law, Layout, Layouts, Notation, Role, Segmentation,
     Structure, Tail, ethernet,
 };
-use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
+use crate::kind::Kind;
 use crate::layout;
+use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 4;
@@ -140,8 +141,8 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     read,
     layouts: Layouts::One(Layout::new(&[
         Field::new("tag", field::TCI, Role::Tag, Law::Key { bits: (ID_MASK as u64) << 48 })
-            .shown(Form::Hexadecimal),
-        Field::equal("EtherType", field::ETHERTYPE, Role::Link).shown(Form::Hexadecimal),
+            .shown(Notation::Hexadecimal),
+        Field::equal("EtherType", field::ETHERTYPE, Role::Link).shown(Notation::Hexadecimal),
     ])),
     tail: Tail { name: "content", role: Role::Link },
     structure: Structure::Bits(&[(2, 0xff), (3, 0xff)]),

@@ -27,13 +27,14 @@ use zerocopy::byteorder::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Announced, AnnouncedByPort, Class, Field, Form, HeaderSpec, Kind, Layout, Layouts, Remote,
-    Role, Segmentation, Structure, Tail,
+    Announced, AnnouncedByPort, Class, Field, HeaderSpec, Layout, Layouts, Notation, Remote, Role,
+    Segmentation, Structure, Tail,
 };
-use crate::dissect::{Next, Step, Walk, u16_at};
 use crate::error::{Malformed, Reason};
+use crate::kind::Kind;
 use crate::layout;
 use crate::stack::Stop;
+use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 8;
@@ -273,7 +274,7 @@ pub(super) const SPEC_GPE: HeaderSpec = HeaderSpec {
 };
 
 const LAYOUT: Layout = Layout::new(&[
-    Field::equal("flags", field::FLAGS, Role::Tunnel).shown(Form::Hexadecimal),
+    Field::equal("flags", field::FLAGS, Role::Tunnel).shown(Notation::Hexadecimal),
     Field::key("network", field::VNI, Role::Network),
     Field::equal("reserved byte", field::RESERVED, Role::Tunnel),
 ]);

@@ -9,7 +9,7 @@ use grosso::{
     },
 };
 use grosso_wire::{
-    Cover, Field, Form, LAYERS_MAX, Law, LinkType, Ports, Role, Stack, dissect, tcp,
+    Cover, Field, LAYERS_MAX, Law, LinkType, Notation, Ports, Role, Stack, dissect, tcp,
 };
 
 use super::{headers, timestamps};
@@ -139,7 +139,7 @@ impl Pair<'_> {
             let in_fixed_part = layout.fields.iter().find_map(|field| {
                 let (x, y) = (held.get(field.bytes.clone())?, came.get(field.bytes.clone())?);
                 let words = words_of(field, reason, x, y)?;
-                broken(field.name, words, value(field.form, x), value(field.form, y))
+                broken(field.name, words, value(field.notation, x), value(field.notation, y))
             });
             in_fixed_part.or_else(|| {
                 let (x, y) = (held.get(layout.end()..)?, came.get(layout.end()..)?);
@@ -314,13 +314,13 @@ fn flags(word: &[u8]) -> u16 {
 }
 
 /// The value of a field as people read it.
-fn value(form: Form, field: &[u8]) -> String {
+fn value(form: Notation, field: &[u8]) -> String {
     let number = field.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
     match form {
-        Form::Number => number.to_string(),
-        Form::Hexadecimal => format!("{number:#0width$x}", width = 2 + 2 * field.len()),
-        Form::Flags => format!("{:#05x}", number & 0x01ff),
-        Form::Bytes => bytes(field),
+        Notation::Number => number.to_string(),
+        Notation::Hexadecimal => format!("{number:#0width$x}", width = 2 + 2 * field.len()),
+        Notation::Flags => format!("{:#05x}", number & 0x01ff),
+        Notation::Bytes => bytes(field),
     }
 }
 

@@ -1,0 +1,40 @@
+//! The kinds of headers.
+
+use core::fmt;
+
+use crate::registry::registry;
+
+/// Declares the kinds of headers.
+macro_rules! kinds {
+    ($($module:ident { $($kind:ident = $spec:ident, $sentence:literal;)* })+) => {
+        /// A kind of header.
+        ///
+        /// Two bytes wide so that [`Layer`](crate::Layer) has no padding and an empty [`Stack`](crate::Stack) is
+        /// filled by wide stores.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u16)]
+        pub enum Kind {
+            $($(#[doc = $sentence] $kind,)*)+
+        }
+
+        impl Kind {
+            /// All of them, as the registry has them.
+            pub const ALL: &'static [Self] = &[$($(Self::$kind,)*)+];
+        }
+    };
+}
+
+registry!(kinds);
+
+/// Ethernet, which most frames start with.
+impl Default for Kind {
+    fn default() -> Self {
+        Self::Ethernet
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

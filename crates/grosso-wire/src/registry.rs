@@ -1,0 +1,35 @@
+//! The registry of headers: a line for each kind.
+
+/// Hands the registry to a macro: the files in [`header`](crate::header), and in each the kinds of headers, their
+/// specifications and a sentence about each.
+macro_rules! registry {
+    ($macro:ident) => {
+        $macro! {
+            ethernet { Ethernet = SPEC, "Ethernet II, 14 bytes."; }
+            sll { Sll = SPEC, "Linux cooked capture, 16 bytes."; }
+            sll2 { Sll2 = SPEC, "Linux cooked capture version 2, 20 bytes."; }
+            null { Null = SPEC, "BSD loopback, 4 bytes of address family in the capturing host's order."; }
+            vlan { Vlan = SPEC, "The 4 bytes of an 802.1Q or 802.1ad tag: tag control information and the next EtherType."; }
+            pppoe { Pppoe = SPEC, "A PPPoE session header with its 2-byte PPP protocol: 8 bytes."; }
+            mpls { Mpls = SPEC, "One MPLS label stack entry, 4 bytes."; }
+            ipv4 { Ipv4 = SPEC, "IPv4 with its options."; }
+            ipv6 { Ipv6 = SPEC, "The fixed IPv6 header, 40 bytes."; }
+            ipv6_extension { Ipv6Extension = SPEC, "One IPv6 hop-by-hop, routing or destination options header."; }
+            ipv6_fragment { Ipv6Fragment = SPEC, "An IPv6 fragment header, 8 bytes."; }
+            tcp { Tcp = SPEC, "TCP with its options."; }
+            udp { Udp = SPEC, "UDP, 8 bytes."; }
+            icmp { Icmp = SPEC, "ICMP or ICMPv6: the 8 bytes that all messages share."; }
+            fou {}
+            gre { Gre = SPEC, "GRE with the optional fields that its flags announce."; }
+            vxlan {
+                Vxlan = SPEC, "VXLAN, 8 bytes (also with group policy or remote checksum bits).";
+                VxlanGpe = SPEC_GPE, "VXLAN with the generic protocol extension, 8 bytes.";
+            }
+            geneve { Geneve = SPEC, "Geneve with its options."; }
+            gue { Gue = SPEC, "GUE variant 0 with its optional fields."; }
+            esp { Esp = SPEC, "ESP: SPI and sequence number, 8 bytes; what follows is encrypted."; }
+        }
+    };
+}
+
+pub(crate) use registry;
