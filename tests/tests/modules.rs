@@ -24,7 +24,7 @@ const CIRCLES: &[(&str, &str)] = &[
 ];
 
 /// The crates that still have names that mean several types, and how many such names.
-const AMBIGUOUS: &[(&str, usize)] = &[("grosso", 17), ("grosso-wire", 5)];
+const AMBIGUOUS: &[(&str, usize)] = &[("grosso", 17), ("grosso-wire", 4)];
 
 #[test]
 fn imports_form_no_circle() {
@@ -141,25 +141,41 @@ fn crates() -> Vec<(String, Vec<Module>)> {
     found
 }
 
-/// Reads a file and those of the modules that it declares, which lie in `folder`.
+/// Reads a file and those of the modules below it, which lie in `folder`: a macro may declare some.
 fn read(file: &Path, folder: &Path, path: Vec<String>, modules: &mut Vec<Module>) {
     let text =
         fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let parsed =
         syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let mut declared = BTreeSet::new();
     for item in &parsed.items {
         let Item::Mod(ItemMod { attrs, ident, content: None, .. }) = item else { continue };
-        if is_for_tests(attrs) {
-            continue;
-        }
         let name = ident.to_string();
-        let places: [PathBuf; 2] =
-            [folder.join(format!("{name}.rs")), folder.join(&name).join("mod.rs")];
-        let place = places.iter().find(|place| place.is_file());
-        let place = place.unwrap_or_else(|| panic!("{}: mod {name}", file.display()));
-        read(place, &folder.join(&name), [path.as_slice(), &[name]].concat(), modules);
+        if !is_for_tests(attrs) {
+            let places: [PathBuf; 2] =
+                [folder.join(format!("{name}.rs")), folder.join(&name).join("mod.rs")];
+            let place = places.iter().find(|place| place.is_file());
+            let place = place.unwrap_or_else(|| panic!("{}: mod {name}", file.display()));
+            read(place, &folder.join(&name), [path.as_slice(), &[name.clone()]].concat(), modules);
+        }
+        declared.insert(name);
+    }
+    for (name, place) in files(folder) {
+        if declared.insert(name.clone()) {
+            read(&place, &folder.join(&name), [path.as_slice(), &[name]].concat(), modules);
+        }
     }
     add(path, parsed, modules);
+}
+
+/// The files of modules in a folder, by the names of their modules.
+fn files(folder: &Path) -> Vec<(String, PathBuf)> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    let files = entries.map(|entry| entry.expect("an entry").path());
+    let rust = files.filter(|path| path.extension().is_some_and(|end| end == "rs"));
+    rust.map(|path| (path.file_stem().expect("a name").to_string_lossy().into_owned(), path))
+        .filter(|(name, _)| !["lib", "main", "mod"].contains(&name.as_str()))
+        .collect()
 }
 
 /// Adds a module and those inside of it.

@@ -14,12 +14,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
     Announced, Class, Field, HeaderSpec, Layout, Layouts, Role, Segmentation, Structure, Tail,
-    ipv4, ipv6, vxlan,
+    vxlan,
 };
 use crate::error::Malformed;
 use crate::kind::Kind;
 use crate::layout;
-use crate::walk::{Next, Step, Walk, u16_at};
+use crate::walk::{Step, Walk, u16_at};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 14;
@@ -150,11 +150,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
 pub(super) fn read(walk: &mut Walk<'_, '_>) -> Step {
     let header = walk.peek::<HEADER_LEN>()?;
     walk.push(Kind::Ethernet, HEADER_LEN)?;
-    match u16_at(header, 12) {
-        ETHERTYPE_IPV4 => ipv4::read(walk),
-        ETHERTYPE_IPV6 => ipv6::read(walk),
-        other => Ok(Next::EtherType(other)),
-    }
+    walk.after_ethernet(u16_at(header, 12))
 }
 
 #[cfg(test)]

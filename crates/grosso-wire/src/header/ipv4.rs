@@ -25,7 +25,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
     Announced, Class, Cover, Field, HeaderSpec, Law, Layout, Layouts, Notation, Role, Segmentation,
-    Structure, Tail, ethernet, tcp, udp, vxlan,
+    Structure, Tail, ethernet, vxlan,
 };
 use crate::error::{Malformed, Reason};
 use crate::kind::Kind;
@@ -372,11 +372,7 @@ pub(super) fn read(walk: &mut Walk<'_, '_>) -> Step {
     if u16_at(header, 6) & (MORE_FRAGMENTS | OFFSET_MASK) != 0 {
         return Err(Stop::Fragment);
     }
-    match header[9] {
-        PROTOCOL_TCP => tcp::read(walk),
-        PROTOCOL_UDP => udp::read(walk),
-        other => Ok(Next::Protocol(other)),
-    }
+    walk.after_ip(header[9], Next::Protocol)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
     Announced, Class, Field, HeaderSpec, Law, Layout, Layouts, Notation, Role, Segmentation,
-    Structure, Tail, ethernet, ipv4, tcp, udp, vxlan,
+    Structure, Tail, ethernet, ipv4, vxlan,
 };
 use crate::error::{Malformed, Reason};
 use crate::kind::Kind;
@@ -236,11 +236,7 @@ pub(super) fn read(walk: &mut Walk<'_, '_>) -> Step {
     walk.jumbo = payload_len == 0 && header[6] != NEXT_NONE;
     walk.push(Kind::Ipv6, HEADER_LEN)?;
     walk.declare_ip(payload_len);
-    match header[6] {
-        ipv4::PROTOCOL_TCP => tcp::read(walk),
-        ipv4::PROTOCOL_UDP => udp::read(walk),
-        other => Ok(Next::AfterIpv6(other)),
-    }
+    walk.after_ip(header[6], Next::AfterIpv6)
 }
 
 #[cfg(test)]

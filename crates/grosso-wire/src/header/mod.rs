@@ -96,3 +96,26 @@ macro_rules! headers {
 }
 
 registry!(headers);
+
+/// The headers that most packets have, which are read without a turn of the walk's loop.
+impl Walk<'_, '_> {
+    /// Reads what an Ethernet header announces, where it is IP.
+    #[inline(always)]
+    fn after_ethernet(&mut self, ethertype: u16) -> Step {
+        match ethertype {
+            ethernet::ETHERTYPE_IPV4 => ipv4::read(self),
+            ethernet::ETHERTYPE_IPV6 => ipv6::read(self),
+            other => Ok(Next::EtherType(other)),
+        }
+    }
+
+    /// Reads what an IP header announces, where it is TCP or UDP.
+    #[inline(always)]
+    fn after_ip(&mut self, protocol: u8, other: fn(u8) -> Next) -> Step {
+        match protocol {
+            ipv4::PROTOCOL_TCP => tcp::read(self),
+            ipv4::PROTOCOL_UDP => udp::read(self),
+            protocol => Ok(other(protocol)),
+        }
+    }
+}
