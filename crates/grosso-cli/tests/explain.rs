@@ -394,7 +394,7 @@ fn every_reason_not_to_merge_is_explained() {
         ),
         (
             NoMerge::TunnelHeader,
-            linux(vec![geneve(0, 0), geneve(100, 1)], &["law geneve byte 7 stays the same"]),
+            linux(vec![geneve(0, 0), geneve(100, 1)], &["law geneve reserved byte stays the same"]),
         ),
         (
             NoMerge::HeaderStack,
