@@ -121,11 +121,10 @@ impl Transport {
                 continue;
             }
             let Some(header) = packet.get(layer.offset.into()..layer.end()) else { continue };
-            let number = |role| layer.kind.spec().identifier(header, role);
-            let Some(identifier) = number(Role::Tag).or_else(|| number(Role::Network)) else {
-                continue;
-            };
-            endpoints.network = endpoints.network.rotate_left(12) ^ identifier;
+            if let Some((Role::Tag | Role::Network, number)) = layer.kind.spec().identifier(header)
+            {
+                endpoints.network = endpoints.network.rotate_left(12) ^ number;
+            }
         }
         endpoints
     }

@@ -111,7 +111,7 @@ impl Walk<'_, '_> {
 
     /// Reads what an IP header announces, where it is TCP or UDP.
     #[inline(always)]
-    fn after_ip(&mut self, protocol: u8, other: fn(u8) -> Next) -> Step {
+    fn after_ip(&mut self, protocol: u8, other: impl Fn(u8) -> Next) -> Step {
         match protocol {
             ipv4::PROTOCOL_TCP => tcp::read(self),
             ipv4::PROTOCOL_UDP => udp::read(self),

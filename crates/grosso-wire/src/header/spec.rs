@@ -407,16 +407,14 @@ impl HeaderSpec {
         })
     }
 
-    /// The number by which the header tells networks or tunnels apart, if its role is this one.
+    /// The number by which the header tells networks or tunnels apart, and its role: [`Role::Tag`], [`Role::Network`]
+    /// or [`Role::Channel`].
     #[inline]
     #[must_use]
-    pub fn identifier(&self, header: &[u8], role: Role) -> Option<u32> {
-        let Number { role: own, at, shift, mask } = self.layout(header).number?;
-        if own != role {
-            return None;
-        }
-        let word = header.get(at..)?.first_chunk::<4>()?;
-        Some(u32::from_be_bytes(*word) >> shift & mask)
+    pub fn identifier(&self, header: &[u8]) -> Option<(Role, u32)> {
+        let Number { role, at, shift, mask } = self.layout(header).number.as_ref()?;
+        let word = header.get(*at..)?.first_chunk::<4>()?;
+        Some((*role, u32::from_be_bytes(*word) >> shift & mask))
     }
 }
 

@@ -3,8 +3,8 @@
 use core::{net::IpAddr, ops::Range};
 
 use grosso_wire::{
-    Class, Kind, Layer, Ports, Role, Stack, Stop, geneve, geneve::GeneveOption, gre, gue, ipv4,
-    ipv6, udp, vxlan,
+    Class, Kind, Layer, Ports, Stack, Stop, geneve, geneve::GeneveOption, gre, gue, ipv4, ipv6,
+    udp, vxlan,
 };
 
 use super::{Details, Path, Rules, reason::Refusal};
@@ -128,9 +128,8 @@ fn identifier(frame: &[u8], layer: &Layer) -> Option<u32> {
     if layer.kind.class() != Class::Tunnel {
         return None;
     }
-    let (spec, header) = (layer.kind.spec(), frame.get(layer.offset.into()..layer.end())?);
-    let number = |role| spec.identifier(header, role);
-    number(Role::Network).or_else(|| number(Role::Channel))
+    let header = frame.get(layer.offset.into()..layer.end())?;
+    layer.kind.spec().identifier(header).map(|(_, number)| number)
 }
 
 /// Where an IP packet ends, as it says itself; `None` for a superframe that does not.
