@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    slice,
 };
 
 use syn::{
@@ -156,7 +157,12 @@ fn read(file: &Path, folder: &Path, path: Vec<String>, modules: &mut Vec<Module>
                 [folder.join(format!("{name}.rs")), folder.join(&name).join("mod.rs")];
             let place = places.iter().find(|place| place.is_file());
             let place = place.unwrap_or_else(|| panic!("{}: mod {name}", file.display()));
-            read(place, &folder.join(&name), [path.as_slice(), &[name.clone()]].concat(), modules);
+            read(
+                place,
+                &folder.join(&name),
+                [path.as_slice(), slice::from_ref(&name)].concat(),
+                modules,
+            );
         }
         declared.insert(name);
     }
