@@ -8,6 +8,7 @@
 use alloc::{boxed::Box, vec};
 use core::{
     hash::{BuildHasher, Hasher},
+    marker::PhantomData,
     ops::Range,
 };
 
@@ -76,6 +77,28 @@ impl KeyWord {
     }
 }
 
+/// The seeded hash of a flow's identifying fields. Flows that share one share a train's place, and no train.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct FlowHash(u64);
+
+impl FlowHash {
+    /// Of no packet.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// The flow of this hash, in tests that choose where flows collide.
+    #[cfg(test)]
+    pub(crate) const fn new(hash: u64) -> Self {
+        Self(hash)
+    }
+}
+
+impl From<FlowHash> for u64 {
+    #[inline(always)]
+    fn from(FlowHash(hash): FlowHash) -> Self {
+        hash
+    }
+}
+
 /// Hashes flows with one random seed.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowHasher {
@@ -104,10 +127,10 @@ impl FlowHasher {
 
     /// The hash of a packet's flow.
     #[inline(always)]
-    pub(crate) fn flow(&self, packet: &[u8], keys: &Keys) -> u64 {
+    pub(crate) fn flow(&self, packet: &[u8], keys: &Keys) -> FlowHash {
         #[cfg(test)]
         if self.collides {
-            return 1 << 32;
+            return FlowHash(1 << 32);
         }
         let mut flow = self.state.build_hasher();
         let (pairs, last) = keys.words.as_chunks();
@@ -117,7 +140,7 @@ impl FlowHasher {
         for word in last {
             flow.write_u64(word.read(packet));
         }
-        flow.finish()
+        FlowHash(flow.finish())
     }
 
     /// The hash of a packet's outermost addresses, never zero; zero when it has none.
@@ -146,21 +169,22 @@ pub(crate) struct Place {
     way: u32,
 }
 
-/// A set-associative table from flow to the slot of its train: one cache line a lookup.
+/// A set-associative table from a hash, such as that of a flow, to the slot of its train: one cache line a lookup.
 #[derive(Debug)]
-pub(crate) struct Table {
-    buckets: Box<[Bucket]>,
+pub(crate) struct Table<H, I> {
+    buckets: Box<[Bucket<I>]>,
     choice: BucketChoice,
+    hash: PhantomData<H>,
 }
 
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Bucket {
+struct Bucket<I> {
     /// A byte of each flow's tag, with its highest bit set; zero marks a free way.
     fingerprints: [u8; WAYS],
     /// The other bits of the tags.
     remainders: [u16; WAYS],
-    slots: [u32; WAYS],
+    slots: [I; WAYS],
 }
 
 /// Part of a flow's hash.
@@ -178,11 +202,13 @@ impl Tag {
     }
 }
 
-impl Bucket {
-    const EMPTY: Self = Self { fingerprints: [0; WAYS], remainders: [0; WAYS], slots: [0; WAYS] };
+impl<I: Copy + Default> Bucket<I> {
+    fn new() -> Self {
+        Self { fingerprints: [0; WAYS], remainders: [0; WAYS], slots: [I::default(); WAYS] }
+    }
 
     #[inline(always)]
-    fn slot(&self, tag: Tag) -> Option<u32> {
+    fn slot(&self, tag: Tag) -> Option<I> {
         let mut ways = self.ways_with(tag.fingerprint);
         while ways != 0 {
             let way = first_way(ways);
@@ -220,24 +246,29 @@ fn first_way(ways: u64) -> usize {
 
 /// What a lookup found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum Found<I> {
     /// The slot of the flow's train.
-    Slot(u32),
+    Slot(I),
     /// Nothing, and this place is free.
     Free(Place),
     /// Nothing, and the bucket is full.
     Full(u32),
 }
 
-impl Table {
+impl<H: Copy + Into<u64>, I: Copy + Default> Table<H, I> {
     pub(crate) fn new(shape: TableShape) -> Self {
         let buckets = shape.buckets.clamp(1, BUCKETS_MAX).next_power_of_two();
-        Self { buckets: vec![Bucket::EMPTY; buckets].into_boxed_slice(), choice: shape.choice }
+        Self {
+            buckets: vec![Bucket::new(); buckets].into_boxed_slice(),
+            choice: shape.choice,
+            hash: PhantomData,
+        }
     }
 
     /// Looks a flow up.
     #[inline(always)]
-    pub(crate) fn find(&self, hash: u64, device_hash: Option<u32>) -> Found {
+    pub(crate) fn find(&self, hash: H, device_hash: Option<u32>) -> Found<I> {
+        let hash = hash.into();
         let tag = Tag::of(hash);
         let choice = match self.choice {
             BucketChoice::Seeded => hash as usize,
@@ -262,15 +293,15 @@ impl Table {
     /// Looks a flow up in every bucket: a device gives no hash, or another one, to the fragments
     /// and broken packets of a flow, and its order must hold all the same.
     #[inline(never)]
-    fn find_anywhere(&self, tag: Tag) -> Option<u32> {
+    fn find_anywhere(&self, tag: Tag) -> Option<I> {
         self.buckets.iter().find_map(|bucket| bucket.slot(tag))
     }
 
     /// Puts a flow into a free place.
     #[inline]
-    pub(crate) fn insert(&mut self, place: Place, hash: u64, slot: u32) {
+    pub(crate) fn insert(&mut self, place: Place, hash: H, slot: I) {
         if let Some(bucket) = self.buckets.get_mut(place.bucket as usize) {
-            let (way, tag) = (place.way as usize % WAYS, Tag::of(hash));
+            let (way, tag) = (place.way as usize % WAYS, Tag::of(hash.into()));
             bucket.fingerprints[way] = tag.fingerprint;
             bucket.remainders[way] = tag.remainder;
             bucket.slots[way] = slot;
@@ -286,8 +317,10 @@ impl Table {
     }
 
     /// The slots of a full bucket.
-    pub(crate) fn slots(&self, bucket: u32) -> [u32; WAYS] {
-        self.buckets.get(bucket as usize).map_or([0; WAYS], |bucket| bucket.slots)
+    pub(crate) fn slots(&self, bucket: u32) -> [I; WAYS] {
+        self.buckets
+            .get(bucket as usize)
+            .map_or_else(|| [I::default(); WAYS], |bucket| bucket.slots)
     }
 }
 
@@ -412,7 +445,7 @@ mod tests {
         let mut counts = std::vec![0; 1 << bits.len()];
         for number in 0..NEIGHBOURS {
             frame[field.clone()].copy_from_slice(&(0x4000 + number as u16).to_be_bytes());
-            let value = hasher.flow(&frame, &keys) >> bits.start;
+            let value = u64::from(hasher.flow(&frame, &keys)) >> bits.start;
             counts[value as usize % (1 << bits.len())] += 1;
         }
         counts
@@ -466,7 +499,8 @@ mod tests {
 
     #[test]
     fn a_full_bucket_says_so_and_a_freed_way_is_used_again() {
-        let mut table = Table::new(TableShape { buckets: 1, choice: BucketChoice::Seeded });
+        let mut table =
+            Table::<u64, u32>::new(TableShape { buckets: 1, choice: BucketChoice::Seeded });
         let flow = |i: u64| i << 33;
         let mut places = Vec::new();
         for i in 1..=WAYS as u64 {
@@ -482,7 +516,7 @@ mod tests {
 
     #[test]
     fn g02_without_a_device_hash_all_flows_share_bucket_zero() {
-        let table = Table::new(TableShape { buckets: 8, choice: BucketChoice::Device });
+        let table = Table::<u64, u32>::new(TableShape { buckets: 8, choice: BucketChoice::Device });
         let bucket = |hash, device| match table.find(hash, device) {
             Found::Free(place) => place.bucket,
             found => panic!("{found:?}"),

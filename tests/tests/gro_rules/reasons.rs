@@ -333,6 +333,21 @@ fn header_stacks() -> Vec<Vec<u8>> {
     (0..7).flat_map(|tags| (0..11).flat_map(move |words| stack(tags, words))).collect()
 }
 
+/// The headers of the last packet are the first that are known afterwards, as those were whose flow was guessed.
+#[test]
+fn a_train_that_left_with_all_known_headers_is_found_no_more() {
+    let mut frames = header_stacks();
+    let last = frames.remove(10);
+    frames.truncate(64);
+    frames.push(frames[0].clone());
+    let mut engine = Engine::new(Profile::linux());
+    frames.iter().for_each(|frame| _ = engine.push(frame));
+    assert_eq!(engine.delivered.len(), 65 - 6, "each number of tags is a flow");
+    assert_eq!(engine.push(&last), Verdict::Held);
+    let closed = engine.delivered.last().map(|out| out.closed);
+    assert_eq!((engine.delivered.len(), closed), (65, Some(Close::HeaderStacksFull)));
+}
+
 #[test]
 fn every_reason_to_close_is_produced() {
     let last = |change: fn(Segment) -> Segment| Path::Ipv4.train(&[100, 100], at(1, change));

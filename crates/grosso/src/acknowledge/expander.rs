@@ -31,7 +31,7 @@ pub struct Expander {
     link: LinkType,
     ports: Ports,
     hash: FixedState,
-    receivers: FlowMemory<Receiver>,
+    receivers: FlowMemory<u64, Receiver>,
     /// Packets seen: of the connections that share a place, the one that was not seen for longest is forgotten.
     seen: u64,
     stack: Stack,

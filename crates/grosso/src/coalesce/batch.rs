@@ -15,7 +15,7 @@ use crate::{
         barrier::{Barrier, barrier},
         policy::{Laws, Profiled},
     },
-    flow::Keys,
+    flow::{FlowHash, Keys},
     frame::Frame,
     meta::Meta,
 };
@@ -64,7 +64,7 @@ struct Collect<B> {
 
 #[derive(Clone, Copy, Debug)]
 struct Chain {
-    flow: u64,
+    flow: FlowHash,
     first: u16,
     last: u16,
 }
@@ -100,14 +100,14 @@ impl<B> Collected<B> {
 
     /// Puts a packet behind the others of its flow; two flows of one hash share a chain, in which
     /// each keeps its order.
-    fn push(&mut self, frame: Frame<B>, flow: u64, now_ns: u64) {
+    fn push(&mut self, frame: Frame<B>, flow: FlowHash, now_ns: u64) {
         if self.packets.is_empty() {
             self.since_ns = now_ns;
         }
         let index = self.packets.len() as u16;
         self.packets.push(Collect { frame: Some(frame), next: END });
         let mask = self.slots.len() - 1;
-        let mut at = flow as usize & mask;
+        let mut at = u64::from(flow) as usize & mask;
         loop {
             let slot = &mut self.slots[at & mask];
             if slot.round != self.round {

@@ -4,6 +4,7 @@
 use crate::{
     checksum::Checksum,
     coalesce::{Verdict, memory::FlowMemory},
+    flow::FlowHash,
     meta::Meta,
 };
 
@@ -31,7 +32,7 @@ impl Default for Bypass {
 #[derive(Debug)]
 pub(super) struct Bypasser {
     bypass: Bypass,
-    flows: FlowMemory<Trial>,
+    flows: FlowMemory<FlowHash, Trial>,
 }
 
 /// What became of a flow's packets lately.
@@ -49,7 +50,7 @@ impl Bypasser {
     }
 
     /// Whether a packet of this flow and length passes.
-    pub(super) fn passes(&mut self, flow: u64, len: usize) -> bool {
+    pub(super) fn passes(&mut self, flow: FlowHash, len: usize) -> bool {
         let Some(trial) = self.flows.get_mut(flow) else { return false };
         let Trial::Passing { bytes } = *trial else { return false };
         let left = bytes.saturating_sub(u32::try_from(len).unwrap_or(u32::MAX));
@@ -64,7 +65,7 @@ impl Bypasser {
     /// Learns what became of a packet that was tried.
     pub(super) fn learn(
         &mut self,
-        flow: u64,
+        flow: FlowHash,
         meta: &Meta,
         len: usize,
         verdict: Verdict,

@@ -292,7 +292,10 @@ fn check_ipv4(packet: &[u8], start: usize) -> Result<(), Pass> {
 /// refused.
 #[inline(always)]
 pub(crate) fn verify(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<bool, Pass> {
-    let Some((transport, tunnels)) = shape.covers.split_last() else { return Err(Pass::Protocol) };
+    let Some((transport, tunnels)) = shape.covers.split_last() else {
+        debug_assert!(false, "TCP and UDP have a checksum");
+        return Err(Pass::Checksum);
+    };
     let field = u16_at(packet, transport.at as usize);
     if transport.zero_means_none && field == 0 {
         return Err(Pass::ChecksumNone);

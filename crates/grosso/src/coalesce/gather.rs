@@ -13,6 +13,7 @@ use crate::{
         reason::{Close, NoMerge, Pass},
         shapes::Known,
         train::{Arrival, Train},
+        train_id::TrainId,
         verified,
     },
     meta::Meta,
@@ -31,9 +32,9 @@ pub(super) struct Noted {
 impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Notes a train that just started: how long it may be held, and what its first packet acknowledged.
     #[cold]
-    pub(super) fn note_started(&mut self, slot: u32, now_ns: u64) {
+    pub(super) fn note_started(&mut self, slot: TrainId, now_ns: u64) {
         self.control(slot);
-        let Some(train) = self.trains.train(slot) else { return };
+        let Some(train) = self.trains.held(slot) else { return };
         let known = &self.shapes[train.known];
         let record = || record_of(train.first.buffer.as_ref(), &known.shape, &train.meta, now_ns);
         if self.noted.is_vector(train) {
@@ -46,8 +47,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Notes that a packet joined a train as its last part; gives the reason why nothing may follow it.
     #[inline]
-    pub(super) fn note_joined(&mut self, slot: u32, meta: &Meta, now_ns: u64) -> Option<Close> {
-        let train = self.trains.train(slot)?;
+    pub(super) fn note_joined(&mut self, slot: TrainId, meta: &Meta, now_ns: u64) -> Option<Close> {
+        let train = self.trains.held(slot)?;
         let known = &self.shapes[train.known];
         let part = self.pool.last(&train.rest)?;
         let record = || record_of(part.buffer.as_ref(), &known.shape, meta, now_ns);
@@ -64,7 +65,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Lets the controller forget a train that leaves; whether it is of acknowledgments that waited.
     #[cold]
-    pub(super) fn forget(&mut self, slot: u32, train: &Train<B>) -> bool {
+    pub(super) fn forget(&mut self, slot: TrainId, train: &Train<B>) -> bool {
         if let Some(controller) = &mut self.controller {
             controller.left(slot);
         }
@@ -75,7 +76,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[cold]
     pub(super) fn deliver_gathered(
         &mut self,
-        slot: u32,
+        slot: TrainId,
         mut train: Train<B>,
         closed: Close,
         sink: &mut (impl Sink<B> + ?Sized),
@@ -84,7 +85,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let meta = verified(&known.shape, train.partial, train.meta);
         let transport = known.shape.transport;
         let Self { pool, noted, stats, .. } = self;
-        let records = noted.records.get(slot as usize).map_or(&[][..], Records::as_slice);
+        let records = noted.records.get(slot.slot()).map_or(&[][..], Records::as_slice);
         if self.profile.rules.acknowledgments.thinning().is_none() {
             for part in iter::once(&train.first).chain(pool.iter(train.rest)) {
                 stats.count_out(part.range().len(), 1, false);
@@ -159,27 +160,26 @@ impl Noted {
 
     /// What the packets of a lossy train acknowledged.
     #[inline]
-    pub(super) fn summary(&self, slot: u32) -> Option<&Summary> {
-        self.summaries.get(slot as usize)
+    pub(super) fn summary(&self, slot: TrainId) -> Option<&Summary> {
+        self.summaries.get(slot.slot())
     }
 
     /// Counts a packet into the summary of its train, which it may be the first of.
-    fn summarize(&mut self, slot: u32, record: &Record, has_payload: bool, starts: bool) {
-        let place = slot as usize;
+    fn summarize(&mut self, slot: TrainId, record: &Record, has_payload: bool, starts: bool) {
+        let place = slot.slot();
         if self.summaries.len() <= place {
             self.summaries.resize(place + 1, Summary::default());
         }
-        if let Some(summary) = self.summaries.get_mut(place) {
-            if starts {
-                *summary = Summary::default();
-            }
-            summary.add(record, has_payload);
+        let summary = &mut self.summaries[place];
+        if starts {
+            *summary = Summary::default();
         }
+        summary.add(record, has_payload);
     }
 
     /// Forgets the records of the train that was in a slot.
-    fn start(&mut self, slot: u32) {
-        let place = slot as usize;
+    fn start(&mut self, slot: TrainId) {
+        let place = slot.slot();
         if self.records.len() <= place {
             self.records.resize_with(place + 1, Records::new);
         }
@@ -187,8 +187,8 @@ impl Noted {
     }
 
     /// There is room: a vector is not longer than its records may be.
-    fn push(&mut self, slot: u32, record: Record) {
-        if let Some(records) = self.records.get_mut(slot as usize) {
+    fn push(&mut self, slot: TrainId, record: Record) {
+        if let Some(records) = self.records.get_mut(slot.slot()) {
             let _ = records.push(record);
         }
     }

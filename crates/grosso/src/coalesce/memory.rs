@@ -3,35 +3,35 @@
 
 use alloc::{boxed::Box, vec};
 
-/// A set-associative table from the seeded hash of a flow to what is known of it. A flood of flows takes no more memory
-/// than a few do, and nobody without the seed can choose flows that push a given one out.
+/// A set-associative table from the seeded hash of a flow, or of a connection, to what is known of it. A flood of flows
+/// takes no more memory than a few do, and nobody without the seed can choose flows that push a given one out.
 #[derive(Debug)]
-pub(crate) struct FlowMemory<T> {
-    ways: Box<[Option<Remembered<T>>]>,
+pub(crate) struct FlowMemory<H, T> {
+    ways: Box<[Option<Remembered<H, T>>]>,
 }
 
 #[derive(Clone, Debug)]
-struct Remembered<T> {
-    flow: u64,
+struct Remembered<H, T> {
+    flow: H,
     used_ns: u64,
     value: T,
 }
 
-impl<T: Clone> FlowMemory<T> {
+impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
     /// Room for [`FLOWS_MAX`] flows.
     pub(crate) fn new() -> Self {
         Self { ways: vec![None; FLOWS_MAX].into_boxed_slice() }
     }
 
     /// What is known of a flow.
-    pub(crate) fn get(&self, flow: u64) -> Option<&T> {
-        let set = self.ways.get(set(flow))?.iter().flatten();
+    pub(crate) fn get(&self, flow: H) -> Option<&T> {
+        let set = self.ways.get(set(flow.into()))?.iter().flatten();
         set.into_iter().find(|way| way.flow == flow).map(|way| &way.value)
     }
 
     /// What is known of a flow.
-    pub(crate) fn get_mut(&mut self, flow: u64) -> Option<&mut T> {
-        let set = self.ways.get_mut(set(flow))?.iter_mut().flatten();
+    pub(crate) fn get_mut(&mut self, flow: H) -> Option<&mut T> {
+        let set = self.ways.get_mut(set(flow.into()))?.iter_mut().flatten();
         set.into_iter().find(|way| way.flow == flow).map(|way| &mut way.value)
     }
 
@@ -42,10 +42,11 @@ impl<T: Clone> FlowMemory<T> {
 
     /// What is known of a flow, or what a fresh one starts with, for which the flow of its set leaves that was not used
     /// for longest.
-    pub(crate) fn entry(&mut self, flow: u64, now_ns: u64, fresh: impl FnOnce() -> T) -> &mut T {
-        let ways = &mut self.ways[set(flow)];
-        let is_own = |way: &Option<Remembered<T>>| way.as_ref().is_some_and(|way| way.flow == flow);
-        let used_ns = |way: &Option<Remembered<T>>| way.as_ref().map(|way| way.used_ns);
+    pub(crate) fn entry(&mut self, flow: H, now_ns: u64, fresh: impl FnOnce() -> T) -> &mut T {
+        let ways = &mut self.ways[set(flow.into())];
+        let is_own =
+            |way: &Option<Remembered<H, T>>| way.as_ref().is_some_and(|way| way.flow == flow);
+        let used_ns = |way: &Option<Remembered<H, T>>| way.as_ref().map(|way| way.used_ns);
         let at = match ways.iter().position(is_own) {
             Some(own) => own,
             None => (0..ways.len()).min_by_key(|&at| used_ns(&ways[at])).unwrap_or(0),
@@ -81,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_flow_that_was_not_used_for_longest_is_forgotten() {
-        let mut memory = FlowMemory::new();
+        let mut memory = FlowMemory::<u64, _>::new();
         // All of one set.
         let flows: Vec<u64> = (0..).filter(|&flow| set(flow) == set(0)).take(10).collect();
         let flow = |i: u64| flows[i as usize];
@@ -98,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_flood_takes_no_more_memory() {
-        let mut memory = FlowMemory::new();
+        let mut memory = FlowMemory::<u64, _>::new();
         for flow in 0..1_000_000_u64 {
             memory.entry(flow.wrapping_mul(0x9e37_79b9_7f4a_7c15), flow, || ());
         }

@@ -14,11 +14,13 @@ use crate::{
         pool::Part,
         reason::{Close, NoMerge, Pass},
         rules::{Acknowledgments, Refused},
+        shape_id::ShapeId,
         shapes::Known,
         train::{Arrival, Train, beside_last, ending},
+        train_id::TrainId,
         verified,
     },
-    flow::{Found, Place},
+    flow::{FlowHash, Found, Place},
     frame::Frame,
     meta::Meta,
 };
@@ -26,19 +28,19 @@ use crate::{
 /// The flow to which an unparsed packet may belong.
 struct Guess {
     /// The place of the headers by which it was looked up.
-    known: Option<usize>,
-    flow: u64,
-    found: Found,
+    known: Option<ShapeId>,
+    flow: FlowHash,
+    found: Found<TrainId>,
 }
 
 /// A packet's headers, its flow, and what the table has of that.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Located {
     /// The place of its headers among the known ones.
-    pub(super) known: usize,
+    pub(super) known: ShapeId,
     /// The hash of its flow.
-    pub(super) flow: u64,
-    pub(super) found: Found,
+    pub(super) flow: FlowHash,
+    pub(super) found: Found<TrainId>,
     /// Whether it is known to obey the laws of equality in the train that was found.
     pub(super) agrees: bool,
 }
@@ -64,7 +66,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Takes one packet that is not the next one of the burst that goes on, by the first tier that knows whose it is.
     #[inline(never)]
-    fn take<P: Policy>(
+    pub(super) fn take<P: Policy>(
         &mut self,
         buffer: B,
         meta: &Meta,
@@ -86,9 +88,16 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
                 return self.take_located::<P>(buffer, meta, located, now_ns, sink);
             }
         }
-        match self.known(packet, meta, tiers, sink) {
+        if tiers.masks
+            && let Some(known) = self.known(packet, meta)
+        {
+            let located = self.locate(packet, meta, known, &guess);
+            return self.take_located::<P>(buffer, meta, located, now_ns, sink);
+        }
+        match self.dissect(packet, meta, sink) {
+            // What was guessed may have left with all that was known.
             Ok(known) => {
-                let located = self.locate(packet, meta, known, &guess);
+                let located = self.locate(packet, meta, known, &Guess::NONE);
                 self.take_located::<P>(buffer, meta, located, now_ns, sink)
             }
             Err(reason) => self.pass_unknown(Frame { buffer, meta: *meta }, reason, sink),
@@ -97,7 +106,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Remembers whose packet the latest is.
     #[inline(always)]
-    fn follow(&mut self, slot: u32) {
+    fn follow(&mut self, slot: TrainId) {
         self.recent = (self.previous == Some(slot)).then_some(slot);
         self.previous = Some(slot);
     }
@@ -107,7 +116,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[inline(always)]
     fn guess(&self, packet: &[u8], device_hash: Option<u32>) -> Guess {
         if let Some(slot) = self.recent {
-            return Guess { known: None, flow: 0, found: Found::Slot(slot) };
+            return Guess { known: None, flow: FlowHash::NONE, found: Found::Slot(slot) };
         }
         let latest = self.shapes.latest();
         match self.shapes.get(latest) {
@@ -121,7 +130,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Locates a packet by a train with whose headers its own agree, so that nothing is parsed.
     #[inline(always)]
-    fn agreeing(&self, slot: u32, packet: &[u8], meta: &Meta) -> Option<Located> {
+    fn agreeing(&self, slot: TrainId, packet: &[u8], meta: &Meta) -> Option<Located> {
         let train = self.trains.train(slot)?;
         let known = &self.shapes[train.known];
         let agrees = packet.len() >= known.shape.header_len
@@ -133,7 +142,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Looks up the flow of a packet with these headers, unless it was guessed by them.
     #[inline(always)]
-    fn locate(&self, packet: &[u8], meta: &Meta, known: usize, guess: &Guess) -> Located {
+    fn locate(&self, packet: &[u8], meta: &Meta, known: ShapeId, guess: &Guess) -> Located {
         if guess.known == Some(known) {
             return Located { known, flow: guess.flow, found: guess.found, agrees: false };
         }
@@ -225,7 +234,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[inline(always)]
     pub(super) fn admit<P: Policy>(
         &mut self,
-        found: Found,
+        found: Found<TrainId>,
         arrival: Arrival<B>,
         agrees: bool,
         sink: &mut (impl Sink<B> + ?Sized),
@@ -242,14 +251,14 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[inline]
     fn offer<P: Policy>(
         &mut self,
-        slot: u32,
+        slot: TrainId,
         arrival: Arrival<B>,
         agrees: bool,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let tiers = P::tiers(self.tiers);
-        let Some(train) = self.trains.train_mut(slot) else {
-            return self.pass_lost(arrival.frame, sink);
+        let Some(train) = self.trains.held_mut(slot) else {
+            return self.hold_behind::<P>(arrival, sink);
         };
         let known = &self.shapes[train.known];
         let rules = P::rules(known);
@@ -316,7 +325,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[inline(never)]
     fn refuse<P: Policy>(
         &mut self,
-        slot: u32,
+        slot: TrainId,
         arrival: Arrival<B>,
         refusal: NoMerge,
         leaves_alone: bool,
@@ -392,7 +401,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[cold]
     fn room_for(
         &mut self,
-        flow: u64,
+        flow: FlowHash,
         device_hash: Option<u32>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Place {
@@ -408,8 +417,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             }
             Found::Slot(slot) => (Some(slot), Close::NoMerge),
         };
-        let train = oldest.and_then(|slot| Some((slot, self.trains.train(slot)?.place)));
-        debug_assert!(train.is_some(), "a flow in the table has a train");
+        let train = oldest.and_then(|slot| Some((slot, self.trains.held(slot)?.place)));
+        debug_assert!(train.is_some(), "a full bucket has trains");
         let (slot, place) = train.unwrap_or_default();
         self.close(slot, reason, sink);
         place
@@ -419,7 +428,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[inline(always)]
     fn pass_behind(
         &mut self,
-        found: Found,
+        found: Found<TrainId>,
         frame: Frame<B>,
         reason: Pass,
         sink: &mut (impl Sink<B> + ?Sized),
@@ -454,22 +463,10 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.deliver_single(buffer, meta, packets_of(&meta), Close::Never, sink);
         Verdict::Passed(reason)
     }
-
-    /// Lets a packet through whose train is not where it was found, which cannot be.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn pass_lost(
-        &mut self,
-        frame: Frame<B>,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        debug_assert!(false, "a flow in the table has a train");
-        self.pass(frame, Pass::Protocol, sink)
-    }
 }
 
 impl Guess {
-    const NONE: Self = Self { known: None, flow: 0, found: Found::Full(0) };
+    const NONE: Self = Self { known: None, flow: FlowHash::NONE, found: Found::Full(0) };
 }
 
 /// The reason for which a packet must not start a train (rule G37).

@@ -21,8 +21,10 @@ pub mod profile;
 pub mod reason;
 mod reorder;
 mod rules;
+mod shape_id;
 mod shapes;
 mod train;
+mod train_id;
 
 use alloc::boxed::Box;
 use core::num::NonZeroU16;
@@ -55,10 +57,12 @@ use crate::{
         prediction::Predictions,
         reason::{Close, NoMerge, Pass, Release},
         reorder::{Resequencer, Whose},
+        shape_id::ShapeId,
         shapes::Shapes,
         train::{Bounds, Train, Trains},
+        train_id::TrainId,
     },
-    flow::{FlowHasher, Found, Keys, Table},
+    flow::{FlowHash, FlowHasher, Found, Keys, Table},
     frame::Frame,
     meta::{Cut, Cwr, Gso, Meta},
     stats::CoalesceStats,
@@ -125,7 +129,7 @@ pub struct Coalescer<B> {
     ports: Ports,
     hasher: FlowHasher,
     shapes: Shapes,
-    table: Table,
+    table: Table<FlowHash, TrainId>,
     trains: Trains<B>,
     predictions: Predictions,
     pool: Pool<B>,
@@ -138,9 +142,9 @@ pub struct Coalescer<B> {
     noted: Noted,
     /// The train of the packet before this one, when that packet was of the same flow as the one
     /// before it.
-    recent: Option<u32>,
+    recent: Option<TrainId>,
     /// The train of the packet before this one.
-    previous: Option<u32>,
+    previous: Option<TrainId>,
     /// When a poll ended last.
     polled_ns: u64,
     /// Where packets are dissected into, so that nothing is cleared for each.
@@ -256,7 +260,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let stack = dissect(packet, self.link, &self.ports);
         let flow = self.hasher.flow(packet, &Keys::of(stack.layers(), packet));
         let Found::Slot(slot) = self.table.find(flow, device_hash) else { return None };
-        self.trains.train(slot).map(|train| Held {
+        self.trains.held(slot).map(|train| Held {
             packets: u32::from(train.packets),
             payload_bytes: train.payload_len,
             size: train.size,
@@ -318,31 +322,22 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         &self.profile
     }
 
-    /// The place of a packet's headers among the known ones, or why it is in no train.
+    /// The headers of a packet, if they are known.
     #[inline(always)]
-    fn known(
-        &mut self,
-        packet: &[u8],
-        meta: &Meta,
-        tiers: Tiers,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Result<usize, Pass> {
-        if tiers.masks
-            && let Some(place) = self.shapes.find(packet)
-            && lengths_agree(packet, &self.shapes[place].shape, meta)
-        {
-            return Ok(place);
-        }
-        self.dissect(packet, meta, sink)
+    fn known(&mut self, packet: &[u8], meta: &Meta) -> Option<ShapeId> {
+        let known = self.shapes.find(packet)?;
+        lengths_agree(packet, &self.shapes[known].shape, meta).then_some(known)
     }
 
+    /// The same by dissecting it. Where that makes too many known headers, all trains leave and all headers are
+    /// forgotten.
     #[inline(never)]
     fn dissect(
         &mut self,
         packet: &[u8],
         meta: &Meta,
         sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Result<usize, Pass> {
+    ) -> Result<ShapeId, Pass> {
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
         let stack = &self.stack;
         let lengths_agree = match stack.extent {
@@ -409,7 +404,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Delivers a train: a packet alone as it came, several as a superframe.
     #[inline]
-    fn close(&mut self, slot: u32, reason: Close, sink: &mut (impl Sink<B> + ?Sized)) {
+    fn close(&mut self, slot: TrainId, reason: Close, sink: &mut (impl Sink<B> + ?Sized)) {
         let Some(train) = self.trains.remove(slot) else { return };
         self.table.remove(train.place);
         self.predictions.forget(slot);
@@ -445,7 +440,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// whole (rules G50 to G52).
     fn deliver_train(
         &mut self,
-        slot: u32,
+        slot: TrainId,
         train: Train<B>,
         closed: Close,
         sink: &mut (impl Sink<B> + ?Sized),

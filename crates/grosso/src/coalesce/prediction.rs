@@ -22,10 +22,12 @@ use crate::{
         policy::{Policy, Profiled},
         reason::Close,
         reorder::NotNext,
+        shape_id::ShapeId,
         shapes::{Known, Shapes},
         train::{Arrival, Train, Trains},
+        train_id::TrainId,
     },
-    flow::Found,
+    flow::{FlowHash, Found},
     frame::Frame,
     meta::{Meta, VlanTag},
     template::{render::pseudo_of, shape::Shape},
@@ -46,7 +48,7 @@ struct Prediction {
     room: u16,
     header_len: u16,
     /// The place of its headers among the known ones.
-    known: usize,
+    known: ShapeId,
     vlan: Option<VlanTag>,
     /// The sequence number; UDP has none.
     sequence: Option<Sequence>,
@@ -102,7 +104,7 @@ struct Single {
 impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Whether a packet is the one that comes next in a train, and may join it at once.
     #[inline(always)]
-    pub(super) fn is_predicted(&self, slot: u32, packet: &[u8], meta: &Meta) -> bool {
+    pub(super) fn is_predicted(&self, slot: TrainId, packet: &[u8], meta: &Meta) -> bool {
         self.predictions.agrees(slot, packet, meta, &self.shapes, &self.trains)
     }
 
@@ -110,7 +112,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[inline(always)]
     pub(super) fn take_predicted<P: Policy>(
         &mut self,
-        slot: u32,
+        slot: TrainId,
         buffer: B,
         meta: &Meta,
         now_ns: u64,
@@ -127,14 +129,14 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[inline(never)]
     fn take_predicted_in_stages(
         &mut self,
-        slot: u32,
+        slot: TrainId,
         frame: Frame<B>,
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let Frame { buffer, meta } = frame;
-        let Some(train) = self.trains.train(slot) else {
-            return self.pass_lost(Frame { buffer, meta }, sink);
+        let Some(train) = self.trains.held(slot) else {
+            return self.take_unpredicted::<Profiled>(slot, buffer, &meta, now_ns, sink);
         };
         let (known, flow) = (train.known, train.flow);
         let next = match self.resequenced_next(buffer.as_ref(), known, flow, now_ns) {
@@ -157,15 +159,15 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     #[inline(always)]
     fn join_predicted<P: Policy>(
         &mut self,
-        slot: u32,
+        slot: TrainId,
         buffer: B,
         meta: &Meta,
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let (Some(train), Some(next)) = (self.trains.train_mut(slot), self.predictions.next(slot))
+        let (Some(train), Some(next)) = (self.trains.held_mut(slot), self.predictions.next(slot))
         else {
-            return self.pass_lost(Frame { buffer, meta: *meta }, sink);
+            return self.take_unpredicted::<P>(slot, buffer, meta, now_ns, sink);
         };
         let payload = usize::from(next.header_len)..next.len;
         let payload_len = payload.len();
@@ -187,6 +189,21 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         Verdict::Joined
     }
 
+    /// Takes a packet that was predicted of a train that is not there, which cannot be: by the other tiers.
+    #[cold]
+    #[inline(never)]
+    fn take_unpredicted<P: Policy>(
+        &mut self,
+        slot: TrainId,
+        buffer: B,
+        meta: &Meta,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        self.predictions.forget(slot);
+        self.take::<P>(buffer, meta, now_ns, sink)
+    }
+
     /// Holds a packet that was predicted, where the train that it would have joined had to leave.
     #[cold]
     #[inline(never)]
@@ -194,8 +211,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         &mut self,
         buffer: B,
         meta: &Meta,
-        known: usize,
-        flow: u64,
+        known: ShapeId,
+        flow: FlowHash,
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
@@ -218,13 +235,13 @@ impl Predictions {
     #[inline(always)]
     fn agrees<B: AsRef<[u8]>>(
         &self,
-        slot: u32,
+        slot: TrainId,
         packet: &[u8],
         meta: &Meta,
         shapes: &Shapes,
         trains: &Trains<B>,
     ) -> bool {
-        let Some(next) = self.slots.get(slot as usize) else { return false };
+        let Some(next) = self.slots.get(slot.slot()) else { return false };
         if next.len != packet.len()
             || next.room == 0
             || next.vlan != meta.vlan
@@ -244,7 +261,7 @@ impl Predictions {
             {
                 next.forms.iter().all(|form| form.holds(packet))
             }
-            (state, _) => trains.train(slot).is_some_and(|train| {
+            (state, _) => trains.held(slot).is_some_and(|train| {
                 train.tunnel_checksums_agree(packet, &known.shape)
                     && verify(packet, &known.shape, state) == Ok(train.partial)
             }),
@@ -252,15 +269,15 @@ impl Predictions {
     }
 
     #[inline(always)]
-    fn next(&mut self, slot: u32) -> Option<&mut Prediction> {
-        self.slots.get_mut(slot as usize)
+    fn next(&mut self, slot: TrainId) -> Option<&mut Prediction> {
+        self.slots.get_mut(slot.slot())
     }
 
     /// Predicts what comes behind `last`, which joined the train of this slot as one packet.
     #[inline]
     pub(crate) fn predict<B: AsRef<[u8]>>(
         &mut self,
-        slot: u32,
+        slot: TrainId,
         train: &Train<B>,
         known: &Known,
         rules: &Rules,
@@ -274,14 +291,14 @@ impl Predictions {
         let Some(header) = header.filter(|header| header.len() <= HEADER_BYTES_MAX) else {
             return self.forget(slot);
         };
-        if self.slots.len() <= slot as usize {
-            self.slots.resize_with(slot as usize + 1, Prediction::default);
+        if self.slots.len() <= slot.slot() {
+            self.slots.resize_with(slot.slot() + 1, Prediction::default);
         }
         let bytes_left = bounds.payload_max.saturating_sub(train.payload_len);
         let packets_left = bounds.packets_max.saturating_sub(train.packets);
         // The last packet of a train of datagrams ends it.
         let packets_left = packets_left.saturating_sub(u16::from(!shape.is_tcp));
-        let next = &mut self.slots[slot as usize];
+        let next = &mut self.slots[slot.slot()];
         next.header[..header.len()].copy_from_slice(header);
         next.header_len = header.len() as u16;
         next.len = last.len();
@@ -314,8 +331,8 @@ impl Predictions {
 
     /// Predicts nothing any more.
     #[inline]
-    pub(crate) fn forget(&mut self, slot: u32) {
-        if let Some(next) = self.slots.get_mut(slot as usize) {
+    pub(crate) fn forget(&mut self, slot: TrainId) {
+        if let Some(next) = self.slots.get_mut(slot.slot()) {
             next.len = 0;
         }
     }
@@ -401,7 +418,7 @@ impl Default for Prediction {
             len: 0,
             room: 0,
             header_len: 0,
-            known: 0,
+            known: ShapeId::default(),
             vlan: None,
             sequence: None,
             identifications: ArrayVec::new_const(),

@@ -14,6 +14,7 @@ use crate::{
     coalesce::{
         Rules, Vary,
         reason::{NoMerge, Pass},
+        shape_id::ShapeId,
         train::Bounds,
     },
     flow::Keys,
@@ -55,43 +56,44 @@ pub(crate) struct Known {
 #[derive(Debug, Default)]
 pub(crate) struct Shapes {
     known: Vec<Known>,
-    latest: usize,
+    latest: ShapeId,
 }
 
 impl Shapes {
     /// The place of the packet's headers, if they are those of the packet before or among the first
     /// known.
     #[inline(always)]
-    pub(crate) fn find(&mut self, packet: &[u8]) -> Option<usize> {
-        if self.known.get(self.latest)?.has(packet) {
+    pub(crate) fn find(&mut self, packet: &[u8]) -> Option<ShapeId> {
+        if self.known.get(self.latest.place())?.has(packet) {
             return Some(self.latest);
         }
         self.find_early(packet)
     }
 
     #[inline(never)]
-    fn find_early(&mut self, packet: &[u8]) -> Option<usize> {
-        let found = self.known.iter().take(LOOK_BACK).position(|known| known.has(packet))?;
+    fn find_early(&mut self, packet: &[u8]) -> Option<ShapeId> {
+        let found = self.known.iter().take(LOOK_BACK).position(|known| known.has(packet));
+        let found = ShapeId::new(found?);
         self.latest = found;
         Some(found)
     }
 
     /// The place of the packet's headers, wherever it is.
-    pub(crate) fn search(&mut self, packet: &[u8]) -> Option<usize> {
-        let found = self.known.iter().position(|known| known.has(packet))?;
+    pub(crate) fn search(&mut self, packet: &[u8]) -> Option<ShapeId> {
+        let found = ShapeId::new(self.known.iter().position(|known| known.has(packet))?);
         self.latest = found;
         Some(found)
     }
 
     /// The place of the headers used last.
     #[inline]
-    pub(crate) fn latest(&self) -> usize {
+    pub(crate) fn latest(&self) -> ShapeId {
         self.latest
     }
 
     #[inline]
-    pub(crate) fn get(&self, place: usize) -> Option<&Known> {
-        self.known.get(place)
+    pub(crate) fn get(&self, id: ShapeId) -> Option<&Known> {
+        self.known.get(id.place())
     }
 
     /// Whether another one exceeds the limit.
@@ -113,20 +115,20 @@ impl Shapes {
         rules: &Rules,
         bounds: Bounds,
         refusal: Option<Pass>,
-    ) -> usize {
+    ) -> ShapeId {
         self.known.push(Known::new(stack, shape, packet, rules, bounds, refusal));
-        self.latest = self.known.len() - 1;
+        self.latest = ShapeId::new(self.known.len() - 1);
         self.latest
     }
 }
 
-impl Index<usize> for Shapes {
+impl Index<ShapeId> for Shapes {
     type Output = Known;
 
-    /// The headers of a place that was found or remembered, which stays until nothing refers to any.
+    /// The headers that something refers to, and which are forgotten only when nothing does: this cannot fail.
     #[inline(always)]
-    fn index(&self, place: usize) -> &Known {
-        &self.known[place]
+    fn index(&self, id: ShapeId) -> &Known {
+        &self.known[id.place()]
     }
 }
 

@@ -12,9 +12,11 @@ use crate::{
         policy::Policy,
         pool::{List, Part},
         reason::{Close, NoMerge},
+        shape_id::ShapeId,
         shapes::Known,
+        train_id::TrainId,
     },
-    flow::Place,
+    flow::{FlowHash, Place},
     frame::Frame,
     meta::{IpLevels, Meta},
     template::{compare::ON_LAST_ONLY, shape::Shape},
@@ -29,7 +31,7 @@ pub(crate) struct Train<B> {
     pub(crate) rest: List,
     pub(crate) meta: Meta,
     /// The place of its headers among the known ones.
-    pub(crate) known: usize,
+    pub(crate) known: ShapeId,
     /// Where its flow stands in the table.
     pub(crate) place: Place,
     pub(crate) created_ns: u64,
@@ -42,13 +44,13 @@ pub(crate) struct Train<B> {
     pub(crate) fixed_ids: IpLevels,
     pub(crate) partial: bool,
     /// The hash of its flow.
-    pub(crate) flow: u64,
+    pub(crate) flow: FlowHash,
     /// Outermost addresses, for barriers.
     pub(crate) pair: u32,
     /// How many trains were held before it.
     number: u64,
-    older: u32,
-    newer: u32,
+    older: TrainId,
+    newer: TrainId,
 }
 
 /// A packet that may be in a train, on its way to one.
@@ -57,9 +59,9 @@ pub(crate) struct Arrival<B> {
     pub(crate) frame: Frame<B>,
     pub(crate) candidate: Candidate,
     /// The place of its headers among the known ones.
-    pub(crate) known: usize,
+    pub(crate) known: ShapeId,
     /// The hash of its flow.
-    pub(crate) flow: u64,
+    pub(crate) flow: FlowHash,
     pub(crate) now_ns: u64,
 }
 
@@ -91,8 +93,8 @@ impl<B: AsRef<[u8]>> Train<B> {
             partial: candidate.partial,
             pair,
             number: 0,
-            older: NONE,
-            newer: NONE,
+            older: TrainId::NONE,
+            newer: TrainId::NONE,
         }
     }
 
@@ -293,14 +295,14 @@ impl<B: AsRef<[u8]>> Train<B> {
 #[derive(Debug)]
 pub(crate) struct Trains<B> {
     slots: Vec<Option<Train<B>>>,
-    free: Vec<u32>,
+    free: Vec<TrainId>,
     /// The outermost addresses of the train in each slot, zero when it is free: what a barrier
     /// scans.
     pairs: Vec<u32>,
     /// Held trains by part of their addresses' hash, so that most barriers need not scan.
     pair_counts: Box<[u16]>,
-    oldest: u32,
-    newest: u32,
+    oldest: TrainId,
+    newest: TrainId,
     /// Trains held so far.
     count: u64,
     limit: usize,
@@ -313,8 +315,8 @@ impl<B: AsRef<[u8]>> Trains<B> {
             free: Vec::new(),
             pairs: Vec::new(),
             pair_counts: vec![0; PAIR_COUNTS].into_boxed_slice(),
-            oldest: NONE,
-            newest: NONE,
+            oldest: TrainId::NONE,
+            newest: TrainId::NONE,
             count: 0,
             limit: limit.clamp(1, FLOWS_MAX),
         }
@@ -328,7 +330,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
 
     /// Holds a train, as the newest; there must be room.
     #[inline(always)]
-    pub(crate) fn insert(&mut self, train: Train<B>) -> u32 {
+    pub(crate) fn insert(&mut self, train: Train<B>) -> TrainId {
         let (older, number) = (self.newest, self.count);
         let pair = train.pair;
         let slot = match self.free.pop() {
@@ -336,9 +338,9 @@ impl<B: AsRef<[u8]>> Trains<B> {
             None => self.grow(),
         };
         // Written where it stays: what is written in parts is slow to be copied at once.
-        self.slots[slot as usize] = Some(Train { older, number, ..train });
+        self.slots[slot.slot()] = Some(Train { older, number, ..train });
         self.pair_counts[pair as usize % PAIR_COUNTS] += 1;
-        self.pairs[slot as usize] = pair;
+        self.pairs[slot.slot()] = pair;
         match self.train_mut(older) {
             Some(older) => older.newer = slot,
             None => self.oldest = slot,
@@ -348,12 +350,14 @@ impl<B: AsRef<[u8]>> Trains<B> {
         slot
     }
 
-    /// Lets a train go.
+    /// Takes a held train out.
     #[inline(always)]
-    pub(crate) fn remove(&mut self, slot: u32) -> Option<Train<B>> {
-        let train = self.slots.get_mut(slot as usize)?.take()?;
+    pub(crate) fn remove(&mut self, slot: TrainId) -> Option<Train<B>> {
+        let train = self.slots.get_mut(slot.slot()).and_then(Option::take);
+        debug_assert!(train.is_some(), "{slot:?} is held");
+        let train = train?;
         self.pair_counts[train.pair as usize % PAIR_COUNTS] -= 1;
-        self.pairs[slot as usize] = 0;
+        self.pairs[slot.slot()] = 0;
         self.free.push(slot);
         match self.train_mut(train.older) {
             Some(older) => older.newer = train.newer,
@@ -366,39 +370,56 @@ impl<B: AsRef<[u8]>> Trains<B> {
         Some(train)
     }
 
+    /// A train that the flow table leads to, or whatever else lists held trains only: it is there.
+    #[inline(always)]
+    pub(super) fn held(&self, slot: TrainId) -> Option<&Train<B>> {
+        let train = self.train(slot);
+        debug_assert!(train.is_some(), "{slot:?} is held");
+        train
+    }
+
+    /// As [`Self::held`].
+    #[inline(always)]
+    pub(super) fn held_mut(&mut self, slot: TrainId) -> Option<&mut Train<B>> {
+        let train = self.train_mut(slot);
+        debug_assert!(train.is_some(), "{slot:?} is held");
+        train
+    }
+
+    /// A train that was held once, and may have left.
     #[inline]
-    pub(crate) fn train(&self, slot: u32) -> Option<&Train<B>> {
-        self.slots.get(slot as usize)?.as_ref()
+    pub(crate) fn train(&self, slot: TrainId) -> Option<&Train<B>> {
+        self.slots.get(slot.slot())?.as_ref()
     }
 
     #[inline]
-    pub(crate) fn train_mut(&mut self, slot: u32) -> Option<&mut Train<B>> {
-        self.slots.get_mut(slot as usize)?.as_mut()
+    fn train_mut(&mut self, slot: TrainId) -> Option<&mut Train<B>> {
+        self.slots.get_mut(slot.slot())?.as_mut()
     }
 
     /// The slot of the train that was created first, and when.
     #[inline]
-    pub(crate) fn oldest(&self) -> Option<(u32, u64)> {
+    pub(crate) fn oldest(&self) -> Option<(TrainId, u64)> {
         self.train(self.oldest).map(|train| (self.oldest, train.created_ns))
     }
 
-    /// The oldest of these slots, by creation.
-    pub(crate) fn oldest_of(&self, slots: &[u32]) -> Option<u32> {
-        let number = |&slot: &u32| self.train(slot).map(|train| (train.number, slot));
+    /// The oldest of these trains, by creation.
+    pub(crate) fn oldest_of(&self, slots: &[TrainId]) -> Option<TrainId> {
+        let number = |&slot: &TrainId| self.held(slot).map(|train| (train.number, slot));
         slots.iter().filter_map(number).min().map(|(_, slot)| slot)
     }
 
     /// The slot of a train between these addresses.
-    pub(crate) fn between(&self, pair: u32) -> Option<u32> {
+    pub(crate) fn between(&self, pair: u32) -> Option<TrainId> {
         if self.pair_counts[pair as usize % PAIR_COUNTS] == 0 {
             return None;
         }
-        self.pairs.iter().position(|&held| held == pair).map(|slot| slot as u32)
+        self.pairs.iter().position(|&held| held == pair).map(TrainId::new)
     }
 
     #[cold]
-    fn grow(&mut self) -> u32 {
-        let slot = self.slots.len() as u32;
+    fn grow(&mut self) -> TrainId {
+        let slot = TrainId::new(self.slots.len());
         self.slots.push(None);
         self.pairs.push(0);
         // Every slot may be free at once, and freeing one must not allocate.
@@ -462,9 +483,6 @@ pub(super) fn beside_last(
         _ => Ok(()),
     }
 }
-
-/// No slot.
-const NONE: u32 = u32::MAX;
 
 /// Most trains that any limit allows.
 const FLOWS_MAX: usize = 1 << 20;

@@ -105,7 +105,7 @@ pub struct Reassembler<B> {
     network: u64,
     outside: FlowHasher,
     state: FixedState,
-    table: Table,
+    table: Table<u64, u32>,
     datagrams: Slab<Incomplete>,
     recent: Recent,
     store: Store<B>,
@@ -317,7 +317,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         if around.len() <= 1 {
             return vlan;
         }
-        self.outside.flow(packet, &Keys::of(around, packet)) ^ vlan
+        u64::from(self.outside.flow(packet, &Keys::of(around, packet))) ^ vlan
     }
 
     fn oldest(&self, version: usize) -> Option<(u32, u64)> {

@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::coalesce::train_id::TrainId;
+
 /// The deadlines of held trains by slot, in a heap that knows where each slot stands.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
@@ -17,48 +19,55 @@ pub(super) struct Deadlines {
 struct Deadline {
     at_ns: u64,
     number: u64,
-    slot: u32,
+    slot: TrainId,
 }
 
 impl Deadlines {
     /// Sets the deadline of a slot that has none.
-    pub(super) fn insert(&mut self, slot: u32, at_ns: u64) {
+    pub(super) fn insert(&mut self, slot: TrainId, at_ns: u64) {
         self.remove(slot);
-        if self.places.len() <= slot as usize {
-            self.places.resize(slot as usize + 1, NONE);
+        if self.places.len() <= slot.slot() {
+            self.places.resize(slot.slot() + 1, NONE);
         }
         let place = self.heap.len();
         self.heap.push(Deadline { at_ns, number: self.count, slot });
         self.count += 1;
-        self.places[slot as usize] = place as u32;
+        self.places[slot.slot()] = place as u32;
         self.rise(place);
     }
 
     /// Takes the deadline of a slot away, if it has one.
     #[inline]
-    pub(super) fn remove(&mut self, slot: u32) {
+    pub(super) fn remove(&mut self, slot: TrainId) {
         let Some(place) = self.place(slot) else { return };
-        self.places[slot as usize] = NONE;
+        self.places[slot.slot()] = NONE;
         self.heap.swap_remove(place);
         if let Some(moved) = self.heap.get(place) {
-            self.places[moved.slot as usize] = place as u32;
+            self.places[moved.slot.slot()] = place as u32;
             self.rise(place);
             self.sink(place);
         }
     }
 
+    /// Takes the earliest deadline away if it is over by now, and gives its slot.
+    pub(super) fn pop(&mut self, now_ns: u64) -> Option<TrainId> {
+        let (_, slot) = self.first().filter(|(at_ns, _)| *at_ns <= now_ns)?;
+        self.remove(slot);
+        Some(slot)
+    }
+
     /// The earliest deadline, and whose it is.
-    pub(super) fn first(&self) -> Option<(u64, u32)> {
+    pub(super) fn first(&self) -> Option<(u64, TrainId)> {
         self.heap.first().map(|deadline| (deadline.at_ns, deadline.slot))
     }
 
     /// The deadline of a slot.
-    pub(super) fn of(&self, slot: u32) -> Option<u64> {
+    pub(super) fn of(&self, slot: TrainId) -> Option<u64> {
         self.place(slot).map(|place| self.heap[place].at_ns)
     }
 
-    fn place(&self, slot: u32) -> Option<usize> {
-        let place = *self.places.get(slot as usize)?;
+    fn place(&self, slot: TrainId) -> Option<usize> {
+        let place = *self.places.get(slot.slot())?;
         (place != NONE).then_some(place as usize)
     }
 
@@ -92,7 +101,7 @@ impl Deadlines {
     fn swap(&mut self, one: usize, two: usize) {
         self.heap.swap(one, two);
         for place in [one, two] {
-            self.places[self.heap[place].slot as usize] = place as u32;
+            self.places[self.heap[place].slot.slot()] = place as u32;
         }
     }
 }
@@ -104,7 +113,7 @@ const NONE: u32 = u32::MAX;
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::Deadlines;
+    use super::{Deadlines, TrainId};
 
     /// Against a map that is searched in full.
     #[test]
@@ -114,7 +123,7 @@ mod tests {
         let mut random = 1_u64;
         for number in 0..20_000_u64 {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let (slot, at_ns) = ((random >> 33) as u32 % 50, (random >> 40) % 100);
+            let (slot, at_ns) = (TrainId::new((random >> 33) as usize % 50), (random >> 40) % 100);
             if random >> 63 == 0 {
                 deadlines.insert(slot, at_ns);
                 expected.insert(slot, (at_ns, number));

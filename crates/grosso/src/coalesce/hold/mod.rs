@@ -23,8 +23,9 @@ use crate::{
         memory::FlowMemory,
         reason::Close,
         train::{Train, Trains},
+        train_id::TrainId,
     },
-    flow::{Found, Keys},
+    flow::{FlowHash, Found, Keys},
 };
 
 pub use self::{
@@ -46,10 +47,10 @@ pub enum Hold {
 /// What the controller knows of flows and of the trains that are held.
 #[derive(Debug)]
 pub(super) struct Controller {
-    flows: FlowMemory<Pace>,
+    flows: FlowMemory<FlowHash, Pace>,
     deadlines: Deadlines,
     /// The slots of trains that got a packet in this poll.
-    touched: Vec<u32>,
+    touched: Vec<TrainId>,
     /// Whether a slot is among them.
     is_touched: Vec<bool>,
     common: Common,
@@ -71,7 +72,7 @@ impl Controller {
     }
 
     /// Counts a packet in that may be in a train: its flow, and its payload in bytes.
-    fn count(&mut self, flow: u64, payload_len: usize, now_ns: u64) {
+    fn count(&mut self, flow: FlowHash, payload_len: usize, now_ns: u64) {
         let pace = self.flows.entry(flow, now_ns, || Pace::starting(now_ns));
         pace.arrive(now_ns, payload_len, &self.common);
     }
@@ -83,8 +84,8 @@ impl Controller {
     }
 
     /// Notes that a train got a packet.
-    fn touch(&mut self, slot: u32) {
-        let at = slot as usize;
+    fn touch(&mut self, slot: TrainId) {
+        let at = slot.slot();
         if at >= self.is_touched.len() {
             self.is_touched.resize(at + 1, false);
             // Every slot may be touched in one poll, and touching one must not allocate.
@@ -96,7 +97,7 @@ impl Controller {
     }
 
     /// Lets a train be held until its time is over.
-    fn hold<B>(&mut self, slot: u32, train: &Train<B>) {
+    fn hold<B>(&mut self, slot: TrainId, train: &Train<B>) {
         let pace = self.flows.get(train.flow);
         let hold_ns = pace.map_or(self.common.hold_ns_max, |pace| pace.hold_ns(&self.common));
         self.deadlines.insert(slot, train.created_ns.saturating_add(hold_ns));
@@ -104,7 +105,7 @@ impl Controller {
     }
 
     /// Whether a train's next packet is due before it must leave.
-    fn is_worth_waiting<B>(&self, slot: u32, train: &Train<B>) -> bool {
+    fn is_worth_waiting<B>(&self, slot: TrainId, train: &Train<B>) -> bool {
         let next_ns = self.flows.get(train.flow).and_then(Pace::next_ns);
         let deadline = self.deadlines.of(slot);
         next_ns.zip(deadline).is_some_and(|(next_ns, deadline)| next_ns <= deadline)
@@ -112,10 +113,10 @@ impl Controller {
 
     /// The slots of the trains that got a packet in this poll and whose next one is not due in time, oldest first
     /// (P24).
-    fn take_idle<B: AsRef<[u8]>>(&mut self, trains: &Trains<B>) -> Vec<u32> {
+    fn take_idle<B: AsRef<[u8]>>(&mut self, trains: &Trains<B>) -> Vec<TrainId> {
         let mut touched = core::mem::take(&mut self.touched);
         for &slot in &touched {
-            self.is_touched[slot as usize] = false;
+            self.is_touched[slot.slot()] = false;
         }
         touched.retain(|&slot| {
             trains.train(slot).is_some_and(|train| !self.is_worth_waiting(slot, train))
@@ -126,7 +127,7 @@ impl Controller {
 
     /// Forgets a train that leaves.
     #[inline]
-    pub(super) fn left(&mut self, slot: u32) {
+    pub(super) fn left(&mut self, slot: TrainId) {
         self.deadlines.remove(slot);
     }
 
@@ -170,7 +171,13 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 
     /// Counts a packet in that may be in a train, with what was found of its flow.
-    pub(super) fn pace(&mut self, flow: u64, payload_len: usize, found: Found, now_ns: u64) {
+    pub(super) fn pace(
+        &mut self,
+        flow: FlowHash,
+        payload_len: usize,
+        found: Found<TrainId>,
+        now_ns: u64,
+    ) {
         if payload_len > 0
             && let Some(controller) = &mut self.controller
         {
@@ -183,9 +190,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Decides how long a train that just started may be held.
     #[cold]
-    pub(super) fn control(&mut self, slot: u32) {
+    pub(super) fn control(&mut self, slot: TrainId) {
         if let Some(controller) = &mut self.controller
-            && let Some(train) = self.trains.train(slot)
+            && let Some(train) = self.trains.held(slot)
         {
             controller.hold(slot, train);
         }
@@ -193,9 +200,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Delivers the trains whose time is over.
     pub(super) fn expire_controlled(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
-        while let Some(controller) = &self.controller
-            && let Some((deadline, slot)) = controller.deadlines.first()
-            && deadline <= now_ns
+        while let Some(controller) = &mut self.controller
+            && let Some(slot) = controller.deadlines.pop(now_ns)
         {
             self.close(slot, Close::HoldTime, sink);
         }

@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug)]
 pub struct RoundTrips {
     hash: FixedState,
-    connections: FlowMemory<[End; 2]>,
+    connections: FlowMemory<u64, [End; 2]>,
     stack: Stack,
 }
 

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::{
     coalesce::{reason::Release, reorder::Reorder},
-    flow::Place,
+    flow::{FlowHash, Place},
     reassemble::queue::Link,
 };
 
@@ -25,7 +25,7 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Entry {
     /// The hash of the flow.
-    pub(super) flow: u64,
+    pub(super) flow: FlowHash,
     /// Where it stands in the table of flows.
     pub(super) place: Place,
     /// Its outermost addresses, for barriers.
@@ -115,7 +115,13 @@ pub(super) enum Joint {
 
 impl Entry {
     /// A flow that begins; its first packet waits. `runs` is an empty list.
-    pub(super) fn new(flow: u64, place: Place, pair: u32, span: &Span, runs: Vec<Run>) -> Self {
+    pub(super) fn new(
+        flow: FlowHash,
+        place: Place,
+        pair: u32,
+        span: &Span,
+        runs: Vec<Run>,
+    ) -> Self {
         Self {
             flow,
             place,

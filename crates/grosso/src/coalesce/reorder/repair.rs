@@ -13,10 +13,12 @@ use crate::{
             Level, Resequencer,
             entry::{Span, Standing},
         },
+        shape_id::ShapeId,
         train::Arrival,
+        train_id::TrainId,
         verified,
     },
-    flow::Found,
+    flow::{FlowHash, Found},
     frame::Frame,
 };
 
@@ -24,7 +26,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(in crate::coalesce) enum Whose {
     /// The flow of this hash.
-    Flow(u64),
+    Flow(FlowHash),
     /// All flows between these addresses.
     Pair(u32),
     /// All flows.
@@ -90,8 +92,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     pub(in crate::coalesce) fn resequenced_next(
         &mut self,
         packet: &[u8],
-        known: usize,
-        flow: u64,
+        known: ShapeId,
+        flow: FlowHash,
         now_ns: u64,
     ) -> Result<Option<Next>, NotNext> {
         let Some(resequencer) = &mut self.resequencer else { return Ok(None) };
@@ -118,7 +120,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         located: &Located,
         frame: &Frame<B>,
         sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Found {
+    ) -> Found<TrainId> {
         if self.resequencer.is_none() {
             return located.found;
         }
@@ -160,7 +162,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// is forgotten.
     pub(in crate::coalesce) fn let_go_before(
         &mut self,
-        flow: u64,
+        flow: FlowHash,
         flags: u8,
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
@@ -245,7 +247,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         if let Found::Slot(slot) = self.table.find(arrival.flow, None)
-            && let Some(train) = self.trains.train(slot)
+            && let Some(train) = self.trains.held(slot)
             && let Some(at) = self.shapes[train.known].shape.sequence
         {
             let start = u32_at(train.first.buffer.as_ref(), at.into());
@@ -323,7 +325,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 
     /// Closes the train of a flow.
-    fn close_flow(&mut self, flow: u64, reason: Close, sink: &mut (impl Sink<B> + ?Sized)) {
+    fn close_flow(&mut self, flow: FlowHash, reason: Close, sink: &mut (impl Sink<B> + ?Sized)) {
         if let Found::Slot(slot) = self.table.find(flow, None) {
             self.close(slot, reason, sink);
         }

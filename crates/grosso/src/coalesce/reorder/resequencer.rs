@@ -12,7 +12,7 @@ use crate::{
         },
         train::Arrival,
     },
-    flow::{Found, Table},
+    flow::{FlowHash, Found, Table},
     reassemble::queue::{NONE, Queue, Slab},
 };
 
@@ -23,7 +23,7 @@ use crate::{
 pub(in crate::coalesce) struct Resequencer<B> {
     reorder: Reorder,
     hold_ns: u64,
-    table: Table,
+    table: Table<FlowHash, u32>,
     entries: Slab<Entry>,
     waiting: Slab<Waiting<B>>,
     /// Empty lists of runs that keep their memory.
@@ -84,7 +84,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 
     /// The flow of this hash, of which a packet came, unless none had come for long.
-    pub(super) fn visit(&mut self, flow: u64) -> Option<u32> {
+    pub(super) fn visit(&mut self, flow: FlowHash) -> Option<u32> {
         let entry = self.find(flow)?;
         let known = self.entries.get_mut(entry)?;
         let is_forgotten = self.now_ns.saturating_sub(known.seen_ns) >= self.reorder.idle_ns;
@@ -98,7 +98,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
 
     /// The flow of this hash, of which a packet came, if it goes on with that at once: what [`Self::visit`] and
     /// [`Self::standing`] say of most packets.
-    pub(super) fn visit_next(&mut self, flow: u64, span: &Span) -> Option<u32> {
+    pub(super) fn visit_next(&mut self, flow: FlowHash, span: &Span) -> Option<u32> {
         let entry = self.find(flow)?;
         let known = self.entries.get_mut(entry)?;
         let is_recent = self.now_ns.saturating_sub(known.seen_ns) < self.reorder.idle_ns;
@@ -111,7 +111,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 
     /// Learns how long a round trip of a flow takes, if it is remembered.
-    pub(in crate::coalesce) fn learn_round_trip(&mut self, flow: u64, round_trip_ns: u64) {
+    pub(in crate::coalesce) fn learn_round_trip(&mut self, flow: FlowHash, round_trip_ns: u64) {
         let entry = self.find(flow);
         if let Some(known) = entry.and_then(|entry| self.entries.get_mut(entry)) {
             known.learn_round_trip(round_trip_ns);
@@ -131,7 +131,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 
     /// A flow that has to give its place up for that of this hash, if there is no room for it.
-    pub(super) fn victim(&self, flow: u64) -> Option<u32> {
+    pub(super) fn victim(&self, flow: FlowHash) -> Option<u32> {
         let oldest = || self.queues.iter().find_map(Queue::first);
         match self.table.find(flow, None) {
             Found::Free(_) if self.entries.len() < self.reorder.flows => None,
@@ -283,7 +283,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 
     /// The flow of this hash.
-    pub(super) fn find(&self, flow: u64) -> Option<u32> {
+    pub(super) fn find(&self, flow: FlowHash) -> Option<u32> {
         let Found::Slot(entry) = self.table.find(flow, None) else { return None };
         self.entries.get(entry).filter(|known| known.flow == flow).map(|_| entry)
     }
@@ -357,14 +357,16 @@ mod tests {
             Profile,
             examine::Candidate,
             reorder::{Reorder, entry::Span},
+            shape_id::ShapeId,
             train::Arrival,
         },
+        flow::FlowHash,
         frame::Frame,
         meta::{IpLevels, Meta},
     };
 
     /// The first packet of a flow with this hash.
-    fn arrival(flow: u64, now_ns: u64) -> Arrival<Vec<u8>> {
+    fn arrival(flow: FlowHash, now_ns: u64) -> Arrival<Vec<u8>> {
         let candidate = Candidate {
             payload_len: 1,
             flags: 0,
@@ -375,21 +377,21 @@ mod tests {
             fixed_ids: IpLevels::default(),
         };
         let frame = Frame { buffer: Vec::new(), meta: Meta::default() };
-        Arrival { frame, candidate, known: 0, flow, now_ns }
+        Arrival { frame, candidate, known: ShapeId::default(), flow, now_ns }
     }
 
     #[test]
     fn a_full_bucket_gives_the_flow_up_that_was_seen_longest_ago() {
         let mut known = Resequencer::new(Reorder::holes(1000), &Profile::linux().limits);
         // Eight flows fill one bucket of many.
-        let flow = |number: u64| number << 33;
+        let flow = |number: u64| FlowHash::new(number << 33);
         for number in 1..=8 {
             let span = Span { start: 0, len: 1, is_pushed: false, now_ns: number };
             assert_eq!(known.victim(flow(number)), None);
             known.tick(number);
             known.begin(arrival(flow(number), number), 0, &span);
         }
-        assert_eq!(known.victim(1), None, "another bucket has room");
+        assert_eq!(known.victim(FlowHash::new(1)), None, "another bucket has room");
         let victim = |known: &Resequencer<_>| Some(known.entry(known.victim(flow(9))?)?.flow);
         assert_eq!(victim(&known), Some(flow(1)));
         known.tick(9);

@@ -170,7 +170,7 @@ impl Encapsulator {
             && !path_mtu::is_below_minimum(&self.stack, slices, meta, self.mtu);
         let keys = Keys::of(self.stack.layers(), head);
         let numbers = Numbers {
-            flow: self.hasher.flow(head, &keys),
+            flow: self.hasher.flow(head, &keys).into(),
             is_atomic,
             // Of a packet that nobody fragments it says nothing (RFC 6864 section 4.1).
             identification: if is_atomic { 0 } else { self.identification },
