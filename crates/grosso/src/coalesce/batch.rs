@@ -11,7 +11,7 @@ use grosso_wire::dissect_into;
 
 use crate::{
     coalesce::{
-        Coalescer, Sink, Verdict,
+        Batch, Coalescer, Sink, Verdict,
         barrier::{Barrier, barrier},
         policy::{Laws, Profiled},
     },
@@ -19,26 +19,6 @@ use crate::{
     frame::Frame,
     meta::Meta,
 };
-
-/// In which order the packets of a poll are joined.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Batch {
-    /// As they came.
-    #[default]
-    AsItCame,
-    /// Flow by flow, each in the order of its arrival. The packets of one flow stay in their order,
-    /// those of several may leave in another one than they came in.
-    ByFlow {
-        /// Most packets collected, at most [`Batch::PACKETS_CEILING`]; the end of a poll comes
-        /// first, or a packet whose flow cannot be read.
-        packets: u16,
-    },
-}
-
-impl Batch {
-    /// The most packets that any batch collects.
-    pub const PACKETS_CEILING: u16 = 1 << 14;
-}
 
 /// Packets that were collected, each behind the one of its flow before it.
 #[derive(Debug)]

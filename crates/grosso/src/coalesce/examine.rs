@@ -7,7 +7,7 @@ use grosso_wire::{Extent, Kind, Ports, Stack, Stop, geneve, gre, ipv4, tcp, udp}
 use crate::{
     bytes::u16_at,
     checksum::Checksum,
-    coalesce::{Options, policy::Policy, profile::Profile, reason::Pass, shapes::Known},
+    coalesce::{Options, Profile, policy::Policy, reason::Pass, shapes::Known},
     meta::{Cwr, IpLevels, Meta},
     segment::IP_LEVELS_MAX,
     template::{

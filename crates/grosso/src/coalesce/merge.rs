@@ -6,14 +6,13 @@
 
 use crate::{
     coalesce::{
-        Coalescer, Sink, Verdict,
+        Acknowledgments, Coalescer, Refused, Sink, Verdict,
         examine::{Candidate, examine, lengths_agree},
         gather::examine_acknowledgment,
         packets_of,
         policy::Policy,
         pool::Part,
         reason::{Close, NoMerge, Pass},
-        rules::{Acknowledgments, Refused},
         shape_id::ShapeId,
         shapes::Known,
         train::{Arrival, Train, beside_last, ending},

@@ -7,6 +7,7 @@
 
 mod barrier;
 mod batch;
+mod bounds;
 mod bypass;
 mod delivery;
 mod examine;
@@ -20,7 +21,6 @@ mod prediction;
 pub mod profile;
 pub mod reason;
 mod reorder;
-mod rules;
 mod shape_id;
 mod shapes;
 mod train;
@@ -32,21 +32,21 @@ use core::num::NonZeroU16;
 use grosso_checksum::prefetch;
 use grosso_wire::{Extent, LinkType, Ports, Stack, dissect, dissect_into, tcp};
 
-pub use batch::Batch;
-pub use bypass::Bypass;
 pub use delivery::{Delivery, Sink, Vector};
 pub use examine::HEADER_BYTES_MAX;
-pub use hold::{HOLD_NS_MIN, Hold, LONG_PATH_NS, RoundTrips, SEGMENTS_MAX, SEGMENTS_MIN};
+pub use hold::{HOLD_NS_MIN, LONG_PATH_NS, RoundTrips, SEGMENTS_MAX, SEGMENTS_MIN};
 pub use memory::FLOWS_MAX as REMEMBERED_FLOWS_MAX;
 pub use pool::Part;
-pub use profile::{BucketChoice, Limits, Profile, TableShape};
-pub use reorder::{Level, Reorder};
-pub use rules::{Acknowledgments, FixedIdentification, Options, Push, Refused, Rules, Sizes, Vary};
+pub use profile::{
+    Acknowledgments, Batch, BucketChoice, Bypass, FixedIdentification, Hold, Level, Limits,
+    Options, Profile, Push, Refused, Reorder, Rules, Sizes, TableShape, Vary,
+};
 
 use crate::{
     checksum::Checksum,
     coalesce::{
         batch::Collected,
+        bounds::Bounds,
         bypass::Bypasser,
         delivery::Closing,
         examine::{ends_in_transport, lengths_agree, refusal_of_headers, refusal_of_stack},
@@ -59,7 +59,7 @@ use crate::{
         reorder::{Resequencer, Whose},
         shape_id::ShapeId,
         shapes::Shapes,
-        train::{Bounds, Train, Trains},
+        train::{Train, Trains},
         train_id::TrainId,
     },
     flow::{FlowHash, FlowHasher, Found, Keys, Table},
@@ -363,7 +363,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let stack = &self.stack;
         let shape = Shape::new(stack, packet);
         let refusal = refusal_of_headers(packet, stack, &shape, &self.ports, &self.profile);
-        let bounds = bounds(&shape, &self.profile.limits);
+        let bounds = Bounds::of(&shape, &self.profile.limits);
         let rules = &self.profile.rules;
         Ok(self.shapes.remember(stack, shape, packet, rules, bounds, refusal))
     }
@@ -509,21 +509,6 @@ fn verified(shape: &Shape, partial: bool, meta: Meta) -> Meta {
     let levels =
         shape.covers.len().saturating_sub(1 + usize::from(shape.remote_checksum.is_some()));
     Meta { checksum: Checksum::Unnecessary { levels: levels as u8 }, ..meta }
-}
-
-/// A train is as long as every length field can say, and only a TCP packet in no tunnel can say
-/// more than 65535 bytes (rules G60 to G64, T13, U13).
-#[inline]
-fn bounds(shape: &Shape, limits: &Limits) -> Bounds {
-    let mut packet_max = limits.size_bytes.saturating_sub(1) as usize;
-    if !shape.is_tcp || shape.ip_levels > 1 || shape.has_pppoe {
-        // PPPoE counts the two bytes of its protocol field too.
-        packet_max = packet_max.min(usize::from(u16::MAX) - if shape.has_pppoe { 2 } else { 0 });
-    }
-    Bounds {
-        payload_max: packet_max.saturating_sub(shape.header_len - shape.network),
-        packets_max: if shape.is_tcp { limits.tcp_segments } else { limits.udp_segments },
-    }
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use grosso_wire::{Ends, LAYERS_MAX, Law, Stack, ipv4, tcp};
 use crate::{
     coalesce::{
         Rules, Vary,
+        bounds::Bounds,
         reason::{NoMerge, Pass},
         shape_id::ShapeId,
-        train::Bounds,
     },
     flow::Keys,
     template::{

@@ -8,6 +8,7 @@ use crate::{
     bytes::{u16_at, u32_at},
     coalesce::{
         Acknowledgments, FixedIdentification, Push, Rules, Sizes, Vary,
+        bounds::Bounds,
         examine::Candidate,
         policy::Policy,
         pool::{List, Part},
@@ -63,13 +64,6 @@ pub(crate) struct Arrival<B> {
     /// The hash of its flow.
     pub(crate) flow: FlowHash,
     pub(crate) now_ns: u64,
-}
-
-/// The limits of one train, which depend on its headers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    pub(crate) payload_max: usize,
-    pub(crate) packets_max: u16,
 }
 
 impl<B: AsRef<[u8]>> Train<B> {

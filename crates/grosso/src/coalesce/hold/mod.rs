@@ -19,7 +19,7 @@ use self::{
 };
 use crate::{
     coalesce::{
-        Coalescer, Profile, Sink,
+        Coalescer, Hold, Profile, Sink,
         memory::FlowMemory,
         reason::Close,
         train::{Train, Trains},
@@ -32,17 +32,6 @@ pub use self::{
     pace::{HOLD_NS_MIN, LONG_PATH_NS, SEGMENTS_MAX, SEGMENTS_MIN},
     round_trips::RoundTrips,
 };
-
-/// How long a train may be held across polls. [`crate::coalesce::Limits::hold_ns`] is the most in either case, from the
-/// first packet of the train (P22).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Hold {
-    /// As long as the limit says.
-    #[default]
-    Fixed,
-    /// As long as it pays, flow by flow.
-    Controlled,
-}
 
 /// What the controller knows of flows and of the trains that are held.
 #[derive(Debug)]

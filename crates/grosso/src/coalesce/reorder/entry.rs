@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    coalesce::{reason::Release, reorder::Reorder},
+    coalesce::{Reorder, reason::Release},
     flow::{FlowHash, Place},
     reassemble::queue::Link,
 };

@@ -5,12 +5,12 @@ use grosso_wire::tcp;
 use crate::{
     bytes::u32_at,
     coalesce::{
-        Coalescer, Sink, Verdict,
+        Coalescer, Level, Sink, Verdict,
         merge::Located,
         policy::Profiled,
         reason::{Close, Pass, Release},
         reorder::{
-            Level, Resequencer,
+            Resequencer,
             entry::{Span, Standing},
         },
         shape_id::ShapeId,

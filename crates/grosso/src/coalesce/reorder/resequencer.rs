@@ -4,12 +4,9 @@ use alloc::vec::Vec;
 
 use crate::{
     coalesce::{
-        profile::{BucketChoice, Limits, TableShape},
+        BucketChoice, Limits, Reorder, TableShape,
         reason::Release,
-        reorder::{
-            Reorder,
-            entry::{Entry, Joint, Phase, RUNS_MAX, Run, Span, Standing},
-        },
+        reorder::entry::{Entry, Joint, Phase, RUNS_MAX, Run, Span, Standing},
         train::Arrival,
     },
     flow::{FlowHash, Found, Table},
@@ -354,10 +351,7 @@ mod tests {
     use super::Resequencer;
     use crate::{
         coalesce::{
-            Profile,
-            examine::Candidate,
-            reorder::{Reorder, entry::Span},
-            shape_id::ShapeId,
+            Profile, Reorder, examine::Candidate, reorder::entry::Span, shape_id::ShapeId,
             train::Arrival,
         },
         flow::FlowHash,

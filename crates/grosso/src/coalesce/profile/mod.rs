@@ -1,15 +1,25 @@
-//! What a receive-offload implementation joins, as data.
+//! Profiles: implementations of receive offload, as data.
+
+mod batch;
+mod bypass;
+mod hold;
+mod limits;
+mod reorder;
+mod rules;
+mod table;
 
 use alloc::{borrow::Cow, vec, vec::Vec};
 
 use grosso_wire::tcp;
 
-use crate::coalesce::{
+pub use self::{
     batch::Batch,
     bypass::Bypass,
     hold::Hold,
+    limits::Limits,
     reorder::{Level, Reorder},
     rules::{Acknowledgments, FixedIdentification, Options, Push, Refused, Rules, Sizes, Vary},
+    table::{BucketChoice, TableShape},
 };
 
 /// The rules that differ between receive-offload implementations, and their limits.
@@ -41,45 +51,6 @@ pub struct Profile {
     pub batch: Batch,
     /// The limits of one train.
     pub limits: Limits,
-}
-
-/// How the flow table is laid out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TableShape {
-    /// Buckets of eight ways each, a power of two (other values are raised to the next).
-    pub buckets: usize,
-    /// How a bucket is chosen.
-    pub choice: BucketChoice,
-}
-
-/// How a packet's bucket is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BucketChoice {
-    /// By the engine's own seeded hash of the flow.
-    Seeded,
-    /// By the low bits of the device's hash, or bucket 0 when there is none, as Linux does (rules
-    /// G2, G3). For comparison only: a few flows without a device hash fill the one bucket.
-    Device,
-}
-
-/// Bounds of memory, size and time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Limits {
-    /// Trains held at once.
-    pub flows: usize,
-    /// Buffers held at once, over all trains.
-    pub parts: usize,
-    /// Bytes of a superframe from its first IP header on: 65536 means at most 65535 (rule G60).
-    pub size_bytes: u32,
-    /// Packets in one TCP train.
-    pub tcp_segments: u16,
-    /// Packets in one UDP train (rule U13).
-    pub udp_segments: u16,
-    /// How long a train may be held across polls at most, in nanoseconds from its first packet (rule
-    /// G74); 0 ends every train with its poll.
-    pub hold_ns: u64,
 }
 
 impl Profile {
@@ -336,11 +307,6 @@ impl Default for Profile {
     fn default() -> Self {
         Self::linux()
     }
-}
-
-impl Limits {
-    /// The largest size limit that Linux allows to be set: 8 x 65535 (rule G60).
-    pub const SIZE_BYTES_CEILING: u32 = 524_280;
 }
 
 /// FIN and the flags of congestion control, as the low byte of the TCP flags.
