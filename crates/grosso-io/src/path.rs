@@ -278,7 +278,7 @@ impl<B: AsRef<[u8]>> Direction<B> {
         // Held packets of the same connection leave first, so that no packet is overtaken.
         let packet = frame.buffer.as_ref();
         self.with_coalescer(to, |coalescer, sink| {
-            coalescer.make_way(packet, frame.meta.hash, sink);
+            coalescer.flush_before(packet, frame.meta.hash, sink);
         })?;
         self.outlet.send_copies(&expansion, to)
     }

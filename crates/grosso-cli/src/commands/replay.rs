@@ -288,7 +288,7 @@ impl<B: AsRef<[u8]>> Replay<B> {
         };
         match seen.time {
             Err(aside) => {
-                lane.coalescer.make_way(&seen.data, None, sink);
+                lane.coalescer.flush_before(&seen.data, None, sink);
                 Fate::Aside(aside)
             }
             Ok(now_ns) => {

@@ -2,59 +2,20 @@
 
 use grosso_wire::{Kind, Layer, Stack, Stop, ipv4};
 
-use crate::{
-    coalesce::{
-        Coalescer, Pass, Sink, Verdict,
-        reason::{Close, Release},
-        reorder::Whose,
-    },
-    flow::{Found, Keys},
-    frame::Frame,
-};
+use crate::flow::FlowHash;
 
-impl<B: AsRef<[u8]>> Coalescer<B> {
-    /// Lets a packet through whose flow cannot be read in full, behind every held train that it
-    /// might be of (rule G75).
-    #[inline(never)]
-    pub(super) fn pass_unknown(
-        &mut self,
-        frame: Frame<B>,
-        reason: Pass,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        self.close_behind(frame.buffer.as_ref(), frame.meta.hash, sink);
-        self.pass(frame, reason, sink)
-    }
-
-    /// Closes the trains that the packet which was just dissected must not overtake.
-    pub(super) fn close_behind(
-        &mut self,
-        packet: &[u8],
-        device_hash: Option<u32>,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) {
-        let keys = Keys::of(self.stack.layers(), packet);
-        match barrier(&self.stack, packet) {
-            Barrier::None => {}
-            Barrier::Flow => {
-                let flow = self.hasher.flow(packet, &keys);
-                self.let_go_of(Whose::Flow(flow), Release::Barrier, sink);
-                if let Found::Slot(slot) = self.table.find(flow, device_hash) {
-                    self.close(slot, Close::Barrier, sink);
-                }
-            }
-            Barrier::Pair => {
-                let pair = self.hasher.pair(packet, &keys);
-                self.let_go_of(Whose::Pair(pair), Release::Barrier, sink);
-                while let Some(slot) = self.trains.between(pair) {
-                    self.close(slot, Close::Barrier, sink);
-                }
-            }
-        }
-    }
+/// Flows whose packets must leave, whatever they wait for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Whose {
+    /// The flow of this hash.
+    Flow(FlowHash),
+    /// All flows between these addresses.
+    Pair(u32),
+    /// All flows.
+    All,
 }
 
-/// Which held trains a packet in none must not overtake (rule G75).
+/// Held trains that a packet in none must not overtake (rule G75).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Barrier {
     /// None: no train can be of its flow.

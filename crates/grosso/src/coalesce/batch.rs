@@ -1,36 +1,25 @@
 //! The packets of a poll, flow by flow.
 //!
-//! Where many flows take turns, each packet finds its train far from the one before it, and a small
+//! As many flows take turns, each packet finds its train far from the one before it, and a small
 //! flow table throws out each train before its next packet comes. So the packets of a poll are
 //! collected first and then taken flow by flow, the flows in the order of their first packets.
 //! Sorting by hash, as FreeBSD does, would let those of great hash wait behind all others (P20).
 
 use alloc::{vec, vec::Vec};
 
-use grosso_wire::dissect_into;
+use crate::{coalesce::Batch, flow::FlowHash, frame::Frame};
 
-use crate::{
-    coalesce::{
-        Batch, Coalescer, Sink, Verdict,
-        barrier::{Barrier, barrier},
-        policy::{Laws, Profiled},
-    },
-    flow::{FlowHash, Keys},
-    frame::Frame,
-    meta::Meta,
-};
-
-/// Packets that were collected, each behind the one of its flow before it.
+/// The stage that collects packets, each behind the one of its flow before it.
 #[derive(Debug)]
-pub(crate) struct Collected<B> {
+pub(super) struct Batcher<B> {
     packets: Vec<Collect<B>>,
     packets_max: usize,
     /// The flows in the order of their first packets.
     chains: Vec<Chain>,
-    /// Where a flow's chain is found by its hash; what is of another round is empty.
+    /// Hash table from flow to chain; a slot of another round is empty.
     slots: Vec<Slot>,
     round: u32,
-    /// When the first packet was collected. All are taken to have come then, so that none is held
+    /// Time at which the first packet was collected. All are taken to have come then, so that none is held
     /// longer than it may be, and trains grow old in the order in which they start.
     since_ns: u64,
 }
@@ -55,8 +44,8 @@ struct Slot {
     chain: u16,
 }
 
-impl<B> Collected<B> {
-    pub(crate) fn new(packets: u16) -> Self {
+impl<B> Batcher<B> {
+    pub(super) fn new(packets: u16) -> Self {
         let packets_max = usize::from(packets.clamp(1, Batch::PACKETS_CEILING));
         Self {
             packets: Vec::with_capacity(packets_max),
@@ -69,18 +58,18 @@ impl<B> Collected<B> {
         }
     }
 
-    /// When its packets are taken to have come; none where there are none.
-    pub(crate) fn since_ns(&self) -> Option<u64> {
+    /// Time at which its packets are taken to have come; none where there are none.
+    pub(super) fn since_ns(&self) -> Option<u64> {
         (!self.packets.is_empty()).then_some(self.since_ns)
     }
 
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.packets.len() >= self.packets_max
     }
 
     /// Puts a packet behind the others of its flow; two flows of one hash share a chain, in which
     /// each keeps its order.
-    fn push(&mut self, frame: Frame<B>, flow: FlowHash, now_ns: u64) {
+    pub(super) fn push(&mut self, frame: Frame<B>, flow: FlowHash, now_ns: u64) {
         if self.packets.is_empty() {
             self.since_ns = now_ns;
         }
@@ -106,7 +95,7 @@ impl<B> Collected<B> {
     }
 
     /// Gives all packets, flow by flow.
-    fn drain(&mut self, mut each: impl FnMut(Frame<B>)) {
+    pub(super) fn drain(&mut self, mut each: impl FnMut(Frame<B>)) {
         for chain in self.chains.drain(..) {
             let mut at = chain.first;
             while let Some(packet) = self.packets.get_mut(usize::from(at)) {
@@ -123,83 +112,32 @@ impl<B> Collected<B> {
     }
 }
 
-impl<B: AsRef<[u8]>> Coalescer<B> {
-    /// Takes one packet by a profile other than the default, perhaps later.
-    #[inline(never)]
-    pub(super) fn push_profiled(
-        &mut self,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        match self.collected {
-            Some(_) => self.collect(Frame { buffer, meta: *meta }, now_ns, sink),
-            None => self.push_now::<Profiled>(buffer, meta, now_ns, sink),
-        }
-    }
+/// Behind the last packet of a chain: more than a batch can hold.
+const END: u16 = u16::MAX;
 
-    /// Takes one packet into the batch.
-    fn collect(
-        &mut self,
-        frame: Frame<B>,
-        now_ns: u64,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        let packet = frame.buffer.as_ref();
-        let flow = match self.shapes.find(packet).and_then(|place| self.shapes.get(place)) {
-            Some(known) => Some(self.hasher.flow(packet, &known.keys)),
-            None => {
-                dissect_into(packet, self.link, &self.ports, &mut self.stack);
-                match barrier(&self.stack, packet) {
-                    Barrier::None => return self.push_one(frame, now_ns, sink),
-                    Barrier::Flow => {
-                        let keys = Keys::of(self.stack.layers(), packet);
-                        Some(self.hasher.flow(packet, &keys))
-                    }
-                    Barrier::Pair => None,
-                }
-            }
-        };
-        match (flow, &mut self.collected) {
-            (Some(flow), Some(collected)) => {
-                collected.push(frame, flow, now_ns);
-                if collected.is_full() {
-                    self.push_collected(sink);
-                }
-                Verdict::Waits
-            }
-            _ => {
-                self.push_collected(sink);
-                self.push_one(frame, now_ns, sink)
-            }
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
 
-    /// Takes the packets that were collected.
-    pub(super) fn push_collected(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
-        if let Some(mut collected) = self.collected.take() {
-            let since_ns = collected.since_ns;
-            collected.drain(|frame| _ = self.push_one(frame, since_ns, sink));
-            self.collected = Some(collected);
-        }
-    }
+    use super::Batcher;
+    use crate::{flow::FlowHash, frame::Frame};
 
-    /// Takes one packet of the batch.
-    #[inline(never)]
-    fn push_one(
-        &mut self,
-        frame: Frame<B>,
-        now_ns: u64,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        let Frame { buffer, meta } = frame;
-        match self.is_staged {
-            true => self.push_now::<Profiled>(buffer, &meta, now_ns, sink),
-            false => self.push_now::<Laws>(buffer, &meta, now_ns, sink),
+    #[test]
+    fn packets_leave_flow_by_flow_and_each_flow_in_its_order() {
+        let mut batch = Batcher::new(6);
+        // A batch of six has sixteen places: the second flow and the third meet in one.
+        let flows = [3, 5, 3, 21, 5, 21];
+        for round in 0..2 {
+            assert_eq!(batch.since_ns(), None);
+            for (index, flow) in flows.into_iter().enumerate() {
+                assert!(!batch.is_full());
+                batch.push(Frame::new((flow, index)), FlowHash::new(flow), round);
+            }
+            assert!(batch.is_full());
+            assert_eq!(batch.since_ns(), Some(round));
+            let mut left = Vec::new();
+            batch.drain(|frame| left.push(frame.buffer));
+            assert_eq!(left, [(3, 0), (3, 2), (5, 1), (5, 4), (21, 3), (21, 5)]);
         }
     }
 }
-
-/// Behind the last packet of a chain: more than a batch can hold.
-const END: u16 = u16::MAX;

@@ -3,7 +3,12 @@
 
 use crate::{
     checksum::Checksum,
-    coalesce::{Bypass, Verdict, memory::FlowMemory},
+    coalesce::{
+        Bypass, Verdict,
+        memory::FlowMemory,
+        reason::Pass,
+        stage::{Next, Packet, Stage},
+    },
     flow::FlowHash,
     meta::Meta,
 };
@@ -15,7 +20,7 @@ pub(super) struct Bypasser {
     flows: FlowMemory<FlowHash, Trial>,
 }
 
-/// What became of a flow's packets lately.
+/// State of a flow: whether its packets are tried.
 #[derive(Clone, Copy, Debug)]
 enum Trial {
     /// They are tried.
@@ -30,7 +35,7 @@ impl Bypasser {
     }
 
     /// Whether a packet of this flow and length passes.
-    pub(super) fn passes(&mut self, flow: FlowHash, len: usize) -> bool {
+    fn passes(&mut self, flow: FlowHash, len: usize) -> bool {
         let Some(trial) = self.flows.get_mut(flow) else { return false };
         let Trial::Passing { bytes } = *trial else { return false };
         let left = bytes.saturating_sub(u32::try_from(len).unwrap_or(u32::MAX));
@@ -43,14 +48,7 @@ impl Bypasser {
     }
 
     /// Learns what became of a packet that was tried.
-    pub(super) fn learn(
-        &mut self,
-        flow: FlowHash,
-        meta: &Meta,
-        len: usize,
-        verdict: Verdict,
-        now_ns: u64,
-    ) {
+    fn learn(&mut self, flow: FlowHash, meta: &Meta, len: usize, verdict: Verdict, now_ns: u64) {
         let fresh = || Trial::Tried { bytes: 0, joined: 0 };
         let trial = self.flows.entry(flow, now_ns, fresh);
         let Trial::Tried { bytes, joined } = *trial else { return };
@@ -64,5 +62,45 @@ impl Bypasser {
         } else {
             Trial::Tried { bytes: 0, joined: 0 }
         };
+    }
+}
+
+impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
+    fn push(&mut self, packet: Packet<'_, B>, next: &mut impl Next<B>) -> Verdict {
+        let (merger, _) = next.trains();
+        if merger.shapes[packet.located.known].refusal.is_some() {
+            return next.push(packet);
+        }
+        let (flow, len) = (packet.located.flow, packet.buffer.as_ref().len());
+        if self.passes(flow, len) {
+            return next.pass(packet, Pass::Bypass);
+        }
+        let (meta, now_ns) = (packet.meta, packet.now_ns);
+        let verdict = next.push(packet);
+        if verdict != Verdict::Waits {
+            self.learn(flow, meta, len, verdict, now_ns);
+        }
+        verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bypass, Bypasser, Stage};
+    use crate::coalesce::{Profile, stage::probe::Probe};
+
+    #[test]
+    fn packets_that_are_never_joined_pass_for_a_while() {
+        let mut probe = Probe::new(&Profile::linux());
+        // Two packets of 154 bytes each.
+        let bypass = Bypass { probe_bytes: 300, joined_min: 1, skip_bytes: 300 };
+        let mut stage = Bypasser::new(bypass);
+        for (index, expected) in
+            [(1, 0), (2, 0), (2, 1), (2, 2), (3, 2), (4, 2), (4, 3)].into_iter().enumerate()
+        {
+            let packet = probe.packet(index as u32, 0);
+            stage.push(packet, &mut probe);
+            assert_eq!((probe.pushed, probe.passed.len()), expected, "packet {index}");
+        }
     }
 }

@@ -7,8 +7,8 @@ use crate::coalesce::{Profile, Rules, shapes::Known};
 
 /// The answers of one policy.
 pub(super) trait Policy {
-    /// Whether the stages of a profile see each packet: bypass, controlled holds, gathered acknowledgments, reordering.
-    const IS_STAGED: bool;
+    /// Whether trains may be watched: what they acknowledge, and how long they pay.
+    const IS_WATCHED: bool;
 
     /// The rules of trains with these headers.
     fn rules(known: &Known) -> &Rules;
@@ -29,7 +29,7 @@ pub(super) enum Laws {}
 pub(super) enum Profiled {}
 
 impl Policy for Laws {
-    const IS_STAGED: bool = false;
+    const IS_WATCHED: bool = false;
 
     #[inline(always)]
     fn rules(_: &Known) -> &Rules {
@@ -48,7 +48,7 @@ impl Policy for Laws {
 }
 
 impl Policy for Profiled {
-    const IS_STAGED: bool = true;
+    const IS_WATCHED: bool = true;
 
     #[inline(always)]
     fn rules(known: &Known) -> &Rules {

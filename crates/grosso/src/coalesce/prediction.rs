@@ -16,19 +16,13 @@ use crate::{
     bytes::{u16_at, u32_at},
     checksum::Checksum,
     coalesce::{
-        Coalescer, Part, Rules, Sink, Vary, Verdict,
-        examine::{examine, verify},
-        merge::Located,
-        policy::{Policy, Profiled},
-        reason::Close,
-        reorder::NotNext,
+        Rules, Vary,
+        examine::verify,
         shape_id::ShapeId,
         shapes::{Known, Shapes},
-        train::{Arrival, Train, Trains},
+        train::{Train, Trains},
         train_id::TrainId,
     },
-    flow::{FlowHash, Found},
-    frame::Frame,
     meta::{Meta, VlanTag},
     template::{render::pseudo_of, shape::Shape},
 };
@@ -41,14 +35,14 @@ pub(crate) struct Predictions {
 
 /// The next packet of one train.
 #[derive(Clone, Debug)]
-struct Prediction {
+pub(super) struct Prediction {
     /// Bytes of the packet, with its headers; zero where nothing is predicted.
-    len: usize,
-    /// How many such packets the train takes.
-    room: u16,
-    header_len: u16,
+    pub(super) len: usize,
+    /// Number of such packets that the train takes.
+    pub(super) room: u16,
+    pub(super) header_len: u16,
     /// The place of its headers among the known ones.
-    known: ShapeId,
+    pub(super) known: ShapeId,
     vlan: Option<VlanTag>,
     /// The sequence number; UDP has none.
     sequence: Option<Sequence>,
@@ -101,139 +95,10 @@ struct Single {
     pseudo: Sum,
 }
 
-impl<B: AsRef<[u8]>> Coalescer<B> {
-    /// Whether a packet is the one that comes next in a train, and may join it at once.
-    #[inline(always)]
-    pub(super) fn is_predicted(&self, slot: TrainId, packet: &[u8], meta: &Meta) -> bool {
-        self.predictions.agrees(slot, packet, meta, &self.shapes, &self.trains)
-    }
-
-    /// Takes the packet that comes next in a train.
-    #[inline(always)]
-    pub(super) fn take_predicted<P: Policy>(
-        &mut self,
-        slot: TrainId,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        if P::IS_STAGED && (self.resequencer.is_some() || self.controller.is_some()) {
-            let frame = Frame { buffer, meta: *meta };
-            return self.take_predicted_in_stages(slot, frame, now_ns, sink);
-        }
-        self.join_predicted::<P>(slot, buffer, meta, now_ns, sink)
-    }
-
-    /// The same where stages see it too.
-    #[inline(never)]
-    fn take_predicted_in_stages(
-        &mut self,
-        slot: TrainId,
-        frame: Frame<B>,
-        now_ns: u64,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        let Frame { buffer, meta } = frame;
-        let Some(train) = self.trains.held(slot) else {
-            return self.take_unpredicted::<Profiled>(slot, buffer, &meta, now_ns, sink);
-        };
-        let (known, flow) = (train.known, train.flow);
-        let next = match self.resequenced_next(buffer.as_ref(), known, flow, now_ns) {
-            Ok(next) => next,
-            Err(NotNext) => {
-                let located = Located { known, flow, found: Found::Slot(slot), agrees: true };
-                return self.take_located::<Profiled>(buffer, &meta, located, now_ns, sink);
-            }
-        };
-        let payload_len = buffer.as_ref().len() - self.shapes[known].shape.header_len;
-        self.pace(flow, payload_len, Found::Slot(slot), now_ns);
-        let verdict = self.join_predicted::<Profiled>(slot, buffer, &meta, now_ns, sink);
-        if let Some(next) = next {
-            self.advance(next, sink);
-        }
-        verdict
-    }
-
-    /// Joins the packet that comes next in a train.
-    #[inline(always)]
-    fn join_predicted<P: Policy>(
-        &mut self,
-        slot: TrainId,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        let (Some(train), Some(next)) = (self.trains.held_mut(slot), self.predictions.next(slot))
-        else {
-            return self.take_unpredicted::<P>(slot, buffer, meta, now_ns, sink);
-        };
-        let payload = usize::from(next.header_len)..next.len;
-        let payload_len = payload.len();
-        if let Err(part) = self.pool.push(&mut train.rest, Part::new(buffer, payload)) {
-            let (known, flow) = (train.known, train.flow);
-            self.close(slot, Close::PartsFull, sink);
-            return self.hold_unexamined::<P>(part.buffer, meta, known, flow, now_ns, sink);
-        }
-        train.packets += 1;
-        train.payload_len += payload_len;
-        next.room -= 1;
-        next.step(payload_len);
-        if P::IS_STAGED
-            && (!P::is_invertible(&self.shapes[next.known]) || self.controller.is_some())
-            && let Some(reason) = self.note_joined(slot, meta, now_ns)
-        {
-            self.close(slot, reason, sink);
-        }
-        Verdict::Joined
-    }
-
-    /// Takes a packet that was predicted of a train that is not there, which cannot be: by the other tiers.
-    #[cold]
-    #[inline(never)]
-    fn take_unpredicted<P: Policy>(
-        &mut self,
-        slot: TrainId,
-        buffer: B,
-        meta: &Meta,
-        now_ns: u64,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        self.predictions.forget(slot);
-        self.take::<P>(buffer, meta, now_ns, sink)
-    }
-
-    /// Holds a packet that was predicted, where the train that it would have joined had to leave.
-    #[cold]
-    #[inline(never)]
-    fn hold_unexamined<P: Policy>(
-        &mut self,
-        buffer: B,
-        meta: &Meta,
-        known: ShapeId,
-        flow: FlowHash,
-        now_ns: u64,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        let frame = Frame { buffer, meta: *meta };
-        match examine::<P>(frame.buffer.as_ref(), &self.shapes[known], meta) {
-            Ok(candidate) => {
-                let arrival = Arrival { frame, candidate, known, flow, now_ns };
-                self.hold_behind::<P>(arrival, sink)
-            }
-            Err(reason) => {
-                debug_assert!(false, "what was predicted is in a train: {reason}");
-                self.pass(frame, reason, sink)
-            }
-        }
-    }
-}
-
 impl Predictions {
     /// Whether a packet is the next one in the train of this slot, which has room for it.
     #[inline(always)]
-    fn agrees<B: AsRef<[u8]>>(
+    pub(super) fn agrees<B: AsRef<[u8]>>(
         &self,
         slot: TrainId,
         packet: &[u8],
@@ -269,7 +134,7 @@ impl Predictions {
     }
 
     #[inline(always)]
-    fn next(&mut self, slot: TrainId) -> Option<&mut Prediction> {
+    pub(super) fn next(&mut self, slot: TrainId) -> Option<&mut Prediction> {
         self.slots.get_mut(slot.slot())
     }
 
@@ -353,7 +218,7 @@ impl Prediction {
 
     /// From the numbers of one packet with so much payload to those of the next.
     #[inline(always)]
-    fn step(&mut self, payload_len: usize) {
+    pub(super) fn step(&mut self, payload_len: usize) {
         if let Some(sequence) = &mut self.sequence {
             sequence.value = sequence.value.wrapping_add(payload_len as u32);
         }

@@ -171,6 +171,12 @@ impl Known {
         }
     }
 
+    /// Whether a packet with these headers has no payload.
+    #[inline(always)]
+    pub(super) fn is_empty(&self, packet: &[u8]) -> bool {
+        packet.len() == self.shape.header_len
+    }
+
     /// Whether two packets with these headers obey the laws of equality, asked one by one.
     pub(crate) fn obeys_equality(&self, first: &[u8], other: &[u8]) -> bool {
         obeys_equality(&self.stack, first, other, &self.rules, self.timestamps.map(usize::from))

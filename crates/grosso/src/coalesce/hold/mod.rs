@@ -1,4 +1,4 @@
-//! How long a train may wait for more of its flow.
+//! Time that a train may wait for more of its flow.
 //!
 //! A hold that is the same for all is too long for a flow that is not going to send, and too short for none. The
 //! controller looks at each flow instead: it holds across the end of a poll only if the flow's next packet is due
@@ -11,21 +11,18 @@ mod round_trips;
 
 use alloc::vec::Vec;
 
-use grosso_wire::dissect_into;
-
 use self::{
     deadlines::Deadlines,
     pace::{Common, Pace},
 };
 use crate::{
     coalesce::{
-        Coalescer, Hold, Profile, Sink,
+        Hold, Profile,
         memory::FlowMemory,
-        reason::Close,
         train::{Train, Trains},
         train_id::TrainId,
     },
-    flow::{FlowHash, Found, Keys},
+    flow::{FlowHash, Found},
 };
 
 pub use self::{
@@ -33,7 +30,132 @@ pub use self::{
     round_trips::RoundTrips,
 };
 
-/// What the controller knows of flows and of the trains that are held.
+/// Time for which trains are held, as their profile wants it.
+#[derive(Debug)]
+pub(super) enum Retention {
+    /// So many nanoseconds each.
+    Fixed(u64),
+    /// As long as it pays.
+    Controlled(Controller),
+}
+
+impl Retention {
+    pub(super) fn of(profile: &Profile) -> Self {
+        match Controller::of(profile) {
+            Some(controller) => Self::Controlled(controller),
+            None => Self::Fixed(profile.limits.hold_ns),
+        }
+    }
+
+    pub(super) fn is_controlled(&self) -> bool {
+        matches!(self, Self::Controlled(_))
+    }
+
+    /// Counts a packet in that may be in a train, with what was found of its flow.
+    pub(super) fn count(
+        &mut self,
+        flow: FlowHash,
+        payload_len: usize,
+        found: Found<TrainId>,
+        now_ns: u64,
+    ) {
+        if payload_len > 0
+            && let Self::Controlled(controller) = self
+        {
+            controller.count(flow, payload_len, now_ns);
+            if let Found::Slot(slot) = found {
+                controller.touch(slot);
+            }
+        }
+    }
+
+    /// Decides how long a train that just started may be held.
+    #[inline]
+    pub(super) fn start<B>(&mut self, slot: TrainId, train: &Train<B>) {
+        if let Self::Controlled(controller) = self {
+            controller.hold(slot, train);
+        }
+    }
+
+    /// Whether a train that a packet joined is as long as its flow's acknowledgments allow.
+    #[inline]
+    pub(super) fn is_full<B>(&self, train: &Train<B>) -> bool {
+        match self {
+            Self::Fixed(_) => false,
+            Self::Controlled(controller) => controller.is_full(train),
+        }
+    }
+
+    /// Forgets a train that leaves.
+    #[inline]
+    pub(super) fn end(&mut self, slot: TrainId) {
+        if let Self::Controlled(controller) = self {
+            controller.deadlines.remove(slot);
+        }
+    }
+
+    /// The train that must leave next, if it must by now. It is expected to.
+    pub(super) fn next_over<B: AsRef<[u8]>>(
+        &mut self,
+        now_ns: u64,
+        trains: &Trains<B>,
+    ) -> Option<TrainId> {
+        match self {
+            Self::Fixed(hold_ns) => {
+                let is_over = |(_, created_ns): &_| now_ns.saturating_sub(*created_ns) >= *hold_ns;
+                trains.oldest().filter(is_over).map(|(slot, _)| slot)
+            }
+            Self::Controlled(controller) => controller.deadlines.pop(now_ns),
+        }
+    }
+
+    /// The trains that got a packet in this poll and whose next one is not due in time, oldest first (P24). The list is
+    /// to be given back.
+    pub(super) fn take_idle<B: AsRef<[u8]>>(&mut self, trains: &Trains<B>) -> Vec<TrainId> {
+        match self {
+            Self::Fixed(_) => Vec::new(),
+            Self::Controlled(controller) => controller.take_idle(trains),
+        }
+    }
+
+    /// Takes the memory of an emptied list back.
+    pub(super) fn give_back(&mut self, idle: Vec<TrainId>) {
+        if let Self::Controlled(controller) = self {
+            controller.touched = idle;
+        }
+    }
+
+    /// Time at which the next train must leave.
+    pub(super) fn deadline<B: AsRef<[u8]>>(&self, trains: &Trains<B>) -> Option<u64> {
+        match self {
+            Self::Fixed(hold_ns) => {
+                trains.oldest().map(|(_, created_ns)| created_ns.saturating_add(*hold_ns))
+            }
+            Self::Controlled(controller) => controller.deadlines.first().map(|(at_ns, _)| at_ns),
+        }
+    }
+
+    /// Learns how long a round trip of a flow takes.
+    pub(super) fn learn_round_trip(&mut self, flow: FlowHash, round_trip_ns: u64, now_ns: u64) {
+        if let Self::Controlled(controller) = self {
+            let pace = controller.flows.entry(flow, now_ns, || Pace::starting(now_ns));
+            pace.learn_round_trip(round_trip_ns);
+        }
+    }
+
+    /// Number of flows that send in bursts, and nobody knows how long their round trips are.
+    pub(super) fn blind(&self) -> usize {
+        match self {
+            Self::Fixed(_) => 0,
+            Self::Controlled(controller) => {
+                let common = &controller.common;
+                controller.flows.values().filter(|pace| pace.is_blind(common)).count()
+            }
+        }
+    }
+}
+
+/// Knowledge of flows, and of the trains that are held.
 #[derive(Debug)]
 pub(super) struct Controller {
     flows: FlowMemory<FlowHash, Pace>,
@@ -47,7 +169,7 @@ pub(super) struct Controller {
 
 impl Controller {
     /// The controller that a profile asks for.
-    pub(super) fn of(profile: &Profile) -> Option<Self> {
+    fn of(profile: &Profile) -> Option<Self> {
         let hold_ns_max = profile.limits.hold_ns;
         let told_ns = profile.reorder.round_trip_ns;
         let common = Common { hold_ns_max, round_trip_ns: (told_ns > 0).then_some(told_ns) };
@@ -67,7 +189,7 @@ impl Controller {
     }
 
     /// Whether a train that a packet joined is as long as its flow's acknowledgments allow.
-    pub(super) fn is_full<B>(&self, train: &Train<B>) -> bool {
+    fn is_full<B>(&self, train: &Train<B>) -> bool {
         let pace = self.flows.get(train.flow);
         pace.is_some_and(|pace| train.packets >= pace.segments_max(train.size, &self.common))
     }
@@ -112,99 +234,5 @@ impl Controller {
         });
         touched.sort_unstable_by_key(|&slot| trains.train(slot).map(Train::number));
         touched
-    }
-
-    /// Forgets a train that leaves.
-    #[inline]
-    pub(super) fn left(&mut self, slot: TrainId) {
-        self.deadlines.remove(slot);
-    }
-
-    /// How many flows send in bursts, and nobody knows how long their round trips are.
-    fn blind(&self) -> usize {
-        self.flows.values().filter(|pace| pace.is_blind(&self.common)).count()
-    }
-
-    /// When the first train must leave.
-    pub(super) fn deadline(&self) -> Option<u64> {
-        self.deadlines.first().map(|(deadline, _)| deadline)
-    }
-}
-
-impl<B: AsRef<[u8]>> Coalescer<B> {
-    /// Tells how long a round trip takes between the ends of this packet's flow, in nanoseconds: who
-    /// sees both directions can measure it with [`RoundTrips`]. Only profiles that
-    /// [want it](Profile::wants_round_trips) ask for it. To [`Hold::Controlled`] the least counts
-    /// that was told of a flow, to an adaptive [`Reorder`](crate::coalesce::Reorder) the latest.
-    pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64, now_ns: u64) {
-        if !self.profile.wants_round_trips() {
-            return;
-        }
-        dissect_into(packet, self.link, &self.ports, &mut self.stack);
-        let flow = self.hasher.flow(packet, &Keys::of(self.stack.layers(), packet));
-        if let Some(controller) = &mut self.controller {
-            let pace = controller.flows.entry(flow, now_ns, || Pace::starting(now_ns));
-            pace.learn_round_trip(round_trip_ns);
-        }
-        if let Some(resequencer) = &mut self.resequencer {
-            resequencer.learn_round_trip(flow, round_trip_ns);
-        }
-    }
-
-    /// How many flows of those that are remembered send in bursts, and nobody has said how long their round trips are:
-    /// neither [`Self::learn_round_trip`] nor the profile. On such a path trains are held for as long as on a short
-    /// one, and no longer than the clock of a long one allows. None unless [`Hold::Controlled`] holds them.
-    #[must_use]
-    pub fn flows_without_round_trip(&self) -> usize {
-        self.controller.as_ref().map_or(0, |controller| controller.blind())
-    }
-
-    /// Counts a packet in that may be in a train, with what was found of its flow.
-    pub(super) fn pace(
-        &mut self,
-        flow: FlowHash,
-        payload_len: usize,
-        found: Found<TrainId>,
-        now_ns: u64,
-    ) {
-        if payload_len > 0
-            && let Some(controller) = &mut self.controller
-        {
-            controller.count(flow, payload_len, now_ns);
-            if let Found::Slot(slot) = found {
-                controller.touch(slot);
-            }
-        }
-    }
-
-    /// Decides how long a train that just started may be held.
-    #[cold]
-    pub(super) fn control(&mut self, slot: TrainId) {
-        if let Some(controller) = &mut self.controller
-            && let Some(train) = self.trains.held(slot)
-        {
-            controller.hold(slot, train);
-        }
-    }
-
-    /// Delivers the trains whose time is over.
-    pub(super) fn expire_controlled(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
-        while let Some(controller) = &mut self.controller
-            && let Some(slot) = controller.deadlines.pop(now_ns)
-        {
-            self.close(slot, Close::HoldTime, sink);
-        }
-    }
-
-    /// Delivers the trains that it does not pay to hold.
-    pub(super) fn close_idle(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
-        let Some(controller) = &mut self.controller else { return };
-        let mut idle = controller.take_idle(&self.trains);
-        for slot in idle.drain(..) {
-            self.close(slot, Close::PollEnd, sink);
-        }
-        if let Some(controller) = &mut self.controller {
-            controller.touched = idle;
-        }
     }
 }

@@ -9,5 +9,4 @@ mod entry;
 mod repair;
 mod resequencer;
 
-pub(super) use repair::{NotNext, Whose};
 pub(super) use resequencer::Resequencer;

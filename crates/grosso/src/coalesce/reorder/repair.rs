@@ -1,355 +1,307 @@
-//! The coalescer where reordering is repaired: what the [`Resequencer`] decides is done to trains.
+//! The stage that repairs reordering: what the [`Resequencer`] decides is done to packets and trains.
 
 use grosso_wire::tcp;
 
 use crate::{
     bytes::u32_at,
     coalesce::{
-        Coalescer, Level, Sink, Verdict,
-        merge::Located,
+        Level, Verdict,
+        barrier::Whose,
         policy::Profiled,
         reason::{Close, Pass, Release},
         reorder::{
             Resequencer,
             entry::{Span, Standing},
         },
-        shape_id::ShapeId,
+        stage::{Next, Packet, Stage},
         train::Arrival,
         train_id::TrainId,
-        verified,
     },
     flow::{FlowHash, Found},
-    frame::Frame,
 };
 
-/// Flows whose packets must leave, whatever they wait for.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::coalesce) enum Whose {
-    /// The flow of this hash.
-    Flow(FlowHash),
-    /// All flows between these addresses.
-    Pair(u32),
-    /// All flows.
-    All,
-}
-
-/// A packet that its flow goes on with.
-#[derive(Debug)]
-pub(in crate::coalesce) struct Next {
-    entry: u32,
-    span: Span,
-}
-
-/// A flow does not go on with a packet, as far as can be told without asking for all that waits.
-#[derive(Debug)]
-pub(in crate::coalesce) struct NotNext;
-
-impl<B: AsRef<[u8]>> Coalescer<B> {
-    /// Takes a packet of TCP that may be in a train, and lets it leave in the sequence of its flow.
-    pub(in crate::coalesce) fn resequence(
-        &mut self,
-        arrival: Arrival<B>,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        let (Some(span), Some(resequencer)) = (self.span(&arrival), self.resequencer.as_mut())
-        else {
-            return self.admit_found(arrival, sink);
+impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
+    #[inline(always)]
+    fn push(&mut self, packet: Packet<'_, B>, next: &mut impl Next<B>) -> Verdict {
+        let (merger, sink) = next.trains();
+        let Packet { ref buffer, meta, located, now_ns } = packet;
+        let known = located.known;
+        let examined = merger.examine::<Profiled>(buffer.as_ref(), known, meta);
+        let candidate = match examined {
+            Ok(candidate) => candidate,
+            Err(reason) => return self.pass(packet, reason, next),
         };
-        resequencer.tick(arrival.now_ns);
-        if arrival.candidate.flags & tcp::FIN as u8 != 0 || span.len == 0 {
-            return self.resequence_barrier(arrival, &span, sink);
+        let shape = &merger.shapes[known];
+        let is_gathered = candidate.payload_len == 0 && shape.rules.acknowledgments.are_gathered();
+        let is_tcp = shape.shape.is_tcp;
+        let flow = located.flow;
+        let frame = packet.into_frame();
+        let arrival = Arrival { frame, candidate, known, flow, now_ns };
+        if !is_tcp {
+            return merger.admit::<Profiled>(located.found, arrival, located.agrees, sink);
         }
-        let known = resequencer.visit(arrival.flow);
-        let standing = known.and_then(|entry| Some((entry, resequencer.standing(entry, &span)?)));
-        match standing {
-            None => self.begin(arrival, &span, sink),
-            Some((entry, Standing::Next)) => {
-                let verdict = self.admit_found(arrival, sink);
-                self.decide(Release::Filled, sink, |resequencer| resequencer.advance(entry, &span));
-                verdict
-            }
-            Some((entry, Standing::Ahead(gap))) => {
-                self.stats.reorder.waited += u64::from(arrival.candidate.packets);
-                self.decide(Release::Filled, sink, |resequencer| {
-                    resequencer.wait(entry, arrival, &span, gap);
-                });
-                self.keep_bounds(entry, sink);
-                Verdict::Waits
-            }
-            Some((_, Standing::Late)) => self.pass_late(arrival, &span, sink),
-            Some((entry, Standing::Overlaps)) => {
-                self.let_go(entry, Release::Overlap, sink);
-                self.decide(Release::Overlap, sink, |resequencer| {
-                    resequencer.advance(entry, &span)
-                });
-                self.close_flow(arrival.flow, Close::Barrier, sink);
-                self.pass_verified(arrival, Pass::TcpOverlap, sink)
-            }
+        if is_gathered {
+            self.flush_before(flow, arrival.candidate.flags, next);
+            return admit(arrival, next);
         }
+        self.resequence(arrival, next)
     }
 
-    /// Whether a flow goes on with a packet of its train; none where its reordering is not repaired.
-    pub(in crate::coalesce) fn resequenced_next(
+    #[inline(always)]
+    fn push_predicted(
         &mut self,
-        packet: &[u8],
-        known: ShapeId,
-        flow: FlowHash,
-        now_ns: u64,
-    ) -> Result<Option<Next>, NotNext> {
-        let Some(resequencer) = &mut self.resequencer else { return Ok(None) };
-        let shape = &self.shapes[known].shape;
-        let Some(at) = shape.sequence else { return Ok(None) };
-        let start = u32_at(packet, at.into());
-        let len = (packet.len() - shape.header_len) as u32;
+        train: TrainId,
+        packet: Packet<'_, B>,
+        next: &mut impl Next<B>,
+    ) -> Verdict {
+        let (merger, _) = next.trains();
+        let shape = &merger.shapes[packet.located.known].shape;
+        let Some(at) = shape.sequence else { return next.push_predicted(train, packet) };
+        let bytes = packet.buffer.as_ref();
+        let start = u32_at(bytes, at.into());
+        let len = (bytes.len() - shape.header_len) as u32;
         // It leaves at once, so that nobody asks whether it was pushed.
-        let span = Span { start, len, is_pushed: false, now_ns };
-        resequencer.tick(now_ns);
-        let entry = resequencer.visit_next(flow, &span).ok_or(NotNext)?;
-        Ok(Some(Next { entry, span }))
+        let span = Span { start, len, is_pushed: false, now_ns: packet.now_ns };
+        self.tick(packet.now_ns);
+        let Some(entry) = self.visit_next(packet.located.flow, &span) else {
+            return self.push(packet, next);
+        };
+        let verdict = next.push_predicted(train, packet);
+        self.advance(entry, &span);
+        self.hand_on(Release::Filled, next);
+        verdict
     }
 
-    /// Goes on behind a packet that left.
-    pub(in crate::coalesce) fn advance(&mut self, next: Next, sink: &mut (impl Sink<B> + ?Sized)) {
-        let Next { entry, span } = next;
-        self.decide(Release::Filled, sink, |resequencer| resequencer.advance(entry, &span));
-    }
-
-    /// Releases the packets of a flow that wait, and looks up its train, which they may have started.
-    pub(in crate::coalesce) fn found_behind_waiting(
+    fn pass(
         &mut self,
-        located: &Located,
-        frame: &Frame<B>,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Found<TrainId> {
-        if self.resequencer.is_none() {
-            return located.found;
-        }
-        let flags = self.shapes[located.known].shape.flags;
-        let flags = flags.and_then(|at| frame.buffer.as_ref().get(at as usize));
-        self.let_go_before(located.flow, flags.copied().unwrap_or_default(), sink);
-        self.table.find(located.flow, frame.meta.hash)
+        mut packet: Packet<'_, B>,
+        reason: Pass,
+        next: &mut impl Next<B>,
+    ) -> Verdict {
+        let (merger, _) = next.trains();
+        let flags = merger.shapes[packet.located.known].shape.flags;
+        let flags = flags.and_then(|at| packet.buffer.as_ref().get(usize::from(at)));
+        let flow = packet.located.flow;
+        self.flush_before(flow, flags.copied().unwrap_or_default(), next);
+        // What waited may have started the train of its flow.
+        packet.located.found = next.trains().0.find(flow, packet.meta.hash);
+        next.pass(packet, reason)
     }
 
-    /// Lets everything leave that waits of some flows.
-    pub(in crate::coalesce) fn let_go_of(
-        &mut self,
-        whose: Whose,
-        why: Release,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) {
-        let Some(resequencer) = &self.resequencer else { return };
+    fn flush(&mut self, whose: Whose, why: Release, next: &mut impl Next<B>) {
         if let Whose::Flow(flow) = whose {
-            if let Some(entry) = resequencer.find(flow) {
-                self.let_go(entry, why, sink);
+            if let Some(entry) = self.find(flow) {
+                self.flush_entry(entry, why, next);
             }
             return;
         }
-        let mut at = resequencer.first();
-        while let (Some(entry), Some(resequencer)) = (at, &self.resequencer) {
-            at = resequencer.behind(entry);
-            let known = resequencer.entry(entry);
-            let is_meant = known.is_some_and(|known| match whose {
+        let mut at = self.first();
+        while let Some(entry) = at {
+            at = self.behind(entry);
+            let is_meant = self.entry(entry).is_some_and(|known| match whose {
                 Whose::Pair(pair) => known.pair == pair,
                 Whose::Flow(_) | Whose::All => true,
             });
             if is_meant {
-                self.let_go(entry, why, sink);
+                self.flush_entry(entry, why, next);
             }
         }
     }
 
-    /// Lets everything leave that waits of the flow of a packet in no train; a connection that begins or ends with it
-    /// is forgotten.
-    pub(in crate::coalesce) fn let_go_before(
-        &mut self,
-        flow: FlowHash,
-        flags: u8,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) {
-        let Some(entry) = self.resequencer.as_ref().and_then(|known| known.find(flow)) else {
-            return;
-        };
-        self.let_go(entry, Release::Barrier, sink);
-        if flags & (tcp::SYN | tcp::RST | tcp::FIN) as u8 != 0 {
-            self.decide(Release::Barrier, sink, |resequencer| resequencer.remove(entry));
-        }
-    }
-
-    /// Lets leave what has waited long enough, of the flow that waits longest first. All that came until `seen_ns` has
-    /// been seen.
-    pub(in crate::coalesce) fn let_go_due(
-        &mut self,
-        now_ns: u64,
-        seen_ns: u64,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) {
-        let Some(resequencer) = &mut self.resequencer else { return };
-        resequencer.tick_seen(now_ns, seen_ns);
-        let mut at = resequencer.first();
+    /// Hands on what has waited long enough, of the flow that waits longest first.
+    fn expire(&mut self, now_ns: u64, seen_ns: u64, next: &mut impl Next<B>) {
+        self.tick_seen(now_ns, seen_ns);
+        let mut at = self.first();
         while let Some(entry) = at {
-            at = self.resequencer.as_ref().and_then(|resequencer| resequencer.behind(entry));
+            at = self.behind(entry);
             // What is ahead of a hole leaves first, and what is behind it at once if nothing waits for holes.
-            while let Some(why) = self.resequencer.as_ref().and_then(|known| known.due(entry)) {
-                self.let_go(entry, why, sink);
+            while let Some(why) = self.due(entry) {
+                self.flush_entry(entry, why, next);
             }
+        }
+    }
+}
+
+impl<B: AsRef<[u8]>> Resequencer<B> {
+    /// Takes an examined packet of TCP, and lets it leave in the sequence of its flow.
+    fn resequence(&mut self, arrival: Arrival<B>, next: &mut impl Next<B>) -> Verdict {
+        let Some(span) = span(&arrival, next) else { return admit(arrival, next) };
+        self.tick(arrival.now_ns);
+        if arrival.candidate.flags & tcp::FIN as u8 != 0 || span.len == 0 {
+            return self.resequence_barrier(arrival, &span, next);
+        }
+        let known = self.visit(arrival.flow);
+        let standing = known.and_then(|entry| Some((entry, self.standing(entry, &span)?)));
+        match standing {
+            None => self.remember(arrival, &span, next),
+            Some((entry, Standing::Next)) => {
+                let verdict = admit(arrival, next);
+                self.advance(entry, &span);
+                self.hand_on(Release::Filled, next);
+                verdict
+            }
+            Some((entry, Standing::Ahead(gap))) => {
+                next.trains().0.stats.reorder.waited += u64::from(arrival.candidate.packets);
+                self.wait(entry, arrival, &span, gap);
+                self.hand_on(Release::Filled, next);
+                self.keep_bounds(entry, next);
+                Verdict::Waits
+            }
+            Some((_, Standing::Late)) => pass_late(arrival, &span, next),
+            Some((entry, Standing::Overlaps)) => {
+                self.flush_entry(entry, Release::Overlap, next);
+                self.advance(entry, &span);
+                self.hand_on(Release::Overlap, next);
+                let (merger, sink) = next.trains();
+                merger.close_flow(arrival.flow, Close::Barrier, sink);
+                merger.pass_verified(arrival, Pass::TcpOverlap, sink)
+            }
+        }
+    }
+
+    /// Flushes the flow of a packet in no train; a connection that begins or ends with it is forgotten.
+    fn flush_before(&mut self, flow: FlowHash, flags: u8, next: &mut impl Next<B>) {
+        let Some(entry) = self.find(flow) else { return };
+        self.flush_entry(entry, Release::Barrier, next);
+        if flags & (tcp::SYN | tcp::RST | tcp::FIN) as u8 != 0 {
+            self.remove(entry);
         }
     }
 
     /// Remembers a flow, whose first packet waits: another may come that was sent before it.
-    fn begin(
-        &mut self,
-        arrival: Arrival<B>,
-        span: &Span,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        let victim = |resequencer: &Resequencer<B>| resequencer.victim(arrival.flow);
-        while let Some(entry) = self.resequencer.as_deref().and_then(victim) {
-            self.let_go(entry, Release::Evicted, sink);
-            self.decide(Release::Evicted, sink, |resequencer| resequencer.remove(entry));
+    fn remember(&mut self, arrival: Arrival<B>, span: &Span, next: &mut impl Next<B>) -> Verdict {
+        while let Some(entry) = self.victim(arrival.flow) {
+            self.flush_entry(entry, Release::Evicted, next);
+            self.remove(entry);
         }
-        let keys = &self.shapes[arrival.known].keys;
-        let pair = self.hasher.pair(arrival.frame.buffer.as_ref(), keys);
-        self.stats.reorder.waited += u64::from(arrival.candidate.packets);
-        let flow = arrival.flow;
-        self.decide(Release::Begun, sink, |resequencer| resequencer.begin(arrival, pair, span));
-        if let Some(entry) = self.resequencer.as_ref().and_then(|known| known.find(flow)) {
-            self.keep_bounds(entry, sink);
+        let (merger, _) = next.trains();
+        let pair = merger.pair(arrival.frame.buffer.as_ref(), arrival.known);
+        merger.stats.reorder.waited += u64::from(arrival.candidate.packets);
+        if let Some(entry) = self.begin(arrival, pair, span) {
+            self.keep_bounds(entry, next);
         }
         Verdict::Waits
     }
 
-    /// A packet of a train that nothing may overtake, because the flow ends with it or because it has no data.
+    /// Takes a packet of a train that nothing may overtake, because the flow ends with it or because it has no data.
     fn resequence_barrier(
         &mut self,
         arrival: Arrival<B>,
         span: &Span,
-        sink: &mut (impl Sink<B> + ?Sized),
+        next: &mut impl Next<B>,
     ) -> Verdict {
         let flags = arrival.candidate.flags;
         let flow = arrival.flow;
-        let known = self.resequencer.as_mut().and_then(|known| known.visit(flow));
-        let entry = known.and_then(|entry| self.resequencer.as_ref()?.entry(entry));
+        let entry = self.visit(flow).and_then(|entry| self.entry(entry));
         // What the flow goes on with may end its train before the rest leaves.
         if span.len > 0 && entry.is_some_and(|entry| entry.standing(span) == Standing::Next) {
-            let verdict = self.admit_found(arrival, sink);
-            self.let_go_before(flow, flags, sink);
+            let verdict = admit(arrival, next);
+            self.flush_before(flow, flags, next);
             return verdict;
         }
-        self.let_go_before(flow, flags, sink);
-        self.admit_found(arrival, sink)
+        self.flush_before(flow, flags, next);
+        admit(arrival, next)
     }
 
-    /// Lets a packet pass all of which has left already, before the train of its flow if it is before that.
-    fn pass_late(
-        &mut self,
-        arrival: Arrival<B>,
-        span: &Span,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        if let Found::Slot(slot) = self.table.find(arrival.flow, None)
-            && let Some(train) = self.trains.held(slot)
-            && let Some(at) = self.shapes[train.known].shape.sequence
-        {
-            let start = u32_at(train.first.buffer.as_ref(), at.into());
-            if span.end().wrapping_sub(start) as i32 > 0 {
-                self.close(slot, Close::Barrier, sink);
-            }
+    /// Flushes what waits beyond the bounds.
+    fn keep_bounds(&mut self, entry: u32, next: &mut impl Next<B>) {
+        if let Some(why) = self.full(entry) {
+            self.flush_entry(entry, why, next);
         }
-        self.pass_verified(arrival, Pass::TcpLate, sink)
+        while let Some(oldest) = self.excess() {
+            self.flush_entry(oldest, Release::QueueBytes, next);
+        }
+        let bytes_max = &mut next.trains().0.stats.reorder.bytes_max;
+        *bytes_max = (*bytes_max).max(self.bytes() as u64);
     }
 
-    /// Lets leave what waits beyond the bounds.
-    fn keep_bounds(&mut self, entry: u32, sink: &mut (impl Sink<B> + ?Sized)) {
-        if let Some(why) = self.resequencer.as_ref().and_then(|known| known.full(entry)) {
-            self.let_go(entry, why, sink);
-        }
-        while let Some(oldest) = self.resequencer.as_ref().and_then(|known| known.excess()) {
-            self.let_go(oldest, Release::QueueBytes, sink);
-        }
-        if let Some(resequencer) = &self.resequencer {
-            let bytes = resequencer.bytes() as u64;
-            self.stats.reorder.bytes_max = self.stats.reorder.bytes_max.max(bytes);
-        }
-    }
-
-    /// Lets everything leave that waits of a flow, or what continues it if it has only begun.
-    fn let_go(&mut self, entry: u32, why: Release, sink: &mut (impl Sink<B> + ?Sized)) {
+    /// Flushes everything that waits of a flow, or what continues it if it has only begun.
+    fn flush_entry(&mut self, entry: u32, why: Release, next: &mut impl Next<B>) {
         let is_given_up = match why {
             Release::PollEnd | Release::HoleTime | Release::TotalTime => true,
             Release::FlowBytes | Release::FlowRuns | Release::QueueBytes => true,
             Release::Begun | Release::Filled | Release::Barrier | Release::Overlap => false,
             Release::Evicted | Release::Finish => false,
         };
-        let Some(flow) = self.resequencer.as_ref().and_then(|known| known.entry(entry)) else {
-            return;
-        };
-        let flow = flow.flow;
-        self.decide(why, sink, |resequencer| match why {
-            Release::Begun => resequencer.go_on(entry),
-            _ => resequencer.let_go(entry, is_given_up),
-        });
-        let has_waited = self.profile.reorder.level == Level::Holes;
+        let Some(flow) = self.entry(entry).map(|known| known.flow) else { return };
         match why {
-            Release::HoleTime | Release::TotalTime => self.close_flow(flow, Close::HoldTime, sink),
+            Release::Begun => self.go_on(entry),
+            _ => self.release(entry, is_given_up),
+        }
+        self.hand_on(why, next);
+        let closes = match why {
+            Release::HoleTime | Release::TotalTime => Close::HoldTime,
             // It was held as long as a train may be.
-            Release::Begun if has_waited => self.close_flow(flow, Close::HoldTime, sink),
-            Release::FlowBytes | Release::FlowRuns | Release::QueueBytes => {
-                self.close_flow(flow, Close::ReorderFull, sink);
-            }
+            Release::Begun if self.level() == Level::Holes => Close::HoldTime,
+            Release::FlowBytes | Release::FlowRuns | Release::QueueBytes => Close::ReorderFull,
             // Many flows in few places do not end each other's trains.
-            Release::Evicted => {}
-            Release::Begun | Release::Filled | Release::PollEnd => {}
-            Release::Barrier | Release::Overlap | Release::Finish => {}
+            Release::Evicted => return,
+            Release::Begun | Release::Filled | Release::PollEnd => return,
+            Release::Barrier | Release::Overlap | Release::Finish => return,
+        };
+        let (merger, sink) = next.trains();
+        merger.close_flow(flow, closes, sink);
+    }
+
+    /// Hands on what is to leave.
+    #[inline]
+    fn hand_on(&mut self, why: Release, next: &mut impl Next<B>) {
+        while let Some(arrival) = self.next_leaving() {
+            let packets = u64::from(arrival.candidate.packets);
+            next.trains().0.stats.reorder.released[why.index()] += packets;
+            admit(arrival, next);
         }
     }
+}
 
-    /// Lets the resequencer decide, and joins what is to leave.
-    fn decide<T>(
-        &mut self,
-        why: Release,
-        sink: &mut (impl Sink<B> + ?Sized),
-        decision: impl FnOnce(&mut Resequencer<B>) -> T,
-    ) {
-        let Some(resequencer) = &mut self.resequencer else { return };
-        decision(resequencer);
-        while let Some(arrival) = self.resequencer.as_mut().and_then(|known| known.next_leaving()) {
-            self.stats.reorder.released[why.index()] += u64::from(arrival.candidate.packets);
-            self.admit_found(arrival, sink);
+/// Takes a packet whose turn it is into the train of its flow.
+fn admit<B: AsRef<[u8]>>(arrival: Arrival<B>, next: &mut impl Next<B>) -> Verdict {
+    let (merger, sink) = next.trains();
+    merger.admit_anew::<Profiled>(arrival, sink)
+}
+
+/// Lets a packet pass all of which has left already, before the train of its flow if it is before that.
+fn pass_late<B: AsRef<[u8]>>(arrival: Arrival<B>, span: &Span, next: &mut impl Next<B>) -> Verdict {
+    let (merger, sink) = next.trains();
+    if let Found::Slot(slot) = merger.find(arrival.flow, None)
+        && let Some(train) = merger.trains.held(slot)
+        && let Some(at) = merger.shapes[train.known].shape.sequence
+    {
+        let start = u32_at(train.first.buffer.as_ref(), at.into());
+        if span.end().wrapping_sub(start) as i32 > 0 {
+            merger.close(slot, Close::Barrier, sink);
         }
     }
+    merger.pass_verified(arrival, Pass::TcpLate, sink)
+}
 
-    /// Takes a packet whose turn it is into the train of its flow.
-    fn admit_found(&mut self, arrival: Arrival<B>, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
-        let found = self.table.find(arrival.flow, arrival.frame.meta.hash);
-        self.admit::<Profiled>(found, arrival, false, sink)
-    }
+fn span<B: AsRef<[u8]>>(arrival: &Arrival<B>, next: &mut impl Next<B>) -> Option<Span> {
+    let at = next.trains().0.shapes[arrival.known].shape.sequence?;
+    let Arrival { frame, candidate, now_ns, .. } = arrival;
+    Some(Span {
+        start: u32_at(frame.buffer.as_ref(), at.into()),
+        len: candidate.payload_len as u32,
+        is_pushed: candidate.flags & tcp::PSH as u8 != 0,
+        now_ns: *now_ns,
+    })
+}
 
-    /// Closes the train of a flow.
-    fn close_flow(&mut self, flow: FlowHash, reason: Close, sink: &mut (impl Sink<B> + ?Sized)) {
-        if let Found::Slot(slot) = self.table.find(flow, None) {
-            self.close(slot, reason, sink);
+#[cfg(test)]
+mod tests {
+    use super::{Release, Resequencer, Stage, Verdict, Whose};
+    use crate::coalesce::{Profile, Reorder, stage::probe::Probe};
+
+    #[test]
+    fn what_overtook_leaves_in_sequence() {
+        let profile = Profile::linux();
+        let mut probe = Probe::new(&profile);
+        let mut stage = Resequencer::new(Reorder::WITHIN_BATCH, &profile.limits);
+        for index in [1, 0, 3, 2] {
+            let packet = probe.packet(index, 0);
+            assert_eq!(stage.push(packet, &mut probe), Verdict::Waits);
         }
-    }
-
-    fn pass_verified(
-        &mut self,
-        arrival: Arrival<B>,
-        reason: Pass,
-        sink: &mut (impl Sink<B> + ?Sized),
-    ) -> Verdict {
-        let Arrival { frame, candidate, known, .. } = arrival;
-        let meta = verified(&self.shapes[known].shape, candidate.partial, frame.meta);
-        self.pass(Frame { meta, ..frame }, reason, sink)
-    }
-
-    fn span(&self, arrival: &Arrival<B>) -> Option<Span> {
-        let at = self.shapes[arrival.known].shape.sequence?;
-        let Arrival { frame, candidate, now_ns, .. } = arrival;
-        Some(Span {
-            start: u32_at(frame.buffer.as_ref(), at.into()),
-            len: candidate.payload_len as u32,
-            is_pushed: candidate.flags & tcp::PSH as u8 != 0,
-            now_ns: *now_ns,
-        })
+        assert_eq!(probe.merger.stats.reorder.waited, 4);
+        stage.flush(Whose::All, Release::Finish, &mut probe);
+        assert_eq!(probe.finish(), [4]);
     }
 }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::{
     coalesce::{
-        BucketChoice, Limits, Reorder, TableShape,
+        BucketChoice, Level, Limits, Reorder, TableShape,
         reason::Release,
         reorder::entry::{Entry, Joint, Phase, RUNS_MAX, Run, Span, Standing},
         train::Arrival,
@@ -15,7 +15,7 @@ use crate::{
 
 /// Flows of which something waits or may be late, and the packets that wait.
 ///
-/// It decides, and the coalescer acts: what is to leave lies in a queue of its own, in order.
+/// It decides, and the stage acts: what is to leave lies in a queue of its own, in order.
 #[derive(Debug)]
 pub(in crate::coalesce) struct Resequencer<B> {
     reorder: Reorder,
@@ -207,8 +207,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.settle(entry);
     }
 
-    /// Lets everything leave of a flow. What is missing may be given up, or not be waited for in the first place.
-    pub(super) fn let_go(&mut self, entry: u32, is_given_up: bool) {
+    /// Lets everything of a flow leave. What is missing may be given up, or not be waited for in the first place.
+    pub(super) fn release(&mut self, entry: u32, is_given_up: bool) {
         let Some(known) = self.entries.get_mut(entry) else { return };
         match is_given_up {
             true => known.give_up(self.now_ns),
@@ -272,6 +272,10 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
 
     pub(super) fn entry(&self, entry: u32) -> Option<&Entry> {
         self.entries.get(entry)
+    }
+
+    pub(super) fn level(&self) -> Level {
+        self.reorder.level
     }
 
     /// Memory that waits, in bytes.

@@ -1,23 +1,20 @@
 //! The merge path: from a packet to the train that it joins, starts or must not overtake.
 //!
 //! Written once, and compiled for each [`Policy`]. Three tiers find out whose packet it is, the cheapest first: a
-//! [prediction](super::prediction) of its headers, a masked comparison with the train of a guessed flow, and its
-//! headers themselves, looked up or dissected. Behind them every packet takes the same steps.
+//! [prediction](crate::coalesce::prediction) of its headers, a masked comparison with the train of a guessed flow, and
+//! its headers themselves, looked up or dissected. Behind them every packet takes the same steps.
 
+use super::{Merger, Unknown, gathered::examine_acknowledgment, packets_of, verified};
 use crate::{
     coalesce::{
-        Acknowledgments, Coalescer, Refused, Sink, Verdict,
+        Acknowledgments, Part, Refused, Sink, Verdict,
         examine::{Candidate, examine, lengths_agree},
-        gather::examine_acknowledgment,
-        packets_of,
         policy::Policy,
-        pool::Part,
         reason::{Close, NoMerge, Pass},
         shape_id::ShapeId,
         shapes::Known,
         train::{Arrival, Train, beside_last, ending},
         train_id::TrainId,
-        verified,
     },
     flow::{FlowHash, Found, Place},
     frame::Frame,
@@ -26,7 +23,7 @@ use crate::{
 
 /// The flow to which an unparsed packet may belong.
 struct Guess {
-    /// The place of the headers by which it was looked up.
+    /// The headers by which it was looked up.
     known: Option<ShapeId>,
     flow: FlowHash,
     found: Found<TrainId>,
@@ -34,36 +31,55 @@ struct Guess {
 
 /// A packet's headers, its flow, and what the table has of that.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Located {
-    /// The place of its headers among the known ones.
-    pub(super) known: ShapeId,
-    /// The hash of its flow.
-    pub(super) flow: FlowHash,
-    pub(super) found: Found<TrainId>,
+pub(in crate::coalesce) struct Located {
+    pub(in crate::coalesce) known: ShapeId,
+    pub(in crate::coalesce) flow: FlowHash,
+    pub(in crate::coalesce) found: Found<TrainId>,
     /// Whether it is known to obey the laws of equality in the train that was found.
-    pub(super) agrees: bool,
+    pub(in crate::coalesce) agrees: bool,
 }
 
-impl<B: AsRef<[u8]>> Coalescer<B> {
+/// The first answer of the tiers to whose packet one is.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::coalesce) enum Identified {
+    /// It comes next in this train.
+    Predicted(TrainId),
+    /// It has known headers.
+    Located(Located),
+    /// It is in no train, for its headers.
+    Passes(Pass),
+    /// It is to be asked for again once all headers are forgotten.
+    OneTooMany,
+}
+
+impl<B: AsRef<[u8]>> Merger<B> {
     /// Takes one packet.
     #[inline(always)]
-    pub(super) fn push_now<P: Policy>(
+    pub(in crate::coalesce) fn push<P: Policy>(
         &mut self,
         buffer: B,
         meta: &Meta,
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        if let Some(slot) = self.recent
-            && P::tiers(self.tiers).prediction
-            && self.is_predicted(slot, buffer.as_ref(), meta)
-        {
-            return self.take_predicted::<P>(slot, buffer, meta, now_ns, sink);
+        match self.next_of_burst::<P>(buffer.as_ref(), meta) {
+            Some(slot) => self.join_predicted::<P>(slot, buffer, meta, now_ns, sink),
+            None => self.take::<P>(buffer, meta, now_ns, sink),
         }
-        self.take::<P>(buffer, meta, now_ns, sink)
     }
 
-    /// Takes one packet that is not the next one of the burst that goes on, by the first tier that knows whose it is.
+    /// The train of the burst that goes on, if a packet is the next one of it.
+    #[inline(always)]
+    pub(in crate::coalesce) fn next_of_burst<P: Policy>(
+        &self,
+        packet: &[u8],
+        meta: &Meta,
+    ) -> Option<TrainId> {
+        let tiers = P::tiers(self.tiers);
+        self.recent.filter(|&slot| tiers.prediction && self.is_predicted(slot, packet, meta))
+    }
+
+    /// Takes one packet that is not the next one of the burst that goes on.
     #[inline(never)]
     pub(super) fn take<P: Policy>(
         &mut self,
@@ -72,7 +88,30 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let packet = buffer.as_ref();
+        match self.identify::<P>(buffer.as_ref(), meta) {
+            Identified::Predicted(slot) => {
+                self.join_predicted::<P>(slot, buffer, meta, now_ns, sink)
+            }
+            Identified::Located(located) => {
+                self.take_located::<P>(buffer, meta, located, now_ns, sink)
+            }
+            Identified::Passes(reason) => {
+                self.pass_unknown(Frame { buffer, meta: *meta }, reason, sink)
+            }
+            Identified::OneTooMany => {
+                self.forget_shapes(sink);
+                self.take::<P>(buffer, meta, now_ns, sink)
+            }
+        }
+    }
+
+    /// Asks the tiers whose packet one is that is not the next one of the burst that goes on: the cheapest first.
+    #[inline(always)]
+    pub(in crate::coalesce) fn identify<P: Policy>(
+        &mut self,
+        packet: &[u8],
+        meta: &Meta,
+    ) -> Identified {
         let tiers = P::tiers(self.tiers);
         let guess = if tiers.masks { self.guess(packet, meta.hash) } else { Guess::NONE };
         if let Found::Slot(slot) = guess.found {
@@ -80,27 +119,32 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             let is_new = guess.known.is_some();
             if tiers.prediction && is_new && self.is_predicted(slot, packet, meta) {
                 self.follow(slot);
-                return self.take_predicted::<P>(slot, buffer, meta, now_ns, sink);
+                return Identified::Predicted(slot);
             }
             if let Some(located) = self.agreeing(slot, packet, meta) {
                 self.follow(slot);
-                return self.take_located::<P>(buffer, meta, located, now_ns, sink);
+                return Identified::Located(located);
             }
         }
         if tiers.masks
             && let Some(known) = self.known(packet, meta)
         {
-            let located = self.locate(packet, meta, known, &guess);
-            return self.take_located::<P>(buffer, meta, located, now_ns, sink);
+            return Identified::Located(self.locate(packet, meta, known, &guess));
         }
-        match self.dissect(packet, meta, sink) {
-            // What was guessed may have left with all that was known.
-            Ok(known) => {
-                let located = self.locate(packet, meta, known, &Guess::NONE);
-                self.take_located::<P>(buffer, meta, located, now_ns, sink)
-            }
-            Err(reason) => self.pass_unknown(Frame { buffer, meta: *meta }, reason, sink),
+        match self.dissect(packet, meta) {
+            Ok(known) => Identified::Located(self.locate(packet, meta, known, &guess)),
+            Err(Unknown::Passes(reason)) => Identified::Passes(reason),
+            Err(Unknown::OneTooMany) => Identified::OneTooMany,
         }
+    }
+
+    /// A predicted packet by the train that it comes next in.
+    #[inline(always)]
+    pub(in crate::coalesce) fn located_by(&self, slot: TrainId) -> Located {
+        let train = self.trains.held(slot);
+        let known = train.map_or_else(ShapeId::default, |train| train.known);
+        let flow = train.map_or(FlowHash::NONE, |train| train.flow);
+        Located { known, flow, found: Found::Slot(slot), agrees: true }
     }
 
     /// Remembers whose packet the latest is.
@@ -149,10 +193,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         Located { known, flow, found: self.table.find(flow, meta.hash), agrees: false }
     }
 
-    /// Takes a packet whose headers and flow are known: through the stages that its profile asks for, examined alone,
-    /// and to the train of its flow.
+    /// Takes a packet whose headers and flow are known: examined alone, and to the train of its flow.
     #[inline(always)]
-    pub(super) fn take_located<P: Policy>(
+    pub(in crate::coalesce) fn take_located<P: Policy>(
         &mut self,
         buffer: B,
         meta: &Meta,
@@ -160,11 +203,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        if P::IS_STAGED {
-            return self.take_in_stages::<P>(Frame { buffer, meta: *meta }, located, now_ns, sink);
-        }
         let Located { known, flow, found, agrees } = located;
-        match examine::<P>(buffer.as_ref(), &self.shapes[known], meta) {
+        match self.examine::<P>(buffer.as_ref(), known, meta) {
             Ok(candidate) => {
                 let frame = Frame { buffer, meta: *meta };
                 let arrival = Arrival { frame, candidate, known, flow, now_ns };
@@ -174,64 +214,34 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         }
     }
 
-    /// The same where stages see the packet too.
-    #[inline(never)]
-    fn take_in_stages<P: Policy>(
+    /// Examines a packet with known headers alone.
+    #[inline(always)]
+    pub(in crate::coalesce) fn examine<P: Policy>(
+        &self,
+        packet: &[u8],
+        known: ShapeId,
+        meta: &Meta,
+    ) -> Result<Candidate, Pass> {
+        let known = &self.shapes[known];
+        match P::rules(known).acknowledgments.are_gathered() && known.is_empty(packet) {
+            true => examine_acknowledgment(packet, known, meta),
+            false => examine::<P>(packet, known, meta),
+        }
+    }
+
+    /// Takes an examined packet to the train that its flow has by now.
+    pub(in crate::coalesce) fn admit_anew<P: Policy>(
         &mut self,
-        frame: Frame<B>,
-        located: Located,
-        now_ns: u64,
+        arrival: Arrival<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let Located { known: at, flow, found, agrees } = located;
-        let (packet, meta) = (frame.buffer.as_ref(), frame.meta);
-        let known = &self.shapes[at];
-        let (len, payload_len) = (packet.len(), packet.len() - known.shape.header_len);
-        let (may_join, is_tcp) = (known.refusal.is_none(), known.shape.is_tcp);
-        let is_gathered = payload_len == 0 && known.rules.acknowledgments.are_gathered();
-        if may_join && self.bypasser.as_mut().is_some_and(|bypasser| bypasser.passes(flow, len)) {
-            let found = self.found_behind_waiting(&located, &frame, sink);
-            return self.pass_behind(found, frame, Pass::Bypass, sink);
-        }
-        if may_join {
-            self.pace(flow, payload_len, found, now_ns);
-        }
-        let known = &self.shapes[at];
-        let packet = frame.buffer.as_ref();
-        let examined = match is_gathered {
-            true => examine_acknowledgment(packet, known, &meta),
-            false => examine::<P>(packet, known, &meta),
-        };
-        let verdict = match examined {
-            Err(reason) => {
-                let found = self.found_behind_waiting(&located, &frame, sink);
-                self.pass_behind(found, frame, reason, sink)
-            }
-            Ok(candidate) => {
-                let is_resequenced = is_tcp && !is_gathered && self.resequencer.is_some();
-                let found = match is_gathered {
-                    true => self.found_behind_waiting(&located, &frame, sink),
-                    false => found,
-                };
-                let arrival = Arrival { frame, candidate, known: at, flow, now_ns };
-                match is_resequenced {
-                    true => self.resequence(arrival, sink),
-                    false => self.admit::<P>(found, arrival, agrees, sink),
-                }
-            }
-        };
-        if may_join
-            && verdict != Verdict::Waits
-            && let Some(bypasser) = &mut self.bypasser
-        {
-            bypasser.learn(flow, &meta, len, verdict, now_ns);
-        }
-        verdict
+        let found = self.table.find(arrival.flow, arrival.frame.meta.hash);
+        self.admit::<P>(found, arrival, false, sink)
     }
 
     /// Takes an examined packet into the train of its flow, or starts one.
     #[inline(always)]
-    pub(super) fn admit<P: Policy>(
+    pub(in crate::coalesce) fn admit<P: Policy>(
         &mut self,
         found: Found<TrainId>,
         arrival: Arrival<B>,
@@ -310,7 +320,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
                 }
             }
         }
-        if P::IS_STAGED {
+        if P::IS_WATCHED {
             let clock = self.note_joined(slot, &frame.meta, arrival.now_ns);
             ends = ends.or(clock);
         }
@@ -387,7 +397,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let pair = self.hasher.pair(frame.buffer.as_ref(), &self.shapes[*known].keys);
         let slot = self.trains.insert(Train::start(arrival, place, pair));
         self.table.insert(place, flow, slot);
-        if P::IS_STAGED {
+        if P::IS_WATCHED {
             self.note_started(slot, now_ns);
         }
         self.recent = None;
@@ -423,9 +433,24 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         place
     }
 
+    /// Lets a packet through whose flow cannot be read in full, behind every held train that it
+    /// might be of (rule G75).
+    #[inline(never)]
+    fn pass_unknown(
+        &mut self,
+        frame: Frame<B>,
+        reason: Pass,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        if let Some(whose) = self.dissected_might_be_of(frame.buffer.as_ref()) {
+            self.close_of(whose, frame.meta.hash, sink);
+        }
+        self.pass(frame, reason, sink)
+    }
+
     /// Lets a packet through behind the train of its flow.
     #[inline(always)]
-    fn pass_behind(
+    pub(in crate::coalesce) fn pass_behind(
         &mut self,
         found: Found<TrainId>,
         frame: Frame<B>,
@@ -440,13 +465,25 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Lets a packet through as it came.
     #[inline]
-    pub(super) fn pass(
+    pub(in crate::coalesce) fn pass(
         &mut self,
         frame: Frame<B>,
         reason: Pass,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         self.pass_here(frame.buffer, frame.meta, reason, sink)
+    }
+
+    /// Lets an examined packet through, which says what was verified.
+    pub(in crate::coalesce) fn pass_verified(
+        &mut self,
+        arrival: Arrival<B>,
+        reason: Pass,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let Arrival { frame, candidate, known, .. } = arrival;
+        let meta = verified(&self.shapes[known].shape, candidate.partial, frame.meta);
+        self.pass(Frame { meta, ..frame }, reason, sink)
     }
 
     /// The same where it happens for most packets of a kind.

@@ -1,47 +1,37 @@
-//! Acknowledgments without data that wait for each other as they are, and what those of lossy trains said.
+//! Acknowledgments in trains: those without data that wait for each other as they are, and those of merged packets.
 
-use alloc::vec::Vec;
 use core::iter;
 
 use grosso_wire::tcp;
 
+use super::{Merger, verified};
 use crate::{
-    acknowledge::{Fate, Ineligible, RECORDS_MAX, Record, Records, Stamp, Summary, Thinner},
+    acknowledge::{Fate, Ineligible, RECORDS_MAX, Record, Records, Stamp},
     coalesce::{
-        Acknowledgments, Coalescer, Delivery, Sink, Vector,
+        Delivery, Sink, Vector,
+        ack_log::record_of,
         examine::{Candidate, examine_alone, traffic_class},
         reason::{Close, NoMerge, Pass},
         shapes::Known,
         train::{Arrival, Train},
         train_id::TrainId,
-        verified,
     },
     meta::Meta,
-    template::shape::Shape,
 };
 
-/// What acknowledgments said, by the slot of the train that they are in.
-#[derive(Debug, Default)]
-pub(super) struct Noted {
-    gathers: bool,
-    records: Vec<Records>,
-    summaries: Vec<Summary>,
-    thinner: Thinner,
-}
-
-impl<B: AsRef<[u8]>> Coalescer<B> {
+impl<B: AsRef<[u8]>> Merger<B> {
     /// Notes a train that just started: how long it may be held, and what its first packet acknowledged.
     #[cold]
     pub(super) fn note_started(&mut self, slot: TrainId, now_ns: u64) {
-        self.control(slot);
         let Some(train) = self.trains.held(slot) else { return };
+        self.retention.start(slot, train);
         let known = &self.shapes[train.known];
         let record = || record_of(train.first.buffer.as_ref(), &known.shape, &train.meta, now_ns);
-        if self.noted.is_vector(train) {
-            self.noted.start(slot);
-            self.noted.push(slot, record());
+        if self.acknowledgments.is_vector(train) {
+            self.acknowledgments.start(slot);
+            self.acknowledgments.push(slot, record());
         } else if !known.is_invertible {
-            self.noted.summarize(slot, &record(), !train.is_empty(), true);
+            self.acknowledgments.summarize(slot, &record(), !train.is_empty(), true);
         }
     }
 
@@ -52,24 +42,22 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let known = &self.shapes[train.known];
         let part = self.pool.last(&train.rest)?;
         let record = || record_of(part.buffer.as_ref(), &known.shape, meta, now_ns);
-        if self.noted.is_vector(train) {
-            self.noted.push(slot, record());
+        if self.acknowledgments.is_vector(train) {
+            self.acknowledgments.push(slot, record());
             return None;
         }
         if !known.is_invertible {
-            self.noted.summarize(slot, &record(), !part.range().is_empty(), false);
+            self.acknowledgments.summarize(slot, &record(), !part.range().is_empty(), false);
         }
-        let controller = self.controller.as_ref().filter(|_| known.shape.is_tcp)?;
-        controller.is_full(train).then_some(Close::AcknowledgmentClock)
+        let is_full = known.shape.is_tcp && self.retention.is_full(train);
+        is_full.then_some(Close::AcknowledgmentClock)
     }
 
-    /// Lets the controller forget a train that leaves; whether it is of acknowledgments that waited.
+    /// Ends the hold of a train that leaves; whether it is of acknowledgments that waited.
     #[cold]
     pub(super) fn forget(&mut self, slot: TrainId, train: &Train<B>) -> bool {
-        if let Some(controller) = &mut self.controller {
-            controller.left(slot);
-        }
-        self.noted.is_vector(train)
+        self.retention.end(slot);
+        self.acknowledgments.is_vector(train)
     }
 
     /// Delivers acknowledgments that waited: all of them, or those that say something which no later one does.
@@ -84,8 +72,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         let known = &self.shapes[train.known];
         let meta = verified(&known.shape, train.partial, train.meta);
         let transport = known.shape.transport;
-        let Self { pool, noted, stats, .. } = self;
-        let records = noted.records.get(slot.slot()).map_or(&[][..], Records::as_slice);
+        let Self { pool, acknowledgments, stats, .. } = self;
+        let records = acknowledgments.records.get(slot.slot()).map_or(&[][..], Records::as_slice);
         if self.profile.rules.acknowledgments.thinning().is_none() {
             for part in iter::once(&train.first).chain(pool.iter(train.rest)) {
                 stats.count_out(part.range().len(), 1, false);
@@ -97,10 +85,10 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         }
         for part in iter::once(&train.first).chain(pool.iter(train.rest)) {
             // As many fit into the thinner as into the records.
-            let _ = noted.thinner.push(part.bytes().get(transport..).unwrap_or_default());
+            let _ = acknowledgments.thinner.push(part.bytes().get(transport..).unwrap_or_default());
         }
         let mut next = Some(train.first);
-        for (fate, record) in noted.thinner.take().zip(records) {
+        for (fate, record) in acknowledgments.thinner.take().zip(records) {
             let Some(part) = next.take().or_else(|| pool.pop(&mut train.rest)) else { break };
             match fate {
                 Fate::Dropped => {
@@ -147,53 +135,6 @@ impl<B: AsRef<[u8]>> Train<B> {
     }
 }
 
-impl Noted {
-    pub(super) fn new(acknowledgments: Acknowledgments) -> Self {
-        let thinner = acknowledgments.thinning().map(Thinner::new).unwrap_or_default();
-        Self { gathers: acknowledgments.are_gathered(), thinner, ..Self::default() }
-    }
-
-    /// Whether a train is of acknowledgments that wait as they are: no other has no payload.
-    pub(super) fn is_vector<B: AsRef<[u8]>>(&self, train: &Train<B>) -> bool {
-        self.gathers && train.is_empty()
-    }
-
-    /// What the packets of a lossy train acknowledged.
-    #[inline]
-    pub(super) fn summary(&self, slot: TrainId) -> Option<&Summary> {
-        self.summaries.get(slot.slot())
-    }
-
-    /// Counts a packet into the summary of its train, which it may be the first of.
-    fn summarize(&mut self, slot: TrainId, record: &Record, has_payload: bool, starts: bool) {
-        let place = slot.slot();
-        if self.summaries.len() <= place {
-            self.summaries.resize(place + 1, Summary::default());
-        }
-        let summary = &mut self.summaries[place];
-        if starts {
-            *summary = Summary::default();
-        }
-        summary.add(record, has_payload);
-    }
-
-    /// Forgets the records of the train that was in a slot.
-    fn start(&mut self, slot: TrainId) {
-        let place = slot.slot();
-        if self.records.len() <= place {
-            self.records.resize_with(place + 1, Records::new);
-        }
-        self.records[place].clear();
-    }
-
-    /// There is room: a vector is not longer than its records may be.
-    fn push(&mut self, slot: TrainId, record: Record) {
-        if let Some(records) = self.records.get_mut(slot.slot()) {
-            let _ = records.push(record);
-        }
-    }
-}
-
 /// Examines a packet without payload that is to wait for others as it is. One that is to be thinned may have any
 /// options.
 pub(super) fn examine_acknowledgment(
@@ -217,19 +158,5 @@ pub(super) fn examine_acknowledgment(
         Err(Ineligible::Options) => Err(Pass::TcpOptions),
         Err(Ineligible::Flags) => Err(Pass::TcpFlags),
         Err(Ineligible::Cut | Ineligible::Payload) => Err(Pass::Malformed),
-    }
-}
-
-/// What a packet says to the sender, whatever else it holds.
-fn record_of(packet: &[u8], shape: &Shape, meta: &Meta, now_ns: u64) -> Record {
-    let (arrived_ns, stamp) = arrival_of(meta, now_ns);
-    let tcp = packet.get(shape.transport..).unwrap_or_default();
-    Record::of(tcp, traffic_class(packet, shape), arrived_ns, stamp)
-}
-
-fn arrival_of(meta: &Meta, now_ns: u64) -> (u64, Stamp) {
-    match meta.timestamp_ns {
-        Some(arrived_ns) => (arrived_ns, Stamp::Device),
-        None => (now_ns, Stamp::Pushed),
     }
 }

@@ -1,0 +1,86 @@
+//! Acknowledgments of held trains: records of those that wait as they are, summaries of those that were merged.
+
+use alloc::vec::Vec;
+
+use crate::{
+    acknowledge::{Record, Records, Stamp, Summary, Thinner},
+    coalesce::{Acknowledgments, examine::traffic_class, train::Train, train_id::TrainId},
+    meta::Meta,
+    template::shape::Shape,
+};
+
+/// What acknowledgments said, by the slot of the train that they are in.
+#[derive(Debug, Default)]
+pub(super) struct AckLog {
+    gathers: bool,
+    pub(super) records: Vec<Records>,
+    summaries: Vec<Summary>,
+    pub(super) thinner: Thinner,
+}
+
+impl AckLog {
+    pub(super) fn new(acknowledgments: Acknowledgments) -> Self {
+        let thinner = acknowledgments.thinning().map(Thinner::new).unwrap_or_default();
+        Self { gathers: acknowledgments.are_gathered(), thinner, ..Self::default() }
+    }
+
+    /// Whether a train is of acknowledgments that wait as they are: no other has no payload.
+    pub(super) fn is_vector<B: AsRef<[u8]>>(&self, train: &Train<B>) -> bool {
+        self.gathers && train.is_empty()
+    }
+
+    /// What the packets of a lossy train acknowledged.
+    #[inline]
+    pub(super) fn summary(&self, slot: TrainId) -> Option<&Summary> {
+        self.summaries.get(slot.slot())
+    }
+
+    /// Counts a packet into the summary of its train, which it may be the first of.
+    pub(super) fn summarize(
+        &mut self,
+        slot: TrainId,
+        record: &Record,
+        has_payload: bool,
+        starts: bool,
+    ) {
+        let place = slot.slot();
+        if self.summaries.len() <= place {
+            self.summaries.resize(place + 1, Summary::default());
+        }
+        let summary = &mut self.summaries[place];
+        if starts {
+            *summary = Summary::default();
+        }
+        summary.add(record, has_payload);
+    }
+
+    /// Forgets the records of the train that was in a slot.
+    pub(super) fn start(&mut self, slot: TrainId) {
+        let place = slot.slot();
+        if self.records.len() <= place {
+            self.records.resize_with(place + 1, Records::new);
+        }
+        self.records[place].clear();
+    }
+
+    /// There is room: a vector is not longer than its records may be.
+    pub(super) fn push(&mut self, slot: TrainId, record: Record) {
+        if let Some(records) = self.records.get_mut(slot.slot()) {
+            let _ = records.push(record);
+        }
+    }
+}
+
+/// Record of what a packet says to the sender, whatever else it holds.
+pub(super) fn record_of(packet: &[u8], shape: &Shape, meta: &Meta, now_ns: u64) -> Record {
+    let (arrived_ns, stamp) = arrival_of(meta, now_ns);
+    let tcp = packet.get(shape.transport..).unwrap_or_default();
+    Record::of(tcp, traffic_class(packet, shape), arrived_ns, stamp)
+}
+
+fn arrival_of(meta: &Meta, now_ns: u64) -> (u64, Stamp) {
+    match meta.timestamp_ns {
+        Some(arrived_ns) => (arrived_ns, Stamp::Device),
+        None => (now_ns, Stamp::Pushed),
+    }
+}

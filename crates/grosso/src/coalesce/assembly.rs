@@ -1,0 +1,215 @@
+//! Assembly of the stages that a profile asks for, made once.
+
+use alloc::boxed::Box;
+
+use crate::{
+    coalesce::{
+        Batch, Profile, Sink, Verdict,
+        barrier::Whose,
+        batch::Batcher,
+        line::Line,
+        merge::Merger,
+        policy::{Laws, Tiers},
+        reason::Release,
+    },
+    frame::Frame,
+    meta::Meta,
+};
+
+/// The way of a packet to the trains.
+#[derive(Debug)]
+pub(super) enum Assembly<B> {
+    /// By the exact laws, as it came: the default, with no stage at all.
+    Laws,
+    /// By the rules of a profile, through the stages that it asks for.
+    Profiled(Line<B>),
+    /// Flow by flow first.
+    Batched(Box<Batched<B>>),
+}
+
+/// A batch, and what is behind it.
+#[derive(Debug)]
+pub(super) struct Batched<B> {
+    batch: Batcher<B>,
+    behind: Assembly<B>,
+}
+
+impl<B: AsRef<[u8]>> Assembly<B> {
+    /// Assembles what a profile asks for.
+    pub(super) fn of(profile: &Profile, tiers: Tiers) -> Self {
+        let behind = match profile.is_more_than_laws() || tiers != Tiers::ALL {
+            true => Self::Profiled(Line::of(profile)),
+            false => Self::Laws,
+        };
+        match profile.batch {
+            Batch::AsItCame => behind,
+            Batch::ByFlow { packets } => {
+                Self::Batched(Box::new(Batched { batch: Batcher::new(packets), behind }))
+            }
+        }
+    }
+
+    /// Whether trains are those of the exact laws.
+    pub(super) fn is_by_laws(&self) -> bool {
+        match self {
+            Self::Laws => true,
+            Self::Profiled(_) => false,
+            Self::Batched(batched) => batched.behind.is_by_laws(),
+        }
+    }
+
+    /// Takes one packet.
+    #[inline(always)]
+    pub(super) fn push(
+        &mut self,
+        buffer: B,
+        meta: &Meta,
+        now_ns: u64,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        match self {
+            Self::Laws => merger.push::<Laws>(buffer, meta, now_ns, sink),
+            _ => self.push_staged(buffer, meta, now_ns, merger, sink),
+        }
+    }
+
+    /// The same where that is more than a step.
+    #[inline(never)]
+    fn push_staged(
+        &mut self,
+        buffer: B,
+        meta: &Meta,
+        now_ns: u64,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        match self {
+            Self::Laws => merger.push::<Laws>(buffer, meta, now_ns, sink),
+            Self::Profiled(line) => line.push(buffer, meta, now_ns, merger, sink),
+            Self::Batched(batched) => {
+                batched.push(Frame { buffer, meta: *meta }, now_ns, merger, sink)
+            }
+        }
+    }
+
+    /// Ends a batch.
+    #[inline]
+    pub(super) fn flush_batch(
+        &mut self,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        if let Self::Batched(batched) = self {
+            batched.flush(merger, sink);
+        }
+    }
+
+    /// Ends a batch, and hands on what waits of some flows.
+    pub(super) fn flush(
+        &mut self,
+        whose: Whose,
+        why: Release,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        self.flush_batch(merger, sink);
+        if let Some(line) = self.line_mut() {
+            line.flush(whose, why, merger, sink);
+        }
+    }
+
+    /// Ends a batch, and hands on what has waited long enough, where all that came until `seen_ns` has been seen.
+    pub(super) fn expire(
+        &mut self,
+        now_ns: u64,
+        seen_ns: u64,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        self.flush_batch(merger, sink);
+        if let Some(line) = self.line_mut() {
+            line.expire(now_ns, seen_ns, merger, sink);
+        }
+    }
+
+    /// The line of stages, where there is one.
+    pub(super) fn line_mut(&mut self) -> Option<&mut Line<B>> {
+        match self {
+            Self::Laws => None,
+            Self::Profiled(line) => Some(line),
+            Self::Batched(batched) => batched.behind.line_mut(),
+        }
+    }
+
+    /// Time at which the batch began, if there is one.
+    pub(super) fn batched_since_ns(&self) -> Option<u64> {
+        match self {
+            Self::Laws | Self::Profiled(_) => None,
+            Self::Batched(batched) => batched.batch.since_ns(),
+        }
+    }
+
+    /// Time at which something that waits must be handed on next.
+    pub(super) fn deadline(&self) -> Option<u64> {
+        match self {
+            Self::Laws => None,
+            Self::Profiled(line) => line.deadline(),
+            Self::Batched(batched) => batched.behind.deadline(),
+        }
+    }
+}
+
+impl<B: AsRef<[u8]>> Batched<B> {
+    /// Takes one packet into the batch, unless it can be of no train or of any.
+    fn push(
+        &mut self,
+        frame: Frame<B>,
+        now_ns: u64,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        match merger.might_be_of(frame.buffer.as_ref()) {
+            Some(Whose::Flow(flow)) => {
+                self.batch.push(frame, flow, now_ns);
+                if self.batch.is_full() {
+                    self.flush(merger, sink);
+                }
+                return Verdict::Waits;
+            }
+            Some(Whose::Pair(_) | Whose::All) => self.flush(merger, sink),
+            None => {}
+        }
+        self.behind.push_staged(frame.buffer, &frame.meta, now_ns, merger, sink)
+    }
+
+    /// Takes the packets of the batch to what is behind it.
+    fn flush(&mut self, merger: &mut Merger<B>, sink: &mut (impl Sink<B> + ?Sized)) {
+        let Self { batch, behind } = self;
+        if let Some(since_ns) = batch.since_ns() {
+            batch.drain(|Frame { buffer, meta }| {
+                behind.push_staged(buffer, &meta, since_ns, merger, sink);
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::Assembly;
+    use crate::coalesce::{Batch, Profile, policy::Tiers};
+
+    #[test]
+    fn the_default_has_no_stage() {
+        let of = |profile: &Profile| Assembly::<Vec<u8>>::of(profile, Tiers::ALL);
+        let mut profile = Profile::linux();
+        assert!(matches!(of(&profile), Assembly::Laws));
+        assert!(matches!(of(&Profile::dpdk()), Assembly::Profiled(_)));
+        profile.batch = Batch::ByFlow { packets: 8 };
+        let assembly = of(&profile);
+        assert!(matches!(assembly, Assembly::Batched(_)) && assembly.is_by_laws());
+        assert!(!of(&Profile::freebsd()).is_by_laws());
+    }
+}

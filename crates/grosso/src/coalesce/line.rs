@@ -1,0 +1,300 @@
+//! The stages that a profile asks for, in a line before the trains.
+
+use alloc::{boxed::Box, vec::Vec};
+
+use crate::{
+    coalesce::{
+        Level, Profile, Sink, Verdict,
+        barrier::Whose,
+        bypass::Bypasser,
+        merge::{Identified, Merger},
+        pacer::Pacer,
+        policy::Profiled,
+        reason::{Pass, Release},
+        reorder::Resequencer,
+        stage::{Next, Packet, Stage},
+        train_id::TrainId,
+    },
+    flow::FlowHash,
+    frame::Frame,
+    meta::Meta,
+};
+
+/// Stages, in the order in which a packet meets them.
+#[derive(Debug)]
+pub(super) struct Line<B> {
+    stages: Vec<AnyStage<B>>,
+}
+
+/// One of the stages that there are.
+#[derive(Debug)]
+enum AnyStage<B> {
+    Bypass(Bypasser),
+    Pace(Pacer),
+    Resequence(Box<Resequencer<B>>),
+}
+
+/// The rest of a line, and the trains behind it.
+struct Rest<'a, B, S: ?Sized> {
+    stages: &'a mut [AnyStage<B>],
+    merger: &'a mut Merger<B>,
+    sink: &'a mut S,
+}
+
+impl<B: AsRef<[u8]>> Line<B> {
+    /// The stages that a profile asks for.
+    pub(super) fn of(profile: &Profile) -> Self {
+        let mut stages = Vec::new();
+        stages.extend(profile.bypass.map(|bypass| AnyStage::Bypass(Bypasser::new(bypass))));
+        stages.extend(Pacer::of(profile).map(AnyStage::Pace));
+        if profile.reorder.level != Level::Off {
+            let resequencer = Resequencer::new(profile.reorder, &profile.limits);
+            stages.push(AnyStage::Resequence(Box::new(resequencer)));
+        }
+        Self { stages }
+    }
+
+    /// Takes a packet.
+    #[inline(always)]
+    pub(super) fn push(
+        &mut self,
+        buffer: B,
+        meta: &Meta,
+        now_ns: u64,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        if self.stages.is_empty() {
+            return merger.push::<Profiled>(buffer, meta, now_ns, sink);
+        }
+        let identity = match merger.next_of_burst::<Profiled>(buffer.as_ref(), meta) {
+            Some(train) => Identified::Predicted(train),
+            None => merger.identify::<Profiled>(buffer.as_ref(), meta),
+        };
+        match identity {
+            Identified::Predicted(train) => {
+                let located = merger.located_by(train);
+                let packet = Packet { buffer, meta, located, now_ns };
+                self.rest(merger, sink).push_predicted(train, packet)
+            }
+            Identified::Located(located) => {
+                self.rest(merger, sink).push(Packet { buffer, meta, located, now_ns })
+            }
+            Identified::Passes(reason) => {
+                self.pass_unknown(Frame { buffer, meta: *meta }, reason, merger, sink)
+            }
+            Identified::OneTooMany => self.push_one_too_many(buffer, meta, now_ns, merger, sink),
+        }
+    }
+
+    /// Lets a packet through that was just dissected and whose flow cannot be read in full, behind all that it might be
+    /// of (rule G75).
+    #[inline(never)]
+    pub(super) fn pass_unknown(
+        &mut self,
+        frame: Frame<B>,
+        reason: Pass,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        if let Some(whose) = merger.dissected_might_be_of(frame.buffer.as_ref()) {
+            self.flush(whose, Release::Barrier, merger, sink);
+            merger.close_of(whose, frame.meta.hash, sink);
+        }
+        merger.pass(frame, reason, sink)
+    }
+
+    /// Takes a packet whose headers are too many beside those that are known: nothing may refer to any.
+    #[cold]
+    #[inline(never)]
+    fn push_one_too_many(
+        &mut self,
+        buffer: B,
+        meta: &Meta,
+        now_ns: u64,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        self.flush(Whose::All, Release::Finish, merger, sink);
+        merger.forget_shapes(sink);
+        self.push(buffer, meta, now_ns, merger, sink)
+    }
+
+    /// Hands on what waits of some flows.
+    pub(super) fn flush(
+        &mut self,
+        whose: Whose,
+        why: Release,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        self.each(merger, sink, |stage, next| stage.flush(whose, why, next));
+    }
+
+    /// Hands on what has waited long enough, where all that came until `seen_ns` has been seen.
+    pub(super) fn expire(
+        &mut self,
+        now_ns: u64,
+        seen_ns: u64,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        self.each(merger, sink, |stage, next| stage.expire(now_ns, seen_ns, next));
+    }
+
+    /// Learns how long a round trip of a flow takes.
+    pub(super) fn learn_round_trip(&mut self, flow: FlowHash, round_trip_ns: u64) {
+        for stage in &mut self.stages {
+            if let AnyStage::Resequence(resequencer) = stage {
+                resequencer.learn_round_trip(flow, round_trip_ns);
+            }
+        }
+    }
+
+    /// Time at which something that waits must be handed on next.
+    pub(super) fn deadline(&self) -> Option<u64> {
+        let deadlines = self.stages.iter().filter_map(|stage| match stage {
+            AnyStage::Bypass(_) | AnyStage::Pace(_) => None,
+            AnyStage::Resequence(resequencer) => resequencer.deadline(),
+        });
+        deadlines.min()
+    }
+
+    fn rest<'a, S: Sink<B> + ?Sized>(
+        &'a mut self,
+        merger: &'a mut Merger<B>,
+        sink: &'a mut S,
+    ) -> Rest<'a, B, S> {
+        Rest { stages: &mut self.stages, merger, sink }
+    }
+
+    /// Asks each stage, the first first: what one hands on may wait in the next.
+    fn each<S: Sink<B> + ?Sized>(
+        &mut self,
+        merger: &mut Merger<B>,
+        sink: &mut S,
+        mut act: impl FnMut(&mut AnyStage<B>, &mut Rest<'_, B, S>),
+    ) {
+        let mut stages = &mut self.stages[..];
+        while let Some((stage, rest)) = stages.split_first_mut() {
+            act(stage, &mut Rest { stages: &mut *rest, merger: &mut *merger, sink: &mut *sink });
+            stages = rest;
+        }
+    }
+}
+
+impl<B: AsRef<[u8]>> Stage<B> for AnyStage<B> {
+    #[inline(always)]
+    fn push(&mut self, packet: Packet<'_, B>, next: &mut impl Next<B>) -> Verdict {
+        match self {
+            Self::Bypass(stage) => stage.push(packet, next),
+            Self::Pace(stage) => stage.push(packet, next),
+            Self::Resequence(stage) => stage.push(packet, next),
+        }
+    }
+
+    #[inline(always)]
+    fn push_predicted(
+        &mut self,
+        train: TrainId,
+        packet: Packet<'_, B>,
+        next: &mut impl Next<B>,
+    ) -> Verdict {
+        match self {
+            Self::Bypass(stage) => stage.push_predicted(train, packet, next),
+            Self::Pace(stage) => stage.push_predicted(train, packet, next),
+            Self::Resequence(stage) => stage.push_predicted(train, packet, next),
+        }
+    }
+
+    fn pass(&mut self, packet: Packet<'_, B>, reason: Pass, next: &mut impl Next<B>) -> Verdict {
+        match self {
+            Self::Bypass(stage) => stage.pass(packet, reason, next),
+            Self::Pace(stage) => stage.pass(packet, reason, next),
+            Self::Resequence(stage) => stage.pass(packet, reason, next),
+        }
+    }
+
+    fn flush(&mut self, whose: Whose, why: Release, next: &mut impl Next<B>) {
+        match self {
+            Self::Bypass(stage) => stage.flush(whose, why, next),
+            Self::Pace(stage) => stage.flush(whose, why, next),
+            Self::Resequence(stage) => stage.flush(whose, why, next),
+        }
+    }
+
+    fn expire(&mut self, now_ns: u64, seen_ns: u64, next: &mut impl Next<B>) {
+        match self {
+            Self::Bypass(stage) => stage.expire(now_ns, seen_ns, next),
+            Self::Pace(stage) => stage.expire(now_ns, seen_ns, next),
+            Self::Resequence(stage) => stage.expire(now_ns, seen_ns, next),
+        }
+    }
+}
+
+impl<B: AsRef<[u8]>, S: Sink<B> + ?Sized> Rest<'_, B, S> {
+    /// The next stage, and what is behind it.
+    #[inline(always)]
+    fn split(&mut self) -> Option<(&mut AnyStage<B>, Rest<'_, B, S>)> {
+        let (stage, stages) = self.stages.split_first_mut()?;
+        Some((stage, Rest { stages, merger: &mut *self.merger, sink: &mut *self.sink }))
+    }
+}
+
+impl<B: AsRef<[u8]>, S: Sink<B> + ?Sized> Next<B> for Rest<'_, B, S> {
+    type Receiver = S;
+
+    fn push(&mut self, packet: Packet<'_, B>) -> Verdict {
+        if let Some((stage, mut rest)) = self.split() {
+            return stage.push(packet, &mut rest);
+        }
+        let Packet { buffer, meta, located, now_ns } = packet;
+        self.merger.take_located::<Profiled>(buffer, meta, located, now_ns, self.sink)
+    }
+
+    fn push_predicted(&mut self, train: TrainId, packet: Packet<'_, B>) -> Verdict {
+        if let Some((stage, mut rest)) = self.split() {
+            return stage.push_predicted(train, packet, &mut rest);
+        }
+        let Packet { buffer, meta, now_ns, .. } = packet;
+        self.merger.join_predicted::<Profiled>(train, buffer, meta, now_ns, self.sink)
+    }
+
+    fn pass(&mut self, packet: Packet<'_, B>, reason: Pass) -> Verdict {
+        if let Some((stage, mut rest)) = self.split() {
+            return stage.pass(packet, reason, &mut rest);
+        }
+        let found = packet.located.found;
+        self.merger.pass_behind(found, packet.into_frame(), reason, self.sink)
+    }
+
+    fn trains(&mut self) -> (&mut Merger<B>, &mut S) {
+        (&mut *self.merger, &mut *self.sink)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::Line;
+    use crate::coalesce::{Bypass, Hold, Profile, Reorder};
+
+    #[test]
+    fn a_line_has_the_stages_that_a_profile_asks_for() {
+        let len = |edit: fn(&mut Profile)| {
+            let mut profile = Profile::linux();
+            edit(&mut profile);
+            Line::<Vec<u8>>::of(&profile).stages.len()
+        };
+        assert_eq!(len(|_| ()), 0);
+        assert_eq!(len(|profile| profile.bypass = Some(Bypass::default())), 1);
+        assert_eq!(len(|profile| profile.reorder = Reorder::WITHIN_BATCH), 1);
+        assert_eq!(len(|profile| profile.hold = Hold::Controlled), 0, "nothing is held");
+        let all = |profile: &mut Profile| {
+            (profile.hold, profile.limits.hold_ns) = (Hold::Controlled, 1000);
+            (profile.bypass, profile.reorder) = (Some(Bypass::default()), Reorder::holes(1000));
+        };
+        assert_eq!(len(all), 3);
+    }
+}

@@ -1,0 +1,385 @@
+//! The merge engine: known headers, held trains, and the one path from a packet to the train that it joins, starts or
+//! must not overtake. Every stage of a profile stands before it.
+
+mod gathered;
+mod path;
+mod predicted;
+
+use core::num::NonZeroU16;
+
+use grosso_wire::{Extent, LinkType, Ports, Stack, dissect, dissect_into, tcp};
+
+pub(super) use self::path::{Identified, Located};
+use crate::{
+    checksum::Checksum,
+    coalesce::{
+        Delivery, HEADER_BYTES_MAX, Held, Part, Profile, Sink,
+        ack_log::AckLog,
+        barrier::{Barrier, Whose, barrier},
+        bounds::Bounds,
+        delivery::Closing,
+        examine::{ends_in_transport, lengths_agree, refusal_of_headers, refusal_of_stack},
+        hold::Retention,
+        policy::Tiers,
+        pool::{List, Pool},
+        prediction::Predictions,
+        reason::{Close, Pass},
+        shape_id::ShapeId,
+        shapes::Shapes,
+        train::{Train, Trains},
+        train_id::TrainId,
+    },
+    flow::{FlowHash, FlowHasher, Found, Keys, Table},
+    meta::{Cut, Cwr, Gso, Meta},
+    stats::CoalesceStats,
+    template::{
+        self,
+        render::{Checksums, Template},
+        shape::Shape,
+    },
+};
+
+/// Known headers and held trains.
+#[derive(Debug)]
+pub(super) struct Merger<B> {
+    pub(super) profile: Profile,
+    /// The tiers that may answer.
+    tiers: Tiers,
+    /// Whether more is known of trains than the exact laws ask: what they acknowledge, or how long they pay.
+    is_watched: bool,
+    /// Time for which trains are held.
+    pub(super) retention: Retention,
+    link: LinkType,
+    ports: Ports,
+    hasher: FlowHasher,
+    pub(super) shapes: Shapes,
+    table: Table<FlowHash, TrainId>,
+    pub(super) trains: Trains<B>,
+    predictions: Predictions,
+    pool: Pool<B>,
+    pub(super) stats: CoalesceStats,
+    /// Records and summaries of acknowledgments, by the slot of their train.
+    acknowledgments: AckLog,
+    /// The train of the packet before this one, when that packet was of the same flow as the one
+    /// before it.
+    recent: Option<TrainId>,
+    /// The train of the packet before this one.
+    previous: Option<TrainId>,
+    /// Result of the latest dissection, kept so that nothing is cleared for each packet.
+    stack: Stack,
+    header: [u8; HEADER_BYTES_MAX],
+}
+
+/// Headers that are not known.
+enum Unknown {
+    /// They are in no train.
+    Passes(Pass),
+    /// They would be one header stack too many.
+    OneTooMany,
+}
+
+impl<B: AsRef<[u8]>> Merger<B> {
+    pub(super) fn new(
+        profile: Profile,
+        tiers: Tiers,
+        is_watched: bool,
+        link: LinkType,
+        ports: Ports,
+        seed: u64,
+    ) -> Self {
+        Self {
+            tiers,
+            is_watched,
+            retention: Retention::of(&profile),
+            link,
+            ports,
+            hasher: FlowHasher::new(seed),
+            shapes: Shapes::default(),
+            table: Table::new(profile.table),
+            trains: Trains::new(profile.limits.flows),
+            predictions: Predictions::default(),
+            pool: Pool::new(profile.limits.parts),
+            stats: CoalesceStats::default(),
+            acknowledgments: AckLog::new(profile.rules.acknowledgments),
+            recent: None,
+            previous: None,
+            stack: Stack::new(0),
+            header: [0; HEADER_BYTES_MAX],
+            profile,
+        }
+    }
+
+    /// Gives all flows one hash (P21).
+    #[cfg(test)]
+    pub(super) fn collide(&mut self) {
+        self.hasher = FlowHasher::colliding();
+    }
+
+    /// The held train of a packet's flow.
+    pub(super) fn held(&self, packet: &[u8], device_hash: Option<u32>) -> Option<Held> {
+        let stack = dissect(packet, self.link, &self.ports);
+        let flow = self.hasher.flow(packet, &Keys::of(stack.layers(), packet));
+        let Found::Slot(slot) = self.table.find(flow, device_hash) else { return None };
+        self.trains.held(slot).map(|train| Held {
+            packets: u32::from(train.packets),
+            payload_bytes: train.payload_len,
+            size: train.size,
+            since_ns: train.created_ns,
+        })
+    }
+
+    /// The train of a flow.
+    pub(super) fn find(&self, flow: FlowHash, device_hash: Option<u32>) -> Found<TrainId> {
+        self.table.find(flow, device_hash)
+    }
+
+    /// The addresses of a packet with these headers, for barriers.
+    pub(super) fn pair(&self, packet: &[u8], known: ShapeId) -> u32 {
+        self.hasher.pair(packet, &self.shapes[known].keys)
+    }
+
+    /// The flow of a packet, whatever it is.
+    pub(super) fn flow(&mut self, packet: &[u8]) -> FlowHash {
+        dissect_into(packet, self.link, &self.ports, &mut self.stack);
+        self.hasher.flow(packet, &Keys::of(self.stack.layers(), packet))
+    }
+
+    /// The flow of a packet if its headers are known, otherwise all flows that it might be of: none if no train can be.
+    pub(super) fn might_be_of(&mut self, packet: &[u8]) -> Option<Whose> {
+        if let Some(known) = self.shapes.find(packet) {
+            return Some(Whose::Flow(self.hasher.flow(packet, &self.shapes[known].keys)));
+        }
+        dissect_into(packet, self.link, &self.ports, &mut self.stack);
+        self.dissected_might_be_of(packet)
+    }
+
+    /// The same for any packet, looked at anew.
+    pub(super) fn must_not_overtake(&mut self, packet: &[u8]) -> Option<Whose> {
+        dissect_into(packet, self.link, &self.ports, &mut self.stack);
+        self.dissected_might_be_of(packet)
+    }
+
+    /// The same for the packet that was just dissected.
+    pub(super) fn dissected_might_be_of(&self, packet: &[u8]) -> Option<Whose> {
+        let keys = Keys::of(self.stack.layers(), packet);
+        match barrier(&self.stack, packet) {
+            Barrier::None => None,
+            Barrier::Flow => Some(Whose::Flow(self.hasher.flow(packet, &keys))),
+            Barrier::Pair => Some(Whose::Pair(self.hasher.pair(packet, &keys))),
+        }
+    }
+
+    /// Closes the trains of some flows before a packet that must not overtake them (rule G75).
+    pub(super) fn close_of(
+        &mut self,
+        whose: Whose,
+        device_hash: Option<u32>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        match whose {
+            Whose::Flow(flow) => {
+                if let Found::Slot(slot) = self.table.find(flow, device_hash) {
+                    self.close(slot, Close::Barrier, sink);
+                }
+            }
+            Whose::Pair(pair) => {
+                while let Some(slot) = self.trains.between(pair) {
+                    self.close(slot, Close::Barrier, sink);
+                }
+            }
+            Whose::All => self.flush(Close::Barrier, sink),
+        }
+    }
+
+    /// Closes the train of a flow, if it has one.
+    pub(super) fn close_flow(
+        &mut self,
+        flow: FlowHash,
+        reason: Close,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        if let Found::Slot(slot) = self.table.find(flow, None) {
+            self.close(slot, reason, sink);
+        }
+    }
+
+    /// Closes all trains and forgets all headers: one header stack was too many. Nothing that waits may refer to any.
+    #[cold]
+    pub(super) fn forget_shapes(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
+        self.flush(Close::HeaderStacksFull, sink);
+        self.shapes.clear();
+    }
+
+    /// Closes the trains that were held long enough.
+    pub(super) fn expire(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
+        while let Some(slot) = self.retention.next_over(now_ns, &self.trains) {
+            self.close(slot, Close::HoldTime, sink);
+        }
+    }
+
+    /// Closes the trains that it does not pay to hold.
+    pub(super) fn close_idle(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
+        let mut idle = self.retention.take_idle(&self.trains);
+        for slot in idle.drain(..) {
+            self.close(slot, Close::PollEnd, sink);
+        }
+        self.retention.give_back(idle);
+    }
+
+    /// Closes all trains, oldest first.
+    pub(super) fn flush(&mut self, reason: Close, sink: &mut (impl Sink<B> + ?Sized)) {
+        while let Some((slot, _)) = self.trains.oldest() {
+            self.close(slot, reason, sink);
+        }
+    }
+
+    /// The headers of a packet, if they are known.
+    #[inline(always)]
+    fn known(&mut self, packet: &[u8], meta: &Meta) -> Option<ShapeId> {
+        let known = self.shapes.find(packet)?;
+        lengths_agree(packet, &self.shapes[known].shape, meta).then_some(known)
+    }
+
+    /// The same by dissecting it, where not too many are known already.
+    #[inline(never)]
+    fn dissect(&mut self, packet: &[u8], meta: &Meta) -> Result<ShapeId, Unknown> {
+        dissect_into(packet, self.link, &self.ports, &mut self.stack);
+        let stack = &self.stack;
+        let lengths_agree = match stack.extent {
+            Extent::Exact => true,
+            Extent::Jumbo => meta.gso.is_some(),
+            Extent::Padded | Extent::Short => false,
+        };
+        if !ends_in_transport(stack) || !lengths_agree {
+            return Err(Unknown::Passes(refusal_of_stack(stack)));
+        }
+        if stack.header_len() > HEADER_BYTES_MAX {
+            return Err(Unknown::Passes(Pass::HeaderTooLong));
+        }
+        if let Some(place) = self.shapes.search(packet) {
+            debug_assert!(self.shapes[place].is_of(stack, packet), "structure tells headers");
+            return Ok(place);
+        }
+        if self.shapes.is_full() {
+            return Err(Unknown::OneTooMany);
+        }
+        let shape = Shape::new(stack, packet);
+        let refusal = refusal_of_headers(packet, stack, &shape, &self.ports, &self.profile);
+        let bounds = Bounds::of(&shape, &self.profile.limits);
+        let rules = &self.profile.rules;
+        Ok(self.shapes.remember(stack, shape, packet, rules, bounds, refusal))
+    }
+
+    /// Delivers a train: a packet alone as it came, several as a superframe.
+    #[inline]
+    pub(super) fn close(
+        &mut self,
+        slot: TrainId,
+        reason: Close,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        let Some(train) = self.trains.remove(slot) else { return };
+        self.table.remove(train.place);
+        self.predictions.forget(slot);
+        self.stats.closed[reason.index()] += 1;
+        if self.is_watched && self.forget(slot, &train) {
+            return self.deliver_gathered(slot, train, reason, sink);
+        }
+        if train.rest == List::EMPTY {
+            let meta = verified(&self.shapes[train.known].shape, train.partial, train.meta);
+            let packets = u32::from(train.packets);
+            self.deliver_single(train.first.buffer, meta, packets, reason, sink);
+        } else {
+            self.deliver_train(slot, train, reason, sink);
+        }
+    }
+
+    #[inline]
+    fn deliver_single(
+        &mut self,
+        buffer: B,
+        meta: Meta,
+        packets: u32,
+        closed: Close,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        let len = buffer.as_ref().len();
+        self.stats.count_out(len, packets, false);
+        let part = Part::new(buffer, 0..len);
+        sink.deliver(Delivery::single(part, meta, packets, closed, &mut self.pool));
+    }
+
+    /// Writes the headers of a superframe: the template with its laws applied to the train as a
+    /// whole (rules G50 to G52).
+    fn deliver_train(
+        &mut self,
+        slot: TrainId,
+        train: Train<B>,
+        closed: Close,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        let known = &self.shapes[train.known];
+        let shape = &known.shape;
+        let first = train.first.buffer.as_ref();
+        let template_header = first.get(..shape.header_len).unwrap_or_default();
+        let header = &mut self.header[..template_header.len()];
+        header.copy_from_slice(template_header);
+        if self.is_watched
+            && let Some(last) = self.pool.last(&train.rest)
+        {
+            known.take_latest(last.buffer.as_ref(), header);
+        }
+        let mut cwr = Cwr::First;
+        if let Some(flags) = shape.flags.and_then(|at| header.get_mut(at as usize)) {
+            if *flags & tcp::CWR as u8 != 0 {
+                cwr = Cwr::Every;
+            }
+            *flags |= train.ending_flags;
+        }
+        let fixed_ids = train.fixed_ids;
+        let template =
+            Template { shape, header: template_header, fixed_ids, cwr, checksum_wanted: true };
+        let place =
+            template::render::Place { index: 0, before: 0, payload: train.payload_len, last: true };
+        template.render(place, Checksums::Seeds, header);
+        let transport = shape.covers.last().map_or((0, 0), |cover| (cover.start, cover.at));
+        let meta = Meta {
+            checksum: Checksum::Partial { start: transport.0, offset: transport.1 - transport.0 },
+            gso: NonZeroU16::new(train.size).filter(|_| known.is_invertible).map(|size| Gso {
+                cut: Cut::Every(size),
+                segments: train.packets,
+                fixed_ids,
+                cwr,
+                partial_members: train.partial,
+                untrusted: false,
+            }),
+            ..train.meta
+        };
+        let len = shape.header_len + train.payload_len;
+        let is_summed = self.is_watched && !known.is_invertible;
+        let summary = if is_summed { self.acknowledgments.summary(slot) } else { None };
+        let packets = u32::from(train.packets);
+        self.stats.count_out(len, packets, true);
+        let payload = shape.header_len..train.first.range().end;
+        let first = Part::new(train.first.buffer, payload);
+        let closing = Closing { summary, meta, packets, len, closed };
+        sink.deliver(Delivery::train(header, first, train.rest, &mut self.pool, closing));
+    }
+}
+
+/// Wire packets that a frame stands for.
+#[inline]
+pub(super) fn packets_of(meta: &Meta) -> u32 {
+    meta.gso.map_or(1, |gso| u32::from(gso.segments.max(1)))
+}
+
+/// A packet whose checksums were verified here says so (rule G53).
+#[inline]
+fn verified(shape: &Shape, partial: bool, meta: Meta) -> Meta {
+    if partial || meta.gso.is_some() {
+        return meta;
+    }
+    let levels =
+        shape.covers.len().saturating_sub(1 + usize::from(shape.remote_checksum.is_some()));
+    Meta { checksum: Checksum::Unnecessary { levels: levels as u8 }, ..meta }
+}

@@ -1,0 +1,94 @@
+//! Packets that were predicted, on their way into the train.
+
+use super::Merger;
+use crate::{
+    coalesce::{
+        Part, Sink, Verdict, examine::examine, policy::Policy, reason::Close, shape_id::ShapeId,
+        train::Arrival, train_id::TrainId,
+    },
+    flow::FlowHash,
+    frame::Frame,
+    meta::Meta,
+};
+
+impl<B: AsRef<[u8]>> Merger<B> {
+    /// Whether a packet is the one that comes next in a train, and may join it at once.
+    #[inline(always)]
+    pub(super) fn is_predicted(&self, slot: TrainId, packet: &[u8], meta: &Meta) -> bool {
+        self.predictions.agrees(slot, packet, meta, &self.shapes, &self.trains)
+    }
+
+    /// Joins the packet that comes next in a train.
+    #[inline(always)]
+    pub(in crate::coalesce) fn join_predicted<P: Policy>(
+        &mut self,
+        slot: TrainId,
+        buffer: B,
+        meta: &Meta,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let (Some(train), Some(next)) = (self.trains.held_mut(slot), self.predictions.next(slot))
+        else {
+            return self.take_unpredicted::<P>(slot, buffer, meta, now_ns, sink);
+        };
+        let payload = usize::from(next.header_len)..next.len;
+        let payload_len = payload.len();
+        if let Err(part) = self.pool.push(&mut train.rest, Part::new(buffer, payload)) {
+            let (known, flow) = (train.known, train.flow);
+            self.close(slot, Close::PartsFull, sink);
+            return self.hold_unexamined::<P>(part.buffer, meta, known, flow, now_ns, sink);
+        }
+        train.packets += 1;
+        train.payload_len += payload_len;
+        next.room -= 1;
+        next.step(payload_len);
+        if P::IS_WATCHED
+            && (!P::is_invertible(&self.shapes[next.known]) || self.retention.is_controlled())
+            && let Some(reason) = self.note_joined(slot, meta, now_ns)
+        {
+            self.close(slot, reason, sink);
+        }
+        Verdict::Joined
+    }
+
+    /// Takes a packet that was predicted of a train that is not there, which cannot be: by the other tiers.
+    #[cold]
+    #[inline(never)]
+    fn take_unpredicted<P: Policy>(
+        &mut self,
+        slot: TrainId,
+        buffer: B,
+        meta: &Meta,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        self.predictions.forget(slot);
+        self.take::<P>(buffer, meta, now_ns, sink)
+    }
+
+    /// Holds a packet that was predicted, where the train that it would have joined had to leave.
+    #[cold]
+    #[inline(never)]
+    fn hold_unexamined<P: Policy>(
+        &mut self,
+        buffer: B,
+        meta: &Meta,
+        known: ShapeId,
+        flow: FlowHash,
+        now_ns: u64,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let frame = Frame { buffer, meta: *meta };
+        match examine::<P>(frame.buffer.as_ref(), &self.shapes[known], meta) {
+            Ok(candidate) => {
+                let arrival = Arrival { frame, candidate, known, flow, now_ns };
+                self.hold_behind::<P>(arrival, sink)
+            }
+            Err(reason) => {
+                debug_assert!(false, "what was predicted is in a train: {reason}");
+                self.pass(frame, reason, sink)
+            }
+        }
+    }
+}
