@@ -9,7 +9,7 @@ use crate::{
     template::shape::Shape,
 };
 
-/// What acknowledgments said, by the slot of the train that they are in.
+/// Records and summaries of acknowledgments, by the slot of the train that they are in.
 #[derive(Debug, Default)]
 pub(super) struct AckLog {
     gathers: bool,
@@ -29,7 +29,7 @@ impl AckLog {
         self.gathers && train.is_empty()
     }
 
-    /// What the packets of a lossy train acknowledged.
+    /// Summary of what the packets of a lossy train acknowledged.
     #[inline]
     pub(super) fn summary(&self, slot: TrainId) -> Option<&Summary> {
         self.summaries.get(slot.slot())

@@ -1,4 +1,4 @@
-//! What leaves the coalescer.
+//! Deliveries: what leaves the coalescer.
 
 use crate::{
     acknowledge::{Record, Summary},
@@ -50,13 +50,13 @@ pub struct Delivery<'a, B> {
     rest: List,
     pool: &'a mut Pool<B>,
     summary: Option<&'a Summary>,
-    /// What is known about the frame; a superframe has [`Meta::gso`] and a partial checksum.
+    /// Metadata of the frame; a superframe has [`Meta::gso`] and a partial checksum.
     pub meta: Meta,
     /// Wire packets that the frame stands for.
     pub packets: u32,
     /// Bytes of the frame.
     pub len: usize,
-    /// Why it left now.
+    /// Reason for which it left now.
     pub closed: Close,
 }
 
@@ -109,8 +109,8 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
         self.header
     }
 
-    /// What the packets of a superframe acknowledged one by one, if it does not say so itself: by a profile that lets
-    /// the last one overwrite the others.
+    /// Summary of what the packets of a superframe acknowledged one by one, if it does not say so itself: by a profile
+    /// that lets the last one overwrite the others.
     #[must_use]
     pub fn acknowledged(&self) -> Option<&Summary> {
         self.summary
@@ -166,7 +166,7 @@ pub struct Vector<'a, B> {
     records: &'a [Record],
     taken: usize,
     meta: Meta,
-    /// Why they left now.
+    /// Reason for which they left now.
     pub closed: Close,
 }
 
@@ -182,7 +182,7 @@ impl<'a, B: AsRef<[u8]>> Vector<'a, B> {
         Self { first: Some(first), rest, pool, records, taken: 0, meta, closed }
     }
 
-    /// What they say, in order of arrival, whether their packets were taken or not.
+    /// Records of what they say, in order of arrival, whether their packets were taken or not.
     #[must_use]
     pub fn records(&self) -> &'a [Record] {
         self.records
@@ -210,7 +210,7 @@ impl<B> Drop for Vector<'_, B> {
     }
 }
 
-/// What a train leaves with, beside its bytes.
+/// Facts that a train leaves with, beside its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closing<'a> {
     pub(crate) summary: Option<&'a Summary>,

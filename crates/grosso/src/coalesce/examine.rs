@@ -35,7 +35,7 @@ pub(crate) struct Candidate {
     pub(crate) fixed_ids: IpLevels,
 }
 
-/// Why a packet whose headers do not lead to TCP or UDP, or contradict the frame's length, is in no
+/// Names the reason why a packet whose headers do not lead to TCP or UDP, or contradict the frame's length, is in no
 /// train.
 #[cold]
 pub(crate) fn refusal_of_stack(stack: &Stack) -> Pass {
@@ -65,7 +65,7 @@ pub(crate) fn ends_in_transport(stack: &Stack) -> bool {
     stack.stop == Stop::Payload && matches!(kind, Some(Kind::Tcp | Kind::Udp))
 }
 
-/// Why packets with these headers are in no train, whatever their varying fields say.
+/// Names the reason why packets with these headers are in no train, whatever their varying fields say.
 #[cold]
 pub(crate) fn refusal_of_headers(
     packet: &[u8],

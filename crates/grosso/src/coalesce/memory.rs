@@ -1,4 +1,4 @@
-//! What is remembered of flows that may hold nothing at the moment: bounded, and touched only where somebody asks for
+//! Memory of flows that may hold nothing at the moment: bounded, and touched only where somebody asks for
 //! it.
 
 use alloc::{boxed::Box, vec};
@@ -23,24 +23,24 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
         Self { ways: vec![None; FLOWS_MAX].into_boxed_slice() }
     }
 
-    /// What is known of a flow.
+    /// Value of a flow, if it is remembered.
     pub(crate) fn get(&self, flow: H) -> Option<&T> {
         let set = self.ways.get(set(flow.into()))?.iter().flatten();
         set.into_iter().find(|way| way.flow == flow).map(|way| &way.value)
     }
 
-    /// What is known of a flow.
+    /// Value of a flow, if it is remembered.
     pub(crate) fn get_mut(&mut self, flow: H) -> Option<&mut T> {
         let set = self.ways.get_mut(set(flow.into()))?.iter_mut().flatten();
         set.into_iter().find(|way| way.flow == flow).map(|way| &mut way.value)
     }
 
-    /// What is known of all flows that are remembered.
+    /// Values of all flows that are remembered.
     pub(super) fn values(&self) -> impl Iterator<Item = &T> {
         self.ways.iter().flatten().map(|way| &way.value)
     }
 
-    /// What is known of a flow, or what a fresh one starts with, for which the flow of its set leaves that was not used
+    /// Value of a flow, or what a fresh one starts with, for which the flow of its set leaves that was not used
     /// for longest.
     pub(crate) fn entry(&mut self, flow: H, now_ns: u64, fresh: impl FnOnce() -> T) -> &mut T {
         let ways = &mut self.ways[set(flow.into())];

@@ -47,7 +47,7 @@ pub(super) struct Prediction {
     /// The sequence number; UDP has none.
     sequence: Option<Sequence>,
     identifications: ArrayVec<Identification, LAYERS_MAX>,
-    /// What the checksums over the payload must look like.
+    /// Values that the checksums over the payload must have, or not have.
     forms: ArrayVec<Form, LAYERS_MAX>,
     /// The only checksum over the payload that is complete; `None` if there are more.
     single: Option<Single>,
@@ -70,14 +70,14 @@ struct Sequence {
 /// The identification of one IPv4 header of the next packet, and its checksum.
 #[derive(Clone, Copy, Debug)]
 struct Identification {
-    /// Where the header starts.
+    /// Start of the header.
     header: u16,
     value: u16,
     checksum: u16,
     steps: bool,
 }
 
-/// What a checksum field holds along a train, whatever the payload is: a value, or anything but that.
+/// Value of a checksum field along a train, whatever the payload is: a value, or anything but that.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     at: u16,
@@ -233,7 +233,7 @@ impl Prediction {
     }
 }
 
-/// What the checksums over the payload of a train look like, one of whose packets this is.
+/// Values of the checksums over the payload of a train, one of whose packets this is.
 #[inline]
 fn forms(shape: &Shape, packet: &[u8]) -> impl Iterator<Item = Form> {
     shape.covers.iter().enumerate().map(|(index, covering)| {

@@ -20,7 +20,7 @@ macro_rules! reasons {
         impl $list {
             /// All of them, in order.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-            /// How many there are.
+            /// Number of them.
             pub const COUNT: usize = Self::ALL.len();
 
             /// The name in reports and counters: lower case, words joined by hyphens.
@@ -54,7 +54,7 @@ macro_rules! reasons {
 pub(crate) use reasons;
 
 reasons! {
-    /// Why a packet can be in no train, whatever else is held. It leaves untouched, after the held
+    /// A reason why a packet can be in no train, whatever else is held. It leaves untouched, after the held
     /// train of its flow.
     Pass {
         /// The caller asked to keep it apart.
@@ -142,7 +142,7 @@ reasons! {
 }
 
 reasons! {
-    /// Why a packet did not join the held train of its flow. The train leaves, and the packet
+    /// A reason why a packet did not join the held train of its flow. The train leaves, and the packet
     /// starts the next.
     NoMerge {
         /// The link layer header differs: addresses, VLAN priority, MPLS or PPPoE fields (rules G4,
@@ -205,7 +205,7 @@ reasons! {
 }
 
 reasons! {
-    /// Why a train left.
+    /// A reason why a train left.
     Close {
         /// The poll ended (rule G71).
         PollEnd = "poll-end",
@@ -241,7 +241,7 @@ reasons! {
 }
 
 reasons! {
-    /// Why packets left that waited because they were ahead of their flow.
+    /// A reason why packets left that waited because they were ahead of their flow.
     Release {
         /// The flow had begun, and what continues it left.
         Begun = "begun",
@@ -271,7 +271,7 @@ reasons! {
 }
 
 impl NoMerge {
-    /// What a difference in a field of this role is called, in whichever header it is. Lengths and sequence numbers
+    /// Names a difference in a field of this role, in whichever header it is. Lengths and sequence numbers
     /// have laws of their own, and what they break is found before any field is compared.
     #[must_use]
     pub const fn of(role: Role) -> Self {

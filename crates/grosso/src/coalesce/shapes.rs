@@ -1,6 +1,6 @@
 //! The header stacks seen lately, so that a packet whose stack is known need not be dissected.
 //!
-//! What headers a packet has is decided by a few bits of them: EtherTypes, protocols, versions,
+//! The headers that a packet has are decided by a few bits of them: EtherTypes, protocols, versions,
 //! header lengths, tunnel ports and flags. A packet that agrees in those bits with one that was
 //! dissected has the same headers.
 
@@ -38,17 +38,17 @@ pub(crate) struct Known {
     structure: Mask,
     /// The headers of a packet that has them, and zeros where they are shorter than those of a tunnel.
     example: Box<[u8]>,
-    /// How they may vary.
+    /// Variations that they may have.
     pub(crate) rules: Rules,
     /// Whether trains of them can be cut again.
     pub(crate) is_invertible: bool,
     /// The limits of a train with these headers.
     pub(crate) bounds: Bounds,
-    /// Where the bytes lie that the superframe has from the last packet.
+    /// Ranges of bytes that the superframe has from the last packet.
     latest: ArrayVec<Range<u16>, LATEST_MAX>,
-    /// Where the timestamps lie, if they may vary.
+    /// Offset of the timestamps, if they may vary.
     pub(crate) timestamps: Option<u16>,
-    /// Why packets with these headers are in no train, whatever else they hold.
+    /// Reason why packets with these headers are in no train, whatever else they hold.
     pub(crate) refusal: Option<Pass>,
 }
 
@@ -278,7 +278,7 @@ fn structure(stack: &Stack, header: &[u8], options: Option<usize>) -> Mask {
 /// afresh.
 const SHAPES_MAX: usize = 64;
 
-/// How many of them a packet is compared with before it is dissected.
+/// Number of them that a packet is compared with before it is dissected.
 const LOOK_BACK: usize = 4;
 
 /// Most fields that a superframe has from its last packet: four of each IP header, and four of TCP.

@@ -33,7 +33,7 @@ pub(crate) struct Train<B> {
     pub(crate) meta: Meta,
     /// The place of its headers among the known ones.
     pub(crate) known: ShapeId,
-    /// Where its flow stands in the table.
+    /// Place of its flow in the table.
     pub(crate) place: Place,
     pub(crate) created_ns: u64,
     pub(crate) payload_len: usize,
@@ -48,7 +48,7 @@ pub(crate) struct Train<B> {
     pub(crate) flow: FlowHash,
     /// Outermost addresses, for barriers.
     pub(crate) pair: u32,
-    /// How many trains were held before it.
+    /// Number of trains that were held before it.
     number: u64,
     older: TrainId,
     newer: TrainId,
@@ -98,7 +98,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         self.payload_len == 0
     }
 
-    /// How many trains were held before it.
+    /// Number of trains that were held before it.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -152,7 +152,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         Ok(fixed_ids)
     }
 
-    /// What is known about a packet beside its bytes, and which checksums it has.
+    /// Compares what is known about a packet beside its bytes, and which checksums it has.
     #[inline(always)]
     pub(super) fn admits_metadata(
         &self,
@@ -422,7 +422,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
     }
 }
 
-/// Which flags of a packet end the train that it joins, and as what (rule G36).
+/// The close that flags of a packet cause of the train that it joins (rule G36).
 #[inline(always)]
 pub(super) fn ending(flags: u8, rules: &Rules) -> Option<Close> {
     const FIN: u8 = tcp::FIN as u8;

@@ -1,4 +1,4 @@
-//! When held trains must leave, if not all have the same time: the earliest is found without a look at the others.
+//! Deadlines of held trains, if not all have the same time: the earliest is found without a look at the others.
 
 use alloc::vec::Vec;
 
@@ -8,13 +8,13 @@ use crate::coalesce::train_id::TrainId;
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     heap: Vec<Deadline>,
-    /// Where each slot stands in the heap.
+    /// Place of each slot in the heap.
     places: Vec<u32>,
     /// Deadlines set so far: of two at the same time the one that was set first is earlier.
     count: u64,
 }
 
-/// When a train must leave.
+/// Time at which a train must leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Deadline {
     at_ns: u64,

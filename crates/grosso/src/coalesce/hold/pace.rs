@@ -1,7 +1,7 @@
 //! The pace of one flow: when its next packet is due, how long a superframe takes to fill, and what its sender's clock
 //! needs.
 
-/// What holds for all flows.
+/// Bounds and knowledge that hold for all flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Common {
     /// A train is held for no longer.
@@ -10,16 +10,16 @@ pub(super) struct Common {
     pub(super) round_trip_ns: Option<u64>,
 }
 
-/// What is known about the pace of a flow. Packets that come in one instant, as those of a poll do, are one arrival.
+/// Pace of a flow. Packets that come in one instant, as those of a poll do, are one arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// When the latest packet came.
+    /// Time of the latest packet.
     last_ns: u64,
     /// Nanoseconds between arrivals of one burst, averaged, times [`WEIGHT`].
     gap: Option<u64>,
     /// Payload bytes of an arrival that another follows in its burst, averaged, times [`WEIGHT`].
     bytes: u64,
-    /// How many pauses there were in a row, up to now.
+    /// Number of pauses in a row, up to now.
     pauses: u8,
     /// Payload bytes of the latest arrival so far.
     arriving: u64,
@@ -28,7 +28,7 @@ pub(super) struct Pace {
     round: Round,
 }
 
-/// What came within a round trip.
+/// Payload that came within a round trip.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     since_ns: u64,
@@ -86,14 +86,14 @@ impl Pace {
         self.round_trip_ns = Some(least.max(1));
     }
 
-    /// When the next packet is due: a gap behind the latest, by which more have come than not. `None` while nothing was
-    /// seen that is faster than a hold, and once pauses alone were.
+    /// Time at which the next packet is due: a gap behind the latest, by which more have come than not. `None` while
+    /// nothing was seen that is faster than a hold, and once pauses alone were.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let gap = self.gap.filter(|_| self.pauses < PAUSES_IDLE)?;
         Some(self.last_ns.saturating_add(gap / WEIGHT))
     }
 
-    /// How long a train that starts now may be held: no longer than a superframe takes to fill,
+    /// Time for which a train that starts now may be held: no longer than a superframe takes to fill,
     /// and on a path whose round trip is known a sixteenth of that.
     pub(super) fn hold_ns(&self, common: &Common) -> u64 {
         let hold_ns_max = common.hold_ns_max;
@@ -111,7 +111,7 @@ impl Pace {
         fill_ns.min(most).max(HOLD_NS_MIN).min(hold_ns_max)
     }
 
-    /// How many packets of this payload a TCP train may have, so that the sender's clock ticks often enough.
+    /// Most packets of this payload that a TCP train may have, so that the sender's clock ticks often enough.
     ///
     /// A path that is not known to be short is taken for the shortest of the long ones.
     pub(super) fn segments_max(&self, payload_len: u16, common: &Common) -> u16 {
@@ -157,7 +157,7 @@ const SUPERFRAME_BYTES: u64 = 64 * 1024;
 /// The least time that a train is held if at all, in nanoseconds: that of two packets of 1500 bytes at 10 Gb/s.
 pub const HOLD_NS_MIN: u64 = 2_000;
 
-/// Which part of a round trip a train is held at most.
+/// Part of a round trip for which a train is held at most, as a divisor.
 const ROUND_TRIP_SHARE: u64 = 16;
 
 /// From this round trip on, in nanoseconds, a path is long: trains are bounded by what the sender's clock needs. The

@@ -1,4 +1,4 @@
-//! How long the ends of TCP connections take to answer, as seen from between them.
+//! Round trip times of TCP connections, as seen from between them.
 
 use core::hash::BuildHasher;
 
@@ -13,7 +13,7 @@ use crate::{
 /// Measures round trips where both directions of connections pass: how long it takes until what one end sent is
 /// acknowledged by the other, or its timestamp echoed (RFC 7323 section 4).
 ///
-/// Where one direction alone passes, only the opening of a connection tells: how long it takes from the SYN of an end
+/// If one direction alone passes, only the opening of a connection tells: how long it takes from the SYN of an end
 /// until it says what it cannot say before the SYN was answered. That may be longer than a round trip, if a SYN was
 /// lost or a server thinks, and is never shorter. The pauses between bursts do not tell: they may be those of the
 /// sender's clock, of its program, or of how it cuts superframes.
@@ -43,7 +43,7 @@ struct End {
     opening: Opening,
 }
 
-/// How far an end is with the opening of its connection.
+/// Progress of an end with the opening of its connection.
 #[derive(Clone, Copy, Debug, Default)]
 enum Opening {
     #[default]
@@ -54,7 +54,7 @@ enum Opening {
     Answered { sequence: u32 },
 }
 
-/// What a packet says of its connection.
+/// Fields of a packet that tell of its connection.
 struct Said {
     connection: u64,
     /// It is said by the end whose address and port are the greater.
@@ -110,7 +110,7 @@ impl RoundTrips {
         opened_ns.into_iter().chain(there_and_back).min()
     }
 
-    /// What a packet says, if it is one of TCP.
+    /// Reads a packet, if it is one of TCP.
     fn said(&mut self, packet: &[u8], link: LinkType, ports: &Ports) -> Option<Said> {
         dissect_into(packet, link, ports, &mut self.stack);
         let Ends { from, to, transport: at, header_end } = Ends::of(packet, &self.stack)?;
@@ -135,7 +135,7 @@ impl RoundTrips {
 }
 
 impl End {
-    /// How long this end's packet under observation waited for the answer that the other end says, if it is one.
+    /// Time that this end's packet under observation waited for the answer that the other end says, if it is one.
     fn answer(&mut self, said: &Said, now_ns: u64) -> Option<u64> {
         let reaches = |told: Option<u32>, waiting: &mut Option<(u32, u64)>| {
             let (value, since_ns) = (*waiting)?;
@@ -150,7 +150,7 @@ impl End {
         acknowledged.into_iter().chain(echoed).min()
     }
 
-    /// How long it took from this end's first SYN until it says what it cannot say before that was answered.
+    /// Time that it took from this end's first SYN until it says what it cannot say before that was answered.
     fn open(&mut self, said: &Said, now_ns: u64) -> Option<u64> {
         if let Some(sequence) = said.opens {
             let is_known = match self.opening {
@@ -194,7 +194,7 @@ impl End {
     }
 }
 
-/// Where the low flags of a TCP header are.
+/// Offset of the low flags of a TCP header.
 const FLAGS_AT: usize = 13;
 
 #[cfg(test)]

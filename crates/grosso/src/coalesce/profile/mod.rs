@@ -28,7 +28,7 @@ pub use self::{
 pub struct Profile {
     /// The name under which reports show it.
     pub name: Cow<'static, str>,
-    /// How TCP packets of a train may differ.
+    /// Differences that TCP packets of a train may have.
     pub rules: Rules,
     /// Whether TCP is joined.
     pub tcp: bool,
@@ -37,13 +37,13 @@ pub struct Profile {
     pub udp: bool,
     /// Whether packets with IPv6 extension headers are joined (rule G21).
     pub extension_headers: bool,
-    /// How many tunnels a packet may be inside of, at most; IP in IP counts as one (rule T1).
+    /// Most tunnels that a packet may be inside of; IP in IP counts as one (rule T1).
     pub tunnels_max: u8,
-    /// How long a train is held, within [`Limits::hold_ns`].
+    /// Time for which a train is held, within [`Limits::hold_ns`].
     pub hold: Hold,
     /// Whether and when flows are left alone that are seldom joined (P48).
     pub bypass: Option<Bypass>,
-    /// How reordering of TCP is repaired.
+    /// Repair of reordered TCP.
     pub reorder: Reorder,
     /// The flow table.
     pub table: TableShape,
@@ -218,7 +218,7 @@ impl Profile {
         profile
     }
 
-    /// What wireguard-go joins on its way into a TUN device: TCP whose identifications, flow labels and windows are
+    /// The rules of wireguard-go on its way into a TUN device: TCP whose identifications, flow labels and windows are
     /// not compared, and UDP.
     #[must_use]
     pub fn wireguard() -> Self {
@@ -238,7 +238,7 @@ impl Profile {
         profile
     }
 
-    /// What the lossy ones have in common.
+    /// Rules that the lossy ones have in common.
     fn lossy(name: &'static str) -> Self {
         let mut profile = Self::linux();
         profile.name = Cow::Borrowed(name);

@@ -30,9 +30,9 @@ pub struct Reorder {
     pub flow_bytes: usize,
     /// Memory that waits of all flows, in bytes.
     pub queue_bytes: usize,
-    /// What a buffer takes of memory at least, in bytes, however little of it is filled.
+    /// Least memory that a buffer takes, in bytes, however little of it is filled.
     pub buffer_bytes: usize,
-    /// How long a flow is remembered of which nothing comes, in nanoseconds.
+    /// Time for which a flow is remembered of which nothing comes, in nanoseconds.
     pub idle_ns: u64,
 }
 
@@ -67,7 +67,7 @@ impl Reorder {
     /// Packets of one poll are put in order, which delays nothing.
     pub const WITHIN_BATCH: Self = Self { level: Level::Batch, ..Self::OFF };
 
-    /// What is ahead waits for so many nanoseconds until the hole before it fills.
+    /// A packet that is ahead waits for so many nanoseconds until the hole before it fills.
     #[must_use]
     pub const fn holes(hole_ns: u64) -> Self {
         Self { level: Level::Holes, hole_ns_max: hole_ns, hole_ns_min: hole_ns, ..Self::OFF }
@@ -85,7 +85,7 @@ impl Reorder {
         self.level == Level::Holes && self.hole_ns_min < self.hole_ns_max
     }
 
-    /// How long a hole may be waited for, in nanoseconds; none within a batch.
+    /// Time for which a hole may be waited for, in nanoseconds; none within a batch.
     #[must_use]
     pub fn hole_ns(&self) -> u64 {
         match (self.level, self.round_trip_ns) {
@@ -95,7 +95,7 @@ impl Reorder {
         }
     }
 
-    /// How long a packet may be delayed in all, in nanoseconds, where trains are held no longer than that.
+    /// Time for which a packet may be delayed in all, in nanoseconds, where trains are held no longer than that.
     #[must_use]
     pub fn total_ns(&self) -> u64 {
         self.hole_ns().saturating_mul(2)

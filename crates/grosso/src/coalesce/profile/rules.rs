@@ -1,4 +1,4 @@
-//! How the packets of one TCP train may differ beyond what cutting gives back, as data.
+//! Rules by which the packets of one TCP train may differ beyond what cutting gives back, as data.
 //!
 //! The laws of a [header](grosso_wire::HeaderSpec) want every field equal that they do not describe, so that a
 //! superframe can be cut into the very packets that went in. The receive offloads of other systems want less: later
@@ -8,7 +8,7 @@ use grosso_wire::Role;
 
 use crate::acknowledge::Thinning;
 
-/// What a field that the laws want equal may do instead, in a train of TCP.
+/// Behaviour of a field that the laws want equal, in a train of TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Vary {
     /// Nothing: another value ends the train.
@@ -35,7 +35,7 @@ pub struct Rules {
     pub dont_fragment: Vary,
     /// The identification of IPv4, which otherwise steps or stays.
     pub identification: Vary,
-    /// Whose identification may stay along a train, where it is looked at.
+    /// Packets whose identification may stay along a train, where it is looked at.
     pub fixed_identification: FixedIdentification,
     /// The acknowledgment number. One that is behind the train's never joins.
     pub acknowledgment: Vary,
@@ -45,23 +45,23 @@ pub struct Rules {
     pub timestamp_value: Vary,
     /// The echo of the timestamp option.
     pub timestamp_echo: Vary,
-    /// Which TCP options a packet in a train may have.
+    /// TCP options that a packet in a train may have.
     pub options: Options,
-    /// How long packets of a train may be.
+    /// Lengths that packets of a train may have.
     pub sizes: Sizes,
-    /// What PSH does.
+    /// Effect of PSH.
     pub push: Push,
     /// TCP flags with which a packet is in no train, beside SYN, RST and URG: the low byte of the flags.
     pub flags_alone: u8,
     /// Whether a packet that met congestion is in no train.
     pub congestion_alone: bool,
-    /// What becomes of packets without payload.
+    /// Treatment of packets without payload.
     pub acknowledgments: Acknowledgments,
-    /// What a packet does that did not fit the train of its flow.
+    /// Treatment of a packet that did not fit the train of its flow.
     pub refused: Refused,
 }
 
-/// Whose IPv4 identification may stay along a train.
+/// Packets whose IPv4 identification may stay along a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FixedIdentification {
     /// That of any header (rule G14).
@@ -70,7 +70,7 @@ pub enum FixedIdentification {
     DontFragment,
 }
 
-/// Which TCP options a packet in a train may have.
+/// TCP options that a packet in a train may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Options {
     /// Any.
@@ -79,7 +79,7 @@ pub enum Options {
     TimestampOnly,
 }
 
-/// How long packets of a train may be.
+/// Lengths that packets of a train may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sizes {
     /// All as the first, but the last may be shorter.
@@ -88,7 +88,7 @@ pub enum Sizes {
     Any,
 }
 
-/// What PSH does.
+/// Effect of PSH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Push {
     /// It ends the train.
@@ -97,7 +97,7 @@ pub enum Push {
     Joins,
 }
 
-/// What becomes of packets without payload. Two acknowledgments of the same data with the same window never join:
+/// Treatment of packets without payload. Two acknowledgments of the same data with the same window never join:
 /// the sender counts them (P12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Acknowledgments {
@@ -135,7 +135,7 @@ impl Acknowledgments {
         matches!(self, Self::Vector | Self::Thin | Self::ThinAggressive)
     }
 
-    /// How much they are thinned, if they are.
+    /// Degree to which they are thinned, if they are.
     pub(crate) const fn thinning(self) -> Option<Thinning> {
         match self {
             Self::Thin => Some(Thinning::Conservative),
@@ -145,7 +145,7 @@ impl Acknowledgments {
     }
 }
 
-/// What a packet does that did not fit the train of its flow.
+/// Treatment of a packet that did not fit the train of its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refused {
     /// It starts the next.
@@ -225,7 +225,7 @@ impl Rules {
             || self.acknowledgments.join_trains()
     }
 
-    /// What a field of this role may do.
+    /// Behaviour of fields of this role.
     pub(crate) fn vary(&self, role: Role) -> Vary {
         match role {
             Role::TypeOfService => self.differentiated_services,

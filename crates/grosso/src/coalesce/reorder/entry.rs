@@ -8,7 +8,7 @@ use crate::{
     reassemble::queue::Link,
 };
 
-/// What a flow is doing.
+/// State of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Its first packets wait, because they may not have been the first that were sent.
@@ -26,14 +26,14 @@ pub(super) enum Phase {
 pub(super) struct Entry {
     /// The hash of the flow.
     pub(super) flow: FlowHash,
-    /// Where it stands in the table of flows.
+    /// Its place in the table of flows.
     pub(super) place: Place,
     /// Its outermost addresses, for barriers.
     pub(super) pair: u32,
     pub(super) phase: Phase,
     /// Its neighbours in the queue of the phase.
     pub(super) link: Link,
-    /// When the last packet of it came.
+    /// Time of its last packet.
     pub(super) seen_ns: u64,
     /// Memory that waits, in bytes.
     pub(super) bytes: usize,
@@ -41,19 +41,20 @@ pub(super) struct Entry {
     pub(super) next: u32,
     /// From when on the time of a hole is counted: when it appeared, or when something left last.
     progress_ns: u64,
-    /// What waits, in sequence, disjoint and not adjacent.
+    /// Runs that wait, in sequence, disjoint and not adjacent.
     runs: Vec<Run>,
-    /// What was given up as lost and has not come since: from the first on, and nothing from the second on.
+    /// Sequence numbers that were given up as lost and have not come since: from the first on, and none from the second
+    /// on.
     lost: u32,
     resume: u32,
-    /// When it was given up, and when the hole had appeared.
+    /// Time at which it was given up, and time at which the hole had appeared.
     given_up_ns: u64,
     missing_since_ns: u64,
     /// Packets in a row that were behind.
     late: u32,
-    /// How long holes took to fill lately; 0 when none has filled.
+    /// Time that holes took to fill lately; 0 when none has filled.
     fill_ns: u64,
-    /// How long a round trip takes; 0 when nobody told.
+    /// Round trip time; 0 when nobody told.
     round_trip_ns: u64,
 }
 
@@ -65,7 +66,7 @@ pub(super) struct Run {
     /// The first and the last of its packets.
     pub(super) first: u32,
     pub(super) last: u32,
-    /// When the first of them came, by arrival.
+    /// Time at which the first of them came, by arrival.
     since_ns: u64,
     /// Its last packet has PSH.
     is_pushed: bool,
@@ -87,7 +88,7 @@ impl Span {
     }
 }
 
-/// Where a packet stands in its flow.
+/// Place of a packet in its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// The flow goes on with it.
@@ -100,7 +101,7 @@ pub(super) enum Standing {
     Overlaps,
 }
 
-/// How a packet that waits meets its neighbours.
+/// Neighbours of a packet that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Joint {
     /// It is a run of its own.
@@ -260,7 +261,7 @@ impl Entry {
         self.lost = self.resume;
     }
 
-    /// Where a packet stands.
+    /// Finds the place of a packet.
     pub(super) fn standing(&self, span: &Span) -> Standing {
         let start = self.ahead(span.start);
         let end = start + i64::from(span.len);
@@ -297,7 +298,7 @@ impl Entry {
         }
     }
 
-    /// When and as what packets that wait leave, if nothing else happens; `hold_ns` is for how long trains are held.
+    /// Time at which packets that wait leave, and as what, if nothing else happens; trains are held for `hold_ns`.
     pub(super) fn due(&self, reorder: &Reorder, hold_ns: u64) -> Option<(u64, Release)> {
         let first = self.runs.first()?;
         // What leaves from here may still be held in a train.
@@ -322,12 +323,12 @@ impl Entry {
         self.runs
     }
 
-    /// How many runs wait.
+    /// Number of runs that wait.
     pub(super) fn runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// How long a hole of this flow is waited for.
+    /// Time for which a hole of this flow is waited for.
     fn hole_ns(&self, reorder: &Reorder) -> u64 {
         let most_ns = self.hole_ns_max(reorder);
         match self.fill_ns {
@@ -354,7 +355,7 @@ impl Entry {
         .max(1);
     }
 
-    /// How far a sequence number is ahead of the next, in serial arithmetic (RFC 9293 section 3.4).
+    /// Distance by which a sequence number is ahead of the next, in serial arithmetic (RFC 9293 section 3.4).
     fn ahead(&self, sequence: u32) -> i64 {
         i64::from(since(sequence, self.next))
     }

@@ -30,11 +30,11 @@ pub(in crate::coalesce) struct Resequencer<B> {
     /// Flows by how dear they are: first those of which nothing waits, then those of which something does, then
     /// those that wait for what was given up. Whoever was seen last is last; of the second, who waits longest is first.
     queues: [Queue; 3],
-    /// What is to leave, in order: the first and the last packet.
+    /// Packets that are to leave, in order: the first and the last packet.
     leaving: (u32, u32),
     /// The time, as it was told last.
     now_ns: u64,
-    /// What came until then has been seen.
+    /// Time until which all that came has been seen.
     seen_ns: u64,
 }
 
@@ -115,7 +115,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// Where a packet stands in its flow. A flow that has gone back is forgotten, which gives `None`.
+    /// Finds the place of a packet in its flow. A flow that has gone back is forgotten, which gives `None`.
     pub(super) fn standing(&mut self, entry: u32, span: &Span) -> Option<Standing> {
         let known = self.entries.get_mut(entry)?;
         let standing = known.standing(span);
@@ -252,8 +252,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.queues[BUSY].behind(&self.entries, |known| &known.link, entry)
     }
 
-    /// Why something of a flow is to leave by now, if it is. What fills a hole may have come in time and not have been
-    /// seen yet.
+    /// Reason for which something of a flow is to leave by now, if it is. What fills a hole may have come in time and not
+    /// have been seen yet.
     pub(super) fn due(&self, entry: u32) -> Option<Release> {
         let (at_ns, why) = self.entries.get(entry)?.due(&self.reorder, self.hold_ns)?;
         let is_over = match why {
@@ -263,7 +263,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         is_over.then_some(why)
     }
 
-    /// When something is to leave next.
+    /// Time at which something is to leave next.
     pub(in crate::coalesce) fn deadline(&self) -> Option<u64> {
         let due = |entry: u32| self.entries.get(entry)?.due(&self.reorder, self.hold_ns);
         let busy = core::iter::successors(self.first(), |&entry| self.behind(entry));
@@ -327,7 +327,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// What a waiting packet takes, however little of its buffer is filled (P33).
+    /// Memory that a waiting packet takes, however little of its buffer is filled (P33).
     fn memory(&self, arrival: &Arrival<B>) -> usize {
         let len = arrival.frame.buffer.as_ref().len();
         len.max(self.reorder.buffer_bytes) + size_of::<Waiting<B>>()
