@@ -11,7 +11,7 @@ use crate::kind::Kind;
 use crate::stack::Layer;
 use crate::{ipv4, ipv6, ipv6_fragment};
 
-/// Where the addresses lie that count in the pseudo-headers inside one IP header.
+/// Positions of the addresses that enter the pseudo-headers inside one IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     is_ipv6: bool,
@@ -21,12 +21,12 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// The ends of the IPv4 or IPv6 header `ip` of `packet`, whose extension headers are followed as far as they are
-    /// there.
+    /// Finds the ends of the IPv4 or IPv6 header `ip` of `packet`, following its extension headers as far as the bytes
+    /// reach.
     ///
     /// Of several routing headers with segments left the innermost counts, because those in front of it only lead to it
-    /// (RFC 6275 section 6.4). Final destinations are known of the types 0 and 2, which list them last, and of the
-    /// segment routing header, which lists them first (RFC 8754 section 2).
+    /// (RFC 6275 section 6.4). The final destination is known for types 0 and 2, which list it last, and for the
+    /// segment routing header, which lists it first (RFC 8754 section 2).
     #[inline]
     #[must_use]
     pub fn of(packet: &[u8], ip: &Layer) -> Self {
@@ -46,8 +46,8 @@ impl Ends {
         ends
     }
 
-    /// Calls `decide` with the place of every byte behind the IPv6 header `ip` that decides where its [`Ends`] lie, but
-    /// those that say which extension headers there are and how long.
+    /// Calls `decide` with the offset of every byte behind the IPv6 header `ip` that determines its [`Ends`], except
+    /// the bytes that determine which extension headers there are and how long they are.
     pub fn deciding(packet: &[u8], ip: &Layer, mut decide: impl FnMut(usize)) {
         if ip.kind != Kind::Ipv6 {
             return;
@@ -73,8 +73,8 @@ impl Ends {
         }
     }
 
-    /// The sum of the pseudo-header of a transport header of `protocol`, which has `len` bytes with its payload.
-    /// Addresses that are not there count nothing.
+    /// Sums the pseudo-header for a transport header of `protocol` that has `len` bytes with its payload. Addresses
+    /// beyond the end of the packet add nothing.
     #[inline]
     #[must_use]
     pub fn pseudo(&self, packet: &[u8], protocol: u8, len: usize) -> Sum {
@@ -107,9 +107,9 @@ impl Ends {
 /// The extension headers behind an IPv6 header.
 struct Chain<'a> {
     packet: &'a [u8],
-    /// What the next header is.
+    /// Protocol number of the next header.
     protocol: u8,
-    /// Where it starts.
+    /// Offset of the next header in the packet.
     at: usize,
 }
 
@@ -175,7 +175,7 @@ impl<'a> Extension<'a> {
         self.bytes.len() >= ROUTING_LIST + ADDRESS_LEN
     }
 
-    /// Where a routing header that has room has its final destination, if segments are left.
+    /// Offset of the final destination in a routing header that has room for one, if segments are left.
     fn final_destination(&self) -> Option<u16> {
         if *self.bytes.get(SEGMENTS_LEFT)? == 0 {
             return None;
@@ -188,7 +188,7 @@ impl<'a> Extension<'a> {
         Some((self.start + at) as u16)
     }
 
-    /// Where destination options have a home address.
+    /// Offset of the home address in destination options.
     fn home_address(&self) -> Option<u16> {
         let is_home = |option: &Place| {
             (option.kind, option.len) == (OPTION_HOME_ADDRESS, OPTION_FIXED + HOME_ADDRESS_LEN)
@@ -199,7 +199,7 @@ impl<'a> Extension<'a> {
         Some((option.start + OPTION_FIXED) as u16)
     }
 
-    /// The options, of which the last may be cut off: that it is decides too.
+    /// The options. A truncated last one is listed too, because its length decides that it is no home address.
     fn options(&self) -> impl Iterator<Item = Place> + use<'a> {
         let (start, bytes) = (self.start, self.bytes);
         let mut at = HEADER_LEN;
@@ -216,11 +216,11 @@ impl<'a> Extension<'a> {
     }
 }
 
-/// One option, and where it lies.
+/// One option and its position.
 struct Place {
     kind: u8,
     start: usize,
-    /// Its bytes, with type and length.
+    /// Length in bytes, type and length bytes included.
     len: usize,
 }
 

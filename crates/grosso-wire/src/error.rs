@@ -1,4 +1,4 @@
-//! Why a header could not be read or written.
+//! Reasons for which a header cannot be read or written.
 
 use core::fmt;
 
@@ -7,11 +7,11 @@ use core::fmt;
 pub struct Malformed {
     /// The header's name, as [`Kind::name`](crate::Kind::name) has it where there is one.
     pub header: &'static str,
-    /// What is wrong with it.
+    /// The contradiction found in it.
     pub reason: Reason,
 }
 
-/// What is wrong with a header.
+/// Contradiction found in a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {

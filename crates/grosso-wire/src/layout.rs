@@ -1,4 +1,4 @@
-//! What the header files share: reading and writing at the front of a buffer, without a panic.
+//! Reading and writing at the front of a buffer without a panic, shared by the header files.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -91,7 +91,7 @@ macro_rules! assert_layout {
 
 pub(crate) use assert_layout;
 
-/// How many bytes the member takes that `_member` returns.
+/// Bytes of the member that `_member` returns.
 pub(crate) const fn len_of_member<T, M>(_member: fn(&T) -> &M) -> usize {
     size_of::<M>()
 }

@@ -1,8 +1,8 @@
-//! What a frame starts with, and the number by which capture files say it.
+//! Link type of a frame, and its number in capture files.
 
 use core::fmt;
 
-/// What the first bytes of a frame are.
+/// Format of the first bytes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkType {
     /// Ethernet II.

@@ -1,4 +1,4 @@
-//! The result of dissection: which headers a packet has, where each starts, and why the walk ended.
+//! The result of dissection: the headers of a packet, their positions, and the reason why the walk ended.
 
 use core::fmt;
 
@@ -12,23 +12,23 @@ pub const LAYERS_MAX: usize = 16;
 /// One header of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Layer {
-    /// What header it is.
+    /// Kind of the header.
     pub kind: Kind,
-    /// Where it starts, in bytes from the start of the frame.
+    /// Start of the header, in bytes from the start of the frame.
     pub offset: u16,
-    /// How long it is in bytes, with its options.
+    /// Length in bytes, options included.
     pub len: u16,
 }
 
 impl Layer {
-    /// Where the header ends, in bytes from the start of the frame.
+    /// End of the header, in bytes from the start of the frame.
     #[inline]
     pub const fn end(&self) -> usize {
         self.offset as usize + self.len as usize
     }
 }
 
-/// Why the walk over the headers ended.
+/// Reason why the walk over the headers ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// A transport header (TCP, UDP without a known tunnel inside, ICMP) was found; its payload
@@ -49,14 +49,14 @@ pub enum Stop {
     TooDeep,
 }
 
-/// How the lengths that the headers declare compare with the bytes that are there.
+/// Comparison of the lengths that the headers declare with the bytes present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Every declared length (IP, UDP, PPPoE) ends exactly where the frame ends.
     Exact,
     /// A declared length ends before the frame does: Ethernet padding, or a trailer.
     Padded,
-    /// A declared length ends beyond the frame: a lie, or a capture cut short.
+    /// A declared length ends beyond the frame: the header is wrong, or the capture was cut short.
     Short,
     /// An IP length of zero, as BIG TCP superframes have: the packet ends with the frame (rule
     /// G62).
@@ -64,8 +64,8 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// The extent of a packet from those of its levels: a lie about missing bytes outweighs
-    /// padding, which outweighs an undeclared length, which outweighs an exact one.
+    /// Combines the extents of two levels of a packet: missing bytes outweigh padding, which outweighs an undeclared
+    /// length, which outweighs an exact one.
     #[inline]
     pub const fn combine(self, other: Self) -> Self {
         if self.rank() >= other.rank() { self } else { other }
@@ -86,13 +86,12 @@ impl Extent {
 pub struct Stack {
     layers: [Layer; LAYERS_MAX],
     count: u8,
-    /// Why the walk ended.
+    /// Reason why the walk ended.
     pub stop: Stop,
-    /// How the declared lengths compare with the frame.
+    /// Comparison of the declared lengths with the frame.
     pub extent: Extent,
-    /// Where the innermost declared payload ends, in bytes from the start of the frame. When
-    /// [`Extent::Short`] it may lie beyond the frame, or beyond what an outer header declares; when
-    /// [`Extent::Padded`], before the end of the frame.
+    /// End of the innermost declared payload, in bytes from the start of the frame. It may lie beyond the frame or
+    /// beyond an outer declared length with [`Extent::Short`], and before the end of the frame with [`Extent::Padded`].
     pub end: u32,
 }
 
@@ -135,7 +134,7 @@ impl Stack {
         &mut self.layers
     }
 
-    /// Says how many of the slots were filled.
+    /// Sets the number of slots that were filled.
     #[inline]
     pub(crate) const fn set_count(&mut self, count: usize) {
         self.count = count as u8;
@@ -153,8 +152,7 @@ impl Stack {
         self.layers().last().copied()
     }
 
-    /// Where the innermost header ends and its payload starts, in bytes from the start of the
-    /// frame.
+    /// End of the innermost header and start of its payload, in bytes from the start of the frame.
     #[inline]
     pub fn header_len(&self) -> usize {
         self.last().map_or(0, |layer| layer.end())

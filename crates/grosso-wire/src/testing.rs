@@ -1,4 +1,4 @@
-//! What the tests of the header files share.
+//! Helpers that the tests of the header files share.
 
 extern crate std;
 

@@ -14,8 +14,8 @@
 //! +----------------+------------------+ 24
 //! ```
 //!
-//! The first 12 bytes are in the order that the reader and the writer agreed on; what follows is
-//! little-endian always. A field that a form does not have is 0 when read, and not written.
+//! The first 12 bytes are in the order that reader and writer agreed on; the others are always little-endian. A field
+//! that a form lacks is read as 0 and not written.
 
 use core::fmt;
 
@@ -68,26 +68,26 @@ pub mod field {
     pub const HEADER_LENGTH: Range<usize> = 2..4;
     /// Payload bytes of a segment.
     pub const GSO_SIZE: Range<usize> = 4..6;
-    /// Where the sum starts.
+    /// Start of the sum.
     pub const CHECKSUM_START: Range<usize> = 6..8;
-    /// Where the checksum field is, from the start of the sum.
+    /// Position of the checksum field, from the start of the sum.
     pub const CHECKSUM_OFFSET: Range<usize> = 8..10;
-    /// How many receive buffers the frame takes.
+    /// Number of receive buffers that the frame occupies.
     pub const BUFFERS: Range<usize> = 10..12;
     /// Flow hash.
     pub const HASH_VALUE: Range<usize> = 12..16;
-    /// What the hash covers.
+    /// Coverage of the hash.
     pub const HASH_REPORT: Range<usize> = 16..18;
     /// Zero.
     pub const PADDING: Range<usize> = 18..20;
-    /// Where the outer UDP header of a tunnel starts.
+    /// Start of the outer UDP header of a tunnel.
     pub const OUTER_TRANSPORT: Range<usize> = 20..22;
-    /// Where the inner IP header of a tunnel starts.
+    /// Start of the inner IP header of a tunnel.
     pub const INNER_NETWORK: Range<usize> = 22..24;
 }
 
-/// How many of the fields a header has. Which form a device speaks is agreed on beforehand
-/// (`TUNSETVNETHDRSZ`); nothing in the header tells.
+/// Form of the header, by the number of its fields. Both sides agree on it beforehand (`TUNSETVNETHDRSZ`); nothing in
+/// the header tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Form {
     /// 10 bytes: the default of TUN, TAP and packet sockets.
@@ -96,11 +96,11 @@ pub enum Form {
     Buffers,
     /// 20 bytes: with the flow hash.
     Hash,
-    /// 24 bytes: with the places of a UDP tunnel (Linux 6.17).
+    /// 24 bytes: with the positions of the headers of a UDP tunnel (Linux 6.17).
     Tunnel,
 }
 
-/// The order of the bytes of the first 12 bytes' fields.
+/// Byte order of the fields in the first 12 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// Little-endian: virtio 1, or `TUNSETVNETLE`.
@@ -120,19 +120,19 @@ pub struct Header {
     pub header_length: u16,
     /// Payload bytes of a segment.
     pub gso_size: u16,
-    /// Where the sum starts, in bytes from the start of the frame.
+    /// Start of the sum, in bytes from the start of the frame.
     pub checksum_start: u16,
-    /// Where the checksum field is, in bytes from `checksum_start`.
+    /// Position of the checksum field, in bytes from `checksum_start`.
     pub checksum_offset: u16,
-    /// How many receive buffers the frame takes.
+    /// Number of receive buffers that the frame occupies.
     pub buffers: u16,
     /// Flow hash.
     pub hash_value: u32,
-    /// What the hash covers; 0 when there is none.
+    /// Coverage of the hash; 0 when there is no hash.
     pub hash_report: u16,
-    /// Where the outer UDP header of a tunnel starts, in bytes from the start of the frame.
+    /// Start of the outer UDP header of a tunnel, in bytes from the start of the frame.
     pub outer_transport: u16,
-    /// Where the inner IP header of a tunnel starts, in bytes from the start of the frame.
+    /// Start of the inner IP header of a tunnel, in bytes from the start of the frame.
     pub inner_network: u16,
 }
 
@@ -146,7 +146,7 @@ impl Form {
         form.ok_or_else(|| Malformed::new(NAME, Reason::Length))
     }
 
-    /// How many bytes it has.
+    /// Length of the form in bytes.
     #[expect(clippy::len_without_is_empty, reason = "no form is empty")]
     pub const fn len(self) -> usize {
         match self {
@@ -159,7 +159,7 @@ impl Form {
 }
 
 impl Order {
-    /// The order of this host: what legacy virtio and TUN speak unless told otherwise.
+    /// Byte order of this host, which legacy virtio and TUN use by default.
     pub const NATIVE: Self = if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
 
     /// Turns a number between little-endian and this order.
@@ -329,7 +329,7 @@ mod tests {
         inner_network: 64,
     };
 
-    /// What is left of the header in a shorter form.
+    /// The fields of the header that remain in a shorter form.
     fn cut(form: Form) -> Header {
         let mut header = HEADER;
         if form < Form::Tunnel {

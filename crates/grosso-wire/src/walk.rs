@@ -1,9 +1,9 @@
-//! The place of the dissector in a frame, which each header's reader moves on.
+//! Position of the dissector in a frame, which each header's reader advances.
 
 use crate::kind::Kind;
 use crate::stack::{Extent, LAYERS_MAX, Layer, Stop};
 
-/// The UDP destination ports that mean a tunnel. Port 0 disables an entry.
+/// UDP destination ports that announce a tunnel. Port 0 disables an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ports {
     /// VXLAN (RFC 7348), 4789.
@@ -16,13 +16,13 @@ pub struct Ports {
     pub gue: u16,
     /// ESP in UDP (RFC 3948), 4500.
     pub esp: u16,
-    /// Foo over UDP: a port and the IP protocol that its payload is (rules W10, W24). At that of
-    /// one version of IP the other is found too.
+    /// Foo over UDP: a port and the IP protocol of its payload (rules W10, W24). A port of one IP version accepts the
+    /// other too.
     pub fou: Option<(u16, u8)>,
 }
 
 impl Ports {
-    /// No UDP port means a tunnel: every UDP header ends the walk.
+    /// No UDP port announces a tunnel: every UDP header ends the walk.
     pub const NONE: Self = Self { vxlan: 0, vxlan_gpe: 0, geneve: 0, gue: 0, esp: 0, fou: None };
 }
 
@@ -30,17 +30,17 @@ impl Ports {
 #[derive(Clone, Copy)]
 pub(crate) enum Next {
     Header(Kind),
-    /// What an EtherType of a link layer announces.
+    /// The header that an EtherType of a link layer announces.
     EtherType(u16),
-    /// What an EtherType of a tunnel header announces.
+    /// The header that an EtherType of a tunnel header announces.
     Tunnelled(u16),
-    /// What a next protocol of VXLAN-GPE announces.
+    /// The header that a next protocol of VXLAN-GPE announces.
     Numbered(u8),
     /// IPv4 or IPv6: the version nibble decides.
     Ip,
     /// An IP protocol where IPv6 extension headers have no place.
     Protocol(u8),
-    /// What an IPv6 next-header field announces.
+    /// The header that an IPv6 next-header field announces.
     AfterIpv6(u8),
     /// The payload of a UDP datagram to this port.
     UdpPayload(u16),
@@ -49,16 +49,16 @@ pub(crate) enum Next {
 /// A step of the walk: the next header, or the reason to stop.
 pub(crate) type Step = Result<Next, Stop>;
 
-/// The place of the dissector in a frame.
+/// Position of the dissector in a frame.
 pub(crate) struct Walk<'a, 's> {
     pub(crate) layers: &'s mut [Layer; LAYERS_MAX],
-    /// How many headers were found: here and not in the stack, so that it stays in a register.
+    /// Number of headers found: here and not in the stack, so that it stays in a register.
     pub(crate) count: usize,
     /// The bytes from the next header to the nearest end: the frame's or a declared one.
     pub(crate) rest: &'a [u8],
-    /// Where `rest` starts in the frame.
+    /// Start of `rest` in the frame.
     pub(crate) offset: usize,
-    /// Where the innermost declared payload ends; beyond the frame when it was cut.
+    /// End of the innermost declared payload; beyond the frame when the frame was cut short.
     pub(crate) end: usize,
     pub(crate) extent: Extent,
     /// The innermost IP header declares no length.

@@ -81,7 +81,7 @@ pub struct Header {
     pub destination: [u8; 6],
     /// Source address.
     pub source: [u8; 6],
-    /// What follows; a length below 0x0600 is 802.3, which has no view here.
+    /// EtherType of the payload; a value below 0x0600 is an 802.3 length, which has no view here.
     pub ethertype: U16,
 }
 

@@ -177,7 +177,7 @@ impl fmt::Display for Header {
 /// One option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeneveOption<'a> {
-    /// Who defined the type.
+    /// Namespace of the type, by the organization that defined it.
     pub class: u16,
     /// The type, with [`OPTION_CRITICAL`].
     pub kind: u8,

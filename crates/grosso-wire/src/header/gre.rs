@@ -35,7 +35,7 @@ pub const LEN_MAX: usize = 16;
 
 /// Checksum and reserved word follow.
 pub const FLAG_CHECKSUM: u16 = 0x8000;
-/// Routing follows (RFC 1701); nobody sends it, and its layout is not known here.
+/// Routing follows (RFC 1701); it is obsolete, and its layout is not known here.
 pub const FLAG_ROUTING: u16 = 0x4000;
 /// A key follows.
 pub const FLAG_KEY: u16 = 0x2000;
@@ -88,7 +88,7 @@ pub struct Header {
 pub struct Fields {
     /// Checksum over header and payload; a reserved word of 0 is written behind it.
     pub checksum: Option<u16>,
-    /// Which tunnel it is.
+    /// Key, which identifies the tunnel.
     pub key: Option<u32>,
     /// Sequence number.
     pub sequence: Option<u32>,

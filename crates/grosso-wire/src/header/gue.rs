@@ -96,9 +96,9 @@ pub struct Fields {
 /// Remote checksum offload (rule C51): both places count from the first byte behind the GUE header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteChecksum {
-    /// Where the sum starts.
+    /// Start of the sum.
     pub start: u16,
-    /// Where the checksum field is.
+    /// Position of the checksum field.
     pub offset: u16,
 }
 

@@ -49,7 +49,7 @@ pub mod field {
     pub const CODE: Range<usize> = 1..2;
     /// Checksum.
     pub const CHECKSUM: Range<usize> = 2..4;
-    /// What depends on the type.
+    /// Contents that depend on the type.
     pub const REST: Range<usize> = 4..8;
 }
 
@@ -78,7 +78,7 @@ layout::assert_layout! {
 pub struct Header {
     /// Type of the message; its numbers differ between ICMP and ICMPv6.
     pub kind: u8,
-    /// What distinguishes messages of one type.
+    /// Code, which distinguishes messages of one type.
     pub code: u8,
     /// Checksum over the message; ICMPv6 adds a pseudo-header.
     pub checksum: U16,

@@ -121,7 +121,7 @@ pub struct Header {
     pub fragment: U16,
     /// Time to live.
     pub ttl: u8,
-    /// What follows the header.
+    /// Protocol number of the payload.
     pub protocol: u8,
     /// Checksum over the header with its options.
     pub checksum: U16,
@@ -218,7 +218,7 @@ impl Header {
         self.fragment.get() & MORE_FRAGMENTS != 0
     }
 
-    /// Where the payload belongs in its datagram, in bytes.
+    /// Offset of the payload in its datagram, in bytes.
     pub fn fragment_offset(&self) -> usize {
         usize::from(self.fragment.get() & OFFSET_MASK) * 8
     }
@@ -276,7 +276,7 @@ pub enum Ipv4Option<'a> {
     Unknown {
         /// Copied flag, class and number.
         kind: u8,
-        /// What follows the length.
+        /// The data behind the length byte.
         data: &'a [u8],
     },
 }

@@ -83,7 +83,7 @@ pub struct Header {
     /// Bytes behind this header, extension headers included; 0 in a jumbogram (RFC 2675) and in a
     /// packet longer than the field can say (rule G62).
     pub payload_length: U16,
-    /// What follows: a protocol, or an extension header.
+    /// Protocol number of the next header, which may be an extension header.
     pub next_header: u8,
     /// Hop limit.
     pub hop_limit: u8,

@@ -71,7 +71,7 @@ layout::assert_layout! {
     Eq,
 )]
 pub struct Header {
-    /// What follows the header.
+    /// Protocol number of the next header.
     pub next_header: u8,
     /// Length in 8-byte units, less one.
     pub length: u8,
@@ -113,11 +113,11 @@ impl fmt::Display for Header {
 /// The body of a routing header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Routing<'a> {
-    /// Which routing it is: 2 mobile, 3 RPL, 4 segment routing.
+    /// Routing type: 2 mobile, 3 RPL, 4 segment routing.
     pub kind: u8,
-    /// How many of the listed nodes are still to be visited.
+    /// Number of listed nodes that are still to be visited.
     pub segments_left: u8,
-    /// What depends on the kind.
+    /// Data that depend on the type.
     pub data: &'a [u8],
 }
 
@@ -138,13 +138,13 @@ pub enum Ipv6Option<'a> {
     Padding(usize),
     /// Bytes behind the fixed header of a jumbogram.
     JumboPayload(u32),
-    /// How many more tunnels the packet may enter.
+    /// Number of further tunnels that the packet may enter.
     EncapsulationLimit(u8),
     /// Any other option, or one of the above with another length than its own.
     Unknown {
-        /// Action for those who do not know it, change bit and number.
+        /// Action for nodes that do not know the option, change bit and number.
         kind: u8,
-        /// What follows the length.
+        /// The data behind the length byte.
         data: &'a [u8],
     },
 }

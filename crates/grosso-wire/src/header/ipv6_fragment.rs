@@ -64,7 +64,7 @@ layout::assert_layout! {
     Eq,
 )]
 pub struct Header {
-    /// What the whole datagram starts with behind this header.
+    /// Protocol number of the first header of the fragmentable part.
     pub next_header: u8,
     /// Reserved, 0.
     pub reserved: u8,
@@ -94,7 +94,7 @@ impl Header {
         Ok(())
     }
 
-    /// Where the payload belongs in its datagram, in bytes.
+    /// Offset of the payload in its datagram, in bytes.
     pub fn fragment_offset(&self) -> usize {
         usize::from(self.fragment.get() & OFFSET_MASK)
     }

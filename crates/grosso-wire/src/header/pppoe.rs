@@ -76,7 +76,7 @@ pub struct Header {
     pub session: U16,
     /// Bytes from the PPP protocol on.
     pub length: U16,
-    /// What follows.
+    /// PPP protocol number of the payload.
     pub protocol: U16,
 }
 

@@ -73,15 +73,15 @@ layout::assert_layout! {
     Eq,
 )]
 pub struct Header {
-    /// Which way the packet went, and to whom.
+    /// Direction of the packet and kind of its destination.
     pub packet_type: U16,
     /// The `ARPHRD_` number of the device.
     pub device_type: U16,
-    /// Bytes of the sender's address; it may be longer than what is recorded of it.
+    /// Bytes of the sender's address, which may exceed the recorded ones.
     pub address_length: U16,
     /// Address of the sender, filled up with zeros.
     pub address: [u8; 8],
-    /// What follows.
+    /// EtherType of the payload.
     pub ethertype: U16,
 }
 
@@ -96,7 +96,7 @@ impl Header {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// What is recorded of the sender's address.
+    /// The recorded part of the sender's address.
     pub fn address(&self) -> &[u8] {
         layout::clip(&self.address, self.address_length.into())
     }

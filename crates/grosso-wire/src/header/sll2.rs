@@ -68,7 +68,7 @@ layout::assert_layout! {
     Eq,
 )]
 pub struct Header {
-    /// What follows.
+    /// EtherType of the payload.
     pub ethertype: U16,
     /// Reserved, 0.
     pub reserved: U16,
@@ -76,9 +76,9 @@ pub struct Header {
     pub interface: U32,
     /// The `ARPHRD_` number of the device.
     pub device_type: U16,
-    /// Which way the packet went, with the numbers of [`sll`](crate::sll).
+    /// Direction of the packet and kind of its destination, with the numbers of [`sll`](crate::sll).
     pub packet_type: u8,
-    /// Bytes of the sender's address; it may be longer than what is recorded of it.
+    /// Bytes of the sender's address, which may exceed the recorded ones.
     pub address_length: u8,
     /// Address of the sender, filled up with zeros.
     pub address: [u8; 8],
@@ -95,7 +95,7 @@ impl Header {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// What is recorded of the sender's address.
+    /// The recorded part of the sender's address.
     pub fn address(&self) -> &[u8] {
         layout::clip(&self.address, self.address_length.into())
     }

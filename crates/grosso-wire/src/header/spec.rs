@@ -1,8 +1,8 @@
-//! A header said once: what one kind of header is, as data.
+//! Specification of a kind of header, as data.
 //!
-//! Each header's file has a [`HeaderSpec`], and one line of the registry makes it a [`Kind`]. All
-//! that depends on the kind of a header (dissection, flow keys, masks, shapes, features, names in reports) is a
-//! function of it, so that a new header is a file and a line.
+//! Each header's file has a [`HeaderSpec`], and one line of the registry makes it a [`Kind`]. All that depends on the
+//! kind of a header (dissection, flow keys, masks, shapes, features, names in reports) is a function of the
+//! specification, so a new header is a file and a line.
 
 use core::ops::Range;
 
@@ -18,27 +18,27 @@ pub struct HeaderSpec {
     pub class: Class,
     /// The numbers by which other headers say that this one follows.
     pub announced: Announced,
-    /// Reads it at the front of what is left: its length, and what follows.
+    /// Reads the header at the front of the remaining bytes: its length, and the next header.
     pub(crate) read: Read,
     /// Its fields.
     pub layouts: Layouts,
-    /// What follows the fields: options, and contents without fields of their own.
+    /// Bytes behind the fields: options, and contents without fields of their own.
     pub tail: Tail,
-    /// The bits that decide which headers there are, lengths of payload apart.
+    /// The bits that decide which headers follow, except lengths of payload.
     pub structure: Structure,
-    /// What a device has to know of it to cut a superframe.
+    /// Segmentation support that a device must have for superframes with this header.
     pub segmentation: Segmentation,
-    /// The checksum that it leaves to the receiver of the packet inside, when it can say that.
+    /// Reader of the checksum that the header leaves to the receiver of the inner packet, if it can announce one.
     pub remote_checksum: Option<ReadRemote>,
 }
 
-/// Reads from a header which checksum it leaves to the receiver of the packet inside, if any.
+/// Reader of the checksum that a header leaves to the receiver of the inner packet, if any.
 pub type ReadRemote = fn(&[u8]) -> Option<Remote>;
 
 /// A step of the dissector over one header.
 pub(crate) type Read = for<'a, 's, 'w> fn(&'w mut Walk<'a, 's>) -> Step;
 
-/// The part that a header plays in a packet.
+/// Role of a header in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// The link layer, and what is between it and IP.
@@ -57,7 +57,7 @@ pub enum Class {
     Tunnel,
 }
 
-/// The numbers by which other headers say that one follows. At most [`NUMBERS_MAX`] of each.
+/// Numbers by which other headers announce one, at most [`NUMBERS_MAX`] of each.
 #[derive(Debug)]
 pub struct Announced {
     /// EtherTypes of a link layer.
@@ -68,11 +68,11 @@ pub struct Announced {
     pub protocols: &'static [u8],
     /// Numbers of the registry that VXLAN-GPE and the network service header share (RFC 8300 section 11.2.5).
     pub next_protocols: &'static [u8],
-    /// The UDP port that means it.
+    /// UDP port that announces it.
     pub(crate) port: Option<AnnouncedByPort>,
 }
 
-/// A header that a UDP port means.
+/// Header that is announced by a UDP port.
 #[derive(Debug)]
 pub(crate) struct AnnouncedByPort {
     pub(crate) port: fn(&Ports) -> u16,
@@ -84,7 +84,7 @@ pub(crate) struct AnnouncedByPort {
 pub const NUMBERS_MAX: usize = 4;
 
 impl Announced {
-    /// No number: another header's own fields say that it follows.
+    /// No number: another header's own fields announce this one.
     pub const NEVER: Self = Self {
         ethertypes: &[],
         tunnel_ethertypes: &[],
@@ -99,12 +99,12 @@ impl Announced {
 pub enum Layouts {
     /// The same in every such header.
     One(Layout),
-    /// As the header's first bytes say. Bytes that are not there count as zero.
+    /// Chosen by the first bytes of the header. Missing bytes count as zero.
     Chosen(fn(&[u8]) -> &'static Layout),
 }
 
-/// The fields of a header's fixed part, outermost first, and which of their bits identify a flow. Every byte belongs
-/// to one field.
+/// Fields of a header's fixed part in order of position, and their bits that identify a flow. Every byte belongs to
+/// exactly one field.
 #[derive(Debug)]
 pub struct Layout {
     /// The fields.
@@ -114,7 +114,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// No field: the header is equal along a train in all its bytes.
+    /// No field: all bytes of the header are equal along a train.
     pub const NONE: Self = Self::new(&[]);
 
     /// A header of these fields.
@@ -130,7 +130,7 @@ impl Layout {
         &self.key.words[..self.key.count.min(KEY_WORDS_MAX)]
     }
 
-    /// Where the fixed part ends, in bytes from the start of the header.
+    /// End of the fixed part, in bytes from the start of the header.
     #[must_use]
     pub const fn end(&self) -> usize {
         match self.fields.last() {
@@ -143,17 +143,17 @@ impl Layout {
 /// One field of a header.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// What people call it.
+    /// Name of the field in reports.
     pub name: &'static str,
-    /// Where it lies, in bytes from the start of its header.
+    /// Position, in bytes from the start of its header.
     pub bytes: Range<usize>,
-    /// What it means.
+    /// Meaning.
     pub role: Role,
-    /// How it varies along a train.
+    /// Law of its variation along a train.
     pub law: Law,
     /// The bits, the first byte's highest first, that no profile lets vary.
     pub pinned: u64,
-    /// How people read it.
+    /// Notation in reports.
     pub notation: Notation,
 }
 
@@ -185,7 +185,7 @@ impl Field {
         self
     }
 
-    /// The same read in another form.
+    /// The same in another notation.
     #[must_use]
     pub const fn shown(mut self, notation: Notation) -> Self {
         self.notation = notation;
@@ -193,7 +193,7 @@ impl Field {
     }
 }
 
-/// What a field means, in every header that has such a one.
+/// Meaning of a field, the same in every header that has such a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A field of the link layer.
@@ -210,13 +210,13 @@ pub enum Role {
     Fragmentation,
     /// TTL or hop limit.
     TimeToLive,
-    /// Which datagram fragments belong to.
+    /// Identification of the datagram that a fragment belongs to.
     Identification,
     /// An address.
     Address,
     /// A port.
     Port,
-    /// What follows an IP header.
+    /// Protocol number behind an IP header.
     Protocol,
     /// The number of a virtual network, which both directions of a connection have.
     Network,
@@ -228,7 +228,7 @@ pub enum Role {
     Extension,
     /// The place of the payload in a stream.
     Sequence,
-    /// What the other side has received.
+    /// Next sequence number expected from the other side.
     Acknowledgment,
     /// TCP flags and header length.
     Flags,
@@ -244,12 +244,12 @@ pub enum Role {
     Checksum,
 }
 
-/// How a field varies along a train.
+/// Law by which a field varies along a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
     /// Equal; another value of these bits, the first byte's highest first, is another flow.
     Key {
-        /// Which bits, where the field has no more than 64; all that are further behind count too.
+        /// Identifying bits of the first 64; all further bits of the field identify as well.
         bits: u64,
     },
     /// Equal; a different value ends the train.
@@ -267,11 +267,11 @@ pub enum Law {
     /// TCP flags: FIN and PSH are on the last packet only, CWR on the first or on all; the rest is
     /// equal (rules G35, S11).
     Flags,
-    /// The one's-complement sum of what [`Cover`] says.
+    /// The one's-complement sum over the coverage given by [`Cover`].
     Checksum(Cover),
 }
 
-/// What a checksum covers.
+/// Coverage of a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cover {
     /// The header itself (IPv4).
@@ -307,7 +307,7 @@ impl Cover {
     }
 }
 
-/// How people read a field.
+/// Notation of a field in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notation {
     /// A decimal number.
@@ -320,12 +320,12 @@ pub enum Notation {
     Bytes,
 }
 
-/// What follows the fields of a header.
+/// Bytes behind the fields of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
-    /// What people call it.
+    /// Name in reports.
     pub name: &'static str,
-    /// What it means.
+    /// Meaning.
     pub role: Role,
 }
 
@@ -350,10 +350,10 @@ impl Structure {
     }
 }
 
-/// What a device has to know of a header to cut a superframe: the bits of Linux's `gso_type` (rule S1).
+/// Segmentation support that a header requires of a device: the bits of Linux's `gso_type` (rule S1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segmentation {
-    /// Nothing: it is repeated as it is.
+    /// None: the header is repeated unchanged.
     Nothing,
     /// IP, also directly inside IP.
     Ip,
@@ -363,16 +363,16 @@ pub enum Segmentation {
     Udp,
     /// GRE.
     Gre,
-    /// More than any feature says.
+    /// More than any feature offers.
     Never,
 }
 
-/// The checksum that the receiver of a tunnelled packet completes, in bytes from the end of the header that says so.
+/// Checksum that the receiver of a tunnelled packet completes, in bytes from the end of the announcing header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// From where to sum.
+    /// Start of the sum.
     pub start: usize,
-    /// Where the checksum lies.
+    /// Position of the checksum.
     pub at: usize,
 }
 
@@ -392,8 +392,8 @@ impl HeaderSpec {
         }
     }
 
-    /// The checksum that covers more than the header, where this header has one, and what it covers. One that may be
-    /// absent is absent where it is zero.
+    /// Position and coverage of the checksum that covers more than the header, where there is one. An optional checksum
+    /// is absent where it is zero.
     #[must_use]
     pub fn checksum(&self, header: &[u8]) -> Option<(usize, Cover)> {
         self.layout(header).fields.iter().find_map(|field| match field.law {
@@ -407,7 +407,7 @@ impl HeaderSpec {
         })
     }
 
-    /// The number by which the header tells networks or tunnels apart, and its role: [`Role::Tag`], [`Role::Network`]
+    /// The number by which the header distinguishes networks or tunnels, and its role: [`Role::Tag`], [`Role::Network`]
     /// or [`Role::Channel`].
     #[inline]
     #[must_use]
@@ -418,8 +418,8 @@ impl HeaderSpec {
     }
 }
 
-/// The number of a header that tells networks or tunnels apart: bits of a word of four bytes, of which every such
-/// header has as many behind the place.
+/// Number by which a header distinguishes networks or tunnels: bits of a four-byte word that lies inside every such
+/// header.
 #[derive(Clone, Copy, Debug)]
 struct Number {
     role: Role,
@@ -429,7 +429,7 @@ struct Number {
 }
 
 impl Number {
-    /// That of the first field that is one.
+    /// The number of the first field with such a role.
     const fn of(fields: &[Field]) -> Option<Self> {
         let mut i = 0;
         while i < fields.len() {
@@ -450,7 +450,7 @@ impl Number {
 /// Up to eight bytes of a header, and which of their bits identify a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyWord {
-    /// Where they start, in bytes from the start of the header.
+    /// Start, in bytes from the start of the header.
     pub at: u16,
     /// The bits, the first byte's highest first.
     pub mask: u64,
@@ -463,9 +463,9 @@ struct Key {
     count: usize,
 }
 
-/// The most a header has: two IPv6 addresses.
+/// Most words of a header: two IPv6 addresses.
 const KEY_WORDS_MAX: usize = 4;
-/// No field that identifies ends further from the start of its header.
+/// Greatest end of an identifying field, in bytes from the start of its header.
 const KEY_BYTES_MAX: usize = 40;
 
 impl Key {
@@ -512,8 +512,7 @@ const fn key_bytes(fields: &[Field]) -> [u8; KEY_BYTES_MAX] {
     bytes
 }
 
-/// Whether a number is one of a few. Written out, so that with numbers known to the compiler nothing but comparisons
-/// is left.
+/// Whether a number is in a short list. Written out, so that a list known to the compiler becomes plain comparisons.
 #[inline(always)]
 pub(crate) const fn is_one_of(number: u16, numbers: &[u16]) -> bool {
     assert!(numbers.len() <= NUMBERS_MAX);

@@ -124,7 +124,7 @@ pub struct Header {
     pub window: U16,
     /// Checksum over pseudo-header, header, options and payload.
     pub checksum: U16,
-    /// Where urgent data ends, when [`URG`] is set.
+    /// End of the urgent data, when [`URG`] is set.
     pub urgent: U16,
 }
 
@@ -217,11 +217,11 @@ pub enum TcpOption<'a> {
     NoOperation,
     /// Most payload bytes that the sender wants to receive in one segment.
     MaximumSegmentSize(u16),
-    /// By how many bits the sender's windows are to be shifted.
+    /// Bits by which the sender's windows are to be shifted.
     WindowScale(u8),
     /// The sender understands selective acknowledgment.
     SackPermitted,
-    /// What arrived beyond a gap.
+    /// Ranges that arrived beyond a gap.
     Sack(&'a [SackBlock]),
     /// Timestamps (RFC 7323).
     Timestamps {
@@ -234,7 +234,7 @@ pub enum TcpOption<'a> {
     Unknown {
         /// Option kind.
         kind: u8,
-        /// What follows the length.
+        /// The data behind the length byte.
         data: &'a [u8],
     },
 }

@@ -1,5 +1,4 @@
-//! 802.1Q and 802.1ad tags: what stands between the EtherType that announces a tag and the next
-//! one.
+//! 802.1Q and 802.1ad tags: the bytes between the EtherType that announces a tag and the next EtherType.
 //!
 //! ```text
 //!  0        3   4            16                32
@@ -58,7 +57,7 @@ layout::assert_layout! {
 pub struct Header {
     /// Tag control information: priority, drop eligibility, identifier.
     pub tci: U16,
-    /// What follows the tag.
+    /// EtherType of the payload.
     pub ethertype: U16,
 }
 

@@ -96,7 +96,7 @@ layout::assert_layout! {
     FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
 )]
 pub struct Header {
-    /// Flags, and what they make of the lower half.
+    /// Flags, which decide the meaning of the lower half.
     pub flags: U32,
     /// Network identifier.
     pub vni: [u8; 3],
@@ -107,7 +107,7 @@ pub struct Header {
 /// A group policy (rule W31).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupPolicy {
-    /// Which policy.
+    /// Identifier of the policy.
     pub id: u16,
     /// The inner source address is not to be learnt.
     pub dont_learn: bool,
@@ -118,15 +118,15 @@ pub struct GroupPolicy {
 /// Remote checksum offload (rule C50).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteChecksum {
-    /// Where the sum starts, counted from the first byte behind the VXLAN header: even, 0 to 254.
+    /// Start of the sum, counted from the first byte behind the VXLAN header: even, 0 to 254.
     pub start: u16,
-    /// Where the checksum field is, counted from `start`: 16 for TCP, 6 for UDP.
+    /// Position of the checksum field, counted from `start`: 16 for TCP, 6 for UDP.
     pub offset: u16,
 }
 
 impl Header {
-    /// The header and its payload. No flag is required or refused here: what an endpoint accepts is
-    /// its configuration (rule W30).
+    /// The header and its payload. No flag is required or refused here, because the flags that an endpoint accepts are
+    /// a matter of its configuration (rule W30).
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }
@@ -162,8 +162,8 @@ impl Header {
         self.flags.set(self.flags.get() & !(FLAG_NEXT_PROTOCOL | 0xff) | bits);
     }
 
-    /// Sets or removes remote checksum offload. Refused is what the header cannot say: an odd start
-    /// or one beyond 254, an offset other than 6 and 16.
+    /// Sets or removes remote checksum offload. Values that the header cannot express are refused: an odd start or one
+    /// beyond 254, an offset other than 6 and 16.
     pub fn set_remote_checksum(&mut self, remote: Option<RemoteChecksum>) -> Result<(), Malformed> {
         let (flag, reserved) = match remote {
             None => (0, 0),
@@ -232,7 +232,7 @@ impl fmt::Display for Header {
 
 const NAME: &str = SPEC.name;
 
-/// The bit of the reserved byte that says where the checksum field is.
+/// The bit of the reserved byte that selects the checksum field of UDP.
 const REMOTE_UDP: u8 = 0x80;
 
 const REMOTE_START_MAX: u16 = 254;
@@ -310,7 +310,7 @@ mod tests {
     extern crate std;
     use std::string::ToString;
 
-    /// What Linux sends for Ethernet, IPv4 and TCP with remote checksum offload (rule C50).
+    /// Header that Linux sends for Ethernet, IPv4 and TCP with remote checksum offload (rule C50).
     const BYTES: [u8; 8] = [0x08, 0x20, 0, 0, 0x12, 0x34, 0x56, 0x11];
 
     fn header() -> Header {

@@ -1,4 +1,4 @@
-//! What the tests of the dissector share.
+//! Helpers that the tests of the dissector share.
 
 use grosso_testkit::oracle::FOU_PORT;
 use grosso_testkit::oracle::Link;
@@ -33,7 +33,7 @@ pub(crate) fn frame(stack: &Made) -> Vec<u8> {
     stack.packet(&Place::default()).payload_len(5).build()
 }
 
-/// What a frame of a stack starts with, and the ports that its tunnels are configured with.
+/// Link type of a frame of a stack, and the ports that its tunnels are configured with.
 pub(crate) fn configuration(stack: &Made) -> (LinkType, Ports) {
     let link = if stack.link() == Link::Ip { LinkType::Raw } else { LinkType::Ethernet };
     let fou = fou_protocols(stack).first().map(|protocol| (FOU_PORT, *protocol));

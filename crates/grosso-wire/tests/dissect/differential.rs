@@ -1,5 +1,4 @@
-//! The dissector against etherparse, which somebody else wrote: the same headers at the same
-//! places.
+//! The dissector against etherparse, an independent implementation: the same headers at the same positions.
 
 use etherparse::{
     Ipv6ExtensionSlice, LinkExtSlice, LinkSlice, NetSlice, SlicedPacket, TransportSlice,
@@ -10,14 +9,13 @@ use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, Stop};
 
 use crate::common::{check, configuration, frame, stacks};
 
-/// Where a slice of the frame lies in it.
+/// Position of a slice in its frame.
 fn layer(kind: Kind, frame: &[u8], header: &[u8]) -> Layer {
     let offset = header.as_ptr() as usize - frame.as_ptr() as usize;
     Layer { kind, offset: offset as u16, len: header.len() as u16 }
 }
 
-/// The headers that etherparse finds, and whether it says that a header follows which only one of
-/// the two knows.
+/// The headers that etherparse finds, and whether it reports a further header that only one of the two knows.
 fn theirs(frame: &[u8], packet: &SlicedPacket<'_>) -> Option<Vec<Layer>> {
     let mut layers = Vec::new();
     if let Some(LinkSlice::Ethernet2(ethernet)) = &packet.link {
@@ -66,7 +64,7 @@ fn theirs(frame: &[u8], packet: &SlicedPacket<'_>) -> Option<Vec<Layer>> {
     Some(layers)
 }
 
-/// What both are to agree on: our headers up to the first that etherparse does not look for.
+/// The headers on which both must agree: ours up to the first that etherparse does not look for.
 fn ours(stack: &Stack) -> Vec<Layer> {
     let transport = |kind| matches!(kind, Kind::Tcp | Kind::Udp | Kind::Icmp);
     let mut layers = Vec::new();
@@ -175,7 +173,7 @@ fn same_headers_in_frames_of_the_kit() {
     assert!(compared > 1500, "{compared}");
 }
 
-/// Where etherparse stops for a fragment, so does the dissector.
+/// A fragment stops the dissector wherever it stops etherparse.
 #[test]
 fn fragments_end_both() {
     for fragment in [

@@ -1,4 +1,4 @@
-//! How the declared lengths compare with the bytes that are there.
+//! Comparison of the declared lengths with the bytes present.
 
 use grosso_testkit::Packet;
 use grosso_wire::{Extent, LinkType, Ports, Stack, Stop};

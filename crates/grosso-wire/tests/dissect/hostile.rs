@@ -132,7 +132,7 @@ proptest! {
         }
     }
 
-    /// What the dissector lists, the header's own parser takes.
+    /// Every header that the dissector lists is accepted by its own parser.
     #[test]
     fn parsers_agree_with_the_dissector(bytes in prop::collection::vec(byte(), 0..200)) {
         for link in LINKS {
