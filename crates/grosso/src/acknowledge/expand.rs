@@ -1,8 +1,9 @@
-//! The acknowledgments that a receiver would have sent for the packets of a train: what acknowledgement offload does.
+//! Expansion of an acknowledgment into those that a receiver would have sent for the single packets of a train, as
+//! acknowledgment offload does.
 //!
 //! A receiver that is handed a superframe acknowledges it once. A sender that counts packets, or bytes up to a limit,
-//! then grows slower than it would; more acknowledgments, at the ends of the packets that there were, give it its clock
-//! back. To a sender that counts bytes without a limit they say nothing, so nothing does this unasked.
+//! then grows its window more slowly; acknowledgments at the ends of the original packets restore its clock. To a
+//! sender that counts bytes without a limit they add nothing, so expansion is never on by default.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::{update, update_u32};
@@ -16,11 +17,11 @@ use crate::{
     meta::Meta,
 };
 
-/// Acknowledgments in the place of one.
+/// Several acknowledgments in place of one.
 ///
-/// All but the last are copies of the packet without what lies behind it, such as padding; the last is the packet
-/// itself. A copy of an IPv4 packet that may be fragmented forbids it: so it needs no identification of its own, which
-/// only the host could give it (RFC 6864 section 4.1), and no network is too narrow for it (RFC 791 section 3.2).
+/// All but the last are copies of the packet without trailing bytes such as padding; the last is the packet itself. DF
+/// is set in a copy of an IPv4 packet that may be fragmented. The copy then needs no identification of its own, which
+/// only the host could assign (RFC 6864 section 4.1), and it is short enough for every network (RFC 791 section 3.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expansion<'a> {
     packet: &'a [u8],
@@ -28,21 +29,21 @@ pub struct Expansion<'a> {
     meta: Meta,
     /// The window of all but the last.
     window: u16,
-    /// What each acknowledges, the packet's own number last.
+    /// Acknowledgment number of each, the packet's own last.
     numbers: ArrayVec<u32, EXPANDED_MAX>,
 }
 
-/// Where the headers of an acknowledgment lie.
+/// Positions of the headers of an acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Headers {
-    /// Where its only IPv4 header starts, if it has one.
+    /// Start of its only IPv4 header, if it has one.
     pub(super) ipv4: Option<usize>,
-    /// Where its TCP header starts.
+    /// Start of its TCP header.
     pub(super) transport: usize,
 }
 
 reasons! {
-    /// Why an acknowledgment stays one.
+    /// Reason why an acknowledgment is not expanded.
     Unexpanded {
         /// It is the first of its connection since trains were delivered, or acknowledges what was not delivered here.
         First = "first",
@@ -82,11 +83,11 @@ impl From<Ineligible> for Unexpanded {
 }
 
 impl<'a> Expansion<'a> {
-    /// Expands the acknowledgment in `packet`, which ends where its IP header says.
+    /// Expands the acknowledgment in `packet`, which ends at its declared IP length.
     ///
-    /// `before` is the receiver's acknowledgment before it. `ends` are the sequence numbers behind the packets of the
-    /// trains that were delivered to the receiver, in order: there is at most one acknowledgment for two of them, at an
-    /// end, so that nobody can be made to believe in more packets than there were.
+    /// `before` is the receiver's previous acknowledgment. `ends` are the sequence numbers behind the packets of the
+    /// trains that were delivered to the receiver, in order. There is at most one acknowledgment for two of them, at
+    /// such an end, so no peer can make the sender count more packets than there were.
     pub(super) fn of(
         packet: &'a [u8],
         headers: Headers,
@@ -120,42 +121,42 @@ impl<'a> Expansion<'a> {
         Ok(Self { packet, headers, meta, window: before.window, numbers })
     }
 
-    /// How many there are, at least two.
+    /// Number of acknowledgments, at least two.
     #[must_use]
     pub fn count(&self) -> usize {
         self.numbers.len()
     }
 
-    /// What each acknowledges, in order; the packet's own number is last.
+    /// Acknowledgment number of each, in order; the packet's own is last.
     #[must_use]
     pub fn numbers(&self) -> &[u32] {
         &self.numbers
     }
 
-    /// How long after the first to send each of them, spaced over the nanoseconds in which the packets arrived that
-    /// they acknowledge.
+    /// Delay of each after the first, so that they are spaced over the nanoseconds in which the acknowledged packets
+    /// arrived.
     pub fn delays_ns(&self, span_ns: u64) -> impl Iterator<Item = u64> + use<> {
         let last = (self.numbers.len() as u64 - 1).max(1);
         (0..=last)
             .map(move |index| (u128::from(span_ns) * u128::from(index) / u128::from(last)) as u64)
     }
 
-    /// Bytes of each.
+    /// Bytes of each acknowledgment.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it has headers")]
     pub fn len(&self) -> usize {
         self.packet.len()
     }
 
-    /// What is known about the copies: their checksum is partial where the packet's is.
+    /// Metadata of the copies: their checksum is partial if the packet's is.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// Writes one of them into the front of `out`, which has room for the packet, and says how long it is; `None` if
-    /// there is none of this number, or no room. Checksums follow the changed fields (RFC 1624); a partial one does not
-    /// cover them yet.
+    /// Writes one acknowledgment into the front of `out`, which has room for the packet, and returns its length; `None`
+    /// if the index or the room is exceeded. Checksums are updated for the changed fields (RFC 1624); a partial one
+    /// does not cover them yet.
     #[must_use]
     pub fn write(&self, index: usize, out: &mut [u8]) -> Option<usize> {
         let number = *self.numbers.get(index)?;
@@ -183,8 +184,8 @@ impl<'a> Expansion<'a> {
 }
 
 impl Headers {
-    /// Whether copies need no identification that the packet has not (RFC 6864 section 4): as they may not be
-    /// fragmented, or must not need to be.
+    /// Whether copies need no identification of their own (RFC 6864 section 4), because they must not be fragmented or
+    /// never have to be.
     fn may_be_copied(self, packet: &[u8]) -> bool {
         let Some(ip) = self.ipv4 else { return true };
         let fragment = u16_at(packet, ip + ipv4::field::FRAGMENT.start);
@@ -201,8 +202,8 @@ impl Headers {
     }
 }
 
-/// What each of several acknowledgments acknowledges that go behind one and end with another, at these ends of packets:
-/// one for two packets, the last one for two as well.
+/// Acknowledgment numbers between `before` and `last`, at these ends of packets: one for every two packets, with at
+/// least two left for the last.
 fn numbers(
     before: u32,
     last: u32,
@@ -211,7 +212,7 @@ fn numbers(
     let mut numbers = ArrayVec::new();
     let (mut reached, mut packets) = (before, 0);
     for end in ends {
-        // Ends of what was acknowledged before, of what is not yet, and such as go back, are none.
+        // An end that was acknowledged before, is not acknowledged yet, or lies below an earlier end is skipped.
         if distance(reached, end) <= 0 || distance(end, last) < 0 {
             continue;
         }
@@ -230,16 +231,16 @@ fn numbers(
     numbers
 }
 
-/// How far a sequence number lies behind another, in serial arithmetic (RFC 9293 section 3.4).
+/// Distance from one sequence number to another, in serial arithmetic (RFC 9293 section 3.4).
 const fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }
 
-/// Most acknowledgments in the place of one: for a superframe of 64 KB in packets of 1500 bytes there are 22.
+/// Most acknowledgments in place of one. A superframe of 64 KB in packets of 1500 bytes needs 22.
 const EXPANDED_MAX: usize = 32;
-/// Packets that so many are for; what comes behind is acknowledged by the last.
+/// Most packets that are expanded; the last acknowledgment covers the others.
 const PACKETS_MAX: usize = 2 * EXPANDED_MAX;
-/// The flags that say something of marks, one for one or counted (RFC 3168, RFC 9768).
+/// The flags that echo congestion marks, one by one or counted (RFC 3168, RFC 9768).
 const CONGESTION: u16 = tcp::ECE | tcp::CWR | tcp::AE;
 /// Bytes of the longest IPv4 packet that no network fragments (RFC 791 section 3.2).
 const DATAGRAM_BYTES_UNFRAGMENTED: usize = 68;

@@ -1,4 +1,4 @@
-//! The expansion of acknowledgments where both directions of connections pass.
+//! Expansion of acknowledgments at a point that both directions of a connection pass.
 
 use core::hash::BuildHasher;
 
@@ -19,11 +19,12 @@ use crate::{
     frame::Frame,
 };
 
-/// Replaces the acknowledgments of hosts that were handed trains by those that they would have sent for the packets.
+/// Replaces an acknowledgment of a host that was handed trains by those that the host would have sent for their
+/// packets.
 ///
-/// One direction [notes](Self::note) what it delivers to the host, the other one asks whether an acknowledgment of the
-/// host's [is expanded](Self::expand). What is remembered is bounded: [`FLOWS_MAX`] connections, and of each the
-/// packets that were delivered in order and not acknowledged yet, as 16 stretches of packets of one size.
+/// One direction [records](Self::note) the trains that it delivers to the host, and the other one
+/// [expands](Self::expand) the acknowledgments of the host. The state is bounded: [`FLOWS_MAX`] connections, and for
+/// each the packets that were delivered in order and not acknowledged yet, as 16 stretches of packets of one size.
 ///
 /// [`FLOWS_MAX`]: crate::coalesce::REMEMBERED_FLOWS_MAX
 #[derive(Debug)]
@@ -31,13 +32,13 @@ pub struct Expander {
     link: LinkType,
     ports: Ports,
     hash: FixedState,
-    receivers: FlowMemory<u64, Receiver>,
-    /// Packets seen: of the connections that share a place, the one that was not seen for longest is forgotten.
+    receivers: FlowMemory<Receiver>,
+    /// Packets seen. Of the connections that share a set, the least recently seen one is evicted.
     seen: u64,
     stack: Stack,
 }
 
-/// What one end of a connection got and said.
+/// State of one end of a connection: the packets it received and its latest acknowledgment.
 #[derive(Clone, Debug, Default)]
 struct Receiver {
     run: Run,
@@ -46,7 +47,7 @@ struct Receiver {
 }
 
 impl Expander {
-    /// For frames of one link type. `seed` keys the hash of connections, and should be random.
+    /// An expander for frames of one link type. `seed` keys the hash of connections, and should be random.
     #[must_use]
     pub fn new(link: LinkType, ports: Ports, seed: u64) -> Self {
         Self {
@@ -59,7 +60,7 @@ impl Expander {
         }
     }
 
-    /// Notes where the packets of a train end that is delivered to the host.
+    /// Records the ends of the packets of a train that is delivered to the host.
     pub fn note<B: AsRef<[u8]>>(&mut self, delivery: &Delivery<'_, B>) {
         let Some(head) = delivery.slices().next() else { return };
         dissect_into(head, self.link, &self.ports, &mut self.stack);
@@ -91,8 +92,8 @@ impl Expander {
         }
     }
 
-    /// Expands a frame of the host's, if it is an acknowledgment of more packets than a host would have waited for.
-    /// `None` where it is none, or its connection was delivered no trains.
+    /// Expands a frame of the host, if it acknowledges more packets than a host would have waited for. `None` if it is
+    /// no acknowledgment, or no train was delivered on its connection.
     pub fn expand<'a, B: AsRef<[u8]>>(
         &mut self,
         frame: &'a Frame<B>,
@@ -130,14 +131,14 @@ impl Expander {
         }
     }
 
-    /// The hash of what one end sends to another.
+    /// Hash of the direction from one end to the other.
     fn connection(&self, from: End<'_>, to: End<'_>) -> u64 {
         self.hash.hash_one((from, to))
     }
 }
 
 impl Receiver {
-    /// Learns what the host said.
+    /// Records an acknowledgment that the host sent.
     fn acknowledge(&mut self, record: &Record) {
         let acknowledged = record.acknowledgment;
         if distance(self.run.end(), acknowledged) > 1 {
@@ -152,7 +153,7 @@ impl Receiver {
     }
 }
 
-/// The packet without what lies behind it, and where its headers lie, if it may be there several times.
+/// The packet without trailing bytes, and the positions of its headers, if sending it several times is safe.
 fn plain<'a, B: AsRef<[u8]>>(
     frame: &'a Frame<B>,
     stack: &Stack,
@@ -188,7 +189,7 @@ fn flags(packet: &[u8], ends: &Ends<'_>) -> u16 {
     u16_at(packet, ends.transport + tcp::field::OFFSET_FLAGS.start)
 }
 
-/// How far a sequence number lies behind another, in serial arithmetic (RFC 9293 section 3.4).
+/// Distance from one sequence number to another, in serial arithmetic (RFC 9293 section 3.4).
 const fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }

@@ -1,4 +1,4 @@
-//! One acknowledgment without data as a record of 32 bytes, and those of one flow.
+//! An acknowledgment without data as a record of 32 bytes, and the records of one flow.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -10,13 +10,13 @@ use crate::{
     template::compare::TIMESTAMP_LAYOUT,
 };
 
-/// What one acknowledgment without data says to a sender, and when it came.
+/// The contents of one acknowledgment without data, and its time of arrival.
 ///
-/// FreeBSD's stacks take such records instead of packets. Nothing of congestion control, round-trip times, marks or
-/// windows needs more of the packet.
+/// FreeBSD's stacks take such records instead of packets. Congestion control, round-trip times, marks and windows need
+/// nothing else of the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// When it came, in nanoseconds of the clock that [`Self::stamp`] names.
+    /// Time of arrival, in nanoseconds of the clock that [`Self::stamp`] names.
     pub arrived_ns: u64,
     /// Its sequence number.
     pub sequence: u32,
@@ -30,21 +30,21 @@ pub struct Record {
     marks: u16,
     /// TOS or traffic class of its innermost IP header: DSCP and ECN.
     pub class: u8,
-    /// Free for who reads the records; zero at first.
+    /// Free for the reader of the records; zero at first.
     pub scratch: u8,
 }
 
-/// Whose clock says when a packet came.
+/// Clock of a time of arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Stamp {
-    /// The caller's, when the packet was pushed: those of a batch are alike.
+    /// The caller's, when the packet was pushed: the same for all packets of a batch.
     #[default]
     Pushed,
     /// The device's, for this packet: [`Meta::timestamp_ns`](crate::Meta::timestamp_ns).
     Device,
 }
 
-/// Why a packet is in no record.
+/// Reason why a packet has no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ineligible {
     /// The packet ends inside its TCP header.
@@ -62,7 +62,7 @@ impl Record {
     /// TOS or traffic class of its innermost IP header.
     ///
     /// # Errors
-    /// What of the packet does not fit into a record.
+    /// The first property of the packet that does not fit into a record.
     pub fn read(
         packet: &[u8],
         transport: usize,
@@ -88,7 +88,7 @@ impl Record {
         }
     }
 
-    /// What a segment says whose TCP header is whole, whatever else it has.
+    /// The contents of a segment whose TCP header is whole, whatever else it has.
     pub(crate) fn of(tcp: &[u8], class: u8, arrived_ns: u64, stamp: Stamp) -> Self {
         let offset_flags = u16_at(tcp, tcp::field::OFFSET_FLAGS.start);
         let options = tcp.get(tcp::HEADER_LEN..usize::from(offset_flags >> 12) * 4);
@@ -117,13 +117,13 @@ impl Record {
         self.marks & FLAGS
     }
 
-    /// Whether all these flags are set.
+    /// Whether all of these flags are set.
     #[must_use]
     pub const fn has(&self, flags: u16) -> bool {
         self.marks & flags == flags
     }
 
-    /// Value and echo of its timestamp option, if it has one.
+    /// Value and echo of the timestamp option, if there is one.
     #[must_use]
     pub const fn timestamps(&self) -> Option<(u32, u32)> {
         if self.marks & HAS_TIMESTAMP == 0 {
@@ -132,13 +132,13 @@ impl Record {
         Some((self.timestamp_value, self.timestamp_echo))
     }
 
-    /// Whose clock [`Self::arrived_ns`] is of.
+    /// Clock of [`Self::arrived_ns`].
     #[must_use]
     pub const fn stamp(&self) -> Stamp {
         if self.marks & STAMPED_BY_DEVICE == 0 { Stamp::Pushed } else { Stamp::Device }
     }
 
-    /// When it came by the device's clock, if the device said so.
+    /// Time of arrival by the device's clock, if the device gave one.
     #[must_use]
     pub const fn device_ns(&self) -> Option<u64> {
         match self.stamp() {
@@ -171,13 +171,13 @@ impl fmt::Display for Full {
 impl core::error::Error for Full {}
 
 impl Records {
-    /// None yet; room is made with the first.
+    /// No record yet; memory is allocated for the first.
     #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Appends one.
+    /// Appends a record.
     ///
     /// # Errors
     /// [`Full`].
@@ -192,8 +192,8 @@ impl Records {
         Ok(())
     }
 
-    /// Appends those of a later vector of the same flow, all or none: what a queue does whose last entry is a vector
-    /// still. Never over an entry in between that is none.
+    /// Appends the records of a later vector of the same flow, all or none, as a queue does whose last entry is still a
+    /// vector. The caller must not append across an entry of another kind.
     ///
     /// # Errors
     /// [`Full`].
@@ -205,12 +205,12 @@ impl Records {
         Ok(())
     }
 
-    /// Forgets all, and keeps their room.
+    /// Removes all records and keeps the memory.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Them, in order of arrival.
+    /// The records in order of arrival.
     #[must_use]
     pub fn as_slice(&self) -> &[Record] {
         &self.0
@@ -222,10 +222,10 @@ pub const RECORDS_MAX: usize = 64;
 
 const _: () = assert!(size_of::<Record>() == 32, "half a cache line");
 
-/// The flags of a TCP header and its reserved bits, in its second byte of them and the nibble before it.
+/// Flags and reserved bits of a TCP header: the second byte of the word, and the low half of its first.
 const FLAGS: u16 = 0x0fff;
 
-/// Those that a record may have; ACK it must.
+/// Flags that a record may have; it must have ACK.
 const ELIGIBLE_FLAGS: u16 = tcp::ACK | tcp::PSH | tcp::ECE | tcp::CWR;
 
 const HAS_TIMESTAMP: u16 = 0x8000;
@@ -239,7 +239,7 @@ mod tests {
 
     use super::{Full, Ineligible, RECORDS_MAX, Record, Records, Stamp};
 
-    /// Where the TCP header of a test packet starts.
+    /// Start of the TCP header in a test packet.
     const TRANSPORT: usize = 34;
 
     fn packet(edit: impl FnOnce(Tcp) -> Tcp, payload: usize) -> Vec<u8> {

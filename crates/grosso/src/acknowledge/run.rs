@@ -1,19 +1,19 @@
-//! Where the packets end that one end of a connection got in order.
+//! Ends of the packets that one end of a connection received in order.
 
 use arrayvec::ArrayVec;
 
-/// Packets that follow each other without a gap, from the first that was not acknowledged on. Those of one size are one
+/// Packets that follow each other without a gap, from the first unacknowledged one on. Packets of one size are one
 /// stretch, however many there are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Run {
     /// The sequence number with which it begins.
     start: u32,
     stretches: ArrayVec<Stretch, STRETCHES_MAX>,
-    /// Bytes of all.
+    /// Bytes of all packets.
     len: u32,
 }
 
-/// Packets of one size, of which the last may be shorter.
+/// Packets of one size, the last of which may be shorter.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     len: u32,
@@ -22,8 +22,8 @@ struct Stretch {
 }
 
 impl Run {
-    /// Takes the payload of a train, whose packets but the last have so many bytes. What does not follow what came
-    /// before it begins anew: behind a hole nothing is acknowledged until the hole is filled, and then all at once.
+    /// Adds the payload of a train, whose packets but the last have so many bytes. A train that does not continue the
+    /// run starts a new one: behind a hole nothing is acknowledged until the hole is filled, and then all at once.
     pub(super) fn append(&mut self, start: u32, payload_len: usize, size: usize) {
         let Ok(len) = u32::try_from(payload_len) else { return self.clear() };
         if len == 0 {
@@ -51,7 +51,7 @@ impl Run {
         self.stretches.push(Stretch { len, size });
     }
 
-    /// Forgets the packets before this number, which all are acknowledged.
+    /// Removes the packets before this number, all of which are acknowledged.
     pub(super) fn forget(&mut self, acknowledged: u32) {
         let Some(mut acknowledged) = self.offset(acknowledged) else { return };
         while let Some(first) = self.stretches.first_mut() {
@@ -67,8 +67,8 @@ impl Run {
         }
     }
 
-    /// The sequence numbers behind the packets that end behind one and not behind another number, in order. Both are
-    /// [in it](Self::holds); as long as nobody asks for the next, none is looked for.
+    /// The sequence numbers behind the packets that end after one number and not after another, in order. Both numbers
+    /// are [in the run](Self::holds). The iterator is lazy.
     pub(super) fn ends(&self, after: u32, last: u32) -> impl Iterator<Item = u32> {
         let (start, after) = (self.start, after.wrapping_sub(self.start));
         let last = last.wrapping_sub(start);
@@ -83,12 +83,12 @@ impl Run {
         ends.map(move |end| start.wrapping_add(end))
     }
 
-    /// Whether a number lies in it, or at one of its ends.
+    /// Whether a number lies in the run, or at one of its ends.
     pub(super) fn holds(&self, number: u32) -> bool {
         self.offset(number).is_some()
     }
 
-    /// The sequence number behind it.
+    /// The sequence number behind the run.
     pub(super) fn end(&self) -> u32 {
         self.start.wrapping_add(self.len)
     }

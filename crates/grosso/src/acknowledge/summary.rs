@@ -1,13 +1,13 @@
-//! What must survive of acknowledgments that were merged, so that congestion control can count them all the same.
+//! Counts of merged acknowledgments that congestion control still needs.
 
 use grosso_wire::tcp;
 
 use crate::acknowledge::Record;
 
-/// What the packets of one train acknowledged, counted before a lossy profile let the last one overwrite the others.
+/// Counts of the acknowledgments in one train, taken before a lossy profile lets the last one overwrite the others.
 ///
-/// A sender that counts bytes grows by at most `packets` times its limit for what `last` acknowledges beyond the
-/// acknowledgment before this train (RFC 3465 sections 2.1 and 2.3); without the count it takes many for one.
+/// A sender that counts bytes grows by at most `packets` times its limit for the bytes that `last` acknowledges beyond
+/// the acknowledgment before this train (RFC 3465 sections 2.1 and 2.3); without the count it treats many as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
@@ -15,15 +15,15 @@ pub struct Summary {
     pub packets: u32,
     /// Those without payload.
     pub without_payload: u32,
-    /// Those that said nothing new: no payload, and number and window of the packet before them.
+    /// Those without news: no payload, and number and window of the packet before them.
     pub duplicates: u32,
     /// The acknowledgment number of the first.
     pub first: u32,
     /// The acknowledgment number of the last.
     pub last: u32,
-    /// When the first came, in nanoseconds, by the device's clock where it has one.
+    /// Arrival of the first, in nanoseconds, by the device's clock if it has one.
     pub first_arrived_ns: u64,
-    /// When the last came.
+    /// Arrival of the last.
     pub last_arrived_ns: u64,
     /// The timestamps of those that had any.
     pub timestamps: Option<Timestamps>,
@@ -31,7 +31,7 @@ pub struct Summary {
     pub congestion_echoes: u32,
     /// Those with CWR.
     pub windows_reduced: u32,
-    /// Those with AE; with the two before it, how far the counter of AccECN went (RFC 9768).
+    /// Those with AE; with the two counts before it, the advance of the counter of AccECN (RFC 9768).
     pub accurate_echoes: u32,
     /// The last window, not scaled.
     pub window: u16,
@@ -55,7 +55,7 @@ pub struct Timestamps {
 }
 
 impl Summary {
-    /// What these records say together.
+    /// Summarizes records.
     #[must_use]
     pub fn of(records: &[Record]) -> Self {
         let mut summary = Self::default();
@@ -63,7 +63,7 @@ impl Summary {
         summary
     }
 
-    /// Counts one more in, which came behind the others.
+    /// Adds a packet that arrived after the others.
     pub fn add(&mut self, record: &Record, has_payload: bool) {
         if !record.has(tcp::ACK) {
             return;

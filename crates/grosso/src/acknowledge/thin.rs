@@ -1,8 +1,7 @@
-//! Which of the acknowledgments that wait can go, because a later one says all that they said: the rules of CAKE's
-//! `ack-filter`.
+//! ACK filtering: drops waiting acknowledgments that a later one implies, by the rules of CAKE's `ack-filter`.
 //!
-//! Only what waits anyway is looked at, so nothing is ever late for it. With each that comes, at most one goes, the one
-//! that waited longest, and a drop takes nothing from the sender but the count.
+//! Only acknowledgments that wait anyway are examined, so none is delayed. Each new one drops at most one, the longest
+//! waiting, and a drop costs the sender nothing but the count.
 
 use alloc::vec::Vec;
 
@@ -15,7 +14,7 @@ use crate::{
     coalesce::reason::reasons,
 };
 
-/// How much is thinned.
+/// Strength of the filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Thinning {
     /// At least one that could go stays beside the newest (`ack-filter`).
@@ -25,17 +24,17 @@ pub enum Thinning {
     Aggressive,
 }
 
-/// What becomes of one that waited.
+/// Decision about an acknowledgment that waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// A later one says all that it said.
+    /// A later one implies it.
     Dropped,
-    /// It stays, because of this.
+    /// It stays, for this reason.
     Kept(Kept),
 }
 
 reasons! {
-    /// Why an acknowledgment that waited was not dropped, as the newest that came behind it found.
+    /// Reason why a waiting acknowledgment was not dropped, as found for the newest one behind it.
     Kept {
         /// None came behind it.
         Newest = "newest",
@@ -60,34 +59,34 @@ reasons! {
     }
 }
 
-/// Thins the acknowledgments of one flow that wait together. Its room is used again.
+/// Filters the acknowledgments of one flow that wait together. Its memory is reused.
 #[derive(Clone, Debug, Default)]
 pub struct Thinner {
     thinning: Thinning,
     waiting: Vec<Waiting>,
 }
 
-/// What the rules ask of one that waits.
+/// Fields of a waiting acknowledgment that the rules need.
 #[derive(Clone, Debug)]
 struct Waiting {
     flags: u16,
     acknowledgment: u32,
     timestamps: Option<(u32, u32)>,
     selective: ArrayVec<(u32, u32), SACK_BLOCKS_MAX>,
-    /// Why it stays whatever comes behind it.
+    /// Reason why it stays regardless of later ones.
     stays: Option<Kept>,
     fate: Fate,
 }
 
 impl Thinner {
-    /// Thins so much.
+    /// A filter of this strength.
     #[must_use]
     pub const fn new(thinning: Thinning) -> Self {
         Self { thinning, waiting: Vec::new() }
     }
 
-    /// Takes the TCP header, with its options, of one without payload; the headers of those dropped before it are
-    /// looked at no more.
+    /// Takes the TCP header, with its options, of a packet without payload. Headers of acknowledgments that were
+    /// dropped are not examined again.
     ///
     /// # Errors
     /// [`Full`] when [`RECORDS_MAX`] wait.
@@ -133,7 +132,7 @@ impl Thinner {
         Ok(())
     }
 
-    /// What becomes of each, in the order in which they were pushed; then none waits.
+    /// Decisions about all that wait, in the order in which they were pushed; afterwards none waits.
     pub fn take(&mut self) -> impl Iterator<Item = Fate> {
         self.waiting.drain(..).map(|waiting| waiting.fate)
     }
@@ -144,7 +143,8 @@ impl Thinner {
         }
     }
 
-    /// Whether nothing that stays lies between one that waits and the newest, and both have the same ECE and CWR.
+    /// Whether everything between a waiting acknowledgment and the newest was dropped, and both have the same ECE and
+    /// CWR.
     fn is_next(&self, at: usize, newest: &Waiting) -> bool {
         let stays = |waiting: &Waiting| waiting.fate != Fate::Dropped;
         let between = self.waiting.get(at + 1..).unwrap_or_default();
@@ -193,7 +193,8 @@ impl Waiting {
         self.flags & CONGESTION
     }
 
-    /// Whether its first block lies below what it acknowledges, or inside its second (RFC 2883 section 4).
+    /// Whether its first SACK block lies below its acknowledgment number, or inside its second block (RFC 2883 section
+    /// 4).
     fn reports_a_duplicate(&self) -> bool {
         let Some(first) = self.selective.first() else { return false };
         let covers = |second: &(u32, u32)| contains(*second, *first);
@@ -201,7 +202,7 @@ impl Waiting {
         below || self.selective.get(1).is_some_and(covers)
     }
 
-    /// Whether a later one says all that it says, and more.
+    /// Whether a later acknowledgment implies this one.
     fn superseded_by(&self, later: &Self) -> Result<(), Kept> {
         if let Some(reason) = self.stays {
             return Err(reason);
@@ -238,14 +239,14 @@ const fn precedes(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
-/// Whether a range holds all of another.
+/// Whether one range contains another.
 const fn contains(outer: (u32, u32), inner: (u32, u32)) -> bool {
     !precedes(inner.0, outer.0) && !precedes(outer.1, inner.1)
 }
 
 /// The flags of a TCP header and its reserved bits.
 const FLAGS: u16 = 0x0fff;
-/// Those whose changes are looked at beside.
+/// Flags whose changes are compared separately.
 const CONGESTION: u16 = tcp::ECE | tcp::CWR;
 /// The signature option of RFC 2385.
 const OPTION_MD5: u8 = 19;
