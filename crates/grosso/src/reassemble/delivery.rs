@@ -1,4 +1,4 @@
-//! What leaves the reassembler.
+//! Output of the reassembler.
 
 use core::ops::Range;
 
@@ -12,9 +12,9 @@ use crate::{
     },
 };
 
-/// Takes what a reassembler gives, in order. Any `FnMut(Outcome<'_, B>)` is one.
+/// Receiver of a reassembler's output, in order. Any `FnMut(Outcome<'_, B>)` is one.
 pub trait Sink<B> {
-    /// Takes one thing.
+    /// Takes one item.
     fn take(&mut self, outcome: Outcome<'_, B>);
 }
 
@@ -25,47 +25,46 @@ impl<B, F: FnMut(Outcome<'_, B>) + ?Sized> Sink<B> for F {
     }
 }
 
-/// One thing that a reassembler gives. Every buffer that was pushed comes back in one of them.
+/// One item of a reassembler's output. Every buffer that was pushed is returned in one of them.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome<'a, B> {
-    /// A frame that is no fragment or none that can be joined, as it came.
+    /// A frame that is no fragment, or a fragment that cannot be joined, unchanged.
     Passed {
         /// The frame.
         frame: Frame<B>,
-        /// Why.
+        /// Reason.
         reason: Pass,
     },
     /// A whole datagram.
     Datagram(Datagram<'a, B>),
-    /// A fragment as it came, of which the flow is known: in [`Mode::Virtual`](super::Mode::Virtual).
+    /// An unchanged fragment whose flow is known, in [`Mode::Virtual`](super::Mode::Virtual).
     Fragment {
         /// The frame.
         frame: Frame<B>,
         /// Its flow, as the first fragment of the datagram told it.
         flow: Flow,
     },
-    /// A datagram that will not be whole. Its buffers follow.
+    /// A datagram that will not be completed. Its buffers follow.
     Discarded(Discarded<'a>),
-    /// An error that the caller may send to the source of a packet, unless that packet was for many
-    /// or from none (RFC 1122 section 3.2.2, RFC 4443 section 2.4).
+    /// An error that the caller may send to the source of a packet, unless the packet was sent to a group or its source
+    /// is not a single host (RFC 1122 section 3.2.2, RFC 4443 section 2.4).
     Problem {
-        /// Which.
+        /// Type of the error.
         error: IcmpError,
-        /// The packet, from its IP header on: what the error quotes. It may be cut behind 1280
-        /// bytes.
+        /// The packet to quote in the error, from its IP header on. It may be cut behind 1280 bytes.
         quote: &'a [u8],
     },
     /// A frame that is not needed any more.
     Returned {
         /// The frame.
         frame: Frame<B>,
-        /// Why.
+        /// Reason.
         why: Returned,
     },
 }
 
-/// Why a frame came back.
+/// Reason why a frame was returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returned {
     /// Its data were copied.
@@ -82,7 +81,7 @@ pub enum Returned {
 pub struct Flow {
     /// The transport protocol.
     pub protocol: u8,
-    /// Where its header starts in the data of the datagram, in bytes: behind IPv6 extension headers.
+    /// Start of the transport header in the data of the datagram, in bytes: behind IPv6 extension headers.
     pub transport: u16,
     /// Source and destination port, if the protocol has them.
     pub ports: Option<[u16; 2]>,
@@ -115,10 +114,10 @@ impl IcmpError {
     }
 }
 
-/// What the transport checksum of a whole datagram is.
+/// State of the transport checksum of a whole datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Not verified: nobody asked, or a device did.
+    /// Not verified: verification is off, or a device verified it.
     Unread,
     /// Right.
     Right,
@@ -132,8 +131,8 @@ pub enum Transport {
 
 /// A whole datagram: headers and data, ready for a vectored write.
 ///
-/// Where geometry is kept its fragments belong to the receiver, who takes them with
-/// [`Datagram::next_fragment`]; those not taken are dropped with the datagram.
+/// In a mode that keeps buffers, the receiver takes its fragments with [`Datagram::next_fragment`]; those not taken are
+/// dropped with the datagram.
 #[must_use]
 #[derive(Debug)]
 pub struct Datagram<'a, B> {
@@ -142,42 +141,42 @@ pub struct Datagram<'a, B> {
     pub(crate) pages: Pages,
     /// The fragments that were not taken.
     pub(crate) rest: Starts,
-    /// Bytes that were copied together; none where buffers are kept.
+    /// Bytes copied together; 0 in a mode that keeps buffers.
     pub(crate) gathered: u32,
-    /// Which it is.
+    /// Identity of the datagram.
     pub identity: Identity,
     /// Its flow.
     pub flow: Flow,
-    /// What is known about it: the first fragment's, with the time of the last that came. The
-    /// checksum is [`Complete`](crate::checksum::Checksum::Complete) when it was of each fragment.
+    /// Its metadata: the first fragment's, with the time of the latest arrival. The checksum is
+    /// [`Complete`](crate::checksum::Checksum::Complete) if that of each fragment was.
     pub meta: Meta,
-    /// What its transport checksum is.
+    /// State of its transport checksum.
     pub transport: Transport,
-    /// How many fragments it is of.
+    /// Number of its fragments.
     pub fragments: u16,
     /// Bytes of the frame.
     pub len: usize,
-    /// The longest fragment in bytes, IP header and data: whoever fragments it anew makes none
-    /// longer (rule F20, P38).
+    /// The longest fragment in bytes, IP header and data. Fragments made from this datagram should not be longer (rule
+    /// F20, P38).
     pub fragment_bytes_max: u16,
-    /// Its longest fragment must not be cut, so neither may fragments of that length (rule F20).
+    /// Its longest fragment has DF set, so fragments of that length need DF too (rule F20).
     pub dont_fragment: bool,
 }
 
 impl<B: AsRef<[u8]>> Datagram<'_, B> {
-    /// The headers of the whole; the data are behind them.
+    /// The headers of the whole datagram; its data follow.
     #[must_use]
     pub fn header(&self) -> &[u8] {
         self.header
     }
 
-    /// The frame as slices, header first: what a vectored write wants.
+    /// The frame as slices, headers first, for a vectored write.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let gathered = self.store.slices(&self.pages, 0, self.gathered);
         core::iter::once(self.header).chain(gathered).chain(self.fragments().map(Fragment::bytes))
     }
 
-    /// The fragments in the order of their data, where geometry is kept.
+    /// The fragments in the order of their data, if buffers are kept.
     pub fn fragments(&self) -> impl Iterator<Item = &Fragment<B>> {
         let mut rest = self.rest.clone();
         core::iter::from_fn(move || {
@@ -185,7 +184,7 @@ impl<B: AsRef<[u8]>> Datagram<'_, B> {
         })
     }
 
-    /// Copies the frame behind what `out` already holds.
+    /// Appends the frame to `out`.
     pub fn copy_to(&self, out: &mut alloc::vec::Vec<u8>) {
         out.reserve(self.len);
         self.slices().for_each(|slice| out.extend_from_slice(slice));
@@ -193,7 +192,7 @@ impl<B: AsRef<[u8]>> Datagram<'_, B> {
 }
 
 impl<B> Datagram<'_, B> {
-    /// Takes the next fragment, and with it its frame, as it was pushed.
+    /// Takes the next fragment with its frame, as it was pushed.
     pub fn next_fragment(&mut self) -> Option<Fragment<B>> {
         let number = self.store.next_start(&mut self.rest)?;
         self.store.fragments.remove(number)
@@ -207,16 +206,16 @@ impl<B> Drop for Datagram<'_, B> {
     }
 }
 
-/// A datagram that will not be whole.
+/// A datagram that will not be completed.
 #[derive(Clone, Copy)]
 pub struct Discarded<'a> {
-    /// Which.
+    /// Identity of the datagram.
     pub identity: Identity,
-    /// Why.
+    /// Reason.
     pub reason: Discard,
-    /// How many fragments of it were there.
+    /// Number of its fragments that arrived.
     pub fragments: u16,
-    /// The bytes of data it has, once its last fragment was there.
+    /// Its length in bytes of data, once its last fragment arrived.
     pub end: Option<u32>,
     pub(crate) reach: u32,
     pub(crate) pages: Pages,
@@ -231,8 +230,8 @@ impl core::fmt::Debug for Discarded<'_> {
 }
 
 impl Discarded<'_> {
-    /// The bytes of data that are missing, in order. Without an [`end`](Self::end), so is everything
-    /// from [`reach`](Self::reach) on.
+    /// The missing ranges of data bytes, in order. Without an [`end`](Self::end), everything from
+    /// [`reach`](Self::reach) on is missing as well.
     pub fn missing(&self) -> impl Iterator<Item = Range<u32>> {
         let end = self.end.unwrap_or(self.reach);
         let limit = units(0, end).end;
@@ -245,18 +244,18 @@ impl Discarded<'_> {
         })
     }
 
-    /// Where the fragment ends that reaches farthest, in bytes of data.
+    /// Greatest end of a fragment, in bytes of data.
     #[must_use]
     pub fn reach(&self) -> u32 {
         self.reach
     }
 }
 
-/// Where bytes are missing, whatever buffers are kept.
+/// Search for missing bytes, independent of the type of the buffers.
 pub(crate) trait Holes {
-    /// The first unit from `from` on that is missing.
+    /// The first missing unit from `from` on.
     fn hole(&self, pages: &Pages, from: u32) -> Option<u32>;
-    /// The first unit from `from` on that is there.
+    /// The first present unit from `from` on.
     fn behind_hole(&self, pages: &Pages, from: u32) -> Option<u32>;
 }
 

@@ -1,4 +1,4 @@
-//! A frame alone: is it a fragment that can be joined, and of what.
+//! Examination of a frame alone: whether it is a fragment that can be joined, and its datagram.
 
 use core::ops::Range;
 
@@ -17,25 +17,25 @@ use crate::{
     },
 };
 
-/// A fragment that can be joined, as far as it tells alone.
+/// A fragment that can be joined, as far as the frame alone tells.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
     pub(crate) is_ipv6: bool,
-    /// Where its data lie in the frame.
+    /// Position of its data in the frame.
     pub(crate) data: Range<u32>,
-    /// Where they lie in the datagram.
+    /// Position of its data in the datagram.
     pub(crate) offset: u32,
-    /// Whether more follow.
+    /// Whether more fragments follow.
     pub(crate) more: bool,
-    /// Where its IP header starts in the frame.
+    /// Start of its IP header in the frame.
     pub(crate) ip: u16,
-    /// How many headers lie around that.
+    /// Number of headers around its IP header.
     pub(crate) outside: usize,
     pub(crate) ecn: u8,
     pub(crate) dont_fragment: bool,
-    /// What the first fragment tells.
+    /// Flow, if this is the first fragment.
     pub(crate) flow: Option<Flow>,
-    /// The sum of its data, when the device gave one.
+    /// Sum of its data, if the device gave one.
     pub(crate) sum: Option<Sum>,
 }
 
@@ -58,12 +58,12 @@ impl Arrival {
     }
 }
 
-/// Why a frame is not joined with anything.
+/// Reason why a frame is not joined with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It leaves as it came.
+    /// It leaves unchanged.
     Pass(Pass),
-    /// It dies, and its sender may be told.
+    /// It is discarded, and its sender may be told.
     Discard { reason: Discard, error: Option<IcmpError>, ip: u16 },
 }
 
@@ -73,8 +73,7 @@ impl From<Pass> for Refusal {
     }
 }
 
-/// Reads the outermost fragment of a frame. The key is what it shares with the others of its
-/// datagram, but for the headers around it.
+/// Reads the outermost fragment of a frame. The key identifies its datagram, except for the headers around it.
 pub(crate) fn examine(
     packet: &[u8],
     stack: &Stack,
@@ -105,9 +104,9 @@ pub(crate) fn examine(
     Ok((key, arrival))
 }
 
-/// An atomic fragment, whose header is the last of `layers`: a datagram of one fragment, whatever others there are
-/// with its identification (RFC 6946 section 4, rule F30). What is said of how a device shall finish it speaks of its
-/// place in the frame, and stays true only where the fragment header stays.
+/// Reads an atomic fragment, whose header is the last of `layers`: a datagram of one fragment, independent of other
+/// fragments with its identification (RFC 6946 section 4, rule F30). Offload requests for the device refer to positions
+/// in the frame, so they stay true only if the fragment header stays.
 fn atomic(packet: &[u8], layers: &[Layer], meta: &Meta) -> Result<(Key, Arrival), Refusal> {
     let is_finished = !matches!(meta.checksum, Checksum::Partial { .. }) && meta.gso.is_none();
     let fragment = layers.last().copied().unwrap_or_default();
@@ -249,16 +248,16 @@ fn ipv6(
     Ok((key, arrival))
 }
 
-/// How a chain of IPv6 headers ends where it must not.
+/// Faulty ends of a chain of IPv6 headers.
 enum Chain {
-    /// With the fragment.
+    /// The fragment ends first.
     Truncated,
-    /// With another fragment header, at this byte.
+    /// Another fragment header follows, at this byte.
     Fragment(usize),
 }
 
-/// Bytes of data that the first fragment of an IPv6 packet must have at least to be joined, whose data start with
-/// headers of `first`; `None` where no fragment would do.
+/// Least bytes of data that the first fragment of an IPv6 packet needs to be joined, if its data start with headers of
+/// type `first`; `None` if no fragment would suffice.
 pub(crate) fn first_len_min(first: u8, data: &[u8]) -> Option<usize> {
     chain(first, data).ok().map(|(transport, at)| at + fixed_len(transport))
 }
@@ -273,8 +272,8 @@ const fn fixed_len(transport: u8) -> usize {
     }
 }
 
-/// The transport protocol of a first fragment and where its header starts in the data (RFC 7112
-/// section 5, rule F31).
+/// The transport protocol of a first fragment, and the start of the transport header in the data (RFC 7112 section 5,
+/// rule F31).
 fn chain(first: u8, data: &[u8]) -> Result<(u8, usize), Chain> {
     let (mut next, mut at) = (first, 0);
     for _ in 0..EXTENSIONS_MAX {
@@ -315,8 +314,8 @@ fn flow(protocol: u8, transport: usize, packet: &[u8], data: &Range<u32>) -> Flo
     Flow { protocol, transport: transport as u16, ports }
 }
 
-/// The sum of the data of a frame whose sum from the first network header on is known. Every header
-/// in between has an even length (rule C22).
+/// The sum of the data of a frame, from the sum of everything behind its link layer. Every header in between has an
+/// even length (rule C22).
 fn sum_of_data(packet: &[u8], layers: &[Layer], data: &Range<u32>, sum: u16) -> Sum {
     let network = layers.iter().find(|layer| layer.kind.is_ip());
     let network = network.map_or(0, |layer| layer.offset as usize);
@@ -331,7 +330,7 @@ fn byte_at(bytes: &[u8], at: usize) -> u8 {
     bytes.get(at).copied().unwrap_or(0)
 }
 
-/// Where the flags of a TCP header end, to whole 8-byte units.
+/// End of the flags of a TCP header, in whole 8-byte units.
 pub(crate) const TCP_FLAGS_END: u32 = 16;
 /// TCP, UDP, DCCP, SCTP, UDP-Lite.
 const PROTOCOLS_WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];

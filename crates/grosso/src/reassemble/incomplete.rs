@@ -1,4 +1,4 @@
-//! A datagram of which fragments are missing.
+//! A datagram some of whose fragments are missing.
 
 use core::{
     hash::{BuildHasher, Hasher},
@@ -22,18 +22,18 @@ use crate::{
     },
 };
 
-/// What the fragments of one datagram share (rule F1).
+/// Fields that the fragments of one datagram share (rule F1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// Source and destination, big-endian; of IPv4 the first word is both.
+    /// Source and destination, big-endian. For IPv4 the first word holds both.
     pub(crate) addresses: [u64; 4],
     pub(crate) identification: u32,
-    /// Of IPv4 only.
+    /// Protocol, for IPv4 only.
     pub(crate) protocol: u8,
     pub(crate) is_ipv6: bool,
-    /// Its only fragment is all of it, and has nothing to do with others (RFC 6946).
+    /// It is complete in its only fragment, and independent of other fragments (RFC 6946).
     pub(crate) is_atomic: bool,
-    /// The seeded hash of what the headers around tell: VLAN, session, tunnel.
+    /// The seeded hash of the identifiers in the headers around it: VLAN, session, tunnel.
     pub(crate) outside: u64,
 }
 
@@ -51,8 +51,8 @@ impl Key {
         hasher.finish()
     }
 
-    /// The hash of the source: an IPv4 address, or the first 64 bits of an IPv6 address, which one
-    /// host may fill as it likes.
+    /// The hash of the source: an IPv4 address, or the first 64 bits of an IPv6 address, because one host may choose
+    /// the others freely.
     pub(crate) fn source_hash(&self, state: &FixedState) -> u64 {
         let mut hasher = state.build_hasher();
         hasher.write_u64(self.addresses[0] >> if self.is_ipv6 { 0 } else { 32 });
@@ -77,20 +77,20 @@ impl Key {
     }
 }
 
-/// Which datagram fragments are of.
+/// Identity of the datagram that a fragment belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Identity {
-    /// Who sent it.
+    /// Source address.
     pub source: IpAddr,
-    /// To whom.
+    /// Destination address.
     pub destination: IpAddr,
     /// The identification: 16 bits in IPv4, 32 in IPv6.
     pub identification: u32,
-    /// The protocol, which tells datagrams apart in IPv4 only.
+    /// The protocol, which distinguishes datagrams in IPv4 only.
     pub protocol: Option<u8>,
-    /// A hash of what the headers around tell, VLAN, session and tunnel, by the seed of the
-    /// reassembler. 0 when there is nothing.
+    /// A hash of the identifiers in the headers around it, VLAN, session and tunnel, keyed by the seed of the
+    /// reassembler. 0 if there is none.
     pub outside: u64,
 }
 
@@ -98,10 +98,10 @@ pub struct Identity {
 pub(crate) struct Incomplete {
     pub(crate) key: Key,
     pub(crate) place: Place,
-    /// Which source's share it is in.
+    /// Index of its source's share.
     pub(crate) share: usize,
     pub(crate) created_ns: u64,
-    /// Killed: only the key is remembered.
+    /// Discarded: only the key is remembered.
     pub(crate) is_dead: bool,
     pub(crate) by_age: Link,
     pub(crate) by_use: Link,
@@ -111,45 +111,45 @@ pub(crate) struct Incomplete {
     pub(crate) contents: Contents,
 }
 
-/// What the fragments that came so far tell.
+/// State gathered from the fragments that arrived so far.
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) pages: Pages,
-    /// The units of the latest fragments, each of which continued the one before: they are there,
-    /// but not on the map as long as nobody asks.
+    /// The units of the latest fragments, each of which continued the one before: they are present, but entered into
+    /// the map only when it is read.
     run: Range<u32>,
     pub(crate) fragments: u16,
-    /// Units of 8 bytes that are there.
+    /// Units of 8 bytes that are present.
     pub(crate) units: u32,
-    /// Where the fragment ends that reaches farthest.
+    /// Greatest end of a fragment.
     pub(crate) reach: u32,
-    /// Where the datagram ends, once its last fragment came.
+    /// End of the datagram, once its last fragment arrived.
     pub(crate) end: Option<u32>,
-    /// Where the headers of the first fragment end in its frame.
+    /// End of the headers of the first fragment in its frame.
     pub(crate) header_len: u16,
-    /// Where its IP header starts.
+    /// Start of its IP header.
     pub(crate) ip: u16,
     /// Data bytes of the first fragment.
     pub(crate) first_len: u32,
-    /// What the first fragment tells.
+    /// Flow, once the first fragment arrived.
     pub(crate) flow: Option<Flow>,
-    /// In the mode that forwards: the fragments so far have left.
+    /// In the mode that forwards: the fragments so far were released.
     pub(crate) is_released: bool,
-    /// The ECN code points that came: bit `n` for code point `n`.
+    /// The ECN code points that arrived: bit `n` for code point `n`.
     ecn_seen: u8,
-    /// That of the first fragment.
+    /// Code point of the first fragment.
     ecn: u8,
     /// The longest fragment, IP header and data.
     pub(crate) largest: u32,
-    /// The longest that must not be fragmented further.
+    /// The longest fragment with DF set.
     largest_whole: u32,
-    /// The first fragment's, but for the time.
+    /// The first fragment's metadata, except the time.
     pub(crate) meta: Meta,
-    /// The state that all checksums were in.
+    /// The state that all checksums had in common.
     pub(crate) checksum: Option<Checksum>,
-    /// The sum of the data that are there, while each fragment's is known.
+    /// The sum of the data present, as long as that of each fragment is known.
     pub(crate) sum: Option<Sum>,
-    /// The count of the source's fragments when the last one of this datagram came.
+    /// The source's count of fragments when the latest one of this datagram arrived.
     pub(crate) source_count: u32,
 }
 
@@ -178,7 +178,7 @@ impl Contents {
         }
     }
 
-    /// Takes note that units are there.
+    /// Records that units are present.
     #[inline]
     pub(crate) fn cover<B>(&mut self, store: &mut Store<B>, units: Range<u32>) {
         if units.start != self.run.end {
@@ -188,14 +188,14 @@ impl Contents {
         self.run.end = units.end;
     }
 
-    /// Puts on the map what is not yet there.
+    /// Enters the pending units into the map.
     pub(crate) fn chart<B>(&mut self, store: &mut Store<B>) {
         store.set(&self.pages, Bit::Covered, &self.run);
         self.run.start = self.run.end;
     }
 
-    /// Takes note of a fragment that is kept. `units` are new. `keeps_first` says that another first
-    /// fragment changes nothing.
+    /// Records a fragment that is kept. `units` are new. `keeps_first` says that another first fragment changes
+    /// nothing.
     #[inline]
     pub(crate) fn add(&mut self, arrival: &Arrival, meta: &Meta, units: u32, keeps_first: bool) {
         self.fragments += 1;
@@ -225,7 +225,7 @@ impl Contents {
         self.meta.timestamp_ns = timestamp_ns;
     }
 
-    /// Takes note of a fragment that carries on where the data ended so far, and is not the last.
+    /// Records a fragment that continues the data at their end so far, and is not the last.
     #[inline]
     pub(crate) fn append(&mut self, arrival: &Arrival, meta: &Meta, units: &Range<u32>) {
         self.fragments += 1;
@@ -242,13 +242,13 @@ impl Contents {
         self.meta.timestamp_ns = meta.timestamp_ns;
     }
 
-    /// Where the datagram ends, if nothing is missing (rule F16).
+    /// Length of the datagram, if nothing is missing (rule F16).
     pub(crate) fn complete_len(&self) -> Option<u32> {
         let end = self.end?;
         (self.flow.is_some() && self.units == end.div_ceil(8)).then_some(end)
     }
 
-    /// The congestion mark of the whole (RFC 3168 section 5.3, rule F21).
+    /// The ECN field of the whole datagram (RFC 3168 section 5.3, rule F21).
     pub(crate) fn ecn(&self) -> Result<u8, Discard> {
         let congested = self.ecn_seen & 1 << CONGESTION_EXPERIENCED != 0;
         let incapable = self.ecn_seen & 1 != 0;
@@ -259,14 +259,14 @@ impl Contents {
         }
     }
 
-    /// Whether the whole must not be cut into pieces longer than those that came (rule F20).
+    /// Whether the whole datagram must not be fragmented into longer pieces than those that arrived (rule F20).
     pub(crate) fn dont_fragment(&self) -> bool {
         self.largest_whole == self.largest
     }
 }
 
-/// What the state of one fragment's checksums says of the whole. A checksum that is still to be
-/// computed over a fragment would be wrong for the whole.
+/// The checksum state of the whole datagram that follows from one fragment's. A checksum that is still to be computed
+/// over a fragment would be wrong for the whole.
 fn alone(state: Checksum) -> Checksum {
     match state {
         Checksum::Partial { .. } => Checksum::None,
@@ -274,7 +274,7 @@ fn alone(state: Checksum) -> Checksum {
     }
 }
 
-/// Rule F23: different states say nothing, and sums are added, which [`Contents::sum`] does.
+/// Combines checksum states by rule F23: different states give none, and sums are added, which [`Contents::sum`] does.
 fn together(before: Checksum, state: Checksum) -> Checksum {
     match (before, state) {
         (Checksum::Complete { .. }, Checksum::Complete { .. }) => before,

@@ -1,4 +1,4 @@
-//! A fragment and the datagram that it is of.
+//! Insertion of a fragment into its datagram.
 
 use core::hash::BuildHasher;
 
@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
-    /// Puts a fragment to its datagram, which is in this slot.
+    /// Inserts a fragment into its datagram, which is in this slot.
     pub(super) fn insert(
         &mut self,
         slot: u32,
@@ -65,7 +65,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// The slot of a key's datagram, which starts if there is none.
+    /// The slot of a key's datagram, which is created if there is none.
     pub(super) fn find_or_start(
         &mut self,
         key: Key,
@@ -130,8 +130,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot
     }
 
-    /// Takes note that a fragment of a datagram came, which starts anew when too many of its source
-    /// came in between (rule F4).
+    /// Records the arrival of a fragment of a datagram, which starts anew if too many fragments of its source arrived
+    /// in between (rule F4).
     #[inline]
     fn renew(&mut self, slot: u32, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) -> u32 {
         let Some(datagram) = self.datagrams.get_mut(slot) else { return slot };
@@ -155,8 +155,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot
     }
 
-    /// How many pages a fragment needs that its datagram has not, and the memory that it will take in
-    /// all, in bytes.
+    /// Number of pages that a fragment needs and its datagram lacks, and the memory that the datagram will take in all,
+    /// in bytes.
     #[inline]
     fn needed(&self, slot: u32, arrival: &Arrival, buffer_len: usize) -> (usize, usize) {
         let Some(datagram) = self.datagrams.get(slot) else { return (0, 0) };
@@ -169,8 +169,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         (pages, datagram + pages * self.store.page_bytes() + buffer)
     }
 
-    /// Evicts until there is room for more of a datagram: of its own source first, then whatever
-    /// waited longest for a fragment (P32).
+    /// Evicts until there is room for more of a datagram: datagrams of its own source first, then the one that waited
+    /// longest for a fragment (P32).
     fn make_room(
         &mut self,
         slot: u32,
@@ -199,7 +199,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         Ok(())
     }
 
-    /// Keeps a fragment, or its data. There is room for it, and its pages are there.
+    /// Keeps a fragment, or its data. The room and the pages are there.
     #[inline]
     fn keep(
         &mut self,
@@ -257,7 +257,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.store.set_index(&contents.pages, units.start, number);
     }
 
-    /// Gives what a kept fragment completes.
+    /// Delivers what a kept fragment completes.
     fn settle(&mut self, slot: u32, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
         let Some(datagram) = self.datagrams.get(slot) else { return Verdict::Held };
         let contents = &datagram.contents;
@@ -280,7 +280,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         if has_first { Verdict::Forwarded } else { Verdict::Held }
     }
 
-    /// Lets the fragments go that waited for the first.
+    /// Releases the fragments that waited for the first.
     fn release(&mut self, slot: u32, sink: &mut (impl Sink<B> + ?Sized)) {
         let Some(datagram) = self.datagrams.get_mut(slot) else { return };
         let contents = &mut datagram.contents;
@@ -303,7 +303,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.account(slot, held);
     }
 
-    /// Gives a datagram of which nothing is missing.
+    /// Delivers a datagram of which nothing is missing.
     fn complete(&mut self, slot: u32, len: u32, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
         let Some(datagram) = self.datagrams.get(slot) else { return Verdict::Held };
         let (key, contents) = (datagram.key, &datagram.contents);
@@ -359,8 +359,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         Verdict::Completed
     }
 
-    /// The checksum state of a whole datagram whose headers are written, and what its transport
-    /// checksum is. `data` are its first bytes behind the headers, of so many.
+    /// The checksum state of a whole datagram whose headers are written, and the state of its transport checksum.
+    /// `data` are its first bytes behind the headers, of so many.
     fn checksums(
         &self,
         contents: &Contents,
@@ -391,7 +391,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         (checksum, transport)
     }
 
-    /// Forgets a datagram whose fragments have all left.
+    /// Removes a datagram all of whose fragments have left.
     fn remove(&mut self, slot: u32) {
         if let Some(datagram) = self.datagrams.get_mut(slot) {
             self.store.release(&mut datagram.contents.pages);
@@ -400,13 +400,13 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 }
 
-/// Memory that a kept buffer takes, in bytes, however little of it is filled (P33).
+/// Memory that a kept buffer occupies, in bytes, however little of it is filled (P33).
 pub(super) fn kept_bytes<B>(limits: &Limits, len: usize) -> usize {
     len.max(limits.buffer_bytes) + size_of::<Fragment<B>>()
 }
 
-/// Copies the data of a fragment, and the headers of a first one, to their places. Gives the sum of
-/// the data when it is known.
+/// Copies the data of a fragment, and the headers of a first one, to their positions. Returns the sum of the data if it
+/// is known.
 fn gather<B: AsRef<[u8]>>(
     store: &mut Store<B>,
     contents: &Contents,

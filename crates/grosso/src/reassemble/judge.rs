@@ -1,4 +1,4 @@
-//! What a fragment is beside those of its datagram that came before.
+//! Comparison of a fragment with those of its datagram that arrived before.
 
 use core::hash::{BuildHasher, Hasher};
 
@@ -10,21 +10,21 @@ use crate::reassemble::{
     store::{Bit, Store, units},
 };
 
-/// What a fragment is beside those of its datagram that came before.
+/// Result of comparing a fragment with those of its datagram that arrived before.
 pub(super) enum Judgement {
     /// New bytes only.
     Fits,
-    /// New bytes and others, which the rules let be mixed.
+    /// New bytes and overlapping ones, which the rules allow.
     Mixes,
-    /// The same fragment came before.
+    /// The same fragment arrived before.
     Duplicate,
-    /// The datagram dies, and its sender may be told.
+    /// The datagram is discarded, and its sender may be told.
     Kills(Discard, Option<IcmpError>),
 }
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
-    /// Looks at a fragment beside those that came before. What hangs out of the units of a
-    /// fragment that is not the last is cut off, where the rules say so.
+    /// Compares a fragment with those that arrived before. Bytes beyond the last whole unit of a fragment that is not
+    /// the last are cut off if the rules say so.
     #[inline]
     pub(super) fn judge(&mut self, slot: u32, arrival: &mut Arrival, packet: &[u8]) -> Judgement {
         let Some(datagram) = self.datagrams.get_mut(slot) else {
@@ -81,7 +81,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 }
 
-/// Rules F10, F11, F13: a fragment alone.
+/// Applies rules F10, F11, F13 to a fragment alone.
 #[inline]
 fn alone(arrival: &mut Arrival, overlap: Overlap) -> Result<(), (Discard, Option<IcmpError>)> {
     let is_ipv6 = arrival.is_ipv6;
@@ -103,7 +103,7 @@ fn alone(arrival: &mut Arrival, overlap: Overlap) -> Result<(), (Discard, Option
     if arrival.len() == 0 { Err((Discard::ZeroLength, None)) } else { Ok(()) }
 }
 
-/// Whether a fragment came before: the same place, the same bytes, and alike the last or not.
+/// Whether a fragment arrived before: the same position, the same bytes, and the same flag for more fragments.
 fn is_same<B: AsRef<[u8]>>(
     store: &Store<B>,
     contents: &Contents,
@@ -139,16 +139,16 @@ fn is_same<B: AsRef<[u8]>>(
     })
 }
 
-/// What is left of a fragment that has left, to tell whether it comes again.
+/// Digest of a fragment that was forwarded, to recognize a duplicate.
 pub(super) fn digest_of(state: &impl BuildHasher, data: &[u8]) -> u32 {
     let mut hasher = state.build_hasher();
     hasher.write(data);
     hasher.finish() as u32
 }
 
-/// Where the data of any datagram may end.
+/// Greatest end of the data of any datagram.
 pub(super) const END_MAX: u32 = DATAGRAM_BYTES_MAX - IPV4_HEADER_LEN;
-/// An IP packet is no longer.
+/// Greatest length of an IP packet.
 const DATAGRAM_BYTES_MAX: u32 = 65535;
 const IPV4_HEADER_LEN: u32 = grosso_wire::ipv4::HEADER_LEN as u32;
 /// The payload length field of IPv6 (rule F10).

@@ -1,10 +1,10 @@
-//! IP fragments to datagrams: IPv4 and IPv6 by one implementation.
+//! Reassembly of IP fragments: IPv4 and IPv6 by one implementation.
 //!
-//! A fragment is [examined](reason::Pass) alone first, then its datagram is looked up. A datagram is
-//! a map of 8-byte units, so a fragment costs the same wherever it belongs and whatever came before
-//! it. What cannot be joined safely is [discarded](reason::Discard), by a name. What is held is
-//! bounded by the memory that it really takes; when there is no more, the datagram goes that waited
-//! longest for a fragment, and of a source that has its share, one of its own.
+//! A fragment is first [examined](reason::Pass) alone, then its datagram is looked up. A datagram is a map of 8-byte
+//! units, so a fragment costs the same wherever it belongs and in whatever order fragments arrive. A fragment that
+//! cannot be joined safely is [discarded](reason::Discard) for a named reason. State is bounded by the memory that it
+//! really takes. When that is exhausted, the datagram that waited longest for a fragment is evicted; a source that has
+//! used up its share loses a datagram of its own.
 //!
 //! ```
 //! use grosso::{Frame, reassemble::{Mode, Outcome, Reassembler, Rules, Verdict}};
@@ -75,27 +75,27 @@ use crate::{
     stats::ReassembleStats,
 };
 
-/// What became of a pushed frame.
+/// Result of pushing a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is no fragment that can be joined and left as it came.
+    /// It is no fragment that can be joined, and left unchanged.
     Passed(Pass),
     /// It waits for others of its datagram.
     Held,
-    /// It left as it came, with those that waited for it ([`Mode::Virtual`]).
+    /// It left unchanged, with those that waited for it ([`Mode::Virtual`]).
     Forwarded,
-    /// It was the last that was missing: the datagram left.
+    /// It was the last missing fragment: the datagram left.
     Completed,
-    /// The same fragment came before.
+    /// The same fragment arrived before.
     Duplicate,
     /// It was discarded.
     Discarded(Discard),
 }
 
-/// Joins IP fragments to datagrams, one link at a time.
+/// Reassembles IP fragments of one link.
 ///
-/// Time is an argument: nanoseconds of any clock that does not go back. See [`Rules`] for the rules
-/// and [`Limits`] for the bounds. Those of different queues may lie side by side, as coalescers may.
+/// Time is an argument: nanoseconds of any clock that does not go back. See [`Rules`] for the rules and [`Limits`] for
+/// the bounds. Reassemblers of different queues may be adjacent in memory, as coalescers may.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Reassembler<B> {
@@ -109,15 +109,15 @@ pub struct Reassembler<B> {
     datagrams: Slab<Incomplete>,
     recent: Recent,
     store: Store<B>,
-    /// By age, IPv4 and IPv6 apart, because their times differ; the dead are among them.
+    /// Queues by age, IPv4 and IPv6 separately, because their timeouts differ; dead datagrams are included.
     ages: [Queue; 2],
-    /// The living by the time of their latest fragment.
+    /// Live datagrams by the time of their latest fragment.
     by_use: Queue,
-    /// The dead by the time of their death.
+    /// Dead datagrams by the time of their death.
     tombstones: Queue,
     tombstone_count: usize,
     sources: Vec<Source>,
-    /// Memory that all of them take, in bytes.
+    /// Memory of all datagrams, in bytes.
     held_bytes: usize,
     held_fragments: usize,
     stats: ReassembleStats,
@@ -125,11 +125,11 @@ pub struct Reassembler<B> {
     header: [u8; HEADER_BYTES_MAX],
 }
 
-/// What one source holds, or a few that share a hash.
+/// Datagrams of one source, or of a few that share a hash.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     held_bytes: usize,
-    /// Fragments that came from it, wrapping.
+    /// Fragments received from it, wrapping.
     count: u32,
     /// Its datagrams by the time of their latest fragment.
     by_use: Queue,
@@ -140,8 +140,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     /// that nobody can choose datagrams that share a bucket (P50).
     ///
     /// # Errors
-    /// When the rules ask for overlapping bytes to be mixed in a mode that keeps fragments as they
-    /// are.
+    /// An error if the rules ask for overlapping bytes to be mixed in a mode that keeps fragments.
     pub fn new(
         rules: Rules,
         link: LinkType,
@@ -179,7 +178,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         })
     }
 
-    /// Takes one frame, and gives what it completes. What is too old leaves first.
+    /// Takes one frame, and delivers what it completes. Expired datagrams are discarded first.
     pub fn push(
         &mut self,
         frame: Frame<B>,
@@ -219,8 +218,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Says that frames from now on come from this network, which they do not show: a tunnel that
-    /// they were taken out of. Those of different networks are never joined; at first it is 0.
+    /// Sets the network that frames come from, if the frames do not show it: the tunnel that they were taken out of.
+    /// Fragments of different networks are never joined; the default is 0.
     pub fn set_network(&mut self, network: u64) {
         if network != self.network {
             self.network = network;
@@ -228,8 +227,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Says which UDP ports mean a tunnel around the frames from now on; at first they are those that
-    /// it was made with.
+    /// Sets the UDP ports that announce a tunnel around the frames; the default is those given to [`Self::new`].
     pub fn set_ports(&mut self, ports: Ports) {
         if ports != self.ports {
             self.ports = ports;
@@ -237,7 +235,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Discards the datagrams whose time is over, oldest first (rules F3, F40).
+    /// Discards the datagrams that have timed out, oldest first (rules F3, F40).
     pub fn expire(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         for version in 0..self.ages.len() {
             while let Some((slot, created_ns)) = self.oldest(version) {
@@ -249,8 +247,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// When [`Self::expire`] has something to do next, in the caller's nanoseconds; `None` when
-    /// nothing is held.
+    /// Time of the next timeout for [`Self::expire`], in the caller's nanoseconds; `None` if nothing is held.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         let due = |version| {
@@ -269,7 +266,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Which datagram a frame is a fragment of; `None` when it would pass or die alone.
+    /// Identity of the datagram that a frame is a fragment of; `None` if it would pass or be discarded alone.
     pub fn identify(&mut self, frame: &Frame<B>) -> Option<Identity> {
         let packet = frame.buffer.as_ref();
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
@@ -278,7 +275,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         Some(key.identity())
     }
 
-    /// What it did so far.
+    /// Counters.
     #[must_use]
     pub fn stats(&self) -> &ReassembleStats {
         &self.stats
@@ -290,26 +287,25 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         &self.rules
     }
 
-    /// Memory that incomplete datagrams take now, in bytes; never more than
-    /// [`Limits::memory_bytes`].
+    /// Memory of the incomplete datagrams, in bytes; never more than [`Limits::memory_bytes`].
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// Incomplete datagrams now.
+    /// Number of incomplete datagrams.
     #[must_use]
     pub fn held_datagrams(&self) -> usize {
         self.datagrams.len() - self.tombstone_count
     }
 
-    /// Fragments that they are of, without those that have left already.
+    /// Number of their fragments that have not left yet.
     #[must_use]
     pub fn held_fragments(&self) -> usize {
         self.held_fragments
     }
 
-    /// The hash of what lies around a fragment: those of one datagram come the same way.
+    /// Hash of the headers around a fragment: the fragments of one datagram share them.
     fn outside(&self, packet: &[u8], layers: usize, meta: &Meta) -> u64 {
         let vlan = meta.vlan.map_or(0, |tag| u64::from(tag.tci & VLAN_ID) + 1) ^ self.network;
         let around = self.stack.layers().get(..layers).unwrap_or_default();
@@ -348,7 +344,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         Verdict::Discarded(reason)
     }
 
-    /// Ends a datagram, and remembers its key if the rules want it.
+    /// Discards a datagram, and remembers its key if the rules ask for it.
     fn kill(&mut self, slot: u32, reason: Discard, sink: &mut (impl Sink<B> + ?Sized)) {
         let wanted = reason.kills_key() && self.rules.overlap == Overlap::Drop;
         if !wanted || self.rules.limits.tombstones == 0 {
@@ -358,7 +354,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.bury(slot);
     }
 
-    /// Ends a datagram, living or dead, and forgets its key.
+    /// Discards a datagram, live or dead, and forgets its key.
     fn end(&mut self, slot: u32, reason: Discard, sink: &mut (impl Sink<B> + ?Sized)) {
         if self.datagrams.get(slot).is_some_and(|datagram| !datagram.is_dead) {
             self.empty(slot, reason, sink);
@@ -366,7 +362,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.forget(slot);
     }
 
-    /// Gives back everything that a living datagram holds.
+    /// Returns everything that a live datagram holds.
     fn empty(&mut self, slot: u32, reason: Discard, sink: &mut (impl Sink<B> + ?Sized)) {
         let Some(datagram) = self.datagrams.get_mut(slot) else { return };
         let key = datagram.key;
@@ -406,7 +402,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.retire(slot);
     }
 
-    /// Takes a datagram that holds nothing out of everything but the table.
+    /// Unlinks a datagram that holds nothing from everything but the table.
     fn retire(&mut self, slot: u32) {
         self.account(slot, 0);
         let Some(datagram) = self.datagrams.get(slot) else { return };
@@ -417,13 +413,13 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Forgets a living datagram whose contents have a new owner.
+    /// Removes a live datagram whose contents have a new owner.
     fn detach(&mut self, slot: u32) {
         self.retire(slot);
         self.forget(slot);
     }
 
-    /// Puts an emptied datagram among the dead.
+    /// Moves an emptied datagram to the dead ones.
     fn bury(&mut self, slot: u32) {
         if self.tombstone_count >= self.rules.limits.tombstones
             && let Some(oldest) = self.tombstones.first()
@@ -454,7 +450,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.recent.forget(slot);
     }
 
-    /// Takes note of the memory that a datagram takes from now on.
+    /// Records the memory that a datagram occupies from now on.
     fn account(&mut self, slot: u32, bytes: usize) {
         let Some(datagram) = self.datagrams.get_mut(slot) else { return };
         let before = core::mem::replace(&mut datagram.held_bytes, bytes);
@@ -479,7 +475,7 @@ fn quote_of<'a, B: AsRef<[u8]>>(store: &'a Store<B>, contents: &Contents) -> Opt
     (!quote.is_empty()).then_some(quote)
 }
 
-/// Sources that are told apart: more share what one may hold.
+/// Number of sources that are distinguished; further ones share the bounds of one.
 const SOURCES: usize = 4096;
 /// The identifier in a VLAN tag.
 const VLAN_ID: u16 = 0x0fff;

@@ -1,8 +1,8 @@
-//! Slots and the queues through them: nothing is allocated once as many were used as ever will be.
+//! Slots and the queues through them. Nothing is allocated once the greatest number of slots has been used.
 
 use alloc::vec::Vec;
 
-/// Values in numbered slots, which are used again.
+/// Values in numbered slots, which are reused.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,
@@ -24,7 +24,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Puts a value into a free slot. The caller bounds how many there are.
+    /// Puts a value into a free slot. The caller bounds their number.
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         self.used += 1;
         let index = self.free;
@@ -67,7 +67,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// How many slots are used.
+    /// Number of used slots.
     pub(crate) fn len(&self) -> usize {
         self.used
     }
@@ -101,13 +101,13 @@ impl Queue {
         (self.first != NONE).then_some(self.first)
     }
 
-    /// The slot that was put there last; none is [`NONE`].
+    /// The slot that was queued last; [`NONE`] if there is none.
     #[inline]
     pub(crate) fn last(&self) -> u32 {
         self.last
     }
 
-    /// The slot that has waited longest but for those up to this one.
+    /// The slot behind the given one, or the first.
     #[inline]
     pub(crate) fn behind<T>(
         &self,
@@ -119,7 +119,7 @@ impl Queue {
         (behind != NONE).then_some(behind)
     }
 
-    /// Puts a slot that is in no such queue at the end. `link` finds its neighbours.
+    /// Appends a slot that is not in this queue. `link` returns its neighbours.
     pub(crate) fn push<T>(
         &mut self,
         slab: &mut Slab<T>,
@@ -136,7 +136,7 @@ impl Queue {
         self.last = slot;
     }
 
-    /// Takes a slot out.
+    /// Removes a slot.
     pub(crate) fn unlink<T>(
         &mut self,
         slab: &mut Slab<T>,
@@ -155,7 +155,7 @@ impl Queue {
         }
     }
 
-    /// Puts a slot of the queue at its end.
+    /// Moves a slot of the queue to its end.
     #[inline]
     pub(crate) fn renew<T>(
         &mut self,

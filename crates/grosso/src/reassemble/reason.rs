@@ -1,10 +1,9 @@
-//! Every refusal has a name: why a packet [passed](Pass), and why fragments were
-//! [discarded](Discard).
+//! Named reasons: why a packet [passed](Pass), and why fragments were [discarded](Discard).
 
 use crate::coalesce::reason::reasons;
 
 reasons! {
-    /// Why a packet leaves as it came.
+    /// Reason why a packet leaves unchanged.
     Pass {
         /// It is no IP fragment, or none that can be seen.
         Whole = "whole",
@@ -23,8 +22,7 @@ reasons! {
 }
 
 reasons! {
-    /// Why a fragment was discarded, and with it, unless the sentence says otherwise, all others of
-    /// its datagram.
+    /// Reason why a fragment was discarded, and with it all others of its datagram, unless the sentence says otherwise.
     Discard {
         /// It shares bytes with another fragment and is not that fragment again (rule F14, P26, P27).
         Overlap = "overlap",

@@ -1,5 +1,5 @@
-//! The headers of the fragment before: those of the next one are most often the same, but for what
-//! tells where its data lie, and need not be read again.
+//! Headers of the previous fragment. Those of the next one are usually the same except for the fields that locate its
+//! data, and need not be read again.
 
 use grosso_wire::{Kind, Stack, ipv4, ipv6, ipv6_fragment};
 
@@ -11,17 +11,17 @@ use crate::{
     template::compare::{BLOCK, Mask},
 };
 
-/// A fragment whose headers were examined, and where its datagram was found.
+/// A fragment whose headers were examined, and the slot of its datagram.
 #[derive(Debug)]
 pub(super) struct Recent {
-    /// What it told, but for its data. `None`: nothing can be told from its headers.
+    /// Its properties, except the position of its data. `None`: its headers cannot be reused.
     told: Option<Arrival>,
     /// The slot of its datagram.
     slot: u32,
     vlan: Option<VlanTag>,
     header: [u8; HEADER_BYTES_MAX],
     equal: Mask,
-    /// The sum of the IPv4 words that vary, modulo 65535: the same in all headers that are right.
+    /// The sum of the varying IPv4 words, modulo 65535: equal in all headers with a right checksum.
     varying: u32,
 }
 
@@ -37,8 +37,8 @@ impl Recent {
         }
     }
 
-    /// Remembers a fragment that was examined, if nothing around its IP header has a length of its
-    /// own or another say in where data end.
+    /// Remembers a fragment that was examined, unless another header around its IP header has a length that varies with
+    /// the data.
     pub(super) fn remember(
         &mut self,
         slot: u32,
@@ -66,12 +66,12 @@ impl Recent {
         }
     }
 
-    /// Forgets it, because the next fragment comes from elsewhere.
+    /// Forgets the fragment, because the next one comes from elsewhere.
     pub(super) fn clear(&mut self) {
         self.told = None;
     }
 
-    /// Forgets it when its datagram leaves this slot.
+    /// Forgets the fragment if its datagram leaves this slot.
     #[inline]
     pub(super) fn forget(&mut self, slot: u32) {
         if self.slot == slot {
@@ -79,8 +79,8 @@ impl Recent {
         }
     }
 
-    /// What a frame tells whose headers are those of the fragment before, and the slot of their
-    /// datagram. What starts a datagram, might hide a TCP header or is no fragment is for
+    /// Examines a frame whose headers equal those of the previous fragment, and returns the slot of its datagram.
+    /// Fragments that start a datagram, might hide a TCP header or are not fragments are left to
     /// [`examine`](super::examine::examine).
     #[inline]
     pub(super) fn examine(&self, packet: &[u8], meta: &Meta) -> Option<(u32, Arrival)> {
@@ -117,13 +117,13 @@ impl Recent {
     }
 }
 
-/// Where the words of a fragment's headers lie that tell where its data do.
+/// Positions of the header words that locate the data of a fragment.
 struct Places {
     length: usize,
-    /// What the length does not count, from the start of the frame.
+    /// Bytes that the length does not count, from the start of the frame.
     behind_length: u32,
     fragment: usize,
-    /// The checksum that covers both.
+    /// Position of the checksum that covers both words.
     checksum: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! The headers of a whole datagram, from those of its first fragment.
+//! Construction of the headers of a whole datagram from those of its first fragment.
 
 use grosso_checksum::Sum;
 use grosso_wire::{
@@ -19,12 +19,12 @@ use crate::{
     },
 };
 
-/// What the headers of the whole are made of.
+/// Input for the headers of the whole datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whole<'a> {
     /// The first fragment's headers.
     pub(crate) first: &'a [u8],
-    /// Where its IP header starts.
+    /// Start of its IP header.
     pub(crate) ip: usize,
     pub(crate) is_ipv6: bool,
     pub(crate) ecn: u8,
@@ -37,14 +37,14 @@ pub(crate) struct Whole<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rendered {
     pub(crate) len: usize,
-    /// Where the outermost IP header starts.
+    /// Start of the outermost IP header.
     pub(crate) network: usize,
     /// Whether headers around the datagram have checksums of their own.
     pub(crate) is_covered: bool,
 }
 
-/// Writes the headers of a whole datagram (rules F20, F22). `sum`, that of the data, is asked for
-/// only when a header around covers them.
+/// Writes the headers of a whole datagram (rules F20, F22). `sum`, which returns the sum of the data, is called only if
+/// a header around the datagram covers them.
 pub(crate) fn render(
     whole: &Whole<'_>,
     (link, ports): (LinkType, &Ports),
@@ -56,7 +56,7 @@ pub(crate) fn render(
     let header = out.get_mut(..len).unwrap_or_default();
     dissect_into(header, link, ports, stack);
     let mut shape = Shape::new(stack, header);
-    // It points into a packet, and what it says of a fragment nobody can do for the whole.
+    // The offload refers to a position in a packet, and cannot be carried out for the whole datagram.
     shape.remote_checksum = None;
     let end = len + whole.data_len;
     if shape.lengths.iter().any(|length| end - usize::from(length.from) > usize::from(u16::MAX)) {
@@ -89,7 +89,7 @@ fn ipv4(whole: &Whole<'_>, out: &mut [u8]) -> usize {
     len
 }
 
-/// The fragment header is the last of the headers; the header in front of it says what follows now.
+/// Removes the fragment header, which is the last of the headers; the header in front of it then names the payload.
 fn without_fragment_header(whole: &Whole<'_>, out: &mut [u8]) -> usize {
     let len = whole.first.len().saturating_sub(ipv6_fragment::HEADER_LEN);
     let (before, fragment) = whole.first.split_at(len);
@@ -119,8 +119,8 @@ fn copy(from: &[u8], to: &mut [u8]) -> usize {
     }
 }
 
-/// What the transport checksum of a whole datagram is. `header` are its headers from the IP header
-/// on, `data` its first bytes behind them, `sum` that of all its data.
+/// Verifies the transport checksum of a whole datagram. `header` are its headers from the IP header on, `data` its
+/// first bytes behind them, `sum` that of all its data.
 pub(crate) fn verify(
     header: &[u8],
     kind: Kind,
@@ -160,8 +160,8 @@ pub(crate) fn verify(
     }
 }
 
-/// The sum of the pseudo-header. `before` are the extension headers that lie in the data, behind the fragment header.
-/// `None` when there are more than are read.
+/// The pseudo-header sum. `before` are the extension headers in the data, behind the fragment header. `None` if there
+/// are too many of them.
 fn pseudo(header: &[u8], before: &[u8], kind: Kind, protocol: u8, len: usize) -> Option<Sum> {
     let ip = Layer { kind, offset: 0, len: header.len() as u16 };
     if before.is_empty() {

@@ -1,9 +1,8 @@
-//! The bytes and the places of all incomplete datagrams, in pages.
+//! The bytes of all incomplete datagrams and their positions, in pages.
 //!
-//! A datagram is at most 8192 units of 8 bytes, the unit of fragment offsets. A page maps 512 of
-//! them by bits: which are there, where fragments start, where runs start. So every question about a
-//! fragment is a few words, whatever came before it and in whatever order (B40, P31), and nothing has
-//! to be sorted: the bits are in order.
+//! A datagram is at most 8192 units of 8 bytes, the unit of fragment offsets. A page maps 512 of them by bits: which
+//! units are present, where fragments start, where runs start. So every question about a fragment takes a few words,
+//! whatever arrived before it and in whatever order (B40, P31), and nothing has to be sorted.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 use core::ops::Range;
@@ -18,7 +17,7 @@ use crate::{
 /// A fragment whose buffer is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment<B> {
-    /// The frame as it was pushed, without a description of how to cut it (rule F25).
+    /// The frame as it was pushed, without a description of its segmentation (rule F25).
     pub frame: Frame<B>,
     start: u32,
     end: u32,
@@ -29,7 +28,7 @@ impl<B: AsRef<[u8]>> Fragment<B> {
         Self { frame, start: data.start, end: data.end }
     }
 
-    /// Where its data lie in the buffer.
+    /// Position of its data in the buffer.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.start as usize..self.end as usize
@@ -41,7 +40,7 @@ impl<B: AsRef<[u8]>> Fragment<B> {
         self.frame.buffer.as_ref().get(self.range()).unwrap_or_default()
     }
 
-    /// The headers in front of them.
+    /// The headers in front of its data.
     pub(crate) fn header(&self) -> &[u8] {
         self.frame.buffer.as_ref().get(..self.start as usize).unwrap_or_default()
     }
@@ -53,7 +52,7 @@ pub(crate) struct Store<B> {
     pages: Vec<Page>,
     free: u32,
     pub(crate) fragments: Slab<Fragment<B>>,
-    /// Whether pages hold the bytes, or say where the buffers are.
+    /// Whether pages hold the bytes, or refer to the buffers.
     gathers: bool,
 }
 
@@ -70,10 +69,10 @@ struct Page {
 /// One bit for each unit of a page.
 type Bits = [u64; WORDS];
 
-/// What a bit of a page says of its unit.
+/// Property of a unit, for which a page has a bit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bit {
-    /// It is there.
+    /// It is present.
     Covered = 0,
     /// A fragment starts with it.
     Start = 1,
@@ -118,12 +117,12 @@ impl<B> Store<B> {
         size_of::<Page>() + if self.gathers { PAGE_BYTES } else { PAGE_UNITS * size_of::<u32>() }
     }
 
-    /// How many pages these units need that the datagram has not.
+    /// Number of pages that these units need and the datagram lacks.
     pub(crate) fn pages_missing(&self, pages: &Pages, units: &Range<u32>) -> usize {
         page_numbers(units).filter(|&page| pages.0.get(page) == Some(&NONE)).count()
     }
 
-    /// Gives the datagram the pages of these units.
+    /// Adds the pages of these units to the datagram.
     pub(crate) fn provide(&mut self, pages: &mut Pages, units: &Range<u32>) {
         for page in page_numbers(units) {
             if let Some(number) = pages.0.get_mut(page)
@@ -134,7 +133,7 @@ impl<B> Store<B> {
         }
     }
 
-    /// Takes the pages back.
+    /// Frees the pages.
     pub(crate) fn release(&mut self, pages: &mut Pages) {
         for number in &mut pages.0 {
             if let Some(page) = self.pages.get_mut(*number as usize) {
@@ -161,13 +160,13 @@ impl<B> Store<B> {
         })
     }
 
-    /// Whether all of them have it.
+    /// Whether all of the units have the bit.
     pub(crate) fn all(&self, pages: &Pages, bit: Bit, units: &Range<u32>) -> bool {
         let has = |bits: &Bits, units| words(&units).all(|(word, mask)| bits[word] & mask == mask);
         spans(units).all(|(page, units)| self.bits(pages, bit, page).is_some_and(|b| has(b, units)))
     }
 
-    /// How many of them have it.
+    /// Number of the units that have the bit.
     pub(crate) fn count(&self, pages: &Pages, bit: Bit, units: &Range<u32>) -> u32 {
         let ones = |(page, units)| {
             let bits = self.bits(pages, bit, page)?;
@@ -176,7 +175,7 @@ impl<B> Store<B> {
         spans(units).filter_map(ones).sum()
     }
 
-    /// Sets the bit of all of them. Their pages are there.
+    /// Sets the bit of all of the units. Their pages are there.
     #[inline]
     pub(crate) fn set(&mut self, pages: &Pages, bit: Bit, units: &Range<u32>) {
         for (page, units) in spans(units) {
@@ -232,7 +231,7 @@ impl<B> Store<B> {
         starts
     }
 
-    /// The next of them.
+    /// The next fragment's number.
     #[inline]
     pub(crate) fn next_start(&self, starts: &mut Starts) -> Option<u32> {
         while starts.bits == 0 {
@@ -273,7 +272,7 @@ impl<B> Store<B> {
         }
     }
 
-    /// Copies data to their place, which starts at a unit, and sums them on the way.
+    /// Copies data to their position, which starts at a unit, and sums them on the way.
     pub(crate) fn write(&mut self, pages: &Pages, unit: u32, data: &[u8], summed: bool) -> Sum {
         let mut sum = Sum::ZERO;
         let mut data = data;
@@ -296,7 +295,7 @@ impl<B> Store<B> {
         sum
     }
 
-    /// The bytes from one place of the datagram to another, page by page.
+    /// The bytes between two positions of the datagram, page by page.
     pub(crate) fn slices(
         &self,
         pages: &Pages,
@@ -327,8 +326,7 @@ impl<B> Store<B> {
         }
     }
 
-    /// The last `before` bytes of the headers, and the first `data` bytes behind them, as far as the
-    /// page goes.
+    /// The last `before` bytes of the headers, and the first `data` bytes behind them, as far as the page reaches.
     pub(crate) fn front(&self, pages: &Pages, before: usize, data: usize) -> &[u8] {
         let range = HEADER_ROOM.saturating_sub(before)..(HEADER_ROOM + data).min(PAGE_BYTES);
         self.page(pages, 0).and_then(|page| page.bytes.get(range)).unwrap_or_default()
@@ -367,7 +365,7 @@ impl<B> Store<B> {
     }
 }
 
-/// The pages of some units, and which of its own each has.
+/// The pages of a range of units, and the range in each.
 #[inline]
 fn spans(units: &Range<u32>) -> impl Iterator<Item = (usize, Range<u32>)> + use<> {
     let Range { start, end } = *units;
@@ -378,7 +376,7 @@ fn spans(units: &Range<u32>) -> impl Iterator<Item = (usize, Range<u32>)> + use<
     })
 }
 
-/// The words of the bits of some units of a page, and which bits those are.
+/// The words of the bits of some units of a page, each with the mask of those bits.
 fn words(units: &Range<u32>) -> impl Iterator<Item = (usize, u64)> + use<> {
     let (words, head, tail) = masks(units);
     let (first, last) = (words.start, words.end.saturating_sub(1));
@@ -388,7 +386,7 @@ fn words(units: &Range<u32>) -> impl Iterator<Item = (usize, u64)> + use<> {
     })
 }
 
-/// The same as the range of words, and which bits of the first and of the last word those are.
+/// The same as the range of words, with the masks of the first and of the last word.
 #[inline]
 fn masks(units: &Range<u32>) -> (Range<usize>, u64, u64) {
     let (start, end) = (units.start as usize, units.end as usize);
