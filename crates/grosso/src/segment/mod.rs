@@ -1,8 +1,7 @@
-//! Segmentation: a superframe is cut into the packets that it stands for.
+//! Segmentation of a superframe into the packets that it stands for.
 //!
-//! Every packet gets the headers of the superframe with the laws of [`crate::template`] applied at
-//! its place. The payload is either copied behind them, and summed while it is copied, or left
-//! where it is.
+//! Every packet gets the headers of the superframe with the laws of [`crate::template`] applied at its index. The
+//! payload is either copied behind them and summed in the same pass, or left in place.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, Stop, dissect, gre};
@@ -12,7 +11,7 @@ use crate::{
     checksum::Checksum,
     meta::{Cut, Gso, Meta},
     template::{
-        alike::Alike,
+        incremental::IncrementalHeader,
         render::{Checksums, Place, Template},
         shape::Shape,
     },
@@ -26,18 +25,17 @@ use payload::Payload;
 
 pub use fragments::{FragmentOptions, Fragments, NoFragments};
 
-/// What the device that gets the packets wants of them.
+/// Requirements of the device that gets the packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outgoing {
-    /// Leave the innermost checksum partial; the ones around it are completed without reading the
-    /// payload (rule C40).
+    /// Leave the innermost checksum partial; those around it are completed without reading the payload (rule C40).
     pub partial_checksums: bool,
-    /// Make one packet of as many whole segments as there are, and one of the rest: the device
-    /// repeats the headers itself (rule S47).
+    /// Make one packet of as many whole segments as there are, and one of the rest: the device repeats the headers
+    /// itself (rule S47).
     pub gso_partial: bool,
-    /// Nobody completes checksums behind: those are completed too that were partial before their
-    /// packets joined ([`Gso::partial_members`]) and would be again.
+    /// No later stage completes checksums. Checksums are then completed even if they were partial before their packets
+    /// were merged ([`Gso::partial_members`]) and would otherwise be partial again.
     pub complete: bool,
 }
 
@@ -48,16 +46,16 @@ impl Outgoing {
     /// A device with `tx-gso-partial`.
     pub const GSO_PARTIAL: Self =
         Self { partial_checksums: true, gso_partial: true, complete: false };
-    /// A wire, and devices that complete none.
+    /// A wire, and devices that complete no checksum.
     pub const COMPLETE: Self =
         Self { partial_checksums: false, gso_partial: false, complete: true };
 }
 
-/// Why a frame is not cut. It stays as it is.
+/// Reason why a frame is not segmented. It stays unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoCut {
-    /// The frame has no description of how to cut it.
+    /// The frame has no description of its segmentation.
     NotSuperframe,
     /// Its payload fits into one packet already (rule S3).
     Whole,
@@ -73,7 +71,7 @@ pub enum NoCut {
     ChecksumStart,
     /// A GRE sequence number would be needed for each packet (rule S43).
     GreSequence,
-    /// It is a fragment already, or the other kind of cutting is meant.
+    /// It is a fragment already, or is to be fragmented instead.
     Fragments,
     /// It is longer than the fragments of one datagram can say (rule F13).
     TooLong,
@@ -121,14 +119,14 @@ impl core::fmt::Display for BufferTooSmall {
 
 impl core::error::Error for BufferTooSmall {}
 
-/// One packet cut from a superframe.
+/// One packet of a superframe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Bytes of its headers.
     pub header_len: usize,
     /// Bytes of its payload.
     pub payload_len: usize,
-    /// What is known about it.
+    /// Its metadata.
     pub meta: Meta,
 }
 
@@ -139,7 +137,7 @@ impl Segment {
         self.header_len + self.payload_len
     }
 
-    /// Never: a packet has headers.
+    /// Always false: a packet has headers.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         false
@@ -152,15 +150,15 @@ impl Segment {
 pub struct Segments<'a> {
     header: [u8; HEADER_BYTES_MAX],
     shape: Shape,
-    /// What packets between the first and the last are made of, once there was one.
-    alike: Option<Alike>,
+    /// Source of the packets between the first and the last, once there was one.
+    incremental: Option<IncrementalHeader>,
     meta: Meta,
     gso: Gso,
-    /// The innermost checksum stays partial: for a device that completes it, or because it was
-    /// partial before its packet joined.
+    /// The innermost checksum stays partial: for a device that completes it, or because it was partial before its
+    /// packet was merged.
     leaves_partial: bool,
-    /// Some checksum is made of the payload's sum: not where the innermost stays a seed and those
-    /// around it are not there or are another's to make.
+    /// Some checksum needs the payload's sum. None does if the innermost checksum stays a pseudo-header sum and those
+    /// around it are absent or completed by a receiver.
     sums_payload: bool,
     /// The device repeats headers itself.
     repeats_headers: bool,
@@ -172,13 +170,13 @@ pub struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    /// Plans how to cut the frame that `slices` make together; its headers lie in the first slice.
+    /// Plans the segmentation of the frame that `slices` make together; its headers lie in the first slice.
     ///
-    /// Where the headers' lengths disagree with the bytes, the bytes count: superframes beyond 64
-    /// KB have no other way, and guests leave lengths open.
+    /// If the headers' lengths disagree with the bytes, the bytes count: superframes beyond 64 KB cannot express their
+    /// length, and guests leave lengths open.
     ///
     /// # Errors
-    /// When the frame cannot be cut, or need not be.
+    /// An error if the frame cannot be segmented, or need not be.
     pub fn new(
         slices: &'a [&'a [u8]],
         meta: &Meta,
@@ -218,7 +216,7 @@ impl<'a> Segments<'a> {
         Ok(Self {
             sums_payload: !leaves_partial && sums_payload,
             shape,
-            alike: None,
+            incremental: None,
             header,
             meta: *meta,
             gso,
@@ -232,11 +230,10 @@ impl<'a> Segments<'a> {
         })
     }
 
-    /// Writes the next packet into `out`, copying and summing its payload in one pass. `None` after
-    /// the last.
+    /// Writes the next packet into `out`, copying and summing its payload in one pass; `None` after the last.
     ///
     /// # Errors
-    /// When `out` is too small; the packet is not lost, it is still the next.
+    /// An error if `out` is too small; the packet is not lost and stays the next.
     #[inline]
     pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Segment>, BufferTooSmall> {
         let Some(next) = self.next_span() else { return Ok(None) };
@@ -252,11 +249,11 @@ impl<'a> Segments<'a> {
         Ok(Some(self.finish(next, sum, header)))
     }
 
-    /// Writes the headers of the next packet into `header` and leaves its payload where it is: the
-    /// slices that `payload` is given, in order. `None` after the last.
+    /// Writes the headers of the next packet into `header` and leaves its payload in place, passing its slices to
+    /// `payload` in order; `None` after the last.
     ///
     /// # Errors
-    /// When `header` is too small; the packet is still the next.
+    /// An error if `header` is too small; the packet stays the next.
     #[inline]
     pub fn scatter_next(
         &mut self,
@@ -285,7 +282,7 @@ impl<'a> Segments<'a> {
         self.count - self.index
     }
 
-    /// Bytes that a buffer needs for any of the packets.
+    /// Buffer size that is enough for any of the packets.
     #[must_use]
     pub fn packet_len_max(&self) -> usize {
         let payload = match self.gso.cut {
@@ -295,7 +292,7 @@ impl<'a> Segments<'a> {
         self.shape.header_len + payload.min(self.payload_len)
     }
 
-    /// What the next packet takes of the payload.
+    /// Payload range of the next packet.
     #[inline]
     fn next_span(&self) -> Option<Span> {
         let left = self.payload_len - self.before;
@@ -322,7 +319,7 @@ impl<'a> Segments<'a> {
 
     /// Writes the headers of the packet whose payload was just taken.
     ///
-    /// Inlined always, so that whoever does not look at what is known of a packet does not pay for it.
+    /// Always inlined, so that a caller that ignores the metadata of a packet does not pay for it.
     #[inline(always)]
     fn finish(&mut self, span: Span, sum: Sum, header: &mut [u8]) -> Segment {
         let repeats = span.unit < span.payload;
@@ -332,9 +329,9 @@ impl<'a> Segments<'a> {
             payload: span.unit,
             last: span.last,
         };
-        match &self.alike {
-            Some(alike) if alike.includes(place) && !repeats => {
-                alike.render(&self.shape, self.gso.fixed_ids, place, sum, header);
+        match &self.incremental {
+            Some(incremental) if incremental.includes(place) && !repeats => {
+                incremental.render(&self.shape, self.gso.fixed_ids, place, sum, header);
             }
             _ => self.render(place, repeats, sum, header),
         }
@@ -345,7 +342,7 @@ impl<'a> Segments<'a> {
         Segment { header_len: header.len(), payload_len: span.payload, meta }
     }
 
-    /// Writes the headers of any packet, and learns from them how to write those that are alike.
+    /// Writes the headers of any packet in full, and derives the incremental header for the next ones from them.
     fn render(&mut self, place: Place, repeats: bool, sum: Sum, header: &mut [u8]) {
         let template = Template {
             shape: &self.shape,
@@ -365,7 +362,7 @@ impl<'a> Segments<'a> {
         template.render(place, checksums, header);
         // Learning pays when another one follows, which is not the last.
         if !repeats && !place.last && self.count - self.index > 2 {
-            self.alike = Alike::learn(&template, place, checksums, header);
+            self.incremental = IncrementalHeader::learn(&template, place, checksums, header);
         }
     }
 
@@ -382,18 +379,18 @@ impl<'a> Segments<'a> {
     }
 }
 
-/// What one packet takes of the payload.
+/// Payload range of one packet.
 #[derive(Clone, Copy)]
 struct Span {
-    /// Bytes that it takes.
+    /// Bytes of payload.
     payload: usize,
-    /// Bytes that its headers speak of: fewer, when a device repeats them.
+    /// Bytes that its headers announce: fewer if a device repeats the headers.
     unit: usize,
     last: bool,
 }
 
-/// The transport header. With the payload in other slices the first one ends with the headers, and
-/// lengths say more than is there.
+/// The transport header. If the payload is in other slices, the first slice ends with the headers, and lengths exceed
+/// it.
 fn transport(stack: &Stack) -> Result<Layer, NoCut> {
     match (stack.stop, stack.last()) {
         (Stop::Payload, Some(layer)) if layer.kind.is_transport() => Ok(layer),
@@ -421,8 +418,7 @@ fn check_stack(stack: &Stack, head: &[u8]) -> Result<(), NoCut> {
     if ip_levels > IP_LEVELS_MAX { Err(NoCut::TooManyIpHeaders) } else { Ok(()) }
 }
 
-/// Whether a device can complete the innermost checksum: it is there, and is not left to the
-/// receiver.
+/// Whether a device can complete the innermost checksum: it is present, and not left to the receiver.
 fn can_be_completed(shape: &Shape, header: &[u8], meta: &Meta) -> bool {
     let is_partial = matches!(meta.checksum, Checksum::Partial { .. });
     let is_there = shape.covers.last().is_some_and(|transport| {
@@ -449,8 +445,8 @@ pub const IP_LEVELS_MAX: usize = 5;
 
 pub use crate::coalesce::HEADER_BYTES_MAX;
 
-/// Whether the innermost checksum stays a seed on the wire, because a tunnel header asks the
-/// receiver to complete it (rules C50, C51).
+/// Whether the innermost checksum stays a pseudo-header sum on the wire, because a tunnel header asks the receiver to
+/// complete it (rules C50, C51).
 pub(crate) fn remote_checksum(stack: &Stack, header: &[u8]) -> bool {
     stack.layers().iter().any(|layer| crate::tunnel::remote_checksum(layer, header).is_some())
 }
@@ -519,10 +515,10 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_are_alike_have_the_headers_that_every_packet_has() {
+    fn an_incremental_header_is_the_header_that_every_packet_has() {
         let every = Gso::every(100).expect("a size");
         let fixed = Gso { fixed_ids: IpLevels::ALL, cwr: Cwr::Every, ..every };
-        let (parts, mut were_alike) = (Gso { cut: Cut::Parts, ..every }, 0);
+        let (parts, mut were_derived) = (Gso { cut: Cut::Parts, ..every }, 0);
         let lengths = [1037, 1000];
         let superframes = lengths.map(|len| stacks(len).into_iter().map(move |frame| (len, frame)));
         for (len, superframe) in superframes.into_iter().flatten() {
@@ -542,15 +538,15 @@ mod tests {
                 let (mut fast, mut slow) = (plan.clone().unwrap(), plan.unwrap());
                 let (mut packet, mut expected) = ([0; 400], [0; 400]);
                 while let Some(segment) = fast.write_next(&mut packet).unwrap() {
-                    slow.alike = None;
+                    slow.incremental = None;
                     assert_eq!(slow.write_next(&mut expected), Ok(Some(segment)));
                     assert_eq!(packet[..segment.len()], expected[..segment.len()]);
                 }
-                were_alike += u32::from(fast.alike.is_some());
+                were_derived += u32::from(fast.incremental.is_some());
             }
         }
         // All stacks, four times each, of each length.
-        assert_eq!(were_alike, 10 * 4 * 2);
+        assert_eq!(were_derived, 10 * 4 * 2);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Where the payload of a superframe lies, and how it is taken piece by piece.
+//! Position of the payload of a superframe, and its consumption piece by piece.
 
 use grosso_checksum::Sum;
 
-/// The payload of a superframe, from the place on up to which it was taken.
+/// The part of a superframe's payload that was not consumed yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Payload<'a> {
     pub(super) slices: &'a [&'a [u8]],

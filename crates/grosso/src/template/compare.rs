@@ -1,4 +1,4 @@
-//! Whether a packet obeys the laws of equality beside the first packet of a train.
+//! Comparison of a packet with the first packet of a train by the laws of equality.
 
 use grosso_wire::{Cover, Field, Kind, Law, Layer, Role, Stack, tcp};
 
@@ -13,7 +13,7 @@ pub(crate) struct Mask {
 }
 
 impl Mask {
-    /// The bits that the laws want equal along a train, unless the rules let them vary.
+    /// The bits that are equal along a train by the laws, unless the rules let them vary.
     pub(crate) fn equality(stack: &Stack, header: &[u8], rules: &Rules) -> Self {
         let mut mask = Self::every(stack.header_len());
         for layer in stack.layers() {
@@ -34,8 +34,8 @@ impl Mask {
         self.agrees_mostly_in::<USUAL_BYTES>(first, other)
     }
 
-    /// The same where most headers are no longer than so many bytes, a whole number of blocks: they are compared by as
-    /// many as the compiler knows, without a loop.
+    /// Like [`Self::agrees`], for masks that mostly have at most so many bytes, a whole number of blocks. The compiler
+    /// knows that number, so there is no loop.
     #[inline(always)]
     pub(crate) fn agrees_mostly_in<const BYTES: usize>(&self, first: &[u8], other: &[u8]) -> bool {
         if self.len <= BYTES
@@ -46,7 +46,7 @@ impl Mask {
         self.agrees_in_all(first, other)
     }
 
-    /// The same for headers of any length, also where less than a block follows.
+    /// Like [`Self::agrees`], for headers of any length, also if less than a block follows them.
     #[inline(never)]
     fn agrees_in_all(&self, first: &[u8], other: &[u8]) -> bool {
         if self.len <= TUNNEL_BYTES
@@ -84,7 +84,7 @@ impl Mask {
         differs.position(|differs| differs).map_or(self.len, |place| start + place)
     }
 
-    /// No bit of `len` bytes.
+    /// A mask without bits over `len` bytes.
     pub(crate) fn nothing(len: usize) -> Self {
         Self { bits: [0; HEADER_BYTES_MAX], len: len.min(HEADER_BYTES_MAX) }
     }
@@ -96,19 +96,19 @@ impl Mask {
         }
     }
 
-    /// Every bit of `len` bytes.
+    /// A mask with every bit of `len` bytes.
     pub(crate) fn every(len: usize) -> Self {
         let mut mask = Self::nothing(0);
         mask.fill(len);
         mask
     }
 
-    /// Whether it has every bit of another one.
+    /// Whether this mask has every bit of another one.
     pub(crate) fn includes(&self, other: &Self) -> bool {
         self.len >= other.len && self.bits.iter().zip(other.bits).all(|(own, its)| its & !own == 0)
     }
 
-    /// Makes it every bit of `len` bytes.
+    /// Sets every bit of `len` bytes, and no other.
     pub(crate) fn fill(&mut self, len: usize) {
         let len = len.min(HEADER_BYTES_MAX);
         if let Some(behind) = self.bits.get_mut(len..self.len) {
@@ -118,7 +118,7 @@ impl Mask {
         self.len = len;
     }
 
-    /// Takes the bits of one byte away.
+    /// Clears the bits of one byte.
     pub(crate) fn remove(&mut self, at: usize) {
         if let Some(byte) = self.bits.get_mut(at) {
             *byte = 0;
@@ -135,7 +135,8 @@ impl Mask {
     }
 }
 
-/// Which bits of a field must be equal, the first byte's highest first. The last eight stand for all further bytes.
+/// Mask of the bits of a field that must be equal, the first byte's highest first. The last eight apply to all further
+/// bytes.
 fn equal_bits(field: &Field, rules: &Rules) -> u64 {
     match field.law {
         Law::Equal if rules.vary(field.role) != Vary::Equal => field.pinned,
@@ -145,7 +146,7 @@ fn equal_bits(field: &Field, rules: &Rules) -> u64 {
     }
 }
 
-/// Those of the byte at this place of the field.
+/// The bits of the byte at this index of the field.
 fn bits_of_byte(bits: u64, place: usize) -> u8 {
     (bits >> (56 - 8 * place.min(7))) as u8
 }
@@ -157,7 +158,7 @@ fn differs(field: &Field, rules: &Rules, first: &[u8], other: &[u8]) -> bool {
     bytes.any(|(i, (a, b))| (a ^ b) & bits_of_byte(bits, i) != 0)
 }
 
-/// Where the timestamps lie in a frame whose TCP header has them in the usual layout.
+/// Position of the timestamps in a frame whose TCP header has them in the usual layout.
 pub(crate) fn timestamps(stack: &Stack, header: &[u8]) -> Option<core::ops::Range<usize>> {
     let tcp = stack.last().filter(|layer| has_tcp_options(layer.kind))?;
     let options = tcp.offset as usize + tcp::HEADER_LEN;
@@ -169,10 +170,10 @@ pub(crate) fn timestamps(stack: &Stack, header: &[u8]) -> Option<core::ops::Rang
 /// Bytes compared at once: fewer than an IPv4 and a UDP header have.
 pub(crate) const BLOCK: usize = 16;
 
-/// What most headers are no longer than, in whole blocks: TCP with timestamps over IPv4 has 66 bytes with Ethernet.
+/// Length of most headers, rounded up to whole blocks: TCP with timestamps over IPv4 and Ethernet has 66 bytes.
 pub(crate) const USUAL_BYTES: usize = 5 * BLOCK;
 
-/// What most headers with a tunnel are no longer than: the same in VXLAN over IPv4 has 116 bytes.
+/// Length of most headers with a tunnel, rounded up: the same in VXLAN over IPv4 has 116 bytes.
 pub(crate) const TUNNEL_BYTES: usize = 8 * BLOCK;
 
 type Block = [u8; BLOCK];
@@ -195,8 +196,8 @@ fn differing_in(mask: &Block, first: &Block, other: &Block) -> u128 {
     (u128::from_ne_bytes(*first) ^ u128::from_ne_bytes(*other)) & u128::from_ne_bytes(*mask)
 }
 
-/// Whether two packets with these headers obey every law of equality, asked field by field: what the mask of
-/// [`Mask::equality`] tells at once. The bytes of timestamps that vary are not looked at.
+/// Whether two packets with these headers obey every law of equality, asked field by field: the definition of what the
+/// mask of [`Mask::equality`] tells at once. The bytes of timestamps that vary are skipped.
 #[cold]
 pub(crate) fn obeys_equality(
     stack: &Stack,
@@ -224,7 +225,7 @@ pub(crate) fn obeys_equality(
     })
 }
 
-/// What to call the outermost difference between the headers of two packets that do not agree.
+/// Reason for the outermost difference between the headers of two packets that do not agree.
 #[cold]
 pub(crate) fn difference(
     mask: &Mask,
@@ -234,7 +235,7 @@ pub(crate) fn difference(
     rules: &Rules,
 ) -> NoMerge {
     let place = mask.first_difference(first, other);
-    // Whether a datagram has a checksum is no bit of the mask.
+    // The mask has no bit for the presence of a datagram's checksum.
     let may_differ = |layer: &&Layer| layer.end() > place || layer.kind.is_transport();
     let mut differences = stack.layers().iter().filter(may_differ).filter_map(|layer| {
         let range = layer.offset as usize..layer.end();
@@ -245,7 +246,7 @@ pub(crate) fn difference(
     differences.next().unwrap_or(NoMerge::HeaderStack)
 }
 
-/// The same for two headers that agree in the bits of the mask before `place`.
+/// Reason for the outermost difference between two headers that agree in the bits of the mask before `place`.
 fn header_difference(
     kind: Kind,
     first: &[u8],
@@ -279,8 +280,7 @@ fn has_tcp_options(kind: Kind) -> bool {
     kind.spec().tail.role == Role::Options
 }
 
-/// Whether two option areas have the usual layout NOP NOP TIMESTAMP, and so differ in nothing but
-/// the timestamps.
+/// Whether two option areas have the usual layout NOP NOP TIMESTAMP, and so differ in nothing but the timestamps.
 fn differ_in_timestamps_only(first: &[u8], other: &[u8]) -> bool {
     first.len() == 12
         && first.starts_with(&TIMESTAMP_LAYOUT)

@@ -1,4 +1,4 @@
-//! The laws applied: the headers of one packet of a train, or of the whole train as one superframe.
+//! Application of the laws: the headers of one packet of a train, or of the whole train as one superframe.
 
 use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{ipv4, tcp};
@@ -12,23 +12,23 @@ use crate::{
     },
 };
 
-/// The headers of a train, and the modes of those laws that have more than one.
+/// The headers of a train, and the modes of those laws that have several.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Template<'a> {
-    /// Where the varying fields lie.
+    /// Positions of the varying fields.
     pub(crate) shape: &'a Shape,
     /// The headers of the first packet, or of the superframe.
     pub(crate) header: &'a [u8],
     /// The IP levels whose identification is fixed.
     pub(crate) fixed_ids: IpLevels,
-    /// Which packets carry CWR.
+    /// The packets that carry CWR.
     pub(crate) cwr: Cwr,
-    /// The transport has a checksum even where its field is zero, which for UDP would say that it
-    /// has none: whoever made the superframe left even the seed to others.
+    /// The transport has a checksum even if its field is zero, which for UDP would mean that it has none: the source of
+    /// the superframe left even the pseudo-header sum to others.
     pub(crate) checksum_wanted: bool,
 }
 
-/// Which part of the train a header is written for.
+/// Part of the train that a header is written for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     /// Packets of the train before this one.
@@ -41,21 +41,20 @@ pub(crate) struct Place {
     pub(crate) last: bool,
 }
 
-/// How the checksums that cover the payload are written.
+/// Form of the checksums that cover the payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Checksums {
     /// Complete; the sum of the payload is known.
     Complete(Sum),
-    /// The innermost as the seed that a device completes, those around it complete: local checksum
-    /// offload (C40).
+    /// The innermost as the pseudo-header sum that a device completes, those around it complete: local checksum offload
+    /// (C40).
     Partial,
-    /// All as seeds, as a superframe has them (rules G51, T11).
+    /// All as pseudo-header sums, as in a superframe (rules G51, T11).
     Seeds,
 }
 
 impl Template<'_> {
-    /// Writes the headers of the packet at `place` into `header`, which holds a copy of the
-    /// template's.
+    /// Writes the headers of the packet at `place` into `header`, which holds a copy of the template's headers.
     #[inline]
     pub(crate) fn render(&self, place: Place, checksums: Checksums, header: &mut [u8]) {
         let end = header.len() + place.payload;
@@ -96,7 +95,7 @@ impl Template<'_> {
         }
     }
 
-    /// Innermost first, because each checksum covers the ones inside it.
+    /// Writes checksums, innermost first, because each one covers those inside it.
     #[inline]
     fn render_checksums(&self, end: usize, checksums: Checksums, header: &mut [u8]) {
         let mut from = header.len();
@@ -122,8 +121,8 @@ impl Template<'_> {
             if left_to_others {
                 put_u16(header, at, pseudo.fold());
                 behind = match checksums {
-                    // Once the device has completed it, the innermost part sums to the complement
-                    // of its seed.
+                    // Once the device has completed it, the innermost part sums to the complement of its pseudo-header
+                    // sum.
                     Checksums::Partial => Sum::from_word(!pseudo.fold()),
                     _ => sum_of(header, start, from) + behind,
                 };

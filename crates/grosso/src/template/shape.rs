@@ -1,4 +1,4 @@
-//! The laws of one header stack, worked out once for all packets that have it.
+//! The laws of one header stack, compiled once for all packets that have it.
 
 use arrayvec::ArrayVec;
 use grosso_wire::{Class, Cover, Ends, Kind, LAYERS_MAX, Law, Layer, Stack};
@@ -8,33 +8,33 @@ use crate::{
     tunnel::{RemoteChecksum, remote_checksum},
 };
 
-/// Where the varying fields of a header stack lie, in bytes from the start of the frame.
+/// Positions of the varying fields of a header stack, in bytes from the start of the frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) header_len: usize,
-    /// Where the transport header starts.
+    /// Start of the transport header.
     pub(crate) transport: usize,
     pub(crate) is_tcp: bool,
     /// The innermost IP header.
     pub(crate) ip: Layer,
-    /// Where the outermost IP header starts.
+    /// Start of the outermost IP header.
     pub(crate) network: usize,
     pub(crate) ip_levels: usize,
     pub(crate) has_pppoe: bool,
     /// The receiver completes the innermost checksum.
     pub(crate) remote_checksum: Option<RemoteChecksum>,
-    /// Where the sequence number lies; UDP has none.
+    /// Position of the sequence number, for TCP only.
     pub(crate) sequence: Option<u16>,
-    /// Where the byte of flags lies that are on some packets of a train only.
+    /// Position of the byte with the flags that only some packets of a train have.
     pub(crate) flags: Option<u16>,
-    /// Outermost first.
+    /// Length fields, outermost first.
     pub(crate) lengths: ArrayVec<Length, LAYERS_MAX>,
     pub(crate) identifications: ArrayVec<Identification, LAYERS_MAX>,
     /// Checksums over everything from a header on, outermost first; the last is the transport's.
     pub(crate) covers: ArrayVec<Covering, LAYERS_MAX>,
 }
 
-/// A length field: it says where the packet ends, in bytes from `from` on.
+/// A length field, which gives the end of the packet in bytes from `from` on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Length {
     pub(crate) at: u16,
@@ -44,31 +44,31 @@ pub(crate) struct Length {
 /// An IPv4 header: its identification and its checksum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identification {
-    /// Where the header starts.
+    /// Start of the header.
     pub(crate) header: u16,
-    /// How long it is, with options.
+    /// Length of the header, options included.
     pub(crate) header_len: u16,
-    /// Which IP level it is, the outermost being 0.
+    /// IP level, the outermost being 0.
     pub(crate) level: u8,
 }
 
 /// A checksum over everything from a header on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Covering {
-    /// Where the header starts.
+    /// Start of the header.
     pub(crate) start: u16,
-    /// Where the checksum lies.
+    /// Position of the checksum field.
     pub(crate) at: u16,
-    /// Where the addresses lie that its pseudo-header has.
+    /// Positions of the addresses in its pseudo-header.
     pub(crate) ends: Ends,
     /// The protocol in the pseudo-header; zero when there is none.
     pub(crate) protocol: u8,
-    /// Zero says that there is no checksum (RFC 768).
+    /// A field of zero means that there is no checksum (RFC 768).
     pub(crate) zero_means_none: bool,
 }
 
 impl Shape {
-    /// Works out the laws of a dissected packet whose innermost header is TCP or UDP.
+    /// Compiles the laws of a dissected packet whose innermost header is TCP or UDP.
     pub(crate) fn new(stack: &Stack, header: &[u8]) -> Self {
         let mut shape = Self {
             header_len: stack.header_len(),
@@ -96,8 +96,8 @@ impl Shape {
         shape
     }
 
-    /// The innermost checksum that is there and is made of the payload, which one that the receiver completes is not
-    /// (rule C52). The transport's is there where its field is zero too, if it is wanted.
+    /// The innermost checksum that is present and depends on the payload, which a checksum that the receiver completes
+    /// does not (rule C52). `is_wanted` says that the transport's checksum is present even if its field is zero.
     pub(crate) fn made_of_payload(&self, header: &[u8], is_wanted: bool) -> Option<&Covering> {
         let (transport, around) = self.covers.split_last()?;
         let is_there = |covering: &&Covering| {
@@ -136,7 +136,7 @@ impl Shape {
         self.enter_remote_checksum(remote_checksum(layer, header));
     }
 
-    /// Two headers that both ask for it cannot both be obeyed.
+    /// Stores the offload of a header. If two headers ask for it, neither can be obeyed.
     fn enter_remote_checksum(&mut self, remote: Option<RemoteChecksum>) {
         if remote.is_some() {
             let is_second = self.remote_checksum.is_some();

@@ -10,24 +10,24 @@ use crate::{
     reassemble::{TCP_FLAGS_END, first_len_min},
 };
 
-/// The headers, with a fragment header behind them where the version wants one.
+/// The headers, with a fragment header behind them in IPv6.
 #[derive(Clone, Debug)]
 pub(super) struct Header {
     bytes: [u8; HEADER_BYTES_MAX],
     len: usize,
     ip: Layer,
-    /// Where a PPPoE header starts in front of it, which has a length of its own (rule G5a).
+    /// Start of a PPPoE header in front of it, which has a length of its own (rule G5a).
     pppoe: Option<usize>,
-    /// Where the packet's data start that are cut, in bytes from the start of the frame.
+    /// Start of the packet's data, in bytes from the start of the frame.
     pub(super) data_start: usize,
-    /// Where the data belong in the whole datagram: behind 0 when the packet is a fragment itself.
+    /// Offset of the data in the whole datagram: greater than 0 if the packet is itself a later fragment.
     offset: usize,
-    /// More fragments follow the packet, which is one itself.
+    /// More fragments follow the packet, which is itself a fragment.
     more: bool,
 }
 
 impl Header {
-    /// The headers of the frame that starts with `head`, whose outermost IP packet is meant.
+    /// The headers of the outermost IP packet in the frame that starts with `head`.
     pub(super) fn new(
         head: &[u8],
         stack: &Stack,
@@ -73,17 +73,17 @@ impl Header {
         Ok(header)
     }
 
-    /// Bytes of all of it.
+    /// Length in bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes of it from the IP header on: what counts against an MTU.
+    /// Bytes from the IP header on, which count against an MTU.
     pub(super) fn ip_header_len(&self) -> usize {
         self.len - usize::from(self.ip.offset)
     }
 
-    /// Bytes of the packet as its IP header says, from that header on.
+    /// Bytes of the packet by its IP header, from that header on.
     pub(super) fn whole_len(&self) -> usize {
         let start = usize::from(self.ip.offset);
         match self.ip.kind {
@@ -95,7 +95,7 @@ impl Header {
         }
     }
 
-    /// Bytes of the packet's data, if all that its header speaks of lie in a frame of `frame_len` bytes.
+    /// Bytes of the packet's data, if all that its header announces lie in a frame of `frame_len` bytes.
     pub(super) fn data_len(&self, frame_len: usize) -> Result<usize, NoFragments> {
         let start = usize::from(self.ip.offset);
         let says_nothing = match self.ip.kind {
@@ -114,7 +114,8 @@ impl Header {
         if is_too_long { Err(NoFragments::TooLong) } else { Ok(data_len) }
     }
 
-    /// Bytes that a fragment may have although none came that large: every IPv6 link takes them (rule S62).
+    /// Size that a fragment may always have, although no fragment of the packet was that large: every IPv6 link carries
+    /// it (rule S62).
     pub(super) fn largest_min(&self) -> u16 {
         if self.ip.kind == Kind::Ipv4 { 0 } else { IPV6_MTU_MIN }
     }
@@ -125,18 +126,18 @@ impl Header {
         self.ip.kind == Kind::Ipv4 && u16_at(&self.bytes, at) & ipv4::DONT_FRAGMENT != 0
     }
 
-    /// Whether a router would take the packet: a complete header checksum is right. Zero is what a device's driver
-    /// leaves to it.
+    /// Whether a router would accept the packet: its header checksum is right. Zero is accepted too, because a driver
+    /// leaves the checksum to its device.
     pub(super) fn is_intact(&self) -> bool {
         let header = self.bytes.get(usize::from(self.ip.offset)..self.ip.end()).unwrap_or_default();
         let is_left = || u16_at(header, ipv4::field::CHECKSUM.start) == 0;
         self.ip.kind != Kind::Ipv4 || Sum::of(header).is_valid() || is_left()
     }
 
-    /// Least bytes of data in the first fragment: for IPv4 a unit (rule S60), or TCP up to its flags, without which
-    /// receivers discard it (RFC 1858, RFC 3128); for IPv6 all headers up to the transport header and with it (RFC 7112
-    /// section 5). `data` are those of the packet, as far as they are in one piece; `None` where no first fragment
-    /// would have all headers.
+    /// Least bytes of data in the first fragment. For IPv4 this is one unit (rule S60), or TCP up to its flags, without
+    /// which receivers discard the fragment (RFC 1858, RFC 3128). For IPv6 it is all headers up to and including the
+    /// transport header (RFC 7112 section 5). `data` are those of the packet, as far as they are in one piece; `None`
+    /// if no first fragment would have all headers.
     pub(super) fn first_len_min(
         &self,
         stack: &Stack,
@@ -162,8 +163,8 @@ impl Header {
         Some(chain.max(known).max(UNIT))
     }
 
-    /// Writes the headers of the fragment with `len` bytes of data, `before` bytes behind the start of the packet's;
-    /// `more` of them follow.
+    /// Writes the headers of the fragment with `len` bytes of data, `before` bytes behind the start of the packet's
+    /// data; `more` says that others follow.
     pub(super) fn write(&mut self, out: &mut [u8], before: usize, len: usize, more: bool) {
         out.copy_from_slice(&self.bytes[..self.len]);
         let more = more || self.more;
@@ -217,7 +218,7 @@ impl Header {
         self.len += ipv6_fragment::HEADER_LEN;
     }
 
-    /// Takes the options out that the first fragment alone has, leaving as many bytes of nothing (rule S60, RFC 791).
+    /// Overwrites with NOPs the options that only the first fragment has (rule S60, RFC 791).
     fn blank_options(&mut self) {
         let mut at = usize::from(self.ip.offset) + ipv4::HEADER_LEN;
         let end = self.ip.end();
@@ -239,11 +240,11 @@ impl Header {
     }
 }
 
-/// The headers in front of what is cut.
+/// The headers that every fragment repeats.
 struct Unfragmentable {
-    /// Where they end.
+    /// End of these headers.
     end: usize,
-    /// Where the last of them says what follows.
+    /// Position of the next-header field in the last of them.
     next_header: usize,
 }
 

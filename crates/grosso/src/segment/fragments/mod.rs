@@ -1,7 +1,7 @@
 //! IP fragments of one packet (rules S30 to S32 and S60 to S62).
 //!
-//! Unlike segments, fragments repeat only the headers that every router reads; whatever follows is their data, with its
-//! checksums, which therefore are complete before anything is cut.
+//! Unlike segments, fragments repeat only the headers that every router reads; the rest of the packet is their data.
+//! The checksums in it are therefore completed before the packet is fragmented.
 
 use core::num::NonZeroU16;
 
@@ -22,7 +22,7 @@ mod refusal;
 
 pub use refusal::NoFragments;
 
-/// How a packet is made into fragments.
+/// Options of fragmentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FragmentOptions {
@@ -30,15 +30,15 @@ pub struct FragmentOptions {
     pub mtu: u16,
     /// The identification of IPv6 fragments, which should be random (RFC 7739). IPv4 fragments keep the packet's own.
     pub identification: u32,
-    /// Make fragments of an IPv4 packet although DF forbids it.
+    /// Fragment an IPv4 packet although its DF bit forbids it.
     pub ignore_dont_fragment: bool,
-    /// Bytes of the largest fragment that the packet was joined from, if it was: none will be larger (rules S61, S62),
-    /// and DF forbids only what that fragment could not pass.
+    /// Bytes of the largest fragment that the packet was reassembled from, if it was: no fragment will be larger (rules
+    /// S61, S62), and DF forbids only what that fragment could not pass.
     pub largest: Option<NonZeroU16>,
 }
 
 impl FragmentOptions {
-    /// Fragments for a link of this MTU; `identification` is that of IPv6 ones.
+    /// Options for a link of this MTU; `identification` is that of IPv6 fragments.
     #[must_use]
     pub const fn new(mtu: u16, identification: u32) -> Self {
         Self { mtu, identification, ignore_dont_fragment: false, largest: None }
@@ -51,7 +51,7 @@ impl FragmentOptions {
 pub struct Fragments<'a> {
     header: Header,
     data: Payload<'a>,
-    /// A checksum of the data that is written in place of what the packet has there.
+    /// A checksum that replaces the one in the data.
     patch: Patch,
     data_len: usize,
     /// Bytes of data in each fragment but the last: a multiple of 8.
@@ -63,11 +63,11 @@ pub struct Fragments<'a> {
 }
 
 impl<'a> Fragments<'a> {
-    /// Plans how to cut a UDP superframe, the frame that `slices` make together, as its description asks (UFO, rules
-    /// S30 to S32). `identification` is that of IPv6 fragments and should be random (RFC 7739).
+    /// Plans the fragments of a UDP superframe, the frame that `slices` make together, as its description asks (UFO,
+    /// rules S30 to S32). `identification` is that of IPv6 fragments and should be random (RFC 7739).
     ///
     /// # Errors
-    /// When the frame cannot be cut into fragments, or need not be.
+    /// An error if the frame cannot be fragmented, or need not be.
     pub fn of_superframe(
         slices: &'a [&'a [u8]],
         meta: &Meta,
@@ -111,14 +111,14 @@ impl<'a> Fragments<'a> {
         Ok(Self { header, data, patch, data_len, unit, last_max: unit, before: 0, meta })
     }
 
-    /// Plans how to make fragments of any IP packet, the frame that `slices` make together; its headers lie in the
-    /// first slice. Bytes beyond the packet's own length, as Ethernet pads with, are left out; a partial checksum is
-    /// completed. With tunnels, the outermost packet is meant.
+    /// Plans the fragments of any IP packet, the frame that `slices` make together; its headers lie in the first slice.
+    /// Bytes beyond the packet's own length, such as Ethernet padding, are left out; a partial checksum is completed.
+    /// In a tunnel, the outermost packet is fragmented.
     ///
-    /// An IPv6 packet is taken to be the caller's own: routers make no fragments of others' (RFC 8200 section 5).
+    /// An IPv6 packet has to be the caller's own: routers do not fragment the packets of others (RFC 8200 section 5).
     ///
     /// # Errors
-    /// When it cannot be, must not be, or need not be.
+    /// An error if the packet cannot, must not or need not be fragmented.
     pub fn of_packet(
         slices: &'a [&'a [u8]],
         meta: &Meta,
@@ -167,10 +167,10 @@ impl<'a> Fragments<'a> {
         Ok(Self { header, data, patch, data_len, unit, last_max, before: 0, meta })
     }
 
-    /// Writes the next fragment into `out`. `None` after the last.
+    /// Writes the next fragment into `out`; `None` after the last.
     ///
     /// # Errors
-    /// When `out` is too small; the fragment is still the next.
+    /// An error if `out` is too small; the fragment stays the next.
     pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Segment>, BufferTooSmall> {
         let left = self.data_len - self.before;
         if left == 0 {
@@ -188,25 +188,25 @@ impl<'a> Fragments<'a> {
         Ok(Some(Segment { header_len, payload_len, meta: self.meta }))
     }
 
-    /// Bytes that a buffer needs for any of the fragments.
+    /// Buffer size that is enough for any of the fragments.
     #[must_use]
     pub fn packet_len_max(&self) -> usize {
         self.header.len() + self.last_max.min(self.data_len)
     }
 }
 
-/// Bytes that take the place of others in the data.
+/// Bytes that replace others in the data.
 #[derive(Clone, Copy, Debug, Default)]
 struct Patch {
-    /// Where, in bytes from the start of the data.
+    /// Position, in bytes from the start of the data.
     at: usize,
     bytes: [u8; 4],
     len: usize,
 }
 
 impl Patch {
-    /// Length and checksum of a UDP superframe's header: the checksum covers the whole datagram, so it is made before
-    /// anything is cut (rule S30).
+    /// Length and checksum of a UDP superframe's header. The checksum covers the whole datagram, so it is computed
+    /// before fragmentation (rule S30).
     fn of_datagram(mut datagram: Payload<'_>, len: usize, head: &[u8], shape: &Shape) -> Self {
         let mut header = [0; udp::HEADER_LEN];
         let bytes = head.get(shape.transport..shape.transport + udp::HEADER_LEN);
@@ -224,8 +224,8 @@ impl Patch {
         Self { at: 0, bytes, len: 4 }
     }
 
-    /// The completed form of a partial checksum, which `start` and `offset` describe (rule C3). The data of the frame
-    /// are `data_len` bytes from `data_start` on.
+    /// The completed form of a partial checksum, which `start` and `offset` locate (rule C3). The data of the frame are
+    /// `data_len` bytes from `data_start` on.
     fn of_partial(
         mut frame: Payload<'_>,
         (start, offset): (u16, u16),
@@ -242,7 +242,8 @@ impl Patch {
         Ok(Self { at: field - data_start, bytes: [checksum[0], checksum[1], 0, 0], len: 2 })
     }
 
-    /// Writes what of it lies in the fragment whose data are `data`, `before` bytes behind the start of all.
+    /// Writes the part of the patch that lies in a fragment: its data are `data`, `before` bytes behind the start of
+    /// all data.
     fn apply(&self, before: usize, data: &mut [u8]) {
         for (at, byte) in (self.at..).zip(&self.bytes[..self.len]) {
             if let Some(place) = at.checked_sub(before).and_then(|at| data.get_mut(at)) {

@@ -1,6 +1,6 @@
-//! Why a packet is not made into fragments.
+//! Reasons for which a packet is not fragmented.
 
-/// Why a packet is not made into fragments. It stays as it is.
+/// Reason why a packet is not fragmented. It stays unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoFragments {

@@ -1,11 +1,12 @@
-//! The laws applied to packets that are alike: between the first and the last of a train, and as long as one another.
+//! Incremental headers: those of a packet derived from the headers of an earlier packet of the same length, for the
+//! packets between the first and the last of a train.
 //!
-//! Only identifications, the sequence number and two kinds of checksum vary there. A header checksum follows from its
-//! identification (RFC 1624). The innermost checksum that is made of the payload is a sum that they all share, and
-//! those of the sequence number and the payload. What is further inside is not there, or a seed that a receiver
-//! completes (rule C52), which is the same in all. So is a checksum around it: what it covers inside ends with a
-//! checksum of its own, and so sums to the complement of a pseudo-header that they share, as in local checksum offload
-//! (rule C40).
+//! Only identifications, the sequence number and two kinds of checksum vary among these packets. A header checksum
+//! follows from its identification (RFC 1624). The innermost checksum that covers the payload is the sum of a part that
+//! all packets share, the sequence number and the payload. A checksum further inside is absent, or a pseudo-header sum
+//! that a receiver completes (rule C52), which is the same in all packets. A checksum further outside is the same too:
+//! its coverage ends with another checksum and so sums to the complement of a pseudo-header that the packets share, as
+//! in local checksum offload (rule C40).
 
 use grosso_checksum::{Sum, nonzero, update};
 use grosso_wire::ipv4;
@@ -20,30 +21,30 @@ use crate::{
     },
 };
 
-/// The headers of one of the packets, of which those of the others are made.
+/// The headers of one packet, from which those of later packets are derived.
 #[derive(Clone, Debug)]
-pub(crate) struct Alike {
+pub(crate) struct IncrementalHeader {
     header: [u8; HEADER_BYTES_MAX],
-    /// Where its packet is in the train. It says how long they all are.
+    /// Part of the train that its packet is, and the payload length that all the packets have.
     place: Place,
-    /// The innermost checksum that is made of the payload; none where all are the same in all packets.
+    /// The innermost checksum that depends on the payload; none if all checksums are the same in all packets.
     summed: Option<Summed>,
 }
 
-/// A checksum that is made of the payload.
+/// A checksum that depends on the payload.
 #[derive(Clone, Copy, Debug)]
 struct Summed {
-    /// Where it lies.
+    /// Position of the checksum field.
     at: u16,
-    /// What it covers, without sequence number and payload.
+    /// Sum of its coverage, except sequence number and payload.
     shared: Sum,
-    /// Zero would say that there is none.
+    /// A result of zero would mean that there is no checksum.
     is_udp: bool,
 }
 
-impl Alike {
-    /// Learns from the headers of the packet at `place`, if others can be made of them: the first of a train has flags
-    /// that they have not.
+impl IncrementalHeader {
+    /// Takes the headers of the packet at `place`, unless it is the first of a train, whose flags the others do not
+    /// have.
     pub(crate) fn learn(
         template: &Template<'_>,
         place: Place,
@@ -53,21 +54,21 @@ impl Alike {
         if place.index == 0 {
             return None;
         }
-        let mut alike = Self { header: [0; HEADER_BYTES_MAX], place, summed: None };
-        alike.header.get_mut(..header.len())?.copy_from_slice(header);
+        let mut incremental = Self { header: [0; HEADER_BYTES_MAX], place, summed: None };
+        incremental.header.get_mut(..header.len())?.copy_from_slice(header);
         if let Checksums::Complete(_) = checksums {
             let Template { shape, checksum_wanted, .. } = template;
             let summed = shape.made_of_payload(template.header, *checksum_wanted);
-            alike.summed = summed.map(|covering| Summed {
+            incremental.summed = summed.map(|covering| Summed {
                 at: covering.at,
                 shared: shared_sum(covering, shape.sequence, header, place.payload),
                 is_udp: covering.zero_means_none,
             });
         }
-        Some(alike)
+        Some(incremental)
     }
 
-    /// Whether the packet at `place`, which is not before the one that was learned from, is one of them.
+    /// Whether the headers of the packet at `place`, which is not before the one that was taken, can be derived.
     #[inline]
     pub(crate) fn includes(&self, place: Place) -> bool {
         place.payload == self.place.payload && !place.last
@@ -112,8 +113,8 @@ impl Alike {
     }
 }
 
-/// The sum of what a checksum covers of the headers of one packet, its pseudo-header included, without the checksum and
-/// the sequence number.
+/// The part of a checksum that packets share: the sum of its coverage of the headers and of its pseudo-header, without
+/// the checksum and the sequence number.
 fn shared_sum(covering: &Covering, sequence: Option<u16>, header: &[u8], payload: usize) -> Sum {
     let start = covering.start as usize;
     let whole = sum_of(header, start, header.len());
