@@ -1,4 +1,4 @@
-//! Whether a packet that comes out of a tunnel came through this one.
+//! Admission of decapsulated packets by a tunnel endpoint.
 
 use grosso_wire::Kind;
 
@@ -9,7 +9,7 @@ use super::{
 use crate::coalesce::reason::reasons;
 
 reasons! {
-    /// Why a packet is none of a tunnel's.
+    /// Reason why a packet does not belong to a tunnel.
     Foreign {
         /// It is from or to another address.
         Address = "foreign-address",
@@ -32,15 +32,15 @@ reasons! {
 
 impl core::error::Error for Foreign {}
 
-/// Which packet of a numbered tunnel comes next (rule W51).
+/// Sequence number expected next in a tunnel that numbers its packets (rule W51).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     sequence: Option<u32>,
 }
 
 impl Expected {
-    /// Takes the packet of this number, unless it is older than what is expected: numbers wrap, so
-    /// what is up to half of them ahead is newer (RFC 2890 section 2.2). The first may have any.
+    /// Takes the packet of this number, unless it is older than expected. Numbers wrap, so one that is up to half of
+    /// them ahead is newer (RFC 2890 section 2.2). The first packet may have any number.
     fn take(&mut self, number: u32) -> Result<(), Foreign> {
         let is_late = self.sequence.is_some_and(|next| (number.wrapping_sub(next) as i32) < 0);
         if is_late {
@@ -52,7 +52,7 @@ impl Expected {
 }
 
 impl Endpoint {
-    /// How packets are taken out of this tunnel.
+    /// Rules of decapsulation for this tunnel.
     #[must_use]
     pub fn rules(&self) -> Rules {
         let mut rules = Rules { ports: self.ports(), ..Rules::default() };
@@ -68,11 +68,11 @@ impl Endpoint {
         rules
     }
 
-    /// Whether a packet came through this tunnel, from the other end to this. `expected` is what is
-    /// kept between packets of a tunnel that numbers them.
+    /// Checks that a packet came through this tunnel, from the remote end. `expected` is the state that a tunnel with
+    /// numbered packets keeps between them.
     ///
     /// # Errors
-    /// Why it did not. Then nothing else is expected than before.
+    /// The reason why it did not; `expected` is then unchanged.
     pub fn admit(&self, packet: &Decapsulation, expected: &mut Expected) -> Result<(), Foreign> {
         let (path, details) = (&packet.path, &packet.details);
         if (path.source, path.destination) != (self.remote, self.local) {
@@ -111,7 +111,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether this end sends and takes packets in such a tunnel.
+    /// Whether this end sends and takes packets of such a tunnel.
     fn is_form_of(&self, tunnel: Tunnel) -> bool {
         match (&self.header, &self.carrier) {
             (Header::Vxlan { generic_protocol: false, .. }, _) => tunnel == Tunnel::Vxlan,

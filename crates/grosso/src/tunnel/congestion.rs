@@ -1,5 +1,5 @@
-//! Congestion and tunnels (RFC 6040): what the header around a packet may be marked with, and what a
-//! packet that leaves a tunnel learns of the congestion that the tunnel met.
+//! Congestion notification across tunnels (RFC 6040): the ECN field of the outer header, and the congestion that a
+//! decapsulated packet inherits from it.
 
 use grosso_checksum::update;
 use grosso_wire::{Kind, ipv4};
@@ -9,18 +9,17 @@ use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 /// Whether routers inside a tunnel may mark its packets (RFC 6040 section 4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CongestionMode {
-    /// They may: the header around a packet has its ECN field, CE included. Linux writes ECT(0)
-    /// around CE, as RFC 3168 section 9.1.1 wanted, which hides from the other end what the packet
-    /// met before the tunnel (rule W1).
+    /// Marking is allowed: the outer header has the ECN field of the packet, CE included. Linux writes ECT(0) around
+    /// CE, as RFC 3168 section 9.1.1 asked, which hides earlier marks of the packet from the other end (rule W1).
     #[default]
     Normal,
-    /// They may not, because the other end would not tell the packet: the header around it says that
-    /// its transport knows no ECN.
+    /// Marking is not allowed, because the other end would not propagate the mark: the outer header says that its
+    /// transport does not support ECN.
     Compatibility,
 }
 
 impl CongestionMode {
-    /// The ECN field of the header around a packet with this traffic class.
+    /// The ECN field of the outer header around a packet with this traffic class.
     pub(crate) const fn entering(self, inner: u8) -> u8 {
         match self {
             Self::Normal => inner & ECN_MASK,
@@ -29,13 +28,13 @@ impl CongestionMode {
     }
 }
 
-/// What becomes of the ECN field of a packet that leaves a tunnel.
+/// Change of the ECN field of a decapsulated packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Congestion {
-    /// It stays, as the header around it said nothing else.
+    /// None: the outer header adds nothing.
     Unchanged,
-    /// It stays, although the header around it contradicts it in a way that no right tunnel does: to
-    /// be noted (RFC 6040 section 4.2).
+    /// None, although the outer header contradicts it in a way that no correct tunnel does; to be logged (RFC 6040
+    /// section 4.2).
     Contradicted,
     /// It becomes ECT(1), which some senders use as a weaker mark of congestion.
     Capable1,
@@ -43,14 +42,13 @@ pub enum Congestion {
     Experienced,
 }
 
-/// Congestion that cannot be told: the packet's transport does not know ECN, so the packet itself
-/// has to be lost (RFC 6040 section 4.2).
+/// Congestion that cannot be signalled: the packet's transport does not support ECN, so the packet itself has to be
+/// dropped (RFC 6040 section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Untold;
 
 impl Congestion {
-    /// The table of RFC 6040 figure 4, for the ECN field of a packet and that of the header that was
-    /// around it (rule W2).
+    /// The table of RFC 6040 figure 4, for the ECN fields of a packet and of the outer header (rule W2).
     pub(crate) const fn leaving(inner: u8, outer: u8) -> Result<Self, Untold> {
         match (inner & ECN_MASK, outer & ECN_MASK) {
             (NOT_CAPABLE, EXPERIENCED) => Err(Untold),
@@ -62,8 +60,8 @@ impl Congestion {
         }
     }
 
-    /// Writes it into the IP header at the front of `packet`, which is of this kind. The IPv4
-    /// checksum is updated and not made anew, so that a wrong one stays wrong (B27).
+    /// Writes the field into the IP header at the front of `packet`, which is of this kind. The IPv4 checksum is
+    /// updated instead of recomputed, so that a wrong one stays wrong (B27).
     pub(crate) fn tell(self, packet: &mut [u8], kind: Kind) {
         let ecn = match self {
             Self::Unchanged | Self::Contradicted => return,

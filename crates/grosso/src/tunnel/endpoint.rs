@@ -1,4 +1,4 @@
-//! What the two ends of a tunnel agreed on, from the side of one of them.
+//! Configuration of a tunnel, from the side of one of its ends.
 
 use alloc::vec::Vec;
 use core::{fmt, net::IpAddr, ops::RangeInclusive};
@@ -7,8 +7,8 @@ use grosso_wire::{Ports, geneve, gre, gue, ipv4, ipv6, udp, vxlan};
 
 use crate::tunnel::CongestionMode;
 
-/// One end of a tunnel: what it puts around the packets that it sends, and expects around those that
-/// it receives. The words are those of `ip link`.
+/// One end of a tunnel: the headers that it puts around the packets it sends, and expects around those it receives. The
+/// names are those of `ip link`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Endpoint {
@@ -16,9 +16,9 @@ pub struct Endpoint {
     pub local: IpAddr,
     /// The address of the other, of the same family.
     pub remote: IpAddr,
-    /// What stands in front of the packets.
+    /// Header in front of the packets.
     pub header: Header,
-    /// What carries that header.
+    /// Carrier of that header.
     pub carrier: Carrier,
     /// TTL or hop limit of the outer header.
     pub ttl: TimeToLive,
@@ -28,81 +28,81 @@ pub struct Endpoint {
     pub congestion: CongestionMode,
     /// Whether routers may fragment the outer packet; over IPv6 none may.
     pub dont_fragment: DontFragment,
-    /// The flow label over IPv6, 20 bits; `None` for one that is a flow's own.
+    /// The flow label over IPv6, 20 bits; `None` to derive it from the flow.
     pub flow_label: Option<u32>,
-    /// Over IPv6 and directly in IP, how many more tunnels the packet may enter on its way, as a
-    /// destination option (RFC 2473 section 4.1.1, rule W61).
+    /// Over IPv6 and directly in IP, the number of further tunnels that the packet may enter, as a destination option
+    /// (RFC 2473 section 4.1.1, rule W61).
     pub encapsulation_limit: Option<u8>,
 }
 
-/// What stands in front of the packets in a tunnel.
+/// Header in front of the packets in a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// Nothing but the outer header: IPIP, SIT, IP4IP6 and IP6IP6, as each packet is.
+    /// None but the outer header: IPIP, SIT, IP4IP6 and IP6IP6, depending on each packet.
     Ip,
     /// GRE (RFC 2784, RFC 2890).
     Gre {
         /// The key, the same in both directions.
         key: Option<u32>,
-        /// Whether packets have checksums; others are not taken then (rule W51).
+        /// Whether packets have checksums; packets without are then refused (rule W51).
         checksum: bool,
-        /// Whether packets have numbers; what is late is dropped then (rule W51). A numbered
-        /// superframe is cut before it is wrapped (rule S43).
+        /// Whether packets are numbered; late ones are then dropped (rule W51). A numbered superframe is segmented
+        /// before it is encapsulated (rule S43).
         sequence: bool,
-        /// Whether Ethernet frames are carried, as `gretap` does, and not IP packets.
+        /// Whether Ethernet frames are carried, as by `gretap`, instead of IP packets.
         ethernet: bool,
     },
     /// VXLAN (RFC 7348).
     Vxlan {
         /// The network identifier, 24 bits.
         identifier: u32,
-        /// The group policy that packets are sent with (rule W31); `None` to take none.
+        /// The group policy of sent packets (rule W31); `None` to refuse received ones.
         policy: Option<u16>,
-        /// Whether the header says what it carries, and carries IP packets (rule W31).
+        /// Whether the header names the type of its payload, and carries IP packets (rule W31).
         generic_protocol: bool,
     },
     /// Geneve (RFC 8926).
     Geneve {
         /// The network identifier, 24 bits.
         identifier: u32,
-        /// The options that packets are sent with: whole ones, at most 252 bytes.
+        /// The options of sent packets: whole ones, at most 252 bytes.
         options: Vec<u8>,
-        /// Whether IP packets are carried, and not Ethernet frames (rule W41).
+        /// Whether IP packets are carried instead of Ethernet frames (rule W41).
         inherit_protocol: bool,
     },
 }
 
-/// What carries a tunnel's header.
+/// Carrier of a tunnel's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// IP: of GRE, and of packets without a header.
+    /// IP: for GRE, and for packets without a header.
     Ip,
-    /// UDP, as its own payload: VXLAN and Geneve; of GRE and packets without a header this is FOU.
+    /// UDP, directly: for VXLAN and Geneve; for GRE and packets without a header this is FOU.
     Udp(Udp),
-    /// UDP and GUE: of GRE and packets without a header.
+    /// UDP and GUE: for GRE and packets without a header.
     Gue(Udp),
-    /// UDP and GUE without a header of its own, variant 1: of packets without a header (rule W22).
+    /// UDP and GUE without a header of its own, variant 1: for packets without a header (rule W22).
     DirectGue(Udp),
 }
 
 /// The UDP header of a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Udp {
-    /// The ports that packets are sent from. Packets of a flow have the same one, so that the network
-    /// between spreads flows over its paths and keeps their order.
+    /// Range of source ports. Packets of a flow have the same one, so that the network in between spreads flows over
+    /// its paths and keeps their order.
     pub source: RangeInclusive<u16>,
-    /// The port that both ends receive at.
+    /// The port on which both ends receive.
     pub destination: u16,
     /// Whether packets are sent with a checksum.
     pub checksum: bool,
-    /// Whether packets over IPv6 are taken without one (RFC 6935, rule W32). Over IPv4 they are.
+    /// Whether received packets over IPv6 may lack a checksum (RFC 6935, rule W32). Over IPv4 they always may.
     pub ipv6_without_checksum: bool,
-    /// Whether the checksum of a packet inside is left to the other end where it was not made yet:
-    /// VXLAN and GUE alone, and only with a checksum outside (rules C50 to C57).
+    /// Whether an inner checksum that is not computed yet is left to the other end: for VXLAN and GUE only, and only
+    /// with an outer checksum (rules C50 to C57).
     pub remote_checksum: RemoteChecksumUse,
 }
 
-/// What an end does of remote checksum offload.
+/// Use of remote checksum offload by an end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteChecksumUse {
     /// Sends it.
@@ -116,18 +116,18 @@ pub struct RemoteChecksumUse {
 /// TTL or hop limit of an outer header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeToLive {
-    /// This.
+    /// This value.
     Fixed(u8),
-    /// That of the packet inside, where it has one.
+    /// That of the inner packet, if it has one.
     Inherit,
 }
 
 /// DSCP of an outer header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dscp {
-    /// This, of 6 bits.
+    /// This value, of 6 bits.
     Fixed(u8),
-    /// That of the packet inside, where it has one.
+    /// That of the inner packet, if it has one.
     Inherit,
 }
 
@@ -138,12 +138,12 @@ pub enum DontFragment {
     Unset,
     /// They may not.
     Set,
-    /// As the IPv4 packet inside says; not, where that is IPv6.
+    /// As the inner IPv4 packet says; allowed if that is IPv6.
     Inherit,
 }
 
 impl Endpoint {
-    /// An end with the defaults of `ip link`: TTL 64, DSCP of the packet inside, no fragments.
+    /// An end with the defaults of `ip link`: TTL 64, DSCP of the inner packet, no fragments.
     #[must_use]
     pub const fn new(local: IpAddr, remote: IpAddr, header: Header, carrier: Carrier) -> Self {
         Self {
@@ -160,10 +160,10 @@ impl Endpoint {
         }
     }
 
-    /// Whether its parts agree.
+    /// Checks that the parts agree.
     ///
     /// # Errors
-    /// The first that does not, by name.
+    /// The first contradiction.
     pub fn check(&self) -> Result<(), Contradiction> {
         if self.local.is_ipv4() != self.remote.is_ipv4() {
             return Err(Contradiction::Families);
@@ -225,7 +225,7 @@ impl Endpoint {
         }
     }
 
-    /// The UDP header, where there is one.
+    /// The UDP header, if there is one.
     #[must_use]
     pub const fn udp(&self) -> Option<&Udp> {
         match &self.carrier {
@@ -234,7 +234,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether Ethernet frames are carried, and not IP packets.
+    /// Whether Ethernet frames are carried instead of IP packets.
     #[must_use]
     pub const fn carries_ethernet(&self) -> bool {
         match &self.header {
@@ -256,7 +256,7 @@ impl Endpoint {
             }
             (Header::Geneve { .. }, Carrier::Udp(udp)) => ports.geneve = udp.destination,
             (_, Carrier::Gue(udp) | Carrier::DirectGue(udp)) => ports.gue = udp.destination,
-            // Which IP version a packet is, its first bits say.
+            // A packet's first bits tell its IP version.
             (Header::Ip, Carrier::Udp(udp)) => {
                 ports.fou = Some((udp.destination, ipv4::PROTOCOL_IPV4))
             }
@@ -268,8 +268,8 @@ impl Endpoint {
         ports
     }
 
-    /// What a packet grows by, outermost first: the name of each part, and its bytes. A tunnel that carries Ethernet
-    /// frames counts their header, for an MTU is what IP has for itself.
+    /// Growth of a packet, outermost header first: the name of each part, and its bytes. A tunnel that carries Ethernet
+    /// frames counts their header, because an MTU is counted in bytes of IP.
     pub fn overhead(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let ip = if self.local.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         let limit = if self.encapsulation_limit.is_some() { ENCAPSULATION_LIMIT_BYTES } else { 0 };
@@ -301,7 +301,7 @@ impl Endpoint {
         parts.into_iter().filter(|(_, bytes)| *bytes > 0)
     }
 
-    /// The MTU of the tunnel where that of the path to the other end is so many bytes; `None` where nothing is left.
+    /// The MTU of the tunnel for this path MTU to the other end; `None` if nothing is left.
     #[must_use]
     pub fn mtu(&self, path_mtu: usize) -> Option<usize> {
         let overhead: usize = self.overhead().map(|(_, bytes)| bytes).sum();
@@ -322,12 +322,12 @@ fn are_whole(options: &[u8]) -> bool {
     rest.is_empty() && options.len() <= GENEVE_OPTIONS_BYTES_MAX
 }
 
-/// Why there can be no such end.
+/// Contradiction in the configuration of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contradiction {
     /// Its addresses are of different families.
     Families,
-    /// What carries the header cannot.
+    /// The carrier cannot carry the header.
     Carrier,
     /// The network identifier has more than 24 bits.
     Identifier,

@@ -1,11 +1,11 @@
-//! The tunnels by name.
+//! Kinds of tunnels, by name.
 
 use grosso_wire::Kind;
 
 use crate::coalesce::reason::reasons;
 
 reasons! {
-    /// A tunnel, by the words of `ip link` and what carries it.
+    /// A tunnel, by the name of `ip link` and its carrier.
     Tunnel {
         /// VXLAN (RFC 7348).
         Vxlan = "vxlan",
@@ -52,7 +52,7 @@ reasons! {
     }
 }
 
-/// What carries the header that an IP protocol number announces.
+/// Carrier of the header that an IP protocol number announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CarriedBy {
     Ip,
@@ -61,8 +61,7 @@ pub(super) enum CarriedBy {
 }
 
 impl Tunnel {
-    /// The tunnel inside an IP header of the kind `ip` whose next header is `inside`; `None` when
-    /// that is no tunnel's.
+    /// The tunnel inside an IP header of the kind `ip` whose next header is `inside`; `None` if no tunnel has these.
     pub(super) const fn of(carried_by: CarriedBy, ip: Kind, inside: Kind) -> Option<Self> {
         let names = match (ip, inside) {
             (_, Kind::Gre) => [Self::Gre, Self::GreGue, Self::GreFou],

@@ -1,13 +1,13 @@
-//! The link layer in front of a packet, when another packet takes that one's place.
+//! Changes of the link layer in front of a packet when another packet takes its place.
 
 use grosso_wire::{Kind, Layer, ethernet, pppoe, sll, sll2, vlan};
 
 use crate::bytes::{put_u16, u16_at};
 
-/// What the innermost header of a link layer says that it carries, where that has an EtherType.
+/// Writes the type of the payload into the innermost header of a link layer, for an EtherType.
 ///
-/// `None` for the loopback header, whose number differs between systems, for MPLS, which has none,
-/// and for what PPP names otherwise.
+/// `None` for the loopback header, whose number differs between systems, for MPLS, which has no such field, and for
+/// payloads that PPP names otherwise.
 pub(super) fn name_payload(prefix: &mut [u8], last: &Layer, ethertype: u16) -> Option<()> {
     let (field, name) = payload_name(last.kind, ethertype)?;
     put_u16(prefix, usize::from(last.offset) + field, name);
@@ -19,7 +19,7 @@ pub(super) fn can_name(kind: Kind, ethertype: u16) -> bool {
     payload_name(kind, ethertype).is_some()
 }
 
-/// Makes the lengths in a link layer say so many bytes more, or fewer; `None` when one cannot.
+/// Adds so many bytes, or subtracts them, in the lengths of a link layer; `None` if a field cannot hold the result.
 pub(super) fn lengthen(prefix: &mut [u8], links: &[Layer], grown: isize) -> Option<()> {
     for pppoe in links.iter().filter(|layer| layer.kind == Kind::Pppoe) {
         let at = usize::from(pppoe.offset) + pppoe::field::LENGTH.start;
@@ -29,7 +29,7 @@ pub(super) fn lengthen(prefix: &mut [u8], links: &[Layer], grown: isize) -> Opti
     Some(())
 }
 
-/// Where a header names what it carries, and the name there.
+/// Position of the field in which a header names its payload, and the value there.
 fn payload_name(kind: Kind, ethertype: u16) -> Option<(usize, u16)> {
     let (field, name) = match kind {
         Kind::Ethernet => (ethernet::field::ETHERTYPE, ethertype),

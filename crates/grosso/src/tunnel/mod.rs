@@ -1,4 +1,4 @@
-//! Tunnels: their ends, packets put in and taken out, ESP, and where remote checksum offload points.
+//! Tunnels: endpoints, encapsulation and decapsulation, ESP, and positions of remote checksum offload.
 
 mod belonging;
 pub(crate) mod congestion;
@@ -25,9 +25,9 @@ use grosso_wire::Layer;
 /// frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RemoteChecksum {
-    /// From where to sum.
+    /// Start of the sum.
     pub(crate) start: usize,
-    /// Where the checksum lies.
+    /// Position of the checksum field.
     pub(crate) at: usize,
 }
 
@@ -36,7 +36,7 @@ impl RemoteChecksum {
     pub(crate) const NOWHERE: Self = Self { start: usize::MAX, at: usize::MAX };
 }
 
-/// What a header says of remote checksum offload (rules C50, C51); `None` when it does not use it.
+/// Remote checksum offload of a header (rules C50, C51); `None` if it does not use it.
 #[inline]
 pub(crate) fn remote_checksum(layer: &Layer, frame: &[u8]) -> Option<RemoteChecksum> {
     let read = layer.kind.spec().remote_checksum?;

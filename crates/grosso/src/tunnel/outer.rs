@@ -17,7 +17,7 @@ pub(super) enum Ends {
     V6 { source: [u8; 16], destination: [u8; 16] },
 }
 
-/// What the header says beside its ends.
+/// Fields of the header beside its addresses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields {
     pub(super) traffic_class: u8,
@@ -33,7 +33,7 @@ pub(super) struct Fields {
 }
 
 impl Ends {
-    /// `None` when they are not of one family.
+    /// The addresses of the ends; `None` if they are not of one family.
     pub(super) const fn new(source: IpAddr, destination: IpAddr) -> Option<Self> {
         match (source, destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -103,19 +103,19 @@ impl Ends {
     }
 }
 
-/// What an IP header says that the one around it may repeat.
+/// Fields of an inner IP header that the outer one may copy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inner {
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
     /// Zero for IPv4, which has none.
     pub(super) flow_label: u32,
-    /// `None` for IPv6, which has no such bit: no router may fragment it.
+    /// `None` for IPv6, which has no such bit: routers never fragment it.
     pub(super) dont_fragment: Option<bool>,
 }
 
 impl Inner {
-    /// Of the header at the front of `packet`, which is of this kind.
+    /// The fields of the header at the front of `packet`, which is of this kind.
     pub(super) fn of(packet: &[u8], kind: Kind) -> Self {
         let traffic_class = congestion::traffic_class(packet, kind);
         let byte = |at: usize| packet.get(at).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Packets that are longer than a tunnel can carry, and what their senders are told.
+//! Packets that are longer than a tunnel can carry, and the ICMP messages to their senders.
 
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -15,27 +15,24 @@ use crate::{
 /// Whether a tunnel can carry a frame in one piece (rule S49).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It can: the packet is short enough, or all the packets that the superframe is cut into are.
+    /// It can: the packet is short enough, or all packets of the superframe are.
     Fits,
-    /// It cannot, but the packet may be fragmented: an IPv4 packet itself, and the tunnel's packet
-    /// around an IPv6 one, which every link has to carry up to 1280 bytes of (rule W60, RFC 8200
-    /// section 5).
+    /// It cannot, but the packet may be fragmented: an IPv4 packet itself, or the tunnel's packet around an IPv6 packet
+    /// of up to 1280 bytes, which every link has to carry (rule W60, RFC 8200 section 5).
     MayBeFragmented,
     /// It cannot, and the message to the sender was written.
     Told,
-    /// It cannot, and no message may be sent to who sent it: it is an error message itself, a later
-    /// fragment, to or from several, or no IP packet (RFC 1812 section 4.3.2.7, RFC 4443 section
-    /// 2.4).
+    /// It cannot, and no message may be sent: the packet is an error message itself, a later fragment, has a group
+    /// address or an unspecified one, or is no IP packet (RFC 1812 section 4.3.2.7, RFC 4443 section 2.4).
     Untold,
 }
 
 /// Whether a tunnel whose MTU is `mtu` bytes of IP can carry the frame that `slices` make together,
 /// whose headers are all in the first.
 ///
-/// If it cannot, and who sent it has to be told, the message becomes the contents of `message`: a
-/// whole frame for `link`, on the way back. It comes from the address that the packet was for, as a
-/// bridge has none of its own; Linux does the same. How many messages are sent is the caller's to
-/// limit (RFC 1812 section 4.3.2.8).
+/// If it cannot, and the sender has to be told, `message` receives a whole frame for `link` on the way back. Its source
+/// is the destination of the packet, because a bridge has no address of its own; Linux does the same. The caller has to
+/// limit the rate of messages (RFC 1812 section 4.3.2.8).
 pub fn fit(
     slices: &[&[u8]],
     meta: &Meta,
@@ -68,8 +65,8 @@ pub fn fit(
     }
 }
 
-/// Whether routers have to be let fragment the tunnel's packet around this frame: IPv6 of a length
-/// that every link carries, in a tunnel that carries less (rule W60).
+/// Whether routers must be allowed to fragment the tunnel's packet around this frame: an IPv6 packet of a length that
+/// every link carries, in a tunnel that carries less (rule W60).
 pub(super) fn is_below_minimum(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu: usize) -> bool {
     if mtu >= IPV6_MTU_MIN {
         return false;
@@ -80,8 +77,8 @@ pub(super) fn is_below_minimum(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu
     is_ipv6 && (mtu + 1..=IPV6_MTU_MIN).contains(&packet_len)
 }
 
-/// The first IP header, directly or behind VLAN tags, and the bytes of the longest packet from there
-/// on; without one, of what is behind the link layer.
+/// The first IP header, directly or behind VLAN tags, and the bytes of the longest packet from that header on; without
+/// one, the bytes behind the link layer.
 fn longest(stack: &Stack, slices: &[&[u8]], len: usize, meta: &Meta) -> (Option<Layer>, usize) {
     let layers = stack.layers();
     let is_link = |layer: &&Layer| !layer.kind.is_ip();
@@ -110,13 +107,13 @@ fn longest(stack: &Stack, slices: &[&[u8]], len: usize, meta: &Meta) -> (Option<
             let first = slices.first().map_or(0, |head| head.len().saturating_sub(headers));
             slices.iter().skip(1).map(|slice| slice.len()).fold(first, usize::max)
         }
-        // Fragments have the IP header alone in common.
+        // Fragments share only the IP header.
         Cut::Fragments(size) => return (Some(ip), ip.end() - start + usize::from(size.get())),
     };
     (Some(ip), (headers + payload).min(len).saturating_sub(start))
 }
 
-/// Writes the message; `None` when there must not be one.
+/// Writes the message; `None` if none may be sent.
 fn write(
     head: &[u8],
     stack: &Stack,
@@ -157,7 +154,7 @@ fn write(
     Some(())
 }
 
-/// The two ends of a message about a packet: from where it was for, to where it came from.
+/// The two ends of a message about a packet: from its destination to its source.
 fn way_back(packet: &[u8], kind: Kind) -> Option<Ends> {
     if kind == Kind::Ipv4 {
         let is_first = u16_at(packet, ipv4::field::FRAGMENT.start) & ipv4::OFFSET_MASK == 0;
@@ -181,7 +178,7 @@ fn way_back(packet: &[u8], kind: Kind) -> Option<Ends> {
     }
 }
 
-/// Whether it is a message that no message may be about.
+/// Whether it is a message about which no message may be sent.
 fn is_error(head: &[u8], layer: &Layer, version: Kind) -> bool {
     let kind = head.get(usize::from(layer.offset)).copied().unwrap_or(0);
     if version == Kind::Ipv4 {
@@ -192,8 +189,8 @@ fn is_error(head: &[u8], layer: &Layer, version: Kind) -> bool {
     }
 }
 
-/// Writes the link layer of the packet, on the way back; `None` for one that does not tell where
-/// that is, or that is to or from several.
+/// Writes the link layer of the packet, on the way back; `None` if it does not have the addresses, or has a group
+/// address.
 fn write_link(head: &[u8], stack: &Stack, ip: &Layer, message: &mut Vec<u8>) -> Option<()> {
     for layer in stack.layers().iter().take_while(|layer| layer.offset < ip.offset) {
         let bytes = head.get(usize::from(layer.offset)..layer.end())?;
@@ -233,10 +230,10 @@ fn write_error(error: &mut [u8], ends: &Ends, mtu: usize) {
     put_u16(error, icmp::field::CHECKSUM.start, checksum);
 }
 
-/// What every IPv6 link carries (RFC 8200 section 5), and most bytes of an ICMPv6 error (RFC 4443
-/// section 2.4).
+/// Bytes that every IPv6 link carries (RFC 8200 section 5), and greatest length of an ICMPv6 error (RFC 4443 section
+/// 2.4).
 const IPV6_MTU_MIN: usize = 1280;
-/// What every IPv4 link carries (RFC 791): a path of less is none (RFC 1191 section 3).
+/// Bytes that every IPv4 link carries (RFC 791); a path with less does not exist (RFC 1191 section 3).
 const IPV4_MTU_MIN: usize = 68;
 /// Most bytes of an ICMP error (RFC 1812 section 4.3.2.3).
 const IPV4_ERROR_BYTES_MAX: usize = 576;

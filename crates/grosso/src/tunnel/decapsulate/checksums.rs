@@ -1,4 +1,4 @@
-//! The checksums of a tunnel: verified where nobody did, and what is known of those inside.
+//! The checksums of a tunnel: their verification where no device did it, and the state of the inner checksums.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::Sum;
@@ -11,29 +11,29 @@ use crate::{
     template::{render::pseudo_of, shape::Covering},
 };
 
-/// What the checksums around a packet say of it.
+/// Conclusions from the checksums around a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verified {
-    /// Whether there is any.
+    /// Whether there is any checksum.
     pub(super) is_protected: bool,
-    /// Whether there is UDP without one.
+    /// Whether there is a UDP header without one.
     pub(super) lacks_udp_checksum: bool,
-    /// What is known about the checksums inside. A partial one is where it was in the frame.
+    /// State of the inner checksums. The position of a partial one is that in the frame.
     pub(super) inside: Checksum,
 }
 
-/// What a tunnel's checksums cover, in bytes from the start of the frame.
+/// Coverage of a tunnel's checksums, in bytes from the start of the frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Covered {
-    /// Where the payload of the tunnel starts.
+    /// Start of the payload of the tunnel.
     pub(super) start: usize,
-    /// Where the first IP header of the packet lies that is taken out.
+    /// Start of the first IP header of the inner packet.
     pub(super) network: Option<usize>,
-    /// Where that packet ends.
+    /// End of the inner packet.
     pub(super) end: usize,
 }
 
-/// Verifies the checksums of a tunnel that nobody has verified.
+/// Verifies the checksums of a tunnel that were not verified yet.
 pub(super) fn verify(
     frame: &[u8],
     outer: &Outer,
@@ -73,7 +73,7 @@ pub(super) fn verify(
         (Checksum::Unnecessary { .. }, ..) if verified > covers.len() => {
             Checksum::Unnecessary { levels: (verified - covers.len() - 1) as u8 }
         }
-        // Rule C30: who verified the sum around the packet knows the sum of the packet.
+        // Rule C30: the verified sum around the packet gives the sum of the packet.
         (_, Some(sum), Some(network)) => {
             let before = frame.get(start..network).map_or(Sum::ZERO, Sum::of);
             let behind = trailer(frame, start, end, outer.end);
@@ -97,7 +97,7 @@ fn verify_ipv4(frame: &[u8], ip: &Layer) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The checksums of a tunnel that are there, outermost first, and how a wrong one is called.
+/// The checksums of a tunnel that are present, outermost first, each with the refusal if it is wrong.
 fn covers(
     frame: &[u8],
     outer: &Outer,
@@ -114,7 +114,7 @@ fn covers(
     };
     if let Some(udp) = outer.udp.as_ref().filter(|_| !is_hidden) {
         let covering = cover(udp, udp::field::CHECKSUM.start, ipv4::PROTOCOL_UDP);
-        // A seed of zero is one too.
+        // A pseudo-header sum of zero is one too.
         let is_partial = matches!(state, Checksum::Partial { start, .. } if *start == udp.offset);
         if is_partial || u16_at(frame, usize::from(covering.at)) != 0 {
             covers.push((covering, Refusal::UdpChecksum));
@@ -129,7 +129,7 @@ fn covers(
     covers
 }
 
-/// A partial checksum is one of the tunnel's, or lies inside the packet that is taken out.
+/// Checks that a partial checksum is one of the tunnel's, or lies inside the inner packet.
 fn check_partial(
     covers: &[(Covering, Refusal)],
     start: usize,
@@ -145,8 +145,8 @@ fn check_partial(
     if is_inside || is_cover { Ok(()) } else { Err(Refusal::ChecksumOutside) }
 }
 
-/// The sum of a tunnel's payload, from the sum of everything from the outermost IP header on. Every
-/// header in between has an even length (rule C22).
+/// The sum of a tunnel's payload, from the sum of everything from the outermost IP header on. Every header in between
+/// has an even length (rule C22).
 fn sum_of_payload(frame: &[u8], outer: &Outer, sum: u16, start: usize) -> Sum {
     let network = usize::from(outer.ip.offset);
     let before = frame.get(network..start).map_or(Sum::ZERO, Sum::of);

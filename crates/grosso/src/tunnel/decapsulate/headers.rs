@@ -1,4 +1,4 @@
-//! The headers of the outermost tunnel, and whether a receiver may take them off.
+//! The headers of the outermost tunnel, and the checks that a receiver makes before removing them.
 
 use core::{net::IpAddr, ops::Range};
 
@@ -19,12 +19,11 @@ pub(super) struct Outer {
     pub(super) tunnel: Tunnel,
     /// The outermost IP header.
     pub(super) ip: Layer,
-    /// How many headers of the link layer are in front of it.
+    /// Number of link-layer headers in front of it.
     pub(super) links: usize,
-    /// Which header of the stack is the first inside the tunnel.
+    /// Index of the first header inside the tunnel.
     pub(super) inner: usize,
-    /// Where the payload of the tunnel ends, as the headers around it say, in bytes from the start
-    /// of the frame.
+    /// End of the tunnel's payload by the headers around it, in bytes from the start of the frame.
     pub(super) end: usize,
     pub(super) udp: Option<Layer>,
     pub(super) gre: Option<Layer>,
@@ -32,7 +31,7 @@ pub(super) struct Outer {
 }
 
 impl Outer {
-    /// Finds them. A superframe may say zero where a length does not fit its field.
+    /// Finds the headers. A superframe may have zero in a length that does not fit its field.
     pub(super) fn find(
         frame: &[u8],
         stack: &Stack,
@@ -63,7 +62,7 @@ impl Outer {
         Ok(outer)
     }
 
-    /// Whose tunnel it is.
+    /// The tunnel's path: its ends and its identifier.
     pub(super) fn path(&self, frame: &[u8], stack: &Stack) -> Path {
         let start = usize::from(self.ip.offset);
         let address = |v4: Range<usize>, v6: Range<usize>| {
@@ -82,7 +81,7 @@ impl Outer {
         }
     }
 
-    /// What else its header says.
+    /// The other contents of its header.
     pub(super) fn details(&self, frame: &[u8], stack: &Stack) -> Details {
         let headers = stack.layers().get(self.links..self.inner).unwrap_or_default();
         let vxlan = headers.iter().find(|layer| layer.kind == Kind::Vxlan);
@@ -106,8 +105,7 @@ impl Outer {
         }
     }
 
-    /// Where the payload ends: IP and UDP have to agree with each other and with the frame. What is
-    /// behind it is padding.
+    /// End of the payload: IP and UDP have to agree with each other and with the frame. Bytes behind it are padding.
     fn end(&self, frame: &[u8], is_superframe: bool) -> Result<usize, Refusal> {
         let end = declared_end(frame, &self.ip, is_superframe)?.unwrap_or(frame.len());
         if end > frame.len() {
@@ -123,7 +121,7 @@ impl Outer {
     }
 }
 
-/// What a tunnel header calls its tunnel.
+/// Identifier in a tunnel header.
 fn identifier(frame: &[u8], layer: &Layer) -> Option<u32> {
     if layer.kind.class() != Class::Tunnel {
         return None;
@@ -132,7 +130,7 @@ fn identifier(frame: &[u8], layer: &Layer) -> Option<u32> {
     layer.kind.spec().identifier(header).map(|(_, number)| number)
 }
 
-/// Where an IP packet ends, as it says itself; `None` for a superframe that does not.
+/// End of an IP packet by its own length; `None` for a superframe without a length.
 pub(super) fn declared_end(
     frame: &[u8],
     ip: &Layer,
@@ -154,12 +152,12 @@ pub(super) fn declared_end(
     }
 }
 
-/// The way through the headers of a tunnel.
+/// Cursor over the headers of a tunnel.
 struct Walk<'a> {
     frame: &'a [u8],
     stack: &'a Stack,
     rules: &'a Rules,
-    /// Which header of the stack comes next.
+    /// Index of the next header in the stack.
     next: usize,
 }
 
@@ -219,7 +217,8 @@ impl Walk<'_> {
         Ok((tunnel, Some(*udp), None, remote_checksum))
     }
 
-    /// What an IP protocol number announces: GRE, which is stepped over, or a packet of its own.
+    /// The tunnel that an IP protocol number announces: GRE, which is stepped over, or a packet without a tunnel
+    /// header.
     fn protocol(
         &mut self,
         ip: &Layer,
@@ -242,7 +241,7 @@ impl Walk<'_> {
         self.stack.layers().get(self.next).copied()
     }
 
-    /// Why nothing follows an IP header and its extension headers.
+    /// Reason why nothing follows an IP header and its extension headers.
     fn refusal_behind_ip(&self) -> Refusal {
         let before = self.next.checked_sub(1).and_then(|last| self.stack.layers().get(last));
         let protocol = before.map_or(0, |layer| {
@@ -268,7 +267,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Why nothing follows a UDP header: most ports are no tunnel's, and at that of ESP is IKE too.
+    /// Reason why nothing follows a UDP header: most ports are no tunnel's, and the port of ESP also carries IKE.
     fn refusal_behind_udp(&self, port: u16, ports: &Ports) -> Refusal {
         let Ports { vxlan, vxlan_gpe, geneve, gue, esp, fou } = *ports;
         let fou = fou.map_or(0, |(port, _)| port);
@@ -280,7 +279,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Why nothing follows a tunnel header.
+    /// Reason why nothing follows a tunnel header.
     fn refusal_inside(&self) -> Refusal {
         match self.stack.stop {
             Stop::Cut => Refusal::Cut,
@@ -292,8 +291,8 @@ impl Walk<'_> {
     }
 }
 
-/// Rules W50, W51. Linux ignores the bits that RFC 2784 section 2.3 says must not be; those that it
-/// says must be ignored are.
+/// Checks rules W50, W51. Linux ignores the bits that RFC 2784 section 2.3 requires to be zero; here only those are
+/// ignored that it says must be ignored.
 fn check_gre(frame: &[u8], layer: &Layer) -> Result<(), Refusal> {
     let flags = u16_at(frame, usize::from(layer.offset) + gre::field::FLAGS.start);
     if flags & (gre::FLAG_ROUTING | GRE_RESERVED | gre::VERSION_MASK) != 0 {
@@ -302,7 +301,7 @@ fn check_gre(frame: &[u8], layer: &Layer) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Rules W30, W31: a bit that is not known may change what follows, so none is ignored.
+/// Checks rules W30, W31: an unknown bit may change the layout behind it, so none is ignored.
 fn check_vxlan(header: &[u8]) -> Result<(), Refusal> {
     let flags = u32_at(header, vxlan::field::FLAGS.start);
     let mut known = vxlan::FLAG_VNI | vxlan::FLAG_REMOTE_CHECKSUM;
@@ -321,7 +320,7 @@ fn check_vxlan(header: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Rule W31.
+/// Checks rule W31.
 fn check_vxlan_gpe(header: &[u8]) -> Result<(), Refusal> {
     let flags = u32_at(header, vxlan::field::FLAGS.start);
     if flags & (vxlan::GPE_VERSION_MASK | vxlan::FLAG_OPERATIONS) != 0 {
@@ -335,7 +334,7 @@ fn check_vxlan_gpe(header: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Rules W40, W41.
+/// Checks rules W40, W41.
 fn check_geneve(header: &[u8], takes_critical: bool) -> Result<(), Refusal> {
     let flags = header.get(geneve::field::FLAGS.start).copied().unwrap_or(0);
     if flags & geneve::CONTROL != 0 {
@@ -360,7 +359,7 @@ fn geneve_options(header: &[u8]) -> geneve::Options<'_> {
     geneve::Options::new(header.get(geneve::HEADER_LEN..).unwrap_or_default())
 }
 
-/// Rules W20, W21.
+/// Checks rules W20, W21.
 fn check_gue(header: &[u8]) -> Result<(), Refusal> {
     let (version_length, flags) = (header.first().copied(), u16_at(header, 2));
     if version_length.is_none_or(|byte| byte & gue::CONTROL != 0) {
@@ -376,7 +375,7 @@ fn check_gue(header: &[u8]) -> Result<(), Refusal> {
     if is_known { Ok(()) } else { Err(Refusal::GueFlags) }
 }
 
-/// The bits 4 and 5 of GRE's flags: a receiver that does not know RFC 1701 discards them.
+/// Bits 4 and 5 of GRE's flags: a receiver without support for RFC 1701 discards packets that have them set.
 const GRE_RESERVED: u16 = 0x0c00;
 const VXLAN_LOW_HALF: u32 = 0xffff;
 const VXLAN_LOW_BYTE: u32 = 0xff;

@@ -1,8 +1,8 @@
-//! Packets out of tunnels, one tunnel at a time.
+//! Decapsulation of packets, one tunnel at a time.
 //!
-//! Nothing is copied but the link header, which moves towards the packet, and nothing is allocated.
-//! [`Decapsulation::plan`] only reads: it says where the packet in the outermost tunnel lies and
-//! what is known about it, or why it may not be taken out. [`Decapsulation::apply`] does it.
+//! Only the link header is moved, towards the inner packet; nothing else is copied, and nothing is allocated.
+//! [`Decapsulation::plan`] only reads: it locates the packet in the outermost tunnel and returns its metadata, or the
+//! reason why it may not be taken out. [`Decapsulation::apply`] takes it out.
 //!
 //! | module | job |
 //! |---|---|
@@ -51,62 +51,61 @@ use crate::{
     },
 };
 
-/// What a receiver of tunnelled packets expects.
+/// Expectations of a receiver of tunnelled packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rules {
-    /// The ports by which the frame was dissected: they tell GUE from FOU.
+    /// The ports by which the frame was dissected: they distinguish GUE from FOU.
     pub ports: Ports,
-    /// What becomes of remote checksum offload.
+    /// Treatment of remote checksum offload.
     pub remote_checksum: RemoteChecksumMode,
     /// Whether UDP over IPv6 may come without a checksum (RFC 6935, rule W32).
     pub ipv6_without_checksum: bool,
-    /// Where the checksum of the UDP header around a packet is looked for.
+    /// Source of the outer UDP checksum.
     pub outer_checksum: OuterChecksum,
-    /// On which link the packet is presented.
+    /// Link type of the inner packet as delivered.
     pub presented: Presented,
-    /// Whether Geneve options that an end of the tunnel must understand (rule W41, RFC 8926 section 3.5) are taken to
-    /// be understood: for who looks at packets of others and is no end. [`Details::critical_option`] tells of them.
+    /// Whether Geneve options that a tunnel end must understand (rule W41, RFC 8926 section 3.5) count as understood:
+    /// for observers of others' packets, which are no tunnel end. [`Details::critical_option`] reports them.
     pub critical_options: bool,
 }
 
-/// On which link a packet is presented that was taken out of a tunnel.
+/// Link type on which a decapsulated packet is delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Presented {
-    /// On that of the frame, as a capture wants it.
+    /// That of the frame, as in a capture.
     #[default]
     OnItsLink,
-    /// As it lies in the tunnel, as the other side of the tunnel's device wants it: an Ethernet frame
-    /// on a link of Ethernet, another packet from its IP header on.
+    /// That inside the tunnel, as the other side of the tunnel's device needs it: an Ethernet frame on a link of
+    /// Ethernet, any other packet from its IP header on.
     Alone,
 }
 
-/// Where the checksum of a tunnel's UDP header is looked for.
+/// Source of the checksum of a tunnel's UDP header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OuterChecksum {
-    /// In the frame, where zero says that there is none.
+    /// The frame, in which zero means that there is none.
     #[default]
     InFrame,
-    /// Nowhere: who received the datagram let only right ones through, and does not show their
-    /// checksums, as a UDP socket with a filter does. So there was one, which protects what is
-    /// inside (rules C52, C54), but no sum follows from it.
+    /// Not visible: the receiver of the datagram accepted only right checksums and does not show them, as a UDP socket
+    /// with a filter does. There was one, which protects the inner packet (rules C52, C54), but no sum can be derived
+    /// from it.
     VerifiedBelow,
 }
 
-/// What becomes of a packet whose tunnel says that its receiver completes a checksum inside (rules
-/// C53, C56).
+/// Treatment of a packet whose tunnel header asks its receiver to complete an inner checksum (rules C53, C56).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RemoteChecksumMode {
-    /// It is refused.
+    /// The packet is refused.
     Refuse,
-    /// Its checksum is partial from now on, and nothing is read.
+    /// Its checksum becomes partial, and the payload is not read.
     Partial,
-    /// Its checksum is completed. That of a superframe is partial.
+    /// Its checksum is completed. That of a superframe becomes partial.
     Complete,
 }
 
 impl Default for Rules {
-    /// As Linux receives: nothing that has to be configured is expected.
+    /// Linux's defaults: nothing that needs configuration is expected.
     fn default() -> Self {
         Self {
             ports: Ports::ASSIGNED,
@@ -119,26 +118,26 @@ impl Default for Rules {
     }
 }
 
-/// How the packet in the outermost tunnel of a frame is taken out.
+/// Plan for taking the packet out of the outermost tunnel of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decapsulation {
-    /// Which tunnel it is.
+    /// Kind of the tunnel.
     pub tunnel: Tunnel,
-    /// Whose it is: fragments and addresses of different tunnels have nothing to do with each other.
+    /// Identity of the tunnel: fragments and addresses of different tunnels are unrelated.
     pub path: Path,
-    /// What else the tunnel's header says.
+    /// The other contents of the tunnel's header.
     pub details: Details,
-    /// What the packet learns of the congestion that the tunnel met.
+    /// Congestion that the packet inherits from the tunnel.
     pub congestion: Congestion,
-    /// What is known about the packet once it is taken out (rule W4): the checksums inside, how to
-    /// cut it, and the VLAN tag as far as the link header stays. The hash was the tunnel's.
+    /// Metadata of the packet once it is taken out (rule W4): the state of the inner checksums, its segmentation, and
+    /// the VLAN tag if the link header stays. The hash was that of the tunnel and is dropped.
     pub meta: Meta,
-    /// The first header of the link layer that stays, if one does.
+    /// The part of the link layer that stays, if any.
     front: Front,
-    /// Where the packet starts and ends that follows it, in bytes from the start of the frame.
+    /// Start and end of the packet behind it, in bytes from the start of the frame.
     start: usize,
     end: usize,
-    /// The first IP header in the packet, which learns of congestion.
+    /// The first IP header in the packet, which inherits congestion.
     network: Option<Layer>,
     /// The checksum to complete.
     completed: Option<RemoteChecksum>,
@@ -147,23 +146,23 @@ pub struct Decapsulation {
 /// One of the tunnels between two hosts, in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Path {
-    /// The host that put the packet in.
+    /// The encapsulating host.
     pub source: IpAddr,
-    /// The host that takes it out.
+    /// The decapsulating host.
     pub destination: IpAddr,
     /// The network identifier of VXLAN and Geneve, or the key of GRE.
     pub identifier: Option<u32>,
 }
 
-/// What the header of a tunnel says beside whose it is.
+/// Contents of a tunnel's header beside its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Details {
-    /// What the tunnel carries: Ethernet, IPv4, IPv6 or MPLS.
+    /// Type of the tunnel's payload: Ethernet, IPv4, IPv6 or MPLS.
     pub carried: Option<Kind>,
     /// The group policy of VXLAN (rule W31).
     pub policy: Option<u16>,
-    /// Whether that policy forbids to learn who is behind the tunnel from this packet (rule W31).
+    /// Whether that policy forbids learning addresses from this packet (rule W31).
     pub dont_learn: bool,
     /// Whether GRE had a checksum, which was right.
     pub gre_checksum: bool,
@@ -173,15 +172,15 @@ pub struct Details {
     pub critical_option: Option<(u16, u8)>,
 }
 
-/// What stays of the link layer in front of the packet.
+/// The part of the link layer that stays in front of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Front {
     len: usize,
-    /// The header that names the packet, and the name.
+    /// The header that names the type of the packet, and the name.
     named: Option<(Layer, u16)>,
-    /// A PPPoE header, which says how long the packet is.
+    /// A PPPoE header, which contains the length of the packet.
     pppoe: Option<Layer>,
-    /// How many bytes more the packet has than the one that was in front of it; never positive.
+    /// Growth of the packet over the one that was in front of it, in bytes; never positive.
     grown: isize,
 }
 
@@ -190,17 +189,16 @@ impl Front {
 }
 
 impl Decapsulation {
-    /// Finds the packet in the outermost tunnel of `frame`, which was dissected into `stack`, and
-    /// checks all that a receiver checks before it is taken out: lengths, flags and options, and
-    /// the checksums that nobody has verified.
+    /// Finds the packet in the outermost tunnel of `frame`, which was dissected into `stack`, and makes all checks of a
+    /// receiver: lengths, flags and options, and the checksums that were not verified yet.
     ///
-    /// An Ethernet frame in the tunnel is the packet on a link of Ethernet. Any other packet, and an
-    /// Ethernet frame's payload on another link, stands behind the link header of the frame, which
-    /// keeps its VLAN tags and names it by its EtherType. Where there is no link header, the packet
-    /// is the first IP packet in the tunnel. All that is so with [`Presented::OnItsLink`].
+    /// With [`Presented::OnItsLink`], an Ethernet frame in the tunnel is the packet on a link of Ethernet. Any other
+    /// packet, and an Ethernet frame's payload on another link, is placed behind the link header of the frame, which
+    /// keeps its VLAN tags and names the packet by its EtherType. Without a link header, the packet is the first IP
+    /// packet in the tunnel.
     ///
     /// # Errors
-    /// When the packet is in no tunnel or may not be taken out.
+    /// An error if the packet is in no tunnel or may not be taken out.
     pub fn plan(
         frame: &[u8],
         stack: &Stack,
@@ -269,8 +267,8 @@ impl Decapsulation {
         Ok(plan)
     }
 
-    /// Takes the packet out of the frame that the plan was made for, and says where it lies now,
-    /// link header first. What is in front of it is not meaningful any more.
+    /// Takes the packet out of the frame that the plan was made for, and returns its position there, link header first.
+    /// The bytes in front of it are no longer meaningful.
     pub fn apply(&self, frame: &mut [u8]) -> Range<usize> {
         if let Some(network) = self.network
             && let Some(packet) = frame.get_mut(usize::from(network.offset)..self.end)
@@ -298,29 +296,28 @@ impl Decapsulation {
         start..self.end
     }
 
-    /// Whether [`Decapsulation::apply`] changes any byte of the frame: otherwise the packet is what
-    /// lies at [`Decapsulation::inner`].
+    /// Whether [`Decapsulation::apply`] changes any byte of the frame; otherwise the packet lies unchanged at
+    /// [`Decapsulation::inner`].
     #[must_use]
     pub fn is_change(&self) -> bool {
         let tells = matches!(self.congestion, Congestion::Capable1 | Congestion::Experienced);
         self.front.len > 0 || self.completed.is_some() || tells
     }
 
-    /// How many bytes the packet has once it is taken out.
+    /// Bytes of the packet once it is taken out.
     #[must_use]
     pub const fn packet_len(&self) -> usize {
         self.end - self.start + self.front.len
     }
 
-    /// Where the packet lies in the frame before it is taken out, without its link header if that is
-    /// the frame's.
+    /// Position of the packet in the frame before it is taken out, without its link header if that is the frame's.
     #[must_use]
     pub const fn inner(&self) -> Range<usize> {
         self.start..self.end
     }
 
-    /// A sum over the packet changes with the traffic class of IPv6; in IPv4 the header's own
-    /// checksum makes up for it.
+    /// Updates a sum over the packet for a changed traffic class of IPv6; in IPv4 the header checksum compensates the
+    /// change.
     fn follow_congestion(&mut self, frame: &[u8]) {
         let (Checksum::Complete { sum }, Some(network)) = (self.meta.checksum, self.network) else {
             return;
@@ -337,7 +334,7 @@ impl Decapsulation {
         self.meta.checksum = Checksum::Complete { sum: sum.fold() };
     }
 
-    /// Resolves remote checksum offload, once the checksum around the packet is known to be right.
+    /// Applies remote checksum offload, once the checksum around the packet is known to be right.
     fn resolve(
         &mut self,
         remote: RemoteChecksum,
@@ -371,7 +368,7 @@ impl Decapsulation {
         Ok(())
     }
 
-    /// Counts the place of a partial checksum from where the packet will start.
+    /// Counts the position of a partial checksum from the future start of the packet.
     fn shift_partial(&mut self) -> Result<(), Refusal> {
         if let Checksum::Partial { start, .. } = &mut self.meta.checksum {
             if usize::from(*start) < self.start {
@@ -383,8 +380,7 @@ impl Decapsulation {
     }
 }
 
-/// A superframe keeps its geometry: where it is cut does not depend on the headers around it. It
-/// has one IP header less.
+/// Adapts the description of a superframe, which keeps its segmentation and has one IP header fewer.
 fn gso_inside(gso: Gso, stack: &Stack) -> Result<Gso, Refusal> {
     let last = stack.last().map(|layer| layer.kind);
     let is_transport = stack.stop == Stop::Payload && matches!(last, Some(Kind::Tcp | Kind::Udp));
@@ -400,7 +396,7 @@ fn gso_inside(gso: Gso, stack: &Stack) -> Result<Gso, Refusal> {
 struct Inside {
     start: usize,
     end: usize,
-    /// Its EtherType; `None` for an Ethernet frame that is the whole.
+    /// Its EtherType; `None` for an Ethernet frame that is the whole packet.
     ethertype: Option<u16>,
     /// Its first IP header, directly or behind VLAN tags.
     network: Option<Layer>,
@@ -417,13 +413,13 @@ impl Inside {
         let first = inside.first().ok_or(Refusal::Protocol)?;
         let is_tag = |layer: &&Layer| matches!(layer.kind, Kind::Ethernet | Kind::Vlan);
         let network = inside.iter().find(|layer| !is_tag(layer)).filter(|layer| is_ip(layer));
-        // MPLS, and a tunnel that needs no IP around it.
+        // MPLS, and a tunnel header that a link layer can carry.
         let is_label = |layer: &Layer| {
             let spec = layer.kind.spec();
             let is_on_links = !spec.announced.ethertypes.is_empty();
             layer.kind == Kind::Mpls || spec.class == Class::Tunnel && is_on_links
         };
-        // Where there is nothing to name it, only IP can be told.
+        // Without a link header to name it, only IP can be recognized.
         let has_names = !matches!(link, LinkType::Raw | LinkType::Null);
         let shown = if has_names {
             first
@@ -458,7 +454,7 @@ impl Inside {
         Ok(Self { start, end, ethertype, network })
     }
 
-    /// What stays of the link layer in front of it.
+    /// The part of the link layer that stays in front of it.
     fn front(
         &self,
         frame: &[u8],
@@ -482,7 +478,7 @@ impl Inside {
         if link == LinkType::Null && !is_same || last.kind == Kind::Mpls && !is_ip_type(ethertype) {
             return Err(Refusal::LinkFamily);
         }
-        // The label at the bottom of an MPLS stack names nothing: the packet tells its version.
+        // The label at the bottom of an MPLS stack names nothing: the packet's first bits tell its version.
         let named = named.filter(|_| last.kind != Kind::Mpls);
         if named.is_some_and(|(layer, name)| !link::can_name(layer.kind, name)) {
             return Err(Refusal::LinkFamily);
@@ -494,8 +490,7 @@ impl Inside {
     }
 }
 
-/// What the tunnel does to the packet at the IP header `ip`, when the traffic class of the header
-/// around it is `class`.
+/// Congestion that the packet at the IP header `ip` inherits, if the traffic class of the outer header is `class`.
 fn congestion(frame: &[u8], ip: &Layer, class: u8) -> Result<Congestion, Refusal> {
     let inner = traffic_class(at(frame, ip.offset.into()), ip.kind);
     Congestion::leaving(inner, class).map_err(|Untold| Refusal::CongestionUntold)
@@ -510,7 +505,7 @@ fn outer_len(frame: &[u8], outer: &Outer) -> usize {
     }
 }
 
-/// A length in the place of an EtherType says that LLC follows, which Linux calls by this number.
+/// A length in place of an EtherType means that LLC follows, for which Linux has this number.
 fn ethertype_of(field: u16) -> u16 {
     if field < ETHERTYPE_MIN { ETHERTYPE_LLC } else { field }
 }

@@ -1,10 +1,10 @@
-//! Every refusal has a name, and a counter.
+//! Named refusals and their counters.
 
 use super::Decapsulation;
 use crate::coalesce::reason::reasons;
 
 reasons! {
-    /// Why a packet was not taken out of a tunnel. It is as it was.
+    /// Reason why a packet was not taken out of a tunnel. It stays unchanged.
     Refusal {
         /// It is in no tunnel.
         NoTunnel = "no-tunnel",
@@ -76,7 +76,7 @@ reasons! {
 
 impl core::error::Error for Refusal {}
 
-/// What was taken out of tunnels.
+/// Counters of decapsulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecapsulateStats {

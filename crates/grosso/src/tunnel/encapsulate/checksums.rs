@@ -1,4 +1,4 @@
-//! The checksums around a packet: made without its payload, or left to whoever sends it.
+//! The checksums around a packet: computed without its payload, or left to the sender of the packet.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::{Sum, nonzero};
@@ -12,18 +12,18 @@ use crate::{
     tunnel::{outer::Ends, remote_checksum},
 };
 
-/// A checksum that is left to the receiver, in bytes from where the packet inside starts.
+/// A checksum that is left to the receiver, in bytes from the start of the inner packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Remote {
-    /// From where to sum.
+    /// Start of the sum.
     pub(super) start: u16,
-    /// Where the checksum lies, from there.
+    /// Position of the checksum field, from that start.
     pub(super) offset: u16,
 }
 
 impl Remote {
-    /// The one of a packet whose checksum is partial (rule C52), if no other lies around it: that
-    /// would have to be right both before and after this one is completed.
+    /// The checksum of a packet whose checksum is partial (rule C52), if no other lies around it: that one would have
+    /// to be right both before and after this one is completed.
     pub(super) fn of(inside: &Inside, head: &[u8], stack: &Stack, meta: &Meta) -> Option<Self> {
         let Checksum::Partial { start, offset } = meta.checksum else { return None };
         let (last, around) = stack.layers().split_last()?;
@@ -43,17 +43,16 @@ impl Remote {
 
 /// A checksum of the tunnel.
 struct Cover {
-    /// Where its header starts in the header that was written.
+    /// Start of its header in the headers that were written.
     start: usize,
-    /// Where it lies.
+    /// Position of the checksum field.
     at: usize,
     pseudo: Sum,
-    /// Zero would say that there is none.
+    /// A result of zero would mean that there is no checksum.
     is_udp: bool,
 }
 
-/// Writes the checksums of the tunnel, innermost first, and says what is known of the checksums of
-/// the whole.
+/// Writes the checksums of the tunnel, innermost first, and returns the checksum state of the whole frame.
 pub(super) fn seal(
     written: &Written,
     header: &mut [u8],
@@ -71,7 +70,8 @@ pub(super) fn seal(
         }
         return moved;
     }
-    // With remote checksum offload what is sent is the seed, which the payload has to be summed with.
+    // With remote checksum offload the inner checksum is sent as its pseudo-header sum, which is summed with the
+    // payload.
     let completed = if written.is_remote { None } else { completed(inside, head, meta) };
     let (mut state, mut behind) = (moved, completed);
     let mut from = header.len();
@@ -97,8 +97,8 @@ pub(super) fn seal(
     state
 }
 
-/// What everything inside will sum to once its partial checksum is completed: what is from there on
-/// sums to the complement of the seed (rule C40). `None` where no checksum is partial.
+/// The sum of the inner packet once its partial checksum is completed: the part from `start` on then sums to the
+/// complement of the pseudo-header sum (rule C40). `None` if no checksum is partial.
 fn completed(inside: &Inside, head: &[u8], meta: &Meta) -> Option<Sum> {
     let Checksum::Partial { start, offset } = meta.checksum else { return None };
     let seed = u16_at(head, usize::from(start) + usize::from(offset));
@@ -106,7 +106,7 @@ fn completed(inside: &Inside, head: &[u8], meta: &Meta) -> Option<Sum> {
     Some(Sum::of(before).append(before.len(), Sum::from_word(!seed)))
 }
 
-/// What is known of the checksums inside, seen from outside the tunnel.
+/// The state of the inner checksums, seen from outside the tunnel.
 fn moved(meta: &Meta, is_bare: bool, header_len: usize, inside: &Inside) -> Checksum {
     match meta.checksum {
         Checksum::Partial { start, offset } => {
@@ -119,7 +119,7 @@ fn moved(meta: &Meta, is_bare: bool, header_len: usize, inside: &Inside) -> Chec
     }
 }
 
-/// The checksums of the tunnel that there are to be, innermost first.
+/// The checksums that the tunnel is to have, innermost first.
 fn covers(written: &Written, header: &[u8], ends: &Ends, inside: &Inside) -> ArrayVec<Cover, 2> {
     let mut covers = ArrayVec::new();
     if let Some(start) = written.gre {

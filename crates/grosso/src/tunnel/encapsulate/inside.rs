@@ -1,4 +1,4 @@
-//! What a tunnel carries of a frame, and what the headers around it repeat.
+//! The part of a frame that a tunnel carries, and the fields that the outer headers copy from it.
 
 use grosso_wire::{Kind, Layer, LinkType, Stack, Stop, ethernet, ipv4, ipv6, ipv6_extension, vlan};
 
@@ -14,9 +14,9 @@ use crate::{
 /// The packet inside.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inside {
-    /// Where the part of the frame starts that stays, in bytes from its start.
+    /// Start of the part of the frame that stays, in bytes from its start.
     pub(super) start: usize,
-    /// Where it ends. What is behind is padding.
+    /// End of that part. Bytes behind it are padding.
     pub(super) end: usize,
     /// Ethernet, IPv4 or IPv6.
     pub(super) kind: Kind,
@@ -24,16 +24,16 @@ pub(super) struct Inside {
     pub(super) tag: Option<VlanTag>,
     /// The first IP header, directly or behind VLAN tags.
     pub(super) network: Option<Inner>,
-    /// How many more tunnels the packet may enter, where it says so.
+    /// Number of further tunnels that the packet may enter, if it has that option.
     pub(super) encapsulation_limit: Option<u8>,
-    /// Whether it is to be cut.
+    /// Whether it is a superframe.
     pub(super) is_superframe: bool,
-    /// How many packets it is.
+    /// Number of packets that it stands for.
     pub(super) packets: u32,
 }
 
 impl Inside {
-    /// Finds it in the frame that `slices` make together, whose headers are in the first.
+    /// Finds the packet in the frame that `slices` make together, whose headers are in the first.
     pub(super) fn find(
         slices: &[&[u8]],
         stack: &Stack,
@@ -83,7 +83,7 @@ impl Inside {
         self.end - self.start
     }
 
-    /// Bytes that the header says in place of the frame's first ones.
+    /// Bytes at the end of the header that replace the frame's first ones.
     pub(super) const fn tagged_len(&self) -> usize {
         if self.tag.is_some() { ADDRESSES_LEN + vlan::HEADER_LEN } else { 0 }
     }
@@ -131,8 +131,8 @@ impl Inside {
         Ok(())
     }
 
-    /// A partial checksum lies behind the first IP header, which ends at `first_end`: completed within it, it would
-    /// make another packet.
+    /// Checks that a partial checksum lies behind the first IP header, which ends at `first_end`: inside that header,
+    /// its completion would change the packet's identity.
     fn check_partial(
         &self,
         head: &[u8],
@@ -144,14 +144,14 @@ impl Inside {
         // With a tag the addresses are no longer part of the frame.
         let least = first_end.unwrap_or(self.start).max(self.start);
         let is_inside = usize::from(start) >= least && at + 2 <= self.end.min(head.len());
-        // What is summed in words of two bytes has its sum in one of them: without that, what is
-        // behind a completed checksum would sum to anything (rule C40).
+        // A sum over 16-bit words stays in one of them only at an even offset. Without that, the bytes behind a
+        // completed checksum would sum to anything (rule C40).
         let is_word = offset.is_multiple_of(2);
         if is_inside && is_word { Ok(()) } else { Err(Refusal::ChecksumOutside) }
     }
 }
 
-/// Where an IP packet ends, as it says itself; `None` when it does not say.
+/// End of an IP packet by its own length; `None` if it has none.
 fn declared_end(head: &[u8], ip: &Layer) -> Option<usize> {
     let start = usize::from(ip.offset);
     if ip.kind == Kind::Ipv4 {
@@ -181,7 +181,7 @@ fn encapsulation_limit(head: &[u8], stack: &Stack, ip: &Layer) -> Option<u8> {
     })
 }
 
-/// How many packets a superframe of `len` bytes is cut into. What its source says is not needed.
+/// Number of packets that a superframe of `len` bytes is segmented into, independent of the count that its source gave.
 fn packets(len: usize, slices: &[&[u8]], stack: &Stack, gso: &Gso) -> u32 {
     match gso.cut {
         Cut::Every(size) => {

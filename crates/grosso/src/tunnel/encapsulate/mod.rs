@@ -1,8 +1,8 @@
-//! Packets into tunnels.
+//! Encapsulation of packets.
 //!
-//! Nothing of a packet is copied or changed: what comes of it is a header to put in front, and how
-//! many of its first bytes that header replaces. A superframe stays one, with the tunnel around it:
-//! cutting it gives what putting each of its packets into the tunnel would give.
+//! Nothing of a packet is copied or changed: the result is a header to put in front, and the number of the packet's
+//! first bytes that it replaces. A superframe stays a superframe, with the tunnel around it: segmenting it gives the
+//! same packets as encapsulating each of its packets.
 //!
 //! | module | job |
 //! |---|---|
@@ -58,32 +58,30 @@ pub struct Encapsulator {
     sequence: u32,
     /// The identification of the next packet that may be fragmented (RFC 6864 section 4.1).
     identification: u16,
-    /// What the tunnel carries, in bytes of IP.
+    /// Bytes of IP that the tunnel carries.
     mtu: usize,
     stats: EncapsulateStats,
 }
 
-/// A frame that was put into a tunnel. It is of [`LinkType::Raw`]: what is in front of its IP header
-/// is the caller's.
+/// An encapsulated frame. It is of [`LinkType::Raw`]: a link header in front of its IP header is left to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encapsulated<'a> {
-    /// What comes in front of the frame, from the outer IP header on.
+    /// Bytes to put in front of the frame, from the outer IP header on.
     pub header: &'a [u8],
-    /// So many of the frame's first bytes are left off, for the header says them or the tunnel does
-    /// not carry them.
+    /// Number of the frame's first bytes to leave off, because the header contains them or the tunnel does not carry
+    /// them.
     pub replaced: usize,
-    /// So many of its last bytes are left off: padding of Ethernet, which IP does not carry.
+    /// Number of the frame's last bytes to leave off: padding of Ethernet, which IP does not carry.
     pub padding: usize,
-    /// What is known about the whole. The VLAN tag beside the frame is in it; the hash is gone.
+    /// Metadata of the encapsulated frame. The VLAN tag beside the frame is in it; the hash is dropped.
     pub meta: Meta,
 }
 
 impl Encapsulator {
-    /// The sending side of `endpoint`. The seed decides which flow is sent from which port; it should
-    /// be random (P50).
+    /// The sending side of `endpoint`. The seed determines the source port of each flow, and should be random (P50).
     ///
     /// # Errors
-    /// When the parts of the endpoint do not agree.
+    /// An error if the parts of the endpoint do not agree.
     pub fn new(endpoint: Endpoint, seed: u64) -> Result<Self, Contradiction> {
         endpoint.check()?;
         let ends = Ends::new(endpoint.local, endpoint.remote).ok_or(Contradiction::Families)?;
@@ -94,23 +92,22 @@ impl Encapsulator {
             stack: Stack::new(0),
             header: Vec::with_capacity(HEADER_BYTES_MAX),
             sequence: 0,
-            // Where it starts does not matter, but that others cannot tell does.
+            // Any start will do as long as others cannot predict it.
             identification: (seed >> 48) as u16,
             mtu: usize::MAX,
             stats: EncapsulateStats::default(),
         })
     }
 
-    /// Puts a frame into the tunnel: `slices` make it together, and all its headers are in the first.
-    /// `link` is what it starts with. A tunnel that carries IP packets leaves their link header off;
-    /// one that carries frames takes Ethernet alone.
+    /// Encapsulates a frame: `slices` make it together, and all its headers are in the first. `link` is its link type.
+    /// A tunnel that carries IP packets removes their link header; one that carries frames accepts only Ethernet.
     ///
-    /// A packet whose checksum is partial gets complete ones around it, made from its headers alone
-    /// (rule C40), or leaves its own to the receiver where the endpoint does so (rule C52). Otherwise
-    /// a checksum around it is partial. Those of a superframe are seeds, as its own.
+    /// A packet whose checksum is partial gets complete ones around it, computed from its headers alone (rule C40), or
+    /// leaves its own to the receiver if the endpoint does so (rule C52). Otherwise the checksum around it is partial.
+    /// Those of a superframe are pseudo-header sums, like its own.
     ///
     /// # Errors
-    /// When the tunnel cannot carry the frame. Nothing is counted as sent then.
+    /// An error if the tunnel cannot carry the frame. It is then not counted as sent.
     pub fn encapsulate(
         &mut self,
         slices: &[&[u8]],
@@ -130,22 +127,22 @@ impl Encapsulator {
         }
     }
 
-    /// Says what the tunnel carries, in bytes of IP ([`Endpoint::mtu`]); it is unlimited before.
+    /// Sets the number of IP bytes that the tunnel carries ([`Endpoint::mtu`]); the default is unlimited.
     ///
-    /// Longer packets are put in all the same: [`path_mtu::fit`] tells which
-    /// those are. But around IPv6 that every link has to carry, up to 1280 bytes, the don't-fragment
-    /// bit is cleared where the tunnel carries less (rule W60).
+    /// Longer packets are encapsulated all the same: [`path_mtu::fit`] detects them. But around an IPv6 packet that
+    /// every link has to carry, up to 1280 bytes, the don't-fragment bit is cleared if the tunnel carries less (rule
+    /// W60).
     pub const fn set_mtu(&mut self, mtu: usize) {
         self.mtu = mtu;
     }
 
-    /// What was done so far.
+    /// Counters.
     #[must_use]
     pub const fn stats(&self) -> &EncapsulateStats {
         &self.stats
     }
 
-    /// Whose sending side it is.
+    /// The endpoint whose sending side this is.
     #[must_use]
     pub const fn endpoint(&self) -> &Endpoint {
         &self.endpoint
@@ -172,7 +169,7 @@ impl Encapsulator {
         let numbers = Numbers {
             flow: self.hasher.flow(head, &keys).into(),
             is_atomic,
-            // Of a packet that nobody fragments it says nothing (RFC 6864 section 4.1).
+            // The identification of a packet that cannot be fragmented has no meaning (RFC 6864 section 4.1).
             identification: if is_atomic { 0 } else { self.identification },
             sequence: self.sequence,
         };
@@ -201,7 +198,7 @@ impl Encapsulator {
     }
 }
 
-/// A superframe with one IP header more keeps its geometry.
+/// Adapts the description of a superframe, which keeps its segmentation and has one more IP header.
 fn gso_around(gso: Gso, is_fixed: bool) -> Gso {
     let inner = gso.fixed_ids.bits() << 1;
     Gso { fixed_ids: IpLevels::from_bits(inner | u8::from(is_fixed)), ..gso }

@@ -1,9 +1,9 @@
-//! Every refusal has a name, and a counter.
+//! Named refusals and their counters.
 
 use crate::coalesce::reason::reasons;
 
 reasons! {
-    /// Why a packet was not put into a tunnel.
+    /// Reason why a packet was not encapsulated.
     Refusal {
         /// The tunnel carries Ethernet frames, and this is none.
         NotEthernet = "not-ethernet",
@@ -39,13 +39,13 @@ reasons! {
 
 impl core::error::Error for Refusal {}
 
-/// What was put into a tunnel.
+/// Counters of encapsulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EncapsulateStats {
     /// Frames put in, superframes counting as one.
     pub frames: u64,
-    /// Packets put in: those that superframes are cut into.
+    /// Packets put in: those that superframes are segmented into.
     pub packets: u64,
     /// Bytes of these frames, as far as the tunnel carries them.
     pub bytes: u64,

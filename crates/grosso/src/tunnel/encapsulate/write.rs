@@ -1,4 +1,4 @@
-//! The headers of a tunnel, written from the outside in.
+//! Writing of a tunnel's headers, from the outside in.
 
 use alloc::vec::Vec;
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// What of the headers depends on more than the endpoint and the packet inside.
+/// Header fields that depend on more than the endpoint and the inner packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
     /// The hash of the packet's flow.
@@ -30,14 +30,14 @@ pub(super) struct Numbers {
     pub(super) sequence: u32,
 }
 
-/// Where in the headers their checksums are to be made.
+/// Positions of the headers that need a checksum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Written {
-    /// Where the UDP header starts, if it is to have one.
+    /// Start of the UDP header, if it is to have one.
     pub(super) udp: Option<usize>,
-    /// Where the GRE header starts, if it is to have one.
+    /// Start of the GRE header, if it is to have one.
     pub(super) gre: Option<usize>,
-    /// The receiver completes the checksum inside.
+    /// The receiver completes the inner checksum.
     pub(super) is_remote: bool,
 }
 
@@ -111,7 +111,7 @@ pub(super) fn write(
     Ok(written)
 }
 
-/// What the outermost header says (rules W1, W3).
+/// Fields of the outermost header (rules W1, W3).
 fn fields(
     endpoint: &Endpoint,
     inside: &Inside,
@@ -152,8 +152,8 @@ pub(super) fn dont_fragment(endpoint: &Endpoint, inside: &Inside) -> bool {
     }
 }
 
-/// Writes the options with the encapsulation limit, if there are to be some (RFC 2473 section
-/// 4.1.1, rule W61), and says what IP announces.
+/// Writes the options with the encapsulation limit, if configured (RFC 2473 section 4.1.1, rule W61), and returns the
+/// protocol number for the IP header.
 fn write_limit(
     endpoint: &Endpoint,
     inside: &Inside,
@@ -173,7 +173,7 @@ fn write_limit(
     Ok(ipv6::NEXT_DESTINATION_OPTIONS)
 }
 
-/// Rules W20, W23, C51. Whether the receiver completes a checksum.
+/// Writes GUE by rules W20, W23, C51. Returns whether the receiver completes a checksum.
 fn write_gue(
     endpoint: &Endpoint,
     protocol: u8,
@@ -181,7 +181,7 @@ fn write_gue(
     header: &mut Vec<u8>,
 ) -> bool {
     let gre_len = match &endpoint.header {
-        // The checksum of GRE would have to be right before and after.
+        // The checksum of GRE would have to be right before and after the completion.
         Header::Gre { checksum: true, .. } => None,
         Header::Gre { key, sequence, .. } => {
             let optional = [key.is_some(), *sequence];
@@ -203,7 +203,7 @@ fn write_gue(
     places.is_some()
 }
 
-/// Rule W50.
+/// Writes GRE by rule W50.
 fn write_gre(
     key: Option<u32>,
     checksum: bool,
@@ -224,7 +224,7 @@ fn write_gre(
     header.extend(words.iter().flatten().flat_map(|word| word.to_be_bytes()));
 }
 
-/// Rules W30, W31, C50. Whether the receiver completes a checksum.
+/// Writes VXLAN by rules W30, W31, C50. Returns whether the receiver completes a checksum.
 fn write_vxlan(
     identifier: u32,
     policy: Option<u16>,
@@ -243,13 +243,13 @@ fn write_vxlan(
         vxlan.set_next_protocol(Some(next));
     }
     let remote = remote.map(|Remote { start, offset }| vxlan::RemoteChecksum { start, offset });
-    // What the header cannot say is sent without (rule C52).
+    // An offload that the header cannot express is not used (rule C52).
     let is_remote = remote.is_some() && vxlan.set_remote_checksum(remote).is_ok();
     header.extend_from_slice(vxlan.as_bytes());
     is_remote
 }
 
-/// Rule W40. The header says if one of the options must not be ignored (RFC 8926 section 3.4).
+/// Writes Geneve by rule W40, with the C bit if one of the options must not be ignored (RFC 8926 section 3.4).
 fn write_geneve(identifier: u32, options: &[u8], protocol: u16, header: &mut Vec<u8>) {
     let is_critical =
         geneve::Options::new(options).any(|option| option.is_ok_and(|option| option.is_critical()));
@@ -260,7 +260,7 @@ fn write_geneve(identifier: u32, options: &[u8], protocol: u16, header: &mut Vec
     header.extend_from_slice(options);
 }
 
-/// The port that the packets of a flow are sent from: the hash, spread over the range (rule W3).
+/// The source port of the packets of a flow: the hash, spread over the range (rule W3).
 fn source_port(endpoint: &Endpoint, flow: u64) -> u16 {
     let Some(udp) = endpoint.udp() else { return 0 };
     let (first, last) = (*udp.source.start(), *udp.source.end());
@@ -276,7 +276,7 @@ const fn ethertype(kind: Kind) -> u16 {
     }
 }
 
-/// What a length field can say.
+/// Greatest value of a length field.
 const LENGTH_MAX: usize = u16::MAX as usize;
-/// Hop limit or TTL around a frame that has none.
+/// Hop limit or TTL of the outer header if the inner packet has none.
 const HOP_LIMIT: u8 = 64;

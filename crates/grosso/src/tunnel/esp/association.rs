@@ -1,4 +1,4 @@
-//! What two peers agreed on: keys, mode, lengths, numbers.
+//! Parameters that two peers agreed on: keys, mode, lengths, sequence numbers.
 
 use alloc::vec::Vec;
 use core::{
@@ -10,24 +10,23 @@ use zeroize::Zeroizing;
 
 /// A security association: one direction between two peers (RFC 4301 section 4.1).
 ///
-/// It can be neither copied nor cloned, because a key that encrypts twice with one sequence number
-/// is a key that everybody knows: [`Encryptor`](super::Encryptor) and
-/// [`Decryptor`](super::Decryptor) consume it.
+/// It can be neither copied nor cloned, because encrypting twice with one key and sequence number reveals the key of
+/// the integrity check: [`Encryptor`](super::Encryptor) and [`Decryptor`](super::Decryptor) consume it.
 #[derive(Debug)]
 pub struct SecurityAssociation {
     /// Security parameters index; those below [`SPI_MIN`] are reserved (RFC 4303 section 2.1).
     pub spi: u32,
-    /// What is encrypted.
+    /// Encrypted part of a packet.
     pub mode: Mode,
     /// The secret.
     pub key: KeyMaterial,
     /// Bytes of the integrity check value.
     pub icv: IcvLength,
-    /// Sequence numbers of 64 bits, of which the low half is on the wire (RFC 4303 section 2.2.1).
-    /// A receiver that misses 2^32 packets in a row has lost the high half and needs new keys.
+    /// Sequence numbers of 64 bits, of which the low half is on the wire (RFC 4303 section 2.2.1). A receiver that
+    /// misses 2^32 packets in a row has lost the high half and needs new keys.
     pub extended_sequence: bool,
-    /// How many packets a packet may be late by, in packets: 0 for any and no protection, or from
-    /// [`REPLAY_WINDOW_PACKETS_MIN`] to [`REPLAY_WINDOW_PACKETS_MAX`]. The receiver's alone.
+    /// Greatest lateness of a packet, in packets: 0 for no replay protection, or from [`REPLAY_WINDOW_PACKETS_MIN`] to
+    /// [`REPLAY_WINDOW_PACKETS_MAX`]. Only the receiver uses it.
     pub replay_window_packets: u32,
     /// The UDP ports of packets that must pass an address translator (RFC 3948); `None` for ESP
     /// directly in IP.
@@ -50,7 +49,7 @@ impl SecurityAssociation {
         }
     }
 
-    /// Whether the parts agree.
+    /// Checks that the parts agree.
     ///
     /// # Errors
     /// The first part that is out of range, by name.
@@ -75,12 +74,12 @@ impl SecurityAssociation {
     }
 }
 
-/// What is encrypted (RFC 4303 section 3.1).
+/// Encrypted part of a packet (RFC 4303 section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The payload of the IP packet; its header stays.
     Transport,
-    /// The whole IP packet, in one with this header.
+    /// The whole IP packet, inside one with this header.
     Tunnel(Outer),
 }
 
@@ -89,27 +88,27 @@ pub enum Mode {
 pub enum Outer {
     /// Over IPv4.
     V4 {
-        /// Who encrypts.
+        /// The encrypting host.
         source: Ipv4Addr,
-        /// Who decrypts.
+        /// The decrypting host.
         destination: Ipv4Addr,
     },
     /// Over IPv6.
     V6 {
-        /// Who encrypts.
+        /// The encrypting host.
         source: Ipv6Addr,
-        /// Who decrypts.
+        /// The decrypting host.
         destination: Ipv6Addr,
     },
 }
 
-/// The ports of ESP in UDP, from the sender's side. Of what comes in, only the destination is
-/// looked at: a translator may change the source at any time (RFC 3948 section 5).
+/// The ports of ESP in UDP, from the sender's side. Of received packets only the destination is compared: a translator
+/// may change the source at any time (RFC 3948 section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpPorts {
-    /// Of who encrypts.
+    /// That of the encrypting host.
     pub source: u16,
-    /// Of who decrypts.
+    /// That of the decrypting host.
     pub destination: u16,
 }
 
@@ -121,8 +120,8 @@ impl UdpPorts {
 
 /// Bytes of the integrity check value (RFC 4106 section 6).
 ///
-/// Short ones are for peers that want them: how many forgeries a key of theirs may see is limited
-/// (NIST SP 800-38D appendix C).
+/// Short ones are for peers that ask for them: the number of forgeries that a key of theirs may see is limited (NIST SP
+/// 800-38D appendix C).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IcvLength {
     /// 8 bytes.
@@ -138,7 +137,7 @@ impl IcvLength {
     /// The length of so many bits, as `ip xfrm` and IKE count.
     ///
     /// # Errors
-    /// When it is not 64, 96 or 128.
+    /// An error if it is not 64, 96 or 128.
     pub const fn from_bits(bits: u32) -> Result<Self, NoAssociation> {
         match bits {
             64 => Ok(Self::Eight),
@@ -167,7 +166,7 @@ impl KeyMaterial {
     /// The key of 16 or 32 bytes, and behind it the salt of 4, as IKE makes them.
     ///
     /// # Errors
-    /// When there are neither 20 nor 36 bytes.
+    /// An error unless there are 20 or 36 bytes.
     pub fn aes_gcm(key_and_salt: &[u8]) -> Result<Self, NoAssociation> {
         match key_and_salt.len().checked_sub(SALT_BYTES) {
             Some(16 | 32) => Ok(Self(Zeroizing::new(key_and_salt.to_vec()))),
@@ -175,10 +174,10 @@ impl KeyMaterial {
         }
     }
 
-    /// Key material of an algorithm in the words of `ip xfrm`, which must be [`ALGORITHM`].
+    /// Key material of an algorithm by its name in `ip xfrm`, which must be [`ALGORITHM`].
     ///
     /// # Errors
-    /// When it is another algorithm, or the key has not the length of any of its keys.
+    /// An error if it is another algorithm, or the key has none of its lengths.
     pub fn of_algorithm(name: &str, key_and_salt: &[u8]) -> Result<Self, NoAssociation> {
         if name != ALGORITHM {
             return Err(NoAssociation::Algorithm);
@@ -197,8 +196,7 @@ impl KeyMaterial {
     }
 }
 
-/// The part of the key material that every nonce starts with (RFC 4106 section 4): as secret as the
-/// key.
+/// The part of the key material that every nonce starts with (RFC 4106 section 4); as secret as the key.
 pub(super) struct Salt(pub(super) Zeroizing<[u8; SALT_BYTES]>);
 
 impl fmt::Debug for Salt {
@@ -214,7 +212,7 @@ impl fmt::Debug for KeyMaterial {
     }
 }
 
-/// Why there is no such association.
+/// Reason why an association is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoAssociation {
@@ -222,8 +220,8 @@ pub enum NoAssociation {
     ReservedSpi,
     /// The key and its salt have neither 20 nor 36 bytes.
     KeyLength,
-    /// The algorithm is not [`ALGORITHM`]. Null encryption, the CBC modes and those without
-    /// integrity are not done here (RFC 8221 section 5).
+    /// The algorithm is not [`ALGORITHM`]. Null encryption, the CBC modes and modes without integrity are not supported
+    /// (RFC 8221 section 5).
     Algorithm,
     /// The ICV has neither 64, 96 nor 128 bits.
     IcvBits,
@@ -260,11 +258,11 @@ impl fmt::Display for NoAssociation {
 
 impl core::error::Error for NoAssociation {}
 
-/// The only algorithm, in the words of `ip xfrm`: AES-GCM by RFC 4106.
+/// The only algorithm, by its name in `ip xfrm`: AES-GCM by RFC 4106.
 pub const ALGORITHM: &str = "rfc4106(gcm(aes))";
 /// The lowest SPI that is not reserved (RFC 4303 section 2.1).
 pub const SPI_MIN: u32 = 256;
-/// Packets of a replay window where nothing else is said: a few bursts that several queues mix.
+/// Default size of a replay window, in packets: a few bursts that several queues mix.
 pub const REPLAY_WINDOW_PACKETS: u32 = 1024;
 /// Fewest packets of a replay window (RFC 4303 section 3.4.3).
 pub const REPLAY_WINDOW_PACKETS_MIN: u32 = 32;

@@ -1,4 +1,4 @@
-//! ESP to plaintext frames, in place.
+//! Decryption of ESP packets in place.
 
 use alloc::boxed::Box;
 use core::ops::Range;
@@ -19,26 +19,26 @@ use crate::{
     checksum::Checksum,
 };
 
-/// What a packet is to who keeps associations: whose it is, before anything is decrypted.
+/// Class of a packet for a keeper of associations, determined before decryption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// ESP of the association with this SPI.
     Esp {
-        /// Security parameters index.
+        /// The SPI.
         spi: u32,
-        /// ESP is in UDP and not directly in IP.
+        /// ESP is in UDP instead of directly in IP.
         in_udp: bool,
     },
     /// IKE, which shares the UDP port with ESP (RFC 3948 section 2.2).
     Ike,
-    /// A byte that keeps an address translator awake, and is to be ignored (RFC 3948 section 2.3).
+    /// A byte that keeps the state of an address translator alive, to be ignored (RFC 3948 section 2.3).
     Keepalive,
 }
 
-/// Says whose packet a frame is; `port` is the UDP port of ESP on this host, if there is one.
+/// Classifies a frame; `port` is the UDP port of ESP on this host, if there is one.
 ///
 /// # Errors
-/// When it carries no ESP, or only a fragment of it.
+/// An error if it carries no ESP, or only a fragment of it.
 pub fn classify(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<Traffic, Refusal> {
     match locate(frame, link, port) {
         Ok(located) => Ok(Traffic::Esp { spi: located.spi, in_udp: located.in_udp() }),
@@ -51,20 +51,19 @@ pub fn classify(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<Traff
 /// One packet that was decrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decrypted {
-    /// Where the plaintext frame lies in the buffer that was decrypted.
+    /// Position of the plaintext frame in the buffer that was decrypted.
     pub frame: Range<usize>,
-    /// The mode in which the packet came; a tunnel's addresses are those of the association, and
-    /// were not compared with the packet's, which may have moved.
+    /// The mode of the packet. A tunnel's addresses are those of the association, and were not compared with the
+    /// packet's, which may have changed.
     pub mode: Mode,
     /// The protocol that was encrypted: 4 or 41 in tunnel mode.
     pub next_header: u8,
     /// The sequence number, all 64 bits of an extended one.
     pub sequence: u64,
-    /// What is known about the checksums of the plaintext frame.
+    /// Knowledge about the checksums of the plaintext frame.
     ///
-    /// In transport mode through UDP they count as verified: a translator changed the addresses
-    /// that they cover, and the ICV covers the rest (RFC 3948 section 3.1.2). Otherwise nothing is
-    /// known.
+    /// In transport mode through UDP they count as verified: a translator changed the addresses that they cover, and
+    /// the ICV covers the rest (RFC 3948 section 3.1.2). Otherwise nothing is known.
     pub checksum: Checksum,
 }
 
@@ -86,16 +85,16 @@ impl Decryptor {
     /// The receiving side of an association that has received nothing.
     ///
     /// # Errors
-    /// When the association contradicts itself.
+    /// An error if the association contradicts itself.
     pub fn new(association: SecurityAssociation) -> Result<Self, NoAssociation> {
         Self::resume(association, 0)
     }
 
-    /// The receiving side of an association that received packets up to `last_sequence` already;
-    /// it takes none up to there.
+    /// The receiving side of an association that received packets up to `last_sequence` already; it accepts none up to
+    /// that number.
     ///
     /// # Errors
-    /// When the association contradicts itself.
+    /// An error if the association contradicts itself.
     pub fn resume(
         association: SecurityAssociation,
         last_sequence: u64,
@@ -114,15 +113,14 @@ impl Decryptor {
         })
     }
 
-    /// Verifies a frame and decrypts it where it lies. The headers in front move towards the text,
-    /// which stays.
+    /// Verifies a frame and decrypts it in place. The headers in front are moved towards the text, which stays.
     ///
-    /// Lengths, SPI and sequence number are looked at before the ICV, and the replay window moves
-    /// only for a packet whose ICV is right (RFC 4303 section 3.4.3).
+    /// Lengths, SPI and sequence number are checked before the ICV, and the replay window moves only for a packet whose
+    /// ICV is right (RFC 4303 section 3.4.3).
     ///
     /// # Errors
-    /// When the packet is not to be delivered. Up to [`Refusal::Integrity`] the frame is as it was;
-    /// what is found wrong behind the ICV leaves it decrypted.
+    /// An error if the packet is not to be delivered. Up to [`Refusal::Integrity`] the frame is unchanged; errors found
+    /// behind the ICV leave it decrypted.
     #[inline]
     pub fn decrypt(&mut self, frame: &mut [u8], link: LinkType) -> Result<Decrypted, Refusal> {
         let result = self.open(frame, link);
@@ -136,7 +134,7 @@ impl Decryptor {
         self.window.top()
     }
 
-    /// What was done so far.
+    /// Counters.
     #[must_use]
     pub const fn stats(&self) -> &EspStats {
         &self.stats
@@ -174,7 +172,7 @@ impl Decryptor {
         Ok(Decrypted { frame, mode: self.mode, next_header, sequence, checksum })
     }
 
-    /// Where the encrypted text lies.
+    /// Position of the encrypted text.
     fn text(&self, located: &EspHeaders) -> Result<Range<usize>, Refusal> {
         let start = located.esp_at + ESP_BYTES;
         let end = located.network.end.checked_sub(self.icv_bytes).ok_or(Refusal::Truncated)?;
@@ -209,7 +207,7 @@ impl Decryptor {
     }
 }
 
-/// Where ESP lies in a frame.
+/// Position of ESP in a frame.
 #[derive(Clone, Copy, Debug)]
 struct EspHeaders {
     network: Network,
@@ -223,7 +221,7 @@ impl EspHeaders {
         self.esp_at != self.split.at
     }
 
-    /// Puts the headers of a packet in transport mode in front of its text again.
+    /// Moves the headers of a packet in transport mode to the front of its text.
     fn restore(
         &self,
         frame: &mut [u8],
@@ -237,8 +235,8 @@ impl EspHeaders {
         Ok(join(frame, self.split.at, text))
     }
 
-    /// Puts the link layer in front of the packet that was in a tunnel. What is behind the packet
-    /// is padding that hides its length (RFC 4303 section 2.7).
+    /// Moves the link layer to the front of the packet that was in a tunnel. Bytes behind the packet are padding that
+    /// hides its length (RFC 4303 section 2.7).
     fn unpack(
         &self,
         frame: &mut [u8],
@@ -285,8 +283,8 @@ fn locate(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<EspHeaders,
     Ok(EspHeaders { network, split, esp_at, spi: header.spi.get() })
 }
 
-/// What is in UDP. Its checksum is not looked at: the ICV is the better one, and translators are
-/// known to leave a wrong one behind (RFC 3948 section 2.1).
+/// The payload of UDP. Its checksum is ignored: the ICV is stronger, and translators are known to leave a wrong
+/// checksum behind (RFC 3948 section 2.1).
 fn udp_payload(datagram: &[u8], port: Option<u16>) -> Result<&[u8], Refusal> {
     if datagram.len() < udp::HEADER_LEN {
         return Err(Refusal::Short);
@@ -319,7 +317,7 @@ fn without_trailer(frame: &[u8], text: Range<usize>) -> Result<(Range<usize>, u8
     Ok((text.start..text.start + len, next_header))
 }
 
-/// Moves the first `prefix_len` bytes in front of the text, and says where both are.
+/// Moves the first `prefix_len` bytes to the front of the text, and returns the range of both.
 fn join(frame: &mut [u8], prefix_len: usize, text: Range<usize>) -> Range<usize> {
     let start = text.start - prefix_len;
     frame.copy_within(..prefix_len, start);

@@ -1,4 +1,4 @@
-//! Plaintext frames to ESP, and superframes to one ESP packet for each segment.
+//! Encryption of plaintext frames into ESP, and of superframes into one ESP packet for each segment.
 
 use alloc::boxed::Box;
 
@@ -26,7 +26,7 @@ pub struct Encrypted {
     pub len: usize,
     /// The sequence number, all 64 bits of an extended one.
     pub sequence: u64,
-    /// What is known about the frame: what was known about the plaintext, with every checksum done.
+    /// Metadata of the frame: that of the plaintext, with every checksum completed.
     pub meta: Meta,
 }
 
@@ -48,7 +48,7 @@ impl Encryptor {
     /// The sending side of an association whose first packet has sequence number 1.
     ///
     /// # Errors
-    /// When the association contradicts itself.
+    /// An error if the association contradicts itself.
     pub fn new(association: SecurityAssociation) -> Result<Self, NoAssociation> {
         Self::resume(association, 0)
     }
@@ -56,12 +56,11 @@ impl Encryptor {
     /// The sending side of an association that used its sequence numbers up to `last_sequence`
     /// already.
     ///
-    /// The initialization vectors are the sequence numbers, so a number that is used again gives
-    /// away the texts of both packets and the key of the integrity check: when in doubt, name a
-    /// higher one.
+    /// The initialization vectors are the sequence numbers, so a repeated number reveals the texts of both packets and
+    /// the key of the integrity check: when in doubt, give a higher one.
     ///
     /// # Errors
-    /// When the association contradicts itself.
+    /// An error if the association contradicts itself.
     pub fn resume(
         association: SecurityAssociation,
         last_sequence: u64,
@@ -82,12 +81,12 @@ impl Encryptor {
         })
     }
 
-    /// Encrypts one frame into `out`, which needs at most [`Self::overhead_max`] bytes more than
-    /// the frame has. A partial checksum is completed first, Ethernet padding is left off.
+    /// Encrypts one frame into `out`, which needs at most [`Self::overhead_max`] bytes more than the frame has. A
+    /// partial checksum is completed first, and Ethernet padding is left off.
     ///
     /// # Errors
-    /// When the frame cannot be encrypted; no sequence number is used, and the contents of `out`
-    /// are not specified.
+    /// An error if the frame cannot be encrypted; no sequence number is used, and the contents of `out` are not
+    /// specified.
     #[inline]
     pub fn encrypt(
         &mut self,
@@ -111,7 +110,7 @@ impl Encryptor {
     /// initialization vector, padding and an ICV of its own (rule S46).
     ///
     /// # Errors
-    /// When fewer sequence numbers are left than the superframe has packets: none is sent.
+    /// An error if fewer sequence numbers are left than the superframe has packets: none is sent.
     pub fn encrypt_segments<'e, 'a>(
         &'e mut self,
         segments: Segments<'a>,
@@ -123,7 +122,7 @@ impl Encryptor {
         Ok(EncryptedSegments { encryptor: self, segments, link })
     }
 
-    /// Most bytes by which a packet grows.
+    /// Greatest growth of a packet, in bytes.
     #[must_use]
     pub const fn overhead_max(&self) -> usize {
         self.headroom() + self.trailer_max()
@@ -135,21 +134,21 @@ impl Encryptor {
         self.last_sequence
     }
 
-    /// Packets that can still be encrypted before the association needs new keys: sequence numbers
-    /// never start again (RFC 4303 section 3.3.3).
+    /// Number of packets that can still be encrypted before the association needs new keys: sequence numbers never
+    /// start again (RFC 4303 section 3.3.3).
     #[must_use]
     pub const fn sequences_left(&self) -> u64 {
         let max = if self.extended { u64::MAX } else { u32::MAX as u64 };
         max.saturating_sub(self.last_sequence)
     }
 
-    /// What was done so far.
+    /// Counters.
     #[must_use]
     pub const fn stats(&self) -> &EspStats {
         &self.stats
     }
 
-    /// Bytes in front of the encrypted text that the plaintext frame had not.
+    /// Bytes in front of the encrypted text that the plaintext frame does not have.
     const fn headroom(&self) -> usize {
         let outer = match &self.mode {
             Mode::Transport => 0,
@@ -167,8 +166,8 @@ impl Encryptor {
         if self.udp_ports.is_some() { udp::HEADER_LEN } else { 0 }
     }
 
-    /// Encrypts the frame that lies behind the headroom of `out`: the headers that stay readable
-    /// move to the front, the text stays where it is.
+    /// Encrypts the frame that lies behind the headroom of `out`: the headers that stay readable are moved to the
+    /// front, the text stays in place.
     fn seal(
         &mut self,
         frame_len: usize,
@@ -202,7 +201,7 @@ impl Encryptor {
         }
         complete(&mut out[headroom..headroom + network.end], split.at, meta)?;
 
-        // Nothing below can be refused but by a link layer that is too small or has no family.
+        // Below, only a link layer can cause a refusal: one that is too small, or that has no number for the family.
         let prefix_len = payload_at - around.map_or(0, |(outer, _)| outer.header_len());
         out.copy_within(headroom..headroom + prefix_len, 0);
         let link_layer = &mut out[..network.start];
@@ -228,7 +227,7 @@ impl Encryptor {
         let associated = Associated::new(self.spi, sequence, self.extended);
         let icv = &mut icv[..self.icv_bytes];
         let nonce = nonce(&self.salt, &head[esp_at + esp::HEADER_LEN..]);
-        // From here on the number counts as used, whatever happens.
+        // From here on the number counts as used, even after an error.
         self.last_sequence = sequence;
         if !self.cipher.seal(&nonce, associated.as_bytes(), text, icv) {
             return Err(Refusal::TooLong);
@@ -240,7 +239,7 @@ impl Encryptor {
         Ok(Encrypted { len, sequence, meta })
     }
 
-    /// Where the text starts, and in tunnel mode the header that will be around it.
+    /// Start of the text, and in tunnel mode the header around it.
     fn divide(
         &self,
         network: &Network,
@@ -263,7 +262,7 @@ impl Encryptor {
         }
     }
 
-    /// What the length field of the IP header will have to say.
+    /// Value of the length field of the IP header.
     const fn ip_len(&self, network: &Network, split_at: usize, payload_len: usize) -> usize {
         match &self.mode {
             Mode::Transport => {
@@ -278,8 +277,8 @@ impl Encryptor {
         }
     }
 
-    /// SPI, sequence number, and the initialization vector: the whole sequence number, which is
-    /// unique for as long as the key lives (RFC 4106 section 3.1).
+    /// Writes SPI, sequence number, and the initialization vector: the whole sequence number, which is unique for as
+    /// long as the key lives (RFC 4106 section 3.1).
     fn write_esp(&self, out: &mut [u8], at: usize, sequence: u64) {
         put_u32(out, at, self.spi);
         put_u32(out, at + 4, sequence as u32);
@@ -301,11 +300,10 @@ pub struct EncryptedSegments<'e, 'a> {
 }
 
 impl EncryptedSegments<'_, '_> {
-    /// Writes the next packet into `out`, which needs [`Self::packet_len_max`] bytes. `None` after
-    /// the last.
+    /// Writes the next packet into `out`, which needs [`Self::packet_len_max`] bytes; `None` after the last.
     ///
     /// # Errors
-    /// When the packet cannot be encrypted. When the buffer is too small, it is still the next.
+    /// An error if the packet cannot be encrypted. If the buffer is too small, the packet stays the next.
     #[inline]
     pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Encrypted>, Refusal> {
         let encryptor = &mut *self.encryptor;
@@ -331,15 +329,15 @@ impl EncryptedSegments<'_, '_> {
         self.segments.remaining()
     }
 
-    /// Bytes that a buffer needs for any of the packets.
+    /// Buffer size that is enough for any of the packets.
     #[must_use]
     pub fn packet_len_max(&self) -> usize {
         self.segments.packet_len_max() + self.encryptor.overhead_max()
     }
 }
 
-/// What is authenticated and not encrypted: SPI and sequence number, all 64 bits of an extended
-/// one (RFC 4106 section 5).
+/// The associated data, authenticated but not encrypted: SPI and sequence number, all 64 bits of an extended one (RFC
+/// 4106 section 5).
 pub(super) struct Associated {
     bytes: [u8; 12],
     len: usize,
@@ -361,7 +359,7 @@ impl Associated {
     }
 }
 
-/// The nonce: the salt, and the vector that `vector` starts with (RFC 4106 section 4).
+/// The nonce: the salt, and the initialization vector at the front of `vector` (RFC 4106 section 4).
 pub(super) fn nonce(salt: &Salt, vector: &[u8]) -> Nonce {
     let mut nonce = Nonce::default();
     nonce[..SALT_BYTES].copy_from_slice(&salt.0[..]);
@@ -369,8 +367,8 @@ pub(super) fn nonce(salt: &Salt, vector: &[u8]) -> Nonce {
     nonce
 }
 
-/// Completes a partial checksum inside the text, which starts at `text_at`: on the other side
-/// nobody knows that it is one.
+/// Completes a partial checksum inside the text, which starts at `text_at`: the receiver has no metadata that would say
+/// that it is partial.
 fn complete(packet: &mut [u8], text_at: usize, meta: &Meta) -> Result<(), Refusal> {
     let Checksum::Partial { start, offset } = meta.checksum else { return Ok(()) };
     let inside = usize::from(start).checked_sub(text_at).and_then(|start| start.try_into().ok());
@@ -405,10 +403,10 @@ fn write_udp(frame: &mut [u8], ip: usize, at: usize, version: Version, ports: Ud
 pub(super) const ESP_BYTES: usize = esp::HEADER_LEN + IV_BYTES;
 /// Bytes of padding length and next header.
 pub(super) const TRAILER_BYTES: usize = 2;
-/// What the encrypted text with its trailer is a multiple of, in bytes (RFC 4303 section 2.4).
+/// Alignment of the encrypted text with its trailer, in bytes (RFC 4303 section 2.4).
 pub(super) const TRAILER_ALIGNMENT: usize = 4;
 
 const PADDING_MAX: usize = TRAILER_ALIGNMENT - 1;
 const PADDING: [u8; PADDING_MAX] = [1, 2, 3];
-/// What the length field of an IP header can say.
+/// Greatest value of the length field of an IP header.
 const IP_LEN_MAX: usize = u16::MAX as usize;

@@ -1,5 +1,4 @@
-//! Where a packet is divided: the link layer, the outermost IP header, and what follows the headers
-//! that stay readable.
+//! Division of a packet: the link layer, the outermost IP header, and the part behind the headers that stay readable.
 
 use grosso_checksum::update;
 use grosso_wire::{
@@ -12,17 +11,17 @@ use crate::{
     tunnel::link,
 };
 
-/// The outermost IP packet of a frame. All places are in bytes from the start of the frame.
+/// The outermost IP packet of a frame. All positions are in bytes from the start of the frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Network {
     stack: Stack,
-    /// Which of the stack's headers it is.
+    /// Index of its header in the stack.
     index: usize,
-    /// Where it starts.
+    /// Start of the packet.
     pub(super) start: usize,
-    /// Where it ends, as it says itself.
+    /// End of the packet by its own length.
     pub(super) end: usize,
-    /// Of what version it is.
+    /// Its version.
     pub(super) version: Version,
 }
 
@@ -33,24 +32,24 @@ pub(super) enum Version {
     V6,
 }
 
-/// Where the payload of an IP packet starts, behind the extension headers that stay in front.
+/// Start of the payload of an IP packet, behind the extension headers that stay in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Split {
-    /// Where the payload starts, in bytes from the start of the frame.
+    /// Start of the payload, in bytes from the start of the frame.
     pub(super) at: usize,
-    /// Where the byte lies that names it.
+    /// Position of the next-header field that names the payload.
     pub(super) next_header_at: usize,
-    /// That byte.
+    /// Value of that field.
     pub(super) next_header: u8,
 }
 
-/// Whose extension headers stay in front.
+/// Side that decides which extension headers stay in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Destination options behind a routing header are for the last destination alone, and are
-    /// encrypted; others, which the nodes on the way read, are not (RFC 4303 section 3.1.1).
+    /// Destination options behind a routing header are for the last destination only, and are encrypted; the others,
+    /// which the nodes on the way read, are not (RFC 4303 section 3.1.1).
     Encrypting,
-    /// Whatever the peer left in front.
+    /// All that the peer left in front.
     Decrypting,
 }
 
@@ -90,10 +89,10 @@ impl Network {
         Ok(Self { stack, index, start, end, version })
     }
 
-    /// Where the payload starts.
+    /// Start of the payload.
     ///
     /// # Errors
-    /// When the packet is a fragment, or its extension headers end too early.
+    /// An error if the packet is a fragment, or its extension headers end too early.
     #[inline]
     pub(super) fn split(&self, frame: &[u8], side: Side) -> Result<Split, Refusal> {
         match self.version {
@@ -150,9 +149,8 @@ impl Network {
         }
     }
 
-    /// Makes the IP header, which lies where it did, say that the packet has `len` bytes and carries
-    /// this protocol. The IPv4 checksum is updated and not made anew, so that a wrong one stays
-    /// wrong.
+    /// Updates the IP header for a packet of `len` bytes that carries this protocol. The IPv4 checksum is updated
+    /// instead of recomputed, so that a wrong one stays wrong.
     pub(super) fn announce(
         &self,
         frame: &mut [u8],
@@ -182,8 +180,8 @@ impl Network {
         }
     }
 
-    /// Makes the link layer in front of the packet say that it carries this version and so many
-    /// bytes more, or fewer. `prefix` is the frame up to the packet.
+    /// Updates the link layer in front of the packet for this version and a length that grew by so many bytes, or
+    /// shrank. `prefix` is the frame up to the packet.
     pub(super) fn adapt_link(
         &self,
         prefix: &mut [u8],

@@ -1,9 +1,9 @@
-//! Every refusal has a name, and a counter.
+//! Named refusals and their counters.
 
 use crate::coalesce::reason::reasons;
 
 reasons! {
-    /// Why a packet was not encrypted, or not decrypted.
+    /// Reason why a packet was not encrypted, or not decrypted.
     Refusal {
         /// The frame carries no IP packet.
         NotIp = "not-ip",
@@ -76,7 +76,7 @@ reasons! {
 
 impl core::error::Error for Refusal {}
 
-/// What an [`Encryptor`](super::Encryptor) or a [`Decryptor`](super::Decryptor) did.
+/// Counters of an [`Encryptor`](super::Encryptor) or a [`Decryptor`](super::Decryptor).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EspStats {

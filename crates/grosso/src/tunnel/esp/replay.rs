@@ -1,18 +1,17 @@
 //! The replay window, and the high half of extended sequence numbers.
 //!
-//! The window is a ring of bits, one for each of the last packets, that moves by whole words
-//! (RFC 6479): the ring has a word more than the window, so that a word is cleared before a packet
-//! of its next round can be asked for. What is in the window is exact all the same: a number is
-//! compared with the window's edge before its bit is looked at.
+//! The window is a ring of bits, one for each of the last packets, that moves by whole words (RFC 6479): the ring has
+//! one word more than the window, so that a word is cleared before a packet of its next round can be checked. The
+//! window is exact nevertheless: a number is compared with the window's edge before its bit is read.
 
 use alloc::{boxed::Box, vec};
 
 use super::reason::Refusal;
 
-/// Which sequence numbers were accepted.
+/// Set of the sequence numbers that were accepted.
 #[derive(Clone, Debug)]
 pub(super) struct ReplayWindow {
-    /// Packets that are remembered; 0 when none is.
+    /// Number of packets that are remembered; 0 if replay protection is off.
     packets: u64,
     /// The highest accepted sequence number; 0 before the first.
     top: u64,
@@ -88,7 +87,7 @@ impl ReplayWindow {
     pub(super) fn extend(&self, low: u32) -> Result<u64, Refusal> {
         let edge = i128::from(self.top) - i128::from(self.packets) + 1;
         let ahead = low.wrapping_sub(edge as u32);
-        // Before the first round of the low half there is nothing, and behind the last neither.
+        // There are no numbers before the first round of the low half, and none behind the last.
         u64::try_from(edge + i128::from(ahead)).map_err(|_| Refusal::TooOld)
     }
 
