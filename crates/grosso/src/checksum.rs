@@ -1,14 +1,13 @@
-//! Checksums as states: what is known about a checksum travels beside the packet, and nothing is
-//! summed twice.
+//! Checksum states: knowledge about a checksum travels beside the packet, so that nothing is summed twice.
 
 use grosso_checksum::{Sum, nonzero};
 
 use crate::bytes::put_u16;
 
-/// What is known about the checksums of a packet (rules C1, C2).
+/// Knowledge about the checksums of a packet (rules C1, C2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksum {
-    /// Nothing: whoever depends on them verifies them.
+    /// None: a receiver that depends on them has to verify them.
     #[default]
     None,
     /// The first `levels` + 1 transport or tunnel checksums, from the outermost on, are verified.
@@ -21,13 +20,13 @@ pub enum Checksum {
         /// That sum, folded and not complemented.
         sum: u16,
     },
-    /// One checksum is still a seed: whoever sends the packet sums everything from `start` on and
-    /// stores the complement at `start + offset`. It counts as right, and so do those around it;
-    /// those inside it are unknown.
+    /// One checksum field holds only the pseudo-header sum: the sender of the packet sums everything from `start` on
+    /// and stores the complement at `start + offset`. The checksum counts as right, and so do those around it; those
+    /// inside it are unknown.
     Partial {
-        /// From where to sum, in bytes from the start of the frame.
+        /// Start of the sum, in bytes from the start of the frame.
         start: u16,
-        /// Where the checksum lies, in bytes from `start`.
+        /// Position of the checksum field, in bytes from `start`.
         offset: u16,
     },
 }
@@ -35,9 +34,9 @@ pub enum Checksum {
 /// A partial checksum that does not lie inside its packet (rule C3, B32).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutsidePacket {
-    /// From where it asked to sum.
+    /// Requested start of the sum.
     pub start: u16,
-    /// Where it asked to store, from `start` on.
+    /// Requested position of the checksum field, from `start` on.
     pub offset: u16,
     /// The length of the packet in bytes.
     pub len: usize,
@@ -54,12 +53,11 @@ impl core::error::Error for OutsidePacket {}
 
 /// Completes a partial checksum in software (rule C3).
 ///
-/// A result of zero is stored as 0xffff whatever the protocol, as Linux does; both mean the same
-/// sum, and only for UDP does the difference matter. A superframe is never completed, only its
-/// segments are.
+/// A result of zero is stored as 0xffff whatever the protocol, as Linux does; both denote the same sum, and only UDP
+/// distinguishes them. A superframe is never completed, only its segments are.
 ///
 /// # Errors
-/// When the checksum does not lie inside the packet, which then stays as it is.
+/// An error if the checksum does not lie inside the packet, which then stays unchanged.
 pub fn complete(packet: &mut [u8], start: u16, offset: u16) -> Result<(), OutsidePacket> {
     let at = usize::from(start) + usize::from(offset);
     if at + 2 > packet.len() {

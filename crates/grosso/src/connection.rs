@@ -1,4 +1,4 @@
-//! The ends of a TCP connection, as a packet of either names them.
+//! The two ends of a TCP connection, as packets of either direction name them.
 
 use core::ops::Range;
 
@@ -7,19 +7,19 @@ use grosso_wire::{Kind, Stack, ipv4, ipv6, tcp};
 /// An address and a port.
 pub(crate) type End<'a> = (&'a [u8], &'a [u8]);
 
-/// Who sends a packet of TCP to whom: by its innermost addresses, whatever it travels in.
+/// Sender and receiver of a TCP packet, by its innermost addresses and ports, whatever tunnels are around it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends<'a> {
     pub(crate) from: End<'a>,
     pub(crate) to: End<'a>,
-    /// Where the TCP header starts.
+    /// Start of the TCP header.
     pub(crate) transport: usize,
-    /// Where it ends, with its options.
+    /// End of the TCP header, options included.
     pub(crate) header_end: usize,
 }
 
 impl<'a> Ends<'a> {
-    /// Those of a packet whose headers were dissected; `None` unless they end with a whole one of TCP.
+    /// The ends of a packet whose headers were dissected; `None` unless the innermost one is a whole TCP header.
     pub(crate) fn of(packet: &'a [u8], stack: &Stack) -> Option<Self> {
         let layers = stack.layers();
         let header = layers.last().filter(|layer| layer.kind == Kind::Tcp)?;

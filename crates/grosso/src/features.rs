@@ -1,4 +1,4 @@
-//! What a device can take, in ethtool's words, and what must be done to a frame for it.
+//! Features of a device, by ethtool's names, and the work that a frame needs before the device takes it.
 
 use core::ops::{BitAnd, BitOr, BitOrAssign};
 
@@ -94,8 +94,8 @@ impl Features {
         Self(self.0 & !other.0)
     }
 
-    /// What is active of what is wanted, once the dependencies between features are obeyed:
-    /// segmentation needs pieces and a checksum for what it cuts (R5).
+    /// The features that are active when these are wanted, once the dependencies between features are obeyed:
+    /// segmentation needs scatter-gather and checksums for the packets it makes (R5).
     #[must_use]
     pub fn active(self) -> Self {
         let mut active = self;
@@ -173,7 +173,7 @@ impl BitAnd for Features {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Device {
-    /// What it takes.
+    /// Its features.
     pub features: Features,
     /// It takes superframes of fewer bytes than this, counted from the first IP header on, as the limits of a train are
     /// (rules S2, G60).
@@ -190,21 +190,20 @@ impl Device {
     }
 }
 
-/// What must be done to a frame before a device takes it.
+/// Work that a frame needs before a device takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Nothing.
     Nothing,
-    /// Complete its partial checksum.
+    /// Completion of its partial checksum.
     Complete,
-    /// Cut it, at the last moment.
+    /// Segmentation, as late as possible.
     Segment(Outgoing),
 }
 
 impl Device {
-    /// What must be done to a frame for this device: Linux's `netif_needs_gso`, as a function of
-    /// nothing but its arguments. `frame` holds at least the headers; `len` is the length of the
-    /// whole frame in bytes.
+    /// Work that a frame needs for this device: Linux's `netif_needs_gso`, as a pure function. `frame` holds at least
+    /// the headers; `len` is the length of the whole frame in bytes.
     #[must_use]
     pub fn work(&self, frame: &[u8], len: usize, stack: &Stack, meta: &Meta) -> Work {
         let checksums = self.completes_checksum(stack);

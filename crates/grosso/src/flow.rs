@@ -1,9 +1,8 @@
-//! Flows: what identifies them, and the bounded table that finds the held train of one.
+//! Flows: their identity, and the bounded table that finds the held train of a flow.
 //!
-//! A flow is the 5-tuple of every IP level down to the deepest that can be read, with the
-//! identifiers in between: VLAN, MPLS label, PPPoE session, VNI. It is kept only as a seeded hash.
-//! Two flows with one hash cost a train that ends early; they are never merged, because a merge
-//! compares the headers themselves (P21).
+//! A flow is the 5-tuple of every IP level down to the deepest readable one, with the identifiers in between: VLAN,
+//! MPLS label, PPPoE session, VNI. It is kept only as a seeded hash. Two flows with one hash end each other's trains
+//! early; they are never merged, because a merge compares the headers themselves (P21).
 
 use alloc::{boxed::Box, vec};
 use core::{
@@ -21,20 +20,20 @@ use crate::{
     coalesce::profile::{BucketChoice, TableShape},
 };
 
-/// Where the identifying fields of a header stack lie.
+/// Positions of the identifying fields of a header stack.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keys {
     words: ArrayVec<KeyWord, KEY_WORDS_MAX>,
-    /// How many of the first words, from which one on, are the outermost addresses.
+    /// Range of the words that are the outermost addresses.
     addresses: Range<u8>,
 }
 
-/// Eight bytes of a frame, and which bits of them identify.
+/// Eight bytes of a frame, and the mask of their identifying bits.
 #[derive(Clone, Copy, Debug)]
 struct KeyWord {
     at: u16,
     mask: u64,
-    /// What the kind of header adds, in bits that the mask leaves free.
+    /// Number of the header's kind, in bits that the mask leaves free.
     kind: u64,
 }
 
@@ -57,14 +56,13 @@ impl Keys {
         keys
     }
 
-    /// Whether a packet with these keys and another one with its own are of one flow.
+    /// Whether a packet with these keys and another packet with its own keys are of one flow.
     pub(crate) fn are_alike(&self, packet: &[u8], others: &Self, other: &[u8]) -> bool {
-        let alike = |(own, its): (&KeyWord, &KeyWord)| own.read(packet) == its.read(other);
-        self.words.len() == others.words.len() && self.words.iter().zip(&others.words).all(alike)
+        let agree = |(own, its): (&KeyWord, &KeyWord)| own.read(packet) == its.read(other);
+        self.words.len() == others.words.len() && self.words.iter().zip(&others.words).all(agree)
     }
 
-    /// Words beyond the room for them are left out, which only makes more packets look like one
-    /// flow.
+    /// Adds a word. Words beyond the capacity are left out, which only makes more packets look like one flow.
     fn push(&mut self, word: KeyWord) {
         let _ = self.words.try_push(word);
     }
@@ -104,7 +102,7 @@ impl From<FlowHash> for u64 {
 pub(crate) struct FlowHasher {
     state: FixedState,
     pair_factor: u64,
-    /// All flows share one hash: what an attacker dreams of (P21).
+    /// All flows share one hash, the aim of an attacker (P21).
     #[cfg(test)]
     collides: bool,
 }
@@ -162,7 +160,7 @@ impl FlowHasher {
 /// Ways of a bucket. Together with their tags they are in one cache line.
 pub(crate) const WAYS: usize = 8;
 
-/// Where an entry lies in the table.
+/// Position of an entry in the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     bucket: u32,
@@ -227,9 +225,9 @@ impl<I: Copy + Default> Bucket<I> {
         (ways != 0).then(|| first_way(ways))
     }
 
-    /// The ways with a fingerprint, by the highest bit of a byte of each: all are compared at once, without a branch.
-    /// The first is right; one behind it may have a fingerprint that differs in the lowest bit, but is not free unless
-    /// the first is.
+    /// The ways with a fingerprint, as the highest bit of one byte each: all are compared at once, without a branch.
+    /// The first is exact; a later one may have a fingerprint that differs in the lowest bit, and is free only if the
+    /// first is.
     #[inline(always)]
     fn ways_with(&self, fingerprint: u8) -> u64 {
         const LOWEST: u64 = u64::MAX / 0xff;
@@ -238,13 +236,13 @@ impl<I: Copy + Default> Bucket<I> {
     }
 }
 
-/// The first of some ways, of which there is one.
+/// The first of a non-empty set of ways.
 #[inline(always)]
 fn first_way(ways: u64) -> usize {
     ways.trailing_zeros() as usize / 8 % WAYS
 }
 
-/// What a lookup found.
+/// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found<I> {
     /// The slot of the flow's train.
@@ -290,8 +288,8 @@ impl<H: Copy + Into<u64>, I: Copy + Default> Table<H, I> {
         }
     }
 
-    /// Looks a flow up in every bucket: a device gives no hash, or another one, to the fragments
-    /// and broken packets of a flow, and its order must hold all the same.
+    /// Looks a flow up in every bucket. A device gives no hash, or another one, to the fragments and broken packets of
+    /// a flow, whose order must be kept all the same.
     #[inline(never)]
     fn find_anywhere(&self, tag: Tag) -> Option<I> {
         self.buckets.iter().find_map(|bucket| bucket.slot(tag))
@@ -435,7 +433,7 @@ mod tests {
         assert_eq!(hasher.pair(&tcp, &as_tcp), hasher.pair(&tcp, &as_udp));
     }
 
-    /// How often each value of some bits of the hash comes, of flows that differ in one field by one.
+    /// Frequency of each value of some bits of the hash, over flows that differ in one field.
     fn counts(seed: u64, field: core::ops::Range<usize>, bits: core::ops::Range<u32>) -> Vec<u32> {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t);
         let mut frame = packet.payload_len(20).build();
@@ -484,8 +482,8 @@ mod tests {
     /// Seeds that are tried, from 0 on.
     const SEEDS: u64 = 256;
 
-    /// What balls thrown into as many bins exceed less than once in 10^12 times: eight standard deviations above the
-    /// 1023 degrees of freedom.
+    /// Bound of chi-square that a uniform distribution exceeds less than once in 10^12 times: eight standard deviations
+    /// above the 1023 degrees of freedom.
     const CHI_SQUARE_MAX: f64 = 1023.0 + 8.0 * 45.2;
 
     #[test]

@@ -1,22 +1,21 @@
-//! A packet: its bytes, and beside them what is known about it.
+//! A packet: its bytes and their metadata.
 
 use crate::meta::Meta;
 
 /// One packet in one buffer.
 ///
-/// The buffer is whatever the caller has: a `Vec<u8>`, a descriptor of a ring, a slice of a mapped
-/// file. The engine never copies its payload, holds it at most as long as the limits say, and hands
-/// every one back.
+/// The buffer is of the caller's type: a `Vec<u8>`, a descriptor of a ring, a slice of a mapped file. The engine never
+/// copies its payload, holds it no longer than the limits say, and returns every buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<B> {
     /// The bytes, from the first byte of the link layer on.
     pub buffer: B,
-    /// What is known about them.
+    /// Metadata of the bytes.
     pub meta: Meta,
 }
 
 impl<B> Frame<B> {
-    /// A frame about which nothing is known.
+    /// A frame with empty metadata.
     pub fn new(buffer: B) -> Self {
         Self { buffer, meta: Meta::default() }
     }

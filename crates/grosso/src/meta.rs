@@ -1,7 +1,7 @@
-//! What is known about a packet beside its bytes.
+//! Metadata of a packet, beside its bytes.
 //!
-//! Nothing here is read from the packet: it is what a device, a hypervisor or an earlier stage of
-//! the engine said about it, as `virtio_net_hdr`, a receive descriptor or a pcapng option carry it.
+//! Nothing here is read from the packet: a device, a hypervisor or an earlier stage of the engine supplied it, as in
+//! `virtio_net_hdr`, a receive descriptor or a pcapng option.
 
 use core::num::NonZeroU16;
 
@@ -10,15 +10,15 @@ use crate::checksum::Checksum;
 /// Metadata of one frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
-    /// What is known about the checksums.
+    /// Knowledge about the checksums.
     pub checksum: Checksum,
-    /// How to cut the frame, when it is a superframe.
+    /// Description of the segmentation, if the frame is a superframe.
     pub gso: Option<Gso>,
-    /// A VLAN tag that the device took out of the frame.
+    /// VLAN tag that the device took out of the frame.
     pub vlan: Option<VlanTag>,
     /// The receive hash that the device computed.
     pub hash: Option<u32>,
-    /// When the frame arrived, in nanoseconds of the caller's clock.
+    /// Arrival of the frame, in nanoseconds of the caller's clock.
     pub timestamp_ns: Option<u64>,
 }
 
@@ -31,21 +31,18 @@ pub struct VlanTag {
     pub tci: u16,
 }
 
-/// How a superframe is cut into packets: the part of its laws that its headers cannot tell (rules
-/// S1, G52).
+/// Segmentation of a superframe: the part of its laws that its headers cannot tell (rules S1, G52).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gso {
-    /// Where the payload is cut.
+    /// Boundaries of the packets in the payload.
     pub cut: Cut,
-    /// How many packets the superframe stands for; 0 when its source did not say (rule S3).
+    /// Number of packets that the superframe stands for; 0 if its source did not say (rule S3).
     pub segments: u16,
-    /// The IPv4 levels whose identification stays the same on every packet instead of stepping
-    /// (rule G14).
+    /// The IPv4 levels whose identification is the same on every packet instead of increasing (rule G14).
     pub fixed_ids: IpLevels,
-    /// Which packets carry CWR, when the superframe does.
+    /// The packets that carry CWR, if the superframe does.
     pub cwr: Cwr,
-    /// The packets had partial checksums when they were joined, so cutting gives partial checksums
-    /// back.
+    /// The packets had partial checksums when they were merged, so segmentation gives partial checksums back.
     pub partial_members: bool,
     /// The description came from a source that cannot be trusted, such as a guest (rules G8, V7).
     pub untrusted: bool,
@@ -54,8 +51,7 @@ pub struct Gso {
 impl Gso {
     /// A trusted description that cuts the payload every `size` bytes; `None` when `size` is zero.
     ///
-    /// The number of segments is left open, identifications step, and CWR stays on the first
-    /// packet.
+    /// The number of segments is left open, identifications increase, and CWR is on the first packet.
     #[must_use]
     pub const fn every(size: u16) -> Option<Self> {
         match NonZeroU16::new(size) {
@@ -71,7 +67,7 @@ impl Gso {
         }
     }
 
-    /// Payload bytes of each packet but the last, when they are all equal.
+    /// Payload bytes of each packet but the last, if they are all equal.
     #[must_use]
     pub const fn size(&self) -> Option<u16> {
         match self.cut {
@@ -81,7 +77,7 @@ impl Gso {
     }
 }
 
-/// Where the payload of a superframe is cut.
+/// Boundaries of the packets in the payload of a superframe.
 ///
 /// Linux marks the second case with a `gso_size` of 0xffff, a value that a user could also ask for
 /// (rule S2, B19).
@@ -89,13 +85,13 @@ impl Gso {
 pub enum Cut {
     /// Every so many bytes; the last packet carries the rest.
     Every(NonZeroU16),
-    /// Where the buffers of the superframe end: each is the payload of one packet (K98).
+    /// At the ends of the superframe's buffers: each is the payload of one packet (K98).
     Parts,
     /// Into IP fragments whose data is at most so many bytes: UFO (rule S30).
     Fragments(NonZeroU16),
 }
 
-/// Which packets of a train carry CWR.
+/// Packets of a train that carry CWR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cwr {
     /// Only the first, as RFC 3168 senders want (rule S11).
@@ -105,7 +101,7 @@ pub enum Cwr {
     Every,
 }
 
-/// A set of IP levels of a packet, the outermost being level 0.
+/// A set of IP levels of a packet; the outermost is level 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpLevels(u8);
 

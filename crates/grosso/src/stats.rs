@@ -1,4 +1,4 @@
-//! Counters by name and by reason. They only grow; formatting is for the programs above.
+//! Counters by name and by reason. They only grow; formatting is left to the callers.
 
 use crate::{
     acknowledge::Kept,
@@ -6,7 +6,7 @@ use crate::{
     reassemble::reason::{Discard, Pass as Unjoined},
 };
 
-/// What a coalescer did since it was made.
+/// Counters of a coalescer since its creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CoalesceStats {
@@ -26,42 +26,42 @@ pub struct CoalesceStats {
     pub superframes: u64,
     /// Wire packets in those superframes.
     pub superframe_packets: u64,
-    /// Packets that can be in no train, by reason.
+    /// Packets that cannot be in a train, by reason.
     pub passed: [u64; Pass::COUNT],
     /// Packets that did not join the train of their flow, by reason.
     pub refused: [u64; NoMerge::COUNT],
     /// Trains that left, by reason; [`Close::Never`] stays zero here.
     pub closed: [u64; Close::COUNT],
-    /// Acknowledgments dropped because a later one said all that they said.
+    /// Acknowledgments dropped because a later one implied them.
     pub thinned: u64,
     /// Acknowledgments that waited and were not dropped, by reason.
     pub kept: [u64; Kept::COUNT],
-    /// Acknowledgments of one flow that waited for each other and left together, whole.
+    /// Vectors of acknowledgments: those of one flow that waited for each other and left together, unmerged.
     pub vectors: u64,
-    /// How many those were; one alone is a vector too.
+    /// Acknowledgments in these vectors; one alone is a vector too.
     pub vector_packets: u64,
     /// Delivered frames by the wire packets that each stands for; bucket `i` counts those up to
     /// [`SEGMENT_BUCKETS`]`[i]`, the last one those beyond.
     pub segments: [u64; SEGMENT_BUCKETS.len() + 1],
-    /// What the repair of reordering did.
+    /// Counters of the repair of reordering.
     pub reorder: ReorderStats,
 }
 
-/// What the repair of reordering did. Packets that were late or overlapped others are counted as
-/// [`Pass::TcpLate`] and [`Pass::TcpOverlap`].
+/// Counters of the repair of reordering. Packets that were late or overlapped others are counted as [`Pass::TcpLate`]
+/// and [`Pass::TcpOverlap`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReorderStats {
     /// Wire packets that waited because they were ahead of their flow, or its first.
     pub waited: u64,
-    /// Those of them that left, by reason.
+    /// Those that were released, by reason.
     pub released: [u64; Release::COUNT],
     /// Most memory that waited at once, in bytes.
     pub bytes_max: u64,
 }
 
 impl ReorderStats {
-    /// Wire packets that wait.
+    /// Wire packets that are waiting.
     #[must_use]
     pub fn waiting(&self) -> u64 {
         self.waited - self.released.iter().sum::<u64>()
@@ -102,7 +102,7 @@ impl CoalesceStats {
         self.packets_in - self.packets_out - self.thinned
     }
 
-    /// What inet_lro would have counted (rule L4).
+    /// The counters that inet_lro would have had (rule L4).
     #[must_use]
     pub fn lro(&self) -> LroStats {
         let flushed = self.closed.iter().sum::<u64>();
@@ -140,41 +140,40 @@ impl CoalesceStats {
     }
 }
 
-/// The counters of inet_lro, by its own meaning of them.
+/// The counters of inet_lro, by its own definitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LroStats {
-    /// Packets taken into trains, the first of each too.
+    /// Packets taken into trains, the first of each included.
     pub aggregated: u64,
-    /// Trains delivered, also those of one packet.
+    /// Trains delivered, including those of one packet.
     pub flushed: u64,
     /// Times that the table was full. inet_lro then delivered the packet alone; here a train makes room.
     pub no_descriptor: u64,
 }
 
-/// What a reassembler did since it was made.
+/// Counters of a reassembler since its creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReassembleStats {
     /// Frames pushed.
     pub frames_in: u64,
-    /// Frames that left as they came, by reason.
+    /// Frames that left unchanged, by reason.
     pub passed: [u64; Unjoined::COUNT],
     /// Fragments among the frames pushed: those that did not pass.
     pub fragments_in: u64,
     /// Fragments in datagrams that left whole.
     pub fragments_joined: u64,
-    /// Fragments that left as they came, their flow known.
+    /// Fragments that left unchanged, their flow known.
     pub fragments_forwarded: u64,
-    /// Fragments that came before.
+    /// Fragments that had arrived before.
     pub duplicates: u64,
     /// Fragments discarded, by reason.
     pub fragments_discarded: [u64; Discard::COUNT],
-    /// Datagrams that left whole, or whose fragments have all left.
+    /// Datagrams that left whole, or all of whose fragments have left.
     pub datagrams: u64,
-    /// Incomplete datagrams that were discarded, by reason; those killed by their first fragment
-    /// count as well.
+    /// Incomplete datagrams that were discarded, by reason; those discarded with their first fragment are included.
     pub datagrams_discarded: [u64; Discard::COUNT],
-    /// Fragments that came with a description of how to cut them (rule F25).
+    /// Fragments that arrived with a description of their segmentation (rule F25).
     pub gso_stripped: u64,
     /// Most memory that was held at once, in bytes.
     pub held_bytes_max: u64,
@@ -199,7 +198,7 @@ impl Default for ReassembleStats {
 }
 
 impl ReassembleStats {
-    /// Fragments pushed and neither left nor discarded.
+    /// Fragments pushed that neither left nor were discarded yet.
     #[must_use]
     pub fn fragments_held(&self) -> u64 {
         let discarded: u64 = self.fragments_discarded.iter().sum();

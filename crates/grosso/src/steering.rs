@@ -1,8 +1,9 @@
-//! Which of several queues a packet belongs to: that of its flow, in both directions.
+//! Assignment of packets to queues: all packets of a flow, in both directions, have one queue.
 //!
 //! Receive side scaling in software: the Toeplitz hash of addresses and ports, as devices compute it, with a key that
-//! repeats every 16 bits. Words of 16 bits may then change places, so that both directions of a flow have one hash, and
-//! what the hash says of them is what it says of their exclusive or: one word is hashed, whatever the addresses are.
+//! repeats every 16 bits. Exchanging 16-bit words then leaves the hash unchanged, so both directions of a flow have the
+//! same hash, and the hash of all words is that of their exclusive or: only one word has to be hashed, whatever the
+//! addresses are.
 //!
 //! ```
 //! use grosso::{Meta, steering::Steering};
@@ -35,29 +36,30 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Over so many queues, from 1 to [`QUEUES_MAX`]; what is beyond is taken for the nearest.
+    /// Steering over so many queues, clamped to the range from 1 to [`QUEUES_MAX`].
     #[must_use]
     pub const fn new(queues: usize) -> Self {
         let queues = if queues < 1 { 1 } else { queues };
         Self { queues: if queues > QUEUES_MAX { QUEUES_MAX as u32 } else { queues as u32 } }
     }
 
-    /// The queue of a packet, counted from 0: by the hash of the device that received it where there is one, else by
-    /// its own. A device tells both directions of a flow apart unless its key repeats as the one here does.
+    /// The queue of a packet, counted from 0: by the hash of the device that received it if there is one, else by the
+    /// hash of the packet. A device gives both directions of a flow different hashes unless its key repeats as this one
+    /// does.
     #[inline]
     #[must_use]
     pub fn queue(&self, packet: &[u8], stack: &Stack, meta: &Meta) -> usize {
         let hash = meta.hash.unwrap_or_else(|| symmetric_hash(packet, stack));
-        // As a device's table of 128 places, filled in turn.
+        // Like a device's indirection table of 128 entries, filled in turn.
         ((hash & PLACES_MASK) % self.queues) as usize
     }
 }
 
 /// The Toeplitz hash of a packet's innermost addresses, and of its ports if it is TCP or UDP and no fragment, with the
-/// key 0x6d5a over and over. Packets without IP have 0.
+/// repeated key 0x6d5a. Packets without IP have hash 0.
 ///
-/// It tells 65536 flows apart, and whoever chooses addresses or ports chooses it: good for spreading load, no key of
-/// a table.
+/// The hash has 65536 values, and a sender who chooses addresses or ports can choose it: it suits the spreading of
+/// load, not the key of a table.
 #[must_use]
 pub fn symmetric_hash(packet: &[u8], stack: &Stack) -> u32 {
     let layers = stack.layers();
@@ -85,15 +87,15 @@ fn folded(packet: &[u8], layer: &Layer, field: Range<usize>) -> u16 {
     words.fold(0, |folded, word| folded ^ word)
 }
 
-/// The upper half of the hash of one word, which is also the lower one: every bit that is set counts as the key from
-/// its place on.
+/// The upper half of the hash of one word, which equals the lower half: every set bit adds the key shifted to its
+/// position.
 #[inline]
 fn toeplitz(word: u16) -> u16 {
     let nibble = |shift: u32| NIBBLES[usize::from(word >> shift & 0xf)].rotate_left(12 - shift);
     nibble(12) ^ nibble(8) ^ nibble(4) ^ nibble(0)
 }
 
-/// What the first four bits of a word count as.
+/// Contributions of the first four bits of a word.
 const NIBBLES: [u16; 16] = {
     let mut nibbles = [0; 16];
     let mut value = 0;
@@ -110,11 +112,11 @@ const NIBBLES: [u16; 16] = {
     nibbles
 };
 
-/// One period of the key: that of Woo and Park, whose bits are set as often as not.
+/// One period of the key by Woo and Park, half of whose bits are set.
 const KEY: u16 = 0x6d5a;
 
 /// Most queues.
 pub const QUEUES_MAX: usize = 128;
 
-/// The bits of a hash that choose one of 128 places.
+/// The bits of a hash that select one of 128 entries.
 const PLACES_MASK: u32 = QUEUES_MAX as u32 - 1;
