@@ -17,8 +17,7 @@ use syn::{
 };
 
 /// The levels that still have circles: crate, and folder from `src` on. A row leaves when its last circle is gone.
-const CIRCLES: &[(&str, &str)] =
-    &[("grosso", ""), ("grosso", "reassemble"), ("grosso", "tunnel/encapsulate")];
+const CIRCLES: &[(&str, &str)] = &[("grosso", "")];
 
 /// The crates that still have names that mean several types, and how many such names.
 const AMBIGUOUS: &[(&str, usize)] = &[("grosso", 17), ("grosso-wire", 4)];

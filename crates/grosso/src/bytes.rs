@@ -34,3 +34,9 @@ pub(crate) fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
         word.copy_from_slice(&value.to_be_bytes());
     }
 }
+
+/// The byte at a position; zero beyond the end.
+#[inline]
+pub(crate) fn byte_at(bytes: &[u8], at: usize) -> u8 {
+    bytes.get(at).copied().unwrap_or(0)
+}

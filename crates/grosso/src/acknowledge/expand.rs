@@ -13,8 +13,8 @@ use crate::{
     acknowledge::record::{Ineligible, Record, Stamp},
     bytes::{put_u16, put_u32, u16_at, u32_at},
     checksum::Checksum,
-    coalesce::reason::reasons,
     meta::Meta,
+    reasons::reasons,
 };
 
 /// Several acknowledgments in place of one.

@@ -32,7 +32,7 @@ pub struct Expander {
     link: LinkType,
     ports: Ports,
     hash: FixedState,
-    receivers: FlowMemory<Receiver>,
+    receivers: FlowMemory<u64, Receiver>,
     /// Packets seen. Of the connections that share a set, the least recently seen one is evicted.
     seen: u64,
     stack: Stack,

@@ -11,7 +11,7 @@ use grosso_wire::tcp::{self, TcpOption};
 use crate::{
     acknowledge::record::{Full, RECORDS_MAX},
     bytes::{u16_at, u32_at},
-    coalesce::reason::reasons,
+    reasons::reasons,
 };
 
 /// Strength of the filter.

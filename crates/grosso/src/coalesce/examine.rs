@@ -392,10 +392,6 @@ fn is_seed(packet: &[u8], covering: &Covering) -> bool {
     u16_at(packet, covering.at as usize) == pseudo.fold()
 }
 
-/// Most bytes of headers that a train keeps: six levels of tunnels, or one with all of Geneve's
-/// options.
-pub const HEADER_BYTES_MAX: usize = 512;
-
 const RESERVED_BIT: u16 = 0x8000;
 
 /// ECN (RFC 3168 section 5).

@@ -33,8 +33,8 @@ mod train_id;
 use grosso_checksum::prefetch;
 use grosso_wire::{LinkType, Ports};
 
+pub use crate::template::HEADER_BYTES_MAX;
 pub use delivery::{Delivery, Sink, Vector};
-pub use examine::HEADER_BYTES_MAX;
 pub use hold::{HOLD_NS_MIN, LONG_PATH_NS, RoundTrips, SEGMENTS_MAX, SEGMENTS_MIN};
 pub use memory::FLOWS_MAX as REMEMBERED_FLOWS_MAX;
 pub use pool::Part;

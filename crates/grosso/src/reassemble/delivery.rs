@@ -6,8 +6,8 @@ use crate::{
     frame::Frame,
     meta::Meta,
     reassemble::{
-        incomplete::Identity,
-        reason::{Discard, Pass},
+        identity::{Flow, Identity},
+        reason::{Discard, IcmpError, Pass},
         store::{Bit, Fragment, Pages, Starts, Store, offset_of, units},
     },
 };
@@ -73,45 +73,6 @@ pub enum Returned {
     Duplicate,
     /// It was discarded, alone or with its datagram.
     Discarded(Discard),
-}
-
-/// The flow of a datagram, as its first fragment tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Flow {
-    /// The transport protocol.
-    pub protocol: u8,
-    /// Start of the transport header in the data of the datagram, in bytes: behind IPv6 extension headers.
-    pub transport: u16,
-    /// Source and destination port, if the protocol has them.
-    pub ports: Option<[u16; 2]>,
-}
-
-/// An ICMP or ICMPv6 error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum IcmpError {
-    /// Fragment reassembly time exceeded (RFC 792, RFC 4443 section 3.3, rule F40).
-    TimeExceeded,
-    /// Parameter problem (RFC 4443 section 3.4); ICMPv6 only.
-    ParameterProblem {
-        /// 0: an erroneous field; 3: an incomplete header chain (RFC 7112 section 6).
-        code: u8,
-        /// The byte of the packet that is wrong.
-        pointer: u32,
-    },
-}
-
-impl IcmpError {
-    /// Type and code of the message.
-    #[must_use]
-    pub const fn type_and_code(self, is_ipv6: bool) -> (u8, u8) {
-        match self {
-            Self::TimeExceeded if is_ipv6 => (3, 1),
-            Self::TimeExceeded => (11, 1),
-            Self::ParameterProblem { code, .. } if is_ipv6 => (4, code),
-            Self::ParameterProblem { .. } => (12, 0),
-        }
-    }
 }
 
 /// State of the transport checksum of a whole datagram.

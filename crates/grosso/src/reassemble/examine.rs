@@ -3,18 +3,18 @@
 use core::ops::Range;
 
 use grosso_checksum::Sum;
-use grosso_wire::{Extent, Kind, Layer, Stack, Stop, ipv4, ipv6, ipv6_extension, ipv6_fragment};
+use grosso_wire::{Extent, Kind, Layer, Stack, Stop, ipv4, ipv6, ipv6_fragment};
 
 use crate::{
-    bytes::{u16_at, u32_at, u64_at},
+    bytes::{byte_at, u16_at, u32_at, u64_at},
     checksum::Checksum,
-    coalesce::HEADER_BYTES_MAX,
+    first_fragment::{BrokenChain, TCP_FLAGS_END, transport_of},
     meta::Meta,
     reassemble::{
-        delivery::{Flow, IcmpError},
-        incomplete::Key,
-        reason::{Discard, Pass},
+        identity::{Flow, Key},
+        reason::{Discard, IcmpError, Pass},
     },
+    template::HEADER_BYTES_MAX,
 };
 
 /// A fragment that can be joined, as far as the frame alone tells.
@@ -214,9 +214,9 @@ fn ipv6(
     if offset == 0 && !data.is_empty() {
         let next = byte_at(packet, fragment_start);
         let bytes = packet.get(data.start as usize..data.end as usize).unwrap_or_default();
-        let (protocol, transport) = chain(next, bytes).map_err(|end| match end {
-            Chain::Truncated => problem(Discard::HeaderChain, 3, 0),
-            Chain::Fragment(at) => {
+        let (protocol, transport) = transport_of(next, bytes).map_err(|end| match end {
+            BrokenChain::Truncated => problem(Discard::HeaderChain, 3, 0),
+            BrokenChain::Fragment(at) => {
                 let pointer = in_packet + ipv6_fragment::HEADER_LEN + at;
                 problem(Discard::SecondFragmentHeader, 0, pointer)
             }
@@ -248,63 +248,6 @@ fn ipv6(
     Ok((key, arrival))
 }
 
-/// Faulty ends of a chain of IPv6 headers.
-enum Chain {
-    /// The fragment ends first.
-    Truncated,
-    /// Another fragment header follows, at this byte.
-    Fragment(usize),
-}
-
-/// Least bytes of data that the first fragment of an IPv6 packet needs to be joined, if its data start with headers of
-/// type `first`; `None` if no fragment would suffice.
-pub(crate) fn first_len_min(first: u8, data: &[u8]) -> Option<usize> {
-    chain(first, data).ok().map(|(transport, at)| at + fixed_len(transport))
-}
-
-/// Bytes of a transport header that the first fragment must have.
-const fn fixed_len(transport: u8) -> usize {
-    match transport {
-        ipv6::NEXT_NONE => 0,
-        ipv4::PROTOCOL_TCP => 20,
-        ipv4::PROTOCOL_UDP | ipv6::NEXT_ICMP => 8,
-        _ => 1,
-    }
-}
-
-/// The transport protocol of a first fragment, and the start of the transport header in the data (RFC 7112 section 5,
-/// rule F31).
-fn chain(first: u8, data: &[u8]) -> Result<(u8, usize), Chain> {
-    let (mut next, mut at) = (first, 0);
-    for _ in 0..EXTENSIONS_MAX {
-        let header: &[u8] = data.get(at..).unwrap_or_default();
-        let len = match next {
-            ipv6::NEXT_FRAGMENT => return Err(Chain::Fragment(at)),
-            ipv6::NEXT_NONE => return Ok((next, at)),
-            ipv6::NEXT_HOP_BY_HOP
-            | ipv6::NEXT_ROUTING
-            | ipv6::NEXT_DESTINATION_OPTIONS
-            | NEXT_MOBILITY
-            | NEXT_HOST_IDENTITY
-            | NEXT_SHIM6 => (usize::from(byte_at(header, 1)) + 1) * 8,
-            NEXT_AUTHENTICATION => (usize::from(byte_at(header, 1)) + 2) * 4,
-            transport => {
-                return if header.len() < fixed_len(transport) {
-                    Err(Chain::Truncated)
-                } else {
-                    Ok((next, at))
-                };
-            }
-        };
-        if header.len() < len {
-            return Err(Chain::Truncated);
-        }
-        next = byte_at(header, ipv6_extension::field::NEXT_HEADER.start);
-        at += len;
-    }
-    Err(Chain::Truncated)
-}
-
 /// The flow of a datagram, from its first fragment.
 fn flow(protocol: u8, transport: usize, packet: &[u8], data: &Range<u32>) -> Flow {
     let at = data.start as usize + transport;
@@ -326,17 +269,5 @@ fn sum_of_data(packet: &[u8], layers: &[Layer], data: &Range<u32>, sum: u16) -> 
     Sum::from_word(sum).subtract(before).subtract(behind)
 }
 
-fn byte_at(bytes: &[u8], at: usize) -> u8 {
-    bytes.get(at).copied().unwrap_or(0)
-}
-
-/// End of the flags of a TCP header, in whole 8-byte units.
-pub(crate) const TCP_FLAGS_END: u32 = 16;
 /// TCP, UDP, DCCP, SCTP, UDP-Lite.
 const PROTOCOLS_WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
-/// Extension headers of a first fragment that are walked over.
-const EXTENSIONS_MAX: usize = 16;
-const NEXT_AUTHENTICATION: u8 = 51;
-const NEXT_MOBILITY: u8 = 135;
-const NEXT_HOST_IDENTITY: u8 = 139;
-const NEXT_SHIM6: u8 = 140;

@@ -1,12 +1,7 @@
 //! A datagram some of whose fragments are missing.
 
-use core::{
-    hash::{BuildHasher, Hasher},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    ops::Range,
-};
+use core::ops::Range;
 
-use foldhash::fast::FixedState;
 use grosso_checksum::Sum;
 
 use crate::{
@@ -14,85 +9,13 @@ use crate::{
     flow::Place,
     meta::Meta,
     reassemble::{
-        delivery::Flow,
         examine::Arrival,
+        identity::{Flow, Key},
         queue::Link,
         reason::Discard,
         store::{Bit, Pages, Store},
     },
 };
-
-/// Fields that the fragments of one datagram share (rule F1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
-    /// Source and destination, big-endian. For IPv4 the first word holds both.
-    pub(crate) addresses: [u64; 4],
-    pub(crate) identification: u32,
-    /// Protocol, for IPv4 only.
-    pub(crate) protocol: u8,
-    pub(crate) is_ipv6: bool,
-    /// It is complete in its only fragment, and independent of other fragments (RFC 6946).
-    pub(crate) is_atomic: bool,
-    /// The seeded hash of the identifiers in the headers around it: VLAN, session, tunnel.
-    pub(crate) outside: u64,
-}
-
-impl Key {
-    pub(crate) fn hash(&self, state: &FixedState) -> u64 {
-        let mut hasher = state.build_hasher();
-        hasher.write_u64(self.addresses[0]);
-        if self.is_ipv6 {
-            self.addresses[1..].iter().for_each(|&word| hasher.write_u64(word));
-        }
-        let version = u64::from(self.is_ipv6) << 40 | u64::from(self.is_atomic) << 41;
-        let protocol = u64::from(self.protocol) << 32 | version;
-        hasher.write_u64(u64::from(self.identification) | protocol);
-        hasher.write_u64(self.outside);
-        hasher.finish()
-    }
-
-    /// The hash of the source: an IPv4 address, or the first 64 bits of an IPv6 address, because one host may choose
-    /// the others freely.
-    pub(crate) fn source_hash(&self, state: &FixedState) -> u64 {
-        let mut hasher = state.build_hasher();
-        hasher.write_u64(self.addresses[0] >> if self.is_ipv6 { 0 } else { 32 });
-        hasher.write_u64(u64::from(self.is_ipv6));
-        hasher.finish()
-    }
-
-    pub(crate) fn identity(&self) -> Identity {
-        let [a, b, c, d] = self.addresses;
-        let wide = |high: u64, low: u64| {
-            IpAddr::V6(Ipv6Addr::from(u128::from(high) << 64 | u128::from(low)))
-        };
-        let (source, destination) = match self.is_ipv6 {
-            true => (wide(a, b), wide(c, d)),
-            false => {
-                (IpAddr::V4(Ipv4Addr::from((a >> 32) as u32)), IpAddr::V4(Ipv4Addr::from(a as u32)))
-            }
-        };
-        let protocol = (!self.is_ipv6).then_some(self.protocol);
-        let (identification, outside) = (self.identification, self.outside);
-        Identity { source, destination, identification, protocol, outside }
-    }
-}
-
-/// Identity of the datagram that a fragment belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Identity {
-    /// Source address.
-    pub source: IpAddr,
-    /// Destination address.
-    pub destination: IpAddr,
-    /// The identification: 16 bits in IPv4, 32 in IPv6.
-    pub identification: u32,
-    /// The protocol, which distinguishes datagrams in IPv4 only.
-    pub protocol: Option<u8>,
-    /// A hash of the identifiers in the headers around it, VLAN, session and tunnel, keyed by the seed of the
-    /// reassembler. 0 if there is none.
-    pub outside: u64,
-}
 
 #[derive(Debug)]
 pub(crate) struct Incomplete {

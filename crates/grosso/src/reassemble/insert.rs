@@ -12,9 +12,10 @@ use crate::{
     meta::Meta,
     reassemble::{
         Discard, Limits, Mode, Outcome, Overlap, Reassembler, Returned, SOURCES, Sink, Verdict,
-        delivery::{Datagram, Flow, Transport},
+        delivery::{Datagram, Transport},
         examine::Arrival,
-        incomplete::{Contents, Incomplete, Key},
+        identity::{Flow, Key},
+        incomplete::{Contents, Incomplete},
         judge::{Judgement, digest_of},
         queue::Link,
         render::{self, Rendered, Whole},

@@ -4,9 +4,9 @@ use core::hash::{BuildHasher, Hasher};
 
 use crate::reassemble::{
     Discard, Overlap, Reassembler,
-    delivery::IcmpError,
     examine::Arrival,
     incomplete::Contents,
+    reason::IcmpError,
     store::{Bit, Store, units},
 };
 

@@ -37,6 +37,7 @@
 mod append;
 mod delivery;
 mod examine;
+mod identity;
 mod incomplete;
 mod insert;
 mod judge;
@@ -45,6 +46,7 @@ pub mod reason;
 mod recent;
 mod render;
 mod rules;
+mod stats;
 mod store;
 
 use alloc::{vec, vec::Vec};
@@ -52,15 +54,15 @@ use alloc::{vec, vec::Vec};
 use foldhash::fast::FixedState;
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
-pub(crate) use examine::{TCP_FLAGS_END, first_len_min};
-
-pub use delivery::{Datagram, Discarded, Flow, IcmpError, Outcome, Returned, Sink, Transport};
-pub use incomplete::Identity;
+pub use delivery::{Datagram, Discarded, Outcome, Returned, Sink, Transport};
+pub use identity::{Flow, Identity};
+pub use reason::IcmpError;
 pub use rules::{Limits, Mode, Overlap, OverlapNeedsCoalesce, Rules};
+pub use stats::ReassembleStats;
 pub use store::Fragment;
 
 use crate::{
-    coalesce::{BucketChoice, HEADER_BYTES_MAX, TableShape},
+    coalesce::{BucketChoice, TableShape},
     flow::{FlowHasher, Keys, Table},
     frame::Frame,
     meta::Meta,
@@ -72,7 +74,7 @@ use crate::{
         recent::Recent,
         store::{Bit, Store, units},
     },
-    stats::ReassembleStats,
+    template::HEADER_BYTES_MAX,
 };
 
 /// Result of pushing a frame.

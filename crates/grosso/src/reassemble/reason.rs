@@ -1,6 +1,6 @@
 //! Named reasons: why a packet [passed](Pass), and why fragments were [discarded](Discard).
 
-use crate::coalesce::reason::reasons;
+use crate::reasons::reasons;
 
 reasons! {
     /// Reason why a packet leaves unchanged.
@@ -78,6 +78,33 @@ impl Discard {
                 | Self::EcnMixed
                 | Self::FragmentLimit
         )
+    }
+}
+
+/// An ICMP or ICMPv6 error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IcmpError {
+    /// Fragment reassembly time exceeded (RFC 792, RFC 4443 section 3.3, rule F40).
+    TimeExceeded,
+    /// Parameter problem (RFC 4443 section 3.4); ICMPv6 only.
+    ParameterProblem {
+        /// 0: an erroneous field; 3: an incomplete header chain (RFC 7112 section 6).
+        code: u8,
+        /// The byte of the packet that is wrong.
+        pointer: u32,
+    },
+}
+
+impl IcmpError {
+    /// Type and code of the message.
+    #[must_use]
+    pub const fn type_and_code(self, is_ipv6: bool) -> (u8, u8) {
+        match self {
+            Self::TimeExceeded if is_ipv6 => (3, 1),
+            Self::TimeExceeded => (11, 1),
+            Self::ParameterProblem { code, .. } if is_ipv6 => (4, code),
+            Self::ParameterProblem { .. } => (12, 0),
+        }
     }
 }
 

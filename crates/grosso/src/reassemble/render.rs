@@ -7,13 +7,10 @@ use grosso_wire::{
 
 use crate::{
     bytes::{put_u16, u16_at},
-    coalesce::HEADER_BYTES_MAX,
     meta::{Cwr, IpLevels},
-    reassemble::{
-        delivery::{Flow, Transport},
-        reason::Discard,
-    },
+    reassemble::{delivery::Transport, identity::Flow, reason::Discard},
     template::{
+        HEADER_BYTES_MAX,
         render::{Checksums, Place, Template},
         shape::Shape,
     },

@@ -401,7 +401,7 @@ fn page_numbers(units: &Range<u32>) -> Range<usize> {
 /// Bytes in the unit of fragment offsets.
 const UNIT: u32 = 8;
 /// Room for the headers in front of the data, in bytes.
-pub(crate) const HEADER_ROOM: usize = crate::coalesce::HEADER_BYTES_MAX;
+pub(crate) const HEADER_ROOM: usize = crate::template::HEADER_BYTES_MAX;
 const HEADER_UNITS: u32 = HEADER_ROOM as u32 / UNIT;
 /// Bytes of a datagram in one page.
 const PAGE_BYTES: usize = 4096;

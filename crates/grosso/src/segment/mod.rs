@@ -443,12 +443,15 @@ fn count(gso: &Gso, slices: &[&[u8]], header_len: usize, payload_len: usize) -> 
 /// Most IP headers of a superframe (rule S4).
 pub const IP_LEVELS_MAX: usize = 5;
 
-pub use crate::coalesce::HEADER_BYTES_MAX;
+pub use crate::template::HEADER_BYTES_MAX;
 
 /// Whether the innermost checksum stays a pseudo-header sum on the wire, because a tunnel header asks the receiver to
 /// complete it (rules C50, C51).
 pub(crate) fn remote_checksum(stack: &Stack, header: &[u8]) -> bool {
-    stack.layers().iter().any(|layer| crate::tunnel::remote_checksum(layer, header).is_some())
+    stack
+        .layers()
+        .iter()
+        .any(|layer| crate::remote_checksum::remote_checksum(layer, header).is_some())
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use grosso_wire::{Cover, Field, Kind, Law, Layer, Role, Stack, tcp};
 
-use crate::coalesce::{HEADER_BYTES_MAX, Rules, Vary, reason::NoMerge};
+use super::HEADER_BYTES_MAX;
+use crate::coalesce::{Rules, Vary, reason::NoMerge};
 
 /// A mask over all headers of a stack, for one comparison of raw bytes.
 #[derive(Clone, Debug)]

@@ -13,9 +13,9 @@ use grosso_wire::ipv4;
 
 use crate::{
     bytes::{put_u16, put_u32, u16_at, u32_at},
-    coalesce::HEADER_BYTES_MAX,
     meta::IpLevels,
     template::{
+        HEADER_BYTES_MAX,
         render::{Checksums, Place, Template, pseudo_of, sum_of},
         shape::{Covering, Shape},
     },

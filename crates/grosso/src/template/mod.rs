@@ -8,7 +8,10 @@
 //! those of another. Coalescing and segmentation are the two directions of the same table, which is why one undoes the
 //! other.
 
-pub(crate) mod incremental;
 pub(crate) mod compare;
+pub(crate) mod incremental;
 pub(crate) mod render;
 pub(crate) mod shape;
+
+/// Most bytes of headers that a train keeps: six levels of tunnels, or one with all options of Geneve.
+pub const HEADER_BYTES_MAX: usize = 512;

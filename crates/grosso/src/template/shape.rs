@@ -5,7 +5,7 @@ use grosso_wire::{Class, Cover, Ends, Kind, LAYERS_MAX, Law, Layer, Stack};
 
 use crate::{
     bytes::u16_at,
-    tunnel::{RemoteChecksum, remote_checksum},
+    remote_checksum::{RemoteChecksum, remote_checksum},
 };
 
 /// Positions of the varying fields of a header stack, in bytes from the start of the frame.

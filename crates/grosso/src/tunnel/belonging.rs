@@ -6,7 +6,7 @@ use super::{
     Carrier, Endpoint, Header, Tunnel,
     decapsulate::{Decapsulation, RemoteChecksumMode, Rules},
 };
-use crate::coalesce::reason::reasons;
+use crate::reasons::reasons;
 
 reasons! {
     /// Reason why a packet does not belong to a tunnel.

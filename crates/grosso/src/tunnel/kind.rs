@@ -2,7 +2,7 @@
 
 use grosso_wire::Kind;
 
-use crate::coalesce::reason::reasons;
+use crate::reasons::reasons;
 
 reasons! {
     /// A tunnel, by the name of `ip link` and its carrier.

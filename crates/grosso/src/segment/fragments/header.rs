@@ -6,8 +6,8 @@ use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, ipv6_fragment, pppoe};
 use super::refusal::NoFragments;
 use crate::{
     bytes::{put_u16, put_u32, u16_at},
-    coalesce::HEADER_BYTES_MAX,
-    reassemble::{TCP_FLAGS_END, first_len_min},
+    first_fragment::{TCP_FLAGS_END, first_len_min},
+    template::HEADER_BYTES_MAX,
 };
 
 /// The headers, with a fragment header behind them in IPv6.

@@ -10,7 +10,8 @@ use grosso_wire::{
 use super::{Details, Path, Rules, reason::Refusal};
 use crate::{
     bytes::{u16_at, u32_at},
-    tunnel::{RemoteChecksum, Tunnel, kind::CarriedBy, remote_checksum},
+    remote_checksum::{RemoteChecksum, remote_checksum},
+    tunnel::{Tunnel, kind::CarriedBy},
 };
 
 /// The headers of one tunnel.

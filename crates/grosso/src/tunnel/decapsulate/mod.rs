@@ -44,8 +44,9 @@ use crate::{
     bytes::u16_at,
     checksum::{self, Checksum},
     meta::{Cut, Gso, IpLevels, Meta},
+    remote_checksum::RemoteChecksum,
     tunnel::{
-        RemoteChecksum, Tunnel,
+        Tunnel,
         congestion::{Congestion, Untold, traffic_class},
         link,
     },

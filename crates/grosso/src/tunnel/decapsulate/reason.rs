@@ -1,7 +1,7 @@
 //! Named refusals and their counters.
 
 use super::Decapsulation;
-use crate::coalesce::reason::reasons;
+use crate::reasons::reasons;
 
 reasons! {
     /// Reason why a packet was not taken out of a tunnel. It stays unchanged.

@@ -2,44 +2,15 @@
 
 use arrayvec::ArrayVec;
 use grosso_checksum::{Sum, nonzero};
-use grosso_wire::{Stack, Stop, gre, udp};
+use grosso_wire::{gre, udp};
 
 use super::{inside::Inside, write::Written};
 use crate::{
     bytes::{put_u16, u16_at},
     checksum::Checksum,
     meta::Meta,
-    tunnel::{outer::Ends, remote_checksum},
+    tunnel::outer::Ends,
 };
-
-/// A checksum that is left to the receiver, in bytes from the start of the inner packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Remote {
-    /// Start of the sum.
-    pub(super) start: u16,
-    /// Position of the checksum field, from that start.
-    pub(super) offset: u16,
-}
-
-impl Remote {
-    /// The checksum of a packet whose checksum is partial (rule C52), if no other lies around it: that one would have
-    /// to be right both before and after this one is completed.
-    pub(super) fn of(inside: &Inside, head: &[u8], stack: &Stack, meta: &Meta) -> Option<Self> {
-        let Checksum::Partial { start, offset } = meta.checksum else { return None };
-        let (last, around) = stack.layers().split_last()?;
-        let is_transport = stack.stop == Stop::Payload && last.offset == start;
-        let has_checksum = around.iter().any(|layer| {
-            let header = head.get(layer.offset.into()..layer.end()).unwrap_or_default();
-            let own = layer.kind.spec().checksum(header);
-            own.is_some() || remote_checksum(layer, head).is_some()
-        });
-        // The receiver counts from the start of the packet, with the tag that is written into it.
-        let start = usize::from(start) - inside.start + inside.tagged_len();
-        let is_even = start.is_multiple_of(2) && offset.is_multiple_of(2);
-        let start = u16::try_from(start).ok()?;
-        (is_transport && !has_checksum && is_even).then_some(Self { start, offset })
-    }
-}
 
 /// A checksum of the tunnel.
 struct Cover {

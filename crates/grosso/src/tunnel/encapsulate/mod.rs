@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `inside` | what a tunnel carries of a frame, and what the headers around it repeat |
 //! | `write` | the headers of a tunnel |
-//! | `checksums` | local and remote checksum offload |
+//! | `checksums`, `remote` | local and remote checksum offload |
 //! | `reason` | the names and counters of all refusals |
 //!
 //! ```
@@ -31,6 +31,7 @@
 mod checksums;
 mod inside;
 mod reason;
+mod remote;
 mod write;
 
 use alloc::vec::Vec;
@@ -39,7 +40,7 @@ use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
 pub use reason::{EncapsulateStats, Refusal};
 
-use self::{checksums::Remote, inside::Inside, write::Numbers};
+use self::{inside::Inside, remote::Remote, write::Numbers};
 use crate::{
     flow::{FlowHasher, Keys},
     meta::{Gso, IpLevels, Meta},

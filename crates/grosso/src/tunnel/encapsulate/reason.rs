@@ -1,6 +1,6 @@
 //! Named refusals and their counters.
 
-use crate::coalesce::reason::reasons;
+use crate::reasons::reasons;
 
 reasons! {
     /// Reason why a packet was not encapsulated.

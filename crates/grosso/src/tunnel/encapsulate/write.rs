@@ -7,9 +7,9 @@ use grosso_wire::{
 };
 
 use super::{
-    checksums::Remote,
     inside::{ADDRESSES_LEN, Inside},
     reason::Refusal,
+    remote::Remote,
 };
 use crate::{
     bytes::put_u16,

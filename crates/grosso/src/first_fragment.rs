@@ -1,0 +1,71 @@
+//! The headers that the first fragment of a packet must contain (RFC 1858, RFC 3128, RFC 7112).
+
+use grosso_wire::{ipv4, ipv6, ipv6_extension};
+
+use crate::bytes::byte_at;
+
+/// Faulty ends of a chain of IPv6 headers.
+pub(crate) enum BrokenChain {
+    /// The fragment ends first.
+    Truncated,
+    /// Another fragment header follows, at this byte.
+    Fragment(usize),
+}
+
+/// Least bytes of data that the first fragment of an IPv6 packet needs to be joined, if its data start with headers of
+/// type `first`; `None` if no fragment would suffice.
+pub(crate) fn first_len_min(first: u8, data: &[u8]) -> Option<usize> {
+    transport_of(first, data).ok().map(|(transport, at)| at + fixed_len(transport))
+}
+
+/// Bytes of a transport header that the first fragment must have.
+const fn fixed_len(transport: u8) -> usize {
+    match transport {
+        ipv6::NEXT_NONE => 0,
+        ipv4::PROTOCOL_TCP => 20,
+        ipv4::PROTOCOL_UDP | ipv6::NEXT_ICMP => 8,
+        _ => 1,
+    }
+}
+
+/// The transport protocol of a first fragment, and the start of the transport header in the data (RFC 7112 section 5,
+/// rule F31).
+pub(crate) fn transport_of(first: u8, data: &[u8]) -> Result<(u8, usize), BrokenChain> {
+    let (mut next, mut at) = (first, 0);
+    for _ in 0..EXTENSIONS_MAX {
+        let header: &[u8] = data.get(at..).unwrap_or_default();
+        let len = match next {
+            ipv6::NEXT_FRAGMENT => return Err(BrokenChain::Fragment(at)),
+            ipv6::NEXT_NONE => return Ok((next, at)),
+            ipv6::NEXT_HOP_BY_HOP
+            | ipv6::NEXT_ROUTING
+            | ipv6::NEXT_DESTINATION_OPTIONS
+            | NEXT_MOBILITY
+            | NEXT_HOST_IDENTITY
+            | NEXT_SHIM6 => (usize::from(byte_at(header, 1)) + 1) * 8,
+            NEXT_AUTHENTICATION => (usize::from(byte_at(header, 1)) + 2) * 4,
+            transport => {
+                return if header.len() < fixed_len(transport) {
+                    Err(BrokenChain::Truncated)
+                } else {
+                    Ok((next, at))
+                };
+            }
+        };
+        if header.len() < len {
+            return Err(BrokenChain::Truncated);
+        }
+        next = byte_at(header, ipv6_extension::field::NEXT_HEADER.start);
+        at += len;
+    }
+    Err(BrokenChain::Truncated)
+}
+
+/// End of the flags of a TCP header, in whole 8-byte units.
+pub(crate) const TCP_FLAGS_END: u32 = 16;
+/// Extension headers of a first fragment that are walked over.
+const EXTENSIONS_MAX: usize = 16;
+const NEXT_AUTHENTICATION: u8 = 51;
+const NEXT_MOBILITY: u8 = 135;
+const NEXT_HOST_IDENTITY: u8 = 139;
+const NEXT_SHIM6: u8 = 140;

@@ -1,0 +1,48 @@
+//! Named reasons: a list of them with a name, a sentence and an index each.
+
+/// Declares a list of reasons: each variant with its sentence and the name that reports use.
+macro_rules! reasons {
+    ($(#[$doc:meta])* $list:ident { $($(#[doc = $sentence:literal])+ $variant:ident = $name:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum $list {
+            $($(#[doc = $sentence])+ $variant,)+
+        }
+
+        impl $list {
+            /// All of them, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+            /// Number of them.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// The name in reports and counters: lower case, words joined by hyphens.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// One or two sentences for a person.
+            #[must_use]
+            pub const fn sentence(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($sentence),+),)+ }
+            }
+
+            /// Its place in [`Self::ALL`].
+            #[inline]
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self as usize
+            }
+        }
+
+        impl core::fmt::Display for $list {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+
+pub(crate) use reasons;

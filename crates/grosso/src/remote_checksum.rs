@@ -1,0 +1,27 @@
+//! Remote checksum offload: the checksum that a tunnel header leaves to the receiver of the inner packet.
+
+use grosso_wire::Layer;
+
+/// The checksum that the receiver of a tunnelled packet completes, in bytes from the start of the
+/// frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RemoteChecksum {
+    /// Start of the sum.
+    pub(crate) start: usize,
+    /// Position of the checksum field.
+    pub(crate) at: usize,
+}
+
+impl RemoteChecksum {
+    /// A place that no transport header has.
+    pub(crate) const NOWHERE: Self = Self { start: usize::MAX, at: usize::MAX };
+}
+
+/// Remote checksum offload of a header (rules C50, C51); `None` if it does not use it.
+#[inline]
+pub(crate) fn remote_checksum(layer: &Layer, frame: &[u8]) -> Option<RemoteChecksum> {
+    let read = layer.kind.spec().remote_checksum?;
+    let remote = read(frame.get(layer.offset.into()..layer.end())?)?;
+    let place = |from_end: usize| layer.end().saturating_add(from_end);
+    Some(RemoteChecksum { start: place(remote.start), at: place(remote.at) })
+}
