@@ -10,7 +10,7 @@ use crate::{
         Expansion, Unexpanded,
         expand::Headers,
         record::{Record, Stamp},
-        run::Run,
+        run::DeliveredRun,
     },
     bytes::{u16_at, u32_at},
     checksum::Checksum,
@@ -41,7 +41,7 @@ pub struct Expander {
 /// State of one end of a connection: the packets it received and its latest acknowledgment.
 #[derive(Clone, Debug, Default)]
 struct Receiver {
-    run: Run,
+    run: DeliveredRun,
     /// Its latest acknowledgment.
     before: Option<Record>,
 }

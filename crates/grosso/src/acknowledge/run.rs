@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 /// Packets that follow each other without a gap, from the first unacknowledged one on. Packets of one size are one
 /// stretch, however many there are.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Run {
+pub(super) struct DeliveredRun {
     /// The sequence number with which it begins.
     start: u32,
     stretches: ArrayVec<Stretch, STRETCHES_MAX>,
@@ -21,7 +21,7 @@ struct Stretch {
     size: u32,
 }
 
-impl Run {
+impl DeliveredRun {
     /// Adds the payload of a train, whose packets but the last have so many bytes. A train that does not continue the
     /// run starts a new one: behind a hole nothing is acknowledged until the hole is filled, and then all at once.
     pub(super) fn append(&mut self, start: u32, payload_len: usize, size: usize) {
@@ -128,13 +128,13 @@ mod tests {
         START.wrapping_add(offset)
     }
 
-    fn run(trains: &[(u32, usize, usize)]) -> Run {
-        let mut run = Run::default();
+    fn run(trains: &[(u32, usize, usize)]) -> DeliveredRun {
+        let mut run = DeliveredRun::default();
         trains.iter().for_each(|&(start, len, size)| run.append(at(start), len, size));
         run
     }
 
-    fn ends(run: &Run, after: u32, last: u32) -> Vec<u32> {
+    fn ends(run: &DeliveredRun, after: u32, last: u32) -> Vec<u32> {
         run.ends(at(after), at(last)).map(|end| end.wrapping_sub(START)).collect()
     }
 
@@ -181,7 +181,7 @@ mod tests {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (random >> 33) % most
         };
-        let (mut run, mut expected) = (Run::default(), VecDeque::new());
+        let (mut run, mut expected) = (DeliveredRun::default(), VecDeque::new());
         let (mut next, mut acknowledged, mut most) = (0_u32, 0_u32, 0);
         for round in 0..20_000_u64 {
             let size = 1 + dice(4) as u32 * 100;

@@ -63,12 +63,12 @@ reasons! {
 #[derive(Clone, Debug, Default)]
 pub struct Thinner {
     thinning: Thinning,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingAck>,
 }
 
 /// Fields of a waiting acknowledgment that the rules need.
 #[derive(Clone, Debug)]
-struct Waiting {
+struct WaitingAck {
     flags: u16,
     acknowledgment: u32,
     timestamps: Option<(u32, u32)>,
@@ -94,12 +94,12 @@ impl Thinner {
         if self.waiting.len() >= RECORDS_MAX {
             return Err(Full);
         }
-        let newest = Waiting::of(header);
+        let newest = WaitingAck::of(header);
         let mut eligible: Option<usize> = None;
         let mut count = 0;
         let mut dropped = None;
         for at in 0..self.waiting.len() {
-            let before = eligible.and_then(|at| self.waiting.get(at)).map(Waiting::congestion);
+            let before = eligible.and_then(|at| self.waiting.get(at)).map(WaitingAck::congestion);
             let Some(earlier) = self.waiting.get_mut(at) else { break };
             if earlier.fate == Fate::Dropped {
                 continue;
@@ -145,15 +145,15 @@ impl Thinner {
 
     /// Whether everything between a waiting acknowledgment and the newest was dropped, and both have the same ECE and
     /// CWR.
-    fn is_next(&self, at: usize, newest: &Waiting) -> bool {
-        let stays = |waiting: &Waiting| waiting.fate != Fate::Dropped;
+    fn is_next(&self, at: usize, newest: &WaitingAck) -> bool {
+        let stays = |waiting: &WaitingAck| waiting.fate != Fate::Dropped;
         let between = self.waiting.get(at + 1..).unwrap_or_default();
-        let congestion = self.waiting.get(at).map(Waiting::congestion);
+        let congestion = self.waiting.get(at).map(WaitingAck::congestion);
         !between.iter().any(stays) && congestion == Some(newest.congestion())
     }
 }
 
-impl Waiting {
+impl WaitingAck {
     fn of(header: &[u8]) -> Self {
         let flags = u16_at(header, tcp::field::OFFSET_FLAGS.start) & FLAGS;
         let mut waiting = Self {

@@ -5,7 +5,7 @@ use crate::{
     frame::Frame,
     reassemble::{
         Mode, Outcome, Reassembler, Returned, Sink, Verdict,
-        examine::Arrival,
+        examine::ArrivedFragment,
         insert::kept_bytes,
         judge::END_MAX,
         store::{Bit, Fragment, units},
@@ -20,7 +20,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         &mut self,
         slot: u32,
         frame: Frame<B>,
-        arrival: &Arrival,
+        arrival: &ArrivedFragment,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Result<Verdict, Frame<B>> {
         let Some(datagram) = self.datagrams.get_mut(slot) else { return Err(frame) };

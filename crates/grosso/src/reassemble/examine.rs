@@ -19,7 +19,7 @@ use crate::{
 
 /// A fragment that can be joined, as far as the frame alone tells.
 #[derive(Clone, Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct ArrivedFragment {
     pub(crate) is_ipv6: bool,
     /// Position of its data in the frame.
     pub(crate) data: Range<u32>,
@@ -39,7 +39,7 @@ pub(crate) struct Arrival {
     pub(crate) sum: Option<Sum>,
 }
 
-impl Arrival {
+impl ArrivedFragment {
     pub(crate) fn len(&self) -> u32 {
         self.data.end - self.data.start
     }
@@ -78,7 +78,7 @@ pub(crate) fn examine(
     packet: &[u8],
     stack: &Stack,
     meta: &Meta,
-) -> Result<(Key, Arrival), Refusal> {
+) -> Result<(Key, ArrivedFragment), Refusal> {
     let layers = stack.layers();
     let Some(last) = stack.last().filter(|_| stack.stop == Stop::Fragment) else {
         return match layers.iter().position(|layer| layer.kind == Kind::Ipv6Fragment) {
@@ -107,7 +107,7 @@ pub(crate) fn examine(
 /// Reads an atomic fragment, whose header is the last of `layers`: a datagram of one fragment, independent of other
 /// fragments with its identification (RFC 6946 section 4, rule F30). Offload requests for the device refer to positions
 /// in the frame, so they stay true only if the fragment header stays.
-fn atomic(packet: &[u8], layers: &[Layer], meta: &Meta) -> Result<(Key, Arrival), Refusal> {
+fn atomic(packet: &[u8], layers: &[Layer], meta: &Meta) -> Result<(Key, ArrivedFragment), Refusal> {
     let is_finished = !matches!(meta.checksum, Checksum::Partial { .. }) && meta.gso.is_none();
     let fragment = layers.last().copied().unwrap_or_default();
     let ip = layers.iter().rfind(|layer| layer.kind == Kind::Ipv6).copied().unwrap_or_default();
@@ -141,7 +141,7 @@ fn ipv4(
     layers: &[Layer],
     ip: &Layer,
     data: Range<u32>,
-) -> Result<(Key, Arrival), Refusal> {
+) -> Result<(Key, ArrivedFragment), Refusal> {
     let start = ip.offset as usize;
     if u16_at(packet, start + ipv4::field::TOTAL_LENGTH.start) == 0 {
         return Err(Pass::LengthZero.into());
@@ -170,7 +170,7 @@ fn ipv4(
         outside: 0,
     };
     let flow = (offset == 0).then(|| flow(protocol, 0, packet, &data));
-    let arrival = Arrival {
+    let arrival = ArrivedFragment {
         is_ipv6: key.is_ipv6,
         data,
         offset,
@@ -190,7 +190,7 @@ fn ipv6(
     layers: &[Layer],
     fragment: &Layer,
     data: Range<u32>,
-) -> Result<(Key, Arrival), Refusal> {
+) -> Result<(Key, ArrivedFragment), Refusal> {
     let place = layers.iter().rposition(|layer| layer.kind == Kind::Ipv6).unwrap_or(0);
     let ip = layers.get(place).copied().unwrap_or_default();
     let problem = |reason, code, pointer: usize| Refusal::Discard {
@@ -233,7 +233,7 @@ fn ipv6(
         is_atomic: false,
         outside: 0,
     };
-    let arrival = Arrival {
+    let arrival = ArrivedFragment {
         is_ipv6: key.is_ipv6,
         data,
         offset,

@@ -9,7 +9,7 @@ use crate::{
     flow::Place,
     meta::Meta,
     reassemble::{
-        examine::Arrival,
+        examine::ArrivedFragment,
         identity::{Flow, Key},
         queue::Link,
         reason::Discard,
@@ -120,7 +120,13 @@ impl Contents {
     /// Records a fragment that is kept. `units` are new. `keeps_first` says that another first fragment changes
     /// nothing.
     #[inline]
-    pub(crate) fn add(&mut self, arrival: &Arrival, meta: &Meta, units: u32, keeps_first: bool) {
+    pub(crate) fn add(
+        &mut self,
+        arrival: &ArrivedFragment,
+        meta: &Meta,
+        units: u32,
+        keeps_first: bool,
+    ) {
         self.fragments += 1;
         self.units += units;
         self.reach = self.reach.max(arrival.end());
@@ -150,7 +156,7 @@ impl Contents {
 
     /// Records a fragment that continues the data at their end so far, and is not the last.
     #[inline]
-    pub(crate) fn append(&mut self, arrival: &Arrival, meta: &Meta, units: &Range<u32>) {
+    pub(crate) fn append(&mut self, arrival: &ArrivedFragment, meta: &Meta, units: &Range<u32>) {
         self.fragments += 1;
         self.units += units.end - units.start;
         self.reach = arrival.end();

@@ -13,7 +13,7 @@ use crate::{
     reassemble::{
         Discard, Limits, Mode, Outcome, Overlap, Reassembler, Returned, SOURCES, Sink, Verdict,
         delivery::{Datagram, Transport},
-        examine::Arrival,
+        examine::ArrivedFragment,
         identity::{Flow, Key},
         incomplete::{Contents, Incomplete},
         judge::{Judgement, digest_of},
@@ -29,7 +29,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         &mut self,
         slot: u32,
         frame: Frame<B>,
-        mut arrival: Arrival,
+        mut arrival: ArrivedFragment,
         now_ns: u64,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
@@ -159,7 +159,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     /// Number of pages that a fragment needs and its datagram lacks, and the memory that the datagram will take in all,
     /// in bytes.
     #[inline]
-    fn needed(&self, slot: u32, arrival: &Arrival, buffer_len: usize) -> (usize, usize) {
+    fn needed(&self, slot: u32, arrival: &ArrivedFragment, buffer_len: usize) -> (usize, usize) {
         let Some(datagram) = self.datagrams.get(slot) else { return (0, 0) };
         let contents = &datagram.contents;
         let units = units(arrival.offset, arrival.end());
@@ -206,7 +206,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         &mut self,
         slot: u32,
         frame: Frame<B>,
-        arrival: &Arrival,
+        arrival: &ArrivedFragment,
         mixes: bool,
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
@@ -411,7 +411,7 @@ pub(super) fn kept_bytes<B>(limits: &Limits, len: usize) -> usize {
 fn gather<B: AsRef<[u8]>>(
     store: &mut Store<B>,
     contents: &Contents,
-    arrival: &Arrival,
+    arrival: &ArrivedFragment,
     packet: &[u8],
     overlap: Overlap,
     summed: bool,
@@ -466,7 +466,7 @@ fn sum_of<B: AsRef<[u8]>>(store: &Store<B>, contents: &Contents, gathered: u32) 
     sum
 }
 
-fn digest(state: &impl BuildHasher, packet: &[u8], arrival: &Arrival) -> u32 {
+fn digest(state: &impl BuildHasher, packet: &[u8], arrival: &ArrivedFragment) -> u32 {
     let range = arrival.data.start as usize..arrival.data.end as usize;
     digest_of(state, packet.get(range).unwrap_or_default())
 }

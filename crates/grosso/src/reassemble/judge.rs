@@ -4,7 +4,7 @@ use core::hash::{BuildHasher, Hasher};
 
 use crate::reassemble::{
     Discard, Overlap, Reassembler,
-    examine::Arrival,
+    examine::ArrivedFragment,
     incomplete::Contents,
     reason::IcmpError,
     store::{Bit, Store, units},
@@ -26,7 +26,12 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     /// Compares a fragment with those that arrived before. Bytes beyond the last whole unit of a fragment that is not
     /// the last are cut off if the rules say so.
     #[inline]
-    pub(super) fn judge(&mut self, slot: u32, arrival: &mut Arrival, packet: &[u8]) -> Judgement {
+    pub(super) fn judge(
+        &mut self,
+        slot: u32,
+        arrival: &mut ArrivedFragment,
+        packet: &[u8],
+    ) -> Judgement {
         let Some(datagram) = self.datagrams.get_mut(slot) else {
             return Judgement::Kills(Discard::TableFull, None);
         };
@@ -83,7 +88,10 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 
 /// Applies rules F10, F11, F13 to a fragment alone.
 #[inline]
-fn alone(arrival: &mut Arrival, overlap: Overlap) -> Result<(), (Discard, Option<IcmpError>)> {
+fn alone(
+    arrival: &mut ArrivedFragment,
+    overlap: Overlap,
+) -> Result<(), (Discard, Option<IcmpError>)> {
     let is_ipv6 = arrival.is_ipv6;
     let in_packet = arrival.data.start - u32::from(arrival.ip);
     let problem = |pointer| is_ipv6.then_some(IcmpError::ParameterProblem { code: 0, pointer });
@@ -107,7 +115,7 @@ fn alone(arrival: &mut Arrival, overlap: Overlap) -> Result<(), (Discard, Option
 fn is_same<B: AsRef<[u8]>>(
     store: &Store<B>,
     contents: &Contents,
-    arrival: &Arrival,
+    arrival: &ArrivedFragment,
     packet: &[u8],
     state: &impl BuildHasher,
 ) -> bool {

@@ -7,7 +7,7 @@ use crate::{
     bytes::u16_at,
     checksum::Checksum,
     meta::{Meta, VlanTag},
-    reassemble::{examine::Arrival, queue::NONE},
+    reassemble::{examine::ArrivedFragment, queue::NONE},
     template::compare::{BLOCK, Mask},
 };
 
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Recent {
     /// Its properties, except the position of its data. `None`: its headers cannot be reused.
-    told: Option<Arrival>,
+    told: Option<ArrivedFragment>,
     /// The slot of its datagram.
     slot: u32,
     vlan: Option<VlanTag>,
@@ -42,7 +42,7 @@ impl Recent {
     pub(super) fn remember(
         &mut self,
         slot: u32,
-        arrival: &Arrival,
+        arrival: &ArrivedFragment,
         packet: &[u8],
         stack: &Stack,
         meta: &Meta,
@@ -55,7 +55,7 @@ impl Recent {
             return;
         };
         let places = Places::of(arrival);
-        self.told = Some(Arrival { flow: None, sum: None, ..arrival.clone() });
+        self.told = Some(ArrivedFragment { flow: None, sum: None, ..arrival.clone() });
         (self.slot, self.vlan) = (slot, meta.vlan);
         self.header[..len].copy_from_slice(header);
         self.varying = places.sum(packet);
@@ -83,7 +83,7 @@ impl Recent {
     /// Fragments that start a datagram, might hide a TCP header or are not fragments are left to
     /// [`examine`](super::examine::examine).
     #[inline]
-    pub(super) fn examine(&self, packet: &[u8], meta: &Meta) -> Option<(u32, Arrival)> {
+    pub(super) fn examine(&self, packet: &[u8], meta: &Meta) -> Option<(u32, ArrivedFragment)> {
         let told = self.told.as_ref()?;
         let summed = matches!(meta.checksum, Checksum::Complete { .. });
         if summed
@@ -112,7 +112,7 @@ impl Recent {
         let is_right = places.checksum.is_none() || places.sum(packet) == self.varying;
         (offset > 8 && is_there && is_right).then(|| {
             let data = told.data.start..end;
-            (self.slot, Arrival { data, offset, more, dont_fragment, ..told.clone() })
+            (self.slot, ArrivedFragment { data, offset, more, dont_fragment, ..told.clone() })
         })
     }
 }
@@ -129,7 +129,7 @@ struct Places {
 
 impl Places {
     #[inline]
-    fn of(arrival: &Arrival) -> Self {
+    fn of(arrival: &ArrivedFragment) -> Self {
         let ip = usize::from(arrival.ip);
         if arrival.is_ipv6 {
             let header = arrival.data.start as usize - ipv6_fragment::HEADER_LEN;

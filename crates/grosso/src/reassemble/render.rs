@@ -11,7 +11,7 @@ use crate::{
     reassemble::{delivery::Transport, identity::Flow, reason::Discard},
     template::{
         HEADER_BYTES_MAX,
-        render::{Checksums, Place, Template},
+        render::{Checksums, Portion, Template},
         shape::Shape,
     },
 };
@@ -70,9 +70,9 @@ pub(crate) fn render(
         cwr: Cwr::First,
         checksum_wanted: false,
     };
-    let place = Place { index: 0, before: 0, payload: whole.data_len, last: true };
+    let portion = Portion { index: 0, before: 0, payload: whole.data_len, last: true };
     let header = out.get_mut(..len).unwrap_or_default();
-    template.render(place, Checksums::Complete(sum), header);
+    template.render(portion, Checksums::Complete(sum), header);
     Ok(Rendered { len, network: shape.network, is_covered })
 }
 

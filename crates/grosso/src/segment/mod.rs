@@ -12,7 +12,7 @@ use crate::{
     meta::{Cut, Gso, Meta},
     template::{
         incremental::IncrementalHeader,
-        render::{Checksums, Place, Template},
+        render::{Checksums, Portion, Template},
         shape::Shape,
     },
 };
@@ -294,7 +294,7 @@ impl<'a> Segments<'a> {
 
     /// Payload range of the next packet.
     #[inline]
-    fn next_span(&self) -> Option<Span> {
+    fn next_span(&self) -> Option<SegmentSpan> {
         let left = self.payload_len - self.before;
         if left == 0 {
             return None;
@@ -314,26 +314,26 @@ impl<'a> Segments<'a> {
                 (part, part)
             }
         };
-        Some(Span { payload, unit, last: payload == left })
+        Some(SegmentSpan { payload, unit, last: payload == left })
     }
 
     /// Writes the headers of the packet whose payload was just taken.
     ///
     /// Always inlined, so that a caller that ignores the metadata of a packet does not pay for it.
     #[inline(always)]
-    fn finish(&mut self, span: Span, sum: Sum, header: &mut [u8]) -> Segment {
+    fn finish(&mut self, span: SegmentSpan, sum: Sum, header: &mut [u8]) -> Segment {
         let repeats = span.unit < span.payload;
-        let place = Place {
+        let portion = Portion {
             index: self.index,
             before: self.before as u32,
             payload: span.unit,
             last: span.last,
         };
         match &self.incremental {
-            Some(incremental) if incremental.includes(place) && !repeats => {
-                incremental.render(&self.shape, self.gso.fixed_ids, place, sum, header);
+            Some(incremental) if incremental.includes(portion) && !repeats => {
+                incremental.render(&self.shape, self.gso.fixed_ids, portion, sum, header);
             }
-            _ => self.render(place, repeats, sum, header),
+            _ => self.render(portion, repeats, sum, header),
         }
         let packets = if repeats { (span.payload / span.unit.max(1)) as u32 } else { 1 };
         self.index += packets;
@@ -343,7 +343,7 @@ impl<'a> Segments<'a> {
     }
 
     /// Writes the headers of any packet in full, and derives the incremental header for the next ones from them.
-    fn render(&mut self, place: Place, repeats: bool, sum: Sum, header: &mut [u8]) {
+    fn render(&mut self, portion: Portion, repeats: bool, sum: Sum, header: &mut [u8]) {
         let template = Template {
             shape: &self.shape,
             header: &self.header[..header.len()],
@@ -352,17 +352,17 @@ impl<'a> Segments<'a> {
             checksum_wanted: matches!(self.meta.checksum, Checksum::Partial { .. }),
         };
         let checksums = if repeats {
-            Checksums::Seeds
+            Checksums::PseudoHeader
         } else if self.leaves_partial {
             Checksums::Partial
         } else {
             Checksums::Complete(sum)
         };
         header.copy_from_slice(template.header);
-        template.render(place, checksums, header);
+        template.render(portion, checksums, header);
         // Learning pays when another one follows, which is not the last.
-        if !repeats && !place.last && self.count - self.index > 2 {
-            self.incremental = IncrementalHeader::learn(&template, place, checksums, header);
+        if !repeats && !portion.last && self.count - self.index > 2 {
+            self.incremental = IncrementalHeader::learn(&template, portion, checksums, header);
         }
     }
 
@@ -381,7 +381,7 @@ impl<'a> Segments<'a> {
 
 /// Payload range of one packet.
 #[derive(Clone, Copy)]
-struct Span {
+struct SegmentSpan {
     /// Bytes of payload.
     payload: usize,
     /// Bytes that its headers announce: fewer if a device repeats the headers.

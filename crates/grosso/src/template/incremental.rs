@@ -16,7 +16,7 @@ use crate::{
     meta::IpLevels,
     template::{
         HEADER_BYTES_MAX,
-        render::{Checksums, Place, Template, pseudo_of, sum_of},
+        render::{Checksums, Portion, Template, pseudo_of, sum_of},
         shape::{Covering, Shape},
     },
 };
@@ -26,7 +26,7 @@ use crate::{
 pub(crate) struct IncrementalHeader {
     header: [u8; HEADER_BYTES_MAX],
     /// Part of the train that its packet is, and the payload length that all the packets have.
-    place: Place,
+    portion: Portion,
     /// The innermost checksum that depends on the payload; none if all checksums are the same in all packets.
     summed: Option<Summed>,
 }
@@ -43,50 +43,50 @@ struct Summed {
 }
 
 impl IncrementalHeader {
-    /// Takes the headers of the packet at `place`, unless it is the first of a train, whose flags the others do not
+    /// Takes the headers of the packet at `portion`, unless it is the first of a train, whose flags the others do not
     /// have.
     pub(crate) fn learn(
         template: &Template<'_>,
-        place: Place,
+        portion: Portion,
         checksums: Checksums,
         header: &[u8],
     ) -> Option<Self> {
-        if place.index == 0 {
+        if portion.index == 0 {
             return None;
         }
-        let mut incremental = Self { header: [0; HEADER_BYTES_MAX], place, summed: None };
+        let mut incremental = Self { header: [0; HEADER_BYTES_MAX], portion, summed: None };
         incremental.header.get_mut(..header.len())?.copy_from_slice(header);
         if let Checksums::Complete(_) = checksums {
             let Template { shape, checksum_wanted, .. } = template;
             let summed = shape.made_of_payload(template.header, *checksum_wanted);
             incremental.summed = summed.map(|covering| Summed {
                 at: covering.at,
-                shared: shared_sum(covering, shape.sequence, header, place.payload),
+                shared: shared_sum(covering, shape.sequence, header, portion.payload),
                 is_udp: covering.zero_means_none,
             });
         }
         Some(incremental)
     }
 
-    /// Whether the headers of the packet at `place`, which is not before the one that was taken, can be derived.
+    /// Whether the headers of the packet at `portion`, which is not before the one that was taken, can be derived.
     #[inline]
-    pub(crate) fn includes(&self, place: Place) -> bool {
-        place.payload == self.place.payload && !place.last
+    pub(crate) fn includes(&self, portion: Portion) -> bool {
+        portion.payload == self.portion.payload && !portion.last
     }
 
-    /// Writes the headers of the packet at `place`, whose payload sums to `payload`.
+    /// Writes the headers of the packet at `portion`, whose payload sums to `payload`.
     #[inline]
     pub(crate) fn render(
         &self,
         shape: &Shape,
         fixed_ids: IpLevels,
-        place: Place,
+        portion: Portion,
         payload: Sum,
         header: &mut [u8],
     ) {
         let Some(same) = self.header.get(..header.len()) else { return };
         header.copy_from_slice(same);
-        let packets = place.index.wrapping_sub(self.place.index) as u16;
+        let packets = portion.index.wrapping_sub(self.portion.index) as u16;
         for ip in &shape.identifications {
             if fixed_ids.contains(ip.level as usize) {
                 continue;
@@ -100,7 +100,7 @@ impl IncrementalHeader {
         }
         let mut sum = payload;
         if let Some(at) = shape.sequence {
-            let bytes = place.before.wrapping_sub(self.place.before);
+            let bytes = portion.before.wrapping_sub(self.portion.before);
             let sequence = u32_at(same, at as usize).wrapping_add(bytes);
             put_u32(header, at as usize, sequence);
             sum += Sum::from_u32(sequence);

@@ -30,7 +30,7 @@ pub(crate) struct Template<'a> {
 
 /// Part of the train that a header is written for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Portion {
     /// Packets of the train before this one.
     pub(crate) index: u32,
     /// Payload bytes of the train before this packet.
@@ -50,14 +50,14 @@ pub(crate) enum Checksums {
     /// (C40).
     Partial,
     /// All as pseudo-header sums, as in a superframe (rules G51, T11).
-    Seeds,
+    PseudoHeader,
 }
 
 impl Template<'_> {
-    /// Writes the headers of the packet at `place` into `header`, which holds a copy of the template's headers.
+    /// Writes the headers of the packet at `portion` into `header`, which holds a copy of the template's headers.
     #[inline]
-    pub(crate) fn render(&self, place: Place, checksums: Checksums, header: &mut [u8]) {
-        let end = header.len() + place.payload;
+    pub(crate) fn render(&self, portion: Portion, checksums: Checksums, header: &mut [u8]) {
+        let end = header.len() + portion.payload;
         for length in &self.shape.lengths {
             let value = end - length.from as usize;
             // Only IP may be longer than its field can say (rules G50, G63); the limits see to
@@ -68,7 +68,7 @@ impl Template<'_> {
             let start = ip.header as usize;
             if !self.fixed_ids.contains(ip.level as usize) {
                 let at = start + ipv4::field::IDENTIFICATION.start;
-                put_u16(header, at, u16_at(self.header, at).wrapping_add(place.index as u16));
+                put_u16(header, at, u16_at(self.header, at).wrapping_add(portion.index as u16));
             }
             let at = start + ipv4::field::CHECKSUM.start;
             put_u16(header, at, 0);
@@ -77,20 +77,20 @@ impl Template<'_> {
         }
         if let Some(at) = self.shape.sequence {
             let first = u32_at(self.header, at as usize);
-            put_u32(header, at as usize, first.wrapping_add(place.before));
+            put_u32(header, at as usize, first.wrapping_add(portion.before));
         }
         if let Some(flags) = self.shape.flags.and_then(|at| header.get_mut(at as usize)) {
-            self.render_flags(place, flags);
+            self.render_flags(portion, flags);
         }
         self.render_checksums(end, checksums, header);
     }
 
     #[inline]
-    fn render_flags(&self, place: Place, flags: &mut u8) {
-        if !place.last {
+    fn render_flags(&self, portion: Portion, flags: &mut u8) {
+        if !portion.last {
             *flags &= !ON_LAST_ONLY;
         }
-        if place.index > 0 && self.cwr == Cwr::First {
+        if portion.index > 0 && self.cwr == Cwr::First {
             *flags &= !(tcp::CWR as u8);
         }
     }
@@ -102,7 +102,7 @@ impl Template<'_> {
         // The sum of everything from `from` to the end of the packet.
         let mut behind = match checksums {
             Checksums::Complete(payload) => payload,
-            Checksums::Partial | Checksums::Seeds => Sum::ZERO,
+            Checksums::Partial | Checksums::PseudoHeader => Sum::ZERO,
         };
         for (depth, covering) in self.shape.covers.iter().rev().enumerate() {
             let (start, at) = (covering.start as usize, covering.at as usize);
@@ -114,7 +114,7 @@ impl Template<'_> {
             put_u16(header, at, 0);
             let pseudo = pseudo_of(covering, header, end - start);
             let left_to_others = match checksums {
-                Checksums::Seeds => true,
+                Checksums::PseudoHeader => true,
                 Checksums::Partial => innermost,
                 Checksums::Complete(_) => innermost && self.shape.remote_checksum.is_some(),
             };

@@ -29,7 +29,7 @@ pub(crate) struct Shape {
     pub(crate) flags: Option<u16>,
     /// Length fields, outermost first.
     pub(crate) lengths: ArrayVec<Length, LAYERS_MAX>,
-    pub(crate) identifications: ArrayVec<Identification, LAYERS_MAX>,
+    pub(crate) identifications: ArrayVec<IdentificationField, LAYERS_MAX>,
     /// Checksums over everything from a header on, outermost first; the last is the transport's.
     pub(crate) covers: ArrayVec<Covering, LAYERS_MAX>,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Length {
 
 /// An IPv4 header: its identification and its checksum.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Identification {
+pub(crate) struct IdentificationField {
     /// Start of the header.
     pub(crate) header: u16,
     /// Length of the header, options included.
@@ -116,7 +116,7 @@ impl Shape {
                     self.lengths.push(Length { at, from: layer.offset + skip as u16 });
                     self.has_pppoe |= layer.kind.class() == Class::Link;
                 }
-                Law::Identification => self.identifications.push(Identification {
+                Law::Identification => self.identifications.push(IdentificationField {
                     header: layer.offset,
                     header_len: layer.len,
                     level: self.ip_levels as u8,

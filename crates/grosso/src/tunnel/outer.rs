@@ -12,7 +12,7 @@ use crate::{
 
 /// The two ends, in one version of IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ends {
+pub(super) enum OuterEnds {
     V4 { source: [u8; 4], destination: [u8; 4] },
     V6 { source: [u8; 16], destination: [u8; 16] },
 }
@@ -32,7 +32,7 @@ pub(super) struct Fields {
     pub(super) payload_len: usize,
 }
 
-impl Ends {
+impl OuterEnds {
     /// The addresses of the ends; `None` if they are not of one family.
     pub(super) const fn new(source: IpAddr, destination: IpAddr) -> Option<Self> {
         match (source, destination) {

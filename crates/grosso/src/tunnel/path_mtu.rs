@@ -6,7 +6,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use grosso_checksum::{Sum, pseudo_v6};
 use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, dissect, icmp, ipv4, ipv6};
 
-use super::outer::{Ends, Fields};
+use super::outer::{Fields, OuterEnds};
 use crate::{
     bytes::{put_u16, put_u32, u16_at},
     meta::{Cut, Meta},
@@ -134,8 +134,8 @@ fn write(
     let header_len = ends.header_len();
     message.resize(start + header_len + icmp::HEADER_LEN, 0);
     let (len_max, protocol) = match ends {
-        Ends::V4 { .. } => (IPV4_ERROR_BYTES_MAX, ipv4::PROTOCOL_ICMP),
-        Ends::V6 { .. } => (IPV6_MTU_MIN, ipv6::NEXT_ICMP),
+        OuterEnds::V4 { .. } => (IPV4_ERROR_BYTES_MAX, ipv4::PROTOCOL_ICMP),
+        OuterEnds::V6 { .. } => (IPV6_MTU_MIN, ipv6::NEXT_ICMP),
     };
     let quoted = packet.len().min(len_max - header_len - icmp::HEADER_LEN);
     message.extend_from_slice(&packet[..quoted]);
@@ -155,7 +155,7 @@ fn write(
 }
 
 /// The two ends of a message about a packet: from its destination to its source.
-fn way_back(packet: &[u8], kind: Kind) -> Option<Ends> {
+fn way_back(packet: &[u8], kind: Kind) -> Option<OuterEnds> {
     if kind == Kind::Ipv4 {
         let is_first = u16_at(packet, ipv4::field::FRAGMENT.start) & ipv4::OFFSET_MASK == 0;
         let source = packet.get(ipv4::field::DESTINATION)?.first_chunk::<4>()?;
@@ -165,7 +165,7 @@ fn way_back(packet: &[u8], kind: Kind) -> Option<Ends> {
             !(address.is_unspecified() || address.is_multicast() || address.is_broadcast())
         };
         let is_right = is_first && is_one(source) && is_one(destination);
-        is_right.then_some(Ends::V4 { source: *source, destination: *destination })
+        is_right.then_some(OuterEnds::V4 { source: *source, destination: *destination })
     } else {
         let source = packet.get(ipv6::field::DESTINATION)?.first_chunk::<16>()?;
         let destination = packet.get(ipv6::field::SOURCE)?.first_chunk::<16>()?;
@@ -174,7 +174,7 @@ fn way_back(packet: &[u8], kind: Kind) -> Option<Ends> {
             !(address.is_unspecified() || address.is_multicast())
         };
         let is_right = is_one(source) && is_one(destination);
-        is_right.then_some(Ends::V6 { source: *source, destination: *destination })
+        is_right.then_some(OuterEnds::V6 { source: *source, destination: *destination })
     }
 }
 
@@ -213,14 +213,14 @@ fn write_link(head: &[u8], stack: &Stack, ip: &Layer, message: &mut Vec<u8>) -> 
 }
 
 /// Fragmentation needed (RFC 1191 section 4), or packet too big (RFC 4443 section 3.2).
-fn write_error(error: &mut [u8], ends: &Ends, mtu: usize) {
+fn write_error(error: &mut [u8], ends: &OuterEnds, mtu: usize) {
     let pseudo = match ends {
-        Ends::V4 { .. } => {
+        OuterEnds::V4 { .. } => {
             error[..2].copy_from_slice(&[3, 4]);
             put_u16(error, 6, mtu.clamp(IPV4_MTU_MIN, u16::MAX.into()) as u16);
             Sum::ZERO
         }
-        Ends::V6 { source, destination } => {
+        OuterEnds::V6 { source, destination } => {
             error[..2].copy_from_slice(&[2, 0]);
             put_u32(error, 4, mtu.clamp(IPV6_MTU_MIN, u32::MAX as usize) as u32);
             pseudo_v6(source, destination, ipv6::NEXT_ICMP, error.len() as u32)

@@ -12,7 +12,7 @@ use crate::{
 
 /// The headers, with a fragment header behind them in IPv6.
 #[derive(Clone, Debug)]
-pub(super) struct Header {
+pub(super) struct FragmentHeader {
     bytes: [u8; HEADER_BYTES_MAX],
     len: usize,
     ip: Layer,
@@ -26,7 +26,7 @@ pub(super) struct Header {
     more: bool,
 }
 
-impl Header {
+impl FragmentHeader {
     /// The headers of the outermost IP packet in the frame that starts with `head`.
     pub(super) fn new(
         head: &[u8],

@@ -8,7 +8,7 @@ use core::num::NonZeroU16;
 use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{LinkType, Ports, dissect, udp};
 
-use self::header::Header;
+use self::header::FragmentHeader;
 use crate::{
     bytes::{put_u16, u16_at},
     checksum::Checksum,
@@ -49,7 +49,7 @@ impl FragmentOptions {
 #[must_use]
 #[derive(Clone, Debug)]
 pub struct Fragments<'a> {
-    header: Header,
+    header: FragmentHeader,
     data: Payload<'a>,
     /// A checksum that replaces the one in the data.
     patch: Patch,
@@ -86,7 +86,8 @@ impl<'a> Fragments<'a> {
         if shape.is_tcp || shape.ip_levels != 1 {
             return Err(NoCut::Headers);
         }
-        let header = Header::new(head, &stack, identification).map_err(|_| NoCut::HeaderTooLong)?;
+        let header =
+            FragmentHeader::new(head, &stack, identification).map_err(|_| NoCut::HeaderTooLong)?;
         // Offsets count in units of 8 bytes, so what does not fill one stays for the next fragment (rule S32).
         let unit = usize::from(size.get()) & !7;
         if unit == 0 {
@@ -130,7 +131,7 @@ impl<'a> Fragments<'a> {
         }
         let head = slices.first().copied().unwrap_or_default();
         let stack = dissect(head, link, &Ports::NONE);
-        let header = Header::new(head, &stack, options.identification)?;
+        let header = FragmentHeader::new(head, &stack, options.identification)?;
         let frame_len = length(slices);
         let data_len = header.data_len(frame_len)?;
         let largest = options.largest.map_or(u16::MAX, NonZeroU16::get);
@@ -158,8 +159,8 @@ impl<'a> Fragments<'a> {
         let data = Payload { slices, slice: 0, offset: header.data_start };
         let patch = match meta.checksum {
             Checksum::Partial { start, offset } => {
-                let seed = Payload { slices, slice: 0, offset: 0 };
-                Patch::of_partial(seed, (start, offset), header.data_start, data_len)?
+                let whole = Payload { slices, slice: 0, offset: 0 };
+                Patch::of_partial(whole, (start, offset), header.data_start, data_len)?
             }
             _ => Patch::default(),
         };

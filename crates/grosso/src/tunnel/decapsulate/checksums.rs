@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use grosso_checksum::Sum;
 use grosso_wire::{Ends, Kind, Layer, ipv4, udp};
 
-use super::{OuterChecksum, headers::Outer, reason::Refusal};
+use super::{OuterChecksum, headers::OuterHeaders, reason::Refusal};
 use crate::{
     bytes::u16_at,
     checksum::Checksum,
@@ -36,7 +36,7 @@ pub(super) struct Covered {
 /// Verifies the checksums of a tunnel that were not verified yet.
 pub(super) fn verify(
     frame: &[u8],
-    outer: &Outer,
+    outer: &OuterHeaders,
     state: &Checksum,
     covered: &Covered,
     outer_checksum: OuterChecksum,
@@ -100,7 +100,7 @@ fn verify_ipv4(frame: &[u8], ip: &Layer) -> Result<(), Refusal> {
 /// The checksums of a tunnel that are present, outermost first, each with the refusal if it is wrong.
 fn covers(
     frame: &[u8],
-    outer: &Outer,
+    outer: &OuterHeaders,
     state: &Checksum,
     is_hidden: bool,
 ) -> ArrayVec<(Covering, Refusal), 2> {
@@ -147,7 +147,7 @@ fn check_partial(
 
 /// The sum of a tunnel's payload, from the sum of everything from the outermost IP header on. Every header in between
 /// has an even length (rule C22).
-fn sum_of_payload(frame: &[u8], outer: &Outer, sum: u16, start: usize) -> Sum {
+fn sum_of_payload(frame: &[u8], outer: &OuterHeaders, sum: u16, start: usize) -> Sum {
     let network = usize::from(outer.ip.offset);
     let before = frame.get(network..start).map_or(Sum::ZERO, Sum::of);
     let behind = trailer(frame, start, outer.end, frame.len());

@@ -16,7 +16,7 @@ use crate::{
 
 /// The headers of one tunnel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outer {
+pub(super) struct OuterHeaders {
     pub(super) tunnel: Tunnel,
     /// The outermost IP header.
     pub(super) ip: Layer,
@@ -31,7 +31,7 @@ pub(super) struct Outer {
     pub(super) remote_checksum: Option<RemoteChecksum>,
 }
 
-impl Outer {
+impl OuterHeaders {
     /// Finds the headers. A superframe may have zero in a length that does not fit its field.
     pub(super) fn find(
         frame: &[u8],

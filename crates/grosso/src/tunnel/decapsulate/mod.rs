@@ -39,7 +39,7 @@ use grosso_wire::{Class, Extent, Kind, Layer, LinkType, Ports, Stack, Stop, ethe
 
 pub use reason::{DecapsulateStats, Refusal};
 
-use self::headers::{Outer, declared_end};
+use self::headers::{OuterHeaders, declared_end};
 use crate::{
     bytes::u16_at,
     checksum::{self, Checksum},
@@ -207,7 +207,7 @@ impl Decapsulation {
         link: LinkType,
         rules: &Rules,
     ) -> Result<Self, Refusal> {
-        let outer = Outer::find(frame, stack, rules, meta.gso.is_some())?;
+        let outer = OuterHeaders::find(frame, stack, rules, meta.gso.is_some())?;
         let gso = match meta.gso {
             Some(gso) => Some(gso_inside(gso, stack)?),
             None => None,
@@ -219,7 +219,7 @@ impl Decapsulation {
             (Presented::Alone, true) => LinkType::Ethernet,
             (Presented::Alone, false) => LinkType::Raw,
         };
-        let packet = Inside::find(frame, &outer, inside, link, gso.is_some())?;
+        let packet = InnerPacket::find(frame, &outer, inside, link, gso.is_some())?;
         let front = match rules.presented {
             Presented::OnItsLink => packet.front(frame, stack, &outer, link)?,
             Presented::Alone => Front::NONE,
@@ -394,7 +394,7 @@ fn gso_inside(gso: Gso, stack: &Stack) -> Result<Gso, Refusal> {
 }
 
 /// The packet in a tunnel as it is presented on a link.
-struct Inside {
+struct InnerPacket {
     start: usize,
     end: usize,
     /// Its EtherType; `None` for an Ethernet frame that is the whole packet.
@@ -403,10 +403,10 @@ struct Inside {
     network: Option<Layer>,
 }
 
-impl Inside {
+impl InnerPacket {
     fn find(
         frame: &[u8],
-        outer: &Outer,
+        outer: &OuterHeaders,
         inside: &[Layer],
         link: LinkType,
         is_superframe: bool,
@@ -460,7 +460,7 @@ impl Inside {
         &self,
         frame: &[u8],
         stack: &Stack,
-        outer: &Outer,
+        outer: &OuterHeaders,
         link: LinkType,
     ) -> Result<Front, Refusal> {
         let nothing = Front::NONE;
@@ -498,7 +498,7 @@ fn congestion(frame: &[u8], ip: &Layer, class: u8) -> Result<Congestion, Refusal
 }
 
 /// Bytes of the outermost IP packet.
-fn outer_len(frame: &[u8], outer: &Outer) -> usize {
+fn outer_len(frame: &[u8], outer: &OuterHeaders) -> usize {
     let start = usize::from(outer.ip.offset);
     match declared_end(frame, &outer.ip, true) {
         Ok(Some(end)) => end.saturating_sub(start),

@@ -9,7 +9,7 @@ use crate::{
     bytes::{put_u16, u16_at},
     checksum::Checksum,
     meta::Meta,
-    tunnel::outer::Ends,
+    tunnel::outer::OuterEnds,
 };
 
 /// A checksum of the tunnel.
@@ -27,7 +27,7 @@ struct Cover {
 pub(super) fn seal(
     written: &Written,
     header: &mut [u8],
-    ends: &Ends,
+    ends: &OuterEnds,
     inside: &Inside,
     head: &[u8],
     meta: &Meta,
@@ -56,11 +56,11 @@ pub(super) fn seal(
                 sum + Sum::from_word(checksum)
             }
             None => {
-                let seed = cover.pseudo.fold();
-                put_u16(header, cover.at, seed);
+                let pseudo = cover.pseudo.fold();
+                put_u16(header, cover.at, pseudo);
                 let (start, offset) = (cover.start as u16, (cover.at - cover.start) as u16);
                 state = Checksum::Partial { start, offset };
-                Sum::from_word(!seed)
+                Sum::from_word(!pseudo)
             }
         });
         from = cover.start;
@@ -72,9 +72,9 @@ pub(super) fn seal(
 /// complement of the pseudo-header sum (rule C40). `None` if no checksum is partial.
 fn completed(inside: &Inside, head: &[u8], meta: &Meta) -> Option<Sum> {
     let Checksum::Partial { start, offset } = meta.checksum else { return None };
-    let seed = u16_at(head, usize::from(start) + usize::from(offset));
+    let pseudo = u16_at(head, usize::from(start) + usize::from(offset));
     let before = head.get(inside.start..usize::from(start)).unwrap_or_default();
-    Some(Sum::of(before).append(before.len(), Sum::from_word(!seed)))
+    Some(Sum::of(before).append(before.len(), Sum::from_word(!pseudo)))
 }
 
 /// The state of the inner checksums, seen from outside the tunnel.
@@ -91,7 +91,12 @@ fn moved(meta: &Meta, is_bare: bool, header_len: usize, inside: &Inside) -> Chec
 }
 
 /// The checksums that the tunnel is to have, innermost first.
-fn covers(written: &Written, header: &[u8], ends: &Ends, inside: &Inside) -> ArrayVec<Cover, 2> {
+fn covers(
+    written: &Written,
+    header: &[u8],
+    ends: &OuterEnds,
+    inside: &Inside,
+) -> ArrayVec<Cover, 2> {
     let mut covers = ArrayVec::new();
     if let Some(start) = written.gre {
         let at = start + gre::field::CHECKSUM.start;

@@ -44,14 +44,14 @@ use self::{inside::Inside, remote::Remote, write::Numbers};
 use crate::{
     flow::{FlowHasher, Keys},
     meta::{Gso, IpLevels, Meta},
-    tunnel::{Contradiction, Endpoint, Header, outer::Ends, path_mtu},
+    tunnel::{Contradiction, Endpoint, Header, outer::OuterEnds, path_mtu},
 };
 
 /// The sending side of a tunnel.
 #[derive(Debug)]
 pub struct Encapsulator {
     endpoint: Endpoint,
-    ends: Ends,
+    ends: OuterEnds,
     hasher: FlowHasher,
     stack: Stack,
     header: Vec<u8>,
@@ -85,7 +85,8 @@ impl Encapsulator {
     /// An error if the parts of the endpoint do not agree.
     pub fn new(endpoint: Endpoint, seed: u64) -> Result<Self, Contradiction> {
         endpoint.check()?;
-        let ends = Ends::new(endpoint.local, endpoint.remote).ok_or(Contradiction::Families)?;
+        let ends =
+            OuterEnds::new(endpoint.local, endpoint.remote).ok_or(Contradiction::Families)?;
         Ok(Self {
             endpoint,
             ends,
@@ -179,7 +180,7 @@ impl Encapsulator {
         let written = write::write(endpoint, &self.ends, &inside, head, remote, &numbers, header)?;
         let checksum = checksums::seal(&written, header, &self.ends, &inside, head, meta);
         self.count(&inside, is_atomic, is_numbered, written.is_remote);
-        let is_fixed = is_atomic && matches!(self.ends, Ends::V4 { .. });
+        let is_fixed = is_atomic && matches!(self.ends, OuterEnds::V4 { .. });
         let gso = meta.gso.map(|gso| gso_around(gso, is_fixed));
         Ok((inside, Meta { checksum, gso, vlan: None, hash: None, ..*meta }))
     }

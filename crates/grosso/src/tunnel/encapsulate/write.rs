@@ -15,7 +15,7 @@ use crate::{
     bytes::put_u16,
     tunnel::{
         Carrier, DontFragment, Dscp, Endpoint, Header, TimeToLive,
-        outer::{Ends, FLOW_LABEL_MASK, Fields},
+        outer::{FLOW_LABEL_MASK, Fields, OuterEnds},
     },
 };
 
@@ -44,7 +44,7 @@ pub(super) struct Written {
 /// Writes the headers with checksums of zero.
 pub(super) fn write(
     endpoint: &Endpoint,
-    ends: &Ends,
+    ends: &OuterEnds,
     inside: &Inside,
     head: &[u8],
     remote: Option<Remote>,

@@ -3,7 +3,7 @@
 use super::{association::Outer, place::Version, reason::Refusal};
 use crate::tunnel::{
     congestion::{self, Congestion, Untold},
-    outer::{Ends, Fields, Inner},
+    outer::{Fields, Inner, OuterEnds},
 };
 
 impl Outer {
@@ -46,13 +46,13 @@ impl Outer {
         self.ends().emit(header, &fields);
     }
 
-    const fn ends(&self) -> Ends {
+    const fn ends(&self) -> OuterEnds {
         match self {
             Self::V4 { source, destination } => {
-                Ends::V4 { source: source.octets(), destination: destination.octets() }
+                OuterEnds::V4 { source: source.octets(), destination: destination.octets() }
             }
             Self::V6 { source, destination } => {
-                Ends::V6 { source: source.octets(), destination: destination.octets() }
+                OuterEnds::V6 { source: source.octets(), destination: destination.octets() }
             }
         }
     }
