@@ -58,6 +58,11 @@ const FORBIDDEN_IN_SANS_IO: &[&str] = &[
 const LINES_MAX: usize = 900;
 /// Greatest number of columns of a line, except for tables, links and JSON in documents.
 const COLUMNS_MAX: usize = 120;
+/// Words that open a clause and no sentence: a doc comment opens with a noun or a verb.
+const OPENERS: &[&str] = &["What", "How", "Who", "Whose", "Where", "Why", "Which", "When"];
+/// The folder whose doc comments still open with them.
+const OPENERS_ALLOWED_IN: &str = "crates/grosso/src/coalesce/";
+
 /// Greatest size in bytes of a file that is no text, such as a capture.
 const BINARY_BYTES_MAX: u64 = 300_000;
 
@@ -174,6 +179,30 @@ fn lines_end_with_what_is_seen() {
         .map(|(path, _)| shown(path))
         .collect();
     assert_none(&open, "end the file with a newline");
+}
+
+#[test]
+fn doc_comments_open_with_a_noun_or_a_verb() {
+    let mut wrong = Vec::new();
+    for (path, text) in texts().iter().filter(|(path, _)| is_rust(path)) {
+        let name = shown(path);
+        if name.starts_with("crates/") && !name.starts_with(OPENERS_ALLOWED_IN) {
+            let lines = text.lines().enumerate().filter(|(_, line)| opens_a_clause(line));
+            wrong.extend(lines.map(|(i, line)| format!("{name}:{}: {}", i + 1, line.trim())));
+        }
+    }
+    assert_none(
+        &wrong,
+        "name the position, the length, the reason itself: \"Start of the header\"",
+    );
+}
+
+/// Whether a line is of a doc comment and begins with one of [`OPENERS`], as the first or as a further sentence.
+fn opens_a_clause(line: &str) -> bool {
+    let line = line.trim_start();
+    let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+    let word = text.and_then(|text| text.split_whitespace().next());
+    word.is_some_and(|word| OPENERS.contains(&word.trim_end_matches(',')))
 }
 
 #[test]

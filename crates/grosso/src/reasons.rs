@@ -12,9 +12,9 @@ macro_rules! reasons {
         }
 
         impl $list {
-            /// All of them, in order.
+            /// All reasons, in order.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-            /// Number of them.
+            /// Number of reasons.
             pub const COUNT: usize = Self::ALL.len();
 
             /// The name in reports and counters: lower case, words joined by hyphens.

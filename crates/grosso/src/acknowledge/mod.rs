@@ -4,7 +4,7 @@
 //! Joining data costs it nothing of that; joining acknowledgments does, unless what they said is kept beside them.
 //!
 //! * A [`Record`] is one of them in 32 bytes, and [`Records`] are those of one flow, bounded, in order of arrival.
-//!   Who reads them as it would have read the packets has the same congestion window, round-trip times and marks (P15).
+//!   A sender that reads them like the packets has the same congestion window, round-trip times and marks (P15).
 //! * A [`Summary`] is what must survive of those that a lossy profile merged.
 //! * [`Thinner`] says which of several that wait can go, because a later one says all that they said.
 //! * [`Expansion`] is the other way: the acknowledgments that a receiver would have sent for the packets of a train. An
